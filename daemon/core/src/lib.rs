@@ -1,1 +1,42 @@
-//! Placeholder.
+//! The pure address book of fipd.
+//!
+//! ```text
+//!  Request --plan--> tentative --(Authority commits its Ops)--> confirm --> Change
+//!                        \------(commit refused)--------------> abort
+//! ```
+//!
+//! This crate owns the meaning of networks, pools and leases and every decision about them. It has no clock,
+//! no randomness, no lock, no async and no I/O: time and identifiers are arguments, and everything that must
+//! become durable leaves it as a list of [`Op`]s.
+#![forbid(unsafe_code)]
+#![warn(clippy::indexing_slicing)]
+
+mod account;
+mod address;
+mod adoption;
+mod audit;
+mod identity;
+mod lease;
+mod ledger;
+mod network;
+mod op;
+mod pool;
+mod request;
+mod time;
+
+pub use account::{Account, Role, Token, TokenId};
+pub use address::{AddressError, AddressSpec, Family, Span};
+pub use adoption::{Adoption, ClusterRecord, Expectation, Hold};
+pub use audit::{Action, Actor, AuditEntry};
+pub use identity::{ClusterId, Holder, Identity, IdentityError, System, Tenant, Text};
+pub use lease::{Contender, Lease, LeaseKey, LeaseState, Mark, Member, PortClaim, Protocol};
+pub use ledger::{
+    Change, Ledger, LeaseFilter, NameError, Planned, PoolUsage, Ticket, TooOld, Violation,
+};
+pub use network::{Network, NetworkId};
+pub use op::{Authority, Decision, Op, Outcome, Refused};
+pub use pool::{Ends, EndsOf, Order, Origin, Pool, PoolError, PoolId, PoolSpec};
+pub use request::{
+    Adopt, Allocate, Answer, Handover, PoolEdit, Refusal, Release, ReleaseScope, Request, Want,
+};
+pub use time::Timestamp;

@@ -1,0 +1,53 @@
+//! What a network must have seen before it gives its first new lease.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{ClusterId, NetworkId, System, Text, Timestamp};
+
+/// A known cluster. Names are aliases; the id is the identity.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClusterRecord {
+    pub id: ClusterId,
+    /// Names it is or was configured or discovered under. A name belongs to one cluster.
+    pub names: Vec<Text>,
+    /// Found through Rancher's kubeconfig Secrets rather than in the config file.
+    pub discovered: bool,
+    pub first_seen: Timestamp,
+}
+
+/// The stored marker: `network` has adopted `system` of `cluster` from a complete list, or an admin skipped it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Adoption {
+    pub network: NetworkId,
+    /// Cluster id as text; `name:NAME` where an admin skipped a cluster that was never reached.
+    pub cluster: Text,
+    pub system: System,
+    pub at: Timestamp,
+    pub skipped: bool,
+}
+
+/// What the configuration maps to a network: held in memory only, replaced as a whole when the config changes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Expectation {
+    pub network: NetworkId,
+    /// The configured or discovered name.
+    pub cluster: Text,
+    pub system: System,
+}
+
+/// Why a network gives nothing new yet: this cluster's system was never listed completely.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Hold {
+    pub cluster: Text,
+    /// `None` while the cluster was never reached.
+    pub id: Option<ClusterId>,
+    pub system: System,
+}
+
+impl fmt::Display for Hold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cluster {} ({})", self.cluster, self.system)
+    }
+}

@@ -1,0 +1,55 @@
+//! What the audit log says of one decision.
+
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Identity, NetworkId, PoolId, Text, Timestamp};
+
+/// Who asked: `user:NAME`, `token:NAME`, `socket:UID`, `controller:SYSTEM/CLUSTER`, `fipd`.
+pub type Actor = Text;
+
+/// What was decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Action {
+    Allocated,
+    Adopted,
+    Contended,
+    /// A contender stopped contending.
+    ContenderLeft,
+    /// The holder's identity kept the lease under a new instance.
+    InstanceChanged,
+    HandedOver,
+    Released,
+    /// Released by its holder and given to the oldest contender.
+    PassedOn,
+    Orphaned,
+    Forgotten,
+    NetworkCreated,
+    PoolCreated,
+    PoolUpdated,
+    PoolDeleted,
+    ClusterRecorded,
+    ClusterAdopted,
+    AdoptionSkipped,
+    AccountChanged,
+    AccountDeleted,
+    TokenCreated,
+    TokenDeleted,
+}
+
+/// One row of the audit log; its sequence number is given by the store.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuditEntry {
+    pub at: Timestamp,
+    pub actor: Actor,
+    pub action: Action,
+    pub network: Option<NetworkId>,
+    pub address: Option<IpAddr>,
+    pub pool: Option<PoolId>,
+    /// The lease's owner, before the decision for a release, after it otherwise.
+    pub identity: Option<Identity>,
+    /// Free text: reason of a release, name of the pool or account, who contends.
+    pub detail: Text,
+}

@@ -1,0 +1,106 @@
+//! One address held.
+
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
+
+use crate::{Holder, Identity, NetworkId, PoolId, Tenant, Text, Timestamp};
+
+/// What a lease is found by. Orders by network, then IPv4 before IPv6, then address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct LeaseKey {
+    pub network: NetworkId,
+    pub address: IpAddr,
+}
+
+/// What is being done with the address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LeaseState {
+    /// In use by its members.
+    Allocated,
+    /// Kept for its members, not in use yet; may expire at `until`.
+    Reserved,
+    /// Being checked on the wire until `until`.
+    Probing,
+    /// Cooling after a release until `until`; has no members.
+    Quarantined,
+    /// Its cluster left or its system was switched off; kept for its members until forgotten.
+    Orphaned,
+}
+
+/// What a reader should know about a lease; derived from the ledger, never stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mark {
+    /// No open pool of the network has the address among its assignable ones.
+    OutOfRange,
+    /// Somebody else was found using it.
+    Contended,
+}
+
+/// Transport protocol of a shared port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Protocol {
+    Tcp,
+    Udp,
+    Sctp,
+}
+
+/// A port that a member of a sharing group has for itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct PortClaim {
+    pub protocol: Protocol,
+    pub port: u16,
+}
+
+/// One of the holders of a lease.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    pub holder: Holder,
+    /// Ports it has for itself in a sharing group; empty in an exclusive lease.
+    pub ports: Vec<PortClaim>,
+}
+
+/// Someone found using an address that another holds. The oldest one gets it next.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Contender {
+    pub holder: Holder,
+    pub tenant: Option<Tenant>,
+    pub since: Timestamp,
+}
+
+/// One address held.
+///
+/// Invariants: `members` is empty exactly when the state is `Quarantined`; without `group` there is at most
+/// one member; members and contenders have distinct identities; contenders are ordered by `since`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lease {
+    pub key: LeaseKey,
+    /// The pool it was given from, or whose range it was found in. `None` while no pool has the address.
+    pub pool: Option<PoolId>,
+    pub state: LeaseState,
+    pub members: SmallVec<[Member; 1]>,
+    pub contenders: Vec<Contender>,
+    pub tenant: Option<Tenant>,
+    /// Key of the sharing group; `None` for an exclusive lease.
+    pub group: Option<Text>,
+    /// When it was given or adopted.
+    pub since: Timestamp,
+    /// End of `Reserved`, `Probing` or `Quarantined`; `None` elsewhere and for reservations without end.
+    pub until: Option<Timestamp>,
+}
+
+impl Lease {
+    /// Whether `identity` is one of the members.
+    pub fn held_by(&self, identity: &Identity) -> bool {
+        self.members.iter().any(|member| member.holder.identity == *identity)
+    }
+
+    /// The first member's holder; `None` for a quarantined address.
+    pub fn owner(&self) -> Option<&Holder> {
+        self.members.first().map(|member| &member.holder)
+    }
+}

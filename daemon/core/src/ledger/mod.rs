@@ -1,0 +1,1 @@
+//! The complete view of networks, pools, leases, contenders and free space, and the decisions over it.

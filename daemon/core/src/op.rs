@@ -1,0 +1,57 @@
+//! What becomes durable.
+
+use crate::{
+    Account, Adoption, AuditEntry, ClusterRecord, Lease, LeaseKey, Network, Pool, PoolId, Text, Token,
+    TokenId,
+};
+
+/// One row written or removed. Ops name their row whole, so that applying one twice changes nothing.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Op {
+    PutNetwork(Network),
+    PutPool(Pool),
+    DeletePool(PoolId),
+    PutLease(Lease),
+    DeleteLease(LeaseKey),
+    PutCluster(ClusterRecord),
+    DeleteCluster(crate::ClusterId),
+    PutAdoption(Adoption),
+    PutAccount(Account),
+    DeleteAccount(Text),
+    PutToken(Token),
+    DeleteToken(TokenId),
+}
+
+/// The rows of one request: all or none of them become durable.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Decision {
+    pub ops: Vec<Op>,
+    pub audit: Vec<AuditEntry>,
+}
+
+/// What became of a decision.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    Committed,
+    /// Certainly not durable.
+    Refused(Refused),
+}
+
+/// Why a decision was not made durable.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    #[error("the disk of the store is full: {free} bytes free, {needed} needed; free some space, nothing was changed")]
+    DiskFull { free: u64, needed: u64 },
+    #[error("the store could not write ({0}) and was reopened; the request is not in the file, ask again")]
+    Failed(String),
+    #[error("{0} was taken by another fipd; ask again")]
+    Conflict(String),
+}
+
+/// Makes decisions durable: redb today, cluster-wide claims and redb later.
+///
+/// `commit` answers per decision, in order, only when the outcome is certain: a failed commit is looked up in
+/// the reopened file. It blocks; the caller gives it a thread.
+pub trait Authority: Send {
+    fn commit(&mut self, decisions: &[Decision]) -> Vec<Outcome>;
+}

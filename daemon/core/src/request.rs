@@ -1,0 +1,175 @@
+//! What may be asked of the ledger, and what it answers.
+
+use std::{net::IpAddr, sync::Arc};
+
+use serde::Serialize;
+
+use crate::{
+    Account, Actor, Adoption, ClusterId, ClusterRecord, Family, Hold, Holder, Identity, Lease,
+    LeaseKey, Network, NetworkId, Pool, PoolError, PoolId, PoolSpec, System, Tenant, Text,
+    Timestamp, Token, TokenId,
+};
+
+/// One question to the address book; a pure value. `actor` says in the audit log who asked.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Request {
+    Allocate(Allocate),
+    Release(Release),
+    Adopt(Adopt),
+    Handover(Handover),
+    /// Makes a network. Asking again for the same name answers the existing one.
+    CreateNetwork { name: Text, actor: Actor },
+    CreatePool { spec: PoolSpec, actor: Actor },
+    UpdatePool(PoolEdit),
+    /// Refused while leases are in it.
+    DeletePool { pool: PoolId, actor: Actor },
+    /// Remembers names of a cluster, keyed by its id.
+    RecordCluster { record: ClusterRecord },
+    /// The network has seen a complete list of the cluster's system (or an admin skips that).
+    MarkAdopted { marker: Adoption, actor: Actor },
+    /// Marks up to `most` allocated leases of the cluster (and system) `Orphaned`. Answer: `Moved`.
+    Orphan { cluster: ClusterId, system: Option<System>, most: usize, actor: Actor },
+    /// Frees up to `most` orphaned leases of the cluster. Answer: `Moved`.
+    Forget { cluster: ClusterId, most: usize, actor: Actor },
+    PutAccount { account: Account, actor: Actor },
+    DeleteAccount { name: Text, actor: Actor },
+    PutToken { token: Token, actor: Actor },
+    DeleteToken { id: TokenId, actor: Actor },
+}
+
+/// Addresses for one holder, all or nothing.
+///
+/// A holder whose identity already has leases that answer a [`Want`] gets those again; a new instance of the
+/// identity takes them over.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Allocate {
+    pub holder: Holder,
+    pub tenant: Option<Tenant>,
+    /// One for a single address, two for dual-stack.
+    pub wants: Vec<Want>,
+    /// Where a pool is exhausted: keep a place in its queue, by this time (the creation of the object).
+    /// Nobody with a later place is served before, as long as this one keeps asking.
+    pub waiting_since: Option<Timestamp>,
+    pub actor: Actor,
+}
+
+/// `count` addresses of `pool`, or just `address`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Want {
+    pub pool: PoolId,
+    /// This one and no other; `count` must be 1 then.
+    pub address: Option<IpAddr>,
+    /// 1 to 1,024.
+    pub count: u32,
+}
+
+/// Gives back. Releasing nothing succeeds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Release {
+    pub scope: ReleaseScope,
+    pub actor: Actor,
+    /// For the audit log; may be empty.
+    pub reason: Text,
+}
+
+/// What is given back.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ReleaseScope {
+    /// All that this holder has: leases, places as contender, places in queues. An `instance` other than the
+    /// lease's is someone else's: nothing happens to that lease.
+    Holder(Holder),
+    /// Just these of the holder's.
+    HolderAddresses(Holder, Vec<LeaseKey>),
+    /// Whoever holds it: an admin's word. All members go.
+    Address(LeaseKey),
+}
+
+/// An address found in use.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Adopt {
+    pub key: LeaseKey,
+    pub holder: Holder,
+    pub tenant: Option<Tenant>,
+    /// Since when it is in use, as far as known: decides who is the older contender.
+    pub since: Timestamp,
+    pub actor: Actor,
+}
+
+/// Gives leases of one holder to another without a moment in between. `keys` empty: all of them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Handover {
+    pub from: Holder,
+    pub to: Holder,
+    pub keys: Vec<LeaseKey>,
+    pub actor: Actor,
+}
+
+/// A new specification for a pool.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PoolEdit {
+    pub pool: PoolId,
+    pub spec: PoolSpec,
+    /// Refused unless the pool still has this generation.
+    pub if_generation: Option<u64>,
+    /// Leases that the edit leaves out of range are kept and marked, instead of the edit being refused.
+    pub force: bool,
+    pub actor: Actor,
+}
+
+/// What the ledger answers once the decision is durable.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// In the order of the wants, then by address.
+    Granted { leases: Vec<Arc<Lease>>, fresh: bool },
+    /// What is free (or passed to a contender) now.
+    Released { leases: Vec<LeaseKey> },
+    /// It holds the address.
+    Adopted { lease: Arc<Lease> },
+    /// Another holds it; the asker is noted as contender.
+    Contended { lease: Arc<Lease> },
+    HandedOver { leases: Vec<LeaseKey> },
+    Network(Network),
+    Pool(Arc<Pool>),
+    /// `more`: ask again.
+    Moved { leases: usize, more: bool },
+    Done,
+}
+
+/// Why the ledger says no. Nothing has changed then (but for a place in a queue).
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Refusal {
+    #[error("pool {pool} has no free address: {used} of {size} are in use; it is asked again when one is freed")]
+    Exhausted { pool: Text, used: u128, size: u128 },
+    #[error("{address} is held by {owner}; choose another address or release that lease")]
+    AddressTaken { address: IpAddr, owner: String },
+    #[error("{address} is not an assignable address of pool {pool}: {why}")]
+    NotAssignable { pool: Text, address: IpAddr, why: String },
+    #[error("network {network} gives no new address until it has been adopted: waiting for {}", list(.waiting))]
+    NetworkHeld { network: Text, waiting: Vec<Hold> },
+    #[error("pool {0} is closed and gives no new address")]
+    PoolClosed(Text),
+    #[error("no pool with number {0:?}")]
+    UnknownPool(PoolId),
+    #[error("no network with number {0:?}")]
+    UnknownNetwork(NetworkId),
+    #[error("no cluster {0} with orphaned leases")]
+    UnknownCluster(String),
+    #[error("a pool named {0} already exists; choose another name or update that one")]
+    PoolExists(Text),
+    #[error("pool {pool} still has {leases} leases; release them first")]
+    PoolInUse { pool: Text, leases: u64 },
+    #[error("the edit would leave {} leases of pool {pool} out of range ({}{}); release them first or force it", .count, .sample.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "), if *.count > .sample.len() as u64 { ", ..." } else { "" })]
+    WouldOrphan { pool: Text, count: u64, sample: Vec<IpAddr> },
+    #[error("pool {pool} was changed by someone else: it has generation {actual}, not {expected}; read it again")]
+    Stale { pool: Text, expected: u64, actual: u64 },
+    #[error("{0} already holds an address of that family in pool {1} but another was asked for; release it first")]
+    Conflict(Box<Identity>, Text),
+    #[error("{field}: {value:?} is not allowed: {allowed}")]
+    Invalid { field: &'static str, value: String, allowed: String },
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+}
+
+fn list(waiting: &[Hold]) -> String {
+    waiting.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
