@@ -1,0 +1,39 @@
+//! The error object that a plugin prints on standard output.
+
+use serde::{Deserialize, Serialize};
+
+/// Error codes of CNI specification 1.1.0, section 5.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Code {
+    IncompatibleVersion = 1,
+    InvalidEnvironment = 4,
+    IoFailure = 5,
+    DecodingFailure = 6,
+    InvalidConfig = 7,
+    /// `STATUS`: the plugin is not available, `ADD` is not possible.
+    NotAvailable = 50,
+}
+
+/// A refusal in the spec's form.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "camelCase")]
+#[error("{msg}: {details}")]
+pub struct CniError {
+    pub cni_version: String,
+    pub code: u32,
+    pub msg: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub details: String,
+}
+
+impl CniError {
+    /// `msg` is one short line, `details` says what to do.
+    pub fn new(version: &str, code: Code, msg: &str, details: impl Into<String>) -> Self {
+        Self {
+            cni_version: version.to_owned(),
+            code: code as u32,
+            msg: msg.to_owned(),
+            details: details.into(),
+        }
+    }
+}
