@@ -1,1 +1,3 @@
-//! Placeholder.
+//! The edges and the wiring of the daemon.
+
+pub mod config;

@@ -1,0 +1,410 @@
+//! Clusters, how they are reached, and the settings of each system on them.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+    path::{Path, PathBuf},
+};
+
+use fipd_core::{System, Text};
+use serde::{Deserialize, Serialize};
+use toml::Spanned;
+
+/// A cluster of the configuration.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(try_from = "RawCluster")]
+pub struct ClusterConfig {
+    /// 1 to 63 of `[a-z0-9.-]`, starts and ends with a letter or digit.
+    pub name: Text,
+    pub source: Source,
+    /// Allows a kubeconfig that asks for it.
+    pub insecure_skip_tls_verify: bool,
+    /// Systems that are switched on; all of them are served by this version.
+    pub systems: BTreeSet<System>,
+    pub settings: ClusterSettings,
+}
+
+/// How a cluster is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    File {
+        path: PathBuf,
+        context: Option<String>,
+    },
+    /// The service account of the pod fipd runs in.
+    InCluster,
+}
+
+/// Settings of each system on a cluster.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ClusterSettings {
+    pub rancher_fip: RancherFip,
+}
+
+/// `[cluster.rancher-fip]`
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct RancherFip {
+    pub role: RancherFipRole,
+    /// Which configured cluster holds pools and `FloatingIP`s of a downstream cluster. `None`: the only one.
+    pub management: Option<Text>,
+    /// Rancher's id of a downstream cluster. `None`: found by its name.
+    pub cluster_id: Option<Text>,
+    /// The Rancher project charged for all Services. `None`: by labels.
+    pub project: Option<Text>,
+    pub default_pool: Option<Text>,
+    /// Take Services without `loadBalancerClass` as well.
+    pub class_less: bool,
+    pub announce: Announce,
+    pub app_namespace: Text,
+}
+
+/// What a cluster is to the rancher-fip family.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RancherFipRole {
+    /// Holds pools, quotas and `FloatingIP`s.
+    #[default]
+    Management,
+    /// Holds the Services.
+    Downstream,
+}
+
+/// Who answers for the addresses of Services on the wire.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Announce {
+    #[default]
+    None,
+    KubeVip,
+    Metallb,
+    Purelb,
+}
+
+/// `[discovery]`: clusters found through Rancher's kubeconfig Secrets, and the template for them.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(try_from = "RawDiscovery")]
+pub struct Discovery {
+    /// The configured cluster whose Secrets are read.
+    pub cluster: Text,
+    pub namespaces: Vec<Text>,
+    /// Labels that the `management.cattle.io` Cluster must have; empty: every cluster is taken.
+    pub match_labels: BTreeMap<String, String>,
+    pub systems: BTreeSet<System>,
+    /// Allows kubeconfigs that ask for it.
+    pub insecure_skip_tls_verify: bool,
+    pub settings: ClusterSettings,
+}
+
+impl Default for RancherFip {
+    fn default() -> Self {
+        Self {
+            role: RancherFipRole::default(),
+            management: None,
+            cluster_id: None,
+            project: None,
+            default_pool: None,
+            class_less: false,
+            announce: Announce::default(),
+            app_namespace: "rancher-fip-manager".into(),
+        }
+    }
+}
+
+impl ClusterConfig {
+    /// Whether pools of the rancher-fip family live here.
+    pub fn is_management(&self) -> bool {
+        self.systems.contains(&System::rancher_fip())
+            && self.settings.rancher_fip.role == RancherFipRole::Management
+    }
+
+    pub(super) fn resolve_paths(&mut self, base: &Path) {
+        if let Source::File { path, .. } = &mut self.source {
+            *path = base.join(&*path);
+        }
+    }
+}
+
+/// The management cluster, if there is exactly one.
+pub(super) fn only_management<'a>(
+    clusters: impl Iterator<Item = &'a ClusterConfig>,
+) -> Option<&'a ClusterConfig> {
+    let mut all = clusters.filter(|cluster| cluster.is_management());
+    let first = all.next();
+    if all.next().is_some() { None } else { first }
+}
+
+/// What holds between clusters. The error comes with its place in the file.
+pub(super) fn check_together(
+    clusters: &[Spanned<ClusterConfig>],
+    discovery: Option<&Spanned<Discovery>>,
+) -> Result<(), (Range<usize>, String)> {
+    let mut seen = BTreeSet::new();
+    for cluster in clusters {
+        let name = &cluster.get_ref().name;
+        if !seen.insert(name.clone()) {
+            let what = format!(
+                "[[cluster]] name = {name:?} is there twice; each cluster needs a name of its own"
+            );
+            return Err((cluster.span(), what));
+        }
+    }
+    for cluster in clusters {
+        check_management(cluster.get_ref(), clusters).map_err(|what| (cluster.span(), what))?;
+    }
+    let Some(discovery) = discovery else {
+        return Ok(());
+    };
+    let given = discovery.get_ref();
+    let fail = |what: String| Err((discovery.span(), what));
+    if !seen.contains(&given.cluster) {
+        return fail(format!(
+            "[discovery] cluster = {:?} is no [[cluster]]; allowed are {}",
+            given.cluster,
+            names(clusters.iter().map(Spanned::get_ref))
+        ));
+    }
+    check_named_management(
+        "[discovery.rancher-fip]",
+        &given.systems,
+        &given.settings,
+        clusters,
+    )
+    .or_else(fail)
+}
+
+fn check_management(cluster: &ClusterConfig, all: &[Spanned<ClusterConfig>]) -> Result<(), String> {
+    let place = format!("[[cluster]] {:?}, [cluster.rancher-fip]", cluster.name);
+    check_named_management(&place, &cluster.systems, &cluster.settings, all)
+}
+
+fn check_named_management(
+    place: &str,
+    systems: &BTreeSet<System>,
+    settings: &ClusterSettings,
+    all: &[Spanned<ClusterConfig>],
+) -> Result<(), String> {
+    let settings = &settings.rancher_fip;
+    if !systems.contains(&System::rancher_fip()) || settings.role == RancherFipRole::Management {
+        return Ok(());
+    }
+    let managements = || {
+        all.iter()
+            .map(Spanned::get_ref)
+            .filter(|cluster| cluster.is_management())
+    };
+    match &settings.management {
+        Some(name) if managements().any(|cluster| cluster.name == *name) => Ok(()),
+        Some(name) => Err(format!(
+            "{place}: management = {name:?} is no cluster with the system rancher-fip and role = \"management\"; allowed are {}",
+            names(managements())
+        )),
+        None if managements().count() == 1 => Ok(()),
+        None => Err(format!(
+            "{place}: management is missing: role = \"downstream\" needs the name of the cluster that holds the pools; allowed are {}",
+            names(managements())
+        )),
+    }
+}
+
+fn names<'a>(clusters: impl Iterator<Item = &'a ClusterConfig>) -> String {
+    let names: Vec<String> = clusters
+        .map(|cluster| format!("{:?}", cluster.name))
+        .collect();
+    if names.is_empty() {
+        "none yet: add one".into()
+    } else {
+        names.join(", ")
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct RawCluster {
+    name: String,
+    kubeconfig: Option<PathBuf>,
+    #[serde(default)]
+    in_cluster: bool,
+    context: Option<String>,
+    #[serde(default)]
+    insecure_skip_tls_verify: bool,
+    #[serde(default)]
+    systems: Vec<String>,
+    rancher_fip: Option<RancherFip>,
+}
+
+impl TryFrom<RawCluster> for ClusterConfig {
+    type Error = String;
+
+    fn try_from(raw: RawCluster) -> Result<Self, Self::Error> {
+        let name = checked_name(&raw.name)?;
+        let source = match (raw.kubeconfig, raw.in_cluster) {
+            (Some(path), false) => Source::File {
+                path,
+                context: raw.context,
+            },
+            (None, true) if raw.context.is_some() => {
+                return Err(format!(
+                    "[[cluster]] {name:?}: context belongs to kubeconfig, not to in-cluster = true"
+                ));
+            }
+            (None, true) => Source::InCluster,
+            (Some(_), true) | (None, false) => {
+                return Err(format!(
+                    "[[cluster]] {name:?} needs one of kubeconfig = \"FILE\" and in-cluster = true"
+                ));
+            }
+        };
+        let systems = systems(&raw.systems, &format!("[[cluster]] {name:?}"))?;
+        let place = format!("[[cluster]] {name:?}, [cluster.rancher-fip]");
+        let rancher_fip = rancher_fip(raw.rancher_fip, RancherFip::default(), &systems, &place)?;
+        Ok(Self {
+            name,
+            source,
+            insecure_skip_tls_verify: raw.insecure_skip_tls_verify,
+            systems,
+            settings: ClusterSettings { rancher_fip },
+        })
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct RawDiscovery {
+    cluster: String,
+    namespaces: Option<Vec<Text>>,
+    #[serde(default)]
+    match_labels: BTreeMap<String, String>,
+    #[serde(default)]
+    systems: Vec<String>,
+    #[serde(default)]
+    insecure_skip_tls_verify: bool,
+    rancher_fip: Option<DiscoveredRancherFip>,
+}
+
+/// `[discovery.rancher-fip]`: the keys of a downstream cluster that can hold for many.
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct DiscoveredRancherFip {
+    role: Option<RancherFipRole>,
+    management: Option<Text>,
+    project: Option<Text>,
+    default_pool: Option<Text>,
+    #[serde(default)]
+    class_less: bool,
+    #[serde(default)]
+    announce: Announce,
+    app_namespace: Option<Text>,
+}
+
+impl TryFrom<RawDiscovery> for Discovery {
+    type Error = String;
+
+    fn try_from(raw: RawDiscovery) -> Result<Self, Self::Error> {
+        let cluster = checked_name(&raw.cluster)?;
+        let systems = systems(&raw.systems, "[discovery]")?;
+        let namespaces = raw
+            .namespaces
+            .unwrap_or_else(|| vec!["fleet-default".into()]);
+        if namespaces.is_empty() {
+            return Err("[discovery] namespaces is empty; name at least one, or leave it out for \"fleet-default\"".into());
+        }
+        if let Some(role) = raw.rancher_fip.as_ref().and_then(|given| given.role)
+            && role != RancherFipRole::Downstream
+        {
+            return Err(
+                "[discovery.rancher-fip] role: discovered clusters can only be \"downstream\""
+                    .into(),
+            );
+        }
+        let template = RancherFip {
+            role: RancherFipRole::Downstream,
+            ..RancherFip::default()
+        };
+        let given = raw.rancher_fip.map(|given| RancherFip {
+            role: RancherFipRole::Downstream,
+            management: given.management,
+            cluster_id: None,
+            project: given.project,
+            default_pool: given.default_pool,
+            class_less: given.class_less,
+            announce: given.announce,
+            app_namespace: given
+                .app_namespace
+                .unwrap_or_else(|| template.app_namespace.clone()),
+        });
+        let rancher_fip = rancher_fip(given, template, &systems, "[discovery.rancher-fip]")?;
+        Ok(Self {
+            cluster,
+            namespaces,
+            match_labels: raw.match_labels,
+            systems,
+            insecure_skip_tls_verify: raw.insecure_skip_tls_verify,
+            settings: ClusterSettings { rancher_fip },
+        })
+    }
+}
+
+fn checked_name(name: &str) -> Result<Text, String> {
+    let edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
+    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
+    let ok = name.len() <= 63
+        && edge(name.chars().next())
+        && edge(name.chars().last())
+        && name.chars().all(inner);
+    if ok {
+        Ok(name.into())
+    } else {
+        Err(format!(
+            "cluster name {name:?} must be 1 to 63 of a-z, 0-9, '-' and '.', starting and ending with a letter or digit"
+        ))
+    }
+}
+
+fn systems(given: &[String], place: &str) -> Result<BTreeSet<System>, String> {
+    let served = System::rancher_fip();
+    let mut systems = BTreeSet::new();
+    for name in given {
+        if name != served.as_str() {
+            return Err(format!(
+                "{place}: systems: {name:?} is not served by this version; allowed is \"{served}\""
+            ));
+        }
+        if !systems.insert(served.clone()) {
+            return Err(format!("{place}: systems: {name:?} is there twice"));
+        }
+    }
+    Ok(systems)
+}
+
+fn rancher_fip(
+    given: Option<RancherFip>,
+    default: RancherFip,
+    systems: &BTreeSet<System>,
+    place: &str,
+) -> Result<RancherFip, String> {
+    let Some(given) = given else {
+        return Ok(default);
+    };
+    if !systems.contains(&System::rancher_fip()) {
+        return Err(format!(
+            "{place}: these settings do nothing: systems does not have \"rancher-fip\""
+        ));
+    }
+    if given.role == RancherFipRole::Management {
+        let downstream_only = [
+            ("management", given.management.is_some()),
+            ("cluster-id", given.cluster_id.is_some()),
+            ("project", given.project.is_some()),
+            ("default-pool", given.default_pool.is_some()),
+            ("class-less", given.class_less),
+            ("announce", given.announce != Announce::None),
+        ];
+        if let Some((key, _)) = downstream_only.into_iter().find(|(_, set)| *set) {
+            return Err(format!(
+                "{place}: {key} is for role = \"downstream\", this cluster's role is \"management\""
+            ));
+        }
+    }
+    Ok(given)
+}

@@ -1,0 +1,224 @@
+//! The configuration file: what may be written in it, and what it means for networks.
+//!
+//! Owns parsing, validation and the pure functions over the parsed values. It opens nothing but the file
+//! itself: kubeconfigs are read by [`crate::clusters`], which also watches both.
+
+mod cluster;
+mod error;
+mod expect;
+mod network;
+mod pattern;
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, de::IgnoredAny};
+use toml::Spanned;
+
+pub use cluster::{
+    Announce, ClusterConfig, ClusterSettings, Discovery, RancherFip, RancherFipRole, Source,
+};
+pub use error::ConfigError;
+pub use expect::{Awaited, Site, awaited, discovery_system};
+pub use network::{ChosenBy, Match, NetworkChoice, NetworkRule, NetworkRules, PoolFacts};
+pub use pattern::Pattern;
+
+/// Where the daemon looks for its configuration when nothing else is said.
+pub const DEFAULT_PATH: &str = "/etc/fipd/fipd.toml";
+/// Where the store lives when there is a configuration file that does not say.
+pub const DEFAULT_DATA_DIR: &str = "/var/lib/fipd";
+
+/// A valid configuration. Its default is what `fipd serve` does without a file: no cluster, embedded store.
+///
+/// Invariants: cluster names are distinct; a downstream cluster's `management` names a management cluster of
+/// the same configuration.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Config {
+    pub role: HostRole,
+    /// `None` without a configuration file: the user's state directory then.
+    pub data_dir: Option<PathBuf>,
+    pub api: Api,
+    pub clusters: Vec<ClusterConfig>,
+    pub discovery: Option<Discovery>,
+    pub networks: NetworkRules,
+}
+
+/// What this host does for the site. Only `standalone` exists in this version.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HostRole {
+    /// The store on this host is the truth.
+    #[default]
+    Standalone,
+}
+
+/// Where UI and REST are served.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct Api {
+    pub listen: SocketAddr,
+    /// URL (`https://HOST[:PORT]`) by which others reach this host; its host name goes into the own certificate.
+    pub advertise: Option<String>,
+    /// PEM files of a certificate chain and its key; both or neither. Without: a certificate of the own CA.
+    pub cert: Option<PathBuf>,
+    pub key: Option<PathBuf>,
+}
+
+impl Default for Api {
+    fn default() -> Self {
+        let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 8443));
+        Self {
+            listen,
+            advertise: None,
+            cert: None,
+            key: None,
+        }
+    }
+}
+
+/// The file as written. Sections of later versions are known by name, so that they are refused with a reason.
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct File {
+    role: Option<Spanned<String>>,
+    data_dir: Option<PathBuf>,
+    #[serde(default)]
+    api: Option<Spanned<Api>>,
+    #[serde(default)]
+    cluster: Vec<Spanned<ClusterConfig>>,
+    discovery: Option<Spanned<Discovery>>,
+    #[serde(default)]
+    network: Vec<NetworkRule>,
+    listener: Option<Spanned<IgnoredAny>>,
+    leader_election: Option<Spanned<IgnoredAny>>,
+    host: Option<Spanned<IgnoredAny>>,
+}
+
+impl Config {
+    /// Reads and validates the file. Relative paths in it are relative to its directory.
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Unreadable {
+            path: path.to_owned(),
+            source,
+        })?;
+        let base = path.parent().unwrap_or(Path::new(""));
+        Self::parse(&text, base).map_err(|what| ConfigError::Invalid {
+            path: path.to_owned(),
+            what,
+        })
+    }
+
+    /// Validates the text of a file whose relative paths start at `base`. The error names line, column, what
+    /// was found and what is allowed.
+    pub fn parse(text: &str, base: &Path) -> Result<Self, String> {
+        let file: File =
+            toml::from_str(text).map_err(|err| err.to_string().trim_end().to_owned())?;
+        let at = |span: std::ops::Range<usize>, what: &str| error::at(text, span.start, what);
+        refuse_later_parts(&file).map_err(|(span, what)| at(span, what))?;
+        if let Some(role) = &file.role {
+            check_role(role.get_ref()).map_err(|what| at(role.span(), &what))?;
+        }
+        let mut api = Api::default();
+        if let Some(given) = file.api {
+            check_api(given.get_ref()).map_err(|what| at(given.span(), &what))?;
+            api = given.into_inner();
+            api.cert = api.cert.map(|path| base.join(path));
+            api.key = api.key.map(|path| base.join(path));
+        }
+        cluster::check_together(&file.cluster, file.discovery.as_ref())
+            .map_err(|(span, what)| at(span, &what))?;
+        let mut clusters: Vec<_> = file.cluster.into_iter().map(Spanned::into_inner).collect();
+        for cluster in &mut clusters {
+            cluster.resolve_paths(base);
+        }
+        Ok(Self {
+            role: HostRole::Standalone,
+            data_dir: Some(base.join(file.data_dir.unwrap_or_else(|| DEFAULT_DATA_DIR.into()))),
+            api,
+            clusters,
+            discovery: file.discovery.map(Spanned::into_inner),
+            networks: NetworkRules::new(file.network),
+        })
+    }
+
+    /// The cluster of that name.
+    pub fn cluster(&self, name: &str) -> Option<&ClusterConfig> {
+        self.clusters.iter().find(|cluster| &*cluster.name == name)
+    }
+
+    /// Name of the cluster that holds the pools of a rancher-fip cluster with these settings: itself for a
+    /// management cluster, else the one it names or the only one there is.
+    pub fn management_of(
+        &self,
+        name: &fipd_core::Text,
+        settings: &RancherFip,
+    ) -> Option<fipd_core::Text> {
+        match (settings.role, &settings.management) {
+            (RancherFipRole::Management, _) => Some(name.clone()),
+            (RancherFipRole::Downstream, Some(named)) => Some(named.clone()),
+            (RancherFipRole::Downstream, None) => {
+                cluster::only_management(self.clusters.iter()).map(|cluster| cluster.name.clone())
+            }
+        }
+    }
+}
+
+fn refuse_later_parts(file: &File) -> Result<(), (std::ops::Range<usize>, &'static str)> {
+    let later = [
+        (
+            &file.listener,
+            "[[listener]]: this version serves everything at [api] listen; extra listeners are not part of it. Remove the section",
+        ),
+        (
+            &file.leader_election,
+            "[leader-election]: it belongs to role = \"server\"; with role = \"standalone\" the lock of the store decides. Remove the section",
+        ),
+        (
+            &file.host,
+            "[host]: this version does not program the host's policy-routing rules. Remove the section",
+        ),
+    ];
+    for (section, why) in later {
+        if let Some(section) = section {
+            return Err((section.span(), why));
+        }
+    }
+    Ok(())
+}
+
+fn check_role(role: &str) -> Result<(), String> {
+    match role {
+        "standalone" => Ok(()),
+        "server" | "agent" => Err(format!(
+            "role = {role:?}: this version runs one host on its own and can only be \"standalone\"; it does not start as {role}"
+        )),
+        other => Err(format!(
+            "role = {other:?} is unknown; allowed is \"standalone\""
+        )),
+    }
+}
+
+fn check_api(api: &Api) -> Result<(), String> {
+    if api.cert.is_some() != api.key.is_some() {
+        return Err("[api] cert and key belong together: give both, or neither for a certificate of fipd's own CA".into());
+    }
+    let Some(url) = &api.advertise else {
+        return Ok(());
+    };
+    let bad = |why: &str| {
+        Err(format!(
+            "[api] advertise = {url:?} {why}; allowed is https://HOST[:PORT]"
+        ))
+    };
+    match url.parse::<http::Uri>() {
+        Err(_) => bad("is no URL"),
+        Ok(uri) if uri.scheme_str() != Some("https") => bad("does not start with https://"),
+        Ok(uri) if uri.host().is_none_or(str::is_empty) => bad("names no host"),
+        Ok(uri) if uri.path() != "/" || uri.query().is_some() => bad("has a path or query"),
+        Ok(_) => Ok(()),
+    }
+}

@@ -1,0 +1,232 @@
+//! Which network a pool of a cluster belongs to.
+
+use std::collections::BTreeSet;
+
+use fipd_core::{System, Text};
+use serde::Deserialize;
+
+use super::Pattern;
+
+/// Name of the network that always exists.
+pub const DEFAULT_NETWORK: &str = "default";
+
+/// `[[network]]`: pools that any of the matches fits belong to the network of that name.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct NetworkRule {
+    #[serde(deserialize_with = "network_name")]
+    pub name: Text,
+    #[serde(rename = "match", deserialize_with = "matches")]
+    pub matches: Vec<Match>,
+}
+
+/// All keys that are there must fit.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Match {
+    /// Any name of the cluster: configured, Rancher id or display name.
+    pub cluster: Option<Pattern>,
+    #[serde(default, deserialize_with = "served_system")]
+    pub system: Option<System>,
+    /// Namespace of the pool object; never fits a cluster-scoped one.
+    pub namespace: Option<Pattern>,
+    pub interface: Option<Pattern>,
+    pub vlan: Option<u16>,
+    /// Name of the pool object.
+    pub pool: Option<Pattern>,
+}
+
+/// What is known of a pool object when its network is chosen.
+#[derive(Clone, Copy, Debug)]
+pub struct PoolFacts<'a> {
+    /// Every name of the cluster that holds the object.
+    pub cluster: &'a [Text],
+    pub system: &'a System,
+    /// `None` for cluster-scoped kinds.
+    pub namespace: Option<&'a str>,
+    pub interface: Option<&'a str>,
+    pub vlan: Option<u16>,
+    pub pool: &'a str,
+    /// Value of the annotation `fipd.io/network`.
+    pub annotation: Option<&'a str>,
+}
+
+/// The network of a pool and how it was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NetworkChoice {
+    pub network: Text,
+    pub by: ChosenBy,
+    /// Why an annotation that is there does not count; for a condition.
+    pub ignored_annotation: Option<String>,
+}
+
+/// What decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChosenBy {
+    Annotation,
+    Rule,
+    /// Nothing said so: pools that overlap only across such choices are ambiguous.
+    Default,
+}
+
+/// The rules in the order of the file; the first that fits decides.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NetworkRules(Vec<NetworkRule>);
+
+impl NetworkRules {
+    pub fn new(rules: Vec<NetworkRule>) -> Self {
+        Self(rules)
+    }
+
+    /// The network of a pool: its annotation where that counts, else the first rule that fits, else the VLAN's
+    /// own network, else `default`.
+    pub fn choose(&self, pool: &PoolFacts<'_>) -> NetworkChoice {
+        let mut ignored_annotation = None;
+        if let Some(name) = pool.annotation {
+            match annotation_counts(pool, name) {
+                Ok(()) => {
+                    return NetworkChoice {
+                        network: name.into(),
+                        by: ChosenBy::Annotation,
+                        ignored_annotation: None,
+                    };
+                }
+                Err(why) => ignored_annotation = Some(why),
+            }
+        }
+        let rule = self
+            .0
+            .iter()
+            .find(|rule| rule.matches.iter().any(|one| one.fits(pool)));
+        let (network, by) = match (rule, pool.vlan) {
+            (Some(rule), _) => (rule.name.clone(), ChosenBy::Rule),
+            (None, Some(vlan)) => (format!("vlan-{vlan}").into(), ChosenBy::Default),
+            (None, None) => (DEFAULT_NETWORK.into(), ChosenBy::Default),
+        };
+        NetworkChoice {
+            network,
+            by,
+            ignored_annotation,
+        }
+    }
+
+    /// Every network that a pool object of this cluster and system may belong to as far as rules and default say
+    /// (annotations and VLANs are known only once an object is seen).
+    pub fn possible(&self, cluster: &[Text], system: &System) -> BTreeSet<Text> {
+        let mut networks = BTreeSet::new();
+        for rule in &self.0 {
+            for one in rule
+                .matches
+                .iter()
+                .filter(|one| one.may_fit(cluster, system))
+            {
+                networks.insert(rule.name.clone());
+                if one.fits_every_pool() {
+                    return networks;
+                }
+            }
+        }
+        networks.insert(DEFAULT_NETWORK.into());
+        networks
+    }
+
+    /// Names of all networks the rules speak of.
+    pub fn names(&self) -> BTreeSet<Text> {
+        self.0.iter().map(|rule| rule.name.clone()).collect()
+    }
+}
+
+impl Match {
+    fn fits(&self, pool: &PoolFacts<'_>) -> bool {
+        let fits = |pattern: &Option<Pattern>, value: Option<&str>| match (pattern, value) {
+            (None, _) => true,
+            (Some(pattern), Some(value)) => pattern.matches(value),
+            (Some(_), None) => false,
+        };
+        self.may_fit(pool.cluster, pool.system)
+            && fits(&self.namespace, pool.namespace)
+            && fits(&self.interface, pool.interface)
+            && (self.vlan.is_none() || self.vlan == pool.vlan)
+            && fits(&self.pool, Some(pool.pool))
+    }
+
+    fn may_fit(&self, cluster: &[Text], system: &System) -> bool {
+        self.cluster
+            .as_ref()
+            .is_none_or(|pattern| cluster.iter().any(|name| pattern.matches(name)))
+            && self.system.as_ref().is_none_or(|only| only == system)
+    }
+
+    /// Whether nothing but cluster and system is asked for.
+    fn fits_every_pool(&self) -> bool {
+        self.namespace.is_none()
+            && self.interface.is_none()
+            && self.vlan.is_none()
+            && self.pool.as_ref().is_none_or(Pattern::matches_all)
+    }
+}
+
+/// Whether `name` is a network name: 1 to 63 of `[a-z0-9-]`, starting and ending with a letter or digit.
+fn is_network_name(name: &str) -> bool {
+    let alnum = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    name.len() <= 63
+        && name.starts_with(alnum)
+        && name.ends_with(alnum)
+        && name.chars().all(|c| alnum(c) || c == '-')
+}
+
+const ALLOWED_NAME: &str =
+    "must be 1 to 63 of a-z, 0-9 and '-', starting and ending with a letter or digit";
+
+fn annotation_counts(pool: &PoolFacts<'_>, name: &str) -> Result<(), String> {
+    if !is_network_name(name) {
+        return Err(format!(
+            "fipd.io/network {name:?} {ALLOWED_NAME}; it is ignored"
+        ));
+    }
+    if let Some(namespace) = pool.namespace {
+        return Err(format!(
+            "fipd.io/network {name:?} is ignored: users of namespace {namespace:?} may not choose the network; a [[network]] rule can"
+        ));
+    }
+    Ok(())
+}
+
+fn network_name<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Text, D::Error> {
+    let name = String::deserialize(from)?;
+    if is_network_name(&name) {
+        Ok(name.into())
+    } else {
+        Err(serde::de::Error::custom(format!(
+            "[[network]] name = {name:?} {ALLOWED_NAME}"
+        )))
+    }
+}
+
+fn served_system<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<System>, D::Error> {
+    let name = String::deserialize(from)?;
+    let served = System::rancher_fip();
+    if name == served.as_str() {
+        Ok(Some(served))
+    } else {
+        Err(serde::de::Error::custom(format!(
+            "system {name:?} is not served by this version; allowed is \"{served}\""
+        )))
+    }
+}
+
+fn matches<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<Match>, D::Error> {
+    let matches = Vec::<Match>::deserialize(from)?;
+    let fail = |what: &str| Err(serde::de::Error::custom(what));
+    if matches.is_empty() {
+        return fail(
+            "[[network]] match is empty: the rule would never fit; give at least one { ... }",
+        );
+    }
+    if matches.contains(&Match::default()) {
+        return fail(
+            "[[network]] match has an empty { }: give at least one of cluster, system, namespace, interface, vlan, pool",
+        );
+    }
+    Ok(matches)
+}

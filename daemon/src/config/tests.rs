@@ -1,0 +1,453 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use fipd_core::{System, Text};
+
+use super::*;
+
+const SITE: &str = r#"
+role = "standalone"
+data-dir = "state"
+
+[api]
+listen = "127.0.0.1:0"
+
+[[cluster]]
+name = "rancher"
+kubeconfig = "rancher.kubeconfig"
+context = "local"
+systems = ["rancher-fip"]
+[cluster.rancher-fip]
+role = "management"
+
+[[cluster]]
+name = "rke2-a"
+in-cluster = true
+systems = ["rancher-fip"]
+[cluster.rancher-fip]
+role = "downstream"
+cluster-id = "c-m-abc12"
+announce = "kube-vip"
+
+[discovery]
+cluster = "rancher"
+systems = ["rancher-fip"]
+[discovery.rancher-fip]
+class-less = true
+
+[[network]]
+name = "blue"
+match = [ { cluster = "rancher", pool = "blue-*" } ]
+"#;
+
+fn parse(text: &str) -> Result<Config, String> {
+    Config::parse(text, Path::new("/etc/fipd"))
+}
+
+/// The refusal, which must say where.
+fn refused(text: &str) -> String {
+    let what = parse(text).expect_err("this must be refused");
+    assert!(
+        what.contains("line ") && what.contains("column "),
+        "no place in: {what}"
+    );
+    what
+}
+
+/// `SITE` with one line after `anchor` added.
+fn with(anchor: &str, line: &str) -> String {
+    assert!(SITE.contains(anchor), "no {anchor:?} in the site");
+    SITE.replacen(anchor, &format!("{anchor}\n{line}"), 1)
+}
+
+#[test]
+fn a_whole_site_is_read() {
+    let config = parse(SITE).unwrap();
+    assert_eq!(
+        config.data_dir.as_deref(),
+        Some(Path::new("/etc/fipd/state"))
+    );
+    assert_eq!(
+        config.clusters[0].source,
+        Source::File {
+            path: "/etc/fipd/rancher.kubeconfig".into(),
+            context: Some("local".into())
+        }
+    );
+    assert_eq!(config.clusters[1].source, Source::InCluster);
+    let downstream = &config.clusters[1].settings.rancher_fip;
+    assert_eq!(downstream.announce, Announce::KubeVip);
+    assert_eq!(&*downstream.app_namespace, "rancher-fip-manager");
+    assert_eq!(
+        config
+            .management_of(&"rke2-a".into(), downstream)
+            .as_deref(),
+        Some("rancher")
+    );
+    let discovery = config.discovery.unwrap();
+    assert_eq!(discovery.namespaces, vec![Text::from("fleet-default")]);
+    assert_eq!(
+        discovery.settings.rancher_fip.role,
+        RancherFipRole::Downstream
+    );
+    assert!(discovery.settings.rancher_fip.class_less);
+}
+
+#[test]
+fn an_empty_file_is_a_site_without_clusters() {
+    let config = parse("").unwrap();
+    assert_eq!(
+        config.data_dir.as_deref(),
+        Some(Path::new(DEFAULT_DATA_DIR))
+    );
+    assert_eq!(config.api.listen.to_string(), "127.0.0.1:8443");
+    assert!(config.clusters.is_empty() && config.discovery.is_none());
+}
+
+#[test]
+fn unknown_keys_are_refused_with_place_and_allowed_keys() {
+    let what = refused("rolle = \"standalone\"\n");
+    assert!(
+        what.contains("line 1, column 1") && what.contains("`rolle`") && what.contains("`role`"),
+        "{what}"
+    );
+    let what = refused(&with("[cluster.rancher-fip]", "anounce = \"none\""));
+    assert!(
+        what.contains("`anounce`") && what.contains("`announce`"),
+        "{what}"
+    );
+    let what = refused(&with("context = \"local\"", "token = \"x\""));
+    assert!(
+        what.contains("`token`") && what.contains("`insecure-skip-tls-verify`"),
+        "{what}"
+    );
+    let what = refused("[[network]]\nname = \"a\"\nmatch = [{ pools = \"x\" }]\n");
+    assert!(
+        what.contains("line 3") && what.contains("`pools`") && what.contains("`pool`"),
+        "{what}"
+    );
+    let what = refused(&with("[discovery.rancher-fip]", "cluster-id = \"c-1\""));
+    assert!(what.contains("`cluster-id`"), "{what}");
+}
+
+#[test]
+fn what_this_version_does_not_do_is_refused_by_name() {
+    assert!(refused("[host]\nnode = \"n1\"\n").contains("[host]"));
+    assert!(refused("\n[[listener]]\naddress = \"127.0.0.1:80\"\n").contains("line 2"));
+    let what = refused("role = \"standalone\"\n[leader-election]\ncluster = \"a\"\n");
+    assert!(what.contains("standalone"), "{what}");
+    assert!(refused("role = \"agent\"").contains("can only be \"standalone\""));
+    assert!(refused("role = \"leader\"").contains("allowed is \"standalone\""));
+    let what = refused("[[cluster]]\nname = \"a\"\nin-cluster = true\nsystems = [\"kube-fip\"]\n");
+    assert!(
+        what.contains("kube-fip") && what.contains("rancher-fip"),
+        "{what}"
+    );
+    assert!(
+        refused("[[network]]\nname = \"a\"\nmatch = [{ system = \"ip-rule\" }]\n")
+            .contains("ip-rule")
+    );
+}
+
+#[test]
+fn values_are_typed() {
+    assert!(refused("[api]\nlisten = \"localhost\"\n").contains("line 2"));
+    assert!(refused("[api]\ncert = \"a\"\n").contains("cert and key"));
+    assert!(refused("[api]\nadvertise = \"http://a\"\n").contains("https://"));
+    assert!(parse("[api]\nadvertise = \"https://fipd.example:9443\"\n").is_ok());
+    assert!(refused(&with("[cluster.rancher-fip]", "announce = \"arp\"")).contains("kube-vip"));
+    for name in ["", "A", "a_b", "-a", "a.", &"a".repeat(64)] {
+        let text = format!("[[cluster]]\nname = {name:?}\nin-cluster = true\n");
+        assert!(refused(&text).contains("cluster name"), "{name}");
+    }
+}
+
+#[test]
+fn clusters_must_fit_together() {
+    let twice = "[[cluster]]\nname = \"a\"\nin-cluster = true\n[[cluster]]\nname = \"a\"\nin-cluster = true\n";
+    let what = refused(twice);
+    assert!(what.contains("line 4") && what.contains("twice"), "{what}");
+    let both = "[[cluster]]\nname = \"a\"\nin-cluster = true\nkubeconfig = \"x\"\n";
+    assert!(refused(both).contains("one of"));
+    assert!(refused("[[cluster]]\nname = \"a\"\n").contains("one of"));
+    assert!(refused("[discovery]\ncluster = \"a\"\n").contains("is no [[cluster]]"));
+    let lonely = "[[cluster]]\nname = \"a\"\nin-cluster = true\nsystems = [\"rancher-fip\"]\n\
+                  [cluster.rancher-fip]\nrole = \"downstream\"\n";
+    assert!(refused(lonely).contains("management is missing"));
+    let what = refused(&with(
+        "cluster-id = \"c-m-abc12\"",
+        "management = \"rke2-a\"",
+    ));
+    assert!(what.contains("allowed are \"rancher\""), "{what}");
+    let what = refused(&with("role = \"management\"", "announce = \"metallb\""));
+    assert!(what.contains("announce is for role"), "{what}");
+    let idle = "[[cluster]]\nname = \"a\"\nin-cluster = true\n[cluster.rancher-fip]\nrole = \"management\"\n";
+    assert!(refused(idle).contains("do nothing"));
+    let discovered = with("[discovery.rancher-fip]", "role = \"management\"");
+    assert!(refused(&discovered).contains("can only be \"downstream\""));
+}
+
+#[test]
+fn two_management_clusters_need_the_downstream_one_to_choose() {
+    let second =
+        "\n[[cluster]]\nname = \"rancher-2\"\nin-cluster = true\nsystems = [\"rancher-fip\"]\n";
+    let what = refused(&format!("{SITE}{second}"));
+    assert!(what.contains("\"rancher\", \"rancher-2\""), "{what}");
+    let text = format!("{SITE}{second}")
+        .replace("cluster-id =", "management = \"rancher-2\"\ncluster-id =")
+        .replace("class-less = true", "management = \"rancher\"");
+    let config = parse(&text).unwrap();
+    let settings = &config.cluster("rke2-a").unwrap().settings.rancher_fip;
+    assert_eq!(
+        config.management_of(&"rke2-a".into(), settings).as_deref(),
+        Some("rancher-2")
+    );
+}
+
+#[test]
+fn patterns_fit_as_a_shell_would() {
+    let fits =
+        |pattern: &str, name: &str| Pattern::try_from(pattern.to_owned()).unwrap().matches(name);
+    for (pattern, name) in [
+        ("*", ""),
+        ("*", "x"),
+        ("a*c", "abbc"),
+        ("a*c", "ac"),
+        ("a?c", "abc"),
+        ("*b*", "abc"),
+        ("a*b*c", "aXbYbZc"),
+    ] {
+        assert!(fits(pattern, name), "{pattern} {name}");
+    }
+    for (pattern, name) in [
+        ("a", "ab"),
+        ("a*c", "abd"),
+        ("a?c", "ac"),
+        ("?", ""),
+        ("*a", "ab"),
+        ("", "x"),
+    ] {
+        assert!(
+            pattern.is_empty() || !fits(pattern, name),
+            "{pattern} {name}"
+        );
+    }
+    assert!(Pattern::try_from(String::new()).is_err());
+}
+
+fn rules(text: &str) -> NetworkRules {
+    parse(text).unwrap().networks
+}
+
+fn facts<'a>(cluster: &'a [Text], pool: &'a str, system: &'a System) -> PoolFacts<'a> {
+    PoolFacts {
+        cluster,
+        system,
+        namespace: None,
+        interface: None,
+        vlan: None,
+        pool,
+        annotation: None,
+    }
+}
+
+const RULES: &str = r#"
+[[network]]
+name = "blue"
+match = [ { cluster = "rancher", pool = "blue-*" }, { namespace = "blue" } ]
+[[network]]
+name = "green"
+match = [ { vlan = 7 }, { interface = "eth1" } ]
+[[network]]
+name = "red"
+match = [ { cluster = "c-m-*" } ]
+"#;
+
+#[test]
+fn the_first_fitting_rule_chooses_the_network() {
+    let (rules, system) = (rules(RULES), System::rancher_fip());
+    let here = ["rancher".into()];
+    let there = ["rke2-a".into(), "c-m-1".into()];
+    let chosen = |facts: PoolFacts<'_>| {
+        let choice = rules.choose(&facts);
+        (choice.network.to_string(), choice.by)
+    };
+    let pool = |name| facts(&here, name, &system);
+    assert_eq!(chosen(pool("blue-1")), ("blue".into(), ChosenBy::Rule));
+    assert_eq!(chosen(pool("other")), ("default".into(), ChosenBy::Default));
+    assert_eq!(
+        chosen(PoolFacts {
+            namespace: Some("blue"),
+            ..pool("x")
+        })
+        .0,
+        "blue"
+    );
+    assert_eq!(
+        chosen(PoolFacts {
+            vlan: Some(7),
+            ..pool("x")
+        })
+        .0,
+        "green"
+    );
+    assert_eq!(
+        chosen(PoolFacts {
+            vlan: Some(8),
+            ..pool("x")
+        }),
+        ("vlan-8".into(), ChosenBy::Default)
+    );
+    assert_eq!(
+        chosen(PoolFacts {
+            interface: Some("eth1"),
+            ..facts(&there, "blue-1", &system)
+        })
+        .0,
+        "green"
+    );
+    assert_eq!(chosen(facts(&there, "blue-1", &system)).0, "red");
+}
+
+#[test]
+fn an_annotation_counts_on_cluster_scoped_pools_only() {
+    let (rules, system) = (rules(RULES), System::rancher_fip());
+    let here = ["rancher".into()];
+    let pool = PoolFacts {
+        annotation: Some("grey"),
+        ..facts(&here, "blue-1", &system)
+    };
+    assert_eq!(rules.choose(&pool).by, ChosenBy::Annotation);
+    assert_eq!(&*rules.choose(&pool).network, "grey");
+    let namespaced = rules.choose(&PoolFacts {
+        namespace: Some("team"),
+        ..pool
+    });
+    assert_eq!(&*namespaced.network, "blue");
+    assert!(namespaced.ignored_annotation.unwrap().contains("team"));
+    let malformed = rules.choose(&PoolFacts {
+        annotation: Some("Grey!"),
+        ..pool
+    });
+    assert_eq!(&*malformed.network, "blue");
+    assert!(malformed.ignored_annotation.unwrap().contains("a-z"));
+}
+
+#[test]
+fn possible_networks_stop_at_a_rule_that_takes_everything() {
+    let system = System::rancher_fip();
+    let possible = |rules: &NetworkRules, cluster: &str| {
+        let names: Vec<String> = rules
+            .possible(&[cluster.into()], &system)
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        names.join(" ")
+    };
+    let some = rules(RULES);
+    assert_eq!(possible(&some, "rancher"), "blue default green");
+    assert_eq!(possible(&some, "c-m-1"), "blue green red");
+    assert_eq!(
+        possible(
+            &rules("[[network]]\nname = \"all\"\nmatch = [{ pool = \"*\" }]\n"),
+            "x"
+        ),
+        "all"
+    );
+    assert_eq!(possible(&NetworkRules::default(), "x"), "default");
+}
+
+fn site(name: &str, pools_in: &str) -> Site {
+    let systems = BTreeMap::from([(System::rancher_fip(), Text::from(pools_in))]);
+    Site {
+        name: name.into(),
+        names: vec![name.into()],
+        systems,
+    }
+}
+
+fn lines(all: &[Awaited]) -> Vec<String> {
+    all.iter()
+        .map(|one| format!("{} {} {}", one.network, one.cluster, one.system))
+        .collect()
+}
+
+#[test]
+fn a_network_waits_for_every_cluster_whose_pools_may_be_in_it() {
+    let text = "[[network]]\nname = \"lab\"\nmatch = [{ cluster = \"lab\" }]\n\
+                [[network]]\nname = \"blue\"\nmatch = [{ cluster = \"rancher\", pool = \"blue-*\" }]\n";
+    let sites = [
+        site("rancher", "rancher"),
+        site("a", "rancher"),
+        site("lab", "lab"),
+        site("b", "lab"),
+    ];
+    let all = awaited(&rules(text), &sites, &BTreeSet::new(), None);
+    assert_eq!(
+        lines(&all),
+        [
+            "blue a rancher-fip",
+            "blue rancher rancher-fip",
+            "default a rancher-fip",
+            "default rancher rancher-fip",
+            "lab b rancher-fip",
+            "lab lab rancher-fip",
+        ]
+    );
+}
+
+#[test]
+fn a_cluster_without_systems_holds_nothing_back() {
+    let idle = Site {
+        name: "idle".into(),
+        names: vec!["idle".into()],
+        systems: BTreeMap::new(),
+    };
+    assert_eq!(
+        awaited(&NetworkRules::default(), &[idle], &BTreeSet::new(), None),
+        []
+    );
+}
+
+#[test]
+fn a_network_found_on_a_pool_waits_for_all_users_of_that_cluster() {
+    let sites = [
+        site("rancher", "rancher"),
+        site("a", "rancher"),
+        site("lab", "lab"),
+    ];
+    let seen = BTreeSet::from([("rancher".into(), System::rancher_fip(), "grey".into())]);
+    let all = awaited(&NetworkRules::default(), &sites, &seen, None);
+    let grey: Vec<String> = lines(&all)
+        .into_iter()
+        .filter(|line| line.starts_with("grey"))
+        .collect();
+    assert_eq!(grey, ["grey a rancher-fip", "grey rancher rancher-fip"]);
+}
+
+#[test]
+fn an_unlisted_discovery_source_counts_for_the_networks_of_its_template() {
+    let sites = [site("rancher", "rancher")];
+    let template = BTreeMap::from([(System::rancher_fip(), Text::from("rancher"))]);
+    let source = Text::from("rancher");
+    let all = awaited(
+        &NetworkRules::default(),
+        &sites,
+        &BTreeSet::new(),
+        Some((&source, &template)),
+    );
+    assert_eq!(
+        lines(&all),
+        ["default rancher discovery", "default rancher rancher-fip"]
+    );
+}
+
+#[test]
+fn rules_see_every_name_of_a_cluster() {
+    let rules = rules("[[network]]\nname = \"lab\"\nmatch = [{ cluster = \"c-m-*\" }]\n");
+    let mut lab = site("lab", "lab");
+    lab.names.push("c-m-9".into());
+    assert_eq!(
+        lines(&awaited(&rules, &[lab], &BTreeSet::new(), None)),
+        ["lab lab rancher-fip"]
+    );
+}
