@@ -1,1 +1,12 @@
-//! x
+//! Everything the project needs to prove itself on one machine: the toolchain that fetches and builds the real
+//! components, the testbed that starts them, and the runner behind the `cargo` aliases.
+//!
+//! Nothing here is linked into the daemon. All processes listen on loopback and end with the process that started them.
+
+pub mod process;
+pub mod runner;
+pub mod say;
+pub mod testbed;
+pub mod toolchain;
+pub mod versions;
+pub mod wait;

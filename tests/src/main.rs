@@ -1,1 +1,3 @@
+//! `fipd-tests`: the project's commands behind the cargo aliases.
+
 fn main() {}

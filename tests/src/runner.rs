@@ -1,0 +1,42 @@
+//! The project's commands: `cargo verify`, `cargo demo`, `cargo torture` and `cargo bench-peers`.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::say::progress;
+
+/// The checkout this runner was built from.
+pub fn checkout() -> &'static Path {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
+    tests.parent().unwrap_or(tests)
+}
+
+/// Builds the daemon as users get it, and gives back the binary's path.
+pub fn build_release_daemon() -> Result<PathBuf> {
+    progress("building fipd in release mode");
+    let mut build = Command::new("cargo");
+    build.current_dir(checkout()).args([
+        "build",
+        "--quiet",
+        "--release",
+        "--package",
+        "fipd",
+        "--bin",
+        "fipd",
+    ]);
+    let status = build.status().context("start cargo")?;
+    if !status.success() {
+        bail!("cargo build --release --package fipd: {status}");
+    }
+    Ok(target_directory().join("release/fipd"))
+}
+
+/// Where cargo puts what it builds here.
+fn target_directory() -> PathBuf {
+    match std::env::var_os("CARGO_TARGET_DIR") {
+        Some(given) => checkout().join(given),
+        None => checkout().join("target"),
+    }
+}

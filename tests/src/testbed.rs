@@ -1,0 +1,35 @@
+//! The real things a test runs against: etcd, API servers and controller managers, a fault proxy, and fipd itself.
+//!
+//! ```text
+//!  Site ── Rancher (ControlPlane) ──┐
+//!     └─── downstream (ControlPlane)┼─ FaultProxy ── Fipd
+//!                                   └─ shared Etcd
+//! ```
+//!
+//! Everything is a child of this process on a free loopback port, in a temporary directory of its own, and gone on drop.
+
+mod certificates;
+mod control_plane;
+mod directory;
+mod etcd;
+mod fault_proxy;
+mod fipd;
+mod http;
+mod kubeconfig;
+mod manifests;
+mod ports;
+mod site;
+
+pub use certificates::CertificateAuthority;
+pub use control_plane::{ControlPlane, ControlPlaneOptions, Foundation, RESTRICTED_USER};
+pub use directory::TestDirectory;
+pub use etcd::Etcd;
+pub use fault_proxy::{Fault, FaultProxy};
+pub use fipd::{CliOutput, Fipd, FipdOptions, fipd_binary};
+pub use http::{Reply, get_tcp, get_unix};
+pub use kubeconfig::with_server;
+pub use manifests::{apply_yaml, documents, install_crds};
+pub use ports::free_port;
+pub use site::{Downstream, RANCHER_CRDS, Site, SiteOptions};
+
+pub use crate::wait::wait_until;

@@ -1,0 +1,402 @@
+//! A simulated cluster: a real kube-apiserver over a shared etcd, with a real kube-controller-manager where a test wants one.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use futures::future::try_join_all;
+use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use kube::api::Api;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use rcgen::KeyPair;
+
+use super::certificates::CertificateAuthority;
+use super::directory::TestDirectory;
+use super::etcd::Etcd;
+use super::fault_proxy::FaultProxy;
+use super::kubeconfig::kubeconfig;
+use super::manifests;
+use super::ports::free_port;
+use crate::process::Process;
+use crate::toolchain::Component;
+use crate::wait::wait_until;
+
+/// A user every API server knows who has no rights until a test's RBAC objects give it some.
+pub const RESTRICTED_USER: &str = "restricted";
+
+const ADMIN_USER: &str = "admin";
+const READY_WITHIN: Duration = Duration::from_secs(120);
+const STOP_PATIENCE: Duration = Duration::from_secs(10);
+
+/// The controllers a test can need; those that need nodes or a cloud stay off.
+const CONTROLLERS: &str = "--controllers=namespace-controller,garbage-collector-controller,serviceaccount-controller,\
+     serviceaccount-token-controller,endpoints-controller,endpointslice-controller,deployment-controller,\
+     replicaset-controller,daemonset-controller,statefulset-controller";
+
+/// What a group of control planes shares: a directory, a certificate authority and one etcd.
+pub struct Foundation {
+    // Dropped in this order: the process ends before its directory goes.
+    etcd: Etcd,
+    authority: CertificateAuthority,
+    directory: TestDirectory,
+}
+
+impl Foundation {
+    pub async fn start() -> Result<Arc<Self>> {
+        let directory = TestDirectory::new()?;
+        let authority = CertificateAuthority::new()?;
+        let etcd = Etcd::start(directory.path()).await?;
+        Ok(Arc::new(Self {
+            etcd,
+            authority,
+            directory,
+        }))
+    }
+
+    pub fn etcd(&self) -> &Etcd {
+        &self.etcd
+    }
+
+    pub fn authority(&self) -> &CertificateAuthority {
+        &self.authority
+    }
+
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+}
+
+/// How a control plane differs from the others.
+#[derive(Debug, Clone)]
+pub struct ControlPlaneOptions {
+    /// Run a kube-controller-manager: garbage collection, namespace deletion, endpoints, workloads.
+    pub controller_manager: bool,
+    /// Service addresses, IPv4 and IPv6, so that Services can be dual-stack.
+    pub service_cidr: String,
+    /// Users without any group, as [`RESTRICTED_USER`], which is always there.
+    pub users: Vec<String>,
+}
+
+impl Default for ControlPlaneOptions {
+    fn default() -> Self {
+        Self {
+            controller_manager: false,
+            service_cidr: "10.96.0.0/16,fd00:96::/108".to_string(),
+            users: Vec::new(),
+        }
+    }
+}
+
+/// One running cluster. Dropping it kills its processes.
+pub struct ControlPlane {
+    name: String,
+    port: u16,
+    options: ControlPlaneOptions,
+    directory: PathBuf,
+    kubeconfig: String,
+    controller_manager: Option<Process>,
+    api: Option<Process>,
+    foundation: Arc<Foundation>,
+}
+
+impl ControlPlane {
+    /// Starts one with an etcd of its own.
+    pub async fn start(name: &str, options: ControlPlaneOptions) -> Result<Self> {
+        Self::start_on(Foundation::start().await?, name, options).await
+    }
+
+    /// Starts several at once over one etcd.
+    pub async fn start_many(names: &[&str], options: &ControlPlaneOptions) -> Result<Vec<Self>> {
+        let foundation = Foundation::start().await?;
+        try_join_all(
+            names
+                .iter()
+                .map(|name| Self::start_on(Arc::clone(&foundation), name, options.clone())),
+        )
+        .await
+    }
+
+    /// Starts one over an etcd that others use too. Names are unique per foundation; another one of the same name would be
+    /// the same cluster.
+    pub async fn start_on(
+        foundation: Arc<Foundation>,
+        name: &str,
+        options: ControlPlaneOptions,
+    ) -> Result<Self> {
+        let directory = foundation.directory().join(name);
+        fs::create_dir_all(&directory)
+            .with_context(|| format!("create {}", directory.display()))?;
+        let port = free_port()?;
+        write_keys(&directory, &foundation.authority)?;
+        write_tokens(&directory, &options.users)?;
+        let server = format!("https://127.0.0.1:{port}");
+        let text = kubeconfig(
+            name,
+            &server,
+            &foundation.authority.pem(),
+            &token(name, ADMIN_USER),
+        );
+        fs::write(directory.join("kubeconfig"), &text)?;
+        let mut plane = Self {
+            name: name.to_string(),
+            port,
+            options,
+            directory,
+            kubeconfig: text,
+            controller_manager: None,
+            api: None,
+            foundation,
+        };
+        plane.start_api().await?;
+        if plane.options.controller_manager {
+            plane.start_controller_manager().await?;
+        }
+        Ok(plane)
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The loopback port of the API server; it stays the same over restarts.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub fn server_url(&self) -> String {
+        format!("https://127.0.0.1:{}", self.port)
+    }
+
+    /// An administrator's kubeconfig with CA and token inlined.
+    pub fn kubeconfig_yaml(&self) -> &str {
+        &self.kubeconfig
+    }
+
+    /// The same as a file.
+    pub fn kubeconfig_path(&self) -> PathBuf {
+        self.directory.join("kubeconfig")
+    }
+
+    /// The kubeconfig of one of the users without rights, e.g. [`RESTRICTED_USER`].
+    pub fn kubeconfig_of(&self, user: &str) -> String {
+        kubeconfig(
+            &self.name,
+            &self.server_url(),
+            &self.foundation.authority.pem(),
+            &token(&self.name, user),
+        )
+    }
+
+    pub fn foundation(&self) -> &Arc<Foundation> {
+        &self.foundation
+    }
+
+    /// A client with all rights. It belongs to the runtime it is made in.
+    pub async fn client(&self) -> Result<Client> {
+        client_of(&self.kubeconfig).await
+    }
+
+    /// A client of one of the users without rights.
+    pub async fn client_of(&self, user: &str) -> Result<Client> {
+        client_of(&self.kubeconfig_of(user)).await
+    }
+
+    /// Applies all objects of a YAML text as administrator.
+    pub async fn apply(&self, yaml: &str) -> Result<()> {
+        manifests::apply_yaml(&self.client().await?, yaml)
+            .await
+            .map(drop)
+    }
+
+    /// Applies CRDs and waits until they are served.
+    pub async fn install_crds(&self, yaml: &str) -> Result<()> {
+        manifests::install_crds(&self.client().await?, yaml).await
+    }
+
+    /// A proxy in front of this API server, passing everything until told otherwise.
+    pub fn fault_proxy(&self) -> Result<FaultProxy> {
+        FaultProxy::start(
+            self.port,
+            &self.foundation.authority,
+            self.kubeconfig.clone(),
+        )
+    }
+
+    /// Ends the API server as an administrator would, gracefully; etcd keeps its data.
+    pub async fn stop_api(&mut self) -> Result<()> {
+        if let Some(api) = self.api.take() {
+            api.stop(STOP_PATIENCE).await?;
+        }
+        Ok(())
+    }
+
+    /// Ends the API server at once, with SIGKILL.
+    pub fn kill_api(&mut self) -> Result<()> {
+        if let Some(api) = self.api.take() {
+            api.kill()?;
+        }
+        Ok(())
+    }
+
+    /// Starts the API server again on the same port with the same data, ending it first when it runs.
+    pub async fn restart_api(&mut self) -> Result<()> {
+        self.kill_api()?;
+        self.start_api().await
+    }
+
+    /// The process ids of the API server and the controller manager, as far as they run.
+    pub fn pids(&self) -> Vec<u32> {
+        self.api
+            .iter()
+            .chain(&self.controller_manager)
+            .map(Process::pid)
+            .collect()
+    }
+
+    async fn start_api(&mut self) -> Result<()> {
+        let binary = tokio::task::spawn_blocking(|| Component::KubeApiserver.path()).await??;
+        let process = Process::spawn(
+            &format!("kube-apiserver of {}", self.name),
+            self.api_command(&binary),
+            &self.directory.join("kube-apiserver.log"),
+        )?;
+        let client = self.client().await?;
+        let what = format!("{} is ready", process.name());
+        let ready = wait_until(&what, READY_WITHIN, || async {
+            match process.still_running() {
+                Ok(()) => api_ready(&client).await.map(Ok),
+                Err(ended) => Ok(Err(ended)),
+            }
+        });
+        ready.await.with_context(|| process.log_tail())??;
+        self.api = Some(process);
+        Ok(())
+    }
+
+    fn api_command(&self, binary: &Path) -> Command {
+        let file = |name: &str| self.directory.join(name).display().to_string();
+        let mut command = Command::new(binary);
+        command
+            .arg(format!("--etcd-servers={}", self.foundation.etcd.url()))
+            .arg(format!("--etcd-prefix=/registry-{}", self.name))
+            .args([
+                "--bind-address=127.0.0.1",
+                "--advertise-address=127.0.0.1",
+                "--endpoint-reconciler-type=none",
+            ])
+            .arg(format!("--secure-port={}", self.port))
+            .arg(format!("--cert-dir={}", self.directory.display()))
+            .arg(format!("--tls-cert-file={}", file("server.crt")))
+            .arg(format!("--tls-private-key-file={}", file("server.key")))
+            .arg(format!(
+                "--service-cluster-ip-range={}",
+                self.options.service_cidr
+            ))
+            .args([
+                "--authorization-mode=RBAC",
+                "--allow-privileged=true",
+                "--profiling=false",
+            ])
+            .arg(format!("--token-auth-file={}", file("tokens.csv")))
+            .arg("--service-account-issuer=https://kubernetes.default.svc")
+            .arg(format!(
+                "--service-account-key-file={}",
+                file("accounts.pub")
+            ))
+            .arg(format!(
+                "--service-account-signing-key-file={}",
+                file("accounts.key")
+            ));
+        command
+    }
+
+    async fn start_controller_manager(&mut self) -> Result<()> {
+        let binary =
+            tokio::task::spawn_blocking(|| Component::KubeControllerManager.path()).await??;
+        let mut command = Command::new(binary);
+        command
+            .arg(format!("--kubeconfig={}", self.kubeconfig_path().display()))
+            .args([
+                "--leader-elect=false",
+                "--use-service-account-credentials=true",
+                "--secure-port=0",
+            ])
+            .arg(format!(
+                "--service-account-private-key-file={}",
+                self.directory.join("accounts.key").display()
+            ))
+            .arg(CONTROLLERS);
+        let process = Process::spawn(
+            &format!("kube-controller-manager of {}", self.name),
+            command,
+            &self.directory.join("kube-controller-manager.log"),
+        )?;
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.client().await?, "default");
+        let what = format!(
+            "{} works (makes the default service account)",
+            process.name()
+        );
+        let works = wait_until(&what, READY_WITHIN, || async {
+            match process.still_running() {
+                Ok(()) => accounts.get("default").await.map(|_| Ok(())),
+                Err(ended) => Ok(Err(ended)),
+            }
+        });
+        works.await.with_context(|| process.log_tail())??;
+        self.controller_manager = Some(process);
+        Ok(())
+    }
+}
+
+/// Ready to serve, and with the namespace that is the cluster's identity.
+async fn api_ready(client: &Client) -> Result<(), kube::Error> {
+    let request = http::Request::get("/readyz")
+        .body(Vec::new())
+        .map_err(kube::Error::HttpError)?;
+    client.request_text(request).await?;
+    Api::<Namespace>::all(client.clone())
+        .get("kube-system")
+        .await?;
+    Api::<Namespace>::all(client.clone()).get("default").await?;
+    Ok(())
+}
+
+async fn client_of(kubeconfig: &str) -> Result<Client> {
+    let options = KubeConfigOptions::default();
+    let config =
+        Config::from_custom_kubeconfig(Kubeconfig::from_yaml(kubeconfig)?, &options).await?;
+    Ok(Client::try_from(config)?)
+}
+
+/// The static token of a user: told apart by cluster, so that a kubeconfig used against the wrong one fails.
+fn token(cluster: &str, user: &str) -> String {
+    format!("token-of-{user}-in-{cluster}")
+}
+
+fn write_keys(directory: &Path, authority: &CertificateAuthority) -> Result<()> {
+    authority.write_server_pair(&directory.join("server.crt"), &directory.join("server.key"))?;
+    let accounts = KeyPair::generate()?;
+    fs::write(directory.join("accounts.key"), accounts.serialize_pem())?;
+    fs::write(directory.join("accounts.pub"), accounts.public_key_pem())?;
+    Ok(())
+}
+
+fn write_tokens(directory: &Path, users: &[String]) -> Result<()> {
+    let name = directory
+        .file_name()
+        .map(|name| name.to_string_lossy().into_owned())
+        .unwrap_or_default();
+    let mut lines = format!(
+        "{},{ADMIN_USER},{ADMIN_USER},\"system:masters\"\n",
+        token(&name, ADMIN_USER)
+    );
+    for user in users.iter().map(String::as_str).chain([RESTRICTED_USER]) {
+        lines.push_str(&format!("{},{user},{user}\n", token(&name, user)));
+    }
+    fs::write(directory.join("tokens.csv"), lines)?;
+    Ok(())
+}

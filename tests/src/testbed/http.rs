@@ -1,0 +1,75 @@
+//! The smallest HTTP client that does: one GET over a TCP or a Unix socket, without TLS.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use http_body_util::{BodyExt, Empty};
+use hyper::Request;
+use hyper::body::Bytes;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
+
+const DEADLINE: Duration = Duration::from_secs(10);
+
+/// Status and body of an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reply {
+    pub status: u16,
+    pub body: String,
+}
+
+/// GET `path` from a loopback port.
+pub async fn get_tcp(port: u16, path: &str) -> Result<Reply> {
+    within(
+        async { get(TcpStream::connect(("127.0.0.1", port)).await?, path).await },
+        path,
+    )
+    .await
+}
+
+/// GET `path` over a Unix socket.
+pub async fn get_unix(socket: &Path, path: &str) -> Result<Reply> {
+    within(
+        async { get(UnixStream::connect(socket).await?, path).await },
+        path,
+    )
+    .await
+}
+
+async fn within(call: impl Future<Output = Result<Reply>>, path: &str) -> Result<Reply> {
+    tokio::time::timeout(DEADLINE, call)
+        .await
+        .with_context(|| format!("GET {path}: no answer within {DEADLINE:?}"))?
+}
+
+async fn get<S>(stream: S, path: &str) -> Result<Reply>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+    let request = Request::get(path)
+        .header("host", "localhost")
+        .body(Empty::<Bytes>::new())?;
+    let answer = async {
+        let response = sender.send_request(request).await?;
+        let status = response.status().as_u16();
+        let body = response.into_body().collect().await?.to_bytes();
+        anyhow::Ok(Reply {
+            status,
+            body: String::from_utf8_lossy(&body).into_owned(),
+        })
+    };
+    // The connection is driven here rather than in a task, so nothing is left behind.
+    tokio::pin!(connection);
+    tokio::pin!(answer);
+    let mut open = true;
+    loop {
+        tokio::select! {
+            reply = &mut answer => return reply,
+            ended = &mut connection, if open => { open = false; ended?; }
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Components built from Go modules, by the small tool modules in `testbed-go/`.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use super::{cache_dir, cached, run_logged};
+use crate::say::progress;
+use crate::versions;
+
+/// One Go program of the testbed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Component {
+    Etcd,
+    KubeApiserver,
+    KubeControllerManager,
+}
+
+impl Component {
+    /// All of them, in the order in which they are built.
+    pub const ALL: [Self; 3] = [Self::Etcd, Self::KubeApiserver, Self::KubeControllerManager];
+
+    /// The path of the binary, built first when the cache has none.
+    pub fn path(self) -> Result<PathBuf> {
+        let dir = cache_dir(self.module(), self.version())?;
+        cached(&dir, self.binary(), |half| self.build(half))
+    }
+
+    fn build(self, output: &Path) -> Result<()> {
+        check_go()?;
+        progress(format_args!(
+            "building {} {} (minutes, once per machine)",
+            self.binary(),
+            self.version()
+        ));
+        let module = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("testbed-go")
+            .join(self.module());
+        let mut command = Command::new("go");
+        command.current_dir(module).env("CGO_ENABLED", "0");
+        command.args([
+            "build",
+            "-mod=readonly",
+            "-trimpath",
+            "-buildvcs=false",
+            "-ldflags",
+            &self.linker_flags(),
+            "-o",
+        ]);
+        command.arg(output).arg(self.package());
+        run_logged(command, &output.with_extension("log"))
+    }
+
+    fn module(self) -> &'static str {
+        match self {
+            Self::Etcd => "etcd",
+            Self::KubeApiserver | Self::KubeControllerManager => "kubernetes",
+        }
+    }
+
+    fn version(self) -> &'static str {
+        match self {
+            Self::Etcd => versions::ETCD,
+            Self::KubeApiserver | Self::KubeControllerManager => versions::KUBERNETES,
+        }
+    }
+
+    fn binary(self) -> &'static str {
+        match self {
+            Self::Etcd => "etcd",
+            Self::KubeApiserver => "kube-apiserver",
+            Self::KubeControllerManager => "kube-controller-manager",
+        }
+    }
+
+    fn package(self) -> String {
+        match self {
+            Self::Etcd => ".".to_string(),
+            Self::KubeApiserver | Self::KubeControllerManager => {
+                format!("k8s.io/kubernetes/cmd/{}", self.binary())
+            }
+        }
+    }
+
+    /// Without symbols, and with the version the components would have as released binaries.
+    fn linker_flags(self) -> String {
+        let mut flags = "-s -w".to_string();
+        if self.module() == "kubernetes" {
+            let package = "k8s.io/component-base/version";
+            flags.push_str(&format!(" -X {package}.gitVersion={}", self.version()));
+            let numbers = self.version().trim_start_matches('v').split('.');
+            for (name, number) in ["gitMajor", "gitMinor"].into_iter().zip(numbers) {
+                flags.push_str(&format!(" -X {package}.{name}={number}"));
+            }
+        }
+        flags
+    }
+}
+
+fn check_go() -> Result<()> {
+    let output = Command::new("go").arg("version").output().context(
+        "the testbed builds etcd and Kubernetes from Go modules, but no `go` is on PATH: install Go 1.26 or newer",
+    )?;
+    if !output.status.success() {
+        bail!("go version: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kubernetes_binaries_know_their_version() {
+        let flags = Component::KubeApiserver.linker_flags();
+        assert!(
+            flags.contains(&format!("gitVersion={}", versions::KUBERNETES)),
+            "{flags}"
+        );
+        assert!(
+            flags.contains(".gitMajor=1 ") && flags.contains(".gitMinor=3"),
+            "{flags}"
+        );
+        assert_eq!(Component::Etcd.linker_flags(), "-s -w");
+    }
+}

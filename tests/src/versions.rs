@@ -1,0 +1,60 @@
+//! The one place that says which version of every foreign component the testbed uses.
+//!
+//! The Go versions are repeated in `testbed-go/*/go.mod`, because Go wants them there; a test compares the two.
+
+/// Raised whenever the way of building changes although the version does not: it is part of the cache key.
+pub const RECIPE: u32 = 1;
+
+/// etcd, `go.etcd.io/etcd/server/v3`.
+pub const ETCD: &str = "v3.6.8";
+
+/// kube-apiserver and kube-controller-manager, `k8s.io/kubernetes`.
+pub const KUBERNETES: &str = "v1.35.4";
+
+/// `cargo deny`.
+pub const CARGO_DENY: &str = "0.20.2";
+
+/// What the browser suite needs from Debian.
+pub const BROWSER_PACKAGES: &[&str] = &["chromium", "chromium-driver"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn go_modules_require_the_same_versions() {
+        let requires = |go_mod: &str, module: &str, version: &str| {
+            let wanted = format!("{module} {version}");
+            let mut lines = go_mod
+                .lines()
+                .map(|line| line.trim().trim_start_matches("require "));
+            lines.any(|line| line.split(" //").next() == Some(&wanted))
+        };
+        let etcd = include_str!("../testbed-go/etcd/go.mod");
+        assert!(
+            requires(etcd, "go.etcd.io/etcd/server/v3", ETCD),
+            "testbed-go/etcd/go.mod"
+        );
+        let kubernetes = include_str!("../testbed-go/kubernetes/go.mod");
+        assert!(
+            requires(kubernetes, "k8s.io/kubernetes", KUBERNETES),
+            "testbed-go/kubernetes/go.mod"
+        );
+        let staging = KUBERNETES.replacen("v1.", "v0.", 1);
+        let replaced = kubernetes
+            .lines()
+            .filter(|line| line.contains(" => "))
+            .collect::<Vec<_>>();
+        assert!(
+            replaced.len() > 20,
+            "the staging modules are replaced, found {}",
+            replaced.len()
+        );
+        for line in replaced {
+            assert!(
+                line.ends_with(&format!(" {staging}")),
+                "{line} should name {staging}"
+            );
+        }
+    }
+}
