@@ -1,1 +1,48 @@
-//! Placeholder.
+//! The admin pages of fipd: view structs in, HTML out.
+//!
+//! ```text
+//!  daemon reads its ledger --> view struct (one per page) --render--> HTML
+//! ```
+//!
+//! This crate owns the look and the wording of every page, and the assets (one style sheet, one small script,
+//! one icon). It has no clock, no I/O and no state, and knows nothing of HTTP but the addresses of its pages
+//! ([`links`]). Everything a page shows is escaped by the templates; the two types that write markup of their
+//! own ([`Moment`], [`Usage`]) write only numbers into it.
+//!
+//! Pages need no script and no inline style, so that the strictest content security policy holds.
+#![forbid(unsafe_code)]
+
+pub mod assets;
+mod audit;
+mod clusters;
+mod confirm;
+mod dashboard;
+mod error;
+mod form;
+mod lease;
+pub mod links;
+mod login;
+pub mod map;
+mod pool;
+mod pools;
+#[cfg(test)]
+mod sample;
+mod shell;
+mod text;
+mod usage;
+
+pub use askama::Template;
+pub use audit::{AuditPage, AuditRow};
+pub use clusters::{ClusterRow, ClustersPage, Health, SystemRow};
+pub use confirm::ReleasePage;
+pub use dashboard::{Dashboard, HeldNetwork, StoreCard, Warning};
+pub use error::ErrorPage;
+pub use form::{AllocateForm, AllocatePage, Field};
+pub use lease::{FreeAddress, LeasePage, LeaseRow, Party, State};
+pub use login::LoginPage;
+pub use map::{AddressMap, Cell, CellKind};
+pub use pool::{PoolPage, Waiter};
+pub use pools::{PoolRow, PoolsPage};
+pub use shell::{Nav, Notice, Pager, Shell, Viewer};
+pub use text::{Moment, count, percent, shorten};
+pub use usage::Usage;

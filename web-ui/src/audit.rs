@@ -1,0 +1,81 @@
+//! The audit log.
+
+use askama::Template;
+
+use crate::{Moment, Pager, Shell, shorten, text};
+
+/// One decision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuditRow {
+    pub at: Moment,
+    pub actor: String,
+    pub action: String,
+    /// The address and the link to its page.
+    pub address: Option<(String, String)>,
+    /// The pool's name and the link to its page; the link is empty where the pool is gone.
+    pub pool: Option<(String, String)>,
+    pub owner: String,
+    pub detail: String,
+}
+
+/// Newest first, one page of it.
+#[derive(Clone, Debug, Template)]
+#[template(path = "audit.html")]
+pub struct AuditPage {
+    pub shell: Shell,
+    pub rows: Vec<AuditRow>,
+    pub pager: Pager,
+}
+
+impl AuditRow {
+    pub(crate) fn short_owner(&self) -> String {
+        shorten(&self.owner, 90)
+    }
+
+    pub(crate) fn whole_owner(&self) -> String {
+        text::whole(&self.owner)
+    }
+
+    pub(crate) fn short_detail(&self) -> String {
+        shorten(&self.detail, 160)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+
+    #[test]
+    fn rows_name_time_actor_action_and_object() {
+        let page = AuditPage {
+            shell: sample::shell(false),
+            rows: sample::history(),
+            pager: Pager {
+                first: Some("/ui/audit".into()),
+                next: None,
+                label: "Rows 51 to 52".into(),
+            },
+        };
+        let html = page.render().unwrap();
+        for text in [
+            "user:ann",
+            "handed-over",
+            "datetime=\"2026-11-21T05:57:20Z\"",
+            "Rows 51 to 52",
+            "a &#60;reason&#62;",
+        ] {
+            assert!(html.contains(text), "no {text} in {html}");
+        }
+    }
+
+    #[test]
+    fn an_empty_log_says_so() {
+        let page = AuditPage {
+            shell: sample::shell(false),
+            rows: vec![],
+            pager: Pager::default(),
+        };
+        assert!(page.render().unwrap().contains("Nothing was decided yet"));
+    }
+}

@@ -1,0 +1,66 @@
+//! Confirming a release.
+
+use std::net::IpAddr;
+
+use askama::Template;
+
+use crate::{Field, LeaseRow, Shell, links};
+
+/// Asks once before an address is freed.
+#[derive(Clone, Debug, Template)]
+#[template(path = "release.html")]
+pub struct ReleasePage {
+    pub shell: Shell,
+    pub lease: LeaseRow,
+    /// What the page was made from; sent back, so that a lease that changed meanwhile is not released.
+    pub seen: String,
+    pub reason: Field,
+    pub error: Option<String>,
+    /// Who gets the address then; empty without contenders.
+    pub heir: String,
+    /// A controller keeps this lease: it may ask for an address again at once.
+    pub controlled: bool,
+}
+
+impl ReleasePage {
+    pub(crate) fn address(&self) -> IpAddr {
+        self.lease.address
+    }
+
+    pub(crate) fn target(&self) -> String {
+        links::release(self.lease.network, self.lease.address)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+
+    #[test]
+    fn names_the_address_its_owner_and_the_heir() {
+        let page = ReleasePage {
+            shell: sample::shell(true),
+            lease: sample::lease("10.20.0.7", crate::State::Allocated),
+            seen: "abc".into(),
+            reason: Field {
+                value: "moved <away>".into(),
+                error: Some("too long".into()),
+            },
+            error: Some("The lease changed meanwhile.".into()),
+            heir: "kube-fip/c-2/FloatingIP/old/web".into(),
+            controlled: true,
+        };
+        let html = page.render().unwrap();
+        for text in [
+            "Release 10.20.0.7?",
+            "name=\"seen\" value=\"abc\"",
+            "value=\"moved &#60;away&#62;\"",
+            "kube-fip/c-2/FloatingIP/old/web",
+            "The lease changed meanwhile.",
+            "action=\"/ui/networks/0/addresses/10.20.0.7/release\" method=\"post\"",
+        ] {
+            assert!(html.contains(text), "no {text} in {html}");
+        }
+    }
+}

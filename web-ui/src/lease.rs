@@ -1,0 +1,171 @@
+//! Leases in lists, and the page of one address.
+
+use std::net::IpAddr;
+
+use askama::Template;
+
+use crate::{AuditRow, Moment, Shell, links, shorten, text};
+
+/// State of a lease as it is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum State {
+    Allocated,
+    Reserved,
+    Probing,
+    Quarantined,
+    Orphaned,
+}
+
+/// One line of a list of leases.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseRow {
+    pub network: u32,
+    pub address: IpAddr,
+    pub state: State,
+    pub contended: bool,
+    pub out_of_range: bool,
+    /// The first holder; empty while the address cools.
+    pub owner: String,
+    /// Holders beside the first.
+    pub others: usize,
+    pub since: Moment,
+    pub until: Option<Moment>,
+}
+
+/// A holder or contender.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Party {
+    pub owner: String,
+    /// UID or container id; may be empty.
+    pub instance: String,
+    pub cluster: String,
+    /// `TCP 443`; empty in an exclusive lease.
+    pub ports: Vec<String>,
+    pub since: Option<Moment>,
+}
+
+/// Why an address without a lease is shown, and whether it may be given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FreeAddress {
+    /// `free in pool dmz`, `excluded from pool dmz`, `in no pool`.
+    pub status: String,
+    /// Address of the form that gives it.
+    pub allocate: Option<String>,
+}
+
+/// Everything about one address of one network.
+#[derive(Clone, Debug, Template)]
+#[template(path = "lease.html")]
+pub struct LeasePage {
+    pub shell: Shell,
+    pub network_name: String,
+    pub address: IpAddr,
+    /// Number and name.
+    pub pool: Option<(u32, String)>,
+    pub prefix_len: Option<u8>,
+    pub gateway: Option<IpAddr>,
+    pub tenant: String,
+    pub lease: Option<LeaseRow>,
+    /// Where there is no lease.
+    pub free: Option<FreeAddress>,
+    pub holders: Vec<Party>,
+    pub contenders: Vec<Party>,
+    /// Newest first.
+    pub history: Vec<AuditRow>,
+    /// How many of the newest rows of the audit log were searched for the history.
+    pub searched: usize,
+}
+
+impl State {
+    /// As in API and CLI.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Allocated => "allocated",
+            Self::Reserved => "reserved",
+            Self::Probing => "probing",
+            Self::Quarantined => "quarantined",
+            Self::Orphaned => "orphaned",
+        }
+    }
+
+    pub(crate) fn meaning(self) -> &'static str {
+        match self {
+            Self::Allocated => "In use by its holder.",
+            Self::Reserved => "Kept for its holder, not in use yet.",
+            Self::Probing => "Being checked on the wire.",
+            Self::Quarantined => "Cooling after a release; given to nobody until then.",
+            Self::Orphaned => {
+                "Its cluster left or its system was switched off. It stays with its holder until `fipd clusters forget`."
+            }
+        }
+    }
+}
+
+impl LeaseRow {
+    pub(crate) fn link(&self) -> String {
+        links::lease(self.network, self.address)
+    }
+
+    pub(crate) fn release(&self) -> String {
+        links::release(self.network, self.address)
+    }
+
+    pub(crate) fn short_owner(&self) -> String {
+        shorten(&self.owner, 90)
+    }
+
+    pub(crate) fn whole_owner(&self) -> String {
+        text::whole(&self.owner)
+    }
+}
+
+impl LeasePage {
+    pub(crate) fn pool_link(&self) -> Option<(String, &str)> {
+        self.pool
+            .as_ref()
+            .map(|(id, name)| (links::pool(*id), name.as_str()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+
+    #[test]
+    fn shows_holders_contenders_and_history() {
+        let html = sample::lease_page(true).render().unwrap();
+        for text in [
+            "<title>10.20.0.7 – fipd</title>",
+            "rancher-fip/c-1/Service/shop/web&#60;1&#62;",
+            "contended",
+            "Contenders",
+            "kube-fip/c-2/FloatingIP/old/web",
+            "handed-over",
+            "/ui/networks/0/addresses/10.20.0.7/release",
+            "10.20.0.1",
+            "/ui/pools/1",
+        ] {
+            assert!(html.contains(text), "no {text} in {html}");
+        }
+    }
+
+    #[test]
+    fn a_viewer_is_offered_no_release() {
+        let html = sample::lease_page(false).render().unwrap();
+        assert!(!html.contains("/release"));
+    }
+
+    #[test]
+    fn a_free_address_says_so_and_offers_the_form() {
+        let mut page = sample::lease_page(true);
+        page.lease = None;
+        page.free = Some(FreeAddress {
+            status: "free in pool dmz".into(),
+            allocate: Some("/ui/pools/1/allocate?address=10.20.0.7".into()),
+        });
+        let html = page.render().unwrap();
+        assert!(html.contains("free in pool dmz") && html.contains("allocate?address=10.20.0.7"));
+        assert!(!html.contains("/release"));
+    }
+}

@@ -1,0 +1,68 @@
+//! Signing in.
+
+use askama::Template;
+
+use crate::Shell;
+
+/// The form for name and password.
+#[derive(Clone, Debug, Template)]
+#[template(path = "login.html")]
+pub struct LoginPage {
+    pub shell: Shell,
+    /// What was typed before; the password is never sent back.
+    pub name: String,
+    /// The page to go to afterwards; checked by the server.
+    pub next: String,
+    /// Matches the cookie of this form, as there is no session yet.
+    pub token: String,
+    pub error: Option<String>,
+    /// While the initial admin has not signed in: the file that holds its password.
+    pub initial_file: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page() -> LoginPage {
+        LoginPage {
+            shell: Shell::default(),
+            name: "ann\"<x>".into(),
+            next: "/ui/audit".into(),
+            token: "t0ken".into(),
+            error: Some("Name or password is wrong.".into()),
+            initial_file: Some("/var/lib/fipd/initial-admin".into()),
+        }
+    }
+
+    #[test]
+    fn what_was_typed_is_kept_and_escaped() {
+        let html = page().render().unwrap();
+        assert!(html.contains("value=\"ann&#34;&#60;x&#62;\""), "{html}");
+        assert!(!html.contains("<x>"));
+        assert!(html.contains("role=\"alert\"") && html.contains("Name or password is wrong."));
+        assert!(html.contains("autocomplete=\"current-password\""));
+        assert!(
+            html.contains("name=\"csrf\" value=\"t0ken\"") && html.contains("value=\"/ui/audit\"")
+        );
+    }
+
+    #[test]
+    fn the_first_sign_in_names_the_file() {
+        let html = page().render().unwrap();
+        assert!(html.contains("sudo cat /var/lib/fipd/initial-admin"));
+        let html = LoginPage {
+            initial_file: None,
+            ..page()
+        }
+        .render()
+        .unwrap();
+        assert!(!html.contains("sudo cat"));
+    }
+
+    #[test]
+    fn nothing_of_the_inside_is_shown() {
+        let html = page().render().unwrap();
+        assert!(!html.contains("<nav") && !html.contains("/ui/logout"));
+    }
+}

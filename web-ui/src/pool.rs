@@ -1,0 +1,109 @@
+//! One pool: its figures, the map of its addresses, its leases.
+
+use askama::Template;
+
+use crate::{AddressMap, AllocateForm, LeaseRow, Moment, Pager, Shell, Usage, count};
+
+/// Somebody waiting for a free address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiter {
+    pub owner: String,
+    pub since: Moment,
+}
+
+/// The page of one pool. Lists hold one page of rows, never the whole pool.
+#[derive(Clone, Debug, Template)]
+#[template(path = "pool.html")]
+pub struct PoolPage {
+    pub shell: Shell,
+    pub id: u32,
+    pub name: String,
+    pub network: String,
+    pub family: &'static str,
+    pub addresses: Vec<String>,
+    pub exclusions: Vec<String>,
+    pub gateway: String,
+    pub prefix_len: String,
+    /// `own pool`, or the object it mirrors.
+    pub origin: String,
+    pub created: Moment,
+    pub generation: u64,
+    pub closed: bool,
+    /// Clusters that must be adopted before anything new is given.
+    pub held_by: Vec<String>,
+    pub usage: Usage,
+    /// Oldest first, the first few.
+    pub waiting: Vec<Waiter>,
+    /// `None` for IPv6.
+    pub map: Option<AddressMap>,
+    pub leases: Vec<LeaseRow>,
+    pub pager: Pager,
+    /// `None` for those who may not write.
+    pub form: Option<AllocateForm>,
+}
+
+impl PoolPage {
+    pub(crate) fn excluded(&self) -> String {
+        count(self.usage.excluded)
+    }
+    pub(crate) fn out_of_range(&self) -> String {
+        count(self.usage.out_of_range)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+
+    #[test]
+    fn shows_bar_map_leases_and_form() {
+        let html = sample::pool_page(true).render().unwrap();
+        for text in [
+            "<title>Pool dmz – fipd</title>",
+            "class=\"bar fine\"",
+            "10.20.0.0/24",
+            "<ol class=\"map\"",
+            "aria-label=\"10.20.0.7 allocated\"",
+            "rancher-fip/c-1/Service/shop/web&#60;1&#62;",
+            "action=\"/ui/pools/1/allocate\"",
+            "waiting for an address",
+        ] {
+            assert!(html.contains(text), "no {text} in {html}");
+        }
+    }
+
+    #[test]
+    fn a_viewer_sees_no_forms_that_change_something() {
+        let html = sample::pool_page(false).render().unwrap();
+        assert!(
+            !html.contains("/allocate\"") && !html.contains("/release"),
+            "{html}"
+        );
+    }
+
+    #[test]
+    fn ipv6_has_a_list_and_no_map() {
+        let mut page = sample::pool_page(true);
+        page.map = None;
+        let html = page.render().unwrap();
+        assert!(!html.contains("class=\"map\"") && html.contains("<table"));
+    }
+
+    #[test]
+    fn a_full_page_of_the_longest_owners_stays_small() {
+        let mut page = sample::pool_page(true);
+        let map = page.map.as_mut().unwrap();
+        for cell in &mut map.cells {
+            cell.kind = crate::CellKind::Allocated;
+            cell.owner = "o".repeat(1_000);
+        }
+        let row = LeaseRow {
+            owner: "o".repeat(1_000),
+            ..sample::lease("10.20.0.7", crate::State::Allocated)
+        };
+        page.leases = vec![row; 100];
+        let size = page.render().unwrap().len();
+        assert!(size <= 150_000, "{size} bytes");
+    }
+}

@@ -1,0 +1,86 @@
+//! The list of pools.
+
+use askama::Template;
+
+use crate::{Pager, Shell, Usage, links, shorten};
+
+/// One line of a list of pools.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolRow {
+    pub id: u32,
+    pub name: String,
+    pub network: String,
+    /// `IPv4` or `IPv6`.
+    pub family: &'static str,
+    pub usage: Usage,
+    pub closed: bool,
+    /// Owners waiting for a free address.
+    pub waiting: usize,
+}
+
+/// All pools, by name.
+#[derive(Clone, Debug, Template)]
+#[template(path = "pools.html")]
+pub struct PoolsPage {
+    pub shell: Shell,
+    /// Part of the names that are listed; empty for all.
+    pub filter: String,
+    pub total: usize,
+    pub pools: Vec<PoolRow>,
+    pub pager: Pager,
+}
+
+impl PoolRow {
+    pub(crate) fn link(&self) -> String {
+        links::pool(self.id)
+    }
+
+    pub(crate) fn short_name(&self) -> String {
+        shorten(&self.name, 80)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+
+    #[test]
+    fn lists_pools_with_their_use() {
+        let page = PoolsPage {
+            shell: sample::shell(true),
+            filter: "d<m".into(),
+            total: 2,
+            pools: vec![
+                sample::pool_row(1, "dmz", 254, 200),
+                sample::pool_row(2, "v6", 1 << 64, 3),
+            ],
+            pager: Pager {
+                next: Some("/ui/pools?after=2".into()),
+                ..Pager::default()
+            },
+        };
+        let html = page.render().unwrap();
+        for text in [
+            "href=\"/ui/pools/1\"",
+            "200 of 254 used",
+            "value=\"d&#60;m\"",
+            "1.84 × 10^19",
+            "/ui/pools?after=2",
+        ] {
+            assert!(html.contains(text), "no {text} in {html}");
+        }
+    }
+
+    #[test]
+    fn without_pools_the_next_step_is_named() {
+        let page = PoolsPage {
+            shell: sample::shell(true),
+            filter: String::new(),
+            total: 0,
+            pools: vec![],
+            pager: Pager::default(),
+        };
+        assert!(page.render().unwrap().contains("fipd pool create"));
+    }
+}

@@ -1,0 +1,240 @@
+//! Filled-in pages for the tests.
+
+use std::net::Ipv4Addr;
+
+use crate::{
+    AddressMap, AllocateForm, AuditRow, ClusterRow, Dashboard, Field, Health, HeldNetwork,
+    LeasePage, LeaseRow, Moment, Nav, Pager, Party, PoolPage, PoolRow, Shell, State, StoreCard,
+    SystemRow, Usage, Viewer, Waiter, Warning, map,
+};
+
+const NOW: Moment = Moment(1_795_240_640_000);
+const OWNER: &str = "rancher-fip/c-1/Service/shop/web<1>";
+
+pub fn shell(may_write: bool) -> Shell {
+    let viewer = Viewer {
+        name: "ann".into(),
+        role: if may_write { "operator" } else { "viewer" }.into(),
+        may_write,
+        csrf: "c5rf".into(),
+    };
+    Shell {
+        nav: Nav::Pools,
+        viewer: Some(viewer),
+        notice: None,
+    }
+}
+
+pub fn lease(address: &str, state: State) -> LeaseRow {
+    LeaseRow {
+        network: 0,
+        address: address.parse().unwrap(),
+        state,
+        contended: false,
+        out_of_range: false,
+        owner: OWNER.into(),
+        others: 0,
+        since: NOW,
+        until: None,
+    }
+}
+
+pub fn pool_row(id: u32, name: &str, size: u128, used: u128) -> PoolRow {
+    let usage = Usage {
+        size,
+        used,
+        free: size - used,
+        excluded: 2,
+        out_of_range: 0,
+    };
+    let (name, network) = (name.into(), "default".into());
+    PoolRow {
+        id,
+        name,
+        network,
+        family: "IPv4",
+        usage,
+        closed: false,
+        waiting: 0,
+    }
+}
+
+pub fn history() -> Vec<AuditRow> {
+    let row = |action: &str, detail: &str| AuditRow {
+        at: NOW,
+        actor: "user:ann".into(),
+        action: action.into(),
+        address: Some((
+            "10.20.0.7".into(),
+            "/ui/networks/0/addresses/10.20.0.7".into(),
+        )),
+        pool: Some(("dmz".into(), "/ui/pools/1".into())),
+        owner: OWNER.into(),
+        detail: detail.into(),
+    };
+    vec![row("handed-over", "a <reason>"), row("allocated", "")]
+}
+
+pub fn lease_page(may_write: bool) -> LeasePage {
+    let party = |owner: &str| Party {
+        owner: owner.into(),
+        instance: "6b1f".into(),
+        cluster: "edge-1".into(),
+        ports: vec!["TCP 443".into()],
+        since: Some(NOW),
+    };
+    LeasePage {
+        shell: shell(may_write),
+        network_name: "default".into(),
+        address: "10.20.0.7".parse().unwrap(),
+        pool: Some((1, "dmz".into())),
+        prefix_len: Some(24),
+        gateway: Some("10.20.0.1".parse().unwrap()),
+        tenant: "p-abc".into(),
+        lease: Some(LeaseRow {
+            contended: true,
+            ..lease("10.20.0.7", State::Allocated)
+        }),
+        free: None,
+        holders: vec![party(OWNER)],
+        contenders: vec![party("kube-fip/c-2/FloatingIP/old/web")],
+        history: history(),
+        searched: 1_000,
+    }
+}
+
+pub fn pool_page(may_write: bool) -> PoolPage {
+    PoolPage {
+        shell: shell(may_write),
+        id: 1,
+        name: "dmz".into(),
+        network: "default".into(),
+        family: "IPv4",
+        addresses: vec!["10.20.0.0/24".into()],
+        exclusions: vec!["10.20.0.200-10.20.0.210".into()],
+        gateway: "10.20.0.1".into(),
+        prefix_len: "24".into(),
+        origin: "own pool".into(),
+        created: NOW,
+        generation: 3,
+        closed: false,
+        held_by: vec![],
+        usage: Usage {
+            size: 242,
+            used: 3,
+            free: 239,
+            excluded: 14,
+            out_of_range: 0,
+        },
+        waiting: vec![Waiter {
+            owner: "rancher-fip/c-1/Service/shop/api".into(),
+            since: NOW,
+        }],
+        map: Some(address_map()),
+        leases: vec![
+            lease("10.20.0.7", State::Allocated),
+            lease("10.20.0.8", State::Reserved),
+        ],
+        pager: Pager::default(),
+        form: may_write.then(|| AllocateForm {
+            pool: 1,
+            example: "10.20.0.9".into(),
+            ..AllocateForm::default()
+        }),
+    }
+}
+
+fn address_map() -> AddressMap {
+    let span = |first: [u8; 4], last: [u8; 4]| (Ipv4Addr::from(first), Ipv4Addr::from(last));
+    let held = |octet, state| map::Held {
+        address: Ipv4Addr::new(10, 20, 0, octet),
+        state,
+        contended: false,
+        owner: OWNER.into(),
+    };
+    let plan = map::Plan {
+        network: 0,
+        at: Ipv4Addr::new(10, 20, 0, 0),
+        listed: &[span([10, 20, 0, 0], [10, 20, 0, 255])],
+        assignable: &[
+            span([10, 20, 0, 2], [10, 20, 0, 199]),
+            span([10, 20, 0, 211], [10, 20, 0, 254]),
+        ],
+        gateway: Some(Ipv4Addr::new(10, 20, 0, 1)),
+        leases: &[
+            held(7, State::Allocated),
+            held(8, State::Reserved),
+            held(9, State::Orphaned),
+        ],
+    };
+    AddressMap {
+        cells: map::cells(&plan),
+        block: 1,
+        blocks: 4,
+        first: None,
+        previous: None,
+        next: Some("/ui/pools/1?at=10.20.1.0".into()),
+        last: Some("/ui/pools/1?at=10.20.3.0".into()),
+        goto: Field::default(),
+        target: "/ui/pools/1".into(),
+    }
+}
+
+pub fn clusters() -> Vec<ClusterRow> {
+    let row = |name: &str, health, state: &str, last_error: &str| ClusterRow {
+        name: name.into(),
+        id: "2f1c0f3e-0000-4000-8000-000000000001".into(),
+        health,
+        state: state.into(),
+        since: Some(NOW),
+        last_error: last_error.into(),
+        server: "https://10.0.0.9:6443".into(),
+        discovered: false,
+        systems: vec![SystemRow {
+            name: "rancher-fip".into(),
+            state: "running".into(),
+        }],
+        leases: 1_204,
+    };
+    vec![
+        row("edge-1", Health::Good, "connected", ""),
+        row(
+            "edge-2",
+            Health::Bad,
+            "unreachable",
+            "connection refused <10.0.0.9>",
+        ),
+    ]
+}
+
+pub fn dashboard() -> Dashboard {
+    Dashboard {
+        shell: Shell {
+            nav: Nav::Dashboard,
+            ..shell(true)
+        },
+        warnings: vec![Warning {
+            what: "Pool dmz is full".into(),
+            next: "Add addresses to it.".into(),
+            command: "fipd pool update dmz --cidr CIDR".into(),
+            link: Some(("/ui/pools/1".into(), "Open the pool".into())),
+        }],
+        held: vec![HeldNetwork {
+            name: "default".into(),
+            waiting_for: vec![("edge-2".into(), "rancher-fip".into())],
+        }],
+        pools: vec![pool_row(1, "dmz", 254, 254), pool_row(2, "lab", 254, 20)],
+        pools_total: 2,
+        leases: 274,
+        contended: 1,
+        networks: 1,
+        clusters: clusters(),
+        clusters_total: 2,
+        clusters_well: 1,
+        store: StoreCard {
+            healthy: true,
+            state: "writing".into(),
+            facts: vec![("Revision".into(), "1,204".into())],
+        },
+    }
+}

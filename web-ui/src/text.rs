@@ -1,0 +1,170 @@
+//! How numbers, shares and points in time are written.
+
+use std::fmt;
+
+use askama::filters::HtmlSafe;
+
+/// A point in time: milliseconds since the Unix epoch. Written as a `time` element, in UTC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment(pub u64);
+
+/// `65,536`; from 10^15 on `1.84 × 10^19`.
+pub fn count(number: u128) -> String {
+    if number >= 1_000_000_000_000_000 {
+        let digits = number.to_string();
+        let exponent = digits.len().saturating_sub(1);
+        let (whole, rest) = digits.split_at(1);
+        return format!("{whole}.{} × 10^{exponent}", rest.get(..2).unwrap_or("00"));
+    }
+    let digits = number.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// The share of `part` in `whole`. Says `100 %` only of all, and `0 %` only of nothing.
+pub fn percent(part: u128, whole: u128) -> String {
+    if part == 0 || whole == 0 {
+        return "0 %".to_owned();
+    }
+    if part >= whole {
+        return "100 %".to_owned();
+    }
+    let share = part as f64 / whole as f64 * 100.0;
+    if share < 0.1 {
+        "< 0.1 %".to_owned()
+    } else if share < 10.0 {
+        format!("{share:.1} %")
+    } else if share > 99.0 {
+        "> 99 %".to_owned()
+    } else {
+        format!("{share:.0} %")
+    }
+}
+
+/// At most `most` characters; what was cut is shown by an ellipsis.
+pub fn shorten(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.to_owned();
+    }
+    text.chars()
+        .take(most.saturating_sub(1))
+        .chain(['…'])
+        .collect()
+}
+
+/// `title` of a link: the whole text where [`shorten`] cut it, up to 300 characters.
+pub(crate) fn whole(text: &str) -> String {
+    shorten(text, 300)
+}
+
+impl Moment {
+    /// `2026-11-21T05:57:20Z`.
+    pub fn iso(self) -> String {
+        let (year, month, day, hour, minute, second) = self.civil();
+        format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+    }
+
+    /// `2026-11-21 05:57:20 UTC`.
+    pub fn human(self) -> String {
+        let (year, month, day, hour, minute, second) = self.civil();
+        format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+    }
+
+    /// Days to year, month and day: the era arithmetic of the proleptic Gregorian calendar, counted from
+    /// 1 March so that leap days come last.
+    fn civil(self) -> (u64, u64, u64, u64, u64, u64) {
+        let seconds = self.0 / 1000;
+        let (days, rest) = (seconds / 86_400 + 719_468, seconds % 86_400);
+        let (era, of_era) = (days / 146_097, days % 146_097);
+        let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+        let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+        let from_march = (5 * of_year + 2) / 153;
+        let day = of_year - (153 * from_march + 2) / 5 + 1;
+        let month = if from_march < 10 {
+            from_march + 3
+        } else {
+            from_march - 9
+        };
+        let year = era * 400 + year_of_era + u64::from(month <= 2);
+        (year, month, day, rest / 3_600, rest / 60 % 60, rest % 60)
+    }
+}
+
+impl fmt::Display for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "<time datetime=\"{}\">{}</time>",
+            self.iso(),
+            self.human()
+        )
+    }
+}
+
+/// Digits and punctuation only.
+impl HtmlSafe for Moment {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_grouped_and_huge_ones_rounded() {
+        for (number, text) in [
+            (0, "0"),
+            (999, "999"),
+            (1_000, "1,000"),
+            (16_777_216, "16,777,216"),
+            (999_999_999_999_999, "999,999,999,999,999"),
+            (1 << 64, "1.84 × 10^19"),
+            (u128::MAX, "3.40 × 10^38"),
+        ] {
+            assert_eq!(count(number), text);
+        }
+    }
+
+    #[test]
+    fn shares_never_round_to_all_or_nothing() {
+        for (part, whole, text) in [
+            (0, 0, "0 %"),
+            (0, 5, "0 %"),
+            (5, 0, "0 %"),
+            (1, u128::MAX, "< 0.1 %"),
+            (1, 100, "1.0 %"),
+            (127, 254, "50 %"),
+            (253, 254, "> 99 %"),
+            (254, 254, "100 %"),
+        ] {
+            assert_eq!(percent(part, whole), text, "{part} of {whole}");
+        }
+    }
+
+    #[test]
+    fn moments_follow_the_calendar() {
+        for (ms, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_400_000, "2000-02-29T00:00:00Z"),
+            (1_709_251_199_999, "2024-02-29T23:59:59Z"),
+            (1_795_240_640_000, "2026-11-21T05:57:20Z"),
+            (4_107_542_400_000, "2100-03-01T00:00:00Z"),
+        ] {
+            assert_eq!(Moment(ms).iso(), text);
+        }
+        assert_eq!(
+            Moment(0).to_string(),
+            "<time datetime=\"1970-01-01T00:00:00Z\">1970-01-01 00:00:00 UTC</time>"
+        );
+    }
+
+    #[test]
+    fn long_text_is_cut_at_characters() {
+        assert_eq!(shorten("short", 5), "short");
+        assert_eq!(shorten("ärger", 4), "ärg…");
+    }
+}
