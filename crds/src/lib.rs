@@ -1,1 +1,19 @@
-//! Placeholder.
+//! Every Kubernetes kind that fipd reads or writes, as typed Rust: one module per API group.
+//!
+//! Kinds that fipd installs come with their CustomResourceDefinition ([`all`]) and its YAML beside the sources ([`MANIFESTS`]).
+//! Foreign kinds name only the fields fipd uses, and leave out what is not set, so that server-side apply touches nothing else.
+//!
+//! Types here mirror the wire. They decode whatever an API server may hold and judge nothing: values become checked types in the
+//! controllers.
+
+pub mod floating_ip;
+mod generate;
+pub mod labels;
+mod lenient;
+pub mod machine_config;
+pub mod management;
+pub mod metallb;
+pub mod provisioning;
+pub mod purelb;
+
+pub use generate::{MANIFESTS, all, file_name, yaml};

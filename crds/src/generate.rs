@@ -1,0 +1,105 @@
+//! The CustomResourceDefinitions as they are installed, and their YAML.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, CustomResourceDefinitionVersion, JSONSchemaProps,
+    JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
+};
+use kube::CustomResourceExt;
+
+use crate::floating_ip::{v1beta1, v1beta2};
+
+/// The committed YAML of [`all`], in the same order: file name and text.
+pub const MANIFESTS: [(&str, &str); 3] = [
+    (
+        "rancher.k8s.binbash.org_floatingippools.yaml",
+        include_str!("../yaml/rancher.k8s.binbash.org_floatingippools.yaml"),
+    ),
+    (
+        "rancher.k8s.binbash.org_floatingipprojectquotas.yaml",
+        include_str!("../yaml/rancher.k8s.binbash.org_floatingipprojectquotas.yaml"),
+    ),
+    (
+        "rancher.k8s.binbash.org_floatingips.yaml",
+        include_str!("../yaml/rancher.k8s.binbash.org_floatingips.yaml"),
+    ),
+];
+
+/// All kinds fipd installs, in a fixed order, each with all its versions.
+#[must_use]
+pub fn all() -> Vec<CustomResourceDefinition> {
+    vec![
+        merge(
+            v1beta2::FloatingIPPool::crd(),
+            v1beta1::FloatingIPPool::crd(),
+        ),
+        merge(
+            v1beta2::FloatingIPProjectQuota::crd(),
+            v1beta1::FloatingIPProjectQuota::crd(),
+        ),
+        merge(v1beta2::FloatingIP::crd(), v1beta1::FloatingIP::crd()),
+    ]
+}
+
+/// One definition as a YAML document, as it stands in [`MANIFESTS`].
+///
+/// # Errors
+/// What the YAML writer reports; no definition of [`all`] makes it.
+pub fn yaml(crd: &CustomResourceDefinition) -> Result<String, serde_saphyr::ser::Error> {
+    let text = serde_saphyr::to_string(crd)?;
+    Ok(format!(
+        "# Generated from the Rust types; the tests of fipd-crds fail when it is stale.\n{text}"
+    ))
+}
+
+/// The name of the file that holds `crd`.
+#[must_use]
+pub fn file_name(crd: &CustomResourceDefinition) -> String {
+    format!("{}_{}.yaml", crd.spec.group, crd.spec.names.plural)
+}
+
+fn merge(
+    mut stored: CustomResourceDefinition,
+    older: CustomResourceDefinition,
+) -> CustomResourceDefinition {
+    stored.spec.versions.extend(older.spec.versions);
+    stored.spec.versions.iter_mut().for_each(tidy_version);
+    stored
+}
+
+fn tidy_version(version: &mut CustomResourceDefinitionVersion) {
+    let Some(root) = version
+        .schema
+        .as_mut()
+        .and_then(|schema| schema.open_api_v3_schema.as_mut())
+    else {
+        return;
+    };
+    tidy(root);
+    // The originals take objects without a spec.
+    root.required = None;
+}
+
+/// Takes out what the generator adds for Rust's sake: the originals have no defaults, refuse null, and name no integer format but in
+/// conditions, which are the well-known type.
+fn tidy(schema: &mut JSONSchemaProps) {
+    schema.default = None;
+    schema.nullable = None;
+    if schema.type_.as_deref() == Some("integer") {
+        schema.format = None;
+    }
+    let properties = schema.properties.iter_mut().flatten();
+    properties
+        .filter(|(name, _)| *name != "conditions")
+        .for_each(|(_, inner)| tidy(inner));
+    match &mut schema.items {
+        Some(JSONSchemaPropsOrArray::Schema(inner)) => tidy(inner),
+        Some(JSONSchemaPropsOrArray::Schemas(inner)) => inner.iter_mut().for_each(tidy),
+        None => {}
+    }
+    if let Some(JSONSchemaPropsOrBool::Schema(inner)) = &mut schema.additional_properties {
+        tidy(inner);
+    }
+}
+
+#[cfg(test)]
+mod tests;
