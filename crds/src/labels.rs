@@ -184,3 +184,6 @@ pub fn pool_object(address: std::net::IpAddr) -> String {
 pub fn legacy_pool_object(namespace: &str, service: &str) -> String {
     format!("rancher-fip-{namespace}-{service}")
 }
+
+#[cfg(test)]
+mod tests;

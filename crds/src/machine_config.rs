@@ -86,3 +86,6 @@ fn interface(network: &str, mac_address: &str) -> Option<Interface> {
         mac_address: mac_address.to_owned(),
     })
 }
+
+#[cfg(test)]
+mod tests;

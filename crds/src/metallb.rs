@@ -99,3 +99,6 @@ pub struct L2AdvertisementSpec {
     pub interfaces: Vec<String>,
 }
 lenient::absent_is_default!(L2AdvertisementSpec);
+
+#[cfg(test)]
+mod tests;

@@ -131,3 +131,6 @@ pub struct ClusterStatus {
 fn is_false(value: &bool) -> bool {
     !*value
 }
+
+#[cfg(test)]
+mod tests;

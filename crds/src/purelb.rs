@@ -63,3 +63,6 @@ pub struct AddressPool {
     #[serde(deserialize_with = "lenient::any")]
     pub aggregation: String,
 }
+
+#[cfg(test)]
+mod tests;

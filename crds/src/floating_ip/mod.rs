@@ -39,3 +39,6 @@ pub fn allocated_text(project: &str, display_name: Option<&str>) -> String {
 pub fn pool_name(cluster_display_name: &str, network: &str) -> String {
     format!("{cluster_display_name}--{network}")
 }
+
+#[cfg(test)]
+mod tests;

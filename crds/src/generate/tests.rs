@@ -23,3 +23,72 @@ fn files_are_current() {
         );
     }
 }
+
+#[test]
+fn versions_are_as_the_family_has_them() {
+    for crd in all() {
+        let kind = &crd.spec.names.kind;
+        assert_eq!(crd.spec.group, crate::floating_ip::GROUP);
+        assert_eq!(
+            crd.spec.scope,
+            if kind == "FloatingIP" {
+                "Namespaced"
+            } else {
+                "Cluster"
+            }
+        );
+        let versions = &crd.spec.versions;
+        let names: Vec<&str> = versions
+            .iter()
+            .map(|version| version.name.as_str())
+            .collect();
+        assert_eq!(names, ["v1beta2", "v1beta1"], "{kind}");
+        assert_eq!(
+            versions
+                .iter()
+                .map(|version| version.storage)
+                .collect::<Vec<_>>(),
+            [true, false]
+        );
+        assert!(versions.iter().all(|version| version.served));
+        assert_eq!(versions[0].deprecated, None);
+        assert_eq!(versions[1].deprecated, Some(true));
+        assert!(
+            versions[1]
+                .deprecation_warning
+                .as_ref()
+                .unwrap()
+                .contains(kind.as_str())
+        );
+        assert!(
+            versions
+                .iter()
+                .all(|version| version.subresources.as_ref().unwrap().status.is_some())
+        );
+    }
+}
+
+#[test]
+fn short_names_leave_the_other_family_alone() {
+    let mut seen = vec![
+        "fip".to_owned(),
+        "fips".to_owned(),
+        "fiprange".to_owned(),
+        "fipranges".to_owned(),
+    ];
+    for crd in all() {
+        for name in crd.spec.names.short_names.unwrap() {
+            assert!(!seen.contains(&name), "{name} is taken");
+            seen.push(name);
+        }
+    }
+}
+
+/// A default would be written into users' objects, a null refused by the originals' clients.
+#[test]
+fn schemas_have_no_defaults_and_no_nulls() {
+    for (name, text) in MANIFESTS {
+        assert!(!text.contains("default:"), "{name}");
+        assert!(!text.contains("nullable:"), "{name}");
+    }
+}
