@@ -1,5 +1,13 @@
 //! The project's commands: `cargo verify`, `cargo demo`, `cargo torture` and `cargo bench-peers`.
 
+pub mod bench_peers;
+pub mod demo;
+mod deny;
+mod steps;
+mod suites;
+pub mod torture;
+pub mod verify;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

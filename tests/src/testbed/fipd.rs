@@ -166,6 +166,17 @@ impl Fipd {
         Ok(())
     }
 
+    /// Writes a file beside the config, where the config can name it by its name alone.
+    pub fn write_file(&self, name: &str, text: &str) -> Result<()> {
+        let path = self.directory.path().join(name);
+        fs::write(&path, text).with_context(|| format!("write {}", path.display()))
+    }
+
+    /// The end of the log, for failure messages.
+    pub fn log_tail(&self) -> String {
+        crate::process::tail(&self.log_path())
+    }
+
     /// GET over the socket, without login.
     pub async fn get(&self, path: &str) -> Result<Reply> {
         get_unix(&self.socket(), path).await

@@ -1,0 +1,20 @@
+//! The benches: each measures us and, in the same run, the peer or the physical floor, and compares with the budget.
+//!
+//! A new bench is a file here with a function giving [`Figure`]s, and a line in [`BENCHES`].
+
+mod figure;
+
+use anyhow::Result;
+use futures::future::BoxFuture;
+
+pub use figure::{Figure, percentile};
+
+/// A bench by its name.
+pub struct Bench {
+    pub name: &'static str,
+    /// Runs it in this process, which is a release build.
+    pub run: fn() -> BoxFuture<'static, Result<Vec<Figure>>>,
+}
+
+/// All benches in the order in which they are run.
+pub const BENCHES: &[Bench] = &[];

@@ -1,0 +1,221 @@
+//! Running one command of a suite: its output goes on to the user, its test results are counted, and neither Ctrl-C nor a
+//! deadline leaves anything of it behind.
+
+use std::ffi::OsString;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::checkout;
+use crate::say::say;
+
+/// Results of tests, as cargo's test harness reports them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Tally {
+    pub(super) passed: u64,
+    pub(super) failed: u64,
+}
+
+impl Tally {
+    pub(super) fn add(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+    }
+
+    /// Reads `test result: ok. 3 passed; 0 failed; ...`.
+    fn of_line(line: &str) -> Option<Self> {
+        let (_, counts) = line.strip_prefix("test result: ")?.split_once(". ")?;
+        let count = |name: &str| {
+            let part = counts.split("; ").find(|part| part.ends_with(name))?;
+            part.split_once(' ')?.0.parse().ok()
+        };
+        Some(Self {
+            passed: count("passed")?,
+            failed: count("failed")?,
+        })
+    }
+}
+
+/// One command with its arguments, environment and deadline.
+#[derive(Debug, Clone)]
+pub(super) struct Step {
+    program: OsString,
+    arguments: Vec<OsString>,
+    environment: Vec<(String, OsString)>,
+    deadline: Duration,
+    echo: bool,
+}
+
+impl Step {
+    pub(super) fn new(program: impl Into<OsString>, arguments: &[&str]) -> Self {
+        Self {
+            program: program.into(),
+            arguments: arguments.iter().map(OsString::from).collect(),
+            environment: Vec::new(),
+            deadline: Duration::from_secs(45 * 60),
+            echo: true,
+        }
+    }
+
+    pub(super) fn cargo(arguments: &[&str]) -> Self {
+        Self::new("cargo", arguments)
+    }
+
+    pub(super) fn env(mut self, name: &str, value: impl Into<OsString>) -> Self {
+        self.environment.push((name.to_string(), value.into()));
+        self
+    }
+
+    pub(super) fn within(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// Keeps its output from the user.
+    pub(super) fn quietly(mut self) -> Self {
+        self.echo = false;
+        self
+    }
+
+    /// Runs it to its end. A failing command is an error unless its tests say what failed.
+    pub(super) async fn run(&self) -> Result<Tally> {
+        let shown = self.shown();
+        let mut child = self.start().with_context(|| format!("start {shown}"))?;
+        let group = child.id().context("the command ended before it began")?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        let ended = tokio::select! {
+            ended = follow(&mut child, self.echo) => Some(ended?),
+            () = tokio::time::sleep(self.deadline) => None,
+            _ = interrupt.recv() => { end_group(group, &mut child).await; bail!("interrupted") }
+            _ = terminate.recv() => { end_group(group, &mut child).await; bail!("terminated") }
+        };
+        let Some((tally, status)) = ended else {
+            end_group(group, &mut child).await;
+            bail!("{shown}: not done within {:?}", self.deadline);
+        };
+        if !status.success() && tally.failed == 0 {
+            bail!("{shown}: {status}");
+        }
+        Ok(tally)
+    }
+
+    fn start(&self) -> Result<Child> {
+        let mut command = Command::new(&self.program);
+        command
+            .args(&self.arguments)
+            .envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command
+            .current_dir(checkout())
+            .process_group(0)
+            .kill_on_drop(true);
+        if !self.echo {
+            command.stderr(Stdio::null());
+        }
+        Ok(command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()?)
+    }
+
+    fn shown(&self) -> String {
+        let words = std::iter::once(&self.program).chain(&self.arguments);
+        words
+            .map(|word| word.to_string_lossy())
+            .collect::<Vec<_>>()
+            .join(" ")
+    }
+}
+
+/// Hands the output on line by line until the command has ended.
+async fn follow(child: &mut Child, echo: bool) -> Result<(Tally, ExitStatus)> {
+    let stdout = child
+        .stdout
+        .take()
+        .context("the command's output is piped")?;
+    let mut lines = BufReader::new(stdout).split(b'\n');
+    let mut tally = Tally::default();
+    while let Some(line) = lines.next_segment().await? {
+        let line = String::from_utf8_lossy(&line);
+        tally.add(Tally::of_line(&line).unwrap_or_default());
+        if echo {
+            say(line);
+        }
+    }
+    Ok((tally, child.wait().await?))
+}
+
+/// Ends the command with all it started: cargo's compilers and test binaries are in its process group.
+async fn end_group(group: u32, child: &mut Child) {
+    if let Ok(group) = i32::try_from(group) {
+        let _already_gone = killpg(Pid::from_raw(group), Signal::SIGKILL);
+    }
+    let _reaped = child.wait().await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_what_the_harness_reports() {
+        let ok = "test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 2 filtered out; finished in 0.13s";
+        let bad = "test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 53.00s";
+        assert_eq!(
+            Tally::of_line(ok),
+            Some(Tally {
+                passed: 12,
+                failed: 0
+            })
+        );
+        assert_eq!(
+            Tally::of_line(bad),
+            Some(Tally {
+                passed: 3,
+                failed: 2
+            })
+        );
+        assert_eq!(Tally::of_line("test a::b ... ok"), None);
+    }
+
+    #[tokio::test]
+    async fn a_failing_command_without_failed_tests_is_an_error() {
+        assert!(Step::new("false", &[]).run().await.is_err());
+        let reported = "echo 'test result: FAILED. 1 passed; 1 failed; 0 ignored'; exit 101";
+        let tally = Step::new("sh", &["-c", reported])
+            .quietly()
+            .run()
+            .await
+            .unwrap();
+        assert_eq!(
+            tally,
+            Tally {
+                passed: 1,
+                failed: 1
+            }
+        );
+    }
+
+    #[tokio::test]
+    async fn a_deadline_ends_grandchildren_too() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("pid");
+        let script = format!("sleep 600 & echo $! > {}; wait", file.display());
+        let late = Step::new("sh", &["-c", &script])
+            .within(Duration::from_millis(500))
+            .run()
+            .await;
+        assert!(late.unwrap_err().to_string().contains("not done within"));
+        let pid = std::fs::read_to_string(file).unwrap();
+        // Killed; it may wait for init to reap it.
+        let stat =
+            std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+        assert!(stat.is_empty() || stat.contains(") Z "), "{stat}");
+    }
+}

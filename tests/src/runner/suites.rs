@@ -1,0 +1,222 @@
+//! The suites of `cargo verify`: their names, and how each is run.
+
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use super::steps::{Step, Tally};
+use super::{build_release_daemon, checkout, deny};
+use crate::{toolchain, versions};
+
+/// Kill rounds of the crash suite in `verify`; `torture` does more.
+const KILL_ROUNDS: &str = "20";
+
+/// One row of the time table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Suite {
+    /// rustfmt agrees.
+    Format,
+    /// clippy has nothing to say, in all targets.
+    Clippy,
+    /// Licences, bans, sources, advisories.
+    Deny,
+    /// Unit, property, crash and documentation tests of all crates.
+    Unit,
+    /// The daemon builds in release mode; the end-to-end suites use that binary.
+    Daemon,
+    /// The real components are in the cache, built when not.
+    Components,
+    /// One file of `tests/e2e`.
+    EndToEnd(String),
+}
+
+impl Suite {
+    /// All suites in the order in which they run: the quick ones first.
+    pub(super) fn all() -> Result<Vec<Self>> {
+        let mut suites = vec![
+            Self::Format,
+            Self::Clippy,
+            Self::Deny,
+            Self::Unit,
+            Self::Daemon,
+            Self::Components,
+        ];
+        suites.extend(end_to_end_targets()?.into_iter().map(Self::EndToEnd));
+        Ok(suites)
+    }
+
+    pub(super) fn name(&self) -> String {
+        match self {
+            Self::Format => "format".to_string(),
+            Self::Clippy => "clippy".to_string(),
+            Self::Deny => "deny".to_string(),
+            Self::Unit => "unit".to_string(),
+            Self::Daemon => "daemon".to_string(),
+            Self::Components => "components".to_string(),
+            Self::EndToEnd(target) => format!("e2e-{target}"),
+        }
+    }
+
+    /// Whether `--only wanted` means this suite: its name, or `e2e` for all of those.
+    pub(super) fn is_meant_by(&self, wanted: &str) -> bool {
+        let group = match self {
+            Self::EndToEnd(_) => "e2e",
+            Self::Format
+            | Self::Clippy
+            | Self::Deny
+            | Self::Unit
+            | Self::Daemon
+            | Self::Components => "",
+        };
+        self.name() == wanted || (!group.is_empty() && group == wanted)
+    }
+
+    /// Runs it; the text is a remark for the table.
+    pub(super) async fn run(&self) -> Result<(Tally, Option<String>)> {
+        let tally = match self {
+            Self::Format => Step::cargo(&["fmt", "--all", "--check"]).run().await?,
+            Self::Clippy => {
+                Step::cargo(&[
+                    "clippy",
+                    "--workspace",
+                    "--all-targets",
+                    "--",
+                    "--deny",
+                    "warnings",
+                ])
+                .run()
+                .await?
+            }
+            Self::Deny => return deny::run().await,
+            Self::Unit => unit_tests().await?,
+            Self::Daemon => {
+                tokio::task::spawn_blocking(build_release_daemon).await??;
+                Tally::default()
+            }
+            Self::Components => {
+                tokio::task::spawn_blocking(toolchain::prepare).await??;
+                Tally::default()
+            }
+            Self::EndToEnd(target) => end_to_end(target, KILL_ROUNDS).await?,
+        };
+        Ok((tally, None))
+    }
+}
+
+/// The tests that need nothing but a compiler. Those of this crate leave its end-to-end targets out.
+async fn unit_tests() -> Result<Tally> {
+    let mut tally = Step::cargo(&[
+        "test",
+        "--workspace",
+        "--exclude",
+        "fipd-tests",
+        "--no-fail-fast",
+    ])
+    .run()
+    .await?;
+    tally.add(
+        Step::cargo(&["test", "--package", "fipd-tests", "--lib", "--bins"])
+            .run()
+            .await?,
+    );
+    Ok(tally)
+}
+
+/// Runs one file of `tests/e2e` against the release build of the daemon, one test at a time: each starts several API
+/// servers, and their start is what two cores are busy with.
+pub(super) async fn end_to_end(target: &str, kill_rounds: &str) -> Result<Tally> {
+    let daemon = tokio::task::spawn_blocking(move || {
+        toolchain::prepare()?;
+        build_release_daemon()
+    })
+    .await??;
+    if target == "browser" {
+        tokio::task::spawn_blocking(|| toolchain::debian::ensure(versions::BROWSER_PACKAGES))
+            .await??;
+    }
+    Step::cargo(&[
+        "test",
+        "--package",
+        "fipd-tests",
+        "--test",
+        target,
+        "--",
+        "--test-threads=1",
+    ])
+    .env("FIPD_BIN", daemon)
+    .env("FIPD_KILL_ROUNDS", kill_rounds)
+    .run()
+    .await
+}
+
+/// The names of the `[[test]]` targets in this crate's manifest.
+pub(super) fn end_to_end_targets() -> Result<Vec<String>> {
+    let mut metadata = Command::new("cargo");
+    metadata
+        .current_dir(checkout())
+        .args(["metadata", "--no-deps", "--format-version=1"]);
+    let output = metadata.output().context("start cargo metadata")?;
+    if !output.status.success() {
+        bail!(
+            "cargo metadata: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+    let packages = metadata["packages"]
+        .as_array()
+        .context("cargo metadata without packages")?;
+    let ours = packages
+        .iter()
+        .find(|package| package["name"] == "fipd-tests")
+        .context("no fipd-tests in the workspace")?;
+    let mut names = Vec::new();
+    for target in ours["targets"]
+        .as_array()
+        .context("fipd-tests without targets")?
+    {
+        if target["kind"][0] == "test" {
+            names.push(
+                target["name"]
+                    .as_str()
+                    .context("a target without a name")?
+                    .to_string(),
+            );
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_file_of_e2e_is_a_suite() {
+        let mut files = Vec::new();
+        for entry in std::fs::read_dir(checkout().join("tests/e2e")).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_some_and(|extension| extension == "rs") {
+                files.push(path.file_stem().unwrap().to_string_lossy().into_owned());
+            }
+        }
+        files.sort();
+        assert_eq!(
+            end_to_end_targets().unwrap(),
+            files,
+            "tests/Cargo.toml needs a [[test]] for each, by the file's name"
+        );
+    }
+
+    #[test]
+    fn only_takes_a_name_or_the_group() {
+        let suite = Suite::EndToEnd("browser".to_string());
+        assert!(suite.is_meant_by("e2e-browser") && suite.is_meant_by("e2e"));
+        assert!(
+            !suite.is_meant_by("browser")
+                && !Suite::Unit.is_meant_by("")
+                && Suite::Unit.is_meant_by("unit")
+        );
+    }
+}

@@ -1,0 +1,60 @@
+//! `cargo torture`: what is too long for every change. Goes round and round until the time is up.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use super::steps::{Step, Tally};
+use super::suites::{end_to_end, end_to_end_targets};
+use crate::say::say;
+
+const KILL_ROUNDS: &str = "100";
+const PROPERTY_CASES: &str = "20000";
+
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// How long to go on; a step that has begun is finished
+    #[arg(long, value_name = "N", default_value_t = 60)]
+    minutes: u64,
+}
+
+/// Runs the steps in turn, and stops at the first that fails: its output is what there is to look at.
+pub async fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let end = Instant::now() + Duration::from_secs(arguments.minutes * 60);
+    let mut targets = end_to_end_targets()?;
+    // The kill rounds are what this command is for, so they come early.
+    targets.sort_by_key(|target| target != "kill");
+    let mut sum = Tally::default();
+    let mut round = 0;
+    'time: loop {
+        round += 1;
+        for target in std::iter::once(None).chain(targets.iter().map(Some)) {
+            if Instant::now() >= end {
+                break 'time;
+            }
+            let name = target.map_or("properties", String::as_str);
+            say(format_args!("=== round {round}: {name}"));
+            let tally = match target {
+                None => properties().await?,
+                Some(target) => end_to_end(target, KILL_ROUNDS).await?,
+            };
+            sum.add(tally);
+            if tally.failed > 0 {
+                break 'time;
+            }
+        }
+    }
+    say(format_args!("{} passed, {} failed", sum.passed, sum.failed));
+    Ok(if sum.failed == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// The property tests with many more histories than in `verify`.
+async fn properties() -> Result<Tally> {
+    let tests = Step::cargo(&["test", "--package", "fipd-core", "--lib"]);
+    tests.env("PROPTEST_CASES", PROPERTY_CASES).run().await
+}

@@ -1,0 +1,202 @@
+//! `cargo verify`: all suites one after the other, a time table, and one plain line at the end.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+
+use super::steps::Tally;
+use super::suites::Suite;
+use crate::say::say;
+
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// Run only this suite, or `e2e` for all end-to-end suites; can be given several times
+    #[arg(long, value_name = "SUITE")]
+    only: Vec<String>,
+    /// Print the names of the suites and do nothing
+    #[arg(long)]
+    list: bool,
+}
+
+/// What became of one suite.
+struct Row {
+    name: String,
+    tally: Tally,
+    error: Option<String>,
+    remark: Option<String>,
+    took: Duration,
+}
+
+/// Runs the suites. All of them run even when one fails; the exit code says whether all were good.
+pub async fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let suites = chosen(Suite::all()?, &arguments.only)?;
+    if arguments.list {
+        for suite in suites {
+            say(suite.name());
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let start = Instant::now();
+    let mut rows = Vec::new();
+    for suite in suites {
+        say(format_args!("=== {}", suite.name()));
+        let row = run_one(&suite).await;
+        let interrupted = row
+            .error
+            .as_deref()
+            .is_some_and(|error| error == "interrupted" || error == "terminated");
+        rows.push(row);
+        if interrupted {
+            break;
+        }
+    }
+    report(&rows, start.elapsed());
+    Ok(if rows.iter().all(Row::is_good) {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+async fn run_one(suite: &Suite) -> Row {
+    let start = Instant::now();
+    let result = suite.run().await;
+    let (name, took) = (suite.name(), start.elapsed());
+    match result {
+        Ok((tally, remark)) => Row {
+            name,
+            tally,
+            error: None,
+            remark,
+            took,
+        },
+        // What is not a test counts as one failure, so that the last line never looks good by mistake.
+        Err(error) => {
+            let tally = Tally {
+                passed: 0,
+                failed: 1,
+            };
+            Row {
+                name,
+                tally,
+                error: Some(format!("{error:#}")),
+                remark: None,
+                took,
+            }
+        }
+    }
+}
+
+fn chosen(all: Vec<Suite>, only: &[String]) -> Result<Vec<Suite>> {
+    for wanted in only {
+        if !all.iter().any(|suite| suite.is_meant_by(wanted)) {
+            let names = all.iter().map(Suite::name).collect::<Vec<_>>().join(", ");
+            bail!("no suite is called {wanted:?}; there are: {names}");
+        }
+    }
+    let wanted = |suite: &Suite| only.is_empty() || only.iter().any(|name| suite.is_meant_by(name));
+    Ok(all.into_iter().filter(wanted).collect())
+}
+
+impl Row {
+    fn is_good(&self) -> bool {
+        self.error.is_none() && self.tally.failed == 0
+    }
+
+    fn line(&self) -> String {
+        let verdict = if self.is_good() { "ok" } else { "FAILED" };
+        let tests = match self.tally {
+            Tally {
+                passed: 0,
+                failed: 0,
+            } => String::new(),
+            Tally { passed, failed } => format!("{passed}/{}", passed + failed),
+        };
+        let remark = self.remark.as_deref().unwrap_or_default();
+        let seconds = self.took.as_secs_f64();
+        format!(
+            "{:<24} {verdict:<7} {tests:>9} {seconds:>9.1} s  {remark}",
+            self.name
+        )
+        .trim_end()
+        .to_string()
+    }
+}
+
+fn report(rows: &[Row], took: Duration) {
+    say(format_args!(
+        "\n{:<24} {:<7} {:>9} {:>11}",
+        "suite", "result", "tests", "time"
+    ));
+    for row in rows {
+        say(row.line());
+    }
+    say(format_args!(
+        "{:<24} {:<7} {:>9} {:>9.1} s",
+        "all",
+        "",
+        "",
+        took.as_secs_f64()
+    ));
+    let bad = rows.iter().filter(|row| !row.is_good()).collect::<Vec<_>>();
+    if !bad.is_empty() {
+        say("\nfailed:");
+    }
+    for row in bad {
+        let reason = row
+            .error
+            .clone()
+            .unwrap_or_else(|| format!("{} tests", row.tally.failed));
+        say(format_args!("  {}: {reason}", row.name));
+    }
+    let mut sum = Tally::default();
+    rows.iter().for_each(|row| sum.add(row.tally));
+    say(format_args!("{} passed, {} failed", sum.passed, sum.failed));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_suite_is_refused_with_the_names() {
+        let refused = chosen(vec![Suite::Format, Suite::Unit], &["units".to_string()])
+            .unwrap_err()
+            .to_string();
+        assert!(
+            refused.contains("\"units\"") && refused.contains("format, unit"),
+            "{refused}"
+        );
+    }
+
+    #[test]
+    fn rows_say_what_happened() {
+        let took = Duration::from_millis(1_500);
+        let tally = Tally {
+            passed: 3,
+            failed: 1,
+        };
+        let row = Row {
+            name: "unit".into(),
+            tally,
+            error: None,
+            remark: None,
+            took,
+        };
+        assert_eq!(
+            row.line(),
+            format!("{:<24} FAILED        3/4       1.5 s", "unit")
+        );
+        let row = Row {
+            tally: Tally::default(),
+            remark: Some("half of it".into()),
+            ..row
+        };
+        assert!(
+            row.is_good() && row.line().ends_with("1.5 s  half of it"),
+            "{}",
+            row.line()
+        );
+    }
+}
