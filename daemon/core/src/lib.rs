@@ -16,6 +16,7 @@ mod address;
 mod adoption;
 mod audit;
 mod identity;
+mod layout;
 mod lease;
 mod ledger;
 mod network;
@@ -31,11 +32,11 @@ pub use audit::{Action, Actor, AuditEntry};
 pub use identity::{ClusterId, Holder, Identity, IdentityError, System, Tenant, Text};
 pub use lease::{Contender, Lease, LeaseKey, LeaseState, Mark, Member, PortClaim, Protocol};
 pub use ledger::{
-    Change, Ledger, LeaseFilter, NameError, Planned, PoolUsage, Ticket, TooOld, Violation,
+    Change, Ledger, LeaseFilter, LeasePage, NameError, Planned, PoolUsage, Ticket, TooOld, Violation,
 };
 pub use network::{Network, NetworkId};
 pub use op::{Authority, Decision, Op, Outcome, Refused};
-pub use pool::{Ends, EndsOf, Order, Origin, Pool, PoolError, PoolId, PoolSpec};
+pub use pool::{Ends, EndsOf, Order, Origin, Pool, PoolError, PoolId, PoolSize, PoolSpec};
 pub use request::{
     Adopt, Allocate, Answer, Handover, PoolEdit, Refusal, Release, ReleaseScope, Request, Want,
 };

@@ -1,21 +1,26 @@
 //! What becomes durable.
 
+use std::sync::Arc;
+
 use crate::{
-    Account, Adoption, AuditEntry, ClusterRecord, Lease, LeaseKey, Network, Pool, PoolId, Text, Token,
-    TokenId,
+    Account, Adoption, AuditEntry, ClusterId, ClusterRecord, Lease, LeaseKey, Network, NetworkId,
+    Pool, PoolId, System, Text, Token, TokenId,
 };
 
 /// One row written or removed. Ops name their row whole, so that applying one twice changes nothing.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
     PutNetwork(Network),
-    PutPool(Pool),
+    PutPool(Arc<Pool>),
+    /// The number that the next pool gets: numbers of deleted pools are not used again.
+    PutNextPool(PoolId),
     DeletePool(PoolId),
-    PutLease(Lease),
+    PutLease(Arc<Lease>),
     DeleteLease(LeaseKey),
     PutCluster(ClusterRecord),
-    DeleteCluster(crate::ClusterId),
+    DeleteCluster(ClusterId),
     PutAdoption(Adoption),
+    DeleteAdoption { network: NetworkId, cluster: Text, system: System },
     PutAccount(Account),
     DeleteAccount(Text),
     PutToken(Token),

@@ -5,10 +5,10 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use crate::{AddressSpec, ClusterId, Family, NetworkId, Span, System, Text, Timestamp};
+use crate::{AddressSpec, ClusterId, Family, NetworkId, System, Text, Timestamp, layout::Layout};
 
-/// The immutable number of a pool; never used again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+/// The immutable number of a pool; never used again. The first one is 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PoolId(pub u32);
 
@@ -87,4 +87,74 @@ pub struct Pool {
     pub created: Timestamp,
     /// Grows by one with each edit; what ETags show.
     pub generation: u64,
+}
+
+/// Why a specification makes no pool. Names the field, the value and what is allowed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("pool {field}: {value:?} is not allowed: {allowed}")]
+pub struct PoolError {
+    pub field: &'static str,
+    pub value: String,
+    pub allowed: String,
+}
+
+/// What a specification comes to, in addresses. Counts saturate at `u128::MAX`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolSize {
+    /// Named by `addresses`.
+    pub listed: u128,
+    /// Of these, taken away by `exclusions`.
+    pub excluded: u128,
+    /// Of the rest, taken away as gateway or reserved end.
+    pub reserved: u128,
+    /// What is left to give.
+    pub assignable: u128,
+}
+
+impl Ends {
+    /// None at all.
+    pub const NONE: Self = Self { first: 0, last: 0, of: EndsOf::Prefix };
+
+    /// Own pools. IPv4: network and broadcast address. IPv6: the subnet-router anycast address
+    /// (RFC 4291, 2.6.1), and no last one, since IPv6 has no broadcast.
+    pub fn own_default(family: Family) -> Self {
+        match family {
+            Family::V4 => Self { first: 1, last: 1, of: EndsOf::Prefix },
+            Family::V6 => Self::NONE_BUT_FIRST,
+        }
+    }
+
+    /// Mirrors of `FloatingIPPool`: only the IPv4 broadcast address of the subnet is never given.
+    pub fn rancher_fip(family: Family) -> Self {
+        match family {
+            Family::V4 => Self { first: 0, last: 1, of: EndsOf::Prefix },
+            Family::V6 => Self::NONE,
+        }
+    }
+
+    const NONE_BUT_FIRST: Self = Self { first: 1, last: 0, of: EndsOf::Prefix };
+}
+
+impl PoolSpec {
+    /// The most entries of `addresses` and `exclusions` together.
+    pub const MAX_SPECS: usize = 100_000;
+    /// The most links whose ends are reserved one by one.
+    pub const MAX_LINKS: u128 = 65_536;
+    /// The longest name, in bytes.
+    pub const MAX_NAME: usize = 640;
+
+    /// The family of the pool: that of its first entry; `None` for a specification without addresses.
+    pub fn family(&self) -> Option<Family> {
+        self.addresses.first().map(AddressSpec::family)
+    }
+
+    /// Checks everything that can be checked without a ledger.
+    pub fn validate(&self) -> Result<(), PoolError> {
+        Layout::new(self).map(|_| ())
+    }
+
+    /// Counts its addresses.
+    pub fn size(&self) -> Result<PoolSize, PoolError> {
+        Layout::new(self).map(|layout| layout.size)
+    }
 }

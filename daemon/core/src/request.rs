@@ -2,10 +2,8 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use serde::Serialize;
-
 use crate::{
-    Account, Actor, Adoption, ClusterId, ClusterRecord, Family, Hold, Holder, Identity, Lease,
+    Account, Actor, Adoption, ClusterId, ClusterRecord, Hold, Holder, Identity, Lease,
     LeaseKey, Network, NetworkId, Pool, PoolError, PoolId, PoolSpec, System, Tenant, Text,
     Timestamp, Token, TokenId,
 };
@@ -61,6 +59,16 @@ pub struct Want {
     pub address: Option<IpAddr>,
     /// 1 to 1,024.
     pub count: u32,
+}
+
+impl Allocate {
+    /// The most wants of one request.
+    pub const MAX_WANTS: usize = 8;
+}
+
+impl Want {
+    /// The most addresses of one want.
+    pub const MAX_COUNT: u32 = 1_024;
 }
 
 /// Gives back. Releasing nothing succeeds.
@@ -119,7 +127,7 @@ pub struct PoolEdit {
 /// What the ledger answers once the decision is durable.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
-    /// In the order of the wants, then by address.
+    /// In the order of the wants, then by address. `fresh`: at least one of them is new or was not in use before.
     Granted { leases: Vec<Arc<Lease>>, fresh: bool },
     /// What is free (or passed to a contender) now.
     Released { leases: Vec<LeaseKey> },

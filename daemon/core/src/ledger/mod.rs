@@ -1,1 +1,287 @@
 //! The complete view of networks, pools, leases, contenders and free space, and the decisions over it.
+//!
+//! ```text
+//!  plan ----> Draft --(locks, takes addresses)--> Tentative --confirm--> Rows, Index, Free, Changes
+//!                                                     \------abort-----> as it was
+//! ```
+//!
+//! Readers see [`Rows`] and what follows from them, never what is tentative. Every step costs O(log n) in the
+//! number of leases, whatever the size of the pools. Nothing here iterates over a hash map: the same requests in
+//! the same order give the same answers.
+
+mod changes;
+mod check;
+mod free;
+mod gate;
+mod index;
+mod intern;
+mod plan;
+mod plan_account;
+mod plan_adopt;
+mod plan_allocate;
+mod plan_cluster;
+mod plan_pool;
+mod plan_release;
+mod read;
+mod rows;
+mod runs;
+mod tentative;
+mod waiters;
+
+use std::sync::Arc;
+
+pub use changes::{Change, TooOld};
+pub use check::Violation;
+pub use plan::Planned;
+pub use read::{LeaseFilter, LeasePage, NameError, PoolUsage};
+pub use tentative::Ticket;
+
+use crate::{
+    Expectation, Identity, Lease, LeaseKey, Network, NetworkId, Op, Pool, PoolId, layout::Layout,
+};
+use changes::Changes;
+use free::Free;
+use gate::Gate;
+use index::Index;
+use intern::{Interner, fingerprint};
+use rows::Rows;
+use tentative::Tentative;
+use waiters::Waiters;
+
+/// The address book.
+///
+/// Invariants, all checked by [`Ledger::check`]: an address of a network has at most one lease; free space,
+/// indexes and counters follow from the rows; a lease outside of every pool's ranges may have no pool, one
+/// inside has one.
+#[derive(Clone, Debug)]
+pub struct Ledger {
+    rows: Rows,
+    index: Index,
+    free: Free,
+    interner: Interner,
+    gate: Gate,
+    waiters: Waiters,
+    tentative: Tentative,
+    changes: Changes,
+}
+
+impl Default for Ledger {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Ledger {
+    /// An empty ledger with the network `default`.
+    pub fn new() -> Self {
+        Self::at(0)
+    }
+
+    /// A ledger of stored rows, in any order. Fails with everything that is wrong with them.
+    pub fn load(ops: impl Iterator<Item = Op>, revision: u64) -> Result<Self, Vec<Violation>> {
+        let mut ledger = Self::at(revision);
+        let mut pools = Vec::new();
+        for op in ops {
+            match op {
+                // Free space is counted from the leases, so pools come last.
+                Op::PutPool(pool) => pools.push(pool),
+                Op::PutLease(lease) => ledger.put_lease(lease),
+                op @ (Op::PutNetwork(_)
+                | Op::DeletePool(_)
+                | Op::PutNextPool(_)
+                | Op::DeleteLease(_)
+                | Op::PutCluster(_)
+                | Op::DeleteCluster(_)
+                | Op::PutAdoption(_)
+                | Op::DeleteAdoption { .. }
+                | Op::PutAccount(_)
+                | Op::DeleteAccount(_)
+                | Op::PutToken(_)
+                | Op::DeleteToken(_)) => ledger.apply(&op),
+            }
+        }
+        for pool in pools {
+            ledger.put_pool(pool);
+        }
+        let violations = ledger.check();
+        if violations.is_empty() { Ok(ledger) } else { Err(violations) }
+    }
+
+    /// Applies one row. Applying it twice changes nothing.
+    pub fn apply(&mut self, op: &Op) {
+        match op {
+            Op::PutNetwork(network) => self.rows.put_network(network.clone()),
+            Op::PutPool(pool) => self.put_pool(Arc::clone(pool)),
+            Op::DeletePool(id) => {
+                self.free.drop_pool(*id);
+                self.waiters.close(*id);
+                self.rows.delete_pool(*id);
+            }
+            Op::PutNextPool(id) => self.rows.next_pool = self.rows.next_pool.max(*id),
+            Op::PutLease(lease) => self.put_lease(Arc::clone(lease)),
+            Op::DeleteLease(key) => self.delete_lease(*key),
+            Op::PutCluster(record) => {
+                self.rows.put_cluster(record.clone());
+                self.gate.review(&self.rows);
+            }
+            Op::DeleteCluster(id) => {
+                self.rows.delete_cluster(id);
+                self.gate.review(&self.rows);
+            }
+            Op::PutAdoption(marker) => {
+                self.rows.put_adoption(marker.clone());
+                self.gate.review(&self.rows);
+            }
+            Op::DeleteAdoption { network, cluster, system } => {
+                self.rows.adoptions.remove(&(*network, Arc::clone(cluster), system.clone()));
+                self.gate.review(&self.rows);
+            }
+            Op::PutAccount(account) => {
+                self.rows.accounts.insert(Arc::clone(&account.name), account.clone());
+            }
+            Op::DeleteAccount(name) => {
+                self.rows.accounts.remove(name);
+            }
+            Op::PutToken(token) => {
+                self.rows.tokens.insert(token.id, token.clone());
+            }
+            Op::DeleteToken(id) => {
+                self.rows.tokens.remove(id);
+            }
+        }
+    }
+
+    /// All rows as ops; [`Ledger::load`] of them gives an equal ledger.
+    pub fn dump(&self) -> impl Iterator<Item = Op> {
+        self.rows.dump()
+    }
+
+    /// The decision is durable: makes it visible.
+    pub fn confirm(&mut self, ticket: Ticket) -> Arc<Change> {
+        let Some(flight) = self.tentative.end(&ticket) else {
+            return Arc::new(Change { revision: self.changes.revision(), ..Change::default() });
+        };
+        let mut change = Change::default();
+        for op in &flight.ops {
+            self.note(op, &mut change);
+            self.apply(op);
+        }
+        for key in flight.taken {
+            self.free.give_back(key);
+        }
+        if let Some((identity, instance)) = flight.leaves {
+            self.waiters.leave_all(&identity, instance.as_ref());
+        }
+        self.changes.push(change)
+    }
+
+    /// The decision did not become durable: leaves everything as it was before planning.
+    pub fn abort(&mut self, ticket: Ticket) {
+        let Some(flight) = self.tentative.end(&ticket) else { return };
+        for key in flight.taken {
+            self.free.give_back(key);
+        }
+        for (pool, place, waiter) in flight.places {
+            self.waiters.keep(pool, place, waiter);
+        }
+    }
+
+    /// Replaces what the configuration maps to networks. In memory only; counts as a change.
+    pub fn expect(&mut self, expectations: Vec<Expectation>) {
+        self.gate.expect(expectations, &self.rows);
+        self.changes.push(Change { other: true, ..Change::default() });
+    }
+
+    /// Gives up the identity's places in all queues: its object is gone or asks elsewhere.
+    pub fn forget_waiter(&mut self, identity: &Identity) {
+        self.waiters.leave_all(identity, None);
+        self.tentative.forget_places(fingerprint(identity), identity);
+    }
+
+    fn at(revision: u64) -> Self {
+        let mut rows = Rows::default();
+        rows.next_pool = PoolId(1);
+        rows.put_network(Network { id: NetworkId::DEFAULT, name: "default".into() });
+        Self {
+            rows,
+            index: Index::default(),
+            free: Free::default(),
+            interner: Interner::default(),
+            gate: Gate::default(),
+            waiters: Waiters::default(),
+            tentative: Tentative::default(),
+            changes: Changes::new(revision),
+        }
+    }
+
+    fn put_lease(&mut self, mut lease: Arc<Lease>) {
+        self.interner.keep(&mut lease);
+        match self.rows.leases.insert(lease.key, Arc::clone(&lease)) {
+            Some(old) => {
+                self.index.remove(&old);
+                self.interner.drop(&old);
+                self.free.attributed(lease.key, old.pool, lease.pool);
+            }
+            None => self.free.leased(lease.key, lease.pool),
+        }
+        self.index.add(&lease);
+    }
+
+    fn delete_lease(&mut self, key: LeaseKey) {
+        if let Some(old) = self.rows.leases.remove(&key) {
+            self.index.remove(&old);
+            self.interner.drop(&old);
+            self.free.freed(key, old.pool);
+        }
+    }
+
+    /// A pool whose spec is not valid keeps its row and gives nothing; [`Ledger::check`] names it.
+    fn put_pool(&mut self, pool: Arc<Pool>) {
+        match Layout::new(&pool.spec) {
+            Ok(layout) => {
+                self.free.set_pool(pool.id, pool.spec.network, Arc::new(layout), &self.rows.leases);
+            }
+            Err(_) => self.free.drop_pool(pool.id),
+        }
+        self.rows.put_pool(pool);
+    }
+
+    /// Notes what `op` is about to change.
+    fn note(&self, op: &Op, change: &mut Change) {
+        match op {
+            Op::PutLease(lease) => {
+                self.note_lease(lease.key, change);
+                change.pools.extend(lease.pool);
+                change.identities.extend(identities(lease).cloned());
+            }
+            Op::DeleteLease(key) => self.note_lease(*key, change),
+            Op::PutPool(pool) => change.pools.push(pool.id),
+            Op::DeletePool(id) => change.pools.push(*id),
+            Op::PutNextPool(_) => {}
+            Op::PutNetwork(_)
+            | Op::PutCluster(_)
+            | Op::DeleteCluster(_)
+            | Op::PutAdoption(_)
+            | Op::DeleteAdoption { .. }
+            | Op::PutAccount(_)
+            | Op::DeleteAccount(_)
+            | Op::PutToken(_)
+            | Op::DeleteToken(_) => change.other = true,
+        }
+    }
+
+    fn note_lease(&self, key: LeaseKey, change: &mut Change) {
+        change.leases.push(key);
+        change.pools.extend(self.free.stab(key).iter().map(|part| part.pool));
+        if let Some(old) = self.rows.leases.get(&key) {
+            change.pools.extend(old.pool);
+            change.identities.extend(identities(old).cloned());
+        }
+    }
+}
+
+/// Members and contenders.
+fn identities(lease: &Lease) -> impl Iterator<Item = &Identity> {
+    let members = lease.members.iter().map(|member| &member.holder.identity);
+    members.chain(lease.contenders.iter().map(|contender| &contender.holder.identity))
+}

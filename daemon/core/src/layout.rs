@@ -1,0 +1,336 @@
+//! What a pool's specification comes to: spans of addresses, computed on spans and never address by address.
+//!
+//! Networks of one or two addresses are fully usable: RFC 3021 (IPv4 /31 links), RFC 6164 (IPv6 /127 links),
+//! and single addresses (/32, /128), which have no ends at all.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use rangemap::RangeInclusiveSet;
+
+use crate::{
+    AddressSpec, EndsOf, Family, Origin, PoolError, PoolSpec, Span,
+    address::number,
+    pool::{Ends, PoolSize},
+};
+
+/// The spans of a valid specification, each list sorted, disjoint and not adjacent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    pub family: Family,
+    /// What `addresses` names.
+    pub listed: Vec<Span>,
+    /// What is given: listed, less exclusions, gateway and reserved ends.
+    pub assignable: Vec<Span>,
+    pub size: PoolSize,
+    /// The outermost CIDRs as (first, last, prefix length), disjoint and sorted.
+    cidrs: Vec<(u128, u128, u8)>,
+}
+
+impl Layout {
+    /// Validates `spec` and lays it out.
+    pub fn new(spec: &PoolSpec) -> Result<Self, PoolError> {
+        let family = check_families(spec)?;
+        check_name(spec)?;
+        let listed = set(spec.addresses.iter().map(AddressSpec::span));
+        let cidrs = outermost_cidrs(&spec.addresses);
+        check_link(spec, family, &listed)?;
+        let mut assignable = listed.clone();
+        for exclusion in &spec.exclusions {
+            let span = exclusion.span();
+            assignable.remove(span.first..=span.last);
+        }
+        let excluded = count(&listed).saturating_sub(count(&assignable));
+        for span in reserved_ends(spec, family, &listed, &cidrs)? {
+            assignable.remove(span.first..=span.last);
+        }
+        if let Some(gateway) = spec.gateway {
+            assignable.remove(number(gateway)..=number(gateway));
+        }
+        if family == Family::V6 {
+            assignable.remove(Span::MAPPED.first..=Span::MAPPED.last);
+        }
+        let size = PoolSize {
+            listed: count(&listed),
+            excluded,
+            reserved: count(&listed).saturating_sub(excluded).saturating_sub(count(&assignable)),
+            assignable: count(&assignable),
+        };
+        let spans = |set: &RangeInclusiveSet<u128>| {
+            set.iter().map(|run| Span { family, first: *run.start(), last: *run.end() }).collect()
+        };
+        Ok(Self { family, listed: spans(&listed), assignable: spans(&assignable), size, cidrs })
+    }
+
+    /// Whether the specification names `number`.
+    pub fn lists(&self, number: u128) -> bool {
+        holds(&self.listed, number)
+    }
+
+    /// Whether `number` may be given.
+    pub fn assigns(&self, number: u128) -> bool {
+        holds(&self.assignable, number)
+    }
+
+    /// The prefix length of the outermost CIDR around `number`.
+    pub fn cidr_prefix(&self, number: u128) -> Option<u8> {
+        let at = self.cidrs.partition_point(|(first, ..)| *first <= number);
+        let (_, last, len) = self.cidrs.get(at.checked_sub(1)?)?;
+        (number <= *last).then_some(*len)
+    }
+}
+
+fn holds(spans: &[Span], number: u128) -> bool {
+    let at = spans.partition_point(|span| span.first <= number);
+    at.checked_sub(1).and_then(|at| spans.get(at)).is_some_and(|span| number <= span.last)
+}
+
+fn set(spans: impl Iterator<Item = Span>) -> RangeInclusiveSet<u128> {
+    spans.map(|span| span.first..=span.last).collect()
+}
+
+fn count(set: &RangeInclusiveSet<u128>) -> u128 {
+    set.iter().fold(0, |sum: u128, run| {
+        sum.saturating_add((run.end() - run.start()).saturating_add(1))
+    })
+}
+
+fn error(field: &'static str, value: impl ToString, allowed: impl Into<String>) -> PoolError {
+    PoolError { field, value: value.to_string(), allowed: allowed.into() }
+}
+
+/// One family throughout, and not too much of it.
+fn check_families(spec: &PoolSpec) -> Result<Family, PoolError> {
+    let specs = spec.addresses.len() + spec.exclusions.len();
+    if specs > PoolSpec::MAX_SPECS {
+        return Err(error(
+            "addresses",
+            format!("{specs} entries"),
+            format!("at most {} addresses and exclusions together", PoolSpec::MAX_SPECS),
+        ));
+    }
+    let Some(family) = spec.family() else {
+        return Err(error("addresses", "", "at least one CIDR, range or address"));
+    };
+    let families = [("addresses", &spec.addresses), ("exclusions", &spec.exclusions)];
+    for (field, specs) in families {
+        for entry in specs {
+            if entry.family() != family {
+                return Err(error(field, entry, format!("{family} only, as the pool's first entry")));
+            }
+            if let AddressSpec::Range(first, last) = entry
+                && (Family::of(*first) != Family::of(*last) || first > last)
+            {
+                return Err(error(field, entry, "a range from its lowest to its highest address"));
+            }
+        }
+    }
+    Ok(family)
+}
+
+fn check_name(spec: &PoolSpec) -> Result<(), PoolError> {
+    let part = |part: &str, most: usize| {
+        (1..=most).contains(&part.len())
+            && part.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_'))
+            && part.starts_with(|c: char| c.is_ascii_alphanumeric())
+    };
+    match &spec.origin {
+        Origin::Own if part(&spec.name, 63) => Ok(()),
+        Origin::Own => Err(error(
+            "name",
+            &spec.name,
+            "1 to 63 letters, digits, '-', '.' and '_', starting with a letter or digit",
+        )),
+        Origin::Mirror { .. } => {
+            let parts = spec.name.split('/').count();
+            let fine = spec.name.len() <= PoolSpec::MAX_NAME
+                && (3..=4).contains(&parts)
+                && spec.name.split('/').all(|text| part(text, 253));
+            if fine { Ok(()) } else { Err(error("name", &spec.name, "system/cluster/[namespace/]name")) }
+        }
+    }
+}
+
+/// Gateway, prefix length and subnet fit the addresses.
+fn check_link(
+    spec: &PoolSpec,
+    family: Family,
+    listed: &RangeInclusiveSet<u128>,
+) -> Result<(), PoolError> {
+    if let Some(len) = spec.prefix_len
+        && !(1..=family.bits()).contains(&len)
+    {
+        return Err(error("prefix", len, format!("1 to {} for {family}", family.bits())));
+    }
+    if let Some(subnet) = spec.subnet {
+        let span = Span::of_net(subnet);
+        let outside = listed.iter().find(|run| *run.start() < span.first || *run.end() > span.last);
+        if span.family != family {
+            return Err(error("subnet", subnet, format!("{family} only, as the pool's addresses")));
+        }
+        if let Some(run) = outside {
+            let end = if *run.start() < span.first { run.start() } else { run.end() };
+            let address = family.address(*end);
+            return Err(error("addresses", address, format!("addresses of the subnet {subnet}")));
+        }
+    }
+    let Some(gateway) = spec.gateway else { return Ok(()) };
+    if Family::of(gateway) != family {
+        return Err(error("gateway", gateway, format!("{family} only, as the pool's addresses")));
+    }
+    match gateway_link(spec, gateway) {
+        Some(link) if listed.overlaps(&(link.first..=link.last)) => Ok(()),
+        Some(_) => Err(error("gateway", gateway, "an address on the link of the pool's addresses (say the prefix length or subnet of a wider link)")),
+        None => Ok(()),
+    }
+}
+
+/// The link a gateway must share with the pool's addresses; `None` where nothing says how wide links are.
+fn gateway_link(spec: &PoolSpec, gateway: IpAddr) -> Option<Span> {
+    let family = Family::of(gateway);
+    if let Some(subnet) = spec.subnet {
+        return Some(if subnet.contains(&gateway) { Span::of_net(subnet) } else { Span::single(gateway) });
+    }
+    if let Some(len) = spec.prefix_len {
+        return Some(family.network(number(gateway), len));
+    }
+    spec.addresses
+        .iter()
+        .any(|spec| matches!(spec, AddressSpec::Cidr(_)))
+        .then(|| Span::single(gateway))
+}
+
+/// CIDRs that lie in no wider one. CIDRs are nested or disjoint, so one pass over the sorted list is enough.
+fn outermost_cidrs(specs: &[AddressSpec]) -> Vec<(u128, u128, u8)> {
+    let mut cidrs: Vec<_> = specs
+        .iter()
+        .filter_map(|spec| match spec {
+            AddressSpec::Cidr(net) => {
+                let span = Span::of_net(*net);
+                Some((span.first, span.last, net.prefix_len()))
+            }
+            AddressSpec::Single(_) | AddressSpec::Range(..) => None,
+        })
+        .collect();
+    cidrs.sort_unstable_by_key(|(first, _, len)| (*first, *len));
+    let mut end: Option<u128> = None;
+    cidrs.retain(|(_, last, _)| {
+        let outermost = end.is_none_or(|end| *last > end);
+        if outermost {
+            end = Some(*last);
+        }
+        outermost
+    });
+    cidrs
+}
+
+/// The spans reserved at the ends of the pool's links.
+fn reserved_ends(
+    spec: &PoolSpec,
+    family: Family,
+    listed: &RangeInclusiveSet<u128>,
+    cidrs: &[(u128, u128, u8)],
+) -> Result<Vec<Span>, PoolError> {
+    let ends = spec.ends;
+    if ends.first == 0 && ends.last == 0 {
+        return Ok(Vec::new());
+    }
+    let of_cidrs = || cidrs.iter().map(|(first, last, _)| Span { family, first: *first, last: *last });
+    match (ends.of, spec.subnet, spec.prefix_len) {
+        (EndsOf::EachCidr, ..) | (EndsOf::Prefix, None, None) => cut(ends, of_cidrs()),
+        (EndsOf::Prefix, Some(subnet), _) => cut(ends, std::iter::once(Span::of_net(subnet))),
+        (EndsOf::Prefix, None, Some(len)) => cut(ends, links(family, len, listed)?.into_iter()),
+    }
+}
+
+/// All networks of `len` bits that have listed addresses.
+fn links(
+    family: Family,
+    len: u8,
+    listed: &RangeInclusiveSet<u128>,
+) -> Result<Vec<Span>, PoolError> {
+    let host_bits = u32::from(family.bits().saturating_sub(len));
+    // Links of one or two addresses have no ends, so their number does not matter.
+    if host_bits <= 1 {
+        return Ok(Vec::new());
+    }
+    let mut found: Vec<Span> = Vec::new();
+    for run in listed.iter() {
+        let number_of = |at: &u128| at.checked_shr(host_bits).unwrap_or(0);
+        let more = number_of(run.end()) - number_of(run.start());
+        if more.saturating_add(found.len() as u128) >= PoolSpec::MAX_LINKS {
+            return Err(error(
+                "prefix",
+                len,
+                format!("a prefix length that cuts the pool into at most {} links, or no reserved ends", PoolSpec::MAX_LINKS),
+            ));
+        }
+        let mut link = family.network(*run.start(), len);
+        loop {
+            if found.last() != Some(&link) {
+                found.push(link);
+            }
+            if link.last >= *run.end() {
+                break;
+            }
+            link = family.network(link.last + 1, len);
+        }
+    }
+    Ok(found)
+}
+
+/// The first and last addresses of each network that has more than two.
+fn cut(ends: Ends, networks: impl Iterator<Item = Span>) -> Result<Vec<Span>, PoolError> {
+    let mut spans = Vec::new();
+    for network in networks.filter(|network| network.len() > 2) {
+        let (first, last) = (u128::from(ends.first), u128::from(ends.last));
+        if first + last >= network.len() {
+            return Err(error(
+                "ends",
+                format!("{} and {}", ends.first, ends.last),
+                format!(
+                    "fewer than the {} addresses of {}-{}",
+                    network.len(),
+                    network.first_address(),
+                    network.last_address()
+                ),
+            ));
+        }
+        if first > 0 {
+            spans.push(Span { last: network.first + first - 1, ..network });
+        }
+        if last > 0 {
+            spans.push(Span { first: network.last - (last - 1), ..network });
+        }
+    }
+    Ok(spans)
+}
+
+/// Why `address` may not be given, in the words of [`crate::Refusal::NotAssignable`]; `None` if it may.
+pub(crate) fn why_not(spec: &PoolSpec, layout: &Layout, address: IpAddr) -> Option<String> {
+    let at = number(address);
+    if Family::of(address) != layout.family {
+        return Some(format!("the pool is {}", layout.family));
+    }
+    if !layout.lists(at) {
+        return Some("the pool does not list it".to_owned());
+    }
+    if let Some(exclusion) = spec.exclusions.iter().find(|spec| spec.span().contains(address)) {
+        return Some(format!("{exclusion} is excluded"));
+    }
+    if spec.gateway == Some(address) {
+        return Some("it is the gateway".to_owned());
+    }
+    (!layout.assigns(at)).then(|| "it is reserved at the end of its network".to_owned())
+}
+
+/// The prefix length handed out with `address` by this pool.
+pub(crate) fn prefix_len(spec: &PoolSpec, layout: &Layout, address: IpAddr) -> u8 {
+    spec.prefix_len
+        .or_else(|| spec.subnet.filter(|net| net.contains(&address)).map(|net: IpNet| net.prefix_len()))
+        .or_else(|| layout.cidr_prefix(number(address)))
+        .unwrap_or(Family::of(address).bits())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,79 @@
+//! What changed lately, so that readers need not look at everything.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use smallvec::SmallVec;
+
+use crate::{Identity, LeaseKey, PoolId};
+
+/// What one confirmed decision touched. Lists are sorted and without repetition.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Change {
+    /// The revision that the ledger has since.
+    pub revision: u64,
+    /// Pools changed themselves or with an address taken or freed.
+    pub pools: SmallVec<[PoolId; 2]>,
+    pub leases: SmallVec<[LeaseKey; 1]>,
+    /// Members and contenders of these leases, before and after.
+    pub identities: SmallVec<[Identity; 1]>,
+    /// Accounts, tokens, clusters, networks or expectations changed.
+    pub other: bool,
+}
+
+/// The change log does not reach back that far: look at everything once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the changes since that revision are no longer known; the oldest known one is {oldest}")]
+pub struct TooOld {
+    /// The oldest revision that can be asked for.
+    pub oldest: u64,
+}
+
+/// The bounded log of changes.
+#[derive(Clone, Debug)]
+pub(super) struct Changes {
+    revision: u64,
+    log: VecDeque<Arc<Change>>,
+}
+
+impl Changes {
+    /// A few seconds of the busiest time; about 4 MB when full.
+    const MOST: usize = 16_384;
+
+    pub fn new(revision: u64) -> Self {
+        Self { revision, log: VecDeque::new() }
+    }
+
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// Gives the change the next revision and keeps it.
+    pub fn push(&mut self, mut change: Change) -> Arc<Change> {
+        self.revision += 1;
+        change.revision = self.revision;
+        change.pools.sort_unstable();
+        change.pools.dedup();
+        change.leases.sort_unstable();
+        change.leases.dedup();
+        if change.identities.len() > 1 {
+            change.identities.sort_unstable();
+            change.identities.dedup();
+        }
+        if self.log.len() == Self::MOST {
+            self.log.pop_front();
+        }
+        let change = Arc::new(change);
+        self.log.push_back(Arc::clone(&change));
+        change
+    }
+
+    /// All changes after `revision`.
+    pub fn since(&self, revision: u64) -> Result<Vec<Arc<Change>>, TooOld> {
+        let oldest = self.revision - self.log.len() as u64;
+        if revision < oldest {
+            return Err(TooOld { oldest });
+        }
+        let skip = usize::try_from(revision - oldest).unwrap_or(usize::MAX);
+        Ok(self.log.iter().skip(skip).cloned().collect())
+    }
+}

@@ -1,0 +1,253 @@
+//! Every invariant of the ledger, looked at row by row.
+
+use std::{collections::BTreeSet, fmt, sync::Arc};
+
+use super::{Ledger, identities, intern::fingerprint, tentative::Table};
+use crate::{ClusterId, Family, Lease, LeaseKey, LeaseState, NetworkId, PoolId, Text, layout::Layout};
+
+/// A broken invariant. Names the rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Violation {
+    LeaseUnderOtherKey { row: LeaseKey, says: LeaseKey },
+    UnknownNetwork { lease: LeaseKey },
+    MappedAddress { lease: LeaseKey },
+    UnknownPool { lease: LeaseKey, pool: PoolId },
+    PoolOfOtherNetwork { lease: LeaseKey, pool: PoolId },
+    PoolOfOtherFamily { lease: LeaseKey, pool: PoolId },
+    Unattributed { lease: LeaseKey, pool: PoolId },
+    Members { lease: LeaseKey, state: LeaseState, members: usize },
+    NotShared { lease: LeaseKey, members: usize },
+    SameIdentityTwice { lease: LeaseKey, identity: String },
+    ContendersOutOfOrder { lease: LeaseKey },
+    Until { lease: LeaseKey, state: LeaseState },
+    InvalidPool { pool: PoolId, why: String },
+    PoolInUnknownNetwork { pool: PoolId, network: NetworkId },
+    SamePoolName { name: Text },
+    SameNetworkName { name: Text },
+    PoolNumber { pool: PoolId, next: PoolId },
+    SameClusterName { name: Text, clusters: Vec<ClusterId> },
+    Index { what: &'static str, row: String },
+}
+
+fn at(f: &mut fmt::Formatter<'_>, key: &LeaseKey) -> fmt::Result {
+    write!(f, "lease {} of network {}: ", key.address, key.network.0)
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::LeaseUnderOtherKey { row, says } => {
+                at(f, row)?;
+                write!(f, "its row says {} of network {}", says.address, says.network.0)
+            }
+            Self::UnknownNetwork { lease } => {
+                at(f, lease)?;
+                f.write_str("the network does not exist")
+            }
+            Self::MappedAddress { lease } => {
+                at(f, lease)?;
+                f.write_str("the address is an IPv4 address written as IPv6")
+            }
+            Self::UnknownPool { lease, pool } => {
+                at(f, lease)?;
+                write!(f, "its pool {} does not exist", pool.0)
+            }
+            Self::PoolOfOtherNetwork { lease, pool } => {
+                at(f, lease)?;
+                write!(f, "its pool {} is in another network", pool.0)
+            }
+            Self::PoolOfOtherFamily { lease, pool } => {
+                at(f, lease)?;
+                write!(f, "its pool {} is of the other family", pool.0)
+            }
+            Self::Unattributed { lease, pool } => {
+                at(f, lease)?;
+                write!(f, "pool {} lists the address, but the lease has no pool", pool.0)
+            }
+            Self::Members { lease, state, members } => {
+                at(f, lease)?;
+                write!(f, "it has {members} members in state {state:?}")
+            }
+            Self::NotShared { lease, members } => {
+                at(f, lease)?;
+                write!(f, "it has {members} members without a sharing group")
+            }
+            Self::SameIdentityTwice { lease, identity } => {
+                at(f, lease)?;
+                write!(f, "{identity} is in it twice")
+            }
+            Self::ContendersOutOfOrder { lease } => {
+                at(f, lease)?;
+                f.write_str("its contenders are not ordered by age")
+            }
+            Self::Until { lease, state } => {
+                at(f, lease)?;
+                write!(f, "its end does not fit the state {state:?}")
+            }
+            Self::InvalidPool { pool, why } => write!(f, "pool {}: {why}", pool.0),
+            Self::PoolInUnknownNetwork { pool, network } => {
+                write!(f, "pool {}: its network {} does not exist", pool.0, network.0)
+            }
+            Self::SamePoolName { name } => write!(f, "several pools are named or mirror the same: {name}"),
+            Self::SameNetworkName { name } => write!(f, "several networks are named {name}"),
+            Self::PoolNumber { pool, next } => {
+                write!(f, "pool {}: the next pool would get number {}", pool.0, next.0)
+            }
+            Self::SameClusterName { name, clusters } => {
+                let ids: Vec<String> = clusters.iter().map(ToString::to_string).collect();
+                write!(f, "several clusters are named {name}: {}", ids.join(", "))
+            }
+            Self::Index { what, row } => write!(f, "{what} do not follow from the rows at {row}"),
+        }
+    }
+}
+
+impl Ledger {
+    /// Checks every invariant; empty when all hold. Looks at every row once.
+    pub fn check(&self) -> Vec<Violation> {
+        let mut found = Vec::new();
+        for (key, lease) in &self.rows.leases {
+            self.check_lease(*key, lease, &mut found);
+        }
+        self.check_pools(&mut found);
+        self.check_names(&mut found);
+        self.check_indexes(&mut found);
+        found
+    }
+
+    fn check_lease(&self, key: LeaseKey, lease: &Arc<Lease>, found: &mut Vec<Violation>) {
+        if lease.key != key {
+            found.push(Violation::LeaseUnderOtherKey { row: key, says: lease.key });
+        }
+        if !self.rows.networks.contains_key(&key.network) {
+            found.push(Violation::UnknownNetwork { lease: key });
+        }
+        if key.canonical() != key {
+            found.push(Violation::MappedAddress { lease: key });
+        }
+        match lease.pool {
+            Some(id) => match self.rows.pools.get(&id) {
+                None => found.push(Violation::UnknownPool { lease: key, pool: id }),
+                Some(pool) if pool.spec.network != key.network => {
+                    found.push(Violation::PoolOfOtherNetwork { lease: key, pool: id });
+                }
+                Some(pool) if pool.spec.family() != Some(Family::of(key.address)) => {
+                    found.push(Violation::PoolOfOtherFamily { lease: key, pool: id });
+                }
+                Some(_) => {}
+            },
+            None => {
+                found.extend(self.pool_around(key).map(|pool| Violation::Unattributed { lease: key, pool }));
+            }
+        }
+        check_holders(lease, found);
+    }
+
+    fn check_pools(&self, found: &mut Vec<Violation>) {
+        for (id, pool) in &self.rows.pools {
+            if let Err(error) = Layout::new(&pool.spec) {
+                found.push(Violation::InvalidPool { pool: *id, why: error.to_string() });
+            }
+            let network = pool.spec.network;
+            if !self.rows.networks.contains_key(&network) {
+                found.push(Violation::PoolInUnknownNetwork { pool: *id, network });
+            }
+            if *id >= self.rows.next_pool {
+                found.push(Violation::PoolNumber { pool: *id, next: self.rows.next_pool });
+            }
+        }
+    }
+
+    fn check_names(&self, found: &mut Vec<Violation>) {
+        for pool in self.rows.pools.values() {
+            let name = &pool.spec.name;
+            let same = self.rows.pool_by_name(name).is_none_or(|known| known.id != pool.id);
+            let mirror = match &pool.spec.origin {
+                crate::Origin::Own => None,
+                crate::Origin::Mirror { system, cluster, object, uid: _ } => {
+                    self.rows.mirror(system, cluster, object)
+                }
+            };
+            if same || mirror.is_some_and(|known| known.id != pool.id) {
+                found.push(Violation::SamePoolName { name: Arc::clone(name) });
+            }
+        }
+        for network in self.rows.networks.values() {
+            if self.rows.network_by_name(&network.name) != Some(network) {
+                found.push(Violation::SameNetworkName { name: Arc::clone(&network.name) });
+            }
+        }
+        for record in self.rows.clusters.values() {
+            for name in &record.names {
+                let known = self.rows.cluster_by_name(name).map(|known| known.id.clone());
+                if known.as_ref() != Some(&record.id) {
+                    let clusters = known.into_iter().chain([record.id.clone()]).collect();
+                    found.push(Violation::SameClusterName { name: Arc::clone(name), clusters });
+                }
+            }
+        }
+    }
+
+    /// What is kept beside the rows says what the rows say.
+    fn check_indexes(&self, found: &mut Vec<Violation>) {
+        let mut broken = |what, row: String| found.push(Violation::Index { what, row });
+        let mut entries = 0;
+        for (key, lease) in &self.rows.leases {
+            if self.free.is_free(*key) {
+                broken("free addresses", format!("{}", key.address));
+            }
+            let prints: BTreeSet<u64> = identities(lease).map(fingerprint).collect();
+            entries += prints.len();
+            for print in prints {
+                if !self.index.of_identity(print).any(|known| known == *key) {
+                    broken("identities", format!("{}", key.address));
+                }
+            }
+            let filed = match lease.pool {
+                Some(pool) => self.index.of_pool(pool).is_some_and(|keys| keys.contains(key)),
+                None => self.index.poolless().contains(key),
+            };
+            if !filed || self.index.contended().contains(key) == lease.contenders.is_empty() {
+                broken("leases by pool", format!("{}", key.address));
+            }
+        }
+        if entries != self.index.identity_entries() {
+            broken("identities", format!("{entries} entries"));
+        }
+        let in_flight = !self.tentative.is_empty() || self.tentative.locks_table(Table::Pools);
+        if !self.free.consistent(&self.rows.leases, in_flight) {
+            broken("free addresses", "the pools' counters".to_owned());
+        }
+        if !self.waiters.consistent() {
+            broken("waiters", "the queues".to_owned());
+        }
+    }
+}
+
+fn check_holders(lease: &Lease, found: &mut Vec<Violation>) {
+    let (key, state, members) = (lease.key, lease.state, lease.members.len());
+    if (members == 0) != (state == LeaseState::Quarantined) {
+        found.push(Violation::Members { lease: key, state, members });
+    }
+    if lease.group.is_none() && members > 1 {
+        found.push(Violation::NotShared { lease: key, members });
+    }
+    let mut seen = BTreeSet::new();
+    for identity in identities(lease) {
+        if !seen.insert(identity) {
+            found.push(Violation::SameIdentityTwice { lease: key, identity: identity.to_string() });
+        }
+    }
+    let later = lease.contenders.iter().skip(1);
+    if lease.contenders.iter().zip(later).any(|(a, b)| a.since > b.since) {
+        found.push(Violation::ContendersOutOfOrder { lease: key });
+    }
+    let fits = match state {
+        LeaseState::Allocated | LeaseState::Orphaned => lease.until.is_none(),
+        LeaseState::Probing | LeaseState::Quarantined => lease.until.is_some(),
+        LeaseState::Reserved => true,
+    };
+    if !fits {
+        found.push(Violation::Until { lease: key, state });
+    }
+}

@@ -1,0 +1,383 @@
+//! Which addresses are free, per pool and without looking at one address after the other.
+//!
+//! Each network and family is one [`Space`]: the runs of addresses that are not free, and disjoint segments
+//! that say which pools have what is between two numbers. A pool remembers which of its segments have room,
+//! so that "the lowest free address" is three look-ups however large, full or fragmented the pool is, and an
+//! address that two pools share is free in both or in none.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    sync::Arc,
+};
+
+use smallvec::SmallVec;
+
+use super::runs::Runs;
+use crate::{Family, Lease, LeaseKey, NetworkId, PoolId, Span, address::number, layout::Layout};
+
+/// The rows of leases, which a pool's counters are counted from when its spans change.
+pub(super) type Leases = BTreeMap<LeaseKey, Arc<Lease>>;
+
+/// The pools of one address.
+pub(super) type Stab = SmallVec<[Part; 2]>;
+
+/// A pool's share in a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Part {
+    pub pool: PoolId,
+    /// Whether the pool may give these addresses; otherwise it only lists them.
+    pub assignable: bool,
+}
+
+/// Free space of all networks.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Free {
+    spaces: BTreeMap<(NetworkId, Family), Space>,
+    rooms: BTreeMap<PoolId, Room>,
+    /// Addresses that decisions in flight have taken; not leased yet.
+    taken: BTreeSet<LeaseKey>,
+}
+
+/// One network and family.
+#[derive(Clone, Debug, Default)]
+struct Space {
+    /// Leased or taken.
+    occupied: Runs,
+    /// `first -> segment`, disjoint.
+    segments: BTreeMap<u128, Segment>,
+}
+
+/// Addresses that the same pools have. Invariant: `parts` is sorted by pool and not empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Segment {
+    last: u128,
+    parts: Stab,
+}
+
+/// A pool's place in its space. Invariant: `used + taken <= layout.size.assignable`.
+#[derive(Clone, Debug)]
+pub(super) struct Room {
+    pub network: NetworkId,
+    pub layout: Arc<Layout>,
+    /// Committed leases on assignable addresses, whatever pool they were given from.
+    pub used: u128,
+    /// Of these leases, those attributed to this pool.
+    pub own: u128,
+    /// Assignable addresses taken by decisions in flight.
+    pub taken: u128,
+    /// Segments with at least one address that is neither leased nor taken.
+    open: BTreeSet<u128>,
+}
+
+impl Room {
+    /// Addresses that can be given at once.
+    pub fn free(&self) -> u128 {
+        self.layout.size.assignable.saturating_sub(self.used).saturating_sub(self.taken)
+    }
+}
+
+impl Free {
+    /// The pool's counters.
+    pub fn room(&self, pool: PoolId) -> Option<&Room> {
+        self.rooms.get(&pool)
+    }
+
+    /// The pools that list `key`'s address.
+    pub fn stab(&self, key: LeaseKey) -> &[Part] {
+        self.spaces
+            .get(&space_of(key))
+            .and_then(|space| space.segment(number(key.address)))
+            .map_or(&[], |(_, segment)| segment.parts.as_slice())
+    }
+
+    /// The lowest free address of `pool`.
+    pub fn lowest(&self, pool: PoolId) -> Option<LeaseKey> {
+        let room = self.rooms.get(&pool)?;
+        let space = self.spaces.get(&(room.network, room.layout.family))?;
+        let at = space.occupied.first_gap(*room.open.first()?)?;
+        Some(LeaseKey { network: room.network, address: room.layout.family.address(at) })
+    }
+
+    /// Whether nobody has or takes the address.
+    pub fn is_free(&self, key: LeaseKey) -> bool {
+        let space = self.spaces.get(&space_of(key));
+        space.is_none_or(|space| space.occupied.around(number(key.address)).is_none())
+    }
+
+    /// A decision in flight takes a free address.
+    pub fn take(&mut self, key: LeaseKey) {
+        if self.occupy(key, |room, _| room.taken += 1) {
+            self.taken.insert(key);
+        }
+    }
+
+    /// Gives back what [`Free::take`] took.
+    pub fn give_back(&mut self, key: LeaseKey) {
+        if self.taken.remove(&key) {
+            self.vacate(key, |room, _| room.taken -= 1);
+        }
+    }
+
+    /// A lease row appeared, attributed to `pool`.
+    pub fn leased(&mut self, key: LeaseKey, pool: Option<PoolId>) {
+        if !self.taken.remove(&key) {
+            self.occupy(key, |room, id| {
+                room.used += 1;
+                room.own += u128::from(Some(id) == pool);
+            });
+            return;
+        }
+        for id in self.assigning(key) {
+            if let Some(room) = self.rooms.get_mut(&id) {
+                room.taken -= 1;
+                room.used += 1;
+                room.own += u128::from(Some(id) == pool);
+            }
+        }
+    }
+
+    /// A lease row went.
+    pub fn freed(&mut self, key: LeaseKey, pool: Option<PoolId>) {
+        self.vacate(key, |room, id| {
+            room.used -= 1;
+            room.own -= u128::from(Some(id) == pool);
+        });
+    }
+
+    /// A lease row was attributed to another pool.
+    pub fn attributed(&mut self, key: LeaseKey, from: Option<PoolId>, to: Option<PoolId>) {
+        if from == to {
+            return;
+        }
+        for id in self.assigning(key) {
+            if let Some(room) = self.rooms.get_mut(&id) {
+                room.own += u128::from(Some(id) == to);
+                room.own -= u128::from(Some(id) == from);
+            }
+        }
+    }
+
+    /// Puts a pool into its space, or changes its spans. Costs as much as there are spans in either layout and
+    /// leases on the assignable ones.
+    pub fn set_pool(&mut self, pool: PoolId, network: NetworkId, layout: Arc<Layout>, leases: &Leases) {
+        self.drop_pool(pool);
+        let family = layout.family;
+        let space = self.spaces.entry((network, family)).or_default();
+        let mut changed = Vec::new();
+        for (spans, assignable) in [(&layout.listed, false), (&layout.assignable, true)] {
+            for span in spans {
+                space.add(span, Part { pool, assignable }, &mut changed);
+            }
+        }
+        let in_spans = |found: &mut dyn FnMut(Span) -> usize| -> u128 {
+            layout.assignable.iter().map(|span| found(*span) as u128).sum()
+        };
+        let used = in_spans(&mut |span| leases.range(keys(network, span)).count());
+        let mine = |row: &(&LeaseKey, &Arc<Lease>)| row.1.pool == Some(pool);
+        let own = in_spans(&mut |span| leases.range(keys(network, span)).filter(mine).count());
+        let taken = in_spans(&mut |span| self.taken.range(keys(network, span)).count());
+        self.rooms.insert(pool, Room { network, layout, used, own, taken, open: BTreeSet::new() });
+        self.reopen((network, family), &changed);
+    }
+
+    /// Takes a pool out of its space.
+    pub fn drop_pool(&mut self, pool: PoolId) {
+        let Some(room) = self.rooms.remove(&pool) else { return };
+        let at = (room.network, room.layout.family);
+        let mut changed = Vec::new();
+        if let Some(space) = self.spaces.get_mut(&at) {
+            for span in &room.layout.listed {
+                space.subtract(span, pool, &mut changed);
+            }
+        }
+        self.reopen(at, &changed);
+    }
+
+    /// Whether segments, open sets and counters are what the leases make them; with `in_flight`, taken addresses
+    /// count as well. Looks at everything.
+    pub fn consistent(&self, leases: &Leases, in_flight: bool) -> bool {
+        let open = |id: PoolId, room: &Room| {
+            let Some(space) = self.spaces.get(&(room.network, room.layout.family)) else { return false };
+            let parts = space.segments.iter().filter(|(first, segment)| {
+                segment.parts.iter().any(|part| part.pool == id && part.assignable)
+                    && !space.occupied.covers(**first, segment.last)
+            });
+            parts.map(|(first, _)| *first).eq(room.open.iter().copied())
+        };
+        (in_flight || self.taken.is_empty())
+            && self.taken.iter().all(|key| !leases.contains_key(key) && !self.is_free(*key))
+            && self.rooms.iter().all(|(id, room)| {
+                let spans = || room.layout.assignable.iter().map(|span| keys(room.network, *span));
+                let rows = || spans().flat_map(|range| leases.range(range));
+                let used = rows().count() as u128;
+                let own = rows().filter(|(_, lease)| lease.pool == Some(*id)).count() as u128;
+                let taken = spans().map(|range| self.taken.range(range).count() as u128).sum::<u128>();
+                (room.used, room.own, room.taken) == (used, own, taken) && open(*id, room)
+            })
+    }
+
+    /// Decides anew which of the segments at `starts` are open, for each of their pools.
+    fn reopen(&mut self, at: (NetworkId, Family), starts: &[u128]) {
+        let Some(space) = self.spaces.get(&at) else { return };
+        for start in starts {
+            // A start that was joined to the segment below is open for nobody any more.
+            let Some((first, segment)) = space.segment(*start) else { continue };
+            let full = first != *start || space.occupied.covers(first, segment.last);
+            for part in &segment.parts {
+                let Some(room) = self.rooms.get_mut(&part.pool) else { continue };
+                if part.assignable && !full {
+                    room.open.insert(*start);
+                } else {
+                    room.open.remove(start);
+                }
+            }
+        }
+    }
+
+    /// Marks the address as not free; false if it was not.
+    fn occupy(&mut self, key: LeaseKey, mut count: impl FnMut(&mut Room, PoolId)) -> bool {
+        let at = number(key.address);
+        let space = self.spaces.entry(space_of(key)).or_default();
+        if !space.occupied.insert(at) {
+            return false;
+        }
+        let Some((first, segment)) = space.segment(at) else { return true };
+        let full = space.occupied.covers(first, segment.last);
+        for part in segment.parts.iter().filter(|part| part.assignable) {
+            let Some(room) = self.rooms.get_mut(&part.pool) else { continue };
+            count(room, part.pool);
+            if full {
+                room.open.remove(&first);
+            }
+        }
+        true
+    }
+
+    /// Marks the address as free again.
+    fn vacate(&mut self, key: LeaseKey, mut count: impl FnMut(&mut Room, PoolId)) {
+        let at = number(key.address);
+        let Some(space) = self.spaces.get_mut(&space_of(key)) else { return };
+        let Some((first, segment)) = space.segment(at) else {
+            space.occupied.remove(at);
+            return;
+        };
+        let full = space.occupied.covers(first, segment.last);
+        for part in segment.parts.iter().filter(|part| part.assignable) {
+            let Some(room) = self.rooms.get_mut(&part.pool) else { continue };
+            count(room, part.pool);
+            if full {
+                room.open.insert(first);
+            }
+        }
+        space.occupied.remove(at);
+    }
+
+    fn assigning(&self, key: LeaseKey) -> SmallVec<[PoolId; 2]> {
+        self.stab(key).iter().filter(|part| part.assignable).map(|part| part.pool).collect()
+    }
+}
+
+impl Space {
+    /// The segment around `at`.
+    fn segment(&self, at: u128) -> Option<(u128, &Segment)> {
+        let (first, segment) = self.segments.range(..=at).next_back()?;
+        (at <= segment.last).then_some((*first, segment))
+    }
+
+    /// Cuts the segment around `at` so that one starts there.
+    fn cut(&mut self, at: u128, changed: &mut Vec<u128>) {
+        let Some((first, segment)) = self.segment(at).filter(|(first, _)| *first < at) else { return };
+        let upper = segment.clone();
+        if let Some(lower) = self.segments.get_mut(&first) {
+            lower.last = at - 1;
+        }
+        self.segments.insert(at, upper);
+        changed.extend([first, at]);
+    }
+
+    /// Cuts at both ends of `span`.
+    fn cut_out(&mut self, span: &Span, changed: &mut Vec<u128>) {
+        self.cut(span.first, changed);
+        if let Some(after) = span.last.checked_add(1) {
+            self.cut(after, changed);
+        }
+    }
+
+    /// Adds `part` throughout `span`; a pool that only listed an address may assign it then.
+    fn add(&mut self, span: &Span, part: Part, changed: &mut Vec<u128>) {
+        self.cut_out(span, changed);
+        let mut gaps = Vec::new();
+        let mut from = Some(span.first);
+        for (first, segment) in self.segments.range_mut(span.first..=span.last) {
+            if let Some(start) = from.filter(|start| start < first) {
+                gaps.push((start, first - 1));
+            }
+            match segment.parts.binary_search_by_key(&part.pool, |part| part.pool) {
+                Ok(at) => {
+                    if let Some(known) = segment.parts.get_mut(at) {
+                        known.assignable |= part.assignable;
+                    }
+                }
+                Err(at) => segment.parts.insert(at, part),
+            }
+            changed.push(*first);
+            from = segment.last.checked_add(1);
+        }
+        if let Some(start) = from.filter(|start| *start <= span.last) {
+            gaps.push((start, span.last));
+        }
+        for (first, last) in gaps {
+            self.segments.insert(first, Segment { last, parts: SmallVec::from_slice(&[part]) });
+            changed.push(first);
+        }
+    }
+
+    /// Takes `pool` out of `span`.
+    fn subtract(&mut self, span: &Span, pool: PoolId, changed: &mut Vec<u128>) {
+        self.cut_out(span, changed);
+        let mut empty = Vec::new();
+        for (first, segment) in self.segments.range_mut(span.first..=span.last) {
+            segment.parts.retain(|part| part.pool != pool);
+            if segment.parts.is_empty() {
+                empty.push(*first);
+            }
+            changed.push(*first);
+        }
+        for first in empty {
+            self.segments.remove(&first);
+        }
+        // Segments that became alike are joined, so that edits do not fragment the space.
+        let alike: Vec<u128> =
+            self.segments.range(span.first..=span.last).map(|(first, _)| *first).collect();
+        let after = span.last.checked_add(1);
+        for first in alike.into_iter().chain(after) {
+            self.join_below(first, changed);
+        }
+    }
+
+    /// Joins the segment at `first` to the one that ends just below, if both have the same pools.
+    fn join_below(&mut self, first: u128, changed: &mut Vec<u128>) {
+        let Some(segment) = self.segments.get(&first) else { return };
+        let Some((below_first, below)) = self.segments.range(..first).next_back() else { return };
+        if below.last.checked_add(1) != Some(first) || below.parts != segment.parts {
+            return;
+        }
+        let (below_first, last) = (*below_first, segment.last);
+        self.segments.remove(&first);
+        if let Some(below) = self.segments.get_mut(&below_first) {
+            below.last = last;
+        }
+        changed.extend([below_first, first]);
+    }
+}
+
+/// Keys of `span`'s addresses in `network`.
+pub(super) fn keys(network: NetworkId, span: Span) -> std::ops::RangeInclusive<LeaseKey> {
+    let key = |address: IpAddr| LeaseKey { network, address };
+    key(span.first_address())..=key(span.last_address())
+}
+
+fn space_of(key: LeaseKey) -> (NetworkId, Family) {
+    (key.network, Family::of(key.address))
+}

@@ -1,0 +1,172 @@
+//! From a request to a tentative decision.
+
+use std::sync::Arc;
+
+use super::{Ledger, Ticket, free::Part, intern::fingerprint, tentative::InFlight};
+use crate::{
+    Action, Actor, Answer, AuditEntry, Decision, Identity, Lease, LeaseKey, Op, PoolId, Refusal, Request,
+    Text, Timestamp,
+};
+
+/// What became of a request.
+#[derive(Debug, PartialEq)]
+#[must_use]
+pub enum Planned {
+    /// Nothing has to change.
+    Answer(Answer),
+    /// Answer this once the decision is durable and confirmed.
+    Tentative { ticket: Ticket, decision: Decision, answer: Answer },
+    /// It stands on something that a decision in flight changes (or a pool is full only because of decisions in
+    /// flight). Plan it again after the next confirm or abort, before requests that came later.
+    Busy,
+    Refused(Refusal),
+}
+
+/// How far planning got; what is not a finished draft ends it.
+pub(super) enum Stop {
+    Answer(Answer),
+    Busy,
+    Refused(Refusal),
+}
+
+impl From<Refusal> for Stop {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+/// A decision being made: nothing of it is in the ledger yet but the addresses it has taken.
+pub(super) struct Draft {
+    pub now: Timestamp,
+    pub actor: Actor,
+    pub flight: InFlight,
+    pub audit: Vec<AuditEntry>,
+}
+
+impl Draft {
+    pub fn new(now: Timestamp, actor: &Actor) -> Self {
+        Self { now, actor: Arc::clone(actor), flight: InFlight::default(), audit: Vec::new() }
+    }
+
+    /// Writes a lease and says why.
+    pub fn put(&mut self, lease: &Arc<Lease>, action: Action, detail: Text) {
+        self.flight.keys.push(lease.key);
+        self.flight.ops.push(Op::PutLease(Arc::clone(lease)));
+        let owner = lease.owner().map(|holder| holder.identity.clone());
+        self.say_lease(lease, action, owner, detail);
+    }
+
+    /// Deletes a lease and says why.
+    pub fn delete(&mut self, lease: &Lease, action: Action, detail: Text) {
+        self.flight.keys.push(lease.key);
+        self.flight.ops.push(Op::DeleteLease(lease.key));
+        let owner = lease.owner().map(|holder| holder.identity.clone());
+        self.say_lease(lease, action, owner, detail);
+    }
+
+    /// Audits something about a lease.
+    pub fn say_lease(&mut self, lease: &Lease, action: Action, identity: Option<Identity>, detail: Text) {
+        self.audit.push(AuditEntry {
+            at: self.now,
+            actor: Arc::clone(&self.actor),
+            action,
+            network: Some(lease.key.network),
+            address: Some(lease.key.address),
+            pool: lease.pool,
+            identity,
+            detail,
+        });
+    }
+
+    /// Audits something that is about no address.
+    pub fn say(&mut self, action: Action, detail: Text) {
+        self.audit.push(AuditEntry {
+            at: self.now,
+            actor: Arc::clone(&self.actor),
+            action,
+            network: None,
+            address: None,
+            pool: None,
+            identity: None,
+            detail,
+        });
+    }
+}
+
+impl Ledger {
+    /// Decides a request without making the decision visible. Addresses it gives are nobody else's from here on;
+    /// what it changes is locked until [`Ledger::confirm`] or [`Ledger::abort`].
+    ///
+    /// `now` must not run backwards between calls.
+    pub fn plan(&mut self, request: &Request, now: Timestamp) -> Planned {
+        let planned = match request {
+            Request::Allocate(ask) => self.plan_allocate(ask, now),
+            Request::Release(ask) => self.plan_release(ask, now),
+            Request::Adopt(ask) => self.plan_adopt(ask, now),
+            Request::Handover(ask) => self.plan_handover(ask, now),
+            Request::CreateNetwork { name, actor } => self.plan_network(name, actor, now),
+            Request::CreatePool { spec, actor } => self.plan_create_pool(spec, actor, now),
+            Request::UpdatePool(edit) => self.plan_update_pool(edit, now),
+            Request::DeletePool { pool, actor } => self.plan_delete_pool(*pool, actor, now),
+            Request::RecordCluster { record } => self.plan_record_cluster(record, now),
+            Request::MarkAdopted { marker, actor } => self.plan_mark_adopted(marker, actor, now),
+            Request::Orphan { cluster, system, most, actor } => {
+                self.plan_orphan(cluster, system.as_ref(), *most, actor, now)
+            }
+            Request::Forget { cluster, most, actor } => self.plan_forget(cluster, *most, actor, now),
+            Request::PutAccount { account, actor } => self.plan_put_account(account, actor, now),
+            Request::DeleteAccount { name, actor } => self.plan_delete_account(name, actor, now),
+            Request::PutToken { token, actor } => self.plan_put_token(token, actor, now),
+            Request::DeleteToken { id, actor } => self.plan_delete_token(*id, actor, now),
+        };
+        match planned {
+            Ok((draft, answer)) => self.depart(draft, answer),
+            Err(Stop::Answer(answer)) => Planned::Answer(answer),
+            Err(Stop::Busy) => Planned::Busy,
+            Err(Stop::Refused(refusal)) => Planned::Refused(refusal),
+        }
+    }
+
+    /// Puts a finished draft in flight; one without rows is an answer at once.
+    fn depart(&mut self, draft: Draft, answer: Answer) -> Planned {
+        if draft.flight.ops.is_empty() {
+            if let Some((identity, instance)) = &draft.flight.leaves {
+                self.waiters.leave_all(identity, instance.as_ref());
+            }
+            return Planned::Answer(answer);
+        }
+        let decision = Decision { ops: draft.flight.ops.to_vec(), audit: draft.audit };
+        let ticket = self.tentative.start(draft.flight);
+        Planned::Tentative { ticket, decision, answer }
+    }
+
+    /// Leases in which the identity is a member or contender, in key order; busy while a decision in flight may
+    /// change that.
+    pub(super) fn settled_leases(&self, identity: &Identity) -> Result<Vec<Arc<Lease>>, Stop> {
+        if self.tentative.locks_identity(fingerprint(identity)) {
+            return Err(Stop::Busy);
+        }
+        let leases: Vec<_> = self.known_leases(identity).cloned().collect();
+        self.settled(leases.iter().map(|lease| lease.key))?;
+        Ok(leases)
+    }
+
+    /// Busy if one of the leases is being changed.
+    pub(super) fn settled(&self, mut keys: impl Iterator<Item = LeaseKey>) -> Result<(), Stop> {
+        if keys.any(|key| self.tentative.locks(key)) { Err(Stop::Busy) } else { Ok(()) }
+    }
+
+    /// The pool that an address found in use is attributed to: of those that list it an open one, the smallest,
+    /// the oldest.
+    pub(super) fn pool_around(&self, key: LeaseKey) -> Option<PoolId> {
+        let rank = |part: &Part| {
+            let pool = self.rows.pools.get(&part.pool)?;
+            let listed = self.free.room(part.pool)?.layout.size.listed;
+            Some((pool.spec.closed, listed, part.pool))
+        };
+        self.free.stab(key).iter().filter_map(rank).min().map(|(.., pool)| pool)
+    }
+}
+
+/// The result of planning one kind of request.
+pub(super) type Draw = Result<(Draft, Answer), Stop>;

@@ -1,0 +1,346 @@
+//! Reading the committed view.
+
+use std::{net::IpAddr, ops::Bound, sync::Arc};
+
+use smallvec::SmallVec;
+
+use super::{
+    Change, Ledger, TooOld,
+    free::{Part, keys},
+    intern::fingerprint,
+};
+use crate::{
+    Account, ClusterId, ClusterRecord, Family, Hold, Identity, Lease, LeaseKey, LeaseState, Mark,
+    Network, NetworkId, Pool, PoolId, Span, System, Text, Timestamp, Token, TokenId, layout,
+};
+
+/// How full a pool is. Counts saturate at `u128::MAX`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolUsage {
+    /// Assignable addresses.
+    pub size: u128,
+    /// Of these, leased, through whatever pool.
+    pub used: u128,
+    /// `size - used`.
+    pub free: u128,
+    /// Listed addresses that exclusions take away.
+    pub excluded: u128,
+    /// Listed addresses that are the gateway or reserved ends.
+    pub reserved: u128,
+    /// Leases attributed to the pool that are not on its assignable addresses.
+    pub out_of_range: u128,
+}
+
+/// Which leases to show; empty fields match all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LeaseFilter {
+    pub network: Option<NetworkId>,
+    pub pool: Option<PoolId>,
+    pub state: Option<LeaseState>,
+    pub system: Option<System>,
+    pub cluster: Option<ClusterId>,
+    pub namespace: Option<Text>,
+    /// Part of the address or of an owner's text.
+    pub text: Option<Text>,
+}
+
+/// Some leases in key order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LeasePage {
+    pub leases: Vec<Arc<Lease>>,
+    /// Ask again from here; `None` at the end. There may be a next page after an empty one.
+    pub next: Option<LeaseKey>,
+}
+
+/// Why a name finds no pool.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NameError {
+    #[error("no pool is named {0}")]
+    Unknown(String),
+    #[error("{name} is the short name of several pools; say one of {}", .candidates.join(", "))]
+    Ambiguous { name: String, candidates: Vec<Text> },
+}
+
+impl Ledger {
+    /// Rows that one call of [`Ledger::leases`] looks at, at the most.
+    pub const SCAN: usize = 1_000;
+
+    /// Grows with each change.
+    pub fn revision(&self) -> u64 {
+        self.changes.revision()
+    }
+
+    /// What changed after `revision`.
+    pub fn changes_since(&self, revision: u64) -> Result<Vec<Arc<Change>>, TooOld> {
+        self.changes.since(revision)
+    }
+
+    pub fn networks(&self) -> impl Iterator<Item = &Network> {
+        self.rows.networks.values()
+    }
+
+    pub fn network(&self, id: NetworkId) -> Option<&Network> {
+        self.rows.networks.get(&id)
+    }
+
+    pub fn network_by_name(&self, name: &str) -> Option<&Network> {
+        self.rows.network_by_name(name)
+    }
+
+    /// All pools, by id.
+    pub fn pools(&self) -> impl Iterator<Item = &Arc<Pool>> {
+        self.rows.pools.values()
+    }
+
+    pub fn pool(&self, id: PoolId) -> Option<&Arc<Pool>> {
+        self.rows.pools.get(&id)
+    }
+
+    /// The pool of this full name, or of this short name (the last part) if only one has it.
+    pub fn find_pool(&self, name: &str) -> Result<&Arc<Pool>, NameError> {
+        if let Some(pool) = self.rows.pool_by_name(name) {
+            return Ok(pool);
+        }
+        let mut found = self.rows.pools_by_short_name(name);
+        match (found.next(), found.next()) {
+            (None, _) => Err(NameError::Unknown(name.to_owned())),
+            (Some(pool), None) => Ok(pool),
+            (Some(_), Some(_)) => Err(NameError::Ambiguous {
+                name: name.to_owned(),
+                candidates: self.rows.pools_by_short_name(name).map(|pool| pool.spec.name.clone()).collect(),
+            }),
+        }
+    }
+
+    /// The pool that follows this object of a cluster.
+    pub fn mirror(&self, system: &System, cluster: &ClusterId, object: &str) -> Option<&Arc<Pool>> {
+        self.rows.mirror(system, cluster, object)
+    }
+
+    pub fn usage(&self, id: PoolId) -> Option<PoolUsage> {
+        let room = self.free.room(id)?;
+        let size = room.layout.size;
+        let attributed = self.index.of_pool(id).map_or(0, |keys| keys.len() as u128);
+        Some(PoolUsage {
+            size: size.assignable,
+            used: room.used,
+            free: size.assignable.saturating_sub(room.used),
+            excluded: size.excluded,
+            reserved: size.reserved,
+            out_of_range: attributed.saturating_sub(room.own),
+        })
+    }
+
+    pub fn lease(&self, key: LeaseKey) -> Option<&Arc<Lease>> {
+        self.rows.leases.get(&key)
+    }
+
+    /// What a reader should know about the lease.
+    pub fn marks(&self, lease: &Lease) -> SmallVec<[Mark; 2]> {
+        let open = |part: &Part| {
+            part.assignable && self.rows.pools.get(&part.pool).is_some_and(|pool| !pool.spec.closed)
+        };
+        let mut marks = SmallVec::new();
+        if !self.free.stab(lease.key).iter().any(open) {
+            marks.push(Mark::OutOfRange);
+        }
+        if !lease.contenders.is_empty() {
+            marks.push(Mark::Contended);
+        }
+        marks
+    }
+
+    /// The prefix length to be handed out with the lease: its pool's, else that of its subnet, else that of the
+    /// outermost CIDR around the address, else 32 or 128.
+    pub fn prefix_len(&self, lease: &Lease) -> u8 {
+        let pool = lease.pool.and_then(|id| Some((self.rows.pools.get(&id)?, self.free.room(id)?)));
+        match pool {
+            Some((pool, room)) => layout::prefix_len(&pool.spec, &room.layout, lease.key.address),
+            None => Family::of(lease.key.address).bits(),
+        }
+    }
+
+    /// Leases in key order after `after`, at most `limit`; looks at no more than [`Ledger::SCAN`] rows.
+    pub fn leases(&self, filter: &LeaseFilter, after: Option<LeaseKey>, limit: usize) -> LeasePage {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let in_pool = filter.pool.map(|pool| self.index.of_pool(pool));
+        match in_pool {
+            Some(keys) => {
+                let keys = keys.into_iter().flat_map(|keys| keys.range((from, Bound::Unbounded)));
+                page(&mut keys.filter_map(|key| self.rows.leases.get(key)), filter, limit)
+            }
+            None => {
+                let first = filter.network.map(|network| LeaseKey { network, ..LeaseKey::FIRST });
+                let from = match (from, first) {
+                    (Bound::Excluded(after), Some(first)) if after >= first => Bound::Excluded(after),
+                    (_, Some(first)) => Bound::Included(first),
+                    (from, None) => from,
+                };
+                let rows = self.rows.leases.range((from, Bound::Unbounded)).map(|(_, lease)| lease);
+                let within = |lease: &&Arc<Lease>| {
+                    filter.network.is_none_or(|network| lease.key.network == network)
+                };
+                page(&mut rows.take_while(within), filter, limit)
+            }
+        }
+    }
+
+    /// Leases attributed to the pool, in address order, after `after`.
+    pub fn pool_leases(&self, pool: PoolId, after: Option<IpAddr>, limit: usize) -> Vec<Arc<Lease>> {
+        let network = self.rows.pools.get(&pool).map_or(NetworkId::DEFAULT, |pool| pool.spec.network);
+        let from = after.map_or(Bound::Unbounded, |address| Bound::Excluded(LeaseKey { network, address }));
+        let keys = self.index.of_pool(pool).into_iter();
+        keys.flat_map(|keys| keys.range((from, Bound::Unbounded)))
+            .filter_map(|key| self.rows.leases.get(key).cloned())
+            .take(limit)
+            .collect()
+    }
+
+    /// Leases of `span` in the pool's network, whatever pool they are of.
+    pub fn pool_range(&self, pool: PoolId, span: Span, limit: usize) -> Vec<Arc<Lease>> {
+        let Some(pool) = self.rows.pools.get(&pool) else { return Vec::new() };
+        let rows = self.rows.leases.range(keys(pool.spec.network, span));
+        rows.take(limit).map(|(_, lease)| Arc::clone(lease)).collect()
+    }
+
+    /// Leases of which the identity is a member, in key order.
+    pub fn leases_of(&self, identity: &Identity) -> Vec<Arc<Lease>> {
+        self.known_leases(identity).filter(|lease| lease.held_by(identity)).cloned().collect()
+    }
+
+    /// Leases of which the identity is a contender, in key order.
+    pub fn contentions_of(&self, identity: &Identity) -> Vec<Arc<Lease>> {
+        let contends = |lease: &&Arc<Lease>| {
+            lease.contenders.iter().any(|contender| contender.holder.identity == *identity)
+        };
+        self.known_leases(identity).filter(contends).cloned().collect()
+    }
+
+    /// Leases with a member of the cluster (and system), in key order, after `after`.
+    pub fn cluster_leases(
+        &self,
+        cluster: &ClusterId,
+        system: Option<&System>,
+        after: Option<LeaseKey>,
+        limit: usize,
+    ) -> Vec<Arc<Lease>> {
+        let keys = self.index.of_cluster(cluster, system, after, limit);
+        keys.iter().filter_map(|key| self.rows.leases.get(key).cloned()).collect()
+    }
+
+    /// How many leases have a member of the cluster (and system).
+    pub fn cluster_lease_count(&self, cluster: &ClusterId, system: Option<&System>) -> usize {
+        self.index.count_of_cluster(cluster, system)
+    }
+
+    /// Leases with contenders, in key order.
+    pub fn contentions(&self) -> impl Iterator<Item = &Arc<Lease>> {
+        self.index.contended().iter().filter_map(|key| self.rows.leases.get(key))
+    }
+
+    /// All known clusters, by id.
+    pub fn clusters(&self) -> impl Iterator<Item = &ClusterRecord> {
+        self.rows.clusters.values()
+    }
+
+    pub fn cluster(&self, id: &ClusterId) -> Option<&ClusterRecord> {
+        self.rows.clusters.get(id)
+    }
+
+    pub fn cluster_by_name(&self, name: &str) -> Option<&ClusterRecord> {
+        self.rows.cluster_by_name(name)
+    }
+
+    /// Why the network gives nothing new yet; empty when it does.
+    pub fn holds(&self, network: NetworkId) -> Vec<Hold> {
+        self.gate.holds(network).to_vec()
+    }
+
+    /// Whether the network has adopted the system of the cluster, or an admin skipped that.
+    pub fn adopted(&self, network: NetworkId, cluster: &ClusterId, system: &System) -> bool {
+        self.rows.adopted(network, &cluster.0, system)
+    }
+
+    /// The head of the pool's queue, oldest first.
+    pub fn waiters(&self, pool: PoolId, limit: usize) -> Vec<(Timestamp, Identity)> {
+        self.waiters.of_pool(pool).take(limit).map(|(place, _)| place.clone()).collect()
+    }
+
+    /// Whom to ask again: the head of the queue, as many as there are free addresses for, oldest first.
+    pub fn ready_waiters(&self, pool: PoolId) -> Vec<Identity> {
+        let mut free = self.usage(pool).map_or(0, |usage| usage.free);
+        let mut fits = |need: u128| {
+            let fits = need <= free;
+            free = free.saturating_sub(need);
+            fits
+        };
+        self.waiters
+            .of_pool(pool)
+            .take_while(|(_, waiter)| fits(waiter.need))
+            .map(|((_, identity), _)| identity.clone())
+            .collect()
+    }
+
+    pub fn accounts(&self) -> impl Iterator<Item = &Account> {
+        self.rows.accounts.values()
+    }
+
+    pub fn account(&self, name: &str) -> Option<&Account> {
+        self.rows.accounts.get(name)
+    }
+
+    pub fn tokens(&self) -> impl Iterator<Item = &Token> {
+        self.rows.tokens.values()
+    }
+
+    pub fn token(&self, id: TokenId) -> Option<&Token> {
+        self.rows.tokens.get(&id)
+    }
+
+    /// Leases in which the identity is a member or contender, in key order.
+    pub(super) fn known_leases(&self, identity: &Identity) -> impl Iterator<Item = &Arc<Lease>> {
+        self.index
+            .of_identity(fingerprint(identity))
+            .filter_map(|key| self.rows.leases.get(&key))
+            .filter(move |lease| super::identities(lease).any(|known| known == identity))
+    }
+}
+
+fn page(rows: &mut dyn Iterator<Item = &Arc<Lease>>, filter: &LeaseFilter, limit: usize) -> LeasePage {
+    let mut page = LeasePage::default();
+    let mut rows = rows.peekable();
+    let mut scanned = 0;
+    while let Some(lease) = rows.next() {
+        scanned += 1;
+        if filter.matches(lease) {
+            page.leases.push(Arc::clone(lease));
+        }
+        if page.leases.len() >= limit || scanned >= Ledger::SCAN {
+            page.next = rows.peek().map(|_| lease.key);
+            break;
+        }
+    }
+    page
+}
+
+impl LeaseFilter {
+    /// Whether the lease is to be shown.
+    pub fn matches(&self, lease: &Lease) -> bool {
+        let owner = |test: &dyn Fn(&Identity) -> bool| {
+            lease.members.iter().any(|member| test(&member.holder.identity))
+        };
+        let text = |part: &str| {
+            lease.key.address.to_string().contains(part)
+                || owner(&|identity| identity.to_string().contains(part))
+        };
+        self.network.is_none_or(|network| lease.key.network == network)
+            && self.pool.is_none_or(|pool| lease.pool == Some(pool))
+            && self.state.is_none_or(|state| lease.state == state)
+            && self.system.as_ref().is_none_or(|system| owner(&|identity| identity.system == *system))
+            && self.cluster.as_ref().is_none_or(|cluster| {
+                owner(&|identity| identity.cluster.as_ref() == Some(cluster))
+            })
+            && self.namespace.as_ref().is_none_or(|name| owner(&|identity| identity.namespace == *name))
+            && self.text.as_deref().is_none_or(text)
+    }
+}

@@ -1,0 +1,122 @@
+//! Decisions in flight: planned, not yet known to be durable.
+//!
+//! A decision in flight locks what it stands on. Another request that would stand on the same is not planned
+//! until the first one is confirmed or aborted, so that decisions in flight can end in any order.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use smallvec::SmallVec;
+
+use super::waiters::{Place, Waiter};
+use crate::{Identity, LeaseKey, NetworkId, Op, PoolId, Text};
+
+/// Stands for one decision in flight; hand it back by `confirm` or `abort`.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[must_use = "a ticket must be confirmed or aborted, or what it locks stays locked"]
+pub struct Ticket(pub(super) u64);
+
+/// Rows of which only one decision may be in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Table {
+    Networks,
+    Pools,
+    Clusters,
+    Accounts,
+    Tokens,
+}
+
+/// What a decision in flight locks and leaves behind.
+#[derive(Clone, Debug, Default)]
+pub(super) struct InFlight {
+    pub ops: SmallVec<[Op; 1]>,
+    /// Leases it changes or makes.
+    pub keys: SmallVec<[LeaseKey; 1]>,
+    /// Of these, free addresses it takes.
+    pub taken: SmallVec<[LeaseKey; 1]>,
+    /// Fingerprints of identities that gain leases.
+    pub identities: SmallVec<[u64; 1]>,
+    pub table: Option<Table>,
+    /// The network whose pools it edits.
+    pub edits: Option<NetworkId>,
+    /// Places in queues given up at planning; an abort gives them back.
+    pub places: Vec<(PoolId, Place, Waiter)>,
+    /// An identity that leaves all queues (of that instance) on confirmation.
+    pub leaves: Option<(Identity, Option<Text>)>,
+}
+
+/// All decisions in flight and their locks.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tentative {
+    last: u64,
+    flights: BTreeMap<u64, InFlight>,
+    keys: BTreeSet<LeaseKey>,
+    identities: BTreeMap<u64, u64>,
+    tables: BTreeSet<Table>,
+    edits: BTreeSet<NetworkId>,
+}
+
+impl Tentative {
+    /// Puts a decision in flight and locks what it says.
+    pub fn start(&mut self, flight: InFlight) -> Ticket {
+        self.last += 1;
+        self.keys.extend(flight.keys.iter().copied());
+        self.identities.extend(flight.identities.iter().map(|print| (*print, self.last)));
+        self.tables.extend(flight.table);
+        self.edits.extend(flight.edits);
+        self.flights.insert(self.last, flight);
+        Ticket(self.last)
+    }
+
+    /// Ends a decision and unlocks; `None` for a ticket of another ledger.
+    pub fn end(&mut self, ticket: &Ticket) -> Option<InFlight> {
+        let flight = self.flights.remove(&ticket.0)?;
+        for key in &flight.keys {
+            self.keys.remove(key);
+        }
+        for print in &flight.identities {
+            self.identities.remove(print);
+        }
+        if let Some(table) = flight.table {
+            self.tables.remove(&table);
+        }
+        if let Some(network) = flight.edits {
+            self.edits.remove(&network);
+        }
+        Some(flight)
+    }
+
+    pub fn locks(&self, key: LeaseKey) -> bool {
+        !self.keys.is_empty() && self.keys.contains(&key)
+    }
+
+    pub fn locks_identity(&self, fingerprint: u64) -> bool {
+        self.identities.contains_key(&fingerprint)
+    }
+
+    pub fn locks_table(&self, table: Table) -> bool {
+        self.tables.contains(&table)
+    }
+
+    /// Whether a pool of the network is being edited.
+    pub fn edits(&self, network: NetworkId) -> bool {
+        self.edits.contains(&network)
+    }
+
+    /// Whether a lease in `range` is being made or changed.
+    pub fn locks_in(&self, range: std::ops::RangeInclusive<LeaseKey>) -> bool {
+        self.keys.range(range).next().is_some()
+    }
+
+    /// Whether nothing is in flight.
+    pub fn is_empty(&self) -> bool {
+        self.flights.is_empty()
+    }
+
+    /// Drops the places that a decision in flight would give back.
+    pub fn forget_places(&mut self, fingerprint: u64, identity: &Identity) {
+        let flight = self.identities.get(&fingerprint).and_then(|ticket| self.flights.get_mut(ticket));
+        if let Some(flight) = flight {
+            flight.places.retain(|(_, place, _)| place.1 != *identity);
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Who waits for an address of a full pool, and whose turn it is.
+//!
+//! A place is kept from the first refusal until the waiter is served, released or forgotten. While places are
+//! kept, an address is given only to those at the head of the queue, as many as there are free addresses for.
+//! A waiter that no longer asks would keep its address idle, so the edge must call
+//! [`crate::Ledger::forget_waiter`] when its object is gone or asks elsewhere. Queues live in memory only: after
+//! a restart they fill again as objects are reconciled, each with the place of its creation time.
+//! Queues of pools that share addresses know nothing of each other.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{Identity, PoolId, Text, Timestamp};
+
+/// Orders waiters: the oldest object first, then by identity.
+pub(super) type Place = (Timestamp, Identity);
+
+/// How many addresses are waited for, and by which instance.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Waiter {
+    pub need: u128,
+    pub instance: Text,
+}
+
+/// The queues of all pools.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Waiters {
+    queues: BTreeMap<PoolId, Queue>,
+    places: BTreeMap<Identity, BTreeMap<PoolId, Timestamp>>,
+}
+
+/// One pool's queue. The first waiters whose needs fit into what was free at the last look are `ready`; the
+/// border moves by as many places as addresses came or went since, so a look costs O(log n) each.
+#[derive(Clone, Debug, Default)]
+struct Queue {
+    waiting: BTreeMap<Place, Waiter>,
+    /// Sum of all needs.
+    need: u128,
+    /// The last ready place.
+    ready: Option<Place>,
+    /// Sum of the needs up to `ready`.
+    ready_need: u128,
+}
+
+impl Waiters {
+    /// Whether `need` addresses may be given with `free` ones left. `place` is the asker's; without one it comes
+    /// after everybody.
+    pub fn admits(&mut self, pool: PoolId, place: Option<&Place>, need: u128, free: u128) -> bool {
+        match self.queues.get_mut(&pool) {
+            None => need <= free,
+            Some(queue) => queue.admits(place, need, free),
+        }
+    }
+
+    /// The place that the identity has in the pool's queue.
+    pub fn place(&self, pool: PoolId, identity: &Identity) -> Option<Place> {
+        let since = self.places.get(identity)?.get(&pool)?;
+        Some((*since, identity.clone()))
+    }
+
+    /// Keeps a place, instead of the one the identity may have had.
+    pub fn keep(&mut self, pool: PoolId, place: Place, waiter: Waiter) {
+        self.leave(pool, &place.1);
+        self.places.entry(place.1.clone()).or_default().insert(pool, place.0);
+        self.queues.entry(pool).or_default().insert(place, waiter);
+    }
+
+    /// Gives up the identity's place in one queue and returns it.
+    pub fn leave(&mut self, pool: PoolId, identity: &Identity) -> Option<(Place, Waiter)> {
+        let places = self.places.get_mut(identity)?;
+        let since = places.remove(&pool)?;
+        if places.is_empty() {
+            self.places.remove(identity);
+        }
+        let queue = self.queues.get_mut(&pool)?;
+        let place = (since, identity.clone());
+        let waiter = queue.remove(&place)?;
+        if queue.waiting.is_empty() {
+            self.queues.remove(&pool);
+        }
+        Some((place, waiter))
+    }
+
+    /// Gives up the identity's places in all queues; with `instance`, only those of that instance.
+    pub fn leave_all(&mut self, identity: &Identity, instance: Option<&Text>) {
+        let pools: Vec<PoolId> =
+            self.places.get(identity).into_iter().flat_map(BTreeMap::keys).copied().collect();
+        for pool in pools {
+            let Some(place) = self.place(pool, identity) else { continue };
+            let waiter = self.queues.get(&pool).and_then(|queue| queue.waiting.get(&place));
+            if instance.is_none_or(|instance| waiter.is_some_and(|waiter| waiter.instance == *instance)) {
+                self.leave(pool, identity);
+            }
+        }
+    }
+
+    /// Empties the queue of a pool that is no more.
+    pub fn close(&mut self, pool: PoolId) {
+        let Some(queue) = self.queues.remove(&pool) else { return };
+        for (_, identity) in queue.waiting.into_keys() {
+            if let Some(places) = self.places.get_mut(&identity) {
+                places.remove(&pool);
+                if places.is_empty() {
+                    self.places.remove(&identity);
+                }
+            }
+        }
+    }
+
+    /// The queue, oldest first.
+    pub fn of_pool(&self, pool: PoolId) -> impl Iterator<Item = (&Place, &Waiter)> {
+        self.queues.get(&pool).into_iter().flat_map(|queue| &queue.waiting)
+    }
+
+    /// Whether queues and places tell the same.
+    pub fn consistent(&self) -> bool {
+        let queued: BTreeSet<(PoolId, &Place)> = self
+            .queues
+            .iter()
+            .flat_map(|(pool, queue)| queue.waiting.keys().map(|place| (*pool, place)))
+            .collect();
+        let places: usize = self.places.values().map(BTreeMap::len).sum();
+        let sums = self.queues.values().all(|queue| {
+            let sum = |ready: bool| -> u128 {
+                let up_to = |place: &Place| queue.ready.as_ref().is_some_and(|ready| place <= ready);
+                let counted = queue.waiting.iter().filter(|(place, _)| !ready || up_to(place));
+                counted.map(|(_, waiter)| waiter.need).sum()
+            };
+            queue.need == sum(false) && queue.ready_need == sum(true) && !queue.waiting.is_empty()
+        });
+        sums && queued.len() == places
+            && queued.iter().all(|(pool, (since, identity))| {
+                self.places.get(identity).and_then(|places| places.get(pool)) == Some(since)
+            })
+    }
+}
+
+impl Queue {
+    fn admits(&mut self, place: Option<&Place>, need: u128, free: u128) -> bool {
+        let Some(place) = place else {
+            return self.need.saturating_add(need) <= free;
+        };
+        let known = self.remove(place);
+        self.insert(place.clone(), Waiter { need, instance: "".into() });
+        self.settle(free);
+        let admitted = self.ready.as_ref().is_some_and(|ready| place <= ready);
+        self.remove(place);
+        if let Some(waiter) = known {
+            self.insert(place.clone(), waiter);
+        }
+        admitted
+    }
+
+    /// Moves the border to the last place up to which all needs fit into `free`.
+    fn settle(&mut self, free: u128) {
+        while self.ready_need > free {
+            let Some(ready) = self.ready.take() else { break };
+            self.ready_need -= self.waiting.get(&ready).map_or(0, |waiter| waiter.need);
+            self.ready = self.waiting.range(..&ready).next_back().map(|(place, _)| place.clone());
+        }
+        loop {
+            let from = self.ready.as_ref().map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);
+            let Some((place, waiter)) = self.waiting.range((from, std::ops::Bound::Unbounded)).next() else { break };
+            if self.ready_need.saturating_add(waiter.need) > free {
+                break;
+            }
+            self.ready_need += waiter.need;
+            self.ready = Some(place.clone());
+        }
+    }
+
+    fn insert(&mut self, place: Place, waiter: Waiter) {
+        self.need += waiter.need;
+        if self.ready.as_ref().is_some_and(|ready| place < *ready) {
+            self.ready_need += waiter.need;
+        }
+        self.waiting.insert(place, waiter);
+    }
+
+    fn remove(&mut self, place: &Place) -> Option<Waiter> {
+        let waiter = self.waiting.remove(place)?;
+        self.need -= waiter.need;
+        if self.ready.as_ref().is_some_and(|ready| place <= ready) {
+            self.ready_need -= waiter.need;
+        }
+        if self.ready.as_ref() == Some(place) {
+            self.ready = self.waiting.range(..place).next_back().map(|(place, _)| place.clone());
+        }
+        Some(waiter)
+    }
+}
