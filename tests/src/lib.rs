@@ -7,6 +7,7 @@ pub mod bench;
 pub mod process;
 pub mod runner;
 pub mod say;
+pub mod scenario;
 pub mod testbed;
 pub mod toolchain;
 pub mod versions;

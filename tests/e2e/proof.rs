@@ -1,0 +1,343 @@
+//! The promise as a whole: no address twice, none lost, whatever dies.
+
+#![expect(clippy::unwrap_used, reason = "in a test a panic is the verdict")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::time::Duration;
+
+use fipd_crds::floating_ip::v1beta2::FloatingIP;
+use fipd_tests::scenario::{
+    Scenario, addresses, assigned, create_services, service, wait_assigned, write_kubeconfig,
+};
+use fipd_tests::testbed::{ControlPlane, ControlPlaneOptions, Fault, SiteOptions, wait_until};
+use k8s_openapi::api::core::v1::Service;
+use kube::api::{Api, ListParams, PostParams};
+use serde_json::json;
+
+const POOL: &str = "a--public";
+const DEADLINE: Duration = Duration::from_secs(180);
+
+type Assigned = BTreeMap<String, Vec<IpAddr>>;
+
+fn names(prefix: &str, count: usize) -> Vec<String> {
+    (0..count).map(|n| format!("{prefix}-{n:04}")).collect()
+}
+
+/// All addresses of both, each of them there once.
+fn all_distinct(one: &Assigned, other: &Assigned) -> BTreeSet<IpAddr> {
+    let mut seen = BTreeMap::new();
+    for (name, list) in one
+        .iter()
+        .map(|x| ("a", x))
+        .chain(other.iter().map(|x| ("b", x)))
+        .map(|(cluster, (name, list))| (format!("{cluster}/{name}"), list))
+    {
+        assert_eq!(list.len(), 1, "{name} has {list:?}");
+        let before = seen.insert(list[0], name.clone());
+        assert_eq!(before, None, "{} is held by {name} as well", list[0]);
+    }
+    seen.into_keys().collect()
+}
+
+/// One malformed object of each kind, as far as the API server takes them.
+async fn add_malformed(scenario: &Scenario) {
+    let broken = [
+        json!({ "kind": "FloatingIPPool", "metadata": { "name": "no-config" }, "spec": {} }),
+        json!({ "kind": "FloatingIPPool", "metadata": { "name": "reversed" }, "spec": { "ipConfig": {
+            "family": "IPv4", "subnet": "10.99.0.0/24",
+            "pool": { "start": "10.99.0.9", "end": "10.99.0.2", "exclude": ["10.98.0.1"] } } } }),
+        json!({ "kind": "FloatingIP", "metadata": { "name": "no-project", "namespace": "c-m-a" },
+            "spec": { "floatingIPPool": POOL } }),
+        json!({ "kind": "FloatingIP", "metadata": { "name": "no-pool", "namespace": "c-m-a",
+            "labels": { "rancher.k8s.binbash.org/project-name": "p-a" } },
+            "spec": { "floatingIPPool": "nowhere", "ipAddr": "10.60.0.256" } }),
+        json!({ "kind": "FloatingIPProjectQuota", "metadata": { "name": "p-a" },
+            "spec": { "floatingIPQuota": { "a--public": -3 } } }),
+    ];
+    let mut taken = 0;
+    for mut object in broken {
+        object["apiVersion"] = json!("rancher.k8s.binbash.org/v1beta2");
+        match scenario.site.rancher.apply(&object.to_string()).await {
+            Ok(()) => taken += 1,
+            Err(refused) => println!(
+                "the API server refuses {}: {refused:#}",
+                object["metadata"]["name"]
+            ),
+        }
+    }
+    assert!(taken >= 3, "only {taken} malformed objects were taken");
+    for name in ["a", "b"] {
+        let api: Api<Service> = Api::default_namespaced(scenario.client(name).await.unwrap());
+        let mut broken = service("malformed", POOL).unwrap();
+        let annotations = broken.metadata.annotations.as_mut().unwrap();
+        annotations.insert(
+            "rancher.k8s.binbash.org/static-ip".into(),
+            "10.60.0.300".into(),
+        );
+        api.create(&PostParams::default(), &broken).await.unwrap();
+    }
+}
+
+async fn kill_when(scenario: &mut Scenario, apis: [&Api<Service>; 2], count: usize) {
+    wait_until(
+        &format!("{count} of both have an address"),
+        DEADLINE,
+        || async {
+            let [one, two] = [assigned(apis[0]).await, assigned(apis[1]).await];
+            let seen = one.map_or(0, |x| x.len()) + two.map_or(0, |x| x.len());
+            if seen >= count {
+                Ok(())
+            } else {
+                Err(format!("{seen}"))
+            }
+        },
+    )
+    .await
+    .unwrap();
+    scenario.fipd.restart().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_services_in_two_clusters_share_one_pool_while_things_die() {
+    let mut scenario = Scenario::start(&SiteOptions::of(&["a", "b"]))
+        .await
+        .unwrap();
+    scenario
+        .add_pool(POOL, "10.60.0.0/16", "10.60.0.1", "10.60.3.232")
+        .await
+        .unwrap();
+    add_malformed(&scenario).await;
+    let a: Api<Service> = Api::default_namespaced(scenario.client("a").await.unwrap());
+    let b: Api<Service> = Api::default_namespaced(scenario.client("b").await.unwrap());
+
+    let creating = {
+        let (a, b) = (a.clone(), b.clone());
+        tokio::spawn(async move {
+            let (left, right) = (names("s", 500), names("s", 500));
+            futures::future::try_join(
+                create_services(&a, &left, POOL),
+                create_services(&b, &right, POOL),
+            )
+            .await
+        })
+    };
+    kill_when(&mut scenario, [&a, &b], 150).await;
+    kill_when(&mut scenario, [&a, &b], 350).await;
+    creating.await.unwrap().unwrap();
+    scenario
+        .site
+        .cluster_mut("b")
+        .unwrap()
+        .plane
+        .restart_api()
+        .await
+        .unwrap();
+    kill_when(&mut scenario, [&a, &b], 700).await;
+
+    let left = wait_assigned(&a, 500, DEADLINE).await.unwrap();
+    let right = wait_assigned(&b, 500, DEADLINE).await.unwrap();
+    let all = all_distinct(&left, &right);
+    assert_eq!(all.len(), 1000);
+    assert_eq!(all.first().unwrap().to_string(), "10.60.0.1");
+    assert_eq!(all.last().unwrap().to_string(), "10.60.3.232");
+
+    let fips: Api<FloatingIP> = Api::all(scenario.site.rancher.client().await.unwrap());
+    let objects = wait_until(
+        "every Service has its FloatingIP object",
+        DEADLINE,
+        || async {
+            let list = fips
+                .list(&ListParams::default())
+                .await
+                .map_err(|e| e.to_string())?;
+            let held: Vec<IpAddr> = (list.items.iter())
+                .filter_map(|fip| fip.status.as_ref()?.ip_addr.as_ref()?.parse().ok())
+                .collect();
+            if held.len() >= 1000 {
+                Ok(held)
+            } else {
+                Err(format!("{} have an address", held.len()))
+            }
+        },
+    )
+    .await
+    .unwrap();
+    assert_eq!(objects.len(), 1000);
+    assert_eq!(objects.into_iter().collect::<BTreeSet<_>>(), all);
+
+    scenario.fipd.restart().await.unwrap();
+    scenario.fipd.wait_ready(DEADLINE).await.unwrap();
+    assert_eq!(assigned(&a).await.unwrap(), left);
+    assert_eq!(assigned(&b).await.unwrap(), right);
+    let check = scenario.fipd.cli(["check"]).await.unwrap();
+    assert_eq!(check.code, 0, "{check:?}");
+}
+
+async fn ten_services(scenario: &Scenario) -> [(Api<Service>, Assigned); 2] {
+    scenario
+        .add_pool(POOL, "10.61.0.0/24", "10.61.0.1", "10.61.0.100")
+        .await
+        .unwrap();
+    let mut both = Vec::new();
+    for name in ["a", "b"] {
+        let api: Api<Service> = Api::default_namespaced(scenario.client(name).await.unwrap());
+        create_services(&api, &names("old", 10), POOL)
+            .await
+            .unwrap();
+        let seen = wait_assigned(&api, 10, DEADLINE).await.unwrap();
+        both.push((api, seen));
+    }
+    both.try_into().unwrap()
+}
+
+fn lose_store(scenario: &Scenario) {
+    let mut removed = 0;
+    for entry in std::fs::read_dir(scenario.fipd.data_dir()).unwrap() {
+        let path = entry.unwrap().path();
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "redb")
+        {
+            std::fs::remove_file(path).unwrap();
+            removed += 1;
+        }
+    }
+    assert_eq!(removed, 1, "the store is one file");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_store_is_rebuilt_from_what_the_clusters_hold() {
+    let mut scenario = Scenario::start(&SiteOptions::of(&["a", "b"]))
+        .await
+        .unwrap();
+    let [(a, left), (b, right)] = ten_services(&scenario).await;
+    scenario
+        .fipd
+        .terminate(Duration::from_secs(10))
+        .await
+        .unwrap();
+    lose_store(&scenario);
+    scenario.fipd.restart().await.unwrap();
+
+    create_services(&a, &names("new", 10), POOL).await.unwrap();
+    let after = wait_assigned(&a, 20, DEADLINE).await.unwrap();
+    let other = assigned(&b).await.unwrap();
+    assert_eq!(other, right);
+    for (name, list) in &left {
+        assert_eq!(after[name], *list, "{name} keeps its address");
+    }
+    assert_eq!(all_distinct(&after, &other).len(), 30);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_store_waits_for_the_cluster_that_is_down_and_says_so() {
+    let mut options = SiteOptions::of(&["a", "b"]);
+    options.proxied = true;
+    let mut scenario = Scenario::start(&options).await.unwrap();
+    let [(a, left), (b, right)] = ten_services(&scenario).await;
+    scenario
+        .fipd
+        .terminate(Duration::from_secs(10))
+        .await
+        .unwrap();
+    lose_store(&scenario);
+    let proxy = |scenario: &Scenario, fault| {
+        scenario
+            .site
+            .cluster("b")
+            .unwrap()
+            .proxy
+            .as_ref()
+            .unwrap()
+            .set(fault);
+    };
+    proxy(&scenario, Fault::BlackHole);
+    scenario.fipd.restart().await.unwrap();
+
+    a.create(&PostParams::default(), &service("new", POOL).unwrap())
+        .await
+        .unwrap();
+    wait_until("fipd says for whom it waits", DEADLINE, || async {
+        let leases = scenario
+            .fipd
+            .cli(["lease", "list", "-o", "json"])
+            .await
+            .unwrap();
+        let text = leases.stdout;
+        let adopted = left
+            .values()
+            .flatten()
+            .all(|ip| text.contains(&format!("\"{ip}\"")));
+        let shown = scenario
+            .fipd
+            .cli(["network", "list", "-o", "json"])
+            .await
+            .unwrap();
+        let says = shown.stdout.contains("\"b\"");
+        if adopted && says {
+            Ok(())
+        } else {
+            Err(format!("adopted {adopted}; {}", shown.stdout))
+        }
+    })
+    .await
+    .unwrap();
+    let held = a.get("new").await.unwrap();
+    assert_eq!(
+        addresses(&held),
+        Vec::<IpAddr>::new(),
+        "given although b was never listed"
+    );
+
+    proxy(&scenario, Fault::Pass);
+    let after = wait_assigned(&a, 11, DEADLINE).await.unwrap();
+    let other = assigned(&b).await.unwrap();
+    assert_eq!(other, right);
+    for (name, list) in &left {
+        assert_eq!(after[name], *list);
+    }
+    assert_eq!(all_distinct(&after, &other).len(), 21);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kubeconfig_repointed_to_an_empty_cluster_releases_nothing() {
+    let scenario = Scenario::start(&SiteOptions::of(&["a", "b"]))
+        .await
+        .unwrap();
+    let [(a, left), (_, right)] = ten_services(&scenario).await;
+    let foundation = scenario.site.rancher.foundation().clone();
+    let empty = ControlPlane::start_on(foundation, "empty", ControlPlaneOptions::default());
+    let empty = empty.await.unwrap();
+    write_kubeconfig(&scenario.fipd, "a", empty.kubeconfig_yaml()).unwrap();
+
+    wait_until("the other identity is noticed", DEADLINE, || async {
+        let shown = scenario
+            .fipd
+            .cli(["clusters", "list", "-o", "json"])
+            .await
+            .unwrap();
+        if shown.stdout.contains("identity-conflict") {
+            Ok(())
+        } else {
+            Err(shown.stdout)
+        }
+    })
+    .await
+    .unwrap();
+    let leases = scenario
+        .fipd
+        .cli(["lease", "list", "-o", "json"])
+        .await
+        .unwrap()
+        .stdout;
+    for ip in left.values().chain(right.values()).flatten() {
+        assert!(leases.contains(&format!("\"{ip}\"")), "{ip} was released");
+    }
+
+    let kubeconfig = scenario.site.cluster("a").unwrap().kubeconfig();
+    write_kubeconfig(&scenario.fipd, "a", kubeconfig).unwrap();
+    create_services(&a, &names("new", 1), POOL).await.unwrap();
+    let after = wait_assigned(&a, 11, DEADLINE).await.unwrap();
+    assert_eq!(all_distinct(&after, &right).len(), 21);
+}
