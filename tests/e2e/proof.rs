@@ -152,7 +152,7 @@ async fn a_thousand_services_in_two_clusters_share_one_pool_while_things_die() {
                 .await
                 .map_err(|e| e.to_string())?;
             let held: Vec<IpAddr> = (list.items.iter())
-                .filter_map(|fip| fip.status.as_ref()?.ip_addr.as_ref()?.parse().ok())
+                .filter_map(|fip| fip.status.as_ref()?.ip_addr.parse().ok())
                 .collect();
             if held.len() >= 1000 {
                 Ok(held)
