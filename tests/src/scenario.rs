@@ -111,11 +111,15 @@ pub fn service(name: &str, pool: &str) -> Result<Service> {
 
 /// Creates `service(NAME, pool)` for each name, sixteen at a time.
 pub async fn create_services(api: &Api<Service>, names: &[String], pool: &str) -> Result<()> {
-    let created = stream::iter(names).map(|name| async move {
-        let service = service(name, pool)?;
-        let made = api.create(&PostParams::default(), &service).await;
-        made.map(drop)
-            .with_context(|| format!("create Service {name}"))
+    let services = names.iter().map(|name| service(name, pool));
+    let services: Vec<Service> = services.collect::<Result<_>>()?;
+    let created = stream::iter(services).map(|service| {
+        let api = api.clone();
+        async move {
+            let made = api.create(&PostParams::default(), &service).await;
+            made.map(drop)
+                .with_context(|| format!("create Service {}", service.name_any()))
+        }
     });
     created.buffer_unordered(CREATORS).try_collect().await
 }
