@@ -27,6 +27,7 @@ pub struct IPAddressPoolSpec {
     pub addresses: Vec<String>,
     /// Whom the pool is for; absent means everyone.
     #[serde(
+        rename = "serviceAllocation",
         skip_serializing_if = "Option::is_none",
         deserialize_with = "lenient::any"
     )]

@@ -31,7 +31,7 @@ fn a_pool_carries_only_what_is_set() {
         "serviceSelectors": [{"matchLabels": {"rancher.k8s.binbash.org/servicegroup": "web"}}],
     });
     assert_eq!(
-        serde_json::to_value(&pool).unwrap()["spec"]["allocateTo"],
+        serde_json::to_value(&pool).unwrap()["spec"]["serviceAllocation"],
         allocate
     );
 }
@@ -56,7 +56,7 @@ fn a_users_own_pool_decodes() {
         "apiVersion": "metallb.io/v1beta1", "kind": "IPAddressPool", "metadata": {"name": "office"},
         "spec": {
             "addresses": ["198.51.100.0-198.51.100.9"], "avoidBuggyIPs": true, "autoAssign": false,
-            "allocateTo": {"priority": 50, "serviceSelectors": [{"matchExpressions": [{"key": "a", "operator": "Exists"}]}]},
+            "serviceAllocation": {"priority": 50, "serviceSelectors": [{"matchExpressions": [{"key": "a", "operator": "Exists"}]}]},
         },
         "status": {"assignedIPv4": 0},
     }))
