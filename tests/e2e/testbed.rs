@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use fipd_tests::testbed::{
-    ControlPlane, ControlPlaneOptions, Fault, FaultProxy, RANCHER_CRDS, RESTRICTED_USER, Site,
-    SiteOptions, wait_until,
+    ANNOUNCER_CRDS, Browser, BrowserOptions, ControlPlane, ControlPlaneOptions, Fault, FaultProxy,
+    RANCHER_CRDS, RESTRICTED_USER, Site, SiteOptions, wait_until,
 };
 use k8s_openapi::api::core::v1::{Namespace, Secret, Service};
 use kube::api::{
@@ -405,5 +405,46 @@ async fn a_site_looks_like_rancher() {
         "c-m-alpha:p-alpha"
     );
     assert!(site.cluster("gamma").is_err());
+    alpha.plane.install_crds(ANNOUNCER_CRDS).await.unwrap();
     assert!(RANCHER_CRDS.contains("harvesterconfigs.rke-machine-config.cattle.io"));
+}
+
+#[tokio::test]
+async fn the_browser_fills_forms_runs_scripts_or_not_and_keeps_pictures() {
+    let page = "data:text/html,<title>T</title><style>@media (prefers-color-scheme: dark){p{color:rgb(1,2,3)}}</style>\
+                <p>plain</p><input name=a><script>document.querySelector('p').textContent='scripted'</script>";
+    let browser = Browser::start(BrowserOptions::default()).await.unwrap();
+    browser.open(page).await.unwrap();
+    assert_eq!(browser.title().await.unwrap(), "T");
+    assert_eq!(browser.text("p").await.unwrap(), "scripted");
+    browser.fill("input[name=a]", "hello").await.unwrap();
+    assert_eq!(browser.count("input, p").await.unwrap(), 2);
+    let picture = std::fs::read(browser.screenshot("testbed").await.unwrap()).unwrap();
+    assert!(picture.starts_with(b"\x89PNG"));
+    assert!(
+        browser.open("http://192.0.2.1/").await.is_err(),
+        "nothing but loopback is reachable"
+    );
+    drop(browser);
+
+    let options = BrowserOptions {
+        javascript: false,
+        dark: true,
+        ..BrowserOptions::default()
+    };
+    let browser = Browser::start(options).await.unwrap();
+    browser.open(page).await.unwrap();
+    assert_eq!(browser.text("p").await.unwrap(), "plain");
+    assert_eq!(
+        browser.style("p", "color").await.unwrap(),
+        "rgba(1, 2, 3, 1)"
+    );
+    assert!(
+        browser
+            .text("h1")
+            .await
+            .unwrap_err()
+            .to_string()
+            .contains("no such element")
+    );
 }

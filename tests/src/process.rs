@@ -211,6 +211,50 @@ mod tests {
         assert!(!proc_entry.exists(), "killed and reaped");
     }
 
+    const HOLDER: &str = "process::tests::holds_a_child_until_killed";
+
+    /// The other half of the test below: says its child's pid in a file, then waits.
+    #[test]
+    #[ignore = "is run by the test of a killed parent"]
+    fn holds_a_child_until_killed() {
+        let Some(file) = std::env::var_os("FIPD_TEST_PID_FILE").map(PathBuf::from) else {
+            return;
+        };
+        let held = sleeper(&file.with_extension("log"));
+        let half = file.with_extension("half");
+        std::fs::write(&half, held.pid().to_string()).unwrap();
+        std::fs::rename(half, file).unwrap();
+        std::thread::park();
+    }
+
+    #[tokio::test]
+    async fn a_killed_parent_takes_its_children_along() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("pid");
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command
+            .args(["--exact", HOLDER, "--ignored"])
+            .env("FIPD_TEST_PID_FILE", &file);
+        let holder = Process::spawn("holder", command, &dir.path().join("holder.log")).unwrap();
+        let seconds = Duration::from_secs(10);
+        let read = || std::future::ready(std::fs::read_to_string(&file));
+        let child = wait_until("the holder has a child", seconds, read)
+            .await
+            .unwrap();
+        holder.kill().unwrap();
+        let stat = PathBuf::from(format!("/proc/{child}/stat"));
+        wait_until("the child of the killed holder is gone", seconds, || {
+            let seen = std::fs::read_to_string(&stat).unwrap_or_default();
+            std::future::ready(if seen.is_empty() || seen.contains(") Z ") {
+                Ok(())
+            } else {
+                Err(seen)
+            })
+        })
+        .await
+        .unwrap();
+    }
+
     #[tokio::test]
     async fn a_child_that_ends_early_is_told_with_its_last_words() {
         let dir = tempfile::tempdir().unwrap();

@@ -42,7 +42,7 @@ pub fn build_release_daemon() -> Result<PathBuf> {
 }
 
 /// Where cargo puts what it builds here.
-fn target_directory() -> PathBuf {
+pub fn target_directory() -> PathBuf {
     match std::env::var_os("CARGO_TARGET_DIR") {
         Some(given) => checkout().join(given),
         None => checkout().join("target"),

@@ -8,6 +8,8 @@
 //!
 //! Everything is a child of this process on a free loopback port, in a temporary directory of its own, and gone on drop.
 
+mod base64;
+mod browser;
 mod certificates;
 mod control_plane;
 mod directory;
@@ -20,6 +22,7 @@ mod manifests;
 mod ports;
 mod site;
 
+pub use browser::{Browser, BrowserOptions};
 pub use certificates::CertificateAuthority;
 pub use control_plane::{ControlPlane, ControlPlaneOptions, Foundation, RESTRICTED_USER};
 pub use directory::TestDirectory;
@@ -30,6 +33,6 @@ pub use http::{Reply, get_tcp, get_unix};
 pub use kubeconfig::with_server;
 pub use manifests::{apply_yaml, documents, install_crds};
 pub use ports::free_port;
-pub use site::{Downstream, RANCHER_CRDS, Site, SiteOptions};
+pub use site::{ANNOUNCER_CRDS, Downstream, RANCHER_CRDS, Site, SiteOptions};
 
 pub use crate::wait::wait_until;

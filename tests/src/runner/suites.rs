@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 
 use super::steps::{Step, Tally};
 use super::{build_release_daemon, checkout, deny};
-use crate::{toolchain, versions};
+use crate::toolchain;
 
 /// Kill rounds of the crash suite in `verify`; `torture` does more.
 const KILL_ROUNDS: &str = "20";
@@ -130,10 +130,6 @@ pub(super) async fn end_to_end(target: &str, kill_rounds: &str) -> Result<Tally>
         build_release_daemon()
     })
     .await??;
-    if target == "browser" {
-        tokio::task::spawn_blocking(|| toolchain::debian::ensure(versions::BROWSER_PACKAGES))
-            .await??;
-    }
     Step::cargo(&[
         "test",
         "--package",

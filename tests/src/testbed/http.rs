@@ -1,12 +1,12 @@
-//! The smallest HTTP client that does: one GET over a TCP or a Unix socket, without TLS.
+//! The smallest HTTP client that does: one request over a TCP or a Unix socket, without TLS.
 
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use http_body_util::{BodyExt, Empty};
-use hyper::Request;
+use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
+use hyper::{Method, Request};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
@@ -29,6 +29,31 @@ pub async fn get_tcp(port: u16, path: &str) -> Result<Reply> {
     .await
 }
 
+/// Any request with an optional JSON body to a loopback port. The deadline is longer than for GET: a browser's driver
+/// answers only when the page has loaded.
+pub(super) async fn call_tcp(
+    port: u16,
+    method: Method,
+    path: &str,
+    body: Option<&serde_json::Value>,
+) -> Result<Reply> {
+    let body = body
+        .map(|body| Bytes::from(body.to_string()))
+        .unwrap_or_default();
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("host", "localhost");
+    let request = request
+        .header("content-type", "application/json")
+        .body(Full::new(body))?;
+    let call = async { exchange(TcpStream::connect(("127.0.0.1", port)).await?, request).await };
+    let deadline = DEADLINE * 6;
+    tokio::time::timeout(deadline, call)
+        .await
+        .with_context(|| format!("{path}: no answer within {deadline:?}"))?
+}
+
 /// GET `path` over a Unix socket.
 pub async fn get_unix(socket: &Path, path: &str) -> Result<Reply> {
     within(
@@ -48,11 +73,18 @@ async fn get<S>(stream: S, path: &str) -> Result<Reply>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     let request = Request::get(path)
         .header("host", "localhost")
-        .body(Empty::<Bytes>::new())?;
+        .body(Full::new(Bytes::new()))?;
+    exchange(stream, request).await
+}
+
+async fn exchange<S>(stream: S, request: Request<Full<Bytes>>) -> Result<Reply>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     let answer = async {
         let response = sender.send_request(request).await?;
         let status = response.status().as_u16();

@@ -16,6 +16,10 @@ use super::manifests;
 /// Stand-ins for the kinds Rancher brings along.
 pub const RANCHER_CRDS: &str = include_str!("../../crds/rancher.yaml");
 
+/// Stand-ins for the kinds with which MetalLB and PureLB are told which address to announce; install them in a downstream
+/// cluster that is to look as if it had one of the two.
+pub const ANNOUNCER_CRDS: &str = include_str!("../../crds/announcers.yaml");
+
 /// Where Rancher keeps the kubeconfigs of its clusters.
 const FLEET: &str = "fleet-default";
 
