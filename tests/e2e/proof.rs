@@ -1,6 +1,10 @@
 //! The promise as a whole: no address twice, none lost, whatever dies.
 
 #![expect(clippy::unwrap_used, reason = "in a test a panic is the verdict")]
+#![expect(
+    clippy::print_stdout,
+    reason = "what the API server refused belongs into the log of the test"
+)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

@@ -3,6 +3,7 @@
 //! A new bench is a file here with a function giving [`Figure`]s, and a line in [`BENCHES`].
 
 mod figure;
+mod service;
 
 use anyhow::Result;
 use futures::future::BoxFuture;
@@ -17,4 +18,7 @@ pub struct Bench {
 }
 
 /// All benches in the order in which they are run.
-pub const BENCHES: &[Bench] = &[];
+pub const BENCHES: &[Bench] = &[Bench {
+    name: "service",
+    run: || Box::pin(service::run()),
+}];
