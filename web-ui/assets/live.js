@@ -3,11 +3,12 @@
   "use strict";
   const parts = () => document.querySelectorAll("[data-live][id]");
   if (!parts().length || !window.EventSource) return;
+  let events = null;
   let waiting = false;
   const refresh = async () => {
     waiting = false;
     if (document.hidden) return;
-    const answer = await fetch(location.href, { credentials: "same-origin", headers: { "X-Fipd-Live": "1" } });
+    const answer = await fetch(location.href, { headers: { "X-Fipd-Live": "1" } });
     if (!answer.ok || answer.redirected) return;
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
     for (const part of parts()) {
@@ -17,10 +18,24 @@
       }
     }
   };
-  const events = new EventSource("/ui/events");
-  events.addEventListener("revision", () => {
+  const soon = () => {
     if (waiting) return;
     waiting = true;
-    setTimeout(() => refresh().catch(() => {}), 1000);
+    setTimeout(() => refresh().catch(() => {}), 500);
+  };
+  // A hidden page gives its connection up: browsers have few of them for one host.
+  const follow = () => {
+    if (document.hidden) {
+      if (events) events.close();
+      events = null;
+    } else if (!events) {
+      events = new EventSource("/ui/events");
+      events.addEventListener("revision", soon);
+    }
+  };
+  document.addEventListener("visibilitychange", () => {
+    follow();
+    if (!document.hidden) soon();
   });
+  follow();
 })();

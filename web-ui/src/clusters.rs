@@ -13,14 +13,6 @@ pub enum Health {
     Bad,
 }
 
-/// A system of a cluster.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SystemRow {
-    pub name: String,
-    /// `running`, `adopting`, ...
-    pub state: String,
-}
-
 /// One cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterRow {
@@ -33,8 +25,11 @@ pub struct ClusterRow {
     pub last_error: String,
     pub server: String,
     pub discovered: bool,
-    pub systems: Vec<SystemRow>,
+    /// Switched on for it.
+    pub systems: Vec<String>,
     pub leases: u128,
+    /// Releases that wait for an admin, and for what reason; may be empty.
+    pub held_back: String,
 }
 
 /// All clusters.
@@ -79,6 +74,7 @@ mod tests {
             "2f1c0f3e-0000-4000-8000-000000000001",
             "rancher-fip",
             "1,204",
+            "fipd clusters confirm-release edge-2",
         ] {
             assert!(html.contains(text), "no {text} in {html}");
         }

@@ -27,13 +27,14 @@ mod pool;
 mod pools;
 #[cfg(test)]
 mod sample;
+mod search;
 mod shell;
 mod text;
 mod usage;
 
 pub use askama::Template;
 pub use audit::{AuditPage, AuditRow};
-pub use clusters::{ClusterRow, ClustersPage, Health, SystemRow};
+pub use clusters::{ClusterRow, ClustersPage, Health};
 pub use confirm::ReleasePage;
 pub use dashboard::{Dashboard, HeldNetwork, StoreCard, Warning};
 pub use error::ErrorPage;
@@ -43,6 +44,7 @@ pub use login::LoginPage;
 pub use map::{AddressMap, Cell, CellKind};
 pub use pool::{PoolPage, Waiter};
 pub use pools::{PoolRow, PoolsPage};
+pub use search::SearchPage;
 pub use shell::{Nav, Notice, Pager, Shell, Viewer};
 pub use text::{Moment, count, percent, shorten};
 pub use usage::Usage;

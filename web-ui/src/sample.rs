@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use crate::{
     AddressMap, AllocateForm, AuditRow, ClusterRow, Dashboard, Field, Health, HeldNetwork,
     LeasePage, LeaseRow, Moment, Nav, Pager, Party, PoolPage, PoolRow, Shell, State, StoreCard,
-    SystemRow, Usage, Viewer, Waiter, Warning, map,
+    Usage, Viewer, Waiter, Warning, map,
 };
 
 const NOW: Moment = Moment(1_795_240_640_000);
@@ -190,11 +190,13 @@ pub fn clusters() -> Vec<ClusterRow> {
         last_error: last_error.into(),
         server: "https://10.0.0.9:6443".into(),
         discovered: false,
-        systems: vec![SystemRow {
-            name: "rancher-fip".into(),
-            state: "running".into(),
-        }],
+        systems: vec!["rancher-fip".into()],
         leases: 1_204,
+        held_back: if health == Health::Bad {
+            "12 leases of rancher-fip".into()
+        } else {
+            String::new()
+        },
     };
     vec![
         row("edge-1", Health::Good, "connected", ""),

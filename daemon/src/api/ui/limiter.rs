@@ -1,0 +1,170 @@
+//! How often somebody may try to sign in.
+//!
+//! Failures are counted per name and address, and per address alone against trying many names. Addresses of IPv6
+//! count as their /64. An attempt counts before its password is checked, so that trying in parallel gains nothing.
+//! Names that do not exist are counted like those that do.
+
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, Ipv6Addr},
+    time::{Duration, Instant},
+};
+
+use parking_lot::Mutex;
+
+/// Failures of one name from one address before it is locked out.
+const TRIES: u32 = 5;
+/// Failures from one address, whatever the names.
+const TRIES_OF_ADDRESS: u32 = 30;
+/// The first lockout; each further failure doubles it.
+const FIRST: Duration = Duration::from_secs(30);
+const LONGEST: Duration = Duration::from_secs(15 * 60);
+/// Failures are forgotten after this long without another.
+const FORGET: Duration = Duration::from_secs(30 * 60);
+/// More entries than these push out the oldest.
+const MOST: usize = 10_000;
+/// Longer names count by their beginning.
+const NAME: usize = 64;
+
+/// Counts failures.
+#[derive(Default)]
+pub struct Limiter(Mutex<BTreeMap<Key, Failures>>);
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    address: IpAddr,
+    /// `None`: the address alone.
+    name: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Failures {
+    count: u32,
+    last: Instant,
+}
+
+impl Limiter {
+    /// Counts an attempt. Fails with the time to wait while name or address are locked out.
+    pub fn attempt(&self, name: &str, from: IpAddr, now: Instant) -> Result<(), Duration> {
+        let mut failures = self.0.lock();
+        let [both, address] = keys(name, from);
+        let locked = |key: &Key, most| failures.get(key).and_then(|failures| failures.locked(most, now));
+        if let Some(wait) = locked(&both, TRIES).max(locked(&address, TRIES_OF_ADDRESS)) {
+            return Err(wait);
+        }
+        for key in [both, address] {
+            let count = failures.get(&key).filter(|failures| !failures.forgotten(now)).map_or(0, |f| f.count);
+            failures.insert(key, Failures { count: count.saturating_add(1), last: now });
+        }
+        if failures.len() > MOST {
+            failures.retain(|_, failures| !failures.forgotten(now));
+        }
+        while failures.len() > MOST {
+            let oldest = failures.iter().min_by_key(|(_, failures)| failures.last).map(|(key, _)| key.clone());
+            match oldest {
+                Some(key) => failures.remove(&key),
+                None => break,
+            };
+        }
+        Ok(())
+    }
+
+    /// The attempt was right after all: forgets the failures of the name from there, and this attempt of the address.
+    pub fn succeeded(&self, name: &str, from: IpAddr) {
+        let mut failures = self.0.lock();
+        let [both, address] = keys(name, from);
+        failures.remove(&both);
+        if let Some(failures) = failures.get_mut(&address) {
+            failures.count = failures.count.saturating_sub(1);
+        }
+    }
+}
+
+impl Failures {
+    fn forgotten(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.last) >= FORGET
+    }
+
+    /// The time still to wait.
+    fn locked(&self, most: u32, now: Instant) -> Option<Duration> {
+        let over = self.count.checked_sub(most)?;
+        let lockout = FIRST.saturating_mul(1 << over.min(8)).min(LONGEST);
+        let wait = lockout.saturating_sub(now.saturating_duration_since(self.last));
+        (!wait.is_zero()).then_some(wait)
+    }
+}
+
+fn keys(name: &str, from: IpAddr) -> [Key; 2] {
+    let address = match from.to_canonical() {
+        IpAddr::V4(address) => IpAddr::V4(address),
+        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX))),
+    };
+    let name = name.chars().take(NAME).collect();
+    [Key { address, name: Some(name) }, Key { address, name: None }]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn the_sixth_try_waits_and_each_failure_doubles_it() {
+        let (limiter, start) = (Limiter::default(), Instant::now());
+        let from = ip("192.0.2.1");
+        for _ in 0..TRIES {
+            limiter.attempt("ann", from, start).unwrap();
+        }
+        assert_eq!(limiter.attempt("ann", from, start), Err(FIRST));
+        // Waiting attempts are not counted: the lockout ends.
+        let later = start + FIRST;
+        limiter.attempt("ann", from, later).unwrap();
+        assert_eq!(limiter.attempt("ann", from, later), Err(FIRST * 2));
+        // Others are not locked out, nor is the name from elsewhere.
+        limiter.attempt("bob", from, later).unwrap();
+        limiter.attempt("ann", ip("192.0.2.2"), later).unwrap();
+    }
+
+    #[test]
+    fn success_forgets_and_so_does_time() {
+        let (limiter, start) = (Limiter::default(), Instant::now());
+        let from = ip("2001:db8::1");
+        for _ in 0..3 {
+            for _ in 0..TRIES {
+                limiter.attempt("ann", from, start).unwrap();
+            }
+            limiter.succeeded("ann", from);
+        }
+        let (limiter, from) = (Limiter::default(), ip("192.0.2.7"));
+        for _ in 0..TRIES {
+            limiter.attempt("ann", from, start).unwrap();
+        }
+        for _ in 0..TRIES {
+            limiter.attempt("ann", from, start + FORGET).unwrap();
+        }
+    }
+
+    #[test]
+    fn many_names_from_one_place_are_stopped_too() {
+        let (limiter, start) = (Limiter::default(), Instant::now());
+        for number in 0..TRIES_OF_ADDRESS {
+            let from = ip(&format!("2001:db8::{number:x}"));
+            limiter.attempt(&format!("name-{number}"), from, start).unwrap();
+        }
+        assert_eq!(limiter.attempt("another", ip("2001:db8::ffff"), start), Err(FIRST));
+        limiter.attempt("another", ip("2001:db8:0:1::1"), start).unwrap();
+    }
+
+    #[test]
+    fn the_table_does_not_grow_without_end() {
+        let (limiter, start) = (Limiter::default(), Instant::now());
+        for number in 0..MOST as u32 {
+            let from = IpAddr::V4(number.into());
+            limiter.attempt("ann", from, start + Duration::from_millis(u64::from(number))).unwrap();
+        }
+        assert!(limiter.0.lock().len() <= MOST);
+    }
+}

@@ -1,0 +1,145 @@
+//! Signing in and out.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use axum::{
+    extract::{ConnectInfo, Request, State},
+    response::{IntoResponse as _, Response},
+};
+use fipd_web_ui::{LoginPage, Shell, links};
+use http::{HeaderMap, StatusCode};
+
+use super::{
+    cookies,
+    fields::Fields,
+    page::{Failure, go_to, page_as, with_cookie},
+    visit::{Posted, Query, read_form},
+};
+use crate::api::Api;
+
+/// Ties the form to the browser that asked for it, as there is no session yet.
+const FORM_COOKIE: &str = "__Host-fipd-login";
+/// Longer names belong to nobody.
+const MAX_NAME: usize = 64;
+
+/// The form; whoever is signed in already goes on.
+pub async fn show(State(api): State<Arc<Api>>, headers: HeaderMap, Query(query): Query) -> Response {
+    let next = safe_next(query.get("next"));
+    if api.sessions.find(&headers).is_some() {
+        return go_to(next);
+    }
+    form(&api, &headers, StatusCode::OK, &query, None)
+}
+
+/// Checks name and password. Unknown names and wrong passwords look and take the same.
+pub async fn sign_in(State(api): State<Arc<Api>>, request: Request) -> Response {
+    let headers = request.headers().clone();
+    let from = client(&request);
+    let fields = match read_form(request).await {
+        Ok(fields) => fields,
+        Err(what) => {
+            let next = "Go back and reload the page.";
+            return Failure::new(Shell::default(), StatusCode::BAD_REQUEST, what, next).into_response();
+        }
+    };
+    let retry = |status, error: &str| form(&api, &headers, status, &fields, Some(error.to_owned()));
+    let token = cookies::get(&headers, FORM_COOKIE).unwrap_or_default();
+    if !cookies::same(token, fields.get("csrf")) {
+        let error = "The form was too old, or cookies are switched off. Please try again.";
+        return retry(StatusCode::FORBIDDEN, error);
+    }
+    let name = fields.get("name");
+    if let Err(wait) = api.sessions.limiter.attempt(name, from, Instant::now()) {
+        tracing::warn!(name, %from, "sign-in locked out after too many failures");
+        return retry(StatusCode::TOO_MANY_REQUESTS, &locked(wait));
+    }
+    let fits = !name.is_empty() && name.len() <= MAX_NAME;
+    let caller = if fits { api.accounts.login(name, fields.raw("password")).await } else { None };
+    let cookie = caller.and_then(|_| api.sessions.open(name));
+    let Some(cookie) = cookie else {
+        tracing::warn!(name, %from, "sign-in failed");
+        return retry(StatusCode::UNPROCESSABLE_ENTITY, "Name or password is wrong.");
+    };
+    api.sessions.limiter.succeeded(name, from);
+    // An older session of this browser ends with the new one.
+    api.sessions.close(&headers);
+    tracing::info!(name, %from, "signed in");
+    let response = with_cookie(go_to(safe_next(fields.get("next"))), &cookie);
+    with_cookie(response, &cookies::clear(FORM_COOKIE))
+}
+
+/// Ends the session.
+pub async fn sign_out(State(api): State<Arc<Api>>, headers: HeaderMap, _form: Posted) -> Response {
+    let cookie = api.sessions.close(&headers);
+    with_cookie(go_to(links::LOGIN), &cookie)
+}
+
+fn form(
+    api: &Api,
+    headers: &HeaderMap,
+    status: StatusCode,
+    fields: &Fields,
+    error: Option<String>,
+) -> Response {
+    // The token of an open form stays good, so that two tabs do not spoil each other.
+    let known = cookies::get(headers, FORM_COOKIE).filter(|token| token.len() == 64);
+    let Some(token) = known.map(str::to_owned).or_else(cookies::random) else {
+        let (what, next) = ("The system gives no random numbers.", "The log of the host says why.");
+        return Failure::new(Shell::default(), StatusCode::SERVICE_UNAVAILABLE, what, next).into_response();
+    };
+    let page = LoginPage {
+        shell: Shell::default(),
+        name: fields.get("name").chars().take(MAX_NAME).collect(),
+        next: safe_next(fields.get("next")).to_owned(),
+        token: token.clone(),
+        error,
+        initial_file: api.accounts.initial_file().map(|path| path.display().to_string()),
+    };
+    with_cookie(page_as(status, &page), &cookies::set(FORM_COOKIE, &token))
+}
+
+/// Only pages of ours are gone to: an address such as `//evil.example` is another host.
+fn safe_next(next: &str) -> &str {
+    let plain = next.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
+    let page = next.starts_with(links::HOME) && !next.starts_with(links::LOGIN) && !next.starts_with(links::LOGOUT);
+    if plain && page && next.len() <= 2_000 { next } else { links::HOME }
+}
+
+fn locked(wait: Duration) -> String {
+    let seconds = wait.as_secs().max(1);
+    if seconds < 120 {
+        format!("Too many failed attempts. Try again in {seconds} seconds.")
+    } else {
+        format!("Too many failed attempts. Try again in {} minutes.", seconds.div_ceil(60))
+    }
+}
+
+/// Where the connection comes from; all that have no address count as one.
+fn client(request: &Request) -> IpAddr {
+    let info = request.extensions().get::<ConnectInfo<SocketAddr>>();
+    info.map_or(IpAddr::from([0, 0, 0, 0]), |info| info.0.ip())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_sent_to_another_site() {
+        assert_eq!(safe_next("/ui/pools/1?at=10.0.0.0"), "/ui/pools/1?at=10.0.0.0");
+        for next in ["", "//evil.example", "https://evil.example", "/ui\\@evil", "/api/v1", "/ui/login", "/ui/logout", "/ui/\n"] {
+            assert_eq!(safe_next(next), "/ui/", "{next:?}");
+        }
+    }
+
+    #[test]
+    fn lockouts_say_how_long() {
+        assert!(locked(Duration::from_secs(30)).contains("in 30 seconds"));
+        assert!(locked(Duration::from_millis(1)).contains("in 1 seconds"));
+        assert!(locked(Duration::from_secs(121)).contains("in 3 minutes"));
+    }
+}

@@ -1,0 +1,95 @@
+//! The web UI: server-rendered pages over the ledger.
+//!
+//! Owns sessions, forms and the headers of pages; the look is [`fipd_web_ui`]'s. Everything works without scripts.
+//! A handler reads the ledger in steps of at most 1,000 rows, whatever the size of a pool, and changes it only
+//! by asking [`crate::ipam`], like every other edge.
+//!
+//! What is wrong with a form stands beside its field with what was typed kept; a form that did something answers
+//! with a redirect, so that reloading a page never does it twice.
+
+mod allocate;
+mod audit;
+mod clusters;
+mod cookies;
+mod dashboard;
+mod fields;
+mod lease;
+mod limiter;
+mod live;
+mod login;
+mod page;
+mod pool;
+mod pools;
+mod release;
+mod search;
+mod sessions;
+mod views;
+mod visit;
+
+use axum::{
+    extract::{Path, Request},
+    response::{IntoResponse as _, Response},
+};
+use fipd_core::Role;
+use fipd_web_ui::{Shell, assets, links};
+use http::StatusCode;
+
+pub use sessions::Sessions;
+
+use super::access::{Access, Routes};
+use page::{Failure, file, go_to};
+use visit::Visitor;
+
+/// Adds the pages to the table of routes.
+pub fn routes(routes: Routes) -> Routes {
+    let (look, change) = (Access::Page(Role::Viewer), Access::Page(Role::Operator));
+    routes
+        .get("/", look, home)
+        .get("/ui", look, home)
+        .get(links::HOME, look, dashboard::show)
+        .get(links::LOGIN, Access::Open, login::show)
+        .post(links::LOGIN, Access::Open, login::sign_in)
+        .post(links::LOGOUT, look, login::sign_out)
+        .get(links::POOLS, look, pools::list)
+        .get("/ui/pools/{id}", look, pool::show)
+        .get("/ui/pools/{id}/allocate", change, allocate::show)
+        .post("/ui/pools/{id}/allocate", change, allocate::submit)
+        .get("/ui/networks/{network}/addresses/{address}", look, lease::show)
+        .get("/ui/networks/{network}/addresses/{address}/release", change, release::show)
+        .post("/ui/networks/{network}/addresses/{address}/release", change, release::submit)
+        .get(links::CLUSTERS, look, clusters::show)
+        .get(links::AUDIT, look, audit::list)
+        .get(links::SEARCH, look, search::find)
+        .get("/ui/events", look, live::events)
+        .get("/ui/static/{name}", Access::Open, static_file)
+        .get("/ui/{*rest}", look, no_page)
+}
+
+/// Sends a visitor without a session to the login page.
+pub fn to_login(request: Request) -> Response {
+    visit::to_login(&request.into_parts().0)
+}
+
+/// A page for visitors whose role does not suffice.
+pub fn forbidden(detail: String) -> Response {
+    let next = "Ask an admin to do it, or for the role.";
+    Failure::new(Shell::default(), StatusCode::FORBIDDEN, detail, next).into_response()
+}
+
+async fn home() -> Response {
+    go_to(links::HOME)
+}
+
+async fn static_file(Path(name): Path<String>) -> Response {
+    match assets::find(&name) {
+        Some(asset) => file(asset.content_type, asset.body),
+        None => {
+            let (what, next) = ("There is no such file.", "Reload the page that asked for it.");
+            Failure::new(Shell::default(), StatusCode::NOT_FOUND, what, next).into_response()
+        }
+    }
+}
+
+async fn no_page(visitor: Visitor) -> Failure {
+    visitor.not_found("There is no page at this address.")
+}

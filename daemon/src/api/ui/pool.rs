@@ -1,0 +1,223 @@
+//! The page of one pool: figures, the /24 of the map that was asked for, one page of leases.
+
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    sync::Arc,
+};
+
+use axum::extract::{Path, State};
+use fipd_core::{Family, Ledger, Origin, Pool, PoolId, Span};
+use fipd_web_ui::{AddressMap, AllocateForm, Field, LeaseRow, Nav, Pager, PoolPage, Waiter, links, map};
+
+use super::{
+    fields::{Fields, with_query},
+    page::{Answered, Failure, page},
+    views,
+    visit::{Query, Visitor},
+};
+use crate::api::{Api, convert::{network_name, owner_text}};
+
+/// Leases of one page.
+const PAGE: usize = 100;
+/// Entries of address lists and queues that are shown.
+const SHOWN: usize = 20;
+
+pub async fn show(
+    State(api): State<Arc<Api>>,
+    visitor: Visitor,
+    Path(id): Path<String>,
+    Query(query): Query,
+) -> Answered {
+    let pool = find(&api, &visitor, &id)?;
+    let id = pool.id;
+    let after = query.get("after").parse().ok();
+    let (mut leases, more) = leases(&api, id, after);
+    leases.truncate(PAGE);
+    let here = links::pool(id.0);
+    let link = |after: &str| with_query(&here, &[("at", query.get("at")), ("after", after)]) + "#leases";
+    let pager = Pager {
+        first: after.map(|_| link("")),
+        next: leases.last().filter(|_| more).map(|row| link(&row.address.to_string())),
+        label: String::new(),
+    };
+    let map = address_map(&api, &pool, &query);
+    let form = (visitor.may_write() && !pool.spec.closed).then(|| AllocateForm {
+        pool: id.0,
+        example: api.ipam.read(|ledger| example(ledger, &pool)),
+        ..AllocateForm::default()
+    });
+    let shell = visitor.shell(Nav::Pools);
+    let page_of_pool = api.ipam.read(|ledger| PoolPage {
+        shell,
+        id: id.0,
+        name: pool.spec.name.to_string(),
+        network: network_name(ledger, pool.spec.network),
+        family: views::family(&pool),
+        addresses: some(&pool.spec.addresses),
+        exclusions: some(&pool.spec.exclusions),
+        gateway: pool.spec.gateway.map_or_else(String::new, |gateway| gateway.to_string()),
+        prefix_len: pool.spec.prefix_len.map_or_else(String::new, |length| length.to_string()),
+        origin: origin(ledger, &pool),
+        created: views::moment(pool.created),
+        generation: pool.generation,
+        closed: pool.spec.closed,
+        held_by: ledger.holds(pool.spec.network).iter().take(SHOWN).map(ToString::to_string).collect(),
+        usage: ledger.usage(id).map(views::usage).unwrap_or_default(),
+        waiting: waiting(ledger, id),
+        map,
+        leases,
+        pager,
+        form,
+    });
+    Ok(page(&page_of_pool))
+}
+
+/// The pool of that number.
+pub fn find(api: &Api, visitor: &Visitor, id: &str) -> Result<Arc<Pool>, Failure> {
+    let pool = id.parse().ok().and_then(|id| api.ipam.read(|ledger| ledger.pool(PoolId(id)).cloned()));
+    pool.ok_or_else(|| visitor.not_found("There is no pool with that number."))
+}
+
+/// An address that could be asked for; empty where nothing is free at the start of the pool.
+pub fn example(ledger: &Ledger, pool: &Pool) -> String {
+    let Some(first) = pool.spec.addresses.iter().map(|spec| spec.span()).min_by_key(|span| span.first) else {
+        return String::new();
+    };
+    let near = Span { last: first.last.min(first.first.saturating_add(255)), ..first };
+    let Some((_, assignable)) = ledger.pool_spans(pool.id, near) else { return String::new() };
+    let free = |address: &IpAddr| {
+        let key = fipd_core::LeaseKey { network: pool.spec.network, address: *address };
+        ledger.lease(key).is_none()
+    };
+    let mut addresses = assignable
+        .iter()
+        .flat_map(|span| (span.first..=span.last).map(|number| span.family.address(number)));
+    addresses.find(free).map_or_else(String::new, |address| address.to_string())
+}
+
+fn leases(api: &Api, id: PoolId, after: Option<IpAddr>) -> (Vec<LeaseRow>, bool) {
+    let rows: Vec<_> = api.ipam.read(|ledger| {
+        let leases = ledger.pool_leases(id, after, PAGE + 1);
+        leases.iter().map(|lease| views::lease_row(ledger, lease)).collect()
+    });
+    let more = rows.len() > PAGE;
+    (rows, more)
+}
+
+fn some<T: ToString>(list: &[T]) -> Vec<String> {
+    let mut shown: Vec<String> = list.iter().take(SHOWN).map(ToString::to_string).collect();
+    if list.len() > SHOWN {
+        shown.push(format!("and {} more", list.len() - SHOWN));
+    }
+    shown
+}
+
+fn origin(ledger: &Ledger, pool: &Pool) -> String {
+    match &pool.spec.origin {
+        Origin::Own => "own pool".to_owned(),
+        Origin::Mirror { system, cluster, object, uid: _ } => {
+            format!("follows {object} of {system} in cluster {}", views::cluster_name(ledger, cluster))
+        }
+    }
+}
+
+fn waiting(ledger: &Ledger, id: PoolId) -> Vec<Waiter> {
+    let waiters = ledger.waiters(id, SHOWN);
+    waiters
+        .into_iter()
+        .map(|(since, identity)| Waiter { owner: owner_text(ledger, &identity), since: views::moment(since) })
+        .collect()
+}
+
+/// The map of the /24 around `at`, or of the first one.
+fn address_map(api: &Api, pool: &Pool, query: &Fields) -> Option<AddressMap> {
+    if pool.spec.family() != Some(Family::V4) {
+        return None;
+    }
+    let listed: Vec<_> = pool.spec.addresses.iter().filter_map(|spec| ends(spec.span())).collect();
+    let blocks = map::blocks(&listed);
+    let (goto, index) = wanted_block(&blocks, query.get("at"));
+    let total = map::block_count(&blocks);
+    let at = map::block_at(&blocks, index)?;
+    let here = links::pool(pool.id.0);
+    let link = |index: u64| {
+        let at = map::block_at(&blocks, index).map(|at| at.to_string()).unwrap_or_default();
+        with_query(&here, &[("at", &at)])
+    };
+    Some(AddressMap {
+        cells: cells(api, pool, at),
+        block: index + 1,
+        blocks: total,
+        first: (index > 0).then(|| link(0)),
+        previous: index.checked_sub(1).map(link),
+        next: (index + 1 < total).then(|| link(index + 1)),
+        last: (index + 1 < total).then(|| link(total - 1)),
+        goto,
+        target: here.clone(),
+    })
+}
+
+/// The box's field and the number of the /24 to show.
+fn wanted_block(blocks: &[(u32, u32)], at: &str) -> (Field, u64) {
+    let value: String = at.chars().take(64).collect();
+    let address: Option<Ipv4Addr> = value.parse().ok();
+    let index = address.and_then(|address| map::block_of(blocks, address));
+    let error = match (at.is_empty(), address, index) {
+        (true, ..) | (false, Some(_), Some(_)) => None,
+        (false, Some(_), None) => Some("The pool has no address in that /24.".to_owned()),
+        (false, None, _) => Some("That is no IPv4 address, such as 10.0.0.7.".to_owned()),
+    };
+    let value = if error.is_some() { value } else { String::new() };
+    (Field { value, error }, index.unwrap_or(0))
+}
+
+fn cells(api: &Api, pool: &Pool, at: Ipv4Addr) -> Vec<fipd_web_ui::Cell> {
+    let base = u128::from(at.to_bits() & !0xff);
+    let block = Span { family: Family::V4, first: base, last: base + 255 };
+    let (spans, leases) = api.ipam.read(|ledger| {
+        let leases = ledger.pool_range(pool.id, block, 256);
+        let held = leases.iter().filter_map(|lease| {
+            let IpAddr::V4(address) = lease.key.address else { return None };
+            Some(map::Held {
+                address,
+                state: views::state(lease.state),
+                contended: !lease.contenders.is_empty(),
+                owner: lease.owner().map_or_else(String::new, |holder| owner_text(ledger, &holder.identity)),
+            })
+        });
+        (ledger.pool_spans(pool.id, block), held.collect::<Vec<_>>())
+    });
+    let (listed, assignable) = spans.unwrap_or_default();
+    let runs = |spans: Vec<Span>| spans.into_iter().filter_map(ends).collect::<Vec<_>>();
+    let (listed, assignable) = (runs(listed), runs(assignable));
+    let gateway = match pool.spec.gateway {
+        Some(IpAddr::V4(gateway)) => Some(gateway),
+        Some(IpAddr::V6(_)) | None => None,
+    };
+    let (network, listed, assignable) = (pool.spec.network.0, &*listed, &*assignable);
+    map::cells(&map::Plan { network, at, listed, assignable, gateway, leases: &leases })
+}
+
+fn ends(span: Span) -> Option<(Ipv4Addr, Ipv4Addr)> {
+    match (span.first_address(), span.last_address()) {
+        (IpAddr::V4(first), IpAddr::V4(last)) => Some((first, last)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_box_goes_to_addresses_of_the_pool_and_says_why_not() {
+        let blocks = map::blocks(&[(Ipv4Addr::new(10, 0, 0, 0), Ipv4Addr::new(10, 0, 3, 255))]);
+        assert_eq!(wanted_block(&blocks, "").1, 0);
+        assert_eq!(wanted_block(&blocks, "10.0.2.77"), (Field::default(), 2));
+        for (at, part) in [("10.0.4.0", "no address in that"), ("10.0.0", "no IPv4"), ("::1", "no IPv4"), ("<b>", "no IPv4")] {
+            let (field, index) = wanted_block(&blocks, at);
+            assert_eq!((field.value.as_str(), index), (at, 0));
+            assert!(field.error.unwrap().contains(part));
+        }
+    }
+}

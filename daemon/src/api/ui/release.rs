@@ -1,0 +1,137 @@
+//! Freeing an address by hand, after asking once.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::{Path, State},
+    response::Response,
+};
+use fipd_core::{Lease, LeaseKey, Ledger, Release, ReleaseScope, Request};
+use fipd_web_ui::{Field, Nav, ReleasePage, links};
+use http::StatusCode;
+
+use super::{
+    cookies::fingerprint,
+    fields::with_query,
+    lease::find,
+    page::{Answered, go_to, page_as},
+    views,
+    visit::{Posted, Visitor},
+};
+use crate::api::{Api, convert::owner_text};
+
+/// The longest reason, in characters.
+const MAX_REASON: usize = 200;
+
+/// Asks.
+pub async fn show(
+    State(api): State<Arc<Api>>,
+    visitor: Visitor,
+    Path((network, address)): Path<(String, String)>,
+) -> Answered {
+    visitor.must_write()?;
+    let key = find(&api, &visitor, &network, &address)?;
+    Ok(match api.ipam.read(|ledger| ledger.lease(key).cloned()) {
+        Some(lease) => ask(&api, &visitor, &lease, StatusCode::OK, Field::default(), None),
+        None => nothing_there(&visitor, key),
+    })
+}
+
+/// Frees what was shown, and only that.
+pub async fn submit(
+    State(api): State<Arc<Api>>,
+    Path((network, address)): Path<(String, String)>,
+    posted: Posted,
+) -> Answered {
+    let Posted { visitor, fields } = posted;
+    visitor.must_write()?;
+    let key = find(&api, &visitor, &network, &address)?;
+    let Some(lease) = api.ipam.read(|ledger| ledger.lease(key).cloned()) else {
+        return Ok(nothing_there(&visitor, key));
+    };
+    let mut reason = Field { value: fields.get("reason").to_owned(), error: None };
+    if reason.value.chars().count() > MAX_REASON {
+        reason.error = Some(format!("At most {MAX_REASON} characters are kept."));
+        return Ok(ask(&api, &visitor, &lease, StatusCode::UNPROCESSABLE_ENTITY, reason, None));
+    }
+    if fields.get("seen") != seen(&lease) {
+        let error = "The lease has changed since this was asked. This is how it is now.".to_owned();
+        return Ok(ask(&api, &visitor, &lease, StatusCode::CONFLICT, reason, Some(error)));
+    }
+    let request = Request::Release(Release {
+        scope: scope(&lease),
+        actor: visitor.actor(),
+        reason: reason.value.as_str().into(),
+    });
+    if let Err(error) = api.ipam.submit(request).await {
+        let error = Some(error.to_string());
+        return Ok(ask(&api, &visitor, &lease, StatusCode::SERVICE_UNAVAILABLE, reason, error));
+    }
+    visitor.tell(true, outcome(&api, &lease), None);
+    Ok(go_to(&back(&lease)))
+}
+
+/// A single holder's lease is freed only if it is still that holder's when it is decided.
+fn scope(lease: &Lease) -> ReleaseScope {
+    match lease.members.as_slice() {
+        [member] => ReleaseScope::HolderAddresses(member.holder.clone(), vec![lease.key]),
+        _ => ReleaseScope::Address(lease.key),
+    }
+}
+
+/// What became of the address.
+fn outcome(api: &Api, before: &Lease) -> String {
+    let address = before.key.address;
+    let now = api.ipam.read(|ledger| ledger.lease(before.key).cloned());
+    match now {
+        None => format!("{address} was released and is free."),
+        Some(lease) if seen(&lease) == seen(before) => {
+            format!("{address} was not released: it had changed hands meanwhile.")
+        }
+        Some(lease) => match lease.owner() {
+            Some(holder) => {
+                let owner = api.ipam.read(|ledger| owner_text(ledger, &holder.identity));
+                format!("{address} was released and is held by {owner} now.")
+            }
+            None => format!("{address} was released and is cooling."),
+        },
+    }
+}
+
+fn back(lease: &Lease) -> String {
+    let at = if lease.key.address.is_ipv4() { lease.key.address.to_string() } else { String::new() };
+    lease.pool.map_or_else(|| links::POOLS.to_owned(), |id| with_query(&links::pool(id.0), &[("at", &at)]))
+}
+
+fn nothing_there(visitor: &Visitor, key: LeaseKey) -> Response {
+    visitor.tell(true, format!("{} is free already.", key.address), None);
+    go_to(&links::lease(key.network.0, key.address))
+}
+
+/// What the asker has in front of them: another holder, instance or time is another lease.
+fn seen(lease: &Lease) -> String {
+    let holders: Vec<_> = lease.members.iter().map(|member| &member.holder).collect();
+    let text = format!("{:?} {holders:?} {:?} {:?}", lease.key, lease.state, lease.since);
+    fingerprint(&text).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn ask(
+    api: &Api,
+    visitor: &Visitor,
+    lease: &Lease,
+    status: StatusCode,
+    reason: Field,
+    error: Option<String>,
+) -> Response {
+    let shell = visitor.shell(Nav::Pools);
+    let page = api.ipam.read(|ledger: &Ledger| ReleasePage {
+        shell,
+        lease: views::lease_row(ledger, lease),
+        seen: seen(lease),
+        reason,
+        error,
+        heir: lease.contenders.first().map_or_else(String::new, |c| owner_text(ledger, &c.holder.identity)),
+        controlled: lease.owner().is_some_and(|holder| holder.identity.cluster.is_some()),
+    });
+    page_as(status, &page)
+}

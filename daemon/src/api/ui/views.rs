@@ -1,0 +1,102 @@
+//! From the ledger's values to what pages show.
+
+use fipd_core::{
+    Action, AuditEntry, ClusterId, Family, Lease, LeaseState, Ledger, Mark, Pool, PoolUsage, Timestamp,
+};
+use fipd_web_ui::{AuditRow, LeaseRow, Moment, PoolRow, State, Usage, links};
+
+use crate::api::convert::{network_name, owner_text};
+
+/// Waiting owners that are counted in lists.
+const WAITERS: usize = 100;
+
+pub fn moment(at: Timestamp) -> Moment {
+    Moment(at.0)
+}
+
+pub fn state(state: LeaseState) -> State {
+    match state {
+        LeaseState::Allocated => State::Allocated,
+        LeaseState::Reserved => State::Reserved,
+        LeaseState::Probing => State::Probing,
+        LeaseState::Quarantined => State::Quarantined,
+        LeaseState::Orphaned => State::Orphaned,
+    }
+}
+
+pub fn usage(usage: PoolUsage) -> Usage {
+    Usage {
+        size: usage.size,
+        used: usage.used,
+        free: usage.free,
+        excluded: usage.excluded.saturating_add(usage.reserved),
+        out_of_range: usage.out_of_range,
+    }
+}
+
+/// The name people know the cluster by; its id where it has none.
+pub fn cluster_name(ledger: &Ledger, id: &ClusterId) -> String {
+    let name = ledger.cluster(id).and_then(|record| record.names.first());
+    name.map_or_else(|| id.to_string(), ToString::to_string)
+}
+
+pub fn lease_row(ledger: &Ledger, lease: &Lease) -> LeaseRow {
+    let marks = ledger.marks(lease);
+    LeaseRow {
+        network: lease.key.network.0,
+        address: lease.key.address,
+        state: state(lease.state),
+        contended: marks.contains(&Mark::Contended),
+        out_of_range: marks.contains(&Mark::OutOfRange),
+        owner: lease.owner().map_or_else(String::new, |holder| owner_text(ledger, &holder.identity)),
+        others: lease.members.len().saturating_sub(1),
+        since: moment(lease.since),
+        until: lease.until.map(moment),
+    }
+}
+
+pub fn pool_row(ledger: &Ledger, pool: &Pool) -> PoolRow {
+    PoolRow {
+        id: pool.id.0,
+        name: pool.spec.name.to_string(),
+        network: network_name(ledger, pool.spec.network),
+        family: family(pool),
+        usage: ledger.usage(pool.id).map(usage).unwrap_or_default(),
+        closed: pool.spec.closed,
+        waiting: ledger.waiters(pool.id, WAITERS).len(),
+    }
+}
+
+/// `IPv4` or `IPv6`.
+pub fn family(pool: &Pool) -> &'static str {
+    match pool.spec.family() {
+        Some(Family::V6) => "IPv6",
+        Some(Family::V4) | None => "IPv4",
+    }
+}
+
+pub fn audit_row(ledger: &Ledger, entry: &AuditEntry) -> AuditRow {
+    let address = entry.address.map(|address| {
+        let link = entry.network.map_or_else(String::new, |network| links::lease(network.0, address));
+        (address.to_string(), link)
+    });
+    let pool = entry.pool.map(|id| match ledger.pool(id) {
+        Some(pool) => (pool.spec.name.to_string(), links::pool(id.0)),
+        None => (format!("number {}, deleted", id.0), String::new()),
+    });
+    AuditRow {
+        at: moment(entry.at),
+        actor: entry.actor.to_string(),
+        action: action(entry.action),
+        address,
+        pool,
+        owner: entry.identity.as_ref().map_or_else(String::new, |identity| owner_text(ledger, identity)),
+        detail: entry.detail.to_string(),
+    }
+}
+
+/// The wire's word, `handed-over`.
+fn action(action: Action) -> String {
+    let value = serde_json::to_value(action).ok();
+    value.as_ref().and_then(|value| value.as_str()).unwrap_or("?").to_owned()
+}

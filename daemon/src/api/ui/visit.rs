@@ -1,0 +1,218 @@
+//! Who looks at a page, and what came with a form.
+
+use std::sync::Arc;
+
+use axum::{
+    body::to_bytes,
+    extract::{FromRequest, FromRequestParts, Request},
+    response::{IntoResponse as _, Response},
+};
+use fipd_core::{Actor, Role};
+use fipd_web_ui::{Nav, Notice, Shell, Viewer, links};
+use http::{HeaderMap, StatusCode, header, request::Parts};
+
+use super::{
+    cookies,
+    fields::{Fields, with_query},
+    page::{Failure, go_to},
+    sessions::Session,
+};
+use crate::api::{Api, auth::role_name};
+
+/// The largest form that is read, in bytes.
+const MAX_FORM: usize = 16 * 1024;
+
+/// Somebody with a session.
+pub struct Visitor {
+    pub session: Session,
+    headers: HeaderMap,
+    api: Arc<Api>,
+}
+
+/// The fields of the address's query.
+pub struct Query(pub Fields);
+
+/// A form of somebody with a session, whose token is the session's.
+pub struct Posted {
+    pub visitor: Visitor,
+    pub fields: Fields,
+}
+
+impl Visitor {
+    /// The frame of a page, with what the last form did.
+    pub fn shell(&self, nav: Nav) -> Shell {
+        let fresh = !is_background(&self.headers);
+        let notice = if fresh { self.api.sessions.told(&self.headers) } else { None };
+        Shell { nav, viewer: Some(self.viewer()), notice }
+    }
+
+    /// Operators and admins see forms; each handler of a form checks again.
+    pub fn may_write(&self) -> bool {
+        self.session.role >= Role::Operator
+    }
+
+    /// As the audit log names them.
+    pub fn actor(&self) -> Actor {
+        format!("user:{}", self.session.name).into()
+    }
+
+    /// A sentence for the page that the browser is sent to.
+    pub fn tell(&self, good: bool, text: impl Into<String>, link: Option<(String, String)>) {
+        self.api.sessions.tell(&self.headers, Notice { good, text: text.into(), link });
+    }
+
+    /// A page that says what is not there.
+    pub fn not_found(&self, what: impl Into<String>) -> Failure {
+        let next = "It may have been deleted meanwhile, or the address of the page is mistyped.";
+        Failure::new(self.quiet_shell(), StatusCode::NOT_FOUND, what, next)
+    }
+
+    /// A page that says what failed and what to do.
+    pub fn failure(&self, status: StatusCode, what: impl Into<String>, next: &str) -> Failure {
+        Failure::new(self.quiet_shell(), status, what, next)
+    }
+
+    /// Fails for those who may only look.
+    pub fn must_write(&self) -> Result<(), Failure> {
+        if self.may_write() {
+            return Ok(());
+        }
+        let role = role_name(self.session.role);
+        let what = format!("This needs the role operator; {} has {role}.", self.session.name);
+        Err(self.failure(StatusCode::FORBIDDEN, what, "Ask an admin to do it, or for the role."))
+    }
+
+    fn quiet_shell(&self) -> Shell {
+        Shell { viewer: Some(self.viewer()), ..Shell::default() }
+    }
+
+    fn viewer(&self) -> Viewer {
+        Viewer {
+            name: self.session.name.to_string(),
+            role: role_name(self.session.role).to_owned(),
+            may_write: self.may_write(),
+            csrf: self.session.csrf.clone(),
+        }
+    }
+}
+
+impl FromRequestParts<Arc<Api>> for Visitor {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Arc<Api>) -> Result<Self, Response> {
+        match api.sessions.find(&parts.headers) {
+            Some(session) => {
+                Ok(Self { session, headers: parts.headers.clone(), api: Arc::clone(api) })
+            }
+            None => Err(to_login(parts)),
+        }
+    }
+}
+
+impl FromRequestParts<Arc<Api>> for Query {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Arc<Api>) -> Result<Self, Self::Rejection> {
+        Ok(Self(Fields::parse(parts.uri.query().unwrap_or_default().as_bytes())))
+    }
+}
+
+impl FromRequest<Arc<Api>> for Posted {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, api: &Arc<Api>) -> Result<Self, Response> {
+        let (mut parts, body) = request.into_parts();
+        let visitor = Visitor::from_request_parts(&mut parts, api).await?;
+        let fields = read_form(Request::from_parts(parts, body)).await.map_err(|what| {
+            let next = "Go back, reload the page and send the form again.";
+            visitor.failure(StatusCode::BAD_REQUEST, what, next).into_response()
+        })?;
+        if cookies::same(&visitor.session.csrf, fields.get("csrf")) {
+            return Ok(Self { visitor, fields });
+        }
+        let what = "The form did not come from a page of this session; nothing was changed.";
+        let next = "Go back, reload the page and send the form again.";
+        Err(visitor.failure(StatusCode::FORBIDDEN, what, next).into_response())
+    }
+}
+
+/// The fields of a form that came from a page of this host.
+pub async fn read_form(request: Request) -> Result<Fields, String> {
+    let (parts, body) = request.into_parts();
+    if !from_here(&parts.headers) {
+        return Err("The form was sent by a page of another site; nothing was changed.".to_owned());
+    }
+    let content_type = text(&parts.headers, header::CONTENT_TYPE.as_str());
+    if !content_type.starts_with("application/x-www-form-urlencoded") {
+        return Err("What was sent is no form of these pages.".to_owned());
+    }
+    let bytes = to_bytes(body, MAX_FORM).await;
+    bytes.map(|bytes| Fields::parse(&bytes)).map_err(|_| "The form is too large or broken off.".to_owned())
+}
+
+/// Requests that the script makes by itself: they neither use up notices nor keep a session alive.
+pub fn is_background(headers: &HeaderMap) -> bool {
+    headers.contains_key("x-fipd-live") || text(headers, "accept") == "text/event-stream"
+}
+
+/// The login page, which comes back to where the visitor wanted to go (GET only).
+pub fn to_login(parts: &Parts) -> Response {
+    let wanted = match parts.method {
+        http::Method::GET => parts.uri.path_and_query().map_or("", |path| path.as_str()),
+        _ => "",
+    };
+    let next = if wanted == links::HOME { "" } else { wanted };
+    go_to(&with_query(links::LOGIN, &[("next", next)]))
+}
+
+/// Browsers name the site a form came from, older ones only its origin (which a proxy that rewrites `Host` would
+/// make look foreign). Without either header the tokens alone decide.
+fn from_here(headers: &HeaderMap) -> bool {
+    let origin = text(headers, "origin");
+    match text(headers, "sec-fetch-site") {
+        "same-origin" | "none" => true,
+        "" if origin.is_empty() => true,
+        "" => origin.split_once("://").is_some_and(|(_, from)| from == text(headers, "host")),
+        _ => false,
+    }
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
+    headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
+    }
+
+    #[test]
+    fn forms_of_other_sites_are_refused() {
+        let host = ("host", "fipd.example:8443");
+        for (pairs, fine) in [
+            (vec![host], true),
+            (vec![host, ("origin", "https://fipd.example:8443")], true),
+            (vec![host, ("origin", "https://outside.example"), ("sec-fetch-site", "same-origin")], true),
+            (vec![host, ("origin", "https://evil.example")], false),
+            (vec![host, ("origin", "null")], false),
+            (vec![host, ("sec-fetch-site", "cross-site")], false),
+            (vec![host, ("sec-fetch-site", "same-site")], false),
+        ] {
+            assert_eq!(from_here(&headers(&pairs)), fine, "{pairs:?}");
+        }
+    }
+
+    #[test]
+    fn the_login_page_comes_back_to_the_page_asked_for() {
+        let parts = |method: &str, uri: &str| {
+            http::Request::builder().method(method).uri(uri).body(()).unwrap().into_parts().0
+        };
+        let location = |parts: &Parts| to_login(parts).headers()[header::LOCATION].to_str().unwrap().to_owned();
+        assert_eq!(location(&parts("GET", "/ui/")), "/ui/login");
+        assert_eq!(location(&parts("GET", "/ui/pools/1?at=10.0.0.0")), "/ui/login?next=/ui/pools/1%3Fat%3D10.0.0.0");
+        assert_eq!(location(&parts("POST", "/ui/pools/1/allocate")), "/ui/login");
+    }
+}
