@@ -1,3 +1,5 @@
 //! The edges and the wiring of the daemon.
 
 pub mod config;
+pub mod ipam;
+pub mod store;

@@ -1,0 +1,255 @@
+//! The one writer: takes requests, lets the ledger decide, makes decisions durable, and only then answers.
+//!
+//! ```text
+//!  submit --> waiting --> planner --tentative--> batch --> committer --one fsync--> confirm | abort --> answer
+//!                ^          |                                  |
+//!                `-- busy --'<---------- something ended ------'
+//! ```
+//!
+//! The planner drains what waits, plans each request under a short write lock and goes on planning while a commit
+//! is in flight; what it has ready by the end of that commit is the next batch. A request that stands on a
+//! decision in flight is planned again, before later ones, once a commit has ended. Outcomes are per request.
+//!
+//! Owns the ledger and the store's only writer. Decides nothing itself, and answers nothing that is not durable.
+//!
+//! **Readers** share a lock with the planner: hold it for at most 1,000 rows, clone the `Arc`s out, and ask again
+//! for the next page. Never wait for anything inside [`Ipam::read`].
+
+use std::{
+    fmt, io,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use fipd_core::{Answer, Expectation, Identity, Ledger, Refusal, Refused, Request, Timestamp};
+use parking_lot::RwLock;
+use tokio::sync::{Semaphore, oneshot, watch};
+
+use crate::store::{Condition, Loaded, OpenError, Options, Store, StoreReader, StoreStop};
+
+mod committer;
+mod mailbox;
+mod planner;
+
+use mailbox::{Mailbox, Waiting};
+
+/// Requests that may wait at once; one more waits outside.
+const QUEUE: usize = 4_096;
+/// How long a stop waits for a store that cannot write.
+const STOP_PATIENCE: Duration = Duration::from_secs(5);
+/// The name of the database in the data directory.
+pub const DATABASE: &str = "fipd.redb";
+
+/// Tells the time; need not be monotonic.
+pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+/// Why there is no answer.
+#[derive(Debug, PartialEq, thiserror::Error)]
+pub enum IpamError {
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    #[error("{0}")]
+    Store(#[from] Refused),
+    #[error("fipd is stopping and took no decision it could tell; ask again")]
+    Stopping,
+}
+
+/// The address book, for everybody in the daemon; cheap to clone.
+#[derive(Clone)]
+pub struct Ipam {
+    shared: Arc<Shared>,
+}
+
+impl fmt::Debug for Ipam {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ipam").finish_non_exhaustive()
+    }
+}
+
+/// The writer's threads; ends when [`Ipam::shutdown`] is called and everything taken before is answered.
+#[derive(Debug)]
+pub struct Writer {
+    planner: thread::JoinHandle<()>,
+    committer: thread::JoinHandle<()>,
+}
+
+impl Writer {
+    /// Waits for the end; blocks.
+    pub fn join(self) {
+        for thread in [self.planner, self.committer] {
+            if thread.join().is_err() {
+                tracing::error!("a writer thread of the address book has panicked");
+            }
+        }
+    }
+}
+
+struct Shared {
+    ledger: RwLock<Ledger>,
+    mailbox: Mailbox,
+    /// Keeps the queue bounded: a permit per request that has no answer yet.
+    places: Arc<Semaphore>,
+    revisions: watch::Sender<u64>,
+    ended: watch::Sender<bool>,
+    reader: StoreReader,
+    stop: StoreStop,
+    clock: Clock,
+    /// The latest time given to the ledger.
+    latest: AtomicU64,
+}
+
+impl Shared {
+    /// `max(clock, latest)`: what the ledger is told never runs backwards, not even over a restart.
+    fn now(&self) -> Timestamp {
+        let wall = (self.clock)().0;
+        Timestamp(self.latest.fetch_max(wall, Ordering::AcqRel).max(wall))
+    }
+
+    fn publish(&self) {
+        let revision = self.ledger.read().revision();
+        self.revisions
+            .send_if_modified(|old| std::mem::replace(old, revision) != revision);
+    }
+}
+
+impl Ipam {
+    /// Opens the store in `data_dir` (made with mode 0700 where missing) and starts the writer.
+    ///
+    /// # Errors
+    /// What [`Store::open`] says, or when the directory or a thread cannot be made.
+    pub fn start(data_dir: &Path, clock: Clock) -> Result<(Self, Writer), OpenError> {
+        let io = |source| OpenError::Io {
+            path: data_dir.to_owned(),
+            doing: "made",
+            source,
+        };
+        make_private(data_dir).map_err(io)?;
+        let (store, loaded) = Store::open(&data_dir.join(DATABASE), Options::default())?;
+        Self::with_store(store, loaded, clock).map_err(io)
+    }
+
+    /// Starts the writer on an open store.
+    ///
+    /// # Errors
+    /// When a thread cannot be made.
+    pub fn with_store(store: Store, loaded: Loaded, clock: Clock) -> io::Result<(Self, Writer)> {
+        let shared = Arc::new(Shared {
+            revisions: watch::Sender::new(loaded.ledger.revision()),
+            ended: watch::Sender::new(false),
+            ledger: RwLock::new(loaded.ledger),
+            mailbox: Mailbox::default(),
+            places: Arc::new(Semaphore::new(QUEUE)),
+            reader: store.reader(),
+            stop: store.stop_handle(),
+            clock,
+            latest: AtomicU64::new(loaded.last_time.0),
+        });
+        let planning = Arc::clone(&shared);
+        let committing = Arc::clone(&shared);
+        let planner = thread::Builder::new()
+            .name("ipam-plan".to_owned())
+            .spawn(move || planner::run(&planning))?;
+        let committer = thread::Builder::new()
+            .name("ipam-commit".to_owned())
+            .spawn(move || committer::run(&committing, store))?;
+        Ok((Self { shared }, Writer { planner, committer }))
+    }
+
+    /// Asks, and waits until the answer is durable. A caller that goes away changes nothing: the request is
+    /// decided all the same once it is taken.
+    ///
+    /// # Errors
+    /// [`IpamError::Refused`] when the ledger says no, [`IpamError::Store`] when the decision certainly is not in
+    /// the file, [`IpamError::Stopping`] when nobody can tell: asking again is free.
+    pub async fn submit(&self, request: Request) -> Result<Answer, IpamError> {
+        let place = Arc::clone(&self.shared.places)
+            .acquire_owned()
+            .await
+            .map_err(|_| IpamError::Stopping)?;
+        let (reply, answer) = oneshot::channel();
+        let waiting = Waiting {
+            request,
+            reply,
+            place,
+        };
+        if !self.shared.mailbox.push(waiting) {
+            return Err(IpamError::Stopping);
+        }
+        answer.await.unwrap_or(Err(IpamError::Stopping))
+    }
+
+    /// Reads the committed state. Keep it short: at most 1,000 rows, no waiting.
+    pub fn read<R>(&self, look: impl FnOnce(&Ledger) -> R) -> R {
+        look(&self.shared.ledger.read())
+    }
+
+    /// The revision of the ledger, as it grows. What changed: [`Ledger::changes_since`].
+    pub fn revisions(&self) -> watch::Receiver<u64> {
+        self.shared.revisions.subscribe()
+    }
+
+    /// The file beside the writer: audit log, backup, figures.
+    pub fn reader(&self) -> &StoreReader {
+        &self.shared.reader
+    }
+
+    /// Whether the store takes decisions.
+    pub fn health(&self) -> Condition {
+        self.shared.reader.stats().condition
+    }
+
+    /// Requests that have no answer yet.
+    pub fn waiting(&self) -> usize {
+        QUEUE.saturating_sub(self.shared.places.available_permits())
+    }
+
+    /// The current time as the ledger sees it.
+    pub fn now(&self) -> Timestamp {
+        self.shared.now()
+    }
+
+    /// Replaces what the configuration maps to networks; in memory only.
+    pub fn expect(&self, expectations: Vec<Expectation>) {
+        self.shared.ledger.write().expect(expectations);
+        self.shared.publish();
+    }
+
+    /// Gives up the identity's places in all queues.
+    pub fn forget_waiter(&self, identity: &Identity) {
+        self.shared.ledger.write().forget_waiter(identity);
+    }
+
+    /// Takes nothing more, answers what was taken, closes the store cleanly. A store that cannot write is given
+    /// 5 s; requests whose outcome it cannot tell are answered [`IpamError::Stopping`].
+    pub async fn shutdown(&self) {
+        self.shared.places.close();
+        self.shared.mailbox.close();
+        let mut ended = self.shared.ended.subscribe();
+        if tokio::time::timeout(STOP_PATIENCE, ended.wait_for(|ended| *ended))
+            .await
+            .is_err()
+        {
+            tracing::error!("the store cannot write and is given up; some outcomes are unknown");
+            self.shared.stop.stop();
+            if ended.wait_for(|ended| *ended).await.is_err() {
+                tracing::error!("the writer of the address book is gone");
+            }
+        }
+    }
+}
+
+fn make_private(directory: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(directory)
+}
+
+#[cfg(test)]
+mod tests;

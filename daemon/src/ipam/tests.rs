@@ -1,0 +1,294 @@
+//! The writer on a real file: answers, restarts, batches, stops.
+
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use fipd_core::{
+    Allocate, Answer, Family, Holder, LeaseKey, NetworkId, Order, Origin, PoolId, PoolSpec,
+    Refusal, Release, ReleaseScope, Request, Timestamp, Want,
+};
+
+use super::{Clock, Ipam, IpamError, Writer};
+
+/// A clock that goes on by a millisecond a look.
+fn clock() -> Clock {
+    let ticks = AtomicU64::new(1_000);
+    Arc::new(move || Timestamp(ticks.fetch_add(1, Ordering::Relaxed)))
+}
+
+fn start(directory: &Path) -> (Ipam, Writer) {
+    Ipam::start(directory, clock()).unwrap()
+}
+
+async fn stop(ipam: &Ipam, writer: Writer) {
+    ipam.shutdown().await;
+    writer.join();
+}
+
+fn pool_spec(name: &str, addresses: &str) -> PoolSpec {
+    PoolSpec {
+        name: name.into(),
+        network: NetworkId::DEFAULT,
+        addresses: vec![addresses.parse().unwrap()],
+        exclusions: Vec::new(),
+        gateway: None,
+        prefix_len: None,
+        subnet: None,
+        ends: fipd_core::Ends::own_default(Family::V4),
+        order: Order::Lowest,
+        origin: Origin::Own,
+        closed: false,
+    }
+}
+
+async fn make_pool(ipam: &Ipam, name: &str, addresses: &str) -> PoolId {
+    let request = Request::CreatePool {
+        spec: pool_spec(name, addresses),
+        actor: "test".into(),
+    };
+    let Answer::Pool(pool) = ipam.submit(request).await.unwrap() else {
+        panic!("no pool")
+    };
+    pool.id
+}
+
+fn holder(number: usize) -> Holder {
+    Holder {
+        identity: format!("fipd/Service/apps/s{number}").parse().unwrap(),
+        instance: "i".into(),
+    }
+}
+
+fn ask(pool: PoolId, number: usize) -> Request {
+    Request::Allocate(Allocate {
+        holder: holder(number),
+        tenant: None,
+        wants: vec![Want {
+            pool,
+            address: None,
+            count: 1,
+        }],
+        waiting_since: None,
+        actor: "test".into(),
+    })
+}
+
+fn give_back(number: usize) -> Request {
+    let scope = ReleaseScope::Holder(holder(number));
+    Request::Release(Release {
+        scope,
+        actor: "test".into(),
+        reason: "".into(),
+    })
+}
+
+async fn allocate(ipam: &Ipam, pool: PoolId, number: usize) -> Result<LeaseKey, IpamError> {
+    let answer = ipam.submit(ask(pool, number)).await?;
+    let Answer::Granted { leases, .. } = answer else {
+        panic!("{answer:?}")
+    };
+    Ok(leases.first().unwrap().key)
+}
+
+#[tokio::test]
+async fn what_was_answered_is_there_after_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let (ipam, writer) = start(dir.path());
+    let pool = make_pool(&ipam, "front", "10.0.0.0/24").await;
+    let first = allocate(&ipam, pool, 1).await.unwrap();
+    let second = allocate(&ipam, pool, 2).await.unwrap();
+    assert_ne!(first, second);
+    ipam.submit(give_back(1)).await.unwrap();
+    let revision = *ipam.revisions().borrow();
+    stop(&ipam, writer).await;
+
+    let (ipam, writer) = start(dir.path());
+    assert!(ipam.read(|ledger| ledger.lease(first).is_none()));
+    assert!(ipam.read(|ledger| ledger.lease(second).is_some()));
+    assert!(
+        *ipam.revisions().borrow() >= revision,
+        "the revision went back"
+    );
+    assert_eq!(
+        allocate(&ipam, pool, 2).await,
+        Ok(second),
+        "asking again gave another address"
+    );
+    let actions: Vec<_> = ipam
+        .reader()
+        .audit_page(None, 10)
+        .unwrap()
+        .into_iter()
+        .map(|(number, e)| (number, e.action))
+        .collect();
+    use fipd_core::Action::{Allocated, PoolCreated, Released};
+    assert_eq!(
+        actions,
+        [
+            (4, Released),
+            (3, Allocated),
+            (2, Allocated),
+            (1, PoolCreated)
+        ]
+    );
+    stop(&ipam, writer).await;
+}
+
+#[tokio::test]
+async fn a_deleted_pools_number_is_not_used_again_after_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let (ipam, writer) = start(dir.path());
+    let old = make_pool(&ipam, "old", "10.0.0.0/24").await;
+    ipam.submit(Request::DeletePool {
+        pool: old,
+        actor: "test".into(),
+    })
+    .await
+    .unwrap();
+    stop(&ipam, writer).await;
+    let (ipam, writer) = start(dir.path());
+    assert_ne!(make_pool(&ipam, "new", "10.0.0.0/24").await, old);
+    stop(&ipam, writer).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn callers_at_once_get_distinct_addresses_and_share_commits() {
+    let dir = tempfile::tempdir().unwrap();
+    let (ipam, writer) = start(dir.path());
+    let pool = make_pool(&ipam, "front", "10.1.0.0/22").await;
+    let before = ipam.reader().stats();
+    let tasks: Vec<_> = (0..1000)
+        .map(|number| {
+            let ipam = ipam.clone();
+            tokio::spawn(async move { allocate(&ipam, pool, number).await })
+        })
+        .collect();
+    let mut keys = std::collections::BTreeSet::new();
+    for task in tasks {
+        keys.insert(task.await.unwrap().unwrap());
+    }
+    assert_eq!(keys.len(), 1000);
+    let after = ipam.reader().stats();
+    assert_eq!(after.decisions - before.decisions, 1000);
+    assert!(
+        after.commits - before.commits < 500,
+        "{} commits for 1000 decisions",
+        after.commits - before.commits
+    );
+    assert_eq!(ipam.waiting(), 0);
+    stop(&ipam, writer).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_identity_asking_at_once_gets_one_address() {
+    let dir = tempfile::tempdir().unwrap();
+    let (ipam, writer) = start(dir.path());
+    let pool = make_pool(&ipam, "front", "10.1.0.0/24").await;
+    let tasks: Vec<_> = (0..50)
+        .map(|_| {
+            let ipam = ipam.clone();
+            tokio::spawn(async move { allocate(&ipam, pool, 7).await.unwrap() })
+        })
+        .collect();
+    let mut keys = std::collections::BTreeSet::new();
+    for task in tasks {
+        keys.insert(task.await.unwrap());
+    }
+    assert_eq!(keys.len(), 1);
+    assert_eq!(
+        ipam.reader().audit_page(None, 100).unwrap().len(),
+        2,
+        "the pool and one allocation"
+    );
+    stop(&ipam, writer).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_last_addresses_go_to_as_many_callers_and_the_others_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let (ipam, writer) = start(dir.path());
+    let pool = make_pool(&ipam, "small", "10.1.0.10-10.1.0.19").await;
+    let tasks: Vec<_> = (0..40)
+        .map(|number| {
+            let ipam = ipam.clone();
+            tokio::spawn(async move { allocate(&ipam, pool, number).await })
+        })
+        .collect();
+    let (mut given, mut refused) = (std::collections::BTreeSet::new(), 0);
+    for task in tasks {
+        match task.await.unwrap() {
+            Ok(key) => assert!(given.insert(key)),
+            Err(IpamError::Refused(Refusal::Exhausted { .. })) => refused += 1,
+            Err(other) => panic!("{other}"),
+        }
+    }
+    assert_eq!((given.len(), refused), (10, 30));
+    stop(&ipam, writer).await;
+}
+
+#[tokio::test]
+async fn a_caller_that_goes_away_changes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let (ipam, writer) = start(dir.path());
+    let pool = make_pool(&ipam, "front", "10.1.0.0/24").await;
+    for number in 0..20 {
+        let asking = ipam.submit(ask(pool, number));
+        // Polled once: the request is queued, then its caller is gone.
+        futures::pin_mut!(asking);
+        assert!(futures::poll!(asking).is_pending());
+    }
+    stop(&ipam, writer).await;
+    let (ipam, writer) = start(dir.path());
+    assert_eq!(
+        ipam.read(|ledger| ledger.pool_leases(pool, None, 100).len()),
+        20
+    );
+    stop(&ipam, writer).await;
+}
+
+#[tokio::test]
+async fn a_stop_answers_what_was_taken_and_refuses_what_comes_later() {
+    let dir = tempfile::tempdir().unwrap();
+    let (ipam, writer) = start(dir.path());
+    let pool = make_pool(&ipam, "front", "10.1.0.0/24").await;
+    let tasks: Vec<_> = (0..50)
+        .map(|number| {
+            let ipam = ipam.clone();
+            tokio::spawn(async move { allocate(&ipam, pool, number).await })
+        })
+        .collect();
+    tokio::task::yield_now().await;
+    ipam.shutdown().await;
+    let mut answered = 0;
+    for task in tasks {
+        match task.await.unwrap() {
+            Ok(_) => answered += 1,
+            Err(IpamError::Stopping) => {}
+            Err(other) => panic!("{other}"),
+        }
+    }
+    assert_eq!(allocate(&ipam, pool, 99).await, Err(IpamError::Stopping));
+    writer.join();
+    let (ipam, writer) = start(dir.path());
+    assert_eq!(
+        ipam.read(|ledger| ledger.pool_leases(pool, None, 100).len()),
+        answered
+    );
+    stop(&ipam, writer).await;
+}
+
+#[tokio::test]
+async fn time_does_not_run_backwards_over_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let (ipam, writer) = Ipam::start(dir.path(), Arc::new(|| Timestamp(50_000))).unwrap();
+    make_pool(&ipam, "front", "10.1.0.0/24").await;
+    stop(&ipam, writer).await;
+    let (ipam, writer) = Ipam::start(dir.path(), Arc::new(|| Timestamp(10))).unwrap();
+    assert_eq!(ipam.now(), Timestamp(50_000));
+    stop(&ipam, writer).await;
+}

@@ -1,0 +1,236 @@
+//! A batch of decisions as rows: encoded before the transaction starts, written inside it.
+
+use fipd_core::{AuditEntry, Decision, Op};
+use redb::{Key, TableDefinition, WriteTransaction};
+
+use super::{
+    codec::{self, EncodeError},
+    error::ReadError,
+    rows::StateV1,
+    tables::{
+        ACCOUNTS, ADOPTIONS, AUDIT, CLUSTERS, LEASES, LeaseBytes, META, NETWORKS, POOLS, STATE,
+        TOKENS, adoption_key, lease_key,
+    },
+};
+
+/// Trimming starts this many entries above the limit, so that it works on runs of neighbours.
+const TRIM_SLACK: u64 = 64;
+/// Entries removed by one commit at least, once trimming starts.
+const TRIM_STEP: u64 = 256;
+
+/// A row to write (`Some`) or to remove.
+type Rows<K> = Vec<(K, Option<Vec<u8>>)>;
+
+/// The rows of a batch.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    networks: Rows<[u8; 4]>,
+    pools: Rows<[u8; 4]>,
+    leases: Rows<LeaseBytes>,
+    clusters: Rows<String>,
+    adoptions: Rows<Vec<u8>>,
+    accounts: Rows<String>,
+    tokens: Rows<[u8; 8]>,
+    audit: Vec<Vec<u8>>,
+    latest: u64,
+    next_pool: u32,
+}
+
+impl Batch {
+    /// Adds all rows of a decision.
+    ///
+    /// # Errors
+    /// When a row cannot be encoded; the decision is then partly added, and the batch must not be written.
+    pub(super) fn add(&mut self, decision: &Decision) -> Result<(), EncodeError> {
+        for op in &decision.ops {
+            self.add_op(op)?;
+        }
+        for entry in &decision.audit {
+            self.add_audit(entry)?;
+        }
+        Ok(())
+    }
+
+    fn add_op(&mut self, op: &Op) -> Result<(), EncodeError> {
+        match op {
+            Op::PutNetwork(network) => {
+                self.networks.push((
+                    network.id.0.to_be_bytes(),
+                    Some(codec::encode_network(network)?),
+                ));
+            }
+            Op::PutPool(pool) => {
+                self.next_pool = self.next_pool.max(pool.id.0.saturating_add(1));
+                self.pools
+                    .push((pool.id.0.to_be_bytes(), Some(codec::encode_pool(pool)?)));
+            }
+            Op::PutNextPool(id) => self.next_pool = self.next_pool.max(id.0),
+            Op::DeletePool(id) => {
+                self.next_pool = self.next_pool.max(id.0.saturating_add(1));
+                self.pools.push((id.0.to_be_bytes(), None));
+            }
+            Op::PutLease(lease) => {
+                self.leases
+                    .push((lease_key(lease.key), Some(codec::encode_lease(lease)?)));
+            }
+            Op::DeleteLease(key) => self.leases.push((lease_key(*key), None)),
+            Op::PutCluster(cluster) => {
+                self.clusters.push((
+                    cluster.id.to_string(),
+                    Some(codec::encode_cluster(cluster)?),
+                ));
+            }
+            Op::DeleteCluster(id) => self.clusters.push((id.to_string(), None)),
+            Op::PutAdoption(marker) => {
+                let key = adoption_key(marker.network, &marker.cluster, &marker.system);
+                self.adoptions
+                    .push((key, Some(codec::encode_adoption(marker)?)));
+            }
+            Op::DeleteAdoption {
+                network,
+                cluster,
+                system,
+            } => {
+                self.adoptions
+                    .push((adoption_key(*network, cluster, system), None));
+            }
+            Op::PutAccount(account) => {
+                self.accounts.push((
+                    account.name.to_string(),
+                    Some(codec::encode_account(account)?),
+                ));
+            }
+            Op::DeleteAccount(name) => self.accounts.push((name.to_string(), None)),
+            Op::PutToken(token) => {
+                self.tokens
+                    .push((token.id.0.to_be_bytes(), Some(codec::encode_token(token)?)));
+            }
+            Op::DeleteToken(id) => self.tokens.push((id.0.to_be_bytes(), None)),
+        }
+        Ok(())
+    }
+
+    fn add_audit(&mut self, entry: &AuditEntry) -> Result<(), EncodeError> {
+        self.latest = self.latest.max(entry.at.0);
+        self.audit.push(codec::encode_audit(entry)?);
+        Ok(())
+    }
+
+    /// How many rows are written or removed.
+    pub(super) fn rows(&self) -> usize {
+        self.networks.len()
+            + self.pools.len()
+            + self.leases.len()
+            + self.clusters.len()
+            + self.adoptions.len()
+            + self.accounts.len()
+            + self.tokens.len()
+            + self.audit.len()
+    }
+
+    /// Writes everything into the transaction and returns the state after it.
+    pub(super) fn write(
+        &self,
+        txn: &WriteTransaction,
+        before: &StateV1,
+        audit_limit: u64,
+    ) -> Result<StateV1, ReadError> {
+        put(txn, NETWORKS, &self.networks, |key| *key)?;
+        put(txn, POOLS, &self.pools, |key| *key)?;
+        put(txn, LEASES, &self.leases, |key| *key)?;
+        put(txn, CLUSTERS, &self.clusters, String::as_str)?;
+        put(txn, ADOPTIONS, &self.adoptions, Vec::as_slice)?;
+        put(txn, ACCOUNTS, &self.accounts, String::as_str)?;
+        put(txn, TOKENS, &self.tokens, |key| *key)?;
+        let mut after = StateV1 {
+            sequence: before.sequence + 1,
+            last_time: before.last_time.max(self.latest),
+            next_pool: before.next_pool.max(self.next_pool),
+            ..*before
+        };
+        self.write_audit(txn, &mut after, audit_limit)?;
+        let row = codec::encode_state(&after).map_err(|error| unencodable(&error))?;
+        txn.open_table(META)?.insert(STATE, row.as_slice())?;
+        Ok(after)
+    }
+
+    fn write_audit(
+        &self,
+        txn: &WriteTransaction,
+        state: &mut StateV1,
+        limit: u64,
+    ) -> Result<(), ReadError> {
+        if self.audit.is_empty() {
+            return Ok(());
+        }
+        let mut table = txn.open_table(AUDIT)?;
+        for value in &self.audit {
+            table.insert(state.audit_next.to_be_bytes(), value.as_slice())?;
+            state.audit_next += 1;
+            state.audit_bytes += value.len() as u64;
+        }
+        let kept = state.audit_next - state.audit_first;
+        if kept < limit.saturating_add(TRIM_SLACK) {
+            return Ok(());
+        }
+        // Twice what came in, so that a lowered limit is reached in time; never more than is too much.
+        let step = (2 * self.audit.len() as u64)
+            .max(TRIM_STEP)
+            .min(kept - limit);
+        let end = state.audit_first + step;
+        let mut freed = 0;
+        table.retain_in(
+            state.audit_first.to_be_bytes()..end.to_be_bytes(),
+            |_, value| {
+                freed += value.len() as u64;
+                false
+            },
+        )?;
+        state.audit_bytes = state.audit_bytes.saturating_sub(freed);
+        state.audit_first = end;
+        Ok(())
+    }
+}
+
+/// Writes and removes rows of one table, which is not touched where there are none.
+fn put<K: Key + 'static, T>(
+    txn: &WriteTransaction,
+    definition: TableDefinition<'_, K, &'static [u8]>,
+    rows: &[(T, Option<Vec<u8>>)],
+    key: impl for<'a> Fn(&'a T) -> K::SelfType<'a>,
+) -> Result<(), ReadError> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let mut table = txn.open_table(definition)?;
+    for (name, value) in rows {
+        match value {
+            Some(value) => table.insert(key(name), value.as_slice())?,
+            None => table.remove(key(name))?,
+        };
+    }
+    Ok(())
+}
+
+fn unencodable(error: &EncodeError) -> ReadError {
+    ReadError::Row {
+        table: "meta".to_owned(),
+        row: STATE.to_owned(),
+        error: codec::DecodeError::Malformed(error.to_string()),
+    }
+}
+
+/// The state row.
+pub(super) fn read_state(
+    meta: &impl redb::ReadableTable<&'static str, &'static [u8]>,
+) -> Result<StateV1, ReadError> {
+    let row = |error| ReadError::Row {
+        table: "meta".to_owned(),
+        row: STATE.to_owned(),
+        error,
+    };
+    let value = meta
+        .get(STATE)?
+        .ok_or_else(|| row(codec::DecodeError::Empty))?;
+    codec::decode_state(value.value()).map_err(row)
+}

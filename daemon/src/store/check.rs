@@ -1,0 +1,179 @@
+//! The offline check: reads every byte of a store that no daemon has open, and changes none.
+
+use std::{fmt, fs, path::Path};
+
+use fipd_core::{Adoption, Ledger, Op, Violation};
+use redb::{
+    Builder, ReadTransaction, ReadableDatabase as _, ReadableTable as _, ReadableTableMetadata as _,
+};
+
+use super::{
+    CACHE_BYTES,
+    batch::read_state,
+    codec::{self, DecodeError},
+    error::{OpenError, ReadError},
+    load,
+    overlay::Overlay,
+    rows::StateV1,
+    schema,
+    tables::{ADOPTIONS, AUDIT, META, SCHEMA, adoption_key},
+};
+
+/// Something that is not as it must be.
+#[derive(Debug)]
+pub enum Problem {
+    /// Pages do not match their checksums.
+    Pages(String),
+    /// A row cannot be read.
+    Row(ReadError),
+    /// The rows contradict each other.
+    Violation(Violation),
+    /// The audit log is not what its bounds say.
+    Audit(String),
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pages(text) => write!(f, "pages: {text}"),
+            Self::Row(error) => write!(f, "{error}"),
+            Self::Violation(violation) => write!(f, "{violation}"),
+            Self::Audit(text) => write!(f, "audit log: {text}"),
+        }
+    }
+}
+
+/// Verifies checksums, every row, every invariant of the ledger and the bounds of the audit log.
+///
+/// # Errors
+/// When the file is missing, in use, of a newer schema, or no store at all.
+pub fn check(path: &Path) -> Result<Vec<Problem>, OpenError> {
+    let io = |source| OpenError::Io {
+        path: path.to_owned(),
+        doing: "read",
+        source,
+    };
+    fs::metadata(path).map_err(io)?;
+    let damaged = |error: ReadError| OpenError::Damaged {
+        path: path.to_owned(),
+        error,
+    };
+    let overlay = Overlay::open(path).map_err(|error| OpenError::from_redb(path, error))?;
+    let mut builder = Builder::new();
+    builder.set_cache_size(CACHE_BYTES);
+    let mut database = builder
+        .create_with_backend(overlay)
+        .map_err(|error| OpenError::from_redb(path, error))?;
+    let mut problems = Vec::new();
+    match database.check_integrity() {
+        Ok(true) => {}
+        Ok(false) => problems.push(Problem::Pages(
+            "the page allocation did not match the tables".to_owned(),
+        )),
+        Err(error) => return Ok(vec![Problem::Pages(error.to_string())]),
+    }
+    let txn = database
+        .begin_read()
+        .map_err(|error| damaged(error.into()))?;
+    let state = version_and_state(path, &txn)?;
+    problems.extend(contents(&txn, &state).map_err(damaged)?);
+    Ok(problems)
+}
+
+fn version_and_state(path: &Path, txn: &ReadTransaction) -> Result<StateV1, OpenError> {
+    let damaged = |error| OpenError::Damaged {
+        path: path.to_owned(),
+        error,
+    };
+    let meta = txn
+        .open_table(META)
+        .map_err(|error| damaged(error.into()))?;
+    let row = meta.get(SCHEMA).map_err(|error| damaged(error.into()))?;
+    let found = row
+        .map_or(Ok(0), |row| schema::parse_version(row.value()))
+        .map_err(damaged)?;
+    if found > schema::known() {
+        return Err(OpenError::Newer {
+            path: path.to_owned(),
+            found,
+            known: schema::known(),
+        });
+    }
+    read_state(&meta).map_err(damaged)
+}
+
+/// Everything below the pages.
+pub(super) fn contents(txn: &ReadTransaction, state: &StateV1) -> Result<Vec<Problem>, ReadError> {
+    let mut problems = Vec::new();
+    let mut bad = Vec::new();
+    let rows = load::ops(txn, state)?.filter_map(|row| row.map_err(|error| bad.push(error)).ok());
+    let ledger = Ledger::load(rows, state.audit_next);
+    problems.extend(bad.into_iter().map(Problem::Row));
+    match ledger {
+        Ok(ledger) => problems.extend(ledger.check().into_iter().map(Problem::Violation)),
+        Err(violations) => problems.extend(violations.into_iter().map(Problem::Violation)),
+    }
+    adoptions(txn, &mut problems)?;
+    audit(txn, state, &mut problems)?;
+    Ok(problems)
+}
+
+/// Markers lie under the key that their content says.
+fn adoptions(txn: &ReadTransaction, problems: &mut Vec<Problem>) -> Result<(), ReadError> {
+    let wrong = |key: &[u8], value: &[u8]| {
+        let marker: Adoption = codec::decode_adoption(value)?;
+        if adoption_key(marker.network, &marker.cluster, &marker.system) == key {
+            Ok(Op::PutAdoption(marker))
+        } else {
+            Err(DecodeError::value("adoption key", format!("{key:02x?}")))
+        }
+    };
+    problems.extend(
+        load::rows(txn, ADOPTIONS, wrong)?
+            .filter_map(Result::err)
+            .map(Problem::Row),
+    );
+    Ok(())
+}
+
+/// All numbers between the bounds are there, none is beyond, and all can be read.
+fn audit(
+    txn: &ReadTransaction,
+    state: &StateV1,
+    problems: &mut Vec<Problem>,
+) -> Result<(), ReadError> {
+    let table = txn.open_table(AUDIT)?;
+    let first = table
+        .first()?
+        .map(|(key, _)| u64::from_be_bytes(key.value()));
+    let last = table
+        .last()?
+        .map(|(key, _)| u64::from_be_bytes(key.value()));
+    let (expected_first, next) = (state.audit_first, state.audit_next);
+    let bounds_hold = match (first, last) {
+        (Some(first), Some(last)) => first == expected_first && last.checked_add(1) == Some(next),
+        (None, None) => expected_first == next,
+        (Some(_), None) | (None, Some(_)) => false,
+    };
+    if !bounds_hold || table.len()? != next.saturating_sub(expected_first) {
+        problems.push(Problem::Audit(format!(
+            "entries {first:?} to {last:?} ({} of them), where {expected_first} to before {next} should be",
+            table.len()?
+        )));
+    }
+    let bytes = std::rc::Rc::new(std::cell::Cell::new(0));
+    let sum = std::rc::Rc::clone(&bytes);
+    let entries = load::rows(txn, AUDIT, move |_, value| {
+        sum.set(sum.get() + value.len() as u64);
+        codec::decode_audit(value).map(drop)
+    })?;
+    problems.extend(entries.filter_map(Result::err).map(Problem::Row));
+    if bytes.get() != state.audit_bytes {
+        problems.push(Problem::Audit(format!(
+            "the entries are {} bytes, where {} should be",
+            bytes.get(),
+            state.audit_bytes
+        )));
+    }
+    Ok(())
+}

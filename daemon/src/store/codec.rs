@@ -1,0 +1,318 @@
+//! The only place where the domain meets bytes: core types to rows, rows to core types.
+//!
+//! Encoding borrows and cannot lose anything. Decoding trusts nothing: arbitrary bytes give a value or a
+//! [`DecodeError`], never a panic.
+
+use std::net::IpAddr;
+
+use fipd_core::{
+    Account, Adoption, AuditEntry, ClusterId, ClusterRecord, Identity, Lease, LeaseKey, Network,
+    NetworkId, PoolId, System, Timestamp, Token, TokenId,
+};
+use serde::{Deserialize, Serialize};
+
+use super::rows::{
+    AccountV1, AdoptionV1, AuditV1, ClusterV1, ContenderV1, HolderV1, IdentityV1, IpV1, LeaseV1,
+    MemberV1, NetworkV1, StateV1, TokenV1, V1,
+};
+
+mod code;
+mod pool;
+
+pub(super) use pool::{decode_pool, encode_pool};
+
+/// Why a row could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    #[error("the row is empty")]
+    Empty,
+    #[error("the row has version {found}, this fipd knows up to {known}")]
+    Version { found: u8, known: u8 },
+    #[error("the row is malformed: {0}")]
+    Malformed(String),
+    #[error("the row has {0} bytes too many")]
+    Trailing(usize),
+    #[error("{what} {value} is not allowed")]
+    Value { what: &'static str, value: String },
+}
+
+impl DecodeError {
+    pub(super) fn value(what: &'static str, value: impl ToString) -> Self {
+        Self::Value {
+            what,
+            value: value.to_string(),
+        }
+    }
+}
+
+/// Why a row could not be made; no value of the core does that.
+pub(super) type EncodeError = postcard::Error;
+
+fn encode<T: Serialize>(row: &T) -> Result<Vec<u8>, EncodeError> {
+    postcard::to_extend(row, vec![V1])
+}
+
+fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, DecodeError> {
+    let (&version, rest) = bytes.split_first().ok_or(DecodeError::Empty)?;
+    if version != V1 {
+        return Err(DecodeError::Version {
+            found: version,
+            known: V1,
+        });
+    }
+    let (row, left) = postcard::take_from_bytes(rest)
+        .map_err(|error| DecodeError::Malformed(error.to_string()))?;
+    if left.is_empty() {
+        Ok(row)
+    } else {
+        Err(DecodeError::Trailing(left.len()))
+    }
+}
+
+pub(super) fn encode_state(state: &StateV1) -> Result<Vec<u8>, EncodeError> {
+    encode(state)
+}
+
+pub(super) fn decode_state(bytes: &[u8]) -> Result<StateV1, DecodeError> {
+    decode(bytes)
+}
+
+pub(super) fn encode_network(network: &Network) -> Result<Vec<u8>, EncodeError> {
+    encode(&NetworkV1 {
+        name: &network.name,
+    })
+}
+
+pub(super) fn decode_network(key: [u8; 4], bytes: &[u8]) -> Result<Network, DecodeError> {
+    let row: NetworkV1<'_> = decode(bytes)?;
+    Ok(Network {
+        id: NetworkId(u32::from_be_bytes(key)),
+        name: row.name.into(),
+    })
+}
+
+pub(super) fn encode_lease(lease: &Lease) -> Result<Vec<u8>, EncodeError> {
+    encode(&LeaseV1 {
+        pool: lease.pool.map(|id| id.0),
+        state: code::of_state(lease.state),
+        members: lease.members.iter().map(member_row).collect(),
+        contenders: lease.contenders.iter().map(contender_row).collect(),
+        tenant: lease.tenant.as_ref().map(|tenant| &*tenant.0),
+        group: lease.group.as_deref(),
+        since: lease.since.0,
+        until: lease.until.map(|until| until.0),
+    })
+}
+
+pub(super) fn decode_lease(key: LeaseKey, bytes: &[u8]) -> Result<Lease, DecodeError> {
+    let row: LeaseV1<'_> = decode(bytes)?;
+    Ok(Lease {
+        key,
+        pool: row.pool.map(PoolId),
+        state: code::state(row.state)?,
+        members: row.members.iter().map(member).collect::<Result<_, _>>()?,
+        contenders: row
+            .contenders
+            .iter()
+            .map(contender)
+            .collect::<Result<_, _>>()?,
+        tenant: row.tenant.map(|text| fipd_core::Tenant(text.into())),
+        group: row.group.map(Into::into),
+        since: Timestamp(row.since),
+        until: row.until.map(Timestamp),
+    })
+}
+
+pub(super) fn encode_cluster(cluster: &ClusterRecord) -> Result<Vec<u8>, EncodeError> {
+    encode(&ClusterV1 {
+        names: cluster.names.iter().map(|name| &**name).collect(),
+        discovered: cluster.discovered,
+        first_seen: cluster.first_seen.0,
+    })
+}
+
+pub(super) fn decode_cluster(key: &str, bytes: &[u8]) -> Result<ClusterRecord, DecodeError> {
+    let row: ClusterV1<'_> = decode(bytes)?;
+    Ok(ClusterRecord {
+        id: ClusterId(key.into()),
+        names: row.names.into_iter().map(Into::into).collect(),
+        discovered: row.discovered,
+        first_seen: Timestamp(row.first_seen),
+    })
+}
+
+pub(super) fn encode_adoption(marker: &Adoption) -> Result<Vec<u8>, EncodeError> {
+    encode(&AdoptionV1 {
+        network: marker.network.0,
+        cluster: &marker.cluster,
+        system: marker.system.as_str(),
+        at: marker.at.0,
+        skipped: marker.skipped,
+    })
+}
+
+pub(super) fn decode_adoption(bytes: &[u8]) -> Result<Adoption, DecodeError> {
+    let row: AdoptionV1<'_> = decode(bytes)?;
+    Ok(Adoption {
+        network: NetworkId(row.network),
+        cluster: row.cluster.into(),
+        system: system(row.system)?,
+        at: Timestamp(row.at),
+        skipped: row.skipped,
+    })
+}
+
+pub(super) fn encode_account(account: &Account) -> Result<Vec<u8>, EncodeError> {
+    encode(&AccountV1 {
+        role: code::of_role(account.role),
+        password_hash: &account.password_hash,
+        created: account.created.0,
+    })
+}
+
+pub(super) fn decode_account(key: &str, bytes: &[u8]) -> Result<Account, DecodeError> {
+    let row: AccountV1<'_> = decode(bytes)?;
+    Ok(Account {
+        name: key.into(),
+        role: code::role(row.role)?,
+        password_hash: row.password_hash.into(),
+        created: Timestamp(row.created),
+    })
+}
+
+pub(super) fn encode_token(token: &Token) -> Result<Vec<u8>, EncodeError> {
+    encode(&TokenV1 {
+        name: &token.name,
+        role: code::of_role(token.role),
+        hash: token.hash,
+        created: token.created.0,
+        expires: token.expires.map(|at| at.0),
+    })
+}
+
+pub(super) fn decode_token(key: [u8; 8], bytes: &[u8]) -> Result<Token, DecodeError> {
+    let row: TokenV1<'_> = decode(bytes)?;
+    Ok(Token {
+        id: TokenId(u64::from_be_bytes(key)),
+        name: row.name.into(),
+        role: code::role(row.role)?,
+        hash: row.hash,
+        created: Timestamp(row.created),
+        expires: row.expires.map(Timestamp),
+    })
+}
+
+pub(super) fn encode_audit(entry: &AuditEntry) -> Result<Vec<u8>, EncodeError> {
+    encode(&AuditV1 {
+        at: entry.at.0,
+        actor: &entry.actor,
+        action: code::of_action(entry.action),
+        network: entry.network.map(|id| id.0),
+        address: entry.address.map(ip_row),
+        pool: entry.pool.map(|id| id.0),
+        identity: entry.identity.as_ref().map(identity_row),
+        detail: &entry.detail,
+    })
+}
+
+pub(super) fn decode_audit(bytes: &[u8]) -> Result<AuditEntry, DecodeError> {
+    let row: AuditV1<'_> = decode(bytes)?;
+    Ok(AuditEntry {
+        at: Timestamp(row.at),
+        actor: row.actor.into(),
+        action: code::action(row.action)?,
+        network: row.network.map(NetworkId),
+        address: row.address.map(ip),
+        pool: row.pool.map(PoolId),
+        identity: row.identity.as_ref().map(identity).transpose()?,
+        detail: row.detail.into(),
+    })
+}
+
+fn ip_row(address: IpAddr) -> IpV1 {
+    match address {
+        IpAddr::V4(v4) => IpV1::V4(v4.octets()),
+        IpAddr::V6(v6) => IpV1::V6(v6.octets()),
+    }
+}
+
+fn ip(row: IpV1) -> IpAddr {
+    match row {
+        IpV1::V4(octets) => octets.into(),
+        IpV1::V6(octets) => octets.into(),
+    }
+}
+
+fn system(text: &str) -> Result<System, DecodeError> {
+    text.parse().map_err(|_| DecodeError::value("system", text))
+}
+
+fn identity_row(identity: &Identity) -> IdentityV1<'_> {
+    IdentityV1 {
+        system: identity.system.as_str(),
+        cluster: identity.cluster.as_ref().map(|cluster| &*cluster.0),
+        kind: &identity.kind,
+        namespace: &identity.namespace,
+        name: &identity.name,
+        interface: &identity.interface,
+    }
+}
+
+fn identity(row: &IdentityV1<'_>) -> Result<Identity, DecodeError> {
+    Ok(Identity {
+        system: system(row.system)?,
+        cluster: row.cluster.map(|text| ClusterId(text.into())),
+        kind: row.kind.into(),
+        namespace: row.namespace.into(),
+        name: row.name.into(),
+        interface: row.interface.into(),
+    })
+}
+
+fn holder_row(holder: &fipd_core::Holder) -> HolderV1<'_> {
+    HolderV1 {
+        identity: identity_row(&holder.identity),
+        instance: &holder.instance,
+    }
+}
+
+fn holder(row: &HolderV1<'_>) -> Result<fipd_core::Holder, DecodeError> {
+    Ok(fipd_core::Holder {
+        identity: identity(&row.identity)?,
+        instance: row.instance.into(),
+    })
+}
+
+fn member_row(member: &fipd_core::Member) -> MemberV1<'_> {
+    MemberV1 {
+        holder: holder_row(&member.holder),
+        ports: member.ports.iter().map(code::of_port).collect(),
+    }
+}
+
+fn member(row: &MemberV1<'_>) -> Result<fipd_core::Member, DecodeError> {
+    Ok(fipd_core::Member {
+        holder: holder(&row.holder)?,
+        ports: row
+            .ports
+            .iter()
+            .map(|&(protocol, port)| code::port(protocol, port))
+            .collect::<Result<_, _>>()?,
+    })
+}
+
+fn contender_row(contender: &fipd_core::Contender) -> ContenderV1<'_> {
+    ContenderV1 {
+        holder: holder_row(&contender.holder),
+        tenant: contender.tenant.as_ref().map(|tenant| &*tenant.0),
+        since: contender.since.0,
+    }
+}
+
+fn contender(row: &ContenderV1<'_>) -> Result<fipd_core::Contender, DecodeError> {
+    Ok(fipd_core::Contender {
+        holder: holder(&row.holder)?,
+        tenant: row.tenant.map(|text| fipd_core::Tenant(text.into())),
+        since: Timestamp(row.since),
+    })
+}

@@ -1,0 +1,143 @@
+//! Pools to bytes and back.
+
+use fipd_core::{
+    AddressSpec, ClusterId, Ends, EndsOf, NetworkId, Order, Origin, Pool, PoolId, PoolSpec,
+    Timestamp,
+};
+use ipnet::IpNet;
+
+use super::{DecodeError, EncodeError, decode, encode, ip, ip_row, system};
+use crate::store::rows::{IpV1, OriginV1, PoolV1, SpecV1};
+
+pub(in crate::store) fn encode_pool(pool: &Pool) -> Result<Vec<u8>, EncodeError> {
+    let spec = &pool.spec;
+    encode(&PoolV1 {
+        name: &spec.name,
+        network: spec.network.0,
+        addresses: spec.addresses.iter().map(spec_row).collect(),
+        exclusions: spec.exclusions.iter().map(spec_row).collect(),
+        gateway: spec.gateway.map(ip_row),
+        prefix_len: spec.prefix_len,
+        subnet: spec
+            .subnet
+            .map(|net| (ip_row(net.addr()), net.prefix_len())),
+        ends_first: spec.ends.first,
+        ends_last: spec.ends.last,
+        ends_of: match spec.ends.of {
+            EndsOf::Prefix => 0,
+            EndsOf::EachCidr => 1,
+        },
+        order: match spec.order {
+            Order::Lowest => 0,
+        },
+        origin: match &spec.origin {
+            Origin::Own => OriginV1::Own,
+            Origin::Mirror {
+                system,
+                cluster,
+                object,
+                uid,
+            } => OriginV1::Mirror {
+                system: system.as_str(),
+                cluster: &cluster.0,
+                object,
+                uid,
+            },
+        },
+        closed: spec.closed,
+        created: pool.created.0,
+        generation: pool.generation,
+    })
+}
+
+pub(in crate::store) fn decode_pool(key: [u8; 4], bytes: &[u8]) -> Result<Pool, DecodeError> {
+    let row: PoolV1<'_> = decode(bytes)?;
+    let of = match row.ends_of {
+        0 => EndsOf::Prefix,
+        1 => EndsOf::EachCidr,
+        other => return Err(DecodeError::value("reserved ends", other)),
+    };
+    let order = match row.order {
+        0 => Order::Lowest,
+        other => return Err(DecodeError::value("order", other)),
+    };
+    let origin = match row.origin {
+        OriginV1::Own => Origin::Own,
+        OriginV1::Mirror {
+            system: name,
+            cluster,
+            object,
+            uid,
+        } => Origin::Mirror {
+            system: system(name)?,
+            cluster: ClusterId(cluster.into()),
+            object: object.into(),
+            uid: uid.into(),
+        },
+    };
+    let spec = PoolSpec {
+        name: row.name.into(),
+        network: NetworkId(row.network),
+        addresses: row
+            .addresses
+            .into_iter()
+            .map(spec)
+            .collect::<Result<_, _>>()?,
+        exclusions: row
+            .exclusions
+            .into_iter()
+            .map(spec)
+            .collect::<Result<_, _>>()?,
+        gateway: row.gateway.map(ip),
+        prefix_len: row.prefix_len,
+        subnet: row
+            .subnet
+            .map(|(address, len)| net(address, len))
+            .transpose()?,
+        ends: Ends {
+            first: row.ends_first,
+            last: row.ends_last,
+            of,
+        },
+        order,
+        origin,
+        closed: row.closed,
+    };
+    Ok(Pool {
+        id: PoolId(u32::from_be_bytes(key)),
+        spec,
+        created: Timestamp(row.created),
+        generation: row.generation,
+    })
+}
+
+fn spec_row(spec: &AddressSpec) -> SpecV1 {
+    match *spec {
+        AddressSpec::Cidr(net) => SpecV1::Cidr(ip_row(net.addr()), net.prefix_len()),
+        AddressSpec::Single(address) => SpecV1::Single(ip_row(address)),
+        AddressSpec::Range(first, last) => SpecV1::Range(ip_row(first), ip_row(last)),
+    }
+}
+
+fn spec(row: SpecV1) -> Result<AddressSpec, DecodeError> {
+    Ok(match row {
+        SpecV1::Cidr(address, len) => AddressSpec::Cidr(net(address, len)?),
+        SpecV1::Single(address) => AddressSpec::Single(ip(address)),
+        SpecV1::Range(first, last) => {
+            let (first, last) = (ip(first), ip(last));
+            if first.is_ipv4() != last.is_ipv4() || first > last {
+                return Err(DecodeError::value("range", format!("{first}-{last}")));
+            }
+            AddressSpec::Range(first, last)
+        }
+    })
+}
+
+fn net(address: IpV1, len: u8) -> Result<IpNet, DecodeError> {
+    let net = IpNet::new(ip(address), len).map_err(|_| DecodeError::value("prefix length", len))?;
+    if net.trunc() == net {
+        Ok(net)
+    } else {
+        Err(DecodeError::value("CIDR with host bits", net))
+    }
+}

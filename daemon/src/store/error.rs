@@ -1,0 +1,107 @@
+//! What can go wrong with the file, by what one does about it.
+
+use std::{io, path::PathBuf};
+
+use fipd_core::Violation;
+
+use super::codec::DecodeError;
+
+/// Why the store could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error(
+        "the store {} is in use by another fipd; stop that one, or talk to it over its socket", .0.display()
+    )]
+    Locked(PathBuf),
+    #[error(
+        "the store {} has schema version {found}, this fipd knows up to {known}; install the fipd that wrote it, \
+         or restore a backup of an older one", .path.display()
+    )]
+    Newer {
+        path: PathBuf,
+        found: u32,
+        known: u32,
+    },
+    #[error("the store {} cannot be {doing}: {source}", .path.display())]
+    Io {
+        path: PathBuf,
+        doing: &'static str,
+        source: io::Error,
+    },
+    #[error("the store {} is damaged: {error}; restore a backup", .path.display())]
+    Damaged { path: PathBuf, error: ReadError },
+    #[error(
+        "the store {} contradicts itself in {} places, first: {}; see `fipd check`, or restore a backup",
+        .path.display(), .violations.len(), .violations.first().map(ToString::to_string).unwrap_or_default()
+    )]
+    Inconsistent {
+        path: PathBuf,
+        violations: Vec<Violation>,
+    },
+}
+
+/// Why something could not be read from the store.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    #[error("table {table}, row {row}: {error}")]
+    Row {
+        table: String,
+        row: String,
+        error: DecodeError,
+    },
+    #[error("{0}")]
+    Storage(#[from] redb::Error),
+    #[error("the store is being reopened after a failed write; ask again in a moment")]
+    Reopening,
+}
+
+/// Why a backup was not made. Nothing is left behind then.
+#[derive(Debug, thiserror::Error)]
+pub enum BackupError {
+    #[error("{} exists already; choose another name", .0.display())]
+    Exists(PathBuf),
+    #[error("the backup {} cannot be {doing}: {source}", .path.display())]
+    Io {
+        path: PathBuf,
+        doing: &'static str,
+        source: io::Error,
+    },
+    #[error("the store cannot be read: {0}")]
+    Read(#[from] ReadError),
+    #[error("the backup {} cannot be written: {error}", .path.display())]
+    Write { path: PathBuf, error: redb::Error },
+    #[error("the backup {} does not read back: {reason}", .path.display())]
+    Verify { path: PathBuf, reason: String },
+}
+
+macro_rules! into_read_error {
+    ($($error:ty),*) => {
+        $(impl From<$error> for ReadError {
+            fn from(error: $error) -> Self {
+                Self::Storage(error.into())
+            }
+        })*
+    };
+}
+
+into_read_error!(redb::StorageError, redb::TableError, redb::TransactionError);
+
+impl OpenError {
+    pub(super) fn from_redb(path: &std::path::Path, error: redb::DatabaseError) -> Self {
+        let path = path.to_owned();
+        if let redb::DatabaseError::DatabaseAlreadyOpen = error {
+            return Self::Locked(path);
+        }
+        if let redb::DatabaseError::Storage(redb::StorageError::Io(source)) = error {
+            return Self::Io {
+                path,
+                doing: "opened",
+                source,
+            };
+        }
+        Self::Damaged {
+            path,
+            error: ReadError::Storage(error.into()),
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Reading the whole file: rows to [`Op`]s, and those to a ledger.
+
+use std::sync::Arc;
+
+use fipd_core::{Ledger, Op, PoolId, Timestamp};
+use redb::{Key, ReadTransaction, TableDefinition, TableHandle as _};
+
+use super::{
+    batch::read_state,
+    codec::{self, DecodeError},
+    error::{OpenError, ReadError},
+    rows::StateV1,
+    tables::{
+        ACCOUNTS, ADOPTIONS, CLUSTERS, LEASES, META, NETWORKS, POOLS, TOKENS, parse_lease_key,
+    },
+};
+
+/// What a store holds when it is opened.
+#[derive(Debug)]
+pub struct Loaded {
+    pub ledger: Ledger,
+    /// The latest point in time of a decision in the file; the clock must not run behind it.
+    pub last_time: Timestamp,
+}
+
+/// The rows of a file, in the order in which a ledger wants them.
+pub(super) type Ops = Box<dyn Iterator<Item = Result<Op, ReadError>>>;
+
+/// All rows but the audit log. `lease_bytes` grows by the size of each lease row read.
+pub(super) fn ops(txn: &ReadTransaction, state: &StateV1) -> Result<Ops, ReadError> {
+    let numbers = (state.next_pool > 0).then_some(Ok(Op::PutNextPool(PoolId(state.next_pool))));
+    let networks = rows(txn, NETWORKS, |key, value| {
+        codec::decode_network(key, value).map(Op::PutNetwork)
+    })?;
+    let clusters = rows(txn, CLUSTERS, |key, value| {
+        codec::decode_cluster(key, value).map(Op::PutCluster)
+    })?;
+    let adoptions = rows(txn, ADOPTIONS, |_, value| {
+        codec::decode_adoption(value).map(Op::PutAdoption)
+    })?;
+    let pools = rows(txn, POOLS, |key, value| {
+        codec::decode_pool(key, value).map(|pool| Op::PutPool(Arc::new(pool)))
+    })?;
+    let leases = rows(txn, LEASES, |key, value| {
+        codec::decode_lease(parse_lease_key(&key)?, value)
+            .map(|lease| Op::PutLease(Arc::new(lease)))
+    })?;
+    let accounts = rows(txn, ACCOUNTS, |key, value| {
+        codec::decode_account(key, value).map(Op::PutAccount)
+    })?;
+    let tokens = rows(txn, TOKENS, |key, value| {
+        codec::decode_token(key, value).map(Op::PutToken)
+    })?;
+    let head = numbers
+        .into_iter()
+        .chain(networks)
+        .chain(clusters)
+        .chain(adoptions);
+    Ok(Box::new(
+        head.chain(pools)
+            .chain(leases)
+            .chain(accounts)
+            .chain(tokens),
+    ))
+}
+
+/// Decodes the rows of one table.
+pub(super) fn rows<K: Key + 'static, T: 'static>(
+    txn: &ReadTransaction,
+    definition: TableDefinition<'static, K, &'static [u8]>,
+    read: impl Fn(K::SelfType<'_>, &[u8]) -> Result<T, DecodeError> + 'static,
+) -> Result<Box<dyn Iterator<Item = Result<T, ReadError>>>, ReadError> {
+    let table = definition.name().to_owned();
+    let range = txn
+        .open_table(definition)?
+        .range::<K::SelfType<'static>>(..)?;
+    Ok(Box::new(range.map(move |item| {
+        let (key, value) = item?;
+        read(key.value(), value.value()).map_err(|error| ReadError::Row {
+            table: table.clone(),
+            row: format!("{:?}", key.value()),
+            error,
+        })
+    })))
+}
+
+/// Loads a ledger, and stops at the first row that cannot be read.
+pub(super) fn load(
+    path: &std::path::Path,
+    txn: &ReadTransaction,
+) -> Result<(Loaded, StateV1), OpenError> {
+    let damaged = |error| OpenError::Damaged {
+        path: path.to_owned(),
+        error,
+    };
+    let state = txn
+        .open_table(META)
+        .map_err(ReadError::from)
+        .and_then(|meta| read_state(&meta))
+        .map_err(damaged)?;
+    let mut failed = None;
+    let rows = ops(txn, &state).map_err(damaged)?;
+    let rows = rows.map_while(|row| row.map_err(|error| failed = Some(error)).ok());
+    let ledger = Ledger::load(rows, state.audit_next);
+    if let Some(error) = failed {
+        return Err(damaged(error));
+    }
+    let ledger = ledger.map_err(|violations| OpenError::Inconsistent {
+        path: path.to_owned(),
+        violations,
+    })?;
+    Ok((
+        Loaded {
+            ledger,
+            last_time: Timestamp(state.last_time),
+        },
+        state,
+    ))
+}

@@ -1,0 +1,170 @@
+//! What the store lies on: a file in the data directory, or what a test puts in its place.
+//!
+//! Owns the file's mode, the ballast beside it and the question how much room is left. Knows nothing of
+//! tables and rows.
+
+use std::{
+    fmt, fs,
+    io::{self, Write as _},
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+};
+
+use redb::{Builder, Database, DatabaseError};
+
+/// Where a database lies.
+pub trait Medium: fmt::Debug + Send + Sync {
+    /// What to call it in messages.
+    fn path(&self) -> &Path;
+    /// Opens the database, makes it where there is none.
+    ///
+    /// # Errors
+    /// What redb says; nothing is changed when the file is locked.
+    fn open(&self, builder: &Builder) -> Result<Database, DatabaseError>;
+    /// Called between closing a database whose write failed and opening it again: afterwards reads show what is
+    /// really on the disk.
+    ///
+    /// # Errors
+    /// When that cannot be had; the caller tries again later.
+    fn settle(&self) -> io::Result<()>;
+    /// Bytes that can still be written.
+    ///
+    /// # Errors
+    /// When the file system does not say.
+    fn free(&self) -> io::Result<u64>;
+    /// Bytes of disk the database uses.
+    ///
+    /// # Errors
+    /// When the file system does not say.
+    fn used(&self) -> io::Result<u64>;
+    /// Frees the room kept for emergencies.
+    fn drop_ballast(&self);
+    /// Keeps room for emergencies again, where it does not yet and there is room to keep.
+    fn keep_ballast(&self);
+}
+
+/// A file and its ballast (`NAME.ballast` beside it).
+#[derive(Debug)]
+pub(super) struct Disk {
+    path: PathBuf,
+    ballast: PathBuf,
+    ballast_bytes: u64,
+}
+
+impl Disk {
+    /// `ballast_bytes`: room kept beside the file; 0 keeps none.
+    pub(super) fn new(path: &Path, ballast_bytes: u64) -> Self {
+        let mut ballast = path.as_os_str().to_owned();
+        ballast.push(".ballast");
+        Self {
+            path: path.to_owned(),
+            ballast: ballast.into(),
+            ballast_bytes,
+        }
+    }
+
+    fn directory(&self) -> &Path {
+        match self.path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            Some(_) | None => Path::new("."),
+        }
+    }
+
+    fn write_ballast(&self) -> io::Result<()> {
+        let mut file = fs::OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&self.ballast)?;
+        let wanted = i64::try_from(self.ballast_bytes).unwrap_or(i64::MAX);
+        if nix::fcntl::posix_fallocate(&file, 0, wanted).is_err() {
+            // A file system without fallocate: write it out.
+            let block = vec![0; 1 << 20];
+            let mut left = self.ballast_bytes;
+            while left > 0 {
+                let part = block.get(
+                    ..usize::try_from(left)
+                        .unwrap_or(block.len())
+                        .min(block.len()),
+                );
+                let part = part.unwrap_or(&block);
+                file.write_all(part)?;
+                left -= part.len() as u64;
+            }
+        }
+        file.sync_all()
+    }
+}
+
+impl Medium for Disk {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn open(&self, builder: &Builder) -> Result<Database, DatabaseError> {
+        let mut options = fs::OpenOptions::new();
+        let file = options
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&self.path)?;
+        let fresh = file.metadata()?.len() == 0;
+        let database = builder.create_file(file)?;
+        if fresh {
+            // The name itself must survive a power cut, too.
+            fs::File::open(self.directory())?.sync_all()?;
+        }
+        Ok(database)
+    }
+
+    /// After a failed fsync Linux counts the lost pages as clean: a read would show what never reached the disk.
+    /// So write out what still can be, then forget the cached pages.
+    fn settle(&self) -> io::Result<()> {
+        let file = fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(&self.path)?;
+        file.sync_all()?;
+        nix::fcntl::posix_fadvise(
+            &file,
+            0,
+            0,
+            nix::fcntl::PosixFadviseAdvice::POSIX_FADV_DONTNEED,
+        )?;
+        Ok(())
+    }
+
+    fn free(&self) -> io::Result<u64> {
+        let stat = nix::sys::statvfs::statvfs(self.directory())?;
+        Ok(stat.blocks_available().saturating_mul(stat.fragment_size()))
+    }
+
+    fn used(&self) -> io::Result<u64> {
+        Ok(fs::metadata(&self.path)?.blocks().saturating_mul(512))
+    }
+
+    fn drop_ballast(&self) {
+        if let Err(error) = fs::remove_file(&self.ballast)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::warn!(path = %self.ballast.display(), %error, "the ballast cannot be removed");
+        }
+    }
+
+    fn keep_ballast(&self) {
+        let there = fs::metadata(&self.ballast).is_ok_and(|meta| meta.len() >= self.ballast_bytes);
+        let room = self
+            .free()
+            .is_ok_and(|free| free >= self.ballast_bytes.saturating_mul(4));
+        if self.ballast_bytes == 0 || there || !room {
+            return;
+        }
+        if let Err(error) = self.write_ballast() {
+            tracing::warn!(path = %self.ballast.display(), %error, "the ballast cannot be kept");
+            self.drop_ballast();
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Opening: version, migrations, loading, and compaction of a file that is mostly air.
+
+use std::time::Duration;
+
+use redb::{Database, ReadableDatabase as _};
+
+use super::{
+    batch::read_state,
+    builder,
+    error::{OpenError, ReadError},
+    load::{self, Loaded},
+    medium::Medium,
+    rows::StateV1,
+    schema,
+    tables::META,
+};
+
+/// Smaller files are never compacted.
+const COMPACT_FROM: u64 = 32 << 20;
+/// With more content than this a compaction would hold up the start for too long.
+const COMPACT_MOST: u64 = 128 << 20;
+
+/// Opens and loads.
+pub(super) fn open(medium: &dyn Medium) -> Result<(Database, Loaded, StateV1), OpenError> {
+    let path = medium.path();
+    let mut database = medium
+        .open(&builder())
+        .map_err(|error| OpenError::from_redb(path, error))?;
+    prepare(medium, &database)?;
+    let damaged = |error: ReadError| OpenError::Damaged {
+        path: path.to_owned(),
+        error,
+    };
+    compact(medium, &mut database).map_err(damaged)?;
+    let txn = database
+        .begin_read()
+        .map_err(|error| damaged(error.into()))?;
+    let (loaded, state) = load::load(path, &txn)?;
+    drop(txn);
+    Ok((database, loaded, state))
+}
+
+/// Opens again what this process has in memory already: only the state is read.
+pub(super) fn reopen(medium: &dyn Medium) -> Result<(Database, StateV1), OpenError> {
+    let path = medium.path();
+    let database = medium
+        .open(&builder())
+        .map_err(|error| OpenError::from_redb(path, error))?;
+    let state =
+        || -> Result<StateV1, ReadError> { read_state(&database.begin_read()?.open_table(META)?) };
+    let state = state().map_err(|error| OpenError::Damaged {
+        path: path.to_owned(),
+        error,
+    })?;
+    Ok((database, state))
+}
+
+/// Refuses a newer schema, and migrates an older one.
+fn prepare(medium: &dyn Medium, database: &Database) -> Result<(), OpenError> {
+    let path = medium.path().to_owned();
+    let found = match stored_version(database) {
+        Ok(found) => found,
+        Err(error) => return Err(OpenError::Damaged { path, error }),
+    };
+    if found > schema::known() {
+        return Err(OpenError::Newer {
+            path,
+            found,
+            known: schema::known(),
+        });
+    }
+    if found == schema::known() {
+        return Ok(());
+    }
+    let migrate = || -> Result<(), ReadError> {
+        let txn = database.begin_write()?;
+        schema::migrate(&txn, found)?;
+        txn.commit().map_err(redb::Error::from)?;
+        Ok(())
+    };
+    migrate().map_err(|error| OpenError::Damaged { path, error })
+}
+
+fn stored_version(database: &Database) -> Result<u32, ReadError> {
+    let txn = database.begin_read()?;
+    let meta = match txn.open_table(META) {
+        Ok(meta) => meta,
+        Err(redb::TableError::TableDoesNotExist(_)) => return Ok(0),
+        Err(error) => return Err(error.into()),
+    };
+    match meta.get(super::tables::SCHEMA)? {
+        Some(row) => schema::parse_version(row.value()),
+        None => Ok(0),
+    }
+}
+
+/// Gives pages back to the disk when more than half of the file is free.
+fn compact(medium: &dyn Medium, database: &mut Database) -> Result<(), ReadError> {
+    let used = medium.used().unwrap_or(0);
+    if used < COMPACT_FROM {
+        return Ok(());
+    }
+    let txn = database.begin_write()?;
+    let stats = txn.stats()?;
+    txn.abort()?;
+    let taken = stats.allocated_pages() * stats.page_size() as u64;
+    if taken.saturating_mul(2) >= used || taken > COMPACT_MOST {
+        return Ok(());
+    }
+    match database.compact() {
+        Ok(moved) => {
+            let now = medium.used().unwrap_or(used);
+            tracing::info!(before = used, after = now, moved, "the store was compacted");
+        }
+        // It is as it was; a later start tries again.
+        Err(error) => tracing::warn!(%error, "the store could not be compacted"),
+    }
+    Ok(())
+}
+
+/// 75 to 125 % of the pause.
+pub(super) fn jittered(pause: Duration) -> Duration {
+    let mut random = [0; 1];
+    let share = if getrandom::fill(&mut random).is_ok() {
+        u32::from(random[0])
+    } else {
+        128
+    };
+    pause * (192 + share / 2) / 256
+}

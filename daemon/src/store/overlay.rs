@@ -1,0 +1,157 @@
+//! A database file seen through a layer that keeps all writes in memory.
+//!
+//! Lets the offline check open, repair and verify a file that a crash left, without changing a byte of it.
+
+use std::{collections::BTreeMap, fs, io, ops::Bound, path::Path};
+
+use parking_lot::Mutex;
+use redb::{BackendError, StorageBackend, backends::FileBackend};
+
+const PAGE: u64 = 4096;
+
+/// The file below, the written pages above.
+#[derive(Debug)]
+pub(super) struct Overlay {
+    file: FileBackend,
+    above: Mutex<Above>,
+}
+
+#[derive(Debug)]
+struct Above {
+    len: u64,
+    /// Bytes at and beyond this offset of the file below do not show: the file was once set shorter.
+    shows: u64,
+    pages: BTreeMap<u64, Vec<u8>>,
+}
+
+impl Overlay {
+    /// Opens the file for reading only.
+    pub(super) fn open(path: &Path) -> Result<Self, redb::DatabaseError> {
+        let file = FileBackend::new(fs::File::open(path)?)?;
+        let len = file.len()?;
+        Ok(Self {
+            file,
+            above: Mutex::new(Above {
+                len,
+                shows: len,
+                pages: BTreeMap::new(),
+            }),
+        })
+    }
+
+    /// The page as it is seen now.
+    fn page(&self, above: &Above, number: u64) -> io::Result<Vec<u8>> {
+        if let Some(page) = above.pages.get(&number) {
+            return Ok(page.clone());
+        }
+        let mut page = vec![0; PAGE as usize];
+        let start = number * PAGE;
+        let there = above.shows.saturating_sub(start).min(PAGE) as usize;
+        if let Some(part) = page.get_mut(..there) {
+            self.file.read(start, part)?;
+        }
+        Ok(page)
+    }
+}
+
+impl StorageBackend for Overlay {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.above.lock().len)
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let above = self.above.lock();
+        let end = offset + out.len() as u64;
+        if end > above.len {
+            return Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                "beyond the end of the file",
+            ));
+        }
+        if above.pages.is_empty() && end <= above.shows {
+            return self.file.read(offset, out);
+        }
+        let mut at = offset;
+        let mut out = out;
+        while !out.is_empty() {
+            let page = self.page(&above, at / PAGE)?;
+            let from = page.get((at % PAGE) as usize..).unwrap_or_default();
+            let count = from.len().min(out.len());
+            let (head, tail) = out.split_at_mut(count);
+            head.copy_from_slice(from.get(..count).unwrap_or_default());
+            out = tail;
+            at += count as u64;
+        }
+        Ok(())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        let mut above = self.above.lock();
+        above.len = len;
+        above.shows = above.shows.min(len);
+        let cut = above.pages.split_off(&len.div_ceil(PAGE));
+        drop(cut);
+        if let Some(page) = above.pages.get_mut(&(len / PAGE)) {
+            page.iter_mut()
+                .skip((len % PAGE) as usize)
+                .for_each(|byte| *byte = 0);
+        }
+        Ok(())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let mut above = self.above.lock();
+        let mut at = offset;
+        let mut data = data;
+        while !data.is_empty() {
+            let mut page = self.page(&above, at / PAGE)?;
+            let into = page.get_mut((at % PAGE) as usize..).unwrap_or_default();
+            let count = into.len().min(data.len());
+            let (head, tail) = data.split_at(count);
+            if let Some(into) = into.get_mut(..count) {
+                into.copy_from_slice(head);
+            }
+            above.pages.insert(at / PAGE, page);
+            data = tail;
+            at += count as u64;
+        }
+        Ok(())
+    }
+
+    fn close(&self) -> io::Result<()> {
+        self.file.close()
+    }
+
+    /// A shared lock is enough to keep a daemon out, and all that a file opened for reading can have.
+    fn try_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
+        self.file.try_lock_shared_range(start, end)
+    }
+
+    fn try_lock_shared_range(
+        &self,
+        start: Bound<u64>,
+        end: Bound<u64>,
+    ) -> Result<bool, BackendError> {
+        self.file.try_lock_shared_range(start, end)
+    }
+
+    fn lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
+        self.file.lock_shared_range(start, end)
+    }
+
+    fn lock_shared_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
+        self.file.lock_shared_range(start, end)
+    }
+
+    fn unlock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
+        self.file.unlock_range(start, end)
+    }
+
+    fn query_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
+        self.file.query_lock_range(start, end)
+    }
+}

@@ -1,0 +1,86 @@
+//! Reading the file beside the writer: the audit log, figures, backups.
+
+use std::{path::Path, sync::Arc};
+
+use fipd_core::AuditEntry;
+use redb::{ReadTransaction, ReadableDatabase as _};
+
+use super::{
+    Shared, backup, codec,
+    error::{BackupError, ReadError},
+    health::StoreStats,
+    tables::AUDIT,
+};
+
+/// Reads the store while it is written; cheap to clone. Sees only what is durable.
+#[derive(Clone, Debug)]
+pub struct StoreReader {
+    shared: Arc<Shared>,
+}
+
+impl StoreReader {
+    /// The most audit entries of one page.
+    pub const PAGE_MAX: usize = 1_000;
+
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared }
+    }
+
+    /// Audit entries with their numbers, newest first, below number `before`. At most `limit` and
+    /// [`Self::PAGE_MAX`]. Blocks on the disk.
+    ///
+    /// # Errors
+    /// While the store is being reopened, and when an entry cannot be read.
+    pub fn audit_page(
+        &self,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<(u64, AuditEntry)>, ReadError> {
+        let table = self.begin()?.open_table(AUDIT)?;
+        let end = before.unwrap_or(u64::MAX).to_be_bytes();
+        let newest = table
+            .range::<[u8; 8]>(..end)?
+            .rev()
+            .take(limit.min(Self::PAGE_MAX));
+        newest
+            .map(|item| {
+                let (key, value) = item?;
+                let number = u64::from_be_bytes(key.value());
+                let entry = codec::decode_audit(value.value()).map_err(|error| ReadError::Row {
+                    table: "audit".to_owned(),
+                    row: number.to_string(),
+                    error,
+                })?;
+                Ok((number, entry))
+            })
+            .collect()
+    }
+
+    /// Copies the store as it is at this moment into a new file of mode 0600, makes that durable and checks it.
+    /// Writing goes on meanwhile. Blocks for long.
+    ///
+    /// # Errors
+    /// When the file exists, or cannot be written or verified; nothing is left behind then.
+    pub fn backup(&self, path: &Path) -> Result<(), BackupError> {
+        backup::backup(&self.begin()?, path)
+    }
+
+    /// Figures of the store.
+    pub fn stats(&self) -> StoreStats {
+        self.shared.stats.lock().clone()
+    }
+
+    /// Bytes of disk the store uses, and bytes that are free beside it.
+    ///
+    /// # Errors
+    /// When the file system does not say.
+    pub fn disk(&self) -> std::io::Result<(u64, u64)> {
+        Ok((self.shared.medium.used()?, self.shared.medium.free()?))
+    }
+
+    fn begin(&self) -> Result<ReadTransaction, ReadError> {
+        let slot = self.shared.database.read();
+        let database = slot.as_ref().ok_or(ReadError::Reopening)?;
+        Ok(database.begin_read()?)
+    }
+}

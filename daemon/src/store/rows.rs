@@ -1,0 +1,184 @@
+//! The rows as they lie in the file. **Frozen**: a field is never added, removed, reordered or retyped here.
+//! A change is a new struct with the next version byte beside the old one, and a migration or a decoder for
+//! both.
+//!
+//! They are apart from the core's types so that those may change without changing files on disk. Text is
+//! borrowed: writing a row clones nothing.
+
+use serde::{Deserialize, Serialize};
+
+/// The version byte before each row of this module.
+pub(super) const V1: u8 = 1;
+
+/// What each commit moves on; row `state` of table `meta`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct StateV1 {
+    /// Number of commits of decisions.
+    pub sequence: u64,
+    /// The latest point in time of a decision, in milliseconds since the epoch.
+    pub last_time: u64,
+    /// Number of the oldest audit entry kept.
+    pub audit_first: u64,
+    /// Number of the next audit entry.
+    pub audit_next: u64,
+    /// Sum of the lengths of all audit values.
+    pub audit_bytes: u64,
+    /// One more than the highest pool number ever used: numbers are never used again.
+    pub next_pool: u32,
+}
+
+/// An address without its network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum IpV1 {
+    V4([u8; 4]),
+    V6([u8; 16]),
+}
+
+/// A set of addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum SpecV1 {
+    Cidr(IpV1, u8),
+    Single(IpV1),
+    Range(IpV1, IpV1),
+}
+
+/// A network; its number is the key.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct NetworkV1<'a> {
+    pub name: &'a str,
+}
+
+/// Who asks.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct IdentityV1<'a> {
+    pub system: &'a str,
+    pub cluster: Option<&'a str>,
+    pub kind: &'a str,
+    pub namespace: &'a str,
+    pub name: &'a str,
+    pub interface: &'a str,
+}
+
+/// An identity and its instance.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct HolderV1<'a> {
+    #[serde(borrow)]
+    pub identity: IdentityV1<'a>,
+    pub instance: &'a str,
+}
+
+/// One holder of a lease; ports are (0 TCP, 1 UDP, 2 SCTP; number).
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct MemberV1<'a> {
+    #[serde(borrow)]
+    pub holder: HolderV1<'a>,
+    pub ports: Vec<(u8, u16)>,
+}
+
+/// Someone found using an address that another holds.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct ContenderV1<'a> {
+    #[serde(borrow)]
+    pub holder: HolderV1<'a>,
+    pub tenant: Option<&'a str>,
+    pub since: u64,
+}
+
+/// A lease; network and address are the key. `state`: see [`super::codec`].
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct LeaseV1<'a> {
+    pub pool: Option<u32>,
+    pub state: u8,
+    #[serde(borrow)]
+    pub members: Vec<MemberV1<'a>>,
+    #[serde(borrow)]
+    pub contenders: Vec<ContenderV1<'a>>,
+    pub tenant: Option<&'a str>,
+    pub group: Option<&'a str>,
+    pub since: u64,
+    pub until: Option<u64>,
+}
+
+/// Whose pool it is.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum OriginV1<'a> {
+    Own,
+    Mirror {
+        system: &'a str,
+        cluster: &'a str,
+        object: &'a str,
+        uid: &'a str,
+    },
+}
+
+/// A pool; its number is the key. `ends_of`: 0 prefix, 1 each CIDR. `order`: 0 lowest.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct PoolV1<'a> {
+    pub name: &'a str,
+    pub network: u32,
+    pub addresses: Vec<SpecV1>,
+    pub exclusions: Vec<SpecV1>,
+    pub gateway: Option<IpV1>,
+    pub prefix_len: Option<u8>,
+    pub subnet: Option<(IpV1, u8)>,
+    pub ends_first: u32,
+    pub ends_last: u32,
+    pub ends_of: u8,
+    pub order: u8,
+    #[serde(borrow)]
+    pub origin: OriginV1<'a>,
+    pub closed: bool,
+    pub created: u64,
+    pub generation: u64,
+}
+
+/// A cluster; its identity is the key.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct ClusterV1<'a> {
+    #[serde(borrow)]
+    pub names: Vec<&'a str>,
+    pub discovered: bool,
+    pub first_seen: u64,
+}
+
+/// An adoption marker. The key is derived from it and only orders the table.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct AdoptionV1<'a> {
+    pub network: u32,
+    pub cluster: &'a str,
+    pub system: &'a str,
+    pub at: u64,
+    pub skipped: bool,
+}
+
+/// An account; its name is the key. `role`: 0 viewer, 1 operator, 2 admin.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct AccountV1<'a> {
+    pub role: u8,
+    pub password_hash: &'a str,
+    pub created: u64,
+}
+
+/// A token; its number is the key. `role` as in [`AccountV1`].
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct TokenV1<'a> {
+    pub name: &'a str,
+    pub role: u8,
+    pub hash: [u8; 32],
+    pub created: u64,
+    pub expires: Option<u64>,
+}
+
+/// One decision in the audit log; its number is the key. `action`: see [`super::codec`].
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct AuditV1<'a> {
+    pub at: u64,
+    pub actor: &'a str,
+    pub action: u8,
+    pub network: Option<u32>,
+    pub address: Option<IpV1>,
+    pub pool: Option<u32>,
+    #[serde(borrow)]
+    pub identity: Option<IdentityV1<'a>>,
+    pub detail: &'a str,
+}

@@ -1,0 +1,84 @@
+//! Every table of the file, in one place.
+//!
+//! Keys of numbers are big-endian, so that redb's byte order is theirs. Values are a version byte and the
+//! postcard of a row of [`super::rows`]; only [`super::codec`] makes or reads them.
+
+use std::net::IpAddr;
+
+use fipd_core::{LeaseKey, NetworkId, System};
+use redb::TableDefinition;
+
+use super::codec::DecodeError;
+
+/// What a lease is found by: network (u32), family (4 or 6), address in the last 4 or all of 16 bytes.
+pub(super) type LeaseBytes = [u8; 21];
+
+/// Key: `"schema"` or `"state"`. Value: the schema version as u32 big-endian; a [`super::rows::StateV1`].
+pub(super) const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
+/// Key: network number. Value: [`super::rows::NetworkV1`].
+pub(super) const NETWORKS: TableDefinition<'_, [u8; 4], &[u8]> = TableDefinition::new("networks");
+/// Key: pool number. Value: [`super::rows::PoolV1`].
+pub(super) const POOLS: TableDefinition<'_, [u8; 4], &[u8]> = TableDefinition::new("pools");
+/// Key: [`LeaseBytes`]. Value: [`super::rows::LeaseV1`].
+pub(super) const LEASES: TableDefinition<'_, LeaseBytes, &[u8]> = TableDefinition::new("leases");
+/// Key: UID of the cluster's `kube-system`. Value: [`super::rows::ClusterV1`].
+pub(super) const CLUSTERS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("clusters");
+/// Key: network number, length of the system's name, its name, the cluster. Value: [`super::rows::AdoptionV1`].
+pub(super) const ADOPTIONS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("adoptions");
+/// Key: name of the account. Value: [`super::rows::AccountV1`].
+pub(super) const ACCOUNTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("accounts");
+/// Key: number of the token. Value: [`super::rows::TokenV1`].
+pub(super) const TOKENS: TableDefinition<'_, [u8; 8], &[u8]> = TableDefinition::new("tokens");
+/// Key: number of the entry, from 1, without gaps. Value: [`super::rows::AuditV1`].
+pub(super) const AUDIT: TableDefinition<'_, [u8; 8], &[u8]> = TableDefinition::new("audit");
+
+/// Row of [`META`]: the schema version.
+pub(super) const SCHEMA: &str = "schema";
+/// Row of [`META`]: what each commit moves on.
+pub(super) const STATE: &str = "state";
+
+/// The row key of a lease.
+pub(super) fn lease_key(key: LeaseKey) -> LeaseBytes {
+    let mut bytes = [0; 21];
+    let (network, rest) = bytes.split_at_mut(4);
+    network.copy_from_slice(&key.network.0.to_be_bytes());
+    if let Some((family, address)) = rest.split_first_mut() {
+        match key.address {
+            IpAddr::V4(v4) => {
+                *family = 4;
+                address.split_at_mut(12).1.copy_from_slice(&v4.octets());
+            }
+            IpAddr::V6(v6) => {
+                *family = 6;
+                address.copy_from_slice(&v6.octets());
+            }
+        }
+    }
+    bytes
+}
+
+/// The lease a row key names.
+///
+/// # Errors
+/// A family other than 4 and 6, or an IPv4 address with bytes before it.
+pub(super) fn parse_lease_key(bytes: &LeaseBytes) -> Result<LeaseKey, DecodeError> {
+    let [n0, n1, n2, n3, family, address @ ..] = *bytes;
+    let network = NetworkId(u32::from_be_bytes([n0, n1, n2, n3]));
+    let address = match (family, address) {
+        (4, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, v4 @ ..]) => IpAddr::from(v4),
+        (6, v6) => IpAddr::from(v6),
+        (_, _) => return Err(DecodeError::value("lease key", format!("{bytes:02x?}"))),
+    };
+    Ok(LeaseKey { network, address })
+}
+
+/// The row key of an adoption marker.
+pub(super) fn adoption_key(network: NetworkId, cluster: &str, system: &System) -> Vec<u8> {
+    let system = system.as_str().as_bytes();
+    let mut key = Vec::with_capacity(5 + system.len() + cluster.len());
+    key.extend_from_slice(&network.0.to_be_bytes());
+    key.push(u8::try_from(system.len()).unwrap_or(u8::MAX));
+    key.extend_from_slice(system);
+    key.extend_from_slice(cluster.as_bytes());
+    key
+}

@@ -1,0 +1,3 @@
+//! The store on files and on media that fail.
+
+mod file;
