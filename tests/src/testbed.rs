@@ -29,7 +29,7 @@ pub use directory::TestDirectory;
 pub use etcd::Etcd;
 pub use fault_proxy::{Fault, FaultProxy};
 pub use fipd::{CliOutput, Fipd, FipdOptions, fipd_binary};
-pub use http::{Reply, get_tcp, get_unix};
+pub use http::{Method, Reply, UnixConnection, get_tcp, get_unix};
 pub use kubeconfig::with_server;
 pub use manifests::{apply_yaml, documents, install_crds};
 pub use ports::free_port;
