@@ -1,5 +1,6 @@
 //! The edges and the wiring of the daemon.
 
+pub mod clusters;
 pub mod config;
 pub mod ipam;
 pub mod store;

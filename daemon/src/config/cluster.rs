@@ -161,7 +161,7 @@ pub(super) fn check_together(
         return fail(format!(
             "[discovery] cluster = {:?} is no [[cluster]]; allowed are {}",
             given.cluster,
-            names(clusters.iter().map(Spanned::get_ref))
+            names(&clusters.iter().map(Spanned::get_ref).collect::<Vec<_>>())
         ));
     }
     check_named_management(
@@ -197,18 +197,19 @@ fn check_named_management(
         Some(name) if managements().any(|cluster| cluster.name == *name) => Ok(()),
         Some(name) => Err(format!(
             "{place}: management = {name:?} is no cluster with the system rancher-fip and role = \"management\"; allowed are {}",
-            names(managements())
+            names(&managements().collect::<Vec<_>>())
         )),
         None if managements().count() == 1 => Ok(()),
         None => Err(format!(
             "{place}: management is missing: role = \"downstream\" needs the name of the cluster that holds the pools; allowed are {}",
-            names(managements())
+            names(&managements().collect::<Vec<_>>())
         )),
     }
 }
 
-fn names<'a>(clusters: impl Iterator<Item = &'a ClusterConfig>) -> String {
+fn names(clusters: &[&ClusterConfig]) -> String {
     let names: Vec<String> = clusters
+        .iter()
         .map(|cluster| format!("{:?}", cluster.name))
         .collect();
     if names.is_empty() {

@@ -1,0 +1,300 @@
+//! Taking in what a cluster already uses, before a network that waits for it gives anything new.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Debug,
+    sync::Arc,
+    time::Duration,
+};
+
+use fipd_core::{
+    Adopt, Adoption, Answer, Holder, Identity, Lease, LeaseKey, NetworkId, Request, System, Tenant,
+    Timestamp,
+};
+use futures::{StreamExt, future::BoxFuture, stream};
+use kube::{Api, api::ListParams};
+use serde::de::DeserializeOwned;
+
+use super::{CallError, ClusterSession, absence::Presence};
+use crate::ipam::IpamError;
+
+/// Objects per page of a list.
+pub const PAGE: u32 = 500;
+/// How often a list that expired between two pages is begun again before it counts as failed.
+const RESTARTS: usize = 3;
+/// Requests under way at once; the writer commits them in groups.
+const AT_ONCE: usize = 256;
+
+/// One object of a cluster and the addresses it uses, none of them perhaps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sighting {
+    pub holder: Holder,
+    pub tenant: Option<Tenant>,
+    /// Addresses in use by it, with their networks.
+    pub uses: Vec<LeaseKey>,
+    /// Since when, as far as known: decides who is the older of two users.
+    pub since: Timestamp,
+}
+
+/// What a system knows of the objects of a cluster that may own leases.
+pub trait Inventory: Send + Sync {
+    /// Kinds ([`Identity::kind`]) whose objects are listed. Leases of other kinds are never touched.
+    fn kinds(&self) -> BTreeSet<&'static str>;
+
+    /// Every object that is there, from complete lists (see [`complete_list`]): an object left out looks gone.
+    fn list(&self) -> BoxFuture<'_, Result<Vec<Sighting>, CallError>>;
+
+    /// A fresh read of one object, not from a cache.
+    fn read<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, Presence>;
+}
+
+/// Why a cluster's system was not adopted; it is tried again.
+#[derive(Debug, thiserror::Error)]
+pub enum AdoptError {
+    #[error(transparent)]
+    Cluster(#[from] CallError),
+    #[error(transparent)]
+    Ipam(#[from] IpamError),
+}
+
+/// What an adoption found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Adopted {
+    /// The complete list it was made from.
+    pub sightings: Vec<Sighting>,
+    /// Addresses now or already held by who uses them.
+    pub held: usize,
+    /// Addresses that another holds: their users are contenders.
+    pub contended: Vec<(Identity, Arc<Lease>)>,
+    /// Addresses that could not be taken in, with the reason.
+    pub refused: Vec<(Identity, LeaseKey, String)>,
+    pub marked: BTreeSet<NetworkId>,
+}
+
+/// Lists everything, between two checks that it is the same cluster that answers.
+pub async fn observe(
+    session: &ClusterSession,
+    inventory: &dyn Inventory,
+) -> Result<Vec<Sighting>, CallError> {
+    session.verify_identity().await?;
+    let sightings = inventory.list().await?;
+    session.verify_identity().await?;
+    Ok(sightings)
+}
+
+/// One complete list, every address in it requested for its user, and the networks that waited marked.
+///
+/// A single address that is refused (malformed, out of reach) is reported and does not keep the rest waiting.
+pub async fn adopt(
+    session: &ClusterSession,
+    system: &System,
+    inventory: &dyn Inventory,
+) -> Result<Adopted, AdoptError> {
+    // Read before the list: a network that starts waiting meanwhile gets a list of its own.
+    let networks = session.networks(system);
+    let sightings = observe(session, inventory).await?;
+    let mut adopted = Adopted {
+        sightings,
+        ..Adopted::default()
+    };
+    take_in(session, system, &mut adopted).await?;
+    for network in networks {
+        mark(session, system, network).await?;
+        adopted.marked.insert(network);
+    }
+    Ok(adopted)
+}
+
+/// Marks one network as having adopted this system of this cluster from a complete list.
+pub async fn mark(
+    session: &ClusterSession,
+    system: &System,
+    network: NetworkId,
+) -> Result<(), IpamError> {
+    let marker = Adoption {
+        network,
+        cluster: session.id.0.clone(),
+        system: system.clone(),
+        at: session.ipam.now(),
+        skipped: false,
+    };
+    if session
+        .ipam
+        .read(|ledger| ledger.adopted(network, &session.id, system))
+    {
+        return Ok(());
+    }
+    session
+        .ipam
+        .submit(Request::MarkAdopted {
+            marker,
+            actor: session.actor(system),
+        })
+        .await
+        .map(drop)
+}
+
+async fn take_in(
+    session: &ClusterSession,
+    system: &System,
+    adopted: &mut Adopted,
+) -> Result<(), IpamError> {
+    let actor = session.actor(system);
+    let requests: Vec<Adopt> = adopted
+        .sightings
+        .iter()
+        .flat_map(|seen| {
+            seen.uses.iter().map(|key| Adopt {
+                key: *key,
+                holder: seen.holder.clone(),
+                tenant: seen.tenant.clone(),
+                since: seen.since,
+                actor: actor.clone(),
+            })
+        })
+        .collect();
+    let mut answers = stream::iter(requests)
+        .map(|adopt| {
+            let (identity, key) = (adopt.holder.identity.clone(), adopt.key);
+            let answer = session.ipam.submit(Request::Adopt(adopt));
+            async move { (identity, key, answer.await) }
+        })
+        .buffered(AT_ONCE);
+    while let Some((identity, key, answer)) = answers.next().await {
+        match answer {
+            Ok(Answer::Contended { lease }) => adopted.contended.push((identity, lease)),
+            Ok(_) => adopted.held += 1,
+            Err(IpamError::Refused(refusal)) => {
+                adopted.refused.push((identity, key, refusal.to_string()))
+            }
+            Err(err) => return Err(err),
+        }
+    }
+    Ok(())
+}
+
+/// All objects of a kind, page by page; a list that expires midway is begun again. Anything but the whole is an
+/// error: an incomplete list is no list.
+pub async fn complete_list<K>(
+    session: &ClusterSession,
+    api: &Api<K>,
+    params: ListParams,
+    what: &str,
+) -> Result<Vec<K>, CallError>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    let mut restarts = 0;
+    loop {
+        match pages(session, api, params.clone().limit(PAGE), what).await {
+            Err(err) if err.status() == Some(410) && restarts < RESTARTS => restarts += 1,
+            result => return result,
+        }
+    }
+}
+
+async fn pages<K>(
+    session: &ClusterSession,
+    api: &Api<K>,
+    mut params: ListParams,
+    what: &str,
+) -> Result<Vec<K>, CallError>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    let mut all = Vec::new();
+    loop {
+        let page = session.call(what, api.list(&params)).await?;
+        all.extend(page.items);
+        match page.metadata.continue_ {
+            Some(next) if !next.is_empty() => params = params.continue_token(&next),
+            Some(_) | None => return Ok(all),
+        }
+    }
+}
+
+/// The first adoption of a session: tried with growing pauses until it succeeds. `None`: the session is over.
+pub async fn first(
+    session: &ClusterSession,
+    system: &System,
+    inventory: &dyn Inventory,
+) -> Option<Adopted> {
+    let mut backoff = super::backoff::Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
+    loop {
+        let err = match adopt(session, system, inventory).await {
+            Ok(adopted) => {
+                report(session, system, &adopted);
+                return Some(adopted);
+            }
+            Err(err) => err,
+        };
+        if session.cancel.is_cancelled() {
+            return None;
+        }
+        tracing::warn!(cluster = %session.name, %system, "not adopted yet, tried again soon: {err}");
+        tokio::select! {
+            () = session.cancel.cancelled() => return None,
+            () = tokio::time::sleep(backoff.pause()) => {}
+        }
+    }
+}
+
+pub(super) fn report(session: &ClusterSession, system: &System, adopted: &Adopted) {
+    for (identity, key, why) in &adopted.refused {
+        tracing::warn!(cluster = %session.name, %system, owner = %identity, address = %key.address, "not adopted: {why}");
+    }
+    for (identity, lease) in &adopted.contended {
+        let holder = lease
+            .owner()
+            .map(|owner| owner.identity.to_string())
+            .unwrap_or_default();
+        tracing::warn!(cluster = %session.name, %system, owner = %identity, address = %lease.key.address, holder, "in use by another; waits as contender");
+    }
+    tracing::info!(
+        cluster = %session.name, %system, objects = adopted.sightings.len(), held = adopted.held,
+        contended = adopted.contended.len(), refused = adopted.refused.len(), networks = adopted.marked.len(), "adopted"
+    );
+}
+
+/// Keeps adoption and absence going until the session ends: a fresh list whenever another network starts to wait,
+/// after each reconnection, every five minutes, and as soon as an absence needs its second list.
+pub async fn keep(session: &ClusterSession, system: &System, inventory: &dyn Inventory) {
+    super::sweep::run(session, system, inventory).await;
+}
+
+/// Owners of leases of one (cluster, system) of the given kinds, and how many each has. Orphaned leases are not
+/// looked at: only an admin frees them.
+pub(super) fn held(
+    session: &ClusterSession,
+    system: &System,
+    kinds: &BTreeSet<&'static str>,
+) -> BTreeMap<Identity, Vec<Holder>> {
+    let mut held: BTreeMap<Identity, Vec<Holder>> = BTreeMap::new();
+    let mut after = None;
+    loop {
+        // A reader holds the ledger for at most 1,000 rows.
+        let leases = session
+            .ipam
+            .read(|ledger| ledger.cluster_leases(&session.id, Some(system), after, 1_000));
+        for lease in leases
+            .iter()
+            .filter(|lease| lease.state != fipd_core::LeaseState::Orphaned)
+        {
+            for member in &lease.members {
+                let identity = &member.holder.identity;
+                let ours = identity.system == *system
+                    && identity.cluster.as_ref() == Some(&session.id)
+                    && kinds.contains(&*identity.kind);
+                if ours {
+                    held.entry(identity.clone())
+                        .or_default()
+                        .push(member.holder.clone());
+                }
+            }
+        }
+        match leases.last() {
+            Some(last) if leases.len() >= 1_000 => after = Some(last.key),
+            Some(_) | None => return held,
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! Which cluster each site is, which of several sites of one cluster leads, and who claims a name that is not its.
+//!
+//! Pure.
+
+use std::collections::BTreeMap;
+
+use fipd_core::{ClusterId, Text};
+
+use super::sites::Way;
+
+/// What a site claims to be.
+#[derive(Clone, Debug)]
+pub(super) struct Claim {
+    pub site: Text,
+    /// Its ways with the identity each last saw, and whether it answers now.
+    pub ways: Vec<(Way, ClusterId, bool)>,
+    /// Whom the site's name belongs to.
+    pub owner: Option<ClusterId>,
+}
+
+/// What a site is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Standing {
+    /// `None`: not reached yet, and its name is nobody's.
+    pub id: Option<ClusterId>,
+    /// (whom the name belongs to, who answers instead)
+    pub conflict: Option<(ClusterId, ClusterId)>,
+    /// The site that leads, where that is another one.
+    pub joined: Option<Text>,
+}
+
+/// The ways to one identity, best first, and the site that leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Lead {
+    pub site: Text,
+    /// (site, way, answers now)
+    pub ways: Vec<(Text, Way, bool)>,
+}
+
+/// Decides over all claims; they come in the order in which they count.
+pub(super) fn decide(claims: &[Claim]) -> (BTreeMap<Text, Standing>, BTreeMap<ClusterId, Lead>) {
+    let mut standings = BTreeMap::new();
+    let mut leads: BTreeMap<ClusterId, Lead> = BTreeMap::new();
+    for claim in claims {
+        let first = || {
+            let up = claim.ways.iter().find(|(_, _, up)| *up);
+            up.or(claim.ways.first()).map(|(_, id, _)| id.clone())
+        };
+        let id = claim.owner.clone().or_else(first);
+        let mut standing = Standing {
+            id: id.clone(),
+            ..Standing::default()
+        };
+        let Some(id) = id else {
+            standings.insert(claim.site.clone(), standing);
+            continue;
+        };
+        for (way, found, up) in &claim.ways {
+            if *found != id {
+                standing.conflict.get_or_insert((id.clone(), found.clone()));
+                continue;
+            }
+            let lead = leads.entry(id.clone()).or_insert_with(|| Lead {
+                site: claim.site.clone(),
+                ways: Vec::new(),
+            });
+            if lead.site != claim.site {
+                standing.joined = Some(lead.site.clone());
+            }
+            lead.ways.push((claim.site.clone(), way.clone(), *up));
+        }
+        standings.insert(claim.site.clone(), standing);
+    }
+    (standings, leads)
+}
+
+impl Lead {
+    /// The way to use: the current one while it answers, else the first that does, else the current one.
+    pub fn choose(&self, current: Option<&(Text, Way)>) -> Option<(Text, Way)> {
+        let is_current =
+            |site: &Text, way: &Way| current.is_some_and(|(s, w)| s == site && w == way);
+        let mut up = self.ways.iter().filter(|(_, _, up)| *up);
+        let best = up
+            .clone()
+            .find(|(site, way, _)| is_current(site, way))
+            .or_else(|| up.next());
+        let kept = || {
+            self.ways
+                .iter()
+                .find(|(site, way, _)| is_current(site, way))
+        };
+        best.or_else(kept)
+            .map(|(site, way, _)| (site.clone(), way.clone()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(text: &str) -> ClusterId {
+        ClusterId(text.into())
+    }
+
+    fn claim(site: &str, ways: &[(&str, bool)], owner: Option<&str>) -> Claim {
+        let way = |(n, (found, up)): (usize, &(&str, bool))| {
+            let way = if n == 0 {
+                Way::Config
+            } else {
+                Way::Secret(format!("ns/{n}").into())
+            };
+            (way, id(found), *up)
+        };
+        Claim {
+            site: site.into(),
+            ways: ways.iter().enumerate().map(way).collect(),
+            owner: owner.map(id),
+        }
+    }
+
+    #[test]
+    fn a_new_name_is_whoever_answers() {
+        let (standings, leads) = decide(&[claim("a", &[("X", true)], None), claim("b", &[], None)]);
+        assert_eq!(
+            standings["a"],
+            Standing {
+                id: Some(id("X")),
+                ..Standing::default()
+            }
+        );
+        assert_eq!(standings["b"], Standing::default());
+        assert_eq!(leads.keys().collect::<Vec<_>>(), [&id("X")]);
+    }
+
+    #[test]
+    fn a_known_name_with_another_identity_is_stopped() {
+        let (standings, leads) = decide(&[claim("a", &[("Y", true)], Some("X"))]);
+        assert_eq!(standings["a"].conflict, Some((id("X"), id("Y"))));
+        assert!(
+            leads.is_empty(),
+            "nothing may run on the stranger: {leads:?}"
+        );
+    }
+
+    #[test]
+    fn a_stranger_under_one_of_two_ways_does_not_stop_the_other() {
+        let (standings, leads) = decide(&[claim("a", &[("X", true), ("Y", true)], None)]);
+        assert_eq!(standings["a"].id, Some(id("X")));
+        assert_eq!(standings["a"].conflict, Some((id("X"), id("Y"))));
+        assert_eq!(leads.len(), 1);
+        assert_eq!(leads[&id("X")].ways.len(), 1);
+    }
+
+    #[test]
+    fn the_second_name_of_a_cluster_joins_the_first() {
+        let (standings, leads) = decide(&[
+            claim("a", &[("X", false)], Some("X")),
+            claim("b", &[("X", true)], None),
+        ]);
+        assert_eq!(standings["b"].joined.as_deref(), Some("a"));
+        assert_eq!(&*leads[&id("X")].site, "a");
+        assert_eq!(
+            leads[&id("X")].choose(None),
+            Some(("b".into(), Way::Config)),
+            "the way that answers is used"
+        );
+    }
+
+    #[test]
+    fn the_way_in_use_stays_while_it_answers_and_when_none_does() {
+        let lead = |a, b| Lead {
+            site: "a".into(),
+            ways: vec![("a".into(), Way::Config, a), ("b".into(), Way::Config, b)],
+        };
+        let current = ("b".into(), Way::Config);
+        assert_eq!(
+            lead(true, true).choose(Some(&current)),
+            Some(current.clone())
+        );
+        assert_eq!(
+            lead(true, false).choose(Some(&current)),
+            Some(("a".into(), Way::Config))
+        );
+        assert_eq!(lead(false, false).choose(Some(&current)), Some(current));
+        assert_eq!(lead(false, false).choose(None), None);
+    }
+}

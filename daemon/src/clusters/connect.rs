@@ -1,0 +1,75 @@
+//! Clients with deadlines, and the identity of what they reach.
+
+use std::time::Duration;
+
+use fipd_core::ClusterId;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{Api, Client, Config, client::ClientBuilder};
+
+/// For the TCP and TLS handshakes.
+const CONNECT: Duration = Duration::from_secs(5);
+/// For one request that is no watch.
+pub(super) const CALL: Duration = Duration::from_secs(10);
+/// Silence after which a watch counts as dead; API servers send bookmarks about once a minute.
+const SILENCE: Duration = Duration::from_secs(150);
+
+/// Why a cluster cannot be used now; it is tried again.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(super) enum ConnectError {
+    #[error("no answer within {} s", .0.as_secs())]
+    Deadline(Duration),
+    #[error("{0}")]
+    Api(String),
+    #[error("its namespace kube-system has no UID, so it cannot be told from other clusters")]
+    NoIdentity,
+}
+
+/// A client for the configuration. Blocks a thread of its own: an `exec` plugin runs here.
+pub(super) async fn client(mut config: Config) -> Result<Client, ConnectError> {
+    config.connect_timeout = Some(CONNECT);
+    config.write_timeout = Some(CALL);
+    config.read_timeout = Some(SILENCE);
+    let agent = http::HeaderValue::from_static(concat!("fipd/", env!("CARGO_PKG_VERSION")));
+    config.headers.push((http::header::USER_AGENT, agent));
+    let runtime = tokio::runtime::Handle::current();
+    let build = tokio::task::spawn_blocking(move || {
+        let _inside = runtime.enter();
+        ClientBuilder::try_from(config)
+            .map(ClientBuilder::build)
+            .map_err(|err| ConnectError::Api(err.to_string()))
+    });
+    match tokio::time::timeout(CALL, build).await {
+        Err(_) => Err(ConnectError::Deadline(CALL)),
+        Ok(Err(err)) => Err(ConnectError::Api(err.to_string())),
+        Ok(Ok(client)) => client,
+    }
+}
+
+/// The cluster that answers.
+pub(super) async fn identity(client: &Client) -> Result<ClusterId, ConnectError> {
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let namespace = match tokio::time::timeout(CALL, namespaces.get("kube-system")).await {
+        Err(_) => return Err(ConnectError::Deadline(CALL)),
+        Ok(Err(err)) => return Err(ConnectError::Api(explain(&err))),
+        Ok(Ok(namespace)) => namespace,
+    };
+    match namespace.metadata.uid {
+        Some(uid) if !uid.is_empty() => Ok(ClusterId(uid.into())),
+        Some(_) | None => Err(ConnectError::NoIdentity),
+    }
+}
+
+/// An error with its causes: the outermost text alone says too little ("client error (Connect)").
+pub(super) fn explain(err: &dyn std::error::Error) -> String {
+    let mut text = err.to_string();
+    let mut cause = err.source();
+    while let Some(inner) = cause {
+        let more = inner.to_string();
+        if !text.contains(&more) {
+            text.push_str(": ");
+            text.push_str(&more);
+        }
+        cause = inner.source();
+    }
+    text
+}

@@ -1,0 +1,398 @@
+//! Finds clusters through the kubeconfig Secrets that Rancher keeps for them.
+//!
+//! Watches only say when to look; what counts is a complete list.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use fipd_core::{ClusterId, Text};
+use futures::{Stream, StreamExt, stream};
+use k8s_openapi::api::core::v1::Secret;
+use kube::{
+    Api, ResourceExt,
+    api::{ApiResource, DynamicObject, GroupVersionKind, ListParams},
+    core::PartialObjectMeta,
+    runtime::{WatchStreamExt, watcher},
+};
+
+use super::{
+    CallError, ClusterSession,
+    adoption::complete_list,
+    backoff::{Backoff, jittered},
+};
+use crate::config::Discovery;
+
+/// Between two lists when nothing is seen to change.
+const PERIOD: Duration = Duration::from_secs(300);
+/// Changes come in bursts; one list serves them all.
+const CALM: Duration = Duration::from_millis(300);
+const SUFFIX: &str = "-kubeconfig";
+
+/// A cluster with at least one kubeconfig Secret.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Found {
+    /// Rancher's id, or what the Secret is named after where Rancher has no such object.
+    pub name: Text,
+    pub names: Vec<Text>,
+    pub rancher_id: Option<Text>,
+    /// Kubeconfig texts by `namespace/name` of their Secret.
+    pub secrets: BTreeMap<Text, Arc<str>>,
+}
+
+/// What one complete look brought.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Discovered {
+    pub found: Vec<Found>,
+    /// Discovered earlier, and now neither Secret nor Cluster object is there.
+    pub gone: BTreeSet<ClusterId>,
+}
+
+/// Looks until the session ends, and tells what it sees.
+pub(super) async fn run(
+    session: ClusterSession,
+    spec: Discovery,
+    tell: impl Fn(Result<Discovered, String>) + Send,
+) {
+    let mut finder = Finder {
+        session: &session,
+        spec: &spec,
+        texts: BTreeMap::new(),
+    };
+    let mut changes = std::pin::pin!(changes(&session, &spec));
+    let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
+    loop {
+        let pause = match finder.look().await {
+            Ok(discovered) => {
+                backoff.reset();
+                tell(Ok(discovered));
+                jittered(PERIOD)
+            }
+            Err(CallError::Cancelled { .. }) => return,
+            Err(err) => {
+                tell(Err(err.to_string()));
+                backoff.pause()
+            }
+        };
+        tokio::select! {
+            () = session.cancel.cancelled() => return,
+            () = tokio::time::sleep(pause) => {}
+            Some(()) = changes.next() => tokio::time::sleep(CALM).await,
+        }
+    }
+}
+
+/// Speaks whenever a Secret of interest or a Cluster object changed.
+fn changes(session: &ClusterSession, spec: &Discovery) -> impl Stream<Item = ()> + Send + use<> {
+    let config = watcher::Config::default();
+    let secrets = spec.namespaces.iter().map(|namespace| {
+        let api: Api<PartialObjectMeta<Secret>> =
+            Api::namespaced(session.client.clone(), namespace);
+        watcher(api, config.clone())
+            .default_backoff()
+            .touched_objects()
+            .filter_map(|change| async move {
+                change
+                    .ok()
+                    .filter(|object: &PartialObjectMeta<Secret>| {
+                        object.name_any().ends_with(SUFFIX)
+                    })
+                    .map(drop)
+            })
+            .boxed()
+    });
+    let clusters = watcher_of_clusters(session);
+    stream::select_all(secrets.chain([clusters]))
+}
+
+fn watcher_of_clusters(session: &ClusterSession) -> stream::BoxStream<'static, ()> {
+    let api: Api<DynamicObject> = Api::all_with(session.client.clone(), &rancher_cluster());
+    watcher(api, watcher::Config::default())
+        .default_backoff()
+        .touched_objects()
+        .filter_map(|change| async move { change.ok().map(drop) })
+        .boxed()
+}
+
+fn rancher_cluster() -> ApiResource {
+    ApiResource::from_gvk_with_plural(
+        &GroupVersionKind::gvk("management.cattle.io", "v3", "Cluster"),
+        "clusters",
+    )
+}
+
+/// What counts of a `management.cattle.io` Cluster.
+struct RancherCluster {
+    id: Text,
+    display_name: Option<Text>,
+    labels: BTreeMap<String, String>,
+}
+
+struct Finder<'a> {
+    session: &'a ClusterSession,
+    spec: &'a Discovery,
+    /// Texts of Secrets by `namespace/name`, with the version they were read at.
+    texts: BTreeMap<Text, (String, Option<Arc<str>>)>,
+}
+
+impl Finder<'_> {
+    async fn look(&mut self) -> Result<Discovered, CallError> {
+        self.session.verify_identity().await?;
+        let clusters = self.clusters().await?;
+        let mut secrets = BTreeMap::new();
+        for namespace in &self.spec.namespaces {
+            self.secrets(namespace, &mut secrets).await?;
+        }
+        self.texts
+            .retain(|key, _| secrets.values().flatten().any(|(kept, _)| kept == key));
+        self.session.verify_identity().await?;
+        let found = group(&clusters, secrets, &self.spec.match_labels);
+        let gone = self.gone(&clusters, &found).await?;
+        Ok(Discovered { found, gone })
+    }
+
+    /// Empty where Rancher's CRD is not installed.
+    async fn clusters(&self) -> Result<Vec<RancherCluster>, CallError> {
+        let api: Api<DynamicObject> =
+            Api::all_with(self.session.client.clone(), &rancher_cluster());
+        let what = "list management.cattle.io Clusters";
+        let objects = match complete_list(self.session, &api, ListParams::default(), what).await {
+            Err(err) if err.status() == Some(404) => Vec::new(),
+            result => result?,
+        };
+        let read = |object: DynamicObject| RancherCluster {
+            id: object.name_any().into(),
+            display_name: object
+                .data
+                .pointer("/spec/displayName")
+                .and_then(|name| name.as_str())
+                .filter(|name| !name.is_empty())
+                .map(Text::from),
+            labels: object.metadata.labels.unwrap_or_default(),
+        };
+        Ok(objects.into_iter().map(read).collect())
+    }
+
+    /// Adds the kubeconfigs of a namespace by what their Secrets are named after.
+    async fn secrets(
+        &mut self,
+        namespace: &Text,
+        into: &mut BTreeMap<Text, Vec<(Text, Arc<str>)>>,
+    ) -> Result<(), CallError> {
+        let api: Api<Secret> = Api::namespaced(self.session.client.clone(), namespace);
+        let names: Api<PartialObjectMeta<Secret>> =
+            Api::namespaced(self.session.client.clone(), namespace);
+        let what = format!("list Secrets of namespace {namespace}");
+        for object in complete_list(self.session, &names, ListParams::default(), &what).await? {
+            let name = object.name_any();
+            let Some(stem) = name.strip_suffix(SUFFIX).filter(|stem| !stem.is_empty()) else {
+                continue;
+            };
+            let key: Text = format!("{namespace}/{name}").into();
+            let version = object.metadata.resource_version.unwrap_or_default();
+            let text = match self.texts.get(&key) {
+                Some((read, text)) if *read == version => text.clone(),
+                Some(_) | None => {
+                    let what = format!("read Secret {key}");
+                    let secret = match self.session.call(&what, api.get(&name)).await {
+                        // Deleted since the list: it is not there.
+                        Err(err) if err.status() == Some(404) => continue,
+                        result => result?,
+                    };
+                    let text = kubeconfig_of(secret);
+                    self.texts.insert(key.clone(), (version, text.clone()));
+                    text
+                }
+            };
+            into.entry(stem.into())
+                .or_default()
+                .extend(text.map(|text| (key, text)));
+        }
+        Ok(())
+    }
+
+    /// Which of the clusters known from earlier discoveries are really gone: not found now, and a fresh read of the
+    /// Cluster object under each of their names says so.
+    async fn gone(
+        &self,
+        clusters: &[RancherCluster],
+        found: &[Found],
+    ) -> Result<BTreeSet<ClusterId>, CallError> {
+        let here: BTreeSet<&Text> = clusters
+            .iter()
+            .flat_map(|cluster| [Some(&cluster.id), cluster.display_name.as_ref()])
+            .flatten()
+            .chain(found.iter().flat_map(|found| &found.names))
+            .collect();
+        let records = self.session.ipam.read(|ledger| {
+            let discovered = ledger.clusters().filter(|record| record.discovered);
+            discovered
+                .map(|record| (record.id.clone(), record.names.clone()))
+                .collect::<Vec<_>>()
+        });
+        let api: Api<DynamicObject> =
+            Api::all_with(self.session.client.clone(), &rancher_cluster());
+        let mut gone = BTreeSet::new();
+        'records: for (id, names) in records {
+            if names.iter().any(|name| here.contains(name)) {
+                continue;
+            }
+            for name in &names {
+                let what = format!("read management.cattle.io Cluster {name}");
+                match self.session.call(&what, api.get(name)).await {
+                    Err(err) if err.status() == Some(404) => {}
+                    Err(err) => return Err(err),
+                    Ok(_) => continue 'records,
+                }
+            }
+            gone.insert(id);
+        }
+        Ok(gone)
+    }
+}
+
+fn kubeconfig_of(secret: Secret) -> Option<Arc<str>> {
+    let value = secret.data?.remove("value")?;
+    String::from_utf8(value.0).ok().map(Arc::from)
+}
+
+/// Joins Secrets and Cluster objects: `<id>-kubeconfig` and `<display name>-kubeconfig` belong to one cluster.
+fn group(
+    clusters: &[RancherCluster],
+    mut secrets: BTreeMap<Text, Vec<(Text, Arc<str>)>>,
+    match_labels: &BTreeMap<String, String>,
+) -> Vec<Found> {
+    let mut found = Vec::new();
+    for cluster in clusters {
+        let mut names = vec![cluster.id.clone()];
+        // Two clusters of one display name: it is nobody's alias.
+        let unique = |name: &Text| {
+            clusters
+                .iter()
+                .filter(|other| other.display_name.as_ref() == Some(name) || other.id == *name)
+                .count()
+                == 1
+        };
+        names.extend(cluster.display_name.clone().filter(unique));
+        let own: BTreeMap<Text, Arc<str>> = names
+            .iter()
+            .filter_map(|name| secrets.remove(name))
+            .flatten()
+            .collect();
+        let fits = match_labels
+            .iter()
+            .all(|(key, value)| cluster.labels.get(key) == Some(value));
+        if fits && !own.is_empty() {
+            let (name, rancher_id) = (cluster.id.clone(), Some(cluster.id.clone()));
+            found.push(Found {
+                name,
+                names,
+                rancher_id,
+                secrets: own,
+            });
+        }
+    }
+    if match_labels.is_empty() {
+        found.extend(
+            secrets
+                .into_iter()
+                .filter(|(_, own)| !own.is_empty())
+                .map(|(stem, own)| Found {
+                    name: stem.clone(),
+                    names: vec![stem],
+                    rancher_id: None,
+                    secrets: own.into_iter().collect(),
+                }),
+        );
+    }
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cluster(id: &str, display_name: &str, label: Option<&str>) -> RancherCluster {
+        let labels = label
+            .map(|value| ("rancher-fip".to_owned(), value.to_owned()))
+            .into_iter()
+            .collect();
+        RancherCluster {
+            id: id.into(),
+            display_name: Some(display_name.into()),
+            labels,
+        }
+    }
+
+    fn secrets(stems: &[&str]) -> BTreeMap<Text, Vec<(Text, Arc<str>)>> {
+        let secret = |stem: &&str| {
+            let key: Text = format!("fleet-default/{stem}-kubeconfig").into();
+            (Text::from(*stem), vec![(key, Arc::from("text"))])
+        };
+        stems.iter().map(secret).collect()
+    }
+
+    fn lines(found: &[Found]) -> Vec<String> {
+        let line = |found: &Found| {
+            format!(
+                "{} [{}] {}",
+                found.name,
+                found.names.join(" "),
+                found.secrets.len()
+            )
+        };
+        found.iter().map(line).collect()
+    }
+
+    #[test]
+    fn both_secrets_of_a_cluster_are_joined() {
+        let found = group(
+            &[cluster("c-m-1", "rke2-a", None)],
+            secrets(&["c-m-1", "rke2-a", "other"]),
+            &BTreeMap::new(),
+        );
+        assert_eq!(lines(&found), ["c-m-1 [c-m-1 rke2-a] 2", "other [other] 1"]);
+    }
+
+    #[test]
+    fn a_cluster_without_secrets_is_not_found() {
+        let found = group(
+            &[cluster("local", "local", None)],
+            BTreeMap::new(),
+            &BTreeMap::new(),
+        );
+        assert_eq!(lines(&found), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_display_name_of_two_clusters_is_an_alias_of_neither() {
+        let clusters = [
+            cluster("c-m-1", "same", None),
+            cluster("c-m-2", "same", None),
+        ];
+        let found = group(
+            &clusters,
+            secrets(&["c-m-1", "c-m-2", "same"]),
+            &BTreeMap::new(),
+        );
+        assert_eq!(
+            lines(&found),
+            ["c-m-1 [c-m-1] 1", "c-m-2 [c-m-2] 1", "same [same] 1"]
+        );
+    }
+
+    #[test]
+    fn labels_choose_clusters_and_leave_strange_secrets_alone() {
+        let clusters = [
+            cluster("c-m-1", "a", Some("enabled")),
+            cluster("c-m-2", "b", None),
+            cluster("c-m-3", "c", Some("no")),
+        ];
+        let labels = BTreeMap::from([("rancher-fip".to_owned(), "enabled".to_owned())]);
+        let found = group(&clusters, secrets(&["c-m-1", "b", "c", "other"]), &labels);
+        assert_eq!(lines(&found), ["c-m-1 [c-m-1 a] 1"]);
+    }
+}

@@ -1,0 +1,94 @@
+//! Notices that files changed.
+//!
+//! Polled, not watched: a mounted Secret changes by swapping a symlink two directories up, editors rename over
+//! the file, and network file systems send no events at all. One `stat` per file and second sees all of these.
+
+use std::{os::unix::fs::MetadataExt, path::PathBuf, time::Duration};
+
+/// Between two looks.
+pub(super) const LOOK: Duration = Duration::from_secs(1);
+
+/// What a file looked like; `None` while it cannot be seen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Stamps(Vec<Option<(u64, u64, u64, i64, i64)>>);
+
+impl Stamps {
+    /// Follows symlinks.
+    pub fn of(paths: &[PathBuf]) -> Self {
+        let stamp = |path: &PathBuf| {
+            let meta = std::fs::metadata(path).ok()?;
+            Some((
+                meta.dev(),
+                meta.ino(),
+                meta.size(),
+                meta.mtime(),
+                meta.mtime_nsec() ^ meta.ctime_nsec(),
+            ))
+        };
+        Self(paths.iter().map(stamp).collect())
+    }
+}
+
+/// Waits until any of the files is no longer as in `seen`, for at most `most`. Whether one changed.
+pub(super) async fn changed(paths: &[PathBuf], seen: &Stamps, most: Duration) -> bool {
+    let end = tokio::time::Instant::now() + most;
+    loop {
+        if !paths.is_empty() && Stamps::of(paths) != *seen {
+            return true;
+        }
+        let now = tokio::time::Instant::now();
+        if now >= end {
+            return false;
+        }
+        let pause = if paths.is_empty() {
+            end - now
+        } else {
+            LOOK.min(end - now)
+        };
+        tokio::time::sleep(pause).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOON: Duration = Duration::from_secs(20);
+
+    #[tokio::test]
+    async fn a_rename_over_the_file_and_a_swapped_link_are_seen() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("config");
+        std::fs::write(&file, "one").unwrap();
+        let paths = [file.clone()];
+        let seen = Stamps::of(&paths);
+        assert!(!changed(&paths, &seen, Duration::ZERO).await);
+        std::fs::write(dir.path().join("new"), "two").unwrap();
+        std::fs::rename(dir.path().join("new"), &file).unwrap();
+        assert!(changed(&paths, &seen, SOON).await);
+
+        for (version, text) in [("v1", "a"), ("v2", "b")] {
+            std::fs::create_dir(dir.path().join(version)).unwrap();
+            std::fs::write(dir.path().join(version).join("value"), text).unwrap();
+        }
+        let link = dir.path().join("data");
+        std::os::unix::fs::symlink("v1", &link).unwrap();
+        let paths = [link.join("value")];
+        let seen = Stamps::of(&paths);
+        std::os::unix::fs::symlink("v2", dir.path().join("next")).unwrap();
+        std::fs::rename(dir.path().join("next"), &link).unwrap();
+        assert!(changed(&paths, &seen, SOON).await);
+    }
+
+    #[tokio::test]
+    async fn a_file_that_appears_or_goes_is_a_change() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = [dir.path().join("late")];
+        let seen = Stamps::of(&paths);
+        std::fs::write(&paths[0], "x").unwrap();
+        assert!(changed(&paths, &seen, SOON).await);
+        let seen = Stamps::of(&paths);
+        std::fs::remove_file(&paths[0]).unwrap();
+        assert!(changed(&paths, &seen, SOON).await);
+    }
+}

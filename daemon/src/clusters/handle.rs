@@ -1,0 +1,404 @@
+//! The handle on the registry for the rest of the daemon.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    sync::Arc,
+};
+
+use fipd_core::{Actor, ClusterId, NetworkId, Text, Timestamp};
+use parking_lot::RwLock;
+use tokio::{
+    sync::{mpsc, oneshot, watch},
+    task::JoinHandle,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    ClusterSession, ClusterState, ClusterView, DiscoveryView, SystemRunner, Trust,
+    claims::Standing,
+    files::{self, Stamps},
+    registry::{Event, Events, Registry},
+};
+use crate::{
+    config::{Config, NetworkChoice, NetworkRules, PoolFacts},
+    ipam::{Ipam, IpamError},
+};
+
+/// What the registry starts with.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    pub config: Config,
+    /// The file `config` is from; watched. `None`: the configuration never changes.
+    pub path: Option<PathBuf>,
+    pub trust: Trust,
+}
+
+/// Why a request about clusters is not done.
+#[derive(Debug, thiserror::Error)]
+pub enum ClustersError {
+    #[error("no cluster is known as {0:?}")]
+    Unknown(Text),
+    #[error("network {0:?} does not exist")]
+    UnknownNetwork(Text),
+    #[error("no network waits for cluster {0:?} there: nothing to skip")]
+    NotAwaited(Text),
+    #[error(
+        "cluster {name:?} is in use as {site:?}: remove it from the configuration first; nothing was changed"
+    )]
+    InUse { name: Text, site: Text },
+    #[error("cluster {0:?} has no release that waits to be confirmed")]
+    NothingHeldBack(Text),
+    #[error(transparent)]
+    Ipam(#[from] IpamError),
+    #[error("fipd is stopping")]
+    Stopping,
+}
+
+/// All clusters; cheap to clone.
+#[derive(Clone)]
+pub struct Clusters(Arc<Inner>);
+
+struct Inner {
+    ipam: Ipam,
+    events: Events,
+    published: RwLock<Published>,
+    changes: watch::Sender<u64>,
+}
+
+#[derive(Default)]
+struct Published {
+    views: Vec<ClusterView>,
+    discovery: Option<DiscoveryView>,
+    config_error: Option<Text>,
+    sessions: BTreeMap<ClusterId, ClusterSession>,
+    rules: NetworkRules,
+}
+
+impl Clusters {
+    /// Starts the registry. When this returns, the ledger knows what every network waits for: nothing may be
+    /// allocated before.
+    ///
+    /// # Errors
+    /// When the store does not take the networks of the configuration.
+    pub async fn start(
+        options: Options,
+        ipam: Ipam,
+        runner: Arc<dyn SystemRunner>,
+        cancel: CancellationToken,
+    ) -> Result<(Self, JoinHandle<()>), IpamError> {
+        let (events, heard) = mpsc::unbounded_channel();
+        let inner = Inner {
+            ipam: ipam.clone(),
+            events: events.clone(),
+            published: RwLock::new(Published::default()),
+            changes: watch::Sender::new(0),
+        };
+        let clusters = Self(Arc::new(inner));
+        let mut registry = Registry {
+            ipam,
+            clusters: clusters.clone(),
+            runner,
+            trust: options.trust,
+            cancel: cancel.clone(),
+            events: events.clone(),
+            config: options.config,
+            config_error: None,
+            sites: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            tasks: tokio::task::JoinSet::new(),
+            looking: None,
+            found: None,
+            discovery_error: None,
+            seen: BTreeSet::new(),
+            orphaned: BTreeSet::new(),
+            expected: Vec::new(),
+            serial: 0,
+        };
+        registry.remember_pools();
+        registry.expect_first().await?;
+        if let Some(path) = options.path {
+            registry.tasks.spawn(watch_config(path, events, cancel));
+        }
+        Ok((clusters, tokio::spawn(registry.run(heard))))
+    }
+
+    /// All clusters, by name: configured, discovered, and those that only have leases left.
+    pub fn views(&self) -> Vec<ClusterView> {
+        let mut views = self.0.published.read().views.clone();
+        self.0.ipam.read(|ledger| {
+            for view in &mut views {
+                view.leases = view
+                    .id
+                    .as_ref()
+                    .map_or(0, |id| ledger.cluster_lease_count(id, None));
+            }
+        });
+        views
+    }
+
+    /// The cluster that goes by this name.
+    pub fn view(&self, name: &str) -> Option<ClusterView> {
+        let views = self.views();
+        let exact = views.iter().find(|view| &*view.name == name);
+        exact
+            .or_else(|| {
+                views
+                    .iter()
+                    .find(|view| view.names.iter().any(|other| &**other == name))
+            })
+            .cloned()
+    }
+
+    /// `None` where nothing is discovered.
+    pub fn discovery(&self) -> Option<DiscoveryView> {
+        self.0.published.read().discovery.clone()
+    }
+
+    /// Why the configuration file as it is now is not used; the one before is in force then.
+    pub fn config_error(&self) -> Option<Text> {
+        self.0.published.read().config_error.clone()
+    }
+
+    /// Changes whenever a view may have.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.0.changes.subscribe()
+    }
+
+    /// The session of the cluster that goes by this name, while there is one.
+    pub fn session(&self, name: &str) -> Option<ClusterSession> {
+        let published = self.0.published.read();
+        let exact = published
+            .sessions
+            .values()
+            .find(|session| &*session.name == name);
+        let alias = || {
+            published
+                .sessions
+                .values()
+                .find(|session| session.names.iter().any(|other| &**other == name))
+        };
+        exact.or_else(alias).cloned()
+    }
+
+    /// All sessions, by cluster id.
+    pub fn sessions(&self) -> Vec<ClusterSession> {
+        self.0.published.read().sessions.values().cloned().collect()
+    }
+
+    /// Frees the leases of a cluster that is no longer in use. How many.
+    pub async fn forget(&self, name: &str, actor: Actor) -> Result<usize, ClustersError> {
+        self.ask(|done| Event::Forget {
+            name: name.into(),
+            actor,
+            done,
+        })
+        .await
+    }
+
+    /// Lets a network go without having adopted the cluster.
+    pub async fn skip_adoption(
+        &self,
+        name: &str,
+        network: &str,
+        actor: Actor,
+    ) -> Result<(), ClustersError> {
+        self.ask(|done| Event::Skip {
+            name: name.into(),
+            network: network.into(),
+            actor,
+            done,
+        })
+        .await
+    }
+
+    /// Releases what is shown as held back. How many leases that is.
+    pub fn confirm_release(&self, name: &str, actor: &Actor) -> Result<usize, ClustersError> {
+        let session = self
+            .session(name)
+            .ok_or_else(|| ClustersError::Unknown(name.into()))?;
+        let leases: usize = session
+            .shared
+            .held_back
+            .borrow()
+            .values()
+            .map(|held| held.leases)
+            .sum();
+        if leases == 0 {
+            return Err(ClustersError::NothingHeldBack(name.into()));
+        }
+        tracing::warn!(cluster = %session.name, leases, %actor, "release by absence confirmed");
+        session.shared.confirmed.send_modify(|count| *count += 1);
+        Ok(leases)
+    }
+
+    pub(super) async fn network_of(
+        &self,
+        cluster: &Text,
+        pool: &PoolFacts<'_>,
+    ) -> Result<(NetworkId, NetworkChoice), ClustersError> {
+        let choice = self.0.published.read().rules.choose(pool);
+        let (cluster, system, name) =
+            (cluster.clone(), pool.system.clone(), choice.network.clone());
+        let network = self
+            .ask(|done| Event::Network {
+                cluster,
+                system,
+                name,
+                done,
+            })
+            .await?;
+        Ok((network, choice))
+    }
+
+    /// A session shows something else: views are made anew.
+    pub(super) fn touch(&self) {
+        drop(self.0.events.send(Event::Touched));
+    }
+
+    async fn ask<T>(
+        &self,
+        event: impl FnOnce(oneshot::Sender<Result<T, ClustersError>>) -> Event,
+    ) -> Result<T, ClustersError> {
+        let (done, answer) = oneshot::channel();
+        self.0
+            .events
+            .send(event(done))
+            .map_err(|_| ClustersError::Stopping)?;
+        answer.await.map_err(|_| ClustersError::Stopping)?
+    }
+
+    /// Called by the registry after each pass.
+    pub(super) fn publish(&self, registry: &Registry, standings: &BTreeMap<Text, Standing>) {
+        let views = views(registry, standings);
+        let running = registry
+            .sessions
+            .iter()
+            .filter(|(_, running)| !running.ending);
+        let sessions: BTreeMap<_, _> = running
+            .map(|(id, running)| (id.clone(), running.session.clone()))
+            .collect();
+        let discovery = registry
+            .config
+            .discovery
+            .as_ref()
+            .map(|discovery| DiscoveryView {
+                cluster: discovery.cluster.clone(),
+                listed: registry.found.is_some(),
+                last_error: registry.discovery_error.clone(),
+                found: registry.found.as_ref().map_or(0, |found| found.found.len()),
+            });
+        let config_error = registry.config_error.clone();
+        let mut published = self.0.published.write();
+        let same = published.views == views
+            && published.discovery == discovery
+            && published.config_error == config_error
+            && published.sessions.keys().eq(sessions.keys());
+        *published = Published {
+            views,
+            discovery,
+            config_error,
+            sessions,
+            rules: registry.config.networks.clone(),
+        };
+        drop(published);
+        if !same {
+            self.0.changes.send_modify(|count| *count += 1);
+        }
+    }
+}
+
+fn views(registry: &Registry, standings: &BTreeMap<Text, Standing>) -> Vec<ClusterView> {
+    let mut views: BTreeMap<Text, ClusterView> = BTreeMap::new();
+    for (name, site) in &registry.sites {
+        let standing = standings.get(name).cloned().unwrap_or_default();
+        let running = standing
+            .id
+            .as_ref()
+            .and_then(|id| registry.sessions.get(id))
+            .filter(|_| standing.joined.is_none());
+        let held_back = running.and_then(|running| {
+            running
+                .session
+                .shared
+                .held_back
+                .borrow()
+                .values()
+                .next()
+                .cloned()
+        });
+        let recorded = standing.id.as_ref().and_then(|id| {
+            registry
+                .ipam
+                .read(|ledger| ledger.cluster(id).map(|record| record.names.clone()))
+        });
+        let mut names = site.spec.names.clone();
+        names.extend(
+            recorded
+                .into_iter()
+                .flatten()
+                .filter(|name| !site.spec.names.contains(name)),
+        );
+        let server = site
+            .links
+            .values()
+            .find_map(|link| link.up.as_ref().map(|up| up.server.clone()));
+        let view = ClusterView {
+            name: name.clone(),
+            names,
+            id: standing.id,
+            state: site.state,
+            last_error: site.last_error.clone(),
+            since: site.since,
+            systems: site.spec.systems.clone(),
+            server,
+            discovered: site.spec.discovered,
+            leases: 0,
+            held_back,
+        };
+        views.insert(name.clone(), view);
+    }
+    registry.ipam.read(|ledger| {
+        for record in ledger.clusters() {
+            let shown = views.values().any(|view| view.id.as_ref() == Some(&record.id));
+            let Some(name) = record.names.first().filter(|_| !shown && ledger.cluster_lease_count(&record.id, None) > 0) else {
+                continue;
+            };
+            views.entry(name.clone()).or_insert_with(|| ClusterView {
+                name: name.clone(),
+                names: record.names.clone(),
+                id: Some(record.id.clone()),
+                state: ClusterState::Stopped,
+                last_error: Some(format!("neither configured nor discovered; its leases are kept until `fipd clusters forget {name}`").into()),
+                since: Timestamp(record.first_seen.0),
+                systems: BTreeSet::new(),
+                server: None,
+                discovered: record.discovered,
+                leases: 0,
+                held_back: None,
+            });
+        }
+    });
+    views.into_values().collect()
+}
+
+/// Reads the file again whenever it changed.
+async fn watch_config(path: PathBuf, events: Events, cancel: CancellationToken) {
+    let paths = [path.clone()];
+    let mut seen = Stamps::of(&paths);
+    loop {
+        let changed = tokio::select! {
+            () = cancel.cancelled() => return,
+            changed = files::changed(&paths, &seen, std::time::Duration::from_secs(3_600)) => changed,
+        };
+        if !changed {
+            continue;
+        }
+        seen = Stamps::of(&paths);
+        let path = path.clone();
+        let load =
+            tokio::task::spawn_blocking(move || Config::load(&path).map_err(|err| err.to_string()));
+        let result = load.await.unwrap_or_else(|err| Err(err.to_string()));
+        drop(events.send(Event::Config(result.map(Box::new))));
+    }
+}

@@ -1,0 +1,337 @@
+//! Which kubeconfigs are acceptable, and what they mean.
+//!
+//! A kubeconfig is code: `exec` runs a program, a file path reads any file fipd can read. Both are honoured only
+//! in files that root wrote where only root writes. Everything else must be self-contained.
+
+use std::{
+    io::Read,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
+
+use kube::{
+    Config,
+    config::{AuthInfo, Cluster, KubeConfigOptions, Kubeconfig},
+};
+
+/// The largest kubeconfig that is read, in bytes.
+const MAX_SIZE: u64 = 1 << 20;
+
+/// Files that may run programs and name other files: those below `dir` that, like every directory from there on,
+/// belong to `owner` and are writable by nobody else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trust {
+    pub dir: PathBuf,
+    pub owner: u32,
+}
+
+impl Default for Trust {
+    fn default() -> Self {
+        Self {
+            dir: "/etc/fipd".into(),
+            owner: 0,
+        }
+    }
+}
+
+/// Why a kubeconfig is not used. The cluster stays as it was until the file or Secret changes.
+#[derive(Debug, thiserror::Error)]
+pub enum KubeconfigRefused {
+    #[error("kubeconfig {}: cannot be read: {source}", path.display())]
+    Unreadable {
+        path: PathBuf,
+        source: std::io::Error,
+    },
+    #[error("kubeconfig {origin}: is larger than {MAX_SIZE} bytes")]
+    TooLarge { origin: String },
+    #[error("kubeconfig {origin}: {why}")]
+    Malformed { origin: String, why: String },
+    #[error("kubeconfig {origin}: {field} = {value:?} is refused: {why}")]
+    Field {
+        origin: String,
+        field: String,
+        value: String,
+        why: String,
+    },
+    #[error("in-cluster = true: {0}")]
+    InCluster(String),
+}
+
+/// What a kubeconfig says, checked.
+pub(super) struct Loaded {
+    pub config: Config,
+    /// Files it is made of beyond itself: a change of theirs is a change of it.
+    pub files: Vec<PathBuf>,
+}
+
+/// How much a text may ask for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Allow {
+    /// Programs and paths.
+    pub code: bool,
+    pub insecure: bool,
+}
+
+/// Reads a kubeconfig file. Blocks.
+pub(super) fn read_file(path: &Path, trust: &Trust) -> Result<(String, bool), KubeconfigRefused> {
+    let unreadable = |source| KubeconfigRefused::Unreadable {
+        path: path.to_owned(),
+        source,
+    };
+    let real = path.canonicalize().map_err(unreadable)?;
+    let file = std::fs::File::open(&real).map_err(unreadable)?;
+    let trusted = file
+        .metadata()
+        .is_ok_and(|meta| only_owner_writes(&meta, trust.owner))
+        && trusted_place(&real, trust);
+    let mut text = String::new();
+    file.take(MAX_SIZE + 1)
+        .read_to_string(&mut text)
+        .map_err(unreadable)?;
+    Ok((text, trusted))
+}
+
+fn trusted_place(real: &Path, trust: &Trust) -> bool {
+    let Ok(dir) = trust.dir.canonicalize() else {
+        return false;
+    };
+    real.starts_with(&dir)
+        && real
+            .ancestors()
+            .skip(1)
+            .take_while(|ancestor| ancestor.starts_with(&dir))
+            .all(|ancestor| {
+                ancestor
+                    .metadata()
+                    .is_ok_and(|meta| only_owner_writes(&meta, trust.owner))
+            })
+}
+
+fn only_owner_writes(meta: &std::fs::Metadata, owner: u32) -> bool {
+    meta.uid() == owner && meta.mode() & 0o022 == 0
+}
+
+/// Checks the text of a kubeconfig and turns it into a client configuration. `origin` is what errors call it.
+pub(super) async fn accept(
+    text: &str,
+    context: Option<&str>,
+    origin: &str,
+    base: Option<&Path>,
+    allow: Allow,
+) -> Result<Loaded, KubeconfigRefused> {
+    let malformed = |why: String| KubeconfigRefused::Malformed {
+        origin: origin.to_owned(),
+        why,
+    };
+    let (mut kubeconfig, cluster, user) = examine(text, context, origin, allow)?;
+    let files = resolve_paths(&mut kubeconfig, &cluster, &user, base);
+    let options = KubeConfigOptions {
+        context: context.map(str::to_owned),
+        ..KubeConfigOptions::default()
+    };
+    let mut config = Config::from_custom_kubeconfig(kubeconfig, &options)
+        .await
+        .map_err(|err| malformed(err.to_string()))?;
+    // The library also takes a proxy from the environment: where fipd connects is only what its files say.
+    config.proxy_url = None;
+    Ok(Loaded { config, files })
+}
+
+/// Whether a kubeconfig file would be accepted, without connecting: the URL of its API server. Blocks.
+pub fn check_kubeconfig(
+    path: &Path,
+    context: Option<&str>,
+    insecure: bool,
+) -> Result<String, KubeconfigRefused> {
+    let (text, code) = read_file(path, &Trust::default())?;
+    let origin = path.display().to_string();
+    let (_, cluster, _) = examine(&text, context, &origin, Allow { code, insecure })?;
+    Ok(cluster.server.unwrap_or_default())
+}
+
+fn examine(
+    text: &str,
+    context: Option<&str>,
+    origin: &str,
+    allow: Allow,
+) -> Result<(Kubeconfig, Cluster, AuthInfo), KubeconfigRefused> {
+    let malformed = |why: String| KubeconfigRefused::Malformed {
+        origin: origin.to_owned(),
+        why,
+    };
+    if text.len() as u64 > MAX_SIZE {
+        return Err(KubeconfigRefused::TooLarge {
+            origin: origin.to_owned(),
+        });
+    }
+    let kubeconfig = Kubeconfig::from_yaml(text).map_err(|err| malformed(err.to_string()))?;
+    let (cluster, user) = selected(&kubeconfig, context).map_err(malformed)?;
+    check_cluster(&cluster, origin, allow)?;
+    check_user(&user, origin, allow)?;
+    Ok((kubeconfig, cluster, user))
+}
+
+/// The cluster and user of the context that is used. Others in the text are not looked at: they are never used.
+fn selected(kubeconfig: &Kubeconfig, context: Option<&str>) -> Result<(Cluster, AuthInfo), String> {
+    let all = || {
+        let names: Vec<&str> = kubeconfig
+            .contexts
+            .iter()
+            .map(|named| named.name.as_str())
+            .collect();
+        if names.is_empty() {
+            "none".to_owned()
+        } else {
+            names.join(", ")
+        }
+    };
+    let name = context
+        .or(kubeconfig
+            .current_context
+            .as_deref()
+            .filter(|name| !name.is_empty()))
+        .ok_or_else(|| format!("current-context is not set; its contexts are: {}", all()))?;
+    let chosen = kubeconfig
+        .contexts
+        .iter()
+        .find(|named| named.name == name)
+        .and_then(|named| named.context.as_ref())
+        .ok_or_else(|| format!("has no context {name:?}; its contexts are: {}", all()))?;
+    let cluster = kubeconfig
+        .clusters
+        .iter()
+        .find(|named| named.name == chosen.cluster)
+        .and_then(|named| named.cluster.clone())
+        .ok_or_else(|| {
+            format!(
+                "context {name:?} names cluster {:?}, which is not there",
+                chosen.cluster
+            )
+        })?;
+    let user = kubeconfig
+        .auth_infos
+        .iter()
+        .find(|named| Some(&named.name) == chosen.user.as_ref());
+    Ok((
+        cluster,
+        user.and_then(|named| named.auth_info.clone())
+            .unwrap_or_default(),
+    ))
+}
+
+const NEEDS_TRUST: &str = "only a file below /etc/fipd that root owns and nobody else can write may name programs \
+     or other files; put the data itself into the kubeconfig";
+
+fn check_cluster(cluster: &Cluster, origin: &str, allow: Allow) -> Result<(), KubeconfigRefused> {
+    let refuse = |field: &str, value: &str, why: &str| Err(refused(origin, field, value, why));
+    let server = cluster.server.as_deref().unwrap_or_default();
+    if !server.starts_with("https://") {
+        return refuse("server", server, "it must start with https://");
+    }
+    if cluster.insecure_skip_tls_verify == Some(true) && !allow.insecure {
+        let why = "the cluster's identity would not be checked; set insecure-skip-tls-verify = true for it in the \
+             configuration, or put its CA into certificate-authority-data";
+        return refuse("insecure-skip-tls-verify", "true", why);
+    }
+    if let Some(proxy) = cluster.proxy_url.as_deref().filter(|url| !url.is_empty()) {
+        return refuse("proxy-url", proxy, "fipd connects directly; remove it");
+    }
+    match cluster.certificate_authority.as_deref() {
+        Some(path) if !path.is_empty() && !allow.code => {
+            refuse("certificate-authority", path, NEEDS_TRUST)
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn check_user(user: &AuthInfo, origin: &str, allow: Allow) -> Result<(), KubeconfigRefused> {
+    if allow.code {
+        return Ok(());
+    }
+    let path = |path: &Option<String>| path.clone().filter(|path| !path.is_empty());
+    let asked = [
+        (
+            "exec",
+            user.exec
+                .as_ref()
+                .map(|exec| exec.command.clone().unwrap_or_default()),
+        ),
+        (
+            "auth-provider",
+            user.auth_provider
+                .as_ref()
+                .map(|provider| provider.name.clone()),
+        ),
+        ("tokenFile", path(&user.token_file)),
+        ("client-certificate", path(&user.client_certificate)),
+        ("client-key", path(&user.client_key)),
+    ];
+    match asked
+        .into_iter()
+        .find_map(|(field, value)| value.map(|value| (field, value)))
+    {
+        Some((field, value)) => Err(refused(origin, field, &value, NEEDS_TRUST)),
+        None => Ok(()),
+    }
+}
+
+fn refused(origin: &str, field: &str, value: &str, why: &str) -> KubeconfigRefused {
+    KubeconfigRefused::Field {
+        origin: origin.to_owned(),
+        field: field.to_owned(),
+        value: value.to_owned(),
+        why: why.to_owned(),
+    }
+}
+
+/// Makes the paths of the text absolute (they are relative to the file) and returns those in use.
+fn resolve_paths(
+    kubeconfig: &mut Kubeconfig,
+    cluster: &Cluster,
+    user: &AuthInfo,
+    base: Option<&Path>,
+) -> Vec<PathBuf> {
+    let Some(base) = base else { return Vec::new() };
+    let join = |path: &mut Option<String>| {
+        if let Some(path) = path.as_mut().filter(|path| !path.is_empty()) {
+            *path = base.join(&*path).to_string_lossy().into_owned();
+        }
+    };
+    for cluster in kubeconfig
+        .clusters
+        .iter_mut()
+        .filter_map(|named| named.cluster.as_mut())
+    {
+        join(&mut cluster.certificate_authority);
+    }
+    for user in kubeconfig
+        .auth_infos
+        .iter_mut()
+        .filter_map(|named| named.auth_info.as_mut())
+    {
+        join(&mut user.token_file);
+        join(&mut user.client_certificate);
+        join(&mut user.client_key);
+    }
+    [
+        &cluster.certificate_authority,
+        &user.client_certificate,
+        &user.client_key,
+    ]
+    .into_iter()
+    .flatten()
+    .filter(|path| !path.is_empty())
+    .map(|path| base.join(path))
+    .collect()
+}
+
+/// The configuration of the pod fipd runs in.
+pub(super) fn in_cluster() -> Result<Loaded, KubeconfigRefused> {
+    let config =
+        Config::incluster_env().map_err(|err| KubeconfigRefused::InCluster(err.to_string()))?;
+    let files = config.root_cert_file.iter().cloned().collect();
+    Ok(Loaded { config, files })
+}
+
+#[cfg(test)]
+mod tests;

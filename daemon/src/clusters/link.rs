@@ -1,0 +1,195 @@
+//! One way to a cluster: a kubeconfig, the client made from it and a probe that asks again and again which
+//! cluster answers.
+//!
+//! Each link is a task of its own and tells the registry what it sees; one that hangs delays nobody.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use fipd_core::{ClusterId, Text};
+use kube::Client;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    backoff::{Backoff, jittered},
+    connect,
+    files::{self, Stamps},
+    kubeconfig::{self, Allow, KubeconfigRefused, Loaded, Trust},
+};
+
+/// Between two probes of a cluster that answers.
+const PROBE: Duration = Duration::from_secs(15);
+/// Before a refused kubeconfig without a file to watch is looked at again.
+const REFUSED: Duration = Duration::from_secs(60);
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// Where a kubeconfig comes from.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) enum Access {
+    File {
+        path: PathBuf,
+        context: Option<String>,
+    },
+    InCluster,
+    /// The text of a Secret; never printed.
+    Text {
+        origin: Text,
+        text: Arc<str>,
+    },
+}
+
+/// What a link is made from; a change makes a new one.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct LinkSpec {
+    pub access: Access,
+    pub insecure: bool,
+}
+
+/// What a link saw.
+pub(super) enum News {
+    Refused(String),
+    /// No cluster answers; tried again.
+    Lost(String),
+    Up(Up),
+}
+
+/// A cluster that answers.
+#[derive(Clone)]
+pub(super) struct Up {
+    pub id: ClusterId,
+    pub client: Client,
+    pub server: Text,
+    /// Grows with each client that was built.
+    pub generation: u64,
+}
+
+pub(super) struct Link<F> {
+    pub spec: LinkSpec,
+    pub trust: Trust,
+    pub tell: F,
+    pub generation: u64,
+}
+
+impl<F: Fn(News) + Send + Sync> Link<F> {
+    /// Until cancelled.
+    pub async fn run(mut self, cancel: CancellationToken) {
+        tokio::select! {
+            () = cancel.cancelled() => {}
+            () = self.keep() => {}
+        }
+    }
+
+    async fn keep(&mut self) {
+        let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
+        loop {
+            let own: Vec<PathBuf> = match &self.spec.access {
+                Access::File { path, .. } => vec![path.clone()],
+                Access::InCluster | Access::Text { .. } => Vec::new(),
+            };
+            let stamps = Stamps::of(&own);
+            match self.load().await {
+                Err(refused) => {
+                    (self.tell)(News::Refused(refused.to_string()));
+                    files::changed(&own, &stamps, REFUSED).await;
+                }
+                Ok(loaded) => {
+                    let mut files = own.clone();
+                    files.extend(loaded.files.iter().cloned());
+                    // The kubeconfig may have changed while it was read: its first stamp counts.
+                    let seen = if Stamps::of(&own) == stamps {
+                        Stamps::of(&files)
+                    } else {
+                        Stamps::default()
+                    };
+                    self.connected(loaded, &files, &seen, &mut backoff).await;
+                }
+            }
+        }
+    }
+
+    async fn load(&self) -> Result<Loaded, KubeconfigRefused> {
+        let insecure = self.spec.insecure;
+        match &self.spec.access {
+            Access::InCluster => kubeconfig::in_cluster(),
+            Access::Text { origin, text } => {
+                kubeconfig::accept(
+                    text,
+                    None,
+                    origin,
+                    None,
+                    Allow {
+                        code: false,
+                        insecure,
+                    },
+                )
+                .await
+            }
+            Access::File { path, context } => {
+                let (file, trust) = (path.clone(), self.trust.clone());
+                let read =
+                    tokio::task::spawn_blocking(move || kubeconfig::read_file(&file, &trust));
+                let unreadable = |source| KubeconfigRefused::Unreadable {
+                    path: path.clone(),
+                    source,
+                };
+                let (text, code) = match tokio::time::timeout(connect::CALL, read).await {
+                    Ok(Ok(result)) => result?,
+                    Ok(Err(err)) => return Err(unreadable(std::io::Error::other(err))),
+                    Err(_) => return Err(unreadable(std::io::ErrorKind::TimedOut.into())),
+                };
+                let origin = path.display().to_string();
+                kubeconfig::accept(
+                    &text,
+                    context.as_deref(),
+                    &origin,
+                    path.parent(),
+                    Allow { code, insecure },
+                )
+                .await
+            }
+        }
+    }
+
+    /// Probes until the files change.
+    async fn connected(
+        &mut self,
+        loaded: Loaded,
+        files: &[PathBuf],
+        seen: &Stamps,
+        backoff: &mut Backoff,
+    ) {
+        let server: Text = loaded.config.cluster_url.to_string().into();
+        self.generation += 1;
+        let client = match connect::client(loaded.config).await {
+            Ok(client) => client,
+            Err(err) => {
+                (self.tell)(News::Lost(err.to_string()));
+                files::changed(files, seen, backoff.pause()).await;
+                return;
+            }
+        };
+        loop {
+            let pause = match connect::identity(&client).await {
+                Ok(id) => {
+                    backoff.reset();
+                    let (client, server, generation) =
+                        (client.clone(), server.clone(), self.generation);
+                    (self.tell)(News::Up(Up {
+                        id,
+                        client,
+                        server,
+                        generation,
+                    }));
+                    jittered(PROBE)
+                }
+                Err(err) => {
+                    (self.tell)(News::Lost(format!("{server}: {err}")));
+                    backoff.pause()
+                }
+            };
+            if files::changed(files, seen, pause).await {
+                return;
+            }
+        }
+    }
+}

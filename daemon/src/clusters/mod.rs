@@ -1,0 +1,39 @@
+//! Clusters by identity: how each is reached, which one it is, and what runs on it.
+//!
+//! ```text
+//!  config file ---\                 one task per kubeconfig ("link")
+//!                  > sites -> links: load, connect, read identity, probe
+//!  discovery -----/                    |
+//!                                      v
+//!                    registry: groups links by identity, records names,
+//!                    pushes what networks wait for, starts one session per identity
+//!                                      |
+//!                                      v
+//!                    session -> systems (started through `SystemRunner`)
+//! ```
+//!
+//! A cluster is the UID of its `kube-system` namespace and nothing else. This module decides which cluster a
+//! kubeconfig leads to and when its systems run; it knows no controller and releases an address only by the
+//! rule of [`absence`].
+
+pub mod absence;
+pub mod adoption;
+mod backoff;
+mod claims;
+mod connect;
+mod discovery;
+mod files;
+mod handle;
+mod kubeconfig;
+mod link;
+mod registry;
+mod session;
+mod settle;
+mod sites;
+mod sweep;
+mod view;
+
+pub use handle::{Clusters, ClustersError, Options};
+pub use kubeconfig::{KubeconfigRefused, Trust, check_kubeconfig};
+pub use session::{CallError, ClusterSession, SystemRunner};
+pub use view::{ClusterState, ClusterView, DiscoveryView, HeldBack};

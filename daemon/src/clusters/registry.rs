@@ -1,0 +1,474 @@
+//! The one task that knows all clusters: takes news from links, discovery and the configuration, and keeps
+//! sessions, names and expectations as they should be ([`super::settle`]).
+//!
+//! It waits for the store but never for a cluster.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use fipd_core::{Actor, ClusterId, NetworkId, Origin, System, Text, Timestamp};
+use futures::FutureExt;
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::JoinSet,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    ClusterState, Clusters, ClustersError, SystemRunner, Trust,
+    backoff::Backoff,
+    discovery::Discovered,
+    link::{Link, News, Up},
+    session::ClusterSession,
+    sites::{self, SiteSpec, Way},
+};
+use crate::{config::Config, ipam::Ipam};
+
+/// Looks over everything this often even if nothing happens.
+const TICK: Duration = Duration::from_secs(5);
+/// How long the tasks of a session may take to end before they are aborted.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// What the registry hears.
+pub(super) enum Event {
+    Link {
+        site: Text,
+        way: Way,
+        serial: u64,
+        news: News,
+    },
+    Config(Result<Box<Config>, String>),
+    Discovered {
+        serial: u64,
+        result: Result<Discovered, String>,
+    },
+    SessionEnded {
+        id: ClusterId,
+        serial: u64,
+    },
+    /// A pool of the cluster is found in this network.
+    Network {
+        cluster: Text,
+        system: System,
+        name: Text,
+        done: oneshot::Sender<Result<NetworkId, ClustersError>>,
+    },
+    Forget {
+        name: Text,
+        actor: Actor,
+        done: oneshot::Sender<Result<usize, ClustersError>>,
+    },
+    Skip {
+        name: Text,
+        network: Text,
+        actor: Actor,
+        done: oneshot::Sender<Result<(), ClustersError>>,
+    },
+    /// A session shows something else.
+    Touched,
+}
+
+pub(super) type Events = mpsc::UnboundedSender<Event>;
+
+/// A site and its links.
+pub(super) struct Site {
+    pub spec: SiteSpec,
+    pub links: BTreeMap<Way, LinkState>,
+    pub state: ClusterState,
+    pub last_error: Option<Text>,
+    pub since: Timestamp,
+}
+
+/// What is known of a link.
+pub(super) struct LinkState {
+    spec: super::link::LinkSpec,
+    pub serial: u64,
+    cancel: CancellationToken,
+    /// The latest client and identity; kept while the cluster does not answer.
+    pub up: Option<Up>,
+    pub answers: bool,
+    pub refused: bool,
+    pub error: Option<Text>,
+}
+
+/// A session under way, or on its way to its end.
+pub(super) struct Running {
+    pub session: ClusterSession,
+    pub serial: u64,
+    /// The way it uses, and which client of it.
+    pub over: (Text, Way),
+    pub client: (u64, u64),
+    pub answers: bool,
+    pub ending: bool,
+}
+
+/// A discovery under way.
+pub(super) struct Looking {
+    pub serial: u64,
+    /// Serial of the session it uses.
+    pub session: u64,
+    pub spec: crate::config::Discovery,
+    pub cancel: CancellationToken,
+}
+
+pub(super) struct Registry {
+    pub ipam: Ipam,
+    pub clusters: Clusters,
+    pub runner: Arc<dyn SystemRunner>,
+    pub trust: Trust,
+    pub cancel: CancellationToken,
+    pub events: Events,
+    pub config: Config,
+    pub config_error: Option<Text>,
+    pub sites: BTreeMap<Text, Site>,
+    pub sessions: BTreeMap<ClusterId, Running>,
+    pub tasks: JoinSet<()>,
+    pub looking: Option<Looking>,
+    /// The latest complete list of the discovery source.
+    pub found: Option<Discovered>,
+    pub discovery_error: Option<Text>,
+    /// Networks that pools of (cluster, system) were found in.
+    pub seen: BTreeSet<(Text, System, Text)>,
+    /// Leases already marked as orphaned: nothing to do again.
+    pub orphaned: BTreeSet<(ClusterId, Option<System>)>,
+    /// Expectations as last pushed.
+    pub expected: Vec<fipd_core::Expectation>,
+    pub serial: u64,
+}
+
+impl Registry {
+    /// Networks of mirrored pools as the store knows them; the first step before anything is expected.
+    pub fn remember_pools(&mut self) {
+        self.seen = self.ipam.read(|ledger| {
+            let mut seen = BTreeSet::new();
+            for pool in ledger.pools() {
+                let Origin::Mirror {
+                    system, cluster, ..
+                } = &pool.spec.origin
+                else {
+                    continue;
+                };
+                let (Some(record), Some(network)) =
+                    (ledger.cluster(cluster), ledger.network(pool.spec.network))
+                else {
+                    continue;
+                };
+                seen.extend(
+                    record
+                        .names
+                        .iter()
+                        .map(|name| (name.clone(), system.clone(), network.name.clone())),
+                );
+            }
+            seen
+        });
+    }
+
+    /// Until cancelled; ends all links and sessions then.
+    pub async fn run(mut self, mut events: mpsc::UnboundedReceiver<Event>) {
+        let mut tick = tokio::time::interval(TICK);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let cancel = self.cancel.clone();
+        loop {
+            tokio::select! {
+                () = cancel.cancelled() => break,
+                event = events.recv() => match event {
+                    Some(event) => self.take(event).await,
+                    None => break,
+                },
+                _ = tick.tick() => {}
+                Some(ended) = self.tasks.join_next() => if let Err(err) = ended {
+                    tracing::error!("a task of the cluster registry ended badly: {err}");
+                },
+            }
+            while let Ok(event) = events.try_recv() {
+                self.take(event).await;
+            }
+            self.settle().await;
+        }
+        self.stop().await;
+    }
+
+    async fn stop(&mut self) {
+        for link in self.sites.values().flat_map(|site| site.links.values()) {
+            link.cancel.cancel();
+        }
+        for running in self.sessions.values() {
+            running.session.cancel.cancel();
+        }
+        if let Some(looking) = &self.looking {
+            looking.cancel.cancel();
+        }
+        let ended = async { while self.tasks.join_next().await.is_some() {} };
+        if tokio::time::timeout(GRACE + GRACE / 2, ended)
+            .await
+            .is_err()
+        {
+            self.tasks.shutdown().await;
+        }
+    }
+
+    async fn take(&mut self, event: Event) {
+        match event {
+            Event::Link {
+                site,
+                way,
+                serial,
+                news,
+            } => self.take_link(&site, &way, serial, news),
+            Event::Config(Ok(config)) => self.take_config(*config),
+            Event::Config(Err(err)) => {
+                tracing::error!(
+                    "the changed configuration is not used, the one before stays in force: {err}"
+                );
+                self.config_error = Some(err.into());
+            }
+            Event::Discovered { serial, result } => self.take_discovered(serial, result),
+            Event::SessionEnded { id, serial } => {
+                if self
+                    .sessions
+                    .get(&id)
+                    .is_some_and(|running| running.serial == serial)
+                {
+                    self.sessions.remove(&id);
+                }
+            }
+            Event::Network {
+                cluster,
+                system,
+                name,
+                done,
+            } => {
+                let result = self.take_network(cluster, system, name).await;
+                drop(done.send(result));
+            }
+            Event::Forget { name, actor, done } => {
+                let result = self.forget(&name, actor).await;
+                drop(done.send(result));
+            }
+            Event::Skip {
+                name,
+                network,
+                actor,
+                done,
+            } => {
+                let result = self.skip(&name, &network, actor).await;
+                drop(done.send(result));
+            }
+            Event::Touched => {}
+        }
+    }
+
+    fn take_link(&mut self, site: &Text, way: &Way, serial: u64, news: News) {
+        let known = self
+            .sites
+            .get_mut(site)
+            .and_then(|site| site.links.get_mut(way));
+        let Some(link) = known.filter(|link| link.serial == serial) else {
+            return;
+        };
+        match news {
+            News::Up(up) => {
+                link.up = Some(up);
+                (link.answers, link.refused, link.error) = (true, false, None);
+            }
+            News::Lost(error) => {
+                if link.answers || link.error.is_none() {
+                    tracing::warn!(cluster = %site, "does not answer: {error}");
+                }
+                (link.answers, link.refused, link.error) = (false, false, Some(error.into()));
+            }
+            News::Refused(error) => {
+                if link.error.as_deref() != Some(&*error) {
+                    tracing::error!(cluster = %site, "{error}");
+                }
+                // What an acceptable kubeconfig led to before goes on: a bad edit breaks nothing.
+                (link.answers, link.refused, link.error) = (false, true, Some(error.into()));
+            }
+        }
+    }
+
+    fn take_config(&mut self, config: Config) {
+        self.config_error = None;
+        let fixed = |config: &Config| (config.role, config.data_dir.clone(), config.api.clone());
+        if fixed(&config) != fixed(&self.config) {
+            tracing::warn!(
+                "role, data-dir and [api] changed in the configuration: they count from the next start"
+            );
+        }
+        tracing::info!(
+            clusters = config.clusters.len(),
+            "the changed configuration is in force"
+        );
+        self.config = config;
+        if self.config.discovery.is_none() {
+            self.found = None;
+        }
+    }
+
+    fn take_discovered(&mut self, serial: u64, result: Result<Discovered, String>) {
+        if self
+            .looking
+            .as_ref()
+            .is_none_or(|looking| looking.serial != serial)
+        {
+            return;
+        }
+        match result {
+            Ok(discovered) => {
+                self.discovery_error = None;
+                self.found = Some(discovered);
+            }
+            Err(error) => {
+                tracing::warn!("discovery: {error}");
+                self.discovery_error = Some(error.into());
+            }
+        }
+    }
+
+    /// Starts, stops and replaces links so that they are those of the configuration and of the discovery.
+    pub fn arrange_sites(&mut self) {
+        let found = self.found.as_ref().map_or(&[][..], |found| &found.found);
+        let wanted = sites::wanted(&self.config, found);
+        self.sites.retain(|name, site| {
+            let keep = wanted.contains_key(name);
+            if !keep {
+                site.links.values().for_each(|link| link.cancel.cancel());
+            }
+            keep
+        });
+        for (name, spec) in wanted {
+            let now = self.ipam.now();
+            let site = self.sites.entry(name).or_insert_with(|| Site {
+                spec: spec.clone(),
+                links: BTreeMap::new(),
+                state: ClusterState::Connecting,
+                last_error: None,
+                since: now,
+            });
+            site.spec = spec;
+            site.links.retain(|way, link| {
+                let keep = site.spec.links.get(way) == Some(&link.spec);
+                if !keep {
+                    link.cancel.cancel();
+                }
+                keep
+            });
+            for (way, link) in &site.spec.links {
+                if !site.links.contains_key(way) {
+                    self.serial += 1;
+                    let cancel = self.cancel.child_token();
+                    let (events, serial) = (self.events.clone(), self.serial);
+                    let (name, of) = (site.spec.name.clone(), way.clone());
+                    let tell = move |news| {
+                        let event = Event::Link {
+                            site: name.clone(),
+                            way: of.clone(),
+                            serial,
+                            news,
+                        };
+                        drop(events.send(event));
+                    };
+                    let task = Link {
+                        spec: link.clone(),
+                        trust: self.trust.clone(),
+                        tell,
+                        generation: 0,
+                    };
+                    self.tasks.spawn(task.run(cancel.clone()));
+                    let state = LinkState {
+                        spec: link.clone(),
+                        serial,
+                        cancel,
+                        up: None,
+                        answers: false,
+                        refused: false,
+                        error: None,
+                    };
+                    site.links.insert(way.clone(), state);
+                }
+            }
+        }
+    }
+
+    /// Starts the systems of a session.
+    pub fn start(&mut self, session: ClusterSession, over: (Text, Way), client: (u64, u64)) {
+        self.serial += 1;
+        let serial = self.serial;
+        let (id, runner, events) = (
+            session.id.clone(),
+            Arc::clone(&self.runner),
+            self.events.clone(),
+        );
+        tracing::info!(cluster = %session.name, id = %id, "connected");
+        self.tasks
+            .spawn(run_session(session.clone(), runner, events, serial));
+        self.sessions.insert(
+            id,
+            Running {
+                session,
+                serial,
+                over,
+                client,
+                answers: true,
+                ending: false,
+            },
+        );
+    }
+}
+
+async fn run_session(
+    session: ClusterSession,
+    runner: Arc<dyn SystemRunner>,
+    events: Events,
+    serial: u64,
+) {
+    let mut systems = JoinSet::new();
+    for system in &session.systems {
+        systems.spawn(run_system(
+            Arc::clone(&runner),
+            session.clone(),
+            system.clone(),
+        ));
+    }
+    session.cancel.cancelled().await;
+    let ended = async { while systems.join_next().await.is_some() {} };
+    if tokio::time::timeout(GRACE, ended).await.is_err() {
+        tracing::warn!(cluster = %session.name, "its controllers did not end in time and are aborted");
+        systems.shutdown().await;
+    }
+    tracing::info!(cluster = %session.name, id = %session.id, "its session has ended");
+    drop(events.send(Event::SessionEnded {
+        id: session.id.clone(),
+        serial,
+    }));
+}
+
+/// Runs a system again and again until its session ends.
+async fn run_system(runner: Arc<dyn SystemRunner>, session: ClusterSession, system: System) {
+    let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
+    loop {
+        let begun = tokio::time::Instant::now();
+        let run = std::panic::AssertUnwindSafe(runner.run(session.clone(), system.clone()))
+            .catch_unwind();
+        let how = if run.await.is_err() {
+            "panicked"
+        } else {
+            "ended"
+        };
+        if session.cancel.is_cancelled() {
+            return;
+        }
+        if begun.elapsed() > Duration::from_secs(300) {
+            backoff.reset();
+        }
+        tracing::error!(cluster = %session.name, %system, "the system's controllers {how}; started again soon");
+        tokio::select! {
+            () = session.cancel.cancelled() => return,
+            () = tokio::time::sleep(backoff.pause()) => {}
+        }
+    }
+}

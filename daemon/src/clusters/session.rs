@@ -1,0 +1,192 @@
+//! What a running cluster gives its systems.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use fipd_core::{Actor, ClusterId, NetworkId, System, Text};
+use futures::future::BoxFuture;
+use kube::{Client, runtime::events::Recorder};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Clusters, ClustersError, HeldBack,
+    connect::{self, ConnectError},
+};
+use crate::{
+    config::{ClusterSettings, NetworkChoice, PoolFacts},
+    ipam::Ipam,
+};
+
+/// Starts a system on a cluster; what [`super::Clusters`] is given instead of knowing the controllers.
+///
+/// `run` returns when the session is cancelled. If it returns earlier or panics, it is started again after a pause.
+pub trait SystemRunner: Send + Sync + 'static {
+    fn run(&self, session: ClusterSession, system: System) -> BoxFuture<'static, ()>;
+}
+
+/// A connected cluster whose identity was checked. Cheap to clone.
+///
+/// When the cluster is removed, changed, replaced or stopped, `cancel` is cancelled and nothing may be written
+/// to it any more; a short outage does not end a session.
+#[derive(Clone)]
+pub struct ClusterSession {
+    /// The name it is configured or was discovered under.
+    pub name: Text,
+    /// Every name, `name` among them: aliases, Rancher id, display name.
+    pub names: Vec<Text>,
+    pub id: ClusterId,
+    pub discovered: bool,
+    /// Its calls have no deadline of their own: use [`ClusterSession::call`]. Watches may be silent for 150 s.
+    pub client: Client,
+    pub systems: BTreeSet<System>,
+    pub settings: ClusterSettings,
+    /// Name of the cluster that holds the pools of the rancher-fip family; itself for a management cluster.
+    pub management: Option<Text>,
+    pub cancel: CancellationToken,
+    pub recorder: Recorder,
+    pub ipam: Ipam,
+    pub clusters: Clusters,
+    pub(super) shared: Arc<SessionShared>,
+}
+
+/// What registry and session tell each other.
+pub(super) struct SessionShared {
+    /// The networks that wait for each system of this cluster.
+    pub networks: watch::Sender<BTreeMap<System, BTreeSet<NetworkId>>>,
+    /// Grows with each reconnection: time for a fresh list.
+    pub reconnects: watch::Sender<u64>,
+    /// Releases by absence that wait for an admin.
+    pub held_back: watch::Sender<BTreeMap<System, HeldBack>>,
+    /// Grows with each confirmation by an admin.
+    pub confirmed: watch::Sender<u64>,
+}
+
+/// Why a call to a cluster has no result.
+#[derive(Debug, thiserror::Error)]
+pub enum CallError {
+    #[error("{what}: no answer within {} s", .after.as_secs())]
+    Deadline { what: String, after: Duration },
+    #[error("{what}: {}", connect::explain(.source))]
+    Api { what: String, source: kube::Error },
+    /// The session is over; do nothing more.
+    #[error("{what}: the cluster was stopped")]
+    Cancelled { what: String },
+    /// The client reaches another cluster than the session is for; do nothing more with it.
+    #[error("{what}: cluster {found} answers where {expected} was")]
+    WrongCluster {
+        what: String,
+        expected: ClusterId,
+        found: ClusterId,
+    },
+}
+
+impl CallError {
+    /// The HTTP status, where the API server answered.
+    pub fn status(&self) -> Option<u16> {
+        match self {
+            Self::Api {
+                source: kube::Error::Api(status),
+                ..
+            } => Some(status.code),
+            Self::Api { .. }
+            | Self::Deadline { .. }
+            | Self::Cancelled { .. }
+            | Self::WrongCluster { .. } => None,
+        }
+    }
+}
+
+impl ClusterSession {
+    /// How long one call may take.
+    pub const CALL_DEADLINE: Duration = connect::CALL;
+
+    /// Runs one call under the deadline and the session's cancellation. `what` starts the error's text.
+    pub async fn call<T>(
+        &self,
+        what: &str,
+        call: impl Future<Output = Result<T, kube::Error>>,
+    ) -> Result<T, CallError> {
+        let after = Self::CALL_DEADLINE;
+        tokio::select! {
+            biased;
+            () = self.cancel.cancelled() => Err(CallError::Cancelled { what: what.to_owned() }),
+            result = tokio::time::timeout(after, call) => match result {
+                Ok(Ok(value)) => Ok(value),
+                Ok(Err(source)) => Err(CallError::Api { what: what.to_owned(), source }),
+                Err(_) => Err(CallError::Deadline { what: what.to_owned(), after }),
+            },
+        }
+    }
+
+    /// Reads which cluster answers and fails unless it is this session's. A list counts as this cluster's only
+    /// between two of these.
+    pub async fn verify_identity(&self) -> Result<(), CallError> {
+        let what = "read the namespace kube-system";
+        let answer = tokio::select! {
+            biased;
+            () = self.cancel.cancelled() => return Err(CallError::Cancelled { what: what.to_owned() }),
+            answer = connect::identity(&self.client) => answer,
+        };
+        match answer {
+            Ok(found) if found == self.id => Ok(()),
+            Ok(found) => {
+                let (what, expected) = (what.to_owned(), self.id.clone());
+                Err(CallError::WrongCluster {
+                    what,
+                    expected,
+                    found,
+                })
+            }
+            Err(ConnectError::Deadline(after)) => Err(CallError::Deadline {
+                what: what.to_owned(),
+                after,
+            }),
+            Err(ConnectError::Api(text)) => Err(CallError::service(what, text)),
+            Err(err @ ConnectError::NoIdentity) => Err(CallError::service(what, err.to_string())),
+        }
+    }
+
+    /// How the audit log names a system on this cluster.
+    pub fn actor(&self, system: &System) -> Actor {
+        format!("controller:{system}/{}", self.name).into()
+    }
+
+    /// The networks that wait for this system of this cluster. Changes with the configuration and with pools.
+    pub fn networks(&self, system: &System) -> BTreeSet<NetworkId> {
+        self.shared
+            .networks
+            .borrow()
+            .get(system)
+            .cloned()
+            .unwrap_or_default()
+    }
+
+    /// The network of a pool object of this cluster; made if it does not exist yet. When this returns, the
+    /// network already waits for every cluster that uses pools of this one, so that the pool may be mirrored.
+    pub async fn network_of(
+        &self,
+        pool: &PoolFacts<'_>,
+    ) -> Result<(NetworkId, NetworkChoice), ClustersError> {
+        self.clusters.network_of(&self.name, pool).await
+    }
+
+    /// The session of the cluster that holds the pools, while it is connected.
+    pub fn management(&self) -> Option<ClusterSession> {
+        self.management
+            .as_ref()
+            .and_then(|name| self.clusters.session(name))
+    }
+}
+
+impl CallError {
+    fn service(what: &str, text: String) -> Self {
+        Self::Api {
+            what: what.to_owned(),
+            source: kube::Error::Service(text.into()),
+        }
+    }
+}

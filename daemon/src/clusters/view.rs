@@ -1,0 +1,87 @@
+//! What UI, REST, metrics and the CLI show of clusters.
+
+use std::collections::BTreeSet;
+
+use fipd_core::{ClusterId, System, Text, Timestamp};
+use serde::Serialize;
+
+/// One cluster, as configured, discovered, or only remembered because it still has leases.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ClusterView {
+    /// What it is called in commands and conditions.
+    pub name: Text,
+    /// Every name it goes by, `name` among them.
+    pub names: Vec<Text>,
+    /// `None` until it was reached once.
+    pub id: Option<ClusterId>,
+    pub state: ClusterState,
+    /// Why the state is not `Ready`, or what failed last.
+    pub last_error: Option<Text>,
+    /// When the state was entered.
+    pub since: Timestamp,
+    pub systems: BTreeSet<System>,
+    /// URL of its API server.
+    pub server: Option<Text>,
+    /// Found through Rancher's Secrets rather than in the config file.
+    pub discovered: bool,
+    /// Leases of all its systems.
+    pub leases: usize,
+    /// A release by absence that waits for an admin.
+    pub held_back: Option<HeldBack>,
+}
+
+/// Where a cluster stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ClusterState {
+    /// Not reached yet since the start.
+    Connecting,
+    Ready,
+    /// Was reached before and is not now; its leases stay.
+    Degraded,
+    /// Its kubeconfig is not acceptable.
+    Refused,
+    /// Its name belongs to another cluster: nothing runs on it.
+    IdentityConflict,
+    /// The same cluster as another one in the list, which runs its systems.
+    Joined,
+    /// Neither configured nor discovered any more; its leases are kept.
+    Stopped,
+}
+
+/// More leases than may be released at once look as if their owners were gone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct HeldBack {
+    pub system: System,
+    /// Leases that would be released.
+    pub leases: usize,
+    /// How many may be without an admin's word.
+    pub limit: usize,
+    pub since: Timestamp,
+}
+
+/// The state of `[discovery]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DiscoveryView {
+    pub cluster: Text,
+    /// Whether a complete list was read since the start.
+    pub listed: bool,
+    pub last_error: Option<Text>,
+    /// Clusters found.
+    pub found: usize,
+}
+
+impl ClusterState {
+    /// As in REST and metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Connecting => "connecting",
+            Self::Ready => "ready",
+            Self::Degraded => "degraded",
+            Self::Refused => "refused",
+            Self::IdentityConflict => "identity-conflict",
+            Self::Joined => "joined",
+            Self::Stopped => "stopped",
+        }
+    }
+}
