@@ -2,6 +2,5 @@
 
 pub mod clusters;
 pub mod config;
-pub mod controllers;
 pub mod ipam;
 pub mod store;

@@ -183,6 +183,22 @@ impl Browser {
         self.get("/cookie").await
     }
 
+    /// Runs a script in the page and answers what it returns; a promise is waited for. Works on pages that allow no
+    /// inline scripts, but not where scripts are switched off.
+    pub async fn script(&self, script: &str) -> Result<Value> {
+        self.post("/execute/sync", json!({ "script": script, "args": [] }))
+            .await
+    }
+
+    /// Lays pages out for a window of this width, down to that of a phone, which no real window has.
+    pub async fn narrow(&self, width: u32) -> Result<()> {
+        let metrics =
+            json!({ "width": width, "height": 780, "deviceScaleFactor": 1, "mobile": false });
+        self.devtools("Emulation.setDeviceMetricsOverride", metrics)
+            .await
+            .map(drop)
+    }
+
     /// What the browser complained about since the last call: script errors, refused resources, broken policies.
     pub async fn complaints(&self) -> Result<Vec<String>> {
         let entries = self.post("/se/log", json!({ "type": "browser" })).await?;

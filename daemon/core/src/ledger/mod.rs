@@ -25,6 +25,7 @@ mod plan_release;
 mod read;
 mod rows;
 mod runs;
+mod spans;
 mod tentative;
 mod waiters;
 
@@ -34,6 +35,7 @@ pub use changes::{Change, TooOld};
 pub use check::Violation;
 pub use plan::Planned;
 pub use read::{LeaseFilter, LeasePage, NameError, PoolUsage};
+pub use spans::PoolSpans;
 pub use tentative::Ticket;
 
 use crate::{

@@ -14,10 +14,12 @@ use super::{
     fields::{Fields, with_query},
     page::{Answered, go_to, page_as},
     pool::{example, find},
-    views,
     visit::{Posted, Query, Visitor},
 };
-use crate::{api::{Api, convert::owner}, ipam::IpamError};
+use crate::{
+    api::{Api, convert::owner},
+    ipam::IpamError,
+};
 
 /// The form alone, with what the query says filled in.
 pub async fn show(
@@ -28,22 +30,45 @@ pub async fn show(
 ) -> Answered {
     visitor.must_write()?;
     let pool = find(&api, &visitor, &id)?;
-    Ok(form_page(&api, &visitor, &pool, StatusCode::OK, filled(&pool, &query)))
+    Ok(form_page(
+        &api,
+        &visitor,
+        &pool,
+        StatusCode::OK,
+        filled(&pool, &query),
+    ))
 }
 
 /// Allocates, or shows the form again with what is wrong.
-pub async fn submit(State(api): State<Arc<Api>>, Path(id): Path<String>, posted: Posted) -> Answered {
+pub async fn submit(
+    State(api): State<Arc<Api>>,
+    Path(id): Path<String>,
+    posted: Posted,
+) -> Answered {
     let Posted { visitor, fields } = posted;
     visitor.must_write()?;
     let pool = find(&api, &visitor, &id)?;
     let mut form = filled(&pool, &fields);
     let Some((identity, address)) = parse(&api, &mut form) else {
-        return Ok(form_page(&api, &visitor, &pool, StatusCode::UNPROCESSABLE_ENTITY, form));
+        return Ok(form_page(
+            &api,
+            &visitor,
+            &pool,
+            StatusCode::UNPROCESSABLE_ENTITY,
+            form,
+        ));
     };
     let request = Request::Allocate(Allocate {
-        holder: Holder { identity, instance: "".into() },
+        holder: Holder {
+            identity,
+            instance: "".into(),
+        },
         tenant: None,
-        wants: vec![Want { pool: pool.id, address, count: 1 }],
+        wants: vec![Want {
+            pool: pool.id,
+            address,
+            count: 1,
+        }],
         waiting_since: None,
         actor: visitor.actor(),
     });
@@ -57,21 +82,40 @@ pub async fn submit(State(api): State<Arc<Api>>, Path(id): Path<String>, posted:
 /// To the pool's page, which says what was given.
 fn granted(visitor: &Visitor, pool: &Pool, answer: &Answer) -> Response {
     let here = links::pool(pool.id.0);
-    let Answer::Granted { leases, fresh } = answer else { return go_to(&here) };
-    let Some(key) = leases.first().map(|lease| lease.key) else { return go_to(&here) };
+    let Answer::Granted { leases, fresh } = answer else {
+        return go_to(&here);
+    };
+    let Some(key) = leases.first().map(|lease| lease.key) else {
+        return go_to(&here);
+    };
     let text = match (fresh, leases.len()) {
         (true, _) => format!("{} was allocated.", key.address),
-        (false, 1) => format!("Nothing was changed: the owner holds {} already.", key.address),
-        (false, many) => format!("Nothing was changed: the owner holds {many} addresses of the pool already."),
+        (false, 1) => format!(
+            "Nothing was changed: the owner holds {} already.",
+            key.address
+        ),
+        (false, many) => {
+            format!("Nothing was changed: the owner holds {many} addresses of the pool already.")
+        }
     };
-    let link = (links::lease(key.network.0, key.address), "See the lease".to_owned());
+    let link = (
+        links::lease(key.network.0, key.address),
+        "See the lease".to_owned(),
+    );
     visitor.tell(true, text, Some(link));
-    let at = if key.address.is_ipv4() { key.address.to_string() } else { String::new() };
+    let at = if key.address.is_ipv4() {
+        key.address.to_string()
+    } else {
+        String::new()
+    };
     go_to(&with_query(&here, &[("at", &at)]))
 }
 
 fn filled(pool: &Pool, fields: &Fields) -> AllocateForm {
-    let field = |name| Field { value: fields.get(name).to_owned(), error: None };
+    let field = |name| Field {
+        value: fields.get(name).to_owned(),
+        error: None,
+    };
     AllocateForm {
         pool: pool.id.0,
         owner: field("owner"),
@@ -82,11 +126,13 @@ fn filled(pool: &Pool, fields: &Fields) -> AllocateForm {
 
 /// Owner and address; `None` with the mistakes noted beside the fields.
 fn parse(api: &Api, form: &mut AllocateForm) -> Option<(Identity, Option<IpAddr>)> {
-    let identity = api.ipam.read(|ledger| owner(ledger, &form.owner.value));
+    let identity = api
+        .ipam
+        .read(|ledger| owner(ledger, &form.owner.value).map_err(|problem| problem.detail));
     form.owner.error = match &identity {
         Ok(_) => None,
         Err(_) if form.owner.value.is_empty() => Some("Say who will hold the address.".to_owned()),
-        Err(problem) => Some(problem.detail.clone()),
+        Err(detail) => Some(detail.clone()),
     };
     let text = &form.address.value;
     let address: Option<Result<IpAddr, _>> = (!text.is_empty()).then(|| text.parse());
@@ -94,7 +140,9 @@ fn parse(api: &Api, form: &mut AllocateForm) -> Option<(Identity, Option<IpAddr>
         form.address.error = Some("That is no address.".to_owned());
     }
     match (identity, address.transpose()) {
-        (Ok(identity), Ok(address)) => Some((identity, address.map(|address| address.to_canonical()))),
+        (Ok(identity), Ok(address)) => {
+            Some((identity, address.map(|address| address.to_canonical())))
+        }
         (Err(_), _) | (_, Err(_)) => None,
     }
 }
@@ -107,17 +155,35 @@ fn explain(form: &mut AllocateForm, error: IpamError) -> StatusCode {
         return StatusCode::SERVICE_UNAVAILABLE;
     };
     match refusal {
-        Refusal::AddressTaken { .. } | Refusal::NotAssignable { .. } => form.address.error = Some(text),
+        Refusal::AddressTaken { .. } | Refusal::NotAssignable { .. } => {
+            form.address.error = Some(text)
+        }
         Refusal::Invalid { .. } => form.owner.error = Some(text),
         Refusal::Exhausted { .. } => {
             form.error = Some(text.split(';').next().unwrap_or_default().to_owned());
         }
-        _ => form.error = Some(text),
+        Refusal::NetworkHeld { .. }
+        | Refusal::PoolClosed(_)
+        | Refusal::UnknownPool(_)
+        | Refusal::UnknownNetwork(_)
+        | Refusal::UnknownCluster(_)
+        | Refusal::PoolExists(_)
+        | Refusal::PoolInUse { .. }
+        | Refusal::WouldOrphan { .. }
+        | Refusal::Stale { .. }
+        | Refusal::Conflict(..)
+        | Refusal::Pool(_) => form.error = Some(text),
     }
     StatusCode::CONFLICT
 }
 
-fn form_page(api: &Api, visitor: &Visitor, pool: &Pool, status: StatusCode, form: AllocateForm) -> Response {
+fn form_page(
+    api: &Api,
+    visitor: &Visitor,
+    pool: &Pool,
+    status: StatusCode,
+    form: AllocateForm,
+) -> Response {
     let example = api.ipam.read(|ledger| example(ledger, pool));
     let page = AllocatePage {
         shell: visitor.shell(Nav::Pools),

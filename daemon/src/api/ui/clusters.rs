@@ -16,7 +16,10 @@ use crate::{
 };
 
 pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor) -> Answered {
-    Ok(page(&ClustersPage { shell: visitor.shell(Nav::Clusters), clusters: rows(&api) }))
+    Ok(page(&ClustersPage {
+        shell: visitor.shell(Nav::Clusters),
+        clusters: rows(&api),
+    }))
 }
 
 /// All clusters, by name.
@@ -27,7 +30,10 @@ pub fn rows(api: &Api) -> Vec<ClusterRow> {
 fn row(view: &ClusterView) -> ClusterRow {
     ClusterRow {
         name: view.name.to_string(),
-        id: view.id.as_ref().map_or_else(String::new, ToString::to_string),
+        id: view
+            .id
+            .as_ref()
+            .map_or_else(String::new, ToString::to_string),
         health: health(view.state),
         state: view.state.as_str().to_owned(),
         since: Some(views::moment(view.since)),
@@ -37,7 +43,10 @@ fn row(view: &ClusterView) -> ClusterRow {
         systems: view.systems.iter().map(ToString::to_string).collect(),
         leases: view.leases as u128,
         held_back: view.held_back.as_ref().map_or_else(String::new, |held| {
-            format!("{} leases of {} (at most {} go by themselves)", held.leases, held.system, held.limit)
+            format!(
+                "{} leases of {} (at most {} go by themselves)",
+                held.leases, held.system, held.limit
+            )
         }),
     }
 }
@@ -46,6 +55,8 @@ fn health(state: ClusterState) -> Health {
     match state {
         ClusterState::Ready | ClusterState::Joined => Health::Good,
         ClusterState::Connecting | ClusterState::Stopped => Health::Busy,
-        ClusterState::Degraded | ClusterState::Refused | ClusterState::IdentityConflict => Health::Bad,
+        ClusterState::Degraded | ClusterState::Refused | ClusterState::IdentityConflict => {
+            Health::Bad
+        }
     }
 }

@@ -51,7 +51,10 @@ mod tests {
     #[test]
     fn cookies_are_found_by_their_whole_name() {
         let mut headers = HeaderMap::new();
-        headers.insert(header::COOKIE, "a=1; __Host-fipd-x=2;__Host-fipd=3".parse().unwrap());
+        headers.insert(
+            header::COOKIE,
+            "a=1; __Host-fipd-x=2;__Host-fipd=3".parse().unwrap(),
+        );
         headers.append(header::COOKIE, "b=4".parse().unwrap());
         assert_eq!(get(&headers, "__Host-fipd"), Some("3"));
         assert_eq!(get(&headers, "b"), Some("4"));

@@ -30,15 +30,19 @@ const STEP: usize = 1_000;
 pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor) -> Answered {
     let mut pools = pools_by_use(&api.ipam);
     let mut clusters = clusters::rows(&api);
-    let mut warnings = store_warnings(&api.ipam);
+    let mut warnings: Vec<_> = store_warning(&api.ipam).into_iter().collect();
     warnings.extend(full_pools(&pools));
     warnings.extend(api.ipam.read(contended));
     warnings.extend(ill_clusters(&clusters));
     let (pools_total, clusters_total) = (pools.len(), clusters.len());
-    let clusters_well = clusters.iter().filter(|row| row.health == Health::Good).count();
+    let clusters_well = clusters
+        .iter()
+        .filter(|row| row.health == Health::Good)
+        .count();
     clusters.sort_by_key(|row| row.health == Health::Good);
     pools.truncate(SHOWN);
     clusters.truncate(SHOWN);
+    let store = store_card(&api.ipam);
     let board = api.ipam.read(|ledger| Dashboard {
         shell: visitor.shell(Nav::Dashboard),
         warnings,
@@ -51,16 +55,21 @@ pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor) -> Answered {
         clusters,
         clusters_total,
         clusters_well,
-        store: StoreCard { healthy: true, state: String::new(), facts: Vec::new() },
+        store,
     });
-    Ok(page(&Dashboard { store: store_card(&api.ipam), ..board }))
+    Ok(page(&board))
 }
 
 /// All pools with their figures, read step by step.
 pub fn rows(ipam: &Ipam) -> Vec<PoolRow> {
     let pools: Vec<Arc<Pool>> = ipam.read(|ledger| ledger.pools().cloned().collect());
     let read = |chunk: &[Arc<Pool>]| {
-        ipam.read(|ledger| chunk.iter().map(|pool| views::pool_row(ledger, pool)).collect::<Vec<_>>())
+        ipam.read(|ledger| {
+            chunk
+                .iter()
+                .map(|pool| views::pool_row(ledger, pool))
+                .collect::<Vec<_>>()
+        })
     };
     pools.chunks(STEP).flat_map(read).collect()
 }
@@ -68,8 +77,15 @@ pub fn rows(ipam: &Ipam) -> Vec<PoolRow> {
 fn pools_by_use(ipam: &Ipam) -> Vec<PoolRow> {
     let mut pools = rows(ipam);
     pools.sort_by(|left, right| {
-        let key = |row: &PoolRow| (row.closed, std::cmp::Reverse((row.waiting, row.usage.permille())));
-        key(left).cmp(&key(right)).then_with(|| left.name.cmp(&right.name))
+        let key = |row: &PoolRow| {
+            (
+                row.closed,
+                std::cmp::Reverse((row.waiting, row.usage.permille())),
+            )
+        };
+        key(left)
+            .cmp(&key(right))
+            .then_with(|| left.name.cmp(&right.name))
     });
     pools
 }
@@ -90,11 +106,16 @@ fn held_networks(ledger: &Ledger) -> Vec<HeldNetwork> {
 }
 
 fn full_pools(pools: &[PoolRow]) -> impl Iterator<Item = Warning> {
-    let full = pools.iter().filter(|pool| !pool.closed && pool.usage.size > 0 && pool.usage.free == 0);
+    let full = pools
+        .iter()
+        .filter(|pool| !pool.closed && pool.usage.size > 0 && pool.usage.free == 0);
     full.take(WARNINGS).map(|pool| Warning {
         what: match pool.waiting {
             0 => format!("Pool {} is full", pool.name),
-            waiting => format!("Pool {} is full and {waiting} wait for an address of it", pool.name),
+            waiting => format!(
+                "Pool {} is full and {waiting} wait for an address of it",
+                pool.name
+            ),
         },
         next: "Release leases that nobody needs, or add addresses:".into(),
         command: format!("fipd pool update {} --cidr CIDR", pool.name),
@@ -115,7 +136,9 @@ fn contended(ledger: &Ledger) -> Vec<Warning> {
 }
 
 fn ill_clusters(clusters: &[ClusterRow]) -> impl Iterator<Item = Warning> {
-    let ill = clusters.iter().filter(|row| row.health == Health::Bad || !row.held_back.is_empty());
+    let ill = clusters
+        .iter()
+        .filter(|row| row.health == Health::Bad || !row.held_back.is_empty());
     ill.take(WARNINGS).map(|row| Warning {
         what: if row.held_back.is_empty() {
             format!("Cluster {} is {}", row.name, row.state)
@@ -128,7 +151,7 @@ fn ill_clusters(clusters: &[ClusterRow]) -> impl Iterator<Item = Warning> {
     })
 }
 
-fn store_warnings(ipam: &Ipam) -> Option<Warning> {
+fn store_warning(ipam: &Ipam) -> Option<Warning> {
     let (what, next) = match ipam.reader().stats().condition {
         Condition::Serving => return None,
         Condition::Full { free, needed } => (
@@ -144,12 +167,24 @@ fn store_warnings(ipam: &Ipam) -> Option<Warning> {
             "Nothing is decided any more. Put it right and start fipd again:".to_owned(),
         ),
     };
-    Some(Warning { what, next, command: String::new(), link: None })
+    Some(Warning {
+        what,
+        next,
+        command: String::new(),
+        link: None,
+    })
 }
 
 fn store_card(ipam: &Ipam) -> StoreCard {
-    let StoreStats { condition, commits, decisions, commit_nanos, failed_commits, audit_first, audit_next } =
-        ipam.reader().stats();
+    let StoreStats {
+        condition,
+        commits,
+        decisions,
+        commit_nanos,
+        failed_commits,
+        audit_first,
+        audit_next,
+    } = ipam.reader().stats();
     let (healthy, state) = match condition {
         Condition::Serving => (true, "serving"),
         Condition::Full { .. } => (false, "disk full"),
@@ -158,20 +193,40 @@ fn store_card(ipam: &Ipam) -> StoreCard {
     };
     let each = commit_nanos.checked_div(commits).unwrap_or_default() / 1_000;
     let mut facts = vec![
-        ("Revision".to_owned(), count(ipam.read(Ledger::revision).into())),
+        (
+            "Revision".to_owned(),
+            count(ipam.read(Ledger::revision).into()),
+        ),
         ("Decisions since start".to_owned(), count(decisions.into())),
-        ("Commits since start".to_owned(), format!("{}, {} µs each", count(commits.into()), count(each.into()))),
+        (
+            "Commits since start".to_owned(),
+            format!("{}, {} µs each", count(commits.into()), count(each.into())),
+        ),
         ("Failed commits".to_owned(), count(failed_commits.into())),
-        ("Audit rows".to_owned(), count(audit_next.saturating_sub(audit_first).into())),
+        (
+            "Audit rows".to_owned(),
+            count(audit_next.saturating_sub(audit_first).into()),
+        ),
     ];
     if let Ok((used, free)) = ipam.reader().disk() {
-        facts.push(("On disk".to_owned(), format!("{}, {} free", size(used), size(free))));
+        facts.push((
+            "On disk".to_owned(),
+            format!("{}, {} free", size(used), size(free)),
+        ));
     }
-    StoreCard { healthy, state: state.to_owned(), facts }
+    StoreCard {
+        healthy,
+        state: state.to_owned(),
+        facts,
+    }
 }
 
 /// `12.3 MiB`.
 fn size(bytes: u64) -> String {
     let mib = bytes as f64 / f64::from(1 << 20);
-    if mib < 1024.0 { format!("{mib:.1} MiB") } else { format!("{:.1} GiB", mib / 1024.0) }
+    if mib < 1024.0 {
+        format!("{mib:.1} MiB")
+    } else {
+        format!("{:.1} GiB", mib / 1024.0)
+    }
 }

@@ -11,7 +11,10 @@ impl Fields {
     /// Reads `application/x-www-form-urlencoded`. Never fails: broken escapes stay as they are, broken UTF-8 is
     /// replaced.
     pub fn parse(text: &[u8]) -> Self {
-        let pairs = text.split(|byte| *byte == b'&').filter(|pair| !pair.is_empty()).take(MOST);
+        let pairs = text
+            .split(|byte| *byte == b'&')
+            .filter(|pair| !pair.is_empty())
+            .take(MOST);
         Self(
             pairs
                 .map(|pair| {
@@ -30,7 +33,10 @@ impl Fields {
 
     /// The first value of that name as it was typed, for passwords.
     pub fn raw(&self, name: &str) -> &str {
-        self.0.iter().find(|(found, _)| found == name).map_or("", |(_, value)| value)
+        self.0
+            .iter()
+            .find(|(found, _)| found == name)
+            .map_or("", |(_, value)| value)
     }
 }
 
@@ -82,7 +88,9 @@ fn decode(text: &[u8]) -> String {
 }
 
 fn hex(digit: u8) -> Option<u8> {
-    char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok())
+    char::from(digit)
+        .to_digit(16)
+        .and_then(|value| u8::try_from(value).ok())
 }
 
 #[cfg(test)]
@@ -101,7 +109,13 @@ mod tests {
 
     #[test]
     fn nonsense_is_kept_and_never_fails() {
-        for (text, value) in [("a=%", "%"), ("a=%4", "%4"), ("a=%zz", "%zz"), ("a=%FF", "\u{fffd}"), ("a=1=2", "1=2")] {
+        for (text, value) in [
+            ("a=%", "%"),
+            ("a=%4", "%4"),
+            ("a=%zz", "%zz"),
+            ("a=%FF", "\u{fffd}"),
+            ("a=1=2", "1=2"),
+        ] {
             assert_eq!(Fields::parse(text.as_bytes()).get("a"), value);
         }
         let many = "a=1&".repeat(10_000);

@@ -21,7 +21,7 @@ const FIRST: Duration = Duration::from_secs(30);
 const LONGEST: Duration = Duration::from_secs(15 * 60);
 /// Failures are forgotten after this long without another.
 const FORGET: Duration = Duration::from_secs(30 * 60);
-/// More entries than these push out the oldest.
+/// More entries than these push out the older half.
 const MOST: usize = 10_000;
 /// Longer names count by their beginning.
 const NAME: usize = 64;
@@ -48,23 +48,29 @@ impl Limiter {
     pub fn attempt(&self, name: &str, from: IpAddr, now: Instant) -> Result<(), Duration> {
         let mut failures = self.0.lock();
         let [both, address] = keys(name, from);
-        let locked = |key: &Key, most| failures.get(key).and_then(|failures| failures.locked(most, now));
+        let locked = |key: &Key, most| {
+            failures
+                .get(key)
+                .and_then(|failures| failures.locked(most, now))
+        };
         if let Some(wait) = locked(&both, TRIES).max(locked(&address, TRIES_OF_ADDRESS)) {
             return Err(wait);
         }
         for key in [both, address] {
-            let count = failures.get(&key).filter(|failures| !failures.forgotten(now)).map_or(0, |f| f.count);
-            failures.insert(key, Failures { count: count.saturating_add(1), last: now });
+            let count = failures
+                .get(&key)
+                .filter(|failures| !failures.forgotten(now))
+                .map_or(0, |f| f.count);
+            failures.insert(
+                key,
+                Failures {
+                    count: count.saturating_add(1),
+                    last: now,
+                },
+            );
         }
         if failures.len() > MOST {
-            failures.retain(|_, failures| !failures.forgotten(now));
-        }
-        while failures.len() > MOST {
-            let oldest = failures.iter().min_by_key(|(_, failures)| failures.last).map(|(key, _)| key.clone());
-            match oldest {
-                Some(key) => failures.remove(&key),
-                None => break,
-            };
+            forget_oldest(&mut failures);
         }
         Ok(())
     }
@@ -94,13 +100,32 @@ impl Failures {
     }
 }
 
+fn forget_oldest(failures: &mut BTreeMap<Key, Failures>) {
+    let mut times: Vec<Instant> = failures.values().map(|failures| failures.last).collect();
+    let middle = times.len() / 2;
+    let (_, middle, _) = times.select_nth_unstable(middle);
+    let middle = *middle;
+    failures.retain(|_, failures| failures.last > middle);
+}
+
 fn keys(name: &str, from: IpAddr) -> [Key; 2] {
     let address = match from.to_canonical() {
         IpAddr::V4(address) => IpAddr::V4(address),
-        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX))),
+        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(
+            address.to_bits() & !u128::from(u64::MAX),
+        )),
     };
     let name = name.chars().take(NAME).collect();
-    [Key { address, name: Some(name) }, Key { address, name: None }]
+    [
+        Key {
+            address,
+            name: Some(name),
+        },
+        Key {
+            address,
+            name: None,
+        },
+    ]
 }
 
 #[cfg(test)]
@@ -152,10 +177,17 @@ mod tests {
         let (limiter, start) = (Limiter::default(), Instant::now());
         for number in 0..TRIES_OF_ADDRESS {
             let from = ip(&format!("2001:db8::{number:x}"));
-            limiter.attempt(&format!("name-{number}"), from, start).unwrap();
+            limiter
+                .attempt(&format!("name-{number}"), from, start)
+                .unwrap();
         }
-        assert_eq!(limiter.attempt("another", ip("2001:db8::ffff"), start), Err(FIRST));
-        limiter.attempt("another", ip("2001:db8:0:1::1"), start).unwrap();
+        assert_eq!(
+            limiter.attempt("another", ip("2001:db8::ffff"), start),
+            Err(FIRST)
+        );
+        limiter
+            .attempt("another", ip("2001:db8:0:1::1"), start)
+            .unwrap();
     }
 
     #[test]
@@ -163,7 +195,13 @@ mod tests {
         let (limiter, start) = (Limiter::default(), Instant::now());
         for number in 0..MOST as u32 {
             let from = IpAddr::V4(number.into());
-            limiter.attempt("ann", from, start + Duration::from_millis(u64::from(number))).unwrap();
+            limiter
+                .attempt(
+                    "ann",
+                    from,
+                    start + Duration::from_millis(u64::from(number)),
+                )
+                .unwrap();
         }
         assert!(limiter.0.lock().len() <= MOST);
     }

@@ -28,13 +28,22 @@ struct Watcher {
 }
 
 /// One event `revision` for each batch of changes, as long as the session lasts.
-pub async fn events(State(api): State<Arc<Api>>, headers: HeaderMap, _visitor: Visitor) -> Response {
+pub async fn events(
+    State(api): State<Arc<Api>>,
+    headers: HeaderMap,
+    _visitor: Visitor,
+) -> Response {
     let Ok(place) = Arc::clone(&api.sessions.live).try_acquire_owned() else {
         return StatusCode::SERVICE_UNAVAILABLE.into_response();
     };
     let mut revisions = api.ipam.revisions();
     revisions.mark_unchanged();
-    let watcher = Watcher { api, headers, revisions, _place: place };
+    let watcher = Watcher {
+        api,
+        headers,
+        revisions,
+        _place: place,
+    };
     let keep = KeepAlive::new().interval(KEEP_ALIVE);
     let mut response = Sse::new(changes(watcher)).keep_alive(keep).into_response();
     harden(&mut response);
@@ -47,6 +56,11 @@ fn changes(watcher: Watcher) -> impl Stream<Item = Result<Event, Infallible>> {
         watcher.api.sessions.find(&watcher.headers)?;
         let revision = *watcher.revisions.borrow_and_update();
         tokio::time::sleep(PAUSE).await;
-        Some((Ok(Event::default().event("revision").data(revision.to_string())), watcher))
+        Some((
+            Ok(Event::default()
+                .event("revision")
+                .data(revision.to_string())),
+            watcher,
+        ))
     })
 }

@@ -27,7 +27,11 @@ const FORM_COOKIE: &str = "__Host-fipd-login";
 const MAX_NAME: usize = 64;
 
 /// The form; whoever is signed in already goes on.
-pub async fn show(State(api): State<Arc<Api>>, headers: HeaderMap, Query(query): Query) -> Response {
+pub async fn show(
+    State(api): State<Arc<Api>>,
+    headers: HeaderMap,
+    Query(query): Query,
+) -> Response {
     let next = safe_next(query.get("next"));
     if api.sessions.find(&headers).is_some() {
         return go_to(next);
@@ -43,7 +47,8 @@ pub async fn sign_in(State(api): State<Arc<Api>>, request: Request) -> Response 
         Ok(fields) => fields,
         Err(what) => {
             let next = "Go back and reload the page.";
-            return Failure::new(Shell::default(), StatusCode::BAD_REQUEST, what, next).into_response();
+            return Failure::new(Shell::default(), StatusCode::BAD_REQUEST, what, next)
+                .into_response();
         }
     };
     let retry = |status, error: &str| form(&api, &headers, status, &fields, Some(error.to_owned()));
@@ -58,11 +63,18 @@ pub async fn sign_in(State(api): State<Arc<Api>>, request: Request) -> Response 
         return retry(StatusCode::TOO_MANY_REQUESTS, &locked(wait));
     }
     let fits = !name.is_empty() && name.len() <= MAX_NAME;
-    let caller = if fits { api.accounts.login(name, fields.raw("password")).await } else { None };
+    let caller = if fits {
+        api.accounts.login(name, fields.raw("password")).await
+    } else {
+        None
+    };
     let cookie = caller.and_then(|_| api.sessions.open(name));
     let Some(cookie) = cookie else {
         tracing::warn!(name, %from, "sign-in failed");
-        return retry(StatusCode::UNPROCESSABLE_ENTITY, "Name or password is wrong.");
+        return retry(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "Name or password is wrong.",
+        );
     };
     api.sessions.limiter.succeeded(name, from);
     // An older session of this browser ends with the new one.
@@ -88,8 +100,17 @@ fn form(
     // The token of an open form stays good, so that two tabs do not spoil each other.
     let known = cookies::get(headers, FORM_COOKIE).filter(|token| token.len() == 64);
     let Some(token) = known.map(str::to_owned).or_else(cookies::random) else {
-        let (what, next) = ("The system gives no random numbers.", "The log of the host says why.");
-        return Failure::new(Shell::default(), StatusCode::SERVICE_UNAVAILABLE, what, next).into_response();
+        let (what, next) = (
+            "The system gives no random numbers.",
+            "The log of the host says why.",
+        );
+        return Failure::new(
+            Shell::default(),
+            StatusCode::SERVICE_UNAVAILABLE,
+            what,
+            next,
+        )
+        .into_response();
     };
     let page = LoginPage {
         shell: Shell::default(),
@@ -97,16 +118,27 @@ fn form(
         next: safe_next(fields.get("next")).to_owned(),
         token: token.clone(),
         error,
-        initial_file: api.accounts.initial_file().map(|path| path.display().to_string()),
+        initial_file: api
+            .accounts
+            .initial_file()
+            .map(|path| path.display().to_string()),
     };
     with_cookie(page_as(status, &page), &cookies::set(FORM_COOKIE, &token))
 }
 
 /// Only pages of ours are gone to: an address such as `//evil.example` is another host.
 fn safe_next(next: &str) -> &str {
-    let plain = next.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
-    let page = next.starts_with(links::HOME) && !next.starts_with(links::LOGIN) && !next.starts_with(links::LOGOUT);
-    if plain && page && next.len() <= 2_000 { next } else { links::HOME }
+    let plain = next
+        .bytes()
+        .all(|byte| byte.is_ascii_graphic() && byte != b'\\');
+    let page = next.starts_with(links::HOME)
+        && !next.starts_with(links::LOGIN)
+        && !next.starts_with(links::LOGOUT);
+    if plain && page && next.len() <= 2_000 {
+        next
+    } else {
+        links::HOME
+    }
 }
 
 fn locked(wait: Duration) -> String {
@@ -114,7 +146,10 @@ fn locked(wait: Duration) -> String {
     if seconds < 120 {
         format!("Too many failed attempts. Try again in {seconds} seconds.")
     } else {
-        format!("Too many failed attempts. Try again in {} minutes.", seconds.div_ceil(60))
+        format!(
+            "Too many failed attempts. Try again in {} minutes.",
+            seconds.div_ceil(60)
+        )
     }
 }
 
@@ -130,8 +165,20 @@ mod tests {
 
     #[test]
     fn nobody_is_sent_to_another_site() {
-        assert_eq!(safe_next("/ui/pools/1?at=10.0.0.0"), "/ui/pools/1?at=10.0.0.0");
-        for next in ["", "//evil.example", "https://evil.example", "/ui\\@evil", "/api/v1", "/ui/login", "/ui/logout", "/ui/\n"] {
+        assert_eq!(
+            safe_next("/ui/pools/1?at=10.0.0.0"),
+            "/ui/pools/1?at=10.0.0.0"
+        );
+        for next in [
+            "",
+            "//evil.example",
+            "https://evil.example",
+            "/ui\\@evil",
+            "/api/v1",
+            "/ui/login",
+            "/ui/logout",
+            "/ui/\n",
+        ] {
             assert_eq!(safe_next(next), "/ui/", "{next:?}");
         }
     }

@@ -54,9 +54,21 @@ pub fn routes(routes: Routes) -> Routes {
         .get("/ui/pools/{id}", look, pool::show)
         .get("/ui/pools/{id}/allocate", change, allocate::show)
         .post("/ui/pools/{id}/allocate", change, allocate::submit)
-        .get("/ui/networks/{network}/addresses/{address}", look, lease::show)
-        .get("/ui/networks/{network}/addresses/{address}/release", change, release::show)
-        .post("/ui/networks/{network}/addresses/{address}/release", change, release::submit)
+        .get(
+            "/ui/networks/{network}/addresses/{address}",
+            look,
+            lease::show,
+        )
+        .get(
+            "/ui/networks/{network}/addresses/{address}/release",
+            change,
+            release::show,
+        )
+        .post(
+            "/ui/networks/{network}/addresses/{address}/release",
+            change,
+            release::submit,
+        )
         .get(links::CLUSTERS, look, clusters::show)
         .get(links::AUDIT, look, audit::list)
         .get(links::SEARCH, look, search::find)
@@ -84,7 +96,10 @@ async fn static_file(Path(name): Path<String>) -> Response {
     match assets::find(&name) {
         Some(asset) => file(asset.content_type, asset.body),
         None => {
-            let (what, next) = ("There is no such file.", "Reload the page that asked for it.");
+            let (what, next) = (
+                "There is no such file.",
+                "Reload the page that asked for it.",
+            );
             Failure::new(Shell::default(), StatusCode::NOT_FOUND, what, next).into_response()
         }
     }

@@ -17,8 +17,14 @@ const HEADERS: [(HeaderName, &str); 7] = [
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::REFERRER_POLICY, "same-origin"),
     (header::STRICT_TRANSPORT_SECURITY, "max-age=31536000"),
-    (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
-    (HeaderName::from_static("permissions-policy"), "camera=(), geolocation=(), microphone=()"),
+    (
+        HeaderName::from_static("cross-origin-opener-policy"),
+        "same-origin",
+    ),
+    (
+        HeaderName::from_static("permissions-policy"),
+        "camera=(), geolocation=(), microphone=()",
+    ),
 ];
 
 /// A page that cannot be shown, and why.
@@ -40,19 +46,34 @@ pub fn page_as(status: StatusCode, template: &impl Template) -> Response {
         Err(error) => {
             tracing::error!(%error, "a page could not be rendered");
             let text = "This page could not be made. The log of fipd says why.";
-            secured(StatusCode::INTERNAL_SERVER_ERROR, "text/plain; charset=utf-8", "no-store", text)
+            secured(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "text/plain; charset=utf-8",
+                "no-store",
+                text,
+            )
         }
     }
 }
 
 /// An embedded file; its name changes with its content.
 pub fn file(content_type: &'static str, body: &'static str) -> Response {
-    secured(StatusCode::OK, content_type, "public, max-age=31536000, immutable", body)
+    secured(
+        StatusCode::OK,
+        content_type,
+        "public, max-age=31536000, immutable",
+        body,
+    )
 }
 
 /// Sends the browser on with GET (303), as after every form that did something.
 pub fn go_to(address: &str) -> Response {
-    let mut response = secured(StatusCode::SEE_OTHER, "text/plain; charset=utf-8", "no-store", "");
+    let mut response = secured(
+        StatusCode::SEE_OTHER,
+        "text/plain; charset=utf-8",
+        "no-store",
+        "",
+    );
     // Addresses are made by us or checked; one that is no header value cannot be followed.
     let target = HeaderValue::from_str(address).unwrap_or(HeaderValue::from_static("/ui/"));
     response.headers_mut().insert(header::LOCATION, target);
@@ -70,7 +91,9 @@ pub fn with_cookie(mut response: Response, cookie: &str) -> Response {
 /// Adds the headers that every answer of the UI has.
 pub fn harden(response: &mut Response) {
     for (name, value) in HEADERS {
-        response.headers_mut().insert(name, HeaderValue::from_static(value));
+        response
+            .headers_mut()
+            .insert(name, HeaderValue::from_static(value));
     }
 }
 
@@ -104,13 +127,20 @@ impl Failure {
             _ => "Something went wrong",
         };
         let (status, title) = (status.as_u16(), title.to_owned());
-        Self(Box::new(ErrorPage { shell, status, title, what: what.into(), next: next.into() }))
+        Self(Box::new(ErrorPage {
+            shell,
+            status,
+            title,
+            what: what.into(),
+            next: next.into(),
+        }))
     }
 }
 
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
-        let status = StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let status =
+            StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         page_as(status, &*self.0)
     }
 }
@@ -123,19 +153,31 @@ mod tests {
     fn every_answer_has_the_strict_headers() {
         let failure = Failure::new(Shell::default(), StatusCode::NOT_FOUND, "w", "n");
         for response in [failure.into_response(), go_to("/ui/"), file("text/css", "")] {
-            let policy = response.headers()[header::CONTENT_SECURITY_POLICY].to_str().unwrap();
+            let policy = response.headers()[header::CONTENT_SECURITY_POLICY]
+                .to_str()
+                .unwrap();
             assert!(policy.starts_with("default-src 'none';") && !policy.contains("unsafe"));
             assert!(policy.contains("frame-ancestors 'none'"));
-            assert_eq!(response.headers()[header::X_CONTENT_TYPE_OPTIONS], "nosniff");
+            assert_eq!(
+                response.headers()[header::X_CONTENT_TYPE_OPTIONS],
+                "nosniff"
+            );
             assert_eq!(response.headers()[header::X_FRAME_OPTIONS], "DENY");
-            assert!(response.headers().contains_key(header::STRICT_TRANSPORT_SECURITY));
+            assert!(
+                response
+                    .headers()
+                    .contains_key(header::STRICT_TRANSPORT_SECURITY)
+            );
             assert!(response.headers().contains_key(header::CACHE_CONTROL));
         }
     }
 
     #[test]
     fn redirects_are_303_and_never_broken() {
-        assert_eq!(go_to("/ui/pools/1").headers()[header::LOCATION], "/ui/pools/1");
+        assert_eq!(
+            go_to("/ui/pools/1").headers()[header::LOCATION],
+            "/ui/pools/1"
+        );
         assert_eq!(go_to("/ui/\r\nX: y").headers()[header::LOCATION], "/ui/");
         assert_eq!(go_to("/ui/").status(), StatusCode::SEE_OTHER);
     }

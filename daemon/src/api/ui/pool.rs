@@ -6,8 +6,10 @@ use std::{
 };
 
 use axum::extract::{Path, State};
-use fipd_core::{Family, Ledger, Origin, Pool, PoolId, Span};
-use fipd_web_ui::{AddressMap, AllocateForm, Field, LeaseRow, Nav, Pager, PoolPage, Waiter, links, map};
+use fipd_core::{Family, Ledger, Origin, Pool, PoolId, PoolSpans, Span};
+use fipd_web_ui::{
+    AddressMap, AllocateForm, Field, LeaseRow, Nav, Pager, PoolPage, Waiter, links, map,
+};
 
 use super::{
     fields::{Fields, with_query},
@@ -15,7 +17,10 @@ use super::{
     views,
     visit::{Query, Visitor},
 };
-use crate::api::{Api, convert::{network_name, owner_text}};
+use crate::api::{
+    Api,
+    convert::{network_name, owner_text},
+};
 
 /// Leases of one page.
 const PAGE: usize = 100;
@@ -34,10 +39,14 @@ pub async fn show(
     let (mut leases, more) = leases(&api, id, after);
     leases.truncate(PAGE);
     let here = links::pool(id.0);
-    let link = |after: &str| with_query(&here, &[("at", query.get("at")), ("after", after)]) + "#leases";
+    let link =
+        |after: &str| with_query(&here, &[("at", query.get("at")), ("after", after)]) + "#leases";
     let pager = Pager {
         first: after.map(|_| link("")),
-        next: leases.last().filter(|_| more).map(|row| link(&row.address.to_string())),
+        next: leases
+            .last()
+            .filter(|_| more)
+            .map(|row| link(&row.address.to_string())),
         label: String::new(),
     };
     let map = address_map(&api, &pool, &query);
@@ -55,13 +64,24 @@ pub async fn show(
         family: views::family(&pool),
         addresses: some(&pool.spec.addresses),
         exclusions: some(&pool.spec.exclusions),
-        gateway: pool.spec.gateway.map_or_else(String::new, |gateway| gateway.to_string()),
-        prefix_len: pool.spec.prefix_len.map_or_else(String::new, |length| length.to_string()),
+        gateway: pool
+            .spec
+            .gateway
+            .map_or_else(String::new, |gateway| gateway.to_string()),
+        prefix_len: pool
+            .spec
+            .prefix_len
+            .map_or_else(String::new, |length| length.to_string()),
         origin: origin(ledger, &pool),
         created: views::moment(pool.created),
         generation: pool.generation,
         closed: pool.spec.closed,
-        held_by: ledger.holds(pool.spec.network).iter().take(SHOWN).map(ToString::to_string).collect(),
+        held_by: ledger
+            .holds(pool.spec.network)
+            .iter()
+            .take(SHOWN)
+            .map(ToString::to_string)
+            .collect(),
         usage: ledger.usage(id).map(views::usage).unwrap_or_default(),
         waiting: waiting(ledger, id),
         map,
@@ -74,31 +94,54 @@ pub async fn show(
 
 /// The pool of that number.
 pub fn find(api: &Api, visitor: &Visitor, id: &str) -> Result<Arc<Pool>, Failure> {
-    let pool = id.parse().ok().and_then(|id| api.ipam.read(|ledger| ledger.pool(PoolId(id)).cloned()));
+    let pool = id
+        .parse()
+        .ok()
+        .and_then(|id| api.ipam.read(|ledger| ledger.pool(PoolId(id)).cloned()));
     pool.ok_or_else(|| visitor.not_found("There is no pool with that number."))
 }
 
 /// An address that could be asked for; empty where nothing is free at the start of the pool.
 pub fn example(ledger: &Ledger, pool: &Pool) -> String {
-    let Some(first) = pool.spec.addresses.iter().map(|spec| spec.span()).min_by_key(|span| span.first) else {
+    let Some(first) = pool
+        .spec
+        .addresses
+        .iter()
+        .map(|spec| spec.span())
+        .min_by_key(|span| span.first)
+    else {
         return String::new();
     };
-    let near = Span { last: first.last.min(first.first.saturating_add(255)), ..first };
-    let Some((_, assignable)) = ledger.pool_spans(pool.id, near) else { return String::new() };
+    let near = Span {
+        last: first.last.min(first.first.saturating_add(255)),
+        ..first
+    };
+    let Some(spans) = ledger.pool_spans(pool.id, near) else {
+        return String::new();
+    };
     let free = |address: &IpAddr| {
-        let key = fipd_core::LeaseKey { network: pool.spec.network, address: *address };
+        let key = fipd_core::LeaseKey {
+            network: pool.spec.network,
+            address: *address,
+        };
         ledger.lease(key).is_none()
     };
-    let mut addresses = assignable
+    let mut addresses = spans
+        .assignable
         .iter()
         .flat_map(|span| (span.first..=span.last).map(|number| span.family.address(number)));
-    addresses.find(free).map_or_else(String::new, |address| address.to_string())
+    addresses
+        .find(free)
+        .map_or_else(String::new, |address| address.to_string())
 }
 
 fn leases(api: &Api, id: PoolId, after: Option<IpAddr>) -> (Vec<LeaseRow>, bool) {
     let rows: Vec<_> = api.ipam.read(|ledger| {
         let leases = ledger.pool_leases(id, after, PAGE + 1);
-        leases.iter().map(|lease| views::lease_row(ledger, lease)).collect()
+        leases
+            .iter()
+            .map(|lease| views::lease_row(ledger, lease))
+            .collect()
     });
     let more = rows.len() > PAGE;
     (rows, more)
@@ -115,8 +158,16 @@ fn some<T: ToString>(list: &[T]) -> Vec<String> {
 fn origin(ledger: &Ledger, pool: &Pool) -> String {
     match &pool.spec.origin {
         Origin::Own => "own pool".to_owned(),
-        Origin::Mirror { system, cluster, object, uid: _ } => {
-            format!("follows {object} of {system} in cluster {}", views::cluster_name(ledger, cluster))
+        Origin::Mirror {
+            system,
+            cluster,
+            object,
+            uid: _,
+        } => {
+            format!(
+                "follows {object} of {system} in cluster {}",
+                views::cluster_name(ledger, cluster)
+            )
         }
     }
 }
@@ -125,7 +176,10 @@ fn waiting(ledger: &Ledger, id: PoolId) -> Vec<Waiter> {
     let waiters = ledger.waiters(id, SHOWN);
     waiters
         .into_iter()
-        .map(|(since, identity)| Waiter { owner: owner_text(ledger, &identity), since: views::moment(since) })
+        .map(|(since, identity)| Waiter {
+            owner: owner_text(ledger, &identity),
+            since: views::moment(since),
+        })
         .collect()
 }
 
@@ -134,14 +188,21 @@ fn address_map(api: &Api, pool: &Pool, query: &Fields) -> Option<AddressMap> {
     if pool.spec.family() != Some(Family::V4) {
         return None;
     }
-    let listed: Vec<_> = pool.spec.addresses.iter().filter_map(|spec| ends(spec.span())).collect();
+    let listed: Vec<_> = pool
+        .spec
+        .addresses
+        .iter()
+        .filter_map(|spec| ends(spec.span()))
+        .collect();
     let blocks = map::blocks(&listed);
     let (goto, index) = wanted_block(&blocks, query.get("at"));
     let total = map::block_count(&blocks);
     let at = map::block_at(&blocks, index)?;
     let here = links::pool(pool.id.0);
     let link = |index: u64| {
-        let at = map::block_at(&blocks, index).map(|at| at.to_string()).unwrap_or_default();
+        let at = map::block_at(&blocks, index)
+            .map(|at| at.to_string())
+            .unwrap_or_default();
         with_query(&here, &[("at", &at)])
     };
     Some(AddressMap {
@@ -167,27 +228,39 @@ fn wanted_block(blocks: &[(u32, u32)], at: &str) -> (Field, u64) {
         (false, Some(_), None) => Some("The pool has no address in that /24.".to_owned()),
         (false, None, _) => Some("That is no IPv4 address, such as 10.0.0.7.".to_owned()),
     };
-    let value = if error.is_some() { value } else { String::new() };
+    let value = if error.is_some() {
+        value
+    } else {
+        String::new()
+    };
     (Field { value, error }, index.unwrap_or(0))
 }
 
 fn cells(api: &Api, pool: &Pool, at: Ipv4Addr) -> Vec<fipd_web_ui::Cell> {
     let base = u128::from(at.to_bits() & !0xff);
-    let block = Span { family: Family::V4, first: base, last: base + 255 };
+    let block = Span {
+        family: Family::V4,
+        first: base,
+        last: base + 255,
+    };
     let (spans, leases) = api.ipam.read(|ledger| {
         let leases = ledger.pool_range(pool.id, block, 256);
         let held = leases.iter().filter_map(|lease| {
-            let IpAddr::V4(address) = lease.key.address else { return None };
+            let IpAddr::V4(address) = lease.key.address else {
+                return None;
+            };
             Some(map::Held {
                 address,
                 state: views::state(lease.state),
                 contended: !lease.contenders.is_empty(),
-                owner: lease.owner().map_or_else(String::new, |holder| owner_text(ledger, &holder.identity)),
+                owner: lease
+                    .owner()
+                    .map_or_else(String::new, |holder| owner_text(ledger, &holder.identity)),
             })
         });
         (ledger.pool_spans(pool.id, block), held.collect::<Vec<_>>())
     });
-    let (listed, assignable) = spans.unwrap_or_default();
+    let PoolSpans { listed, assignable } = spans.unwrap_or_default();
     let runs = |spans: Vec<Span>| spans.into_iter().filter_map(ends).collect::<Vec<_>>();
     let (listed, assignable) = (runs(listed), runs(assignable));
     let gateway = match pool.spec.gateway {
@@ -195,7 +268,14 @@ fn cells(api: &Api, pool: &Pool, at: Ipv4Addr) -> Vec<fipd_web_ui::Cell> {
         Some(IpAddr::V6(_)) | None => None,
     };
     let (network, listed, assignable) = (pool.spec.network.0, &*listed, &*assignable);
-    map::cells(&map::Plan { network, at, listed, assignable, gateway, leases: &leases })
+    map::cells(&map::Plan {
+        network,
+        at,
+        listed,
+        assignable,
+        gateway,
+        leases: &leases,
+    })
 }
 
 fn ends(span: Span) -> Option<(Ipv4Addr, Ipv4Addr)> {
@@ -214,7 +294,12 @@ mod tests {
         let blocks = map::blocks(&[(Ipv4Addr::new(10, 0, 0, 0), Ipv4Addr::new(10, 0, 3, 255))]);
         assert_eq!(wanted_block(&blocks, "").1, 0);
         assert_eq!(wanted_block(&blocks, "10.0.2.77"), (Field::default(), 2));
-        for (at, part) in [("10.0.4.0", "no address in that"), ("10.0.0", "no IPv4"), ("::1", "no IPv4"), ("<b>", "no IPv4")] {
+        for (at, part) in [
+            ("10.0.4.0", "no address in that"),
+            ("10.0.0", "no IPv4"),
+            ("::1", "no IPv4"),
+            ("<b>", "no IPv4"),
+        ] {
             let (field, index) = wanted_block(&blocks, at);
             assert_eq!((field.value.as_str(), index), (at, 0));
             assert!(field.error.unwrap().contains(part));

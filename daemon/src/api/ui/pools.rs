@@ -37,8 +37,18 @@ pub async fn list(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
     let pager = Pager {
         first: (!after.is_empty()).then(|| link("")),
         next: pools.last().filter(|_| more).map(|row| link(&row.name)),
-        label: if more || !after.is_empty() { format!("{} of {matching}", pools.len()) } else { String::new() },
+        label: if more || !after.is_empty() {
+            format!("{} of {matching}", pools.len())
+        } else {
+            String::new()
+        },
     };
     let (shell, filter) = (visitor.shell(Nav::Pools), filter.to_owned());
-    Ok(page(&PoolsPage { shell, filter, total, pools, pager }))
+    Ok(page(&PoolsPage {
+        shell,
+        filter,
+        total,
+        pools,
+        pager,
+    }))
 }

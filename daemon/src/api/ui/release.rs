@@ -32,7 +32,14 @@ pub async fn show(
     visitor.must_write()?;
     let key = find(&api, &visitor, &network, &address)?;
     Ok(match api.ipam.read(|ledger| ledger.lease(key).cloned()) {
-        Some(lease) => ask(&api, &visitor, &lease, StatusCode::OK, Field::default(), None),
+        Some(lease) => ask(
+            &api,
+            &visitor,
+            &lease,
+            StatusCode::OK,
+            Field::default(),
+            None,
+        ),
         None => nothing_there(&visitor, key),
     })
 }
@@ -49,14 +56,31 @@ pub async fn submit(
     let Some(lease) = api.ipam.read(|ledger| ledger.lease(key).cloned()) else {
         return Ok(nothing_there(&visitor, key));
     };
-    let mut reason = Field { value: fields.get("reason").to_owned(), error: None };
+    let mut reason = Field {
+        value: fields.get("reason").to_owned(),
+        error: None,
+    };
     if reason.value.chars().count() > MAX_REASON {
         reason.error = Some(format!("At most {MAX_REASON} characters are kept."));
-        return Ok(ask(&api, &visitor, &lease, StatusCode::UNPROCESSABLE_ENTITY, reason, None));
+        return Ok(ask(
+            &api,
+            &visitor,
+            &lease,
+            StatusCode::UNPROCESSABLE_ENTITY,
+            reason,
+            None,
+        ));
     }
     if fields.get("seen") != seen(&lease) {
         let error = "The lease has changed since this was asked. This is how it is now.".to_owned();
-        return Ok(ask(&api, &visitor, &lease, StatusCode::CONFLICT, reason, Some(error)));
+        return Ok(ask(
+            &api,
+            &visitor,
+            &lease,
+            StatusCode::CONFLICT,
+            reason,
+            Some(error),
+        ));
     }
     let request = Request::Release(Release {
         scope: scope(&lease),
@@ -65,7 +89,14 @@ pub async fn submit(
     });
     if let Err(error) = api.ipam.submit(request).await {
         let error = Some(error.to_string());
-        return Ok(ask(&api, &visitor, &lease, StatusCode::SERVICE_UNAVAILABLE, reason, error));
+        return Ok(ask(
+            &api,
+            &visitor,
+            &lease,
+            StatusCode::SERVICE_UNAVAILABLE,
+            reason,
+            error,
+        ));
     }
     visitor.tell(true, outcome(&api, &lease), None);
     Ok(go_to(&back(&lease)))
@@ -99,8 +130,15 @@ fn outcome(api: &Api, before: &Lease) -> String {
 }
 
 fn back(lease: &Lease) -> String {
-    let at = if lease.key.address.is_ipv4() { lease.key.address.to_string() } else { String::new() };
-    lease.pool.map_or_else(|| links::POOLS.to_owned(), |id| with_query(&links::pool(id.0), &[("at", &at)]))
+    let at = if lease.key.address.is_ipv4() {
+        lease.key.address.to_string()
+    } else {
+        String::new()
+    };
+    lease.pool.map_or_else(
+        || links::POOLS.to_owned(),
+        |id| with_query(&links::pool(id.0), &[("at", &at)]),
+    )
 }
 
 fn nothing_there(visitor: &Visitor, key: LeaseKey) -> Response {
@@ -111,8 +149,15 @@ fn nothing_there(visitor: &Visitor, key: LeaseKey) -> Response {
 /// What the asker has in front of them: another holder, instance or time is another lease.
 fn seen(lease: &Lease) -> String {
     let holders: Vec<_> = lease.members.iter().map(|member| &member.holder).collect();
-    let text = format!("{:?} {holders:?} {:?} {:?}", lease.key, lease.state, lease.since);
-    fingerprint(&text).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    let text = format!(
+        "{:?} {holders:?} {:?} {:?}",
+        lease.key, lease.state, lease.since
+    );
+    fingerprint(&text)
+        .iter()
+        .take(8)
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
 
 fn ask(
@@ -130,8 +175,13 @@ fn ask(
         seen: seen(lease),
         reason,
         error,
-        heir: lease.contenders.first().map_or_else(String::new, |c| owner_text(ledger, &c.holder.identity)),
-        controlled: lease.owner().is_some_and(|holder| holder.identity.cluster.is_some()),
+        heir: lease
+            .contenders
+            .first()
+            .map_or_else(String::new, |c| owner_text(ledger, &c.holder.identity)),
+        controlled: lease
+            .owner()
+            .is_some_and(|holder| holder.identity.cluster.is_some()),
     });
     page_as(status, &page)
 }

@@ -12,7 +12,10 @@ use super::{
     views,
     visit::{Query, Visitor},
 };
-use crate::{api::{Api, convert::owner}, ipam::Ipam};
+use crate::{
+    api::{Api, convert::owner},
+    ipam::Ipam,
+};
 
 /// Leases and pools that are shown.
 const SHOWN: usize = 100;
@@ -26,10 +29,24 @@ pub async fn find(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
     if let Some(target) = direct(&api.ipam, &text) {
         return Ok(target);
     }
-    let (leases, more) = if text.is_empty() { (Vec::new(), false) } else { leases(&api.ipam, &text).await };
-    let pools = if text.is_empty() { Vec::new() } else { rows_named(&api.ipam, &text, SHOWN) };
+    let (leases, more) = if text.is_empty() {
+        (Vec::new(), false)
+    } else {
+        leases(&api.ipam, &text).await
+    };
+    let pools = if text.is_empty() {
+        Vec::new()
+    } else {
+        rows_named(&api.ipam, &text, SHOWN)
+    };
     let shell = visitor.shell(Nav::None);
-    Ok(page(&SearchPage { shell, query: text, leases, pools, more }))
+    Ok(page(&SearchPage {
+        shell,
+        query: text,
+        leases,
+        pools,
+        more,
+    }))
 }
 
 /// What has a page of its own: an address of one network, the name of a pool.
@@ -49,32 +66,57 @@ fn direct(ipam: &Ipam, text: &str) -> Option<Response> {
 
 /// Networks that hold the address; else those with a pool around it.
 fn networks_of(ledger: &Ledger, address: IpAddr) -> Vec<NetworkId> {
-    let keys = || ledger.networks().take(Ledger::SCAN).map(|network| LeaseKey { network: network.id, address });
-    let holding: Vec<_> =
-        keys().filter(|key| ledger.lease(*key).is_some()).map(|key| key.network).collect();
+    let keys = || {
+        ledger
+            .networks()
+            .take(Ledger::SCAN)
+            .map(|network| LeaseKey {
+                network: network.id,
+                address,
+            })
+    };
+    let holding: Vec<_> = keys()
+        .filter(|key| ledger.lease(*key).is_some())
+        .map(|key| key.network)
+        .collect();
     if !holding.is_empty() {
         return holding;
     }
-    keys().filter(|key| !ledger.pools_at(*key).is_empty()).map(|key| key.network).take(1).collect()
+    keys()
+        .filter(|key| !ledger.pools_at(*key).is_empty())
+        .map(|key| key.network)
+        .take(1)
+        .collect()
 }
 
 /// Leases with the text in address or owner, step by step, so that nobody waits for a long search.
 async fn leases(ipam: &Ipam, text: &str) -> (Vec<LeaseRow>, bool) {
-    if let Ok(identity) = ipam.read(|ledger| owner(ledger, text)) {
+    if let Some(identity) = ipam.read(|ledger| owner(ledger, text).ok()) {
         let rows: Vec<_> = ipam.read(|ledger| {
             let leases = ledger.leases_of(&identity);
-            leases.iter().take(SHOWN).map(|lease| views::lease_row(ledger, lease)).collect()
+            leases
+                .iter()
+                .take(SHOWN)
+                .map(|lease| views::lease_row(ledger, lease))
+                .collect()
         });
         if !rows.is_empty() {
             return (rows, false);
         }
     }
-    let filter = LeaseFilter { text: Some(text.into()), ..LeaseFilter::default() };
+    let filter = LeaseFilter {
+        text: Some(text.into()),
+        ..LeaseFilter::default()
+    };
     let (mut found, mut after) = (Vec::new(), None);
     for _ in 0..STEPS {
         let next = ipam.read(|ledger| {
             let step = ledger.leases(&filter, after, SHOWN - found.len());
-            found.extend(step.leases.iter().map(|lease| views::lease_row(ledger, lease)));
+            found.extend(
+                step.leases
+                    .iter()
+                    .map(|lease| views::lease_row(ledger, lease)),
+            );
             step.next
         });
         if next.is_none() || found.len() >= SHOWN {

@@ -71,23 +71,39 @@ struct Row {
 impl Sessions {
     pub fn new(ipam: Ipam) -> Self {
         let (limiter, live) = (Limiter::default(), Arc::new(Semaphore::new(LIVE)));
-        Self { limiter, live, ipam, store: Mutex::default() }
+        Self {
+            limiter,
+            live,
+            ipam,
+            store: Mutex::default(),
+        }
     }
 
     /// The caller behind the session cookie, for the authenticating middleware.
     pub fn caller(&self, headers: &HeaderMap) -> Option<Caller> {
         let session = self.find(headers)?;
         let actor = format!("user:{}", session.name).into();
-        Some(Caller { actor, role: session.role, via: Via::Session })
+        Some(Caller {
+            actor,
+            role: session.role,
+            via: Via::Session,
+        })
     }
 
     /// The session behind the cookie; using it keeps it alive, but for what the script asks by itself.
     pub fn find(&self, headers: &HeaderMap) -> Option<Session> {
         let key = key(headers)?;
-        let row = self.store.lock().touch(&key, Instant::now(), !is_background(headers))?;
+        let row = self
+            .store
+            .lock()
+            .touch(&key, Instant::now(), !is_background(headers))?;
         let account = self.ipam.read(|ledger| ledger.account(&row.name).cloned());
         match account.filter(|account| account.password_hash == row.password_hash) {
-            Some(account) => Some(Session { name: row.name, role: account.role, csrf: row.csrf }),
+            Some(account) => Some(Session {
+                name: row.name,
+                role: account.role,
+                csrf: row.csrf,
+            }),
             None => {
                 self.store.lock().0.remove(&key);
                 None
@@ -101,7 +117,14 @@ impl Sessions {
         let account = self.ipam.read(|ledger| ledger.account(name).cloned())?;
         let (secret, csrf, now) = (random()?, random()?, Instant::now());
         let (name, password_hash) = (account.name, account.password_hash);
-        let row = Row { name, password_hash, csrf, notice: None, since: now, used: now };
+        let row = Row {
+            name,
+            password_hash,
+            csrf,
+            notice: None,
+            since: now,
+            used: now,
+        };
         self.store.lock().insert(fingerprint(&secret), row);
         Some(set(COOKIE, &secret))
     }
@@ -147,7 +170,11 @@ impl Store {
         let now = row.used;
         self.0.retain(|_, row| !row.ended(now));
         if self.0.len() >= MOST {
-            let idle = self.0.iter().min_by_key(|(_, row)| row.used).map(|(key, _)| *key);
+            let idle = self
+                .0
+                .iter()
+                .min_by_key(|(_, row)| row.used)
+                .map(|(key, _)| *key);
             idle.and_then(|key| self.0.remove(&key));
         }
         self.0.insert(key, row);
@@ -171,7 +198,14 @@ mod tests {
 
     fn row(now: Instant) -> Row {
         let (name, password_hash, csrf) = ("ann".into(), "h".into(), "c".into());
-        Row { name, password_hash, csrf, notice: None, since: now, used: now }
+        Row {
+            name,
+            password_hash,
+            csrf,
+            notice: None,
+            since: now,
+            used: now,
+        }
     }
 
     #[test]
@@ -181,8 +215,16 @@ mod tests {
         store.insert([1; 32], row(start));
         let almost = IDLE - Duration::from_secs(1);
         assert!(store.touch(&[1; 32], start + almost, true).is_some());
-        assert!(store.touch(&[1; 32], start + almost + almost, true).is_some());
-        assert!(store.touch(&[1; 32], start + almost + almost + IDLE, true).is_none());
+        assert!(
+            store
+                .touch(&[1; 32], start + almost + almost, true)
+                .is_some()
+        );
+        assert!(
+            store
+                .touch(&[1; 32], start + almost + almost + IDLE, true)
+                .is_none()
+        );
         assert!(store.0.is_empty());
         assert!(store.touch(&[2; 32], start, true).is_none());
         // What the script asks by itself keeps nothing alive.

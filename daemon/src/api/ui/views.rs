@@ -1,7 +1,8 @@
 //! From the ledger's values to what pages show.
 
 use fipd_core::{
-    Action, AuditEntry, ClusterId, Family, Lease, LeaseState, Ledger, Mark, Pool, PoolUsage, Timestamp,
+    Action, AuditEntry, ClusterId, Family, Lease, LeaseState, Ledger, Mark, Pool, PoolUsage,
+    Timestamp,
 };
 use fipd_web_ui::{AuditRow, LeaseRow, Moment, PoolRow, State, Usage, links};
 
@@ -48,7 +49,9 @@ pub fn lease_row(ledger: &Ledger, lease: &Lease) -> LeaseRow {
         state: state(lease.state),
         contended: marks.contains(&Mark::Contended),
         out_of_range: marks.contains(&Mark::OutOfRange),
-        owner: lease.owner().map_or_else(String::new, |holder| owner_text(ledger, &holder.identity)),
+        owner: lease
+            .owner()
+            .map_or_else(String::new, |holder| owner_text(ledger, &holder.identity)),
         others: lease.members.len().saturating_sub(1),
         since: moment(lease.since),
         until: lease.until.map(moment),
@@ -77,7 +80,9 @@ pub fn family(pool: &Pool) -> &'static str {
 
 pub fn audit_row(ledger: &Ledger, entry: &AuditEntry) -> AuditRow {
     let address = entry.address.map(|address| {
-        let link = entry.network.map_or_else(String::new, |network| links::lease(network.0, address));
+        let link = entry
+            .network
+            .map_or_else(String::new, |network| links::lease(network.0, address));
         (address.to_string(), link)
     });
     let pool = entry.pool.map(|id| match ledger.pool(id) {
@@ -90,7 +95,10 @@ pub fn audit_row(ledger: &Ledger, entry: &AuditEntry) -> AuditRow {
         action: action(entry.action),
         address,
         pool,
-        owner: entry.identity.as_ref().map_or_else(String::new, |identity| owner_text(ledger, identity)),
+        owner: entry
+            .identity
+            .as_ref()
+            .map_or_else(String::new, |identity| owner_text(ledger, identity)),
         detail: entry.detail.to_string(),
     }
 }
@@ -98,5 +106,9 @@ pub fn audit_row(ledger: &Ledger, entry: &AuditEntry) -> AuditRow {
 /// The wire's word, `handed-over`.
 fn action(action: Action) -> String {
     let value = serde_json::to_value(action).ok();
-    value.as_ref().and_then(|value| value.as_str()).unwrap_or("?").to_owned()
+    value
+        .as_ref()
+        .and_then(|value| value.as_str())
+        .unwrap_or("?")
+        .to_owned()
 }

@@ -42,8 +42,16 @@ impl Visitor {
     /// The frame of a page, with what the last form did.
     pub fn shell(&self, nav: Nav) -> Shell {
         let fresh = !is_background(&self.headers);
-        let notice = if fresh { self.api.sessions.told(&self.headers) } else { None };
-        Shell { nav, viewer: Some(self.viewer()), notice }
+        let notice = if fresh {
+            self.api.sessions.told(&self.headers)
+        } else {
+            None
+        };
+        Shell {
+            nav,
+            viewer: Some(self.viewer()),
+            notice,
+        }
     }
 
     /// Operators and admins see forms; each handler of a form checks again.
@@ -58,7 +66,14 @@ impl Visitor {
 
     /// A sentence for the page that the browser is sent to.
     pub fn tell(&self, good: bool, text: impl Into<String>, link: Option<(String, String)>) {
-        self.api.sessions.tell(&self.headers, Notice { good, text: text.into(), link });
+        self.api.sessions.tell(
+            &self.headers,
+            Notice {
+                good,
+                text: text.into(),
+                link,
+            },
+        );
     }
 
     /// A page that says what is not there.
@@ -78,12 +93,22 @@ impl Visitor {
             return Ok(());
         }
         let role = role_name(self.session.role);
-        let what = format!("This needs the role operator; {} has {role}.", self.session.name);
-        Err(self.failure(StatusCode::FORBIDDEN, what, "Ask an admin to do it, or for the role."))
+        let what = format!(
+            "This needs the role operator; {} has {role}.",
+            self.session.name
+        );
+        Err(self.failure(
+            StatusCode::FORBIDDEN,
+            what,
+            "Ask an admin to do it, or for the role.",
+        ))
     }
 
     fn quiet_shell(&self) -> Shell {
-        Shell { viewer: Some(self.viewer()), ..Shell::default() }
+        Shell {
+            viewer: Some(self.viewer()),
+            ..Shell::default()
+        }
     }
 
     fn viewer(&self) -> Viewer {
@@ -101,9 +126,11 @@ impl FromRequestParts<Arc<Api>> for Visitor {
 
     async fn from_request_parts(parts: &mut Parts, api: &Arc<Api>) -> Result<Self, Response> {
         match api.sessions.find(&parts.headers) {
-            Some(session) => {
-                Ok(Self { session, headers: parts.headers.clone(), api: Arc::clone(api) })
-            }
+            Some(session) => Ok(Self {
+                session,
+                headers: parts.headers.clone(),
+                api: Arc::clone(api),
+            }),
             None => Err(to_login(parts)),
         }
     }
@@ -113,7 +140,9 @@ impl FromRequestParts<Arc<Api>> for Query {
     type Rejection = std::convert::Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &Arc<Api>) -> Result<Self, Self::Rejection> {
-        Ok(Self(Fields::parse(parts.uri.query().unwrap_or_default().as_bytes())))
+        Ok(Self(Fields::parse(
+            parts.uri.query().unwrap_or_default().as_bytes(),
+        )))
     }
 }
 
@@ -123,16 +152,22 @@ impl FromRequest<Arc<Api>> for Posted {
     async fn from_request(request: Request, api: &Arc<Api>) -> Result<Self, Response> {
         let (mut parts, body) = request.into_parts();
         let visitor = Visitor::from_request_parts(&mut parts, api).await?;
-        let fields = read_form(Request::from_parts(parts, body)).await.map_err(|what| {
-            let next = "Go back, reload the page and send the form again.";
-            visitor.failure(StatusCode::BAD_REQUEST, what, next).into_response()
-        })?;
+        let fields = read_form(Request::from_parts(parts, body))
+            .await
+            .map_err(|what| {
+                let next = "Go back, reload the page and send the form again.";
+                visitor
+                    .failure(StatusCode::BAD_REQUEST, what, next)
+                    .into_response()
+            })?;
         if cookies::same(&visitor.session.csrf, fields.get("csrf")) {
             return Ok(Self { visitor, fields });
         }
         let what = "The form did not come from a page of this session; nothing was changed.";
         let next = "Go back, reload the page and send the form again.";
-        Err(visitor.failure(StatusCode::FORBIDDEN, what, next).into_response())
+        Err(visitor
+            .failure(StatusCode::FORBIDDEN, what, next)
+            .into_response())
     }
 }
 
@@ -147,7 +182,9 @@ pub async fn read_form(request: Request) -> Result<Fields, String> {
         return Err("What was sent is no form of these pages.".to_owned());
     }
     let bytes = to_bytes(body, MAX_FORM).await;
-    bytes.map(|bytes| Fields::parse(&bytes)).map_err(|_| "The form is too large or broken off.".to_owned())
+    bytes
+        .map(|bytes| Fields::parse(&bytes))
+        .map_err(|_| "The form is too large or broken off.".to_owned())
 }
 
 /// Requests that the script makes by itself: they neither use up notices nor keep a session alive.
@@ -172,13 +209,18 @@ fn from_here(headers: &HeaderMap) -> bool {
     match text(headers, "sec-fetch-site") {
         "same-origin" | "none" => true,
         "" if origin.is_empty() => true,
-        "" => origin.split_once("://").is_some_and(|(_, from)| from == text(headers, "host")),
+        "" => origin
+            .split_once("://")
+            .is_some_and(|(_, from)| from == text(headers, "host")),
         _ => false,
     }
 }
 
 fn text<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
-    headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+    headers
+        .get(name)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -186,7 +228,10 @@ mod tests {
     use super::*;
 
     fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
-        pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
+        pairs
+            .iter()
+            .map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()))
+            .collect()
     }
 
     #[test]
@@ -195,7 +240,14 @@ mod tests {
         for (pairs, fine) in [
             (vec![host], true),
             (vec![host, ("origin", "https://fipd.example:8443")], true),
-            (vec![host, ("origin", "https://outside.example"), ("sec-fetch-site", "same-origin")], true),
+            (
+                vec![
+                    host,
+                    ("origin", "https://outside.example"),
+                    ("sec-fetch-site", "same-origin"),
+                ],
+                true,
+            ),
             (vec![host, ("origin", "https://evil.example")], false),
             (vec![host, ("origin", "null")], false),
             (vec![host, ("sec-fetch-site", "cross-site")], false),
@@ -208,11 +260,28 @@ mod tests {
     #[test]
     fn the_login_page_comes_back_to_the_page_asked_for() {
         let parts = |method: &str, uri: &str| {
-            http::Request::builder().method(method).uri(uri).body(()).unwrap().into_parts().0
+            http::Request::builder()
+                .method(method)
+                .uri(uri)
+                .body(())
+                .unwrap()
+                .into_parts()
+                .0
         };
-        let location = |parts: &Parts| to_login(parts).headers()[header::LOCATION].to_str().unwrap().to_owned();
+        let location = |parts: &Parts| {
+            to_login(parts).headers()[header::LOCATION]
+                .to_str()
+                .unwrap()
+                .to_owned()
+        };
         assert_eq!(location(&parts("GET", "/ui/")), "/ui/login");
-        assert_eq!(location(&parts("GET", "/ui/pools/1?at=10.0.0.0")), "/ui/login?next=/ui/pools/1%3Fat%3D10.0.0.0");
-        assert_eq!(location(&parts("POST", "/ui/pools/1/allocate")), "/ui/login");
+        assert_eq!(
+            location(&parts("GET", "/ui/pools/1?at=10.0.0.0")),
+            "/ui/login?next=/ui/pools/1%3Fat%3D10.0.0.0"
+        );
+        assert_eq!(
+            location(&parts("POST", "/ui/pools/1/allocate")),
+            "/ui/login"
+        );
     }
 }

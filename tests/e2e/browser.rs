@@ -1,0 +1,535 @@
+//! The web UI as people see it: the real daemon over TLS, a real browser, with and without scripts, light and dark.
+//!
+//! Pictures are kept in `target/screenshots`.
+
+#![expect(clippy::unwrap_used, reason = "in a test a panic is the verdict")]
+#![expect(
+    clippy::print_stdout,
+    reason = "the figures and the places of the pictures are what the test is run for"
+)]
+
+use std::time::{Duration, Instant};
+
+use fipd_tests::testbed::{Browser, BrowserOptions, Fipd, FipdOptions};
+
+const NOTICE: &str = "[role=status]";
+const ALERT: &str = "[role=alert]";
+/// Of the form on the page of a pool.
+const ALLOCATE: &str = "form.allocate button";
+
+/// A daemon with two pools: `dmz` (IPv4) and `six` (IPv6).
+async fn daemon() -> Fipd {
+    let fipd = Fipd::start(FipdOptions::default()).await.unwrap();
+    let dmz = "pool create dmz --cidr 10.20.0.0/22 --exclude 10.20.0.200-10.20.0.210 --gateway 10.20.0.1 --prefix 22";
+    for pool in [dmz, "pool create six --cidr 2001:db8:20::/64"] {
+        fipd.cli(pool.split(' ')).await.unwrap().success().unwrap();
+    }
+    fipd
+}
+
+/// Name and password of the first account.
+fn initial_admin(fipd: &Fipd) -> (String, String) {
+    let text = std::fs::read_to_string(fipd.data_dir().join("initial-admin")).unwrap();
+    let (name, password) = text.trim().split_once('\n').unwrap();
+    (name.to_owned(), password.to_owned())
+}
+
+async fn sign_in(browser: &Browser, fipd: &Fipd, (name, password): &(String, String)) {
+    browser.open(&format!("{}/", fipd.url())).await.unwrap();
+    try_password(browser, name, password).await;
+    assert_eq!(browser.title().await.unwrap(), "Dashboard – fipd");
+}
+
+async fn try_password(browser: &Browser, name: &str, password: &str) {
+    browser.fill("#name", name).await.unwrap();
+    browser.fill("#password", password).await.unwrap();
+    browser.click("main button").await.unwrap();
+}
+
+async fn allocate(browser: &Browser, owner: &str, address: &str) {
+    browser.fill("#owner", owner).await.unwrap();
+    browser.fill("#address", address).await.unwrap();
+    browser.click(ALLOCATE).await.unwrap();
+}
+
+async fn open_pool(browser: &Browser, fipd: &Fipd, name: &str) {
+    browser
+        .open(&format!("{}/ui/search?q={name}", fipd.url()))
+        .await
+        .unwrap();
+    assert_eq!(
+        browser.title().await.unwrap(),
+        format!("Pool {name} – fipd")
+    );
+}
+
+async fn no_complaints(browser: &Browser) {
+    let complaints = browser.complaints().await.unwrap();
+    // Chromium notes the status of pages that are errors on purpose.
+    let real: Vec<_> = complaints
+        .into_iter()
+        .filter(|text| !text.contains("the server responded with a status of 4"))
+        .collect();
+    assert!(real.is_empty(), "the browser complains: {real:?}");
+}
+
+#[tokio::test]
+async fn signing_in_and_out() {
+    let fipd = Fipd::start(FipdOptions::default()).await.unwrap();
+    let browser = Browser::start(BrowserOptions::default()).await.unwrap();
+    let admin = initial_admin(&fipd);
+    let file = fipd.data_dir().join("initial-admin");
+
+    browser
+        .open(&format!("{}/ui/audit?before=9", fipd.url()))
+        .await
+        .unwrap();
+    assert_eq!(browser.title().await.unwrap(), "Sign in – fipd");
+    let hint = browser.text("main pre").await.unwrap();
+    assert_eq!(hint, format!("sudo cat {}", file.display()));
+
+    // A wrong password and an unknown name look the same; the name is kept, the password is not.
+    try_password(&browser, &admin.0, "wrong").await;
+    let wrong = browser.text(ALERT).await.unwrap();
+    assert_eq!(
+        browser.attribute("#name", "value").await.unwrap().unwrap(),
+        admin.0
+    );
+    assert!(!browser.source().await.unwrap().contains("value=\"wrong\""));
+    try_password(&browser, "<nobody>", "wrong").await;
+    assert_eq!(browser.text(ALERT).await.unwrap(), wrong);
+    for _ in 0..4 {
+        try_password(&browser, "<nobody>", "wrong").await;
+    }
+    try_password(&browser, "<nobody>", "wrong").await;
+    let locked = browser.text(ALERT).await.unwrap();
+    assert!(
+        locked.contains("Too many failed attempts. Try again in"),
+        "{locked}"
+    );
+    browser.screenshot("login-locked").await.unwrap();
+
+    // The lockout is of that name only, and the way goes on to the page asked for first.
+    assert!(file.exists());
+    try_password(&browser, &admin.0, &admin.1).await;
+    assert_eq!(browser.title().await.unwrap(), "Audit – fipd");
+    assert!(browser.url().await.unwrap().ends_with("/ui/audit?before=9"));
+    assert!(!file.exists(), "the first password is not left lying about");
+
+    let cookies = browser.cookies().await.unwrap();
+    let cookies = cookies.as_array().unwrap();
+    assert_eq!(cookies.len(), 1, "{cookies:?}");
+    let session = &cookies[0];
+    assert_eq!(session["name"], "__Host-fipd");
+    assert_eq!(
+        (&session["httpOnly"], &session["secure"]),
+        (&true.into(), &true.into())
+    );
+    assert_eq!(
+        (&session["sameSite"], &session["path"]),
+        (&"Strict".into(), &"/".into())
+    );
+
+    browser.click("header .who button").await.unwrap();
+    assert_eq!(browser.title().await.unwrap(), "Sign in – fipd");
+    assert_eq!(
+        browser.count("main pre").await.unwrap(),
+        0,
+        "no hint at a file that is gone"
+    );
+    browser.open(&format!("{}/ui/", fipd.url())).await.unwrap();
+    assert_eq!(browser.title().await.unwrap(), "Sign in – fipd");
+    no_complaints(&browser).await;
+}
+
+#[tokio::test]
+async fn a_first_look_names_the_first_steps() {
+    let fipd = Fipd::start(FipdOptions::default()).await.unwrap();
+    let browser = Browser::start(BrowserOptions::default()).await.unwrap();
+    sign_in(&browser, &fipd, &initial_admin(&fipd)).await;
+    let text = browser.text("main").await.unwrap();
+    assert!(
+        text.contains("fipd pool create") && text.contains("[[cluster]]"),
+        "{text}"
+    );
+    browser.screenshot("dashboard-empty").await.unwrap();
+    for (path, title, status) in [
+        ("ui/pools/77", "Not found – fipd", 404),
+        ("ui/nowhere", "Not found – fipd", 404),
+        ("ui/audit", "Audit – fipd", 200),
+    ] {
+        browser
+            .open(&format!("{}/{path}", fipd.url()))
+            .await
+            .unwrap();
+        assert_eq!(browser.title().await.unwrap(), title);
+        let seen = browser
+            .script("return fetch(location.href).then(answer => answer.status)")
+            .await
+            .unwrap();
+        assert_eq!(seen, status);
+    }
+    no_complaints(&browser).await;
+}
+
+#[tokio::test]
+async fn an_address_is_allocated_and_released() {
+    let fipd = daemon().await;
+    let browser = Browser::start(BrowserOptions::default()).await.unwrap();
+    sign_in(&browser, &fipd, &initial_admin(&fipd)).await;
+    open_pool(&browser, &fipd, "dmz").await;
+    assert_eq!(browser.count("ol.map > li").await.unwrap(), 256);
+    assert_eq!(
+        browser.count("ol.map a.x").await.unwrap(),
+        12,
+        "eleven excluded, and the network's address"
+    );
+    assert_eq!(browser.count("ol.map a.g").await.unwrap(), 1);
+
+    allocate(&browser, "fipd/host/lab/printer-7", "").await;
+    let notice = browser.text(NOTICE).await.unwrap();
+    assert!(notice.contains("10.20.0.2 was allocated"), "{notice}");
+    assert_eq!(
+        browser
+            .attribute("ol.map a.a", "aria-label")
+            .await
+            .unwrap()
+            .unwrap(),
+        "10.20.0.2 allocated"
+    );
+    let title = browser
+        .attribute("ol.map a.a", "title")
+        .await
+        .unwrap()
+        .unwrap();
+    assert!(title.contains("printer-7"), "{title}");
+    // Asking again, and loading the page again, changes nothing.
+    allocate(&browser, "fipd/host/lab/printer-7", "").await;
+    assert!(
+        browser
+            .text(NOTICE)
+            .await
+            .unwrap()
+            .contains("holds 10.20.0.2 already")
+    );
+    browser.open(&browser.url().await.unwrap()).await.unwrap();
+    assert_eq!(browser.count(NOTICE).await.unwrap(), 0);
+
+    refused_input_is_kept(&browser, &fipd).await;
+    release(&browser, &fipd).await;
+
+    open_pool(&browser, &fipd, "six").await;
+    assert_eq!(browser.count("ol.map").await.unwrap(), 0);
+    allocate(&browser, "fipd/host/lab/six", "2001:db8:20::77").await;
+    assert!(
+        browser
+            .text("#leases")
+            .await
+            .unwrap()
+            .contains("2001:db8:20::77")
+    );
+    no_complaints(&browser).await;
+}
+
+async fn refused_input_is_kept(browser: &Browser, fipd: &Fipd) {
+    for (owner, address, at, part) in [
+        (
+            "fipd/host/lab/other",
+            "10.20.0.2",
+            "#address-error",
+            "is held by fipd/host/lab/printer-7",
+        ),
+        (
+            "fipd/host/lab/other",
+            "10.99.0.2",
+            "#address-error",
+            "not an assignable address",
+        ),
+        (
+            "fipd/host/lab/other",
+            "10.20.0.205",
+            "#address-error",
+            "excluded",
+        ),
+        (
+            "fipd/host/lab/other",
+            "10.20.0.256",
+            "#address-error",
+            "no address",
+        ),
+        (
+            "<b>nobody</b>",
+            "10.20.0.9",
+            "#owner-error",
+            "SYSTEM/[CLUSTER/]KIND/NAMESPACE/NAME",
+        ),
+    ] {
+        open_pool(browser, fipd, "dmz").await;
+        allocate(browser, owner, address).await;
+        let error = browser.text(at).await.unwrap();
+        assert!(error.contains(part), "{owner} {address}: {error}");
+        assert_eq!(
+            browser.attribute("#owner", "value").await.unwrap().unwrap(),
+            owner
+        );
+        assert_eq!(
+            browser
+                .attribute("#address", "value")
+                .await
+                .unwrap()
+                .unwrap(),
+            address
+        );
+        assert_eq!(
+            browser.count("main b").await.unwrap(),
+            0,
+            "what was typed is text, not markup"
+        );
+    }
+    browser.screenshot("allocate-refused").await.unwrap();
+
+    // A form whose token is not the session's changes nothing.
+    open_pool(browser, fipd, "dmz").await;
+    browser
+        .script("document.querySelector('form.allocate [name=csrf]').value = 'stolen'")
+        .await
+        .unwrap();
+    allocate(browser, "fipd/host/lab/evil", "10.20.0.66").await;
+    assert_eq!(browser.title().await.unwrap(), "Not allowed – fipd");
+    let leases = fipd
+        .cli(["lease", "list", "-o", "json"])
+        .await
+        .unwrap()
+        .success()
+        .unwrap();
+    assert!(!leases.contains("10.20.0.66"), "{leases}");
+}
+
+async fn release(browser: &Browser, fipd: &Fipd) {
+    open_pool(browser, fipd, "dmz").await;
+    browser.click("ol.map a.a").await.unwrap();
+    assert_eq!(browser.title().await.unwrap(), "10.20.0.2 – fipd");
+    assert!(
+        browser.text("main").await.unwrap().contains("user:admin"),
+        "the history says who did it"
+    );
+    browser.screenshot("lease").await.unwrap();
+    browser.click("main a.danger").await.unwrap();
+    assert!(
+        browser
+            .text("main")
+            .await
+            .unwrap()
+            .contains("fipd/host/lab/printer-7")
+    );
+    browser.screenshot("release").await.unwrap();
+    browser.fill("#reason", "moved away").await.unwrap();
+    browser.click("main button.danger").await.unwrap();
+    assert!(
+        browser
+            .text(NOTICE)
+            .await
+            .unwrap()
+            .contains("10.20.0.2 was released and is free")
+    );
+    assert_eq!(browser.count("ol.map a.a").await.unwrap(), 0);
+    browser
+        .open(&format!("{}/ui/audit", fipd.url()))
+        .await
+        .unwrap();
+    assert!(browser.text("main").await.unwrap().contains("moved away"));
+}
+
+#[tokio::test]
+async fn everything_works_without_scripts() {
+    let fipd = daemon().await;
+    let options = BrowserOptions {
+        javascript: false,
+        ..BrowserOptions::default()
+    };
+    let browser = Browser::start(options).await.unwrap();
+    sign_in(&browser, &fipd, &initial_admin(&fipd)).await;
+    open_pool(&browser, &fipd, "dmz").await;
+    browser.fill("#at", "10.20.3.9").await.unwrap();
+    browser.click("form.filter button").await.unwrap();
+    assert_eq!(
+        browser.text("#map-title").await.unwrap(),
+        "Addresses of 10.20.3.0/24"
+    );
+    allocate(&browser, "fipd/host/lab/plain", "10.20.3.9").await;
+    assert!(
+        browser
+            .text(NOTICE)
+            .await
+            .unwrap()
+            .contains("10.20.3.9 was allocated")
+    );
+    browser.click("#leases .act a").await.unwrap();
+    browser.click("main button.danger").await.unwrap();
+    assert!(
+        browser
+            .text(NOTICE)
+            .await
+            .unwrap()
+            .contains("10.20.3.9 was released")
+    );
+    browser.click("header .who button").await.unwrap();
+    assert_eq!(browser.title().await.unwrap(), "Sign in – fipd");
+}
+
+#[tokio::test]
+async fn open_pages_follow_changes() {
+    let fipd = daemon().await;
+    let browser = Browser::start(BrowserOptions::default()).await.unwrap();
+    sign_in(&browser, &fipd, &initial_admin(&fipd)).await;
+    open_pool(&browser, &fipd, "dmz").await;
+    let allocate = "lease allocate --pool dmz --owner fipd/host/lab/elsewhere --address 10.20.0.42";
+    fipd.cli(allocate.split(' '))
+        .await
+        .unwrap()
+        .success()
+        .unwrap();
+    fipd_tests::testbed::wait_until(
+        "the page shows the lease",
+        Duration::from_secs(20),
+        || async {
+            let shown = browser
+                .count("#live-leases th a")
+                .await
+                .map_err(|error| error.to_string())?;
+            if shown == 1 {
+                Ok(())
+            } else {
+                Err(format!("{shown} leases"))
+            }
+        },
+    )
+    .await
+    .unwrap();
+    assert_eq!(
+        browser
+            .attribute("ol.map a.a", "aria-label")
+            .await
+            .unwrap()
+            .unwrap(),
+        "10.20.0.42 allocated"
+    );
+    no_complaints(&browser).await;
+}
+
+#[tokio::test]
+async fn pages_fit_phones_and_follow_the_readers_colours() {
+    let fipd = daemon().await;
+    for number in [2_u8, 3, 9, 17, 64, 65, 66] {
+        let owner = format!("fipd/host/lab/a-rather-long-name-of-a-machine-{number}");
+        let address = format!("10.20.0.{number}");
+        let call = [
+            "lease",
+            "allocate",
+            "--pool",
+            "dmz",
+            "--owner",
+            &owner,
+            "--address",
+            &address,
+        ];
+        fipd.cli(call).await.unwrap().success().unwrap();
+    }
+    let admin = initial_admin(&fipd);
+    let mut grounds = Vec::new();
+    for (dark, name) in [(false, "light"), (true, "dark")] {
+        let browser = Browser::start(BrowserOptions {
+            dark,
+            ..BrowserOptions::default()
+        })
+        .await
+        .unwrap();
+        browser
+            .open(&format!("{}/ui/login", fipd.url()))
+            .await
+            .unwrap();
+        browser.screenshot(&format!("login-{name}")).await.unwrap();
+        sign_in(&browser, &fipd, &admin).await;
+        grounds.push(browser.style("body", "background-color").await.unwrap());
+        for width in [1280, 360] {
+            browser.narrow(width).await.unwrap();
+            for page in [
+                "",
+                "pools",
+                "search?q=dmz",
+                "search?q=10.20.0.9",
+                "clusters",
+                "audit",
+                "search?q=machine",
+            ] {
+                browser
+                    .open(&format!("{}/ui/{page}", fipd.url()))
+                    .await
+                    .unwrap();
+                let title = browser.title().await.unwrap();
+                let fits = "return document.documentElement.scrollWidth <= window.innerWidth";
+                assert_eq!(
+                    browser.script(fits).await.unwrap(),
+                    true,
+                    "{title} is wider than {width} pixels"
+                );
+                let word = title.split(' ').next().unwrap().to_lowercase();
+                let picture = browser
+                    .screenshot(&format!("{word}-{width}-{name}"))
+                    .await
+                    .unwrap();
+                println!("{title} at {width} pixels, {name}: {}", picture.display());
+            }
+        }
+        no_complaints(&browser).await;
+    }
+    assert_ne!(grounds[0], grounds[1]);
+}
+
+#[tokio::test]
+async fn a_crowded_pool_is_shown_quickly_and_page_by_page() {
+    let fipd = Fipd::start(FipdOptions::default()).await.unwrap();
+    let create = "pool create big --cidr 10.64.0.0/16";
+    fipd.cli(create.split(' '))
+        .await
+        .unwrap()
+        .success()
+        .unwrap();
+    for number in 0..30 {
+        let owner = format!(
+            "fipd/host/lab/{}-{number}",
+            "a-name-of-a-usual-length".repeat(2)
+        );
+        let call = [
+            "lease", "allocate", "--pool", "big", "--owner", &owner, "--count", "1000",
+        ];
+        fipd.cli(call).await.unwrap().success().unwrap();
+    }
+    let browser = Browser::start(BrowserOptions::default()).await.unwrap();
+    sign_in(&browser, &fipd, &initial_admin(&fipd)).await;
+    open_pool(&browser, &fipd, "big").await;
+    let rows = browser.count("#leases tbody tr").await.unwrap();
+    assert!((50..=100).contains(&rows), "{rows} rows");
+    browser.screenshot("pool-crowded").await.unwrap();
+    let fetch = "const start = performance.now();
+        return fetch(location.href, {headers: {'X-Fipd-Live': '1'}})
+            .then(answer => answer.arrayBuffer())
+            .then(body => [performance.now() - start, body.byteLength])";
+    let mut best = f64::INFINITY;
+    let mut size = 0;
+    for _ in 0..10 {
+        let figures = browser.script(fetch).await.unwrap();
+        best = best.min(figures[0].as_f64().unwrap());
+        size = figures[1].as_u64().unwrap();
+    }
+    println!("pool page of a /16 with 30,000 leases: {best:.1} ms, {size} bytes");
+    assert!(best <= 50.0, "{best} ms");
+    assert!(size <= 150_000, "{size} bytes");
+    let start = Instant::now();
+    browser.click("#leases .pager a[rel=next]").await.unwrap();
+    assert!(browser.url().await.unwrap().contains("after="));
+    println!(
+        "next page of leases after {} ms",
+        start.elapsed().as_millis()
+    );
+}
