@@ -2,5 +2,6 @@
 
 pub mod clusters;
 pub mod config;
+pub mod controllers;
 pub mod ipam;
 pub mod store;

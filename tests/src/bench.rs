@@ -2,6 +2,7 @@
 //!
 //! A new bench is a file here with a function giving [`Figure`]s, and a line in [`BENCHES`].
 
+mod appliance;
 mod figure;
 mod service;
 
@@ -18,7 +19,13 @@ pub struct Bench {
 }
 
 /// All benches in the order in which they are run.
-pub const BENCHES: &[Bench] = &[Bench {
-    name: "service",
-    run: || Box::pin(service::run()),
-}];
+pub const BENCHES: &[Bench] = &[
+    Bench {
+        name: "appliance",
+        run: || Box::pin(appliance::run()),
+    },
+    Bench {
+        name: "service",
+        run: || Box::pin(service::run()),
+    },
+];

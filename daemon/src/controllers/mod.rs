@@ -1,0 +1,91 @@
+//! The reconcilers of the systems.
+//!
+//! A controller is a folder with the same steps as files, pure where it can be: `observe` (what is kept of the
+//! API's objects), `validate` (raw object to typed input), `plan` (what to ask the address book), `apply`
+//! (what to write), `status` (what to show). Here are the parts all of them use. Nothing here decides about an
+//! address: that is the ledger's, through [`crate::ipam`].
+
+pub mod events;
+pub mod merge;
+pub mod objects;
+pub mod queue;
+pub mod rancher_fip;
+pub mod remote;
+pub mod wakes;
+
+use std::time::Duration;
+
+use fipd_core::{Answer, System};
+use futures::future::BoxFuture;
+
+use crate::{
+    clusters::{ClusterSession, SystemRunner},
+    ipam::IpamError,
+};
+use objects::Key;
+use queue::Next;
+use remote::CallError;
+
+/// What an object that an API server refuses to change waits at least: only a change of somebody helps, and
+/// not every such change is seen (a role, a webhook).
+const REJECTED_PAUSE: Duration = Duration::from_secs(60);
+
+/// Starts the controllers of each system; one for the whole daemon, since clusters of a system look at each other.
+#[derive(Clone, Default)]
+pub struct Runner {
+    rancher_fip: rancher_fip::RancherFip,
+}
+
+impl SystemRunner for Runner {
+    fn run(&self, session: ClusterSession, system: System) -> BoxFuture<'static, ()> {
+        if system == System::rancher_fip() {
+            return self.rancher_fip.run(session);
+        }
+        Box::pin(async move {
+            tracing::error!(cluster = %session.name, %system, "there are no controllers for this system");
+            session.cancel.cancelled().await;
+        })
+    }
+}
+
+/// Why a reconcile did not end.
+#[derive(Debug, thiserror::Error)]
+pub enum Trouble {
+    #[error(transparent)]
+    Call(#[from] CallError),
+    #[error(transparent)]
+    Ledger(#[from] IpamError),
+    /// A defect of fipd.
+    #[error("internal: {0}")]
+    Internal(String),
+}
+
+impl Trouble {
+    pub fn internal(what: impl Into<String>) -> Self {
+        Self::Internal(what.into())
+    }
+
+    /// The ledger answered another question than the one asked.
+    pub fn unexpected(answer: &Answer) -> Self {
+        Self::Internal(format!("unexpected answer {answer:?}"))
+    }
+
+    /// What to do about it; says it in the log.
+    pub fn next(&self, kind: &str, key: &Key) -> Next {
+        let (namespace, name) = (&*key.namespace, &*key.name);
+        match self {
+            Self::Call(CallError::Conflict(..) | CallError::NotFound(_)) => {
+                tracing::debug!(kind, namespace, name, error = %self, "looking again");
+                Next::Retry
+            }
+            Self::Call(CallError::Rejected(..)) => {
+                tracing::warn!(kind, namespace, name, error = %self, "not written; it is tried again in a minute");
+                Next::After(REJECTED_PAUSE)
+            }
+            Self::Call(CallError::Unavailable(..)) | Self::Ledger(_) | Self::Internal(_) => {
+                tracing::warn!(kind, namespace, name, error = %self, "not done; it is tried again");
+                Next::Retry
+            }
+        }
+    }
+}

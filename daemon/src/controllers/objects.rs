@@ -1,0 +1,240 @@
+//! What is known of the objects of one kind in one cluster: a watch, a complete first list, and a store that
+//! keeps only what a controller needs. An object that cannot be understood is kept as such and stalls nobody.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Debug,
+    sync::Arc,
+};
+
+use fipd_core::Text;
+use futures::StreamExt;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::{
+    Api, Resource,
+    core::DeserializeGuard,
+    runtime::{WatchStreamExt, watcher},
+};
+use parking_lot::RwLock;
+use serde::de::DeserializeOwned;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+/// Namespace (empty for cluster-scoped objects) and name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    pub namespace: Text,
+    pub name: Text,
+}
+
+/// An object as it is known.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Seen<T> {
+    Good(Arc<T>),
+    /// It does not fit its own schema.
+    Malformed(Arc<Malformed>),
+}
+
+/// What can be said of an object that does not fit its schema.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Malformed {
+    pub uid: String,
+    pub error: String,
+    pub terminating: bool,
+    pub finalizers: Vec<String>,
+}
+
+/// The store of one kind. Cheap to share.
+pub struct Objects<T> {
+    map: RwLock<BTreeMap<Key, Seen<T>>>,
+    complete: watch::Sender<bool>,
+}
+
+impl Key {
+    pub fn new(namespace: &str, name: &str) -> Self {
+        Self { namespace: namespace.into(), name: name.into() }
+    }
+
+    pub fn of(meta: &ObjectMeta) -> Self {
+        Self::new(meta.namespace.as_deref().unwrap_or(""), meta.name.as_deref().unwrap_or(""))
+    }
+}
+
+impl<T> Clone for Seen<T> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Good(object) => Self::Good(Arc::clone(object)),
+            Self::Malformed(object) => Self::Malformed(Arc::clone(object)),
+        }
+    }
+}
+
+impl<T: PartialEq> Objects<T> {
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self { map: RwLock::new(BTreeMap::new()), complete: watch::Sender::new(false) })
+    }
+
+    pub fn seen(&self, key: &Key) -> Option<Seen<T>> {
+        self.map.read().get(key).cloned()
+    }
+
+    /// The object, if it is there and well-formed.
+    pub fn get(&self, key: &Key) -> Option<Arc<T>> {
+        match self.map.read().get(key) {
+            Some(Seen::Good(object)) => Some(Arc::clone(object)),
+            Some(Seen::Malformed(_)) | None => None,
+        }
+    }
+
+    /// All well-formed objects, by key.
+    pub fn all(&self) -> Vec<(Key, Arc<T>)> {
+        let map = self.map.read();
+        map.iter()
+            .filter_map(|(key, seen)| match seen {
+                Seen::Good(object) => Some((key.clone(), Arc::clone(object))),
+                Seen::Malformed(_) => None,
+            })
+            .collect()
+    }
+
+    /// The keys of all objects of a namespace.
+    pub fn keys_in(&self, namespace: &str) -> Vec<Key> {
+        let from = Key::new(namespace, "");
+        let map = self.map.read();
+        map.range(from..).map(|(key, _)| key).take_while(|key| &*key.namespace == namespace).cloned().collect()
+    }
+
+    pub fn keys(&self) -> Vec<Key> {
+        self.map.read().keys().cloned().collect()
+    }
+
+    /// Whether a complete list was seen at least once.
+    pub fn is_complete(&self) -> bool {
+        *self.complete.borrow()
+    }
+
+    /// Waits for the first complete list.
+    pub async fn completed(&self) {
+        let mut complete = self.complete.subscribe();
+        // The sender lives in self: it cannot go away while this waits.
+        let _ = complete.wait_for(|complete| *complete).await;
+    }
+
+    /// Whether something changed.
+    fn put(&self, key: &Key, seen: Option<Seen<T>>) -> bool {
+        let mut map = self.map.write();
+        match seen {
+            Some(seen) => {
+                if map.get(key) == Some(&seen) {
+                    return false;
+                }
+                map.insert(key.clone(), seen);
+                true
+            }
+            None => map.remove(key).is_some(),
+        }
+    }
+
+    /// Removes what a complete list did not contain; the keys removed.
+    fn retain(&self, listed: &BTreeSet<Key>) -> Vec<Key> {
+        let mut map = self.map.write();
+        let gone: Vec<Key> = map.keys().filter(|key| !listed.contains(*key)).cloned().collect();
+        for key in &gone {
+            map.remove(key);
+        }
+        gone
+    }
+}
+
+/// Follows a kind until cancelled. `slim` makes what is stored of an object (`None`: nothing, as if it were
+/// not there); `changed` is told the key of everything that appeared, changed or went.
+pub async fn follow<K, T>(
+    api: Api<DeserializeGuard<K>>,
+    objects: Arc<Objects<T>>,
+    slim: impl Fn(K) -> Option<T>,
+    changed: impl Fn(&Key),
+    cancel: CancellationToken,
+) where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
+    T: PartialEq,
+{
+    let kind = K::kind(&()).into_owned();
+    let stream = watcher(api, watcher::Config::default()).default_backoff();
+    let mut stream = std::pin::pin!(stream);
+    let mut listed = BTreeSet::new();
+    let put = |guard: DeserializeGuard<K>| {
+        let key = Key::of(guard.meta());
+        let seen = understand(guard, &slim);
+        if objects.put(&key, seen) {
+            changed(&key);
+        }
+        key
+    };
+    loop {
+        let event = tokio::select! {
+            () = cancel.cancelled() => return,
+            event = stream.next() => event,
+        };
+        match event {
+            Some(Ok(watcher::Event::Init)) => listed.clear(),
+            Some(Ok(watcher::Event::InitApply(guard))) => {
+                listed.insert(put(guard));
+            }
+            Some(Ok(watcher::Event::InitDone)) => {
+                for key in objects.retain(&listed) {
+                    changed(&key);
+                }
+                listed.clear();
+                objects.complete.send_replace(true);
+            }
+            Some(Ok(watcher::Event::Apply(guard))) => {
+                put(guard);
+            }
+            Some(Ok(watcher::Event::Delete(guard))) => {
+                let key = Key::of(guard.meta());
+                if objects.put(&key, None) {
+                    changed(&key);
+                }
+            }
+            Some(Err(error)) => tracing::warn!(%kind, %error, "the watch was interrupted; it is taken up again"),
+            None => return,
+        }
+    }
+}
+
+fn understand<K, T>(guard: DeserializeGuard<K>, slim: impl Fn(K) -> Option<T>) -> Option<Seen<T>> {
+    match guard.0 {
+        Ok(object) => slim(object).map(|object| Seen::Good(Arc::new(object))),
+        Err(invalid) => Some(Seen::Malformed(Arc::new(Malformed {
+            uid: invalid.metadata.uid.unwrap_or_default(),
+            error: invalid.error,
+            terminating: invalid.metadata.deletion_timestamp.is_some(),
+            finalizers: invalid.metadata.finalizers.unwrap_or_default(),
+        }))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn good(value: u8) -> Option<Seen<u8>> {
+        Some(Seen::Good(Arc::new(value)))
+    }
+
+    #[test]
+    fn only_changes_are_told_and_a_list_removes_what_it_lacks() {
+        let objects = Objects::new();
+        let (a, b) = (Key::new("ns", "a"), Key::new("other", "b"));
+        assert!(objects.put(&a, good(1)));
+        assert!(!objects.put(&a, good(1)));
+        assert!(objects.put(&a, good(2)));
+        assert!(objects.put(&b, good(3)));
+        assert_eq!(objects.keys_in("ns"), [a.clone()]);
+        assert_eq!(objects.retain(&BTreeSet::from([b.clone()])), [a.clone()]);
+        assert_eq!(objects.get(&a), None);
+        assert_eq!(objects.get(&b), Some(Arc::new(3)));
+        assert!(!objects.put(&a, None));
+        assert!(objects.put(&b, None));
+    }
+}

@@ -1,0 +1,379 @@
+//! FloatingIPs: each gets the address it asks for or the lowest free one of its pool, and shows it.
+//!
+//! One that we wrote for a Service of a downstream cluster only shows that Service's lease. When the Service
+//! gives it up, the lease passes to the FloatingIP, which is then deleted; the lease goes with it. No error is
+//! final: whatever an object waits for wakes it.
+
+pub mod adopt;
+pub mod observe;
+pub mod plan;
+pub mod status;
+pub mod validate;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use fipd_core::{Answer, Holder, Identity, Ledger, Pool, Release, ReleaseScope, Request, System, Text};
+use fipd_crds::floating_ip::FloatingIP;
+use k8s_openapi::{api::core::v1::ObjectReference, jiff};
+use kube::Resource;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::{
+    API, Site,
+    names::{self, FINALIZER, KIND_FLOATING_IP, KIND_SERVICE, ServiceRef},
+    rancher::{Data, Rancher},
+};
+use crate::{
+    controllers::{
+        Trouble,
+        events::Events,
+        merge::diff,
+        objects::{Key, Malformed, Seen},
+        queue::{Next, Queue},
+        remote::{Patch, Target},
+        wakes::{News, Wakes},
+    },
+    ipam::IpamError,
+};
+use observe::Fip;
+use plan::Plan;
+use status::{Outcome, Shown};
+use validate::Problem;
+
+/// A lease whose FloatingIP was never seen is given back when a second look so much later finds none either.
+const SECOND_LOOK: Duration = Duration::from_secs(60);
+
+/// The controller of all FloatingIPs of a management cluster.
+pub struct FloatingIps {
+    site: Arc<Site>,
+    rancher: Arc<Rancher>,
+    data: Arc<Data>,
+    events: Arc<Events>,
+    wakes: Wakes,
+    pub queue: Arc<Queue<Key>>,
+    /// The Service that each object was last seen to show.
+    shows: Mutex<BTreeMap<Key, ServiceRef>>,
+    /// When an object that has a lease was first found missing.
+    missing: Mutex<BTreeMap<Key, Instant>>,
+}
+
+impl FloatingIps {
+    pub fn new(
+        site: Arc<Site>,
+        rancher: Arc<Rancher>,
+        data: Arc<Data>,
+        events: Arc<Events>,
+        queue: Arc<Queue<Key>>,
+    ) -> Arc<Self> {
+        let wakes = Wakes::new(site.id.clone(), KIND_FLOATING_IP);
+        Arc::new(Self {
+            site,
+            rancher,
+            data,
+            events,
+            wakes,
+            queue,
+            shows: Mutex::new(BTreeMap::new()),
+            missing: Mutex::new(BTreeMap::new()),
+        })
+    }
+
+    /// An object appeared, changed or went.
+    pub fn changed(&self, key: &Key) {
+        let now = self.data.fips.get(key).and_then(|fip| fip.holder.clone());
+        let before = match &now {
+            Some(service) => self.shows.lock().insert(key.clone(), service.clone()),
+            None => self.shows.lock().remove(key),
+        };
+        for service in before.iter().chain(now.iter()).collect::<BTreeSet<_>>() {
+            self.data.index(key, service);
+            self.rancher.fip_changed(service);
+        }
+        self.queue.add(key.clone());
+    }
+
+    /// Queues the objects that a change of the ledger concerns.
+    pub fn heard(&self, ledger: &Ledger, news: &News<'_>) {
+        for key in self.wakes.woken(ledger, news) {
+            self.queue.add(key);
+        }
+        match news {
+            News::Everything => {
+                self.data.fips.keys().into_iter().for_each(|key| self.queue.add(key));
+                self.unseen(ledger).into_iter().for_each(|key| self.queue.add(key));
+            }
+            News::Changes(changes) => {
+                let services = changes.iter().flat_map(|change| change.identities.iter()).filter_map(service_key);
+                for (cluster, service) in services {
+                    for (key, _) in self.data.fips_of(cluster, &service) {
+                        self.queue.add(key);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Brings one object up to date.
+    pub async fn reconcile(self: Arc<Self>, key: Key) -> Next {
+        match self.try_reconcile(&key).await {
+            Ok(next) => next,
+            Err(trouble) => trouble.next(KIND_FLOATING_IP, &key),
+        }
+    }
+
+    async fn try_reconcile(&self, key: &Key) -> Result<Next, Trouble> {
+        let seen = self.data.fips.seen(key);
+        if seen.is_some() {
+            self.missing.lock().remove(key);
+        }
+        match seen {
+            None => self.gone(key).await,
+            Some(Seen::Malformed(object)) => self.malformed(key, &object).await,
+            Some(Seen::Good(fip)) if fip.terminating => self.let_go(key, &fip.uid, &fip.finalizers).await,
+            Some(Seen::Good(fip)) => match &fip.holder {
+                Some(service) => self.show_service(key, &fip, service).await,
+                None => self.serve(key, &fip).await,
+            },
+        }
+    }
+
+    /// Serves an object that holds its address itself.
+    async fn serve(&self, key: &Key, fip: &Fip) -> Result<Next, Trouble> {
+        let (wish, pool) = match self.understood(fip) {
+            Ok(understood) => understood,
+            Err(problem) => return self.show(key, fip, Err(problem)).await,
+        };
+        let holder = self.holder(key, &fip.uid);
+        let actor = self.site.actor();
+        let plan = self.site.ipam.read(|ledger| plan::own(ledger, &holder, fip, &wish, &pool, &actor));
+        let outcome = match plan {
+            Plan::Show(shown) => Ok(shown),
+            Plan::Problem(problem) => Err(problem),
+            Plan::Delete | Plan::Leave => return Ok(Next::Done),
+            Plan::Ask(request) => self.ask(request, &holder, &pool).await?,
+        };
+        self.show(key, fip, outcome).await
+    }
+
+    fn understood(&self, fip: &Fip) -> Result<(validate::Wish, Arc<Pool>), Problem> {
+        let wish = validate::wish(fip)?;
+        let pool = self.site.ipam.read(|ledger| self.site.mirror_in(ledger, &fip.pool).cloned());
+        let pool = pool.ok_or_else(|| validate::unknown_pool("spec.floatingIPPool", &fip.pool))?;
+        Ok((wish, pool))
+    }
+
+    async fn ask(&self, request: Request, holder: &Holder, pool: &Pool) -> Result<Outcome, Trouble> {
+        match self.site.ipam.submit(request).await {
+            Ok(Answer::Granted { leases, .. }) => match leases.first() {
+                Some(lease) => Ok(Ok(Shown::of(lease))),
+                None => Err(Trouble::internal("an allocation without lease")),
+            },
+            Ok(Answer::Adopted { lease }) => Ok(Ok(Shown::of(&lease))),
+            Ok(Answer::Contended { lease }) => Ok(Err(plan::contended(&lease))),
+            Ok(other) => Err(Trouble::unexpected(&other)),
+            Err(IpamError::Refused(refusal)) => {
+                // It has another address than the one now asked for, and keeps it.
+                let network = pool.spec.network;
+                let held = self.site.ipam.read(|ledger| ledger.leases_of(&holder.identity));
+                Ok(held
+                    .iter()
+                    .find(|lease| lease.key.network == network)
+                    .map(|lease| Shown::of(lease))
+                    .ok_or_else(|| validate::refused(&refusal, network)))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Shows the lease of a Service.
+    async fn show_service(&self, key: &Key, fip: &Fip, service: &ServiceRef) -> Result<Next, Trouble> {
+        let own = self.identity(key);
+        let holder = service.holder();
+        match self.site.ipam.read(|ledger| plan::view(ledger, &own, &holder, fip)) {
+            Plan::Show(shown) => self.show(key, fip, Ok(shown)).await,
+            Plan::Problem(problem) => self.show(key, fip, Err(problem)).await,
+            Plan::Delete => {
+                self.data.remote.delete(&target(key), &fip.uid).await?;
+                Ok(Next::Done)
+            }
+            Plan::Leave | Plan::Ask(_) => Ok(Next::Done),
+        }
+    }
+
+    /// Writes finalizer and address into the object, then its status.
+    async fn show(&self, key: &Key, fip: &Fip, outcome: Outcome) -> Result<Next, Trouble> {
+        self.wakes.wait(key, outcome.as_ref().err().and_then(|problem| problem.cause));
+        if let Ok(shown) = &outcome
+            && let Some(patch) = claim(fip, shown)
+        {
+            self.data.remote.patch(&target(key), Patch::Merge, &patch).await?;
+        }
+        let after = status::desired(fip, &outcome, jiff::Timestamp::now());
+        if let Some(patch) = diff(&encode(&fip.status)?, &encode(&after)?) {
+            let body = json!({ "metadata": { "uid": &*fip.uid }, "status": patch });
+            self.data.remote.patch_status(&target(key), Patch::Merge, &body).await?;
+        }
+        self.tell(key, fip, &outcome);
+        Ok(Next::Done)
+    }
+
+    fn tell(&self, key: &Key, fip: &Fip, outcome: &Outcome) {
+        let reference = reference(key, &fip.uid);
+        if let Some(message) = status::conflict(outcome) {
+            self.events.warning(&reference, status::CONFLICT, message);
+            return;
+        }
+        match outcome {
+            Ok(shown) if fip.status.ip_addr.is_empty() => {
+                self.events.normal(&reference, "Allocated", format!("{} is allocated", shown.address));
+            }
+            Ok(_) => {}
+            Err(problem) => self.events.warning(&reference, problem.reason, problem.message.clone()),
+        }
+    }
+
+    /// The object is being deleted: its address is free before its finalizer goes.
+    async fn let_go(&self, key: &Key, uid: &Text, finalizers: &[String]) -> Result<Next, Trouble> {
+        self.wakes.wait(key, None);
+        if !finalizers.iter().any(|one| one == FINALIZER) {
+            return Ok(Next::Done);
+        }
+        // A lease handed over before the object was seen names no instance.
+        for instance in [uid, &Text::from("")] {
+            self.release(self.holder(key, instance), "deleted").await?;
+        }
+        self.data.remote.drop_finalizer(&target(key), uid, finalizers, FINALIZER).await?;
+        Ok(Next::Done)
+    }
+
+    async fn release(&self, holder: Holder, reason: &str) -> Result<(), Trouble> {
+        let scope = ReleaseScope::Holder(holder);
+        let request = Request::Release(Release { scope, actor: self.site.actor(), reason: reason.into() });
+        self.site.ipam.submit(request).await?;
+        Ok(())
+    }
+
+    /// There is no such object. A lease that a Service left to one that was never written is given back once a
+    /// second look finds none either; all other leases wait for the sweep of the cluster.
+    async fn gone(&self, key: &Key) -> Result<Next, Trouble> {
+        self.wakes.wait(key, None);
+        let identity = self.identity(key);
+        self.site.ipam.forget_waiter(&identity);
+        let unseen = self.site.ipam.read(|ledger| {
+            let leases = ledger.leases_of(&identity);
+            leases.iter().any(|lease| lease.owner().is_some_and(|holder| holder.instance.is_empty()))
+        });
+        if !unseen {
+            self.missing.lock().remove(key);
+            return Ok(Next::Done);
+        }
+        if self.data.remote.get::<Value>(&target(key)).await?.is_some() {
+            // The watch is behind.
+            self.missing.lock().remove(key);
+            return Ok(Next::After(SECOND_LOOK));
+        }
+        let since = *self.missing.lock().entry(key.clone()).or_insert_with(Instant::now);
+        let waited = since.elapsed();
+        if waited < SECOND_LOOK {
+            return Ok(Next::After(SECOND_LOOK.saturating_sub(waited)));
+        }
+        self.missing.lock().remove(key);
+        self.release(Holder { identity, instance: "".into() }, "its FloatingIP was never written").await?;
+        Ok(Next::Done)
+    }
+
+    async fn malformed(&self, key: &Key, object: &Malformed) -> Result<Next, Trouble> {
+        let uid: Text = object.uid.as_str().into();
+        if object.terminating {
+            return self.let_go(key, &uid, &object.finalizers).await;
+        }
+        let note = format!("the object does not fit its schema ({}); it is left as it is", object.error);
+        self.events.warning(&reference(key, &uid), "Malformed", note);
+        Ok(Next::Done)
+    }
+
+    /// Leases of FloatingIPs that are not in the store.
+    fn unseen(&self, ledger: &Ledger) -> Vec<Key> {
+        let system = System::rancher_fip();
+        let mut keys = Vec::new();
+        let mut after = None;
+        loop {
+            let page = ledger.cluster_leases(&self.site.id, Some(&system), after, 1000);
+            let Some(last) = page.last() else { return keys };
+            after = Some(last.key);
+            let owners = page.iter().filter_map(|lease| lease.owner());
+            let ours = owners.filter(|holder| &*holder.identity.kind == KIND_FLOATING_IP && holder.instance.is_empty());
+            keys.extend(ours.map(|holder| Key {
+                namespace: Text::clone(&holder.identity.namespace),
+                name: Text::clone(&holder.identity.name),
+            }));
+        }
+    }
+
+    fn identity(&self, key: &Key) -> Identity {
+        names::identity(&self.site.id, KIND_FLOATING_IP, key)
+    }
+
+    fn holder(&self, key: &Key, uid: &Text) -> Holder {
+        Holder { identity: self.identity(key), instance: Text::clone(uid) }
+    }
+}
+
+/// The patch that makes the address the object's own: finalizer first, or at least at once with the address.
+fn claim(fip: &Fip, shown: &Shown) -> Option<Value> {
+    let mut metadata = json!({ "uid": &*fip.uid });
+    let mut patch = json!({});
+    if !fip.has_finalizer() {
+        // A merge patch replaces the whole list, so it must be the list that was read.
+        let mut finalizers = fip.finalizers.clone();
+        finalizers.push(FINALIZER.into());
+        metadata["finalizers"] = json!(finalizers);
+        metadata["resourceVersion"] = json!(fip.version);
+        patch["metadata"] = metadata.clone();
+    }
+    if fip.wanted.parse() != Ok(shown.address) {
+        patch["metadata"] = metadata;
+        patch["spec"] = json!({ "ipAddr": shown.address.to_string() });
+    }
+    (patch != json!({})).then_some(patch)
+}
+
+/// The cluster and key of a Service's identity.
+fn service_key(identity: &Identity) -> Option<(&fipd_core::ClusterId, Key)> {
+    if identity.system != System::rancher_fip() || &*identity.kind != KIND_SERVICE {
+        return None;
+    }
+    let key = Key { namespace: Text::clone(&identity.namespace), name: Text::clone(&identity.name) };
+    Some((identity.cluster.as_ref()?, key))
+}
+
+fn reference(key: &Key, uid: &str) -> ObjectReference {
+    ObjectReference {
+        api_version: Some(FloatingIP::api_version(&()).into_owned()),
+        kind: Some(KIND_FLOATING_IP.into()),
+        namespace: Some(key.namespace.to_string()),
+        name: Some(key.name.to_string()),
+        uid: Some(uid.into()),
+        ..ObjectReference::default()
+    }
+}
+
+fn encode(status: &impl serde::Serialize) -> Result<Value, Trouble> {
+    serde_json::to_value(status).map_err(|error| Trouble::internal(error.to_string()))
+}
+
+/// The object in the API.
+pub fn target(key: &Key) -> Target {
+    Target {
+        api: API,
+        plural: "floatingips",
+        namespace: key.namespace.to_string(),
+        name: key.name.to_string(),
+    }
+}

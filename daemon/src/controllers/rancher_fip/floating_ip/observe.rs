@@ -1,0 +1,104 @@
+//! What is kept of a FloatingIP object.
+
+use std::net::IpAddr;
+
+use fipd_core::{Tenant, Text, Timestamp};
+use fipd_crds::{
+    floating_ip::{FloatingIP, FloatingIPStatus, STATE_ERROR, ServiceRef as Assignee},
+    labels::{ServiceSlot, services},
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use crate::controllers::rancher_fip::names::{CLUSTER, FINALIZER, GROUP, HOLDER, PROJECT, ServiceRef};
+
+/// A FloatingIP, as far as it matters.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fip {
+    pub uid: Text,
+    pub version: String,
+    pub generation: Option<i64>,
+    pub created: Timestamp,
+    pub terminating: bool,
+    pub finalizers: Vec<String>,
+    /// Label of the project; empty counts as absent.
+    pub project: Option<Tenant>,
+    /// Label of the Rancher cluster that uses it; absent while it is only kept for the project.
+    pub cluster: Option<String>,
+    pub group: Option<String>,
+    /// By the labels of both generations.
+    pub services: Vec<Assignee>,
+    /// The Service whose lease it shows, where we wrote it for one.
+    pub holder: Option<ServiceRef>,
+    pub pool: String,
+    /// `spec.ipAddr` as written; may be empty.
+    pub wanted: String,
+    pub status: FloatingIPStatus,
+}
+
+/// Keeps what matters of the object.
+pub fn slim(object: FloatingIP) -> Fip {
+    let meta = object.metadata;
+    let labels = meta.labels.unwrap_or_default();
+    let label = |key: &str| labels.get(key).filter(|value| !value.is_empty()).cloned();
+    let holder = meta.annotations.as_ref().and_then(|annotations| annotations.get(HOLDER));
+    Fip {
+        uid: meta.uid.unwrap_or_default().into(),
+        version: meta.resource_version.unwrap_or_default(),
+        generation: meta.generation,
+        created: created(meta.creation_timestamp.as_ref()),
+        terminating: meta.deletion_timestamp.is_some(),
+        finalizers: meta.finalizers.unwrap_or_default(),
+        project: label(PROJECT).map(|project| Tenant(project.into())),
+        cluster: label(CLUSTER),
+        group: label(GROUP),
+        services: services(&labels).into_iter().map(assignee).collect(),
+        holder: holder.and_then(|text| ServiceRef::parse(text)),
+        pool: object.spec.floating_ip_pool,
+        wanted: object.spec.ip_addr,
+        status: object.status.unwrap_or_default(),
+    }
+}
+
+fn assignee(slot: ServiceSlot) -> Assignee {
+    Assignee { service_namespace: slot.namespace, service_name: slot.name }
+}
+
+/// The time an object was made.
+pub fn created(time: Option<&Time>) -> Timestamp {
+    Timestamp(time.and_then(|time| u64::try_from(time.0.as_millisecond()).ok()).unwrap_or_default())
+}
+
+impl Fip {
+    pub fn has_finalizer(&self) -> bool {
+        self.finalizers.iter().any(|one| one == FINALIZER)
+    }
+
+    /// The address that the object shows as its own: its status, or, where the writing of the status was cut
+    /// short, the one written back into the spec.
+    pub fn shown(&self) -> Option<IpAddr> {
+        match self.status.ip_addr.parse() {
+            Ok(address) => Some(address),
+            Err(_) if self.has_finalizer() && self.status.state != STATE_ERROR => self.wanted.parse().ok(),
+            Err(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_status_says_what_is_taken_and_the_spec_only_when_cut_short() {
+        let mut fip = slim(FloatingIP::default());
+        assert_eq!(fip.shown(), None);
+        fip.wanted = "10.0.0.5".into();
+        assert_eq!(fip.shown(), None, "it may only be a wish");
+        fip.finalizers.push(FINALIZER.into());
+        assert_eq!(fip.shown(), "10.0.0.5".parse().ok());
+        fip.status.state = STATE_ERROR.into();
+        assert_eq!(fip.shown(), None, "the wish was refused");
+        fip.status.ip_addr = "10.0.0.6".into();
+        assert_eq!(fip.shown(), "10.0.0.6".parse().ok());
+    }
+}

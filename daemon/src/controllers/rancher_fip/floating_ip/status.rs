@@ -1,0 +1,166 @@
+//! The status of a FloatingIP.
+
+use std::net::IpAddr;
+
+use fipd_core::Lease;
+use fipd_crds::floating_ip::{Assigned, FloatingIPStatus, STATE_ALLOCATED, STATE_ERROR};
+use k8s_openapi::jiff;
+use sha2::{Digest, Sha256};
+
+use super::{observe::Fip, validate::Problem};
+use crate::controllers::merge::{Says, set, unset};
+
+pub const READY: &str = "Ready";
+/// Somebody else uses the address as well.
+pub const CONFLICT: &str = "AddressConflict";
+
+/// What became of a FloatingIP.
+pub type Outcome = Result<Shown, Problem>;
+
+/// The lease that it shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shown {
+    pub address: IpAddr,
+    /// Who else was found using the address.
+    pub contenders: Vec<String>,
+}
+
+impl Shown {
+    pub fn of(lease: &Lease) -> Self {
+        Self {
+            address: lease.key.address,
+            contenders: lease.contenders.iter().map(|one| one.holder.identity.to_string()).collect(),
+        }
+    }
+}
+
+/// The status to write.
+pub fn desired(fip: &Fip, outcome: &Outcome, now: jiff::Timestamp) -> FloatingIPStatus {
+    let mut status = fip.status.clone();
+    let says = match outcome {
+        Ok(shown) => {
+            // An address that means the same keeps the text it has.
+            if status.ip_addr.parse() != Ok(shown.address) {
+                status.ip_addr = shown.address.to_string();
+            }
+            status.state = STATE_ALLOCATED.into();
+            status.assigned = assigned(fip);
+            ready(shown.address, status.assigned.is_some())
+        }
+        Err(problem) => {
+            status.state = STATE_ERROR.into();
+            Says { kind: READY, status: false, reason: "AllocationFailed", message: problem.message.clone() }
+        }
+    };
+    set(&mut status.conditions, &says, fip.generation, now);
+    match conflict(outcome) {
+        Some(message) => {
+            let says = Says { kind: CONFLICT, status: true, reason: "AlsoUsedBy", message };
+            set(&mut status.conditions, &says, fip.generation, now);
+        }
+        None => unset(&mut status.conditions, CONFLICT),
+    }
+    status
+}
+
+/// What is to be said of others on the same address.
+pub fn conflict(outcome: &Outcome) -> Option<String> {
+    match outcome {
+        Ok(shown) if !shown.contenders.is_empty() => Some(format!(
+            "{} is also used by {}; end one of the two uses",
+            shown.address,
+            shown.contenders.join(", ")
+        )),
+        Err(problem) if problem.reason == CONFLICT => Some(problem.message.clone()),
+        Ok(_) | Err(_) => None,
+    }
+}
+
+fn ready(address: IpAddr, assigned: bool) -> Says {
+    let (reason, message) = if assigned {
+        ("IPAssigned", format!("{address} is assigned"))
+    } else {
+        ("IPUnassigned", format!("{address} is kept for the project and used by no cluster"))
+    };
+    Says { kind: READY, status: true, reason, message }
+}
+
+fn assigned(fip: &Fip) -> Option<Assigned> {
+    let cluster_name = fip.cluster.clone()?;
+    let before = fip.status.assigned.clone().unwrap_or_default();
+    let shared_key = match (&fip.group, before.shared_key.is_empty()) {
+        (None, _) => String::new(),
+        (Some(_), false) => before.shared_key,
+        (Some(_), true) => shared_key(&cluster_name, &fip.uid),
+    };
+    Some(Assigned {
+        cluster_name,
+        project_name: fip.project.as_ref().map(|project| project.0.to_string()).unwrap_or_default(),
+        services: fip.services.clone(),
+        floating_ip_group: fip.group.clone().unwrap_or_default(),
+        shared_key,
+    })
+}
+
+/// `<cluster>-<12 letters and digits>`, the same for the same object.
+fn shared_key(cluster: &str, uid: &str) -> String {
+    let digest = Sha256::digest(format!("{cluster}/{uid}"));
+    let hex: String = digest.iter().take(6).map(|byte| format!("{byte:02x}")).collect();
+    format!("{cluster}-{hex}")
+}
+
+#[cfg(test)]
+mod tests {
+    use fipd_core::Tenant;
+    use fipd_crds::floating_ip::FloatingIP;
+
+    use super::*;
+    use crate::controllers::rancher_fip::floating_ip::observe::slim;
+
+    fn now() -> jiff::Timestamp {
+        jiff::Timestamp::from_second(1_000).expect("a time")
+    }
+
+    fn shown(contenders: &[&str]) -> Outcome {
+        let contenders = contenders.iter().map(|one| (*one).to_owned()).collect();
+        Ok(Shown { address: "10.0.0.5".parse().expect("v4"), contenders })
+    }
+
+    fn fip() -> Fip {
+        let mut fip = slim(FloatingIP::default());
+        fip.project = Some(Tenant("p-1".into()));
+        fip
+    }
+
+    #[test]
+    fn assigned_while_a_cluster_has_it() {
+        let mut fip = fip();
+        let kept = desired(&fip, &shown(&[]), now());
+        assert_eq!((kept.ip_addr.as_str(), kept.state.as_str()), ("10.0.0.5", STATE_ALLOCATED));
+        assert_eq!(kept.assigned, None);
+        assert_eq!(kept.conditions[0].reason, "IPUnassigned");
+        fip.cluster = Some("c-m-1".into());
+        fip.group = Some("web".into());
+        fip.status = kept;
+        let used = desired(&fip, &shown(&[]), now());
+        let assigned = used.assigned.clone().expect("assigned");
+        assert_eq!((assigned.cluster_name.as_str(), assigned.project_name.as_str()), ("c-m-1", "p-1"));
+        assert_eq!(assigned.shared_key.len(), "c-m-1-".len() + 12);
+        assert_eq!(used.conditions[0].reason, "IPAssigned");
+        fip.status = used.clone();
+        assert_eq!(desired(&fip, &shown(&[]), now()), used, "nothing more to write");
+    }
+
+    #[test]
+    fn an_error_ends_and_a_conflict_is_shown() {
+        let mut fip = fip();
+        let problem = Problem::new("PoolExhausted", "no free address", None);
+        fip.status = desired(&fip, &Err(problem), now());
+        assert_eq!((fip.status.state.as_str(), fip.status.ip_addr.as_str()), (STATE_ERROR, ""));
+        fip.status = desired(&fip, &shown(&["x/Service/a/b"]), now());
+        assert_eq!(fip.status.state, STATE_ALLOCATED);
+        assert_eq!(fip.status.conditions.len(), 2);
+        fip.status = desired(&fip, &shown(&[]), now());
+        assert_eq!(fip.status.conditions.len(), 1);
+    }
+}

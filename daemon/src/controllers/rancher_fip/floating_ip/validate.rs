@@ -1,0 +1,104 @@
+//! What a FloatingIP asks for, as typed values, and why it cannot be served.
+
+use std::net::IpAddr;
+
+use fipd_core::{NetworkId, Refusal, Tenant};
+
+use super::observe::Fip;
+use crate::controllers::{rancher_fip::names::PROJECT, wakes::{self, Cause}};
+
+/// What is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wish {
+    pub project: Tenant,
+    pub address: Option<IpAddr>,
+}
+
+/// Why an object is not served, and what it waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Reason of the Event.
+    pub reason: &'static str,
+    pub message: String,
+    /// `None`: for a change of the object itself.
+    pub cause: Option<Cause>,
+}
+
+impl Problem {
+    pub fn new(reason: &'static str, message: impl Into<String>, cause: Option<Cause>) -> Self {
+        Self { reason, message: message.into(), cause }
+    }
+}
+
+/// Reads the wish. The address that the status shows goes before the one of the spec.
+pub fn wish(fip: &Fip) -> Result<Wish, Problem> {
+    let Some(project) = fip.project.clone() else {
+        let message = format!("the label {PROJECT} is missing: it must name the Rancher project that is charged");
+        return Err(Problem::new("MissingProject", message, None));
+    };
+    if fip.pool.is_empty() {
+        let message = "spec.floatingIPPool is empty: it must name a FloatingIPPool";
+        return Err(Problem::new("Invalid", message, None));
+    }
+    let address = match fip.shown() {
+        Some(address) => Some(address),
+        None if fip.wanted.is_empty() => None,
+        None => Some(fip.wanted.parse().map_err(|_| {
+            let message = format!("spec.ipAddr: {:?} is no IP address; correct it or leave it out", fip.wanted);
+            Problem::new("Invalid", message, None)
+        })?),
+    };
+    Ok(Wish { project, address })
+}
+
+/// The pool does not exist (yet).
+pub fn unknown_pool(field: &str, pool: &str) -> Problem {
+    let message = format!("{field}: no usable FloatingIPPool {pool:?}; it is tried again when one appears");
+    Problem::new("PoolNotFound", message, Some(Cause::Pools))
+}
+
+/// The ledger said no.
+pub fn refused(refusal: &Refusal, network: NetworkId) -> Problem {
+    let reason = match refusal {
+        Refusal::Exhausted { .. } => "PoolExhausted",
+        Refusal::AddressTaken { .. } => "AddressTaken",
+        Refusal::NotAssignable { .. } => "AddressNotAssignable",
+        Refusal::NetworkHeld { .. } => "WaitingForAdoption",
+        Refusal::PoolClosed(_) | Refusal::UnknownPool(_) | Refusal::UnknownNetwork(_) => "PoolNotFound",
+        Refusal::UnknownCluster(_)
+        | Refusal::PoolExists(_)
+        | Refusal::PoolInUse { .. }
+        | Refusal::WouldOrphan { .. }
+        | Refusal::Stale { .. }
+        | Refusal::Conflict(..)
+        | Refusal::Invalid { .. }
+        | Refusal::Pool(_) => "AllocationFailed",
+    };
+    Problem::new(reason, refusal.to_string(), wakes::cause(refusal, network))
+}
+
+#[cfg(test)]
+mod tests {
+    use fipd_crds::floating_ip::FloatingIP;
+
+    use super::*;
+    use crate::controllers::rancher_fip::floating_ip::observe::slim;
+
+    fn fip() -> Fip {
+        let mut fip = slim(FloatingIP::default());
+        fip.project = Some(Tenant("p-1".into()));
+        fip.pool = "dc--net".into();
+        fip
+    }
+
+    #[test]
+    fn a_wish_needs_project_and_pool_and_a_readable_address() {
+        assert_eq!(wish(&fip()), Ok(Wish { project: Tenant("p-1".into()), address: None }));
+        let reason = |fip: &Fip| wish(fip).expect_err("a problem").reason;
+        assert_eq!(reason(&Fip { project: None, ..fip() }), "MissingProject");
+        assert_eq!(reason(&Fip { pool: String::new(), ..fip() }), "Invalid");
+        assert_eq!(reason(&Fip { wanted: "10.0.0.300".into(), ..fip() }), "Invalid");
+        let v6 = wish(&Fip { wanted: "2001:DB8:0::5".into(), ..fip() }).expect("a wish");
+        assert_eq!(v6.address.map(|address| address.to_string()), Some("2001:db8::5".into()));
+    }
+}

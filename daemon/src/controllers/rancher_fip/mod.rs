@@ -1,0 +1,294 @@
+//! The rancher-fip family: pools and FloatingIPs of a Rancher management cluster, and the Services of the
+//! clusters it manages.
+//!
+//! ```text
+//!  management cluster                                  downstream cluster
+//!  FloatingIPPool --> pool (mirror)                    Service --> lease --> its status
+//!  FloatingIP -----> lease --> its status                            |
+//!       ^------------------ shows the lease of a Service ------------/
+//! ```
+
+pub mod floating_ip;
+pub mod names;
+pub mod pool;
+pub mod rancher;
+pub mod service;
+
+use std::{sync::Arc, time::Duration};
+
+use fipd_core::{ClusterId, Ledger, Pool, System, Text};
+use fipd_crds::{
+    floating_ip::{FloatingIP, FloatingIPPool, FloatingIPProjectQuota},
+    management::Cluster,
+};
+use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{Api, Resource, core::DeserializeGuard};
+use serde::de::DeserializeOwned;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use self::{
+    floating_ip::FloatingIps,
+    pool::Pools,
+    rancher::{Data, Rancher, Ranchers},
+    service::Services,
+};
+use super::{
+    events::Events,
+    objects::{Key, Objects, follow},
+    queue::{self, Queue, backoff},
+    remote::Remote,
+    wakes,
+};
+use crate::{
+    clusters::{ClusterSession, adoption},
+    config::RancherFipRole,
+    ipam::Ipam,
+};
+
+/// API of pools, quotas and FloatingIPs.
+pub const API: &str = "apis/rancher.k8s.binbash.org/v1beta2";
+
+/// Reconciles at once, by what users wait for.
+const SERVICES_AT_ONCE: usize = 32;
+const FLOATING_IPS_AT_ONCE: usize = 16;
+const POOLS_AT_ONCE: usize = 4;
+const FOLLOW_UPS_AT_ONCE: usize = 8;
+
+/// Starts the system on clusters. Knows all management clusters, so that downstream ones find theirs.
+#[derive(Clone, Default)]
+pub struct RancherFip {
+    ranchers: Ranchers,
+}
+
+/// A cluster as the controllers see it.
+pub struct Site {
+    pub session: ClusterSession,
+    pub name: Text,
+    pub id: ClusterId,
+    pub ipam: Ipam,
+    system: System,
+}
+
+impl RancherFip {
+    /// Runs the system on a cluster until the session ends.
+    pub fn run(&self, session: ClusterSession) -> BoxFuture<'static, ()> {
+        let ranchers = self.ranchers.clone();
+        Box::pin(async move {
+            let site = Arc::new(Site::new(session, System::rancher_fip()));
+            match site.session.settings.rancher_fip.role {
+                RancherFipRole::Management => management(site, &ranchers).await,
+                RancherFipRole::Downstream => downstream(site, &ranchers).await,
+            }
+        })
+    }
+}
+
+impl Site {
+    fn new(session: ClusterSession, system: System) -> Self {
+        let (name, id, ipam) = (Text::clone(&session.name), session.id.clone(), session.ipam.clone());
+        Self { session, name, id, ipam, system }
+    }
+
+    /// Who asks, for the audit log.
+    pub fn actor(&self) -> Text {
+        self.session.actor(&self.system)
+    }
+
+    /// The mirror of a FloatingIPPool of this cluster.
+    pub fn mirror_in<'a>(&self, ledger: &'a Ledger, pool: &str) -> Option<&'a Arc<Pool>> {
+        ledger.mirror(&self.system, &self.id, pool)
+    }
+
+    fn cancel(&self) -> CancellationToken {
+        self.session.cancel.clone()
+    }
+}
+
+/// Pools and FloatingIPs.
+async fn management(site: Arc<Site>, ranchers: &Ranchers) {
+    let rancher = ranchers.get(&site.name);
+    let cancel = site.cancel();
+    let client = site.session.client.clone();
+    let data = Data::new(site.id.clone(), Remote::new(client));
+    let queue = Queue::<Key>::new();
+    let idle = Arc::clone(&queue);
+    let events = Arc::new(Events::start(site.session.recorder.clone(), cancel.clone(), move || {
+        quiet(Arc::clone(&idle))
+    }));
+    let pools = Pools::new(Arc::clone(&site), Arc::clone(&data), Arc::clone(&events));
+    let fips = FloatingIps::new(Arc::clone(&site), Arc::clone(&rancher), Arc::clone(&data), events, queue);
+    let mut tasks = JoinSet::new();
+    watch_management(&site, &rancher, &data, &pools, &fips, &mut tasks);
+    tokio::select! {
+        () = cancel.cancelled() => return,
+        () = async { data.pools.completed().await; data.fips.completed().await; } => {}
+    }
+    if !mirror(&pools, &cancel).await {
+        return;
+    }
+    rancher.publish(Arc::clone(&data));
+    let inventory = floating_ip::adopt::FloatingIpInventory::new(Arc::clone(&site));
+    if adoption::first(&site.session, &site.system, &inventory).await.is_none() {
+        return;
+    }
+    data.fips.keys().into_iter().for_each(|key| fips.queue.add(key));
+    let worker = Arc::clone(&pools);
+    tasks.spawn(queue::run(Arc::clone(&pools.queue), POOLS_AT_ONCE, cancel.clone(), move |key| {
+        Arc::clone(&worker).reconcile(key)
+    }));
+    let worker = Arc::clone(&fips);
+    tasks.spawn(queue::run(Arc::clone(&fips.queue), FLOATING_IPS_AT_ONCE, cancel.clone(), move |key| {
+        Arc::clone(&worker).reconcile(key)
+    }));
+    tasks.spawn(wakes::listen(site.ipam.clone(), cancel.clone(), move |ledger, news| {
+        pools.heard(ledger, news);
+        fips.heard(ledger, news);
+    }));
+    adoption::keep(&site.session, &site.system, &inventory).await;
+    finish(tasks).await;
+}
+
+fn watch_management(
+    site: &Arc<Site>,
+    rancher: &Arc<Rancher>,
+    data: &Arc<Data>,
+    pools: &Arc<Pools>,
+    fips: &Arc<FloatingIps>,
+    tasks: &mut JoinSet<()>,
+) {
+    let (queue, link) = (Arc::clone(&pools.queue), Arc::clone(rancher));
+    spawn(tasks, site, Arc::clone(&data.pools), |pool: FloatingIPPool| Some(pool::observe::slim(pool)), move |key| {
+        queue.add(key.clone());
+        link.pools_changed();
+    });
+    let (queue, all) = (Arc::clone(&pools.queue), Arc::clone(data));
+    let name = |quota: FloatingIPProjectQuota| Some(quota.spec.display_name);
+    spawn(tasks, site, Arc::clone(&data.quotas), name, move |_| {
+        all.pools.keys().into_iter().for_each(|key| queue.add(key));
+    });
+    let link = Arc::clone(rancher);
+    let name = |cluster: Cluster| Some(cluster.spec.display_name);
+    spawn(tasks, site, Arc::clone(&data.clusters), name, move |_| link.pools_changed());
+    let fips = Arc::clone(fips);
+    let slim = |fip: FloatingIP| Some(floating_ip::observe::slim(fip));
+    spawn(tasks, site, Arc::clone(&data.fips), slim, move |key| fips.changed(key));
+}
+
+/// Makes the mirrors of all pools; `false`: the session is over.
+async fn mirror(pools: &Pools, cancel: &CancellationToken) -> bool {
+    let mut failures = 0;
+    while let Err(trouble) = pools.mirror_all().await {
+        failures += 1;
+        tracing::warn!(error = %trouble, "the pools are not mirrored yet; it is tried again");
+        tokio::select! {
+            () = cancel.cancelled() => return false,
+            () = tokio::time::sleep(backoff(failures)) => {}
+        }
+    }
+    !cancel.is_cancelled()
+}
+
+/// Services.
+async fn downstream(site: Arc<Site>, ranchers: &Ranchers) {
+    let Some(management) = site.session.management.clone() else {
+        tracing::error!(cluster = %site.name, "no management cluster is configured for this downstream cluster");
+        site.cancel().cancelled().await;
+        return;
+    };
+    let rancher = ranchers.get(&management);
+    let cancel = site.cancel();
+    let client = site.session.client.clone();
+    let queue = Queue::<Key>::new();
+    let idle = Arc::clone(&queue);
+    let events = Arc::new(Events::start(site.session.recorder.clone(), cancel.clone(), move || {
+        quiet(Arc::clone(&idle))
+    }));
+    let services = Services::new(Arc::clone(&site), Arc::clone(&rancher), Remote::new(client), events, queue);
+    let mut tasks = JoinSet::new();
+    let all = Arc::clone(&services);
+    let objects = Arc::clone(&services.services);
+    spawn(&mut tasks, &site, objects, service::observe::slim, move |key| all.queue.add(key.clone()));
+    let all = Arc::clone(&services);
+    let objects = Arc::clone(&services.namespaces);
+    let slim = service::observe::slim_namespace;
+    spawn::<Namespace, _>(&mut tasks, &site, objects, slim, move |key| all.namespace_changed(key));
+    tokio::select! {
+        () = cancel.cancelled() => return,
+        () = ready(&site, &rancher, &services) => {}
+    }
+    let inventory = service::adopt::ServiceInventory::new(Arc::clone(&site), Arc::clone(&rancher));
+    if adoption::first(&site.session, &site.system, &inventory).await.is_none() {
+        return;
+    }
+    let all = Arc::clone(&services);
+    rancher.listen(site.id.clone(), Arc::clone(&services.after), move || all.pools_changed());
+    work(&site, &services, &mut tasks);
+    adoption::keep(&site.session, &site.system, &inventory).await;
+    rancher.forget(&site.id);
+    finish(tasks).await;
+}
+
+/// Waits for complete lists, and for the pools if any network still waits for this cluster: without them it is
+/// not known which network an address in use belongs to.
+async fn ready(site: &Site, rancher: &Rancher, services: &Services) {
+    services.services.completed().await;
+    services.namespaces.completed().await;
+    let adopted = site.session.networks(&site.system).into_iter().all(|network| {
+        site.ipam.read(|ledger| ledger.adopted(network, &site.id, &site.system))
+    });
+    if !adopted {
+        rancher.published().await;
+    }
+}
+
+fn work(site: &Arc<Site>, services: &Arc<Services>, tasks: &mut JoinSet<()>) {
+    let cancel = site.cancel();
+    services.services.keys().into_iter().for_each(|key| services.queue.add(key));
+    let worker = Arc::clone(services);
+    tasks.spawn(queue::run(Arc::clone(&services.queue), SERVICES_AT_ONCE, cancel.clone(), move |key| {
+        Arc::clone(&worker).reconcile(key)
+    }));
+    let worker = Arc::clone(services);
+    tasks.spawn(queue::run(Arc::clone(&services.after), FOLLOW_UPS_AT_ONCE, cancel.clone(), move |key| {
+        Arc::clone(&worker).follow_up(key)
+    }));
+    tasks.spawn(Arc::clone(services).keep_swept());
+    let all = Arc::clone(services);
+    tasks.spawn(wakes::listen(site.ipam.clone(), cancel, move |ledger, news| all.heard(ledger, news)));
+}
+
+/// Follows a kind of the cluster.
+fn spawn<K, T>(
+    tasks: &mut JoinSet<()>,
+    site: &Site,
+    objects: Arc<Objects<T>>,
+    slim: impl Fn(K) -> Option<T> + Send + Sync + 'static,
+    changed: impl Fn(&Key) + Send + Sync + 'static,
+) where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
+    T: PartialEq + Send + Sync + 'static,
+{
+    let api: Api<DeserializeGuard<K>> = Api::all(site.session.client.clone());
+    tasks.spawn(follow(api, objects, slim, changed, site.cancel()));
+}
+
+/// Waits until nobody waits in `queue`, for a while at most.
+async fn quiet(queue: Arc<Queue<Key>>) {
+    let idle = async {
+        while !queue.is_idle() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let _ = tokio::time::timeout(Duration::from_secs(3), idle).await;
+}
+
+/// Lets work that was begun end.
+async fn finish(mut tasks: JoinSet<()>) {
+    while let Some(ended) = tasks.join_next().await {
+        if let Err(error) = ended {
+            tracing::error!(%error, "a task of the controllers ended abnormally");
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Reads FloatingIPPools and what the address book knows of them.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use fipd_core::{Ledger, Lease, Pool, PoolId};
+use fipd_crds::floating_ip::FloatingIPPool;
+
+use super::{
+    status::{self, Facts},
+    validate::RawConfig,
+};
+use crate::ipam::Ipam;
+
+/// Rows read from the ledger at once; a reader must not hold it for longer.
+const PAGE: usize = 1000;
+
+/// What is kept of a pool object.
+pub fn slim(mut pool: FloatingIPPool) -> FloatingIPPool {
+    pool.metadata.managed_fields = None;
+    if let Some(annotations) = &mut pool.metadata.annotations {
+        annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
+    }
+    // The version changes with every write of the status and says nothing.
+    pool.metadata.resource_version = None;
+    pool
+}
+
+/// The addresses as the object writes them.
+pub fn raw(pool: &FloatingIPPool) -> Option<RawConfig<'_>> {
+    let config = pool.spec.ip_config.as_ref()?;
+    Some(RawConfig {
+        family: Some(config.family.as_str()),
+        subnet: &config.subnet,
+        start: &config.pool.start,
+        end: &config.pool.end,
+        exclude: config.pool.exclude.iter().map(String::as_str).collect(),
+    })
+}
+
+/// What the status shows of a mirror: counts, and entries up to the limit, a page of the ledger at a time.
+pub fn facts(ipam: &Ipam, pool: &Pool, display_name: impl Fn(&str) -> Option<String>) -> Option<Facts> {
+    let usage = ipam.read(|ledger| ledger.usage(pool.id))?;
+    let mut entries: Vec<(IpAddr, String)> = Vec::new();
+    let mut after: Option<IpAddr> = None;
+    while entries.len() <= status::MOST_ENTRIES {
+        let page: Vec<Arc<Lease>> = ipam.read(|ledger| page(ledger, pool.id, after));
+        let Some(last) = page.last() else { break };
+        after = Some(last.key.address);
+        entries.extend(page.iter().map(|lease| (lease.key.address, status::entry(lease, &display_name))));
+        if page.len() < PAGE {
+            break;
+        }
+    }
+    Some(Facts { usage, entries })
+}
+
+fn page(ledger: &Ledger, pool: PoolId, after: Option<IpAddr>) -> Vec<Arc<Lease>> {
+    ledger.pool_leases(pool, after, PAGE)
+}

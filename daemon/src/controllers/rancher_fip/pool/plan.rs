@@ -1,0 +1,116 @@
+//! What the mirror of a FloatingIPPool is to be, and the request that makes it so.
+
+use fipd_core::{ClusterId, NetworkId, Order, Origin, Pool, PoolEdit, PoolSpec, Request, System, Text};
+
+use super::validate::Ranges;
+use crate::controllers::rancher_fip::names::actor;
+
+/// The object that is mirrored.
+#[derive(Clone, Debug)]
+pub struct Source<'a> {
+    pub cluster: &'a ClusterId,
+    pub cluster_name: &'a str,
+    pub name: &'a str,
+    pub uid: &'a str,
+}
+
+/// The specification of the mirror.
+pub fn desired(source: &Source<'_>, ranges: &Ranges, network: NetworkId) -> PoolSpec {
+    PoolSpec {
+        name: full_name(source.cluster_name, source.name),
+        network,
+        addresses: vec![ranges.addresses],
+        exclusions: ranges.exclusions.clone(),
+        gateway: None,
+        prefix_len: Some(ranges.subnet.prefix_len()),
+        subnet: Some(ranges.subnet),
+        ends: ranges.ends,
+        order: Order::Lowest,
+        origin: Origin::Mirror {
+            system: System::rancher_fip(),
+            cluster: source.cluster.clone(),
+            object: source.name.into(),
+            uid: source.uid.into(),
+        },
+        closed: false,
+    }
+}
+
+/// The name of a mirror in the address book.
+pub fn full_name(cluster: &str, pool: &str) -> Text {
+    format!("{}/{cluster}/{pool}", System::rancher_fip()).into()
+}
+
+/// What to ask for, if anything. The cluster has the last word on its pool: leases that an edit leaves out of
+/// range are kept and marked.
+pub fn change(existing: Option<&Pool>, desired: PoolSpec, cluster_name: &str) -> Option<Request> {
+    let actor = actor(cluster_name);
+    match existing {
+        None => Some(Request::CreatePool { spec: desired, actor }),
+        Some(pool) if pool.spec == desired => None,
+        Some(pool) => Some(edit(pool, desired, cluster_name)),
+    }
+}
+
+/// What to ask for when the object is gone: close the pool, then, once it is empty, delete it.
+pub fn removal(existing: &Pool, in_use: bool, cluster_name: &str) -> Option<Request> {
+    if !in_use {
+        return Some(Request::DeletePool { pool: existing.id, actor: actor(cluster_name) });
+    }
+    let closed = PoolSpec { closed: true, ..existing.spec.clone() };
+    (!existing.spec.closed).then(|| edit(existing, closed, cluster_name))
+}
+
+fn edit(pool: &Pool, spec: PoolSpec, cluster_name: &str) -> Request {
+    Request::UpdatePool(PoolEdit {
+        pool: pool.id,
+        spec,
+        if_generation: None,
+        force: true,
+        actor: actor(cluster_name),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use fipd_core::{PoolId, Timestamp};
+
+    use super::*;
+    use crate::controllers::rancher_fip::pool::validate::{RawConfig, validate};
+
+    fn spec(end: &str) -> PoolSpec {
+        let raw = RawConfig { family: None, subnet: "10.0.0.0/24", start: "10.0.0.1", end, exclude: vec![] };
+        let ranges = validate(Some(&raw)).expect("valid");
+        let cluster = ClusterId("id".into());
+        let source = Source { cluster: &cluster, cluster_name: "rancher", name: "dc--net", uid: "u" };
+        desired(&source, &ranges, NetworkId::DEFAULT)
+    }
+
+    fn pool(spec: PoolSpec) -> Pool {
+        Pool { id: PoolId(7), spec, created: Timestamp(0), generation: 3 }
+    }
+
+    #[test]
+    fn only_a_difference_is_asked_for() {
+        let now = spec("10.0.0.9");
+        assert_eq!(&*now.name, "rancher-fip/rancher/dc--net");
+        assert!(matches!(change(None, now.clone(), "rancher"), Some(Request::CreatePool { .. })));
+        assert_eq!(change(Some(&pool(now.clone())), now, "rancher"), None);
+        let Some(Request::UpdatePool(edit)) = change(Some(&pool(spec("10.0.0.9"))), spec("10.0.0.5"), "rancher") else {
+            panic!("an edit was expected");
+        };
+        assert!(edit.force && edit.pool == PoolId(7));
+    }
+
+    #[test]
+    fn a_pool_without_object_closes_once_and_goes_when_empty() {
+        let open = pool(spec("10.0.0.9"));
+        let Some(Request::UpdatePool(edit)) = removal(&open, true, "rancher") else {
+            panic!("an edit was expected");
+        };
+        assert!(edit.spec.closed);
+        let closed = pool(edit.spec);
+        assert_eq!(removal(&closed, true, "rancher"), None);
+        assert!(matches!(removal(&closed, false, "rancher"), Some(Request::DeletePool { .. })));
+    }
+}

@@ -1,0 +1,219 @@
+//! What is known of a Rancher management cluster: pools, project quotas and FloatingIPs. Filled by the
+//! management role, read by the Service controllers of the downstream clusters; stays when Rancher goes down.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use fipd_core::{ClusterId, Text};
+use fipd_crds::floating_ip::FloatingIPPool;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use super::{
+    floating_ip::observe::Fip,
+    names::{DEFAULT_NETWORK, PARTNER_POOL, ServiceRef},
+};
+use crate::controllers::{
+    objects::{Key, Objects},
+    queue::Queue,
+    remote::Remote,
+};
+
+/// All management clusters by configured name.
+#[derive(Clone, Default)]
+pub struct Ranchers {
+    map: Arc<Mutex<BTreeMap<Text, Arc<Rancher>>>>,
+}
+
+/// One management cluster, whether connected or not.
+#[derive(Default)]
+pub struct Rancher {
+    /// The last connection that listed everything.
+    data: watch::Sender<Option<Arc<Data>>>,
+    listeners: Mutex<BTreeMap<ClusterId, Listener>>,
+}
+
+/// What one connection to a management cluster has seen.
+pub struct Data {
+    pub cluster: ClusterId,
+    pub remote: Remote,
+    pub pools: Arc<Objects<FloatingIPPool>>,
+    /// Project id to display name.
+    pub quotas: Arc<Objects<String>>,
+    pub fips: Arc<Objects<Fip>>,
+    /// Rancher's id of a cluster to its display name.
+    pub clusters: Arc<Objects<String>>,
+    /// The FloatingIPs that show the leases of a Service.
+    by_service: Mutex<BTreeMap<(ClusterId, Key), BTreeSet<Key>>>,
+}
+
+/// A downstream cluster that wants to hear of changes.
+struct Listener {
+    /// Services whose FloatingIP changed.
+    services: Arc<Queue<Key>>,
+    /// Called when a pool changed.
+    pools: Box<dyn Fn() + Send + Sync>,
+}
+
+impl Ranchers {
+    /// The management cluster configured under this name.
+    pub fn get(&self, name: &str) -> Arc<Rancher> {
+        Arc::clone(self.map.lock().entry(name.into()).or_default())
+    }
+}
+
+impl Rancher {
+    /// What the last complete connection has seen; `None` before the first.
+    pub fn data(&self) -> Option<Arc<Data>> {
+        self.data.borrow().clone()
+    }
+
+    /// Waits for the first complete connection.
+    pub async fn published(&self) {
+        let mut data = self.data.subscribe();
+        // The sender lives in self: it cannot go away while this waits.
+        let _ = data.wait_for(Option::is_some).await;
+    }
+
+    /// Takes over what a new connection has listed.
+    pub fn publish(&self, data: Arc<Data>) {
+        self.data.send_replace(Some(data));
+        self.pools_changed();
+    }
+
+    /// Tells changes from now on: `services` gets the Services of `cluster` whose FloatingIP changed, `pools`
+    /// is called when a pool did.
+    pub fn listen(&self, cluster: ClusterId, services: Arc<Queue<Key>>, pools: impl Fn() + Send + Sync + 'static) {
+        self.listeners.lock().insert(cluster, Listener { services, pools: Box::new(pools) });
+    }
+
+    /// The end of [`Self::listen`].
+    pub fn forget(&self, cluster: &ClusterId) {
+        self.listeners.lock().remove(cluster);
+    }
+
+    pub fn pools_changed(&self) {
+        for listener in self.listeners.lock().values() {
+            (listener.pools)();
+        }
+    }
+
+    pub fn fip_changed(&self, service: &ServiceRef) {
+        if let Some(listener) = self.listeners.lock().get(&service.cluster) {
+            listener.services.add(service.key.clone());
+        }
+    }
+}
+
+impl Data {
+    pub fn new(cluster: ClusterId, remote: Remote) -> Arc<Self> {
+        Arc::new(Self {
+            cluster,
+            remote,
+            pools: Objects::new(),
+            quotas: Objects::new(),
+            fips: Objects::new(),
+            clusters: Objects::new(),
+            by_service: Mutex::new(BTreeMap::new()),
+        })
+    }
+
+    /// Keeps the index: `key` shows the lease of `service` (and did, if it is gone).
+    pub fn index(&self, key: &Key, service: &ServiceRef) {
+        let place = (service.cluster.clone(), service.key.clone());
+        let mut index = self.by_service.lock();
+        if self.fips.get(key).is_some() {
+            index.entry(place).or_default().insert(key.clone());
+        } else if let Some(keys) = index.get_mut(&place) {
+            keys.remove(key);
+            if keys.is_empty() {
+                index.remove(&place);
+            }
+        }
+    }
+
+    /// The FloatingIPs that show the leases of a Service.
+    pub fn fips_of(&self, cluster: &ClusterId, service: &Key) -> Vec<(Key, Arc<Fip>)> {
+        let keys = self.by_service.lock().get(&(cluster.clone(), service.clone())).cloned();
+        keys.into_iter().flatten().filter_map(|key| self.fips.get(&key).map(|fip| (key, fip))).collect()
+    }
+
+    pub fn display_name(&self, project: &str) -> Option<String> {
+        self.quotas.get(&Key::new("", project)).map(|name| name.as_ref().clone())
+    }
+
+    /// The real name of the pool that a user calls `name`: its own name, or `<display name>--<network>`.
+    pub fn pool_called(&self, name: &str) -> Option<String> {
+        if self.pools.get(&Key::new("", name)).is_some() {
+            return Some(name.to_owned());
+        }
+        let mut matching = self.pools.all().into_iter().filter(|(_, pool)| {
+            let spec = &pool.spec;
+            fipd_crds::floating_ip::pool_name(&spec.target_cluster, &spec.target_network) == name
+        });
+        match (matching.next(), matching.next()) {
+            (Some((key, _)), None) => Some(key.name.to_string()),
+            (Some(_), Some(_)) | (None, _) => None,
+        }
+    }
+
+    /// Rancher's id of the cluster that goes by one of these names.
+    pub fn cluster_called(&self, names: &[Text]) -> Option<String> {
+        let all = self.clusters.all();
+        let called = |id: &str, display: &str| names.iter().any(|name| **name == *id || **name == *display);
+        all.iter().find(|(key, display)| called(&key.name, display)).map(|(key, _)| key.name.to_string())
+    }
+
+    /// All names of the clusters that go by one of these names.
+    pub fn clusters_called(&self, names: &[Text]) -> Vec<Text> {
+        let Some(id) = self.cluster_called(names) else { return Vec::new() };
+        let display = self.clusters.get(&Key::new("", &id));
+        let display = display.filter(|name| !name.is_empty()).map(|name| Text::from(name.as_str()));
+        std::iter::once(Text::from(id)).chain(display).collect()
+    }
+
+    /// The pool for Services of a cluster, known under `names`, that name none: the one marked as default,
+    /// else the only one.
+    pub fn default_pool(&self, names: &[Text]) -> Result<String, NoDefault> {
+        let pools = self.pools.all();
+        let ours: Vec<_> = pools
+            .iter()
+            .filter(|(_, pool)| names.iter().any(|name| **name == *pool.spec.target_cluster))
+            .collect();
+        let marked: Vec<_> = ours
+            .iter()
+            .filter(|(_, pool)| annotation(pool, DEFAULT_NETWORK).is_some_and(|value| value == "true"))
+            .collect();
+        match (marked.as_slice(), ours.as_slice()) {
+            ([(key, _)], _) | ([], [(key, _)]) => Ok(key.name.to_string()),
+            ([], []) => Err(NoDefault::None),
+            ([], several) => Err(NoDefault::Several(several.iter().map(|(key, _)| key.name.to_string()).collect())),
+            (several, _) => Err(NoDefault::Several(several.iter().map(|(key, _)| key.name.to_string()).collect())),
+        }
+    }
+
+    /// The pool of the other family that belongs to `pool`; named on either of the two.
+    pub fn partner(&self, pool: &str) -> Option<String> {
+        let own = self.pools.get(&Key::new("", pool))?;
+        if let Some(partner) = annotation(&own, PARTNER_POOL) {
+            return Some(partner.to_owned());
+        }
+        let pools = self.pools.all();
+        let mut naming = pools.iter().filter(|(_, other)| annotation(other, PARTNER_POOL) == Some(pool));
+        naming.next().map(|(key, _)| key.name.to_string())
+    }
+}
+
+/// Why a cluster has no default pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoDefault {
+    None,
+    Several(Vec<String>),
+}
+
+/// An annotation of a pool.
+pub fn annotation<'a>(pool: &'a FloatingIPPool, key: &str) -> Option<&'a str> {
+    pool.metadata.annotations.as_ref()?.get(key).map(String::as_str)
+}

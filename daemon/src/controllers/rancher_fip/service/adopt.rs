@@ -1,0 +1,158 @@
+//! The addresses that Services show, taken into the address book before anything new is given.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    sync::Arc,
+};
+
+use fipd_core::{Holder, Identity, LeaseKey, Ledger, NetworkId, Origin, Pool, Text};
+use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::{Namespace, Service};
+use kube::{Api, api::ListParams, core::DeserializeGuard};
+
+use super::{
+    observe::{self, Projects, Svc},
+    target, validate,
+};
+use crate::{
+    clusters::{
+        CallError,
+        absence::Presence,
+        adoption::{Inventory, Sighting, complete_list},
+    },
+    controllers::{
+        objects::Key,
+        rancher_fip::{
+            Site,
+            names::{self, FLOATING_IP, KIND_FLOATING_IP, KIND_SERVICE, STATIC_NETWORK},
+            rancher::Rancher,
+        },
+        remote::Remote,
+    },
+};
+
+/// What a downstream cluster has of Services.
+pub struct ServiceInventory {
+    site: Arc<Site>,
+    rancher: Arc<Rancher>,
+}
+
+impl ServiceInventory {
+    pub fn new(site: Arc<Site>, rancher: Arc<Rancher>) -> Self {
+        Self { site, rancher }
+    }
+
+    async fn sightings(&self) -> Result<Vec<Sighting>, CallError> {
+        let session = &self.site.session;
+        let api: Api<DeserializeGuard<Namespace>> = Api::all(session.client.clone());
+        let namespaces = complete_list(session, &api, ListParams::default(), "list namespaces").await?;
+        let projects: BTreeMap<String, Projects> = namespaces
+            .into_iter()
+            .filter_map(|guard| guard.0.ok())
+            .map(|namespace| {
+                let projects = observe::projects(&namespace.metadata);
+                (namespace.metadata.name.unwrap_or_default(), projects)
+            })
+            .collect();
+        let api: Api<DeserializeGuard<Service>> = Api::all(session.client.clone());
+        let services = complete_list(session, &api, ListParams::default(), "list Services").await?;
+        Ok(services.into_iter().map(|guard| self.sighting(guard, &projects)).collect())
+    }
+
+    fn sighting(&self, guard: DeserializeGuard<Service>, projects: &BTreeMap<String, Projects>) -> Sighting {
+        let (key, svc) = match guard.0 {
+            Ok(service) => (Key::of(&service.metadata), observe::all(service)),
+            Err(invalid) => {
+                let svc = Svc { uid: invalid.metadata.uid.clone().unwrap_or_default().into(), ..Svc::default() };
+                (Key::of(&invalid.metadata), svc)
+            }
+        };
+        let settings = &self.site.session.settings.rancher_fip;
+        let (app, own) = (projects.get(&*settings.app_namespace), projects.get(&*key.namespace));
+        let project = validate::project(settings.project.as_deref(), app, own, &key.namespace);
+        Sighting {
+            holder: Holder {
+                identity: names::identity(&self.site.id, KIND_SERVICE, &key),
+                instance: Text::clone(&svc.uid),
+            },
+            tenant: project.ok().map(|project| project.tenant),
+            uses: self.uses(&key, &svc),
+            since: svc.created,
+        }
+    }
+
+    /// The addresses of ours that a Service shows, in networks that still wait for this cluster.
+    fn uses(&self, key: &Key, svc: &Svc) -> Vec<LeaseKey> {
+        let class_less = self.site.session.settings.rancher_fip.class_less;
+        if !validate::is_ours(&Svc { terminating: false, ..svc.clone() }, class_less, false) && !svc.is_marked() {
+            return Vec::new();
+        }
+        let annotated = svc.mark(FLOATING_IP).unwrap_or("").split(',').map(str::to_owned);
+        let shown: BTreeSet<IpAddr> =
+            svc.ingress.iter().cloned().chain(annotated).filter_map(|text| text.trim().parse().ok()).collect();
+        shown.into_iter().filter_map(|address| self.site.ipam.read(|ledger| self.place(ledger, key, svc, address))).collect()
+    }
+
+    fn place(&self, ledger: &Ledger, key: &Key, svc: &Svc, address: IpAddr) -> Option<LeaseKey> {
+        let place = LeaseKey { network: self.network(ledger, svc, address), address };
+        let adopted = ledger.adopted(place.network, &self.site.id, &self.site.system);
+        let of_its_fip = ledger.lease(place).and_then(|lease| lease.owner()).is_some_and(|owner| {
+            &*owner.identity.kind == KIND_FLOATING_IP && self.is_for(&owner.identity, key)
+        });
+        (!adopted && !of_its_fip).then_some(place)
+    }
+
+    /// Whether a FloatingIP was made for this Service by another program.
+    fn is_for(&self, fip: &Identity, service: &Key) -> bool {
+        let key = Key { namespace: Text::clone(&fip.namespace), name: Text::clone(&fip.name) };
+        let fip = self.rancher.data().and_then(|data| data.fips.get(&key));
+        fip.is_some_and(|fip| {
+            fip.services.iter().any(|one| {
+                *one.service_namespace == *service.namespace && *one.service_name == *service.name
+            })
+        })
+    }
+
+    /// The network of an address: of the pool the Service names, else of the mirror that has the address, else
+    /// the default one.
+    fn network(&self, ledger: &Ledger, svc: &Svc, address: IpAddr) -> NetworkId {
+        let named = svc.mark(STATIC_NETWORK);
+        let of_rancher = |pool: &&Arc<Pool>| match &pool.spec.origin {
+            Origin::Mirror { cluster, .. } => self.rancher.data().is_none_or(|data| data.cluster == *cluster),
+            Origin::Own => false,
+        };
+        let has = |pool: &&Arc<Pool>| pool.spec.subnet.is_some_and(|subnet| subnet.contains(&address));
+        let is_named = |pool: &Arc<Pool>| super::pools::object(pool) == named;
+        let mut having = ledger.pools().filter(of_rancher).filter(has).collect::<Vec<_>>();
+        having.sort_by_key(|pool| !is_named(pool));
+        having.first().map_or(NetworkId::DEFAULT, |pool| pool.spec.network)
+    }
+}
+
+impl Inventory for ServiceInventory {
+    fn kinds(&self) -> BTreeSet<&'static str> {
+        BTreeSet::from([KIND_SERVICE])
+    }
+
+    fn list(&self) -> BoxFuture<'_, Result<Vec<Sighting>, CallError>> {
+        Box::pin(self.sightings())
+    }
+
+    fn read<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, Presence> {
+        Box::pin(async move {
+            let key = Key { namespace: Text::clone(&identity.namespace), name: Text::clone(&identity.name) };
+            presence(&Remote::new(self.site.session.client.clone()), &target(&key)).await
+        })
+    }
+}
+
+/// A fresh read of an object.
+pub async fn presence(remote: &Remote, target: &crate::controllers::remote::Target) -> Presence {
+    match remote.get::<serde_json::Value>(target).await {
+        Ok(Some(_)) => Presence::Present,
+        Ok(None) => Presence::Gone,
+        Err(_) => Presence::Unknown,
+    }
+}
+

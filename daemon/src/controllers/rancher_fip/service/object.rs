@@ -1,0 +1,112 @@
+//! The FloatingIP in Rancher that shows the lease of a Service to its project.
+
+use std::{net::IpAddr, sync::Arc};
+
+use fipd_core::{ClusterId, Lease, Ledger, Origin, System, Tenant};
+use serde_json::{Value, json};
+
+use crate::controllers::{
+    objects::Key,
+    rancher_fip::{
+        floating_ip::observe::Fip,
+        names::{CLUSTER, HOLDER, MANAGED_BY, PROJECT, SERVICE_PREFIX, ServiceRef},
+        pool::validate::family_of,
+        rancher::Data,
+    },
+    remote::MANAGER,
+};
+
+/// What the object is to say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    pub key: Key,
+    pub service: ServiceRef,
+    /// Rancher's id of the Service's cluster; the namespace of the object.
+    pub cluster: String,
+    pub project: Tenant,
+    /// Name of the FloatingIPPool.
+    pub pool: String,
+    pub address: IpAddr,
+}
+
+/// The object for one lease of a Service; `None` if the lease is of no pool of that Rancher.
+pub fn wanted(
+    ledger: &Ledger,
+    rancher: &ClusterId,
+    data: Option<&Data>,
+    service: &ServiceRef,
+    cluster: &str,
+    lease: &Arc<Lease>,
+) -> Option<Wanted> {
+    let pool = ledger.pool(lease.pool?)?;
+    let object = match &pool.spec.origin {
+        Origin::Mirror { system, cluster, object, .. } if *system == System::rancher_fip() && cluster == rancher => object,
+        Origin::Mirror { .. } | Origin::Own => return None,
+    };
+    Some(Wanted {
+        key: key(data, service, cluster, lease.key.address),
+        service: service.clone(),
+        cluster: cluster.to_owned(),
+        project: lease.tenant.clone()?,
+        pool: object.to_string(),
+        address: lease.key.address,
+    })
+}
+
+/// The object that shows (or is to show) an address of a Service: the one that does already, one that another
+/// program made for this Service and address, else ours by its name.
+pub fn key(data: Option<&Data>, service: &ServiceRef, cluster: &str, address: IpAddr) -> Key {
+    let ours = Key::new(cluster, &service.floating_ip_name(family_of(address)));
+    let Some(data) = data else { return ours };
+    if data.fips.get(&ours).is_some() {
+        return ours;
+    }
+    let shown = data.fips_of(&service.cluster, &service.key).into_iter().find(|(_, fip)| {
+        fip.holder.as_ref() == Some(service) && fip.wanted.parse() == Ok(address)
+    });
+    if let Some((key, _)) = shown {
+        return key;
+    }
+    data.fips.keys_in(cluster).into_iter().find(|key| data.fips.get(key).is_some_and(|fip| made_for(&fip, service, address))).unwrap_or(ours)
+}
+
+fn made_for(fip: &Fip, service: &ServiceRef, address: IpAddr) -> bool {
+    fip.holder.is_none()
+        && fip.status.ip_addr.parse() == Ok(address)
+        && fip.services.iter().any(|one| {
+            *one.service_namespace == *service.key.namespace && *one.service_name == *service.key.name
+        })
+}
+
+impl Wanted {
+    /// Whether the object says it already.
+    pub fn is_met(&self, fip: &Fip) -> bool {
+        fip.holder.as_ref() == Some(&self.service)
+            && fip.project.as_ref() == Some(&self.project)
+            && fip.cluster.as_deref() == Some(&*self.cluster)
+            && fip.pool == self.pool
+            && fip.wanted.parse() == Ok(self.address)
+            && !fip.services.is_empty()
+    }
+
+    /// The object for server-side apply.
+    pub fn body(&self) -> Value {
+        json!({
+            "apiVersion": "rancher.k8s.binbash.org/v1beta2",
+            "kind": "FloatingIP",
+            "metadata": {
+                "namespace": &*self.key.namespace,
+                "name": &*self.key.name,
+                "labels": {
+                    PROJECT: &*self.project.0,
+                    CLUSTER: self.cluster,
+                    format!("{SERVICE_PREFIX}0-namespace"): &*self.service.key.namespace,
+                    format!("{SERVICE_PREFIX}0-name"): &*self.service.key.name,
+                    MANAGED_BY: MANAGER,
+                },
+                "annotations": { HOLDER: self.service.to_string() },
+            },
+            "spec": { "floatingIPPool": self.pool, "ipAddr": self.address.to_string() },
+        })
+    }
+}

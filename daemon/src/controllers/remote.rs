@@ -1,0 +1,236 @@
+//! Calls to an API server: every call has a deadline, every failure says what the caller should do.
+
+use std::{fmt, future::Future, time::Duration};
+
+use http::{Method, Request, header::CONTENT_TYPE};
+use kube::Client;
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+
+/// The longest a single call may take.
+pub const DEADLINE: Duration = Duration::from_secs(10);
+/// The field manager of everything fipd applies.
+pub const MANAGER: &str = "fipd";
+
+/// A client of one cluster.
+#[derive(Clone)]
+pub struct Remote {
+    client: Client,
+}
+
+/// One object (or, without name, one collection) of the API.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// `api/v1` or `apis/GROUP/VERSION`.
+    pub api: &'static str,
+    pub plural: &'static str,
+    /// Empty for cluster-scoped objects.
+    pub namespace: String,
+    pub name: String,
+}
+
+/// How a patch is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patch {
+    /// RFC 7386.
+    Merge,
+    /// Kubernetes' own, for built-in kinds only: lists with a merge key are merged.
+    Strategic,
+    /// RFC 6902.
+    Json,
+    /// Server-side apply as field manager [`MANAGER`], taking over fields of others.
+    Apply,
+}
+
+/// Why a call failed, by what to do about it.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum CallError {
+    /// The object, its namespace or its kind does not exist.
+    #[error("{0} does not exist")]
+    NotFound(String),
+    /// Somebody else changed it; look again.
+    #[error("{0} was changed meanwhile: {1}")]
+    Conflict(String, String),
+    /// The server will not have it; the same again changes nothing until somebody changes something.
+    #[error("{0}: refused by the API server: {1}")]
+    Rejected(String, String),
+    /// The server or the way to it is in trouble; try again later.
+    #[error("{0}: {1}")]
+    Unavailable(String, String),
+}
+
+impl Remote {
+    pub fn new(client: Client) -> Self {
+        Self { client }
+    }
+
+    /// The object, or `None` if it does not exist.
+    pub async fn get<T: DeserializeOwned>(&self, target: &Target) -> Result<Option<T>, CallError> {
+        match self.send(Method::GET, target, &target.path(), None).await {
+            Ok(object) => Ok(Some(object)),
+            Err(CallError::NotFound(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// All objects of a kind with a label, in one namespace or in all where `target.namespace` is empty.
+    pub async fn list(&self, target: &Target, label: &str) -> Result<Vec<Value>, CallError> {
+        let path = format!("{}?labelSelector={label}", target.path());
+        let mut list: Value = self.send(Method::GET, target, &path, None).await?;
+        match list.get_mut("items").map(Value::take) {
+            Some(Value::Array(items)) => Ok(items),
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// Changes the object.
+    pub async fn patch(&self, target: &Target, patch: Patch, body: &impl Serialize) -> Result<(), CallError> {
+        self.send_patch(target, &target.path(), patch, body).await
+    }
+
+    /// Changes the status of the object.
+    pub async fn patch_status(
+        &self,
+        target: &Target,
+        patch: Patch,
+        body: &impl Serialize,
+    ) -> Result<(), CallError> {
+        self.send_patch(target, &format!("{}/status", target.path()), patch, body).await
+    }
+
+    /// Deletes the object if it still is the one with this uid; one that is gone is fine.
+    pub async fn delete(&self, target: &Target, uid: &str) -> Result<(), CallError> {
+        let options = json!({
+            "apiVersion": "v1", "kind": "DeleteOptions", "preconditions": { "uid": uid },
+        });
+        let body = ("application/json", encode(target, &options)?);
+        match self.send::<Value>(Method::DELETE, target, &target.path(), Some(body)).await {
+            Ok(_) | Err(CallError::NotFound(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Takes `finalizer` off the object with this uid by JSON Patch; an object that is gone or does not carry
+    /// it is fine.
+    pub async fn drop_finalizer(
+        &self,
+        target: &Target,
+        uid: &str,
+        finalizers: &[String],
+        finalizer: &str,
+    ) -> Result<(), CallError> {
+        let Some(index) = finalizers.iter().position(|one| one == finalizer) else { return Ok(()) };
+        let patch = json!([
+            { "op": "test", "path": "/metadata/uid", "value": uid },
+            { "op": "test", "path": format!("/metadata/finalizers/{index}"), "value": finalizer },
+            { "op": "remove", "path": format!("/metadata/finalizers/{index}") },
+        ]);
+        match self.patch(target, Patch::Json, &patch).await {
+            Err(CallError::NotFound(_)) => Ok(()),
+            // A failed `test` comes as 422: somebody changed the list of finalizers.
+            Err(CallError::Rejected(target, why)) => Err(CallError::Conflict(target, why)),
+            other => other,
+        }
+    }
+
+    async fn send_patch(
+        &self,
+        target: &Target,
+        path: &str,
+        patch: Patch,
+        body: &impl Serialize,
+    ) -> Result<(), CallError> {
+        let (kind, query) = match patch {
+            Patch::Merge => ("application/merge-patch+json", ""),
+            Patch::Strategic => ("application/strategic-merge-patch+json", ""),
+            Patch::Json => ("application/json-patch+json", ""),
+            Patch::Apply => ("application/apply-patch+yaml", "&force=true"),
+        };
+        let path = match patch {
+            Patch::Json => path.to_owned(),
+            Patch::Merge | Patch::Strategic | Patch::Apply => {
+                format!("{path}?fieldManager={MANAGER}{query}")
+            }
+        };
+        let body = encode(target, body)?;
+        self.send::<serde::de::IgnoredAny>(Method::PATCH, target, &path, Some((kind, body))).await?;
+        Ok(())
+    }
+
+    async fn send<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        target: &Target,
+        path: &str,
+        body: Option<(&str, Vec<u8>)>,
+    ) -> Result<T, CallError> {
+        let mut request = Request::builder().method(method).uri(path);
+        let mut bytes = Vec::new();
+        if let Some((kind, body)) = body {
+            request = request.header(CONTENT_TYPE, kind);
+            bytes = body;
+        }
+        let request = request
+            .body(bytes)
+            .map_err(|error| CallError::Rejected(target.to_string(), error.to_string()))?;
+        within(target, self.client.request::<T>(request)).await
+    }
+}
+
+impl Target {
+    fn path(&self) -> String {
+        let Self { api, plural, namespace, name } = self;
+        let mut path = format!("/{api}");
+        if !namespace.is_empty() {
+            path.push_str(&format!("/namespaces/{namespace}"));
+        }
+        path.push_str(&format!("/{plural}"));
+        if !name.is_empty() {
+            path.push_str(&format!("/{name}"));
+        }
+        path
+    }
+}
+
+/// `PLURAL NAMESPACE/NAME`.
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.namespace.is_empty() {
+            write!(f, "{} {}", self.plural, self.name)
+        } else {
+            write!(f, "{} {}/{}", self.plural, self.namespace, self.name)
+        }
+    }
+}
+
+async fn within<T>(
+    target: &Target,
+    call: impl Future<Output = Result<T, kube::Error>>,
+) -> Result<T, CallError> {
+    match tokio::time::timeout(DEADLINE, call).await {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(error)) => Err(classify(target, error)),
+        Err(_) => Err(CallError::Unavailable(
+            target.to_string(),
+            format!("no answer from the API server within {} s", DEADLINE.as_secs()),
+        )),
+    }
+}
+
+fn classify(target: &Target, error: kube::Error) -> CallError {
+    let name = target.to_string();
+    let kube::Error::Api(status) = error else {
+        return CallError::Unavailable(name, error.to_string());
+    };
+    let message = status.message.clone();
+    match status.code {
+        404 => CallError::NotFound(name),
+        409 => CallError::Conflict(name, message),
+        400 | 403 | 405 | 413 | 415 | 422 => CallError::Rejected(name, message),
+        _ => CallError::Unavailable(name, format!("{} {message}", status.code)),
+    }
+}
+
+fn encode(target: &Target, body: &impl Serialize) -> Result<Vec<u8>, CallError> {
+    serde_json::to_vec(body).map_err(|error| CallError::Rejected(target.to_string(), error.to_string()))
+}

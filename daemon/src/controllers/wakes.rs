@@ -1,0 +1,196 @@
+//! Who waits for what in the address book, and who is to be woken by a change of it.
+//!
+//! A controller notes why an object could not be served; the change log of the ledger tells when that may be
+//! different. Nothing is asked again without such a reason.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use fipd_core::{Change, ClusterId, Identity, Ledger, LeaseKey, NetworkId, PoolId, Refusal, System, Text};
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use super::objects::Key;
+use crate::ipam::Ipam;
+
+/// What an object waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cause {
+    /// A pool that appears or is edited.
+    Pools,
+    /// An address that somebody else holds.
+    Address(LeaseKey),
+    /// The adoption of a network.
+    Held(NetworkId),
+    /// A free address; the ledger keeps the queue.
+    Exhausted,
+}
+
+/// The objects of one controller that wait.
+pub struct Wakes {
+    cluster: ClusterId,
+    kind: &'static str,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    causes: BTreeMap<Key, Cause>,
+    waiting: BTreeMap<Cause, BTreeSet<Key>>,
+    generations: BTreeMap<PoolId, u64>,
+}
+
+/// What happened to the ledger since the last look.
+pub enum News<'a> {
+    Changes(&'a [Arc<Change>]),
+    /// Too much to tell; everything may be different.
+    Everything,
+}
+
+impl Wakes {
+    /// For the objects of `kind` of this cluster.
+    pub fn new(cluster: ClusterId, kind: &'static str) -> Self {
+        Self { cluster, kind, state: Mutex::new(State::default()) }
+    }
+
+    /// Notes what `key` waits for; `None`: nothing.
+    pub fn wait(&self, key: &Key, cause: Option<Cause>) {
+        let mut state = self.state.lock();
+        if state.causes.get(key).copied() == cause {
+            return;
+        }
+        if let Some(old) = state.causes.remove(key)
+            && let Some(keys) = state.waiting.get_mut(&old)
+        {
+            keys.remove(key);
+            if keys.is_empty() {
+                state.waiting.remove(&old);
+            }
+        }
+        if let Some(cause) = cause {
+            state.causes.insert(key.clone(), cause);
+            state.waiting.entry(cause).or_default().insert(key.clone());
+        }
+    }
+
+    /// The objects to look at again.
+    pub fn woken(&self, ledger: &Ledger, news: &News<'_>) -> BTreeSet<Key> {
+        let mut state = self.state.lock();
+        let mut keys = BTreeSet::new();
+        match news {
+            News::Everything => {
+                keys.extend(state.causes.keys().cloned());
+                state.generations = ledger.pools().map(|pool| (pool.id, pool.generation)).collect();
+            }
+            News::Changes(changes) => {
+                let pools: BTreeSet<PoolId> =
+                    changes.iter().flat_map(|change| change.pools.iter().copied()).collect();
+                if state.pools_edited(ledger, &pools) {
+                    keys.extend(state.waiting_for(Cause::Pools));
+                }
+                for pool in &pools {
+                    keys.extend(ledger.ready_waiters(*pool).iter().filter_map(|identity| self.key(identity)));
+                }
+                for change in *changes {
+                    for lease in &change.leases {
+                        keys.extend(state.waiting_for(Cause::Address(*lease)));
+                    }
+                    keys.extend(change.identities.iter().filter_map(|identity| self.key(identity)));
+                }
+                if changes.iter().any(|change| change.other) {
+                    keys.extend(state.lifted(ledger));
+                }
+            }
+        }
+        keys
+    }
+
+    /// The key of the object with this identity, if it is one of this controller's.
+    fn key(&self, identity: &Identity) -> Option<Key> {
+        let ours = identity.system == System::rancher_fip()
+            && identity.cluster.as_ref() == Some(&self.cluster)
+            && &*identity.kind == self.kind;
+        ours.then(|| Key { namespace: Text::clone(&identity.namespace), name: Text::clone(&identity.name) })
+    }
+}
+
+impl State {
+    fn waiting_for(&self, cause: Cause) -> impl Iterator<Item = Key> {
+        self.waiting.get(&cause).into_iter().flatten().cloned()
+    }
+
+    /// Whether one of `pools` is new, gone or has another specification than before.
+    fn pools_edited(&mut self, ledger: &Ledger, pools: &BTreeSet<PoolId>) -> bool {
+        let mut edited = false;
+        for id in pools {
+            let now = ledger.pool(*id).map(|pool| pool.generation);
+            let before = match now {
+                Some(generation) => self.generations.insert(*id, generation),
+                None => self.generations.remove(id),
+            };
+            edited |= before != now;
+        }
+        edited
+    }
+
+    /// Who waited for the adoption of a network that now gives addresses.
+    fn lifted(&self, ledger: &Ledger) -> Vec<Key> {
+        let networks = self.waiting.keys().filter_map(|cause| match cause {
+            Cause::Held(network) => Some(*network),
+            Cause::Pools | Cause::Address(_) | Cause::Exhausted => None,
+        });
+        networks
+            .filter(|network| ledger.holds(*network).is_empty())
+            .flat_map(|network| self.waiting_for(Cause::Held(network)))
+            .collect()
+    }
+}
+
+/// What an object whose request was refused waits for; `None`: for a change of itself.
+pub fn cause(refusal: &Refusal, network: NetworkId) -> Option<Cause> {
+    match refusal {
+        Refusal::Exhausted { .. } => Some(Cause::Exhausted),
+        Refusal::AddressTaken { address, .. } => {
+            Some(Cause::Address(LeaseKey { network, address: *address }))
+        }
+        Refusal::NetworkHeld { .. } => Some(Cause::Held(network)),
+        Refusal::NotAssignable { .. }
+        | Refusal::PoolClosed(_)
+        | Refusal::UnknownPool(_)
+        | Refusal::UnknownNetwork(_)
+        | Refusal::Pool(_) => Some(Cause::Pools),
+        Refusal::UnknownCluster(_)
+        | Refusal::PoolExists(_)
+        | Refusal::PoolInUse { .. }
+        | Refusal::WouldOrphan { .. }
+        | Refusal::Stale { .. }
+        | Refusal::Conflict(..)
+        | Refusal::Invalid { .. } => None,
+    }
+}
+
+/// Calls `heard` with what changes in the ledger until cancelled; first with [`News::Everything`].
+pub async fn listen(ipam: Ipam, cancel: CancellationToken, mut heard: impl FnMut(&Ledger, &News<'_>)) {
+    let mut revisions = ipam.revisions();
+    revisions.borrow_and_update();
+    let mut last = ipam.read(|ledger| {
+        heard(ledger, &News::Everything);
+        ledger.revision()
+    });
+    loop {
+        tokio::select! {
+            () = cancel.cancelled() => return,
+            changed = revisions.changed() => if changed.is_err() { return },
+        }
+        last = ipam.read(|ledger| {
+            match ledger.changes_since(last) {
+                Ok(changes) if changes.is_empty() => {}
+                Ok(changes) => heard(ledger, &News::Changes(&changes)),
+                Err(_) => heard(ledger, &News::Everything),
+            }
+            ledger.revision()
+        });
+    }
+}
