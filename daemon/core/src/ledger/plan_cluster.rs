@@ -91,7 +91,7 @@ impl Ledger {
         self.unlocked(Table::Clusters)?;
         let (keys, more) = self.index.orphaned(cluster, most.clamp(1, CHUNK));
         if keys.is_empty() {
-            return Err(Refusal::UnknownCluster(cluster.to_string()).into());
+            return self.forget_names(cluster, actor, now);
         }
         self.settled(keys.iter().copied())?;
         let mut draft = Draft::new(now, actor);
@@ -115,5 +115,27 @@ impl Ledger {
             draft.flight.ops.push(Op::DeleteCluster(cluster.clone()));
         }
         Ok((draft, Answer::Moved { leases: keys.len(), more }))
+    }
+
+    /// A cluster without leases has only its names and markers: they must not keep another one from the name.
+    fn forget_names(&self, cluster: &ClusterId, actor: &Actor, now: Timestamp) -> Draw {
+        let unused = self.rows.clusters.get(cluster).filter(|record| {
+            self.index.count_of_cluster(cluster, None) == 0
+                && !record.names.iter().any(|name| self.gate.expects(name))
+        });
+        let Some(record) = unused else {
+            return Err(Refusal::UnknownCluster(cluster.to_string()).into());
+        };
+        let mut draft = Draft::new(now, actor);
+        draft.flight.table = Some(Table::Clusters);
+        let markers = self.rows.adoptions.values().filter(|marker| marker.cluster == cluster.0);
+        draft.flight.ops.extend(markers.map(|marker| Op::DeleteAdoption {
+            network: marker.network,
+            cluster: Arc::clone(&marker.cluster),
+            system: marker.system.clone(),
+        }));
+        draft.flight.ops.push(Op::DeleteCluster(cluster.clone()));
+        draft.say(Action::Forgotten, format!("{cluster} ({})", record.names.join(", ")).into());
+        Ok((draft, Answer::Moved { leases: 0, more: false }))
     }
 }
