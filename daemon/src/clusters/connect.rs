@@ -50,12 +50,21 @@ pub(super) async fn identity(client: &Client) -> Result<ClusterId, ConnectError>
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let namespace = match tokio::time::timeout(CALL, namespaces.get("kube-system")).await {
         Err(_) => return Err(ConnectError::Deadline(CALL)),
-        Ok(Err(err)) => return Err(ConnectError::Api(explain(&err))),
+        Ok(Err(err)) => return Err(failed(explain(&err))),
         Ok(Ok(namespace)) => namespace,
     };
     match namespace.metadata.uid {
         Some(uid) if !uid.is_empty() => Ok(ClusterId(uid.into())),
         Some(_) | None => Err(ConnectError::NoIdentity),
+    }
+}
+
+/// The connector's own deadline comes as a text only.
+fn failed(text: String) -> ConnectError {
+    if text.ends_with("deadline has elapsed") {
+        ConnectError::Deadline(CONNECT)
+    } else {
+        ConnectError::Api(text)
     }
 }
 
