@@ -3,9 +3,9 @@
 //! A new bench is a file here with a function giving [`Figure`]s, and a line in [`BENCHES`].
 
 mod appliance;
+mod decision;
 mod figure;
 mod service;
-mod store;
 
 use anyhow::Result;
 use futures::future::BoxFuture;
@@ -22,16 +22,12 @@ pub struct Bench {
 /// All benches in the order in which they are run.
 pub const BENCHES: &[Bench] = &[
     Bench {
+        name: "decision",
+        run: || Box::pin(decision::run()),
+    },
+    Bench {
         name: "appliance",
         run: || Box::pin(appliance::run()),
-    },
-    Bench {
-        name: "durable",
-        run: || Box::pin(store::durable()),
-    },
-    Bench {
-        name: "start",
-        run: || Box::pin(store::start()),
     },
     Bench {
         name: "service",

@@ -42,7 +42,10 @@ pub struct Token {
 
 impl std::fmt::Debug for Account {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Account").field("name", &self.name).field("role", &self.role).finish_non_exhaustive()
+        f.debug_struct("Account")
+            .field("name", &self.name)
+            .field("role", &self.role)
+            .finish_non_exhaustive()
     }
 }
 

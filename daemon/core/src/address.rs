@@ -42,7 +42,9 @@ pub enum AddressSpec {
 /// Why a text is no set of addresses.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
-    #[error("{0:?} is neither an address, a CIDR such as 10.0.0.0/24, nor a range such as 10.0.0.10-10.0.0.20")]
+    #[error(
+        "{0:?} is neither an address, a CIDR such as 10.0.0.0/24, nor a range such as 10.0.0.10-10.0.0.20"
+    )]
     Unparsable(String),
     #[error("{text:?}: the CIDR has host bits set; did you mean {network}?")]
     HostBits { text: String, network: IpNet },
@@ -89,8 +91,14 @@ impl Family {
     /// counts as all of them.
     pub fn network(self, number: u128, prefix_len: u8) -> Span {
         let host_bits = u32::from(self.bits().saturating_sub(prefix_len));
-        let mask = 1_u128.checked_shl(host_bits).map_or(u128::MAX, |bit| bit - 1);
-        Span { family: self, first: number & !mask & self.max(), last: (number | mask) & self.max() }
+        let mask = 1_u128
+            .checked_shl(host_bits)
+            .map_or(u128::MAX, |bit| bit - 1);
+        Span {
+            family: self,
+            first: number & !mask & self.max(),
+            last: (number | mask) & self.max(),
+        }
     }
 }
 
@@ -105,19 +113,30 @@ impl fmt::Display for Family {
 
 impl Span {
     /// The IPv4-mapped block `::ffff:0:0/96`, which is never used as IPv6.
-    pub const MAPPED: Self =
-        Self { family: Family::V6, first: 0xffff_0000_0000, last: 0xffff_ffff_ffff };
+    pub const MAPPED: Self = Self {
+        family: Family::V6,
+        first: 0xffff_0000_0000,
+        last: 0xffff_ffff_ffff,
+    };
 
     /// Just `address`.
     pub fn single(address: IpAddr) -> Self {
         let number = number(address);
-        Self { family: Family::of(address), first: number, last: number }
+        Self {
+            family: Family::of(address),
+            first: number,
+            last: number,
+        }
     }
 
     /// All of `net`, its host bits ignored.
     pub fn of_net(net: IpNet) -> Self {
         let first = net.network();
-        Self { family: Family::of(first), first: number(first), last: number(net.broadcast()) }
+        Self {
+            family: Family::of(first),
+            first: number(first),
+            last: number(net.broadcast()),
+        }
     }
 
     /// How many addresses; all of IPv6 (`::/0`) saturates to `u128::MAX`.
@@ -152,9 +171,11 @@ impl AddressSpec {
         match *self {
             Self::Cidr(net) => Span::of_net(net),
             Self::Single(address) => Span::single(address),
-            Self::Range(first, last) => {
-                Span { family: Family::of(first), first: number(first), last: number(last) }
-            }
+            Self::Range(first, last) => Span {
+                family: Family::of(first),
+                first: number(first),
+                last: number(last),
+            },
         }
     }
 
@@ -185,7 +206,10 @@ impl FromStr for AddressSpec {
         if text.contains('/') {
             let net = parse_net(text).ok_or_else(unparsable)?;
             if net.addr() != net.network() {
-                return Err(AddressError::HostBits { text: text.to_owned(), network: net.trunc() });
+                return Err(AddressError::HostBits {
+                    text: text.to_owned(),
+                    network: net.trunc(),
+                });
             }
             return Ok(Self::Cidr(net));
         }
@@ -231,15 +255,23 @@ fn low_32(number: u128) -> u32 {
 }
 
 fn parse_address(text: &str) -> Option<IpAddr> {
-    text.parse::<IpAddr>().ok().map(|address| address.to_canonical())
+    text.parse::<IpAddr>()
+        .ok()
+        .map(|address| address.to_canonical())
 }
 
 /// Parses `ADDRESS/LENGTH`, keeping host bits.
 fn parse_net(text: &str) -> Option<IpNet> {
     let (address, len) = text.split_once('/')?;
     let address: IpAddr = address.parse().ok()?;
-    let plain = !len.is_empty() && len.bytes().all(|b| b.is_ascii_digit()) && (len == "0" || !len.starts_with('0'));
-    let len: u8 = if plain { len.parse().ok()? } else { return None };
+    let plain = !len.is_empty()
+        && len.bytes().all(|b| b.is_ascii_digit())
+        && (len == "0" || !len.starts_with('0'));
+    let len: u8 = if plain {
+        len.parse().ok()?
+    } else {
+        return None;
+    };
     match address {
         IpAddr::V4(address) => Ipv4Net::new(address, len).ok().map(IpNet::V4),
         IpAddr::V6(address) => match (address.to_ipv4_mapped(), len.checked_sub(96)) {

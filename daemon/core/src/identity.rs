@@ -50,10 +50,17 @@ pub struct Holder {
 pub enum IdentityError {
     #[error("system {0:?} must be 1 to 40 of a-z, 0-9 and '-', starting with a letter")]
     System(String),
-    #[error("owner {0:?} must be SYSTEM/[CLUSTER/]KIND/NAMESPACE/NAME (NAMESPACE may be empty, the others not)")]
+    #[error(
+        "owner {0:?} must be SYSTEM/[CLUSTER/]KIND/NAMESPACE/NAME (NAMESPACE may be empty, the others not)"
+    )]
     Owner(String),
     #[error("owner {text:?}: {part} is {length} characters long, at most {most} are allowed")]
-    TooLong { text: String, part: &'static str, length: usize, most: usize },
+    TooLong {
+        text: String,
+        part: &'static str,
+        length: usize,
+        most: usize,
+    },
 }
 
 impl System {
@@ -82,8 +89,14 @@ impl FromStr for System {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let ok = text.len() <= Self::MAX_LEN
             && text.starts_with(|c: char| c.is_ascii_lowercase())
-            && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
-        if ok { Ok(Self(text.into())) } else { Err(IdentityError::System(text.to_owned())) }
+            && text
+                .chars()
+                .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
+        if ok {
+            Ok(Self(text.into()))
+        } else {
+            Err(IdentityError::System(text.to_owned()))
+        }
     }
 }
 
@@ -120,12 +133,20 @@ impl FromStr for Identity {
         if kind.is_empty() || name.is_empty() || cluster == Some("") {
             return Err(IdentityError::Owner(text.to_owned()));
         }
-        for (part, value) in
-            [("CLUSTER", cluster.unwrap_or("")), ("KIND", kind), ("NAMESPACE", namespace), ("NAME", name)]
-        {
+        for (part, value) in [
+            ("CLUSTER", cluster.unwrap_or("")),
+            ("KIND", kind),
+            ("NAMESPACE", namespace),
+            ("NAME", name),
+        ] {
             if value.len() > Self::MAX_PART {
                 let (length, most) = (value.len(), Self::MAX_PART);
-                return Err(IdentityError::TooLong { text: text.to_owned(), part, length, most });
+                return Err(IdentityError::TooLong {
+                    text: text.to_owned(),
+                    part,
+                    length,
+                    most,
+                });
             }
         }
         Ok(Self {

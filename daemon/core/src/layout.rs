@@ -53,13 +53,27 @@ impl Layout {
         let size = PoolSize {
             listed: count(&listed),
             excluded,
-            reserved: count(&listed).saturating_sub(excluded).saturating_sub(count(&assignable)),
+            reserved: count(&listed)
+                .saturating_sub(excluded)
+                .saturating_sub(count(&assignable)),
             assignable: count(&assignable),
         };
         let spans = |set: &RangeInclusiveSet<u128>| {
-            set.iter().map(|run| Span { family, first: *run.start(), last: *run.end() }).collect()
+            set.iter()
+                .map(|run| Span {
+                    family,
+                    first: *run.start(),
+                    last: *run.end(),
+                })
+                .collect()
         };
-        Ok(Self { family, listed: spans(&listed), assignable: spans(&assignable), size, cidrs })
+        Ok(Self {
+            family,
+            listed: spans(&listed),
+            assignable: spans(&assignable),
+            size,
+            cidrs,
+        })
     }
 
     /// Whether the specification names `number`.
@@ -82,7 +96,9 @@ impl Layout {
 
 fn holds(spans: &[Span], number: u128) -> bool {
     let at = spans.partition_point(|span| span.first <= number);
-    at.checked_sub(1).and_then(|at| spans.get(at)).is_some_and(|span| number <= span.last)
+    at.checked_sub(1)
+        .and_then(|at| spans.get(at))
+        .is_some_and(|span| number <= span.last)
 }
 
 fn set(spans: impl Iterator<Item = Span>) -> RangeInclusiveSet<u128> {
@@ -96,7 +112,11 @@ fn count(set: &RangeInclusiveSet<u128>) -> u128 {
 }
 
 fn error(field: &'static str, value: impl ToString, allowed: impl Into<String>) -> PoolError {
-    PoolError { field, value: value.to_string(), allowed: allowed.into() }
+    PoolError {
+        field,
+        value: value.to_string(),
+        allowed: allowed.into(),
+    }
 }
 
 /// One family throughout, and not too much of it.
@@ -106,22 +126,40 @@ fn check_families(spec: &PoolSpec) -> Result<Family, PoolError> {
         return Err(error(
             "addresses",
             format!("{specs} entries"),
-            format!("at most {} addresses and exclusions together", PoolSpec::MAX_SPECS),
+            format!(
+                "at most {} addresses and exclusions together",
+                PoolSpec::MAX_SPECS
+            ),
         ));
     }
     let Some(family) = spec.family() else {
-        return Err(error("addresses", "", "at least one CIDR, range or address"));
+        return Err(error(
+            "addresses",
+            "",
+            "at least one CIDR, range or address",
+        ));
     };
-    let families = [("addresses", &spec.addresses), ("exclusions", &spec.exclusions)];
+    let families = [
+        ("addresses", &spec.addresses),
+        ("exclusions", &spec.exclusions),
+    ];
     for (field, specs) in families {
         for entry in specs {
             if entry.family() != family {
-                return Err(error(field, entry, format!("{family} only, as the pool's first entry")));
+                return Err(error(
+                    field,
+                    entry,
+                    format!("{family} only, as the pool's first entry"),
+                ));
             }
             if let AddressSpec::Range(first, last) = entry
                 && (Family::of(*first) != Family::of(*last) || first > last)
             {
-                return Err(error(field, entry, "a range from its lowest to its highest address"));
+                return Err(error(
+                    field,
+                    entry,
+                    "a range from its lowest to its highest address",
+                ));
             }
         }
     }
@@ -131,7 +169,9 @@ fn check_families(spec: &PoolSpec) -> Result<Family, PoolError> {
 fn check_name(spec: &PoolSpec) -> Result<(), PoolError> {
     let part = |part: &str, most: usize| {
         (1..=most).contains(&part.len())
-            && part.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_'))
+            && part
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_'))
             && part.starts_with(|c: char| c.is_ascii_alphanumeric())
     };
     match &spec.origin {
@@ -146,7 +186,11 @@ fn check_name(spec: &PoolSpec) -> Result<(), PoolError> {
             let fine = spec.name.len() <= PoolSpec::MAX_NAME
                 && (3..=4).contains(&parts)
                 && spec.name.split('/').all(|text| part(text, 253));
-            if fine { Ok(()) } else { Err(error("name", &spec.name, "system/cluster/[namespace/]name")) }
+            if fine {
+                Ok(())
+            } else {
+                Err(error("name", &spec.name, "system/cluster/[namespace/]name"))
+            }
         }
     }
 }
@@ -160,27 +204,55 @@ fn check_link(
     if let Some(len) = spec.prefix_len
         && !(1..=family.bits()).contains(&len)
     {
-        return Err(error("prefix", len, format!("1 to {} for {family}", family.bits())));
+        return Err(error(
+            "prefix",
+            len,
+            format!("1 to {} for {family}", family.bits()),
+        ));
     }
     if let Some(subnet) = spec.subnet {
         let span = Span::of_net(subnet);
-        let outside = listed.iter().find(|run| *run.start() < span.first || *run.end() > span.last);
+        let outside = listed
+            .iter()
+            .find(|run| *run.start() < span.first || *run.end() > span.last);
         if span.family != family {
-            return Err(error("subnet", subnet, format!("{family} only, as the pool's addresses")));
+            return Err(error(
+                "subnet",
+                subnet,
+                format!("{family} only, as the pool's addresses"),
+            ));
         }
         if let Some(run) = outside {
-            let end = if *run.start() < span.first { run.start() } else { run.end() };
+            let end = if *run.start() < span.first {
+                run.start()
+            } else {
+                run.end()
+            };
             let address = family.address(*end);
-            return Err(error("addresses", address, format!("addresses of the subnet {subnet}")));
+            return Err(error(
+                "addresses",
+                address,
+                format!("addresses of the subnet {subnet}"),
+            ));
         }
     }
-    let Some(gateway) = spec.gateway else { return Ok(()) };
+    let Some(gateway) = spec.gateway else {
+        return Ok(());
+    };
     if Family::of(gateway) != family {
-        return Err(error("gateway", gateway, format!("{family} only, as the pool's addresses")));
+        return Err(error(
+            "gateway",
+            gateway,
+            format!("{family} only, as the pool's addresses"),
+        ));
     }
     match gateway_link(spec, gateway) {
         Some(link) if listed.overlaps(&(link.first..=link.last)) => Ok(()),
-        Some(_) => Err(error("gateway", gateway, "an address on the link of the pool's addresses (say the prefix length or subnet of a wider link)")),
+        Some(_) => Err(error(
+            "gateway",
+            gateway,
+            "an address on the link of the pool's addresses (say the prefix length or subnet of a wider link)",
+        )),
         None => Ok(()),
     }
 }
@@ -189,7 +261,11 @@ fn check_link(
 fn gateway_link(spec: &PoolSpec, gateway: IpAddr) -> Option<Span> {
     let family = Family::of(gateway);
     if let Some(subnet) = spec.subnet {
-        return Some(if subnet.contains(&gateway) { Span::of_net(subnet) } else { Span::single(gateway) });
+        return Some(if subnet.contains(&gateway) {
+            Span::of_net(subnet)
+        } else {
+            Span::single(gateway)
+        });
     }
     if let Some(len) = spec.prefix_len {
         return Some(family.network(number(gateway), len));
@@ -235,9 +311,22 @@ fn reserved_ends(
     if ends.first == 0 && ends.last == 0 {
         return Ok(Vec::new());
     }
-    let of_cidrs = || cidrs.iter().map(|(first, last, _)| Span { family, first: *first, last: *last });
+    let of_cidrs = || {
+        cidrs.iter().map(|(first, last, _)| Span {
+            family,
+            first: *first,
+            last: *last,
+        })
+    };
     match (ends.of, spec.subnet, spec.prefix_len) {
-        (EndsOf::EachCidr, ..) | (EndsOf::Prefix, None, None) => cut(ends, of_cidrs()),
+        (EndsOf::EachCidr, ..) => {
+            let cidrs = spec
+                .addresses
+                .iter()
+                .filter(|entry| matches!(entry, AddressSpec::Cidr(_)));
+            cut(ends, cidrs.map(AddressSpec::span))
+        }
+        (EndsOf::Prefix, None, None) => cut(ends, of_cidrs()),
         (EndsOf::Prefix, Some(subnet), _) => cut(ends, std::iter::once(Span::of_net(subnet))),
         (EndsOf::Prefix, None, Some(len)) => cut(ends, links(family, len, listed)?.into_iter()),
     }
@@ -262,7 +351,10 @@ fn links(
             return Err(error(
                 "prefix",
                 len,
-                format!("a prefix length that cuts the pool into at most {} links, or no reserved ends", PoolSpec::MAX_LINKS),
+                format!(
+                    "a prefix length that cuts the pool into at most {} links, or no reserved ends",
+                    PoolSpec::MAX_LINKS
+                ),
             ));
         }
         let mut link = family.network(*run.start(), len);
@@ -297,10 +389,16 @@ fn cut(ends: Ends, networks: impl Iterator<Item = Span>) -> Result<Vec<Span>, Po
             ));
         }
         if first > 0 {
-            spans.push(Span { last: network.first + first - 1, ..network });
+            spans.push(Span {
+                last: network.first + first - 1,
+                ..network
+            });
         }
         if last > 0 {
-            spans.push(Span { first: network.last - (last - 1), ..network });
+            spans.push(Span {
+                first: network.last - (last - 1),
+                ..network
+            });
         }
     }
     Ok(spans)
@@ -315,7 +413,11 @@ pub(crate) fn why_not(spec: &PoolSpec, layout: &Layout, address: IpAddr) -> Opti
     if !layout.lists(at) {
         return Some("the pool does not list it".to_owned());
     }
-    if let Some(exclusion) = spec.exclusions.iter().find(|spec| spec.span().contains(address)) {
+    if let Some(exclusion) = spec
+        .exclusions
+        .iter()
+        .find(|spec| spec.span().contains(address))
+    {
         return Some(format!("{exclusion} is excluded"));
     }
     if spec.gateway == Some(address) {
@@ -327,7 +429,11 @@ pub(crate) fn why_not(spec: &PoolSpec, layout: &Layout, address: IpAddr) -> Opti
 /// The prefix length handed out with `address` by this pool.
 pub(crate) fn prefix_len(spec: &PoolSpec, layout: &Layout, address: IpAddr) -> u8 {
     spec.prefix_len
-        .or_else(|| spec.subnet.filter(|net| net.contains(&address)).map(|net: IpNet| net.prefix_len()))
+        .or_else(|| {
+            spec.subnet
+                .filter(|net| net.contains(&address))
+                .map(|net: IpNet| net.prefix_len())
+        })
         .or_else(|| layout.cidr_prefix(number(address)))
         .unwrap_or(Family::of(address).bits())
 }

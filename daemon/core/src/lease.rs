@@ -97,14 +97,19 @@ impl LeaseKey {
     /// The same key with an IPv4-mapped IPv6 address as the IPv4 address it is.
     #[must_use]
     pub fn canonical(self) -> Self {
-        Self { address: self.address.to_canonical(), ..self }
+        Self {
+            address: self.address.to_canonical(),
+            ..self
+        }
     }
 }
 
 impl Lease {
     /// Whether `identity` is one of the members.
     pub fn held_by(&self, identity: &Identity) -> bool {
-        self.members.iter().any(|member| member.holder.identity == *identity)
+        self.members
+            .iter()
+            .any(|member| member.holder.identity == *identity)
     }
 
     /// The first member's holder; `None` for a quarantined address.

@@ -20,7 +20,11 @@ pub enum Op {
     PutCluster(ClusterRecord),
     DeleteCluster(ClusterId),
     PutAdoption(Adoption),
-    DeleteAdoption { network: NetworkId, cluster: Text, system: System },
+    DeleteAdoption {
+        network: NetworkId,
+        cluster: Text,
+        system: System,
+    },
     PutAccount(Account),
     DeleteAccount(Text),
     PutToken(Token),
@@ -45,9 +49,13 @@ pub enum Outcome {
 /// Why a decision was not made durable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    #[error("the disk of the store is full: {free} bytes free, {needed} needed; free some space, nothing was changed")]
+    #[error(
+        "the disk of the store is full: {free} bytes free, {needed} needed; free some space, nothing was changed"
+    )]
     DiskFull { free: u64, needed: u64 },
-    #[error("the store could not write ({0}) and was reopened; the request is not in the file, ask again")]
+    #[error(
+        "the store could not write ({0}) and was reopened; the request is not in the file, ask again"
+    )]
     Failed(String),
     #[error("{0} was taken by another fipd; ask again")]
     Conflict(String),

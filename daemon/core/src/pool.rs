@@ -8,7 +8,9 @@ use serde::{Deserialize, Serialize};
 use crate::{AddressSpec, ClusterId, Family, NetworkId, System, Text, Timestamp, layout::Layout};
 
 /// The immutable number of a pool; never used again. The first one is 1.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(transparent)]
 pub struct PoolId(pub u32);
 
@@ -113,13 +115,21 @@ pub struct PoolSize {
 
 impl Ends {
     /// None at all.
-    pub const NONE: Self = Self { first: 0, last: 0, of: EndsOf::Prefix };
+    pub const NONE: Self = Self {
+        first: 0,
+        last: 0,
+        of: EndsOf::Prefix,
+    };
 
     /// Own pools. IPv4: network and broadcast address. IPv6: the subnet-router anycast address
     /// (RFC 4291, 2.6.1), and no last one, since IPv6 has no broadcast.
     pub fn own_default(family: Family) -> Self {
         match family {
-            Family::V4 => Self { first: 1, last: 1, of: EndsOf::Prefix },
+            Family::V4 => Self {
+                first: 1,
+                last: 1,
+                of: EndsOf::Prefix,
+            },
             Family::V6 => Self::NONE_BUT_FIRST,
         }
     }
@@ -127,12 +137,20 @@ impl Ends {
     /// Mirrors of `FloatingIPPool`: only the IPv4 broadcast address of the subnet is never given.
     pub fn rancher_fip(family: Family) -> Self {
         match family {
-            Family::V4 => Self { first: 0, last: 1, of: EndsOf::Prefix },
+            Family::V4 => Self {
+                first: 0,
+                last: 1,
+                of: EndsOf::Prefix,
+            },
             Family::V6 => Self::NONE,
         }
     }
 
-    const NONE_BUT_FIRST: Self = Self { first: 1, last: 0, of: EndsOf::Prefix };
+    const NONE_BUT_FIRST: Self = Self {
+        first: 1,
+        last: 0,
+        of: EndsOf::Prefix,
+    };
 }
 
 impl PoolSpec {

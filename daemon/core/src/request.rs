@@ -3,9 +3,9 @@
 use std::{net::IpAddr, sync::Arc};
 
 use crate::{
-    Account, Actor, Adoption, ClusterId, ClusterRecord, Hold, Holder, Identity, Lease,
-    LeaseKey, Network, NetworkId, Pool, PoolError, PoolId, PoolSpec, System, Tenant, Text,
-    Timestamp, Token, TokenId,
+    Account, Actor, Adoption, ClusterId, ClusterRecord, Hold, Holder, Identity, Lease, LeaseKey,
+    Network, NetworkId, Pool, PoolError, PoolId, PoolSpec, System, Tenant, Text, Timestamp, Token,
+    TokenId,
 };
 
 /// One question to the address book; a pure value. `actor` says in the audit log who asked.
@@ -16,23 +16,58 @@ pub enum Request {
     Adopt(Adopt),
     Handover(Handover),
     /// Makes a network. Asking again for the same name answers the existing one.
-    CreateNetwork { name: Text, actor: Actor },
-    CreatePool { spec: PoolSpec, actor: Actor },
+    CreateNetwork {
+        name: Text,
+        actor: Actor,
+    },
+    CreatePool {
+        spec: PoolSpec,
+        actor: Actor,
+    },
     UpdatePool(PoolEdit),
     /// Refused while leases are in it.
-    DeletePool { pool: PoolId, actor: Actor },
+    DeletePool {
+        pool: PoolId,
+        actor: Actor,
+    },
     /// Remembers names of a cluster, keyed by its id.
-    RecordCluster { record: ClusterRecord },
+    RecordCluster {
+        record: ClusterRecord,
+    },
     /// The network has seen a complete list of the cluster's system (or an admin skips that).
-    MarkAdopted { marker: Adoption, actor: Actor },
+    MarkAdopted {
+        marker: Adoption,
+        actor: Actor,
+    },
     /// Marks up to `most` allocated leases of the cluster (and system) `Orphaned`. Answer: `Moved`.
-    Orphan { cluster: ClusterId, system: Option<System>, most: usize, actor: Actor },
+    Orphan {
+        cluster: ClusterId,
+        system: Option<System>,
+        most: usize,
+        actor: Actor,
+    },
     /// Frees up to `most` orphaned leases of the cluster. Answer: `Moved`.
-    Forget { cluster: ClusterId, most: usize, actor: Actor },
-    PutAccount { account: Account, actor: Actor },
-    DeleteAccount { name: Text, actor: Actor },
-    PutToken { token: Token, actor: Actor },
-    DeleteToken { id: TokenId, actor: Actor },
+    Forget {
+        cluster: ClusterId,
+        most: usize,
+        actor: Actor,
+    },
+    PutAccount {
+        account: Account,
+        actor: Actor,
+    },
+    DeleteAccount {
+        name: Text,
+        actor: Actor,
+    },
+    PutToken {
+        token: Token,
+        actor: Actor,
+    },
+    DeleteToken {
+        id: TokenId,
+        actor: Actor,
+    },
 }
 
 /// Addresses for one holder, all or nothing.
@@ -128,30 +163,50 @@ pub struct PoolEdit {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
     /// In the order of the wants, then by address. `fresh`: at least one of them is new or was not in use before.
-    Granted { leases: Vec<Arc<Lease>>, fresh: bool },
+    Granted {
+        leases: Vec<Arc<Lease>>,
+        fresh: bool,
+    },
     /// What is free (or passed to a contender) now.
-    Released { leases: Vec<LeaseKey> },
+    Released {
+        leases: Vec<LeaseKey>,
+    },
     /// It holds the address.
-    Adopted { lease: Arc<Lease> },
+    Adopted {
+        lease: Arc<Lease>,
+    },
     /// Another holds it; the asker is noted as contender.
-    Contended { lease: Arc<Lease> },
-    HandedOver { leases: Vec<LeaseKey> },
+    Contended {
+        lease: Arc<Lease>,
+    },
+    HandedOver {
+        leases: Vec<LeaseKey>,
+    },
     Network(Network),
     Pool(Arc<Pool>),
     /// `more`: ask again.
-    Moved { leases: usize, more: bool },
+    Moved {
+        leases: usize,
+        more: bool,
+    },
     Done,
 }
 
 /// Why the ledger says no. Nothing has changed then (but for a place in a queue).
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Refusal {
-    #[error("pool {pool} has no free address: {used} of {size} are in use; it is asked again when one is freed")]
+    #[error(
+        "pool {pool} has no free address: {used} of {size} are in use; it is asked again when one is freed"
+    )]
     Exhausted { pool: Text, used: u128, size: u128 },
     #[error("{address} is held by {owner}; choose another address or release that lease")]
     AddressTaken { address: IpAddr, owner: String },
     #[error("{address} is not an assignable address of pool {pool}: {why}")]
-    NotAssignable { pool: Text, address: IpAddr, why: String },
+    NotAssignable {
+        pool: Text,
+        address: IpAddr,
+        why: String,
+    },
     #[error("network {network} gives no new address until it has been adopted: waiting for {}", list(.waiting))]
     NetworkHeld { network: Text, waiting: Vec<Hold> },
     #[error("pool {0} is closed and gives no new address")]
@@ -167,17 +222,37 @@ pub enum Refusal {
     #[error("pool {pool} still has {leases} leases; release them first")]
     PoolInUse { pool: Text, leases: u64 },
     #[error("the edit would leave {} leases of pool {pool} out of range ({}{}); release them first or force it", .count, .sample.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "), if *.count > .sample.len() as u64 { ", ..." } else { "" })]
-    WouldOrphan { pool: Text, count: u64, sample: Vec<IpAddr> },
-    #[error("pool {pool} was changed by someone else: it has generation {actual}, not {expected}; read it again")]
-    Stale { pool: Text, expected: u64, actual: u64 },
-    #[error("{0} already holds an address of that family in pool {1} but another was asked for; release it first")]
+    WouldOrphan {
+        pool: Text,
+        count: u64,
+        sample: Vec<IpAddr>,
+    },
+    #[error(
+        "pool {pool} was changed by someone else: it has generation {actual}, not {expected}; read it again"
+    )]
+    Stale {
+        pool: Text,
+        expected: u64,
+        actual: u64,
+    },
+    #[error(
+        "{0} already holds an address of that family in pool {1} but another was asked for; release it first"
+    )]
     Conflict(Box<Identity>, Text),
     #[error("{field}: {value:?} is not allowed: {allowed}")]
-    Invalid { field: &'static str, value: String, allowed: String },
+    Invalid {
+        field: &'static str,
+        value: String,
+        allowed: String,
+    },
     #[error(transparent)]
     Pool(#[from] PoolError),
 }
 
 fn list(waiting: &[Hold]) -> String {
-    waiting.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    waiting
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(", ")
 }

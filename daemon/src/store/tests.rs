@@ -1,8 +1,3 @@
 //! The store on files and on media that fail.
 
-mod codec;
-mod crash;
 mod file;
-mod full;
-mod history;
-mod medium;

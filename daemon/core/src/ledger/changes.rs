@@ -40,7 +40,10 @@ impl Changes {
     const MOST: usize = 16_384;
 
     pub fn new(revision: u64) -> Self {
-        Self { revision, log: VecDeque::new() }
+        Self {
+            revision,
+            log: VecDeque::new(),
+        }
     }
 
     pub fn revision(&self) -> u64 {

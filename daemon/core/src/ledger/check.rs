@@ -3,30 +3,85 @@
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use super::{Ledger, identities, intern::fingerprint, tentative::Table};
-use crate::{ClusterId, Family, Lease, LeaseKey, LeaseState, NetworkId, PoolId, Text, layout::Layout};
+use crate::{
+    ClusterId, Family, Lease, LeaseKey, LeaseState, NetworkId, PoolId, Text, layout::Layout,
+};
 
 /// A broken invariant. Names the rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Violation {
-    LeaseUnderOtherKey { row: LeaseKey, says: LeaseKey },
-    UnknownNetwork { lease: LeaseKey },
-    MappedAddress { lease: LeaseKey },
-    UnknownPool { lease: LeaseKey, pool: PoolId },
-    PoolOfOtherNetwork { lease: LeaseKey, pool: PoolId },
-    PoolOfOtherFamily { lease: LeaseKey, pool: PoolId },
-    Unattributed { lease: LeaseKey, pool: PoolId },
-    Members { lease: LeaseKey, state: LeaseState, members: usize },
-    NotShared { lease: LeaseKey, members: usize },
-    SameIdentityTwice { lease: LeaseKey, identity: String },
-    ContendersOutOfOrder { lease: LeaseKey },
-    Until { lease: LeaseKey, state: LeaseState },
-    InvalidPool { pool: PoolId, why: String },
-    PoolInUnknownNetwork { pool: PoolId, network: NetworkId },
-    SamePoolName { name: Text },
-    SameNetworkName { name: Text },
-    PoolNumber { pool: PoolId, next: PoolId },
-    SameClusterName { name: Text, clusters: Vec<ClusterId> },
-    Index { what: &'static str, row: String },
+    LeaseUnderOtherKey {
+        row: LeaseKey,
+        says: LeaseKey,
+    },
+    UnknownNetwork {
+        lease: LeaseKey,
+    },
+    MappedAddress {
+        lease: LeaseKey,
+    },
+    UnknownPool {
+        lease: LeaseKey,
+        pool: PoolId,
+    },
+    PoolOfOtherNetwork {
+        lease: LeaseKey,
+        pool: PoolId,
+    },
+    PoolOfOtherFamily {
+        lease: LeaseKey,
+        pool: PoolId,
+    },
+    Unattributed {
+        lease: LeaseKey,
+        pool: PoolId,
+    },
+    Members {
+        lease: LeaseKey,
+        state: LeaseState,
+        members: usize,
+    },
+    NotShared {
+        lease: LeaseKey,
+        members: usize,
+    },
+    SameIdentityTwice {
+        lease: LeaseKey,
+        identity: String,
+    },
+    ContendersOutOfOrder {
+        lease: LeaseKey,
+    },
+    Until {
+        lease: LeaseKey,
+        state: LeaseState,
+    },
+    InvalidPool {
+        pool: PoolId,
+        why: String,
+    },
+    PoolInUnknownNetwork {
+        pool: PoolId,
+        network: NetworkId,
+    },
+    SamePoolName {
+        name: Text,
+    },
+    SameNetworkName {
+        name: Text,
+    },
+    PoolNumber {
+        pool: PoolId,
+        next: PoolId,
+    },
+    SameClusterName {
+        name: Text,
+        clusters: Vec<ClusterId>,
+    },
+    Index {
+        what: &'static str,
+        row: String,
+    },
 }
 
 fn at(f: &mut fmt::Formatter<'_>, key: &LeaseKey) -> fmt::Result {
@@ -38,7 +93,11 @@ impl fmt::Display for Violation {
         match self {
             Self::LeaseUnderOtherKey { row, says } => {
                 at(f, row)?;
-                write!(f, "its row says {} of network {}", says.address, says.network.0)
+                write!(
+                    f,
+                    "its row says {} of network {}",
+                    says.address, says.network.0
+                )
             }
             Self::UnknownNetwork { lease } => {
                 at(f, lease)?;
@@ -62,9 +121,17 @@ impl fmt::Display for Violation {
             }
             Self::Unattributed { lease, pool } => {
                 at(f, lease)?;
-                write!(f, "pool {} lists the address, but the lease has no pool", pool.0)
+                write!(
+                    f,
+                    "pool {} lists the address, but the lease has no pool",
+                    pool.0
+                )
             }
-            Self::Members { lease, state, members } => {
+            Self::Members {
+                lease,
+                state,
+                members,
+            } => {
                 at(f, lease)?;
                 write!(f, "it has {members} members in state {state:?}")
             }
@@ -86,12 +153,22 @@ impl fmt::Display for Violation {
             }
             Self::InvalidPool { pool, why } => write!(f, "pool {}: {why}", pool.0),
             Self::PoolInUnknownNetwork { pool, network } => {
-                write!(f, "pool {}: its network {} does not exist", pool.0, network.0)
+                write!(
+                    f,
+                    "pool {}: its network {} does not exist",
+                    pool.0, network.0
+                )
             }
-            Self::SamePoolName { name } => write!(f, "several pools are named or mirror the same: {name}"),
+            Self::SamePoolName { name } => {
+                write!(f, "several pools are named or mirror the same: {name}")
+            }
             Self::SameNetworkName { name } => write!(f, "several networks are named {name}"),
             Self::PoolNumber { pool, next } => {
-                write!(f, "pool {}: the next pool would get number {}", pool.0, next.0)
+                write!(
+                    f,
+                    "pool {}: the next pool would get number {}",
+                    pool.0, next.0
+                )
             }
             Self::SameClusterName { name, clusters } => {
                 let ids: Vec<String> = clusters.iter().map(ToString::to_string).collect();
@@ -106,18 +183,26 @@ impl Ledger {
     /// Checks every invariant; empty when all hold. Looks at every row once.
     pub fn check(&self) -> Vec<Violation> {
         let mut found = Vec::new();
-        for (key, lease) in &self.rows.leases {
-            self.check_lease(*key, lease, &mut found);
-        }
-        self.check_pools(&mut found);
-        self.check_names(&mut found);
+        self.check_rows(&mut found);
         self.check_indexes(&mut found);
         found
     }
 
+    /// Checks the rows alone: what can be wrong in a file.
+    pub(super) fn check_rows(&self, found: &mut Vec<Violation>) {
+        for (key, lease) in &self.rows.leases {
+            self.check_lease(*key, lease, found);
+        }
+        self.check_pools(found);
+        self.check_names(found);
+    }
+
     fn check_lease(&self, key: LeaseKey, lease: &Arc<Lease>, found: &mut Vec<Violation>) {
         if lease.key != key {
-            found.push(Violation::LeaseUnderOtherKey { row: key, says: lease.key });
+            found.push(Violation::LeaseUnderOtherKey {
+                row: key,
+                says: lease.key,
+            });
         }
         if !self.rows.networks.contains_key(&key.network) {
             found.push(Violation::UnknownNetwork { lease: key });
@@ -127,17 +212,29 @@ impl Ledger {
         }
         match lease.pool {
             Some(id) => match self.rows.pools.get(&id) {
-                None => found.push(Violation::UnknownPool { lease: key, pool: id }),
+                None => found.push(Violation::UnknownPool {
+                    lease: key,
+                    pool: id,
+                }),
                 Some(pool) if pool.spec.network != key.network => {
-                    found.push(Violation::PoolOfOtherNetwork { lease: key, pool: id });
+                    found.push(Violation::PoolOfOtherNetwork {
+                        lease: key,
+                        pool: id,
+                    });
                 }
                 Some(pool) if pool.spec.family() != Some(Family::of(key.address)) => {
-                    found.push(Violation::PoolOfOtherFamily { lease: key, pool: id });
+                    found.push(Violation::PoolOfOtherFamily {
+                        lease: key,
+                        pool: id,
+                    });
                 }
                 Some(_) => {}
             },
             None => {
-                found.extend(self.pool_around(key).map(|pool| Violation::Unattributed { lease: key, pool }));
+                found.extend(
+                    self.pool_around(key)
+                        .map(|pool| Violation::Unattributed { lease: key, pool }),
+                );
             }
         }
         check_holders(lease, found);
@@ -146,14 +243,20 @@ impl Ledger {
     fn check_pools(&self, found: &mut Vec<Violation>) {
         for (id, pool) in &self.rows.pools {
             if let Err(error) = Layout::new(&pool.spec) {
-                found.push(Violation::InvalidPool { pool: *id, why: error.to_string() });
+                found.push(Violation::InvalidPool {
+                    pool: *id,
+                    why: error.to_string(),
+                });
             }
             let network = pool.spec.network;
             if !self.rows.networks.contains_key(&network) {
                 found.push(Violation::PoolInUnknownNetwork { pool: *id, network });
             }
             if *id >= self.rows.next_pool {
-                found.push(Violation::PoolNumber { pool: *id, next: self.rows.next_pool });
+                found.push(Violation::PoolNumber {
+                    pool: *id,
+                    next: self.rows.next_pool,
+                });
             }
         }
     }
@@ -161,28 +264,44 @@ impl Ledger {
     fn check_names(&self, found: &mut Vec<Violation>) {
         for pool in self.rows.pools.values() {
             let name = &pool.spec.name;
-            let same = self.rows.pool_by_name(name).is_none_or(|known| known.id != pool.id);
+            let same = self
+                .rows
+                .pool_by_name(name)
+                .is_none_or(|known| known.id != pool.id);
             let mirror = match &pool.spec.origin {
                 crate::Origin::Own => None,
-                crate::Origin::Mirror { system, cluster, object, uid: _ } => {
-                    self.rows.mirror(system, cluster, object)
-                }
+                crate::Origin::Mirror {
+                    system,
+                    cluster,
+                    object,
+                    uid: _,
+                } => self.rows.mirror(system, cluster, object),
             };
             if same || mirror.is_some_and(|known| known.id != pool.id) {
-                found.push(Violation::SamePoolName { name: Arc::clone(name) });
+                found.push(Violation::SamePoolName {
+                    name: Arc::clone(name),
+                });
             }
         }
         for network in self.rows.networks.values() {
             if self.rows.network_by_name(&network.name) != Some(network) {
-                found.push(Violation::SameNetworkName { name: Arc::clone(&network.name) });
+                found.push(Violation::SameNetworkName {
+                    name: Arc::clone(&network.name),
+                });
             }
         }
         for record in self.rows.clusters.values() {
             for name in &record.names {
-                let known = self.rows.cluster_by_name(name).map(|known| known.id.clone());
+                let known = self
+                    .rows
+                    .cluster_by_name(name)
+                    .map(|known| known.id.clone());
                 if known.as_ref() != Some(&record.id) {
                     let clusters = known.into_iter().chain([record.id.clone()]).collect();
-                    found.push(Violation::SameClusterName { name: Arc::clone(name), clusters });
+                    found.push(Violation::SameClusterName {
+                        name: Arc::clone(name),
+                        clusters,
+                    });
                 }
             }
         }
@@ -204,10 +323,13 @@ impl Ledger {
                 }
             }
             let filed = match lease.pool {
-                Some(pool) => self.index.of_pool(pool).is_some_and(|keys| keys.contains(key)),
-                None => self.index.poolless().contains(key),
+                Some(pool) => self
+                    .index
+                    .of_pool(pool)
+                    .is_some_and(|keys| keys.contains(*key)),
+                None => self.index.poolless().contains(*key),
             };
-            if !filed || self.index.contended().contains(key) == lease.contenders.is_empty() {
+            if !filed || self.index.contended().contains(*key) == lease.contenders.is_empty() {
                 broken("leases by pool", format!("{}", key.address));
             }
         }
@@ -227,19 +349,35 @@ impl Ledger {
 fn check_holders(lease: &Lease, found: &mut Vec<Violation>) {
     let (key, state, members) = (lease.key, lease.state, lease.members.len());
     if (members == 0) != (state == LeaseState::Quarantined) {
-        found.push(Violation::Members { lease: key, state, members });
+        found.push(Violation::Members {
+            lease: key,
+            state,
+            members,
+        });
     }
     if lease.group.is_none() && members > 1 {
-        found.push(Violation::NotShared { lease: key, members });
+        found.push(Violation::NotShared {
+            lease: key,
+            members,
+        });
     }
     let mut seen = BTreeSet::new();
-    for identity in identities(lease) {
+    let several = members + lease.contenders.len() > 1;
+    for identity in identities(lease).filter(|_| several) {
         if !seen.insert(identity) {
-            found.push(Violation::SameIdentityTwice { lease: key, identity: identity.to_string() });
+            found.push(Violation::SameIdentityTwice {
+                lease: key,
+                identity: identity.to_string(),
+            });
         }
     }
     let later = lease.contenders.iter().skip(1);
-    if lease.contenders.iter().zip(later).any(|(a, b)| a.since > b.since) {
+    if lease
+        .contenders
+        .iter()
+        .zip(later)
+        .any(|(a, b)| a.since > b.since)
+    {
         found.push(Violation::ContendersOutOfOrder { lease: key });
     }
     let fits = match state {

@@ -40,7 +40,7 @@ pub(super) struct Free {
 }
 
 /// One network and family.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Space {
     /// Leased or taken.
     occupied: Runs,
@@ -70,14 +70,41 @@ pub(super) struct Room {
     open: BTreeSet<u128>,
 }
 
+impl Space {
+    fn new(occupied: Runs) -> Self {
+        Self {
+            occupied,
+            segments: BTreeMap::new(),
+        }
+    }
+}
+
 impl Room {
     /// Addresses that can be given at once.
     pub fn free(&self) -> u128 {
-        self.layout.size.assignable.saturating_sub(self.used).saturating_sub(self.taken)
+        self.layout
+            .size
+            .assignable
+            .saturating_sub(self.used)
+            .saturating_sub(self.taken)
     }
 }
 
 impl Free {
+    /// Free space around sorted leases, before there are pools.
+    pub fn of_sorted(leases: &[Arc<Lease>]) -> Self {
+        let same_space = |a: &Arc<Lease>, b: &Arc<Lease>| space_of(a.key) == space_of(b.key);
+        let spaces = leases.chunk_by(same_space).filter_map(|chunk| {
+            let at = space_of(chunk.first()?.key);
+            let numbers = chunk.iter().map(|lease| number(lease.key.address));
+            Some((at, Space::new(Runs::of_sorted(at.1, numbers))))
+        });
+        Self {
+            spaces: spaces.collect(),
+            ..Self::default()
+        }
+    }
+
     /// The pool's counters.
     pub fn room(&self, pool: PoolId) -> Option<&Room> {
         self.rooms.get(&pool)
@@ -96,13 +123,16 @@ impl Free {
         let room = self.rooms.get(&pool)?;
         let space = self.spaces.get(&(room.network, room.layout.family))?;
         let at = space.occupied.first_gap(*room.open.first()?)?;
-        Some(LeaseKey { network: room.network, address: room.layout.family.address(at) })
+        Some(LeaseKey {
+            network: room.network,
+            address: room.layout.family.address(at),
+        })
     }
 
     /// Whether nobody has or takes the address.
     pub fn is_free(&self, key: LeaseKey) -> bool {
         let space = self.spaces.get(&space_of(key));
-        space.is_none_or(|space| space.occupied.around(number(key.address)).is_none())
+        space.is_none_or(|space| !space.occupied.contains(number(key.address)))
     }
 
     /// A decision in flight takes a free address.
@@ -160,10 +190,19 @@ impl Free {
 
     /// Puts a pool into its space, or changes its spans. Costs as much as there are spans in either layout and
     /// leases on the assignable ones.
-    pub fn set_pool(&mut self, pool: PoolId, network: NetworkId, layout: Arc<Layout>, leases: &Leases) {
+    pub fn set_pool(
+        &mut self,
+        pool: PoolId,
+        network: NetworkId,
+        layout: Arc<Layout>,
+        leases: &Leases,
+    ) {
         self.drop_pool(pool);
         let family = layout.family;
-        let space = self.spaces.entry((network, family)).or_default();
+        let space = self
+            .spaces
+            .entry((network, family))
+            .or_insert_with(|| Space::new(Runs::new(family)));
         let mut changed = Vec::new();
         for (spans, assignable) in [(&layout.listed, false), (&layout.assignable, true)] {
             for span in spans {
@@ -171,19 +210,35 @@ impl Free {
             }
         }
         let in_spans = |found: &mut dyn FnMut(Span) -> usize| -> u128 {
-            layout.assignable.iter().map(|span| found(*span) as u128).sum()
+            layout
+                .assignable
+                .iter()
+                .map(|span| found(*span) as u128)
+                .sum()
         };
         let used = in_spans(&mut |span| leases.range(keys(network, span)).count());
         let mine = |row: &(&LeaseKey, &Arc<Lease>)| row.1.pool == Some(pool);
         let own = in_spans(&mut |span| leases.range(keys(network, span)).filter(mine).count());
         let taken = in_spans(&mut |span| self.taken.range(keys(network, span)).count());
-        self.rooms.insert(pool, Room { network, layout, used, own, taken, open: BTreeSet::new() });
+        self.rooms.insert(
+            pool,
+            Room {
+                network,
+                layout,
+                used,
+                own,
+                taken,
+                open: BTreeSet::new(),
+            },
+        );
         self.reopen((network, family), &changed);
     }
 
     /// Takes a pool out of its space.
     pub fn drop_pool(&mut self, pool: PoolId) {
-        let Some(room) = self.rooms.remove(&pool) else { return };
+        let Some(room) = self.rooms.remove(&pool) else {
+            return;
+        };
         let at = (room.network, room.layout.family);
         let mut changed = Vec::new();
         if let Some(space) = self.spaces.get_mut(&at) {
@@ -198,34 +253,55 @@ impl Free {
     /// count as well. Looks at everything.
     pub fn consistent(&self, leases: &Leases, in_flight: bool) -> bool {
         let open = |id: PoolId, room: &Room| {
-            let Some(space) = self.spaces.get(&(room.network, room.layout.family)) else { return false };
+            let Some(space) = self.spaces.get(&(room.network, room.layout.family)) else {
+                return false;
+            };
             let parts = space.segments.iter().filter(|(first, segment)| {
-                segment.parts.iter().any(|part| part.pool == id && part.assignable)
+                segment
+                    .parts
+                    .iter()
+                    .any(|part| part.pool == id && part.assignable)
                     && !space.occupied.covers(**first, segment.last)
             });
             parts.map(|(first, _)| *first).eq(room.open.iter().copied())
         };
         (in_flight || self.taken.is_empty())
-            && self.taken.iter().all(|key| !leases.contains_key(key) && !self.is_free(*key))
+            && self
+                .taken
+                .iter()
+                .all(|key| !leases.contains_key(key) && !self.is_free(*key))
             && self.rooms.iter().all(|(id, room)| {
-                let spans = || room.layout.assignable.iter().map(|span| keys(room.network, *span));
+                let spans = || {
+                    room.layout
+                        .assignable
+                        .iter()
+                        .map(|span| keys(room.network, *span))
+                };
                 let rows = || spans().flat_map(|range| leases.range(range));
                 let used = rows().count() as u128;
                 let own = rows().filter(|(_, lease)| lease.pool == Some(*id)).count() as u128;
-                let taken = spans().map(|range| self.taken.range(range).count() as u128).sum::<u128>();
+                let taken = spans()
+                    .map(|range| self.taken.range(range).count() as u128)
+                    .sum::<u128>();
                 (room.used, room.own, room.taken) == (used, own, taken) && open(*id, room)
             })
     }
 
     /// Decides anew which of the segments at `starts` are open, for each of their pools.
     fn reopen(&mut self, at: (NetworkId, Family), starts: &[u128]) {
-        let Some(space) = self.spaces.get(&at) else { return };
+        let Some(space) = self.spaces.get(&at) else {
+            return;
+        };
         for start in starts {
             // A start that was joined to the segment below is open for nobody any more.
-            let Some((first, segment)) = space.segment(*start) else { continue };
+            let Some((first, segment)) = space.segment(*start) else {
+                continue;
+            };
             let full = first != *start || space.occupied.covers(first, segment.last);
             for part in &segment.parts {
-                let Some(room) = self.rooms.get_mut(&part.pool) else { continue };
+                let Some(room) = self.rooms.get_mut(&part.pool) else {
+                    continue;
+                };
                 if part.assignable && !full {
                     room.open.insert(*start);
                 } else {
@@ -238,14 +314,22 @@ impl Free {
     /// Marks the address as not free; false if it was not.
     fn occupy(&mut self, key: LeaseKey, mut count: impl FnMut(&mut Room, PoolId)) -> bool {
         let at = number(key.address);
-        let space = self.spaces.entry(space_of(key)).or_default();
+        let of = space_of(key);
+        let space = self
+            .spaces
+            .entry(of)
+            .or_insert_with(|| Space::new(Runs::new(of.1)));
         if !space.occupied.insert(at) {
             return false;
         }
-        let Some((first, segment)) = space.segment(at) else { return true };
+        let Some((first, segment)) = space.segment(at) else {
+            return true;
+        };
         let full = space.occupied.covers(first, segment.last);
         for part in segment.parts.iter().filter(|part| part.assignable) {
-            let Some(room) = self.rooms.get_mut(&part.pool) else { continue };
+            let Some(room) = self.rooms.get_mut(&part.pool) else {
+                continue;
+            };
             count(room, part.pool);
             if full {
                 room.open.remove(&first);
@@ -257,14 +341,18 @@ impl Free {
     /// Marks the address as free again.
     fn vacate(&mut self, key: LeaseKey, mut count: impl FnMut(&mut Room, PoolId)) {
         let at = number(key.address);
-        let Some(space) = self.spaces.get_mut(&space_of(key)) else { return };
+        let Some(space) = self.spaces.get_mut(&space_of(key)) else {
+            return;
+        };
         let Some((first, segment)) = space.segment(at) else {
             space.occupied.remove(at);
             return;
         };
         let full = space.occupied.covers(first, segment.last);
         for part in segment.parts.iter().filter(|part| part.assignable) {
-            let Some(room) = self.rooms.get_mut(&part.pool) else { continue };
+            let Some(room) = self.rooms.get_mut(&part.pool) else {
+                continue;
+            };
             count(room, part.pool);
             if full {
                 room.open.insert(first);
@@ -274,7 +362,11 @@ impl Free {
     }
 
     fn assigning(&self, key: LeaseKey) -> SmallVec<[PoolId; 2]> {
-        self.stab(key).iter().filter(|part| part.assignable).map(|part| part.pool).collect()
+        self.stab(key)
+            .iter()
+            .filter(|part| part.assignable)
+            .map(|part| part.pool)
+            .collect()
     }
 }
 
@@ -287,7 +379,9 @@ impl Space {
 
     /// Cuts the segment around `at` so that one starts there.
     fn cut(&mut self, at: u128, changed: &mut Vec<u128>) {
-        let Some((first, segment)) = self.segment(at).filter(|(first, _)| *first < at) else { return };
+        let Some((first, segment)) = self.segment(at).filter(|(first, _)| *first < at) else {
+            return;
+        };
         let upper = segment.clone();
         if let Some(lower) = self.segments.get_mut(&first) {
             lower.last = at - 1;
@@ -313,7 +407,10 @@ impl Space {
             if let Some(start) = from.filter(|start| start < first) {
                 gaps.push((start, first - 1));
             }
-            match segment.parts.binary_search_by_key(&part.pool, |part| part.pool) {
+            match segment
+                .parts
+                .binary_search_by_key(&part.pool, |part| part.pool)
+            {
                 Ok(at) => {
                     if let Some(known) = segment.parts.get_mut(at) {
                         known.assignable |= part.assignable;
@@ -328,7 +425,13 @@ impl Space {
             gaps.push((start, span.last));
         }
         for (first, last) in gaps {
-            self.segments.insert(first, Segment { last, parts: SmallVec::from_slice(&[part]) });
+            self.segments.insert(
+                first,
+                Segment {
+                    last,
+                    parts: SmallVec::from_slice(&[part]),
+                },
+            );
             changed.push(first);
         }
     }
@@ -348,8 +451,11 @@ impl Space {
             self.segments.remove(&first);
         }
         // Segments that became alike are joined, so that edits do not fragment the space.
-        let alike: Vec<u128> =
-            self.segments.range(span.first..=span.last).map(|(first, _)| *first).collect();
+        let alike: Vec<u128> = self
+            .segments
+            .range(span.first..=span.last)
+            .map(|(first, _)| *first)
+            .collect();
         let after = span.last.checked_add(1);
         for first in alike.into_iter().chain(after) {
             self.join_below(first, changed);
@@ -358,8 +464,12 @@ impl Space {
 
     /// Joins the segment at `first` to the one that ends just below, if both have the same pools.
     fn join_below(&mut self, first: u128, changed: &mut Vec<u128>) {
-        let Some(segment) = self.segments.get(&first) else { return };
-        let Some((below_first, below)) = self.segments.range(..first).next_back() else { return };
+        let Some(segment) = self.segments.get(&first) else {
+            return;
+        };
+        let Some((below_first, below)) = self.segments.range(..first).next_back() else {
+            return;
+        };
         if below.last.checked_add(1) != Some(first) || below.parts != segment.parts {
             return;
         }

@@ -26,7 +26,9 @@ impl Gate {
 
     /// Whether the configuration knows a cluster by this name.
     pub fn expects(&self, cluster: &str) -> bool {
-        self.expectations.iter().any(|expected| &*expected.cluster == cluster)
+        self.expectations
+            .iter()
+            .any(|expected| &*expected.cluster == cluster)
     }
 
     /// Looks at clusters and markers again.

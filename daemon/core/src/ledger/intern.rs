@@ -24,30 +24,52 @@ struct Group {
     uses: usize,
 }
 
-/// A number for an identity. The hash is keyed with constants: equal in every run, and nobody's identities
-/// share one by accident. Whoever uses it compares the identities as well.
-pub(super) fn fingerprint(identity: &Identity) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    identity.hash(&mut hasher);
-    hasher.finish()
+/// Numbers for an identity. The hash is keyed with constants: equal in every run, and nobody's identities share
+/// one by accident. Whoever uses them compares the identities as well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Prints {
+    /// Of system, cluster, kind and namespace.
+    group: u64,
+    /// Of all of it.
+    pub whole: u64,
 }
 
-fn group_of(identity: &Identity) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    (&identity.system, &identity.cluster, &identity.kind, &identity.namespace).hash(&mut hasher);
-    hasher.finish()
+impl Prints {
+    pub fn of(identity: &Identity) -> Self {
+        let mut hasher = DefaultHasher::new();
+        identity.system.hash(&mut hasher);
+        identity.cluster.hash(&mut hasher);
+        identity.kind.hash(&mut hasher);
+        identity.namespace.hash(&mut hasher);
+        let group = hasher.finish();
+        identity.name.hash(&mut hasher);
+        identity.interface.hash(&mut hasher);
+        Self {
+            group,
+            whole: hasher.finish(),
+        }
+    }
+}
+
+/// [`Prints::whole`] alone.
+pub(super) fn fingerprint(identity: &Identity) -> u64 {
+    Prints::of(identity).whole
 }
 
 impl Group {
     fn is_of(&self, identity: &Identity) -> bool {
-        self.system == identity.system
-            && self.cluster == identity.cluster
-            && self.kind == identity.kind
-            && self.namespace == identity.namespace
+        self.is_shared_with(identity)
+            || (self.system == identity.system
+                && self.cluster == identity.cluster
+                && self.kind == identity.kind
+                && self.namespace == identity.namespace)
     }
 
     fn is_shared_with(&self, identity: &Identity) -> bool {
-        Arc::ptr_eq(&self.kind, &identity.kind) && Arc::ptr_eq(&self.namespace, &identity.namespace)
+        Arc::ptr_eq(&self.kind, &identity.kind)
+            && Arc::ptr_eq(&self.namespace, &identity.namespace)
+            && self.system == identity.system
+            && self.cluster == identity.cluster
     }
 
     fn share(&self, identity: &mut Identity) {
@@ -60,29 +82,105 @@ impl Group {
 
 impl Interner {
     /// The same holder and tenant, with the shared copies of their texts where there are any.
-    pub fn shared(&self, holder: &Holder, tenant: &Option<Tenant>) -> (Holder, Option<Tenant>) {
-        let (mut holder, mut tenant) = (holder.clone(), tenant.clone());
-        if let Some(group) = self.0.get(&group_of(&holder.identity)).filter(|g| g.is_of(&holder.identity)) {
-            group.share(&mut holder.identity);
-            if group.tenant == tenant {
-                tenant.clone_from(&group.tenant);
-            }
+    pub fn shared(
+        &self,
+        prints: Prints,
+        holder: &Holder,
+        tenant: &Option<Tenant>,
+    ) -> (Holder, Option<Tenant>) {
+        let mut tenant = tenant.clone();
+        let Some(group) = self
+            .0
+            .get(&prints.group)
+            .filter(|group| group.is_of(&holder.identity))
+        else {
+            return (holder.clone(), tenant);
+        };
+        if group.tenant == tenant {
+            tenant.clone_from(&group.tenant);
         }
-        (holder, tenant)
+        let identity = Identity {
+            system: group.system.clone(),
+            cluster: group.cluster.clone(),
+            kind: Arc::clone(&group.kind),
+            namespace: Arc::clone(&group.namespace),
+            name: Arc::clone(&holder.identity.name),
+            interface: Arc::clone(&holder.identity.interface),
+        };
+        (
+            Holder {
+                identity,
+                instance: Arc::clone(&holder.instance),
+            },
+            tenant,
+        )
+    }
+
+    /// Counts the only holder of a lease about to be kept, whose prints are known, and has it use the shared
+    /// copies.
+    pub fn keep_one(&mut self, prints: Prints, lease: &mut Arc<Lease>) {
+        let Some(member) = lease.members.first() else {
+            return;
+        };
+        if !self.count(prints, &member.holder, &lease.tenant) {
+            self.share(lease);
+        }
     }
 
     /// Counts the holders of a lease about to be kept, and has it use the shared copies.
     pub fn keep(&mut self, lease: &mut Arc<Lease>) {
         let mut foreign = false;
         for (holder, tenant) in holders(lease) {
-            foreign |= !self.count(holder, tenant);
+            foreign |= !self.count(Prints::of(&holder.identity), holder, tenant);
         }
-        if !foreign {
-            return;
+        if foreign {
+            self.share(lease);
         }
+    }
+
+    /// Uncounts the holders of a lease that is no longer kept.
+    pub fn drop(&mut self, lease: &Lease) {
+        for (holder, _) in holders(lease) {
+            let key = Prints::of(&holder.identity).group;
+            let Some(group) = self
+                .0
+                .get_mut(&key)
+                .filter(|group| group.is_of(&holder.identity))
+            else {
+                continue;
+            };
+            group.uses -= 1;
+            if group.uses == 0 {
+                self.0.remove(&key);
+            }
+        }
+    }
+
+    /// Counts one holder; false if its texts are other copies than the group's.
+    fn count(&mut self, prints: Prints, holder: &Holder, tenant: &Option<Tenant>) -> bool {
+        let identity = &holder.identity;
+        let group = self.0.entry(prints.group).or_insert_with(|| Group {
+            system: identity.system.clone(),
+            cluster: identity.cluster.clone(),
+            kind: Arc::clone(&identity.kind),
+            namespace: Arc::clone(&identity.namespace),
+            tenant: tenant.clone(),
+            uses: 0,
+        });
+        if !group.is_of(identity) {
+            return true;
+        }
+        group.uses += 1;
+        group.is_shared_with(identity)
+    }
+
+    fn share(&self, lease: &mut Arc<Lease>) {
         let lease = Arc::make_mut(lease);
-        let groups = &self.0;
-        let find = |identity: &Identity| groups.get(&group_of(identity)).filter(|g| g.is_of(identity));
+        let find = |identity: &Identity| {
+            self.0
+                .get(&Prints::of(identity).group)
+                .filter(|group| group.is_of(identity))
+        };
         for member in &mut lease.members {
             if let Some(group) = find(&member.holder.identity) {
                 group.share(&mut member.holder.identity);
@@ -97,41 +195,17 @@ impl Interner {
             }
         }
     }
-
-    /// Uncounts the holders of a lease that is no longer kept.
-    pub fn drop(&mut self, lease: &Lease) {
-        for (holder, _) in holders(lease) {
-            let key = group_of(&holder.identity);
-            let Some(group) = self.0.get_mut(&key).filter(|group| group.is_of(&holder.identity)) else {
-                continue;
-            };
-            group.uses -= 1;
-            if group.uses == 0 {
-                self.0.remove(&key);
-            }
-        }
-    }
-
-    /// Counts one holder; false if its texts are other copies than the group's.
-    fn count(&mut self, holder: &Holder, tenant: &Option<Tenant>) -> bool {
-        let identity = &holder.identity;
-        let group = self.0.entry(group_of(identity)).or_insert_with(|| Group {
-            system: identity.system.clone(),
-            cluster: identity.cluster.clone(),
-            kind: Arc::clone(&identity.kind),
-            namespace: Arc::clone(&identity.namespace),
-            tenant: tenant.clone(),
-            uses: 0,
-        });
-        if !group.is_of(identity) {
-            return true;
-        }
-        group.uses += 1;
-        group.is_shared_with(identity)
-    }
 }
 
 fn holders(lease: &Lease) -> impl Iterator<Item = (&Holder, &Option<Tenant>)> {
-    let members = lease.members.iter().map(|member| (&member.holder, &lease.tenant));
-    members.chain(lease.contenders.iter().map(|contender| (&contender.holder, &contender.tenant)))
+    let members = lease
+        .members
+        .iter()
+        .map(|member| (&member.holder, &lease.tenant));
+    members.chain(
+        lease
+            .contenders
+            .iter()
+            .map(|contender| (&contender.holder, &contender.tenant)),
+    )
 }

@@ -15,6 +15,7 @@ mod free;
 mod gate;
 mod index;
 mod intern;
+mod keyset;
 mod plan;
 mod plan_account;
 mod plan_adopt;
@@ -45,7 +46,7 @@ use changes::Changes;
 use free::Free;
 use gate::Gate;
 use index::Index;
-use intern::{Interner, fingerprint};
+use intern::{Interner, Prints, fingerprint};
 use rows::Rows;
 use tentative::Tentative;
 use waiters::Waiters;
@@ -82,12 +83,11 @@ impl Ledger {
     /// A ledger of stored rows, in any order. Fails with everything that is wrong with them.
     pub fn load(ops: impl Iterator<Item = Op>, revision: u64) -> Result<Self, Vec<Violation>> {
         let mut ledger = Self::at(revision);
-        let mut pools = Vec::new();
+        let (mut pools, mut leases) = (Vec::new(), Vec::new());
         for op in ops {
             match op {
-                // Free space is counted from the leases, so pools come last.
                 Op::PutPool(pool) => pools.push(pool),
-                Op::PutLease(lease) => ledger.put_lease(lease),
+                Op::PutLease(lease) => leases.push(lease),
                 op @ (Op::PutNetwork(_)
                 | Op::DeletePool(_)
                 | Op::PutNextPool(_)
@@ -102,11 +102,31 @@ impl Ledger {
                 | Op::DeleteToken(_)) => ledger.apply(&op),
             }
         }
+        leases.sort_by_key(|lease| lease.key);
+        for lease in &mut leases {
+            ledger.interner.keep(lease);
+        }
+        ledger.index = Index::of_sorted(&leases);
+        ledger.free = Free::of_sorted(&leases);
+        let rows = leases.len();
+        ledger.rows.leases = leases.into_iter().map(|lease| (lease.key, lease)).collect();
+        // Free space is counted from the leases, so pools come last.
         for pool in pools {
             ledger.put_pool(pool);
         }
-        let violations = ledger.check();
-        if violations.is_empty() { Ok(ledger) } else { Err(violations) }
+        let mut violations = Vec::new();
+        if rows != ledger.rows.leases.len() {
+            violations.push(Violation::Index {
+                what: "leases",
+                row: "several rows of one address".to_owned(),
+            });
+        }
+        ledger.check_rows(&mut violations);
+        if violations.is_empty() {
+            Ok(ledger)
+        } else {
+            Err(violations)
+        }
     }
 
     /// Applies one row. Applying it twice changes nothing.
@@ -134,12 +154,20 @@ impl Ledger {
                 self.rows.put_adoption(marker.clone());
                 self.gate.review(&self.rows);
             }
-            Op::DeleteAdoption { network, cluster, system } => {
-                self.rows.adoptions.remove(&(*network, Arc::clone(cluster), system.clone()));
+            Op::DeleteAdoption {
+                network,
+                cluster,
+                system,
+            } => {
+                self.rows
+                    .adoptions
+                    .remove(&(*network, Arc::clone(cluster), system.clone()));
                 self.gate.review(&self.rows);
             }
             Op::PutAccount(account) => {
-                self.rows.accounts.insert(Arc::clone(&account.name), account.clone());
+                self.rows
+                    .accounts
+                    .insert(Arc::clone(&account.name), account.clone());
             }
             Op::DeleteAccount(name) => {
                 self.rows.accounts.remove(name);
@@ -161,17 +189,25 @@ impl Ledger {
     /// The decision is durable: makes it visible.
     pub fn confirm(&mut self, ticket: Ticket) -> Arc<Change> {
         let Some(flight) = self.tentative.end(&ticket) else {
-            return Arc::new(Change { revision: self.changes.revision(), ..Change::default() });
+            return Arc::new(Change {
+                revision: self.changes.revision(),
+                ..Change::default()
+            });
         };
         let mut change = Change::default();
-        for op in &flight.ops {
-            self.note(op, &mut change);
-            self.apply(op);
+        for op in flight.ops {
+            self.note(&op, &mut change);
+            match (op, flight.prints) {
+                (Op::PutLease(lease), Some(prints)) if flight.taken.contains(&lease.key) => {
+                    self.put_first(lease, prints);
+                }
+                (op, _) => self.apply(&op),
+            }
         }
         for key in flight.taken {
             self.free.give_back(key);
         }
-        if let Some((identity, instance)) = flight.leaves {
+        if let Some((identity, instance)) = flight.leaves.map(|leaves| *leaves) {
             self.waiters.leave_all(&identity, instance.as_ref());
         }
         self.changes.push(change)
@@ -179,7 +215,9 @@ impl Ledger {
 
     /// The decision did not become durable: leaves everything as it was before planning.
     pub fn abort(&mut self, ticket: Ticket) {
-        let Some(flight) = self.tentative.end(&ticket) else { return };
+        let Some(flight) = self.tentative.end(&ticket) else {
+            return;
+        };
         for key in flight.taken {
             self.free.give_back(key);
         }
@@ -191,19 +229,26 @@ impl Ledger {
     /// Replaces what the configuration maps to networks. In memory only; counts as a change.
     pub fn expect(&mut self, expectations: Vec<Expectation>) {
         self.gate.expect(expectations, &self.rows);
-        self.changes.push(Change { other: true, ..Change::default() });
+        self.changes.push(Change {
+            other: true,
+            ..Change::default()
+        });
     }
 
     /// Gives up the identity's places in all queues: its object is gone or asks elsewhere.
     pub fn forget_waiter(&mut self, identity: &Identity) {
         self.waiters.leave_all(identity, None);
-        self.tentative.forget_places(fingerprint(identity), identity);
+        self.tentative
+            .forget_places(fingerprint(identity), identity);
     }
 
     fn at(revision: u64) -> Self {
         let mut rows = Rows::default();
         rows.next_pool = PoolId(1);
-        rows.put_network(Network { id: NetworkId::DEFAULT, name: "default".into() });
+        rows.put_network(Network {
+            id: NetworkId::DEFAULT,
+            name: "default".into(),
+        });
         Self {
             rows,
             index: Index::default(),
@@ -229,6 +274,14 @@ impl Ledger {
         self.index.add(&lease);
     }
 
+    /// [`Ledger::put_lease`] of a lease on a free address with one holder, whose prints are known.
+    fn put_first(&mut self, mut lease: Arc<Lease>, prints: Prints) {
+        self.interner.keep_one(prints, &mut lease);
+        self.index.add_one(prints, &lease);
+        self.free.leased(lease.key, lease.pool);
+        self.rows.leases.insert(lease.key, lease);
+    }
+
     fn delete_lease(&mut self, key: LeaseKey) {
         if let Some(old) = self.rows.leases.remove(&key) {
             self.index.remove(&old);
@@ -241,7 +294,12 @@ impl Ledger {
     fn put_pool(&mut self, pool: Arc<Pool>) {
         match Layout::new(&pool.spec) {
             Ok(layout) => {
-                self.free.set_pool(pool.id, pool.spec.network, Arc::new(layout), &self.rows.leases);
+                self.free.set_pool(
+                    pool.id,
+                    pool.spec.network,
+                    Arc::new(layout),
+                    &self.rows.leases,
+                );
             }
             Err(_) => self.free.drop_pool(pool.id),
         }
@@ -274,7 +332,9 @@ impl Ledger {
 
     fn note_lease(&self, key: LeaseKey, change: &mut Change) {
         change.leases.push(key);
-        change.pools.extend(self.free.stab(key).iter().map(|part| part.pool));
+        change
+            .pools
+            .extend(self.free.stab(key).iter().map(|part| part.pool));
         if let Some(old) = self.rows.leases.get(&key) {
             change.pools.extend(old.pool);
             change.identities.extend(identities(old).cloned());
@@ -285,5 +345,10 @@ impl Ledger {
 /// Members and contenders.
 fn identities(lease: &Lease) -> impl Iterator<Item = &Identity> {
     let members = lease.members.iter().map(|member| &member.holder.identity);
-    members.chain(lease.contenders.iter().map(|contender| &contender.holder.identity))
+    members.chain(
+        lease
+            .contenders
+            .iter()
+            .map(|contender| &contender.holder.identity),
+    )
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::{Ledger, Ticket, free::Part, intern::fingerprint, tentative::InFlight};
 use crate::{
-    Action, Actor, Answer, AuditEntry, Decision, Identity, Lease, LeaseKey, Op, PoolId, Refusal, Request,
-    Text, Timestamp,
+    Action, Actor, Answer, AuditEntry, Decision, Identity, Lease, LeaseKey, Op, PoolId, Refusal,
+    Request, Text, Timestamp,
 };
 
 /// What became of a request.
@@ -15,7 +15,11 @@ pub enum Planned {
     /// Nothing has to change.
     Answer(Answer),
     /// Answer this once the decision is durable and confirmed.
-    Tentative { ticket: Ticket, decision: Decision, answer: Answer },
+    Tentative {
+        ticket: Ticket,
+        decision: Decision,
+        answer: Answer,
+    },
     /// It stands on something that a decision in flight changes (or a pool is full only because of decisions in
     /// flight). Plan it again after the next confirm or abort, before requests that came later.
     Busy,
@@ -45,7 +49,12 @@ pub(super) struct Draft {
 
 impl Draft {
     pub fn new(now: Timestamp, actor: &Actor) -> Self {
-        Self { now, actor: Arc::clone(actor), flight: InFlight::default(), audit: Vec::new() }
+        Self {
+            now,
+            actor: Arc::clone(actor),
+            flight: InFlight::default(),
+            audit: Vec::with_capacity(1),
+        }
     }
 
     /// Writes a lease and says why.
@@ -65,7 +74,13 @@ impl Draft {
     }
 
     /// Audits something about a lease.
-    pub fn say_lease(&mut self, lease: &Lease, action: Action, identity: Option<Identity>, detail: Text) {
+    pub fn say_lease(
+        &mut self,
+        lease: &Lease,
+        action: Action,
+        identity: Option<Identity>,
+        detail: Text,
+    ) {
         self.audit.push(AuditEntry {
             at: self.now,
             actor: Arc::clone(&self.actor),
@@ -110,10 +125,17 @@ impl Ledger {
             Request::DeletePool { pool, actor } => self.plan_delete_pool(*pool, actor, now),
             Request::RecordCluster { record } => self.plan_record_cluster(record, now),
             Request::MarkAdopted { marker, actor } => self.plan_mark_adopted(marker, actor, now),
-            Request::Orphan { cluster, system, most, actor } => {
-                self.plan_orphan(cluster, system.as_ref(), *most, actor, now)
-            }
-            Request::Forget { cluster, most, actor } => self.plan_forget(cluster, *most, actor, now),
+            Request::Orphan {
+                cluster,
+                system,
+                most,
+                actor,
+            } => self.plan_orphan(cluster, system.as_ref(), *most, actor, now),
+            Request::Forget {
+                cluster,
+                most,
+                actor,
+            } => self.plan_forget(cluster, *most, actor, now),
             Request::PutAccount { account, actor } => self.plan_put_account(account, actor, now),
             Request::DeleteAccount { name, actor } => self.plan_delete_account(name, actor, now),
             Request::PutToken { token, actor } => self.plan_put_token(token, actor, now),
@@ -130,30 +152,54 @@ impl Ledger {
     /// Puts a finished draft in flight; one without rows is an answer at once.
     fn depart(&mut self, draft: Draft, answer: Answer) -> Planned {
         if draft.flight.ops.is_empty() {
-            if let Some((identity, instance)) = &draft.flight.leaves {
+            if let Some((identity, instance)) = draft.flight.leaves.as_deref() {
                 self.waiters.leave_all(identity, instance.as_ref());
             }
             return Planned::Answer(answer);
         }
-        let decision = Decision { ops: draft.flight.ops.to_vec(), audit: draft.audit };
+        let decision = Decision {
+            ops: draft.flight.ops.to_vec(),
+            audit: draft.audit,
+        };
         let ticket = self.tentative.start(draft.flight);
-        Planned::Tentative { ticket, decision, answer }
+        Planned::Tentative {
+            ticket,
+            decision,
+            answer,
+        }
     }
 
     /// Leases in which the identity is a member or contender, in key order; busy while a decision in flight may
     /// change that.
     pub(super) fn settled_leases(&self, identity: &Identity) -> Result<Vec<Arc<Lease>>, Stop> {
-        if self.tentative.locks_identity(fingerprint(identity)) {
+        self.settled_prints(fingerprint(identity), identity)
+    }
+
+    /// [`Ledger::settled_leases`] of an identity whose fingerprint is known.
+    pub(super) fn settled_prints(
+        &self,
+        fingerprint: u64,
+        identity: &Identity,
+    ) -> Result<Vec<Arc<Lease>>, Stop> {
+        if self.tentative.locks_identity(fingerprint) {
             return Err(Stop::Busy);
         }
-        let leases: Vec<_> = self.known_leases(identity).cloned().collect();
+        let mut leases: Vec<_> = self
+            .printed_leases(fingerprint, identity)
+            .cloned()
+            .collect();
         self.settled(leases.iter().map(|lease| lease.key))?;
+        leases.sort_by_key(|lease| lease.key);
         Ok(leases)
     }
 
     /// Busy if one of the leases is being changed.
     pub(super) fn settled(&self, mut keys: impl Iterator<Item = LeaseKey>) -> Result<(), Stop> {
-        if keys.any(|key| self.tentative.locks(key)) { Err(Stop::Busy) } else { Ok(()) }
+        if keys.any(|key| self.tentative.locks(key)) {
+            Err(Stop::Busy)
+        } else {
+            Ok(())
+        }
     }
 
     /// The pool that an address found in use is attributed to: of those that list it an open one, the smallest,
@@ -164,7 +210,12 @@ impl Ledger {
             let listed = self.free.room(part.pool)?.layout.size.listed;
             Some((pool.spec.closed, listed, part.pool))
         };
-        self.free.stab(key).iter().filter_map(rank).min().map(|(.., pool)| pool)
+        self.free
+            .stab(key)
+            .iter()
+            .filter_map(rank)
+            .min()
+            .map(|(.., pool)| pool)
     }
 }
 

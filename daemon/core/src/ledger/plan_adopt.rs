@@ -6,32 +6,38 @@ use smallvec::smallvec;
 
 use super::{
     Ledger,
-    intern::fingerprint,
+    intern::{Prints, fingerprint},
     plan::{Draft, Draw, Stop},
 };
 use crate::{
-    Action, Adopt, Answer, Contender, Handover, Holder, Lease, LeaseKey, LeaseState, Member, Op, Refusal, Tenant,
-    Timestamp,
+    Action, Adopt, Answer, Contender, Handover, Holder, Lease, LeaseKey, LeaseState, Member, Op,
+    Refusal, Tenant, Text, Timestamp,
 };
 
 impl Ledger {
     /// Adoption never waits for the gate and knows no reserved ends: what is in use is in use.
-    pub(super) fn plan_adopt(&self, ask: &Adopt, now: Timestamp) -> Draw {
+    pub(super) fn plan_adopt(&mut self, ask: &Adopt, now: Timestamp) -> Draw {
         let key = ask.key.canonical();
         if !self.rows.networks.contains_key(&key.network) {
             return Err(Refusal::UnknownNetwork(key.network).into());
         }
-        let print = fingerprint(&ask.holder.identity);
-        if self.tentative.edits(key.network) || self.tentative.locks(key) || self.tentative.locks_identity(print) {
+        let prints = Prints::of(&ask.holder.identity);
+        if self.tentative.edits(key.network)
+            || self.tentative.locks(key)
+            || self.tentative.locks_identity(prints.whole)
+        {
             return Err(Stop::Busy);
         }
         let mut draft = Draft::new(now, &ask.actor);
-        draft.flight.identities.push(print);
-        let (holder, tenant) = self.interner.shared(&ask.holder, &ask.tenant);
+        draft.flight.identities.push(prints.whole);
+        let (holder, tenant) = self.interner.shared(prints, &ask.holder, &ask.tenant);
         let Some(lease) = self.rows.leases.get(&key) else {
             let pool = self.pool_around(key);
             let lease = Arc::new(exclusive(key, pool, holder, tenant, now));
-            draft.put(&lease, Action::Adopted, "".into());
+            self.free.take(key);
+            draft.flight.taken.push(key);
+            draft.flight.prints = Some(prints);
+            draft.put(&lease, Action::Adopted, Text::default());
             return Ok((draft, Answer::Adopted { lease }));
         };
         if lease.held_by(&holder.identity) {
@@ -39,13 +45,24 @@ impl Ledger {
         }
         if lease.state == LeaseState::Quarantined {
             let mut next = exclusive(key, lease.pool, holder, tenant, now);
-            let others = lease.contenders.iter().filter(|c| c.holder.identity != ask.holder.identity);
+            let others = lease
+                .contenders
+                .iter()
+                .filter(|c| c.holder.identity != ask.holder.identity);
             next.contenders = others.cloned().collect();
             let lease = Arc::new(next);
             draft.put(&lease, Action::Adopted, "it was in quarantine".into());
             return Ok((draft, Answer::Adopted { lease }));
         }
-        contend(draft, lease, Contender { holder, tenant, since: ask.since })
+        contend(
+            draft,
+            lease,
+            Contender {
+                holder,
+                tenant,
+                since: ask.since,
+            },
+        )
     }
 
     pub(super) fn plan_handover(&self, ask: &Handover, now: Timestamp) -> Draw {
@@ -58,13 +75,19 @@ impl Ledger {
             return Ok((draft, Answer::HandedOver { leases: handed }));
         }
         for lease in leases {
-            let wanted = ask.keys.is_empty() || ask.keys.iter().any(|key| key.canonical() == lease.key);
+            let wanted =
+                ask.keys.is_empty() || ask.keys.iter().any(|key| key.canonical() == lease.key);
             if wanted && lease.members.iter().any(|member| member.holder == ask.from) {
                 let next = Arc::new(handed_over(&lease, &ask.from, &ask.to));
                 draft.flight.keys.push(next.key);
                 draft.flight.ops.push(Op::PutLease(Arc::clone(&next)));
                 let detail = format!("from {}", ask.from.identity);
-                draft.say_lease(&next, Action::HandedOver, Some(ask.to.identity.clone()), detail.into());
+                draft.say_lease(
+                    &next,
+                    Action::HandedOver,
+                    Some(ask.to.identity.clone()),
+                    detail.into(),
+                );
                 handed.push(next.key);
             }
         }
@@ -84,7 +107,10 @@ pub(super) fn exclusive(
         key,
         pool,
         state: LeaseState::Allocated,
-        members: smallvec![Member { holder, ports: Vec::new() }],
+        members: smallvec![Member {
+            holder,
+            ports: Vec::new()
+        }],
         contenders: Vec::new(),
         tenant,
         group: None,
@@ -96,17 +122,31 @@ pub(super) fn exclusive(
 /// The holder is known already: it comes back to life, has a new instance, or nothing changes.
 fn readopt(mut draft: Draft, lease: &Arc<Lease>, holder: &Holder) -> Draw {
     let Some((next, renewed)) = renew(lease, holder, true) else {
-        return Err(Stop::Answer(Answer::Adopted { lease: Arc::clone(lease) }));
+        return Err(Stop::Answer(Answer::Adopted {
+            lease: Arc::clone(lease),
+        }));
     };
-    let action = if renewed { Action::Adopted } else { Action::InstanceChanged };
-    let detail = if renewed { "it was not in use" } else { "" };
-    draft.put(&next, action, detail.into());
+    let action = if renewed {
+        Action::Adopted
+    } else {
+        Action::InstanceChanged
+    };
+    let detail = if renewed {
+        "it was not in use".into()
+    } else {
+        Text::default()
+    };
+    draft.put(&next, action, detail);
     Ok((draft, Answer::Adopted { lease: next }))
 }
 
 /// The member's lease with this instance and in use; `None` if it is so already. The flag says whether it was
 /// not in use before. An address being probed becomes in use only if it was `found` so.
-pub(super) fn renew(lease: &Arc<Lease>, holder: &Holder, found: bool) -> Option<(Arc<Lease>, bool)> {
+pub(super) fn renew(
+    lease: &Arc<Lease>,
+    holder: &Holder,
+    found: bool,
+) -> Option<(Arc<Lease>, bool)> {
     let idle = match lease.state {
         LeaseState::Reserved | LeaseState::Orphaned => true,
         LeaseState::Probing => found,
@@ -123,7 +163,11 @@ pub(super) fn renew(lease: &Arc<Lease>, holder: &Holder, found: bool) -> Option<
         next.state = LeaseState::Allocated;
         next.until = None;
     }
-    for member in next.members.iter_mut().filter(|member| other_instance(member)) {
+    for member in next
+        .members
+        .iter_mut()
+        .filter(|member| other_instance(member))
+    {
         member.holder.instance = Arc::clone(&holder.instance);
     }
     Some((Arc::new(next), idle))
@@ -131,13 +175,21 @@ pub(super) fn renew(lease: &Arc<Lease>, holder: &Holder, found: bool) -> Option<
 
 /// Another holds it: the asker is noted, by the time since when it uses the address.
 fn contend(mut draft: Draft, lease: &Arc<Lease>, contender: Contender) -> Draw {
-    let known = lease.contenders.iter().find(|known| known.holder.identity == contender.holder.identity);
+    let known = lease
+        .contenders
+        .iter()
+        .find(|known| known.holder.identity == contender.holder.identity);
     if known.is_some_and(|known| known.holder.instance == contender.holder.instance) {
-        return Err(Stop::Answer(Answer::Contended { lease: Arc::clone(lease) }));
+        return Err(Stop::Answer(Answer::Contended {
+            lease: Arc::clone(lease),
+        }));
     }
     let mut next = Lease::clone(lease);
-    next.contenders.retain(|known| known.holder.identity != contender.holder.identity);
-    let at = next.contenders.partition_point(|known| known.since <= contender.since);
+    next.contenders
+        .retain(|known| known.holder.identity != contender.holder.identity);
+    let at = next
+        .contenders
+        .partition_point(|known| known.since <= contender.since);
     let detail = format!("{} uses it too", contender.holder.identity);
     next.contenders.insert(at, contender);
     let lease = Arc::new(next);
@@ -148,12 +200,17 @@ fn contend(mut draft: Draft, lease: &Arc<Lease>, contender: Contender) -> Draw {
 /// `to` in the place of `from`, and nowhere else in the lease.
 fn handed_over(lease: &Arc<Lease>, from: &Holder, to: &Holder) -> Lease {
     let mut next = Lease::clone(lease);
-    next.contenders.retain(|contender| contender.holder.identity != to.identity);
+    next.contenders
+        .retain(|contender| contender.holder.identity != to.identity);
     if from.identity != to.identity && next.held_by(&to.identity) {
         next.members.retain(|member| member.holder != *from);
         return next;
     }
-    for member in next.members.iter_mut().filter(|member| member.holder == *from) {
+    for member in next
+        .members
+        .iter_mut()
+        .filter(|member| member.holder == *from)
+    {
         member.holder = to.clone();
     }
     if lease.state == LeaseState::Orphaned {

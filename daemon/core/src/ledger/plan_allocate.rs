@@ -4,11 +4,13 @@
 //! new. New leases need an open pool, a network that is not held back, and the asker's turn in the queue. All
 //! wants are served or none.
 
-use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
+use std::{net::IpAddr, sync::Arc};
+
+use smallvec::SmallVec;
 
 use super::{
     Ledger,
-    intern::fingerprint,
+    intern::Prints,
     plan::{Draft, Draw, Stop},
     plan_adopt::{exclusive, renew},
     waiters::Waiter,
@@ -22,59 +24,83 @@ use crate::{
 struct Asked {
     pool: Arc<Pool>,
     key: Option<LeaseKey>,
-    existing: Vec<Arc<Lease>>,
+    existing: SmallVec<[Arc<Lease>; 1]>,
     /// How many new leases it takes.
     missing: u32,
+    /// Their keys, once taken.
+    fresh: SmallVec<[LeaseKey; 1]>,
 }
+
+type Wants = SmallVec<[(Arc<Pool>, Want); 2]>;
 
 impl Ledger {
     pub(super) fn plan_allocate(&mut self, ask: &Allocate, now: Timestamp) -> Draw {
         let wants = self.check_wants(ask)?;
-        let mut held = self.settled_leases(&ask.holder.identity)?;
+        let prints = Prints::of(&ask.holder.identity);
+        let mut held = self.settled_prints(prints.whole, &ask.holder.identity)?;
         held.retain(|lease| lease.held_by(&ask.holder.identity));
-        let asked = self.match_held(wants, held, ask)?;
+        let mut asked = self.match_held(wants, held, ask)?;
         for want in asked.iter().filter(|want| want.missing > 0) {
             self.check_new(want)?;
         }
         self.check_turn(&asked, ask)?;
         let mut draft = Draft::new(now, &ask.actor);
-        draft.flight.identities.push(fingerprint(&ask.holder.identity));
-        let fresh = match self.take(&asked, &mut draft) {
-            Ok(fresh) => fresh,
-            Err(stop) => {
-                for key in draft.flight.taken {
-                    self.free.give_back(key);
-                }
-                return Err(stop);
+        draft.flight.identities.push(prints.whole);
+        draft.flight.prints = Some(prints);
+        if let Err(stop) = self.take(&mut asked, &mut draft) {
+            for key in draft.flight.taken {
+                self.free.give_back(key);
             }
-        };
+            return Err(stop);
+        }
         for want in &asked {
             let place = self.waiters.leave(want.pool.id, &ask.holder.identity);
-            draft.flight.places.extend(place.map(|(place, waiter)| (want.pool.id, place, waiter)));
+            draft
+                .flight
+                .places
+                .extend(place.map(|(place, waiter)| (want.pool.id, place, waiter)));
         }
-        Ok(self.grant(draft, asked, fresh, ask))
+        Ok(self.grant(draft, asked, prints, ask))
     }
 
-    fn check_wants(&self, ask: &Allocate) -> Result<Vec<(Arc<Pool>, Want)>, Stop> {
-        let invalid = |field, value: String, allowed: &str| Refusal::Invalid { field, value, allowed: allowed.into() };
+    fn check_wants(&self, ask: &Allocate) -> Result<Wants, Stop> {
+        let invalid = |field, value: String, allowed: &str| Refusal::Invalid {
+            field,
+            value,
+            allowed: allowed.into(),
+        };
         if ask.wants.is_empty() || ask.wants.len() > Allocate::MAX_WANTS {
             return Err(invalid("wants", ask.wants.len().to_string(), "1 to 8").into());
         }
-        let mut wants = Vec::with_capacity(ask.wants.len());
+        let mut wants = Wants::new();
         for (at, want) in ask.wants.iter().enumerate() {
             if !(1..=Want::MAX_COUNT).contains(&want.count) {
                 return Err(invalid("count", want.count.to_string(), "1 to 1024").into());
             }
             if want.address.is_some() && want.count != 1 {
-                return Err(invalid("count", want.count.to_string(), "1 where an address is named").into());
+                return Err(invalid(
+                    "count",
+                    want.count.to_string(),
+                    "1 where an address is named",
+                )
+                .into());
             }
-            let pool = self.rows.pools.get(&want.pool).ok_or(Refusal::UnknownPool(want.pool))?;
-            let want = Want { address: want.address.map(|address| address.to_canonical()), ..want.clone() };
+            let pool = self
+                .rows
+                .pools
+                .get(&want.pool)
+                .ok_or(Refusal::UnknownPool(want.pool))?;
+            let want = Want {
+                address: want.address.map(|address| address.to_canonical()),
+                ..want.clone()
+            };
             let twice = |before: &(Arc<Pool>, Want)| {
                 before.1.address == want.address && before.0.spec.network == pool.spec.network
             };
             if want.address.is_some() && wants.iter().take(at).any(twice) {
-                let address = want.address.map_or_else(String::new, |address| address.to_string());
+                let address = want
+                    .address
+                    .map_or_else(String::new, |address| address.to_string());
                 return Err(invalid("address", address, "each address once").into());
             }
             wants.push((Arc::clone(pool), want));
@@ -85,18 +111,27 @@ impl Ledger {
     /// Gives each want the leases that the identity has of it: named addresses first, then the lowest.
     fn match_held(
         &self,
-        wants: Vec<(Arc<Pool>, Want)>,
+        wants: Wants,
         mut held: Vec<Arc<Lease>>,
         ask: &Allocate,
-    ) -> Result<Vec<Asked>, Stop> {
-        let mut asked: Vec<Asked> = wants
+    ) -> Result<SmallVec<[Asked; 2]>, Stop> {
+        let mut asked: SmallVec<[Asked; 2]> = wants
             .into_iter()
             .map(|(pool, want)| {
-                let key = want.address.map(|address| LeaseKey { network: pool.spec.network, address });
+                let key = want.address.map(|address| LeaseKey {
+                    network: pool.spec.network,
+                    address,
+                });
                 let at = key.and_then(|key| held.iter().position(|lease| lease.key == key));
-                let existing: Vec<_> = at.map(|at| held.remove(at)).into_iter().collect();
+                let existing: SmallVec<[_; 1]> = at.map(|at| held.remove(at)).into_iter().collect();
                 let missing = want.count - u32::from(!existing.is_empty());
-                Asked { pool, key, existing, missing }
+                Asked {
+                    pool,
+                    key,
+                    existing,
+                    missing,
+                    fresh: SmallVec::new(),
+                }
             })
             .collect();
         for want in asked.iter_mut().filter(|want| want.key.is_none()) {
@@ -109,7 +144,10 @@ impl Ledger {
                 !takes
             });
         }
-        for want in asked.iter().filter(|want| want.key.is_some() && want.missing > 0) {
+        for want in asked
+            .iter()
+            .filter(|want| want.key.is_some() && want.missing > 0)
+        {
             if held.iter().any(|lease| self.answers(lease, &want.pool)) {
                 let name = Arc::clone(&want.pool.spec.name);
                 return Err(Refusal::Conflict(Box::new(ask.holder.identity.clone()), name).into());
@@ -121,7 +159,10 @@ impl Ledger {
     /// Whether a lease of the identity is one of the pool's: attributed to it or on its assignable addresses.
     fn answers(&self, lease: &Lease, pool: &Pool) -> bool {
         let assigns = || {
-            self.free.stab(lease.key).iter().any(|part| part.pool == pool.id && part.assignable)
+            self.free
+                .stab(lease.key)
+                .iter()
+                .any(|part| part.pool == pool.id && part.assignable)
         };
         lease.key.network == pool.spec.network && (lease.pool == Some(pool.id) || assigns())
     }
@@ -135,8 +176,13 @@ impl Ledger {
         let holds = self.gate.holds(spec.network);
         if !holds.is_empty() {
             let network = self.rows.networks.get(&spec.network);
-            let network = network.map_or_else(|| Text::from("?"), |network| Arc::clone(&network.name));
-            return Err(Refusal::NetworkHeld { network, waiting: holds.to_vec() }.into());
+            let network =
+                network.map_or_else(|| Text::from("?"), |network| Arc::clone(&network.name));
+            return Err(Refusal::NetworkHeld {
+                network,
+                waiting: holds.to_vec(),
+            }
+            .into());
         }
         if spec.closed {
             return Err(Refusal::PoolClosed(Arc::clone(&spec.name)).into());
@@ -160,40 +206,49 @@ impl Ledger {
             return Err(Refusal::NotAssignable { pool, address, why }.into());
         }
         self.settled(std::iter::once(key))?;
-        let Some(lease) = self.rows.leases.get(&key) else { return Ok(()) };
-        let owner = lease.owner().map_or_else(|| "quarantine".to_owned(), |owner| owner.identity.to_string());
+        let Some(lease) = self.rows.leases.get(&key) else {
+            return Ok(());
+        };
+        let owner = lease.owner().map_or_else(
+            || "quarantine".to_owned(),
+            |owner| owner.identity.to_string(),
+        );
         Err(Refusal::AddressTaken { address, owner }.into())
     }
 
     /// Whether it is the asker's turn in all pools that are to give something new. If not, and it says since when
     /// it waits, it gets a place in the queues of the pools that are full.
     fn check_turn(&mut self, asked: &[Asked], ask: &Allocate) -> Result<(), Stop> {
-        let mut needs: BTreeMap<PoolId, (u128, &Arc<Pool>)> = BTreeMap::new();
-        for want in asked.iter().filter(|want| want.missing > 0) {
-            needs.entry(want.pool.id).or_insert((0, &want.pool)).0 += u128::from(want.missing);
-        }
+        let needs = needs(asked);
         let identity = &ask.holder.identity;
         let mut full = Vec::new();
-        for (id, (need, pool)) in &needs {
+        for (id, need, pool) in &needs {
             let free = self.free.room(*id).map_or(0, |room| room.free());
-            let place = ask.waiting_since.map(|since| (since, identity.clone()));
-            let place = place.or_else(|| self.waiters.place(*id, identity));
-            if !self.waiters.admits(*id, place.as_ref(), *need, free) {
+            if self.waiters.none(*id) && *need <= free {
+                continue;
+            }
+            if !self
+                .waiters
+                .admits(*id, identity, ask.waiting_since, *need, free)
+            {
                 if self.free.room(*id).is_some_and(|room| room.taken > 0) {
                     return Err(Stop::Busy);
                 }
                 full.push((*id, *need, *pool));
             }
         }
-        let Some((_, _, first)) = full.first() else { return Ok(()) };
+        let Some((_, _, first)) = full.first() else {
+            return Ok(());
+        };
         let refusal = self.exhausted(first);
         if let Some(since) = ask.waiting_since {
-            for id in needs.keys() {
+            for (id, ..) in &needs {
                 self.waiters.leave(*id, identity);
             }
             for (id, need, _) in full {
                 let instance = Arc::clone(&ask.holder.instance);
-                self.waiters.keep(id, (since, identity.clone()), Waiter { need, instance });
+                self.waiters
+                    .keep(id, (since, identity.clone()), Waiter { need, instance });
             }
         }
         Err(refusal)
@@ -202,22 +257,24 @@ impl Ledger {
     fn exhausted(&self, pool: &Pool) -> Stop {
         let room = self.free.room(pool.id);
         let (used, size) = room.map_or((0, 0), |room| (room.used, room.layout.size.assignable));
-        Refusal::Exhausted { pool: Arc::clone(&pool.spec.name), used, size }.into()
+        Refusal::Exhausted {
+            pool: Arc::clone(&pool.spec.name),
+            used,
+            size,
+        }
+        .into()
     }
 
-    /// Takes the addresses that are missing, named ones first; per want its new keys.
-    fn take(&mut self, asked: &[Asked], draft: &mut Draft) -> Result<Vec<Vec<LeaseKey>>, Stop> {
-        for key in asked.iter().filter(|want| want.missing > 0).filter_map(|want| want.key) {
-            self.free.take(key);
-            draft.flight.taken.push(key);
-        }
-        let mut fresh = Vec::with_capacity(asked.len());
-        for want in asked {
+    /// Takes the addresses that are missing, named ones first.
+    fn take(&mut self, asked: &mut [Asked], draft: &mut Draft) -> Result<(), Stop> {
+        for want in asked.iter_mut().filter(|want| want.missing > 0) {
             if let Some(key) = want.key {
-                fresh.push(if want.missing > 0 { vec![key] } else { Vec::new() });
-                continue;
+                self.free.take(key);
+                draft.flight.taken.push(key);
+                want.fresh.push(key);
             }
-            let mut keys = Vec::with_capacity(usize::try_from(want.missing).unwrap_or(0));
+        }
+        for want in asked.iter_mut().filter(|want| want.key.is_none()) {
             for _ in 0..want.missing {
                 // Only wants on pools that share addresses can still come away empty here.
                 let Some(key) = self.free.lowest(want.pool.id) else {
@@ -225,38 +282,74 @@ impl Ledger {
                 };
                 self.free.take(key);
                 draft.flight.taken.push(key);
-                keys.push(key);
+                want.fresh.push(key);
             }
-            fresh.push(keys);
         }
-        Ok(fresh)
+        Ok(())
     }
 
     /// Writes the leases and answers them in the order of the wants, then by address.
-    fn grant(&self, mut draft: Draft, asked: Vec<Asked>, fresh: Vec<Vec<LeaseKey>>, ask: &Allocate) -> (Draft, Answer) {
-        let (holder, tenant) = self.interner.shared(&ask.holder, &ask.tenant);
+    fn grant(
+        &self,
+        mut draft: Draft,
+        asked: SmallVec<[Asked; 2]>,
+        prints: Prints,
+        ask: &Allocate,
+    ) -> (Draft, Answer) {
+        let (holder, tenant) = self.interner.shared(prints, &ask.holder, &ask.tenant);
         let mut leases = Vec::new();
         let mut any_fresh = false;
-        for (want, keys) in asked.into_iter().zip(fresh) {
+        for want in asked {
             let mut mine = want.existing;
             for lease in &mut mine {
                 if let Some((next, revived)) = renew(lease, &holder, false) {
-                    let action = if revived { Action::Allocated } else { Action::InstanceChanged };
+                    let action = if revived {
+                        Action::Allocated
+                    } else {
+                        Action::InstanceChanged
+                    };
                     draft.put(&next, action, Text::default());
                     any_fresh |= revived;
                     *lease = next;
                 }
             }
-            for key in keys {
+            for key in want.fresh {
                 any_fresh = true;
-                let lease = exclusive(key, Some(want.pool.id), holder.clone(), tenant.clone(), draft.now);
+                let lease = exclusive(
+                    key,
+                    Some(want.pool.id),
+                    holder.clone(),
+                    tenant.clone(),
+                    draft.now,
+                );
                 let lease = Arc::new(lease);
                 draft.put(&lease, Action::Allocated, Text::default());
                 mine.push(lease);
             }
-            mine.sort_by_key(|lease| number(lease.key.address));
+            if mine.len() > 1 {
+                mine.sort_by_key(|lease| number(lease.key.address));
+            }
             leases.extend(mine);
         }
-        (draft, Answer::Granted { leases, fresh: any_fresh })
+        (
+            draft,
+            Answer::Granted {
+                leases,
+                fresh: any_fresh,
+            },
+        )
     }
+}
+
+/// Pools that are to give something new, each once, and how much.
+fn needs(asked: &[Asked]) -> SmallVec<[(PoolId, u128, &Arc<Pool>); 2]> {
+    let mut needs: SmallVec<[(PoolId, u128, &Arc<Pool>); 2]> = SmallVec::new();
+    for want in asked.iter().filter(|want| want.missing > 0) {
+        let missing = u128::from(want.missing);
+        match needs.iter_mut().find(|(id, ..)| *id == want.pool.id) {
+            Some((_, need, _)) => *need += missing,
+            None => needs.push((want.pool.id, missing, &want.pool)),
+        }
+    }
+    needs
 }

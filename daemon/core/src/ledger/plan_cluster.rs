@@ -9,8 +9,8 @@ use super::{
     tentative::Table,
 };
 use crate::{
-    Action, Actor, Adoption, Answer, ClusterId, ClusterRecord, Lease, LeaseState, Op, Refusal, System, Text,
-    Timestamp,
+    Action, Actor, Adoption, Answer, ClusterId, ClusterRecord, Lease, LeaseState, Op, Refusal,
+    System, Text, Timestamp,
 };
 
 /// The most leases that one `Orphan` or `Forget` moves.
@@ -21,15 +21,31 @@ impl Ledger {
     pub(super) fn plan_record_cluster(&self, record: &ClusterRecord, now: Timestamp) -> Draw {
         self.unlocked(Table::Clusters)?;
         let foreign = |name: &&Text| {
-            self.rows.cluster_by_name(name).is_some_and(|known| known.id != record.id)
+            self.rows
+                .cluster_by_name(name)
+                .is_some_and(|known| known.id != record.id)
         };
         if let Some(name) = record.names.iter().find(foreign) {
-            let owner = self.rows.cluster_by_name(name).map_or_else(String::new, |known| known.id.to_string());
-            let allowed = format!("a name that no other cluster has; this one is that of {owner}, not of {}", record.id);
-            return Err(Refusal::Invalid { field: "cluster", value: name.to_string(), allowed }.into());
+            let owner = self
+                .rows
+                .cluster_by_name(name)
+                .map_or_else(String::new, |known| known.id.to_string());
+            let allowed = format!(
+                "a name that no other cluster has; this one is that of {owner}, not of {}",
+                record.id
+            );
+            return Err(Refusal::Invalid {
+                field: "cluster",
+                value: name.to_string(),
+                allowed,
+            }
+            .into());
         }
         let known = self.rows.clusters.get(&record.id);
-        let mut next = known.cloned().unwrap_or_else(|| ClusterRecord { names: Vec::new(), ..record.clone() });
+        let mut next = known.cloned().unwrap_or_else(|| ClusterRecord {
+            names: Vec::new(),
+            ..record.clone()
+        });
         for name in &record.names {
             if !next.names.contains(name) {
                 next.names.push(Arc::clone(name));
@@ -41,26 +57,50 @@ impl Ledger {
         }
         let mut draft = Draft::new(now, &"fipd".into());
         draft.flight.table = Some(Table::Clusters);
-        draft.say(Action::ClusterRecorded, format!("{} ({})", next.id, next.names.join(", ")).into());
+        draft.say(
+            Action::ClusterRecorded,
+            format!("{} ({})", next.id, next.names.join(", ")).into(),
+        );
         draft.flight.ops.push(Op::PutCluster(next));
         Ok((draft, Answer::Done))
     }
 
-    pub(super) fn plan_mark_adopted(&self, marker: &Adoption, actor: &Actor, now: Timestamp) -> Draw {
+    pub(super) fn plan_mark_adopted(
+        &self,
+        marker: &Adoption,
+        actor: &Actor,
+        now: Timestamp,
+    ) -> Draw {
         self.unlocked(Table::Clusters)?;
         if !self.rows.networks.contains_key(&marker.network) {
             return Err(Refusal::UnknownNetwork(marker.network).into());
         }
-        let key = (marker.network, Arc::clone(&marker.cluster), marker.system.clone());
+        let key = (
+            marker.network,
+            Arc::clone(&marker.cluster),
+            marker.system.clone(),
+        );
         // A true adoption replaces a skipped one, and nothing else replaces anything.
-        if self.rows.adoptions.get(&key).is_some_and(|known| !known.skipped || marker.skipped) {
+        if self
+            .rows
+            .adoptions
+            .get(&key)
+            .is_some_and(|known| !known.skipped || marker.skipped)
+        {
             return Err(Stop::Answer(Answer::Done));
         }
         let mut draft = Draft::new(now, actor);
         draft.flight.table = Some(Table::Clusters);
         draft.flight.ops.push(Op::PutAdoption(marker.clone()));
-        let action = if marker.skipped { Action::AdoptionSkipped } else { Action::ClusterAdopted };
-        draft.say(action, format!("{} ({})", marker.cluster, marker.system).into());
+        let action = if marker.skipped {
+            Action::AdoptionSkipped
+        } else {
+            Action::ClusterAdopted
+        };
+        draft.say(
+            action,
+            format!("{} ({})", marker.cluster, marker.system).into(),
+        );
         if let Some(entry) = draft.audit.last_mut() {
             entry.network = Some(marker.network);
         }
@@ -79,15 +119,31 @@ impl Ledger {
         self.settled(keys.iter().copied())?;
         let mut draft = Draft::new(now, actor);
         for lease in keys.iter().filter_map(|key| self.rows.leases.get(key)) {
-            let lease = Lease { state: LeaseState::Orphaned, until: None, ..Lease::clone(lease) };
+            let lease = Lease {
+                state: LeaseState::Orphaned,
+                until: None,
+                ..Lease::clone(lease)
+            };
             draft.put(&Arc::new(lease), Action::Orphaned, Text::default());
         }
-        Ok((draft, Answer::Moved { leases: keys.len(), more }))
+        Ok((
+            draft,
+            Answer::Moved {
+                leases: keys.len(),
+                more,
+            },
+        ))
     }
 
     /// What is forgotten counts as not adopted any more: should the cluster come back, it is adopted again before
     /// its networks give anything new.
-    pub(super) fn plan_forget(&self, cluster: &ClusterId, most: usize, actor: &Actor, now: Timestamp) -> Draw {
+    pub(super) fn plan_forget(
+        &self,
+        cluster: &ClusterId,
+        most: usize,
+        actor: &Actor,
+        now: Timestamp,
+    ) -> Draw {
         self.unlocked(Table::Clusters)?;
         let (keys, more) = self.index.orphaned(cluster, most.clamp(1, CHUNK));
         if keys.is_empty() {
@@ -101,20 +157,33 @@ impl Ledger {
             systems.extend(lease.owner().map(|owner| owner.identity.system.clone()));
             vacate(&mut draft, lease, Action::Forgotten, &Text::default());
         }
-        let forgotten = self.rows.adoptions.values().filter(|marker| {
-            marker.cluster == cluster.0 && systems.contains(&marker.system)
-        });
-        draft.flight.ops.extend(forgotten.map(|marker| Op::DeleteAdoption {
-            network: marker.network,
-            cluster: Arc::clone(&marker.cluster),
-            system: marker.system.clone(),
-        }));
+        let forgotten = self
+            .rows
+            .adoptions
+            .values()
+            .filter(|marker| marker.cluster == cluster.0 && systems.contains(&marker.system));
+        draft
+            .flight
+            .ops
+            .extend(forgotten.map(|marker| Op::DeleteAdoption {
+                network: marker.network,
+                cluster: Arc::clone(&marker.cluster),
+                system: marker.system.clone(),
+            }));
         let last = !more && self.index.count_of_cluster(cluster, None) == keys.len();
         let record = self.rows.clusters.get(cluster);
-        if last && record.is_some_and(|record| !record.names.iter().any(|name| self.gate.expects(name))) {
+        if last
+            && record.is_some_and(|record| !record.names.iter().any(|name| self.gate.expects(name)))
+        {
             draft.flight.ops.push(Op::DeleteCluster(cluster.clone()));
         }
-        Ok((draft, Answer::Moved { leases: keys.len(), more }))
+        Ok((
+            draft,
+            Answer::Moved {
+                leases: keys.len(),
+                more,
+            },
+        ))
     }
 
     /// A cluster without leases has only its names and markers: they must not keep another one from the name.
@@ -128,14 +197,30 @@ impl Ledger {
         };
         let mut draft = Draft::new(now, actor);
         draft.flight.table = Some(Table::Clusters);
-        let markers = self.rows.adoptions.values().filter(|marker| marker.cluster == cluster.0);
-        draft.flight.ops.extend(markers.map(|marker| Op::DeleteAdoption {
-            network: marker.network,
-            cluster: Arc::clone(&marker.cluster),
-            system: marker.system.clone(),
-        }));
+        let markers = self
+            .rows
+            .adoptions
+            .values()
+            .filter(|marker| marker.cluster == cluster.0);
+        draft
+            .flight
+            .ops
+            .extend(markers.map(|marker| Op::DeleteAdoption {
+                network: marker.network,
+                cluster: Arc::clone(&marker.cluster),
+                system: marker.system.clone(),
+            }));
         draft.flight.ops.push(Op::DeleteCluster(cluster.clone()));
-        draft.say(Action::Forgotten, format!("{cluster} ({})", record.names.join(", ")).into());
-        Ok((draft, Answer::Moved { leases: 0, more: false }))
+        draft.say(
+            Action::Forgotten,
+            format!("{cluster} ({})", record.names.join(", ")).into(),
+        );
+        Ok((
+            draft,
+            Answer::Moved {
+                leases: 0,
+                more: false,
+            },
+        ))
     }
 }

@@ -5,13 +5,14 @@
 //! attributed to it in the same decision, under the pool's own audit entry: each of them is a row, nothing
 //! about who holds it changes.
 
-use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
+use std::{net::IpAddr, sync::Arc};
 
 use rangemap::RangeInclusiveSet;
 
 use super::{
     Ledger,
     free::keys,
+    keyset::KeySet,
     plan::{Draft, Draw, Stop},
     tentative::Table,
 };
@@ -35,8 +36,15 @@ impl Ledger {
             let allowed = "1 to 63 of a-z, 0-9 and '-', starting and ending with a letter or digit";
             return Err(invalid("network", name, allowed));
         }
-        let last = self.rows.networks.last_key_value().map_or(0, |(id, _)| id.0);
-        let network = Network { id: NetworkId(last.saturating_add(1)), name: Arc::clone(name) };
+        let last = self
+            .rows
+            .networks
+            .last_key_value()
+            .map_or(0, |(id, _)| id.0);
+        let network = Network {
+            id: NetworkId(last.saturating_add(1)),
+            name: Arc::clone(name),
+        };
         let mut draft = Draft::new(now, actor);
         draft.flight.table = Some(Table::Networks);
         draft.flight.ops.push(Op::PutNetwork(network.clone()));
@@ -58,18 +66,38 @@ impl Ledger {
         }
         let layout = self.check_spec(spec, None)?;
         let id = self.rows.next_pool;
-        let pool = Arc::new(Pool { id, spec: spec.clone(), created: now, generation: 1 });
+        let pool = Arc::new(Pool {
+            id,
+            spec: spec.clone(),
+            created: now,
+            generation: 1,
+        });
         let mut draft = Draft::new(now, actor);
-        draft.flight.ops.push(Op::PutNextPool(PoolId(id.0.saturating_add(1))));
+        draft
+            .flight
+            .ops
+            .push(Op::PutNextPool(PoolId(id.0.saturating_add(1))));
         self.write_pool(draft, pool, &layout, &[], Action::PoolCreated)
     }
 
     pub(super) fn plan_update_pool(&self, edit: &PoolEdit, now: Timestamp) -> Draw {
         self.unlocked(Table::Pools)?;
-        let pool = self.rows.pools.get(&edit.pool).ok_or(Refusal::UnknownPool(edit.pool))?;
-        if let Some(expected) = edit.if_generation.filter(|expected| *expected != pool.generation) {
+        let pool = self
+            .rows
+            .pools
+            .get(&edit.pool)
+            .ok_or(Refusal::UnknownPool(edit.pool))?;
+        if let Some(expected) = edit
+            .if_generation
+            .filter(|expected| *expected != pool.generation)
+        {
             let pool_name = Arc::clone(&pool.spec.name);
-            return Err(Refusal::Stale { pool: pool_name, expected, actual: pool.generation }.into());
+            return Err(Refusal::Stale {
+                pool: pool_name,
+                expected,
+                actual: pool.generation,
+            }
+            .into());
         }
         if pool.spec == edit.spec {
             return Err(Stop::Answer(Answer::Pool(Arc::clone(pool))));
@@ -79,24 +107,46 @@ impl Ledger {
         if !edit.force {
             self.check_leaving(pool, &gone)?;
         }
-        let next = Pool { spec: edit.spec.clone(), generation: pool.generation + 1, ..Pool::clone(pool) };
-        self.write_pool(Draft::new(now, &edit.actor), Arc::new(next), &layout, &gone, Action::PoolUpdated)
+        let next = Pool {
+            spec: edit.spec.clone(),
+            generation: pool.generation + 1,
+            ..Pool::clone(pool)
+        };
+        self.write_pool(
+            Draft::new(now, &edit.actor),
+            Arc::new(next),
+            &layout,
+            &gone,
+            Action::PoolUpdated,
+        )
     }
 
     pub(super) fn plan_delete_pool(&self, id: PoolId, actor: &Actor, now: Timestamp) -> Draw {
         self.unlocked(Table::Pools)?;
         let pool = self.rows.pools.get(&id).ok_or(Refusal::UnknownPool(id))?;
-        let leases = self.index.of_pool(id).map_or(0, BTreeSet::len) as u64;
+        let leases = self.index.of_pool(id).map_or(0, KeySet::len) as u64;
         if leases > 0 {
-            return Err(Refusal::PoolInUse { pool: Arc::clone(&pool.spec.name), leases }.into());
+            return Err(Refusal::PoolInUse {
+                pool: Arc::clone(&pool.spec.name),
+                leases,
+            }
+            .into());
         }
         let listed = self.free.room(id).map(|room| Arc::clone(&room.layout));
-        self.unlocked_spans(pool.spec.network, listed.as_ref().map_or(&[], |layout| &layout.listed))?;
+        self.unlocked_spans(
+            pool.spec.network,
+            listed.as_ref().map_or(&[], |layout| &layout.listed),
+        )?;
         let mut draft = Draft::new(now, actor);
         draft.flight.table = Some(Table::Pools);
         draft.flight.edits = Some(pool.spec.network);
         draft.flight.ops.push(Op::DeletePool(id));
-        say_pool(&mut draft, Action::PoolDeleted, pool, Arc::clone(&pool.spec.name));
+        say_pool(
+            &mut draft,
+            Action::PoolDeleted,
+            pool,
+            Arc::clone(&pool.spec.name),
+        );
         Ok((draft, Answer::Done))
     }
 
@@ -110,14 +160,25 @@ impl Ledger {
         if self.rows.pool_by_name(&spec.name).filter(other).is_some() {
             return Err(Refusal::PoolExists(Arc::clone(&spec.name)).into());
         }
-        if let Origin::Mirror { system, cluster, object, uid: _ } = &spec.origin
+        if let Origin::Mirror {
+            system,
+            cluster,
+            object,
+            uid: _,
+        } = &spec.origin
             && let Some(mirror) = self.rows.mirror(system, cluster, object).filter(other)
         {
             return Err(Refusal::PoolExists(Arc::clone(&mirror.spec.name)).into());
         }
-        let Some(before) = before else { return Ok(layout) };
+        let Some(before) = before else {
+            return Ok(layout);
+        };
         if matches!(before.spec.origin, Origin::Own) != matches!(spec.origin, Origin::Own) {
-            return Err(invalid("origin", &spec.name, "that of the pool: own pools and mirrors stay what they are"));
+            return Err(invalid(
+                "origin",
+                &spec.name,
+                "that of the pool: own pools and mirrors stay what they are",
+            ));
         }
         if self.index.of_pool(before.id).is_some() {
             if before.spec.network != spec.network {
@@ -125,8 +186,13 @@ impl Ledger {
                 return Err(invalid("network", &spec.network.0.to_string(), allowed));
             }
             if before.spec.family() != spec.family() {
-                let allowed = "addresses of the pool's family while it has leases; release them first";
-                let first = spec.addresses.first().map(ToString::to_string).unwrap_or_default();
+                let allowed =
+                    "addresses of the pool's family while it has leases; release them first";
+                let first = spec
+                    .addresses
+                    .first()
+                    .map(ToString::to_string)
+                    .unwrap_or_default();
                 return Err(invalid("addresses", &first, allowed));
             }
         }
@@ -147,9 +213,14 @@ impl Ledger {
 
     fn check_leaving(&self, pool: &Pool, gone: &[Span]) -> Result<(), Stop> {
         let mine = |(key, _): &(&LeaseKey, &Arc<Lease>)| {
-            self.rows.leases.get(key).is_some_and(|lease| lease.pool == Some(pool.id))
+            self.rows
+                .leases
+                .get(key)
+                .is_some_and(|lease| lease.pool == Some(pool.id))
         };
-        let leases = gone.iter().flat_map(|span| self.rows.leases.range(keys(pool.spec.network, *span)));
+        let leases = gone
+            .iter()
+            .flat_map(|span| self.rows.leases.range(keys(pool.spec.network, *span)));
         let (mut count, mut sample) = (0, Vec::<IpAddr>::new());
         for (key, _) in leases.filter(mine) {
             count += 1;
@@ -160,14 +231,27 @@ impl Ledger {
         if count == 0 {
             return Ok(());
         }
-        Err(Refusal::WouldOrphan { pool: Arc::clone(&pool.spec.name), count, sample }.into())
+        Err(Refusal::WouldOrphan {
+            pool: Arc::clone(&pool.spec.name),
+            count,
+            sample,
+        }
+        .into())
     }
 
     /// Finishes a draft that makes or edits `pool`. Decisions in flight about addresses that come or go end first.
-    fn write_pool(&self, mut draft: Draft, pool: Arc<Pool>, layout: &Layout, gone: &[Span], action: Action) -> Draw {
+    fn write_pool(
+        &self,
+        mut draft: Draft,
+        pool: Arc<Pool>,
+        layout: &Layout,
+        gone: &[Span],
+        action: Action,
+    ) -> Draw {
         let network = pool.spec.network;
         let before = self.rows.pools.get(&pool.id);
-        let old = before.and_then(|before| Some((before.spec.network, &self.free.room(before.id)?.layout)));
+        let old = before
+            .and_then(|before| Some((before.spec.network, &self.free.room(before.id)?.layout)));
         let come = match old {
             Some((old_network, old)) if old_network == network && old.family == layout.family => {
                 minus(&layout.listed, &old.listed)
@@ -180,10 +264,17 @@ impl Ledger {
         draft.flight.edits = Some(network);
         draft.flight.ops.push(Op::PutPool(Arc::clone(&pool)));
         let mut attached = 0_usize;
-        for key in come.iter().flat_map(|span| self.index.poolless().range(keys(network, *span))) {
-            if let Some(lease) = self.rows.leases.get(key) {
-                let lease = Lease { pool: Some(pool.id), ..Lease::clone(lease) };
-                draft.flight.keys.push(*key);
+        let known = |span: &Span| {
+            let range = keys(network, *span);
+            self.index.poolless().within(*range.start(), *range.end())
+        };
+        for key in come.iter().flat_map(known) {
+            if let Some(lease) = self.rows.leases.get(&key) {
+                let lease = Lease {
+                    pool: Some(pool.id),
+                    ..Lease::clone(lease)
+                };
+                draft.flight.keys.push(key);
                 draft.flight.ops.push(Op::PutLease(Arc::new(lease)));
                 attached += 1;
             }
@@ -211,16 +302,30 @@ impl Ledger {
 }
 
 fn minus(spans: &[Span], others: &[Span]) -> Vec<Span> {
-    let Some(family) = spans.first().map(|span| span.family) else { return Vec::new() };
-    let mut rest: RangeInclusiveSet<u128> = spans.iter().map(|span| span.first..=span.last).collect();
+    let Some(family) = spans.first().map(|span| span.family) else {
+        return Vec::new();
+    };
+    let mut rest: RangeInclusiveSet<u128> =
+        spans.iter().map(|span| span.first..=span.last).collect();
     for span in others {
         rest.remove(span.first..=span.last);
     }
-    rest.iter().map(|run| Span { family, first: *run.start(), last: *run.end() }).collect()
+    rest.iter()
+        .map(|run| Span {
+            family,
+            first: *run.start(),
+            last: *run.end(),
+        })
+        .collect()
 }
 
 fn invalid(field: &'static str, value: &str, allowed: &str) -> Stop {
-    Refusal::Invalid { field, value: value.to_owned(), allowed: allowed.to_owned() }.into()
+    Refusal::Invalid {
+        field,
+        value: value.to_owned(),
+        allowed: allowed.to_owned(),
+    }
+    .into()
 }
 
 fn say_pool(draft: &mut Draft, action: Action, pool: &Pool, detail: Text) {

@@ -7,7 +7,8 @@ use super::{
     plan::{Draft, Draw},
 };
 use crate::{
-    Action, Answer, Holder, Lease, LeaseKey, LeaseState, Member, Release, ReleaseScope, Text, Timestamp,
+    Action, Answer, Holder, Lease, LeaseKey, LeaseState, Member, Release, ReleaseScope, Text,
+    Timestamp,
 };
 
 impl Ledger {
@@ -19,7 +20,8 @@ impl Ledger {
                 for lease in self.settled_leases(&holder.identity)? {
                     released.extend(leave(&mut draft, &lease, holder, &ask.reason));
                 }
-                draft.flight.leaves = Some((holder.identity.clone(), Some(Arc::clone(&holder.instance))));
+                let leaves = (holder.identity.clone(), Some(Arc::clone(&holder.instance)));
+                draft.flight.leaves = Some(Box::new(leaves));
             }
             ReleaseScope::HolderAddresses(holder, keys) => {
                 for lease in self.settled_leases(&holder.identity)? {
@@ -42,25 +44,45 @@ impl Ledger {
 }
 
 /// Takes the holder out of a lease; the key if the lease changed hands or went, or the member left it.
-fn leave(draft: &mut Draft, lease: &Arc<Lease>, holder: &Holder, reason: &Text) -> Option<LeaseKey> {
+fn leave(
+    draft: &mut Draft,
+    lease: &Arc<Lease>,
+    holder: &Holder,
+    reason: &Text,
+) -> Option<LeaseKey> {
     if lease.members.iter().any(|member| member.holder == *holder) {
         if lease.members.len() > 1 {
             let mut rest = Lease::clone(lease);
             rest.members.retain(|member| member.holder != *holder);
             draft.flight.keys.push(lease.key);
             draft.flight.ops.push(crate::Op::PutLease(Arc::new(rest)));
-            draft.say_lease(lease, Action::Released, Some(holder.identity.clone()), Arc::clone(reason));
+            draft.say_lease(
+                lease,
+                Action::Released,
+                Some(holder.identity.clone()),
+                Arc::clone(reason),
+            );
         } else {
             vacate(draft, lease, Action::Released, reason);
         }
         return Some(lease.key);
     }
-    if lease.contenders.iter().any(|contender| contender.holder == *holder) {
+    if lease
+        .contenders
+        .iter()
+        .any(|contender| contender.holder == *holder)
+    {
         let mut rest = Lease::clone(lease);
-        rest.contenders.retain(|contender| contender.holder != *holder);
+        rest.contenders
+            .retain(|contender| contender.holder != *holder);
         draft.flight.keys.push(lease.key);
         draft.flight.ops.push(crate::Op::PutLease(Arc::new(rest)));
-        draft.say_lease(lease, Action::ContenderLeft, Some(holder.identity.clone()), Arc::clone(reason));
+        draft.say_lease(
+            lease,
+            Action::ContenderLeft,
+            Some(holder.identity.clone()),
+            Arc::clone(reason),
+        );
     }
     None
 }
@@ -72,13 +94,23 @@ pub(super) fn vacate(draft: &mut Draft, lease: &Arc<Lease>, action: Action, reas
         draft.delete(lease, action, Arc::clone(reason));
         return;
     };
-    let before = lease.owner().map_or_else(|| "nobody".to_owned(), |owner| owner.identity.to_string());
-    let detail = if reason.is_empty() { format!("from {before}") } else { format!("from {before}: {reason}") };
+    let before = lease
+        .owner()
+        .map_or_else(|| "nobody".to_owned(), |owner| owner.identity.to_string());
+    let detail = if reason.is_empty() {
+        format!("from {before}")
+    } else {
+        format!("from {before}: {reason}")
+    };
     let passed = Lease {
         key: lease.key,
         pool: lease.pool,
         state: LeaseState::Allocated,
-        members: std::iter::once(Member { holder: next.holder, ports: Vec::new() }).collect(),
+        members: std::iter::once(Member {
+            holder: next.holder,
+            ports: Vec::new(),
+        })
+        .collect(),
         contenders: contenders.collect(),
         tenant: next.tenant,
         group: None,

@@ -1,6 +1,10 @@
 //! Reading the committed view.
 
-use std::{net::IpAddr, ops::Bound, sync::Arc};
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    ops::Bound,
+    sync::Arc,
+};
 
 use smallvec::SmallVec;
 
@@ -107,7 +111,11 @@ impl Ledger {
             (Some(pool), None) => Ok(pool),
             (Some(_), Some(_)) => Err(NameError::Ambiguous {
                 name: name.to_owned(),
-                candidates: self.rows.pools_by_short_name(name).map(|pool| pool.spec.name.clone()).collect(),
+                candidates: self
+                    .rows
+                    .pools_by_short_name(name)
+                    .map(|pool| pool.spec.name.clone())
+                    .collect(),
             }),
         }
     }
@@ -138,7 +146,12 @@ impl Ledger {
     /// What a reader should know about the lease.
     pub fn marks(&self, lease: &Lease) -> SmallVec<[Mark; 2]> {
         let open = |part: &Part| {
-            part.assignable && self.rows.pools.get(&part.pool).is_some_and(|pool| !pool.spec.closed)
+            part.assignable
+                && self
+                    .rows
+                    .pools
+                    .get(&part.pool)
+                    .is_some_and(|pool| !pool.spec.closed)
         };
         let mut marks = SmallVec::new();
         if !self.free.stab(lease.key).iter().any(open) {
@@ -153,7 +166,9 @@ impl Ledger {
     /// The prefix length to be handed out with the lease: its pool's, else that of its subnet, else that of the
     /// outermost CIDR around the address, else 32 or 128.
     pub fn prefix_len(&self, lease: &Lease) -> u8 {
-        let pool = lease.pool.and_then(|id| Some((self.rows.pools.get(&id)?, self.free.room(id)?)));
+        let pool = lease
+            .pool
+            .and_then(|id| Some((self.rows.pools.get(&id)?, self.free.room(id)?)));
         match pool {
             Some((pool, room)) => layout::prefix_len(&pool.spec, &room.layout, lease.key.address),
             None => Family::of(lease.key.address).bits(),
@@ -166,19 +181,35 @@ impl Ledger {
         let in_pool = filter.pool.map(|pool| self.index.of_pool(pool));
         match in_pool {
             Some(keys) => {
-                let keys = keys.into_iter().flat_map(|keys| keys.range((from, Bound::Unbounded)));
-                page(&mut keys.filter_map(|key| self.rows.leases.get(key)), filter, limit)
+                let keys = keys.into_iter().flat_map(|keys| keys.after(after));
+                page(
+                    &mut keys.filter_map(|key| self.rows.leases.get(&key)),
+                    filter,
+                    limit,
+                )
             }
             None => {
-                let first = filter.network.map(|network| LeaseKey { network, ..LeaseKey::FIRST });
+                let lowest = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+                let first = filter.network.map(|network| LeaseKey {
+                    network,
+                    address: lowest,
+                });
                 let from = match (from, first) {
-                    (Bound::Excluded(after), Some(first)) if after >= first => Bound::Excluded(after),
+                    (Bound::Excluded(after), Some(first)) if after >= first => {
+                        Bound::Excluded(after)
+                    }
                     (_, Some(first)) => Bound::Included(first),
                     (from, None) => from,
                 };
-                let rows = self.rows.leases.range((from, Bound::Unbounded)).map(|(_, lease)| lease);
+                let rows = self
+                    .rows
+                    .leases
+                    .range((from, Bound::Unbounded))
+                    .map(|(_, lease)| lease);
                 let within = |lease: &&Arc<Lease>| {
-                    filter.network.is_none_or(|network| lease.key.network == network)
+                    filter
+                        .network
+                        .is_none_or(|network| lease.key.network == network)
                 };
                 page(&mut rows.take_while(within), filter, limit)
             }
@@ -186,34 +217,58 @@ impl Ledger {
     }
 
     /// Leases attributed to the pool, in address order, after `after`.
-    pub fn pool_leases(&self, pool: PoolId, after: Option<IpAddr>, limit: usize) -> Vec<Arc<Lease>> {
-        let network = self.rows.pools.get(&pool).map_or(NetworkId::DEFAULT, |pool| pool.spec.network);
-        let from = after.map_or(Bound::Unbounded, |address| Bound::Excluded(LeaseKey { network, address }));
+    pub fn pool_leases(
+        &self,
+        pool: PoolId,
+        after: Option<IpAddr>,
+        limit: usize,
+    ) -> Vec<Arc<Lease>> {
+        let network = self
+            .rows
+            .pools
+            .get(&pool)
+            .map_or(NetworkId::DEFAULT, |pool| pool.spec.network);
+        let after = after.map(|address| LeaseKey { network, address });
         let keys = self.index.of_pool(pool).into_iter();
-        keys.flat_map(|keys| keys.range((from, Bound::Unbounded)))
-            .filter_map(|key| self.rows.leases.get(key).cloned())
+        keys.flat_map(|keys| keys.after(after))
+            .filter_map(|key| self.rows.leases.get(&key).cloned())
             .take(limit)
             .collect()
     }
 
     /// Leases of `span` in the pool's network, whatever pool they are of.
     pub fn pool_range(&self, pool: PoolId, span: Span, limit: usize) -> Vec<Arc<Lease>> {
-        let Some(pool) = self.rows.pools.get(&pool) else { return Vec::new() };
+        let Some(pool) = self.rows.pools.get(&pool) else {
+            return Vec::new();
+        };
         let rows = self.rows.leases.range(keys(pool.spec.network, span));
-        rows.take(limit).map(|(_, lease)| Arc::clone(lease)).collect()
+        rows.take(limit)
+            .map(|(_, lease)| Arc::clone(lease))
+            .collect()
     }
 
     /// Leases of which the identity is a member, in key order.
     pub fn leases_of(&self, identity: &Identity) -> Vec<Arc<Lease>> {
-        self.known_leases(identity).filter(|lease| lease.held_by(identity)).cloned().collect()
+        let held = self
+            .known_leases(identity)
+            .filter(|lease| lease.held_by(identity));
+        sorted(held.cloned().collect())
     }
 
     /// Leases of which the identity is a contender, in key order.
     pub fn contentions_of(&self, identity: &Identity) -> Vec<Arc<Lease>> {
         let contends = |lease: &&Arc<Lease>| {
-            lease.contenders.iter().any(|contender| contender.holder.identity == *identity)
+            lease
+                .contenders
+                .iter()
+                .any(|contender| contender.holder.identity == *identity)
         };
-        self.known_leases(identity).filter(contends).cloned().collect()
+        sorted(
+            self.known_leases(identity)
+                .filter(contends)
+                .cloned()
+                .collect(),
+        )
     }
 
     /// Leases with a member of the cluster (and system), in key order, after `after`.
@@ -225,7 +280,9 @@ impl Ledger {
         limit: usize,
     ) -> Vec<Arc<Lease>> {
         let keys = self.index.of_cluster(cluster, system, after, limit);
-        keys.iter().filter_map(|key| self.rows.leases.get(key).cloned()).collect()
+        keys.iter()
+            .filter_map(|key| self.rows.leases.get(key).cloned())
+            .collect()
     }
 
     /// How many leases have a member of the cluster (and system).
@@ -235,7 +292,10 @@ impl Ledger {
 
     /// Leases with contenders, in key order.
     pub fn contentions(&self) -> impl Iterator<Item = &Arc<Lease>> {
-        self.index.contended().iter().filter_map(|key| self.rows.leases.get(key))
+        self.index
+            .contended()
+            .iter()
+            .filter_map(|key| self.rows.leases.get(&key))
     }
 
     /// All known clusters, by id.
@@ -263,7 +323,11 @@ impl Ledger {
 
     /// The head of the pool's queue, oldest first.
     pub fn waiters(&self, pool: PoolId, limit: usize) -> Vec<(Timestamp, Identity)> {
-        self.waiters.of_pool(pool).take(limit).map(|(place, _)| place.clone()).collect()
+        self.waiters
+            .of_pool(pool)
+            .take(limit)
+            .map(|(place, _)| place.clone())
+            .collect()
     }
 
     /// Whom to ask again: the head of the queue, as many as there are free addresses for, oldest first.
@@ -297,16 +361,34 @@ impl Ledger {
         self.rows.tokens.get(&id)
     }
 
-    /// Leases in which the identity is a member or contender, in key order.
+    /// Leases in which the identity is a member or contender, IPv4 first.
     pub(super) fn known_leases(&self, identity: &Identity) -> impl Iterator<Item = &Arc<Lease>> {
+        self.printed_leases(fingerprint(identity), identity)
+    }
+
+    /// [`Ledger::known_leases`] of an identity whose fingerprint is known.
+    pub(super) fn printed_leases(
+        &self,
+        fingerprint: u64,
+        identity: &Identity,
+    ) -> impl Iterator<Item = &Arc<Lease>> {
         self.index
-            .of_identity(fingerprint(identity))
+            .of_identity(fingerprint)
             .filter_map(|key| self.rows.leases.get(&key))
             .filter(move |lease| super::identities(lease).any(|known| known == identity))
     }
 }
 
-fn page(rows: &mut dyn Iterator<Item = &Arc<Lease>>, filter: &LeaseFilter, limit: usize) -> LeasePage {
+fn sorted(mut leases: Vec<Arc<Lease>>) -> Vec<Arc<Lease>> {
+    leases.sort_by_key(|lease| lease.key);
+    leases
+}
+
+fn page(
+    rows: &mut dyn Iterator<Item = &Arc<Lease>>,
+    filter: &LeaseFilter,
+    limit: usize,
+) -> LeasePage {
     let mut page = LeasePage::default();
     let mut rows = rows.peekable();
     let mut scanned = 0;
@@ -327,20 +409,31 @@ impl LeaseFilter {
     /// Whether the lease is to be shown.
     pub fn matches(&self, lease: &Lease) -> bool {
         let owner = |test: &dyn Fn(&Identity) -> bool| {
-            lease.members.iter().any(|member| test(&member.holder.identity))
+            lease
+                .members
+                .iter()
+                .any(|member| test(&member.holder.identity))
         };
         let text = |part: &str| {
             lease.key.address.to_string().contains(part)
                 || owner(&|identity| identity.to_string().contains(part))
         };
-        self.network.is_none_or(|network| lease.key.network == network)
+        self.network
+            .is_none_or(|network| lease.key.network == network)
             && self.pool.is_none_or(|pool| lease.pool == Some(pool))
             && self.state.is_none_or(|state| lease.state == state)
-            && self.system.as_ref().is_none_or(|system| owner(&|identity| identity.system == *system))
-            && self.cluster.as_ref().is_none_or(|cluster| {
-                owner(&|identity| identity.cluster.as_ref() == Some(cluster))
-            })
-            && self.namespace.as_ref().is_none_or(|name| owner(&|identity| identity.namespace == *name))
+            && self
+                .system
+                .as_ref()
+                .is_none_or(|system| owner(&|identity| identity.system == *system))
+            && self
+                .cluster
+                .as_ref()
+                .is_none_or(|cluster| owner(&|identity| identity.cluster.as_ref() == Some(cluster)))
+            && self
+                .namespace
+                .as_ref()
+                .is_none_or(|name| owner(&|identity| identity.namespace == *name))
             && self.text.as_deref().is_none_or(text)
     }
 }

@@ -6,8 +6,8 @@ use std::{
 };
 
 use crate::{
-    Account, Adoption, ClusterId, ClusterRecord, Lease, LeaseKey, Network, NetworkId, Op, Origin, Pool,
-    PoolId, System, Text, Token, TokenId,
+    Account, Adoption, ClusterId, ClusterRecord, Lease, LeaseKey, Network, NetworkId, Op, Origin,
+    Pool, PoolId, System, Text, Token, TokenId,
 };
 
 /// All rows but those of leases in their indexes.
@@ -40,11 +40,18 @@ impl Rows {
 
     /// Pools whose name ends in `/short`, or is it.
     pub fn pools_by_short_name(&self, short: &str) -> impl Iterator<Item = &Arc<Pool>> {
-        self.short_names.get(short).into_iter().flatten().filter_map(|id| self.pools.get(id))
+        self.short_names
+            .get(short)
+            .into_iter()
+            .flatten()
+            .filter_map(|id| self.pools.get(id))
     }
 
     pub fn mirror(&self, system: &System, cluster: &ClusterId, object: &str) -> Option<&Arc<Pool>> {
-        self.pools.get(self.mirrors.get(&(system.clone(), cluster.clone(), object.into()))?)
+        self.pools.get(
+            self.mirrors
+                .get(&(system.clone(), cluster.clone(), object.into()))?,
+        )
     }
 
     pub fn cluster_by_name(&self, name: &str) -> Option<&ClusterRecord> {
@@ -52,11 +59,13 @@ impl Rows {
     }
 
     pub fn adopted(&self, network: NetworkId, cluster: &str, system: &System) -> bool {
-        self.adoptions.contains_key(&(network, cluster.into(), system.clone()))
+        self.adoptions
+            .contains_key(&(network, cluster.into(), system.clone()))
     }
 
     pub fn put_network(&mut self, network: Network) {
-        self.network_names.insert(Arc::clone(&network.name), network.id);
+        self.network_names
+            .insert(Arc::clone(&network.name), network.id);
         self.networks.insert(network.id, network);
     }
 
@@ -64,7 +73,10 @@ impl Rows {
         self.delete_pool(pool.id);
         let name = &pool.spec.name;
         self.pool_names.insert(Arc::clone(name), pool.id);
-        self.short_names.entry(short(name).into()).or_default().insert(pool.id);
+        self.short_names
+            .entry(short(name).into())
+            .or_default()
+            .insert(pool.id);
         if let Some(mirror) = mirror_key(&pool) {
             self.mirrors.insert(mirror, pool.id);
         }
@@ -73,7 +85,9 @@ impl Rows {
     }
 
     pub fn delete_pool(&mut self, id: PoolId) {
-        let Some(pool) = self.pools.remove(&id) else { return };
+        let Some(pool) = self.pools.remove(&id) else {
+            return;
+        };
         let name = &pool.spec.name;
         if self.pool_names.get(name) == Some(&id) {
             self.pool_names.remove(name);
@@ -94,13 +108,16 @@ impl Rows {
     pub fn put_cluster(&mut self, record: ClusterRecord) {
         self.delete_cluster(&record.id);
         for name in &record.names {
-            self.cluster_names.insert(Arc::clone(name), record.id.clone());
+            self.cluster_names
+                .insert(Arc::clone(name), record.id.clone());
         }
         self.clusters.insert(record.id.clone(), record);
     }
 
     pub fn delete_cluster(&mut self, id: &ClusterId) {
-        let Some(record) = self.clusters.remove(id) else { return };
+        let Some(record) = self.clusters.remove(id) else {
+            return;
+        };
         for name in &record.names {
             if self.cluster_names.get(name) == Some(id) {
                 self.cluster_names.remove(name);
@@ -109,7 +126,11 @@ impl Rows {
     }
 
     pub fn put_adoption(&mut self, marker: Adoption) {
-        let key = (marker.network, Arc::clone(&marker.cluster), marker.system.clone());
+        let key = (
+            marker.network,
+            Arc::clone(&marker.cluster),
+            marker.system.clone(),
+        );
         self.adoptions.insert(key, marker);
     }
 
@@ -123,7 +144,14 @@ impl Rows {
         let adoptions = self.adoptions.values().cloned().map(Op::PutAdoption);
         let accounts = self.accounts.values().cloned().map(Op::PutAccount);
         let tokens = self.tokens.values().cloned().map(Op::PutToken);
-        networks.chain(next).chain(pools).chain(leases).chain(clusters).chain(adoptions).chain(accounts).chain(tokens)
+        networks
+            .chain(next)
+            .chain(pools)
+            .chain(leases)
+            .chain(clusters)
+            .chain(adoptions)
+            .chain(accounts)
+            .chain(tokens)
     }
 }
 
@@ -134,8 +162,11 @@ fn short(name: &str) -> &str {
 fn mirror_key(pool: &Pool) -> Option<(System, ClusterId, Text)> {
     match &pool.spec.origin {
         Origin::Own => None,
-        Origin::Mirror { system, cluster, object, uid: _ } => {
-            Some((system.clone(), cluster.clone(), Arc::clone(object)))
-        }
+        Origin::Mirror {
+            system,
+            cluster,
+            object,
+            uid: _,
+        } => Some((system.clone(), cluster.clone(), Arc::clone(object))),
     }
 }

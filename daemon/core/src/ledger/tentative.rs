@@ -7,7 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use smallvec::SmallVec;
 
-use super::waiters::{Place, Waiter};
+use super::{
+    intern::Prints,
+    waiters::{Place, Waiter},
+};
 use crate::{Identity, LeaseKey, NetworkId, Op, PoolId, Text};
 
 /// Stands for one decision in flight; hand it back by `confirm` or `abort`.
@@ -35,13 +38,15 @@ pub(super) struct InFlight {
     pub taken: SmallVec<[LeaseKey; 1]>,
     /// Fingerprints of identities that gain leases.
     pub identities: SmallVec<[u64; 1]>,
+    /// Prints of the one holder of all leases on `taken` addresses.
+    pub prints: Option<Prints>,
     pub table: Option<Table>,
     /// The network whose pools it edits.
     pub edits: Option<NetworkId>,
     /// Places in queues given up at planning; an abort gives them back.
     pub places: Vec<(PoolId, Place, Waiter)>,
     /// An identity that leaves all queues (of that instance) on confirmation.
-    pub leaves: Option<(Identity, Option<Text>)>,
+    pub leaves: Option<Box<(Identity, Option<Text>)>>,
 }
 
 /// All decisions in flight and their locks.
@@ -60,7 +65,8 @@ impl Tentative {
     pub fn start(&mut self, flight: InFlight) -> Ticket {
         self.last += 1;
         self.keys.extend(flight.keys.iter().copied());
-        self.identities.extend(flight.identities.iter().map(|print| (*print, self.last)));
+        self.identities
+            .extend(flight.identities.iter().map(|print| (*print, self.last)));
         self.tables.extend(flight.table);
         self.edits.extend(flight.edits);
         self.flights.insert(self.last, flight);
@@ -114,7 +120,10 @@ impl Tentative {
 
     /// Drops the places that a decision in flight would give back.
     pub fn forget_places(&mut self, fingerprint: u64, identity: &Identity) {
-        let flight = self.identities.get(&fingerprint).and_then(|ticket| self.flights.get_mut(ticket));
+        let flight = self
+            .identities
+            .get(&fingerprint)
+            .and_then(|ticket| self.flights.get_mut(ticket));
         if let Some(flight) = flight {
             flight.places.retain(|(_, place, _)| place.1 != *identity);
         }

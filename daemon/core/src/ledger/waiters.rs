@@ -42,25 +42,50 @@ struct Queue {
 }
 
 impl Waiters {
-    /// Whether `need` addresses may be given with `free` ones left. `place` is the asker's; without one it comes
-    /// after everybody.
-    pub fn admits(&mut self, pool: PoolId, place: Option<&Place>, need: u128, free: u128) -> bool {
-        match self.queues.get_mut(&pool) {
-            None => need <= free,
-            Some(queue) => queue.admits(place, need, free),
+    /// Whether `need` addresses may be given to the identity with `free` ones left. Its turn is that of the time
+    /// it names, else that of the place it has; without either it comes after everybody.
+    pub fn admits(
+        &mut self,
+        pool: PoolId,
+        identity: &Identity,
+        since: Option<Timestamp>,
+        need: u128,
+        free: u128,
+    ) -> bool {
+        let kept = self
+            .places
+            .get(identity)
+            .and_then(|places| places.get(&pool));
+        let kept = kept.map(|since| (*since, identity.clone()));
+        let Some(queue) = self.queues.get_mut(&pool) else {
+            return need <= free;
+        };
+        let waiter = kept.as_ref().and_then(|place| queue.remove(place));
+        let place = since
+            .map(|since| (since, identity.clone()))
+            .or_else(|| kept.clone());
+        let admits = match place {
+            None => queue.need.saturating_add(need) <= free,
+            Some(place) => queue.admits(place, need, free),
+        };
+        if let Some((place, waiter)) = kept.zip(waiter) {
+            queue.insert(place, waiter);
         }
+        admits
     }
 
-    /// The place that the identity has in the pool's queue.
-    pub fn place(&self, pool: PoolId, identity: &Identity) -> Option<Place> {
-        let since = self.places.get(identity)?.get(&pool)?;
-        Some((*since, identity.clone()))
+    /// Whether nobody waits for the pool.
+    pub fn none(&self, pool: PoolId) -> bool {
+        !self.queues.contains_key(&pool)
     }
 
     /// Keeps a place, instead of the one the identity may have had.
     pub fn keep(&mut self, pool: PoolId, place: Place, waiter: Waiter) {
         self.leave(pool, &place.1);
-        self.places.entry(place.1.clone()).or_default().insert(pool, place.0);
+        self.places
+            .entry(place.1.clone())
+            .or_default()
+            .insert(pool, place.0);
         self.queues.entry(pool).or_default().insert(place, waiter);
     }
 
@@ -82,12 +107,28 @@ impl Waiters {
 
     /// Gives up the identity's places in all queues; with `instance`, only those of that instance.
     pub fn leave_all(&mut self, identity: &Identity, instance: Option<&Text>) {
-        let pools: Vec<PoolId> =
-            self.places.get(identity).into_iter().flat_map(BTreeMap::keys).copied().collect();
+        let pools: Vec<PoolId> = self
+            .places
+            .get(identity)
+            .into_iter()
+            .flat_map(BTreeMap::keys)
+            .copied()
+            .collect();
         for pool in pools {
-            let Some(place) = self.place(pool, identity) else { continue };
-            let waiter = self.queues.get(&pool).and_then(|queue| queue.waiting.get(&place));
-            if instance.is_none_or(|instance| waiter.is_some_and(|waiter| waiter.instance == *instance)) {
+            let since = self
+                .places
+                .get(identity)
+                .and_then(|places| places.get(&pool));
+            let Some(place) = since.map(|since| (*since, identity.clone())) else {
+                continue;
+            };
+            let waiter = self
+                .queues
+                .get(&pool)
+                .and_then(|queue| queue.waiting.get(&place));
+            if instance
+                .is_none_or(|instance| waiter.is_some_and(|waiter| waiter.instance == *instance))
+            {
                 self.leave(pool, identity);
             }
         }
@@ -95,7 +136,9 @@ impl Waiters {
 
     /// Empties the queue of a pool that is no more.
     pub fn close(&mut self, pool: PoolId) {
-        let Some(queue) = self.queues.remove(&pool) else { return };
+        let Some(queue) = self.queues.remove(&pool) else {
+            return;
+        };
         for (_, identity) in queue.waiting.into_keys() {
             if let Some(places) = self.places.get_mut(&identity) {
                 places.remove(&pool);
@@ -108,7 +151,10 @@ impl Waiters {
 
     /// The queue, oldest first.
     pub fn of_pool(&self, pool: PoolId) -> impl Iterator<Item = (&Place, &Waiter)> {
-        self.queues.get(&pool).into_iter().flat_map(|queue| &queue.waiting)
+        self.queues
+            .get(&pool)
+            .into_iter()
+            .flat_map(|queue| &queue.waiting)
     }
 
     /// Whether queues and places tell the same.
@@ -121,45 +167,67 @@ impl Waiters {
         let places: usize = self.places.values().map(BTreeMap::len).sum();
         let sums = self.queues.values().all(|queue| {
             let sum = |ready: bool| -> u128 {
-                let up_to = |place: &Place| queue.ready.as_ref().is_some_and(|ready| place <= ready);
-                let counted = queue.waiting.iter().filter(|(place, _)| !ready || up_to(place));
+                let up_to =
+                    |place: &Place| queue.ready.as_ref().is_some_and(|ready| place <= ready);
+                let counted = queue
+                    .waiting
+                    .iter()
+                    .filter(|(place, _)| !ready || up_to(place));
                 counted.map(|(_, waiter)| waiter.need).sum()
             };
             queue.need == sum(false) && queue.ready_need == sum(true) && !queue.waiting.is_empty()
         });
         sums && queued.len() == places
             && queued.iter().all(|(pool, (since, identity))| {
-                self.places.get(identity).and_then(|places| places.get(pool)) == Some(since)
+                self.places
+                    .get(identity)
+                    .and_then(|places| places.get(pool))
+                    == Some(since)
             })
     }
 }
 
 impl Queue {
-    fn admits(&mut self, place: Option<&Place>, need: u128, free: u128) -> bool {
-        let Some(place) = place else {
-            return self.need.saturating_add(need) <= free;
-        };
-        let known = self.remove(place);
-        self.insert(place.clone(), Waiter { need, instance: "".into() });
+    /// Whether somebody who is not in the queue would be ready at `place`.
+    fn admits(&mut self, place: Place, need: u128, free: u128) -> bool {
+        self.insert(
+            place.clone(),
+            Waiter {
+                need,
+                instance: Text::default(),
+            },
+        );
         self.settle(free);
-        let admitted = self.ready.as_ref().is_some_and(|ready| place <= ready);
-        self.remove(place);
-        if let Some(waiter) = known {
-            self.insert(place.clone(), waiter);
-        }
+        let admitted = self.ready.as_ref().is_some_and(|ready| place <= *ready);
+        self.remove(&place);
         admitted
     }
 
     /// Moves the border to the last place up to which all needs fit into `free`.
     fn settle(&mut self, free: u128) {
         while self.ready_need > free {
-            let Some(ready) = self.ready.take() else { break };
+            let Some(ready) = self.ready.take() else {
+                break;
+            };
             self.ready_need -= self.waiting.get(&ready).map_or(0, |waiter| waiter.need);
-            self.ready = self.waiting.range(..&ready).next_back().map(|(place, _)| place.clone());
+            self.ready = self
+                .waiting
+                .range(..&ready)
+                .next_back()
+                .map(|(place, _)| place.clone());
         }
         loop {
-            let from = self.ready.as_ref().map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);
-            let Some((place, waiter)) = self.waiting.range((from, std::ops::Bound::Unbounded)).next() else { break };
+            let from = self
+                .ready
+                .as_ref()
+                .map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);
+            let Some((place, waiter)) = self
+                .waiting
+                .range((from, std::ops::Bound::Unbounded))
+                .next()
+            else {
+                break;
+            };
             if self.ready_need.saturating_add(waiter.need) > free {
                 break;
             }
@@ -183,7 +251,11 @@ impl Queue {
             self.ready_need -= waiter.need;
         }
         if self.ready.as_ref() == Some(place) {
-            self.ready = self.waiting.range(..place).next_back().map(|(place, _)| place.clone());
+            self.ready = self
+                .waiting
+                .range(..place)
+                .next_back()
+                .map(|(place, _)| place.clone());
         }
         Some(waiter)
     }

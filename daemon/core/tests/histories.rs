@@ -1,0 +1,622 @@
+//! Random histories, with several decisions in flight that end in any order, against a naive model: the same
+//! answers, the same rows, the same readings, and every invariant after each step.
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    clippy::wildcard_enum_match_arm,
+    reason = "a test fails by panicking"
+)]
+
+mod model;
+
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
+
+use fipd_core::{
+    Action, Adopt, Adoption, Allocate, AuditEntry, ClusterId, ClusterRecord, Contender, Ends,
+    EndsOf, Expectation, Family, Handover, Holder, Identity, Lease, LeaseFilter, LeaseKey,
+    LeaseState, Ledger, Mark, Member, NetworkId, Op, Order, Origin, Planned, PoolEdit, PoolId,
+    PoolSpec, Refusal, Release, ReleaseScope, Request, Tenant, Ticket, Timestamp, Want,
+};
+use model::{Model, Verdict, new_lease};
+use proptest::{prelude::*, sample::select, test_runner::Config};
+
+const ACTOR: &str = "test";
+
+#[derive(Clone, Debug)]
+enum Step {
+    Ask(Request),
+    /// Of the decisions in flight, by index modulo their number.
+    Confirm(usize),
+    Abort(usize),
+    Expect(Vec<Expectation>),
+    ForgetWaiter(Identity),
+}
+
+fn identity() -> impl Strategy<Value = Identity> {
+    select(vec![
+        "rancher-fip/c1/Service/a/x",
+        "rancher-fip/c1/Service/a/y",
+        "rancher-fip/c1/Service/b/x",
+        "kube-fip/c1/FloatingIP/a/x",
+        "rancher-fip/c2/Service/a/x",
+        "kube-fip/c2/FloatingIP//z",
+        "fipd/Host//h1",
+    ])
+    .prop_map(|text| text.parse().unwrap())
+}
+
+fn holder() -> impl Strategy<Value = Holder> {
+    let instance = prop_oneof![8 => Just("i1"), 1 => Just("i2"), 1 => Just("")];
+    (identity(), instance).prop_map(|(identity, instance)| Holder {
+        identity,
+        instance: instance.into(),
+    })
+}
+
+fn tenant() -> impl Strategy<Value = Option<Tenant>> {
+    select(vec![
+        None,
+        Some(Tenant("p-1".into())),
+        Some(Tenant("p-2".into())),
+    ])
+}
+
+fn network() -> impl Strategy<Value = NetworkId> {
+    prop_oneof![6 => Just(NetworkId(0)), 2 => Just(NetworkId(1)), 1 => Just(NetworkId(7))]
+}
+
+fn address() -> impl Strategy<Value = IpAddr> {
+    let family = prop_oneof![2 => Just(Family::V4), 1 => Just(Family::V6)];
+    (family, 0..20_usize).prop_map(|(family, at)| model::world(family)[at])
+}
+
+fn key() -> impl Strategy<Value = LeaseKey> {
+    (network(), address()).prop_map(|(network, address)| LeaseKey { network, address })
+}
+
+fn pool() -> impl Strategy<Value = PoolId> {
+    prop_oneof![12 => (1..6_u32).prop_map(PoolId), 1 => Just(PoolId(99))]
+}
+
+fn cluster() -> impl Strategy<Value = ClusterId> {
+    select(vec!["c1", "c2"]).prop_map(|id| ClusterId(id.into()))
+}
+
+fn spec() -> impl Strategy<Value = PoolSpec> {
+    let v4 = vec![
+        "10.0.0.0/29",
+        "10.0.0.4/30",
+        "10.0.0.8/31",
+        "10.0.0.12",
+        "10.0.0.0/28",
+        "10.0.0.2-10.0.0.5",
+        "10.0.0.16/30",
+    ];
+    let v6 = vec![
+        "fd00::/125",
+        "fd00::8/126",
+        "fd00::4/127",
+        "fd00::c",
+        "fd00::2-fd00::9",
+    ];
+    let out4 = vec![
+        "10.0.0.3",
+        "10.0.0.4/31",
+        "10.0.0.2-10.0.0.6",
+        "192.0.2.0/24",
+    ];
+    let out6 = vec!["fd00::3", "fd00::4/127", "fd00::2-fd00::6"];
+    let family = |cidrs: Vec<&'static str>, out: Vec<&'static str>| {
+        (
+            prop::collection::vec(select(cidrs), 1..3),
+            prop::collection::vec(select(out), 0..2),
+        )
+    };
+    let entries = prop_oneof![3 => family(v4, out4), 2 => family(v6, out6)];
+    let ends = (0..2_u32, 0..2_u32).prop_map(|(first, last)| Ends {
+        first,
+        last,
+        of: EndsOf::EachCidr,
+    });
+    let name = select(vec!["p1", "p2", "p3", "p4", "p5", "p6"]);
+    let gateway = prop::bool::weighted(0.2);
+    let closed = prop::bool::weighted(0.1);
+    (name, network(), entries, ends, gateway, closed).prop_map(
+        |(name, network, (addresses, exclusions), ends, gateway, closed)| {
+            let addresses: Vec<fipd_core::AddressSpec> =
+                addresses.iter().map(|text| text.parse().unwrap()).collect();
+            let gateway = gateway.then(|| addresses[0].span().first_address());
+            PoolSpec {
+                name: name.into(),
+                network,
+                exclusions: exclusions
+                    .iter()
+                    .map(|text| text.parse().unwrap())
+                    .collect(),
+                gateway,
+                prefix_len: None,
+                subnet: None,
+                ends,
+                order: Order::Lowest,
+                origin: Origin::Own,
+                closed,
+                addresses,
+            }
+        },
+    )
+}
+
+fn want() -> impl Strategy<Value = Want> {
+    prop_oneof![
+        4 => (pool(), 1..4_u32).prop_map(|(pool, count)| Want { pool, address: None, count }),
+        1 => (pool(), address()).prop_map(|(pool, address)| Want { pool, address: Some(address), count: 1 }),
+    ]
+}
+
+fn allocate() -> impl Strategy<Value = Request> {
+    let waiting = prop::option::of((0..50_u64).prop_map(Timestamp));
+    (
+        holder(),
+        tenant(),
+        prop::collection::vec(want(), 1..3),
+        waiting,
+    )
+        .prop_filter("each address once", |(_, _, wants, _)| {
+            wants.len() < 2 || wants[0].address.is_none() || wants[0].address != wants[1].address
+        })
+        .prop_map(|(holder, tenant, wants, waiting_since)| {
+            Request::Allocate(Allocate {
+                holder,
+                tenant,
+                wants,
+                waiting_since,
+                actor: ACTOR.into(),
+            })
+        })
+}
+
+fn release() -> impl Strategy<Value = Request> {
+    let scope = prop_oneof![
+        5 => holder().prop_map(ReleaseScope::Holder),
+        2 => (holder(), prop::collection::vec(key(), 1..3)).prop_map(|(holder, keys)| ReleaseScope::HolderAddresses(holder, keys)),
+        2 => key().prop_map(ReleaseScope::Address),
+    ];
+    scope.prop_map(|scope| {
+        Request::Release(Release {
+            scope,
+            actor: ACTOR.into(),
+            reason: "".into(),
+        })
+    })
+}
+
+fn adopt() -> impl Strategy<Value = Request> {
+    (key(), holder(), tenant(), 0..50_u64).prop_map(|(key, holder, tenant, since)| {
+        Request::Adopt(Adopt {
+            key,
+            holder,
+            tenant,
+            since: Timestamp(since),
+            actor: ACTOR.into(),
+        })
+    })
+}
+
+fn handover() -> impl Strategy<Value = Request> {
+    (holder(), holder(), prop::collection::vec(key(), 0..2)).prop_map(|(from, to, keys)| {
+        Request::Handover(Handover {
+            from,
+            to,
+            keys,
+            actor: ACTOR.into(),
+        })
+    })
+}
+
+fn marker() -> impl Strategy<Value = Adoption> {
+    let cluster = select(vec!["c1", "c2", "name:one", "name:two"]);
+    (network(), cluster, system(), any::<bool>()).prop_map(|(network, cluster, system, skipped)| {
+        Adoption {
+            network,
+            cluster: cluster.into(),
+            system: system.parse().unwrap(),
+            at: Timestamp(1),
+            skipped,
+        }
+    })
+}
+
+fn system() -> impl Strategy<Value = &'static str> {
+    select(vec!["rancher-fip", "kube-fip"])
+}
+
+fn admin() -> impl Strategy<Value = Request> {
+    let actor = || ACTOR.into();
+    let edit = (
+        pool(),
+        spec(),
+        prop::option::weighted(0.2, 1..3_u64),
+        any::<bool>(),
+    );
+    let names = prop::collection::vec(select(vec!["one", "two", "three"]), 1..3);
+    prop_oneof![
+        1 => select(vec!["blue", "default"]).prop_map(move |name| Request::CreateNetwork { name: name.into(), actor: actor() }),
+        6 => spec().prop_map(move |spec| Request::CreatePool { spec, actor: actor() }),
+        4 => edit.prop_map(move |(pool, spec, if_generation, force)| {
+            Request::UpdatePool(PoolEdit { pool, spec, if_generation, force, actor: actor() })
+        }),
+        2 => pool().prop_map(move |pool| Request::DeletePool { pool, actor: actor() }),
+        1 => (cluster(), names, any::<bool>()).prop_map(|(id, names, discovered)| {
+            let mut names: Vec<_> = names.into_iter().map(Into::into).collect();
+            names.dedup();
+            Request::RecordCluster { record: ClusterRecord { id, names, discovered, first_seen: Timestamp(3) } }
+        }),
+        2 => marker().prop_map(move |marker| Request::MarkAdopted { marker, actor: actor() }),
+        1 => (cluster(), prop::option::of(system()), 1..4_usize).prop_map(move |(cluster, system, most)| {
+            Request::Orphan { cluster, system: system.map(|name| name.parse().unwrap()), most, actor: actor() }
+        }),
+        1 => (cluster(), 1..4_usize).prop_map(move |(cluster, most)| Request::Forget { cluster, most, actor: actor() }),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let expectation =
+        (network(), select(vec!["one", "two"]), system()).prop_map(|(network, cluster, system)| {
+            Expectation {
+                network,
+                cluster: cluster.into(),
+                system: system.parse().unwrap(),
+            }
+        });
+    prop_oneof![
+        12 => allocate().prop_map(Step::Ask),
+        5 => release().prop_map(Step::Ask),
+        4 => adopt().prop_map(Step::Ask),
+        1 => handover().prop_map(Step::Ask),
+        5 => admin().prop_map(Step::Ask),
+        12 => (0..4_usize).prop_map(Step::Confirm),
+        3 => (0..4_usize).prop_map(Step::Abort),
+        1 => prop::collection::vec(expectation, 0..2).prop_map(Step::Expect),
+        1 => identity().prop_map(Step::ForgetWaiter),
+    ]
+}
+
+/// Leases in states that no request of a history makes.
+fn found() -> impl Strategy<Value = Vec<Lease>> {
+    let state = select(vec![
+        LeaseState::Allocated,
+        LeaseState::Reserved,
+        LeaseState::Probing,
+        LeaseState::Quarantined,
+        LeaseState::Orphaned,
+    ]);
+    let lease = (
+        key(),
+        holder(),
+        holder(),
+        tenant(),
+        state,
+        any::<bool>(),
+        any::<bool>(),
+    );
+    let lease = lease.prop_map(|(key, holder, other, tenant, state, shared, contended)| {
+        let mut lease = new_lease(key, None, &holder, &tenant, Timestamp(0));
+        lease.state = state;
+        lease.until =
+            matches!(state, LeaseState::Probing | LeaseState::Quarantined).then_some(Timestamp(9));
+        if state == LeaseState::Quarantined {
+            lease.members.clear();
+        } else if holder.identity != other.identity && shared && state != LeaseState::Orphaned {
+            lease.group = Some("g".into());
+            lease.members.push(Member {
+                holder: other,
+                ports: Vec::new(),
+            });
+        } else if holder.identity != other.identity && contended {
+            lease.contenders.push(Contender {
+                holder: other,
+                tenant: None,
+                since: Timestamp(5),
+            });
+        }
+        lease
+    });
+    prop::collection::vec(lease, 0..4).prop_map(|leases| {
+        let known: BTreeMap<LeaseKey, Lease> = leases
+            .into_iter()
+            .filter(|lease| lease.key.network == NetworkId(0))
+            .map(|lease| (lease.key, lease))
+            .collect();
+        known.into_values().collect()
+    })
+}
+
+/// Names the refusal; texts are for people and not compared.
+fn plain(mut refusal: Refusal) -> Refusal {
+    match &mut refusal {
+        Refusal::AddressTaken { owner, .. } => owner.clear(),
+        Refusal::NotAssignable { why, .. } => why.clear(),
+        Refusal::Invalid { value, allowed, .. } => {
+            value.clear();
+            allowed.clear();
+        }
+        _ => {}
+    }
+    refusal
+}
+
+fn said(audit: &[AuditEntry]) -> Vec<(Action, Option<IpAddr>, Option<Identity>)> {
+    audit
+        .iter()
+        .map(|entry| (entry.action, entry.address, entry.identity.clone()))
+        .collect()
+}
+
+struct History {
+    ledger: Ledger,
+    model: Model,
+    flights: Vec<(Ticket, usize)>,
+    /// What a store would hold.
+    stored: BTreeMap<String, Op>,
+    decisions: BTreeMap<usize, Vec<Op>>,
+}
+
+impl History {
+    fn new(leases: Vec<Lease>) -> Self {
+        let rows: Vec<Op> = leases
+            .iter()
+            .cloned()
+            .map(Arc::new)
+            .map(Op::PutLease)
+            .collect();
+        let ledger = Ledger::load(rows.iter().cloned(), 0).unwrap();
+        let mut model = Model::new();
+        model.leases = leases;
+        let mut history = Self {
+            ledger,
+            model,
+            flights: Vec::new(),
+            stored: BTreeMap::new(),
+            decisions: BTreeMap::new(),
+        };
+        history.store(&rows);
+        history
+    }
+
+    fn store(&mut self, ops: &[Op]) {
+        for op in ops {
+            let row = match op {
+                Op::PutNetwork(network) => format!("network {}", network.id.0),
+                Op::PutPool(pool) => format!("pool {}", pool.id.0),
+                Op::DeletePool(id) => format!("pool {}", id.0),
+                Op::PutNextPool(_) => "next".to_owned(),
+                Op::PutLease(lease) => format!("lease {:?}", lease.key),
+                Op::DeleteLease(key) => format!("lease {key:?}"),
+                Op::PutCluster(record) => format!("cluster {}", record.id),
+                Op::DeleteCluster(id) => format!("cluster {id}"),
+                Op::PutAdoption(a) => {
+                    format!("adoption {} {} {}", a.network.0, a.cluster, a.system)
+                }
+                Op::DeleteAdoption {
+                    network,
+                    cluster,
+                    system,
+                } => format!("adoption {} {cluster} {system}", network.0),
+                Op::PutAccount(_) | Op::DeleteAccount(_) | Op::PutToken(_) | Op::DeleteToken(_) => {
+                    unreachable!()
+                }
+            };
+            match op {
+                Op::DeletePool(_)
+                | Op::DeleteLease(_)
+                | Op::DeleteCluster(_)
+                | Op::DeleteAdoption { .. } => {
+                    self.stored.remove(&row);
+                }
+                _ => {
+                    self.stored.insert(row, op.clone());
+                }
+            }
+        }
+    }
+
+    fn step(&mut self, step: &Step, now: Timestamp) {
+        match step {
+            Step::Ask(request) => self.ask(request, now),
+            Step::Confirm(at) if !self.flights.is_empty() => {
+                let (ticket, number) = self.flights.remove(at % self.flights.len());
+                let before = self.ledger.revision();
+                let change = self.ledger.confirm(ticket);
+                assert_eq!(change.revision, before + 1);
+                self.model.confirm(number);
+                let ops = self.decisions.remove(&number).unwrap();
+                self.store(&ops);
+            }
+            Step::Abort(at) if !self.flights.is_empty() => {
+                let (ticket, number) = self.flights.remove(at % self.flights.len());
+                self.ledger.abort(ticket);
+                self.model.abort(number);
+            }
+            Step::Confirm(_) | Step::Abort(_) => {}
+            Step::Expect(expectations) => {
+                self.ledger.expect(expectations.clone());
+                self.model.expectations.clone_from(expectations);
+            }
+            Step::ForgetWaiter(identity) => {
+                self.ledger.forget_waiter(identity);
+                self.model.forget_waiter(identity);
+            }
+        }
+        self.compare();
+    }
+
+    fn ask(&mut self, request: &Request, now: Timestamp) {
+        let planned = self.ledger.plan(request, now);
+        let verdict = self.model.plan(request, now);
+        match (planned, verdict) {
+            (Planned::Answer(ours), Verdict::Answer(model)) => assert_eq!(ours, model),
+            (Planned::Busy, Verdict::Busy) => {}
+            (Planned::Refused(ours), Verdict::Refused(model)) => {
+                assert_eq!(plain(ours), plain(model))
+            }
+            (
+                Planned::Tentative {
+                    ticket,
+                    decision,
+                    answer,
+                },
+                Verdict::Tentative {
+                    number,
+                    ops,
+                    audit,
+                    answer: expected,
+                },
+            ) => {
+                assert_eq!(answer, expected);
+                assert_eq!(decision.ops, ops);
+                assert_eq!(said(&decision.audit), audit);
+                assert!(decision.audit.iter().all(|entry| entry.at == now));
+                self.decisions.insert(number, ops);
+                self.flights.push((ticket, number));
+            }
+            (ours, model) => panic!("{request:?}\nours {ours:?}\nmodel {model:?}"),
+        }
+    }
+
+    /// All readings and all invariants.
+    fn compare(&self) {
+        assert_eq!(self.ledger.check(), []);
+        let page = self
+            .ledger
+            .leases(&LeaseFilter::default(), None, usize::MAX);
+        assert!(
+            page.leases
+                .iter()
+                .map(|lease| &**lease)
+                .eq(&self.model.leases)
+        );
+        for pool in &self.model.pools {
+            let usage = self.ledger.usage(pool.id).unwrap();
+            let all = self.model.assignable(pool);
+            let used = all
+                .iter()
+                .filter(|key| self.model.lease(**key).is_some())
+                .count() as u128;
+            let mine = self
+                .model
+                .leases
+                .iter()
+                .filter(|lease| lease.pool == Some(pool.id));
+            let out = mine
+                .clone()
+                .filter(|lease| !all.contains(&lease.key))
+                .count() as u128;
+            assert_eq!(
+                (usage.size, usage.used, usage.out_of_range),
+                (all.len() as u128, used, out)
+            );
+            assert_eq!(usage.free, usage.size - usage.used);
+            assert!(
+                self.ledger
+                    .pool_leases(pool.id, None, 99)
+                    .iter()
+                    .map(|lease| &**lease)
+                    .eq(mine)
+            );
+            self.compare_queue(pool.id, usage.free);
+        }
+        assert!(self.ledger.pools().eq(&self.model.pools));
+        for network in &self.model.networks {
+            assert_eq!(self.ledger.holds(network.id), self.model.holds(network.id));
+        }
+        for lease in &self.model.leases {
+            let in_range = self.model.pools.iter().any(|pool| {
+                !pool.spec.closed
+                    && pool.spec.network == lease.key.network
+                    && model::assignable(&pool.spec, lease.key.address)
+            });
+            let marks = self.ledger.marks(lease);
+            assert_eq!(marks.contains(&Mark::OutOfRange), !in_range);
+            assert_eq!(
+                marks.contains(&Mark::Contended),
+                !lease.contenders.is_empty()
+            );
+        }
+    }
+
+    fn compare_queue(&self, pool: PoolId, mut free: u128) {
+        let mut queue: Vec<_> = self
+            .model
+            .waiters
+            .iter()
+            .filter(|waiter| waiter.pool == pool)
+            .collect();
+        queue.sort_by_key(|waiter| (waiter.since, waiter.identity.clone()));
+        let places = self.ledger.waiters(pool, 99);
+        assert!(
+            places.iter().eq(queue
+                .iter()
+                .map(|waiter| (waiter.since, waiter.identity.clone()))
+                .collect::<Vec<_>>()
+                .iter())
+        );
+        let mut ready = Vec::new();
+        for waiter in queue {
+            if waiter.need > free {
+                break;
+            }
+            free -= waiter.need;
+            ready.push(waiter.identity.clone());
+        }
+        assert_eq!(self.ledger.ready_waiters(pool), ready);
+    }
+
+    /// Ends what is in flight; a ledger loaded from the rows is the same as the one that lived.
+    fn end(mut self) {
+        for (ticket, number) in std::mem::take(&mut self.flights) {
+            self.ledger.abort(ticket);
+            self.model.abort(number);
+        }
+        self.compare();
+        let rows: Vec<Op> = self.ledger.dump().collect();
+        let loaded = Ledger::load(rows.iter().rev().cloned(), self.ledger.revision()).unwrap();
+        assert_eq!(loaded.check(), []);
+        assert!(loaded.dump().eq(rows.iter().cloned()));
+        let stored = Ledger::load(self.stored.into_values(), 0).unwrap();
+        assert!(stored.dump().eq(rows));
+        for pool in self.ledger.pools() {
+            assert_eq!(loaded.usage(pool.id), self.ledger.usage(pool.id));
+        }
+    }
+}
+
+/// Many short histories; `PROPTEST_CASES` asks for another number of them.
+fn cases() -> u32 {
+    std::env::var("PROPTEST_CASES")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(2_000)
+}
+
+proptest! {
+    #![proptest_config(Config { cases: cases(), failure_persistence: None, ..Config::default() })]
+
+    #[test]
+    fn the_ledger_answers_as_the_model(
+        pools in prop::collection::vec(spec(), 1..5),
+        found in found(),
+        steps in prop::collection::vec(step(), 1..80),
+    ) {
+        let mut history = History::new(found);
+        for spec in pools {
+            let request = Request::CreatePool { spec, actor: ACTOR.into() };
+            history.step(&Step::Ask(request), Timestamp(0));
+            history.step(&Step::Confirm(0), Timestamp(0));
+        }
+        for (now, step) in (1..).zip(&steps) {
+            history.step(step, Timestamp(now));
+        }
+        history.end();
+    }
+}

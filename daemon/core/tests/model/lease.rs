@@ -1,0 +1,614 @@
+//! Leases of the model.
+
+use std::sync::Arc;
+
+use fipd_core::{
+    Action, Adopt, Allocate, Answer, ClusterId, Contender, Handover, Holder, Lease, LeaseKey,
+    LeaseState, Op, Pool, PoolId, Refusal, Release, ReleaseScope, System, Timestamp,
+};
+
+use super::{Flight, Model, Plan, Stop, Waiter, new_lease, owner, pool::assignable, pool::lists};
+
+struct Asked {
+    pool: Arc<Pool>,
+    key: Option<LeaseKey>,
+    have: Vec<Lease>,
+    missing: u32,
+}
+
+impl Model {
+    pub fn allocate(&mut self, ask: &Allocate, now: Timestamp) -> Plan {
+        let identity = &ask.holder.identity;
+        let mut asked = Vec::new();
+        for want in &ask.wants {
+            let pool = self
+                .pool(want.pool)
+                .cloned()
+                .ok_or(Stop::Refused(Refusal::UnknownPool(want.pool)))?;
+            let key = want.address.map(|address| LeaseKey {
+                network: pool.spec.network,
+                address,
+            });
+            asked.push(Asked {
+                pool,
+                key,
+                have: Vec::new(),
+                missing: want.count,
+            });
+        }
+        let mut held = self.leases_with(identity)?;
+        held.retain(|lease| lease.held_by(identity));
+        distribute(&mut asked, &mut held);
+        for want in &asked {
+            if want.key.is_some()
+                && want.missing > 0
+                && held.iter().any(|lease| answers(lease, &want.pool))
+            {
+                let name = want.pool.spec.name.clone();
+                return Err(Stop::Refused(Refusal::Conflict(
+                    Box::new(identity.clone()),
+                    name,
+                )));
+            }
+        }
+        for want in asked.iter().filter(|want| want.missing > 0) {
+            self.may_give(want)?;
+        }
+        self.turn(&asked, ask)?;
+        let taken = self.choose(&asked)?;
+        let mut flight = Flight {
+            gains: vec![identity.clone()],
+            ..Flight::default()
+        };
+        for want in &asked {
+            let of_mine =
+                |waiter: &Waiter| waiter.pool == want.pool.id && waiter.identity == *identity;
+            flight.gave_up.extend(
+                self.waiters
+                    .iter()
+                    .filter(|waiter| of_mine(waiter))
+                    .cloned(),
+            );
+            self.waiters.retain(|waiter| !of_mine(waiter));
+        }
+        let (mut leases, mut fresh) = (Vec::new(), false);
+        for (want, keys) in asked.into_iter().zip(taken) {
+            let mut mine = Vec::new();
+            for mut lease in want.have {
+                let (changed, revived) = renew(&mut lease, &ask.holder, false);
+                if changed {
+                    let action = if revived {
+                        Action::Allocated
+                    } else {
+                        Action::InstanceChanged
+                    };
+                    let who = owner(&lease);
+                    flight.put(&lease, action, who);
+                }
+                fresh |= revived;
+                mine.push(lease);
+            }
+            for key in keys {
+                let lease = new_lease(key, Some(want.pool.id), &ask.holder, &ask.tenant, now);
+                flight.put(&lease, Action::Allocated, Some(identity.clone()));
+                flight.taken.push(key);
+                mine.push(lease);
+                fresh = true;
+            }
+            mine.sort_by_key(|lease| lease.key);
+            leases.extend(mine.into_iter().map(Arc::new));
+        }
+        Ok((flight, Answer::Granted { leases, fresh }))
+    }
+
+    fn may_give(&self, want: &Asked) -> Result<(), Stop> {
+        let spec = &want.pool.spec;
+        if self.edited(spec.network) {
+            return Err(Stop::Busy);
+        }
+        let waiting = self.holds(spec.network);
+        if !waiting.is_empty() {
+            let network = self
+                .networks
+                .iter()
+                .find(|network| network.id == spec.network);
+            let network = network.expect("a pool's network exists").name.clone();
+            return Err(Stop::Refused(Refusal::NetworkHeld { network, waiting }));
+        }
+        if spec.closed {
+            return Err(Stop::Refused(Refusal::PoolClosed(spec.name.clone())));
+        }
+        let Some(key) = want.key else { return Ok(()) };
+        let (pool, address) = (spec.name.clone(), key.address);
+        if !assignable(spec, address) {
+            return Err(Stop::Refused(Refusal::NotAssignable {
+                pool,
+                address,
+                why: String::new(),
+            }));
+        }
+        if self.locked(key) {
+            return Err(Stop::Busy);
+        }
+        match self.lease(key) {
+            Some(_) => Err(Stop::Refused(Refusal::AddressTaken {
+                address,
+                owner: String::new(),
+            })),
+            None => Ok(()),
+        }
+    }
+
+    fn exhausted(&self, pool: &Pool) -> Stop {
+        let all = self.assignable(pool);
+        let used = all.iter().filter(|key| self.lease(**key).is_some()).count() as u128;
+        Stop::Refused(Refusal::Exhausted {
+            pool: pool.spec.name.clone(),
+            used,
+            size: all.len() as u128,
+        })
+    }
+
+    /// An asker gets what is left after everybody with an earlier place had theirs.
+    fn turn(&mut self, asked: &[Asked], ask: &Allocate) -> Result<(), Stop> {
+        let identity = &ask.holder.identity;
+        let mut pools: Vec<(PoolId, u128)> = Vec::new();
+        for want in asked.iter().filter(|want| want.missing > 0) {
+            match pools.iter_mut().find(|(id, _)| *id == want.pool.id) {
+                Some((_, need)) => *need += u128::from(want.missing),
+                None => pools.push((want.pool.id, want.missing.into())),
+            }
+        }
+        let mut full = Vec::new();
+        for (id, need) in &pools {
+            let pool = self.pool(*id).expect("checked before").clone();
+            let all = self.assignable(&pool);
+            let free = all.iter().filter(|key| self.is_free(**key)).count() as u128;
+            let queue: Vec<&Waiter> = self
+                .waiters
+                .iter()
+                .filter(|waiter| waiter.pool == *id)
+                .collect();
+            let kept = queue
+                .iter()
+                .find(|waiter| waiter.identity == *identity)
+                .map(|waiter| waiter.since);
+            let since = ask.waiting_since.or(kept);
+            let ahead: u128 = queue
+                .iter()
+                .filter(|waiter| waiter.identity != *identity)
+                .filter(|waiter| {
+                    since.is_none_or(|since| (waiter.since, &waiter.identity) < (since, identity))
+                })
+                .map(|waiter| waiter.need)
+                .sum();
+            if ahead + need > free {
+                let taken =
+                    |key: &&LeaseKey| self.flights.iter().any(|flight| flight.taken.contains(key));
+                if all.iter().any(|key| taken(&key)) {
+                    return Err(Stop::Busy);
+                }
+                full.push((*id, *need));
+            }
+        }
+        let Some((first, _)) = full.first() else {
+            return Ok(());
+        };
+        let refusal = self.exhausted(&self.pool(*first).expect("checked before").clone());
+        if let Some(since) = ask.waiting_since {
+            for (id, _) in &pools {
+                self.waiters
+                    .retain(|waiter| waiter.pool != *id || waiter.identity != *identity);
+            }
+            for (pool, need) in full {
+                let instance = ask.holder.instance.clone();
+                self.waiters.push(Waiter {
+                    pool,
+                    since,
+                    identity: identity.clone(),
+                    need,
+                    instance,
+                });
+            }
+        }
+        Err(refusal)
+    }
+
+    fn choose(&self, asked: &[Asked]) -> Result<Vec<Vec<LeaseKey>>, Stop> {
+        let mut gone: Vec<LeaseKey> = asked
+            .iter()
+            .filter(|want| want.missing > 0)
+            .filter_map(|want| want.key)
+            .collect();
+        let mut chosen = Vec::new();
+        for want in asked {
+            if let Some(key) = want.key {
+                chosen.push(if want.missing > 0 {
+                    vec![key]
+                } else {
+                    Vec::new()
+                });
+                continue;
+            }
+            let mut keys = Vec::new();
+            for _ in 0..want.missing {
+                let free = |key: &LeaseKey| self.is_free(*key) && !gone.contains(key);
+                let Some(key) = self.assignable(&want.pool).into_iter().find(free) else {
+                    return Err(self.exhausted(&want.pool));
+                };
+                gone.push(key);
+                keys.push(key);
+            }
+            chosen.push(keys);
+        }
+        Ok(chosen)
+    }
+
+    pub fn release(&mut self, ask: &Release, now: Timestamp) -> Plan {
+        let mut flight = Flight::default();
+        let mut freed = Vec::new();
+        let (holder, only) = match &ask.scope {
+            ReleaseScope::Address(key) => {
+                if self.locked(*key) {
+                    return Err(Stop::Busy);
+                }
+                if let Some(lease) = self.lease(*key) {
+                    vacate(&mut flight, lease, Action::Released, now);
+                    freed.push(*key);
+                }
+                return Ok((flight, Answer::Released { leases: freed }));
+            }
+            ReleaseScope::Holder(holder) => (holder, None),
+            ReleaseScope::HolderAddresses(holder, keys) => (holder, Some(keys)),
+        };
+        for lease in self.leases_with(&holder.identity)? {
+            if only.is_some_and(|keys| !keys.contains(&lease.key)) {
+                continue;
+            }
+            let identity = Some(holder.identity.clone());
+            if lease.members.iter().any(|member| member.holder == *holder) {
+                freed.push(lease.key);
+                if lease.members.len() == 1 {
+                    vacate(&mut flight, &lease, Action::Released, now);
+                } else {
+                    let mut rest = lease.clone();
+                    rest.members.retain(|member| member.holder != *holder);
+                    flight.put(&rest, Action::Released, identity);
+                }
+            } else if lease
+                .contenders
+                .iter()
+                .any(|contender| contender.holder == *holder)
+            {
+                let mut rest = lease.clone();
+                rest.contenders
+                    .retain(|contender| contender.holder != *holder);
+                flight.put(&rest, Action::ContenderLeft, identity);
+            }
+        }
+        if only.is_none() {
+            flight.leaves = Some(holder.clone());
+        }
+        Ok((flight, Answer::Released { leases: freed }))
+    }
+
+    pub fn adopt(&mut self, ask: &Adopt, now: Timestamp) -> Plan {
+        let key = ask.key;
+        if !self
+            .networks
+            .iter()
+            .any(|network| network.id == key.network)
+        {
+            return Err(Stop::Refused(Refusal::UnknownNetwork(key.network)));
+        }
+        if self.edited(key.network) || self.locked(key) || self.gains(&ask.holder.identity) {
+            return Err(Stop::Busy);
+        }
+        let mut flight = Flight {
+            gains: vec![ask.holder.identity.clone()],
+            ..Flight::default()
+        };
+        let who = Some(ask.holder.identity.clone());
+        let Some(mut lease) = self.lease(key).cloned() else {
+            let lease = new_lease(key, self.pool_of(key), &ask.holder, &ask.tenant, now);
+            flight.put(&lease, Action::Adopted, who);
+            flight.taken.push(key);
+            return Ok((
+                flight,
+                Answer::Adopted {
+                    lease: Arc::new(lease),
+                },
+            ));
+        };
+        if lease.held_by(&ask.holder.identity) {
+            let (changed, revived) = renew(&mut lease, &ask.holder, true);
+            let answer = Answer::Adopted {
+                lease: Arc::new(lease.clone()),
+            };
+            if !changed {
+                return Err(Stop::Answer(answer));
+            }
+            let first = owner(&lease);
+            flight.put(
+                &lease,
+                if revived {
+                    Action::Adopted
+                } else {
+                    Action::InstanceChanged
+                },
+                first,
+            );
+            return Ok((flight, answer));
+        }
+        if lease.state == LeaseState::Quarantined {
+            let lease = new_lease(key, lease.pool, &ask.holder, &ask.tenant, now);
+            flight.put(&lease, Action::Adopted, who);
+            return Ok((
+                flight,
+                Answer::Adopted {
+                    lease: Arc::new(lease),
+                },
+            ));
+        }
+        let same = |contender: &Contender| contender.holder == ask.holder;
+        if lease.contenders.iter().any(same) {
+            return Err(Stop::Answer(Answer::Contended {
+                lease: Arc::new(lease),
+            }));
+        }
+        lease
+            .contenders
+            .retain(|contender| contender.holder.identity != ask.holder.identity);
+        let (holder, tenant) = (ask.holder.clone(), ask.tenant.clone());
+        lease.contenders.push(Contender {
+            holder,
+            tenant,
+            since: ask.since,
+        });
+        lease.contenders.sort_by_key(|contender| contender.since);
+        let first = owner(&lease);
+        flight.put(&lease, Action::Contended, first);
+        Ok((
+            flight,
+            Answer::Contended {
+                lease: Arc::new(lease),
+            },
+        ))
+    }
+
+    /// Of the pools that list it an open one, the smallest, the oldest.
+    fn pool_of(&self, key: LeaseKey) -> Option<PoolId> {
+        let size = |pool: &Pool| {
+            let family = pool.spec.addresses[0].family();
+            super::world(family)
+                .into_iter()
+                .filter(|address| lists(&pool.spec, *address))
+                .count()
+        };
+        self.pools
+            .iter()
+            .filter(|pool| pool.spec.network == key.network && lists(&pool.spec, key.address))
+            .min_by_key(|pool| (pool.spec.closed, size(pool), pool.id))
+            .map(|pool| pool.id)
+    }
+
+    pub fn handover(&mut self, ask: &Handover) -> Plan {
+        let leases = self.leases_with(&ask.from.identity)?;
+        self.leases_with(&ask.to.identity)?;
+        let mut flight = Flight {
+            gains: vec![ask.to.identity.clone()],
+            ..Flight::default()
+        };
+        let mut keys = Vec::new();
+        for mut lease in leases {
+            let wanted = ask.keys.is_empty() || ask.keys.contains(&lease.key);
+            let mine = lease
+                .members
+                .iter()
+                .position(|member| member.holder == ask.from);
+            let (true, Some(mine), true) = (wanted, mine, ask.from != ask.to) else {
+                continue;
+            };
+            lease
+                .contenders
+                .retain(|contender| contender.holder.identity != ask.to.identity);
+            if ask.from.identity != ask.to.identity && lease.held_by(&ask.to.identity) {
+                lease.members.remove(mine);
+            } else {
+                lease.members[mine].holder = ask.to.clone();
+                if lease.state == LeaseState::Orphaned {
+                    lease.state = LeaseState::Allocated;
+                }
+            }
+            flight.put(&lease, Action::HandedOver, Some(ask.to.identity.clone()));
+            keys.push(lease.key);
+        }
+        Ok((flight, Answer::HandedOver { leases: keys }))
+    }
+
+    fn of_cluster(
+        &self,
+        cluster: &ClusterId,
+        state: LeaseState,
+        system: Option<&System>,
+    ) -> Vec<Lease> {
+        let of = |lease: &&Lease| {
+            lease.state == state
+                && (state != LeaseState::Allocated || systems(lease) == 1)
+                && lease.members.iter().any(|member| {
+                    let identity = &member.holder.identity;
+                    identity.cluster.as_ref() == Some(cluster)
+                        && system.is_none_or(|system| identity.system == *system)
+                })
+        };
+        self.leases.iter().filter(of).cloned().collect()
+    }
+
+    pub fn orphan(&mut self, cluster: &ClusterId, system: Option<&System>, most: usize) -> Plan {
+        let mut leases = self.of_cluster(cluster, LeaseState::Allocated, system);
+        let more = leases.len() > most;
+        leases.truncate(most);
+        if leases.iter().any(|lease| self.locked(lease.key)) {
+            return Err(Stop::Busy);
+        }
+        let mut flight = Flight::default();
+        for lease in &mut leases {
+            lease.state = LeaseState::Orphaned;
+            let who = owner(lease);
+            flight.put(lease, Action::Orphaned, who);
+        }
+        Ok((
+            flight,
+            Answer::Moved {
+                leases: leases.len(),
+                more,
+            },
+        ))
+    }
+
+    pub fn forget(&mut self, cluster: &ClusterId, most: usize, now: Timestamp) -> Plan {
+        self.clusters_busy()?;
+        let all = self.of_cluster(cluster, LeaseState::Orphaned, None);
+        let leases: Vec<Lease> = all.iter().take(most).cloned().collect();
+        let count: usize = self
+            .leases
+            .iter()
+            .map(|lease| systems_of(lease, cluster))
+            .sum();
+        let expected =
+            |name: &fipd_core::Text| self.expectations.iter().any(|e| e.cluster == *name);
+        let unexpected = self
+            .clusters
+            .iter()
+            .any(|record| record.id == *cluster && !record.names.iter().any(expected));
+        if leases.is_empty() && (count > 0 || !unexpected) {
+            return Err(Stop::Refused(Refusal::UnknownCluster(cluster.to_string())));
+        }
+        if leases.iter().any(|lease| self.locked(lease.key)) {
+            return Err(Stop::Busy);
+        }
+        let mut flight = Flight {
+            clusters: true,
+            ..Flight::default()
+        };
+        for lease in &leases {
+            vacate(&mut flight, lease, Action::Forgotten, now);
+        }
+        let mut markers = self.adoptions.clone();
+        markers.sort();
+        for marker in markers {
+            let systems = leases
+                .iter()
+                .filter_map(owner)
+                .any(|owner| owner.system == marker.system);
+            if marker.cluster == cluster.0 && (systems || leases.is_empty()) {
+                let (network, cluster, system) = (marker.network, marker.cluster, marker.system);
+                flight.ops.push(Op::DeleteAdoption {
+                    network,
+                    cluster,
+                    system,
+                });
+            }
+        }
+        if leases.is_empty() {
+            flight.say(Action::Forgotten);
+        }
+        if unexpected && count == leases.len() {
+            flight.ops.push(Op::DeleteCluster(cluster.clone()));
+        }
+        Ok((
+            flight,
+            Answer::Moved {
+                leases: leases.len(),
+                more: all.len() > leases.len(),
+            },
+        ))
+    }
+}
+
+/// Named addresses first, then each want the lowest of what is left.
+fn distribute(asked: &mut [Asked], held: &mut Vec<Lease>) {
+    for want in asked.iter_mut() {
+        let Some(key) = want.key else { continue };
+        if let Some(at) = held.iter().position(|lease| lease.key == key) {
+            want.have.push(held.remove(at));
+            want.missing = 0;
+        }
+    }
+    for want in asked.iter_mut().filter(|want| want.key.is_none()) {
+        while want.missing > 0 {
+            let Some(at) = held.iter().position(|lease| answers(lease, &want.pool)) else {
+                break;
+            };
+            want.have.push(held.remove(at));
+            want.missing -= 1;
+        }
+    }
+}
+
+fn answers(lease: &Lease, pool: &Pool) -> bool {
+    let here = assignable(&pool.spec, lease.key.address);
+    lease.key.network == pool.spec.network && (lease.pool == Some(pool.id) || here)
+}
+
+/// Whether anything changed, and whether the lease was not in use before.
+fn renew(lease: &mut Lease, holder: &Holder, found: bool) -> (bool, bool) {
+    let idle = matches!(lease.state, LeaseState::Reserved | LeaseState::Orphaned)
+        || (found && lease.state == LeaseState::Probing);
+    let mut changed = idle;
+    if idle {
+        lease.state = LeaseState::Allocated;
+        lease.until = None;
+    }
+    for member in &mut lease.members {
+        if member.holder.identity == holder.identity && member.holder.instance != holder.instance {
+            member.holder.instance = holder.instance.clone();
+            changed = true;
+        }
+    }
+    (changed, idle)
+}
+
+fn vacate(flight: &mut Flight, lease: &Lease, action: Action, now: Timestamp) {
+    match lease.contenders.first() {
+        None => {
+            flight.keys.push(lease.key);
+            flight.ops.push(Op::DeleteLease(lease.key));
+            flight
+                .audit
+                .push((action, Some(lease.key.address), owner(lease)));
+        }
+        Some(next) => {
+            let mut passed = new_lease(lease.key, lease.pool, &next.holder, &next.tenant, now);
+            passed.contenders = lease.contenders[1..].to_vec();
+            flight.put(
+                &passed,
+                Action::PassedOn,
+                Some(next.holder.identity.clone()),
+            );
+        }
+    }
+}
+
+/// How many systems of the cluster share the lease.
+fn systems_of(lease: &Lease, cluster: &ClusterId) -> usize {
+    let members = lease.members.iter().map(|member| &member.holder.identity);
+    let mut systems: Vec<_> = members
+        .filter(|identity| identity.cluster.as_ref() == Some(cluster))
+        .map(|identity| &identity.system)
+        .collect();
+    systems.sort();
+    systems.dedup();
+    systems.len()
+}
+
+/// How many pairs of cluster and system share the lease.
+fn systems(lease: &Lease) -> usize {
+    let members = lease.members.iter().map(|member| &member.holder.identity);
+    let mut pairs: Vec<_> = members
+        .map(|identity| (&identity.cluster, &identity.system))
+        .collect();
+    pairs.sort();
+    pairs.dedup();
+    pairs.len()
+}

@@ -1,0 +1,363 @@
+//! A deliberately naive address book: lists, linear scans and address-by-address loops. It shares with the
+//! ledger the request and answer types and nothing else, and is slow on purpose.
+
+mod lease;
+mod pool;
+
+use std::{net::IpAddr, sync::Arc};
+
+use fipd_core::{
+    Action, Adoption, Answer, ClusterRecord, Expectation, Family, Hold, Holder, Identity, Lease,
+    LeaseKey, LeaseState, Member, Network, NetworkId, Op, Pool, PoolId, Refusal, Request, Tenant,
+    Text, Timestamp,
+};
+
+pub use pool::assignable;
+
+/// What the model says of a request. Audit entries are compared by action, address and identity.
+#[derive(Debug, PartialEq)]
+pub enum Verdict {
+    Answer(Answer),
+    Tentative {
+        number: usize,
+        ops: Vec<Op>,
+        audit: Vec<Said>,
+        answer: Answer,
+    },
+    Busy,
+    Refused(Refusal),
+}
+
+pub type Said = (Action, Option<IpAddr>, Option<Identity>);
+
+pub enum Stop {
+    Answer(Answer),
+    Busy,
+    Refused(Refusal),
+}
+
+pub type Plan = Result<(Flight, Answer), Stop>;
+
+/// A decision neither confirmed nor aborted.
+#[derive(Clone, Default)]
+pub struct Flight {
+    pub number: usize,
+    pub ops: Vec<Op>,
+    pub audit: Vec<Said>,
+    /// Leases it writes or deletes.
+    pub keys: Vec<LeaseKey>,
+    pub taken: Vec<LeaseKey>,
+    pub gains: Vec<Identity>,
+    pub edits: Option<NetworkId>,
+    pub clusters: bool,
+    pub networks: bool,
+    pub gave_up: Vec<Waiter>,
+    pub leaves: Option<Holder>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Waiter {
+    pub pool: PoolId,
+    pub since: Timestamp,
+    pub identity: Identity,
+    pub need: u128,
+    pub instance: Text,
+}
+
+#[derive(Default)]
+pub struct Model {
+    pub networks: Vec<Network>,
+    pub pools: Vec<Arc<Pool>>,
+    pub next_pool: u32,
+    pub leases: Vec<Lease>,
+    pub clusters: Vec<ClusterRecord>,
+    pub adoptions: Vec<Adoption>,
+    pub expectations: Vec<Expectation>,
+    pub waiters: Vec<Waiter>,
+    pub flights: Vec<Flight>,
+    planned: usize,
+}
+
+impl Model {
+    pub fn new() -> Self {
+        let default = Network {
+            id: NetworkId(0),
+            name: "default".into(),
+        };
+        Self {
+            networks: vec![default],
+            next_pool: 1,
+            ..Self::default()
+        }
+    }
+
+    pub fn plan(&mut self, request: &Request, now: Timestamp) -> Verdict {
+        let plan = match request {
+            Request::Allocate(ask) => self.allocate(ask, now),
+            Request::Release(ask) => self.release(ask, now),
+            Request::Adopt(ask) => self.adopt(ask, now),
+            Request::Handover(ask) => self.handover(ask),
+            Request::CreateNetwork { name, .. } => self.create_network(name),
+            Request::CreatePool { spec, .. } => self.create_pool(spec, now),
+            Request::UpdatePool(edit) => self.update_pool(edit),
+            Request::DeletePool { pool, .. } => self.delete_pool(*pool),
+            Request::RecordCluster { record } => self.record_cluster(record),
+            Request::MarkAdopted { marker, .. } => self.mark_adopted(marker),
+            Request::Orphan {
+                cluster,
+                system,
+                most,
+                ..
+            } => self.orphan(cluster, system.as_ref(), *most),
+            Request::Forget { cluster, most, .. } => self.forget(cluster, *most, now),
+            Request::PutAccount { .. }
+            | Request::DeleteAccount { .. }
+            | Request::PutToken { .. }
+            | Request::DeleteToken { .. } => Err(Stop::Answer(Answer::Done)),
+        };
+        match plan {
+            Err(Stop::Answer(answer)) => Verdict::Answer(answer),
+            Err(Stop::Busy) => Verdict::Busy,
+            Err(Stop::Refused(refusal)) => Verdict::Refused(refusal),
+            Ok((flight, answer)) if flight.ops.is_empty() => {
+                self.leave(flight.leaves.as_ref());
+                Verdict::Answer(answer)
+            }
+            Ok((mut flight, answer)) => {
+                self.planned += 1;
+                flight.number = self.planned;
+                let (number, ops, audit) =
+                    (flight.number, flight.ops.clone(), flight.audit.clone());
+                self.flights.push(flight);
+                Verdict::Tentative {
+                    number,
+                    ops,
+                    audit,
+                    answer,
+                }
+            }
+        }
+    }
+
+    pub fn confirm(&mut self, number: usize) {
+        let at = self
+            .flights
+            .iter()
+            .position(|flight| flight.number == number)
+            .expect("in flight");
+        let flight = self.flights.remove(at);
+        for op in flight.ops {
+            self.apply(op);
+        }
+        self.leave(flight.leaves.as_ref());
+    }
+
+    pub fn abort(&mut self, number: usize) {
+        let at = self
+            .flights
+            .iter()
+            .position(|flight| flight.number == number)
+            .expect("in flight");
+        let flight = self.flights.remove(at);
+        for waiter in flight.gave_up {
+            self.waiters
+                .retain(|known| (known.pool, &known.identity) != (waiter.pool, &waiter.identity));
+            self.waiters.push(waiter);
+        }
+    }
+
+    pub fn forget_waiter(&mut self, identity: &Identity) {
+        self.waiters.retain(|waiter| waiter.identity != *identity);
+        for flight in &mut self.flights {
+            flight.gave_up.retain(|waiter| waiter.identity != *identity);
+        }
+    }
+
+    fn leave(&mut self, holder: Option<&Holder>) {
+        let Some(holder) = holder else { return };
+        let stays = |waiter: &Waiter| {
+            waiter.identity != holder.identity || waiter.instance != holder.instance
+        };
+        self.waiters.retain(stays);
+    }
+
+    fn apply(&mut self, op: Op) {
+        match op {
+            Op::PutNetwork(network) => self.networks.push(network),
+            Op::PutPool(pool) => {
+                self.pools.retain(|known| known.id != pool.id);
+                self.pools.push(pool);
+                self.pools.sort_by_key(|pool| pool.id);
+            }
+            Op::DeletePool(id) => {
+                self.pools.retain(|known| known.id != id);
+                self.waiters.retain(|waiter| waiter.pool != id);
+            }
+            Op::PutNextPool(id) => self.next_pool = id.0,
+            Op::PutLease(lease) => {
+                self.leases.retain(|known| known.key != lease.key);
+                self.leases.push(Lease::clone(&lease));
+                self.leases.sort_by_key(|lease| lease.key);
+            }
+            Op::DeleteLease(key) => self.leases.retain(|known| known.key != key),
+            Op::PutCluster(record) => {
+                self.clusters.retain(|known| known.id != record.id);
+                self.clusters.push(record);
+            }
+            Op::DeleteCluster(id) => self.clusters.retain(|known| known.id != id),
+            Op::PutAdoption(marker) => {
+                self.adoptions.retain(|known| !same_marker(known, &marker));
+                self.adoptions.push(marker);
+            }
+            Op::DeleteAdoption {
+                network,
+                cluster,
+                system,
+            } => self.adoptions.retain(|known| {
+                (known.network, &known.cluster, &known.system) != (network, &cluster, &system)
+            }),
+            Op::PutAccount(_) | Op::DeleteAccount(_) | Op::PutToken(_) | Op::DeleteToken(_) => {}
+        }
+    }
+
+    pub fn pool(&self, id: PoolId) -> Option<&Arc<Pool>> {
+        self.pools.iter().find(|pool| pool.id == id)
+    }
+
+    pub fn lease(&self, key: LeaseKey) -> Option<&Lease> {
+        self.leases.iter().find(|lease| lease.key == key)
+    }
+
+    /// Why the network gives nothing new.
+    pub fn holds(&self, network: NetworkId) -> Vec<Hold> {
+        let mut expected: Vec<&Expectation> = self
+            .expectations
+            .iter()
+            .filter(|expected| expected.network == network)
+            .collect();
+        expected.sort();
+        expected.dedup();
+        let mut holds = Vec::new();
+        for expected in expected {
+            let record = self
+                .clusters
+                .iter()
+                .find(|record| record.names.contains(&expected.cluster));
+            let by_name = format!("name:{}", expected.cluster);
+            let met = self.adoptions.iter().any(|marker| {
+                marker.network == network
+                    && marker.system == expected.system
+                    && (*marker.cluster == *by_name
+                        || record.is_some_and(|record| record.id.0 == marker.cluster))
+            });
+            if !met {
+                holds.push(Hold {
+                    cluster: expected.cluster.clone(),
+                    id: record.map(|record| record.id.clone()),
+                    system: expected.system.clone(),
+                });
+            }
+        }
+        holds
+    }
+
+    /// Free for planning: neither leased nor taken.
+    pub fn is_free(&self, key: LeaseKey) -> bool {
+        self.lease(key).is_none()
+            && !self
+                .flights
+                .iter()
+                .any(|flight| flight.taken.contains(&key))
+    }
+
+    pub fn locked(&self, key: LeaseKey) -> bool {
+        self.flights.iter().any(|flight| flight.keys.contains(&key))
+    }
+
+    pub fn gains(&self, identity: &Identity) -> bool {
+        self.flights
+            .iter()
+            .any(|flight| flight.gains.contains(identity))
+    }
+
+    pub fn edited(&self, network: NetworkId) -> bool {
+        self.flights
+            .iter()
+            .any(|flight| flight.edits == Some(network))
+    }
+
+    /// Leases with the identity as member or contender; busy while that may change.
+    pub fn leases_with(&self, identity: &Identity) -> Result<Vec<Lease>, Stop> {
+        let with = |lease: &&Lease| {
+            lease.held_by(identity)
+                || lease
+                    .contenders
+                    .iter()
+                    .any(|c| c.holder.identity == *identity)
+        };
+        let leases: Vec<Lease> = self.leases.iter().filter(with).cloned().collect();
+        if self.gains(identity) || leases.iter().any(|lease| self.locked(lease.key)) {
+            return Err(Stop::Busy);
+        }
+        Ok(leases)
+    }
+}
+
+impl Flight {
+    pub fn put(&mut self, lease: &Lease, action: Action, identity: Option<Identity>) {
+        self.keys.push(lease.key);
+        self.ops.push(Op::PutLease(Arc::new(lease.clone())));
+        self.audit.push((action, Some(lease.key.address), identity));
+    }
+
+    pub fn say(&mut self, action: Action) {
+        self.audit.push((action, None, None));
+    }
+}
+
+pub fn owner(lease: &Lease) -> Option<Identity> {
+    lease
+        .members
+        .first()
+        .map(|member| member.holder.identity.clone())
+}
+
+pub fn new_lease(
+    key: LeaseKey,
+    pool: Option<PoolId>,
+    holder: &Holder,
+    tenant: &Option<Tenant>,
+    now: Timestamp,
+) -> Lease {
+    Lease {
+        key,
+        pool,
+        state: LeaseState::Allocated,
+        members: [Member {
+            holder: holder.clone(),
+            ports: Vec::new(),
+        }]
+        .into_iter()
+        .collect(),
+        contenders: Vec::new(),
+        tenant: tenant.clone(),
+        group: None,
+        since: now,
+        until: None,
+    }
+}
+
+pub fn same_marker(a: &Adoption, b: &Adoption) -> bool {
+    (a.network, &a.cluster, &a.system) == (b.network, &b.cluster, &b.system)
+}
+
+/// All addresses of the little world that the histories play in.
+pub fn world(family: Family) -> Vec<IpAddr> {
+    let (base, count): (u128, u128) = match family {
+        Family::V4 => (0x0a00_0000, 64),
+        Family::V6 => (0xfd00_u128 << 112, 64),
+    };
+    (base..base + count)
+        .map(|number| family.address(number))
+        .collect()
+}

@@ -1,0 +1,344 @@
+//! Networks, pools and clusters of the model.
+
+use std::{net::IpAddr, sync::Arc};
+
+use fipd_core::{
+    Action, Adoption, Answer, ClusterRecord, EndsOf, Family, LeaseKey, Network, NetworkId, Op,
+    Pool, PoolEdit, PoolId, PoolSpec, Refusal, Text, Timestamp,
+};
+
+use super::{Flight, Model, Plan, Stop, same_marker, world};
+
+/// Whether the specification names the address.
+pub fn lists(spec: &PoolSpec, address: IpAddr) -> bool {
+    spec.addresses
+        .iter()
+        .any(|entry| entry.span().contains(address))
+}
+
+/// Whether the pool may give the address, judged by itself. The histories use whole CIDRs with their own ends.
+pub fn assignable(spec: &PoolSpec, address: IpAddr) -> bool {
+    assert_eq!(
+        (spec.ends.of, spec.prefix_len, spec.subnet),
+        (EndsOf::EachCidr, None, None)
+    );
+    let excluded = spec
+        .exclusions
+        .iter()
+        .any(|entry| entry.span().contains(address));
+    let at_an_end = spec.addresses.iter().any(|entry| {
+        let fipd_core::AddressSpec::Cidr(net) = entry else {
+            return false;
+        };
+        let family = Family::of(address);
+        let last = (0..u128::from(spec.ends.last))
+            .any(|n| nth_last(entry.span().last, n, family) == address);
+        let first = (0..u128::from(spec.ends.first))
+            .any(|n| family.address(entry.span().first + n) == address);
+        net.max_prefix_len() - net.prefix_len() > 1 && net.contains(&address) && (first || last)
+    });
+    lists(spec, address) && !excluded && !at_an_end && spec.gateway != Some(address)
+}
+
+fn nth_last(last: u128, n: u128, family: Family) -> IpAddr {
+    family.address(last - n)
+}
+
+fn refused<T>(refusal: Refusal) -> Result<T, Stop> {
+    Err(Stop::Refused(refusal))
+}
+
+fn invalid<T>(field: &'static str) -> Result<T, Stop> {
+    refused(Refusal::Invalid {
+        field,
+        value: String::new(),
+        allowed: String::new(),
+    })
+}
+
+impl Model {
+    /// Assignable addresses of a pool, lowest first.
+    pub fn assignable(&self, pool: &Pool) -> Vec<LeaseKey> {
+        let family = pool.spec.addresses[0].family();
+        world(family)
+            .into_iter()
+            .filter(|address| assignable(&pool.spec, *address))
+            .map(|address| LeaseKey {
+                network: pool.spec.network,
+                address,
+            })
+            .collect()
+    }
+
+    pub fn create_network(&mut self, name: &Text) -> Plan {
+        if self.flights.iter().any(|flight| flight.networks) {
+            return Err(Stop::Busy);
+        }
+        if let Some(known) = self.networks.iter().find(|network| network.name == *name) {
+            return Err(Stop::Answer(Answer::Network(known.clone())));
+        }
+        let network = Network {
+            id: NetworkId(self.networks.len() as u32),
+            name: name.clone(),
+        };
+        let mut flight = Flight {
+            networks: true,
+            ..Flight::default()
+        };
+        flight.ops.push(Op::PutNetwork(network.clone()));
+        flight.say(Action::NetworkCreated);
+        Ok((flight, Answer::Network(network)))
+    }
+
+    fn pools_busy(&self) -> Result<(), Stop> {
+        if self.flights.iter().any(|flight| flight.edits.is_some()) {
+            Err(Stop::Busy)
+        } else {
+            Ok(())
+        }
+    }
+
+    pub fn create_pool(&mut self, spec: &PoolSpec, now: Timestamp) -> Plan {
+        self.pools_busy()?;
+        if let Some(known) = self.pools.iter().find(|pool| pool.spec.name == spec.name) {
+            if known.spec == *spec {
+                return Err(Stop::Answer(Answer::Pool(known.clone())));
+            }
+            return refused(Refusal::PoolExists(spec.name.clone()));
+        }
+        if !self
+            .networks
+            .iter()
+            .any(|network| network.id == spec.network)
+        {
+            return refused(Refusal::UnknownNetwork(spec.network));
+        }
+        let id = PoolId(self.next_pool);
+        let pool = Arc::new(Pool {
+            id,
+            spec: spec.clone(),
+            created: now,
+            generation: 1,
+        });
+        let mut flight = Flight::default();
+        flight.ops.push(Op::PutNextPool(PoolId(self.next_pool + 1)));
+        self.write(flight, pool, None, Action::PoolCreated)
+    }
+
+    pub fn update_pool(&mut self, edit: &PoolEdit) -> Plan {
+        self.pools_busy()?;
+        let Some(pool) = self.pool(edit.pool).cloned() else {
+            return refused(Refusal::UnknownPool(edit.pool));
+        };
+        let name = pool.spec.name.clone();
+        if let Some(expected) = edit.if_generation
+            && expected != pool.generation
+        {
+            return refused(Refusal::Stale {
+                pool: name,
+                expected,
+                actual: pool.generation,
+            });
+        }
+        if pool.spec == edit.spec {
+            return Err(Stop::Answer(Answer::Pool(pool)));
+        }
+        if !self
+            .networks
+            .iter()
+            .any(|network| network.id == edit.spec.network)
+        {
+            return refused(Refusal::UnknownNetwork(edit.spec.network));
+        }
+        if self
+            .pools
+            .iter()
+            .any(|other| other.id != pool.id && other.spec.name == edit.spec.name)
+        {
+            return refused(Refusal::PoolExists(edit.spec.name.clone()));
+        }
+        let mine: Vec<_> = self
+            .leases
+            .iter()
+            .filter(|lease| lease.pool == Some(pool.id))
+            .collect();
+        if !mine.is_empty() && pool.spec.network != edit.spec.network {
+            return invalid("network");
+        }
+        if !mine.is_empty() && pool.spec.addresses[0].family() != edit.spec.addresses[0].family() {
+            return invalid("addresses");
+        }
+        let orphans: Vec<IpAddr> = mine
+            .iter()
+            .map(|lease| lease.key.address)
+            .filter(|address| assignable(&pool.spec, *address) && !assignable(&edit.spec, *address))
+            .collect();
+        if !orphans.is_empty() && !edit.force {
+            let count = orphans.len() as u64;
+            let sample = orphans.into_iter().take(5).collect();
+            return refused(Refusal::WouldOrphan {
+                pool: name,
+                count,
+                sample,
+            });
+        }
+        let next = Pool {
+            spec: edit.spec.clone(),
+            generation: pool.generation + 1,
+            ..Pool::clone(&pool)
+        };
+        self.write(
+            Flight::default(),
+            Arc::new(next),
+            Some(&pool),
+            Action::PoolUpdated,
+        )
+    }
+
+    pub fn delete_pool(&mut self, id: PoolId) -> Plan {
+        self.pools_busy()?;
+        let Some(pool) = self.pool(id).cloned() else {
+            return refused(Refusal::UnknownPool(id));
+        };
+        let leases = self
+            .leases
+            .iter()
+            .filter(|lease| lease.pool == Some(id))
+            .count() as u64;
+        if leases > 0 {
+            return refused(Refusal::PoolInUse {
+                pool: pool.spec.name.clone(),
+                leases,
+            });
+        }
+        if self.flight_in(&pool.spec, |address| lists(&pool.spec, address)) {
+            return Err(Stop::Busy);
+        }
+        let mut flight = Flight {
+            edits: Some(pool.spec.network),
+            ..Flight::default()
+        };
+        flight.ops.push(Op::DeletePool(id));
+        flight.say(Action::PoolDeleted);
+        Ok((flight, Answer::Done))
+    }
+
+    fn flight_in(&self, spec: &PoolSpec, test: impl Fn(IpAddr) -> bool) -> bool {
+        self.flights
+            .iter()
+            .flat_map(|flight| &flight.keys)
+            .any(|key| key.network == spec.network && test(key.address))
+    }
+
+    fn write(
+        &mut self,
+        mut flight: Flight,
+        pool: Arc<Pool>,
+        old: Option<&Pool>,
+        action: Action,
+    ) -> Plan {
+        let spec = &pool.spec;
+        if let Some(old) = old
+            && self.flight_in(&old.spec, |address| {
+                assignable(&old.spec, address) && !assignable(spec, address)
+            })
+        {
+            return Err(Stop::Busy);
+        }
+        let comes = |address| {
+            let had = old
+                .is_some_and(|old| old.spec.network == spec.network && lists(&old.spec, address));
+            lists(spec, address) && !had
+        };
+        if self.flight_in(spec, comes) {
+            return Err(Stop::Busy);
+        }
+        flight.edits = Some(spec.network);
+        flight.ops.push(Op::PutPool(pool.clone()));
+        for lease in &self.leases {
+            if lease.pool.is_none() && lease.key.network == spec.network && comes(lease.key.address)
+            {
+                let mut lease = lease.clone();
+                lease.pool = Some(pool.id);
+                flight.keys.push(lease.key);
+                flight.ops.push(Op::PutLease(Arc::new(lease)));
+            }
+        }
+        flight.say(action);
+        Ok((flight, Answer::Pool(pool)))
+    }
+
+    pub fn record_cluster(&mut self, record: &ClusterRecord) -> Plan {
+        self.clusters_busy()?;
+        for name in &record.names {
+            if self
+                .clusters
+                .iter()
+                .any(|known| known.id != record.id && known.names.contains(name))
+            {
+                return invalid("cluster");
+            }
+        }
+        let known = self.clusters.iter().find(|known| known.id == record.id);
+        let next = match known {
+            None => record.clone(),
+            Some(known) => {
+                let mut next = known.clone();
+                for name in &record.names {
+                    if !next.names.contains(name) {
+                        next.names.push(name.clone());
+                    }
+                }
+                next.discovered = known.discovered && record.discovered;
+                next
+            }
+        };
+        if known == Some(&next) {
+            return Err(Stop::Answer(Answer::Done));
+        }
+        let mut flight = Flight {
+            clusters: true,
+            ..Flight::default()
+        };
+        flight.ops.push(Op::PutCluster(next));
+        flight.say(Action::ClusterRecorded);
+        Ok((flight, Answer::Done))
+    }
+
+    pub fn mark_adopted(&mut self, marker: &Adoption) -> Plan {
+        self.clusters_busy()?;
+        if !self
+            .networks
+            .iter()
+            .any(|network| network.id == marker.network)
+        {
+            return refused(Refusal::UnknownNetwork(marker.network));
+        }
+        let known = self
+            .adoptions
+            .iter()
+            .find(|known| same_marker(known, marker));
+        if known.is_some_and(|known| !known.skipped || marker.skipped) {
+            return Err(Stop::Answer(Answer::Done));
+        }
+        let mut flight = Flight {
+            clusters: true,
+            ..Flight::default()
+        };
+        flight.ops.push(Op::PutAdoption(marker.clone()));
+        flight.say(if marker.skipped {
+            Action::AdoptionSkipped
+        } else {
+            Action::ClusterAdopted
+        });
+        Ok((flight, Answer::Done))
+    }
+
+    pub fn clusters_busy(&self) -> Result<(), Stop> {
+        if self.flights.iter().any(|flight| flight.clusters) {
+            Err(Stop::Busy)
+        } else {
+            Ok(())
+        }
+    }
+}
