@@ -296,3 +296,47 @@ fn a_store_that_serves_says_so() {
         (Condition::Serving, 1, 1)
     );
 }
+
+#[test]
+fn a_file_that_is_mostly_air_is_compacted_at_the_next_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("fipd.redb");
+    let options = Options {
+        ballast: 0,
+        ..Options::default()
+    };
+    let (mut store, _) = Store::open(&path, options).unwrap();
+    let account = |number: u32, size: usize| Account {
+        name: format!("account-{number}").into(),
+        role: Role::Viewer,
+        password_hash: "x".repeat(size).into(),
+        created: Timestamp(1),
+    };
+    let mut commit = |ops: Vec<Op>| {
+        let decision = Decision {
+            ops,
+            audit: vec![entry(1)],
+        };
+        assert_eq!(store.commit(&[decision]), [Outcome::Committed]);
+    };
+    commit(
+        (0..6_000)
+            .map(|number| Op::PutAccount(account(number, 8_000)))
+            .collect(),
+    );
+    commit(
+        (100..6_000)
+            .map(|number| Op::DeleteAccount(account(number, 0).name))
+            .collect(),
+    );
+    commit(Vec::new());
+    let used = || std::os::unix::fs::MetadataExt::blocks(&fs::metadata(&path).unwrap()) * 512;
+    drop(store);
+    let before = used();
+    assert!(before > 40 << 20, "only {before} bytes: nothing to compact");
+    let (store, loaded) = Store::open(&path, options).unwrap();
+    assert_eq!(loaded.ledger.accounts().count(), 100);
+    assert!(used() < 8 << 20, "{} of {before} bytes are left", used());
+    drop(store);
+    assert!(check(&path).unwrap().is_empty());
+}
