@@ -6,6 +6,7 @@ mod appliance;
 mod decision;
 mod figure;
 mod service;
+mod store;
 
 use anyhow::Result;
 use futures::future::BoxFuture;
@@ -28,6 +29,14 @@ pub const BENCHES: &[Bench] = &[
     Bench {
         name: "appliance",
         run: || Box::pin(appliance::run()),
+    },
+    Bench {
+        name: "durable",
+        run: || Box::pin(store::durable()),
+    },
+    Bench {
+        name: "start",
+        run: || Box::pin(store::start()),
     },
     Bench {
         name: "service",

@@ -6,13 +6,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use redb::{Builder, Database, Durability, Key, ReadTransaction, TableDefinition};
 
 use super::{
     CACHE_BYTES,
     check::check,
     error::{BackupError, ReadError},
+    medium::publish,
     tables::{ACCOUNTS, ADOPTIONS, AUDIT, CLUSTERS, LEASES, META, NETWORKS, POOLS, TOKENS},
 };
 
@@ -27,7 +27,18 @@ pub(super) fn backup(from: &ReadTransaction, path: &Path) -> Result<(), BackupEr
     let mut partial = path.as_os_str().to_owned();
     partial.push(".partial");
     let partial = PathBuf::from(partial);
-    let done = fill(from, &partial, path).and_then(|()| publish(&partial, path));
+    let done = fill(from, &partial, path).and_then(|()| {
+        publish(&partial, path).map_err(|source| {
+            if source.kind() == io::ErrorKind::AlreadyExists {
+                return BackupError::Exists(path.to_owned());
+            }
+            BackupError::Io {
+                path: path.to_owned(),
+                doing: "named",
+                source,
+            }
+        })
+    });
     if done.is_err() && fs::remove_file(&partial).is_err() {
         tracing::debug!(path = %partial.display(), "no partial backup to remove");
     }
@@ -131,34 +142,4 @@ fn copy<K: Key + 'static>(
             return Ok(());
         }
     }
-}
-
-/// Gives the file its name, unless something has it by now.
-fn publish(partial: &Path, path: &Path) -> Result<(), BackupError> {
-    let io = |source| BackupError::Io {
-        path: path.to_owned(),
-        doing: "named",
-        source,
-    };
-    match renameat2(
-        AT_FDCWD,
-        partial,
-        AT_FDCWD,
-        path,
-        RenameFlags::RENAME_NOREPLACE,
-    ) {
-        Ok(()) => {}
-        Err(nix::errno::Errno::EEXIST) => return Err(BackupError::Exists(path.to_owned())),
-        // A file system that cannot promise not to replace: the name was free when we looked.
-        Err(nix::errno::Errno::EINVAL | nix::errno::Errno::ENOSYS) => {
-            fs::rename(partial, path).map_err(io)?
-        }
-        Err(error) => return Err(io(io::Error::from(error))),
-    }
-    let directory = path
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty());
-    fs::File::open(directory.unwrap_or(Path::new(".")))
-        .and_then(|file| file.sync_all())
-        .map_err(io)
 }

@@ -10,6 +10,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use nix::{
+    errno::Errno,
+    fcntl::{AT_FDCWD, RenameFlags, renameat2},
+};
 use redb::{Builder, Database, DatabaseError};
 
 /// Where a database lies.
@@ -63,11 +67,31 @@ impl Disk {
         }
     }
 
-    fn directory(&self) -> &Path {
-        match self.path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            Some(_) | None => Path::new("."),
-        }
+    /// An empty database gets its name only when it is complete, so that a power cut leaves none or one that opens.
+    fn make(&self, builder: &Builder) -> Result<(), DatabaseError> {
+        let mut new = self.path.as_os_str().to_owned();
+        new.push(format!(".new-{}", std::process::id()));
+        let new = PathBuf::from(new);
+        let mut options = fs::OpenOptions::new();
+        let file = options
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&new)?;
+        drop(builder.create_file(file)?);
+        fs::File::open(&new)?.sync_all()?;
+        publish(&new, &self.path).or_else(|error| {
+            fs::remove_file(&new)?;
+            // Somebody else has just made one: theirs is as good.
+            if error.kind() == io::ErrorKind::AlreadyExists {
+                Ok(())
+            } else {
+                Err(error)
+            }
+        })?;
+        Ok(())
     }
 
     fn write_ballast(&self) -> io::Result<()> {
@@ -103,21 +127,15 @@ impl Medium for Disk {
     }
 
     fn open(&self, builder: &Builder) -> Result<Database, DatabaseError> {
-        let mut options = fs::OpenOptions::new();
-        let file = options
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(&self.path)?;
-        let fresh = file.metadata()?.len() == 0;
-        let database = builder.create_file(file)?;
-        if fresh {
-            // The name itself must survive a power cut, too.
-            fs::File::open(self.directory())?.sync_all()?;
+        if fs::symlink_metadata(&self.path).is_err() {
+            self.make(builder)?;
         }
-        Ok(database)
+        builder.create_file(
+            fs::OpenOptions::new()
+                .read(true)
+                .write(true)
+                .open(&self.path)?,
+        )
     }
 
     /// After a failed fsync Linux counts the lost pages as clean: a read would show what never reached the disk.
@@ -138,7 +156,7 @@ impl Medium for Disk {
     }
 
     fn free(&self) -> io::Result<u64> {
-        let stat = nix::sys::statvfs::statvfs(self.directory())?;
+        let stat = nix::sys::statvfs::statvfs(directory(&self.path))?;
         Ok(stat.blocks_available().saturating_mul(stat.fragment_size()))
     }
 
@@ -167,4 +185,23 @@ impl Medium for Disk {
             self.drop_ballast();
         }
     }
+}
+
+/// The directory that `path` is in.
+fn directory(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        Some(_) | None => Path::new("."),
+    }
+}
+
+/// Gives a complete file its name for good, unless something has that name.
+pub(super) fn publish(from: &Path, to: &Path) -> io::Result<()> {
+    match renameat2(AT_FDCWD, from, AT_FDCWD, to, RenameFlags::RENAME_NOREPLACE) {
+        Ok(()) => {}
+        // A file system that cannot promise not to replace: the name was free when we looked.
+        Err(Errno::EINVAL | Errno::ENOSYS) => fs::rename(from, to)?,
+        Err(error) => return Err(error.into()),
+    }
+    fs::File::open(directory(to))?.sync_all()
 }

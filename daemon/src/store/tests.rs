@@ -1,3 +1,8 @@
 //! The store on files and on media that fail.
 
+mod codec;
+mod crash;
 mod file;
+mod full;
+mod history;
+mod medium;

@@ -41,6 +41,11 @@ fn the_file_is_private() {
     let path = dir.path().join("fipd.redb");
     let (store, _) = Store::open(&path, Options::default()).unwrap();
     drop(store);
+    assert_eq!(
+        fs::read_dir(dir.path()).unwrap().count(),
+        2,
+        "something was left behind"
+    );
     for name in ["fipd.redb", "fipd.redb.ballast"] {
         let mode = fs::metadata(dir.path().join(name))
             .unwrap()

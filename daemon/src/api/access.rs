@@ -1,0 +1,104 @@
+//! The table of who may call what.
+//!
+//! A route can only be registered together with its [`Access`]; a request whose route is not in the table is refused.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use axum::{
+    Router,
+    handler::Handler,
+    routing::{MethodFilter, on},
+};
+use fipd_core::Role;
+use http::Method;
+
+use super::Api;
+
+/// Who may call a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Everybody, without login.
+    Open,
+    /// REST: from this role up. Socket peers and bearer tokens; the session cookie for GET and HEAD only.
+    Api(Role),
+    /// A page: from this role up; without a session the visitor is sent to the login page.
+    Page(Role),
+}
+
+/// The table, as the middleware uses it: method and route pattern to access.
+#[derive(Clone, Debug, Default)]
+pub struct AccessTable(BTreeMap<(&'static str, String), Access>);
+
+/// Collects routes and the table of their access.
+#[derive(Default)]
+pub struct Routes {
+    router: Router<Arc<Api>>,
+    table: AccessTable,
+}
+
+impl AccessTable {
+    /// The access of a matched route; `None` where it is not in the table. HEAD counts as GET.
+    pub fn get(&self, method: &Method, pattern: &str) -> Option<Access> {
+        let method = method_name(method)?;
+        self.0.get(&(method, pattern.to_owned())).copied()
+    }
+
+    /// All routes: method, pattern, access.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, &str, Access)> {
+        self.0.iter().map(|((method, pattern), access)| (*method, pattern.as_str(), *access))
+    }
+}
+
+fn method_name(method: &Method) -> Option<&'static str> {
+    match method.as_str() {
+        "GET" | "HEAD" => Some("GET"),
+        "POST" => Some("POST"),
+        "PUT" => Some("PUT"),
+        "PATCH" => Some("PATCH"),
+        "DELETE" => Some("DELETE"),
+        _ => None,
+    }
+}
+
+macro_rules! verb {
+    ($name:ident, $text:literal, $filter:ident) => {
+        /// Registers a handler for this method.
+        pub fn $name<H, T>(self, pattern: &str, access: Access, handler: H) -> Self
+        where
+            H: Handler<T, Arc<Api>>,
+            T: 'static,
+        {
+            self.add($text, MethodFilter::$filter, pattern, access, handler)
+        }
+    };
+}
+
+impl Routes {
+    verb!(get, "GET", GET);
+    verb!(post, "POST", POST);
+    verb!(put, "PUT", PUT);
+    verb!(patch, "PATCH", PATCH);
+    verb!(delete, "DELETE", DELETE);
+
+    fn add<H, T>(
+        mut self,
+        method: &'static str,
+        filter: MethodFilter,
+        pattern: &str,
+        access: Access,
+        handler: H,
+    ) -> Self
+    where
+        H: Handler<T, Arc<Api>>,
+        T: 'static,
+    {
+        self.table.0.insert((method, pattern.to_owned()), access);
+        self.router = self.router.route(pattern, on(filter, handler));
+        self
+    }
+
+    /// The router without its layers, and the finished table.
+    pub fn finish(self) -> (Router<Arc<Api>>, AccessTable) {
+        (self.router, self.table)
+    }
+}

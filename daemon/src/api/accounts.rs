@@ -1,0 +1,203 @@
+//! Accounts that sign in with a password, and the first one of them.
+//!
+//! Owns password hashing (argon2id, at most two at once) and the file `initial-admin`.
+
+use std::{
+    io::Write as _,
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use argon2::{
+    Argon2,
+    password_hash::{PasswordHasher, PasswordVerifier, phc::PasswordHash},
+};
+use fipd_core::{Account, Actor, Request, Role, Text};
+use tokio::sync::Semaphore;
+
+use crate::{
+    clock,
+    ipam::{Ipam, IpamError},
+};
+
+/// The name of the account made at first start.
+pub const INITIAL_ADMIN: &str = "admin";
+const INITIAL_FILE: &str = "initial-admin";
+/// The longest password that is hashed at all, in bytes.
+const MAX_PASSWORD: usize = 1024;
+/// Each hash takes about 19 MiB.
+const HASHES_AT_ONCE: usize = 2;
+/// Letters and digits that are not mistaken for each other.
+const ALPHABET: &[u8; 32] = b"abcdefghjkmnpqrstuvwxyz23456789z";
+
+/// Signs people in.
+#[derive(Clone)]
+pub struct Accounts {
+    ipam: Ipam,
+    data_dir: PathBuf,
+    slots: Arc<Semaphore>,
+    /// Verified against for unknown names, so that they take as long as known ones.
+    decoy: Text,
+}
+
+/// Why an account could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum AccountError {
+    #[error("the system gives no random numbers: {0}")]
+    Random(#[from] getrandom::Error),
+    #[error("the password could not be hashed: {0}")]
+    Hash(String),
+    #[error("{path}: {source}", path = .path.display())]
+    File { path: PathBuf, source: std::io::Error },
+    #[error(transparent)]
+    Ipam(#[from] IpamError),
+    #[error("password: {length} bytes; 8 to 1024 are allowed")]
+    Length { length: usize },
+}
+
+impl Accounts {
+    /// Also makes the first account where there is none, with a random password in `DATA_DIR/initial-admin` (0600).
+    pub async fn start(ipam: Ipam, data_dir: &Path) -> Result<Self, AccountError> {
+        let slots = Arc::new(Semaphore::new(HASHES_AT_ONCE));
+        let decoy = hashed(&slots, random_password()?).await?;
+        let accounts = Self { ipam, data_dir: data_dir.to_owned(), slots, decoy };
+        if accounts.ipam.read(|ledger| ledger.accounts().next().is_none()) {
+            accounts.make_first().await?;
+        }
+        Ok(accounts)
+    }
+
+    /// The actor and role of a name and password; `None` if they do not belong together. Takes as long either way.
+    /// The first success of the first account removes `initial-admin`.
+    pub async fn login(&self, name: &str, password: &str) -> Option<(Actor, Role)> {
+        let account = self.ipam.read(|ledger| ledger.account(name).cloned());
+        let hash = account.as_ref().map_or(&self.decoy, |account| &account.password_hash);
+        let matches = self.verify(password, hash).await;
+        let account = account.filter(|_| matches)?;
+        if &*account.name == INITIAL_ADMIN {
+            self.remove_initial_file();
+        }
+        Some((format!("user:{}", account.name).into(), account.role))
+    }
+
+    /// The file with the first password, while it is there.
+    pub fn initial_file(&self) -> Option<PathBuf> {
+        Some(self.data_dir.join(INITIAL_FILE)).filter(|path| path.exists())
+    }
+
+    /// Makes or replaces an account.
+    pub async fn put(
+        &self,
+        name: &str,
+        role: Role,
+        password: String,
+        actor: Actor,
+    ) -> Result<(), AccountError> {
+        if !(8..=MAX_PASSWORD).contains(&password.len()) {
+            return Err(AccountError::Length { length: password.len() });
+        }
+        let password_hash = hashed(&self.slots, password).await?;
+        let account = Account { name: name.into(), role, password_hash, created: clock::now() };
+        self.ipam.submit(Request::PutAccount { account, actor }).await?;
+        Ok(())
+    }
+
+    async fn make_first(&self) -> Result<(), AccountError> {
+        let password = random_password()?;
+        let path = self.data_dir.join(INITIAL_FILE);
+        write_private(&path, &format!("{INITIAL_ADMIN}\n{password}\n"))
+            .map_err(|source| AccountError::File { path: path.clone(), source })?;
+        self.put(INITIAL_ADMIN, Role::Admin, password, "fipd".into()).await?;
+        tracing::info!(file = %path.display(), "made the first account; its name and password are in the file");
+        Ok(())
+    }
+
+    async fn verify(&self, password: &str, hash: &Text) -> bool {
+        if password.len() > MAX_PASSWORD {
+            return false;
+        }
+        let Ok(_slot) = self.slots.acquire().await else { return false };
+        let (password, hash) = (password.to_owned(), Arc::clone(hash));
+        let verified = tokio::task::spawn_blocking(move || {
+            PasswordHash::new(&hash).is_ok_and(|parsed| {
+                Argon2::default().verify_password(password.as_bytes(), &parsed).is_ok()
+            })
+        });
+        verified.await.unwrap_or(false)
+    }
+
+    fn remove_initial_file(&self) {
+        let path = self.data_dir.join(INITIAL_FILE);
+        match std::fs::remove_file(&path) {
+            Ok(()) => tracing::info!(file = %path.display(), "removed after the first login"),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => tracing::warn!(file = %path.display(), %error, "could not be removed"),
+        }
+    }
+}
+
+async fn hashed(slots: &Semaphore, password: String) -> Result<Text, AccountError> {
+    let _slot = slots.acquire().await.map_err(|error| AccountError::Hash(error.to_string()))?;
+    let hash = tokio::task::spawn_blocking(move || {
+        Argon2::default().hash_password(password.as_bytes()).map(|hash| hash.to_string())
+    });
+    match hash.await {
+        Ok(Ok(hash)) => Ok(hash.into()),
+        Ok(Err(error)) => Err(AccountError::Hash(error.to_string())),
+        Err(error) => Err(AccountError::Hash(error.to_string())),
+    }
+}
+
+/// 24 characters in four groups, about 115 bits.
+fn random_password() -> Result<String, getrandom::Error> {
+    let mut bytes = [0_u8; 24];
+    getrandom::fill(&mut bytes)?;
+    let mut text = String::new();
+    for (index, byte) in bytes.iter().enumerate() {
+        if index > 0 && index % 6 == 0 {
+            text.push('-');
+        }
+        text.push(ALPHABET.get(usize::from(byte % 32)).copied().map_or('x', char::from));
+    }
+    Ok(text)
+}
+
+/// Writes a file that only its owner can read, whatever was there before.
+pub fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
+    let fresh = path.with_extension("new");
+    match std::fs::remove_file(&fresh) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    let mut file =
+        std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    std::fs::rename(&fresh, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn passwords_differ_and_are_long() {
+        let (first, second) = (random_password().unwrap(), random_password().unwrap());
+        assert_ne!(first, second);
+        assert_eq!(first.len(), 27);
+    }
+
+    #[test]
+    fn private_files_replace_open_ones() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("secret");
+        std::fs::write(&path, "old").unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+        write_private(&path, "new").unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "new");
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+}

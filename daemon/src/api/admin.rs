@@ -1,0 +1,218 @@
+//! `/api/v1/audit`, `/check`, `/backup` and `/tokens`.
+
+use std::{path::PathBuf, sync::Arc};
+
+use axum::{
+    Json,
+    body::{Body as HttpBody, Bytes},
+    extract::State,
+    response::{IntoResponse, Response},
+};
+use fipd_core::{AuditEntry, Ledger, Request, Token, TokenId};
+use http::{HeaderValue, StatusCode, header};
+use tokio::io::AsyncReadExt as _;
+
+use super::{
+    Api,
+    auth::Caller,
+    convert,
+    extract::{Body, Path, Query},
+    health,
+    problem::{Code, Problem},
+    tokens,
+    wire::{
+        AuditPage, AuditQuery, AuditView, CheckReport, Checked, TokenCreate, TokenList, TokenMade,
+        TokenView, text_of,
+    },
+};
+use crate::clock;
+
+/// Who did what, newest first.
+#[utoipa::path(get, path = "/api/v1/audit", tag = "audit", params(AuditQuery),
+    responses((status = 200, body = AuditPage), (status = 422, body = Problem), (status = 503, body = Problem)))]
+pub async fn audit(
+    State(api): State<Arc<Api>>,
+    Query(query): Query<AuditQuery>,
+) -> Result<Json<AuditPage>, Problem> {
+    let limit = query.limit.unwrap_or(100);
+    if !(1..=1000).contains(&limit) {
+        return Err(Problem::invalid("limit", limit.to_string(), "1 to 1000"));
+    }
+    let reader = api.ipam.reader().clone();
+    let rows = blocking(move || reader.audit_page(query.before, limit)).await?;
+    let rows = rows.map_err(|error| Problem::new(Code::Unavailable, error.to_string()))?;
+    let next = rows.last().map(|(number, _)| *number).filter(|_| rows.len() == limit);
+    let entries = api.ipam.read(|ledger| {
+        rows.iter().map(|(number, entry)| audit_view(ledger, *number, entry)).collect()
+    });
+    Ok(Json(AuditPage { entries, next }))
+}
+
+fn audit_view(ledger: &Ledger, number: u64, entry: &AuditEntry) -> AuditView {
+    let pool_name = |id| match ledger.pool(id) {
+        Some(pool) => pool.spec.name.to_string(),
+        None => format!("#{}", id.0),
+    };
+    AuditView {
+        number,
+        at: clock::rfc3339(entry.at),
+        actor: entry.actor.to_string(),
+        action: text_of(&entry.action),
+        network: entry.network.map(|id| convert::network_name(ledger, id)),
+        address: entry.address,
+        pool: entry.pool.map(pool_name),
+        owner: entry.identity.as_ref().map(|identity| convert::owner_text(ledger, identity)),
+        detail: entry.detail.to_string(),
+    }
+}
+
+/// Verifies every invariant of the ledger and says how the store is doing.
+#[utoipa::path(get, path = "/api/v1/check", tag = "admin", responses((status = 200, body = CheckReport)))]
+pub async fn check(State(api): State<Arc<Api>>) -> Result<Json<CheckReport>, Problem> {
+    let ipam = api.ipam.clone();
+    // The whole ledger is copied under the lock and read outside of it.
+    let ledger = api.ipam.read(Ledger::clone);
+    let (violations, leases) = blocking(move || (ledger.check(), count(&ledger))).await?;
+    let mut checks: Vec<Checked> = violations
+        .iter()
+        .map(|violation| Checked { what: "ledger".into(), ok: false, detail: violation.to_string() })
+        .collect();
+    if checks.is_empty() {
+        let detail = format!("{leases} leases, every invariant holds");
+        checks.push(Checked { what: "ledger".into(), ok: true, detail });
+    }
+    checks.push(health::store(&ipam));
+    Ok(Json(CheckReport { ok: checks.iter().all(|check| check.ok), checks }))
+}
+
+fn count(ledger: &Ledger) -> usize {
+    let mut total = 0;
+    let mut after = None;
+    loop {
+        let page = ledger.leases(&fipd_core::LeaseFilter::default(), after, Ledger::SCAN);
+        total += page.leases.len();
+        match page.next {
+            Some(next) => after = Some(next),
+            None => return total,
+        }
+    }
+}
+
+/// A consistent copy of the store, as it is at this moment.
+#[utoipa::path(get, path = "/api/v1/backup", tag = "admin",
+    responses((status = 200, content_type = "application/octet-stream"), (status = 503, body = Problem)))]
+pub async fn backup(State(api): State<Arc<Api>>) -> Result<Response, Problem> {
+    let number = getrandom::u64().map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
+    let path = api.data_dir.join(format!("backup-{number:016x}.tmp"));
+    let (reader, target) = (api.ipam.reader().clone(), path.clone());
+    // Dropped last: also where the client goes away in the middle.
+    let guard = RemoveOnDrop(path.clone());
+    blocking(move || reader.backup(&target))
+        .await?
+        .map_err(|error| Problem::new(Code::Unavailable, error.to_string()))?;
+    let io = |error: std::io::Error| Problem::new(Code::Internal, format!("{}: {error}", path.display()));
+    let file = tokio::fs::File::open(&path).await.map_err(io)?;
+    let length = file.metadata().await.map_err(io)?.len();
+    let chunks = futures::stream::try_unfold((file, guard), |(mut file, guard)| async move {
+        let mut chunk = vec![0; 256 * 1024];
+        let read = file.read(&mut chunk).await?;
+        chunk.truncate(read);
+        Ok::<_, std::io::Error>((read > 0).then_some((Bytes::from(chunk), (file, guard))))
+    });
+    let mut response = HttpBody::from_stream(chunks).into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+    headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+    Ok(response)
+}
+
+/// Removes a temporary file.
+struct RemoveOnDrop(PathBuf);
+
+impl Drop for RemoveOnDrop {
+    fn drop(&mut self) {
+        match std::fs::remove_file(&self.0) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                tracing::warn!(file = %self.0.display(), %error, "a temporary file could not be removed");
+            }
+            Ok(()) | Err(_) => {}
+        }
+    }
+}
+
+/// All tokens, without their text.
+#[utoipa::path(get, path = "/api/v1/tokens", tag = "tokens", responses((status = 200, body = TokenList)))]
+pub async fn list_tokens(State(api): State<Arc<Api>>) -> Json<TokenList> {
+    let tokens = api.ipam.read(|ledger| ledger.tokens().map(token_view).collect());
+    Json(TokenList { tokens })
+}
+
+/// Makes a token; its text is in this answer and nowhere else.
+#[utoipa::path(post, path = "/api/v1/tokens", tag = "tokens", request_body = TokenCreate,
+    responses((status = 201, body = TokenMade), (status = 422, body = Problem)))]
+pub async fn create_token(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    Body(body): Body<TokenCreate>,
+) -> Result<Response, Problem> {
+    let name = token_name(&body.name)?;
+    let now = clock::now();
+    let expires = match body.expires.as_deref() {
+        None => None,
+        Some(text) => {
+            let end = clock::parse_rfc3339(text).filter(|end| *end > now);
+            let allowed = "a time to come such as 2030-01-01T00:00:00Z";
+            Some(end.ok_or_else(|| Problem::invalid("expires", text, allowed))?)
+        }
+    };
+    let minted = tokens::mint(name, body.role, now, expires)
+        .map_err(|error| Problem::new(Code::Internal, format!("no random numbers: {error}")))?;
+    let view = token_view(&minted.token);
+    api.ipam.submit(Request::PutToken { token: minted.token, actor: caller.actor }).await?;
+    let made = TokenMade { view, token: minted.text };
+    Ok((StatusCode::CREATED, Json(made)).into_response())
+}
+
+/// Ends a token at once.
+#[utoipa::path(delete, path = "/api/v1/tokens/{id}", tag = "tokens", params(("id" = u64, Path)),
+    responses((status = 204), (status = 404, body = Problem)))]
+pub async fn revoke_token(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<StatusCode, Problem> {
+    let id: u64 = id.parse().map_err(|_| Problem::invalid("id", id, "the number of a token"))?;
+    let id = TokenId(id);
+    if api.ipam.read(|ledger| ledger.token(id).is_none()) {
+        return Err(Problem::not_found("token", id.0));
+    }
+    api.ipam.submit(Request::DeleteToken { id, actor: caller.actor }).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// The name appears in the audit log as `token:NAME`.
+fn token_name(name: &str) -> Result<&str, Problem> {
+    let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '@');
+    if (1..=63).contains(&name.len()) && name.chars().all(fine) {
+        Ok(name)
+    } else {
+        Err(Problem::invalid("name", name, "1 to 63 of letters, digits, '-', '_', '.' and '@'"))
+    }
+}
+
+fn token_view(token: &Token) -> TokenView {
+    TokenView {
+        id: token.id.0,
+        name: token.name.to_string(),
+        role: token.role,
+        created: clock::rfc3339(token.created),
+        expires: token.expires.map(clock::rfc3339),
+    }
+}
+
+/// Runs what waits for the disk on a thread of its own.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Problem> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|error| Problem::new(Code::Internal, format!("a background task ended early: {error}")))
+}

@@ -1,0 +1,230 @@
+//! Who is asking: peers of the Unix socket, bearer tokens, sessions of the web UI.
+//!
+//! Authentication happens once, in [`authenticate`], before any handler; handlers only read the [`Caller`].
+
+use std::sync::Arc;
+
+use axum::{
+    extract::{ConnectInfo, FromRequestParts, MatchedPath, Request, State, connect_info::Connected},
+    middleware::Next,
+    response::{IntoResponse as _, Response},
+    serve::IncomingStream,
+};
+use fipd_core::{Actor, Role};
+use http::{HeaderMap, Method, header, request::Parts};
+use tokio::net::UnixListener;
+
+use super::{
+    Api,
+    access::{Access, AccessTable},
+    problem::{Code, Problem},
+    tokens, ui,
+};
+
+/// The authenticated asker of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// As the audit log names it: `socket:UID`, `token:NAME`, `user:NAME`.
+    pub actor: Actor,
+    pub role: Role,
+    pub via: Via,
+}
+
+/// How the caller was recognised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Via {
+    Socket,
+    Token,
+    Session,
+}
+
+/// The process at the other end of the Unix socket.
+#[derive(Clone, Copy, Debug)]
+pub struct SocketPeer {
+    /// `None` where the kernel does not say.
+    pub uid: Option<u32>,
+    pub gid: Option<u32>,
+}
+
+/// Who may use the Unix socket: uid 0, the daemon's own uid, and members of the socket's group (whom the file's
+/// mode lets through at all).
+#[derive(Clone, Copy, Debug)]
+pub struct SocketPolicy {
+    pub own_uid: u32,
+    pub socket_gid: u32,
+}
+
+impl Connected<IncomingStream<'_, UnixListener>> for SocketPeer {
+    fn connect_info(stream: IncomingStream<'_, UnixListener>) -> Self {
+        match stream.io().peer_cred() {
+            Ok(cred) => Self { uid: Some(cred.uid()), gid: Some(cred.gid()) },
+            Err(_) => Self { uid: None, gid: None },
+        }
+    }
+}
+
+impl SocketPolicy {
+    /// The caller behind a peer; `None` for strangers.
+    pub fn caller(&self, peer: SocketPeer) -> Option<Caller> {
+        let uid = peer.uid?;
+        let known = uid == 0
+            || uid == self.own_uid
+            || peer.gid == Some(self.socket_gid)
+            || member_of(uid, self.socket_gid);
+        known.then(|| Caller {
+            actor: format!("socket:{uid}").into(),
+            role: Role::Admin,
+            via: Via::Socket,
+        })
+    }
+}
+
+/// Whether the group database lists the user in the group.
+fn member_of(uid: u32, gid: u32) -> bool {
+    let user = nix::unistd::User::from_uid(uid.into());
+    let group = nix::unistd::Group::from_gid(gid.into());
+    match (user, group) {
+        (Ok(Some(user)), Ok(Some(group))) => group.mem.contains(&user.name),
+        (Ok(_), Ok(_)) | (Err(_), _) | (_, Err(_)) => false,
+    }
+}
+
+/// State of the authenticating middleware.
+#[derive(Clone)]
+pub struct Guard {
+    pub api: Arc<Api>,
+    pub table: Arc<AccessTable>,
+    pub socket: SocketPolicy,
+}
+
+/// Finds the caller, holds the request against the access table, and hands it on.
+pub async fn authenticate(
+    State(guard): State<Guard>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let pattern = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
+    let Some(pattern) = pattern else { return next.run(request).await };
+    let Some(access) = guard.table.get(request.method(), &pattern) else {
+        // The router answers 405 for a known path; nothing else can get here.
+        return next.run(request).await;
+    };
+    let caller = match find_caller(&guard, &request, access) {
+        Ok(caller) => caller,
+        Err(problem) => return problem.into_response(),
+    };
+    match admit(access, caller.as_ref()) {
+        Admission::In => {}
+        Admission::Out(problem) => return problem.into_response(),
+        Admission::NoPage(problem) => return ui::forbidden(problem.detail),
+        Admission::SignIn => return ui::to_login(request),
+    }
+    if let Some(caller) = caller {
+        request.extensions_mut().insert(caller);
+    }
+    next.run(request).await
+}
+
+/// A credential that is present and wrong is an error even where none is needed.
+fn find_caller(guard: &Guard, request: &Request, access: Access) -> Result<Option<Caller>, Problem> {
+    if let Some(ConnectInfo(peer)) = request.extensions().get::<ConnectInfo<SocketPeer>>() {
+        return guard.socket.caller(*peer).map(Some).ok_or_else(|| {
+            let detail = "only root, fipd's own user and members of the socket's group may use this socket";
+            Problem::new(Code::Forbidden, detail)
+        });
+    }
+    if request.headers().contains_key(header::AUTHORIZATION) {
+        let caller = bearer(request.headers()).and_then(|text| tokens::caller(&guard.api.ipam, text));
+        return caller.map(Some).ok_or_else(|| {
+            Problem::new(Code::Unauthenticated, "the bearer token is unknown, revoked or expired")
+        });
+    }
+    let safe = matches!(*request.method(), Method::GET | Method::HEAD);
+    let cookie_counts = match access {
+        Access::Open | Access::Page(_) => true,
+        Access::Api(_) => safe,
+    };
+    Ok(if cookie_counts { guard.api.sessions.caller(request.headers()) } else { None })
+}
+
+/// What becomes of a request.
+enum Admission {
+    In,
+    Out(Problem),
+    /// A page for people says why.
+    NoPage(Problem),
+    SignIn,
+}
+
+fn admit(access: Access, caller: Option<&Caller>) -> Admission {
+    let needed = match access {
+        Access::Open => return Admission::In,
+        Access::Api(role) | Access::Page(role) => role,
+    };
+    match (caller, access) {
+        (Some(caller), _) if caller.role >= needed => Admission::In,
+        (Some(caller), _) => {
+            let (needed, has) = (role_name(needed), role_name(caller.role));
+            let detail = format!("this needs the role {needed}, {} has {has}", caller.actor);
+            let problem = Problem::new(Code::Forbidden, detail);
+            if matches!(access, Access::Page(_)) { Admission::NoPage(problem) } else { Admission::Out(problem) }
+        }
+        (None, Access::Page(_)) => Admission::SignIn,
+        (None, Access::Api(_) | Access::Open) => {
+            let detail = "send a bearer token (made by `fipd token create`) or use the Unix socket";
+            Admission::Out(Problem::new(Code::Unauthenticated, detail))
+        }
+    }
+}
+
+/// The name of a role as the wire has it.
+pub fn role_name(role: Role) -> &'static str {
+    match role {
+        Role::Viewer => "viewer",
+        Role::Operator => "operator",
+        Role::Admin => "admin",
+    }
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = value.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Caller {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Self::Rejection> {
+        parts
+            .extensions
+            .get::<Self>()
+            .cloned()
+            .ok_or_else(|| Problem::new(Code::Unauthenticated, "sign in first"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strangers_at_the_socket_are_nobody() {
+        let policy = SocketPolicy { own_uid: 900, socket_gid: 900 };
+        let caller = |uid, gid| policy.caller(SocketPeer { uid: Some(uid), gid: Some(gid) });
+        assert_eq!(caller(0, 0).unwrap().actor.as_ref(), "socket:0");
+        assert_eq!(caller(900, 5).unwrap().role, Role::Admin);
+        assert!(caller(4_000_001, 900).is_some());
+        assert!(caller(4_000_001, 4_000_001).is_none());
+        assert!(policy.caller(SocketPeer { uid: None, gid: None }).is_none());
+    }
+
+    #[test]
+    fn bearer_tokens_are_taken_from_the_header() {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::AUTHORIZATION, "bearer fipd_1_x".parse().unwrap());
+        assert_eq!(bearer(&headers), Some("fipd_1_x"));
+        headers.insert(header::AUTHORIZATION, "Basic abc".parse().unwrap());
+        assert_eq!(bearer(&headers), None);
+    }
+}

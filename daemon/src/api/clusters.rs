@@ -1,0 +1,151 @@
+//! `/api/v1/clusters`.
+
+use std::sync::Arc;
+
+use axum::{Json, extract::State};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::{
+    ResourceExt as _,
+    api::{Patch, PatchParams},
+};
+
+use super::{
+    Api,
+    auth::Caller,
+    extract::{Body, Path},
+    problem::{Code, Problem},
+    wire::{ClusterList, ClusterView, HeldBackView, Outcome, SkipAdoption},
+};
+use crate::{
+    clock,
+    clusters::{self, ClustersError},
+};
+
+/// All clusters with their health.
+#[utoipa::path(get, path = "/api/v1/clusters", tag = "clusters", responses((status = 200, body = ClusterList)))]
+pub async fn list(State(api): State<Arc<Api>>) -> Json<ClusterList> {
+    Json(ClusterList { clusters: api.clusters.views().iter().map(view).collect() })
+}
+
+/// One cluster, by any of its names.
+#[utoipa::path(get, path = "/api/v1/clusters/{name}", tag = "clusters", params(("name" = String, Path)),
+    responses((status = 200, body = ClusterView), (status = 404, body = Problem)))]
+pub async fn show(
+    State(api): State<Arc<Api>>,
+    Path(name): Path<String>,
+) -> Result<Json<ClusterView>, Problem> {
+    let found = api.clusters.view(&name).ok_or_else(|| Problem::not_found("cluster", name))?;
+    Ok(Json(view(&found)))
+}
+
+/// Frees the leases of a cluster that is gone for good.
+#[utoipa::path(post, path = "/api/v1/clusters/{name}/forget", tag = "clusters", params(("name" = String, Path)),
+    responses((status = 200, body = Outcome), (status = 404, body = Problem), (status = 409, body = Problem)))]
+pub async fn forget(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    Path(name): Path<String>,
+) -> Result<Json<Outcome>, Problem> {
+    let leases = api.clusters.forget(&name, caller.actor).await?;
+    Ok(done(format!("cluster {name} is forgotten, {leases} leases were freed")))
+}
+
+/// Lets a network give addresses although the cluster was never listed.
+#[utoipa::path(post, path = "/api/v1/clusters/{name}/skip-adoption", tag = "clusters",
+    params(("name" = String, Path)), request_body = SkipAdoption,
+    responses((status = 200, body = Outcome), (status = 404, body = Problem), (status = 409, body = Problem)))]
+pub async fn skip_adoption(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    Path(name): Path<String>,
+    Body(body): Body<SkipAdoption>,
+) -> Result<Json<Outcome>, Problem> {
+    api.clusters.skip_adoption(&name, &body.network, caller.actor).await?;
+    Ok(done(format!("network {} no longer waits for cluster {name}", body.network)))
+}
+
+/// Confirms that most of the cluster's addresses really went away at once.
+#[utoipa::path(post, path = "/api/v1/clusters/{name}/confirm-release", tag = "clusters",
+    params(("name" = String, Path)),
+    responses((status = 200, body = Outcome), (status = 404, body = Problem), (status = 409, body = Problem)))]
+pub async fn confirm_release(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    Path(name): Path<String>,
+) -> Result<Json<Outcome>, Problem> {
+    let leases = api.clusters.confirm_release(&name, &caller.actor)?;
+    Ok(done(format!("{leases} leases of cluster {name} are released")))
+}
+
+/// Installs fipd's CustomResourceDefinitions in the cluster.
+#[utoipa::path(post, path = "/api/v1/clusters/{name}/crds", tag = "clusters", params(("name" = String, Path)),
+    responses((status = 200, body = Outcome), (status = 404, body = Problem), (status = 503, body = Problem)))]
+pub async fn install_crds(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    Path(name): Path<String>,
+) -> Result<Json<Outcome>, Problem> {
+    let Some(session) = api.clusters.session(&name) else {
+        return Err(match api.clusters.view(&name) {
+            Some(view) => {
+                let detail = format!("cluster {name} is not reached at the moment ({})", view.state.as_str());
+                Problem::new(Code::Unavailable, detail)
+            }
+            None => Problem::not_found("cluster", name),
+        });
+    };
+    let target: kube::Api<CustomResourceDefinition> = kube::Api::all(session.client.clone());
+    // Forced: a definition that another tool installed becomes ours, as the admin asks.
+    let params = PatchParams::apply("fipd").force();
+    let mut names = Vec::new();
+    for definition in fipd_crds::all() {
+        let kind = definition.name_any();
+        let what = format!("install {kind}");
+        session
+            .call(&what, target.patch(&kind, &params, &Patch::Apply(&definition)))
+            .await
+            .map_err(|error| Problem::new(Code::Unavailable, format!("cluster {name}: {error}")))?;
+        names.push(kind);
+    }
+    tracing::info!(cluster = name, actor = %caller.actor, "installed CustomResourceDefinitions");
+    Ok(done(format!("installed in cluster {name}: {}", names.join(", "))))
+}
+
+fn done(message: String) -> Json<Outcome> {
+    Json(Outcome { message })
+}
+
+fn view(view: &clusters::ClusterView) -> ClusterView {
+    ClusterView {
+        name: view.name.to_string(),
+        names: view.names.iter().map(ToString::to_string).collect(),
+        id: view.id.as_ref().map(ToString::to_string),
+        state: view.state.as_str().to_owned(),
+        last_error: view.last_error.as_ref().map(ToString::to_string),
+        since: clock::rfc3339(view.since),
+        systems: view.systems.iter().map(ToString::to_string).collect(),
+        server: view.server.as_ref().map(ToString::to_string),
+        discovered: view.discovered,
+        leases: view.leases,
+        held_back: view.held_back.as_ref().map(|held| HeldBackView {
+            system: held.system.to_string(),
+            leases: held.leases,
+            limit: held.limit,
+            since: clock::rfc3339(held.since),
+        }),
+    }
+}
+
+impl From<ClustersError> for Problem {
+    fn from(error: ClustersError) -> Self {
+        let detail = error.to_string();
+        match error {
+            ClustersError::Unknown(_) | ClustersError::UnknownNetwork(_) => Self::new(Code::NotFound, detail),
+            ClustersError::NotAwaited(_)
+            | ClustersError::InUse { .. }
+            | ClustersError::NothingHeldBack(_) => Self::new(Code::Conflict, detail),
+            ClustersError::Ipam(error) => error.into(),
+            ClustersError::Stopping => Self::new(Code::Unavailable, detail),
+        }
+    }
+}

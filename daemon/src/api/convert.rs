@@ -1,0 +1,267 @@
+//! Between the wire's text and the core's types.
+//!
+//! Reading names every bad value by field; writing needs the ledger for names of networks, pools and clusters.
+
+use std::{net::IpAddr, str::FromStr};
+
+use fipd_core::{
+    AddressSpec, ClusterId, EndsOf, Identity, Lease, LeaseKey, LeaseState, Ledger, Network, NetworkId,
+    Origin, Pool, System, Text,
+};
+
+use super::{
+    problem::{Code, Problem},
+    wire::{
+        ContenderView, Count, HoldView, LeaseSummary, LeaseView, MemberView, NetworkView, OriginView,
+        PoolView, Reserve, Usage,
+    },
+};
+use crate::clock;
+
+/// The longest free text (reason, tenant, instance) that is taken, in bytes.
+const MAX_TEXT: usize = 1024;
+
+/// Parses a value; the problem names the field and says what the type says.
+pub fn parse<T>(field: &str, text: &str) -> Result<T, Problem>
+where
+    T: FromStr,
+    T::Err: std::fmt::Display,
+{
+    text.parse().map_err(|error: T::Err| Problem::invalid(field, text, error.to_string()))
+}
+
+/// Parses an IP address.
+pub fn address(field: &str, text: &str) -> Result<IpAddr, Problem> {
+    text.parse()
+        .map_err(|_| Problem::invalid(field, text, "an IPv4 or IPv6 address such as 192.0.2.7"))
+}
+
+/// Parses the entries of a pool.
+pub fn specs(field: &str, texts: &[String]) -> Result<Vec<AddressSpec>, Problem> {
+    texts.iter().map(|text| parse(field, text)).collect()
+}
+
+/// Parses `prefix` or `each-cidr`.
+pub fn ends_of(text: &str) -> Result<EndsOf, Problem> {
+    match text {
+        "prefix" => Ok(EndsOf::Prefix),
+        "each-cidr" => Ok(EndsOf::EachCidr),
+        _ => Err(Problem::invalid("reserve_of", text, "prefix or each-cidr")),
+    }
+}
+
+/// Parses a lease state.
+pub fn state(text: &str) -> Result<LeaseState, Problem> {
+    match text {
+        "allocated" => Ok(LeaseState::Allocated),
+        "reserved" => Ok(LeaseState::Reserved),
+        "probing" => Ok(LeaseState::Probing),
+        "quarantined" => Ok(LeaseState::Quarantined),
+        "orphaned" => Ok(LeaseState::Orphaned),
+        _ => {
+            let allowed = "allocated, reserved, probing, quarantined or orphaned";
+            Err(Problem::invalid("state", text, allowed))
+        }
+    }
+}
+
+/// Free text: at most 1,024 bytes, no control characters.
+pub fn text(field: &str, text: &str) -> Result<Text, Problem> {
+    if text.len() > MAX_TEXT || text.chars().any(char::is_control) {
+        return Err(Problem::invalid(field, text, "up to 1024 bytes without control characters"));
+    }
+    Ok(text.into())
+}
+
+/// Parses an owner. Its cluster may be given by name.
+pub fn owner(ledger: &Ledger, text: &str) -> Result<Identity, Problem> {
+    if text.chars().any(|c| c.is_control() || c.is_whitespace()) {
+        let allowed = "SYSTEM/[CLUSTER/]KIND/NAMESPACE/NAME without spaces and control characters";
+        return Err(Problem::invalid("owner", text, allowed));
+    }
+    let mut identity: Identity = parse("owner", text)?;
+    identity.cluster = identity.cluster.map(|name| cluster_id(ledger, &name.0));
+    Ok(identity)
+}
+
+/// The id of a cluster known by this name; else the text is taken for an id.
+pub fn cluster_id(ledger: &Ledger, text: &str) -> ClusterId {
+    ledger.cluster_by_name(text).map_or_else(|| ClusterId(text.into()), |record| record.id.clone())
+}
+
+/// The owner's text, with the cluster by name where it has one.
+pub fn owner_text(ledger: &Ledger, identity: &Identity) -> String {
+    let name = identity
+        .cluster
+        .as_ref()
+        .and_then(|id| ledger.cluster(id))
+        .and_then(|record| record.names.first());
+    match name {
+        Some(name) => {
+            let cluster = Some(ClusterId(name.clone()));
+            Identity { cluster, ..identity.clone() }.to_string()
+        }
+        None => identity.to_string(),
+    }
+}
+
+/// The network of that name.
+pub fn network<'a>(ledger: &'a Ledger, name: &str) -> Result<&'a Network, Problem> {
+    ledger
+        .network_by_name(name)
+        .ok_or_else(|| Problem::not_found("network", name).about("network", name))
+}
+
+/// The name of a network.
+pub fn network_name(ledger: &Ledger, id: NetworkId) -> String {
+    ledger.network(id).map_or_else(|| format!("#{}", id.0), |network| network.name.to_string())
+}
+
+/// The system of that name.
+pub fn system(text: &str) -> Result<System, Problem> {
+    parse("system", text)
+}
+
+/// A cursor: the key of the last lease of a page.
+pub fn cursor_text(key: LeaseKey) -> String {
+    format!("{}_{}", key.network.0, key.address)
+}
+
+/// Reads a cursor back.
+pub fn cursor(text: &str) -> Result<LeaseKey, Problem> {
+    let key = text.split_once('_').and_then(|(network, address)| {
+        let network = NetworkId(network.parse().ok()?);
+        Some(LeaseKey { network, address: address.parse().ok()? })
+    });
+    key.ok_or_else(|| Problem::invalid("cursor", text, "the `next` of an earlier page"))
+}
+
+/// A network as clients see it.
+pub fn network_view(ledger: &Ledger, network: &Network) -> NetworkView {
+    let holds = ledger.holds(network.id).into_iter().map(|hold| HoldView {
+        cluster: hold.cluster.to_string(),
+        id: hold.id.map(|id| id.0.to_string()),
+        system: hold.system.to_string(),
+    });
+    NetworkView {
+        id: network.id.0,
+        name: network.name.to_string(),
+        pools: ledger.pools().filter(|pool| pool.spec.network == network.id).count(),
+        waiting_for: holds.collect(),
+    }
+}
+
+/// A pool as clients see it.
+pub fn pool_view(ledger: &Ledger, pool: &Pool) -> PoolView {
+    let spec = &pool.spec;
+    let usage = ledger.usage(pool.id);
+    let count = |pick: fn(&fipd_core::PoolUsage) -> u128| Count(usage.as_ref().map_or(0, pick));
+    PoolView {
+        id: pool.id.0,
+        name: spec.name.to_string(),
+        network: network_name(ledger, spec.network),
+        family: spec.family(),
+        addresses: spec.addresses.iter().map(ToString::to_string).collect(),
+        exclusions: spec.exclusions.iter().map(ToString::to_string).collect(),
+        gateway: spec.gateway,
+        prefix: spec.prefix_len,
+        subnet: spec.subnet.map(|net| net.to_string()),
+        reserve: Reserve { first: spec.ends.first, last: spec.ends.last, of: spec.ends.of },
+        order: spec.order,
+        origin: origin_view(ledger, &spec.origin),
+        closed: spec.closed,
+        generation: pool.generation,
+        created: clock::rfc3339(pool.created),
+        usage: Usage {
+            size: count(|usage| usage.size),
+            used: count(|usage| usage.used),
+            free: count(|usage| usage.free),
+            excluded: count(|usage| usage.excluded),
+            reserved: count(|usage| usage.reserved),
+            out_of_range: count(|usage| usage.out_of_range),
+        },
+    }
+}
+
+fn origin_view(ledger: &Ledger, origin: &Origin) -> OriginView {
+    match origin {
+        Origin::Own => OriginView::Own,
+        Origin::Mirror { system, cluster, object, .. } => {
+            let name = ledger.cluster(cluster).and_then(|record| record.names.first());
+            OriginView::Mirror {
+                system: system.to_string(),
+                cluster: name.unwrap_or(&cluster.0).to_string(),
+                object: object.to_string(),
+            }
+        }
+    }
+}
+
+/// What an asker needs to know of a lease.
+pub fn lease_summary(ledger: &Ledger, lease: &Lease) -> LeaseSummary {
+    let pool = lease.pool.and_then(|id| ledger.pool(id));
+    LeaseSummary {
+        address: lease.key.address,
+        prefix: ledger.prefix_len(lease),
+        gateway: pool.and_then(|pool| pool.spec.gateway),
+        network: network_name(ledger, lease.key.network),
+        pool: pool.map(|pool| pool.spec.name.to_string()),
+        state: lease.state,
+        owner: lease.owner().map(|holder| owner_text(ledger, &holder.identity)),
+    }
+}
+
+/// All of a lease.
+pub fn lease_view(ledger: &Ledger, lease: &Lease) -> LeaseView {
+    let members = lease.members.iter().map(|member| MemberView {
+        owner: owner_text(ledger, &member.holder.identity),
+        instance: member.holder.instance.to_string(),
+        ports: member.ports.clone(),
+    });
+    let contenders = lease.contenders.iter().map(|contender| ContenderView {
+        owner: owner_text(ledger, &contender.holder.identity),
+        instance: contender.holder.instance.to_string(),
+        since: clock::rfc3339(contender.since),
+    });
+    LeaseView {
+        summary: lease_summary(ledger, lease),
+        marks: ledger.marks(lease).to_vec(),
+        members: members.collect(),
+        contenders: contenders.collect(),
+        tenant: lease.tenant.as_ref().map(|tenant| tenant.0.to_string()),
+        group: lease.group.as_ref().map(ToString::to_string),
+        since: clock::rfc3339(lease.since),
+        until: lease.until.map(clock::rfc3339),
+    }
+}
+
+/// A problem for an answer of the ledger that does not belong to the request.
+pub fn unexpected(answer: &fipd_core::Answer) -> Problem {
+    tracing::error!(?answer, "the address book gave an answer of another kind than asked for");
+    Problem::new(Code::Internal, "the address book gave an unexpected answer; see the log")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cursors_survive_their_text() {
+        let key = LeaseKey { network: NetworkId(7), address: "2001:db8::7".parse().unwrap() };
+        assert_eq!(cursor(&cursor_text(key)).unwrap(), key);
+        for bad in ["", "7", "7_", "x_10.0.0.1", "7_10.0.0.256"] {
+            assert_eq!(cursor(bad).unwrap_err().field.as_deref(), Some("cursor"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn owners_are_checked_and_named() {
+        let ledger = Ledger::new();
+        let good = owner(&ledger, "fipd/c1/Host/lab/printer").unwrap();
+        assert_eq!(owner_text(&ledger, &good), "fipd/c1/Host/lab/printer");
+        for bad in ["", "fipd", "fipd/Host/lab/a b", "fipd/Host/lab/a\u{7}", "FIPD/Host/lab/x", "a/b/c/d/e/f"] {
+            let problem = owner(&ledger, bad).unwrap_err();
+            assert_eq!((problem.status, problem.field.as_deref()), (422, Some("owner")), "{bad}");
+        }
+    }
+}

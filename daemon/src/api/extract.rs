@@ -1,0 +1,92 @@
+//! Extractors whose refusals are problems.
+
+use axum::{
+    body::Bytes,
+    extract::{FromRequest, FromRequestParts, Request},
+};
+use http::{HeaderMap, StatusCode, header, request::Parts};
+use serde::de::DeserializeOwned;
+
+use super::problem::{Code, Problem};
+
+/// A JSON body.
+pub struct Body<T>(pub T);
+
+/// The query string.
+pub struct Query<T>(pub T);
+
+/// The variable parts of the path, decoded.
+pub struct Path<T>(pub T);
+
+/// The generation that `If-Match` asks for; `None` without the header and for `*`.
+pub struct IfMatch(pub Option<u64>);
+
+fn malformed(detail: String) -> Problem {
+    let mut problem = Problem::new(Code::Invalid, detail);
+    problem.status = StatusCode::BAD_REQUEST.as_u16();
+    problem
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let essence = kind.and_then(|kind| kind.split(';').next()).map(str::trim);
+    essence.is_some_and(|kind| {
+        kind.eq_ignore_ascii_case("application/json")
+            || kind.eq_ignore_ascii_case("application/merge-patch+json")
+    })
+}
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Self::Rejection> {
+        if !is_json(request.headers()) {
+            let detail = "send the body as Content-Type: application/json";
+            return Err(Problem::new(Code::UnsupportedMediaType, detail));
+        }
+        let body = Bytes::from_request(request, state).await.map_err(|rejection| {
+            let code = Code::of_status(rejection.status());
+            Problem::new(code, rejection.body_text())
+        })?;
+        serde_json::from_slice(&body).map(Self).map_err(|error| malformed(format!("body: {error}")))
+    }
+}
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Query<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Self::Rejection> {
+        axum::extract::Query::from_request_parts(parts, state)
+            .await
+            .map(|axum::extract::Query(query)| Self(query))
+            .map_err(|rejection| malformed(format!("query: {}", rejection.body_text())))
+    }
+}
+
+impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Path<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Self::Rejection> {
+        axum::extract::Path::from_request_parts(parts, state)
+            .await
+            .map(|axum::extract::Path(path)| Self(path))
+            .map_err(|rejection| malformed(format!("path: {}", rejection.body_text())))
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for IfMatch {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Self::Rejection> {
+        let Some(value) = parts.headers.get(header::IF_MATCH) else { return Ok(Self(None)) };
+        let text = value.to_str().unwrap_or_default().trim();
+        if text == "*" {
+            return Ok(Self(None));
+        }
+        let inner = text.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
+        match inner.and_then(|text| text.parse().ok()) {
+            Some(generation) => Ok(Self(Some(generation))),
+            None => Err(Problem::invalid("If-Match", text, "the ETag of the pool, such as \"3\", or *")),
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! `/api/v1/leases`.
+
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
+
+use axum::{
+    Json,
+    extract::State,
+    response::{IntoResponse, Response},
+};
+use fipd_core::{
+    Answer, Holder, Identity, Lease, LeaseFilter, LeaseKey, Ledger, NetworkId, PoolId, Release,
+    ReleaseScope, Request, Tenant, Text,
+};
+use http::StatusCode;
+use serde::Deserialize;
+
+use super::{
+    Api,
+    auth::Caller,
+    convert,
+    extract::{Body, Path, Query},
+    problem::Problem,
+    wire::{
+        Allocate, Granted, LeasePage, LeaseQuery, LeaseView, ReleaseRequest, Released, ReleasedAddress,
+        Want,
+    },
+};
+
+/// Pages of the ledger one request looks at before it answers with what it has.
+const SCANS: usize = 50;
+const MAX_WANTS: usize = 1024;
+
+/// Leases in order of network and address.
+#[utoipa::path(get, path = "/api/v1/leases", tag = "leases", params(LeaseQuery),
+    responses((status = 200, body = LeasePage), (status = 404, body = Problem), (status = 422, body = Problem)))]
+pub async fn list(
+    State(api): State<Arc<Api>>,
+    Query(query): Query<LeaseQuery>,
+) -> Result<Json<LeasePage>, Problem> {
+    let limit = query.limit.unwrap_or(100);
+    if !(1..=Ledger::SCAN).contains(&limit) {
+        return Err(Problem::invalid("limit", limit.to_string(), "1 to 1000"));
+    }
+    let filter = api.ipam.read(|ledger| filter_of(ledger, &query))?;
+    if query.owner.is_some() || query.address.is_some() {
+        return api.ipam.read(|ledger| few(ledger, &query, &filter)).map(Json);
+    }
+    let mut after = query.cursor.as_deref().map(convert::cursor).transpose()?;
+    let mut leases: Vec<LeaseView> = Vec::new();
+    for _ in 0..SCANS {
+        let wanted = limit - leases.len();
+        after = api.ipam.read(|ledger| {
+            let page = ledger.leases(&filter, after, wanted);
+            leases.extend(page.leases.iter().map(|lease| convert::lease_view(ledger, lease)));
+            page.next
+        });
+        if after.is_none() || leases.len() >= limit {
+            break;
+        }
+    }
+    Ok(Json(LeasePage { leases, next: after.map(convert::cursor_text) }))
+}
+
+/// One lease.
+#[utoipa::path(get, path = "/api/v1/leases/{network}/{address}", tag = "leases",
+    params(("network" = String, Path), ("address" = String, Path)),
+    responses((status = 200, body = LeaseView), (status = 404, body = Problem)))]
+pub async fn show(
+    State(api): State<Arc<Api>>,
+    Path((network, address)): Path<(String, String)>,
+) -> Result<Json<LeaseView>, Problem> {
+    let address = convert::address("address", &address)?;
+    api.ipam.read(|ledger| {
+        let network = convert::network(ledger, &network)?.id;
+        let lease = ledger.lease(LeaseKey { network, address });
+        let lease = lease.ok_or_else(|| Problem::not_found("lease of", address))?;
+        Ok(Json(convert::lease_view(ledger, lease)))
+    })
+}
+
+/// Gives addresses to an owner, all or nothing. Asking again answers the same ones with status 200.
+#[utoipa::path(post, path = "/api/v1/leases", tag = "leases", request_body = Allocate,
+    responses((status = 201, body = Granted), (status = 200, body = Granted), (status = 404, body = Problem),
+        (status = 409, body = Problem), (status = 422, body = Problem)))]
+pub async fn allocate(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    Body(body): Body<Allocate>,
+) -> Result<Response, Problem> {
+    let request = api.ipam.read(|ledger| allocation(ledger, body, caller))?;
+    let (leases, fresh) = match api.ipam.submit(Request::Allocate(request)).await? {
+        Answer::Granted { leases, fresh } => (leases, fresh),
+        other => return Err(convert::unexpected(&other)),
+    };
+    let granted = api.ipam.read(|ledger| {
+        let leases = leases.iter().map(|lease| convert::lease_summary(ledger, lease));
+        Granted { leases: leases.collect() }
+    });
+    let status = if fresh { StatusCode::CREATED } else { StatusCode::OK };
+    Ok((status, Json(granted)).into_response())
+}
+
+/// For the audit log.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reason {
+    #[serde(default)]
+    reason: String,
+}
+
+/// Takes an address back, whoever holds it. An address without a lease is answered the same.
+#[utoipa::path(delete, path = "/api/v1/leases/{network}/{address}", tag = "leases",
+    params(("network" = String, Path), ("address" = String, Path), ("reason" = Option<String>, Query)),
+    responses((status = 204), (status = 404, body = Problem)))]
+pub async fn release_address(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    Path((network, address)): Path<(String, String)>,
+    Query(query): Query<Reason>,
+) -> Result<StatusCode, Problem> {
+    let address = convert::address("address", &address)?;
+    let network = api.ipam.read(|ledger| convert::network(ledger, &network).map(|found| found.id))?;
+    let release = Release {
+        scope: ReleaseScope::Address(LeaseKey { network, address }),
+        actor: caller.actor,
+        reason: convert::text("reason", &query.reason)?,
+    };
+    api.ipam.submit(Request::Release(release)).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Takes back what an owner holds. An owner that holds nothing is answered with an empty list.
+#[utoipa::path(post, path = "/api/v1/leases/release", tag = "leases", request_body = ReleaseRequest,
+    responses((status = 200, body = Released), (status = 404, body = Problem), (status = 422, body = Problem)))]
+pub async fn release(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    Body(body): Body<ReleaseRequest>,
+) -> Result<Json<Released>, Problem> {
+    let reason = convert::text("reason", &body.reason)?;
+    let by_holder = api.ipam.read(|ledger| to_release(ledger, &body))?;
+    let mut released = Vec::new();
+    for (holder, keys) in by_holder {
+        let request = Request::Release(Release {
+            scope: ReleaseScope::HolderAddresses(holder, keys),
+            actor: caller.actor.clone(),
+            reason: Text::clone(&reason),
+        });
+        match api.ipam.submit(request).await? {
+            Answer::Released { leases } => released.extend(leases),
+            other => return Err(convert::unexpected(&other)),
+        }
+    }
+    let released = api.ipam.read(|ledger| {
+        let view = |key: LeaseKey| ReleasedAddress {
+            network: convert::network_name(ledger, key.network),
+            address: key.address,
+        };
+        released.into_iter().map(view).collect()
+    });
+    Ok(Json(Released { released }))
+}
+
+fn filter_of(ledger: &Ledger, query: &LeaseQuery) -> Result<LeaseFilter, Problem> {
+    let network = query.network.as_deref().map(|name| convert::network(ledger, name)).transpose()?;
+    Ok(LeaseFilter {
+        network: network.map(|network| network.id),
+        pool: query.pool.as_deref().map(|name| pool_id(ledger, name)).transpose()?,
+        state: query.state.as_deref().map(convert::state).transpose()?,
+        system: query.system.as_deref().map(convert::system).transpose()?,
+        cluster: query.cluster.as_deref().map(|text| convert::cluster_id(ledger, text)),
+        ..LeaseFilter::default()
+    })
+}
+
+fn pool_id(ledger: &Ledger, name: &str) -> Result<PoolId, Problem> {
+    Ok(ledger.find_pool(name)?.id)
+}
+
+/// The leases of an owner or of an address: never many, so they come as one page.
+fn few(ledger: &Ledger, query: &LeaseQuery, filter: &LeaseFilter) -> Result<LeasePage, Problem> {
+    let address =
+        query.address.as_deref().map(|text| convert::address("address", text)).transpose()?;
+    let found: Vec<Arc<Lease>> = match (&query.owner, address) {
+        (Some(owner), _) => ledger.leases_of(&convert::owner(ledger, owner)?),
+        (None, Some(address)) => {
+            let key = |network: NetworkId| LeaseKey { network, address };
+            ledger.networks().filter_map(|network| ledger.lease(key(network.id)).cloned()).collect()
+        }
+        (None, None) => Vec::new(),
+    };
+    let wanted = |lease: &&Arc<Lease>| {
+        filter.matches(lease) && address.is_none_or(|address| lease.key.address == address)
+    };
+    let leases = found.iter().filter(wanted).map(|lease| convert::lease_view(ledger, lease));
+    Ok(LeasePage { leases: leases.collect(), next: None })
+}
+
+fn allocation(
+    ledger: &Ledger,
+    body: Allocate,
+    caller: Caller,
+) -> Result<fipd_core::Allocate, Problem> {
+    if !(1..=MAX_WANTS).contains(&body.wants.len()) {
+        return Err(Problem::invalid("wants", body.wants.len().to_string(), "1 to 1024 entries"));
+    }
+    let identity = convert::owner(ledger, &body.owner)?;
+    let instance = convert::text("instance", &body.instance)?;
+    let tenant = body.tenant.as_deref().map(|tenant| convert::text("tenant", tenant)).transpose()?;
+    let wants = body.wants.iter().map(|want| want_of(ledger, want)).collect::<Result<_, _>>()?;
+    Ok(fipd_core::Allocate {
+        holder: Holder { identity, instance },
+        tenant: tenant.map(Tenant),
+        wants,
+        waiting_since: None,
+        actor: caller.actor,
+    })
+}
+
+fn want_of(ledger: &Ledger, want: &Want) -> Result<fipd_core::Want, Problem> {
+    let count = want.count.unwrap_or(1);
+    if !(1..=1024).contains(&count) {
+        return Err(Problem::invalid("count", count.to_string(), "1 to 1024"));
+    }
+    let address: Option<IpAddr> =
+        want.address.as_deref().map(|text| convert::address("address", text)).transpose()?;
+    if address.is_some() && count != 1 {
+        return Err(Problem::invalid("count", count.to_string(), "1 where an address is named"));
+    }
+    Ok(fipd_core::Want { pool: pool_id(ledger, &want.pool)?, address, count })
+}
+
+/// What of the owner's leases goes, by holder: each instance must be named as the lease has it.
+fn to_release(
+    ledger: &Ledger,
+    body: &ReleaseRequest,
+) -> Result<BTreeMap<Holder, Vec<LeaseKey>>, Problem> {
+    let identity: Identity = convert::owner(ledger, &body.owner)?;
+    let network = body.network.as_deref().map(|name| convert::network(ledger, name)).transpose()?;
+    let pool = body.pool.as_deref().map(|name| pool_id(ledger, name)).transpose()?;
+    let addresses = body.addresses.iter().map(|text| convert::address("addresses", text));
+    let addresses: Vec<IpAddr> = addresses.collect::<Result<_, _>>()?;
+    let mut by_holder: BTreeMap<Holder, Vec<LeaseKey>> = BTreeMap::new();
+    for lease in ledger.leases_of(&identity) {
+        let wanted = network.is_none_or(|network| lease.key.network == network.id)
+            && pool.is_none_or(|pool| lease.pool == Some(pool))
+            && (addresses.is_empty() || addresses.contains(&lease.key.address));
+        let member = lease.members.iter().find(|member| member.holder.identity == identity);
+        let Some(member) = member.filter(|_| wanted) else { continue };
+        let instance = &member.holder.instance;
+        if body.instance.as_deref().is_none_or(|asked| asked == &**instance) {
+            by_holder.entry(member.holder.clone()).or_default().push(lease.key);
+        }
+    }
+    Ok(by_holder)
+}

@@ -1,0 +1,193 @@
+//! The two listeners: the Unix socket for this host's admins, TLS for everybody else.
+
+use std::{
+    collections::BTreeSet,
+    io::{self, ErrorKind},
+    net::SocketAddr,
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use axum::Router;
+use axum_server::{Handle, tls_rustls::RustlsConfig};
+use hyper_util::rt::TokioTimer;
+use tokio::net::UnixListener;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    auth::{SocketPeer, SocketPolicy},
+    tls::{self, TlsError},
+};
+
+/// How long open connections have to finish when the daemon stops.
+const DRAIN: Duration = Duration::from_secs(5);
+/// How long a client may take to send the head of a request.
+const HEAD_DEADLINE: Duration = Duration::from_secs(15);
+const SOCKET_MODE: u32 = 0o660;
+
+/// Why a listener could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    #[error("socket {path}: another fipd is listening there; stop it, or choose another --socket", path = .0.display())]
+    SocketInUse(PathBuf),
+    #[error("socket {path}: {source}", path = .path.display())]
+    Socket { path: PathBuf, source: io::Error },
+    #[error("listen {address}: {source}; choose another --listen (port 0 picks a free one)")]
+    Address { address: SocketAddr, source: io::Error },
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    #[error("the certificate or key for {address} is not usable: {source}")]
+    Certificate { address: SocketAddr, source: io::Error },
+}
+
+/// The Unix socket, bound and waiting. The file is removed when this is dropped.
+pub struct Socket {
+    listener: UnixListener,
+    pub policy: SocketPolicy,
+    file: SocketFile,
+}
+
+/// Removes the socket's file, unless another process has put its own there.
+struct SocketFile {
+    path: PathBuf,
+    inode: u64,
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if std::fs::metadata(&self.path).is_ok_and(|meta| meta.ino() == self.inode) {
+            // A file left behind is replaced at the next start.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+impl Socket {
+    /// Binds the socket with mode 0660. A file that nobody listens on is replaced.
+    pub fn bind(path: &Path) -> Result<Self, ListenError> {
+        let failed = |source| ListenError::Socket { path: path.to_owned(), source };
+        if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            std::fs::create_dir_all(parent).map_err(failed)?;
+        }
+        match std::os::unix::net::UnixStream::connect(path) {
+            Ok(_) => return Err(ListenError::SocketInUse(path.to_owned())),
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+                std::fs::remove_file(path).map_err(failed)?;
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(failed(error)),
+        }
+        let listener = UnixListener::bind(path).map_err(failed)?;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(SOCKET_MODE)).map_err(failed)?;
+        let meta = std::fs::metadata(path).map_err(failed)?;
+        let policy =
+            SocketPolicy { own_uid: nix::unistd::geteuid().as_raw(), socket_gid: meta.gid() };
+        let file = SocketFile { path: path.to_owned(), inode: meta.ino() };
+        Ok(Self { listener, policy, file })
+    }
+
+    /// Serves until `stop`.
+    pub async fn serve(self, router: Router, stop: CancellationToken) -> io::Result<()> {
+        let Self { listener, file, policy: _ } = self;
+        let service = router.into_make_service_with_connect_info::<SocketPeer>();
+        let deadline = stop.clone();
+        let serving = axum::serve(listener, service).with_graceful_shutdown(stop.cancelled_owned());
+        let result = tokio::select! {
+            result = serving => result,
+            () = async { deadline.cancelled().await; tokio::time::sleep(DRAIN).await } => Ok(()),
+        };
+        drop(file);
+        result
+    }
+}
+
+/// What the certificate of the TLS listener follows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsSettings {
+    pub data_dir: PathBuf,
+    pub listen: SocketAddr,
+    pub advertise: Option<String>,
+    /// Chain and key of the configuration; an own certificate without.
+    pub files: Option<(PathBuf, PathBuf)>,
+}
+
+/// The TLS listener, bound and waiting.
+pub struct Tls {
+    listener: std::net::TcpListener,
+    pub address: SocketAddr,
+    pub config: RustlsConfig,
+}
+
+impl TlsSettings {
+    fn names(&self) -> BTreeSet<String> {
+        tls::names(self.listen, self.advertise.as_deref())
+    }
+
+    fn identity(&self) -> Result<tls::Identity, TlsError> {
+        match &self.files {
+            Some((cert, key)) => tls::configured(cert, key),
+            None => tls::own(&self.data_dir, &self.names(), jiff::Zoned::now().date()),
+        }
+    }
+
+    /// Reads or renews the certificate and gives it to the running listener.
+    pub async fn renew(&self, config: &RustlsConfig) -> Result<(), ListenError> {
+        let identity = self.identity()?;
+        config
+            .reload_from_pem(identity.cert, identity.key)
+            .await
+            .map_err(|source| ListenError::Certificate { address: self.listen, source })
+    }
+}
+
+impl Tls {
+    /// Binds the address and prepares its certificate.
+    pub async fn bind(settings: &TlsSettings) -> Result<Self, ListenError> {
+        let address = settings.listen;
+        let failed = |source| ListenError::Address { address, source };
+        let listener = std::net::TcpListener::bind(address).map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        let identity = settings.identity()?;
+        let config = RustlsConfig::from_pem(identity.cert, identity.key)
+            .await
+            .map_err(|source| ListenError::Certificate { address, source })?;
+        let address = listener.local_addr().map_err(failed)?;
+        Ok(Self { listener, address, config })
+    }
+
+    /// Serves until `stop`.
+    pub async fn serve(self, router: Router, stop: CancellationToken) -> io::Result<()> {
+        let handle = Handle::new();
+        let mut server = axum_server::from_tcp_rustls(self.listener, self.config)?.handle(handle.clone());
+        server.http_builder().http1().timer(TokioTimer::new()).header_read_timeout(HEAD_DEADLINE);
+        let stopping = tokio::spawn(async move {
+            stop.cancelled().await;
+            handle.graceful_shutdown(Some(DRAIN));
+        });
+        let service = router.into_make_service_with_connect_info::<SocketAddr>();
+        let result = server.serve(service).await;
+        stopping.abort();
+        result
+    }
+}
+
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_stale_socket_is_replaced_and_a_live_one_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("run").join("fipd.sock");
+        let first = Socket::bind(&path).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, SOCKET_MODE);
+        assert!(matches!(Socket::bind(&path), Err(ListenError::SocketInUse(_))));
+        drop(first);
+        assert!(!path.exists());
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        assert!(path.exists());
+        assert!(Socket::bind(&path).is_ok());
+    }
+}

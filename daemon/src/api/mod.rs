@@ -1,0 +1,217 @@
+//! HTTP: REST for programs and pages for people, over a Unix socket and TLS.
+//!
+//! ```text
+//!  socket peer --\
+//!  bearer token --> authenticate --> access table --> handler --> Request --> ipam
+//!  UI session ---/                                       \------> ledger (read)
+//! ```
+//!
+//! Owns who may ask what and how it looks on the wire. It decides nothing about addresses: it turns HTTP into
+//! `fipd_core::Request`s and answers back into JSON or HTML.
+
+pub mod access;
+pub mod accounts;
+pub mod admin;
+pub mod auth;
+pub mod clusters;
+pub mod convert;
+pub mod extract;
+pub mod health;
+pub mod leases;
+pub mod listen;
+pub mod openapi;
+pub mod pools;
+pub mod problem;
+pub mod tls;
+pub mod tokens;
+pub mod ui;
+pub mod wire;
+
+use std::{any::Any, path::PathBuf, sync::Arc, time::Duration};
+
+use axum::{
+    Router,
+    extract::{MatchedPath, Request, State},
+    middleware::{self, Next},
+    response::{IntoResponse, Response},
+};
+use fipd_core::Role;
+use http::{HeaderValue, StatusCode, header};
+use tokio_util::sync::CancellationToken;
+use tower_http::{catch_panic::CatchPanicLayer, limit::RequestBodyLimitLayer, timeout::TimeoutLayer};
+
+use crate::{clusters::Clusters, ipam::Ipam, metrics::Metrics};
+use access::{Access, Routes};
+use accounts::Accounts;
+use auth::{Guard, SocketPolicy};
+use problem::{Code, MEDIA_TYPE, Problem};
+
+/// The largest body that is read, in bytes: a pool of 100,000 ranges fits.
+const BODY_LIMIT: usize = 8 * 1024 * 1024;
+/// How long a handler may take until its answer begins.
+const HANDLER_DEADLINE: Duration = Duration::from_secs(60);
+
+/// What handlers work with.
+pub struct Api {
+    pub ipam: Ipam,
+    pub clusters: Clusters,
+    pub accounts: Accounts,
+    pub sessions: ui::Sessions,
+    pub metrics: Metrics,
+    pub data_dir: PathBuf,
+    /// Cancelled when the daemon stops; long answers (event streams) end then.
+    pub stop: CancellationToken,
+}
+
+/// All routes and who may call them.
+fn routes() -> Routes {
+    const VIEWER: Access = Access::Api(Role::Viewer);
+    const OPERATOR: Access = Access::Api(Role::Operator);
+    const ADMIN: Access = Access::Api(Role::Admin);
+    let routes = Routes::default()
+        .get("/healthz", Access::Open, health::healthz)
+        .get("/readyz", Access::Open, health::readyz)
+        .get("/metrics", VIEWER, health::metrics)
+        .get("/api/v1/openapi.json", VIEWER, openapi::document)
+        .get("/api/v1/networks", VIEWER, pools::list_networks)
+        .post("/api/v1/networks", ADMIN, pools::create_network)
+        .get("/api/v1/networks/{name}", VIEWER, pools::show_network)
+        .get("/api/v1/pools", VIEWER, pools::list)
+        .post("/api/v1/pools", ADMIN, pools::create)
+        .get("/api/v1/pools/{name}", VIEWER, pools::show)
+        .patch("/api/v1/pools/{name}", ADMIN, pools::update)
+        .delete("/api/v1/pools/{name}", ADMIN, pools::delete)
+        .get("/api/v1/leases", VIEWER, leases::list)
+        .post("/api/v1/leases", OPERATOR, leases::allocate)
+        .post("/api/v1/leases/release", OPERATOR, leases::release)
+        .get("/api/v1/leases/{network}/{address}", VIEWER, leases::show)
+        .delete("/api/v1/leases/{network}/{address}", OPERATOR, leases::release_address)
+        .get("/api/v1/clusters", VIEWER, clusters::list)
+        .get("/api/v1/clusters/{name}", VIEWER, clusters::show)
+        .post("/api/v1/clusters/{name}/forget", ADMIN, clusters::forget)
+        .post("/api/v1/clusters/{name}/skip-adoption", ADMIN, clusters::skip_adoption)
+        .post("/api/v1/clusters/{name}/confirm-release", ADMIN, clusters::confirm_release)
+        .post("/api/v1/clusters/{name}/crds", ADMIN, clusters::install_crds)
+        .get("/api/v1/audit", VIEWER, admin::audit)
+        .get("/api/v1/check", OPERATOR, admin::check)
+        .get("/api/v1/backup", ADMIN, admin::backup)
+        .get("/api/v1/tokens", ADMIN, admin::list_tokens)
+        .post("/api/v1/tokens", ADMIN, admin::create_token)
+        .delete("/api/v1/tokens/{id}", ADMIN, admin::revoke_token);
+    ui::routes(routes)
+}
+
+/// The router of both listeners.
+pub fn router(api: Arc<Api>, socket: SocketPolicy) -> Router {
+    let (router, table) = routes().finish();
+    let guard = Guard { api: Arc::clone(&api), table: Arc::new(table), socket };
+    // From the inside out: the last layer sees the request first.
+    router
+        .fallback(nothing_here)
+        .layer(middleware::from_fn_with_state(guard, auth::authenticate))
+        .layer(RequestBodyLimitLayer::new(BODY_LIMIT))
+        .layer(axum::extract::DefaultBodyLimit::max(BODY_LIMIT))
+        .layer(TimeoutLayer::with_status_code(StatusCode::GATEWAY_TIMEOUT, HANDLER_DEADLINE))
+        .layer(CatchPanicLayer::custom(panicked))
+        .layer(middleware::from_fn(as_problem))
+        .layer(middleware::from_fn_with_state(Arc::clone(&api), measure))
+        .layer(middleware::map_response(common_headers))
+        .with_state(api)
+}
+
+async fn nothing_here(request: Request) -> Problem {
+    Problem::not_found("such path:", request.uri().path())
+}
+
+/// A bug in one handler is one failed request, not a failed daemon.
+fn panicked(payload: Box<dyn Any + Send + 'static>) -> Response {
+    let what = payload
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| payload.downcast_ref::<String>().cloned())
+        .unwrap_or_default();
+    tracing::error!(panic = what, "a request handler panicked; this is a bug in fipd");
+    Problem::new(Code::Internal, "a bug in fipd; its log has the details").into_response()
+}
+
+/// Answers that were made by the router or a limit, and are errors without a body for people, become problems.
+async fn as_problem(request: Request, next: Next) -> Response {
+    let response = next.run(request).await;
+    let status = response.status();
+    let kind = response.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let has_body = kind.is_some_and(|kind| {
+        kind == MEDIA_TYPE || kind.starts_with("text/html") || kind.starts_with("application/json")
+    });
+    // Readiness answers 503 in plain text on purpose.
+    let plain_on_purpose = status == StatusCode::SERVICE_UNAVAILABLE;
+    if has_body || plain_on_purpose || !(status.is_client_error() || status.is_server_error()) {
+        return response;
+    }
+    let code = Code::of_status(status);
+    let reason = status.canonical_reason().unwrap_or("the request failed");
+    let mut problem = Problem::new(code, reason);
+    problem.status = status.as_u16();
+    let mut answer = problem.into_response();
+    for name in [header::ALLOW, header::RETRY_AFTER] {
+        if let Some(value) = response.headers().get(&name) {
+            answer.headers_mut().insert(name, value.clone());
+        }
+    }
+    answer
+}
+
+async fn measure(State(api): State<Arc<Api>>, request: Request, next: Next) -> Response {
+    let started = std::time::Instant::now();
+    let method = request.method().clone();
+    let route = request.extensions().get::<MatchedPath>().cloned();
+    let response = next.run(request).await;
+    let route = route.as_ref().map_or("none", MatchedPath::as_str);
+    api.metrics.request(&method, route, response.status(), started.elapsed());
+    response
+}
+
+async fn common_headers(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    let mut default = |name, value| {
+        headers.entry(name).or_insert(HeaderValue::from_static(value));
+    };
+    default(header::X_CONTENT_TYPE_OPTIONS, "nosniff");
+    default(header::X_FRAME_OPTIONS, "DENY");
+    default(header::REFERRER_POLICY, "same-origin");
+    default(header::CACHE_CONTROL, "no-store");
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn open_without_login_is_a_short_list() {
+        let (_, table) = routes().finish();
+        for (method, pattern, access) in table.iter() {
+            if access == Access::Open {
+                let expected = ["/healthz", "/readyz", "/ui/login"].contains(&pattern)
+                    || pattern.starts_with("/ui/static/");
+                assert!(expected, "{method} {pattern} is open");
+            }
+            if method != "GET" && pattern.starts_with("/api/") {
+                assert!(matches!(access, Access::Api(role) if role > Role::Viewer), "{method} {pattern}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_openapi_document_names_every_route() {
+        let (_, table) = routes().finish();
+        let served: BTreeSet<_> = table
+            .iter()
+            .filter(|(_, _, access)| !matches!(access, Access::Page(_)))
+            .filter(|(_, pattern, _)| !pattern.starts_with("/ui"))
+            .map(|(method, pattern, _)| (method.to_owned(), pattern.to_owned()))
+            .collect();
+        assert_eq!(openapi::documented(), served);
+    }
+}

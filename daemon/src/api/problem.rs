@@ -1,0 +1,342 @@
+//! What goes wrong in a request, as `application/problem+json` (RFC 9457).
+//!
+//! Owns the mapping from every refusal to a status and a stable `code`. Clients decide by `code`; `detail` is for people.
+
+use axum::response::{IntoResponse, Response};
+use fipd_core::{NameError, Refusal, Refused};
+use http::{HeaderValue, StatusCode, header};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::ipam::IpamError;
+
+/// The media type of every error body.
+pub const MEDIA_TYPE: &str = "application/problem+json";
+
+/// Stable names of what went wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Code {
+    /// The pool has no free address.
+    Exhausted,
+    /// Another holder has the address.
+    AddressTaken,
+    /// The address is excluded, reserved or outside the pool.
+    NotAssignable,
+    /// The network waits for clusters to be adopted.
+    NetworkHeld,
+    PoolClosed,
+    PoolInUse,
+    /// The edit would leave leases out of range.
+    WouldOrphan,
+    /// The name is taken.
+    Exists,
+    /// The holder already holds something that contradicts the request.
+    Conflict,
+    /// `If-Match` names another generation.
+    Stale,
+    /// Several things have that name; `candidates` lists them.
+    Ambiguous,
+    /// A field has a value that is not allowed.
+    Invalid,
+    NotFound,
+    MethodNotAllowed,
+    UnsupportedMediaType,
+    TooLarge,
+    /// No or unknown credentials.
+    Unauthenticated,
+    /// The caller's role does not suffice.
+    Forbidden,
+    DiskFull,
+    /// The store or the daemon cannot take it at the moment; asking again is safe.
+    Unavailable,
+    Timeout,
+    Internal,
+    /// From a newer fipd.
+    #[serde(other)]
+    Other,
+}
+
+/// An error as the client sees it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Problem {
+    /// `urn:fipd:problem:` and the code.
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub title: String,
+    /// The HTTP status again.
+    pub status: u16,
+    /// One sentence: what is wrong and what to do.
+    pub detail: String,
+    pub code: Code,
+    /// The field at fault.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
+    /// The value given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
+    /// What would be accepted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed: Option<String>,
+    /// Full names to choose from where a name is ambiguous.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub candidates: Vec<String>,
+}
+
+impl Code {
+    /// The HTTP status that goes with the code.
+    pub fn status(self) -> StatusCode {
+        match self {
+            Self::Exhausted
+            | Self::AddressTaken
+            | Self::NetworkHeld
+            | Self::PoolClosed
+            | Self::PoolInUse
+            | Self::WouldOrphan
+            | Self::Exists
+            | Self::Ambiguous
+            | Self::Conflict => StatusCode::CONFLICT,
+            Self::NotAssignable | Self::Invalid => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::Stale => StatusCode::PRECONDITION_FAILED,
+            Self::NotFound => StatusCode::NOT_FOUND,
+            Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            Self::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Unauthenticated => StatusCode::UNAUTHORIZED,
+            Self::Forbidden => StatusCode::FORBIDDEN,
+            Self::DiskFull => StatusCode::INSUFFICIENT_STORAGE,
+            Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Timeout => StatusCode::GATEWAY_TIMEOUT,
+            Self::Internal | Self::Other => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    /// The code of an answer that was made elsewhere (router, body limit) and has only a status.
+    pub fn of_status(status: StatusCode) -> Self {
+        match status.as_u16() {
+            401 => Self::Unauthenticated,
+            403 => Self::Forbidden,
+            404 => Self::NotFound,
+            405 => Self::MethodNotAllowed,
+            408 | 504 => Self::Timeout,
+            409 => Self::Conflict,
+            412 => Self::Stale,
+            413 => Self::TooLarge,
+            415 => Self::UnsupportedMediaType,
+            400..=499 => Self::Invalid,
+            503 => Self::Unavailable,
+            _ => Self::Internal,
+        }
+    }
+
+    fn title(self) -> &'static str {
+        match self {
+            Self::Exhausted => "No free address",
+            Self::AddressTaken => "Address taken",
+            Self::NotAssignable => "Address not assignable",
+            Self::NetworkHeld => "Network held",
+            Self::PoolClosed => "Pool closed",
+            Self::PoolInUse => "Pool in use",
+            Self::WouldOrphan => "Leases would be out of range",
+            Self::Exists => "Already exists",
+            Self::Conflict => "Conflict",
+            Self::Stale => "Changed meanwhile",
+            Self::Ambiguous => "Ambiguous name",
+            Self::Invalid => "Invalid request",
+            Self::NotFound => "Not found",
+            Self::MethodNotAllowed => "Method not allowed",
+            Self::UnsupportedMediaType => "Unsupported media type",
+            Self::TooLarge => "Request too large",
+            Self::Unauthenticated => "Not signed in",
+            Self::Forbidden => "Not allowed",
+            Self::DiskFull => "Disk full",
+            Self::Unavailable => "Not available",
+            Self::Timeout => "Took too long",
+            Self::Internal | Self::Other => "Internal error",
+        }
+    }
+
+    fn as_str(self) -> String {
+        serde_json::to_value(self)
+            .ok()
+            .and_then(|value| value.as_str().map(str::to_owned))
+            .unwrap_or_default()
+    }
+}
+
+impl Problem {
+    /// A problem with a sentence for people.
+    pub fn new(code: Code, detail: impl Into<String>) -> Self {
+        Self {
+            kind: format!("urn:fipd:problem:{}", code.as_str()),
+            title: code.title().to_owned(),
+            status: code.status().as_u16(),
+            detail: detail.into(),
+            code,
+            field: None,
+            value: None,
+            allowed: None,
+            candidates: Vec::new(),
+        }
+    }
+
+    /// `field` has a `value` that is not `allowed`.
+    pub fn invalid(field: &str, value: impl Into<String>, allowed: impl Into<String>) -> Self {
+        let (value, allowed) = (shorten(value.into()), allowed.into());
+        let mut problem =
+            Self::new(Code::Invalid, format!("{field}: {value:?} is not allowed: {allowed}"));
+        problem.field = Some(field.to_owned());
+        problem.value = Some(value);
+        problem.allowed = Some(allowed);
+        problem
+    }
+
+    /// There is no `what` called `name`.
+    pub fn not_found(what: &str, name: impl std::fmt::Display) -> Self {
+        Self::new(Code::NotFound, format!("there is no {what} {name}"))
+    }
+
+    /// The status line of the answer.
+    pub fn status_code(&self) -> StatusCode {
+        StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+
+    /// Says which field of the request a refusal is about.
+    pub fn about(mut self, field: &str, value: impl Into<String>) -> Self {
+        self.field = Some(field.to_owned());
+        self.value = Some(shorten(value.into()));
+        self
+    }
+}
+
+/// Echoes at most 200 characters of what was sent.
+fn shorten(value: String) -> String {
+    match value.char_indices().nth(200) {
+        Some((cut, _)) => format!("{}...", value.get(..cut).unwrap_or_default()),
+        None => value,
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let body = serde_json::to_vec(&self).unwrap_or_default();
+        let mut response = (self.status_code(), body).into_response();
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
+        if self.code == Code::Unauthenticated {
+            let challenge = HeaderValue::from_static("Bearer realm=\"fipd\"");
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+        }
+        if self.code == Code::Unavailable {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        response
+    }
+}
+
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        let detail = refusal.to_string();
+        match refusal {
+            Refusal::Exhausted { pool, .. } => {
+                Self::new(Code::Exhausted, detail).about("pool", &*pool)
+            }
+            Refusal::AddressTaken { address, .. } => {
+                Self::new(Code::AddressTaken, detail).about("address", address.to_string())
+            }
+            Refusal::NotAssignable { address, why, .. } => {
+                let mut problem =
+                    Self::new(Code::NotAssignable, detail).about("address", address.to_string());
+                problem.allowed = Some(why);
+                problem
+            }
+            Refusal::NetworkHeld { network, .. } => {
+                Self::new(Code::NetworkHeld, detail).about("network", &*network)
+            }
+            Refusal::PoolClosed(pool) => Self::new(Code::PoolClosed, detail).about("pool", &*pool),
+            Refusal::UnknownPool(_) | Refusal::UnknownNetwork(_) | Refusal::UnknownCluster(_) => {
+                Self::new(Code::NotFound, detail)
+            }
+            Refusal::PoolExists(pool) => Self::new(Code::Exists, detail).about("name", &*pool),
+            Refusal::PoolInUse { pool, .. } => {
+                Self::new(Code::PoolInUse, detail).about("pool", &*pool)
+            }
+            Refusal::WouldOrphan { pool, .. } => {
+                Self::new(Code::WouldOrphan, detail).about("pool", &*pool)
+            }
+            Refusal::Stale { pool, .. } => Self::new(Code::Stale, detail).about("pool", &*pool),
+            Refusal::Conflict(..) => Self::new(Code::Conflict, detail),
+            Refusal::Invalid { field, value, allowed } => Self::invalid(field, value, allowed),
+            Refusal::Pool(_) => Self::new(Code::Invalid, detail),
+        }
+    }
+}
+
+impl From<IpamError> for Problem {
+    fn from(error: IpamError) -> Self {
+        let detail = error.to_string();
+        match error {
+            IpamError::Refused(refusal) => refusal.into(),
+            IpamError::Store(Refused::DiskFull { .. }) => Self::new(Code::DiskFull, detail),
+            IpamError::Store(Refused::Failed(_)) | IpamError::Stopping => {
+                Self::new(Code::Unavailable, detail)
+            }
+            IpamError::Store(Refused::Conflict(_)) => Self::new(Code::Conflict, detail),
+        }
+    }
+}
+
+impl From<NameError> for Problem {
+    fn from(error: NameError) -> Self {
+        let detail = error.to_string();
+        match error {
+            NameError::Unknown { .. } => Self::new(Code::NotFound, detail),
+            NameError::Ambiguous { candidates, .. } => {
+                let mut problem = Self::new(Code::Ambiguous, detail);
+                problem.candidates = candidates.iter().map(ToString::to_string).collect();
+                problem
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_code_survives_the_wire() {
+        let problem = Problem::new(Code::Exhausted, "pool p has no free address");
+        let text = serde_json::to_string(&problem).unwrap();
+        assert!(text.contains("\"code\":\"exhausted\""), "{text}");
+        assert!(text.contains("\"type\":\"urn:fipd:problem:exhausted\""), "{text}");
+        assert_eq!(serde_json::from_str::<Problem>(&text).unwrap(), problem);
+    }
+
+    #[test]
+    fn a_newer_code_is_read_as_other() {
+        let text = serde_json::to_string(&Problem::new(Code::Invalid, "x")).unwrap();
+        let newer = text.replace("\"code\":\"invalid\"", "\"code\":\"from-the-future\"");
+        assert_eq!(serde_json::from_str::<Problem>(&newer).unwrap().code, Code::Other);
+    }
+
+    #[test]
+    fn refusals_keep_their_reaction() {
+        let exhausted = Refusal::Exhausted { pool: "p".into(), used: 3, size: 3 };
+        let problem = Problem::from(exhausted);
+        assert_eq!((problem.status, problem.code), (409, Code::Exhausted));
+        assert_eq!(problem.value.as_deref(), Some("p"));
+        let stale = Refusal::Stale { pool: "p".into(), expected: 1, actual: 2 };
+        assert_eq!(Problem::from(stale).status, 412);
+        let invalid =
+            Refusal::Invalid { field: "count", value: "0".into(), allowed: "1 to 1024".into() };
+        let problem = Problem::from(invalid);
+        assert_eq!(problem.status, 422);
+        assert_eq!(problem.detail, "count: \"0\" is not allowed: 1 to 1024");
+    }
+
+    #[test]
+    fn long_values_are_not_echoed_whole() {
+        let problem = Problem::invalid("name", "é".repeat(5000), "short names");
+        assert!(problem.value.unwrap().chars().count() <= 203);
+    }
+}

@@ -1,0 +1,255 @@
+//! The certificate of the TLS listener: the configured one, or one of fipd's own CA.
+//!
+//! The CA is made at first start and kept in `DATA_DIR/tls`; keys are readable by the owner only. The server's
+//! certificate is made anew when its names change or its end is near; the CA stays, so clients keep trusting it.
+
+use std::{
+    collections::BTreeSet,
+    net::{IpAddr, SocketAddr},
+    path::{Path, PathBuf},
+};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
+    Issuer, KeyPair, KeyUsagePurpose,
+};
+use serde::{Deserialize, Serialize};
+
+use super::accounts::write_private;
+
+const CA_YEARS: i16 = 20;
+const LEAF_DAYS: i32 = 390;
+/// A certificate that ends sooner is replaced.
+const RENEW_BEFORE_DAYS: i32 = 60;
+
+/// Certificate chain and key as PEM.
+pub struct Identity {
+    pub cert: Vec<u8>,
+    pub key: Vec<u8>,
+}
+
+/// Why there is no certificate.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    #[error("{path}: {source}", path = .path.display())]
+    File { path: PathBuf, source: std::io::Error },
+    #[error("the certificate could not be made: {0}")]
+    Make(#[from] rcgen::Error),
+    #[error("{path}: {reason}; remove the folder to make a new CA", path = .path.display())]
+    Damaged { path: PathBuf, reason: String },
+}
+
+/// What is remembered of the certificate in the folder.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Made {
+    names: BTreeSet<String>,
+    /// ISO date; compares as text.
+    until: String,
+}
+
+/// The names and addresses by which clients may reach the listener.
+pub fn names(listen: SocketAddr, advertise: Option<&str>) -> BTreeSet<String> {
+    let mut names: BTreeSet<String> =
+        ["localhost", "127.0.0.1", "::1"].map(str::to_owned).into();
+    if !listen.ip().is_unspecified() {
+        names.insert(listen.ip().to_string());
+    }
+    if let Ok(host) = std::fs::read_to_string("/proc/sys/kernel/hostname") {
+        let host = host.trim().to_ascii_lowercase();
+        if is_dns_name(&host) {
+            names.insert(host);
+        }
+    }
+    if let Some(host) = advertise.and_then(host_of) {
+        names.insert(host);
+    }
+    names
+}
+
+/// The host of an `https://host[:port][/path]` URL.
+fn host_of(url: &str) -> Option<String> {
+    let uri: http::Uri = url.parse().ok()?;
+    let host = uri.host()?.trim_start_matches('[').trim_end_matches(']').to_ascii_lowercase();
+    (host.parse::<IpAddr>().is_ok() || is_dns_name(&host)).then_some(host)
+}
+
+fn is_dns_name(host: &str) -> bool {
+    !host.is_empty()
+        && host.len() <= 253
+        && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.'))
+}
+
+/// Reads the configured certificate.
+pub fn configured(cert: &Path, key: &Path) -> Result<Identity, TlsError> {
+    Ok(Identity { cert: read(cert)?, key: read(key)? })
+}
+
+/// The certificate of the own CA for these names; made or renewed where needed. `today` decides about renewal.
+pub fn own(
+    data_dir: &Path,
+    names: &BTreeSet<String>,
+    today: jiff::civil::Date,
+) -> Result<Identity, TlsError> {
+    let dir = data_dir.join("tls");
+    create_private_dir(&dir)?;
+    let ca = authority(&dir, today)?;
+    let horizon = days_after(today, RENEW_BEFORE_DAYS).to_string();
+    let (cert, key, made) = (dir.join("server.crt"), dir.join("server.key"), dir.join("server.json"));
+    let fresh_enough = std::fs::read(&made)
+        .ok()
+        .and_then(|text| serde_json::from_slice::<Made>(&text).ok())
+        .is_some_and(|made| made.names == *names && made.until > horizon);
+    if !(fresh_enough && cert.exists() && key.exists()) {
+        let until = days_after(today, LEAF_DAYS);
+        // Without its record a half-written pair is made anew.
+        remove(&made)?;
+        let (cert_pem, key_pem) = leaf(&ca, names, today, until)?;
+        write(&key, &key_pem)?;
+        write(&cert, &cert_pem)?;
+        let record = Made { names: names.clone(), until: until.to_string() };
+        write(&made, &serde_json::to_string(&record).unwrap_or_default())?;
+    }
+    Ok(Identity { cert: read(&cert)?, key: read(&key)? })
+}
+
+/// Where clients find the CA certificate to trust.
+pub fn ca_file(data_dir: &Path) -> PathBuf {
+    data_dir.join("tls").join("ca.crt")
+}
+
+fn authority(dir: &Path, today: jiff::civil::Date) -> Result<Issuer<'static, KeyPair>, TlsError> {
+    let (cert, key) = (dir.join("ca.crt"), dir.join("ca.key"));
+    if cert.exists() && key.exists() {
+        let pem = String::from_utf8_lossy(&read(&key)?).into_owned();
+        let pair = KeyPair::from_pem(&pem)
+            .map_err(|error| TlsError::Damaged { path: key, reason: error.to_string() })?;
+        // An issuer is its name and its key; both are the same as when the CA was made.
+        return Ok(Issuer::new(ca_params(&pair, today), pair));
+    }
+    let pair = KeyPair::generate()?;
+    let params = ca_params(&pair, today);
+    remove(&cert)?;
+    write(&key, &pair.serialize_pem())?;
+    write(&cert, &params.self_signed(&pair)?.pem())?;
+    Ok(Issuer::new(params, pair))
+}
+
+/// The name holds a part of the key's digest, so that the CAs of two daemons are not mistaken for each other.
+fn ca_params(pair: &KeyPair, today: jiff::civil::Date) -> CertificateParams {
+    use sha2::Digest as _;
+    let digest = sha2::Sha256::digest(pair.public_key_raw());
+    let short: String = digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+    let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, format!("fipd CA {short}"));
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    set_validity(&mut params, today, today.saturating_add(jiff::Span::new().years(CA_YEARS)));
+    params
+}
+
+fn leaf(
+    ca: &Issuer<'static, KeyPair>,
+    names: &BTreeSet<String>,
+    today: jiff::civil::Date,
+    until: jiff::civil::Date,
+) -> Result<(String, String), TlsError> {
+    let pair = KeyPair::generate()?;
+    let mut params = CertificateParams::new(names.iter().cloned().collect::<Vec<_>>())?;
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, "fipd");
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    params.use_authority_key_identifier_extension = true;
+    set_validity(&mut params, today, until);
+    Ok((params.signed_by(&pair, ca)?.pem(), pair.serialize_pem()))
+}
+
+fn days_after(day: jiff::civil::Date, days: i32) -> jiff::civil::Date {
+    day.saturating_add(jiff::Span::new().days(days))
+}
+
+fn ymd(day: jiff::civil::Date) -> (i32, u8, u8) {
+    let number = |value: i8| u8::try_from(value).unwrap_or(1);
+    (day.year().into(), number(day.month()), number(day.day()))
+}
+
+/// Validity from the day before `first`, for clocks that are a little behind, to `last`.
+fn set_validity(params: &mut CertificateParams, first: jiff::civil::Date, last: jiff::civil::Date) {
+    let (year, month, day) = ymd(days_after(first, -1));
+    params.not_before = rcgen::date_time_ymd(year, month, day);
+    let (year, month, day) = ymd(last);
+    params.not_after = rcgen::date_time_ymd(year, month, day);
+}
+
+fn remove(path: &Path) -> Result<(), TlsError> {
+    match std::fs::remove_file(path) {
+        Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+            Err(TlsError::File { path: path.to_owned(), source })
+        }
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+fn create_private_dir(dir: &Path) -> Result<(), TlsError> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(dir)
+        .map_err(|source| TlsError::File { path: dir.to_owned(), source })
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
+    std::fs::read(path).map_err(|source| TlsError::File { path: path.to_owned(), source })
+}
+
+fn write(path: &Path, text: &str) -> Result<(), TlsError> {
+    write_private(path, text).map_err(|source| TlsError::File { path: path.to_owned(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    fn day(text: &str) -> jiff::civil::Date {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn the_ca_stays_and_the_certificate_follows_names_and_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = names("127.0.0.1:8443".parse().unwrap(), None);
+        let first = own(dir.path(), &home, day("2026-01-01")).unwrap();
+        let ca = std::fs::read(ca_file(dir.path())).unwrap();
+        let again = own(dir.path(), &home, day("2026-06-01")).unwrap();
+        assert_eq!(first.cert, again.cert);
+        let wider =
+            names("127.0.0.1:8443".parse().unwrap(), Some("https://fipd.example.net:8443/x"));
+        assert!(wider.contains("fipd.example.net"));
+        let renamed = own(dir.path(), &wider, day("2026-06-01")).unwrap();
+        assert_ne!(first.cert, renamed.cert);
+        let renewed = own(dir.path(), &wider, day("2027-06-01")).unwrap();
+        assert_ne!(renamed.cert, renewed.cert);
+        assert_eq!(ca, std::fs::read(ca_file(dir.path())).unwrap());
+    }
+
+    #[test]
+    fn keys_are_private() {
+        let dir = tempfile::tempdir().unwrap();
+        own(dir.path(), &names("[::1]:1".parse().unwrap(), None), day("2026-01-01")).unwrap();
+        for name in ["ca.key", "server.key"] {
+            let path = dir.path().join("tls").join(name);
+            assert_eq!(std::fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
+        }
+    }
+
+    #[test]
+    fn hosts_come_from_urls() {
+        assert_eq!(host_of("https://[2001:db8::1]:8443").as_deref(), Some("2001:db8::1"));
+        assert_eq!(host_of("https://a.example/x").as_deref(), Some("a.example"));
+        assert_eq!(host_of("not a url"), None);
+    }
+}

@@ -1,0 +1,272 @@
+//! Puts the parts of the daemon together, keeps them running and takes them down in order.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use axum_server::tls_rustls::RustlsConfig;
+use sd_notify::NotifyState;
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    task::JoinSet,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    api::{
+        self, Api,
+        accounts::{AccountError, Accounts},
+        listen::{ListenError, Socket, Tls, TlsSettings},
+        tls, ui,
+    },
+    clock,
+    clusters::{self, Clusters},
+    controllers::Runner,
+    ipam::{Ipam, IpamError, Writer},
+    metrics::Metrics,
+    settings::Settings,
+    store::OpenError,
+};
+
+/// How long servers and clusters have to come to an end; the store gets its time afterwards.
+const STOP_PATIENCE: Duration = Duration::from_secs(6);
+/// How often the own certificate is looked at.
+const RENEWAL: Duration = Duration::from_secs(12 * 3600);
+/// Holds the URL of the TLS listener, for tools.
+const LISTEN_FILE: &str = "listen";
+
+/// Why the daemon did not start or went down.
+#[derive(Debug, thiserror::Error)]
+pub enum AppError {
+    #[error(transparent)]
+    Store(#[from] OpenError),
+    #[error(transparent)]
+    Ipam(#[from] IpamError),
+    #[error(transparent)]
+    Account(#[from] AccountError),
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    #[error("{}: {source}", path.display())]
+    File { path: PathBuf, source: io::Error },
+    #[error("signals cannot be received: {0}")]
+    Signal(io::Error),
+    #[error("a part of the daemon ended by itself: {0}")]
+    Ended(String),
+}
+
+/// Runs the daemon until it is told to stop.
+pub async fn run(settings: Settings) -> Result<(), AppError> {
+    // A second provider cannot be there: nothing else installs one.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    // First of all: who has the store is the daemon.
+    let (ipam, writer) = Ipam::start(&settings.data_dir, Arc::new(clock::now))?;
+    let stop = CancellationToken::new();
+    let result = serve(&settings, &ipam, &stop).await;
+    stop.cancel();
+    shut_down(ipam, writer).await;
+    result
+}
+
+/// Everything between opening and closing the store.
+async fn serve(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Result<(), AppError> {
+    let signals = Signals::new()?;
+    let mut tasks = JoinSet::new();
+    let (clusters, registry) = start_clusters(settings, ipam, stop).await?;
+    tasks.spawn(async { registry.await.map_err(|error| error.to_string()) });
+    let accounts = Accounts::start(ipam.clone(), &settings.data_dir).await?;
+    let socket = Socket::bind(&settings.socket)?;
+    let tls_settings = settings.tls();
+    let tls = Tls::bind(&tls_settings).await?;
+    let url = format!("https://{}", tls.address);
+    let listen_file = ListenFile::write(&settings.data_dir, &url)?;
+    let api = Arc::new(Api {
+        ipam: ipam.clone(),
+        metrics: Metrics::new(ipam.clone(), clusters.clone()),
+        sessions: ui::Sessions::new(ipam.clone()),
+        clusters,
+        accounts,
+        data_dir: settings.data_dir.clone(),
+        stop: stop.clone(),
+    });
+    let certificate = tls.config.clone();
+    let router = api::router(api, socket.policy);
+    let (on_socket, on_tls) = (stop.clone(), stop.clone());
+    let shared = router.clone();
+    tasks.spawn(async { socket.serve(shared, on_socket).await.map_err(|error| error.to_string()) });
+    tasks.spawn(async { tls.serve(router, on_tls).await.map_err(|error| error.to_string()) });
+    tasks.spawn(renew(tls_settings, certificate.clone(), stop.clone()));
+    tasks.spawn(watchdog(ipam.clone(), stop.clone()));
+    tracing::info!(
+        url,
+        socket = %settings.socket.display(),
+        data_dir = %settings.data_dir.display(),
+        ca = %tls::ca_file(&settings.data_dir).display(),
+        config = settings.config_file.as_ref().map(|path| path.display().to_string()),
+        "fipd is ready"
+    );
+    tell(&[NotifyState::Ready, NotifyState::Status(&format!("serving at {url}"))]);
+    let result = supervise(signals, &mut tasks, settings, &certificate).await;
+    tell(&[NotifyState::Stopping]);
+    tracing::info!("fipd is stopping");
+    stop.cancel();
+    drop(listen_file);
+    drain(tasks).await;
+    result
+}
+
+async fn start_clusters(
+    settings: &Settings,
+    ipam: &Ipam,
+    stop: &CancellationToken,
+) -> Result<(Clusters, tokio::task::JoinHandle<()>), IpamError> {
+    let options = clusters::Options {
+        config: settings.config.clone(),
+        path: settings.config_file.clone(),
+        trust: clusters::Trust::default(),
+    };
+    let runner = Arc::new(Runner::default());
+    Clusters::start(options, ipam.clone(), runner, stop.child_token()).await
+}
+
+/// The signals a service manager sends.
+struct Signals {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+    hangup: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Self, AppError> {
+        let listen = |kind| signal(kind).map_err(AppError::Signal);
+        Ok(Self {
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+            hangup: listen(SignalKind::hangup())?,
+        })
+    }
+}
+
+/// Waits for the reason to stop. A part that ends before it was told to is one.
+async fn supervise(
+    mut signals: Signals,
+    tasks: &mut JoinSet<Result<(), String>>,
+    settings: &Settings,
+    certificate: &RustlsConfig,
+) -> Result<(), AppError> {
+    loop {
+        tokio::select! {
+            _ = signals.terminate.recv() => return Ok(()),
+            _ = signals.interrupt.recv() => return Ok(()),
+            _ = signals.hangup.recv() => reload(settings, certificate).await,
+            Some(ended) = tasks.join_next() => {
+                let why = match ended {
+                    Ok(Ok(())) => "without a reason".to_owned(),
+                    Ok(Err(error)) => error,
+                    Err(error) => error.to_string(),
+                };
+                return Err(AppError::Ended(why));
+            }
+        }
+    }
+}
+
+/// Reads configuration and certificates again. Clusters follow the file by themselves.
+async fn reload(settings: &Settings, certificate: &RustlsConfig) {
+    let reloading = NotifyState::monotonic_usec_now();
+    if let Ok(now) = reloading {
+        tell(&[NotifyState::Reloading, now]);
+    }
+    match settings.reload() {
+        Ok(fresh) => {
+            if fresh.tls().listen != settings.tls().listen || fresh.data_dir != settings.data_dir {
+                tracing::warn!("listen and data-dir are taken over at the next start only");
+            }
+            match fresh.tls().renew(certificate).await {
+                Ok(()) => tracing::info!("configuration and certificate were read again"),
+                Err(error) => tracing::error!(%error, "the certificate stays as it was"),
+            }
+        }
+        Err(error) => tracing::error!(%error, "the configuration stays as it was"),
+    }
+    tell(&[NotifyState::Ready]);
+}
+
+/// Renews the own certificate in time; a configured one is read again as it is.
+async fn renew(
+    settings: TlsSettings,
+    certificate: RustlsConfig,
+    stop: CancellationToken,
+) -> Result<(), String> {
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return Ok(()),
+            () = tokio::time::sleep(RENEWAL) => {}
+        }
+        if let Err(error) = settings.renew(&certificate).await {
+            tracing::error!(%error, "the certificate could not be renewed; tried again in 12 hours");
+        }
+    }
+}
+
+/// Tells the service manager that the daemon lives, as long as the address book can be read.
+async fn watchdog(ipam: Ipam, stop: CancellationToken) -> Result<(), String> {
+    let Some(interval) = sd_notify::watchdog_enabled() else {
+        stop.cancelled().await;
+        return Ok(());
+    };
+    loop {
+        ipam.read(|ledger| ledger.revision());
+        tell(&[NotifyState::Watchdog]);
+        tokio::select! {
+            () = stop.cancelled() => return Ok(()),
+            () = tokio::time::sleep(interval / 3) => {}
+        }
+    }
+}
+
+fn tell(state: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(state) {
+        tracing::warn!(%error, "the service manager cannot be told");
+    }
+}
+
+async fn drain(mut tasks: JoinSet<Result<(), String>>) {
+    let all = async { while tasks.join_next().await.is_some() {} };
+    if tokio::time::timeout(STOP_PATIENCE, all).await.is_err() {
+        tracing::warn!("some requests were cut off after {} s", STOP_PATIENCE.as_secs());
+        tasks.abort_all();
+    }
+}
+
+async fn shut_down(ipam: Ipam, writer: Writer) {
+    // Bounded by itself; a hanging disk is given up there.
+    ipam.shutdown().await;
+    let joined = tokio::task::spawn_blocking(move || writer.join());
+    if tokio::time::timeout(Duration::from_secs(1), joined).await.is_err() {
+        tracing::error!("the writer of the address book did not end in time");
+    }
+}
+
+/// `DATA_DIR/listen`, for as long as the daemon runs.
+struct ListenFile(PathBuf);
+
+impl ListenFile {
+    fn write(data_dir: &Path, url: &str) -> Result<Self, AppError> {
+        let path = data_dir.join(LISTEN_FILE);
+        let fresh = data_dir.join("listen.new");
+        std::fs::write(&fresh, format!("{url}\n"))
+            .and_then(|()| std::fs::rename(&fresh, &path))
+            .map_err(|source| AppError::File { path: path.clone(), source })?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for ListenFile {
+    fn drop(&mut self) {
+        // A file left behind names a port nobody listens on.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}

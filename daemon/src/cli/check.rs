@@ -1,0 +1,101 @@
+//! `fipd check`.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use super::{
+    Session,
+    exit::Failure,
+    output::Table,
+    shown,
+};
+use crate::{
+    api::wire::{CheckReport, Checked},
+    clusters::check_kubeconfig,
+    config::{Config, Source},
+    ipam::DATABASE,
+    store,
+};
+
+const LONG_ABOUT: &str = "\
+Verify the address book and the store. With a running daemon it is asked over its socket; with --data-dir the
+store is read offline, which needs that no daemon has it open. With --config the configuration and its
+kubeconfig files are verified as well; that alone needs no daemon. Exit code 1 when anything is wrong.";
+
+#[derive(Debug, Args)]
+#[command(long_about = LONG_ABOUT)]
+pub struct Check {
+    /// Read the store in this directory offline
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+    /// Verify this configuration file
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+impl Check {
+    pub(super) async fn run(self, session: &Session, socket: &Path) -> Result<(), Failure> {
+        let mut checks = Vec::new();
+        if let Some(file) = &self.config {
+            checks.extend(config(file)?);
+        }
+        match &self.data_dir {
+            Some(dir) => checks.extend(offline(dir)?),
+            None if self.config.is_some() && !socket.exists() => {}
+            None => {
+                let report: CheckReport = session.client.get("/api/v1/check").await?;
+                checks.extend(report.checks);
+            }
+        }
+        let report = CheckReport { ok: checks.iter().all(|check| check.ok), checks };
+        session.output.show(&report, table)?;
+        let wrong = report.checks.iter().filter(|check| !check.ok).count();
+        if report.ok { Ok(()) } else { Err(Failure::Failed(format!("check: {wrong} things are wrong"))) }
+    }
+}
+
+fn offline(dir: &Path) -> Result<Vec<Checked>, Failure> {
+    let file = dir.join(DATABASE);
+    if !file.exists() {
+        return Err(Failure::NotFound(format!("there is no store {}", file.display())));
+    }
+    let problems = store::check(&file).map_err(Failure::failed)?;
+    if problems.is_empty() {
+        let detail = format!("{}: checksums, rows, invariants and audit log are in order", shown(&file));
+        return Ok(vec![Checked { what: "store".into(), ok: true, detail }]);
+    }
+    let checked =
+        |problem: &store::Problem| Checked { what: "store".into(), ok: false, detail: problem.to_string() };
+    Ok(problems.iter().map(checked).collect())
+}
+
+/// A configuration that does not parse is bad input; a kubeconfig that is not acceptable is a finding.
+fn config(file: &Path) -> Result<Vec<Checked>, Failure> {
+    let config = Config::load(file).map_err(|error| Failure::Input(error.to_string()))?;
+    let detail = format!("{}: {} clusters", shown(file), config.clusters.len());
+    let mut checks = vec![Checked { what: "config".into(), ok: true, detail }];
+    for cluster in &config.clusters {
+        let what = format!("cluster {}", cluster.name);
+        let detail = match &cluster.source {
+            Source::InCluster => Ok("the service account of the pod".to_owned()),
+            Source::File { path, context } => {
+                check_kubeconfig(path, context.as_deref(), cluster.insecure_skip_tls_verify)
+                    .map(|server| format!("{}: {server}", shown(path)))
+                    .map_err(|refused| refused.to_string())
+            }
+        };
+        let ok = detail.is_ok();
+        checks.push(Checked { what, ok, detail: detail.unwrap_or_else(|wrong| wrong) });
+    }
+    Ok(checks)
+}
+
+fn table(report: &CheckReport) -> Table {
+    let mut table = Table::new(["WHAT", "OK", "DETAIL"]);
+    for check in &report.checks {
+        let ok = if check.ok { "yes" } else { "NO" };
+        table.row([check.what.clone(), ok.to_owned(), check.detail.clone()]);
+    }
+    table
+}

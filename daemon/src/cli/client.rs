@@ -1,0 +1,178 @@
+//! HTTP over the daemon's Unix socket.
+
+use std::{
+    io::ErrorKind,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use http::{Method, Request, header};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper_util::rt::TokioIo;
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::exit::Failure;
+use crate::api::problem::{MEDIA_TYPE, Problem};
+
+/// How long one request may take, from connecting to the last byte.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// A way to the daemon.
+#[derive(Clone, Debug)]
+pub struct Client {
+    socket: PathBuf,
+}
+
+/// What the daemon answered to a good request.
+pub struct Reply {
+    pub body: Bytes,
+}
+
+impl Client {
+    /// A client of the daemon behind this socket.
+    pub fn new(socket: &Path) -> Self {
+        Self { socket: socket.to_owned() }
+    }
+
+    pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
+        self.send(Method::GET, path, None).await?.json()
+    }
+
+    pub async fn post<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<T, Failure> {
+        let body = serde_json::to_vec(body).map_err(Failure::failed)?;
+        self.send(Method::POST, path, Some(body)).await?.json()
+    }
+
+    pub async fn delete(&self, path: &str) -> Result<Reply, Failure> {
+        self.send(Method::DELETE, path, None).await
+    }
+
+    /// One request; an answer that is a problem becomes the failure of the command.
+    pub async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Vec<u8>>,
+    ) -> Result<Reply, Failure> {
+        let work = async {
+            let response = self.open(method, path, body).await?;
+            let body = response.into_body().collect().await.map_err(Failure::failed)?.to_bytes();
+            Ok(Reply { body })
+        };
+        match tokio::time::timeout(DEADLINE, work).await {
+            Ok(reply) => reply,
+            Err(_) => Err(Failure::Failed(format!(
+                "fipd at {} did not answer within {} s; asking again is safe",
+                self.socket.display(),
+                DEADLINE.as_secs()
+            ))),
+        }
+    }
+
+    /// Like `send`, with the body left to be read piece by piece and without a deadline for it.
+    pub async fn open(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Vec<u8>>,
+    ) -> Result<http::Response<Incoming>, Failure> {
+        let stream = tokio::net::UnixStream::connect(&self.socket)
+            .await
+            .map_err(|error| unreachable(&self.socket, &error))?;
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(Failure::failed)?;
+        // Ends with the connection; what goes wrong in it the request sees too.
+        tokio::spawn(connection);
+        let mut request = Request::builder().method(method).uri(path).header(header::HOST, "fipd");
+        if body.is_some() {
+            request = request.header(header::CONTENT_TYPE, "application/json");
+        }
+        let request = request.body(Full::new(Bytes::from(body.unwrap_or_default())));
+        let request = request.map_err(Failure::failed)?;
+        let response = sender.send_request(request).await.map_err(|error| {
+            Failure::Failed(format!("fipd at {} went away: {error}", self.socket.display()))
+        })?;
+        if response.status().is_success() { Ok(response) } else { Err(problem_of(response).await) }
+    }
+}
+
+impl Reply {
+    /// The body as JSON.
+    pub fn json<T: DeserializeOwned>(&self) -> Result<T, Failure> {
+        serde_json::from_slice(&self.body).map_err(|error| {
+            Failure::Failed(format!("the daemon's answer is not understood ({error}); is it another version?"))
+        })
+    }
+}
+
+async fn problem_of(response: http::Response<Incoming>) -> Failure {
+    let status = response.status();
+    let is_problem =
+        response.headers().get(header::CONTENT_TYPE).is_some_and(|value| value == MEDIA_TYPE);
+    let body = response.into_body().collect().await.map(http_body_util::Collected::to_bytes);
+    match body.map(|body| serde_json::from_slice::<Problem>(&body)) {
+        Ok(Ok(problem)) if is_problem => problem.into(),
+        Ok(_) | Err(_) => Failure::Failed(format!("the daemon answered {status}")),
+    }
+}
+
+fn unreachable(socket: &Path, error: &std::io::Error) -> Failure {
+    let socket = socket.display();
+    Failure::Failed(match error.kind() {
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
+            format!("no fipd is listening at {socket}; start it with `fipd serve`, or name its socket with --socket")
+        }
+        ErrorKind::PermissionDenied => {
+            format!("{socket}: permission denied; run as root or as a member of the socket's group")
+        }
+        _ => format!("{socket}: {error}"),
+    })
+}
+
+/// A path segment with everything but unreserved characters escaped.
+pub fn segment(text: &str) -> String {
+    text.bytes()
+        .map(|byte| match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+                char::from(byte).to_string()
+            }
+            other => format!("%{other:02X}"),
+        })
+        .collect()
+}
+
+/// A path with the fields of `query` that are set.
+pub fn with_query(path: &str, query: &impl Serialize) -> Result<String, Failure> {
+    let value = serde_json::to_value(query).map_err(Failure::failed)?;
+    let fields = value.as_object().into_iter().flatten();
+    let pairs: Vec<String> = fields
+        .filter(|(_, value)| !value.is_null())
+        .map(|(name, value)| {
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            format!("{name}={}", segment(&text))
+        })
+        .collect();
+    Ok(if pairs.is_empty() { path.to_owned() } else { format!("{path}?{}", pairs.join("&")) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::wire::LeaseQuery;
+
+    #[test]
+    fn queries_name_only_what_is_set() {
+        let query = LeaseQuery {
+            pool: Some("a/b".into()),
+            limit: Some(3),
+            ..LeaseQuery::default()
+        };
+        assert_eq!(with_query("/x", &query).unwrap(), "/x?limit=3&pool=a%2Fb");
+        assert_eq!(with_query("/x", &LeaseQuery::default()).unwrap(), "/x");
+    }
+}

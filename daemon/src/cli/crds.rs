@@ -1,0 +1,55 @@
+//! `fipd crds`.
+
+use clap::{Args, Subcommand};
+
+use super::{Session, client::segment, exit::Failure, output::{self, Table}};
+use crate::api::wire::Outcome;
+
+#[derive(Debug, Args)]
+pub struct Crds {
+    #[command(subcommand)]
+    command: Option<Install>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Install {
+    /// Install them in a cluster that the daemon serves
+    Install {
+        /// Name of the cluster
+        #[arg(long, value_name = "NAME")]
+        cluster: String,
+    },
+}
+
+impl Crds {
+    pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
+        match self.command {
+            None => output::print(&manifests()),
+            Some(Install::Install { cluster }) => {
+                let path = format!("/api/v1/clusters/{}/crds", segment(&cluster));
+                let outcome: Outcome = session.client.post(&path, &()).await?;
+                session
+                    .output
+                    .show(&outcome, |outcome| Table::facts([("Done", outcome.message.clone())]))
+            }
+        }
+    }
+}
+
+/// All definitions as one YAML stream.
+fn manifests() -> String {
+    let parts = fipd_crds::MANIFESTS.iter().map(|(_, text)| text.trim_start_matches("---\n"));
+    parts.map(|text| format!("---\n{text}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_manifests_are_one_stream() {
+        let text = manifests();
+        assert_eq!(text.matches("kind: CustomResourceDefinition").count(), fipd_crds::MANIFESTS.len());
+        assert_eq!(text.lines().filter(|line| *line == "---").count(), fipd_crds::MANIFESTS.len());
+    }
+}

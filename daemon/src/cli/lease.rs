@@ -1,0 +1,317 @@
+//! `fipd lease`.
+
+use std::net::IpAddr;
+
+use clap::{Args, Subcommand};
+use fipd_core::Family;
+
+use super::{
+    Session,
+    client::{segment, with_query},
+    exit::Failure,
+    output::{Table, or_dash},
+    pool,
+};
+use crate::api::wire::{
+    Allocate as AllocateBody, Granted, LeasePage, LeaseQuery, LeaseSummary, LeaseView, ReleaseRequest,
+    Released, ReleasedAddress, Want, text_of,
+};
+
+#[derive(Debug, Subcommand)]
+pub enum Lease {
+    /// Give addresses to an owner; asking again gives the same ones
+    Allocate(Allocate),
+    /// Take addresses back; releasing what nobody holds succeeds
+    Release(Release),
+    /// Leases in order of network and address
+    List(List),
+    /// One lease
+    Show {
+        address: IpAddr,
+        /// Network, where several have the address
+        #[arg(long, value_name = "NAME")]
+        network: Option<String>,
+    },
+}
+
+#[derive(Debug, Args)]
+pub struct Allocate {
+    /// Pool to take from; a second one of the other family for dual-stack, all or nothing
+    #[arg(long, required = true, value_name = "POOL")]
+    pool: Vec<String>,
+    /// Who shall hold it: SYSTEM/[CLUSTER/]KIND/NAMESPACE/NAME, such as fipd/Host/lab/printer
+    #[arg(long, value_name = "OWNER")]
+    owner: String,
+    /// This address and no other (repeatable)
+    #[arg(long, value_name = "ADDRESS")]
+    address: Vec<IpAddr>,
+    /// How many from each pool, 1 to 1024
+    #[arg(long, value_name = "N", conflicts_with = "address",
+          value_parser = clap::value_parser!(u32).range(1..=1024))]
+    count: Option<u32>,
+    /// Instance of the owner, such as an object's UID
+    #[arg(long, default_value = "", value_name = "ID")]
+    instance: String,
+    /// Who is charged
+    #[arg(long, value_name = "TENANT")]
+    tenant: Option<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(group(clap::ArgGroup::new("what").required(true).multiple(true).args(["addresses", "owner"])))]
+pub struct Release {
+    /// Addresses to take back, whoever holds them (with --owner: only if it does)
+    #[arg(value_name = "ADDRESS")]
+    addresses: Vec<IpAddr>,
+    /// All that this owner holds
+    #[arg(long, value_name = "OWNER")]
+    owner: Option<String>,
+    /// Only leases of this instance of the owner
+    #[arg(long, requires = "owner", value_name = "ID")]
+    instance: Option<String>,
+    /// Only leases of this pool
+    #[arg(long, value_name = "POOL")]
+    pool: Option<String>,
+    /// Only leases in this network
+    #[arg(long, value_name = "NAME")]
+    network: Option<String>,
+    /// Why, for the audit log
+    #[arg(long, default_value = "", value_name = "TEXT")]
+    reason: String,
+}
+
+#[derive(Debug, Args)]
+pub struct List {
+    #[arg(long, value_name = "POOL")]
+    pool: Option<String>,
+    #[arg(long, value_name = "NAME")]
+    network: Option<String>,
+    /// Name or id of a cluster
+    #[arg(long, value_name = "CLUSTER")]
+    cluster: Option<String>,
+    #[arg(long, value_name = "SYSTEM")]
+    system: Option<String>,
+    #[arg(long, value_name = "OWNER")]
+    owner: Option<String>,
+    #[arg(long, value_name = "STATE",
+          value_parser = ["allocated", "reserved", "probing", "quarantined", "orphaned"])]
+    state: Option<String>,
+    /// At most so many; all when left out
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    limit: Option<u64>,
+}
+
+impl Lease {
+    pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
+        match self {
+            Self::Allocate(allocate) => {
+                let body = allocate.body(session).await?;
+                let granted: Granted = session.client.post("/api/v1/leases", &body).await?;
+                session.output.show(&granted, |granted| summaries(&granted.leases.iter().collect::<Vec<_>>()))
+            }
+            Self::Release(release) => {
+                let released = release.run(session).await?;
+                session.output.show(&released, releases)
+            }
+            Self::List(list) => {
+                let (query, limit) = list.query();
+                let leases = all(session, query, limit).await?;
+                let listed = LeasePage { leases, next: None };
+                session.output.show(&Listed { leases: &listed.leases }, |listed| {
+                    let leases: Vec<_> = listed.leases.iter().map(|lease| &lease.summary).collect();
+                    summaries(&leases)
+                })
+            }
+            Self::Show { address, network } => {
+                let lease = find(session, address, network, None).await?;
+                let lease = lease
+                    .ok_or_else(|| Failure::NotFound(format!("nobody holds the address {address}")))?;
+                session.output.show(&lease, facts)
+            }
+        }
+    }
+}
+
+/// A whole list, without a cursor.
+#[derive(serde::Serialize)]
+struct Listed<'a> {
+    leases: &'a [LeaseView],
+}
+
+impl Allocate {
+    async fn body(self, session: &Session) -> Result<AllocateBody, Failure> {
+        let wants = match (self.pool.as_slice(), self.address.as_slice()) {
+            (pools, []) => {
+                let want = |pool: &String| Want { pool: pool.clone(), address: None, count: self.count };
+                pools.iter().map(want).collect()
+            }
+            ([pool], addresses) => {
+                addresses.iter().map(|address| this(pool, *address)).collect()
+            }
+            (pools, addresses) => by_family(session, pools, addresses).await?,
+        };
+        Ok(AllocateBody { owner: self.owner, instance: self.instance, tenant: self.tenant, wants })
+    }
+}
+
+fn this(pool: &str, address: IpAddr) -> Want {
+    Want { pool: pool.to_owned(), address: Some(address.to_string()), count: None }
+}
+
+/// Several pools and addresses: each address goes to the pool of its family; a pool without one gives its next.
+async fn by_family(
+    session: &Session,
+    pools: &[String],
+    addresses: &[IpAddr],
+) -> Result<Vec<Want>, Failure> {
+    let mut wants = Vec::new();
+    let mut left = addresses.to_vec();
+    for pool in pools {
+        let family = pool::fetch(session, pool).await?.family;
+        let (mine, others): (Vec<_>, Vec<_>) =
+            left.into_iter().partition(|address| Some(Family::of(*address)) == family);
+        left = others;
+        if mine.is_empty() {
+            wants.push(Want { pool: pool.clone(), address: None, count: None });
+        }
+        wants.extend(mine.into_iter().map(|address| this(pool, address)));
+    }
+    match left.first() {
+        None => Ok(wants),
+        Some(address) => Err(Failure::Input(format!(
+            "--address: \"{address}\" is not allowed: none of the named pools has its family"
+        ))),
+    }
+}
+
+impl Release {
+    async fn run(self, session: &Session) -> Result<Released, Failure> {
+        if let Some(owner) = self.owner {
+            let body = ReleaseRequest {
+                owner,
+                instance: self.instance,
+                addresses: self.addresses.iter().map(ToString::to_string).collect(),
+                pool: self.pool,
+                network: self.network,
+                reason: self.reason,
+            };
+            return session.client.post("/api/v1/leases/release", &body).await;
+        }
+        let mut released = Vec::new();
+        for address in &self.addresses {
+            let found = find(session, *address, self.network.clone(), self.pool.clone()).await?;
+            let Some(lease) = found else { continue };
+            let network = lease.summary.network;
+            let path = format!("/api/v1/leases/{}/{address}", segment(&network));
+            let query = [("reason", self.reason.as_str())];
+            let query: std::collections::BTreeMap<_, _> =
+                query.into_iter().filter(|(_, reason)| !reason.is_empty()).collect();
+            session.client.delete(&with_query(&path, &query)?).await?;
+            released.push(ReleasedAddress { network, address: *address });
+        }
+        Ok(Released { released })
+    }
+}
+
+impl List {
+    fn query(self) -> (LeaseQuery, Option<usize>) {
+        let limit = self.limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
+        let query = LeaseQuery {
+            pool: self.pool,
+            network: self.network,
+            cluster: self.cluster,
+            system: self.system,
+            owner: self.owner,
+            state: self.state,
+            ..LeaseQuery::default()
+        };
+        (query, limit)
+    }
+}
+
+/// All pages of a query, up to `limit` leases.
+async fn all(
+    session: &Session,
+    mut query: LeaseQuery,
+    limit: Option<usize>,
+) -> Result<Vec<LeaseView>, Failure> {
+    const PAGE: usize = 1000;
+    let mut leases = Vec::new();
+    loop {
+        let wanted = limit.map_or(PAGE, |limit| limit.saturating_sub(leases.len()).min(PAGE));
+        if wanted == 0 {
+            return Ok(leases);
+        }
+        query.limit = Some(wanted);
+        let page: LeasePage = session.client.get(&with_query("/api/v1/leases", &query)?).await?;
+        leases.extend(page.leases);
+        match page.next {
+            Some(next) => query.cursor = Some(next),
+            None => return Ok(leases),
+        }
+    }
+}
+
+/// The one lease of an address; an error where several networks have it.
+async fn find(
+    session: &Session,
+    address: IpAddr,
+    network: Option<String>,
+    pool: Option<String>,
+) -> Result<Option<LeaseView>, Failure> {
+    let query =
+        LeaseQuery { address: Some(address.to_string()), network, pool, ..LeaseQuery::default() };
+    let mut leases = all(session, query, None).await?;
+    if leases.len() > 1 {
+        let networks: Vec<_> = leases.iter().map(|lease| lease.summary.network.as_str()).collect();
+        return Err(Failure::Input(format!(
+            "address: \"{address}\" is held in several networks; choose one with --network: {}",
+            networks.join(", ")
+        )));
+    }
+    Ok(leases.pop())
+}
+
+fn summaries(leases: &[&LeaseSummary]) -> Table {
+    let mut table = Table::new(["ADDRESS", "PREFIX", "GATEWAY", "NETWORK", "POOL", "STATE", "OWNER"]);
+    for lease in leases {
+        table.row([
+            lease.address.to_string(),
+            lease.prefix.to_string(),
+            or_dash(lease.gateway.as_ref()),
+            lease.network.clone(),
+            or_dash(lease.pool.as_ref()),
+            text_of(&lease.state),
+            or_dash(lease.owner.as_ref()),
+        ]);
+    }
+    table
+}
+
+fn releases(released: &Released) -> Table {
+    let mut table = Table::new(["RELEASED", "NETWORK"]);
+    for lease in &released.released {
+        table.row([lease.address.to_string(), lease.network.clone()]);
+    }
+    table
+}
+
+fn facts(lease: &LeaseView) -> Table {
+    let summary = &lease.summary;
+    let marks: Vec<_> = lease.marks.iter().map(text_of).collect();
+    let contenders: Vec<_> = lease.contenders.iter().map(|one| one.owner.clone()).collect();
+    let owners: Vec<_> = lease.members.iter().map(|member| member.owner.clone()).collect();
+    Table::facts([
+        ("Address", format!("{}/{}", summary.address, summary.prefix)),
+        ("Gateway", or_dash(summary.gateway.as_ref())),
+        ("Network", summary.network.clone()),
+        ("Pool", or_dash(summary.pool.as_ref())),
+        ("State", text_of(&summary.state)),
+        ("Marks", marks.join(", ")),
+        ("Owner", owners.join(", ")),
+        ("Contenders", contenders.join(", ")),
+        ("Tenant", or_dash(lease.tenant.as_ref())),
+        ("Since", lease.since.clone()),
+        ("Until", or_dash(lease.until.as_ref())),
+    ])
+}

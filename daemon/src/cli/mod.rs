@@ -1,0 +1,221 @@
+//! The command line: one file per group of commands.
+//!
+//! Every command but `serve`, `crds` and an offline `check` is a client of a running daemon and talks HTTP over its
+//! Unix socket; none of them opens the store while a daemon has it.
+
+mod audit;
+mod backup;
+mod check;
+mod client;
+mod clusters;
+mod crds;
+mod exit;
+mod lease;
+mod network;
+mod output;
+mod pool;
+mod serve;
+mod token;
+
+use std::{
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use clap::{Args, Parser, Subcommand};
+
+use client::Client;
+use exit::Failure;
+use output::Format;
+
+use crate::settings;
+
+const ABOUT: &str = "One address book for a Rancher, Harvester or Cluster API site";
+
+const LONG_ABOUT: &str = "\
+fipd owns every address that a site hands out and never hands one out twice.
+
+  fipd serve                     runs the daemon; without a configuration file it keeps an address book
+                                 of its own, without any cluster
+  fipd pool create vips --cidr 192.0.2.0/24
+                                 makes a pool of addresses
+  fipd lease allocate --pool vips --owner fipd/Host/lab/printer
+                                 gives the lowest free address; asking again gives the same one
+  fipd lease release --owner fipd/Host/lab/printer
+                                 gives it back";
+
+const AFTER_HELP: &str = "\
+Exit codes: 0 done, 1 failed, 2 bad input, 3 not found, 4 pool exhausted. Errors are one line on stderr.
+
+Commands talk to a running daemon over its Unix socket: --socket, else FIPD_SOCKET, else /run/fipd/fipd.sock,
+else the socket of the user's own daemon.";
+
+#[derive(Debug, Parser)]
+#[command(name = "fipd", version, about = ABOUT, long_about = LONG_ABOUT, after_help = AFTER_HELP)]
+#[command(propagate_version = true, arg_required_else_help = true)]
+struct Cli {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// Options of every command.
+#[derive(Clone, Debug, Args)]
+struct Global {
+    /// Unix socket of the daemon
+    #[arg(long, global = true, env = "FIPD_SOCKET", value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// Form of the output
+    #[arg(short, long, global = true, value_enum, default_value_t, value_name = "FORM")]
+    output: Format,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the daemon
+    Serve(Box<serve::Serve>),
+    /// Make, show and change pools of addresses
+    #[command(subcommand)]
+    Pool(pool::Pool),
+    /// Give, show and take back addresses
+    #[command(subcommand)]
+    Lease(lease::Lease),
+    /// Routing domains: inside one an address is given once
+    #[command(subcommand)]
+    Network(network::Network),
+    /// Kubernetes clusters that the daemon serves
+    #[command(subcommand)]
+    Clusters(clusters::Clusters),
+    /// Who did what, newest first
+    Audit(audit::Audit),
+    /// Verify the address book, the store and the configuration
+    Check(check::Check),
+    /// Write a copy of the store to a file while the daemon runs
+    Backup(backup::Backup),
+    /// Bearer tokens for the REST API
+    #[command(subcommand)]
+    Token(token::Token),
+    /// Print fipd's CustomResourceDefinitions, or install them in a cluster
+    Crds(crds::Crds),
+}
+
+/// What a client command has at hand.
+struct Session {
+    client: Client,
+    output: Format,
+}
+
+/// Runs the process's command line.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error),
+    };
+    match run(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            complain(&failure.to_string());
+            failure.exit_code()
+        }
+    }
+}
+
+/// Help and version go to stdout as they are; a wrong command line becomes one line.
+fn usage(error: &clap::Error) -> ExitCode {
+    use clap::error::ErrorKind;
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            let shown = output::print(&error.render().to_string());
+            if shown.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            // Nothing was asked for: the help is the error message.
+            let _ = write!(std::io::stderr(), "{}", error.render());
+            ExitCode::from(2)
+        }
+        _ => {
+            complain(&exit::usage_line(error));
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn complain(line: &str) {
+    let line = line.split_whitespace().collect::<Vec<_>>().join(" ");
+    // There is nobody left to tell when stderr is closed.
+    let _ = writeln!(std::io::stderr(), "fipd: {line}");
+}
+
+fn run(cli: Cli) -> Result<(), Failure> {
+    let Cli { global, command } = cli;
+    let command = match command {
+        Command::Serve(serve) => return serve.run(global.socket),
+        command => command,
+    };
+    let socket = global.socket.clone().unwrap_or_else(settings::client_socket);
+    let session = Session { client: Client::new(&socket), output: global.output };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(Failure::failed)?;
+    runtime.block_on(async {
+        match command {
+            // Handled above; a daemon has a runtime of its own.
+            Command::Serve(_) => Ok(()),
+            Command::Pool(command) => command.run(&session).await,
+            Command::Lease(command) => command.run(&session).await,
+            Command::Network(command) => command.run(&session).await,
+            Command::Clusters(command) => command.run(&session).await,
+            Command::Audit(command) => command.run(&session).await,
+            Command::Check(command) => command.run(&session, &socket).await,
+            Command::Backup(command) => command.run(&session).await,
+            Command::Token(command) => command.run(&session).await,
+            Command::Crds(command) => command.run(&session).await,
+        }
+    })
+}
+
+/// A path on the command line that must be given as UTF-8 to be shown.
+fn shown(path: &Path) -> String {
+    path.display().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    fn parse(line: &str) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(line.split_whitespace())
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn global_options_may_come_last() {
+        let cli = parse("fipd pool list -o json --socket /tmp/x").unwrap();
+        assert_eq!(cli.global.output, Format::Json);
+        assert_eq!(cli.global.socket.as_deref(), Some(Path::new("/tmp/x")));
+    }
+
+    #[test]
+    fn wrong_command_lines_become_one_line() {
+        for (line, expected) in [
+            ("fipd pool create", "the following required arguments were not provided"),
+            ("fipd lease allocate --pool p --owner a/b/c/d --count x", "'x' for '--count"),
+            ("fipd pool list -o xml", "possible values: table, json, yaml"),
+            ("fipd pool create p --cidr 10.0.0.0/99", "--cidr"),
+            ("fipd nonsense", "nonsense"),
+        ] {
+            let text = exit::usage_line(&parse(line).unwrap_err());
+            assert!(text.contains(expected), "{line}: {text}");
+            assert!(!text.contains('\n'));
+        }
+    }
+}

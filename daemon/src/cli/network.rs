@@ -1,0 +1,51 @@
+//! `fipd network`.
+
+use clap::Subcommand;
+
+use super::{Session, exit::Failure, output::Table};
+use crate::api::wire::{NetworkCreate, NetworkList, NetworkView};
+
+#[derive(Debug, Subcommand)]
+pub enum Network {
+    /// All networks, and what holds them back
+    List,
+    /// Make a network; one that exists stays as it is
+    Create {
+        /// 1 to 63 of a-z, 0-9 and '-'
+        name: String,
+    },
+}
+
+impl Network {
+    pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
+        match self {
+            Self::List => {
+                let list: NetworkList = session.client.get("/api/v1/networks").await?;
+                session.output.show(&list, |list| table(&list.networks))
+            }
+            Self::Create { name } => {
+                let body = NetworkCreate { name };
+                let made: NetworkView = session.client.post("/api/v1/networks", &body).await?;
+                session.output.show(&made, |made| table(std::slice::from_ref(made)))
+            }
+        }
+    }
+}
+
+fn table(networks: &[NetworkView]) -> Table {
+    let mut table = Table::new(["NAME", "ID", "POOLS", "WAITING FOR"]);
+    for network in networks {
+        let waiting: Vec<_> = network
+            .waiting_for
+            .iter()
+            .map(|hold| format!("{} ({})", hold.cluster, hold.system))
+            .collect();
+        table.row([
+            network.name.clone(),
+            network.id.to_string(),
+            network.pools.to_string(),
+            waiting.join(", "),
+        ]);
+    }
+    table
+}

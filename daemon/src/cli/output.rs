@@ -1,0 +1,102 @@
+//! What a command prints on stdout: a table, JSON or YAML.
+
+use std::io::Write as _;
+
+use serde::Serialize;
+
+use super::exit::Failure;
+
+/// The form of the output.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    #[default]
+    Table,
+    Json,
+    Yaml,
+}
+
+/// Aligned columns under a header.
+#[derive(Clone, Debug, Default)]
+pub struct Table {
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A table with these column heads.
+    pub fn new<const N: usize>(heads: [&str; N]) -> Self {
+        Self { rows: vec![heads.map(str::to_owned).to_vec()] }
+    }
+
+    /// A table of `name: value` lines, without a header.
+    pub fn facts<const N: usize>(facts: [(&str, String); N]) -> Self {
+        let rows = facts.into_iter().map(|(name, value)| vec![format!("{name}:"), value]);
+        Self { rows: rows.collect() }
+    }
+
+    /// Adds a row.
+    pub fn row<const N: usize>(&mut self, cells: [String; N]) {
+        self.rows.push(cells.to_vec());
+    }
+
+    fn render(&self) -> String {
+        let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
+        let width = |column: usize| {
+            let cells = self.rows.iter().filter_map(|row| row.get(column));
+            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..columns).map(width).collect();
+        let mut text = String::new();
+        for row in &self.rows {
+            let mut line = String::new();
+            for (cell, width) in row.iter().zip(&widths) {
+                let cell = if cell.is_empty() { "-" } else { cell };
+                line.push_str(&format!("{cell:<width$}  "));
+            }
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
+        text
+    }
+}
+
+impl Format {
+    /// Prints a value in this form.
+    pub fn show<T: Serialize>(self, value: &T, table: impl FnOnce(&T) -> Table) -> Result<(), Failure> {
+        let text = match self {
+            Self::Table => table(value).render(),
+            Self::Json => {
+                let json = serde_json::to_string_pretty(value).map_err(Failure::failed)?;
+                format!("{json}\n")
+            }
+            Self::Yaml => serde_saphyr::to_string(value).map_err(Failure::failed)?,
+        };
+        print(&text)
+    }
+}
+
+/// Writes to stdout. A reader that went away (`| head`) is no failure.
+pub fn print(text: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::failed(error)),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// Text of a value that may be missing.
+pub fn or_dash<T: ToString>(value: Option<&T>) -> String {
+    value.map_or_else(|| "-".to_owned(), ToString::to_string)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned() {
+        let mut table = Table::new(["NAME", "FREE"]);
+        table.row(["vips".to_owned(), "3".to_owned()]);
+        table.row(["ünïcode-pool".to_owned(), String::new()]);
+        assert_eq!(table.render(), "NAME          FREE\nvips          3\nünïcode-pool  -\n");
+    }
+}

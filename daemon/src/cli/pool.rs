@@ -1,0 +1,282 @@
+//! `fipd pool`.
+
+use std::net::IpAddr;
+
+use clap::{Args, Subcommand};
+use fipd_core::AddressSpec;
+use http::Method;
+use ipnet::IpNet;
+
+use super::{
+    Session,
+    client::{segment, with_query},
+    exit::Failure,
+    output::{Table, or_dash},
+};
+use crate::api::wire::{PoolCreate, PoolList, PoolPatch, PoolView, text_of};
+
+#[derive(Debug, Subcommand)]
+pub enum Pool {
+    /// Make a pool
+    Create(Create),
+    /// All pools with their use
+    List,
+    /// One pool
+    Show {
+        /// Full name, or the last part of it where that is unique
+        name: String,
+    },
+    /// Change a pool; what is not named stays
+    Update(Update),
+    /// Remove a pool that has no leases
+    Delete { name: String },
+}
+
+/// Addresses of a pool.
+#[derive(Debug, Args)]
+pub struct Addresses {
+    /// Addresses by CIDR, such as 192.0.2.0/24 (repeatable)
+    #[arg(long, value_name = "CIDR", value_parser = cidr)]
+    cidr: Vec<String>,
+    /// Addresses by range, such as 192.0.2.10-192.0.2.20, or a single one (repeatable)
+    #[arg(long, value_name = "FIRST-LAST", value_parser = range)]
+    range: Vec<String>,
+    /// Addresses never given: CIDR, range or single (repeatable)
+    #[arg(long, value_name = "ADDRESSES", value_parser = any)]
+    exclude: Vec<String>,
+}
+
+/// What `create` and `update` have in common.
+#[derive(Debug, Args)]
+pub struct Details {
+    /// Network of the pool
+    #[arg(long, value_name = "NAME")]
+    network: Option<String>,
+    /// Gateway; never given
+    #[arg(long, value_name = "ADDRESS")]
+    gateway: Option<IpAddr>,
+    /// Prefix length handed out with each address
+    #[arg(long, value_name = "BITS", value_parser = clap::value_parser!(u8).range(0..=128))]
+    prefix: Option<u8>,
+    /// Subnet of the link, where it is wider than the pool
+    #[arg(long, value_name = "CIDR")]
+    subnet: Option<IpNet>,
+    /// Addresses at the low end that are never given
+    #[arg(long, value_name = "COUNT")]
+    reserve_first: Option<u32>,
+    /// Addresses at the high end that are never given
+    #[arg(long, value_name = "COUNT")]
+    reserve_last: Option<u32>,
+    /// What the ends are counted from: the link's prefix, or each CIDR
+    #[arg(long, value_name = "WHAT", value_parser = ["prefix", "each-cidr"])]
+    reserve_of: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Create {
+    /// Name, 1 to 63 of a-z, 0-9, '-' and '.'
+    name: String,
+    #[command(flatten)]
+    addresses: Addresses,
+    #[command(flatten)]
+    details: Details,
+}
+
+#[derive(Debug, Args)]
+pub struct Update {
+    name: String,
+    /// New name
+    #[arg(long, value_name = "NAME")]
+    rename: Option<String>,
+    #[command(flatten)]
+    addresses: Addresses,
+    #[command(flatten)]
+    details: Details,
+    /// Take all exclusions away
+    #[arg(long, conflicts_with = "exclude")]
+    no_exclude: bool,
+    /// Take the gateway away
+    #[arg(long, conflicts_with = "gateway")]
+    no_gateway: bool,
+    /// Hand out the prefix length of the CIDR around each address
+    #[arg(long, conflicts_with = "prefix")]
+    no_prefix: bool,
+    /// Take the subnet away
+    #[arg(long, conflicts_with = "subnet")]
+    no_subnet: bool,
+    /// Give nothing more from the pool
+    #[arg(long, conflicts_with = "open")]
+    close: bool,
+    /// Give addresses again
+    #[arg(long)]
+    open: bool,
+    /// Keep leases that the change leaves out of range, instead of refusing it
+    #[arg(long)]
+    force: bool,
+}
+
+impl Pool {
+    pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
+        match self {
+            Self::Create(create) => {
+                let made: PoolView = session.client.post("/api/v1/pools", &create.body()).await?;
+                session.output.show(&made, facts)
+            }
+            Self::List => {
+                let list: PoolList = session.client.get("/api/v1/pools").await?;
+                session.output.show(&list, table)
+            }
+            Self::Show { name } => {
+                let pool: PoolView = session.client.get(&path(&name)).await?;
+                session.output.show(&pool, facts)
+            }
+            Self::Update(update) => {
+                let patch = update.patch()?;
+                let body = serde_json::to_vec(&patch).map_err(Failure::failed)?;
+                let reply =
+                    session.client.send(Method::PATCH, &path(&update.name), Some(body)).await?;
+                session.output.show(&reply.json::<PoolView>()?, facts)
+            }
+            Self::Delete { name } => session.client.delete(&path(&name)).await.map(drop),
+        }
+    }
+}
+
+fn path(name: &str) -> String {
+    format!("/api/v1/pools/{}", segment(name))
+}
+
+impl Create {
+    fn body(self) -> PoolCreate {
+        let Self { name, addresses, details } = self;
+        PoolCreate {
+            name,
+            network: details.network,
+            addresses: [addresses.cidr, addresses.range].concat(),
+            exclusions: addresses.exclude,
+            gateway: details.gateway.map(|address| address.to_string()),
+            prefix: details.prefix,
+            subnet: details.subnet.map(|net| net.to_string()),
+            reserve_first: details.reserve_first,
+            reserve_last: details.reserve_last,
+            reserve_of: details.reserve_of,
+        }
+    }
+}
+
+impl Update {
+    fn patch(&self) -> Result<PoolPatch, Failure> {
+        let Self { addresses, details, .. } = self;
+        let listed = [addresses.cidr.clone(), addresses.range.clone()].concat();
+        let set = |clear: bool, value: Option<String>| {
+            if clear { Some(None) } else { value.map(Some) }
+        };
+        let patch = PoolPatch {
+            name: self.rename.clone(),
+            network: details.network.clone(),
+            addresses: (!listed.is_empty()).then_some(listed),
+            exclusions: (self.no_exclude || !addresses.exclude.is_empty())
+                .then(|| addresses.exclude.clone()),
+            gateway: set(self.no_gateway, details.gateway.map(|address| address.to_string())),
+            prefix: if self.no_prefix { Some(None) } else { details.prefix.map(Some) },
+            subnet: set(self.no_subnet, details.subnet.map(|net| net.to_string())),
+            reserve_first: details.reserve_first,
+            reserve_last: details.reserve_last,
+            reserve_of: details.reserve_of.clone(),
+            closed: (self.close || self.open).then_some(self.close),
+            force: self.force,
+        };
+        if patch == (PoolPatch { force: self.force, ..PoolPatch::default() }) {
+            let line = "pool update: nothing to change was named; see `fipd pool update --help`";
+            return Err(Failure::Input(line.to_owned()));
+        }
+        Ok(patch)
+    }
+}
+
+fn cidr(text: &str) -> Result<String, String> {
+    match text.parse::<AddressSpec>().map_err(|error| error.to_string())? {
+        AddressSpec::Cidr(_) | AddressSpec::Single(_) => Ok(text.to_owned()),
+        AddressSpec::Range(..) => Err("a CIDR such as 192.0.2.0/24 is allowed; use --range for a range".into()),
+    }
+}
+
+fn range(text: &str) -> Result<String, String> {
+    match text.parse::<AddressSpec>().map_err(|error| error.to_string())? {
+        AddressSpec::Range(..) | AddressSpec::Single(_) => Ok(text.to_owned()),
+        AddressSpec::Cidr(_) => {
+            Err("a range such as 192.0.2.10-192.0.2.20 is allowed; use --cidr for a CIDR".into())
+        }
+    }
+}
+
+fn any(text: &str) -> Result<String, String> {
+    text.parse::<AddressSpec>().map(|_| text.to_owned()).map_err(|error| error.to_string())
+}
+
+fn table(list: &PoolList) -> Table {
+    let mut table = Table::new(["NAME", "NETWORK", "ADDRESSES", "SIZE", "USED", "FREE"]);
+    for pool in &list.pools {
+        let usage = &pool.usage;
+        table.row([
+            pool.name.clone(),
+            pool.network.clone(),
+            summary(&pool.addresses),
+            usage.size.to_string(),
+            usage.used.to_string(),
+            usage.free.to_string(),
+        ]);
+    }
+    table
+}
+
+/// The first few entries; a pool may have thousands.
+fn summary(addresses: &[String]) -> String {
+    const SHOWN: usize = 3;
+    let first: Vec<_> = addresses.iter().take(SHOWN).cloned().collect();
+    match addresses.len().saturating_sub(SHOWN) {
+        0 => first.join(","),
+        more => format!("{},+{more}", first.join(",")),
+    }
+}
+
+fn facts(pool: &PoolView) -> Table {
+    let reserve = &pool.reserve;
+    Table::facts([
+        ("Name", pool.name.clone()),
+        ("Network", pool.network.clone()),
+        ("Addresses", pool.addresses.join(", ")),
+        ("Exclusions", pool.exclusions.join(", ")),
+        ("Gateway", or_dash(pool.gateway.as_ref())),
+        ("Prefix", or_dash(pool.prefix.as_ref())),
+        ("Subnet", or_dash(pool.subnet.as_ref())),
+        (
+            "Reserved ends",
+            format!("{} first, {} last of {}", reserve.first, reserve.last, text_of(&reserve.of)),
+        ),
+        ("Closed", if pool.closed { "yes" } else { "no" }.to_owned()),
+        ("Size", pool.usage.size.to_string()),
+        ("Used", pool.usage.used.to_string()),
+        ("Free", pool.usage.free.to_string()),
+        ("Out of range", pool.usage.out_of_range.to_string()),
+        ("Generation", pool.generation.to_string()),
+        ("Created", pool.created.clone()),
+    ])
+}
+
+/// The pool of that name as the daemon has it.
+pub(super) async fn fetch(session: &Session, name: &str) -> Result<PoolView, Failure> {
+    session.client.get(&with_query(&path(name), &())?).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_option_takes_its_own_form() {
+        assert!(cidr("10.0.0.0/24").is_ok() && cidr("10.0.0.1-10.0.0.2").is_err());
+        assert!(range("10.0.0.1-10.0.0.2").is_ok() && range("10.0.0.0/24").is_err());
+        assert!(any("2001:db8::/64").is_ok() && any("10.0.0.0/33").is_err());
+    }
+}

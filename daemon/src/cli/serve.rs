@@ -1,0 +1,71 @@
+//! `fipd serve`.
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use clap::Args;
+
+use super::exit::Failure;
+use crate::{
+    app,
+    logging::{self, LogError, LogFormat},
+    settings::{Overrides, Settings},
+};
+
+const LONG_ABOUT: &str = "\
+Run the daemon until SIGTERM or SIGINT. SIGHUP reads the configuration and certificates again.
+
+Without --config, /etc/fipd/fipd.toml is used if it exists. Without any file the daemon keeps an address book
+without clusters, in /var/lib/fipd or, for other users than root, in their state directory. Daemons with
+different --data-dir, --listen and --socket run side by side.
+
+At first start an account `admin` is made; its password is in DATA_DIR/initial-admin until the first login.
+The address of UI and REST is logged and written to DATA_DIR/listen; DATA_DIR/tls/ca.crt is the CA to trust.";
+
+#[derive(Debug, Args)]
+#[command(long_about = LONG_ABOUT)]
+pub struct Serve {
+    /// Configuration file
+    #[arg(short, long, env = "FIPD_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Where the store lives
+    #[arg(long, env = "FIPD_DATA_DIR", value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+    /// Address and port of UI and REST; port 0 picks a free one
+    #[arg(long, env = "FIPD_LISTEN", value_name = "ADDRESS:PORT")]
+    listen: Option<SocketAddr>,
+    /// URL by which others reach this host, for the certificate
+    #[arg(long, env = "FIPD_ADVERTISE", value_name = "URL")]
+    advertise: Option<String>,
+    /// Form of the log
+    #[arg(long, env = "FIPD_LOG_FORMAT", value_enum, default_value_t, value_name = "FORM")]
+    log_format: LogFormat,
+    /// error, warn, info, debug, trace, or directives such as fipd=debug,info
+    #[arg(long, env = "FIPD_LOG", default_value = "info", value_name = "LEVEL")]
+    log_level: String,
+}
+
+impl Serve {
+    pub(super) fn run(self, socket: Option<PathBuf>) -> Result<(), Failure> {
+        let overrides = Overrides {
+            config: self.config,
+            data_dir: self.data_dir,
+            listen: self.listen,
+            advertise: self.advertise,
+            socket,
+        };
+        let settings =
+            Settings::load(overrides).map_err(|error| Failure::Input(error.to_string()))?;
+        logging::start(self.log_format, &self.log_level).map_err(|error| match error {
+            LogError::Level { .. } => Failure::Input(error.to_string()),
+            LogError::Journal(_) | LogError::Twice(_) => Failure::failed(error),
+        })?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()
+            .map_err(Failure::failed)?;
+        let result = runtime.block_on(app::run(settings));
+        // A blocking call that hangs (a dead disk) must not keep the process.
+        runtime.shutdown_timeout(std::time::Duration::from_millis(500));
+        result.map_err(Failure::failed)
+    }
+}

@@ -1,0 +1,217 @@
+//! Where log records go: the journal under systemd, text or JSON lines on stderr elsewhere.
+//!
+//! In the journal each event is one record. Its own fields and those of the spans around it become `FIPD_<NAME>`,
+//! so that `journalctl FIPD_POOL=vips` finds them.
+
+use std::{collections::BTreeMap, fmt, str::FromStr};
+
+use log::Log as _;
+use systemd_journal_logger::JournalLog;
+use tracing::{
+    Event, Level, Subscriber,
+    field::{Field, Visit},
+    span,
+};
+use tracing_subscriber::{
+    EnvFilter, Layer,
+    layer::{Context, SubscriberExt as _},
+    registry::LookupSpan,
+    util::SubscriberInitExt as _,
+};
+
+/// How records look on stderr.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum LogFormat {
+    /// The journal where stderr is connected to it, else text.
+    #[default]
+    Auto,
+    Text,
+    Json,
+    /// The journal, wherever stderr goes.
+    Journal,
+}
+
+/// Why logging could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    #[error(
+        "log level: {value:?} is not allowed: error, warn, info, debug, trace, or directives such as fipd=debug,kube=info ({reason})"
+    )]
+    Level { value: String, reason: String },
+    #[error("the journal cannot be reached: {0}")]
+    Journal(#[from] std::io::Error),
+    #[error("logging was started twice: {0}")]
+    Twice(#[from] tracing_subscriber::util::TryInitError),
+}
+
+/// Starts logging for the process. `level` is a filter such as `info` or `fipd=debug,info`.
+pub fn start(format: LogFormat, level: &str) -> Result<(), LogError> {
+    let filter = parse_filter(level)?;
+    let registry = tracing_subscriber::registry().with(filter);
+    let stderr = || tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let journal = match format {
+        LogFormat::Auto => systemd_journal_logger::connected_to_journal(),
+        LogFormat::Journal => true,
+        LogFormat::Text | LogFormat::Json => false,
+    };
+    if journal {
+        registry.with(JournalLayer { journal: JournalLog::new()? }).try_init()?;
+    } else if format == LogFormat::Json {
+        registry.with(stderr().json().flatten_event(true)).try_init()?;
+    } else {
+        registry.with(stderr().with_ansi(false)).try_init()?;
+    }
+    Ok(())
+}
+
+fn parse_filter(level: &str) -> Result<EnvFilter, LogError> {
+    let wrong = |reason: String| LogError::Level { value: level.to_owned(), reason };
+    // A single word that is no level would be taken as the name of a crate and silence everything else.
+    if !level.contains(['=', ',']) && tracing::level_filters::LevelFilter::from_str(level).is_err() {
+        return Err(wrong("not a level".to_owned()));
+    }
+    EnvFilter::try_new(level).map_err(|error| wrong(error.to_string()))
+}
+
+/// Turns each event into one record of the journal.
+struct JournalLayer {
+    journal: JournalLog,
+}
+
+/// Fields by their journal name; later ones win, so that an event's own beat those of its spans.
+#[derive(Clone, Default)]
+struct Fields {
+    message: String,
+    values: BTreeMap<String, String>,
+}
+
+impl Visit for Fields {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.put(field, value.to_owned());
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.put(field, format!("{value:?}"));
+    }
+}
+
+impl Fields {
+    fn put(&mut self, field: &Field, value: String) {
+        match field.name() {
+            "message" => self.message = value,
+            // Fields that come with records of the `log` crate.
+            name if name.starts_with("log.") => {}
+            name => {
+                self.values.insert(format!("FIPD_{}", name.replace('.', "_").to_uppercase()), value);
+            }
+        }
+    }
+}
+
+impl log::kv::Source for Fields {
+    fn visit<'kvs>(
+        &'kvs self,
+        visitor: &mut dyn log::kv::VisitSource<'kvs>,
+    ) -> Result<(), log::kv::Error> {
+        for (name, value) in &self.values {
+            visitor.visit_pair(log::kv::Key::from_str(name), log::kv::Value::from(value.as_str()))?;
+        }
+        Ok(())
+    }
+}
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for JournalLayer {
+    fn on_new_span(&self, attributes: &span::Attributes<'_>, id: &span::Id, context: Context<'_, S>) {
+        let mut fields = Fields::default();
+        attributes.record(&mut fields);
+        if let Some(span) = context.span(id) {
+            span.extensions_mut().insert(fields);
+        }
+    }
+
+    fn on_record(&self, id: &span::Id, values: &span::Record<'_>, context: Context<'_, S>) {
+        if let Some(span) = context.span(id)
+            && let Some(fields) = span.extensions_mut().get_mut::<Fields>()
+        {
+            values.record(fields);
+        }
+    }
+
+    fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
+        let mut fields = Fields::default();
+        for span in context.event_scope(event).into_iter().flat_map(|scope| scope.from_root()) {
+            if let Some(of_span) = span.extensions().get::<Fields>() {
+                fields.values.extend(of_span.values.clone());
+            }
+        }
+        event.record(&mut fields);
+        let metadata = event.metadata();
+        self.journal.log(
+            &log::Record::builder()
+                .level(level(*metadata.level()))
+                .target(metadata.target())
+                .module_path(metadata.module_path())
+                .file(metadata.file())
+                .line(metadata.line())
+                .args(format_args!("{}", fields.message))
+                .key_values(&fields)
+                .build(),
+        );
+    }
+}
+
+fn level(level: Level) -> log::Level {
+    match level {
+        Level::ERROR => log::Level::Error,
+        Level::WARN => log::Level::Warn,
+        Level::INFO => log::Level::Info,
+        Level::DEBUG => log::Level::Debug,
+        Level::TRACE => log::Level::Trace,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use log::kv::Source as _;
+
+    use super::*;
+
+    #[test]
+    fn levels_are_words_or_directives() {
+        for good in ["info", "OFF", "fipd=debug,info", "fipd::store=trace"] {
+            assert!(parse_filter(good).is_ok(), "{good}");
+        }
+        for bad in ["loud", "", "fipd=loud"] {
+            let error = parse_filter(bad).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("log level: {bad:?}")), "{error}");
+        }
+    }
+
+    /// Collects what the journal layer would send.
+    struct Capture(Arc<Mutex<Vec<Fields>>>);
+
+    impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Capture {
+        fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
+            let mut fields = Fields::default();
+            event.record(&mut fields);
+            self.0.lock().unwrap().push(fields);
+        }
+    }
+
+    #[test]
+    fn fields_become_journal_fields() {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let subscriber = tracing_subscriber::registry().with(Capture(Arc::clone(&seen)));
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::info!(pool = "vips", count = 3, cluster.name = %"c1", "gave addresses");
+        });
+        let fields = seen.lock().unwrap().pop().unwrap();
+        assert_eq!(fields.message, "gave addresses");
+        let names: Vec<_> = fields.values.keys().map(String::as_str).collect();
+        assert_eq!(names, ["FIPD_CLUSTER_NAME", "FIPD_COUNT", "FIPD_POOL"]);
+        assert_eq!(fields.values["FIPD_POOL"], "vips");
+        assert_eq!(fields.count(), 3);
+    }
+}

@@ -1,0 +1,276 @@
+//! What Prometheus reads: `fipd_*`.
+//!
+//! Counters of requests are kept here; everything else is read from the ledger, the store and the cluster registry
+//! at the moment it is asked for. There is no series per lease.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use fipd_core::{LeaseFilter, LeaseState, Ledger, Pool};
+use http::{Method, StatusCode};
+use parking_lot::Mutex;
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric as _, text::encode},
+    metrics::{
+        MetricType, counter::Counter, family::Family, gauge::ConstGauge, histogram::Histogram,
+    },
+    registry::{Registry, Unit},
+};
+
+use crate::{
+    clusters::{ClusterState, Clusters},
+    ipam::Ipam,
+    store::Condition,
+};
+
+/// How old the count of leases by state may be: it is the one figure that takes a walk over all leases.
+const COUNT_AGE: Duration = Duration::from_secs(15);
+
+/// All series.
+pub struct Metrics {
+    registry: Registry,
+    requests: Family<RequestLabels, Counter>,
+    seconds: Family<RouteLabels, Histogram>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RequestLabels {
+    method: String,
+    route: String,
+    status: u16,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RouteLabels {
+    route: String,
+}
+
+/// Bounds in seconds: from an answer out of memory to one that waits for a slow disk.
+fn request_buckets() -> Histogram {
+    Histogram::new([0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.5, 10.0])
+}
+
+impl Metrics {
+    /// Series over this address book and these clusters.
+    pub fn new(ipam: Ipam, clusters: Clusters) -> Self {
+        let mut registry = Registry::with_prefix("fipd");
+        let requests = Family::default();
+        registry.register("http_requests", "HTTP requests answered", requests.clone());
+        let seconds = Family::new_with_constructor(request_buckets as fn() -> Histogram);
+        registry.register_with_unit(
+            "http_request_duration",
+            "Time until the answer of a request begins",
+            Unit::Seconds,
+            seconds.clone(),
+        );
+        registry.register_collector(Box::new(State { ipam, clusters, counted: Mutex::default() }));
+        Self { registry, requests, seconds }
+    }
+
+    /// Notes an answered request. `route` is the pattern, never the path.
+    pub fn request(&self, method: &Method, route: &str, status: StatusCode, took: Duration) {
+        // Methods are free text on the wire; series are not.
+        let method = match method.as_str() {
+            known @ ("GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE") => known,
+            _ => "other",
+        };
+        let labels = RequestLabels {
+            method: method.to_owned(),
+            route: route.to_owned(),
+            status: status.as_u16(),
+        };
+        self.requests.get_or_create(&labels).inc();
+        let route = RouteLabels { route: route.to_owned() };
+        self.seconds.get_or_create(&route).observe(took.as_secs_f64());
+    }
+
+    /// The text of all series.
+    pub fn render(&self) -> String {
+        let mut text = String::new();
+        if let Err(error) = encode(&mut text, &self.registry) {
+            tracing::error!(%error, "metrics could not be written");
+        }
+        text
+    }
+}
+
+/// Reads the daemon's state when it is asked for.
+struct State {
+    ipam: Ipam,
+    clusters: Clusters,
+    counted: Mutex<Option<(Instant, BTreeMap<LeaseState, u64>)>>,
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("State").finish_non_exhaustive()
+    }
+}
+
+type Labels<'a> = Vec<(&'a str, String)>;
+
+/// One gauge or counter with its values.
+struct Series<'a> {
+    name: &'a str,
+    help: &'a str,
+    values: Vec<(Labels<'a>, f64)>,
+}
+
+impl Series<'_> {
+    fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let mut metric = encoder.encode_descriptor(self.name, self.help, None, MetricType::Gauge)?;
+        for (labels, value) in &self.values {
+            let gauge = ConstGauge::new(*value);
+            if labels.is_empty() {
+                gauge.encode(metric)?;
+                return Ok(());
+            }
+            gauge.encode(metric.encode_family(labels)?)?;
+        }
+        Ok(())
+    }
+}
+
+impl Collector for State {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        for series in self.pools().into_iter().chain(self.store()).chain(self.clusters()) {
+            series.encode(&mut encoder)?;
+        }
+        self.leases().encode(&mut encoder)
+    }
+}
+
+impl State {
+    fn pools(&self) -> Vec<Series<'static>> {
+        let all: Vec<Arc<Pool>> = self.ipam.read(|ledger| ledger.pools().cloned().collect());
+        let mut figures: [Vec<(Labels<'static>, f64)>; 4] = Default::default();
+        for pool in all {
+            let (usage, network) = self.ipam.read(|ledger| {
+                let network = ledger.network(pool.spec.network);
+                (ledger.usage(pool.id), network.map(|network| network.name.to_string()))
+            });
+            let Some(usage) = usage else { continue };
+            let labels =
+                vec![("pool", pool.spec.name.to_string()), ("network", network.unwrap_or_default())];
+            let counts = [usage.size, usage.used, usage.free, usage.out_of_range];
+            for (values, count) in figures.iter_mut().zip(counts) {
+                values.push((labels.clone(), count as f64));
+            }
+        }
+        let [size, used, free, out] = figures;
+        vec![
+            Series { name: "pool_size", help: "Addresses the pool can give", values: size },
+            Series { name: "pool_used", help: "Of these, leased", values: used },
+            Series { name: "pool_free", help: "Of these, free", values: free },
+            Series { name: "pool_out_of_range", help: "Leases outside of the pool's addresses", values: out },
+        ]
+    }
+
+    fn leases(&self) -> Series<'static> {
+        let mut counted = self.counted.lock();
+        let counts = match counted.as_ref() {
+            Some((at, counts)) if at.elapsed() < COUNT_AGE => counts.clone(),
+            Some(_) | None => {
+                let fresh = count_states(&self.ipam);
+                *counted = Some((Instant::now(), fresh.clone()));
+                fresh
+            }
+        };
+        let value = |(state, count): (LeaseState, u64)| {
+            (vec![("state", crate::api::wire::text_of(&state))], count as f64)
+        };
+        Series { name: "leases", help: "Leases by state", values: counts.into_iter().map(value).collect() }
+    }
+
+    fn store(&self) -> Vec<Series<'static>> {
+        let stats = self.ipam.reader().stats();
+        let plain = |value: f64| vec![(Vec::new(), value)];
+        let serving = if stats.condition == Condition::Serving { 1.0 } else { 0.0 };
+        let mut all = vec![
+            Series { name: "store_up", help: "1 while decisions are taken", values: plain(serving) },
+            Series { name: "store_commits", help: "Commits since the start", values: plain(stats.commits as f64) },
+            Series {
+                name: "store_commit_seconds",
+                help: "Time spent in commits since the start",
+                values: plain(Duration::from_nanos(stats.commit_nanos).as_secs_f64()),
+            },
+            Series {
+                name: "store_decisions",
+                help: "Decisions made durable since the start",
+                values: plain(stats.decisions as f64),
+            },
+            Series {
+                name: "store_failed_commits",
+                help: "Commits that failed and were looked up in the reopened file",
+                values: plain(stats.failed_commits as f64),
+            },
+            Series {
+                name: "requests_waiting",
+                help: "Requests to the address book without an answer yet",
+                values: plain(self.ipam.waiting() as f64),
+            },
+        ];
+        if let Ok((used, free)) = self.ipam.reader().disk() {
+            all.push(Series { name: "store_bytes", help: "Bytes the store uses", values: plain(used as f64) });
+            all.push(Series {
+                name: "store_disk_free_bytes",
+                help: "Bytes free on the store's disk",
+                values: plain(free as f64),
+            });
+        }
+        all
+    }
+
+    fn clusters(&self) -> Vec<Series<'static>> {
+        let now = crate::clock::now().0;
+        let mut up = Vec::new();
+        let mut since = Vec::new();
+        let mut leases = Vec::new();
+        for view in self.clusters.views() {
+            let labels = vec![("cluster", view.name.to_string())];
+            let ready = if view.state == ClusterState::Ready { 1.0 } else { 0.0 };
+            up.push((labels.clone(), ready));
+            let age = Duration::from_millis(now.saturating_sub(view.since.0)).as_secs_f64();
+            let state = ("state", view.state.as_str().to_owned());
+            since.push(([labels.clone(), vec![state]].concat(), age));
+            leases.push((labels, view.leases as f64));
+        }
+        vec![
+            Series { name: "cluster_up", help: "1 while the cluster is reached and served", values: up },
+            Series {
+                name: "cluster_state_age_seconds",
+                help: "For how long the cluster is in its state",
+                values: since,
+            },
+            Series { name: "cluster_leases", help: "Leases of the cluster", values: leases },
+        ]
+    }
+}
+
+/// Walks over all leases, a page at a time.
+fn count_states(ipam: &Ipam) -> BTreeMap<LeaseState, u64> {
+    let states = [
+        LeaseState::Allocated,
+        LeaseState::Reserved,
+        LeaseState::Probing,
+        LeaseState::Quarantined,
+        LeaseState::Orphaned,
+    ];
+    let mut counts: BTreeMap<_, _> = states.map(|state| (state, 0)).into();
+    let mut after = None;
+    loop {
+        let page = ipam.read(|ledger| ledger.leases(&LeaseFilter::default(), after, Ledger::SCAN));
+        for lease in &page.leases {
+            *counts.entry(lease.state).or_default() += 1;
+        }
+        match page.next {
+            Some(next) => after = Some(next),
+            None => return counts,
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! What a daemon runs with: command line over environment over file over defaults.
+
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    api::listen::TlsSettings,
+    config::{self, Config, ConfigError},
+};
+
+const SYSTEM_SOCKET: &str = "/run/fipd/fipd.sock";
+
+/// What the command line and the environment say; clap has merged the two.
+#[derive(Clone, Debug, Default)]
+pub struct Overrides {
+    pub config: Option<PathBuf>,
+    pub data_dir: Option<PathBuf>,
+    pub listen: Option<SocketAddr>,
+    pub advertise: Option<String>,
+    pub socket: Option<PathBuf>,
+}
+
+/// Everything a daemon needs to know before it starts.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub config: Config,
+    /// The file it came from; `None` without one.
+    pub config_file: Option<PathBuf>,
+    pub data_dir: PathBuf,
+    pub socket: PathBuf,
+    overrides: Overrides,
+}
+
+/// Where things are when nobody says.
+struct Places {
+    data_dir: PathBuf,
+    socket: PathBuf,
+}
+
+impl Settings {
+    /// Reads the configuration: the named file, which must exist, else the default one if there is one.
+    pub fn load(overrides: Overrides) -> Result<Self, ConfigError> {
+        let default = Path::new(config::DEFAULT_PATH);
+        let config_file = match &overrides.config {
+            Some(path) => Some(path.clone()),
+            None => default.exists().then(|| default.to_owned()),
+        };
+        let config = match &config_file {
+            Some(path) => Config::load(path)?,
+            None => Config::default(),
+        };
+        let places = places();
+        let data_dir = overrides.data_dir.clone().or_else(|| config.data_dir.clone());
+        Ok(Self {
+            config_file,
+            data_dir: data_dir.unwrap_or(places.data_dir),
+            socket: overrides.socket.clone().unwrap_or(places.socket),
+            config,
+            overrides,
+        })
+    }
+
+    /// Reads the file again, with the same overrides.
+    pub fn reload(&self) -> Result<Self, ConfigError> {
+        Self::load(self.overrides.clone())
+    }
+
+    /// What the TLS listener follows.
+    pub fn tls(&self) -> TlsSettings {
+        let api = &self.config.api;
+        TlsSettings {
+            data_dir: self.data_dir.clone(),
+            listen: self.overrides.listen.unwrap_or(api.listen),
+            advertise: self.overrides.advertise.clone().or_else(|| api.advertise.clone()),
+            files: api.cert.clone().zip(api.key.clone()),
+        }
+    }
+}
+
+/// The socket a client tries when none is named: the system's, or the user's own daemon's if only that is there.
+pub fn client_socket() -> PathBuf {
+    let system = PathBuf::from(SYSTEM_SOCKET);
+    let own = places().socket;
+    if !system.exists() && own.exists() { own } else { system }
+}
+
+fn places() -> Places {
+    if nix::unistd::geteuid().is_root() {
+        return Places {
+            data_dir: config::DEFAULT_DATA_DIR.into(),
+            socket: SYSTEM_SOCKET.into(),
+        };
+    }
+    let var = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let home = || var("HOME").unwrap_or_else(|| PathBuf::from("."));
+    let data_dir =
+        var("XDG_STATE_HOME").unwrap_or_else(|| home().join(".local/state")).join("fipd");
+    let socket = match var("XDG_RUNTIME_DIR") {
+        Some(runtime) => runtime.join("fipd/fipd.sock"),
+        None => data_dir.join("fipd.sock"),
+    };
+    Places { data_dir, socket }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_beats_the_file_beats_the_default() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("fipd.toml");
+        std::fs::write(&file, "data-dir = \"state\"\n[api]\nlisten = \"127.0.0.1:1111\"\n").unwrap();
+        let from_file =
+            Settings::load(Overrides { config: Some(file.clone()), ..Overrides::default() }).unwrap();
+        assert_eq!(from_file.data_dir, dir.path().join("state"));
+        assert_eq!(from_file.tls().listen.port(), 1111);
+        let overridden = Settings::load(Overrides {
+            config: Some(file),
+            data_dir: Some("/elsewhere".into()),
+            listen: Some("127.0.0.1:0".parse().unwrap()),
+            ..Overrides::default()
+        })
+        .unwrap();
+        assert_eq!(overridden.data_dir, Path::new("/elsewhere"));
+        assert_eq!(overridden.tls().listen.port(), 0);
+    }
+
+    #[test]
+    fn a_named_file_must_exist() {
+        let missing = Overrides { config: Some("/nonexistent/fipd.toml".into()), ..Overrides::default() };
+        let error = Settings::load(missing).unwrap_err().to_string();
+        assert!(error.starts_with("/nonexistent/fipd.toml:"), "{error}");
+    }
+}

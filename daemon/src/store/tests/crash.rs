@@ -1,0 +1,217 @@
+//! Power cuts and I/O errors at every point: nothing that was answered is lost, nothing is there twice.
+
+use std::{sync::Arc, time::Duration};
+
+use fipd_core::{Ledger, Op};
+use redb::ReadableDatabase as _;
+
+use super::{
+    history::{Dice, History},
+    medium::{Call, Fault, Faulty, Persists},
+};
+use crate::store::{Medium as _, OpenError, Options, Store, builder, check, open};
+
+fn options() -> Options {
+    // A small audit log, so that its trimming is under test as well.
+    Options {
+        audit_limit: 150,
+        retry: Duration::ZERO,
+        ..Options::default()
+    }
+}
+
+fn start(medium: &Faulty) -> (Store, Ledger) {
+    let (store, loaded) = Store::open_medium(Arc::new(medium.clone()), options()).unwrap();
+    (store, loaded.ledger)
+}
+
+/// The rows of a disk after power is back. Everything the offline check looks at must hold.
+fn rows_after_cut(image: Vec<u8>) -> Result<Vec<Op>, OpenError> {
+    let (database, loaded, state) = open::open(&Faulty::of(image))?;
+    let problems = check::contents(&database.begin_read().unwrap(), &state).unwrap();
+    assert!(problems.is_empty(), "{}", problems[0]);
+    Ok(loaded.ledger.dump().collect())
+}
+
+#[test]
+fn a_power_cut_at_any_sync_loses_nothing_that_was_answered() {
+    for seed in 1..=3 {
+        let medium = Faulty::default();
+        let (store, ledger) = start(&medium);
+        let mut history = History::new(store, ledger, seed);
+        medium.keep_cuts(seed);
+        let mut cuts = 0;
+        for _ in 0..60 {
+            let flight = history.plan();
+            let (before, after) = (flight.before.clone(), flight.after.clone());
+            let now = history.commit(flight);
+            assert_eq!(now, after, "a commit failed on a good disk");
+            for image in medium.take_cuts() {
+                let rows = rows_after_cut(image).unwrap();
+                assert!(
+                    rows == before || rows == after,
+                    "seed {seed}: a cut shows half a batch"
+                );
+                cuts += 1;
+            }
+            assert_eq!(
+                rows_after_cut(medium.durable()).unwrap(),
+                after,
+                "seed {seed}: an answer was lost"
+            );
+        }
+        assert!(
+            history.answered > 100 && cuts > 200,
+            "{} answers, {cuts} cuts",
+            history.answered
+        );
+    }
+}
+
+#[test]
+fn a_power_cut_while_tables_are_made_leaves_a_store_that_opens() {
+    let medium = Faulty::default();
+    drop(medium.open(&builder()).unwrap());
+    medium.keep_cuts(9);
+    let (_store, ledger) = start(&medium);
+    let rows: Vec<_> = ledger.dump().collect();
+    let cuts = medium.take_cuts();
+    assert!(cuts.len() > 4, "{} cuts", cuts.len());
+    for image in cuts {
+        let (_, loaded) = Store::open_medium(Arc::new(Faulty::of(image)), options()).unwrap();
+        assert_eq!(loaded.ledger.dump().collect::<Vec<_>>(), rows);
+    }
+}
+
+/// One history with a fault set before some of its commits.
+fn faulty_history(seed: u64, unsettled: bool) -> (usize, usize, u32) {
+    let mut medium = Faulty::default();
+    medium.unsettled = unsettled;
+    let (store, ledger) = start(&medium);
+    let mut history = History::new(store, ledger, seed);
+    let mut dice = Dice::new(seed + 1_000);
+    let mut struck = 0;
+    for step in 0..80 {
+        let flight = history.plan();
+        if dice.below(3) == 0 {
+            let call = [Call::Write, Call::SetLen, Call::Sync, Call::Sync][dice.below(4) as usize];
+            let persists =
+                [Persists::Nothing, Persists::Part, Persists::All][dice.below(3) as usize];
+            let from = if call == Call::Write {
+                dice.below(12)
+            } else {
+                dice.below(2)
+            } as u32;
+            // More than one failure also strikes the attempts to reopen.
+            let times = 1 + dice.below(4) as u32;
+            medium.set_fault(Some(Fault {
+                call,
+                from,
+                times,
+                persists,
+            }));
+        }
+        let rows = history.commit(flight);
+        struck += medium.set_fault(None);
+        match rows_after_cut(medium.durable()) {
+            Ok(found) if found == rows => {}
+            Ok(_) => panic!("seed {seed}, step {step}: the answer is not what the disk says"),
+            Err(error) => {
+                panic!("seed {seed}, step {step}: the answer is not what the disk says: {error}")
+            }
+        }
+    }
+    (history.answered, history.refused, struck)
+}
+
+#[test]
+fn a_failed_commit_is_answered_by_what_the_file_says() {
+    let (mut answered, mut refused, mut struck) = (0, 0, 0);
+    for seed in 1..=12 {
+        let (a, r, s) = faulty_history(seed, false);
+        (answered, refused, struck) = (answered + a, refused + r, struck + s);
+    }
+    assert!(
+        answered > 800 && refused > 50 && struck > 100,
+        "{answered} answered, {refused} refused, {struck}"
+    );
+}
+
+/// The test above would notice a store that trusts the page cache after a failed sync.
+#[test]
+#[should_panic(expected = "the answer is not what the disk says")]
+fn trusting_cached_pages_after_a_failed_sync_loses_answers() {
+    for seed in 1..=12 {
+        faulty_history(seed, true);
+    }
+}
+
+#[test]
+fn growing_the_file_may_fail() {
+    let medium = Faulty::default();
+    let (store, ledger) = start(&medium);
+    let mut history = History::new(store, ledger, 5);
+    let mut struck = 0;
+    for _ in 0..400 {
+        medium.set_fault(Some(Fault {
+            call: Call::SetLen,
+            from: 0,
+            times: 1,
+            persists: Persists::Nothing,
+        }));
+        let flight = history.plan();
+        let rows = history.commit(flight);
+        struck += medium.set_fault(None);
+        if struck > 0 {
+            assert_eq!(rows_after_cut(medium.durable()).unwrap(), rows);
+            return;
+        }
+    }
+    panic!("the file never grew");
+}
+
+#[test]
+fn a_store_that_was_replaced_meanwhile_decides_nothing_more() {
+    use fipd_core::Authority as _;
+    let medium = Faulty::default();
+    let (mut store, _) = start(&medium);
+    for number in 0..5 {
+        store.commit(&[super::file::decision(number)]);
+    }
+    medium.set_fault(Some(Fault {
+        call: Call::Sync,
+        from: 0,
+        times: 1,
+        persists: Persists::All,
+    }));
+    medium.replace_at_settle();
+    assert_eq!(
+        store.commit(&[super::file::decision(60)]),
+        [],
+        "an outcome nobody can know was told"
+    );
+    assert!(matches!(
+        store.reader().stats().condition,
+        crate::store::Condition::Stopped { .. }
+    ));
+    assert_eq!(store.commit(&[super::file::decision(61)]), []);
+}
+
+#[test]
+fn a_stop_ends_the_wait_for_a_broken_disk() {
+    use fipd_core::Authority as _;
+    let medium = Faulty::default();
+    let patient = Options {
+        retry: Duration::from_secs(3_600),
+        ..options()
+    };
+    let (mut store, _) = Store::open_medium(Arc::new(medium.clone()), patient).unwrap();
+    medium.set_fault(Some(Fault {
+        call: Call::Sync,
+        from: 0,
+        times: u32::MAX,
+        persists: Persists::Nothing,
+    }));
+    store.stop_handle().stop();
+    assert_eq!(store.commit(&[super::file::decision(1)]), []);
+}

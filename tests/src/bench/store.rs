@@ -1,0 +1,182 @@
+//! Durable allocation against raw redb, and the start of a full store after kill -9.
+//!
+//! The floor writes rows of the same sizes under the same kind of keys into the same tables of a copy of our own file,
+//! with the same switches, in turns with ours, so that a busy machine disturbs both alike.
+
+mod fill;
+mod floor;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use fipd::ipam::{Clock, Ipam, IpamError};
+use fipd::store::{Options, Store};
+use fipd_core::{Allocate, Answer, Holder, PoolId, Request, Timestamp, Want};
+
+use super::{Figure, percentile};
+use floor::Floor;
+
+const LEASES: u32 = 100_000;
+const TURNS: usize = 8;
+const ONE_BY_ONE: usize = 100;
+const CALLERS: usize = 256;
+/// Decisions of the bulk measurement in each turn.
+const BULK: usize = 20 * CALLERS;
+
+/// One decision at a time, and 256 callers at once, in a store with 100,000 leases.
+pub async fn durable() -> Result<Vec<Figure>> {
+    let directory = tempfile::tempdir()?;
+    let ours = directory.path().join("fipd.redb");
+    let raw = directory.path().join("raw.redb");
+    let pool = fill::fill(&ours, LEASES, u64::from(LEASES))?;
+    std::fs::copy(&ours, &raw)?;
+    let mut floor = Floor::open(&raw)?;
+    let (store, loaded) = Store::open(&ours, Options::default())?;
+    let (ipam, writer) = Ipam::with_store(store, loaded, clock())?;
+    let mut next = 0;
+    let (mut single, mut single_floor) = (Vec::new(), Vec::new());
+    let (mut bulk, mut bulk_floor) = (Vec::new(), Vec::new());
+    for _ in 0..TURNS {
+        for _ in 0..ONE_BY_ONE {
+            single_floor.push(floor.commit(1)?);
+        }
+        for _ in 0..ONE_BY_ONE {
+            let began = Instant::now();
+            allocate(&ipam, pool, next).await?;
+            single.push(began.elapsed());
+            next += 1;
+        }
+        for _ in 0..BULK / CALLERS {
+            bulk_floor.push(floor.commit(CALLERS)?);
+        }
+        bulk.push(at_once(&ipam, pool, &mut next).await?);
+    }
+    let stats = ipam.reader().stats();
+    ipam.shutdown().await;
+    writer.join();
+    let p50 = |samples: &[Duration]| percentile(samples, 0.5).context("no sample");
+    let floor_rate = CALLERS as f64 / p50(&bulk_floor)?.as_secs_f64();
+    let our_rate = BULK as f64 / p50(&bulk)?.as_secs_f64();
+    let yardstick = floor::yardstick(&directory.path().join("yardstick.redb"))?;
+    let mean = stats.decisions as f64 / stats.commits as f64;
+    Ok(vec![
+        Figure::cost_ratio(
+            "durable-allocation",
+            "us",
+            micros(p50(&single)?),
+            micros(p50(&single_floor)?),
+            1.3,
+        ),
+        Figure::rate_ratio("durable-allocation-256", "1/s", our_rate, floor_rate, 0.7),
+        Figure::at_least(
+            "durable-allocation-256-rate",
+            "1/s",
+            our_rate,
+            &format!("raw {yardstick:.0} keys/s, {mean:.0} a commit"),
+            20_000.0 * (yardstick / 76_000.0).min(1.0),
+        ),
+    ])
+}
+
+/// Opening and loading after kill -9 with the audit log at its limit.
+pub async fn start() -> Result<Vec<Figure>> {
+    let mut figures = Vec::new();
+    for (name, leases, limit) in [
+        ("start-100k-leases", 100_000, 1_000.0),
+        ("start-1m-leases", 1_000_000, 4_000.0),
+    ] {
+        let took = tokio::task::spawn_blocking(move || crashed_start(leases)).await??;
+        figures.push(Figure::at_most(
+            name,
+            "ms",
+            took.as_secs_f64() * 1_000.0,
+            "-",
+            limit,
+        ));
+    }
+    Ok(figures)
+}
+
+fn crashed_start(leases: u32) -> Result<Duration> {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("fipd.redb");
+    fill::fill(&path, leases, Options::default().audit_limit)?;
+    let crashed = directory.path().join("crashed.redb");
+    crash_image(&path, &crashed)?;
+    let began = Instant::now();
+    let (store, loaded) = Store::open(&crashed, Options::default())?;
+    let took = began.elapsed();
+    let size = loaded
+        .ledger
+        .leases(&Default::default(), None, 1)
+        .leases
+        .len();
+    drop(store);
+    if size != 1 {
+        bail!("the store was not loaded");
+    }
+    Ok(took)
+}
+
+/// What kill -9 leaves: the file of a store that is open and has committed.
+fn crash_image(path: &Path, image: &Path) -> Result<()> {
+    let (mut store, _loaded) = Store::open(path, Options::default())?;
+    fill::touch(&mut store)?;
+    std::fs::copy(path, image)?;
+    Ok(())
+}
+
+fn clock() -> Clock {
+    let began = Instant::now();
+    Arc::new(move || Timestamp(1_700_000_000_000 + began.elapsed().as_millis() as u64))
+}
+
+/// All callers ask again as soon as they have their answer.
+async fn at_once(ipam: &Ipam, pool: PoolId, next: &mut usize) -> Result<Duration> {
+    let first = *next;
+    *next += BULK;
+    let began = Instant::now();
+    let callers = (0..CALLERS).map(|caller| {
+        let ipam = ipam.clone();
+        tokio::spawn(async move {
+            for round in 0..BULK / CALLERS {
+                allocate(&ipam, pool, first + round * CALLERS + caller).await?;
+            }
+            anyhow::Ok(())
+        })
+    });
+    for caller in callers.collect::<Vec<_>>() {
+        caller.await??;
+    }
+    Ok(began.elapsed())
+}
+
+async fn allocate(ipam: &Ipam, pool: PoolId, number: usize) -> Result<()> {
+    let identity = format!("rancher-fip/{}/Service/bench/asked-{number}", fill::CLUSTER).parse()?;
+    let request = Request::Allocate(Allocate {
+        holder: Holder {
+            identity,
+            instance: fill::UID.into(),
+        },
+        tenant: None,
+        wants: vec![Want {
+            pool,
+            address: None,
+            count: 1,
+        }],
+        waiting_since: None,
+        actor: "controller:rancher-fip/bench".into(),
+    });
+    match ipam.submit(request).await {
+        Ok(Answer::Granted { .. }) => Ok(()),
+        Ok(other) => bail!("not granted: {other:?}"),
+        Err(IpamError::Stopping) => bail!("stopped"),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn micros(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e6
+}
