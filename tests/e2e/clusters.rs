@@ -335,13 +335,11 @@ async fn two_names_of_one_cluster_are_one_and_a_stranger_under_a_known_name_is_s
     .await;
     bed.until("nothing waits", SOON, |_| bed.holds().is_empty())
         .await;
-    let names = bed
-        .ipam
-        .read(|ledger| ledger.cluster_by_name("b").unwrap().names.clone());
-    assert_eq!(
-        names.iter().map(|name| &**name).collect::<Vec<_>>(),
-        ["a", "b"]
-    );
+    let names: BTreeSet<String> = bed.ipam.read(|ledger| {
+        let record = ledger.cluster_by_name("b").unwrap();
+        record.names.iter().map(ToString::to_string).collect()
+    });
+    assert_eq!(names, BTreeSet::from(["a".to_owned(), "b".to_owned()]));
     assert_eq!(bed.clusters.sessions().len(), 1);
 
     // Both kubeconfigs now lead to an empty cluster.

@@ -8,8 +8,8 @@ use std::{
 };
 
 use fipd_core::{
-    Adopt, Adoption, Answer, Holder, Identity, Lease, LeaseKey, NetworkId, Request, System, Tenant,
-    Timestamp,
+    Adopt, Adoption, Answer, Holder, Identity, Lease, LeaseKey, LeaseState, NetworkId, Request,
+    System, Tenant, Timestamp,
 };
 use futures::{StreamExt, future::BoxFuture, stream};
 use kube::{Api, api::ListParams};
@@ -140,19 +140,37 @@ async fn take_in(
     adopted: &mut Adopted,
 ) -> Result<(), IpamError> {
     let actor = session.actor(system);
-    let requests: Vec<Adopt> = adopted
-        .sightings
-        .iter()
-        .flat_map(|seen| {
-            seen.uses.iter().map(|key| Adopt {
-                key: *key,
+    let mut requests = Vec::new();
+    // A reader holds the ledger for at most 1,000 rows.
+    for some in adopted.sightings.chunks(500) {
+        let known: Vec<bool> = session.ipam.read(|ledger| {
+            let uses = some
+                .iter()
+                .flat_map(|seen| seen.uses.iter().map(move |key| (seen, key)));
+            uses.map(|(seen, key)| {
+                ledger
+                    .lease(*key)
+                    .is_some_and(|lease| holds(lease, &seen.holder))
+            })
+            .collect()
+        });
+        let uses = some
+            .iter()
+            .flat_map(|seen| seen.uses.iter().map(move |key| (seen, *key)));
+        for ((seen, key), known) in uses.zip(known) {
+            if known {
+                adopted.held += 1;
+                continue;
+            }
+            requests.push(Adopt {
+                key,
                 holder: seen.holder.clone(),
                 tenant: seen.tenant.clone(),
                 since: seen.since,
                 actor: actor.clone(),
-            })
-        })
-        .collect();
+            });
+        }
+    }
     let mut answers = stream::iter(requests)
         .map(|adopt| {
             let (identity, key) = (adopt.holder.identity.clone(), adopt.key);
@@ -171,6 +189,12 @@ async fn take_in(
         }
     }
     Ok(())
+}
+
+/// Whether an adoption would change nothing.
+fn holds(lease: &Lease, holder: &Holder) -> bool {
+    lease.state == LeaseState::Allocated
+        && lease.members.iter().any(|member| member.holder == *holder)
 }
 
 /// All objects of a kind, page by page; a list that expires midway is begun again. Anything but the whole is an
@@ -278,7 +302,7 @@ pub(super) fn held(
             .read(|ledger| ledger.cluster_leases(&session.id, Some(system), after, 1_000));
         for lease in leases
             .iter()
-            .filter(|lease| lease.state != fipd_core::LeaseState::Orphaned)
+            .filter(|lease| lease.state != LeaseState::Orphaned)
         {
             for member in &lease.members {
                 let identity = &member.holder.identity;

@@ -1,10 +1,11 @@
 //! Clients with deadlines, and the identity of what they reach.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use fipd_core::ClusterId;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client, Config, client::ClientBuilder};
+use tokio::sync::Semaphore;
 
 /// For the TCP and TLS handshakes.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -20,12 +21,20 @@ pub(super) enum ConnectError {
     Deadline(Duration),
     #[error("{0}")]
     Api(String),
+    #[error("the program its kubeconfig names (exec) has not returned yet")]
+    Building,
     #[error("its namespace kube-system has no UID, so it cannot be told from other clusters")]
     NoIdentity,
 }
 
 /// A client for the configuration. Blocks a thread of its own: an `exec` plugin runs here.
-pub(super) async fn client(mut config: Config) -> Result<Client, ConnectError> {
+pub(super) async fn client(
+    mut config: Config,
+    building: &Arc<Semaphore>,
+) -> Result<Client, ConnectError> {
+    let Ok(permit) = Arc::clone(building).try_acquire_owned() else {
+        return Err(ConnectError::Building);
+    };
     config.connect_timeout = Some(CONNECT);
     config.write_timeout = Some(CALL);
     config.read_timeout = Some(SILENCE);
@@ -33,6 +42,7 @@ pub(super) async fn client(mut config: Config) -> Result<Client, ConnectError> {
     config.headers.push((http::header::USER_AGENT, agent));
     let runtime = tokio::runtime::Handle::current();
     let build = tokio::task::spawn_blocking(move || {
+        let _until_built = permit;
         let _inside = runtime.enter();
         ClientBuilder::try_from(config)
             .map(ClientBuilder::build)

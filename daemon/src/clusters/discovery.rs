@@ -15,7 +15,10 @@ use kube::{
     Api, ResourceExt,
     api::{ApiResource, DynamicObject, GroupVersionKind, ListParams},
     core::PartialObjectMeta,
-    runtime::{WatchStreamExt, watcher},
+    runtime::{
+        WatchStreamExt,
+        watcher::{self, Event, watcher},
+    },
 };
 
 use super::{
@@ -107,12 +110,23 @@ fn changes(session: &ClusterSession, spec: &Discovery) -> impl Stream<Item = ()>
     stream::select_all(secrets.chain([clusters]))
 }
 
+/// Rancher writes to its Cluster objects all the time; only what counts for us is a change.
 fn watcher_of_clusters(session: &ClusterSession) -> stream::BoxStream<'static, ()> {
     let api: Api<DynamicObject> = Api::all_with(session.client.clone(), &rancher_cluster());
+    let mut known: BTreeMap<Text, RancherCluster> = BTreeMap::new();
     watcher(api, watcher::Config::default())
         .default_backoff()
-        .touched_objects()
-        .filter_map(|change| async move { change.ok().map(drop) })
+        .filter_map(move |event| {
+            let changed = match event {
+                Ok(Event::Apply(object) | Event::InitApply(object)) => {
+                    let cluster = RancherCluster::from(object);
+                    known.insert(cluster.id.clone(), cluster.clone()) != Some(cluster)
+                }
+                Ok(Event::Delete(object)) => known.remove(&*object.name_any()).is_some(),
+                Ok(Event::Init | Event::InitDone) | Err(_) => false,
+            };
+            futures::future::ready(changed.then_some(()))
+        })
         .boxed()
 }
 
@@ -124,10 +138,25 @@ fn rancher_cluster() -> ApiResource {
 }
 
 /// What counts of a `management.cattle.io` Cluster.
+#[derive(Clone, PartialEq, Eq)]
 struct RancherCluster {
     id: Text,
     display_name: Option<Text>,
     labels: BTreeMap<String, String>,
+}
+
+impl From<DynamicObject> for RancherCluster {
+    fn from(object: DynamicObject) -> Self {
+        let display_name = object
+            .data
+            .pointer("/spec/displayName")
+            .and_then(|name| name.as_str());
+        Self {
+            id: object.name_any().into(),
+            display_name: display_name.filter(|name| !name.is_empty()).map(Text::from),
+            labels: object.metadata.labels.unwrap_or_default(),
+        }
+    }
 }
 
 struct Finder<'a> {
@@ -162,17 +191,7 @@ impl Finder<'_> {
             Err(err) if err.status() == Some(404) => Vec::new(),
             result => result?,
         };
-        let read = |object: DynamicObject| RancherCluster {
-            id: object.name_any().into(),
-            display_name: object
-                .data
-                .pointer("/spec/displayName")
-                .and_then(|name| name.as_str())
-                .filter(|name| !name.is_empty())
-                .map(Text::from),
-            labels: object.metadata.labels.unwrap_or_default(),
-        };
-        Ok(objects.into_iter().map(read).collect())
+        Ok(objects.into_iter().map(RancherCluster::from).collect())
     }
 
     /// Adds the kubeconfigs of a namespace by what their Secrets are named after.

@@ -10,7 +10,10 @@ pub(super) const LOOK: Duration = Duration::from_secs(1);
 
 /// What a file looked like; `None` while it cannot be seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Stamps(Vec<Option<(u64, u64, u64, i64, i64)>>);
+pub(super) struct Stamps(Vec<Option<Stamp>>);
+
+/// Device, inode, size and times: what a change of content or a swapped link cannot leave alone.
+type Stamp = (u64, u64, u64, i64, i64);
 
 impl Stamps {
     /// Follows symlinks.

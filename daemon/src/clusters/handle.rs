@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use fipd_core::{Actor, ClusterId, NetworkId, Text, Timestamp};
+use fipd_core::{Actor, ClusterId, NetworkId, Text};
 use parking_lot::RwLock;
 use tokio::{
     sync::{mpsc, oneshot, watch},
@@ -15,10 +15,11 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    ClusterSession, ClusterState, ClusterView, DiscoveryView, SystemRunner, Trust,
+    ClusterSession, ClusterView, DiscoveryView, SystemRunner, Trust,
     claims::Standing,
     files::{self, Stamps},
     registry::{Event, Events, Registry},
+    show,
 };
 use crate::{
     config::{Config, NetworkChoice, NetworkRules, PoolFacts},
@@ -270,7 +271,7 @@ impl Clusters {
 
     /// Called by the registry after each pass.
     pub(super) fn publish(&self, registry: &Registry, standings: &BTreeMap<Text, Standing>) {
-        let views = views(registry, standings);
+        let views = show::views(registry, standings);
         let running = registry
             .sessions
             .iter()
@@ -306,80 +307,6 @@ impl Clusters {
             self.0.changes.send_modify(|count| *count += 1);
         }
     }
-}
-
-fn views(registry: &Registry, standings: &BTreeMap<Text, Standing>) -> Vec<ClusterView> {
-    let mut views: BTreeMap<Text, ClusterView> = BTreeMap::new();
-    for (name, site) in &registry.sites {
-        let standing = standings.get(name).cloned().unwrap_or_default();
-        let running = standing
-            .id
-            .as_ref()
-            .and_then(|id| registry.sessions.get(id))
-            .filter(|_| standing.joined.is_none());
-        let held_back = running.and_then(|running| {
-            running
-                .session
-                .shared
-                .held_back
-                .borrow()
-                .values()
-                .next()
-                .cloned()
-        });
-        let recorded = standing.id.as_ref().and_then(|id| {
-            registry
-                .ipam
-                .read(|ledger| ledger.cluster(id).map(|record| record.names.clone()))
-        });
-        let mut names = site.spec.names.clone();
-        names.extend(
-            recorded
-                .into_iter()
-                .flatten()
-                .filter(|name| !site.spec.names.contains(name)),
-        );
-        let server = site
-            .links
-            .values()
-            .find_map(|link| link.up.as_ref().map(|up| up.server.clone()));
-        let view = ClusterView {
-            name: name.clone(),
-            names,
-            id: standing.id,
-            state: site.state,
-            last_error: site.last_error.clone(),
-            since: site.since,
-            systems: site.spec.systems.clone(),
-            server,
-            discovered: site.spec.discovered,
-            leases: 0,
-            held_back,
-        };
-        views.insert(name.clone(), view);
-    }
-    registry.ipam.read(|ledger| {
-        for record in ledger.clusters() {
-            let shown = views.values().any(|view| view.id.as_ref() == Some(&record.id));
-            let Some(name) = record.names.first().filter(|_| !shown && ledger.cluster_lease_count(&record.id, None) > 0) else {
-                continue;
-            };
-            views.entry(name.clone()).or_insert_with(|| ClusterView {
-                name: name.clone(),
-                names: record.names.clone(),
-                id: Some(record.id.clone()),
-                state: ClusterState::Stopped,
-                last_error: Some(format!("neither configured nor discovered; its leases are kept until `fipd clusters forget {name}`").into()),
-                since: Timestamp(record.first_seen.0),
-                systems: BTreeSet::new(),
-                server: None,
-                discovered: record.discovered,
-                leases: 0,
-                held_back: None,
-            });
-        }
-    });
-    views.into_values().collect()
 }
 
 /// Reads the file again whenever it changed.

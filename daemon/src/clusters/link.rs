@@ -7,6 +7,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use fipd_core::{ClusterId, Text};
 use kube::Client;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -68,6 +69,8 @@ pub(super) struct Link<F> {
     pub trust: Trust,
     pub tell: F,
     pub generation: u64,
+    /// Held while a client is built: an `exec` plugin that hangs must not take one thread after another.
+    pub building: Arc<Semaphore>,
 }
 
 impl<F: Fn(News) + Send + Sync> Link<F> {
@@ -160,7 +163,7 @@ impl<F: Fn(News) + Send + Sync> Link<F> {
     ) {
         let server: Text = loaded.config.cluster_url.to_string().into();
         self.generation += 1;
-        let client = match connect::client(loaded.config).await {
+        let client = match connect::client(loaded.config, &self.building).await {
             Ok(client) => client,
             Err(err) => {
                 (self.tell)(News::Lost(err.to_string()));

@@ -10,16 +10,14 @@ use std::{
 };
 
 use fipd_core::{Actor, ClusterId, NetworkId, Origin, System, Text, Timestamp};
-use futures::FutureExt;
 use tokio::{
-    sync::{mpsc, oneshot},
+    sync::{Semaphore, mpsc, oneshot},
     task::JoinSet,
 };
 use tokio_util::sync::CancellationToken;
 
 use super::{
     ClusterState, Clusters, ClustersError, SystemRunner, Trust,
-    backoff::Backoff,
     discovery::Discovered,
     link::{Link, News, Up},
     session::ClusterSession,
@@ -30,7 +28,7 @@ use crate::{config::Config, ipam::Ipam};
 /// Looks over everything this often even if nothing happens.
 const TICK: Duration = Duration::from_secs(5);
 /// How long the tasks of a session may take to end before they are aborted.
-const GRACE: Duration = Duration::from_secs(5);
+pub(super) const GRACE: Duration = Duration::from_secs(5);
 
 /// What the registry hears.
 pub(super) enum Event {
@@ -377,6 +375,7 @@ impl Registry {
                         trust: self.trust.clone(),
                         tell,
                         generation: 0,
+                        building: Arc::new(Semaphore::new(1)),
                     };
                     self.tasks.spawn(task.run(cancel.clone()));
                     let state = LinkState {
@@ -391,84 +390,6 @@ impl Registry {
                     site.links.insert(way.clone(), state);
                 }
             }
-        }
-    }
-
-    /// Starts the systems of a session.
-    pub fn start(&mut self, session: ClusterSession, over: (Text, Way), client: (u64, u64)) {
-        self.serial += 1;
-        let serial = self.serial;
-        let (id, runner, events) = (
-            session.id.clone(),
-            Arc::clone(&self.runner),
-            self.events.clone(),
-        );
-        tracing::info!(cluster = %session.name, id = %id, "connected");
-        self.tasks
-            .spawn(run_session(session.clone(), runner, events, serial));
-        self.sessions.insert(
-            id,
-            Running {
-                session,
-                serial,
-                over,
-                client,
-                answers: true,
-                ending: false,
-            },
-        );
-    }
-}
-
-async fn run_session(
-    session: ClusterSession,
-    runner: Arc<dyn SystemRunner>,
-    events: Events,
-    serial: u64,
-) {
-    let mut systems = JoinSet::new();
-    for system in &session.systems {
-        systems.spawn(run_system(
-            Arc::clone(&runner),
-            session.clone(),
-            system.clone(),
-        ));
-    }
-    session.cancel.cancelled().await;
-    let ended = async { while systems.join_next().await.is_some() {} };
-    if tokio::time::timeout(GRACE, ended).await.is_err() {
-        tracing::warn!(cluster = %session.name, "its controllers did not end in time and are aborted");
-        systems.shutdown().await;
-    }
-    tracing::info!(cluster = %session.name, id = %session.id, "its session has ended");
-    drop(events.send(Event::SessionEnded {
-        id: session.id.clone(),
-        serial,
-    }));
-}
-
-/// Runs a system again and again until its session ends.
-async fn run_system(runner: Arc<dyn SystemRunner>, session: ClusterSession, system: System) {
-    let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
-    loop {
-        let begun = tokio::time::Instant::now();
-        let run = std::panic::AssertUnwindSafe(runner.run(session.clone(), system.clone()))
-            .catch_unwind();
-        let how = if run.await.is_err() {
-            "panicked"
-        } else {
-            "ended"
-        };
-        if session.cancel.is_cancelled() {
-            return;
-        }
-        if begun.elapsed() > Duration::from_secs(300) {
-            backoff.reset();
-        }
-        tracing::error!(cluster = %session.name, %system, "the system's controllers {how}; started again soon");
-        tokio::select! {
-            () = session.cancel.cancelled() => return,
-            () = tokio::time::sleep(backoff.pause()) => {}
         }
     }
 }

@@ -146,7 +146,9 @@ impl ClusterSession {
                 after,
             }),
             Err(ConnectError::Api(text)) => Err(CallError::service(what, text)),
-            Err(err @ ConnectError::NoIdentity) => Err(CallError::service(what, err.to_string())),
+            Err(err @ (ConnectError::NoIdentity | ConnectError::Building)) => {
+                Err(CallError::service(what, err.to_string()))
+            }
         }
     }
 

@@ -3,36 +3,26 @@
 //! Runs after every event and may run at any time: each step compares what is with what should be. The order
 //! counts: what networks wait for is known to the ledger before any session may make it adopt.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use fipd_core::{
-    Actor, Adoption, Answer, ClusterId, ClusterRecord, Expectation, NetworkId, Request, System,
+    Adoption, Answer, ClusterId, ClusterRecord, Expectation, NetworkId, Refusal, Request, System,
     Text,
 };
-use kube::runtime::events::{Recorder, Reporter};
-use tokio::sync::watch;
 
 use super::{
-    ClusterState, ClustersError,
+    ClustersError,
     claims::{self, Claim, Lead, Standing},
-    discovery,
-    registry::{Event, Looking, Registry, Site},
-    session::{ClusterSession, SessionShared},
-    sites::{SiteSpec, Way},
+    registry::{Registry, Site},
+    sites::SiteSpec,
 };
 use crate::{
     config::{self, Awaited, discovery_system},
     ipam::IpamError,
 };
 
-/// Leases orphaned or forgotten by one request.
-const CHUNK: usize = 512;
-
-type Standings = BTreeMap<Text, Standing>;
-type Leads = BTreeMap<ClusterId, Lead>;
+pub(super) type Standings = BTreeMap<Text, Standing>;
+pub(super) type Leads = BTreeMap<ClusterId, Lead>;
 
 impl Registry {
     /// One pass. A store that does not take decisions is tried again with the next.
@@ -65,7 +55,7 @@ impl Registry {
         self.orphan_leavers(standings).await
     }
 
-    fn standings(&self) -> (Standings, Leads) {
+    pub(super) fn standings(&self) -> (Standings, Leads) {
         let mut sites: Vec<&Site> = self.sites.values().collect();
         sites.sort_by(|a, b| (a.spec.order, &a.spec.name).cmp(&(b.spec.order, &b.spec.name)));
         let claims: Vec<Claim> = self.ipam.read(|ledger| {
@@ -181,11 +171,18 @@ impl Registry {
             );
             names
         };
+        // Pools of a cluster that goes by two names are those of the leading one.
+        let lead = |name: &Text| {
+            let standing = standings.get(name);
+            standing
+                .and_then(|standing| standing.joined.clone())
+                .unwrap_or_else(|| name.clone())
+        };
         let systems =
             |systems: &BTreeSet<System>, management: Option<&Text>| -> BTreeMap<System, Text> {
                 systems
                     .iter()
-                    .filter_map(|system| Some((system.clone(), management?.clone())))
+                    .filter_map(|system| Some((system.clone(), lead(management?))))
                     .collect()
             };
         let sites: Vec<config::Site> = self
@@ -226,180 +223,20 @@ impl Registry {
         {
             return Ok(id);
         }
-        match self
-            .ipam
-            .submit(Request::CreateNetwork {
-                name: name.clone(),
-                actor: "fipd".into(),
-            })
-            .await?
-        {
-            Answer::Network(network) => Ok(network.id),
-            _ => Ok(NetworkId::DEFAULT),
-        }
-    }
-
-    /// Ends sessions that no longer are what they should be. What runs in their place starts when they have ended.
-    fn end_sessions(&mut self, leads: &Leads) {
-        let mut over = Vec::new();
-        for (id, running) in self.sessions.iter().filter(|(_, running)| !running.ending) {
-            let keep = leads.get(id).is_some_and(|lead| {
-                let way = lead.choose(Some(&running.over));
-                way.as_ref() == Some(&running.over)
-                    && self.client_of(&running.over) == Some(running.client)
-                    && self
-                        .sites
-                        .get(&lead.site)
-                        .is_some_and(|site| same(&running.session, &site.spec))
-            });
-            if !keep {
-                over.push(id.clone());
-            }
-        }
-        for id in over {
-            if let Some(running) = self.sessions.get_mut(&id) {
-                running.ending = true;
-                running.session.cancel.cancel();
-            }
-        }
-    }
-
-    /// Which client a way has now: (serial of the link, generation).
-    fn client_of(&self, (site, way): &(Text, Way)) -> Option<(u64, u64)> {
-        let link = self.sites.get(site)?.links.get(way)?;
-        Some((link.serial, link.up.as_ref()?.generation))
-    }
-
-    fn start_sessions(&mut self, leads: &Leads, awaited: &[(NetworkId, Awaited)]) {
-        for (id, lead) in leads {
-            let Some(over) = lead.choose(self.sessions.get(id).map(|running| &running.over)) else {
-                continue;
-            };
-            let link = self
-                .sites
-                .get(&over.0)
-                .and_then(|site| site.links.get(&over.1));
-            let Some(link) = link else { continue };
-            if let Some(running) = self.sessions.get_mut(id) {
-                if link.answers && !running.answers && !running.ending {
-                    running
-                        .session
-                        .shared
-                        .reconnects
-                        .send_modify(|count| *count += 1);
-                }
-                running.answers = link.answers;
-                continue;
-            }
-            let (Some(up), Some(site)) = (&link.up, self.sites.get(&lead.site)) else {
-                continue;
-            };
-            if !link.answers {
-                continue;
-            }
-            let client = (link.serial, up.generation);
-            let session = self.session(id, &site.spec, up.client.clone(), awaited);
-            self.orphaned.retain(|(orphan, _)| orphan != id);
-            self.start(session, over, client);
-        }
-    }
-
-    fn session(
-        &self,
-        id: &ClusterId,
-        spec: &SiteSpec,
-        client: kube::Client,
-        awaited: &[(NetworkId, Awaited)],
-    ) -> ClusterSession {
-        let names = self
-            .ipam
-            .read(|ledger| ledger.cluster(id).map(|record| record.names.clone()));
-        let reporter = Reporter {
-            controller: "fipd".to_owned(),
-            instance: None,
+        let request = Request::CreateNetwork {
+            name: name.clone(),
+            actor: "fipd".into(),
         };
-        let shared = SessionShared {
-            networks: watch::Sender::new(networks_of(&spec.name, awaited)),
-            reconnects: watch::Sender::new(0),
-            held_back: watch::Sender::new(BTreeMap::new()),
-            confirmed: watch::Sender::new(0),
-        };
-        ClusterSession {
-            name: spec.name.clone(),
-            names: names.unwrap_or_else(|| spec.names.clone()),
-            id: id.clone(),
-            discovered: spec.discovered,
-            recorder: Recorder::new(client.clone(), reporter),
-            client,
-            systems: spec.systems.clone(),
-            settings: spec.settings.clone(),
-            management: spec.management.clone(),
-            cancel: self.cancel.child_token(),
-            ipam: self.ipam.clone(),
-            clusters: self.clusters.clone(),
-            shared: Arc::new(shared),
+        if let Answer::Network(network) = self.ipam.submit(request).await? {
+            return Ok(network.id);
         }
-    }
-
-    fn tell_networks(&self, awaited: &[(NetworkId, Awaited)]) {
-        for running in self.sessions.values() {
-            let networks = networks_of(&running.session.name, awaited);
-            running.session.shared.networks.send_if_modified(|told| {
-                let changed = *told != networks;
-                *told = networks;
-                changed
-            });
+        let allowed = "a network was made but not answered; this is a defect of fipd".to_owned();
+        Err(Refusal::Invalid {
+            field: "network",
+            value: name.to_string(),
+            allowed,
         }
-    }
-
-    /// Keeps the discovery running on the session of its cluster.
-    fn arrange_discovery(&mut self) {
-        let source = self.config.discovery.as_ref().and_then(|spec| {
-            let running = self.sessions.values().find(|running| {
-                !running.ending
-                    && (running.session.name == spec.cluster
-                        || running.session.names.contains(&spec.cluster))
-            })?;
-            Some((spec.clone(), running.serial, running.session.clone()))
-        });
-        let fits = |looking: &Looking| {
-            source.as_ref().is_some_and(|(spec, session, _)| {
-                looking.session == *session && looking.spec == *spec
-            })
-        };
-        if let Some(looking) = self.looking.take_if(|looking| !fits(looking)) {
-            looking.cancel.cancel();
-            // What another source or another template finds is another list.
-            if self.config.discovery.as_ref() != Some(&looking.spec) {
-                self.found = None;
-            }
-        }
-        if self.looking.is_some() {
-            return;
-        }
-        let Some((spec, session_serial, session)) = source else {
-            return;
-        };
-        self.serial += 1;
-        let (serial, events, cancel) = (
-            self.serial,
-            self.events.clone(),
-            session.cancel.child_token(),
-        );
-        let tell = move |result| drop(events.send(Event::Discovered { serial, result }));
-        let (over, what) = (cancel.clone(), spec.clone());
-        self.tasks.spawn(async move {
-            tokio::select! {
-                () = over.cancelled() => {}
-                () = discovery::run(session, what, tell) => {}
-            }
-        });
-        self.looking = Some(Looking {
-            serial,
-            session: session_serial,
-            spec,
-            cancel,
-        });
+        .into())
     }
 
     /// Once every cluster of the first complete list was adopted, the source itself counts as adopted: should fipd
@@ -441,181 +278,6 @@ impl Registry {
         Ok(())
     }
 
-    /// Marks the leases of clusters that were removed and of systems that were switched off.
-    async fn orphan_leavers(&mut self, standings: &Standings) -> Result<(), IpamError> {
-        for (id, system) in self.leavers(standings) {
-            // Its controllers may still be finishing: what they do counts before it is orphaned.
-            if self.sessions.get(&id).is_some_and(|running| running.ending)
-                || !self.orphaned.insert((id.clone(), system.clone()))
-            {
-                continue;
-            }
-            let moved = self.orphan(&id, system.as_ref(), &"fipd".into()).await?;
-            if moved > 0 {
-                tracing::warn!(%id, leases = moved, "not in the configuration any more: its leases are kept as orphaned");
-            }
-        }
-        Ok(())
-    }
-
-    fn leavers(&self, standings: &Standings) -> Vec<(ClusterId, Option<System>)> {
-        // Joined sites do not lead: their systems are not on.
-        let on: BTreeMap<&ClusterId, &BTreeSet<System>> = standings
-            .iter()
-            .filter(|(_, standing)| standing.joined.is_none())
-            .filter_map(|(name, standing)| {
-                Some((standing.id.as_ref()?, &self.sites.get(name)?.spec.systems))
-            })
-            .collect();
-        let discovers = self.config.discovery.is_some();
-        let gone = |id: &ClusterId| {
-            self.found
-                .as_ref()
-                .is_some_and(|found| found.gone.contains(id))
-        };
-        let mut leavers = Vec::new();
-        self.ipam.read(|ledger| {
-            for record in ledger.clusters() {
-                match on.get(&record.id) {
-                    Some(systems) => {
-                        let off = served()
-                            .into_iter()
-                            .filter(|system| !systems.contains(system));
-                        leavers.extend(off.map(|system| (record.id.clone(), Some(system))));
-                    }
-                    // Its Secret may be gone for a while; only without its Cluster object it has left.
-                    None if record.discovered && discovers && !gone(&record.id) => {}
-                    None => leavers.push((record.id.clone(), None)),
-                }
-            }
-        });
-        leavers
-    }
-
-    /// Marks all leases of a cluster (and system) as orphaned; how many.
-    pub async fn orphan(
-        &self,
-        id: &ClusterId,
-        system: Option<&System>,
-        actor: &Actor,
-    ) -> Result<usize, IpamError> {
-        let mut moved = 0;
-        loop {
-            let request = Request::Orphan {
-                cluster: id.clone(),
-                system: system.cloned(),
-                most: CHUNK,
-                actor: actor.clone(),
-            };
-            let Answer::Moved { leases, more } = self.ipam.submit(request).await? else {
-                return Ok(moved);
-            };
-            moved += leases;
-            if !more || leases == 0 {
-                return Ok(moved);
-            }
-        }
-    }
-
-    /// Frees the leases of a cluster that left, or whose name is now another cluster's, and its name.
-    pub async fn forget(&mut self, name: &Text, actor: Actor) -> Result<usize, ClustersError> {
-        let record = self
-            .ipam
-            .read(|ledger| ledger.cluster_by_name(name).cloned());
-        let Some(record) = record else {
-            return Err(ClustersError::Unknown(name.clone()));
-        };
-        let (standings, leads) = self.standings();
-        let id = record.id;
-        let in_use = standings
-            .iter()
-            .find(|(_, standing)| standing.id.as_ref() == Some(&id) && standing.conflict.is_none());
-        if let Some((site, _)) = in_use {
-            return Err(ClustersError::InUse {
-                name: name.clone(),
-                site: site.clone(),
-            });
-        }
-        if leads.contains_key(&id) || self.sessions.contains_key(&id) {
-            return Err(ClustersError::InUse {
-                name: name.clone(),
-                site: name.clone(),
-            });
-        }
-        let mut moved = 0;
-        self.orphan(&id, None, &actor).await?;
-        // The name is to be free for whoever answers under it; until then nobody waits for it.
-        let others = self
-            .expected
-            .iter()
-            .filter(|expected| !record.names.contains(&expected.cluster));
-        self.ipam.expect(others.cloned().collect());
-        self.expected.clear();
-        loop {
-            let request = Request::Forget {
-                cluster: id.clone(),
-                most: CHUNK,
-                actor: actor.clone(),
-            };
-            let Answer::Moved { leases, more } = self.ipam.submit(request).await? else {
-                break;
-            };
-            moved += leases;
-            if !more {
-                break;
-            }
-        }
-        self.seen
-            .retain(|(cluster, _, _)| !record.names.contains(cluster));
-        Ok(moved)
-    }
-
-    /// An admin's word that the network need not wait for this cluster.
-    pub async fn skip(
-        &mut self,
-        name: &Text,
-        network: &Text,
-        actor: Actor,
-    ) -> Result<(), ClustersError> {
-        let id = self
-            .ipam
-            .read(|ledger| ledger.network_by_name(network).map(|network| network.id));
-        let network = id.ok_or_else(|| ClustersError::UnknownNetwork(network.clone()))?;
-        let record = self
-            .ipam
-            .read(|ledger| ledger.cluster_by_name(name).cloned());
-        let names = record
-            .as_ref()
-            .map_or_else(|| vec![name.clone()], |record| record.names.clone());
-        let systems: BTreeSet<System> = self
-            .expected
-            .iter()
-            .filter(|expected| expected.network == network && names.contains(&expected.cluster))
-            .map(|expected| expected.system.clone())
-            .collect();
-        if systems.is_empty() {
-            return Err(ClustersError::NotAwaited(name.clone()));
-        }
-        let cluster: Text =
-            record.map_or_else(|| format!("name:{name}").into(), |record| record.id.0);
-        for system in systems {
-            let marker = Adoption {
-                network,
-                cluster: cluster.clone(),
-                system,
-                at: self.ipam.now(),
-                skipped: true,
-            };
-            self.ipam
-                .submit(Request::MarkAdopted {
-                    marker,
-                    actor: actor.clone(),
-                })
-                .await?;
-        }
-        Ok(())
-    }
-
     /// A pool of the cluster is in this network: from now on the network waits for all who use the cluster's pools.
     pub async fn take_network(
         &mut self,
@@ -631,39 +293,9 @@ impl Registry {
         }
         Ok(network)
     }
-
-    fn show(&mut self, standings: &Standings) {
-        let now = self.ipam.now();
-        for (name, site) in &mut self.sites {
-            let standing = standings.get(name).cloned().unwrap_or_default();
-            let (state, error) = state_of(site, &standing);
-            if site.state != state {
-                site.state = state;
-                site.since = now;
-            }
-            site.last_error = error;
-        }
-        self.clusters.publish(self, standings);
-    }
 }
 
-/// Drop-ins that a configuration can switch on.
-fn served() -> Vec<System> {
-    vec![System::rancher_fip()]
-}
-
-fn same(session: &ClusterSession, spec: &SiteSpec) -> bool {
-    session.name == spec.name
-        && session.systems == spec.systems
-        && session.settings == spec.settings
-        && session.management == spec.management
-        && spec
-            .names
-            .iter()
-            .all(|name| session.names.contains(name) || *name != spec.name)
-}
-
-fn networks_of(
+pub(super) fn networks_of(
     site: &Text,
     awaited: &[(NetworkId, Awaited)],
 ) -> BTreeMap<System, BTreeSet<NetworkId>> {
@@ -675,40 +307,4 @@ fn networks_of(
             .insert(*network);
     }
     networks
-}
-
-fn state_of(site: &Site, standing: &Standing) -> (ClusterState, Option<Text>) {
-    let conflict = standing.conflict.as_ref().map(|(expected, found)| -> Text {
-        format!(
-            "{} is known as cluster {expected}, but cluster {found} answers: nothing runs on it and nothing is released. \
-             Correct its kubeconfig, or run `fipd clusters forget {}` if the old cluster is gone for good",
-            site.spec.name, site.spec.name
-        )
-        .into()
-    });
-    let answers = |link: &super::registry::LinkState| {
-        link.answers && link.up.as_ref().map(|up| &up.id) == standing.id.as_ref()
-    };
-    let error = || site.links.values().find_map(|link| link.error.clone());
-    if site.links.values().any(answers) {
-        return match &standing.joined {
-            Some(lead) => (
-                ClusterState::Joined,
-                Some(format!("the same cluster as {lead}, whose settings count").into()),
-            ),
-            None => (ClusterState::Ready, conflict.or_else(error)),
-        };
-    }
-    if conflict.is_some() {
-        return (ClusterState::IdentityConflict, conflict);
-    }
-    if !site.links.is_empty() && site.links.values().all(|link| link.refused) {
-        return (ClusterState::Refused, error());
-    }
-    let state = if standing.id.is_some() {
-        ClusterState::Degraded
-    } else {
-        ClusterState::Connecting
-    };
-    (state, error())
 }

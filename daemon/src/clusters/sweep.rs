@@ -3,17 +3,22 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use fipd_core::{Answer, Holder, Identity, Release, ReleaseScope, Request, System, Timestamp};
+use futures::{StreamExt, stream};
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::runtime::events::{Event, EventType};
 use tokio::time::Instant;
 
 use super::{
     ClusterSession, HeldBack,
-    absence::{Absences, Presence},
+    absence::Absences,
     adoption::{self, Inventory},
     backoff::jittered,
 };
 
 /// Between two lists when nothing asks for one earlier.
 const PERIOD: Duration = Duration::from_secs(300);
+/// Objects read freshly at once.
+const READS: usize = 16;
 /// After a list that failed.
 const RETRY: Duration = Duration::from_secs(15);
 
@@ -105,23 +110,34 @@ impl Sweep<'_> {
             .into_iter()
             .map(|(identity, holders)| (identity, holders.len()))
             .collect();
-        for identity in self.absences.listed(at, &counts, &present) {
-            let begun = self.now();
-            let presence = self.read(&identity).await;
-            self.absences.read(begun, &identity, presence);
-            if self.session.cancel.is_cancelled() {
-                return Ok(());
-            }
+        let missing = self.absences.listed(at, &counts, &present);
+        self.read(missing).await;
+        if !self.session.cancel.is_cancelled() {
+            self.release().await;
         }
-        self.release().await;
         Ok(())
     }
 
-    /// A read counts only if it is still this cluster that answered it.
-    async fn read(&self, identity: &Identity) -> Presence {
-        match self.inventory.read(identity).await {
-            Presence::Gone if self.session.verify_identity().await.is_err() => Presence::Unknown,
-            presence => presence,
+    /// Reads count only if it is still this cluster that answered them.
+    async fn read(&mut self, missing: Vec<Identity>) {
+        if missing.is_empty() {
+            return;
+        }
+        let this = &*self;
+        let found: Vec<_> = stream::iter(missing)
+            .map(|identity| async move {
+                let begun = this.now();
+                let presence = this.inventory.read(&identity).await;
+                (begun, identity, presence)
+            })
+            .buffer_unordered(READS)
+            .collect()
+            .await;
+        if self.session.verify_identity().await.is_err() {
+            return;
+        }
+        for (begun, identity, presence) in found {
+            self.absences.read(begun, &identity, presence);
         }
     }
 
@@ -131,7 +147,7 @@ impl Sweep<'_> {
             .ipam
             .read(|ledger| ledger.cluster_lease_count(&self.session.id, None));
         let verdict = self.absences.verdict(self.now(), total);
-        self.show(verdict.held_back);
+        self.show(verdict.held_back).await;
         if verdict.release.is_empty() {
             return;
         }
@@ -174,29 +190,65 @@ impl Sweep<'_> {
         }
     }
 
-    fn show(&self, held_back: Option<(usize, usize)>) {
+    /// Puts what waits for an admin where it is seen: view, metric, log, and an Event in the cluster itself.
+    async fn show(&self, held_back: Option<(usize, usize)>) {
+        let mut news = None;
         self.session.shared.held_back.send_if_modified(|shown| {
-            let before = shown.get(self.system).cloned();
-            let since = before.as_ref().map_or_else(|| self.session.ipam.now(), |shown| shown.since);
-            let now = held_back.map(|(leases, limit)| HeldBack { system: self.system.clone(), leases, limit, since });
-            if before == now {
-                return false;
+            let before = shown.remove(self.system);
+            let since = before
+                .as_ref()
+                .map_or_else(|| self.session.ipam.now(), |shown| shown.since);
+            let now = held_back.map(|(leases, limit)| HeldBack {
+                system: self.system.clone(),
+                leases,
+                limit,
+                since,
+            });
+            let changed = before != now;
+            if let Some(now) = now {
+                news = changed.then(|| now.clone());
+                shown.insert(self.system.clone(), now);
             }
-            match now {
-                Some(now) => {
-                    tracing::warn!(
-                        cluster = %self.session.name, system = %self.system, leases = now.leases, limit = now.limit,
-                        "the owners of more leases are gone than may be released at once; nothing is released until `fipd clusters confirm-release {}`",
-                        self.session.name
-                    );
-                    shown.insert(self.system.clone(), now);
-                }
-                None => {
-                    shown.remove(self.system);
-                }
-            }
-            true
+            changed
         });
         self.session.clusters.touch();
+        if let Some(held_back) = news {
+            self.warn(&held_back).await;
+        }
+    }
+
+    async fn warn(&self, held_back: &HeldBack) {
+        let (
+            cluster,
+            HeldBack {
+                system,
+                leases,
+                limit,
+                ..
+            },
+        ) = (&self.session.name, held_back);
+        let note = format!(
+            "The owners of {leases} leases of {system} are gone, more than the {limit} that may be released without an \
+             admin. Nothing is released until `fipd clusters confirm-release {cluster}`."
+        );
+        tracing::warn!(%cluster, "{note}");
+        let event = Event {
+            type_: EventType::Warning,
+            reason: "ReleaseHeldBack".to_owned(),
+            note: Some(note),
+            action: "Release".to_owned(),
+            secondary: None,
+        };
+        let about = ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Namespace".to_owned()),
+            name: Some("kube-system".to_owned()),
+            uid: Some(self.session.id.to_string()),
+            ..ObjectReference::default()
+        };
+        let publish = self.session.recorder.publish(&event, &about);
+        if let Err(err) = self.session.call("write an Event", publish).await {
+            tracing::warn!(%cluster, "{err}");
+        }
     }
 }

@@ -1,0 +1,197 @@
+//! What becomes of the leases of clusters that leave, and what an admin may say about clusters.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fipd_core::{Actor, Adoption, Answer, ClusterId, Request, System, Text};
+
+use super::{ClustersError, registry::Registry, settle::Standings};
+use crate::ipam::IpamError;
+
+/// Leases orphaned or forgotten by one request.
+const CHUNK: usize = 512;
+
+impl Registry {
+    /// Marks the leases of clusters that were removed and of systems that were switched off.
+    pub(super) async fn orphan_leavers(&mut self, standings: &Standings) -> Result<(), IpamError> {
+        for (id, system) in self.leavers(standings) {
+            // Its controllers may still be finishing: what they do counts before it is orphaned.
+            if self.sessions.get(&id).is_some_and(|running| running.ending)
+                || self.orphaned.contains(&(id.clone(), system.clone()))
+            {
+                continue;
+            }
+            let moved = self.orphan(&id, system.as_ref(), &"fipd".into()).await?;
+            self.orphaned.insert((id.clone(), system));
+            if moved > 0 {
+                tracing::warn!(%id, leases = moved, "not in the configuration any more: its leases are kept as orphaned");
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn leavers(&self, standings: &Standings) -> Vec<(ClusterId, Option<System>)> {
+        // A joined site does not lead: its systems are not on. Before anything is connected it is not known who
+        // leads, and everything counts that any site of the cluster has on.
+        let mut on: BTreeMap<&ClusterId, BTreeSet<&System>> = BTreeMap::new();
+        for (name, standing) in standings
+            .iter()
+            .filter(|(_, standing)| standing.joined.is_none())
+        {
+            if let (Some(id), Some(site)) = (&standing.id, self.sites.get(name)) {
+                on.entry(id).or_default().extend(&site.spec.systems);
+            }
+        }
+        let discovers = self.config.discovery.is_some();
+        let gone = |id: &ClusterId| {
+            self.found
+                .as_ref()
+                .is_some_and(|found| found.gone.contains(id))
+        };
+        let mut leavers = Vec::new();
+        self.ipam.read(|ledger| {
+            for record in ledger.clusters() {
+                match on.get(&record.id) {
+                    Some(systems) => {
+                        let off = served()
+                            .into_iter()
+                            .filter(|system| !systems.contains(system));
+                        leavers.extend(off.map(|system| (record.id.clone(), Some(system))));
+                    }
+                    // Its Secret may be gone for a while; only without its Cluster object it has left.
+                    None if record.discovered && discovers && !gone(&record.id) => {}
+                    None => leavers.push((record.id.clone(), None)),
+                }
+            }
+        });
+        leavers
+    }
+
+    /// Marks all leases of a cluster (and system) as orphaned; how many.
+    pub async fn orphan(
+        &self,
+        id: &ClusterId,
+        system: Option<&System>,
+        actor: &Actor,
+    ) -> Result<usize, IpamError> {
+        let mut moved = 0;
+        loop {
+            let request = Request::Orphan {
+                cluster: id.clone(),
+                system: system.cloned(),
+                most: CHUNK,
+                actor: actor.clone(),
+            };
+            let Answer::Moved { leases, more } = self.ipam.submit(request).await? else {
+                return Ok(moved);
+            };
+            moved += leases;
+            if !more || leases == 0 {
+                return Ok(moved);
+            }
+        }
+    }
+
+    /// Frees the leases of a cluster that left, or whose name is now another cluster's, and its name.
+    pub async fn forget(&mut self, name: &Text, actor: Actor) -> Result<usize, ClustersError> {
+        let record = self
+            .ipam
+            .read(|ledger| ledger.cluster_by_name(name).cloned());
+        let Some(record) = record else {
+            return Err(ClustersError::Unknown(name.clone()));
+        };
+        let (standings, leads) = self.standings();
+        let id = record.id;
+        let in_use = standings
+            .iter()
+            .find(|(_, standing)| standing.id.as_ref() == Some(&id) && standing.conflict.is_none());
+        if let Some((site, _)) = in_use {
+            return Err(ClustersError::InUse {
+                name: name.clone(),
+                site: site.clone(),
+            });
+        }
+        if leads.contains_key(&id) || self.sessions.contains_key(&id) {
+            return Err(ClustersError::InUse {
+                name: name.clone(),
+                site: name.clone(),
+            });
+        }
+        let mut moved = 0;
+        self.orphan(&id, None, &actor).await?;
+        // The name is to be free for whoever answers under it; until then nobody waits for it.
+        let others = self
+            .expected
+            .iter()
+            .filter(|expected| !record.names.contains(&expected.cluster));
+        self.ipam.expect(others.cloned().collect());
+        self.expected.clear();
+        loop {
+            let request = Request::Forget {
+                cluster: id.clone(),
+                most: CHUNK,
+                actor: actor.clone(),
+            };
+            let Answer::Moved { leases, more } = self.ipam.submit(request).await? else {
+                break;
+            };
+            moved += leases;
+            if !more {
+                break;
+            }
+        }
+        self.seen
+            .retain(|(cluster, _, _)| !record.names.contains(cluster));
+        Ok(moved)
+    }
+
+    /// An admin's word that the network need not wait for this cluster.
+    pub async fn skip(
+        &mut self,
+        name: &Text,
+        network: &Text,
+        actor: Actor,
+    ) -> Result<(), ClustersError> {
+        let id = self
+            .ipam
+            .read(|ledger| ledger.network_by_name(network).map(|network| network.id));
+        let network = id.ok_or_else(|| ClustersError::UnknownNetwork(network.clone()))?;
+        let record = self
+            .ipam
+            .read(|ledger| ledger.cluster_by_name(name).cloned());
+        let names = record
+            .as_ref()
+            .map_or_else(|| vec![name.clone()], |record| record.names.clone());
+        let systems: BTreeSet<System> = self
+            .expected
+            .iter()
+            .filter(|expected| expected.network == network && names.contains(&expected.cluster))
+            .map(|expected| expected.system.clone())
+            .collect();
+        if systems.is_empty() {
+            return Err(ClustersError::NotAwaited(name.clone()));
+        }
+        let cluster: Text =
+            record.map_or_else(|| format!("name:{name}").into(), |record| record.id.0);
+        for system in systems {
+            let marker = Adoption {
+                network,
+                cluster: cluster.clone(),
+                system,
+                at: self.ipam.now(),
+                skipped: true,
+            };
+            self.ipam
+                .submit(Request::MarkAdopted {
+                    marker,
+                    actor: actor.clone(),
+                })
+                .await?;
+        }
+        Ok(())
+    }
+}
+
+/// Drop-ins that a configuration can switch on.
+fn served() -> Vec<System> {
+    vec![System::rancher_fip()]
+}

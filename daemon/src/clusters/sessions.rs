@@ -1,0 +1,273 @@
+//! Starting and ending what runs on clusters, so that each identity has one session over the best way to it.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use fipd_core::{ClusterId, NetworkId, System, Text};
+use futures::FutureExt;
+use kube::runtime::events::{Recorder, Reporter};
+use tokio::{sync::watch, task::JoinSet};
+
+use super::{
+    SystemRunner,
+    backoff::Backoff,
+    discovery,
+    registry::{Event, Events, GRACE, Looking, Registry, Running},
+    session::{ClusterSession, SessionShared},
+    settle::{Leads, networks_of},
+    sites::{SiteSpec, Way},
+};
+use crate::config::Awaited;
+
+impl Registry {
+    /// Ends sessions that no longer are what they should be. What runs in their place starts when they have ended.
+    pub(super) fn end_sessions(&mut self, leads: &Leads) {
+        let mut over = Vec::new();
+        for (id, running) in self.sessions.iter().filter(|(_, running)| !running.ending) {
+            let keep = leads.get(id).is_some_and(|lead| {
+                let way = lead.choose(Some(&running.over));
+                way.as_ref() == Some(&running.over)
+                    && self.client_of(&running.over) == Some(running.client)
+                    && self
+                        .sites
+                        .get(&lead.site)
+                        .is_some_and(|site| same(&running.session, &site.spec))
+            });
+            if !keep {
+                over.push(id.clone());
+            }
+        }
+        for id in over {
+            if let Some(running) = self.sessions.get_mut(&id) {
+                running.ending = true;
+                running.session.cancel.cancel();
+            }
+        }
+    }
+
+    /// Which client a way has now: (serial of the link, generation).
+    pub(super) fn client_of(&self, (site, way): &(Text, Way)) -> Option<(u64, u64)> {
+        let link = self.sites.get(site)?.links.get(way)?;
+        Some((link.serial, link.up.as_ref()?.generation))
+    }
+
+    pub(super) fn start_sessions(&mut self, leads: &Leads, awaited: &[(NetworkId, Awaited)]) {
+        for (id, lead) in leads {
+            let Some(over) = lead.choose(self.sessions.get(id).map(|running| &running.over)) else {
+                continue;
+            };
+            let link = self
+                .sites
+                .get(&over.0)
+                .and_then(|site| site.links.get(&over.1));
+            let Some(link) = link else { continue };
+            if let Some(running) = self.sessions.get_mut(id) {
+                if link.answers && !running.answers && !running.ending {
+                    running
+                        .session
+                        .shared
+                        .reconnects
+                        .send_modify(|count| *count += 1);
+                }
+                running.answers = link.answers;
+                continue;
+            }
+            let (Some(up), Some(site)) = (&link.up, self.sites.get(&lead.site)) else {
+                continue;
+            };
+            if !link.answers {
+                continue;
+            }
+            let client = (link.serial, up.generation);
+            let session = self.session(id, &site.spec, up.client.clone(), awaited);
+            self.orphaned.retain(|(orphan, _)| orphan != id);
+            self.start(session, over, client);
+        }
+    }
+
+    pub(super) fn session(
+        &self,
+        id: &ClusterId,
+        spec: &SiteSpec,
+        client: kube::Client,
+        awaited: &[(NetworkId, Awaited)],
+    ) -> ClusterSession {
+        let names = self
+            .ipam
+            .read(|ledger| ledger.cluster(id).map(|record| record.names.clone()));
+        let reporter = Reporter {
+            controller: "fipd".to_owned(),
+            instance: None,
+        };
+        let shared = SessionShared {
+            networks: watch::Sender::new(networks_of(&spec.name, awaited)),
+            reconnects: watch::Sender::new(0),
+            held_back: watch::Sender::new(BTreeMap::new()),
+            confirmed: watch::Sender::new(0),
+        };
+        ClusterSession {
+            name: spec.name.clone(),
+            names: names.unwrap_or_else(|| spec.names.clone()),
+            id: id.clone(),
+            discovered: spec.discovered,
+            recorder: Recorder::new(client.clone(), reporter),
+            client,
+            systems: spec.systems.clone(),
+            settings: spec.settings.clone(),
+            management: spec.management.clone(),
+            cancel: self.cancel.child_token(),
+            ipam: self.ipam.clone(),
+            clusters: self.clusters.clone(),
+            shared: Arc::new(shared),
+        }
+    }
+
+    pub(super) fn tell_networks(&self, awaited: &[(NetworkId, Awaited)]) {
+        for running in self.sessions.values() {
+            let networks = networks_of(&running.session.name, awaited);
+            running.session.shared.networks.send_if_modified(|told| {
+                let changed = *told != networks;
+                *told = networks;
+                changed
+            });
+        }
+    }
+
+    /// Keeps the discovery running on the session of its cluster.
+    pub(super) fn arrange_discovery(&mut self) {
+        let source = self.config.discovery.as_ref().and_then(|spec| {
+            let running = self.sessions.values().find(|running| {
+                !running.ending
+                    && (running.session.name == spec.cluster
+                        || running.session.names.contains(&spec.cluster))
+            })?;
+            Some((spec.clone(), running.serial, running.session.clone()))
+        });
+        let fits = |looking: &Looking| {
+            source.as_ref().is_some_and(|(spec, session, _)| {
+                looking.session == *session && looking.spec == *spec
+            })
+        };
+        if let Some(looking) = self.looking.take_if(|looking| !fits(looking)) {
+            looking.cancel.cancel();
+            // What another source or another template finds is another list.
+            if self.config.discovery.as_ref() != Some(&looking.spec) {
+                self.found = None;
+            }
+        }
+        if self.looking.is_some() {
+            return;
+        }
+        let Some((spec, session_serial, session)) = source else {
+            return;
+        };
+        self.serial += 1;
+        let (serial, events, cancel) = (
+            self.serial,
+            self.events.clone(),
+            session.cancel.child_token(),
+        );
+        let tell = move |result| drop(events.send(Event::Discovered { serial, result }));
+        let (over, what) = (cancel.clone(), spec.clone());
+        self.tasks.spawn(async move {
+            tokio::select! {
+                () = over.cancelled() => {}
+                () = discovery::run(session, what, tell) => {}
+            }
+        });
+        self.looking = Some(Looking {
+            serial,
+            session: session_serial,
+            spec,
+            cancel,
+        });
+    }
+
+    /// Starts the systems of a session.
+    pub fn start(&mut self, session: ClusterSession, over: (Text, Way), client: (u64, u64)) {
+        self.serial += 1;
+        let serial = self.serial;
+        let (id, runner, events) = (
+            session.id.clone(),
+            Arc::clone(&self.runner),
+            self.events.clone(),
+        );
+        tracing::info!(cluster = %session.name, id = %id, "connected");
+        self.tasks
+            .spawn(run_session(session.clone(), runner, events, serial));
+        self.sessions.insert(
+            id,
+            Running {
+                session,
+                serial,
+                over,
+                client,
+                answers: true,
+                ending: false,
+            },
+        );
+    }
+}
+
+fn same(session: &ClusterSession, spec: &SiteSpec) -> bool {
+    session.name == spec.name
+        && session.systems == spec.systems
+        && session.settings == spec.settings
+        && session.management == spec.management
+        && spec
+            .names
+            .iter()
+            .all(|name| session.names.contains(name) || *name != spec.name)
+}
+
+async fn run_session(
+    session: ClusterSession,
+    runner: Arc<dyn SystemRunner>,
+    events: Events,
+    serial: u64,
+) {
+    let mut systems = JoinSet::new();
+    for system in &session.systems {
+        systems.spawn(run_system(
+            Arc::clone(&runner),
+            session.clone(),
+            system.clone(),
+        ));
+    }
+    session.cancel.cancelled().await;
+    let ended = async { while systems.join_next().await.is_some() {} };
+    if tokio::time::timeout(GRACE, ended).await.is_err() {
+        tracing::warn!(cluster = %session.name, "its controllers did not end in time and are aborted");
+        systems.shutdown().await;
+    }
+    tracing::info!(cluster = %session.name, id = %session.id, "its session has ended");
+    drop(events.send(Event::SessionEnded {
+        id: session.id.clone(),
+        serial,
+    }));
+}
+
+/// Runs a system again and again until its session ends.
+async fn run_system(runner: Arc<dyn SystemRunner>, session: ClusterSession, system: System) {
+    let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
+    loop {
+        let begun = tokio::time::Instant::now();
+        let run = std::panic::AssertUnwindSafe(runner.run(session.clone(), system.clone()))
+            .catch_unwind();
+        let how = if run.await.is_err() {
+            "panicked"
+        } else {
+            "ended"
+        };
+        if session.cancel.is_cancelled() {
+            return;
+        }
+        if begun.elapsed() > Duration::from_secs(300) {
+            backoff.reset();
+        }
+        tracing::error!(cluster = %session.name, %system, "the system's controllers {how}; started again soon");
+        tokio::select! {
+            () = session.cancel.cancelled() => return,
+            () = tokio::time::sleep(backoff.pause()) => {}
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! What the registry shows of clusters.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fipd_core::Text;
+
+use super::{
+    ClusterState, ClusterView,
+    claims::Standing,
+    registry::{LinkState, Registry, Site},
+    settle::Standings,
+};
+
+impl Registry {
+    pub(super) fn show(&mut self, standings: &Standings) {
+        let now = self.ipam.now();
+        for (name, site) in &mut self.sites {
+            let standing = standings.get(name).cloned().unwrap_or_default();
+            let (state, error) = state_of(site, &standing);
+            if site.state != state {
+                site.state = state;
+                site.since = now;
+            }
+            site.last_error = error;
+        }
+        self.clusters.publish(self, standings);
+    }
+}
+
+fn state_of(site: &Site, standing: &Standing) -> (ClusterState, Option<Text>) {
+    let conflict = standing.conflict.as_ref().map(|(expected, found)| -> Text {
+        format!(
+            "{} is known as cluster {expected}, but cluster {found} answers: nothing runs on it and nothing is released. \
+             Correct its kubeconfig, or run `fipd clusters forget {}` if the old cluster is gone for good",
+            site.spec.name, site.spec.name
+        )
+        .into()
+    });
+    let answers = |link: &LinkState| {
+        link.answers && link.up.as_ref().map(|up| &up.id) == standing.id.as_ref()
+    };
+    let error = || site.links.values().find_map(|link| link.error.clone());
+    if site.links.values().any(answers) {
+        return match &standing.joined {
+            Some(lead) => (
+                ClusterState::Joined,
+                Some(format!("the same cluster as {lead}, whose settings count").into()),
+            ),
+            None => (ClusterState::Ready, conflict.or_else(error)),
+        };
+    }
+    if conflict.is_some() {
+        return (ClusterState::IdentityConflict, conflict);
+    }
+    if !site.links.is_empty() && site.links.values().all(|link| link.refused) {
+        return (ClusterState::Refused, error());
+    }
+    let state = if standing.id.is_some() {
+        ClusterState::Degraded
+    } else {
+        ClusterState::Connecting
+    };
+    (state, error())
+}
+
+/// All sites, and clusters that only have leases left.
+pub(super) fn views(registry: &Registry, standings: &BTreeMap<Text, Standing>) -> Vec<ClusterView> {
+    let mut views: BTreeMap<Text, ClusterView> = BTreeMap::new();
+    for (name, site) in &registry.sites {
+        let standing = standings.get(name).cloned().unwrap_or_default();
+        let running = standing
+            .id
+            .as_ref()
+            .and_then(|id| registry.sessions.get(id))
+            .filter(|_| standing.joined.is_none());
+        let held_back = running.and_then(|running| {
+            running
+                .session
+                .shared
+                .held_back
+                .borrow()
+                .values()
+                .next()
+                .cloned()
+        });
+        let recorded = standing.id.as_ref().and_then(|id| {
+            registry
+                .ipam
+                .read(|ledger| ledger.cluster(id).map(|record| record.names.clone()))
+        });
+        let mut names = site.spec.names.clone();
+        names.extend(
+            recorded
+                .into_iter()
+                .flatten()
+                .filter(|name| !site.spec.names.contains(name)),
+        );
+        let server = site
+            .links
+            .values()
+            .find_map(|link| link.up.as_ref().map(|up| up.server.clone()));
+        let view = ClusterView {
+            name: name.clone(),
+            names,
+            id: standing.id,
+            state: site.state,
+            last_error: site.last_error.clone(),
+            since: site.since,
+            systems: site.spec.systems.clone(),
+            server,
+            discovered: site.spec.discovered,
+            leases: 0,
+            held_back,
+        };
+        views.insert(name.clone(), view);
+    }
+    registry.ipam.read(|ledger| {
+        for record in ledger.clusters() {
+            let shown = views.values().any(|view| view.id.as_ref() == Some(&record.id));
+            let Some(name) = record.names.first().filter(|_| !shown && ledger.cluster_lease_count(&record.id, None) > 0) else {
+                continue;
+            };
+            views.entry(name.clone()).or_insert_with(|| ClusterView {
+                name: name.clone(),
+                names: record.names.clone(),
+                id: Some(record.id.clone()),
+                state: ClusterState::Stopped,
+                last_error: Some(format!("neither configured nor discovered; its leases are kept until `fipd clusters forget {name}`").into()),
+                since: record.first_seen,
+                systems: BTreeSet::new(),
+                server: None,
+                discovered: record.discovered,
+                leases: 0,
+                held_back: None,
+            });
+        }
+    });
+    views.into_values().collect()
+}
