@@ -31,8 +31,8 @@ use crate::{
     store::OpenError,
 };
 
-/// How long servers and clusters have to come to an end; the store gets its time afterwards.
-const STOP_PATIENCE: Duration = Duration::from_secs(6);
+/// How long servers and clusters have to come to an end. The store gets 5 s afterwards; all of it stays below 10 s.
+const STOP_PATIENCE: Duration = Duration::from_secs(3);
 /// How often the own certificate is looked at.
 const RENEWAL: Duration = Duration::from_secs(12 * 3600);
 /// Holds the URL of the TLS listener, for tools.

@@ -134,4 +134,25 @@ mod tests {
         let error = Settings::load(missing).unwrap_err().to_string();
         assert!(error.starts_with("/nonexistent/fipd.toml:"), "{error}");
     }
+
+    const EXAMPLE: &str = include_str!("../../packaging/fipd.example.toml");
+
+    #[test]
+    fn the_example_says_the_defaults() {
+        let config = Config::parse(EXAMPLE, Path::new("/etc/fipd")).unwrap();
+        let data_dir = Some(config::DEFAULT_DATA_DIR.into());
+        assert_eq!(config, Config { data_dir, ..Config::default() });
+    }
+
+    #[test]
+    fn the_examples_in_the_example_are_valid() {
+        let line = |line: &str| match line.strip_prefix('#') {
+            Some(code) if !code.is_empty() && !code.starts_with(' ') => format!("{code}\n"),
+            Some(_) | None => format!("{line}\n"),
+        };
+        let text: String = EXAMPLE.lines().map(line).collect();
+        let config = Config::parse(&text, Path::new("/etc/fipd")).unwrap();
+        assert_eq!(config.clusters.len(), 2);
+        assert!(config.discovery.is_some() && config.api.advertise.is_some());
+    }
 }

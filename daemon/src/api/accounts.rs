@@ -31,14 +31,16 @@ const HASHES_AT_ONCE: usize = 2;
 /// Letters and digits that are not mistaken for each other.
 const ALPHABET: &[u8; 32] = b"abcdefghjkmnpqrstuvwxyz23456789z";
 
+/// Verified against for unknown names, so that they take as long as known ones. Whoever finds a password for it
+/// has none for an account.
+const DECOY: &str = "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+
 /// Signs people in.
 #[derive(Clone)]
 pub struct Accounts {
     ipam: Ipam,
     data_dir: PathBuf,
     slots: Arc<Semaphore>,
-    /// Verified against for unknown names, so that they take as long as known ones.
-    decoy: Text,
 }
 
 /// Why an account could not be made.
@@ -60,8 +62,7 @@ impl Accounts {
     /// Also makes the first account where there is none, with a random password in `DATA_DIR/initial-admin` (0600).
     pub async fn start(ipam: Ipam, data_dir: &Path) -> Result<Self, AccountError> {
         let slots = Arc::new(Semaphore::new(HASHES_AT_ONCE));
-        let decoy = hashed(&slots, random_password()?).await?;
-        let accounts = Self { ipam, data_dir: data_dir.to_owned(), slots, decoy };
+        let accounts = Self { ipam, data_dir: data_dir.to_owned(), slots };
         if accounts.ipam.read(|ledger| ledger.accounts().next().is_none()) {
             accounts.make_first().await?;
         }
@@ -72,8 +73,8 @@ impl Accounts {
     /// The first success of the first account removes `initial-admin`.
     pub async fn login(&self, name: &str, password: &str) -> Option<(Actor, Role)> {
         let account = self.ipam.read(|ledger| ledger.account(name).cloned());
-        let hash = account.as_ref().map_or(&self.decoy, |account| &account.password_hash);
-        let matches = self.verify(password, hash).await;
+        let hash = account.as_ref().map_or(DECOY, |account| &account.password_hash);
+        let matches = self.verify(password, hash.into()).await;
         let account = account.filter(|_| matches)?;
         if &*account.name == INITIAL_ADMIN {
             self.remove_initial_file();
@@ -113,12 +114,12 @@ impl Accounts {
         Ok(())
     }
 
-    async fn verify(&self, password: &str, hash: &Text) -> bool {
+    async fn verify(&self, password: &str, hash: Text) -> bool {
         if password.len() > MAX_PASSWORD {
             return false;
         }
         let Ok(_slot) = self.slots.acquire().await else { return false };
-        let (password, hash) = (password.to_owned(), Arc::clone(hash));
+        let password = password.to_owned();
         let verified = tokio::task::spawn_blocking(move || {
             PasswordHash::new(&hash).is_ok_and(|parsed| {
                 Argon2::default().verify_password(password.as_bytes(), &parsed).is_ok()
@@ -188,6 +189,17 @@ mod tests {
         let (first, second) = (random_password().unwrap(), random_password().unwrap());
         assert_ne!(first, second);
         assert_eq!(first.len(), 27);
+    }
+
+    #[test]
+    fn the_decoy_costs_what_a_real_hash_costs() {
+        let decoy = PasswordHash::new(DECOY).unwrap();
+        let real = Argon2::default().hash_password(b"something").unwrap();
+        assert_eq!((decoy.algorithm, decoy.version), (real.algorithm.clone(), real.version));
+        assert_eq!(decoy.params, real.params);
+        let lengths = |hash: &PasswordHash| hash.hash.as_ref().map(|output| output.len());
+        assert_eq!(lengths(&decoy), lengths(&real));
+        assert!(Argon2::default().verify_password(b"something", &decoy).is_err());
     }
 
     #[test]

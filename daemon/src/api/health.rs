@@ -53,7 +53,7 @@ pub async fn metrics(State(api): State<Arc<Api>>) -> Response {
 pub fn store(ipam: &Ipam) -> Checked {
     let condition = ipam.health();
     let ok = condition == Condition::Serving;
-    Checked { what: "store".into(), ok, detail: store_sentence(&condition) }
+    Checked { what: "writer".into(), ok, detail: store_sentence(&condition) }
 }
 
 fn store_sentence(condition: &Condition) -> String {

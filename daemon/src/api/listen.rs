@@ -21,7 +21,7 @@ use super::{
 };
 
 /// How long open connections have to finish when the daemon stops.
-const DRAIN: Duration = Duration::from_secs(5);
+const DRAIN: Duration = Duration::from_secs(2);
 /// How long a client may take to send the head of a request.
 const HEAD_DEADLINE: Duration = Duration::from_secs(15);
 const SOCKET_MODE: u32 = 0o660;

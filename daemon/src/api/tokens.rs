@@ -59,7 +59,7 @@ fn parse(text: &str) -> Option<(TokenId, [u8; SECRET_BYTES])> {
     let (id, secret) = text.strip_prefix(PREFIX)?.split_once('_')?;
     let id = id.parse().ok()?;
     let mut bytes = [0_u8; SECRET_BYTES];
-    if secret.len() != SECRET_BYTES * 2 || !secret.is_ascii() {
+    if secret.len() != SECRET_BYTES * 2 || !secret.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return None;
     }
     for (index, byte) in bytes.iter_mut().enumerate() {

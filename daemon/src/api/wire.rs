@@ -418,7 +418,7 @@ pub struct CheckReport {
 /// One thing that was looked at.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Checked {
-    /// `ledger`, `store`, `config`, `cluster NAME`.
+    /// `ledger`, `store`, `writer`, `config`, `cluster NAME`.
     pub what: String,
     pub ok: bool,
     /// What was seen, or what is wrong.

@@ -6,6 +6,7 @@ use clap::Args;
 
 use super::exit::Failure;
 use crate::{
+    api::tls,
     app,
     logging::{self, LogError, LogFormat},
     settings::{Overrides, Settings},
@@ -34,7 +35,7 @@ pub struct Serve {
     #[arg(long, env = "FIPD_LISTEN", value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
     /// URL by which others reach this host, for the certificate
-    #[arg(long, env = "FIPD_ADVERTISE", value_name = "URL")]
+    #[arg(long, env = "FIPD_ADVERTISE", value_name = "URL", value_parser = advertise)]
     advertise: Option<String>,
     /// Form of the log
     #[arg(long, env = "FIPD_LOG_FORMAT", value_enum, default_value_t, value_name = "FORM")]
@@ -67,5 +68,12 @@ impl Serve {
         // A blocking call that hangs (a dead disk) must not keep the process.
         runtime.shutdown_timeout(std::time::Duration::from_millis(500));
         result.map_err(Failure::failed)
+    }
+}
+
+fn advertise(text: &str) -> Result<String, String> {
+    match tls::host_of(text) {
+        Some(_) => Ok(text.to_owned()),
+        None => Err("https://HOST[:PORT] is allowed".to_owned()),
     }
 }

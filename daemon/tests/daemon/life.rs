@@ -1,0 +1,225 @@
+//! Starting, living side by side, reloading, stopping.
+
+use std::{
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
+    sync::Arc,
+    time::Duration,
+};
+
+use nix::sys::signal::Signal;
+
+use crate::harness::{Daemon, run, serve};
+
+#[test]
+fn it_stops_in_time_and_cleans_up() {
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        let mut fipd = Daemon::start();
+        fipd.json("pool create p --cidr 10.0.0.0/24");
+        // Connections that say nothing must not hold it up.
+        let idle = std::os::unix::net::UnixStream::connect(fipd.socket()).unwrap();
+        let address = fipd.url().strip_prefix("https://").unwrap().to_owned();
+        let silent = std::net::TcpStream::connect(address).unwrap();
+        fipd.signal(signal);
+        fipd.told("STOPPING=1");
+        let (status, took) = fipd.wait();
+        assert!(status.success(), "{status}\n{}", fipd.log());
+        assert!(took < Duration::from_secs(10), "{took:?}\n{}", fipd.log());
+        assert!(!fipd.socket().exists() && !fipd.data_dir().join("listen").exists());
+        drop((idle, silent));
+        let offline = fipd.args(&["check", "--data-dir", fipd.data_dir().to_str().unwrap()]);
+        assert_eq!(offline.code, 0, "{offline:?}");
+    }
+}
+
+#[test]
+fn what_was_given_is_there_after_kill_and_restart() {
+    let mut fipd = Daemon::start();
+    fipd.json("pool create p --cidr 10.0.0.0/24");
+    let before = fipd.json("lease allocate --pool p --owner fipd/Host/lab/a --count 10");
+    fipd.signal(Signal::SIGKILL);
+    fipd.wait();
+    assert!(fipd.socket().exists(), "nobody was there to remove it");
+    let again = Daemon::start_in(fipd.home(), &[]);
+    assert_eq!(again.json("lease allocate --pool p --owner fipd/Host/lab/a --count 10"), before);
+}
+
+#[test]
+fn daemons_live_side_by_side_and_never_share_a_store() {
+    let (first, second) = (Daemon::start(), Daemon::start());
+    first.json("pool create p --cidr 10.0.0.0/24");
+    second.cli("pool show p").fails(3, &["p"]);
+    assert_ne!(first.url(), second.url());
+    let elsewhere = tempfile::tempdir().unwrap();
+    let same_store = run(serve(elsewhere.path()).arg("--data-dir").arg(first.data_dir()));
+    assert_eq!(same_store.code, 2, "an option given twice is refused: {same_store:?}");
+    let same_store = run(crate::harness::program()
+        .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
+        .arg(first.data_dir())
+        .arg("--socket")
+        .arg(elsewhere.path().join("sock")));
+    same_store.fails(1, &["in use by another fipd"]);
+    let same_socket = run(crate::harness::program()
+        .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
+        .arg(elsewhere.path().join("data"))
+        .arg("--socket")
+        .arg(first.socket()));
+    assert_eq!(same_socket.code, 1, "{same_socket:?}");
+    assert!(same_socket.err.contains("another fipd is listening"), "{same_socket:?}");
+    let port = first.url().strip_prefix("https://").unwrap().to_owned();
+    let same_port = run(crate::harness::program()
+        .args(["serve", "--listen", &port, "--data-dir"])
+        .arg(elsewhere.path().join("data2"))
+        .arg("--socket")
+        .arg(elsewhere.path().join("sock2")));
+    assert_eq!(same_port.code, 1, "{same_port:?}");
+    assert!(same_port.err.contains(&port), "{same_port:?}");
+    assert_eq!(first.json("pool show p")["name"], "p", "the first is untouched");
+}
+
+#[test]
+fn the_first_password_is_private_and_made_once() {
+    let mut fipd = Daemon::start();
+    let file = fipd.data_dir().join("initial-admin");
+    let meta = std::fs::metadata(&file).unwrap();
+    assert_eq!(meta.permissions().mode() & 0o777, 0o600);
+    assert_eq!(meta.uid(), nix::unistd::geteuid().as_raw());
+    let text = std::fs::read_to_string(&file).unwrap();
+    let lines: Vec<_> = text.lines().collect();
+    assert_eq!((lines.len(), lines[0]), (2, "admin"));
+    assert!(lines[1].len() >= 20);
+    assert!(!fipd.log().contains(lines[1]), "the password is not in the log");
+    fipd.signal(Signal::SIGTERM);
+    fipd.wait();
+    let again = Daemon::start_in(fipd.home(), &[]);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
+    let private = ["data", "data/fipd.redb", "data/tls/ca.key", "data/tls/server.key"];
+    for path in private.map(|path| again.home().path().join(path)) {
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0, "{}: {mode:o}", path.display());
+    }
+    assert_eq!(std::fs::metadata(again.socket()).unwrap().permissions().mode() & 0o777, 0o660);
+}
+
+#[test]
+fn a_wrong_configuration_is_refused_with_its_place() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("fipd.toml");
+    let cases: &[(&str, &[&str])] = &[
+        ("role = \"standalone\"\nrole-playing = true\n", &["line 2", "column 1", "role-playing"]),
+        ("[api]\nlisten = \"127.0.0.1:0\"\nspeed = 3\n", &["line 3", "column 1", "speed"]),
+        ("role = \"server\"\n", &["line 1", "server", "standalone"]),
+        ("[api]\nlisten = \"nowhere\"\n", &["line 2", "listen"]),
+        ("this is no TOML", &["line 1"]),
+    ];
+    for (text, words) in cases {
+        std::fs::write(&file, text).unwrap();
+        let done = run(serve(home.path()).arg("--config").arg(&file));
+        done.fails(2, &[&["fipd.toml"], *words].concat());
+        let mut check = crate::harness::program();
+        let checked = run(check.args(["--socket", "/nonexistent", "check", "--config"]).arg(&file));
+        checked.fails(2, words);
+    }
+    assert!(!home.path().join("data").exists(), "nothing was made");
+    run(serve(home.path()).args(["--config", "/nonexistent.toml"])).fails(2, &["/nonexistent.toml"]);
+    run(serve(home.path()).args(["--log-level", "loud"])).fails(2, &["log level", "loud", "debug"]);
+}
+
+#[test]
+fn a_good_configuration_is_used_and_checked() {
+    let home = Arc::new(tempfile::tempdir().unwrap());
+    let file = home.path().join("fipd.toml");
+    let text = "data-dir = \"elsewhere\"\n[api]\nlisten = \"127.0.0.1:1\"\nadvertise = \"https://fipd.example.net\"\n";
+    std::fs::write(&file, text).unwrap();
+    let config = file.to_str().unwrap();
+    let fipd = Daemon::start_in(Arc::clone(&home), &["--config", config]);
+    assert!(fipd.data_dir().exists() && !home.path().join("elsewhere").exists(), "the command line wins");
+    let checked = fipd.args(&["check", "--config", config, "-o", "json"]).json();
+    assert_eq!(checked["ok"], true);
+    assert_eq!(checked["checks"][0]["what"], "config");
+    fipd.signal(Signal::SIGHUP);
+    fipd.told("RELOADING=1");
+    fipd.told("READY=1");
+    std::fs::write(&file, "nonsense").unwrap();
+    fipd.signal(Signal::SIGHUP);
+    fipd.told("RELOADING=1");
+    fipd.told("READY=1");
+    assert!(fipd.log().contains("the configuration stays as it was"), "{}", fipd.log());
+    assert_eq!(fipd.cli("pool list").code, 0);
+}
+
+#[test]
+fn the_log_is_json_where_asked_for() {
+    let home = Arc::new(tempfile::tempdir().unwrap());
+    let fipd = Daemon::start_in(home, &["--log-format", "json", "--log-level", "debug"]);
+    let log = fipd.log();
+    let ready = log
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).expect(line))
+        .find(|record| record["message"] == "fipd is ready")
+        .expect(&log);
+    assert_eq!(ready["level"], "INFO");
+    assert_eq!(ready["url"], fipd.url());
+}
+
+/// In a mount namespace whose journal is this test.
+#[test]
+fn each_event_is_one_record_of_the_journal() {
+    if !nix::unistd::geteuid().is_root() {
+        println!("skipped: a mount namespace needs root");
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let journal_dir = home.path().join("journal");
+    std::fs::create_dir(&journal_dir).unwrap();
+    let journal = std::os::unix::net::UnixDatagram::bind(journal_dir.join("socket")).unwrap();
+    journal.set_read_timeout(Some(crate::harness::PATIENCE)).unwrap();
+    let script = "mount -t tmpfs none /run && mkdir -p /run/systemd/journal && \
+                  mount --bind \"$0\" /run/systemd/journal && exec \"$@\"";
+    let serve = serve(home.path());
+    let mut child = std::process::Command::new("unshare")
+        .args(["--mount", "sh", "-c", script])
+        .arg(&journal_dir)
+        .arg(serve.get_program())
+        .args(serve.get_args())
+        .args(["--log-format", "journal"])
+        .spawn()
+        .unwrap();
+    let mut buffer = vec![0; 65_536];
+    let ready = loop {
+        let length = journal.recv(&mut buffer).expect("a record that says that it is ready");
+        let record = fields(&buffer[..length]);
+        if record.get("MESSAGE").is_some_and(|message| message == "fipd is ready") {
+            break record;
+        }
+    };
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let field = |name: &str| ready.get(name).map(String::as_str);
+    assert_eq!(field("PRIORITY"), Some("5"), "{ready:?}");
+    assert_eq!(field("SYSLOG_IDENTIFIER"), Some("fipd"), "{ready:?}");
+    assert_eq!(field("TARGET"), Some("fipd::app"), "{ready:?}");
+    assert!(field("FIPD_URL").is_some_and(|url| url.starts_with("https://127.0.0.1:")), "{ready:?}");
+    assert_eq!(field("FIPD_DATA_DIR"), home.path().join("data").to_str(), "{ready:?}");
+}
+
+/// Reads the journal's native protocol: `NAME=value` lines, or `NAME`, a length of 8 bytes and the value.
+fn fields(mut record: &[u8]) -> std::collections::BTreeMap<String, String> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let mut fields = std::collections::BTreeMap::new();
+    while let Some(end) = record.iter().position(|byte| *byte == b'\n') {
+        let line = &record[..end];
+        record = &record[end + 1..];
+        match line.iter().position(|byte| *byte == b'=') {
+            Some(middle) => {
+                fields.insert(text(&line[..middle]), text(&line[middle + 1..]));
+            }
+            None => {
+                let (length, value) = record.split_first_chunk().unwrap();
+                let length = usize::try_from(u64::from_le_bytes(*length)).unwrap();
+                fields.insert(text(line), text(&value[..length]));
+                record = &value[length + 1..];
+            }
+        }
+    }
+    fields
+}
