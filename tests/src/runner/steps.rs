@@ -162,6 +162,7 @@ async fn end_group(group: u32, child: &mut Child) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wait::wait_until;
 
     #[test]
     fn counts_what_the_harness_reports() {
@@ -213,9 +214,17 @@ mod tests {
             .await;
         assert!(late.unwrap_err().to_string().contains("not done within"));
         let pid = std::fs::read_to_string(file).unwrap();
-        // Killed; it may wait for init to reap it.
-        let stat =
-            std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
-        assert!(stat.is_empty() || stat.contains(") Z "), "{stat}");
+        // Killed, but ended only when it next runs, and then it waits for init to reap it.
+        let stat = format!("/proc/{}/stat", pid.trim());
+        wait_until("the grandchild is gone", Duration::from_secs(10), || {
+            let seen = std::fs::read_to_string(&stat).unwrap_or_default();
+            std::future::ready(if seen.is_empty() || seen.contains(") Z ") {
+                Ok(())
+            } else {
+                Err(seen)
+            })
+        })
+        .await
+        .unwrap();
     }
 }

@@ -3,10 +3,14 @@
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
+use serde::Deserialize;
 
 use super::steps::{Step, Tally};
 use super::{build_release_daemon, checkout, deny};
 use crate::toolchain;
+
+/// This crate.
+const OWN_PACKAGE: &str = "fipd-tests";
 
 /// Kill rounds of the crash suite in `verify`; `torture` does more.
 const KILL_ROUNDS: &str = "20";
@@ -103,19 +107,20 @@ impl Suite {
     }
 }
 
-/// The tests that need nothing but a compiler. Those of this crate leave its end-to-end targets out.
+/// The tests that need nothing but a compiler: those in the sources of all crates, the files in `tests` of the other crates,
+/// and the examples in the documentation. Everything is built as the whole workspace, so that dependencies are compiled
+/// with one set of features, once.
 async fn unit_tests() -> Result<Tally> {
-    let mut tally = Step::cargo(&[
-        "test",
-        "--workspace",
-        "--exclude",
-        "fipd-tests",
-        "--no-fail-fast",
-    ])
-    .run()
-    .await?;
+    let mut arguments = ["test", "--workspace", "--no-fail-fast", "--lib", "--bins"]
+        .map(String::from)
+        .to_vec();
+    for target in test_targets(|package| package != OWN_PACKAGE)? {
+        arguments.extend(["--test".to_string(), target]);
+    }
+    let arguments = arguments.iter().map(String::as_str).collect::<Vec<_>>();
+    let mut tally = Step::cargo(&arguments).run().await?;
     tally.add(
-        Step::cargo(&["test", "--package", "fipd-tests", "--lib", "--bins"])
+        Step::cargo(&["test", "--workspace", "--no-fail-fast", "--doc"])
             .run()
             .await?,
     );
@@ -132,8 +137,7 @@ pub(super) async fn end_to_end(target: &str, kill_rounds: &str) -> Result<Tally>
     .await??;
     Step::cargo(&[
         "test",
-        "--package",
-        "fipd-tests",
+        "--workspace",
         "--test",
         target,
         "--",
@@ -145,8 +149,13 @@ pub(super) async fn end_to_end(target: &str, kill_rounds: &str) -> Result<Tally>
     .await
 }
 
-/// The names of the `[[test]]` targets in this crate's manifest.
+/// The names of the files in `tests/e2e`, as this crate's manifest has them.
 pub(super) fn end_to_end_targets() -> Result<Vec<String>> {
+    test_targets(|package| package == OWN_PACKAGE)
+}
+
+/// The names of the `[[test]]` targets of some packages, sorted.
+fn test_targets(wanted: impl Fn(&str) -> bool) -> Result<Vec<String>> {
     let mut metadata = Command::new("cargo");
     metadata
         .current_dir(checkout())
@@ -158,30 +167,34 @@ pub(super) fn end_to_end_targets() -> Result<Vec<String>> {
             String::from_utf8_lossy(&output.stderr)
         );
     }
-    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout)?;
-    let packages = metadata["packages"]
-        .as_array()
-        .context("cargo metadata without packages")?;
-    let ours = packages
-        .iter()
-        .find(|package| package["name"] == "fipd-tests")
-        .context("no fipd-tests in the workspace")?;
-    let mut names = Vec::new();
-    for target in ours["targets"]
-        .as_array()
-        .context("fipd-tests without targets")?
-    {
-        if target["kind"][0] == "test" {
-            names.push(
-                target["name"]
-                    .as_str()
-                    .context("a target without a name")?
-                    .to_string(),
-            );
-        }
-    }
+    let metadata: Metadata = serde_json::from_slice(&output.stdout)?;
+    let packages = metadata
+        .packages
+        .into_iter()
+        .filter(|package| wanted(&package.name));
+    let targets = packages.flat_map(|package| package.targets);
+    let tests = targets.filter(|target| target.kind.iter().any(|kind| kind == "test"));
+    let mut names = tests.map(|target| target.name).collect::<Vec<_>>();
     names.sort();
     Ok(names)
+}
+
+/// The part of cargo's description of the workspace that matters here.
+#[derive(Deserialize)]
+struct Metadata {
+    packages: Vec<Package>,
+}
+
+#[derive(Deserialize)]
+struct Package {
+    name: String,
+    targets: Vec<Target>,
+}
+
+#[derive(Deserialize)]
+struct Target {
+    name: String,
+    kind: Vec<String>,
 }
 
 #[cfg(test)]
