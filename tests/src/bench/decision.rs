@@ -8,9 +8,9 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use fipd_core::{
-    Actor, AddressSpec, Allocate, ClusterId, Ends, Family, Holder, Identity, Lease, LeaseKey, LeaseState,
-    Ledger, Member, NetworkId, Op, Order, Origin, Planned, Pool, PoolId, PoolSpec, Release, ReleaseScope,
-    Request, System, Timestamp, Want,
+    Actor, AddressSpec, Allocate, ClusterId, Ends, Family, Holder, Identity, Lease, LeaseKey,
+    LeaseState, Ledger, Member, NetworkId, Op, Order, Origin, Planned, Pool, PoolId, PoolSpec,
+    Release, ReleaseScope, Request, System, Timestamp, Want,
 };
 
 use super::{Figure, percentile};
@@ -32,10 +32,26 @@ struct Shape {
 }
 
 const SHAPES: [Shape; 4] = [
-    Shape { name: "v4 /12 contiguous", cidr: "10.0.0.0/12", step: 1 },
-    Shape { name: "v4 /12 every second", cidr: "10.0.0.0/11", step: 2 },
-    Shape { name: "v6 /64 contiguous", cidr: "2001:db8::/64", step: 1 },
-    Shape { name: "v6 /64 every second", cidr: "2001:db8::/64", step: 2 },
+    Shape {
+        name: "v4 /12 contiguous",
+        cidr: "10.0.0.0/12",
+        step: 1,
+    },
+    Shape {
+        name: "v4 /12 every second",
+        cidr: "10.0.0.0/11",
+        step: 2,
+    },
+    Shape {
+        name: "v6 /64 contiguous",
+        cidr: "2001:db8::/64",
+        step: 1,
+    },
+    Shape {
+        name: "v6 /64 every second",
+        cidr: "2001:db8::/64",
+        step: 2,
+    },
 ];
 
 /// Two figures a shape: the cost at a million in use, and its ratio to the cost at a thousand.
@@ -53,10 +69,18 @@ pub async fn run() -> Result<Vec<Figure>> {
         let micros = |samples: &[Duration]| {
             percentile(samples, 0.5).map(|time| time.as_secs_f64() * 1e6 / ROUND as f64)
         };
-        let (at_few, at_many) = micros(&at_few).zip(micros(&at_many)).context("no samples")?;
+        let (at_few, at_many) = micros(&at_few)
+            .zip(micros(&at_many))
+            .context("no samples")?;
         let name = |what: &str| format!("decision {} {what}", shape.name);
         figures.push(Figure::at_most(&name("at 1M"), "us", at_many, PEER, 2.0));
-        figures.push(Figure::cost_ratio(&name("1M to 1k"), "us", at_many, at_few, 2.0));
+        figures.push(Figure::cost_ratio(
+            &name("1M to 1k"),
+            "us",
+            at_many,
+            at_few,
+            2.0,
+        ));
     }
     Ok(figures)
 }
@@ -77,7 +101,12 @@ fn filled(shape: Shape, used: u128) -> Result<Ledger> {
         origin: Origin::Own,
         closed: false,
     };
-    let pool = Pool { id: PoolId(1), spec, created: Timestamp(0), generation: 1 };
+    let pool = Pool {
+        id: PoolId(1),
+        spec,
+        created: Timestamp(0),
+        generation: 1,
+    };
     let span = cidr.span();
     let leases = (0..used).map(|n| {
         Op::PutLease(Arc::new(Lease {
@@ -87,7 +116,11 @@ fn filled(shape: Shape, used: u128) -> Result<Ledger> {
             },
             pool: Some(PoolId(1)),
             state: LeaseState::Allocated,
-            members: std::iter::once(Member { holder: holder(n), ports: Vec::new() }).collect(),
+            members: std::iter::once(Member {
+                holder: holder(n),
+                ports: Vec::new(),
+            })
+            .collect(),
             contenders: Vec::new(),
             tenant: None,
             group: None,
@@ -125,7 +158,11 @@ fn round(ledger: &mut Ledger) -> Result<Duration> {
             Request::Allocate(Allocate {
                 holder: holder.clone(),
                 tenant: None,
-                wants: vec![Want { pool: PoolId(1), address: None, count: 1 }],
+                wants: vec![Want {
+                    pool: PoolId(1),
+                    address: None,
+                    count: 1,
+                }],
                 waiting_since: None,
                 actor: actor.clone(),
             })
@@ -138,14 +175,25 @@ fn round(ledger: &mut Ledger) -> Result<Duration> {
     let time = start.elapsed();
     for holder in holders {
         let scope = ReleaseScope::Holder(holder);
-        decide(ledger, &Request::Release(Release { scope, actor: actor.clone(), reason: "".into() }))?;
+        decide(
+            ledger,
+            &Request::Release(Release {
+                scope,
+                actor: actor.clone(),
+                reason: "".into(),
+            }),
+        )?;
     }
     Ok(time)
 }
 
 fn decide(ledger: &mut Ledger, request: &Request) -> Result<()> {
     match ledger.plan(request, Timestamp(1)) {
-        Planned::Tentative { ticket, decision: _, answer: _ } => {
+        Planned::Tentative {
+            ticket,
+            decision: _,
+            answer: _,
+        } => {
             ledger.confirm(ticket);
             Ok(())
         }

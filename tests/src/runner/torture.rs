@@ -55,6 +55,6 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode> {
 
 /// The property tests with many more histories than in `verify`.
 async fn properties() -> Result<Tally> {
-    let tests = Step::cargo(&["test", "--package", "fipd-core", "--lib"]);
+    let tests = Step::cargo(&["test", "--package", "fipd-core", "--lib", "--tests"]);
     tests.env("PROPTEST_CASES", PROPERTY_CASES).run().await
 }
