@@ -170,12 +170,17 @@ pub fn project_secret(project: &str) -> String {
     format!("{PROJECT_SECRET_PREFIX}{project}")
 }
 
-/// The name of the pool object of an address downstream: `ip4-192.0.2.7`, `ip6-2001.db8..7`.
+/// The name of the pool object of an address downstream: `ip4-192.0.2.7`, `ip6-2001.db8.0.0.0.0.0.7`.
+///
+/// IPv6 is written in full: the `::` of a shortened address would give two dots in a row, which no object's name may have.
 #[must_use]
 pub fn pool_object(address: std::net::IpAddr) -> String {
     match address {
         std::net::IpAddr::V4(v4) => format!("ip4-{v4}"),
-        std::net::IpAddr::V6(v6) => format!("ip6-{}", v6.to_string().replace(':', ".")),
+        std::net::IpAddr::V6(v6) => {
+            let groups = v6.segments().map(|group| format!("{group:x}"));
+            format!("ip6-{}", groups.join("."))
+        }
     }
 }
 

@@ -131,7 +131,7 @@ fn names_of_downstream_objects() {
     assert_eq!(pool_object("192.0.2.7".parse().unwrap()), "ip4-192.0.2.7");
     assert_eq!(
         pool_object("2001:DB8::7".parse().unwrap()),
-        "ip6-2001.db8..7"
+        "ip6-2001.db8.0.0.0.0.0.7"
     );
     assert_eq!(legacy_pool_object("shop", "web"), "rancher-fip-shop-web");
 }

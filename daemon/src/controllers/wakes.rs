@@ -55,11 +55,13 @@ impl Wakes {
         Self { cluster, kind, state: Mutex::new(State::default()) }
     }
 
-    /// Notes what `key` waits for; `None`: nothing.
-    pub fn wait(&self, key: &Key, cause: Option<Cause>) {
+    /// Notes what `key` waits for; `None`: nothing. Answers whether it waited for a free address and does not
+    /// any more: then the ledger must not keep its place.
+    pub fn wait(&self, key: &Key, cause: Option<Cause>) -> bool {
         let mut state = self.state.lock();
-        if state.causes.get(key).copied() == cause {
-            return;
+        let before = state.causes.get(key).copied();
+        if before == cause {
+            return false;
         }
         if let Some(old) = state.causes.remove(key)
             && let Some(keys) = state.waiting.get_mut(&old)
@@ -73,6 +75,7 @@ impl Wakes {
             state.causes.insert(key.clone(), cause);
             state.waiting.entry(cause).or_default().insert(key.clone());
         }
+        before == Some(Cause::Exhausted)
     }
 
     /// The objects to look at again.

@@ -158,10 +158,13 @@ fn watch_management(
     fips: &Arc<FloatingIps>,
     tasks: &mut JoinSet<()>,
 ) {
-    let (queue, link) = (Arc::clone(&pools.queue), Arc::clone(rancher));
+    let (queue, link, all) = (Arc::clone(&pools.queue), Arc::clone(rancher), Arc::clone(data));
     spawn(tasks, site, Arc::clone(&data.pools), |pool: FloatingIPPool| Some(pool::observe::slim(pool)), move |key| {
         queue.add(key.clone());
-        link.pools_changed();
+        // Its status changes all the time, which is nothing to Services.
+        if all.pool_means_something_else(key) {
+            link.pools_changed();
+        }
     });
     let (queue, all) = (Arc::clone(&pools.queue), Arc::clone(data));
     let name = |quota: FloatingIPProjectQuota| Some(quota.spec.display_name);

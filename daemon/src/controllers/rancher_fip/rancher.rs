@@ -45,9 +45,13 @@ pub struct Data {
     pub fips: Arc<Objects<Fip>>,
     /// Rancher's id of a cluster to its display name.
     pub clusters: Arc<Objects<String>>,
+    /// What each pool said when it was last looked at: generation and annotations.
+    said: Mutex<BTreeMap<Key, Said>>,
     /// The FloatingIPs that show the leases of a Service.
     by_service: Mutex<BTreeMap<(ClusterId, Key), BTreeSet<Key>>>,
 }
+
+type Said = (Option<i64>, BTreeMap<String, String>);
 
 /// A downstream cluster that wants to hear of changes.
 struct Listener {
@@ -116,8 +120,22 @@ impl Data {
             quotas: Objects::new(),
             fips: Objects::new(),
             clusters: Objects::new(),
+            said: Mutex::new(BTreeMap::new()),
             by_service: Mutex::new(BTreeMap::new()),
         })
+    }
+
+    /// Whether a pool appeared, went, or differs in more than its status from the last look.
+    pub fn pool_means_something_else(&self, key: &Key) -> bool {
+        let now = self.pools.get(key).map(|pool| {
+            (pool.metadata.generation, pool.metadata.annotations.clone().unwrap_or_default())
+        });
+        let mut said = self.said.lock();
+        let before = match &now {
+            Some(now) => said.insert(key.clone(), now.clone()),
+            None => said.remove(key),
+        };
+        before != now
     }
 
     /// Keeps the index: `key` shows the lease of `service` (and did, if it is gone).

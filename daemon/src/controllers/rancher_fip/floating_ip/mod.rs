@@ -37,7 +37,7 @@ use crate::{
         objects::{Key, Malformed, Seen},
         queue::{Next, Queue},
         remote::{Patch, Target},
-        wakes::{News, Wakes},
+        wakes::{Cause, News, Wakes},
     },
     ipam::IpamError,
 };
@@ -48,6 +48,9 @@ use validate::Problem;
 
 /// A lease whose FloatingIP was never seen is given back when a second look so much later finds none either.
 const SECOND_LOOK: Duration = Duration::from_secs(60);
+
+/// One in the queue of a full pool asks again so often even if nobody calls it.
+const ASK_AGAIN: Duration = Duration::from_secs(60);
 
 /// The controller of all FloatingIPs of a management cluster.
 pub struct FloatingIps {
@@ -208,7 +211,10 @@ impl FloatingIps {
 
     /// Writes finalizer and address into the object, then its status.
     async fn show(&self, key: &Key, fip: &Fip, outcome: Outcome) -> Result<Next, Trouble> {
-        self.wakes.wait(key, outcome.as_ref().err().and_then(|problem| problem.cause));
+        let cause = outcome.as_ref().err().and_then(|problem| problem.cause);
+        if self.wakes.wait(key, cause) {
+            self.site.ipam.forget_waiter(&self.identity(key));
+        }
         if let Ok(shown) = &outcome
             && let Some(patch) = claim(fip, shown)
         {
@@ -220,7 +226,7 @@ impl FloatingIps {
             self.data.remote.patch_status(&target(key), Patch::Merge, &body).await?;
         }
         self.tell(key, fip, &outcome);
-        Ok(Next::Done)
+        Ok(if cause == Some(Cause::Exhausted) { Next::After(ASK_AGAIN) } else { Next::Done })
     }
 
     fn tell(&self, key: &Key, fip: &Fip, outcome: &Outcome) {

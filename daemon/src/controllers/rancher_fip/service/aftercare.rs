@@ -161,6 +161,8 @@ impl Services {
             let objects = match self.remote.list(&kind.target("", ""), label).await {
                 Ok(objects) => objects,
                 Err(CallError::NotFound(_)) => continue,
+                // Without rights to them we have made none.
+                Err(CallError::Rejected(..)) if kind.of != self.settings.announce => continue,
                 Err(error) => return Err(error.into()),
             };
             for object in objects {

@@ -62,7 +62,7 @@ pub fn objects(mode: Announce, service: &ServiceRef, namespace: &str, addresses:
                 } });
                 let spec = json!({
                     "addresses": [host(one.address)],
-                    "allocateTo": { "namespaces": [&*service.key.namespace], "serviceSelectors": [selector] },
+                    "serviceAllocation": { "namespaces": [&*service.key.namespace], "serviceSelectors": [selector] },
                 });
                 let mut advertised = json!({ "ipAddressPools": [name] });
                 if let Some(interface) = &one.interface {
@@ -137,8 +137,8 @@ mod tests {
             [
                 "ipaddresspools app/ip4-10.0.0.5",
                 "l2advertisements app/ip4-10.0.0.5",
-                "ipaddresspools app/ip6-2001.db8..5",
-                "l2advertisements app/ip6-2001.db8..5",
+                "ipaddresspools app/ip6-2001.db8.0.0.0.0.0.5",
+                "l2advertisements app/ip6-2001.db8.0.0.0.0.0.5",
             ]
         );
         assert_eq!(objects[0].1["spec"]["addresses"], json!(["10.0.0.5/32"]));

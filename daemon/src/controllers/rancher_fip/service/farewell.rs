@@ -5,7 +5,7 @@ use std::{net::IpAddr, sync::Arc};
 use fipd_core::{Handover, Holder, Lease, LeaseKey, Release, ReleaseScope, Request, Text};
 
 use super::{Services, announce, apply, object, observe::Svc, plan::Match, target, validate::Wish};
-use crate::controllers::{
+use crate::{config::Announce, controllers::{
     Trouble,
     objects::Key,
     queue::Next,
@@ -14,8 +14,7 @@ use crate::controllers::{
         pool::validate::family_of,
     },
     remote::{CallError, Patch},
-};
-use crate::config::Announce;
+}};
 
 impl Services {
     /// Takes everything of ours away, the finalizer last.
@@ -25,12 +24,13 @@ impl Services {
         svc: &Svc,
         held: &[Arc<Lease>],
     ) -> Result<Next, Trouble> {
-        self.wakes.wait(&service.key, None);
+        self.waits_for(&service.key, None);
         self.unannounce(service).await?;
         for lease in held {
             self.hand_over(service, lease).await?;
         }
         self.unwritten.lock().remove(&service.uid);
+        self.shown.lock().remove(&service.key);
         let scope = ReleaseScope::Holder(service.holder());
         let reason = if svc.terminating { "the Service is deleted" } else { "the Service is not ours any more" };
         let request = Request::Release(Release { scope, actor: self.site.actor(), reason: reason.into() });

@@ -29,6 +29,7 @@ use fipd_core::{
 };
 use k8s_openapi::api::core::v1::ObjectReference;
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use super::{
     Site,
@@ -55,6 +56,9 @@ use validate::Wish;
 /// A Service in the queue of a full pool asks again so often even if nobody calls it.
 const ASK_AGAIN: Duration = Duration::from_secs(60);
 
+/// A watch may be behind our own write for so long before the write is repeated.
+const BEHIND: Duration = Duration::from_secs(3);
+
 /// The controller of all Services of a downstream cluster.
 pub struct Services {
     site: Arc<Site>,
@@ -71,6 +75,8 @@ pub struct Services {
     pub after: Arc<Queue<Key>>,
     /// Announcer's objects as last applied, by Service.
     announced: Mutex<BTreeMap<Key, Vec<announce::Address>>>,
+    /// The status of each Service as last written, and when.
+    shown: Mutex<BTreeMap<Key, (Text, Vec<IpAddr>, Instant)>>,
     /// Services (by UID) that got their leases in this life of fipd and whose FloatingIP was not tried yet.
     unwritten: Mutex<BTreeSet<Text>>,
 }
@@ -100,6 +106,7 @@ impl Services {
             queue,
             after: Queue::new(),
             announced: Mutex::new(BTreeMap::new()),
+            shown: Mutex::new(BTreeMap::new()),
             unwritten: Mutex::new(BTreeSet::new()),
         })
     }
@@ -185,12 +192,9 @@ impl Services {
         self.renew(service, svc, &found.kept).await?;
         let mut problem = self.contended(service);
         if !found.missing.is_empty() && problem.is_none() {
-            match self.allocate(service, svc, &wish, &found, named).await? {
-                (granted, trouble) => {
-                    found.kept.extend(granted);
-                    problem = trouble;
-                }
-            }
+            let (granted, trouble) = self.allocate(service, svc, &wish, &found, named).await?;
+            found.kept.extend(granted);
+            problem = trouble;
         }
         if !found.kept.is_empty() && (found.kept.len() == wish.families.len() || wish.second_optional) {
             self.show(service, svc, &plan::ordered(&wish, &found.kept)).await?;
@@ -200,7 +204,7 @@ impl Services {
         match problem {
             Some(problem) => Ok(self.wait(service, problem)),
             None => {
-                self.wakes.wait(key, None);
+                self.waits_for(key, None);
                 Ok(Next::Done)
             }
         }
@@ -325,7 +329,13 @@ impl Services {
             self.remote.patch(&target, Patch::Strategic, &patch).await?;
         }
         if let Some(patch) = apply::show(svc, addresses) {
+            if self.just_written(service, addresses) {
+                self.queue.add_after(service.key.clone(), BEHIND);
+                return Ok(());
+            }
             self.remote.patch_status(&target, Patch::Strategic, &patch).await?;
+            let written = (Text::clone(&service.uid), addresses.to_vec(), Instant::now());
+            self.shown.lock().insert(service.key.clone(), written);
             self.say_shown(service, svc, addresses);
         }
         self.after.add(service.key.clone());
@@ -343,9 +353,23 @@ impl Services {
     }
 
     fn wait(&self, service: &ServiceRef, problem: Problem) -> Next {
-        self.wakes.wait(&service.key, problem.cause);
+        self.waits_for(&service.key, problem.cause);
         self.events.warning(&reference(&service.key, &service.uid), problem.reason, problem.message);
         if problem.cause == Some(Cause::Exhausted) { Next::After(ASK_AGAIN) } else { Next::Done }
+    }
+
+    fn waits_for(&self, key: &Key, cause: Option<Cause>) {
+        if self.wakes.wait(key, cause) {
+            self.site.ipam.forget_waiter(&super::names::identity(&self.site.id, KIND_SERVICE, key));
+        }
+    }
+
+    /// Whether the status was written like this just now, and the watch is behind.
+    fn just_written(&self, service: &ServiceRef, addresses: &[IpAddr]) -> bool {
+        let shown = self.shown.lock();
+        shown.get(&service.key).is_some_and(|(uid, written, at)| {
+            *uid == service.uid && written == addresses && at.elapsed() < BEHIND
+        })
     }
 
     /// The Service shows an address that another holds.
@@ -374,6 +398,7 @@ impl Services {
     fn forget(&self, key: &Key) {
         self.wakes.wait(key, None);
         self.announced.lock().remove(key);
+        self.shown.lock().remove(key);
         let identity = super::names::identity(&self.site.id, KIND_SERVICE, key);
         self.site.ipam.forget_waiter(&identity);
     }
