@@ -71,8 +71,8 @@ pub fn config(site: &Site, extra: &str) -> String {
     let mut text = cluster_entry("rancher", "role = \"management\"\n");
     for cluster in &site.downstream {
         let settings = format!(
-            "role = \"downstream\"\ncluster-id = \"{}\"\n{extra}",
-            cluster.id
+            "role = \"downstream\"\ncluster-id = \"{}\"\nproject = \"{}\"\n{extra}",
+            cluster.id, cluster.project
         );
         text.push_str(&cluster_entry(&cluster.display_name, &settings));
     }
