@@ -76,10 +76,13 @@ pub struct Services {
     /// Announcer's objects as last applied, by Service.
     announced: Mutex<BTreeMap<Key, Vec<announce::Address>>>,
     /// The status of each Service as last written, and when.
-    shown: Mutex<BTreeMap<Key, (Text, Vec<IpAddr>, Instant)>>,
+    shown: Mutex<BTreeMap<Key, Written>>,
     /// Services (by UID) that got their leases in this life of fipd and whose FloatingIP was not tried yet.
     unwritten: Mutex<BTreeSet<Text>>,
 }
+
+/// The instance, its addresses and when they were written.
+type Written = (Text, Vec<IpAddr>, Instant);
 
 /// Services that are served, or why not.
 type Served = Result<BTreeMap<Family, Arc<Lease>>, Problem>;
