@@ -1,5 +1,5 @@
 use super::*;
-use crate::{NetworkId, Order};
+use crate::{Ends, EndsOf, NetworkId, Order};
 
 fn spec(addresses: &[&str]) -> PoolSpec {
     let addresses: Vec<AddressSpec> = addresses

@@ -13,22 +13,14 @@ use std::{
 
 use smallvec::SmallVec;
 
-use super::runs::Runs;
+use super::{
+    runs::Runs,
+    space::{Part, Space},
+};
 use crate::{Family, Lease, LeaseKey, NetworkId, PoolId, Span, address::number, layout::Layout};
 
 /// The rows of leases, which a pool's counters are counted from when its spans change.
 pub(super) type Leases = BTreeMap<LeaseKey, Arc<Lease>>;
-
-/// The pools of one address.
-pub(super) type Stab = SmallVec<[Part; 2]>;
-
-/// A pool's share in a segment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Part {
-    pub pool: PoolId,
-    /// Whether the pool may give these addresses; otherwise it only lists them.
-    pub assignable: bool,
-}
 
 /// Free space of all networks.
 #[derive(Clone, Debug, Default)]
@@ -37,22 +29,6 @@ pub(super) struct Free {
     rooms: BTreeMap<PoolId, Room>,
     /// Addresses that decisions in flight have taken; not leased yet.
     taken: BTreeSet<LeaseKey>,
-}
-
-/// One network and family.
-#[derive(Clone, Debug)]
-struct Space {
-    /// Leased or taken.
-    occupied: Runs,
-    /// `first -> segment`, disjoint.
-    segments: BTreeMap<u128, Segment>,
-}
-
-/// Addresses that the same pools have. Invariant: `parts` is sorted by pool and not empty.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Segment {
-    last: u128,
-    parts: Stab,
 }
 
 /// A pool's place in its space. Invariant: `used + taken <= layout.size.assignable`.
@@ -68,15 +44,6 @@ pub(super) struct Room {
     pub taken: u128,
     /// Segments with at least one address that is neither leased nor taken.
     open: BTreeSet<u128>,
-}
-
-impl Space {
-    fn new(occupied: Runs) -> Self {
-        Self {
-            occupied,
-            segments: BTreeMap::new(),
-        }
-    }
 }
 
 impl Room {
@@ -367,118 +334,6 @@ impl Free {
             .filter(|part| part.assignable)
             .map(|part| part.pool)
             .collect()
-    }
-}
-
-impl Space {
-    /// The segment around `at`.
-    fn segment(&self, at: u128) -> Option<(u128, &Segment)> {
-        let (first, segment) = self.segments.range(..=at).next_back()?;
-        (at <= segment.last).then_some((*first, segment))
-    }
-
-    /// Cuts the segment around `at` so that one starts there.
-    fn cut(&mut self, at: u128, changed: &mut Vec<u128>) {
-        let Some((first, segment)) = self.segment(at).filter(|(first, _)| *first < at) else {
-            return;
-        };
-        let upper = segment.clone();
-        if let Some(lower) = self.segments.get_mut(&first) {
-            lower.last = at - 1;
-        }
-        self.segments.insert(at, upper);
-        changed.extend([first, at]);
-    }
-
-    /// Cuts at both ends of `span`.
-    fn cut_out(&mut self, span: &Span, changed: &mut Vec<u128>) {
-        self.cut(span.first, changed);
-        if let Some(after) = span.last.checked_add(1) {
-            self.cut(after, changed);
-        }
-    }
-
-    /// Adds `part` throughout `span`; a pool that only listed an address may assign it then.
-    fn add(&mut self, span: &Span, part: Part, changed: &mut Vec<u128>) {
-        self.cut_out(span, changed);
-        let mut gaps = Vec::new();
-        let mut from = Some(span.first);
-        for (first, segment) in self.segments.range_mut(span.first..=span.last) {
-            if let Some(start) = from.filter(|start| start < first) {
-                gaps.push((start, first - 1));
-            }
-            match segment
-                .parts
-                .binary_search_by_key(&part.pool, |part| part.pool)
-            {
-                Ok(at) => {
-                    if let Some(known) = segment.parts.get_mut(at) {
-                        known.assignable |= part.assignable;
-                    }
-                }
-                Err(at) => segment.parts.insert(at, part),
-            }
-            changed.push(*first);
-            from = segment.last.checked_add(1);
-        }
-        if let Some(start) = from.filter(|start| *start <= span.last) {
-            gaps.push((start, span.last));
-        }
-        for (first, last) in gaps {
-            self.segments.insert(
-                first,
-                Segment {
-                    last,
-                    parts: SmallVec::from_slice(&[part]),
-                },
-            );
-            changed.push(first);
-        }
-    }
-
-    /// Takes `pool` out of `span`.
-    fn subtract(&mut self, span: &Span, pool: PoolId, changed: &mut Vec<u128>) {
-        self.cut_out(span, changed);
-        let mut empty = Vec::new();
-        for (first, segment) in self.segments.range_mut(span.first..=span.last) {
-            segment.parts.retain(|part| part.pool != pool);
-            if segment.parts.is_empty() {
-                empty.push(*first);
-            }
-            changed.push(*first);
-        }
-        for first in empty {
-            self.segments.remove(&first);
-        }
-        // Segments that became alike are joined, so that edits do not fragment the space.
-        let alike: Vec<u128> = self
-            .segments
-            .range(span.first..=span.last)
-            .map(|(first, _)| *first)
-            .collect();
-        let after = span.last.checked_add(1);
-        for first in alike.into_iter().chain(after) {
-            self.join_below(first, changed);
-        }
-    }
-
-    /// Joins the segment at `first` to the one that ends just below, if both have the same pools.
-    fn join_below(&mut self, first: u128, changed: &mut Vec<u128>) {
-        let Some(segment) = self.segments.get(&first) else {
-            return;
-        };
-        let Some((below_first, below)) = self.segments.range(..first).next_back() else {
-            return;
-        };
-        if below.last.checked_add(1) != Some(first) || below.parts != segment.parts {
-            return;
-        }
-        let (below_first, last) = (*below_first, segment.last);
-        self.segments.remove(&first);
-        if let Some(below) = self.segments.get_mut(&below_first) {
-            below.last = last;
-        }
-        changed.extend([below_first, first]);
     }
 }
 

@@ -11,6 +11,7 @@
 
 mod changes;
 mod check;
+mod filter;
 mod free;
 mod gate;
 mod index;
@@ -26,6 +27,7 @@ mod plan_release;
 mod read;
 mod rows;
 mod runs;
+mod space;
 mod spans;
 mod tentative;
 mod waiters;
@@ -34,8 +36,9 @@ use std::sync::Arc;
 
 pub use changes::{Change, TooOld};
 pub use check::Violation;
+pub use filter::{LeaseFilter, LeasePage};
 pub use plan::Planned;
-pub use read::{LeaseFilter, LeasePage, NameError, PoolUsage};
+pub use read::{NameError, PoolUsage};
 pub use spans::PoolSpans;
 pub use tentative::Ticket;
 
@@ -87,7 +90,11 @@ impl Ledger {
         for op in ops {
             match op {
                 Op::PutPool(pool) => pools.push(pool),
-                Op::PutLease(lease) => leases.push(lease),
+                Op::PutLease(mut lease) => {
+                    // At once, so that the next row reuses the room of this one's copies.
+                    ledger.interner.keep(&mut lease);
+                    leases.push(lease);
+                }
                 op @ (Op::PutNetwork(_)
                 | Op::DeletePool(_)
                 | Op::PutNextPool(_)
@@ -103,9 +110,6 @@ impl Ledger {
             }
         }
         leases.sort_by_key(|lease| lease.key);
-        for lease in &mut leases {
-            ledger.interner.keep(lease);
-        }
         ledger.index = Index::of_sorted(&leases);
         ledger.free = Free::of_sorted(&leases);
         let rows = leases.len();

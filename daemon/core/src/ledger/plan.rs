@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Ledger, Ticket, free::Part, intern::fingerprint, tentative::InFlight};
+use super::{Ledger, Ticket, intern::fingerprint, space::Part, tentative::InFlight};
 use crate::{
     Action, Actor, Answer, AuditEntry, Decision, Identity, Lease, LeaseKey, Op, PoolId, Refusal,
     Request, Text, Timestamp,

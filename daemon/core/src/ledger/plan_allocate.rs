@@ -47,11 +47,11 @@ impl Ledger {
         let mut draft = Draft::new(now, &ask.actor);
         draft.flight.identities.push(prints.whole);
         draft.flight.prints = Some(prints);
-        if let Err(stop) = self.take(&mut asked, &mut draft) {
+        if let Err(pool) = self.take(&mut asked, &mut draft) {
             for key in draft.flight.taken {
                 self.free.give_back(key);
             }
-            return Err(stop);
+            return Err(self.full(&pool));
         }
         for want in &asked {
             let place = self.waiters.leave(want.pool.id, &ask.holder.identity);
@@ -265,8 +265,17 @@ impl Ledger {
         .into()
     }
 
-    /// Takes the addresses that are missing, named ones first.
-    fn take(&mut self, asked: &mut [Asked], draft: &mut Draft) -> Result<(), Stop> {
+    /// Busy where a decision in flight may yet give back, else exhausted.
+    fn full(&self, pool: &Pool) -> Stop {
+        if self.free.room(pool.id).is_some_and(|room| room.taken > 0) {
+            return Stop::Busy;
+        }
+        self.exhausted(pool)
+    }
+
+    /// Takes the addresses that are missing, named ones first. Fails with the pool that has none left: only wants
+    /// on pools that share addresses can come away empty here, and they get no place in a queue.
+    fn take(&mut self, asked: &mut [Asked], draft: &mut Draft) -> Result<(), Arc<Pool>> {
         for want in asked.iter_mut().filter(|want| want.missing > 0) {
             if let Some(key) = want.key {
                 self.free.take(key);
@@ -276,9 +285,8 @@ impl Ledger {
         }
         for want in asked.iter_mut().filter(|want| want.key.is_none()) {
             for _ in 0..want.missing {
-                // Only wants on pools that share addresses can still come away empty here.
                 let Some(key) = self.free.lowest(want.pool.id) else {
-                    return Err(self.exhausted(&want.pool));
+                    return Err(Arc::clone(&want.pool));
                 };
                 self.free.take(key);
                 draft.flight.taken.push(key);
@@ -296,13 +304,15 @@ impl Ledger {
         prints: Prints,
         ask: &Allocate,
     ) -> (Draft, Answer) {
-        let (holder, tenant) = self.interner.shared(prints, &ask.holder, &ask.tenant);
-        let mut leases = Vec::new();
-        let mut any_fresh = false;
+        let shared = self.interner.shared(prints, &ask.holder, &ask.tenant);
+        let fresh = asked.iter().map(|want| want.fresh.len()).sum();
+        let mut leases = Vec::with_capacity(asked.len());
+        let mut any_fresh = fresh > 0;
+        let mut holders = std::iter::repeat_n(shared, fresh);
         for want in asked {
             let mut mine = want.existing;
             for lease in &mut mine {
-                if let Some((next, revived)) = renew(lease, &holder, false) {
+                if let Some((next, revived)) = renew(lease, &ask.holder, false) {
                     let action = if revived {
                         Action::Allocated
                     } else {
@@ -313,15 +323,8 @@ impl Ledger {
                     *lease = next;
                 }
             }
-            for key in want.fresh {
-                any_fresh = true;
-                let lease = exclusive(
-                    key,
-                    Some(want.pool.id),
-                    holder.clone(),
-                    tenant.clone(),
-                    draft.now,
-                );
+            for (key, (holder, tenant)) in want.fresh.into_iter().zip(holders.by_ref()) {
+                let lease = exclusive(key, Some(want.pool.id), holder, tenant, draft.now);
                 let lease = Arc::new(lease);
                 draft.put(&lease, Action::Allocated, Text::default());
                 mine.push(lease);

@@ -16,7 +16,7 @@ use crate::{Identity, LeaseKey, NetworkId, Op, PoolId, Text};
 /// Stands for one decision in flight; hand it back by `confirm` or `abort`.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[must_use = "a ticket must be confirmed or aborted, or what it locks stays locked"]
-pub struct Ticket(pub(super) u64);
+pub struct Ticket(pub(super) usize);
 
 /// Rows of which only one decision may be in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,10 +52,11 @@ pub(super) struct InFlight {
 /// All decisions in flight and their locks.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tentative {
-    last: u64,
-    flights: BTreeMap<u64, InFlight>,
+    /// By ticket; places of ended decisions are used again.
+    flights: Vec<Option<InFlight>>,
+    vacant: Vec<usize>,
     keys: BTreeSet<LeaseKey>,
-    identities: BTreeMap<u64, u64>,
+    identities: BTreeMap<u64, usize>,
     tables: BTreeSet<Table>,
     edits: BTreeSet<NetworkId>,
 }
@@ -63,19 +64,23 @@ pub(super) struct Tentative {
 impl Tentative {
     /// Puts a decision in flight and locks what it says.
     pub fn start(&mut self, flight: InFlight) -> Ticket {
-        self.last += 1;
+        let at = self.vacant.pop().unwrap_or(self.flights.len());
         self.keys.extend(flight.keys.iter().copied());
         self.identities
-            .extend(flight.identities.iter().map(|print| (*print, self.last)));
+            .extend(flight.identities.iter().map(|print| (*print, at)));
         self.tables.extend(flight.table);
         self.edits.extend(flight.edits);
-        self.flights.insert(self.last, flight);
-        Ticket(self.last)
+        match self.flights.get_mut(at) {
+            Some(place) => *place = Some(flight),
+            None => self.flights.push(Some(flight)),
+        }
+        Ticket(at)
     }
 
     /// Ends a decision and unlocks; `None` for a ticket of another ledger.
     pub fn end(&mut self, ticket: &Ticket) -> Option<InFlight> {
-        let flight = self.flights.remove(&ticket.0)?;
+        let flight = self.flights.get_mut(ticket.0)?.take()?;
+        self.vacant.push(ticket.0);
         for key in &flight.keys {
             self.keys.remove(key);
         }
@@ -115,7 +120,7 @@ impl Tentative {
 
     /// Whether nothing is in flight.
     pub fn is_empty(&self) -> bool {
-        self.flights.is_empty()
+        self.vacant.len() == self.flights.len()
     }
 
     /// Drops the places that a decision in flight would give back.
@@ -123,7 +128,7 @@ impl Tentative {
         let flight = self
             .identities
             .get(&fingerprint)
-            .and_then(|ticket| self.flights.get_mut(ticket));
+            .and_then(|ticket| self.flights.get_mut(*ticket)?.as_mut());
         if let Some(flight) = flight {
             flight.places.retain(|(_, place, _)| place.1 != *identity);
         }

@@ -233,8 +233,17 @@ impl Model {
             let mut keys = Vec::new();
             for _ in 0..want.missing {
                 let free = |key: &LeaseKey| self.is_free(*key) && !gone.contains(key);
-                let Some(key) = self.assignable(&want.pool).into_iter().find(free) else {
-                    return Err(self.exhausted(&want.pool));
+                let all = self.assignable(&want.pool);
+                let Some(key) = all.iter().copied().find(free) else {
+                    let taken = |key: &LeaseKey| {
+                        self.flights.iter().any(|flight| flight.taken.contains(key))
+                    };
+                    let busy = all.iter().any(taken);
+                    return Err(if busy {
+                        Stop::Busy
+                    } else {
+                        self.exhausted(&want.pool)
+                    });
                 };
                 gone.push(key);
                 keys.push(key);

@@ -1,0 +1,932 @@
+//! The rules of the address book, one test each.
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    clippy::wildcard_enum_match_arm,
+    reason = "a test fails by panicking"
+)]
+
+use std::net::IpAddr;
+
+use fipd_core::{
+    Account, Action, Adopt, Adoption, Allocate, Answer, ClusterId, ClusterRecord, Decision, Ends,
+    Expectation, Family, Handover, Holder, LeaseKey, LeaseState, Ledger, Mark, NameError,
+    NetworkId, Op, Order, Origin, Planned, PoolEdit, PoolId, PoolSpec, Refusal, Release,
+    ReleaseScope, Request, Role, System, Text, Ticket, Timestamp, Token, TokenId, Want,
+};
+
+const WEB: &str = "rancher-fip/c1/Service/shop/web";
+const API: &str = "rancher-fip/c1/Service/shop/api";
+const DB: &str = "rancher-fip/c2/Service/shop/db";
+
+fn address(text: &str) -> IpAddr {
+    text.parse().expect(text)
+}
+
+fn key(text: &str) -> LeaseKey {
+    LeaseKey {
+        network: NetworkId::DEFAULT,
+        address: address(text),
+    }
+}
+
+fn holder(owner: &str, instance: &str) -> Holder {
+    Holder {
+        identity: owner.parse().expect(owner),
+        instance: instance.into(),
+    }
+}
+
+fn spec(name: &str, addresses: &[&str]) -> PoolSpec {
+    PoolSpec {
+        name: name.into(),
+        network: NetworkId::DEFAULT,
+        addresses: addresses
+            .iter()
+            .map(|text| text.parse().expect(text))
+            .collect(),
+        exclusions: Vec::new(),
+        gateway: None,
+        prefix_len: None,
+        subnet: None,
+        ends: Ends::NONE,
+        order: Order::Lowest,
+        origin: Origin::Own,
+        closed: false,
+    }
+}
+
+fn mirror(name: &str, addresses: &[&str], object: &str) -> PoolSpec {
+    let origin = Origin::Mirror {
+        system: System::rancher_fip(),
+        cluster: ClusterId("c1".into()),
+        object: object.into(),
+        uid: "u1".into(),
+    };
+    PoolSpec {
+        origin,
+        ..spec(name, addresses)
+    }
+}
+
+fn allocate(owner: &str, pool: PoolId) -> Allocate {
+    Allocate {
+        holder: holder(owner, "1"),
+        tenant: None,
+        wants: vec![Want {
+            pool,
+            address: None,
+            count: 1,
+        }],
+        waiting_since: None,
+        actor: "test".into(),
+    }
+}
+
+fn named(owner: &str, pool: PoolId, text: &str) -> Request {
+    let wants = vec![Want {
+        pool,
+        address: Some(address(text)),
+        count: 1,
+    }];
+    Request::Allocate(Allocate {
+        wants,
+        ..allocate(owner, pool)
+    })
+}
+
+fn waiting(owner: &str, pool: PoolId, since: u64) -> Request {
+    Request::Allocate(Allocate {
+        waiting_since: Some(Timestamp(since)),
+        ..allocate(owner, pool)
+    })
+}
+
+fn release(owner: &str, instance: &str) -> Request {
+    free(ReleaseScope::Holder(holder(owner, instance)))
+}
+
+fn free(scope: ReleaseScope) -> Request {
+    Request::Release(Release {
+        scope,
+        actor: "test".into(),
+        reason: "gone".into(),
+    })
+}
+
+fn adopt(owner: &str, text: &str, since: u64) -> Request {
+    Request::Adopt(Adopt {
+        key: key(text),
+        holder: holder(owner, "1"),
+        tenant: None,
+        since: Timestamp(since),
+        actor: "test".into(),
+    })
+}
+
+/// A ledger that is asked one thing at a time.
+struct Book(Ledger);
+
+impl Book {
+    fn new() -> Self {
+        Self(Ledger::new())
+    }
+
+    fn plan(&mut self, request: &Request) -> (Ticket, Decision, Answer) {
+        match self.0.plan(request, Timestamp(100)) {
+            Planned::Tentative {
+                ticket,
+                decision,
+                answer,
+            } => (ticket, decision, answer),
+            other => panic!("{request:?}: {other:?}"),
+        }
+    }
+
+    /// A request that changes something; its answer and what the audit log says.
+    fn done(&mut self, request: &Request) -> (Answer, Vec<Action>) {
+        let (ticket, decision, answer) = self.plan(request);
+        self.0.confirm(ticket);
+        assert_eq!(self.0.check(), []);
+        (
+            answer,
+            decision.audit.iter().map(|entry| entry.action).collect(),
+        )
+    }
+
+    /// A request that changes nothing.
+    fn answered(&mut self, request: &Request) -> Answer {
+        match self.0.plan(request, Timestamp(100)) {
+            Planned::Answer(answer) => answer,
+            other => panic!("{request:?}: {other:?}"),
+        }
+    }
+
+    fn refused(&mut self, request: &Request) -> Refusal {
+        match self.0.plan(request, Timestamp(100)) {
+            Planned::Refused(refusal) => refusal,
+            other => panic!("{request:?}: {other:?}"),
+        }
+    }
+
+    fn busy(&mut self, request: &Request) {
+        assert_eq!(self.0.plan(request, Timestamp(100)), Planned::Busy);
+    }
+
+    fn pool(&mut self, spec: PoolSpec) -> PoolId {
+        match self
+            .done(&Request::CreatePool {
+                spec,
+                actor: "test".into(),
+            })
+            .0
+        {
+            Answer::Pool(pool) => pool.id,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn gets(&mut self, request: &Request) -> Vec<String> {
+        match self.done(request).0 {
+            Answer::Granted { leases, .. } => leases
+                .iter()
+                .map(|lease| lease.key.address.to_string())
+                .collect(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn owner(&self, text: &str) -> Option<String> {
+        self.0
+            .lease(key(text))?
+            .owner()
+            .map(|owner| owner.identity.to_string())
+    }
+}
+
+#[test]
+fn the_lowest_free_address_is_given_and_asking_again_changes_nothing() {
+    let mut book = Book::new();
+    let pool = book.pool(spec("p", &["10.0.0.8-10.0.0.11"]));
+    assert_eq!(
+        book.gets(&Request::Allocate(allocate(WEB, pool))),
+        ["10.0.0.8"]
+    );
+    let again = book.answered(&Request::Allocate(allocate(WEB, pool)));
+    assert!(
+        matches!(again, Answer::Granted { fresh: false, .. }),
+        "{again:?}"
+    );
+    assert_eq!(
+        book.gets(&Request::Allocate(allocate(API, pool))),
+        ["10.0.0.9"]
+    );
+    book.done(&release(WEB, "1"));
+    assert_eq!(
+        book.gets(&Request::Allocate(allocate(DB, pool))),
+        ["10.0.0.8"]
+    );
+}
+
+#[test]
+fn several_addresses_and_both_families_come_all_or_not_at_all() {
+    let mut book = Book::new();
+    let four = book.pool(spec("four", &["10.0.0.0/30"]));
+    let six = book.pool(spec("six", &["fd00::1"]));
+    let wants = vec![
+        Want {
+            pool: four,
+            address: None,
+            count: 3,
+        },
+        Want {
+            pool: six,
+            address: None,
+            count: 1,
+        },
+    ];
+    let both = |owner| {
+        Request::Allocate(Allocate {
+            wants: wants.clone(),
+            ..allocate(owner, four)
+        })
+    };
+    assert_eq!(
+        book.gets(&both(WEB)),
+        ["10.0.0.0", "10.0.0.1", "10.0.0.2", "fd00::1"]
+    );
+    let refusal = book.refused(&both(API));
+    assert!(
+        matches!(
+            refusal,
+            Refusal::Exhausted {
+                used: 3,
+                size: 4,
+                ..
+            }
+        ),
+        "{refusal:?}"
+    );
+    assert_eq!(book.0.usage(four).map(|usage| usage.used), Some(3));
+    let none = Request::Allocate(Allocate {
+        wants: Vec::new(),
+        ..allocate(WEB, four)
+    });
+    assert!(matches!(
+        book.refused(&none),
+        Refusal::Invalid { field: "wants", .. }
+    ));
+}
+
+#[test]
+fn a_new_instance_takes_the_lease_over_and_the_old_one_cannot_free_it() {
+    let mut book = Book::new();
+    let pool = book.pool(spec("p", &["10.0.0.8/30"]));
+    book.gets(&Request::Allocate(allocate(WEB, pool)));
+    let second = Allocate {
+        holder: holder(WEB, "2"),
+        ..allocate(WEB, pool)
+    };
+    let (answer, audit) = book.done(&Request::Allocate(second));
+    assert!(matches!(answer, Answer::Granted { fresh: false, .. }));
+    assert_eq!(audit, [Action::InstanceChanged]);
+    for old in ["1", ""] {
+        assert_eq!(
+            book.answered(&release(WEB, old)),
+            Answer::Released { leases: vec![] }
+        );
+    }
+    assert_eq!(book.done(&release(WEB, "2")).1, [Action::Released]);
+    assert_eq!(book.owner("10.0.0.8"), None);
+}
+
+#[test]
+fn a_named_address_is_given_or_refused_with_the_reason() {
+    let mut book = Book::new();
+    let mut spec = spec("p", &["10.0.0.0/28"]);
+    spec.ends = Ends::own_default(Family::V4);
+    spec.gateway = Some(address("10.0.0.1"));
+    spec.exclusions = vec!["10.0.0.4/31".parse().unwrap()];
+    let pool = book.pool(spec);
+    assert_eq!(
+        book.gets(&named(WEB, pool, "::ffff:10.0.0.7")),
+        ["10.0.0.7"]
+    );
+    let why = |book: &mut Book, text| match book.refused(&named(API, pool, text)) {
+        Refusal::NotAssignable { why, .. } => why,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(why(&mut book, "10.0.0.1"), "it is the gateway");
+    assert_eq!(why(&mut book, "10.0.0.5"), "10.0.0.4/31 is excluded");
+    assert_eq!(
+        why(&mut book, "10.0.0.15"),
+        "it is reserved at the end of its network"
+    );
+    assert_eq!(why(&mut book, "10.0.0.16"), "the pool does not list it");
+    assert_eq!(why(&mut book, "fd00::1"), "the pool is IPv4");
+    let taken = book.refused(&named(API, pool, "10.0.0.7"));
+    assert_eq!(
+        taken.to_string(),
+        format!("10.0.0.7 is held by {WEB}; choose another address or release that lease")
+    );
+    assert!(matches!(
+        book.refused(&named(WEB, pool, "10.0.0.8")),
+        Refusal::Conflict(..)
+    ));
+}
+
+#[test]
+fn what_is_in_flight_is_free_for_nobody_and_an_abort_gives_it_back() {
+    let mut book = Book::new();
+    let pool = book.pool(spec("p", &["10.0.0.8/31"]));
+    let (web, _, _) = book.plan(&Request::Allocate(allocate(WEB, pool)));
+    let (api, _, answer) = book.plan(&Request::Allocate(allocate(API, pool)));
+    assert!(matches!(&answer, Answer::Granted { leases, .. } if leases[0].key == key("10.0.0.9")));
+    assert_eq!(
+        book.0.usage(pool).map(|usage| usage.used),
+        Some(0),
+        "readers see what is committed"
+    );
+    book.busy(&Request::Allocate(allocate(DB, pool)));
+    book.busy(&Request::Allocate(allocate(WEB, pool)));
+    book.busy(&named(DB, pool, "10.0.0.8"));
+    book.0.abort(web);
+    book.0.confirm(api);
+    assert_eq!(
+        book.gets(&Request::Allocate(allocate(DB, pool))),
+        ["10.0.0.8"]
+    );
+}
+
+#[test]
+fn a_whole_batch_can_be_planned_from_one_pool() {
+    let mut book = Book::new();
+    let pool = book.pool(spec("p", &["10.0.0.0/24"]));
+    let owner = |n| format!("fipd/Host//h{n}");
+    let tickets: Vec<Ticket> = (0..256)
+        .map(|n| book.plan(&Request::Allocate(allocate(&owner(n), pool))).0)
+        .collect();
+    for ticket in tickets.into_iter().rev() {
+        book.0.confirm(ticket);
+    }
+    assert_eq!(book.0.check(), []);
+    assert_eq!(book.0.usage(pool).map(|usage| usage.free), Some(0));
+}
+
+#[test]
+fn an_address_of_two_pools_is_free_in_both_or_in_none() {
+    let mut book = Book::new();
+    let wide = book.pool(spec("wide", &["10.0.0.0/24"]));
+    let narrow = book.pool(spec("narrow", &["10.0.0.0/31"]));
+    assert_eq!(
+        book.gets(&Request::Allocate(allocate(WEB, narrow))),
+        ["10.0.0.0"]
+    );
+    assert_eq!(
+        book.gets(&Request::Allocate(allocate(API, wide))),
+        ["10.0.0.1"]
+    );
+    assert!(matches!(
+        book.refused(&Request::Allocate(allocate(DB, narrow))),
+        Refusal::Exhausted { .. }
+    ));
+    assert_eq!(book.0.pool_leases(narrow, None, 9).len(), 1);
+    assert_eq!(book.0.usage(narrow).map(|usage| usage.used), Some(2));
+}
+
+#[test]
+fn the_oldest_waiter_is_served_first_and_nobody_jumps_the_queue() {
+    let mut book = Book::new();
+    let pool = book.pool(spec("p", &["10.0.0.8"]));
+    book.gets(&Request::Allocate(allocate(WEB, pool)));
+    assert!(matches!(
+        book.refused(&waiting(API, pool, 7)),
+        Refusal::Exhausted { .. }
+    ));
+    assert!(matches!(
+        book.refused(&waiting(DB, pool, 3)),
+        Refusal::Exhausted { .. }
+    ));
+    assert!(book.0.ready_waiters(pool).is_empty());
+    book.done(&release(WEB, "1"));
+    assert_eq!(book.0.ready_waiters(pool), [DB.parse().unwrap()]);
+    assert!(matches!(
+        book.refused(&waiting(API, pool, 7)),
+        Refusal::Exhausted { .. }
+    ));
+    assert!(matches!(
+        book.refused(&Request::Allocate(allocate(WEB, pool))),
+        Refusal::Exhausted { .. }
+    ));
+    let (ticket, _, _) = book.plan(&waiting(DB, pool, 3));
+    book.0.abort(ticket);
+    assert_eq!(book.0.waiters(pool, 9).len(), 2, "an abort keeps the place");
+    assert_eq!(book.gets(&waiting(DB, pool, 3)), ["10.0.0.8"]);
+    book.0.forget_waiter(&API.parse().unwrap());
+    assert!(book.0.waiters(pool, 9).is_empty());
+}
+
+#[test]
+fn a_waiter_that_is_released_leaves_the_queue() {
+    let mut book = Book::new();
+    let pool = book.pool(spec("p", &["10.0.0.8"]));
+    book.gets(&Request::Allocate(allocate(WEB, pool)));
+    book.refused(&waiting(API, pool, 7));
+    assert_eq!(
+        book.answered(&release(API, "0")),
+        Answer::Released { leases: vec![] }
+    );
+    assert_eq!(book.0.waiters(pool, 9).len(), 1, "another instance's place");
+    assert_eq!(
+        book.answered(&release(API, "1")),
+        Answer::Released { leases: vec![] }
+    );
+    assert!(book.0.waiters(pool, 9).is_empty());
+}
+
+#[test]
+fn an_adopted_address_belongs_to_who_uses_it_and_reserved_ends_do_not_matter() {
+    let mut book = Book::new();
+    let mut wide = spec("wide", &["10.0.0.0/24"]);
+    wide.ends = Ends::own_default(Family::V4);
+    let wide = book.pool(wide);
+    let narrow = book.pool(spec("narrow", &["10.0.0.0/30"]));
+    assert_eq!(book.done(&adopt(WEB, "10.0.0.0", 1)).1, [Action::Adopted]);
+    assert!(matches!(
+        book.answered(&adopt(WEB, "10.0.0.0", 1)),
+        Answer::Adopted { .. }
+    ));
+    assert_eq!(
+        book.0.lease(key("10.0.0.0")).unwrap().pool,
+        Some(narrow),
+        "the smallest pool around it"
+    );
+    book.done(&adopt(API, "10.0.0.255", 1));
+    let last = book.0.lease(key("10.0.0.255")).unwrap().clone();
+    assert_eq!((last.pool, book.0.prefix_len(&last)), (Some(wide), 24));
+    assert_eq!(book.0.marks(&last).as_slice(), [Mark::OutOfRange]);
+    assert_eq!(book.0.usage(wide).map(|usage| usage.out_of_range), Some(1));
+}
+
+#[test]
+fn who_uses_a_held_address_gets_it_next() {
+    let mut book = Book::new();
+    let pool = book.pool(spec("p", &["10.0.0.8"]));
+    book.gets(&Request::Allocate(allocate(WEB, pool)));
+    let (answer, audit) = book.done(&adopt(API, "10.0.0.8", 9));
+    assert!(matches!(answer, Answer::Contended { .. }));
+    assert_eq!(audit, [Action::Contended]);
+    book.done(&adopt(DB, "10.0.0.8", 4));
+    assert!(matches!(
+        book.answered(&adopt(API, "10.0.0.8", 9)),
+        Answer::Contended { .. }
+    ));
+    assert_eq!(book.0.contentions().count(), 1);
+    assert_eq!(
+        book.done(&free(ReleaseScope::Address(key("10.0.0.8")))).1,
+        [Action::PassedOn]
+    );
+    assert_eq!(
+        book.owner("10.0.0.8").as_deref(),
+        Some(DB),
+        "it has used it longer"
+    );
+    assert_eq!(book.done(&release(API, "1")).1, [Action::ContenderLeft]);
+    assert_eq!(book.done(&release(DB, "1")).1, [Action::Released]);
+    assert_eq!(book.owner("10.0.0.8"), None);
+}
+
+#[test]
+fn leases_found_before_their_pool_are_attributed_when_it_comes() {
+    let mut book = Book::new();
+    book.done(&adopt(WEB, "10.0.0.8", 1));
+    assert_eq!(book.0.lease(key("10.0.0.8")).unwrap().pool, None);
+    let pool = book.pool(spec("p", &["10.0.0.0/24"]));
+    assert_eq!(book.0.lease(key("10.0.0.8")).unwrap().pool, Some(pool));
+    let again = book.answered(&Request::Allocate(allocate(WEB, pool)));
+    assert!(matches!(again, Answer::Granted { fresh: false, .. }));
+}
+
+#[test]
+fn a_network_gives_nothing_new_until_all_it_expects_is_adopted() {
+    let mut book = Book::new();
+    let pool = book.pool(spec("p", &["10.0.0.8/30"]));
+    book.gets(&Request::Allocate(allocate(WEB, pool)));
+    let expectation = |cluster: &str| Expectation {
+        network: NetworkId::DEFAULT,
+        cluster: cluster.into(),
+        system: System::rancher_fip(),
+    };
+    book.0.expect(vec![expectation("one"), expectation("two")]);
+    assert!(matches!(
+        book.answered(&Request::Allocate(allocate(WEB, pool))),
+        Answer::Granted { .. }
+    ));
+    let refusal = book.refused(&Request::Allocate(allocate(API, pool)));
+    assert!(
+        matches!(&refusal, Refusal::NetworkHeld { waiting, .. } if waiting.len() == 2),
+        "{refusal}"
+    );
+    book.done(&adopt(DB, "10.0.0.9", 1));
+    let record = ClusterRecord {
+        id: ClusterId("c1".into()),
+        names: vec!["one".into()],
+        discovered: false,
+        first_seen: Timestamp(1),
+    };
+    book.done(&Request::RecordCluster { record });
+    assert_eq!(
+        book.0.holds(NetworkId::DEFAULT)[0].id,
+        Some(ClusterId("c1".into()))
+    );
+    let marker = |cluster: &str, skipped| Request::MarkAdopted {
+        marker: Adoption {
+            network: NetworkId::DEFAULT,
+            cluster: cluster.into(),
+            system: System::rancher_fip(),
+            at: Timestamp(1),
+            skipped,
+        },
+        actor: "test".into(),
+    };
+    assert_eq!(book.done(&marker("c1", false)).1, [Action::ClusterAdopted]);
+    assert_eq!(book.answered(&marker("c1", true)), Answer::Done);
+    assert_eq!(
+        book.done(&marker("name:two", true)).1,
+        [Action::AdoptionSkipped]
+    );
+    assert_eq!(
+        book.gets(&Request::Allocate(allocate(API, pool))),
+        ["10.0.0.10"]
+    );
+}
+
+#[test]
+fn a_cluster_that_left_keeps_its_addresses_until_it_is_forgotten() {
+    let mut book = Book::new();
+    let pool = book.pool(spec("p", &["10.0.0.8/29"]));
+    for owner in [WEB, API, DB] {
+        book.gets(&Request::Allocate(allocate(owner, pool)));
+    }
+    let c1 = ClusterId("c1".into());
+    let orphan = |most| Request::Orphan {
+        cluster: c1.clone(),
+        system: None,
+        most,
+        actor: "test".into(),
+    };
+    assert_eq!(
+        book.done(&orphan(1)).0,
+        Answer::Moved {
+            leases: 1,
+            more: true
+        }
+    );
+    assert_eq!(
+        book.done(&orphan(9)).0,
+        Answer::Moved {
+            leases: 1,
+            more: false
+        }
+    );
+    assert_eq!(
+        book.0.lease(key("10.0.0.8")).unwrap().state,
+        LeaseState::Orphaned
+    );
+    assert_eq!(book.0.cluster_lease_count(&c1, None), 2);
+    let (answer, _) = book.done(&Request::Allocate(allocate(WEB, pool)));
+    assert!(
+        matches!(&answer, Answer::Granted { leases, fresh: true } if leases[0].key == key("10.0.0.8"))
+    );
+    let forget = Request::Forget {
+        cluster: c1,
+        most: 9,
+        actor: "test".into(),
+    };
+    let (answer, audit) = book.done(&forget);
+    assert_eq!(
+        (answer, audit),
+        (
+            Answer::Moved {
+                leases: 1,
+                more: false
+            },
+            vec![Action::Forgotten]
+        )
+    );
+    assert_eq!(book.owner("10.0.0.9"), None);
+    assert!(matches!(book.refused(&forget), Refusal::UnknownCluster(_)));
+}
+
+#[test]
+fn a_cluster_name_belongs_to_one_cluster() {
+    let mut book = Book::new();
+    let record = |id: &str, names: &[&str]| Request::RecordCluster {
+        record: ClusterRecord {
+            id: ClusterId(id.into()),
+            names: names.iter().map(|name| Text::from(*name)).collect(),
+            discovered: true,
+            first_seen: Timestamp(1),
+        },
+    };
+    book.done(&record("c1", &["one"]));
+    assert_eq!(book.answered(&record("c1", &["one"])), Answer::Done);
+    book.done(&record("c1", &["uno"]));
+    assert!(matches!(
+        book.refused(&record("c2", &["one"])),
+        Refusal::Invalid {
+            field: "cluster",
+            ..
+        }
+    ));
+    assert_eq!(
+        book.0
+            .cluster_by_name("uno")
+            .map(|record| record.names.len()),
+        Some(2)
+    );
+}
+
+#[test]
+fn leases_change_hands_without_a_moment_in_between() {
+    let mut book = Book::new();
+    let pool = book.pool(spec("p", &["10.0.0.8/30"]));
+    book.gets(&Request::Allocate(allocate(WEB, pool)));
+    let hand = |instance| {
+        Request::Handover(Handover {
+            from: holder(WEB, instance),
+            to: holder(API, "1"),
+            keys: Vec::new(),
+            actor: "test".into(),
+        })
+    };
+    assert_eq!(
+        book.answered(&hand("0")),
+        Answer::HandedOver { leases: vec![] }
+    );
+    assert_eq!(book.done(&hand("1")).1, [Action::HandedOver]);
+    assert_eq!(book.owner("10.0.0.8").as_deref(), Some(API));
+    assert_eq!(
+        book.answered(&hand("1")),
+        Answer::HandedOver { leases: vec![] }
+    );
+}
+
+#[test]
+fn an_edit_that_leaves_leases_out_of_range_is_refused_unless_forced() {
+    let mut book = Book::new();
+    let pool = book.pool(spec("p", &["10.0.0.8/30"]));
+    book.gets(&Request::Allocate(allocate(WEB, pool)));
+    let edit = |addresses: &[&str], force, if_generation| {
+        let spec = spec("p", addresses);
+        Request::UpdatePool(PoolEdit {
+            pool,
+            spec,
+            if_generation,
+            force,
+            actor: "test".into(),
+        })
+    };
+    let refusal = book.refused(&edit(&["10.0.0.10/31"], false, None));
+    assert!(
+        matches!(&refusal, Refusal::WouldOrphan { count: 1, .. }),
+        "{refusal}"
+    );
+    assert!(matches!(
+        book.refused(&edit(&["10.0.0.8/29"], false, Some(7))),
+        Refusal::Stale { .. }
+    ));
+    book.done(&edit(&["10.0.0.10/31"], true, Some(1)));
+    let lease = book.0.lease(key("10.0.0.8")).unwrap().clone();
+    assert_eq!(
+        (lease.pool, book.0.marks(&lease).as_slice()),
+        (Some(pool), [Mark::OutOfRange].as_slice())
+    );
+    assert_eq!(
+        book.0
+            .usage(pool)
+            .map(|usage| (usage.used, usage.out_of_range)),
+        Some((0, 1))
+    );
+    assert!(matches!(
+        book.refused(&edit(&["fd00::/126"], true, None)),
+        Refusal::Invalid {
+            field: "addresses",
+            ..
+        }
+    ));
+    let delete = Request::DeletePool {
+        pool,
+        actor: "test".into(),
+    };
+    assert!(matches!(
+        book.refused(&delete),
+        Refusal::PoolInUse { leases: 1, .. }
+    ));
+    book.done(&release(WEB, "1"));
+    assert_eq!(book.done(&delete).1, [Action::PoolDeleted]);
+    assert_eq!(
+        book.pool(spec("p", &["10.0.0.8/30"])),
+        PoolId(2),
+        "numbers are not used again"
+    );
+}
+
+#[test]
+fn the_network_of_a_pool_is_fixed_while_it_has_leases() {
+    let mut book = Book::new();
+    let (blue, _) = book.done(&Request::CreateNetwork {
+        name: "blue".into(),
+        actor: "test".into(),
+    });
+    let Answer::Network(blue) = blue else {
+        panic!("{blue:?}")
+    };
+    let pool = book.pool(spec("p", &["10.0.0.8/30"]));
+    let mut there = spec("p", &["10.0.0.8/30"]);
+    there.network = blue.id;
+    let edit = Request::UpdatePool(PoolEdit {
+        pool,
+        spec: there.clone(),
+        if_generation: None,
+        force: true,
+        actor: "test".into(),
+    });
+    book.gets(&Request::Allocate(allocate(WEB, pool)));
+    assert!(matches!(
+        book.refused(&edit),
+        Refusal::Invalid {
+            field: "network",
+            ..
+        }
+    ));
+    book.done(&release(WEB, "1"));
+    book.done(&edit);
+    there.name = "q".into();
+    there.network = NetworkId::DEFAULT;
+    let other = book.pool(there);
+    book.gets(&Request::Allocate(allocate(WEB, pool)));
+    assert_eq!(
+        book.gets(&Request::Allocate(allocate(API, other))),
+        ["10.0.0.8"],
+        "networks are apart"
+    );
+    let bad = Request::CreateNetwork {
+        name: "Blue".into(),
+        actor: "test".into(),
+    };
+    assert!(matches!(
+        book.refused(&bad),
+        Refusal::Invalid {
+            field: "network",
+            ..
+        }
+    ));
+}
+
+#[test]
+fn pools_are_found_by_full_or_unique_short_name() {
+    let mut book = Book::new();
+    let own = book.pool(spec("web", &["10.0.0.0/30"]));
+    let first = book.pool(mirror("rancher-fip/one/lan", &["10.0.1.0/30"], "lan"));
+    book.pool(mirror("rancher-fip/two/web", &["10.0.2.0/30"], "web"));
+    let found = |name: &str| book.0.find_pool(name).map(|pool| pool.id);
+    assert_eq!(found("web"), Ok(own), "a full name wins");
+    assert_eq!(found("lan"), Ok(first));
+    assert_eq!(found("rancher-fip/one/lan"), Ok(first));
+    assert_eq!(found("nope"), Err(NameError::Unknown("nope".into())));
+    let twin = mirror("rancher-fip/three/lan", &["10.0.3.0/30"], "lan");
+    let create = Request::CreatePool {
+        spec: twin,
+        actor: "test".into(),
+    };
+    assert!(
+        matches!(book.refused(&create), Refusal::PoolExists(_)),
+        "one mirror an object"
+    );
+    book.pool(mirror("rancher-fip/three/lan", &["10.0.3.0/30"], "lan3"));
+    assert!(
+        matches!(book.0.find_pool("lan"), Err(NameError::Ambiguous { candidates, .. }) if candidates.len() == 2)
+    );
+}
+
+#[test]
+fn a_closed_pool_gives_nothing_more_and_keeps_its_leases() {
+    let mut book = Book::new();
+    let pool = book.pool(spec("p", &["10.0.0.8/30"]));
+    book.gets(&Request::Allocate(allocate(WEB, pool)));
+    let closed = PoolSpec {
+        closed: true,
+        ..spec("p", &["10.0.0.8/30"])
+    };
+    book.done(&Request::UpdatePool(PoolEdit {
+        pool,
+        spec: closed,
+        if_generation: None,
+        force: false,
+        actor: "test".into(),
+    }));
+    assert!(matches!(
+        book.refused(&Request::Allocate(allocate(API, pool))),
+        Refusal::PoolClosed(_)
+    ));
+    assert!(matches!(
+        book.answered(&Request::Allocate(allocate(WEB, pool))),
+        Answer::Granted { .. }
+    ));
+}
+
+#[test]
+fn accounts_and_tokens_come_and_go_once() {
+    let mut book = Book::new();
+    let account = Account {
+        name: "eve".into(),
+        role: Role::Viewer,
+        password_hash: "x".into(),
+        created: Timestamp(1),
+    };
+    let token = Token {
+        id: TokenId(5),
+        name: "ci".into(),
+        role: Role::Operator,
+        hash: [7; 32],
+        created: Timestamp(1),
+        expires: None,
+    };
+    let puts = [
+        Request::PutAccount {
+            account,
+            actor: "test".into(),
+        },
+        Request::PutToken {
+            token,
+            actor: "test".into(),
+        },
+    ];
+    for request in &puts {
+        book.done(request);
+        assert_eq!(book.answered(request), Answer::Done);
+    }
+    assert_eq!((book.0.accounts().count(), book.0.tokens().count()), (1, 1));
+    let deletes = [
+        Request::DeleteAccount {
+            name: "eve".into(),
+            actor: "test".into(),
+        },
+        Request::DeleteToken {
+            id: TokenId(5),
+            actor: "test".into(),
+        },
+    ];
+    for request in &deletes {
+        book.done(request);
+        assert_eq!(book.answered(request), Answer::Done);
+    }
+    assert_eq!((book.0.accounts().count(), book.0.tokens().count()), (0, 0));
+}
+
+#[test]
+fn readers_follow_the_changes() {
+    let mut book = Book::new();
+    let pool = book.pool(spec("p", &["10.0.0.8/30"]));
+    let from = book.0.revision();
+    book.gets(&Request::Allocate(allocate(WEB, pool)));
+    book.done(&release(WEB, "1"));
+    let changes = book.0.changes_since(from).expect("recent");
+    assert_eq!(changes.len(), 2);
+    for change in &changes {
+        assert_eq!(change.pools.as_slice(), [pool]);
+        assert_eq!(change.leases.as_slice(), [key("10.0.0.8")]);
+        assert_eq!(change.identities.as_slice(), [WEB.parse().unwrap()]);
+        assert!(!change.other);
+    }
+    let ledger = Ledger::load(book.0.dump(), 1_000).expect("valid rows");
+    assert!(
+        ledger.changes_since(999).is_err(),
+        "what was before the start is not known"
+    );
+    assert_eq!(ledger.changes_since(1_000), Ok(vec![]));
+}
+
+#[test]
+fn rows_that_contradict_each_other_are_named() {
+    let mut book = Book::new();
+    let pool = book.pool(spec("p", &["10.0.0.8/30"]));
+    book.gets(&Request::Allocate(allocate(WEB, pool)));
+    let without_pool = book.0.dump().filter(|op| !matches!(op, Op::PutPool(_)));
+    let violations = Ledger::load(without_pool, 0).expect_err("a lease of no pool");
+    assert_eq!(
+        violations[0].to_string(),
+        "lease 10.0.0.8 of network 0: its pool 1 does not exist"
+    );
+    let second = book.0.dump().map(|op| match op {
+        Op::PutLease(lease) => {
+            let mut lease = fipd_core::Lease::clone(&lease);
+            lease.members.push(lease.members[0].clone());
+            Op::PutLease(lease.into())
+        }
+        other => other,
+    });
+    assert_eq!(Ledger::load(second, 0).expect_err("two members").len(), 2);
+}
