@@ -9,13 +9,14 @@ use fipd_web_ui::{
 };
 
 use super::{
-    clusters,
+    clusters as cluster_page,
     page::{Answered, page},
     views,
     visit::Visitor,
 };
 use crate::{
     api::Api,
+    clusters::Clusters,
     ipam::Ipam,
     store::{Condition, StoreStats},
 };
@@ -29,8 +30,9 @@ const STEP: usize = 1_000;
 
 pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor) -> Answered {
     let mut pools = pools_by_use(&api.ipam);
-    let mut clusters = clusters::rows(&api);
+    let mut clusters = cluster_page::rows(&api);
     let mut warnings: Vec<_> = store_warning(&api.ipam).into_iter().collect();
+    warnings.extend(config_warnings(&api.clusters));
     warnings.extend(full_pools(&pools));
     warnings.extend(api.ipam.read(contended));
     warnings.extend(ill_clusters(&clusters));
@@ -149,6 +151,31 @@ fn ill_clusters(clusters: &[ClusterRow]) -> impl Iterator<Item = Warning> {
         command: String::new(),
         link: Some((links::CLUSTERS.to_owned(), "Open the clusters".into())),
     })
+}
+
+/// What keeps the list of clusters from being what the configuration says.
+fn config_warnings(clusters: &Clusters) -> Vec<Warning> {
+    let warning = |what: String, next: &str| Warning {
+        what,
+        next: next.to_owned(),
+        command: String::new(),
+        link: None,
+    };
+    let config = clusters.config_error().map(|error| {
+        let next = "The last good configuration stays in force until the file is right.";
+        warning(
+            format!("The configuration file was changed and cannot be used: {error}"),
+            next,
+        )
+    });
+    let discovery = clusters.discovery().and_then(|discovery| {
+        let what = format!(
+            "Clusters cannot be discovered through {}",
+            discovery.cluster
+        );
+        discovery.last_error.map(|error| warning(what, &error))
+    });
+    config.into_iter().chain(discovery).collect()
 }
 
 fn store_warning(ipam: &Ipam) -> Option<Warning> {

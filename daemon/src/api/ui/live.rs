@@ -52,15 +52,18 @@ pub async fn events(
 
 fn changes(watcher: Watcher) -> impl Stream<Item = Result<Event, Infallible>> {
     stream::unfold(watcher, |mut watcher| async move {
-        watcher.revisions.changed().await.ok()?;
-        watcher.api.sessions.find(&watcher.headers)?;
-        let revision = *watcher.revisions.borrow_and_update();
-        tokio::time::sleep(PAUSE).await;
-        Some((
-            Ok(Event::default()
-                .event("revision")
-                .data(revision.to_string())),
-            watcher,
-        ))
+        let stop = watcher.api.stop.clone();
+        let next = async {
+            watcher.revisions.changed().await.ok()?;
+            watcher.api.sessions.find(&watcher.headers)?;
+            tokio::time::sleep(PAUSE).await;
+            Some(*watcher.revisions.borrow_and_update())
+        };
+        // A daemon that stops does not wait for its readers.
+        let revision = stop.run_until_cancelled(next).await??;
+        let event = Event::default()
+            .event("revision")
+            .data(revision.to_string());
+        Some((Ok(event), watcher))
     })
 }

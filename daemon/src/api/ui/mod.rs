@@ -108,3 +108,6 @@ async fn static_file(Path(name): Path<String>) -> Response {
 async fn no_page(visitor: Visitor) -> Failure {
     visitor.not_found("There is no page at this address.")
 }
+
+#[cfg(test)]
+mod tests;

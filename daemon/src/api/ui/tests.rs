@@ -1,0 +1,349 @@
+//! The pages through the whole router: roles, tokens of forms, headers, and input that means nothing.
+
+use std::sync::Arc;
+
+use axum::{Router, body::Body};
+use fipd_core::{LeaseKey, NetworkId, PoolSpec, Role};
+use http::{HeaderMap, Request, Response, StatusCode, header};
+use http_body_util::BodyExt as _;
+use tokio_util::sync::CancellationToken;
+use tower::Service as _;
+
+use super::Sessions;
+use crate::{
+    api::{Api, accounts::Accounts, auth::SocketPolicy, router},
+    clock,
+    clusters::{self, ClusterSession, Clusters, SystemRunner},
+    ipam::Ipam,
+    metrics::Metrics,
+};
+
+const PASSWORD: &str = "a long password";
+
+struct NoRunner;
+
+impl SystemRunner for NoRunner {
+    fn run(
+        &self,
+        _: ClusterSession,
+        _: fipd_core::System,
+    ) -> futures::future::BoxFuture<'static, ()> {
+        Box::pin(std::future::ready(()))
+    }
+}
+
+struct Site {
+    api: Arc<Api>,
+    router: Router,
+    _dir: tempfile::TempDir,
+}
+
+/// A signed-in browser.
+struct Visitor<'a> {
+    site: &'a Site,
+    cookie: String,
+    csrf: String,
+}
+
+struct Page {
+    status: StatusCode,
+    headers: HeaderMap,
+    html: String,
+}
+
+impl Site {
+    /// With a pool `dmz` and the accounts `viewer` and `operator`.
+    async fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let (ipam, _writer) = Ipam::start(dir.path(), Arc::new(clock::now)).unwrap();
+        let stop = CancellationToken::new();
+        let options = clusters::Options {
+            config: crate::config::Config::default(),
+            path: None,
+            trust: clusters::Trust::default(),
+        };
+        let (clusters, _registry) =
+            Clusters::start(options, ipam.clone(), Arc::new(NoRunner), stop.clone())
+                .await
+                .unwrap();
+        let accounts = Accounts::start(ipam.clone(), dir.path()).await.unwrap();
+        let spec = PoolSpec {
+            name: "dmz".into(),
+            network: NetworkId::DEFAULT,
+            addresses: vec!["10.0.0.0/24".parse().unwrap()],
+            exclusions: Vec::new(),
+            gateway: None,
+            prefix_len: None,
+            subnet: None,
+            ends: fipd_core::Ends::NONE,
+            order: fipd_core::Order::Lowest,
+            origin: fipd_core::Origin::Own,
+            closed: false,
+        };
+        let create = fipd_core::Request::CreatePool {
+            spec,
+            actor: "test".into(),
+        };
+        ipam.submit(create).await.unwrap();
+        let api = Arc::new(Api {
+            metrics: Metrics::new(ipam.clone(), clusters.clone()),
+            sessions: Sessions::new(ipam.clone()),
+            ipam,
+            clusters,
+            accounts,
+            data_dir: dir.path().to_owned(),
+            stop,
+        });
+        let router = router(
+            Arc::clone(&api),
+            SocketPolicy {
+                own_uid: 1,
+                socket_gid: 1,
+            },
+        );
+        let site = Self {
+            api,
+            router,
+            _dir: dir,
+        };
+        site.account("viewer", Role::Viewer, PASSWORD).await;
+        site.account("operator", Role::Operator, PASSWORD).await;
+        site
+    }
+
+    async fn account(&self, name: &str, role: Role, password: &str) {
+        self.api
+            .accounts
+            .put(name, role, password.to_owned(), "test".into())
+            .await
+            .unwrap();
+    }
+
+    async fn send(&self, request: Request<Body>) -> Page {
+        let response: Response<Body> = self.router.clone().call(request).await.unwrap();
+        let (parts, body) = response.into_parts();
+        let bytes = body.collect().await.unwrap().to_bytes();
+        let html = String::from_utf8(bytes.to_vec()).unwrap();
+        Page {
+            status: parts.status,
+            headers: parts.headers,
+            html,
+        }
+    }
+
+    /// Signs in through the form.
+    async fn visitor(&self, name: &str) -> Visitor<'_> {
+        let page = self.send(get("/ui/login", "")).await;
+        let cookie = page.cookie("__Host-fipd-login");
+        let token = field(&page.html, "csrf");
+        let form = format!(
+            "csrf={token}&name={name}&password={}",
+            PASSWORD.replace(' ', "+")
+        );
+        let page = self.send(post("/ui/login", &cookie, &form)).await;
+        assert_eq!(page.status, StatusCode::SEE_OTHER, "{}", page.html);
+        let cookie = page.cookie("__Host-fipd");
+        let csrf = field(&self.send(get("/ui/", &cookie)).await.html, "csrf");
+        Visitor {
+            site: self,
+            cookie,
+            csrf,
+        }
+    }
+
+    fn holds(&self, address: &str) -> bool {
+        let key = LeaseKey {
+            network: NetworkId::DEFAULT,
+            address: address.parse().unwrap(),
+        };
+        self.api.ipam.read(|ledger| ledger.lease(key).is_some())
+    }
+}
+
+impl Visitor<'_> {
+    async fn get(&self, path: &str) -> Page {
+        self.site.send(get(path, &self.cookie)).await
+    }
+
+    async fn post(&self, path: &str, form: &str) -> Page {
+        let form = format!("csrf={}&{form}", self.csrf);
+        self.site.send(post(path, &self.cookie, &form)).await
+    }
+}
+
+impl Page {
+    /// `NAME=VALUE` of the cookie that is set.
+    fn cookie(&self, name: &str) -> String {
+        let set = self.headers.get_all(header::SET_COOKIE).iter();
+        let found = set
+            .map(|value| value.to_str().unwrap().split(';').next().unwrap())
+            .find(|pair| pair.starts_with(&format!("{name}=")));
+        found.unwrap().to_owned()
+    }
+}
+
+fn get(path: &str, cookie: &str) -> Request<Body> {
+    Request::get(path)
+        .header(header::COOKIE, cookie)
+        .body(Body::empty())
+        .unwrap()
+}
+
+fn post(path: &str, cookie: &str, form: &str) -> Request<Body> {
+    Request::post(path)
+        .header(header::COOKIE, cookie)
+        .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
+        .body(Body::from(form.to_owned()))
+        .unwrap()
+}
+
+/// The value of the first hidden field of that name.
+fn field(html: &str, name: &str) -> String {
+    let (_, rest) = html
+        .split_once(&format!("name=\"{name}\" value=\""))
+        .unwrap();
+    rest.split('"').next().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn viewers_look_and_operators_change() {
+    let site = Site::new().await;
+    let viewer = site.visitor("viewer").await;
+    let pool = viewer.get("/ui/pools/1").await;
+    assert_eq!(pool.status, StatusCode::OK);
+    assert!(!pool.html.contains("/allocate\"") && !pool.html.contains("/release"));
+    let give = "owner=fipd/host/lab/a&address=10.0.0.9";
+    let lease = "/ui/networks/0/addresses/10.0.0.9";
+    for page in [
+        viewer.get("/ui/pools/1/allocate").await,
+        viewer.post("/ui/pools/1/allocate", give).await,
+        viewer.get(&format!("{lease}/release")).await,
+        viewer.post(&format!("{lease}/release"), "seen=").await,
+    ] {
+        assert_eq!(page.status, StatusCode::FORBIDDEN);
+        assert!(page.html.contains("Not allowed – fipd"), "{}", page.html);
+    }
+    assert!(!site.holds("10.0.0.9"));
+
+    let operator = site.visitor("operator").await;
+    let page = operator.post("/ui/pools/1/allocate", give).await;
+    assert_eq!(page.status, StatusCode::SEE_OTHER, "{}", page.html);
+    assert!(site.holds("10.0.0.9"));
+    assert!(!viewer.get(lease).await.html.contains("/release"));
+    // What was not seen is not released.
+    let page = operator
+        .post(&format!("{lease}/release"), "seen=0000000000000000")
+        .await;
+    assert_eq!(page.status, StatusCode::CONFLICT);
+    assert!(page.html.contains("has changed since") && site.holds("10.0.0.9"));
+    let seen = field(
+        &operator.get(&format!("{lease}/release")).await.html,
+        "seen",
+    );
+    let page = operator
+        .post(&format!("{lease}/release"), &format!("seen={seen}"))
+        .await;
+    assert_eq!(page.status, StatusCode::SEE_OTHER);
+    assert!(!site.holds("10.0.0.9"));
+}
+
+#[tokio::test]
+async fn forms_need_the_token_of_their_session() {
+    let site = Site::new().await;
+    let (operator, other) = (site.visitor("operator").await, site.visitor("viewer").await);
+    let give = "owner=fipd/host/lab/a&address=10.0.0.9";
+    for token in ["", "x", other.csrf.as_str()] {
+        let form = format!("{give}&csrf={token}");
+        let page = site
+            .send(post("/ui/pools/1/allocate", &operator.cookie, &form))
+            .await;
+        assert_eq!(page.status, StatusCode::FORBIDDEN, "{token}");
+    }
+    let mut foreign = post(
+        "/ui/pools/1/allocate",
+        &operator.cookie,
+        &format!("{give}&csrf={}", operator.csrf),
+    );
+    foreign
+        .headers_mut()
+        .insert("sec-fetch-site", "cross-site".parse().unwrap());
+    assert_eq!(site.send(foreign).await.status, StatusCode::BAD_REQUEST);
+    assert!(!site.holds("10.0.0.9"));
+    // Signing in needs the cookie of the form as well, and no session comes of it otherwise.
+    let form = format!("csrf=1&name=operator&password={PASSWORD}");
+    let page = site.send(post("/ui/login", "", &form)).await;
+    assert_eq!(page.status, StatusCode::FORBIDDEN);
+    // Without a session a form leads to the login page.
+    let page = site.send(post("/ui/pools/1/allocate", "", give)).await;
+    assert_eq!(page.status, StatusCode::SEE_OTHER);
+    assert_eq!(page.headers[header::LOCATION], "/ui/login");
+}
+
+#[tokio::test]
+async fn a_session_follows_its_account() {
+    let site = Site::new().await;
+    let operator = site.visitor("operator").await;
+    assert!(
+        operator
+            .get("/ui/pools/1")
+            .await
+            .html
+            .contains("/allocate\"")
+    );
+    site.account("operator", Role::Operator, "another password")
+        .await;
+    let page = operator.get("/ui/").await;
+    assert_eq!(page.status, StatusCode::SEE_OTHER);
+    assert_eq!(page.headers[header::LOCATION], "/ui/login");
+
+    let viewer = site.visitor("viewer").await;
+    viewer.post("/ui/logout", "").await;
+    assert_eq!(viewer.get("/ui/").await.status, StatusCode::SEE_OTHER);
+}
+
+#[tokio::test]
+async fn nonsense_is_answered_calmly() {
+    let site = Site::new().await;
+    let operator = site.visitor("operator").await;
+    for (path, status) in [
+        ("/ui/pools/x", StatusCode::NOT_FOUND),
+        ("/ui/pools/99999999999999999999", StatusCode::NOT_FOUND),
+        ("/ui/pools/%FF%00", StatusCode::NOT_FOUND),
+        ("/ui/pools/1?at=%FF&after=<b>&x", StatusCode::OK),
+        ("/ui/pools/1?after=2001:db8::1", StatusCode::OK),
+        ("/ui/pools?filter=%25%&after=%0A", StatusCode::OK),
+        ("/ui/audit?before=-1", StatusCode::OK),
+        ("/ui/audit?before=0", StatusCode::OK),
+        ("/ui/search", StatusCode::OK),
+        ("/ui/search?q=%3Cscript%3E", StatusCode::OK),
+        ("/ui/search?q=10.0.0.9", StatusCode::SEE_OTHER),
+        ("/ui/networks/0/addresses/10.0.0", StatusCode::NOT_FOUND),
+        ("/ui/networks/7/addresses/10.0.0.1", StatusCode::NOT_FOUND),
+        ("/ui/networks/0/addresses/::ffff:10.0.0.9", StatusCode::OK),
+        ("/ui/static/../x", StatusCode::NOT_FOUND),
+        ("/ui/none/such", StatusCode::NOT_FOUND),
+    ] {
+        let page = operator.get(path).await;
+        assert_eq!(page.status, status, "{path}: {}", page.html);
+        assert!(!page.html.contains("<script>"), "{path}");
+        let policy = page.headers[header::CONTENT_SECURITY_POLICY]
+            .to_str()
+            .unwrap();
+        assert!(policy.starts_with("default-src 'none'"), "{path}");
+    }
+    let long = "o".repeat(12_000);
+    for form in [
+        "",
+        "owner=%00&address=%FF",
+        "owner=a/b/c/d/e/f",
+        &format!("owner={long}"),
+        "owner=a&owner=b",
+    ] {
+        let page = operator.post("/ui/pools/1/allocate", form).await;
+        assert_eq!(page.status, StatusCode::UNPROCESSABLE_ENTITY, "{form:.40}");
+    }
+    let page = operator
+        .post("/ui/pools/1/allocate", &format!("owner={}", long.repeat(4)))
+        .await;
+    assert_eq!(page.status, StatusCode::BAD_REQUEST);
+}
