@@ -2,10 +2,7 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use axum::{
-    extract::{Path, State},
-    response::Response,
-};
+use axum::{extract::State, response::Response};
 use fipd_core::{Allocate, Answer, Holder, Identity, Pool, Refusal, Request, Want};
 use fipd_web_ui::{AllocateForm, AllocatePage, Field, Nav, links};
 use http::StatusCode;
@@ -14,7 +11,7 @@ use super::{
     fields::{Fields, with_query},
     page::{Answered, go_to, page_as},
     pool::{example, find},
-    visit::{Posted, Query, Visitor},
+    visit::{Place, Posted, Query, Visitor},
 };
 use crate::{
     api::{Api, convert::owner},
@@ -25,7 +22,7 @@ use crate::{
 pub async fn show(
     State(api): State<Arc<Api>>,
     visitor: Visitor,
-    Path(id): Path<String>,
+    Place(id): Place<String>,
     Query(query): Query,
 ) -> Answered {
     visitor.must_write()?;
@@ -42,7 +39,7 @@ pub async fn show(
 /// Allocates, or shows the form again with what is wrong.
 pub async fn submit(
     State(api): State<Arc<Api>>,
-    Path(id): Path<String>,
+    Place(id): Place<String>,
     posted: Posted,
 ) -> Answered {
     let Posted { visitor, fields } = posted;

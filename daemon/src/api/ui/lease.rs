@@ -2,7 +2,7 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use fipd_core::{Contender, Lease, LeaseKey, Ledger, Member, NetworkId};
 use fipd_web_ui::{AuditRow, FreeAddress, LeasePage, Nav, Party, links};
 
@@ -11,7 +11,7 @@ use super::{
     fields::with_query,
     page::{Answered, Failure, page},
     views,
-    visit::Visitor,
+    visit::{Place, Visitor},
 };
 use crate::api::{
     Api,
@@ -26,7 +26,7 @@ const SHOWN: usize = 50;
 pub async fn show(
     State(api): State<Arc<Api>>,
     visitor: Visitor,
-    Path((network, address)): Path<(String, String)>,
+    Place((network, address)): Place<(String, String)>,
 ) -> Answered {
     let key = find(&api, &visitor, &network, &address)?;
     let history = history(&api, key).await;

@@ -27,7 +27,7 @@ mod views;
 mod visit;
 
 use axum::{
-    extract::{Path, Request},
+    extract::Request,
     response::{IntoResponse as _, Response},
 };
 use fipd_core::Role;
@@ -38,7 +38,7 @@ pub use sessions::Sessions;
 
 use super::access::{Access, Routes};
 use page::{Failure, file, go_to};
-use visit::Visitor;
+use visit::{Place, Visitor};
 
 /// Adds the pages to the table of routes.
 pub fn routes(routes: Routes) -> Routes {
@@ -92,7 +92,7 @@ async fn home() -> Response {
     go_to(links::HOME)
 }
 
-async fn static_file(Path(name): Path<String>) -> Response {
+async fn static_file(Place(name): Place<String>) -> Response {
     match assets::find(&name) {
         Some(asset) => file(asset.content_type, asset.body),
         None => {

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use fipd_core::{Family, Ledger, Origin, Pool, PoolId, PoolSpans, Span};
 use fipd_web_ui::{
     AddressMap, AllocateForm, Field, LeaseRow, Nav, Pager, PoolPage, Waiter, links, map,
@@ -15,7 +15,7 @@ use super::{
     fields::{Fields, with_query},
     page::{Answered, Failure, page},
     views,
-    visit::{Query, Visitor},
+    visit::{Place, Query, Visitor},
 };
 use crate::api::{
     Api,
@@ -30,7 +30,7 @@ const SHOWN: usize = 20;
 pub async fn show(
     State(api): State<Arc<Api>>,
     visitor: Visitor,
-    Path(id): Path<String>,
+    Place(id): Place<String>,
     Query(query): Query,
 ) -> Answered {
     let pool = find(&api, &visitor, &id)?;

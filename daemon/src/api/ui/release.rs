@@ -2,10 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::{
-    extract::{Path, State},
-    response::Response,
-};
+use axum::{extract::State, response::Response};
 use fipd_core::{Lease, LeaseKey, Ledger, Release, ReleaseScope, Request};
 use fipd_web_ui::{Field, Nav, ReleasePage, links};
 use http::StatusCode;
@@ -16,7 +13,7 @@ use super::{
     lease::find,
     page::{Answered, go_to, page_as},
     views,
-    visit::{Posted, Visitor},
+    visit::{Place, Posted, Visitor},
 };
 use crate::api::{Api, convert::owner_text};
 
@@ -27,7 +24,7 @@ const MAX_REASON: usize = 200;
 pub async fn show(
     State(api): State<Arc<Api>>,
     visitor: Visitor,
-    Path((network, address)): Path<(String, String)>,
+    Place((network, address)): Place<(String, String)>,
 ) -> Answered {
     visitor.must_write()?;
     let key = find(&api, &visitor, &network, &address)?;
@@ -47,7 +44,7 @@ pub async fn show(
 /// Frees what was shown, and only that.
 pub async fn submit(
     State(api): State<Arc<Api>>,
-    Path((network, address)): Path<(String, String)>,
+    Place((network, address)): Place<(String, String)>,
     posted: Posted,
 ) -> Answered {
     let Posted { visitor, fields } = posted;

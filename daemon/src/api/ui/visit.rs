@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use axum::{
     body::to_bytes,
-    extract::{FromRequest, FromRequestParts, Request},
+    extract::{FromRequest, FromRequestParts, Path, Request},
     response::{IntoResponse as _, Response},
 };
 use fipd_core::{Actor, Role};
 use fipd_web_ui::{Nav, Notice, Shell, Viewer, links};
 use http::{HeaderMap, StatusCode, header, request::Parts};
+use serde::de::DeserializeOwned;
 
 use super::{
     cookies,
@@ -31,6 +32,9 @@ pub struct Visitor {
 
 /// The fields of the address's query.
 pub struct Query(pub Fields);
+
+/// The variable parts of the page's address; what is no text leads to a page that says so.
+pub struct Place<T>(pub T);
 
 /// A form of somebody with a session, whose token is the session's.
 pub struct Posted {
@@ -143,6 +147,20 @@ impl FromRequestParts<Arc<Api>> for Query {
         Ok(Self(Fields::parse(
             parts.uri.query().unwrap_or_default().as_bytes(),
         )))
+    }
+}
+
+impl<T: DeserializeOwned + Send> FromRequestParts<Arc<Api>> for Place<T> {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Arc<Api>) -> Result<Self, Failure> {
+        Path::from_request_parts(parts, api)
+            .await
+            .map(|Path(place)| Self(place))
+            .map_err(|_| {
+                let (what, next) = ("There is no page at this address.", "It is mistyped.");
+                Failure::new(Shell::default(), StatusCode::NOT_FOUND, what, next)
+            })
     }
 }
 
