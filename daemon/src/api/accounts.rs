@@ -195,7 +195,7 @@ mod tests {
     fn the_decoy_costs_what_a_real_hash_costs() {
         let decoy = PasswordHash::new(DECOY).unwrap();
         let real = Argon2::default().hash_password(b"something").unwrap();
-        assert_eq!((decoy.algorithm, decoy.version), (real.algorithm.clone(), real.version));
+        assert_eq!((decoy.algorithm, decoy.version), (real.algorithm, real.version));
         assert_eq!(decoy.params, real.params);
         let lengths = |hash: &PasswordHash| hash.hash.as_ref().map(|output| output.len());
         assert_eq!(lengths(&decoy), lengths(&real));

@@ -116,7 +116,7 @@ pub async fn authenticate(
     match admit(access, caller.as_ref()) {
         Admission::In => {}
         Admission::Out(problem) => return problem.into_response(),
-        Admission::NoPage(problem) => return ui::forbidden(problem.detail),
+        Admission::NoPage(problem) => return ui::forbidden(problem.detail.into()),
         Admission::SignIn => return ui::to_login(request),
     }
     if let Some(caller) = caller {

@@ -88,10 +88,8 @@ pub async fn allocate(
     Body(body): Body<Allocate>,
 ) -> Result<Response, Problem> {
     let request = api.ipam.read(|ledger| allocation(ledger, body, caller))?;
-    let (leases, fresh) = match api.ipam.submit(Request::Allocate(request)).await? {
-        Answer::Granted { leases, fresh } => (leases, fresh),
-        other => return Err(convert::unexpected(&other)),
-    };
+    let answer = api.ipam.submit(Request::Allocate(request)).await?;
+    let Answer::Granted { leases, fresh } = answer else { return Err(convert::unexpected(&answer)) };
     let granted = api.ipam.read(|ledger| {
         let leases = leases.iter().map(|lease| convert::lease_summary(ledger, lease));
         Granted { leases: leases.collect() }
@@ -146,10 +144,9 @@ pub async fn release(
             actor: caller.actor.clone(),
             reason: Text::clone(&reason),
         });
-        match api.ipam.submit(request).await? {
-            Answer::Released { leases } => released.extend(leases),
-            other => return Err(convert::unexpected(&other)),
-        }
+        let answer = api.ipam.submit(request).await?;
+        let Answer::Released { leases } = answer else { return Err(convert::unexpected(&answer)) };
+        released.extend(leases);
     }
     let released = api.ipam.read(|ledger| {
         let view = |key: LeaseKey| ReleasedAddress {

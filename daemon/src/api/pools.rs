@@ -8,7 +8,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use fipd_core::{
-    Answer, Ends, Family, Ledger, Network, NetworkId, Order, Origin, Pool, PoolEdit, PoolSpec, Request,
+    Answer, Ends, Family, Ledger, NetworkId, Order, Origin, Pool, PoolEdit, PoolSpec, Request,
 };
 use http::{HeaderValue, StatusCode, header};
 use ipnet::IpNet;
@@ -57,10 +57,8 @@ pub async fn create_network(
     Body(body): Body<NetworkCreate>,
 ) -> Result<Json<NetworkView>, Problem> {
     let request = Request::CreateNetwork { name: body.name.into(), actor: caller.actor };
-    let network: Network = match api.ipam.submit(request).await? {
-        Answer::Network(network) => network,
-        other => return Err(convert::unexpected(&other)),
-    };
+    let answer = api.ipam.submit(request).await?;
+    let Answer::Network(network) = answer else { return Err(convert::unexpected(&answer)) };
     Ok(Json(api.ipam.read(|ledger| convert::network_view(ledger, &network))))
 }
 
@@ -173,10 +171,8 @@ fn refuse_mirror(pool: &Pool) -> Result<(), Problem> {
 }
 
 fn pool_of(answer: Answer) -> Result<Arc<Pool>, Problem> {
-    match answer {
-        Answer::Pool(pool) => Ok(pool),
-        other => Err(convert::unexpected(&other)),
-    }
+    let Answer::Pool(pool) = answer else { return Err(convert::unexpected(&answer)) };
+    Ok(pool)
 }
 
 fn shown(api: &Api, pool: &Pool, status: StatusCode) -> Response {

@@ -57,30 +57,37 @@ pub enum Code {
     Other,
 }
 
-/// An error as the client sees it.
+/// An error as the client sees it. Kept small: it is the error of most functions here.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Problem {
     /// `urn:fipd:problem:` and the code.
     #[serde(rename = "type")]
-    pub kind: String,
-    pub title: String,
+    #[schema(value_type = String)]
+    pub kind: Box<str>,
+    #[schema(value_type = String)]
+    pub title: Box<str>,
     /// The HTTP status again.
     pub status: u16,
     /// One sentence: what is wrong and what to do.
-    pub detail: String,
+    #[schema(value_type = String)]
+    pub detail: Box<str>,
     pub code: Code,
     /// The field at fault.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub field: Option<String>,
+    #[schema(value_type = Option<String>)]
+    pub field: Option<Box<str>>,
     /// The value given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub value: Option<String>,
+    #[schema(value_type = Option<String>)]
+    pub value: Option<Box<str>>,
     /// What would be accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub allowed: Option<String>,
+    #[schema(value_type = Option<String>)]
+    pub allowed: Option<Box<str>>,
     /// Full names to choose from where a name is ambiguous.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub candidates: Vec<String>,
+    #[serde(default, skip_serializing_if = "<[String]>::is_empty")]
+    #[schema(value_type = Vec<String>)]
+    pub candidates: Box<[String]>,
 }
 
 impl Code {
@@ -168,15 +175,15 @@ impl Problem {
     /// A problem with a sentence for people.
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
         Self {
-            kind: format!("urn:fipd:problem:{}", code.as_str()),
-            title: code.title().to_owned(),
+            kind: format!("urn:fipd:problem:{}", code.as_str()).into(),
+            title: code.title().into(),
             status: code.status().as_u16(),
-            detail: detail.into(),
+            detail: detail.into().into_boxed_str(),
             code,
             field: None,
             value: None,
             allowed: None,
-            candidates: Vec::new(),
+            candidates: Box::default(),
         }
     }
 
@@ -185,9 +192,9 @@ impl Problem {
         let (value, allowed) = (shorten(value.into()), allowed.into());
         let mut problem =
             Self::new(Code::Invalid, format!("{field}: {value:?} is not allowed: {allowed}"));
-        problem.field = Some(field.to_owned());
-        problem.value = Some(value);
-        problem.allowed = Some(allowed);
+        problem.field = Some(field.into());
+        problem.value = Some(value.into());
+        problem.allowed = Some(allowed.into());
         problem
     }
 
@@ -203,8 +210,8 @@ impl Problem {
 
     /// Says which field of the request a refusal is about.
     pub fn about(mut self, field: &str, value: impl Into<String>) -> Self {
-        self.field = Some(field.to_owned());
-        self.value = Some(shorten(value.into()));
+        self.field = Some(field.into());
+        self.value = Some(shorten(value.into()).into());
         self
     }
 }
@@ -246,7 +253,7 @@ impl From<Refusal> for Problem {
             Refusal::NotAssignable { address, why, .. } => {
                 let mut problem =
                     Self::new(Code::NotAssignable, detail).about("address", address.to_string());
-                problem.allowed = Some(why);
+                problem.allowed = Some(why.into());
                 problem
             }
             Refusal::NetworkHeld { network, .. } => {
@@ -331,7 +338,7 @@ mod tests {
             Refusal::Invalid { field: "count", value: "0".into(), allowed: "1 to 1024".into() };
         let problem = Problem::from(invalid);
         assert_eq!(problem.status, 422);
-        assert_eq!(problem.detail, "count: \"0\" is not allowed: 1 to 1024");
+        assert_eq!(&*problem.detail, "count: \"0\" is not allowed: 1 to 1024");
     }
 
     #[test]

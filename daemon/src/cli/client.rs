@@ -122,15 +122,13 @@ async fn problem_of(response: http::Response<Incoming>) -> Failure {
 }
 
 fn unreachable(socket: &Path, error: &std::io::Error) -> Failure {
-    let socket = socket.display();
-    Failure::Failed(match error.kind() {
-        ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
-            format!("no fipd is listening at {socket}; start it with `fipd serve`, or name its socket with --socket")
-        }
-        ErrorKind::PermissionDenied => {
-            format!("{socket}: permission denied; run as root or as a member of the socket's group")
-        }
-        _ => format!("{socket}: {error}"),
+    let (socket, kind) = (socket.display(), error.kind());
+    Failure::Failed(if matches!(kind, ErrorKind::NotFound | ErrorKind::ConnectionRefused) {
+        format!("no fipd is listening at {socket}; start it with `fipd serve`, or name its socket with --socket")
+    } else if kind == ErrorKind::PermissionDenied {
+        format!("{socket}: permission denied; run as root or as a member of the socket's group")
+    } else {
+        format!("{socket}: {error}")
     })
 }
 

@@ -45,7 +45,7 @@ impl Failure {
 
 impl From<Problem> for Failure {
     fn from(problem: Problem) -> Self {
-        let mut line = problem.detail;
+        let mut line = problem.detail.into_string();
         if !problem.candidates.is_empty() {
             line = format!("{line} ({})", problem.candidates.join(", "));
         }

@@ -76,6 +76,13 @@ struct Global {
 enum Command {
     /// Run the daemon
     Serve(Box<serve::Serve>),
+    #[command(flatten)]
+    Client(Box<ClientCommand>),
+}
+
+/// Commands that ask a running daemon, or need none.
+#[derive(Debug, Subcommand)]
+enum ClientCommand {
     /// Make, show and change pools of addresses
     #[command(subcommand)]
     Pool(pool::Pool),
@@ -125,21 +132,18 @@ pub fn main() -> ExitCode {
 /// Help and version go to stdout as they are; a wrong command line becomes one line.
 fn usage(error: &clap::Error) -> ExitCode {
     use clap::error::ErrorKind;
-    match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            let shown = output::print(&error.render().to_string());
-            if shown.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-        }
-        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            // Nothing was asked for: the help is the error message.
-            let _ = write!(std::io::stderr(), "{}", error.render());
-            ExitCode::from(2)
-        }
-        _ => {
-            complain(&exit::usage_line(error));
-            ExitCode::from(2)
-        }
+    let kind = error.kind();
+    if matches!(kind, ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        let shown = output::print(&error.render().to_string());
+        return if shown.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
+    if kind == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        // Nothing was asked for: the help is the error message.
+        let _ = write!(std::io::stderr(), "{}", error.render());
+    } else {
+        complain(&exit::usage_line(error));
+    }
+    ExitCode::from(2)
 }
 
 fn complain(line: &str) {
@@ -152,7 +156,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
     let Cli { global, command } = cli;
     let command = match command {
         Command::Serve(serve) => return serve.run(global.socket),
-        command => command,
+        Command::Client(command) => *command,
     };
     let socket = global.socket.clone().unwrap_or_else(settings::client_socket);
     let session = Session { client: Client::new(&socket), output: global.output };
@@ -162,17 +166,15 @@ fn run(cli: Cli) -> Result<(), Failure> {
         .map_err(Failure::failed)?;
     runtime.block_on(async {
         match command {
-            // Handled above; a daemon has a runtime of its own.
-            Command::Serve(_) => Ok(()),
-            Command::Pool(command) => command.run(&session).await,
-            Command::Lease(command) => command.run(&session).await,
-            Command::Network(command) => command.run(&session).await,
-            Command::Clusters(command) => command.run(&session).await,
-            Command::Audit(command) => command.run(&session).await,
-            Command::Check(command) => command.run(&session, &socket).await,
-            Command::Backup(command) => command.run(&session).await,
-            Command::Token(command) => command.run(&session).await,
-            Command::Crds(command) => command.run(&session).await,
+            ClientCommand::Pool(command) => command.run(&session).await,
+            ClientCommand::Lease(command) => command.run(&session).await,
+            ClientCommand::Network(command) => command.run(&session).await,
+            ClientCommand::Clusters(command) => command.run(&session).await,
+            ClientCommand::Audit(command) => command.run(&session).await,
+            ClientCommand::Check(command) => command.run(&session, &socket).await,
+            ClientCommand::Backup(command) => command.run(&session).await,
+            ClientCommand::Token(command) => command.run(&session).await,
+            ClientCommand::Crds(command) => command.run(&session).await,
         }
     })
 }
