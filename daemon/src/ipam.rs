@@ -1,14 +1,14 @@
 //! The one writer: takes requests, lets the ledger decide, makes decisions durable, and only then answers.
 //!
 //! ```text
-//!  submit --> waiting --> planner --tentative--> batch --> committer --one fsync--> confirm | abort --> answer
-//!                ^          |                                  |
-//!                `-- busy --'<---------- something ended ------'
+//!  submit --> fresh --plan--> batch --one fsync--> confirm | abort --> answer
+//!               ^       |                            |
+//!               `-busy--'<----- a commit ended ------'
 //! ```
 //!
-//! The planner drains what waits, plans each request under a short write lock and goes on planning while a commit
-//! is in flight; what it has ready by the end of that commit is the next batch. A request that stands on a
-//! decision in flight is planned again, before later ones, once a commit has ended. Outcomes are per request.
+//! Two threads take turns: one plans the next batch, each request under a short write lock, while the other commits.
+//! A request that stands on a decision in flight is planned again, before later ones, once a commit has ended.
+//! Outcomes are per request.
 //!
 //! Owns the ledger and the store's only writer. Decides nothing itself, and answers nothing that is not durable.
 //!
@@ -20,26 +20,28 @@ use std::{
     path::Path,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     thread,
     time::Duration,
 };
 
 use fipd_core::{Answer, Expectation, Identity, Ledger, Refusal, Refused, Request, Timestamp};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Semaphore, oneshot, watch};
 
 use crate::store::{Condition, Loaded, OpenError, Options, Store, StoreReader, StoreStop};
 
-mod committer;
 mod mailbox;
-mod planner;
+mod worker;
 
 use mailbox::{Mailbox, Waiting};
+use worker::Busy;
 
 /// Requests that may wait at once; one more waits outside.
 const QUEUE: usize = 4_096;
+/// One plans, one commits.
+const WORKERS: usize = 2;
 /// How long a stop waits for a store that cannot write.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 /// The name of the database in the data directory.
@@ -74,15 +76,14 @@ impl fmt::Debug for Ipam {
 /// The writer's threads; ends when [`Ipam::shutdown`] is called and everything taken before is answered.
 #[derive(Debug)]
 pub struct Writer {
-    planner: thread::JoinHandle<()>,
-    committer: thread::JoinHandle<()>,
+    workers: Vec<thread::JoinHandle<()>>,
 }
 
 impl Writer {
     /// Waits for the end; blocks.
     pub fn join(self) {
-        for thread in [self.planner, self.committer] {
-            if thread.join().is_err() {
+        for worker in self.workers {
+            if worker.join().is_err() {
                 tracing::error!("a writer thread of the address book has panicked");
             }
         }
@@ -92,6 +93,11 @@ impl Writer {
 struct Shared {
     ledger: RwLock<Ledger>,
     mailbox: Mailbox,
+    /// Held by the worker that plans.
+    planning: Mutex<Busy>,
+    /// Held by the worker that commits; `None` after the end.
+    store: Mutex<Option<Store>>,
+    workers: AtomicUsize,
     /// Keeps the queue bounded: a permit per request that has no answer yet.
     places: Arc<Semaphore>,
     revisions: watch::Sender<u64>,
@@ -146,18 +152,19 @@ impl Ipam {
             places: Arc::new(Semaphore::new(QUEUE)),
             reader: store.reader(),
             stop: store.stop_handle(),
+            planning: Mutex::new(Busy::new()),
+            store: Mutex::new(Some(store)),
+            workers: AtomicUsize::new(WORKERS),
             clock,
             latest: AtomicU64::new(loaded.last_time.0),
         });
-        let planning = Arc::clone(&shared);
-        let committing = Arc::clone(&shared);
-        let planner = thread::Builder::new()
-            .name("ipam-plan".to_owned())
-            .spawn(move || planner::run(&planning))?;
-        let committer = thread::Builder::new()
-            .name("ipam-commit".to_owned())
-            .spawn(move || committer::run(&committing, store))?;
-        Ok((Self { shared }, Writer { planner, committer }))
+        let start = |number| {
+            let working = Arc::clone(&shared);
+            let thread = thread::Builder::new().name(format!("ipam-{number}"));
+            thread.spawn(move || worker::run(&working))
+        };
+        let workers = (0..WORKERS).map(start).collect::<io::Result<_>>()?;
+        Ok((Self { shared }, Writer { workers }))
     }
 
     /// Asks, and waits until the answer is durable. A caller that goes away changes nothing: the request is

@@ -1,15 +1,25 @@
-//! What waits between the callers, the planner and the committer.
+//! What waits for the writer, and when it is worth starting a commit.
 
-use std::collections::VecDeque;
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
 
 use fipd_core::{Answer, Decision, Request, Ticket};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::IpamError;
 
 /// The most decisions of one commit, and the most requests planned in one go.
 pub(super) const BATCH: usize = 512;
+/// While a commit is in flight requests are planned this many at a time, or after [`LINGER`].
+const HANDFUL: usize = 32;
+const LINGER: Duration = Duration::from_micros(100);
+/// A batch that waits for callers to come back waits for this part of the last commit's time at most.
+const PATIENCE_PART: u32 = 4;
+/// However long the last commit took.
+const PATIENCE_MAX: Duration = Duration::from_millis(5);
 
 /// A request whose caller waits.
 pub(super) struct Waiting {
@@ -34,21 +44,23 @@ pub(super) struct Tentative {
     pub answer: Answer,
 }
 
-/// The next batch; `decisions` and `tentative` run in parallel.
+/// A batch; `decisions` and `tentative` run in parallel.
 #[derive(Default)]
 pub(super) struct Batch {
     pub decisions: Vec<Decision>,
     pub tentative: Vec<Tentative>,
 }
 
-/// Work for the planner.
-pub(super) enum Plan {
-    /// New requests; whether requests that were busy are worth another try; whether nothing is in flight.
-    Work {
+/// What the planning worker does next.
+pub(super) enum Next {
+    /// Plan these; `again`: and those that were busy. `idle`: no other worker has decisions in flight.
+    Plan {
         fresh: Vec<Waiting>,
         again: bool,
         idle: bool,
     },
+    /// The store is free and the caller's to commit its batch to.
+    Commit,
     /// Nothing will come any more.
     End,
 }
@@ -56,23 +68,28 @@ pub(super) enum Plan {
 #[derive(Default)]
 struct Inner {
     fresh: VecDeque<Waiting>,
-    ready: Batch,
-    /// Decisions handed over and not ended yet, the ready ones among them.
-    in_flight: usize,
-    /// Counts commits that have ended.
+    /// How many fresh requests are worth waking the planning worker.
+    wake_at: usize,
+    /// A batch is being committed.
+    committing: bool,
+    /// Counts commits that have ended, and what of it the planning worker has seen.
     ended: u64,
-    /// The value of `ended` that the planner has seen.
     seen: u64,
+    /// Decisions in the batch of the planning worker.
+    ready: usize,
+    /// How many took part in the last commit or waited at its end.
+    crowd: usize,
+    patience: Duration,
     closed: bool,
-    planner_gone: bool,
+    dead: bool,
 }
 
-/// Two queues and who waits at them.
+/// The queue and the state of the store.
 #[derive(Default)]
 pub(super) struct Mailbox {
     inner: Mutex<Inner>,
+    /// Only the planning worker waits here.
     planner: Condvar,
-    committer: Condvar,
 }
 
 impl Mailbox {
@@ -83,7 +100,9 @@ impl Mailbox {
             return false;
         }
         inner.fresh.push_back(waiting);
-        if inner.fresh.len() == 1 {
+        let wake = inner.fresh.len() == inner.wake_at;
+        drop(inner);
+        if wake {
             self.planner.notify_one();
         }
         true
@@ -93,72 +112,99 @@ impl Mailbox {
     pub fn close(&self) {
         self.inner.lock().closed = true;
         self.planner.notify_one();
-        self.committer.notify_one();
     }
 
-    /// Waits for work. `busy`: the planner keeps requests that wait for a commit to end.
-    pub fn next_plan(&self, busy: bool) -> Plan {
+    /// Nothing can be decided any more: whoever waits is let go.
+    pub fn die(&self) {
         let mut inner = self.inner.lock();
-        loop {
-            let again = busy && (inner.ended != inner.seen || inner.in_flight == 0);
-            let room = inner.ready.decisions.len() < BATCH;
-            if room && (again || !inner.fresh.is_empty()) {
-                inner.seen = inner.ended;
-                let count = inner.fresh.len().min(BATCH);
-                let idle = inner.in_flight == 0;
-                return Plan::Work {
-                    fresh: inner.fresh.drain(..count).collect(),
-                    again,
-                    idle,
-                };
-            }
-            if inner.closed && inner.fresh.is_empty() && !busy {
-                return Plan::End;
-            }
-            self.planner.wait(&mut inner);
-        }
-    }
-
-    /// Adds to the next batch.
-    pub fn hand_over(&self, mut batch: Batch) {
-        let mut inner = self.inner.lock();
-        inner.in_flight += batch.decisions.len();
-        inner.ready.decisions.append(&mut batch.decisions);
-        inner.ready.tentative.append(&mut batch.tentative);
-        self.committer.notify_one();
-    }
-
-    /// The planner will hand over nothing more. Whoever still waits to be planned is let go.
-    pub fn planner_ends(&self) {
-        let mut inner = self.inner.lock();
-        inner.planner_gone = true;
         inner.closed = true;
+        inner.dead = true;
         inner.fresh.clear();
-        self.committer.notify_one();
+        self.planner.notify_one();
     }
 
-    /// Waits for a batch; `None` when none will come any more.
-    pub fn next_batch(&self) -> Option<Batch> {
+    /// Waits for something to do. `ready`: decisions of the caller's batch; `busy`: it keeps requests that wait for a
+    /// commit to end.
+    ///
+    /// Callers that were just answered often ask again at once. A commit that starts without them makes them wait for
+    /// all of it, and commits split in two halves that take turns. So a batch that has not everybody yet is given a
+    /// part of the last commit's time to fill.
+    pub fn next(&self, ready: usize, busy: bool) -> Next {
         let mut inner = self.inner.lock();
+        inner.ready = ready;
+        let began = Instant::now();
         loop {
-            if !inner.ready.decisions.is_empty() {
-                let batch = std::mem::take(&mut inner.ready);
-                // The planner may have stopped for lack of room.
-                self.planner.notify_one();
-                return Some(batch);
+            if inner.dead {
+                return Next::End;
             }
-            if inner.planner_gone {
-                return None;
+            let free = !inner.committing;
+            let patient = ready < BATCH.min(inner.crowd - inner.crowd / 8) && !inner.closed;
+            let waited = began.elapsed();
+            if ready > 0 && free && (!patient || waited >= inner.patience) {
+                inner.committing = true;
+                inner.ready = 0;
+                return Next::Commit;
             }
-            self.committer.wait(&mut inner);
+            let again = busy && (inner.ended != inner.seen || (free && ready == 0));
+            let handful = inner.fresh.len() >= HANDFUL || waited >= LINGER || (free && ready == 0);
+            if ready < BATCH && (again || (handful && !inner.fresh.is_empty())) {
+                return inner.plan(again, free && ready == 0);
+            }
+            if inner.closed && inner.fresh.is_empty() && ready == 0 && !busy {
+                return Next::End;
+            }
+            self.wait(&mut inner, began, ready, free);
         }
     }
 
-    /// A batch of `count` decisions has ended: busy requests are worth another try.
-    pub fn batch_ended(&self, count: usize) {
+    /// Waits until something may have changed what [`Self::next`] says.
+    fn wait(&self, inner: &mut MutexGuard<'_, Inner>, began: Instant, ready: usize, free: bool) {
+        let full = ready >= BATCH;
+        let lingering = !full && !inner.fresh.is_empty();
+        inner.wake_at = match (full, lingering || ready > 0) {
+            (true, _) => usize::MAX,
+            (false, true) => HANDFUL,
+            (false, false) => 1,
+        };
+        let patience = (ready > 0 && free).then_some(inner.patience);
+        let linger = (lingering || (ready > 0 && !full)).then_some(LINGER);
+        match [patience, linger]
+            .into_iter()
+            .flatten()
+            .filter(|end| *end > began.elapsed())
+            .min()
+        {
+            Some(end) => {
+                self.planner.wait_until(inner, began + end);
+            }
+            None => {
+                inner.wake_at = inner.wake_at.min(inner.fresh.len() + 1);
+                self.planner.wait(inner);
+            }
+        }
+    }
+
+    /// The batch that took `took` has ended with `count` decisions: the store is free, and busy requests are worth
+    /// another try.
+    pub fn batch_ended(&self, count: usize, took: Duration) {
         let mut inner = self.inner.lock();
-        inner.in_flight -= count.min(inner.in_flight);
+        inner.committing = false;
         inner.ended += 1;
+        inner.crowd = count + inner.ready + inner.fresh.len();
+        inner.patience = took.min(PATIENCE_MAX * PATIENCE_PART) / PATIENCE_PART;
+        drop(inner);
         self.planner.notify_one();
+    }
+}
+
+impl Inner {
+    fn plan(&mut self, again: bool, idle: bool) -> Next {
+        self.seen = self.ended;
+        let count = self.fresh.len().min(BATCH);
+        Next::Plan {
+            fresh: self.fresh.drain(..count).collect(),
+            again,
+            idle,
+        }
     }
 }

@@ -38,6 +38,7 @@ pub async fn durable() -> Result<Vec<Figure>> {
     let mut next = 0;
     let (mut single, mut single_floor) = (Vec::new(), Vec::new());
     let (mut bulk, mut bulk_floor) = (Vec::new(), Vec::new());
+    let mut bulk_commits = 0;
     for _ in 0..TURNS {
         for _ in 0..ONE_BY_ONE {
             single_floor.push(floor.commit(1)?);
@@ -48,19 +49,22 @@ pub async fn durable() -> Result<Vec<Figure>> {
             single.push(began.elapsed());
             next += 1;
         }
+        let mut turn = Duration::ZERO;
         for _ in 0..BULK / CALLERS {
-            bulk_floor.push(floor.commit(CALLERS)?);
+            turn += floor.commit(CALLERS)?;
         }
+        bulk_floor.push(turn);
+        let before = ipam.reader().stats().commits;
         bulk.push(at_once(&ipam, pool, &mut next).await?);
+        bulk_commits += ipam.reader().stats().commits - before;
     }
-    let stats = ipam.reader().stats();
     ipam.shutdown().await;
     writer.join();
     let p50 = |samples: &[Duration]| percentile(samples, 0.5).context("no sample");
-    let floor_rate = CALLERS as f64 / p50(&bulk_floor)?.as_secs_f64();
+    let floor_rate = BULK as f64 / p50(&bulk_floor)?.as_secs_f64();
     let our_rate = BULK as f64 / p50(&bulk)?.as_secs_f64();
     let yardstick = floor::yardstick(&directory.path().join("yardstick.redb"))?;
-    let mean = stats.decisions as f64 / stats.commits as f64;
+    let mean = (TURNS * BULK) as f64 / bulk_commits as f64;
     Ok(vec![
         Figure::cost_ratio(
             "durable-allocation",
