@@ -3,10 +3,6 @@
 //! Pictures are kept in `target/screenshots`.
 
 #![expect(clippy::unwrap_used, reason = "in a test a panic is the verdict")]
-#![expect(
-    clippy::print_stdout,
-    reason = "the figures and the places of the pictures are what the test is run for"
-)]
 
 use std::time::{Duration, Instant};
 

@@ -230,18 +230,13 @@ impl Bed {
             origin: Origin::Own,
             closed: false,
         };
-        match self
-            .ipam
-            .submit(Request::CreatePool {
-                spec,
-                actor: "test".into(),
-            })
-            .await
-            .unwrap()
-        {
-            Answer::Pool(pool) => pool.id,
-            other => panic!("{other:?}"),
-        }
+        let actor = "test".into();
+        let request = Request::CreatePool { spec, actor };
+        let answer = self.ipam.submit(request).await.unwrap();
+        let Answer::Pool(pool) = answer else {
+            panic!("{answer:?}");
+        };
+        pool.id
     }
 
     async fn allocate(&self, pool: PoolId) -> Result<Answer, IpamError> {
@@ -425,10 +420,11 @@ async fn a_cluster_that_never_answers_costs_the_others_nothing_but_is_waited_for
         bed.holds().is_empty()
     })
     .await;
-    match bed.allocate(pool).await.unwrap() {
-        Answer::Granted { leases, .. } => assert_eq!(leases[0].key.address.to_string(), "10.7.0.2"),
-        other => panic!("{other:?}"),
-    }
+    let answer = bed.allocate(pool).await.unwrap();
+    let Answer::Granted { leases, .. } = &answer else {
+        panic!("{answer:?}");
+    };
+    assert_eq!(leases[0].key.address.to_string(), "10.7.0.2");
 
     // Silent again, it is degraded and holds nobody back.
     proxy.set(Fault::Cut);

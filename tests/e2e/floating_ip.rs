@@ -8,7 +8,7 @@ use fipd_crds::floating_ip::{FloatingIP, FloatingIPPool};
 use fipd_tests::scenario::Scenario;
 use fipd_tests::testbed::{SiteOptions, wait_until};
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
-use kube::{Client, ResourceExt};
+use kube::Client;
 use serde_json::{Value, json};
 
 const DEADLINE: Duration = Duration::from_secs(60);

@@ -24,7 +24,7 @@ pub struct Bench {
 pub const BENCHES: &[Bench] = &[
     Bench {
         name: "decision",
-        run: || Box::pin(decision::run()),
+        run: || Box::pin(async { decision::run() }),
     },
     Bench {
         name: "appliance",

@@ -55,7 +55,7 @@ const SHAPES: [Shape; 4] = [
 ];
 
 /// Two figures a shape: the cost at a million in use, and its ratio to the cost at a thousand.
-pub async fn run() -> Result<Vec<Figure>> {
+pub fn run() -> Result<Vec<Figure>> {
     let mut figures = Vec::new();
     for shape in SHAPES {
         let mut few = filled(shape, FEW)?;
