@@ -33,19 +33,25 @@ fn initial_admin(fipd: &Fipd) -> (String, String) {
 async fn sign_in(browser: &Browser, fipd: &Fipd, (name, password): &(String, String)) {
     browser.open(&format!("{}/", fipd.url())).await.unwrap();
     try_password(browser, name, password).await;
-    assert_eq!(browser.title().await.unwrap(), "Dashboard – fipd");
+    let page = browser.text("main").await.unwrap();
+    assert_eq!(
+        browser.title().await.unwrap(),
+        "Dashboard – fipd",
+        "{page}\n{}",
+        fipd.log_tail()
+    );
 }
 
 async fn try_password(browser: &Browser, name: &str, password: &str) {
     browser.fill("#name", name).await.unwrap();
     browser.fill("#password", password).await.unwrap();
-    browser.click("main button").await.unwrap();
+    browser.follow("main button").await.unwrap();
 }
 
 async fn allocate(browser: &Browser, owner: &str, address: &str) {
     browser.fill("#owner", owner).await.unwrap();
     browser.fill("#address", address).await.unwrap();
-    browser.click(ALLOCATE).await.unwrap();
+    browser.follow(ALLOCATE).await.unwrap();
 }
 
 async fn open_pool(browser: &Browser, fipd: &Fipd, name: &str) {
@@ -126,7 +132,7 @@ async fn signing_in_and_out() {
         (&"Strict".into(), &"/".into())
     );
 
-    browser.click("header .who button").await.unwrap();
+    browser.follow("header .who button").await.unwrap();
     assert_eq!(browser.title().await.unwrap(), "Sign in – fipd");
     assert_eq!(
         browser.count("main pre").await.unwrap(),
@@ -201,13 +207,8 @@ async fn an_address_is_allocated_and_released() {
     assert!(title.contains("printer-7"), "{title}");
     // Asking again, and loading the page again, changes nothing.
     allocate(&browser, "fipd/host/lab/printer-7", "").await;
-    assert!(
-        browser
-            .text(NOTICE)
-            .await
-            .unwrap()
-            .contains("holds 10.20.0.2 already")
-    );
+    let notice = browser.text(NOTICE).await.unwrap();
+    assert!(notice.contains("holds 10.20.0.2 already"), "{notice}");
     browser.open(&browser.url().await.unwrap()).await.unwrap();
     assert_eq!(browser.count(NOTICE).await.unwrap(), 0);
 
@@ -303,14 +304,14 @@ async fn refused_input_is_kept(browser: &Browser, fipd: &Fipd) {
 
 async fn release(browser: &Browser, fipd: &Fipd) {
     open_pool(browser, fipd, "dmz").await;
-    browser.click("ol.map a.a").await.unwrap();
+    browser.follow("ol.map a.a").await.unwrap();
     assert_eq!(browser.title().await.unwrap(), "10.20.0.2 – fipd");
     assert!(
         browser.text("main").await.unwrap().contains("user:admin"),
         "the history says who did it"
     );
     browser.screenshot("lease").await.unwrap();
-    browser.click("main a.danger").await.unwrap();
+    browser.follow("main a.danger").await.unwrap();
     assert!(
         browser
             .text("main")
@@ -320,7 +321,7 @@ async fn release(browser: &Browser, fipd: &Fipd) {
     );
     browser.screenshot("release").await.unwrap();
     browser.fill("#reason", "moved away").await.unwrap();
-    browser.click("main button.danger").await.unwrap();
+    browser.follow("main button.danger").await.unwrap();
     assert!(
         browser
             .text(NOTICE)
@@ -347,7 +348,7 @@ async fn everything_works_without_scripts() {
     sign_in(&browser, &fipd, &initial_admin(&fipd)).await;
     open_pool(&browser, &fipd, "dmz").await;
     browser.fill("#at", "10.20.3.9").await.unwrap();
-    browser.click("form.filter button").await.unwrap();
+    browser.follow("form.filter button").await.unwrap();
     assert_eq!(
         browser.text("#map-title").await.unwrap(),
         "Addresses of 10.20.3.0/24"
@@ -360,8 +361,8 @@ async fn everything_works_without_scripts() {
             .unwrap()
             .contains("10.20.3.9 was allocated")
     );
-    browser.click("#leases .act a").await.unwrap();
-    browser.click("main button.danger").await.unwrap();
+    browser.follow("#leases .act a").await.unwrap();
+    browser.follow("main button.danger").await.unwrap();
     assert!(
         browser
             .text(NOTICE)
@@ -369,7 +370,7 @@ async fn everything_works_without_scripts() {
             .unwrap()
             .contains("10.20.3.9 was released")
     );
-    browser.click("header .who button").await.unwrap();
+    browser.follow("header .who button").await.unwrap();
     assert_eq!(browser.title().await.unwrap(), "Sign in – fipd");
 }
 
@@ -505,7 +506,7 @@ async fn a_crowded_pool_is_shown_quickly_and_page_by_page() {
     sign_in(&browser, &fipd, &initial_admin(&fipd)).await;
     open_pool(&browser, &fipd, "big").await;
     let rows = browser.count("#leases tbody tr").await.unwrap();
-    assert!((50..=100).contains(&rows), "{rows} rows");
+    assert!((25..=100).contains(&rows), "{rows} rows");
     browser.screenshot("pool-crowded").await.unwrap();
     let fetch = "const start = performance.now();
         return fetch(location.href, {headers: {'X-Fipd-Live': '1'}})
@@ -522,7 +523,7 @@ async fn a_crowded_pool_is_shown_quickly_and_page_by_page() {
     assert!(best <= 50.0, "{best} ms");
     assert!(size <= 150_000, "{size} bytes");
     let start = Instant::now();
-    browser.click("#leases .pager a[rel=next]").await.unwrap();
+    browser.follow("#leases .pager a[rel=next]").await.unwrap();
     assert!(browser.url().await.unwrap().contains("after="));
     println!(
         "next page of leases after {} ms",

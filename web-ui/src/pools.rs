@@ -65,7 +65,7 @@ mod tests {
             "href=\"/ui/pools/1\"",
             "200 of 254 used",
             "value=\"d&#60;m\"",
-            "1.84 × 10^19",
+            "1.84 × 10¹⁹",
             "/ui/pools?after=2",
         ] {
             assert!(html.contains(text), "no {text} in {html}");

@@ -8,13 +8,14 @@ use askama::filters::HtmlSafe;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment(pub u64);
 
-/// `65,536`; from 10^15 on `1.84 × 10^19`.
+/// `65,536`; from 10^15 on `1.84 × 10¹⁹`.
 pub fn count(number: u128) -> String {
     if number >= 1_000_000_000_000_000 {
         let digits = number.to_string();
         let exponent = digits.len().saturating_sub(1);
         let (whole, rest) = digits.split_at(1);
-        return format!("{whole}.{} × 10^{exponent}", rest.get(..2).unwrap_or("00"));
+        let raised: String = exponent.to_string().chars().filter_map(raised).collect();
+        return format!("{whole}.{} × 10{raised}", rest.get(..2).unwrap_or("00"));
     }
     let digits = number.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
@@ -25,6 +26,12 @@ pub fn count(number: u128) -> String {
         out.push(digit);
     }
     out
+}
+
+fn raised(digit: char) -> Option<char> {
+    let digits = ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'];
+    let value = usize::try_from(digit.to_digit(10)?).ok()?;
+    digits.get(value).copied()
 }
 
 /// The share of `part` in `whole`. Says `100 %` only of all, and `0 %` only of nothing.
@@ -122,8 +129,8 @@ mod tests {
             (1_000, "1,000"),
             (16_777_216, "16,777,216"),
             (999_999_999_999_999, "999,999,999,999,999"),
-            (1 << 64, "1.84 × 10^19"),
-            (u128::MAX, "3.40 × 10^38"),
+            (1 << 64, "1.84 × 10¹⁹"),
+            (u128::MAX, "3.40 × 10³⁸"),
         ] {
             assert_eq!(count(number), text);
         }

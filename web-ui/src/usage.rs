@@ -70,7 +70,7 @@ impl Usage {
             return 0;
         }
         let share = (part as f64 / self.size as f64 * 1000.0) as u32;
-        share.clamp(u32::from(part > 0) * 8, 1000)
+        share.clamp(u32::from(part > 0) * 15, 1000)
     }
 }
 
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn one_of_very_many_is_still_seen() {
-        assert_eq!(usage(1 << 64, 1, (1 << 64) - 1).permille(), 8);
+        assert_eq!(usage(1 << 64, 1, (1 << 64) - 1).permille(), 15);
         assert_eq!(usage(0, 0, 0).permille(), 0);
         assert_eq!(usage(u128::MAX, u128::MAX, 0).permille(), 1000);
     }

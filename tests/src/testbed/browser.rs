@@ -165,6 +165,21 @@ impl Browser {
             .map(drop)
     }
 
+    /// Clicks what leads to another page, and waits until the element clicked is gone with its page: a form's answer
+    /// may begin later than the driver waits for by itself.
+    pub async fn follow(&self, css: &str) -> Result<()> {
+        let element = self.find(css).await?;
+        self.post(&format!("/element/{element}/click"), json!({}))
+            .await?;
+        wait_until("the next page", READY_WITHIN, || async {
+            match self.get(&format!("/element/{element}/name")).await {
+                Ok(_) => Err(format!("{css} is still there")),
+                Err(_) => Ok(()),
+            }
+        })
+        .await
+    }
+
     /// Replaces the content of a field.
     pub async fn fill(&self, css: &str, value: &str) -> Result<()> {
         let element = self.find(css).await?;

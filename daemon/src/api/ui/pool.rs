@@ -23,7 +23,7 @@ use crate::api::{
 };
 
 /// Leases of one page.
-const PAGE: usize = 100;
+const PAGE: usize = 50;
 /// Entries of address lists and queues that are shown.
 const SHOWN: usize = 20;
 
