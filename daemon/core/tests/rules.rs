@@ -929,3 +929,36 @@ fn rows_that_contradict_each_other_are_named() {
     });
     assert_eq!(Ledger::load(second, 0).expect_err("two members").len(), 2);
 }
+
+#[test]
+fn a_pool_moves_to_another_network_only_when_nothing_is_decided_in_either() {
+    let mut book = Book::new();
+    let blue = Request::CreateNetwork {
+        name: "blue".into(),
+        actor: "test".into(),
+    };
+    let Answer::Network(blue) = book.done(&blue).0 else {
+        panic!("no network")
+    };
+    let pool = book.pool(spec("p", &["10.0.0.8/30"]));
+    let edit = Request::UpdatePool(PoolEdit {
+        pool,
+        spec: PoolSpec {
+            network: blue.id,
+            ..spec("p", &["10.0.0.8/30"])
+        },
+        if_generation: None,
+        force: true,
+        actor: "test".into(),
+    });
+    let give = Request::Allocate(allocate(WEB, pool));
+    let (given, ..) = book.plan(&give);
+    book.busy(&edit);
+    book.0.abort(given);
+    let (moving, ..) = book.plan(&edit);
+    book.busy(&give);
+    book.busy(&adopt(API, "10.0.0.9", 1));
+    book.0.confirm(moving);
+    assert_eq!(book.0.check(), []);
+    assert_eq!(book.gets(&give), ["10.0.0.8"]);
+}

@@ -103,7 +103,7 @@ impl Ledger {
             return Err(Stop::Answer(Answer::Pool(Arc::clone(pool))));
         }
         let layout = self.check_spec(&edit.spec, Some(pool))?;
-        let gone = self.leaving(pool, &layout);
+        let gone = self.leaving(pool, &edit.spec, &layout);
         if !edit.force {
             self.check_leaving(pool, &gone)?;
         }
@@ -139,7 +139,7 @@ impl Ledger {
         )?;
         let mut draft = Draft::new(now, actor);
         draft.flight.table = Some(Table::Pools);
-        draft.flight.edits = Some(pool.spec.network);
+        draft.flight.edits.push(pool.spec.network);
         draft.flight.ops.push(Op::DeletePool(id));
         say_pool(
             &mut draft,
@@ -199,14 +199,15 @@ impl Ledger {
         Ok(layout)
     }
 
-    /// Assignable spans of the pool that a new layout does not have.
-    fn leaving(&self, pool: &Pool, layout: &Layout) -> Vec<Span> {
+    /// Assignable spans of the pool that a new layout does not have; all that it lists, if it goes to another network
+    /// or family, for no lease may follow it there.
+    fn leaving(&self, pool: &Pool, spec: &PoolSpec, layout: &Layout) -> Vec<Span> {
         let before = self.free.room(pool.id).map(|room| Arc::clone(&room.layout));
         before.map_or_else(Vec::new, |before| {
-            if before.family == layout.family {
+            if before.family == layout.family && pool.spec.network == spec.network {
                 minus(&before.assignable, &layout.assignable)
             } else {
-                before.assignable.clone()
+                before.listed.clone()
             }
         })
     }
@@ -258,10 +259,14 @@ impl Ledger {
             }
             Some(_) | None => layout.listed.clone(),
         };
-        self.unlocked_spans(before.map_or(network, |before| before.spec.network), gone)?;
+        let from = before.map_or(network, |before| before.spec.network);
+        self.unlocked_spans(from, gone)?;
         self.unlocked_spans(network, &come)?;
         draft.flight.table = Some(Table::Pools);
-        draft.flight.edits = Some(network);
+        draft.flight.edits.push(network);
+        if from != network {
+            draft.flight.edits.push(from);
+        }
         draft.flight.ops.push(Op::PutPool(Arc::clone(&pool)));
         let mut attached = 0_usize;
         let known = |span: &Span| {

@@ -41,8 +41,8 @@ pub(super) struct InFlight {
     /// Prints of the one holder of all leases on `taken` addresses.
     pub prints: Option<Prints>,
     pub table: Option<Table>,
-    /// The network whose pools it edits.
-    pub edits: Option<NetworkId>,
+    /// The networks whose pools it edits: two when a pool moves.
+    pub edits: SmallVec<[NetworkId; 2]>,
     /// Places in queues given up at planning; an abort gives them back.
     pub places: Vec<(PoolId, Place, Waiter)>,
     /// An identity that leaves all queues (of that instance) on confirmation.
@@ -69,7 +69,7 @@ impl Tentative {
         self.identities
             .extend(flight.identities.iter().map(|print| (*print, at)));
         self.tables.extend(flight.table);
-        self.edits.extend(flight.edits);
+        self.edits.extend(flight.edits.iter().copied());
         match self.flights.get_mut(at) {
             Some(place) => *place = Some(flight),
             None => self.flights.push(Some(flight)),
@@ -90,8 +90,8 @@ impl Tentative {
         if let Some(table) = flight.table {
             self.tables.remove(&table);
         }
-        if let Some(network) = flight.edits {
-            self.edits.remove(&network);
+        for network in &flight.edits {
+            self.edits.remove(network);
         }
         Some(flight)
     }

@@ -48,7 +48,7 @@ pub struct Flight {
     pub keys: Vec<LeaseKey>,
     pub taken: Vec<LeaseKey>,
     pub gains: Vec<Identity>,
-    pub edits: Option<NetworkId>,
+    pub edits: Vec<NetworkId>,
     pub clusters: bool,
     pub networks: bool,
     pub gave_up: Vec<Waiter>,
@@ -283,7 +283,7 @@ impl Model {
     pub fn edited(&self, network: NetworkId) -> bool {
         self.flights
             .iter()
-            .any(|flight| flight.edits == Some(network))
+            .any(|flight| flight.edits.contains(&network))
     }
 
     /// Leases with the identity as member or contender; busy while that may change.

@@ -91,7 +91,7 @@ impl Model {
     }
 
     fn pools_busy(&self) -> Result<(), Stop> {
-        if self.flights.iter().any(|flight| flight.edits.is_some()) {
+        if self.flights.iter().any(|flight| !flight.edits.is_empty()) {
             Err(Stop::Busy)
         } else {
             Ok(())
@@ -215,7 +215,7 @@ impl Model {
             return Err(Stop::Busy);
         }
         let mut flight = Flight {
-            edits: Some(pool.spec.network),
+            edits: vec![pool.spec.network],
             ..Flight::default()
         };
         flight.ops.push(Op::DeletePool(id));
@@ -240,7 +240,13 @@ impl Model {
         let spec = &pool.spec;
         if let Some(old) = old
             && self.flight_in(&old.spec, |address| {
-                assignable(&old.spec, address) && !assignable(spec, address)
+                let moves = old.spec.network != spec.network
+                    || old.spec.addresses[0].family() != spec.addresses[0].family();
+                if moves {
+                    lists(&old.spec, address)
+                } else {
+                    assignable(&old.spec, address) && !assignable(spec, address)
+                }
             })
         {
             return Err(Stop::Busy);
@@ -253,7 +259,10 @@ impl Model {
         if self.flight_in(spec, comes) {
             return Err(Stop::Busy);
         }
-        flight.edits = Some(spec.network);
+        flight.edits.push(spec.network);
+        if let Some(old) = old.filter(|old| old.spec.network != spec.network) {
+            flight.edits.push(old.spec.network);
+        }
         flight.ops.push(Op::PutPool(pool.clone()));
         for lease in &self.leases {
             if lease.pool.is_none() && lease.key.network == spec.network && comes(lease.key.address)
