@@ -120,7 +120,7 @@ pub async fn mark(
     };
     if session
         .ipam
-        .read(|ledger| ledger.adopted(network, &session.id, system))
+        .read(|ledger| ledger.truly_adopted(network, &session.id, system))
     {
         return Ok(());
     }

@@ -82,7 +82,7 @@ impl Sweep<'_> {
         self.session.ipam.read(|ledger| {
             networks
                 .iter()
-                .any(|network| !ledger.adopted(*network, id, system))
+                .any(|network| !ledger.truly_adopted(*network, id, system))
         })
     }
 

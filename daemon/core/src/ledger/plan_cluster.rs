@@ -92,6 +92,13 @@ impl Ledger {
         let mut draft = Draft::new(now, actor);
         draft.flight.table = Some(Table::Clusters);
         draft.flight.ops.push(Op::PutAdoption(marker.clone()));
+        if !marker.skipped {
+            let id = ClusterId(Arc::clone(&marker.cluster));
+            let replaced = self
+                .skipped_by_name(&id)
+                .filter(|skip| skip.network == marker.network && skip.system == marker.system);
+            draft.flight.ops.extend(replaced.map(deletion));
+        }
         let action = if marker.skipped {
             Action::AdoptionSkipped
         } else {
@@ -162,14 +169,11 @@ impl Ledger {
             .adoptions
             .values()
             .filter(|marker| marker.cluster == cluster.0 && systems.contains(&marker.system));
+        draft.flight.ops.extend(forgotten.map(deletion));
         draft
             .flight
             .ops
-            .extend(forgotten.map(|marker| Op::DeleteAdoption {
-                network: marker.network,
-                cluster: Arc::clone(&marker.cluster),
-                system: marker.system.clone(),
-            }));
+            .extend(self.skipped_by_name(cluster).map(deletion));
         let last = !more && self.index.count_of_cluster(cluster, None) == keys.len();
         let record = self.rows.clusters.get(cluster);
         if last
@@ -202,14 +206,11 @@ impl Ledger {
             .adoptions
             .values()
             .filter(|marker| marker.cluster == cluster.0);
+        draft.flight.ops.extend(markers.map(deletion));
         draft
             .flight
             .ops
-            .extend(markers.map(|marker| Op::DeleteAdoption {
-                network: marker.network,
-                cluster: Arc::clone(&marker.cluster),
-                system: marker.system.clone(),
-            }));
+            .extend(self.skipped_by_name(cluster).map(deletion));
         draft.flight.ops.push(Op::DeleteCluster(cluster.clone()));
         draft.say(
             Action::Forgotten,
@@ -223,4 +224,26 @@ impl Ledger {
             },
         ))
     }
+
+    /// Markers an admin left under a name of this cluster before its id was known. They end with what becomes known
+    /// of it: the next cluster under the name is waited for again.
+    fn skipped_by_name(&self, cluster: &ClusterId) -> impl Iterator<Item = &Adoption> {
+        let record = self.rows.clusters.get(cluster);
+        self.rows.adoptions.values().filter(move |marker| {
+            let name = marker.cluster.strip_prefix("name:");
+            name.zip(record)
+                .is_some_and(|(name, record)| record.names.iter().any(|known| **known == *name))
+        })
+    }
 }
+
+fn deletion(marker: &Adoption) -> Op {
+    Op::DeleteAdoption {
+        network: marker.network,
+        cluster: Arc::clone(&marker.cluster),
+        system: marker.system.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

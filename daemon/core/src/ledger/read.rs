@@ -302,6 +302,12 @@ impl Ledger {
         self.rows.adopted(network, &cluster.0, system)
     }
 
+    /// Whether the network has adopted the system of the cluster from a complete list. An admin's skip only opens
+    /// the gate: what the cluster uses is still to be taken in when it comes back.
+    pub fn truly_adopted(&self, network: NetworkId, cluster: &ClusterId, system: &System) -> bool {
+        self.rows.truly_adopted(network, &cluster.0, system)
+    }
+
     /// The head of the pool's queue, oldest first.
     pub fn waiters(&self, pool: PoolId, limit: usize) -> Vec<(Timestamp, Identity)> {
         self.waiters

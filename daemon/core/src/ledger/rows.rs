@@ -63,6 +63,12 @@ impl Rows {
             .contains_key(&(network, cluster.into(), system.clone()))
     }
 
+    pub fn truly_adopted(&self, network: NetworkId, cluster: &str, system: &System) -> bool {
+        self.adoptions
+            .get(&(network, cluster.into(), system.clone()))
+            .is_some_and(|marker| !marker.skipped)
+    }
+
     pub fn put_network(&mut self, network: Network) {
         self.network_names
             .insert(Arc::clone(&network.name), network.id);

@@ -7,7 +7,10 @@ use fipd_core::{
     LeaseState, Op, Pool, PoolId, Refusal, Release, ReleaseScope, System, Timestamp,
 };
 
-use super::{Flight, Model, Plan, Stop, Waiter, new_lease, owner, pool::assignable, pool::lists};
+use super::{
+    Flight, Model, Plan, Stop, Waiter, new_lease, owner,
+    pool::{assignable, delete_marker, lists},
+};
 
 struct Asked {
     pool: Arc<Pool>,
@@ -511,14 +514,11 @@ impl Model {
                 .filter_map(owner)
                 .any(|owner| owner.system == marker.system);
             if marker.cluster == cluster.0 && (systems || leases.is_empty()) {
-                let (network, cluster, system) = (marker.network, marker.cluster, marker.system);
-                flight.ops.push(Op::DeleteAdoption {
-                    network,
-                    cluster,
-                    system,
-                });
+                flight.ops.push(delete_marker(marker));
             }
         }
+        let by_name = self.skipped_by_name(cluster);
+        flight.ops.extend(by_name.into_iter().map(delete_marker));
         if leases.is_empty() {
             flight.say(Action::Forgotten);
         }

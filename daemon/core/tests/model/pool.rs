@@ -3,7 +3,7 @@
 use std::{net::IpAddr, sync::Arc};
 
 use fipd_core::{
-    Action, Adoption, Answer, ClusterRecord, EndsOf, Family, LeaseKey, Network, NetworkId, Op,
+    Action, Adoption, Answer, ClusterId, ClusterRecord, EndsOf, Family, LeaseKey, Network, NetworkId, Op,
     Pool, PoolEdit, PoolId, PoolSpec, Refusal, Text, Timestamp,
 };
 
@@ -335,6 +335,14 @@ impl Model {
             ..Flight::default()
         };
         flight.ops.push(Op::PutAdoption(marker.clone()));
+        if !marker.skipped {
+            let id = ClusterId(marker.cluster.clone());
+            for skip in self.skipped_by_name(&id) {
+                if (skip.network, &skip.system) == (marker.network, &marker.system) {
+                    flight.ops.push(delete_marker(skip));
+                }
+            }
+        }
         flight.say(if marker.skipped {
             Action::AdoptionSkipped
         } else {
@@ -343,11 +351,35 @@ impl Model {
         Ok((flight, Answer::Done))
     }
 
+    /// Markers under a name of the cluster, in the order of the ledger.
+    pub fn skipped_by_name(&self, cluster: &ClusterId) -> Vec<Adoption> {
+        let names: Vec<String> = self
+            .clusters
+            .iter()
+            .filter(|record| record.id == *cluster)
+            .flat_map(|record| &record.names)
+            .map(|name| format!("name:{name}"))
+            .collect();
+        let mut markers = self.adoptions.clone();
+        markers.retain(|marker| names.iter().any(|name| **name == *marker.cluster));
+        markers.sort();
+        markers
+    }
+
     pub fn clusters_busy(&self) -> Result<(), Stop> {
         if self.flights.iter().any(|flight| flight.clusters) {
             Err(Stop::Busy)
         } else {
             Ok(())
         }
+    }
+}
+
+pub fn delete_marker(marker: Adoption) -> Op {
+    let (network, cluster, system) = (marker.network, marker.cluster, marker.system);
+    Op::DeleteAdoption {
+        network,
+        cluster,
+        system,
     }
 }

@@ -239,7 +239,7 @@ async fn ready(site: &Site, rancher: &Rancher, services: &Services) {
     services.services.completed().await;
     services.namespaces.completed().await;
     let adopted = site.session.networks(&site.system).into_iter().all(|network| {
-        site.ipam.read(|ledger| ledger.adopted(network, &site.id, &site.system))
+        site.ipam.read(|ledger| ledger.truly_adopted(network, &site.id, &site.system))
     });
     if !adopted {
         rancher.published().await;

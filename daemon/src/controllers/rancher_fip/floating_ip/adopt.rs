@@ -80,7 +80,7 @@ impl FloatingIpInventory {
         let pool = self.site.mirror_in(ledger, &fip.pool);
         let network = pool.map_or(NetworkId::DEFAULT, |pool| pool.spec.network);
         let place = LeaseKey { network, address };
-        if ledger.adopted(network, &self.site.id, &self.site.system) {
+        if ledger.truly_adopted(network, &self.site.id, &self.site.system) {
             return None;
         }
         let owner = ledger.lease(place).and_then(|lease| lease.owner());

@@ -96,7 +96,7 @@ impl ServiceInventory {
 
     fn place(&self, ledger: &Ledger, key: &Key, svc: &Svc, address: IpAddr) -> Option<LeaseKey> {
         let place = LeaseKey { network: self.network(ledger, svc, address), address };
-        let adopted = ledger.adopted(place.network, &self.site.id, &self.site.system);
+        let adopted = ledger.truly_adopted(place.network, &self.site.id, &self.site.system);
         let of_its_fip = ledger.lease(place).and_then(|lease| lease.owner()).is_some_and(|owner| {
             &*owner.identity.kind == KIND_FLOATING_IP && self.is_for(&owner.identity, key)
         });
