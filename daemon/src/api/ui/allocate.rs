@@ -123,9 +123,9 @@ fn filled(pool: &Pool, fields: &Fields) -> AllocateForm {
 
 /// Owner and address; `None` with the mistakes noted beside the fields.
 fn parse(api: &Api, form: &mut AllocateForm) -> Option<(Identity, Option<IpAddr>)> {
-    let identity = api
-        .ipam
-        .read(|ledger| owner(ledger, &form.owner.value).map_err(|problem| problem.detail.into_string()));
+    let identity = api.ipam.read(|ledger| {
+        owner(ledger, &form.owner.value).map_err(|problem| problem.detail.into_string())
+    });
     form.owner.error = match &identity {
         Ok(_) => None,
         Err(_) if form.owner.value.is_empty() => Some("Say who will hold the address.".to_owned()),
