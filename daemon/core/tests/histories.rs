@@ -596,7 +596,7 @@ fn cases() -> u32 {
     std::env::var("PROPTEST_CASES")
         .ok()
         .and_then(|text| text.parse().ok())
-        .unwrap_or(2_000)
+        .unwrap_or(2_500)
 }
 
 proptest! {

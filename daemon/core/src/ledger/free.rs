@@ -8,6 +8,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,
+    ops::RangeInclusive,
     sync::Arc,
 };
 
@@ -116,22 +117,31 @@ impl Free {
         }
     }
 
-    /// A lease row appeared, attributed to `pool`.
-    pub fn leased(&mut self, key: LeaseKey, pool: Option<PoolId>) {
-        if !self.taken.remove(&key) {
-            self.occupy(key, |room, id| {
-                room.used += 1;
-                room.own += u128::from(Some(id) == pool);
-            });
-            return;
+    /// Whether a decision in flight takes the address.
+    pub fn is_taken(&self, key: LeaseKey) -> bool {
+        self.taken.contains(&key)
+    }
+
+    /// Whether decisions in flight take addresses of `range`.
+    pub fn takes_in(&self, range: RangeInclusive<LeaseKey>) -> bool {
+        self.taken.range(range).next().is_some()
+    }
+
+    /// A lease row appeared, attributed to `pool`. The pools that may give the address.
+    pub fn leased(&mut self, key: LeaseKey, pool: Option<PoolId>) -> SmallVec<[PoolId; 2]> {
+        let taken = self.taken.remove(&key);
+        if !taken {
+            self.occupy(key, |_, _| {});
         }
-        for id in self.assigning(key) {
-            if let Some(room) = self.rooms.get_mut(&id) {
-                room.taken -= 1;
+        let pools = self.assigning(key);
+        for id in &pools {
+            if let Some(room) = self.rooms.get_mut(id) {
+                room.taken -= u128::from(taken);
                 room.used += 1;
-                room.own += u128::from(Some(id) == pool);
+                room.own += u128::from(Some(*id) == pool);
             }
         }
+        pools
     }
 
     /// A lease row went.
@@ -338,7 +348,7 @@ impl Free {
 }
 
 /// Keys of `span`'s addresses in `network`.
-pub(super) fn keys(network: NetworkId, span: Span) -> std::ops::RangeInclusive<LeaseKey> {
+pub(super) fn keys(network: NetworkId, span: Span) -> RangeInclusive<LeaseKey> {
     let key = |address: IpAddr| LeaseKey { network, address };
     key(span.first_address())..=key(span.last_address())
 }

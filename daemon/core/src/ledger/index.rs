@@ -2,15 +2,14 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    net::{IpAddr, Ipv4Addr, Ipv6Addr},
     sync::Arc,
 };
 
 use super::{
     intern::{Prints, fingerprint},
-    keyset::KeySet,
+    keyset::{KeySet, Long, Packed, Short, of_long, of_short},
 };
-use crate::{ClusterId, Identity, Lease, LeaseKey, LeaseState, NetworkId, PoolId, System};
+use crate::{ClusterId, Identity, Lease, LeaseKey, LeaseState, PoolId, System};
 
 /// The secondary indexes of the leases.
 #[derive(Clone, Debug, Default)]
@@ -27,8 +26,8 @@ pub(super) struct Index {
 /// Keys by the fingerprint of members and contenders, 16 bytes for an IPv4 lease.
 #[derive(Clone, Debug, Default)]
 struct Identities {
-    v4: BTreeSet<(u64, NetworkId, Ipv4Addr)>,
-    v6: BTreeSet<(u64, NetworkId, Ipv6Addr)>,
+    v4: BTreeSet<(u64, Short)>,
+    v6: BTreeSet<(u64, Long)>,
 }
 
 /// The leases of one system of one cluster.
@@ -50,46 +49,40 @@ enum Part {
 
 impl Identities {
     fn insert(&mut self, print: u64, key: LeaseKey) {
-        match key.address {
-            IpAddr::V4(address) => self.v4.insert((print, key.network, address)),
-            IpAddr::V6(address) => self.v6.insert((print, key.network, address)),
+        match Packed::of(key) {
+            Packed::V4(key) => self.v4.insert((print, key)),
+            Packed::V6(key) => self.v6.insert((print, key)),
         };
     }
 
     fn remove(&mut self, print: u64, key: LeaseKey) {
-        match key.address {
-            IpAddr::V4(address) => self.v4.remove(&(print, key.network, address)),
-            IpAddr::V6(address) => self.v6.remove(&(print, key.network, address)),
+        match Packed::of(key) {
+            Packed::V4(key) => self.v4.remove(&(print, key)),
+            Packed::V6(key) => self.v6.remove(&(print, key)),
         };
     }
 
     fn of(&self, print: u64) -> impl Iterator<Item = LeaseKey> {
         let v4 = self
             .v4
-            .range((print, NetworkId(0), Ipv4Addr::UNSPECIFIED)..);
+            .range((print, 0)..)
+            .take_while(move |found| found.0 == print);
         let v6 = self
             .v6
-            .range((print, NetworkId(0), Ipv6Addr::UNSPECIFIED)..);
-        let v4 = v4.take_while(move |found| found.0 == print);
-        let v6 = v6.take_while(move |found| found.0 == print);
-        let v4 = v4.map(|(_, network, address)| LeaseKey {
-            network: *network,
-            address: (*address).into(),
-        });
-        v4.chain(v6.map(|(_, network, address)| LeaseKey {
-            network: *network,
-            address: (*address).into(),
-        }))
+            .range((print, (0, 0, 0))..)
+            .take_while(move |found| found.0 == print);
+        v4.map(|(_, key)| of_short(*key))
+            .chain(v6.map(|(_, key)| of_long(*key)))
     }
 
     fn of_sorted(leases: &[Arc<Lease>]) -> Self {
         let (mut v4, mut v6) = (Vec::new(), Vec::new());
         for lease in leases {
             for identity in super::identities(lease) {
-                let (print, network) = (fingerprint(identity), lease.key.network);
-                match lease.key.address {
-                    IpAddr::V4(address) => v4.push((print, network, address)),
-                    IpAddr::V6(address) => v6.push((print, network, address)),
+                let print = fingerprint(identity);
+                match Packed::of(lease.key) {
+                    Packed::V4(key) => v4.push((print, key)),
+                    Packed::V6(key) => v6.push((print, key)),
                 }
             }
         }

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    hash::{DefaultHasher, Hash, Hasher},
+    hash::{DefaultHasher, Hasher},
     sync::Arc,
 };
 
@@ -36,18 +36,67 @@ pub(super) struct Prints {
 
 impl Prints {
     pub fn of(identity: &Identity) -> Self {
-        let mut hasher = DefaultHasher::new();
-        identity.system.hash(&mut hasher);
-        identity.cluster.hash(&mut hasher);
-        identity.kind.hash(&mut hasher);
-        identity.namespace.hash(&mut hasher);
-        let group = hasher.finish();
-        identity.name.hash(&mut hasher);
-        identity.interface.hash(&mut hasher);
+        let mut gathered = Gathered {
+            hasher: DefaultHasher::new(),
+            bytes: [0; 256],
+            used: 0,
+        };
+        gathered.add(identity.system.as_str());
+        gathered.add(identity.cluster.as_ref().map_or("", |cluster| &*cluster.0));
+        gathered.add(&identity.kind);
+        gathered.add(&identity.namespace);
+        let group = gathered.finish();
+        gathered.add(&identity.name);
+        gathered.add(&identity.interface);
         Self {
             group,
-            whole: hasher.finish(),
+            whole: gathered.finish(),
         }
+    }
+}
+
+/// Hashes texts in few pieces: many short ones are what makes hashing slow.
+struct Gathered {
+    hasher: DefaultHasher,
+    bytes: [u8; 256],
+    used: usize,
+}
+
+impl Gathered {
+    /// Ends a part; no UTF-8 text has this byte.
+    const END: u8 = 0xff;
+
+    fn add(&mut self, part: &str) {
+        if self.used + part.len() >= self.bytes.len() {
+            self.flush();
+        }
+        let room = self
+            .bytes
+            .get_mut(self.used..)
+            .and_then(|room| room.split_at_mut_checked(part.len()));
+        match room {
+            Some((text, [end, ..])) => {
+                text.copy_from_slice(part.as_bytes());
+                *end = Self::END;
+                self.used += part.len() + 1;
+            }
+            Some((_, [])) | None => {
+                self.hasher.write(part.as_bytes());
+                self.hasher.write_u8(Self::END);
+            }
+        }
+    }
+
+    fn flush(&mut self) {
+        if let Some(bytes) = self.bytes.get(..self.used) {
+            self.hasher.write(bytes);
+        }
+        self.used = 0;
+    }
+
+    fn finish(&mut self) -> u64 {
+        self.flush();
+        self.hasher.finish()
     }
 }
 

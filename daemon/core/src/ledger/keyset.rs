@@ -8,32 +8,85 @@ use std::{
 
 use crate::{LeaseKey, NetworkId};
 
-/// Lease keys in order; 8 bytes for an IPv4 one and 20 for an IPv6 one.
+/// Lease keys in order; 8 bytes for an IPv4 one and 24 for an IPv6 one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct KeySet {
-    v4: BTreeSet<(NetworkId, Ipv4Addr)>,
-    v6: BTreeSet<(NetworkId, Ipv6Addr)>,
+    v4: BTreeSet<Short>,
+    v6: BTreeSet<Long>,
+}
+
+/// An IPv4 key: network and address.
+pub(super) type Short = u64;
+
+/// An IPv6 key: network and both halves of the address.
+pub(super) type Long = (u32, u64, u64);
+
+/// A key in the room of its family.
+#[derive(Clone, Copy)]
+pub(super) enum Packed {
+    V4(Short),
+    V6(Long),
+}
+
+impl Packed {
+    pub fn of(key: LeaseKey) -> Self {
+        let network = key.network.0;
+        match key.address {
+            IpAddr::V4(address) => Self::V4(short(network, address)),
+            IpAddr::V6(address) => Self::V6(long(network, address)),
+        }
+    }
+}
+
+fn short(network: u32, address: Ipv4Addr) -> Short {
+    u64::from(network) << 32 | u64::from(address.to_bits())
+}
+
+fn long(network: u32, address: Ipv6Addr) -> Long {
+    let [a, b, c, d, e, f, g, h, rest @ ..] = address.octets();
+    (
+        network,
+        u64::from_be_bytes([a, b, c, d, e, f, g, h]),
+        u64::from_be_bytes(rest),
+    )
+}
+
+pub(super) fn of_short(key: Short) -> LeaseKey {
+    let [a, b, c, d, address @ ..] = key.to_be_bytes();
+    let network = NetworkId(u32::from_be_bytes([a, b, c, d]));
+    LeaseKey {
+        network,
+        address: Ipv4Addr::from(address).into(),
+    }
+}
+
+pub(super) fn of_long((network, high, low): Long) -> LeaseKey {
+    let address = Ipv6Addr::from_bits(u128::from(high) << 64 | u128::from(low));
+    LeaseKey {
+        network: NetworkId(network),
+        address: address.into(),
+    }
 }
 
 impl KeySet {
     pub fn insert(&mut self, key: LeaseKey) -> bool {
-        match key.address {
-            IpAddr::V4(address) => self.v4.insert((key.network, address)),
-            IpAddr::V6(address) => self.v6.insert((key.network, address)),
+        match Packed::of(key) {
+            Packed::V4(key) => self.v4.insert(key),
+            Packed::V6(key) => self.v6.insert(key),
         }
     }
 
     pub fn remove(&mut self, key: LeaseKey) -> bool {
-        match key.address {
-            IpAddr::V4(address) => self.v4.remove(&(key.network, address)),
-            IpAddr::V6(address) => self.v6.remove(&(key.network, address)),
+        match Packed::of(key) {
+            Packed::V4(key) => self.v4.remove(&key),
+            Packed::V6(key) => self.v6.remove(&key),
         }
     }
 
     pub fn contains(&self, key: LeaseKey) -> bool {
-        match key.address {
-            IpAddr::V4(address) => self.v4.contains(&(key.network, address)),
-            IpAddr::V6(address) => self.v6.contains(&(key.network, address)),
+        match Packed::of(key) {
+            Packed::V4(key) => self.v4.contains(&key),
+            Packed::V6(key) => self.v6.contains(&key),
         }
     }
 
@@ -52,22 +105,15 @@ impl KeySet {
 
     /// The keys above `after`, in order.
     pub fn after(&self, after: Option<LeaseKey>) -> impl Iterator<Item = LeaseKey> {
-        let (v4, v6) = match after {
+        let (v4, v6) = match after.map(|after| (Packed::of(after), after.network.0)) {
             None => (Bound::Unbounded, Bound::Unbounded),
             // IPv4 comes first within a network.
-            Some(LeaseKey {
-                network,
-                address: IpAddr::V4(address),
-            }) => (
-                Bound::Excluded((network, address)),
-                Bound::Included((network, Ipv6Addr::UNSPECIFIED)),
-            ),
-            Some(LeaseKey {
-                network,
-                address: IpAddr::V6(address),
-            }) => (
-                Bound::Excluded((network, Ipv4Addr::BROADCAST)),
-                Bound::Excluded((network, address)),
+            Some((Packed::V4(key), network)) => {
+                (Bound::Excluded(key), Bound::Included((network, 0, 0)))
+            }
+            Some((Packed::V6(key), network)) => (
+                Bound::Excluded(short(network, Ipv4Addr::BROADCAST)),
+                Bound::Excluded(key),
             ),
         };
         merged(
@@ -97,9 +143,9 @@ impl FromIterator<LeaseKey> for KeySet {
     fn from_iter<T: IntoIterator<Item = LeaseKey>>(keys: T) -> Self {
         let (mut v4, mut v6) = (Vec::new(), Vec::new());
         for key in keys {
-            match key.address {
-                IpAddr::V4(address) => v4.push((key.network, address)),
-                IpAddr::V6(address) => v6.push((key.network, address)),
+            match Packed::of(key) {
+                Packed::V4(key) => v4.push(key),
+                Packed::V6(key) => v6.push(key),
             }
         }
         Self {
@@ -110,15 +156,11 @@ impl FromIterator<LeaseKey> for KeySet {
 }
 
 fn merged<'a>(
-    v4: impl Iterator<Item = &'a (NetworkId, Ipv4Addr)>,
-    v6: impl Iterator<Item = &'a (NetworkId, Ipv6Addr)>,
+    v4: impl Iterator<Item = &'a Short>,
+    v6: impl Iterator<Item = &'a Long>,
 ) -> impl Iterator<Item = LeaseKey> {
-    let mut v4 = v4
-        .map(|(network, address)| key(*network, (*address).into()))
-        .peekable();
-    let mut v6 = v6
-        .map(|(network, address)| key(*network, (*address).into()))
-        .peekable();
+    let mut v4 = v4.map(|key| of_short(*key)).peekable();
+    let mut v6 = v6.map(|key| of_long(*key)).peekable();
     std::iter::from_fn(move || match (v4.peek(), v6.peek()) {
         (Some(a), Some(b)) if a > b => v6.next(),
         (Some(_), _) => v4.next(),
@@ -126,13 +168,13 @@ fn merged<'a>(
     })
 }
 
-fn key(network: NetworkId, address: IpAddr) -> LeaseKey {
-    LeaseKey { network, address }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn key(network: NetworkId, address: IpAddr) -> LeaseKey {
+        LeaseKey { network, address }
+    }
 
     #[test]
     fn keys_come_in_the_order_of_keys() {

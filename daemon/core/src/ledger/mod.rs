@@ -200,12 +200,14 @@ impl Ledger {
         };
         let mut change = Change::default();
         for op in flight.ops {
-            self.note(&op, &mut change);
             match (op, flight.prints) {
                 (Op::PutLease(lease), Some(prints)) if flight.taken.contains(&lease.key) => {
-                    self.put_first(lease, prints);
+                    self.put_first(lease, prints, &mut change);
                 }
-                (op, _) => self.apply(&op),
+                (op, _) => {
+                    self.note(&op, &mut change);
+                    self.apply(&op);
+                }
             }
         }
         for key in flight.taken {
@@ -273,16 +275,21 @@ impl Ledger {
                 self.interner.drop(&old);
                 self.free.attributed(lease.key, old.pool, lease.pool);
             }
-            None => self.free.leased(lease.key, lease.pool),
+            None => {
+                self.free.leased(lease.key, lease.pool);
+            }
         }
         self.index.add(&lease);
     }
 
     /// [`Ledger::put_lease`] of a lease on a free address with one holder, whose prints are known.
-    fn put_first(&mut self, mut lease: Arc<Lease>, prints: Prints) {
+    fn put_first(&mut self, mut lease: Arc<Lease>, prints: Prints, change: &mut Change) {
+        change.leases.push(lease.key);
+        change.pools.extend(lease.pool);
+        change.identities.extend(identities(&lease).cloned());
         self.interner.keep_one(prints, &mut lease);
         self.index.add_one(prints, &lease);
-        self.free.leased(lease.key, lease.pool);
+        change.pools.extend(self.free.leased(lease.key, lease.pool));
         self.rows.leases.insert(lease.key, lease);
     }
 

@@ -60,6 +60,11 @@ impl Draft {
     /// Writes a lease and says why.
     pub fn put(&mut self, lease: &Arc<Lease>, action: Action, detail: Text) {
         self.flight.keys.push(lease.key);
+        self.put_new(lease, action, detail);
+    }
+
+    /// Writes a lease on an address that the draft has taken, and says why.
+    pub fn put_new(&mut self, lease: &Arc<Lease>, action: Action, detail: Text) {
         self.flight.ops.push(Op::PutLease(Arc::clone(lease)));
         let owner = lease.owner().map(|holder| holder.identity.clone());
         self.say_lease(lease, action, owner, detail);
@@ -195,7 +200,7 @@ impl Ledger {
 
     /// Busy if one of the leases is being changed.
     pub(super) fn settled(&self, mut keys: impl Iterator<Item = LeaseKey>) -> Result<(), Stop> {
-        if keys.any(|key| self.tentative.locks(key)) {
+        if keys.any(|key| self.tentative.locks(key) || self.free.is_taken(key)) {
             Err(Stop::Busy)
         } else {
             Ok(())

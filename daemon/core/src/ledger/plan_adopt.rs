@@ -24,6 +24,7 @@ impl Ledger {
         let prints = Prints::of(&ask.holder.identity);
         if self.tentative.edits(key.network)
             || self.tentative.locks(key)
+            || self.free.is_taken(key)
             || self.tentative.locks_identity(prints.whole)
         {
             return Err(Stop::Busy);
@@ -37,7 +38,7 @@ impl Ledger {
             self.free.take(key);
             draft.flight.taken.push(key);
             draft.flight.prints = Some(prints);
-            draft.put(&lease, Action::Adopted, Text::default());
+            draft.put_new(&lease, Action::Adopted, Text::default());
             return Ok((draft, Answer::Adopted { lease }));
         };
         if lease.held_by(&holder.identity) {

@@ -326,7 +326,7 @@ impl Ledger {
             for (key, (holder, tenant)) in want.fresh.into_iter().zip(holders.by_ref()) {
                 let lease = exclusive(key, Some(want.pool.id), holder, tenant, draft.now);
                 let lease = Arc::new(lease);
-                draft.put(&lease, Action::Allocated, Text::default());
+                draft.put_new(&lease, Action::Allocated, Text::default());
                 mine.push(lease);
             }
             if mine.len() > 1 {

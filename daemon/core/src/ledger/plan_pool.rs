@@ -298,7 +298,8 @@ impl Ledger {
             return Ok(());
         }
         for span in spans {
-            if self.tentative.locks_in(keys(network, *span)) {
+            let range = keys(network, *span);
+            if self.free.takes_in(range.clone()) || self.tentative.locks_in(range) {
                 return Err(Stop::Busy);
             }
         }

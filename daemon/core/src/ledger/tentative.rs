@@ -32,9 +32,9 @@ pub(super) enum Table {
 #[derive(Clone, Debug, Default)]
 pub(super) struct InFlight {
     pub ops: SmallVec<[Op; 1]>,
-    /// Leases it changes or makes.
+    /// Leases it changes or deletes.
     pub keys: SmallVec<[LeaseKey; 1]>,
-    /// Of these, free addresses it takes.
+    /// Free addresses it takes; [`super::free::Free`] has them, too.
     pub taken: SmallVec<[LeaseKey; 1]>,
     /// Fingerprints of identities that gain leases.
     pub identities: SmallVec<[u64; 1]>,
@@ -96,6 +96,7 @@ impl Tentative {
         Some(flight)
     }
 
+    /// Whether the lease is being changed. Addresses being taken are not among them.
     pub fn locks(&self, key: LeaseKey) -> bool {
         !self.keys.is_empty() && self.keys.contains(&key)
     }
@@ -113,7 +114,7 @@ impl Tentative {
         self.edits.contains(&network)
     }
 
-    /// Whether a lease in `range` is being made or changed.
+    /// Whether a lease in `range` is being changed.
     pub fn locks_in(&self, range: std::ops::RangeInclusive<LeaseKey>) -> bool {
         self.keys.range(range).next().is_some()
     }

@@ -3,8 +3,8 @@
 use std::{net::IpAddr, sync::Arc};
 
 use fipd_core::{
-    Action, Adoption, Answer, ClusterId, ClusterRecord, EndsOf, Family, LeaseKey, Network, NetworkId, Op,
-    Pool, PoolEdit, PoolId, PoolSpec, Refusal, Text, Timestamp,
+    Action, Adoption, Answer, ClusterId, ClusterRecord, EndsOf, Family, LeaseKey, Network,
+    NetworkId, Op, Pool, PoolEdit, PoolId, PoolSpec, Refusal, Text, Timestamp,
 };
 
 use super::{Flight, Model, Plan, Stop, same_marker, world};
