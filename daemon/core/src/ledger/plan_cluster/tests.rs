@@ -35,10 +35,11 @@ fn wait_for_one(ledger: &mut Ledger) {
 }
 
 fn ask(ledger: &mut Ledger, request: Request) {
-    match ledger.plan(&request, Timestamp(2)) {
-        Planned::Tentative { ticket, .. } => drop(ledger.confirm(ticket)),
-        other => panic!("{other:?}"),
-    }
+    let planned = ledger.plan(&request, Timestamp(2));
+    let Planned::Tentative { ticket, .. } = planned else {
+        panic!("{planned:?}");
+    };
+    ledger.confirm(ticket);
 }
 
 fn mark(ledger: &mut Ledger, skipped: bool) {
@@ -48,9 +49,11 @@ fn mark(ledger: &mut Ledger, skipped: bool) {
 }
 
 fn markers(ledger: &Ledger) -> Vec<Text> {
-    let cluster = |op| match op {
-        Op::PutAdoption(marker) => Some(marker.cluster),
-        _ => None,
+    let cluster = |op| {
+        let Op::PutAdoption(marker) = op else {
+            return None;
+        };
+        Some(marker.cluster)
     };
     ledger.dump().filter_map(cluster).collect()
 }
