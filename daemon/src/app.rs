@@ -81,7 +81,8 @@ async fn serve(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Re
     let tls_settings = settings.tls();
     let tls = Tls::bind(&tls_settings).await?;
     let url = format!("https://{}", tls.address);
-    let listen_file = ListenFile::write(&settings.data_dir, &url)?;
+    let listen_file = ListenFile::write(&settings.data_dir, &url)
+        .inspect_err(|error| tracing::warn!(%error, url, "tools do not find the listener by themselves"));
     let api = Arc::new(Api {
         ipam: ipam.clone(),
         metrics: Metrics::new(ipam.clone(), clusters.clone()),
@@ -108,7 +109,7 @@ async fn serve(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Re
         "fipd is ready"
     );
     tell(&[NotifyState::Ready, NotifyState::Status(&format!("serving at {url}"))]);
-    let result = supervise(signals, &mut tasks, settings, &certificate).await;
+    let result = supervise(signals, &mut tasks, settings, &certificate, ipam).await;
     tell(&[NotifyState::Stopping]);
     tracing::info!("fipd is stopping");
     stop.cancel();
@@ -155,12 +156,18 @@ async fn supervise(
     tasks: &mut JoinSet<Result<(), String>>,
     settings: &Settings,
     certificate: &RustlsConfig,
+    ipam: &Ipam,
 ) -> Result<(), AppError> {
     loop {
         tokio::select! {
             _ = signals.terminate.recv() => return Ok(()),
             _ = signals.interrupt.recv() => return Ok(()),
             _ = signals.hangup.recv() => reload(settings, certificate).await,
+            () = ipam.ended() => {
+                let why = "the writer of the address book is gone; the service manager starts fipd again";
+                tracing::error!(condition = ?ipam.health(), "{why}");
+                return Err(AppError::Ended(why.to_owned()));
+            }
             Some(ended) = tasks.join_next() => {
                 let why = match ended {
                     Ok(Ok(())) => "without a reason".to_owned(),

@@ -20,7 +20,7 @@ use std::{
     path::Path,
     sync::{
         Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     thread,
     time::Duration,
@@ -44,6 +44,8 @@ const QUEUE: usize = 4_096;
 const WORKERS: usize = 2;
 /// How long a stop waits for a store that cannot write.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
+/// How long it waits for a disk that hangs, after that.
+const LAST_PATIENCE: Duration = Duration::from_secs(1);
 /// The name of the database in the data directory.
 pub const DATABASE: &str = "fipd.redb";
 
@@ -98,6 +100,8 @@ struct Shared {
     /// Held by the worker that commits; `None` after the end.
     store: Mutex<Option<Store>>,
     workers: AtomicUsize,
+    /// Whether the end was asked for.
+    asked: AtomicBool,
     /// Keeps the queue bounded: a permit per request that has no answer yet.
     places: Arc<Semaphore>,
     revisions: watch::Sender<u64>,
@@ -155,6 +159,7 @@ impl Ipam {
             planning: Mutex::new(Busy::new()),
             store: Mutex::new(Some(store)),
             workers: AtomicUsize::new(WORKERS),
+            asked: AtomicBool::new(false),
             clock,
             latest: AtomicU64::new(loaded.last_time.0),
         });
@@ -231,9 +236,17 @@ impl Ipam {
         self.shared.ledger.write().forget_waiter(identity);
     }
 
+    /// Waits until the writer has ended, asked to or not.
+    pub async fn ended(&self) {
+        let mut ended = self.shared.ended.subscribe();
+        // The sender lives as long as this handle.
+        let _ = ended.wait_for(|ended| *ended).await;
+    }
+
     /// Takes nothing more, answers what was taken, closes the store cleanly. A store that cannot write is given
-    /// 5 s; requests whose outcome it cannot tell are answered [`IpamError::Stopping`].
+    /// 5 s, one that hangs 1 s more; requests whose outcome it cannot tell are answered [`IpamError::Stopping`].
     pub async fn shutdown(&self) {
+        self.shared.asked.store(true, Ordering::Release);
         self.shared.places.close();
         self.shared.mailbox.close();
         let mut ended = self.shared.ended.subscribe();
@@ -243,8 +256,9 @@ impl Ipam {
         {
             tracing::error!("the store cannot write and is given up; some outcomes are unknown");
             self.shared.stop.stop();
-            if ended.wait_for(|ended| *ended).await.is_err() {
-                tracing::error!("the writer of the address book is gone");
+            let last = ended.wait_for(|ended| *ended);
+            if tokio::time::timeout(LAST_PATIENCE, last).await.is_err() {
+                tracing::error!("the disk does not answer; the writer of the address book is left behind");
             }
         }
     }

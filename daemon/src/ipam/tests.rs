@@ -292,3 +292,19 @@ async fn time_does_not_run_backwards_over_a_restart() {
     assert_eq!(ipam.now(), Timestamp(50_000));
     stop(&ipam, writer).await;
 }
+
+#[tokio::test]
+async fn a_writer_that_dies_unasked_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let (ipam, writer) = start(dir.path());
+    ipam.shared.mailbox.die();
+    tokio::time::timeout(std::time::Duration::from_secs(5), ipam.ended())
+        .await
+        .expect("the end was not told");
+    let health = ipam.health();
+    assert!(
+        matches!(health, crate::store::Condition::Stopped { .. }),
+        "{health:?}"
+    );
+    writer.join();
+}

@@ -134,6 +134,16 @@ impl StoreStop {
         *self.shared.stopping.lock() = true;
         self.shared.stopped.notify_all();
     }
+
+    /// Notes that nothing is decided any more. A reason that is known already stays.
+    pub(crate) fn note_end(&self, reason: &str) {
+        let condition = &mut self.shared.stats.lock().condition;
+        if !matches!(condition, Condition::Stopped { .. }) {
+            *condition = Condition::Stopped {
+                reason: reason.to_owned(),
+            };
+        }
+    }
 }
 
 impl Store {

@@ -8,7 +8,7 @@ use redb::{ReadTransaction, ReadableDatabase as _};
 use super::{
     Shared, backup, codec,
     error::{BackupError, ReadError},
-    health::StoreStats,
+    health::{Condition, StoreStats},
     tables::AUDIT,
 };
 
@@ -65,9 +65,18 @@ impl StoreReader {
         backup::backup(&self.begin()?, path)
     }
 
-    /// Figures of the store.
+    /// Figures of the store. While it is full, the disk is asked whether it still is.
     pub fn stats(&self) -> StoreStats {
-        self.shared.stats.lock().clone()
+        let mut stats = self.shared.stats.lock();
+        if let Condition::Full { free, needed } = &mut stats.condition
+            && let Ok(now) = self.shared.medium.free()
+        {
+            *free = now;
+            if now >= *needed {
+                stats.condition = Condition::Serving;
+            }
+        }
+        stats.clone()
     }
 
     /// Bytes of disk the store uses, and bytes that are free beside it.

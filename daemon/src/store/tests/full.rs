@@ -85,6 +85,11 @@ fn a_full_disk_refuses_decisions_before_redb_notices() {
             "reading must go on"
         );
         fs::remove_file(filler).unwrap();
+        assert_eq!(
+            store.reader().stats().condition,
+            Condition::Serving,
+            "room was made, and nobody noticed"
+        );
         assert_eq!(store.commit(&[decision(4)]), [Outcome::Committed]);
         assert_eq!(store.reader().stats().condition, Condition::Serving);
         drop(store);
