@@ -81,8 +81,9 @@ async fn serve(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Re
     let tls_settings = settings.tls();
     let tls = Tls::bind(&tls_settings).await?;
     let url = format!("https://{}", tls.address);
-    let listen_file = ListenFile::write(&settings.data_dir, &url)
-        .inspect_err(|error| tracing::warn!(%error, url, "tools do not find the listener by themselves"));
+    let listen_file = ListenFile::write(&settings.data_dir, &url).inspect_err(
+        |error| tracing::warn!(%error, url, "tools do not find the listener by themselves"),
+    );
     let api = Arc::new(Api {
         ipam: ipam.clone(),
         metrics: Metrics::new(ipam.clone(), clusters.clone()),
@@ -96,8 +97,17 @@ async fn serve(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Re
     let router = api::router(api, socket.policy);
     let (on_socket, on_tls) = (stop.clone(), stop.clone());
     let shared = router.clone();
-    tasks.spawn(async { socket.serve(shared, on_socket).await.map_err(|error| error.to_string()) });
-    tasks.spawn(async { tls.serve(router, on_tls).await.map_err(|error| error.to_string()) });
+    tasks.spawn(async {
+        socket
+            .serve(shared, on_socket)
+            .await
+            .map_err(|error| error.to_string())
+    });
+    tasks.spawn(async {
+        tls.serve(router, on_tls)
+            .await
+            .map_err(|error| error.to_string())
+    });
     tasks.spawn(renew(tls_settings, certificate.clone(), stop.clone()));
     tasks.spawn(watchdog(ipam.clone(), stop.clone()));
     tracing::info!(
@@ -108,7 +118,10 @@ async fn serve(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Re
         config = settings.config_file.as_ref().map(|path| path.display().to_string()),
         "fipd is ready"
     );
-    tell(&[NotifyState::Ready, NotifyState::Status(&format!("serving at {url}"))]);
+    tell(&[
+        NotifyState::Ready,
+        NotifyState::Status(&format!("serving at {url}")),
+    ]);
     let result = supervise(signals, &mut tasks, settings, &certificate, ipam).await;
     tell(&[NotifyState::Stopping]);
     tracing::info!("fipd is stopping");
@@ -243,7 +256,10 @@ fn tell(state: &[NotifyState<'_>]) {
 async fn drain(mut tasks: JoinSet<Result<(), String>>) {
     let all = async { while tasks.join_next().await.is_some() {} };
     if tokio::time::timeout(STOP_PATIENCE, all).await.is_err() {
-        tracing::warn!("some requests were cut off after {} s", STOP_PATIENCE.as_secs());
+        tracing::warn!(
+            "some requests were cut off after {} s",
+            STOP_PATIENCE.as_secs()
+        );
         tasks.abort_all();
     }
 }
@@ -252,7 +268,10 @@ async fn shut_down(ipam: Ipam, writer: Writer) {
     // Bounded by itself; a hanging disk is given up there.
     ipam.shutdown().await;
     let joined = tokio::task::spawn_blocking(move || writer.join());
-    if tokio::time::timeout(Duration::from_secs(1), joined).await.is_err() {
+    if tokio::time::timeout(Duration::from_secs(1), joined)
+        .await
+        .is_err()
+    {
         tracing::error!("the writer of the address book did not end in time");
     }
 }
@@ -266,7 +285,10 @@ impl ListenFile {
         let fresh = data_dir.join("listen.new");
         std::fs::write(&fresh, format!("{url}\n"))
             .and_then(|()| std::fs::rename(&fresh, &path))
-            .map_err(|source| AppError::File { path: path.clone(), source })?;
+            .map_err(|source| AppError::File {
+                path: path.clone(),
+                source,
+            })?;
         Ok(Self(path))
     }
 }

@@ -258,7 +258,9 @@ impl Ipam {
             self.shared.stop.stop();
             let last = ended.wait_for(|ended| *ended);
             if tokio::time::timeout(LAST_PATIENCE, last).await.is_err() {
-                tracing::error!("the disk does not answer; the writer of the address book is left behind");
+                tracing::error!(
+                    "the disk does not answer; the writer of the address book is left behind"
+                );
             }
         }
     }

@@ -55,9 +55,15 @@ pub fn start(format: LogFormat, level: &str) -> Result<(), LogError> {
         LogFormat::Text | LogFormat::Json => false,
     };
     if journal {
-        registry.with(JournalLayer { journal: JournalLog::new()? }).try_init()?;
+        registry
+            .with(JournalLayer {
+                journal: JournalLog::new()?,
+            })
+            .try_init()?;
     } else if format == LogFormat::Json {
-        registry.with(stderr().json().flatten_event(true)).try_init()?;
+        registry
+            .with(stderr().json().flatten_event(true))
+            .try_init()?;
     } else {
         registry.with(stderr().with_ansi(false)).try_init()?;
     }
@@ -65,7 +71,10 @@ pub fn start(format: LogFormat, level: &str) -> Result<(), LogError> {
 }
 
 fn parse_filter(level: &str) -> Result<EnvFilter, LogError> {
-    let wrong = |reason: String| LogError::Level { value: level.to_owned(), reason };
+    let wrong = |reason: String| LogError::Level {
+        value: level.to_owned(),
+        reason,
+    };
     // A single word that is no level would be taken as the name of a crate and silence everything else.
     let words = ["off", "error", "warn", "info", "debug", "trace"];
     if !level.contains(['=', ',']) && !words.iter().any(|word| word.eq_ignore_ascii_case(level)) {
@@ -103,7 +112,10 @@ impl Fields {
             // Fields that come with records of the `log` crate.
             name if name.starts_with("log.") => {}
             name => {
-                self.values.insert(format!("FIPD_{}", name.replace('.', "_").to_uppercase()), value);
+                self.values.insert(
+                    format!("FIPD_{}", name.replace('.', "_").to_uppercase()),
+                    value,
+                );
             }
         }
     }
@@ -115,14 +127,22 @@ impl log::kv::Source for Fields {
         visitor: &mut dyn log::kv::VisitSource<'kvs>,
     ) -> Result<(), log::kv::Error> {
         for (name, value) in &self.values {
-            visitor.visit_pair(log::kv::Key::from_str(name), log::kv::Value::from(value.as_str()))?;
+            visitor.visit_pair(
+                log::kv::Key::from_str(name),
+                log::kv::Value::from(value.as_str()),
+            )?;
         }
         Ok(())
     }
 }
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for JournalLayer {
-    fn on_new_span(&self, attributes: &span::Attributes<'_>, id: &span::Id, context: Context<'_, S>) {
+    fn on_new_span(
+        &self,
+        attributes: &span::Attributes<'_>,
+        id: &span::Id,
+        context: Context<'_, S>,
+    ) {
         let mut fields = Fields::default();
         attributes.record(&mut fields);
         if let Some(span) = context.span(id) {
@@ -140,7 +160,11 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for JournalLayer {
 
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
         let mut fields = Fields::default();
-        for span in context.event_scope(event).into_iter().flat_map(|scope| scope.from_root()) {
+        for span in context
+            .event_scope(event)
+            .into_iter()
+            .flat_map(|scope| scope.from_root())
+        {
             if let Some(of_span) = span.extensions().get::<Fields>() {
                 fields.values.extend(of_span.values.clone());
             }

@@ -52,7 +52,9 @@ struct RouteLabels {
 
 /// Bounds in seconds: from an answer out of memory to one that waits for a slow disk.
 fn request_buckets() -> Histogram {
-    Histogram::new([0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.5, 10.0])
+    Histogram::new([
+        0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.5, 10.0,
+    ])
 }
 
 impl Metrics {
@@ -68,8 +70,16 @@ impl Metrics {
             Unit::Seconds,
             seconds.clone(),
         );
-        registry.register_collector(Box::new(State { ipam, clusters, counted: Mutex::default() }));
-        Self { registry, requests, seconds }
+        registry.register_collector(Box::new(State {
+            ipam,
+            clusters,
+            counted: Mutex::default(),
+        }));
+        Self {
+            registry,
+            requests,
+            seconds,
+        }
     }
 
     /// Notes an answered request. `route` is the pattern, never the path.
@@ -85,8 +95,12 @@ impl Metrics {
             status: status.as_u16(),
         };
         self.requests.get_or_create(&labels).inc();
-        let route = RouteLabels { route: route.to_owned() };
-        self.seconds.get_or_create(&route).observe(took.as_secs_f64());
+        let route = RouteLabels {
+            route: route.to_owned(),
+        };
+        self.seconds
+            .get_or_create(&route)
+            .observe(took.as_secs_f64());
     }
 
     /// The text of all series.
@@ -123,7 +137,8 @@ struct Series<'a> {
 
 impl Series<'_> {
     fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let mut metric = encoder.encode_descriptor(self.name, self.help, None, MetricType::Gauge)?;
+        let mut metric =
+            encoder.encode_descriptor(self.name, self.help, None, MetricType::Gauge)?;
         for (labels, value) in &self.values {
             let gauge = ConstGauge::new(*value);
             if labels.is_empty() {
@@ -138,7 +153,12 @@ impl Series<'_> {
 
 impl Collector for State {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        for series in self.pools().into_iter().chain(self.store()).chain(self.clusters()) {
+        for series in self
+            .pools()
+            .into_iter()
+            .chain(self.store())
+            .chain(self.clusters())
+        {
             series.encode(&mut encoder)?;
         }
         self.leases().encode(&mut encoder)
@@ -152,11 +172,16 @@ impl State {
         for pool in all {
             let (usage, network) = self.ipam.read(|ledger| {
                 let network = ledger.network(pool.spec.network);
-                (ledger.usage(pool.id), network.map(|network| network.name.to_string()))
+                (
+                    ledger.usage(pool.id),
+                    network.map(|network| network.name.to_string()),
+                )
             });
             let Some(usage) = usage else { continue };
-            let labels =
-                vec![("pool", pool.spec.name.to_string()), ("network", network.unwrap_or_default())];
+            let labels = vec![
+                ("pool", pool.spec.name.to_string()),
+                ("network", network.unwrap_or_default()),
+            ];
             let counts = [usage.size, usage.used, usage.free, usage.out_of_range];
             for (values, count) in figures.iter_mut().zip(counts) {
                 values.push((labels.clone(), count as f64));
@@ -164,10 +189,26 @@ impl State {
         }
         let [size, used, free, out] = figures;
         vec![
-            Series { name: "pool_size", help: "Addresses the pool can give", values: size },
-            Series { name: "pool_used", help: "Of these, leased", values: used },
-            Series { name: "pool_free", help: "Of these, free", values: free },
-            Series { name: "pool_out_of_range", help: "Leases outside of the pool's addresses", values: out },
+            Series {
+                name: "pool_size",
+                help: "Addresses the pool can give",
+                values: size,
+            },
+            Series {
+                name: "pool_used",
+                help: "Of these, leased",
+                values: used,
+            },
+            Series {
+                name: "pool_free",
+                help: "Of these, free",
+                values: free,
+            },
+            Series {
+                name: "pool_out_of_range",
+                help: "Leases outside of the pool's addresses",
+                values: out,
+            },
         ]
     }
 
@@ -182,18 +223,37 @@ impl State {
             }
         };
         let value = |(state, count): (LeaseState, u64)| {
-            (vec![("state", crate::api::wire::text_of(&state))], count as f64)
+            (
+                vec![("state", crate::api::wire::text_of(&state))],
+                count as f64,
+            )
         };
-        Series { name: "leases", help: "Leases by state", values: counts.into_iter().map(value).collect() }
+        Series {
+            name: "leases",
+            help: "Leases by state",
+            values: counts.into_iter().map(value).collect(),
+        }
     }
 
     fn store(&self) -> Vec<Series<'static>> {
         let stats = self.ipam.reader().stats();
         let plain = |value: f64| vec![(Vec::new(), value)];
-        let serving = if stats.condition == Condition::Serving { 1.0 } else { 0.0 };
+        let serving = if stats.condition == Condition::Serving {
+            1.0
+        } else {
+            0.0
+        };
         let mut all = vec![
-            Series { name: "store_up", help: "1 while decisions are taken", values: plain(serving) },
-            Series { name: "store_commits", help: "Commits since the start", values: plain(stats.commits as f64) },
+            Series {
+                name: "store_up",
+                help: "1 while decisions are taken",
+                values: plain(serving),
+            },
+            Series {
+                name: "store_commits",
+                help: "Commits since the start",
+                values: plain(stats.commits as f64),
+            },
             Series {
                 name: "store_commit_seconds",
                 help: "Time spent in commits since the start",
@@ -216,7 +276,11 @@ impl State {
             },
         ];
         if let Ok((used, free)) = self.ipam.reader().disk() {
-            all.push(Series { name: "store_bytes", help: "Bytes the store uses", values: plain(used as f64) });
+            all.push(Series {
+                name: "store_bytes",
+                help: "Bytes the store uses",
+                values: plain(used as f64),
+            });
             all.push(Series {
                 name: "store_disk_free_bytes",
                 help: "Bytes free on the store's disk",
@@ -233,7 +297,11 @@ impl State {
         let mut leases = Vec::new();
         for view in self.clusters.views() {
             let labels = vec![("cluster", view.name.to_string())];
-            let ready = if view.state == ClusterState::Ready { 1.0 } else { 0.0 };
+            let ready = if view.state == ClusterState::Ready {
+                1.0
+            } else {
+                0.0
+            };
             up.push((labels.clone(), ready));
             let age = Duration::from_millis(now.saturating_sub(view.since.0)).as_secs_f64();
             let state = ("state", view.state.as_str().to_owned());
@@ -241,13 +309,21 @@ impl State {
             leases.push((labels, view.leases as f64));
         }
         vec![
-            Series { name: "cluster_up", help: "1 while the cluster is reached and served", values: up },
+            Series {
+                name: "cluster_up",
+                help: "1 while the cluster is reached and served",
+                values: up,
+            },
             Series {
                 name: "cluster_state_age_seconds",
                 help: "For how long the cluster is in its state",
                 values: since,
             },
-            Series { name: "cluster_leases", help: "Leases of the cluster", values: leases },
+            Series {
+                name: "cluster_leases",
+                help: "Leases of the cluster",
+                values: leases,
+            },
         ]
     }
 }

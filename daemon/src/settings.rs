@@ -52,7 +52,10 @@ impl Settings {
             None => Config::default(),
         };
         let places = places();
-        let data_dir = overrides.data_dir.clone().or_else(|| config.data_dir.clone());
+        let data_dir = overrides
+            .data_dir
+            .clone()
+            .or_else(|| config.data_dir.clone());
         Ok(Self {
             config_file,
             data_dir: data_dir.unwrap_or(places.data_dir),
@@ -73,7 +76,11 @@ impl Settings {
         TlsSettings {
             data_dir: self.data_dir.clone(),
             listen: self.overrides.listen.unwrap_or(api.listen),
-            advertise: self.overrides.advertise.clone().or_else(|| api.advertise.clone()),
+            advertise: self
+                .overrides
+                .advertise
+                .clone()
+                .or_else(|| api.advertise.clone()),
             files: api.cert.clone().zip(api.key.clone()),
         }
     }
@@ -83,7 +90,11 @@ impl Settings {
 pub fn client_socket() -> PathBuf {
     let system = PathBuf::from(SYSTEM_SOCKET);
     let own = places().socket;
-    if !system.exists() && own.exists() { own } else { system }
+    if !system.exists() && own.exists() {
+        own
+    } else {
+        system
+    }
 }
 
 fn places() -> Places {
@@ -93,10 +104,15 @@ fn places() -> Places {
             socket: SYSTEM_SOCKET.into(),
         };
     }
-    let var = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let var = |name: &str| {
+        std::env::var_os(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
     let home = || var("HOME").unwrap_or_else(|| PathBuf::from("."));
-    let data_dir =
-        var("XDG_STATE_HOME").unwrap_or_else(|| home().join(".local/state")).join("fipd");
+    let data_dir = var("XDG_STATE_HOME")
+        .unwrap_or_else(|| home().join(".local/state"))
+        .join("fipd");
     let socket = match var("XDG_RUNTIME_DIR") {
         Some(runtime) => runtime.join("fipd/fipd.sock"),
         None => data_dir.join("fipd.sock"),
@@ -112,9 +128,16 @@ mod tests {
     fn the_command_line_beats_the_file_beats_the_default() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("fipd.toml");
-        std::fs::write(&file, "data-dir = \"state\"\n[api]\nlisten = \"127.0.0.1:1111\"\n").unwrap();
-        let from_file =
-            Settings::load(Overrides { config: Some(file.clone()), ..Overrides::default() }).unwrap();
+        std::fs::write(
+            &file,
+            "data-dir = \"state\"\n[api]\nlisten = \"127.0.0.1:1111\"\n",
+        )
+        .unwrap();
+        let from_file = Settings::load(Overrides {
+            config: Some(file.clone()),
+            ..Overrides::default()
+        })
+        .unwrap();
         assert_eq!(from_file.data_dir, dir.path().join("state"));
         assert_eq!(from_file.tls().listen.port(), 1111);
         let overridden = Settings::load(Overrides {
@@ -130,7 +153,10 @@ mod tests {
 
     #[test]
     fn a_named_file_must_exist() {
-        let missing = Overrides { config: Some("/nonexistent/fipd.toml".into()), ..Overrides::default() };
+        let missing = Overrides {
+            config: Some("/nonexistent/fipd.toml".into()),
+            ..Overrides::default()
+        };
         let error = Settings::load(missing).unwrap_err().to_string();
         assert!(error.starts_with("/nonexistent/fipd.toml:"), "{error}");
     }
@@ -141,7 +167,13 @@ mod tests {
     fn the_example_says_the_defaults() {
         let config = Config::parse(EXAMPLE, Path::new("/etc/fipd")).unwrap();
         let data_dir = Some(config::DEFAULT_DATA_DIR.into());
-        assert_eq!(config, Config { data_dir, ..Config::default() });
+        assert_eq!(
+            config,
+            Config {
+                data_dir,
+                ..Config::default()
+            }
+        );
     }
 
     #[test]

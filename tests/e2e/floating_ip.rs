@@ -7,8 +7,8 @@ use std::time::Duration;
 use fipd_crds::floating_ip::{FloatingIP, FloatingIPPool};
 use fipd_tests::scenario::Scenario;
 use fipd_tests::testbed::{SiteOptions, wait_until};
-use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use kube::Client;
+use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -26,18 +26,32 @@ impl Rancher {
         let scenario = Scenario::start(&SiteOptions::of(&["a"])).await.unwrap();
         let client: Client = scenario.site.rancher.client().await.unwrap();
         let (pools, fips) = (Api::all(client.clone()), Api::namespaced(client, NAMESPACE));
-        Self { scenario, pools, fips }
+        Self {
+            scenario,
+            pools,
+            fips,
+        }
     }
 
     async fn apply(&self, kind: &str, mut object: Value) {
         object["apiVersion"] = json!("rancher.k8s.binbash.org/v1beta2");
         object["kind"] = json!(kind);
-        self.scenario.site.rancher.apply(&object.to_string()).await.unwrap();
+        self.scenario
+            .site
+            .rancher
+            .apply(&object.to_string())
+            .await
+            .unwrap();
     }
 
     async fn pool(&self, name: &str, subnet: &str, start: &str, end: &str, exclude: &[&str]) {
-        let config = json!({ "subnet": subnet, "pool": { "start": start, "end": end, "exclude": exclude } });
-        self.apply("FloatingIPPool", json!({ "metadata": { "name": name }, "spec": { "ipConfig": config } })).await;
+        let config =
+            json!({ "subnet": subnet, "pool": { "start": start, "end": end, "exclude": exclude } });
+        self.apply(
+            "FloatingIPPool",
+            json!({ "metadata": { "name": name }, "spec": { "ipConfig": config } }),
+        )
+        .await;
     }
 
     /// A FloatingIP of project `p-a`, used by the cluster.
@@ -48,17 +62,29 @@ impl Rancher {
             spec["ipAddr"] = json!(address);
         }
         let meta = json!({ "name": name, "namespace": NAMESPACE, "labels": labels });
-        self.apply("FloatingIP", json!({ "metadata": meta, "spec": spec })).await;
+        self.apply("FloatingIP", json!({ "metadata": meta, "spec": spec }))
+            .await;
     }
 
     async fn patch_fip(&self, name: &str, patch: Value) {
-        self.fips.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap();
+        self.fips
+            .patch(name, &PatchParams::default(), &Patch::Merge(&patch))
+            .await
+            .unwrap();
     }
 
     async fn delete_fip(&self, name: &str) {
-        self.fips.delete(name, &DeleteParams::default()).await.unwrap();
+        self.fips
+            .delete(name, &DeleteParams::default())
+            .await
+            .unwrap();
         wait_until(&format!("FloatingIP {name} is gone"), DEADLINE, || async {
-            match self.fips.get_opt(name).await.map_err(|error| error.to_string())? {
+            match self
+                .fips
+                .get_opt(name)
+                .await
+                .map_err(|error| error.to_string())?
+            {
                 None => Ok(()),
                 Some(fip) => Err(json!(fip).to_string()),
             }
@@ -69,47 +95,86 @@ impl Rancher {
 
     async fn wait_fip(&self, name: &str, what: &str, test: impl Fn(&Value) -> bool) -> Value {
         wait_until(&format!("FloatingIP {name}: {what}"), DEADLINE, || async {
-            let fip = json!(self.fips.get(name).await.map_err(|error| error.to_string())?);
-            if test(&fip) { Ok(fip) } else { Err(fip.to_string()) }
+            let fip = json!(
+                self.fips
+                    .get(name)
+                    .await
+                    .map_err(|error| error.to_string())?
+            );
+            if test(&fip) {
+                Ok(fip)
+            } else {
+                Err(fip.to_string())
+            }
         })
         .await
         .unwrap()
     }
 
     async fn wait_address(&self, name: &str, address: &str) -> Value {
-        let fip = self.wait_fip(name, &format!("has {address}"), |fip| fip["status"]["ipAddr"] == *address).await;
+        let fip = self
+            .wait_fip(name, &format!("has {address}"), |fip| {
+                fip["status"]["ipAddr"] == *address
+            })
+            .await;
         assert_eq!(fip["status"]["state"], "Allocated");
         fip
     }
 
     /// The status of the pool without conditions.
     async fn wait_pool(&self, name: &str, expected: Value) {
-        wait_until(&format!("pool {name} shows {expected}"), DEADLINE, || async {
-            let pool = self.pools.get(name).await.map_err(|error| error.to_string())?;
-            let mut status = json!(pool.status.unwrap_or_default());
-            status.as_object_mut().unwrap().remove("conditions");
-            if status == expected { Ok(()) } else { Err(status.to_string()) }
-        })
+        wait_until(
+            &format!("pool {name} shows {expected}"),
+            DEADLINE,
+            || async {
+                let pool = self
+                    .pools
+                    .get(name)
+                    .await
+                    .map_err(|error| error.to_string())?;
+                let mut status = json!(pool.status.unwrap_or_default());
+                status.as_object_mut().unwrap().remove("conditions");
+                if status == expected {
+                    Ok(())
+                } else {
+                    Err(status.to_string())
+                }
+            },
+        )
         .await
         .unwrap();
     }
 
     async fn wait_condition(&self, pool: &str, kind: &str, status: &str, part: &str) {
-        wait_until(&format!("pool {pool}: condition {kind} {status} {part:?}"), DEADLINE, || async {
-            let pool = self.pools.get(pool).await.map_err(|error| error.to_string())?;
-            let conditions = pool.status.unwrap_or_default().conditions;
-            let found = conditions.iter().any(|one| {
-                one.type_ == kind && one.status == status && one.message.contains(part)
-            });
-            if found { Ok(()) } else { Err(json!(conditions).to_string()) }
-        })
+        wait_until(
+            &format!("pool {pool}: condition {kind} {status} {part:?}"),
+            DEADLINE,
+            || async {
+                let pool = self
+                    .pools
+                    .get(pool)
+                    .await
+                    .map_err(|error| error.to_string())?;
+                let conditions = pool.status.unwrap_or_default().conditions;
+                let found = conditions.iter().any(|one| {
+                    one.type_ == kind && one.status == status && one.message.contains(part)
+                });
+                if found {
+                    Ok(())
+                } else {
+                    Err(json!(conditions).to_string())
+                }
+            },
+        )
         .await
         .unwrap();
     }
 }
 
 fn reason(fip: &Value) -> &str {
-    fip["status"]["conditions"][0]["reason"].as_str().unwrap_or("")
+    fip["status"]["conditions"][0]["reason"]
+        .as_str()
+        .unwrap_or("")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -117,42 +182,77 @@ async fn a_pool_shows_exactly_what_is_used() {
     let rancher = Rancher::start().await;
     let quota = json!({ "metadata": { "name": "p-a" }, "spec": { "displayName": "Shop", "floatingIPQuota": { "net": 9 } } });
     rancher.apply("FloatingIPProjectQuota", quota).await;
-    rancher.pool("net", "10.60.0.0/24", "10.60.0.10", "10.60.0.13", &["10.60.0.11"]).await;
+    rancher
+        .pool(
+            "net",
+            "10.60.0.0/24",
+            "10.60.0.10",
+            "10.60.0.13",
+            &["10.60.0.11"],
+        )
+        .await;
     let excluded = json!({ "10.60.0.11": "excluded" });
-    rancher.wait_pool("net", json!({ "allocated": excluded, "used": 1, "available": 3 })).await;
+    rancher
+        .wait_pool(
+            "net",
+            json!({ "allocated": excluded, "used": 1, "available": 3 }),
+        )
+        .await;
     for name in ["one", "two", "three"] {
         rancher.fip(name, "net", "").await;
-        rancher.wait_fip(name, "has an address", |fip| fip["status"]["state"] == "Allocated").await;
+        rancher
+            .wait_fip(name, "has an address", |fip| {
+                fip["status"]["state"] == "Allocated"
+            })
+            .await;
     }
     // As the originals' programs write it: a zero is left out.
     let full = json!({
         "10.60.0.10": "p-a [Shop]", "10.60.0.11": "excluded", "10.60.0.12": "p-a [Shop]", "10.60.0.13": "p-a [Shop]",
     });
-    rancher.wait_pool("net", json!({ "allocated": full, "used": 4 })).await;
+    rancher
+        .wait_pool("net", json!({ "allocated": full, "used": 4 }))
+        .await;
     rancher.wait_condition("net", "Ready", "True", "").await;
 
     // A mistake changes nothing and is named.
     let wrong = |pool: Value| json!({ "spec": { "ipConfig": { "pool": pool } } });
     let merge = |patch: Value| {
         let pools = rancher.pools.clone();
-        async move { pools.patch("net", &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap() }
+        async move {
+            pools
+                .patch("net", &PatchParams::default(), &Patch::Merge(&patch))
+                .await
+                .unwrap()
+        }
     };
     merge(wrong(json!({ "end": "10.61.0.20" }))).await;
-    rancher.wait_condition("net", "Ready", "False", "spec.ipConfig.pool.end").await;
+    rancher
+        .wait_condition("net", "Ready", "False", "spec.ipConfig.pool.end")
+        .await;
     rancher.delete_fip("two").await;
     rancher.fip("four", "net", "").await;
     rancher.wait_address("four", "10.60.0.12").await;
 
     // Leases that an edit leaves outside are kept and said.
     merge(wrong(json!({ "end": "10.60.0.12" }))).await;
-    rancher.wait_condition("net", "OutOfRange", "True", "1 leases").await;
+    rancher
+        .wait_condition("net", "OutOfRange", "True", "1 leases")
+        .await;
     rancher.wait_condition("net", "Ready", "True", "").await;
     rancher.delete_fip("three").await;
-    let rest = json!({ "10.60.0.10": "p-a [Shop]", "10.60.0.11": "excluded", "10.60.0.12": "p-a [Shop]" });
-    rancher.wait_pool("net", json!({ "allocated": rest, "used": 3 })).await;
+    let rest =
+        json!({ "10.60.0.10": "p-a [Shop]", "10.60.0.11": "excluded", "10.60.0.12": "p-a [Shop]" });
+    rancher
+        .wait_pool("net", json!({ "allocated": rest, "used": 3 }))
+        .await;
 
     // A pool that is deleted first does not keep its FloatingIPs from going.
-    rancher.pools.delete("net", &DeleteParams::default()).await.unwrap();
+    rancher
+        .pools
+        .delete("net", &DeleteParams::default())
+        .await
+        .unwrap();
     rancher.delete_fip("one").await;
     rancher.delete_fip("four").await;
 }
@@ -162,16 +262,28 @@ async fn no_error_of_a_floating_ip_is_final() {
     let rancher = Rancher::start().await;
     // First the object, then its pool.
     rancher.fip("early", "net", "").await;
-    let early = rancher.wait_fip("early", "waits", |fip| fip["status"]["state"] == "Error").await;
+    let early = rancher
+        .wait_fip("early", "waits", |fip| fip["status"]["state"] == "Error")
+        .await;
     assert_eq!(reason(&early), "AllocationFailed");
-    rancher.pool("net", "10.60.0.0/24", "10.60.0.10", "10.60.0.11", &[]).await;
+    rancher
+        .pool("net", "10.60.0.0/24", "10.60.0.10", "10.60.0.11", &[])
+        .await;
     let early = rancher.wait_address("early", "10.60.0.10").await;
-    assert_eq!((reason(&early), early["spec"]["ipAddr"].as_str()), ("IPAssigned", Some("10.60.0.10")));
-    assert_eq!(early["metadata"]["finalizers"], json!(["rancher.k8s.binbash.org/floatingip-cleanup"]));
+    assert_eq!(
+        (reason(&early), early["spec"]["ipAddr"].as_str()),
+        ("IPAssigned", Some("10.60.0.10"))
+    );
+    assert_eq!(
+        early["metadata"]["finalizers"],
+        json!(["rancher.k8s.binbash.org/floatingip-cleanup"])
+    );
 
     // A taken address becomes free.
     rancher.fip("same", "net", "10.60.0.10").await;
-    rancher.wait_fip("same", "waits", |fip| reason(fip) == "AllocationFailed").await;
+    rancher
+        .wait_fip("same", "waits", |fip| reason(fip) == "AllocationFailed")
+        .await;
     rancher.delete_fip("early").await;
     rancher.wait_address("same", "10.60.0.10").await;
 
@@ -179,22 +291,56 @@ async fn no_error_of_a_floating_ip_is_final() {
     rancher.fip("second", "net", "").await;
     rancher.wait_address("second", "10.60.0.11").await;
     rancher.fip("third", "net", "").await;
-    rancher.wait_fip("third", "waits", |fip| reason(fip) == "AllocationFailed").await;
-    rancher.pool("net", "10.60.0.0/24", "10.60.0.10", "10.60.0.12", &[]).await;
+    rancher
+        .wait_fip("third", "waits", |fip| reason(fip) == "AllocationFailed")
+        .await;
+    rancher
+        .pool("net", "10.60.0.0/24", "10.60.0.10", "10.60.0.12", &[])
+        .await;
     rancher.wait_address("third", "10.60.0.12").await;
 
     // Without project nobody can be charged.
-    rancher.pool("six", "2001:db8::/64", "2001:db8::10", "2001:db8::ffff:ffff:ffff:ffff", &[]).await;
+    rancher
+        .pool(
+            "six",
+            "2001:db8::/64",
+            "2001:db8::10",
+            "2001:db8::ffff:ffff:ffff:ffff",
+            &[],
+        )
+        .await;
     let meta = json!({ "name": "nobody", "namespace": NAMESPACE });
     let spec = json!({ "floatingIPPool": "six", "ipAddr": "2001:DB8:0:0::11" });
-    rancher.apply("FloatingIP", json!({ "metadata": meta, "spec": spec })).await;
-    let nobody = rancher.wait_fip("nobody", "waits", |fip| reason(fip) == "AllocationFailed").await;
-    assert!(nobody["status"]["conditions"][0]["message"].as_str().unwrap().contains(PROJECT));
-    rancher.patch_fip("nobody", json!({ "metadata": { "labels": { PROJECT: "p-a" } } })).await;
+    rancher
+        .apply("FloatingIP", json!({ "metadata": meta, "spec": spec }))
+        .await;
+    let nobody = rancher
+        .wait_fip("nobody", "waits", |fip| reason(fip) == "AllocationFailed")
+        .await;
+    assert!(
+        nobody["status"]["conditions"][0]["message"]
+            .as_str()
+            .unwrap()
+            .contains(PROJECT)
+    );
+    rancher
+        .patch_fip(
+            "nobody",
+            json!({ "metadata": { "labels": { PROJECT: "p-a" } } }),
+        )
+        .await;
     let kept = rancher.wait_address("nobody", "2001:db8::11").await;
-    assert_eq!((reason(&kept), &kept["status"]["assigned"]), ("IPUnassigned", &Value::Null));
+    assert_eq!(
+        (reason(&kept), &kept["status"]["assigned"]),
+        ("IPUnassigned", &Value::Null)
+    );
     let one = json!({ "2001:db8::11": "p-a [Unassigned]" });
-    rancher.wait_pool("six", json!({ "allocated": one, "used": 1, "available": i64::MAX })).await;
+    rancher
+        .wait_pool(
+            "six",
+            json!({ "allocated": one, "used": 1, "available": i64::MAX }),
+        )
+        .await;
 
     // Given to a cluster and taken from it by labels of both generations.
     let labels = json!({
@@ -202,8 +348,12 @@ async fn no_error_of_a_floating_ip_is_final() {
         "rancher.k8s.binbash.org/service-namespace": "shop", "rancher.k8s.binbash.org/service-name": "web",
         "rancher.k8s.binbash.org/service-3-namespace": "shop", "rancher.k8s.binbash.org/service-3-name": "api",
     });
-    rancher.patch_fip("nobody", json!({ "metadata": { "labels": labels } })).await;
-    let assigned = rancher.wait_fip("nobody", "is assigned", |fip| reason(fip) == "IPAssigned").await;
+    rancher
+        .patch_fip("nobody", json!({ "metadata": { "labels": labels } }))
+        .await;
+    let assigned = rancher
+        .wait_fip("nobody", "is assigned", |fip| reason(fip) == "IPAssigned")
+        .await;
     assert_eq!(
         assigned["status"]["assigned"]["services"],
         json!([

@@ -20,7 +20,13 @@ const FLOATING_IP: &str = "rancher.k8s.binbash.org/floatingip";
 
 /// The namespace of the project in the cluster called `name`, and its Services.
 async fn project(scenario: &Scenario, name: &str) -> Api<Service> {
-    scenario.site.cluster(name).unwrap().add_namespace("apps").await.unwrap();
+    scenario
+        .site
+        .cluster(name)
+        .unwrap()
+        .add_namespace("apps")
+        .await
+        .unwrap();
     Api::namespaced(scenario.client(name).await.unwrap(), "apps")
 }
 
@@ -29,17 +35,29 @@ fn annotations(object: &impl ResourceExt) -> Value {
 }
 
 /// Waits until the Service is as `test` wants it; the error shows it as it is.
-async fn wait_service(api: &Api<Service>, name: &str, what: &str, test: impl Fn(&Service) -> bool) -> Service {
+async fn wait_service(
+    api: &Api<Service>,
+    name: &str,
+    what: &str,
+    test: impl Fn(&Service) -> bool,
+) -> Service {
     wait_until(&format!("Service {name}: {what}"), DEADLINE, || async {
         let service = api.get(name).await.map_err(|error| error.to_string())?;
-        if test(&service) { Ok(service) } else { Err(json!([service.metadata, service.status]).to_string()) }
+        if test(&service) {
+            Ok(service)
+        } else {
+            Err(json!([service.metadata, service.status]).to_string())
+        }
     })
     .await
     .unwrap()
 }
 
 async fn wait_address(api: &Api<Service>, name: &str) -> IpAddr {
-    let service = wait_service(api, name, "has an address", |service| !addresses(service).is_empty()).await;
+    let service = wait_service(api, name, "has an address", |service| {
+        !addresses(service).is_empty()
+    })
+    .await;
     addresses(&service)[0]
 }
 
@@ -55,11 +73,24 @@ async fn wait_gone(api: &Api<Service>, name: &str) {
 }
 
 /// The FloatingIPs of a cluster's namespace in Rancher, once `test` holds for them.
-async fn wait_fips(rancher: &Client, namespace: &str, what: &str, test: impl Fn(&[FloatingIP]) -> bool) -> Vec<FloatingIP> {
+async fn wait_fips(
+    rancher: &Client,
+    namespace: &str,
+    what: &str,
+    test: impl Fn(&[FloatingIP]) -> bool,
+) -> Vec<FloatingIP> {
     let api: Api<FloatingIP> = Api::namespaced(rancher.clone(), namespace);
     wait_until(&format!("FloatingIPs: {what}"), DEADLINE, || async {
-        let list = api.list(&ListParams::default()).await.map_err(|error| error.to_string())?.items;
-        if test(&list) { Ok(list) } else { Err(json!(list).to_string()) }
+        let list = api
+            .list(&ListParams::default())
+            .await
+            .map_err(|error| error.to_string())?
+            .items;
+        if test(&list) {
+            Ok(list)
+        } else {
+            Err(json!(list).to_string())
+        }
     })
     .await
     .unwrap()
@@ -71,18 +102,28 @@ fn shown(fip: &FloatingIP) -> &str {
 
 async fn wait_allocated(rancher: &Client, pool: &str, expected: Value) {
     let api: Api<FloatingIPPool> = Api::all(rancher.clone());
-    wait_until(&format!("pool {pool} shows {expected}"), DEADLINE, || async {
-        let pool = api.get(pool).await.map_err(|error| error.to_string())?;
-        let status = json!(pool.status.unwrap_or_default());
-        let allocated = status.get("allocated").cloned().unwrap_or(json!({}));
-        if allocated == expected { Ok(()) } else { Err(status.to_string()) }
-    })
+    wait_until(
+        &format!("pool {pool} shows {expected}"),
+        DEADLINE,
+        || async {
+            let pool = api.get(pool).await.map_err(|error| error.to_string())?;
+            let status = json!(pool.status.unwrap_or_default());
+            let allocated = status.get("allocated").cloned().unwrap_or(json!({}));
+            if allocated == expected {
+                Ok(())
+            } else {
+                Err(status.to_string())
+            }
+        },
+    )
     .await
     .unwrap();
 }
 
 async fn patch(api: &Api<Service>, name: &str, patch: Value) {
-    api.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap();
+    api.patch(name, &PatchParams::default(), &Patch::Merge(&patch))
+        .await
+        .unwrap();
 }
 
 fn pool_annotation(pool: &str) -> Value {
@@ -91,17 +132,36 @@ fn pool_annotation(pool: &str) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_service_from_its_address_to_its_end() {
-    let options = SiteOptions { controller_manager: true, ..SiteOptions::of(&["a", "b"]) };
+    let options = SiteOptions {
+        controller_manager: true,
+        ..SiteOptions::of(&["a", "b"])
+    };
     let scenario = Scenario::start(&options).await.unwrap();
-    scenario.add_pool("a--public", "10.60.0.0/24", "10.60.0.10", "10.60.0.20").await.unwrap();
-    scenario.add_pool("a--other", "10.61.0.0/24", "10.61.0.10", "10.61.0.20").await.unwrap();
+    scenario
+        .add_pool("a--public", "10.60.0.0/24", "10.60.0.10", "10.60.0.20")
+        .await
+        .unwrap();
+    scenario
+        .add_pool("a--other", "10.61.0.0/24", "10.61.0.10", "10.61.0.20")
+        .await
+        .unwrap();
     let rancher = scenario.site.rancher.client().await.unwrap();
     let (a, b) = (project(&scenario, "a").await, project(&scenario, "b").await);
 
     // Both clusters draw from one pool.
-    a.create(&PostParams::default(), &service("web", "a--public").unwrap()).await.unwrap();
+    a.create(
+        &PostParams::default(),
+        &service("web", "a--public").unwrap(),
+    )
+    .await
+    .unwrap();
     assert_eq!(wait_address(&a, "web").await.to_string(), "10.60.0.10");
-    b.create(&PostParams::default(), &service("web", "a--public").unwrap()).await.unwrap();
+    b.create(
+        &PostParams::default(),
+        &service("web", "a--public").unwrap(),
+    )
+    .await
+    .unwrap();
     assert_eq!(wait_address(&b, "web").await.to_string(), "10.60.0.11");
     let web = a.get("web").await.unwrap();
     assert!(web.finalizers().contains(&FINALIZER.to_string()));
@@ -127,7 +187,9 @@ async fn a_service_from_its_address_to_its_end() {
 
     // Deleted in Rancher by mistake: it comes back with the same address.
     let api: Api<FloatingIP> = Api::namespaced(rancher.clone(), "c-m-a");
-    api.delete(&first.name_any(), &DeleteParams::default()).await.unwrap();
+    api.delete(&first.name_any(), &DeleteParams::default())
+        .await
+        .unwrap();
     wait_fips(&rancher, "c-m-a", "it is back", |fips| {
         fips.len() == 1 && fips[0].uid() != first.uid() && shown(&fips[0]) == "10.60.0.10"
     })
@@ -136,34 +198,61 @@ async fn a_service_from_its_address_to_its_end() {
     // Another pool, another address; the former one is free.
     patch(&a, "web", pool_annotation("a--other")).await;
     wait_service(&a, "web", "has an address of the other pool", |service| {
-        addresses(service).iter().map(ToString::to_string).eq(["10.61.0.10"])
+        addresses(service)
+            .iter()
+            .map(ToString::to_string)
+            .eq(["10.61.0.10"])
     })
     .await;
-    wait_fips(&rancher, "c-m-a", "it moved", |fips| fips.len() == 1 && shown(&fips[0]) == "10.61.0.10").await;
-    wait_allocated(&rancher, "a--public", json!({ "10.60.0.11": "p-b [Unassigned]" })).await;
+    wait_fips(&rancher, "c-m-a", "it moved", |fips| {
+        fips.len() == 1 && shown(&fips[0]) == "10.61.0.10"
+    })
+    .await;
+    wait_allocated(
+        &rancher,
+        "a--public",
+        json!({ "10.60.0.11": "p-b [Unassigned]" }),
+    )
+    .await;
 
     // A certain address, then another one of the same pool.
     for wanted in ["10.61.0.15", "10.61.0.16"] {
         let annotation = json!({ "metadata": { "annotations": { "rancher.k8s.binbash.org/static-ip": wanted } } });
         patch(&a, "web", annotation).await;
         wait_service(&a, "web", "has the wanted address", |service| {
-            addresses(service).iter().map(ToString::to_string).eq([wanted])
+            addresses(service)
+                .iter()
+                .map(ToString::to_string)
+                .eq([wanted])
         })
         .await;
     }
-    wait_allocated(&rancher, "a--other", json!({ "10.61.0.16": "p-a [Unassigned]" })).await;
+    wait_allocated(
+        &rancher,
+        "a--other",
+        json!({ "10.61.0.16": "p-a [Unassigned]" }),
+    )
+    .await;
 
     // No load balancer any more: nothing of ours is left.
     let inward = json!({ "spec": { "type": "ClusterIP", "loadBalancerClass": null, "allocateLoadBalancerNodePorts": null } });
     patch(&a, "web", inward).await;
-    let plain = wait_service(&a, "web", "is let go", |service| service.finalizers().is_empty()).await;
+    let plain = wait_service(&a, "web", "is let go", |service| {
+        service.finalizers().is_empty()
+    })
+    .await;
     assert!(addresses(&plain).is_empty());
     assert_eq!(annotations(&plain)[FLOATING_IP], Value::Null);
     wait_fips(&rancher, "c-m-a", "none is left", <[FloatingIP]>::is_empty).await;
     wait_allocated(&rancher, "a--other", json!({})).await;
 
     // And again one.
-    patch(&a, "web", json!({ "spec": { "type": "LoadBalancer", "loadBalancerClass": "fipd.io/floating-ip" } })).await;
+    patch(
+        &a,
+        "web",
+        json!({ "spec": { "type": "LoadBalancer", "loadBalancerClass": "fipd.io/floating-ip" } }),
+    )
+    .await;
     assert_eq!(wait_address(&a, "web").await.to_string(), "10.61.0.16");
 
     // Deleted, in one cluster by itself, in the other with its namespace.
@@ -171,8 +260,12 @@ async fn a_service_from_its_address_to_its_end() {
     wait_gone(&a, "web").await;
     wait_fips(&rancher, "c-m-a", "none is left", <[FloatingIP]>::is_empty).await;
     wait_allocated(&rancher, "a--other", json!({})).await;
-    let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(scenario.client("b").await.unwrap());
-    namespaces.delete("apps", &DeleteParams::default()).await.unwrap();
+    let namespaces: Api<k8s_openapi::api::core::v1::Namespace> =
+        Api::all(scenario.client("b").await.unwrap());
+    namespaces
+        .delete("apps", &DeleteParams::default())
+        .await
+        .unwrap();
     wait_gone(&b, "web").await;
     wait_fips(&rancher, "c-m-b", "none is left", <[FloatingIP]>::is_empty).await;
     wait_allocated(&rancher, "a--public", json!({})).await;
@@ -181,20 +274,37 @@ async fn a_service_from_its_address_to_its_end() {
 /// The reasons of all Events about the Service.
 async fn wait_event(services: &Api<Service>, name: &str, reason: &str) {
     let events: Api<Event> = Api::namespaced(services.clone().into_client(), "apps");
-    wait_until(&format!("Event {reason} about {name}"), DEADLINE, || async {
-        let list = events.list(&ListParams::default()).await.map_err(|error| error.to_string())?;
-        let about = list.items.into_iter().filter(|event| {
-            event.regarding.as_ref().and_then(|object| object.name.as_deref()) == Some(name)
-        });
-        let reasons: Vec<String> = about.filter_map(|event| event.reason).collect();
-        if reasons.iter().any(|one| one == reason) { Ok(()) } else { Err(reasons.join(", ")) }
-    })
+    wait_until(
+        &format!("Event {reason} about {name}"),
+        DEADLINE,
+        || async {
+            let list = events
+                .list(&ListParams::default())
+                .await
+                .map_err(|error| error.to_string())?;
+            let about = list.items.into_iter().filter(|event| {
+                event
+                    .regarding
+                    .as_ref()
+                    .and_then(|object| object.name.as_deref())
+                    == Some(name)
+            });
+            let reasons: Vec<String> = about.filter_map(|event| event.reason).collect();
+            if reasons.iter().any(|one| one == reason) {
+                Ok(())
+            } else {
+                Err(reasons.join(", "))
+            }
+        },
+    )
     .await
     .unwrap();
 }
 
 async fn create(api: &Api<Service>, name: &str, pool: &str) {
-    api.create(&PostParams::default(), &service(name, pool).unwrap()).await.unwrap();
+    api.create(&PostParams::default(), &service(name, pool).unwrap())
+        .await
+        .unwrap();
 }
 
 async fn delete(api: &Api<Service>, name: &str) {
@@ -202,13 +312,21 @@ async fn delete(api: &Api<Service>, name: &str) {
 }
 
 async fn texts(api: &Api<Service>, name: &str) -> Vec<String> {
-    addresses(&api.get(name).await.unwrap()).iter().map(ToString::to_string).collect()
+    addresses(&api.get(name).await.unwrap())
+        .iter()
+        .map(ToString::to_string)
+        .collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_pool_serves_who_waits_longest() {
-    let scenario = Scenario::start(&SiteOptions::of(&["a", "b"])).await.unwrap();
-    scenario.add_pool("tiny", "10.60.0.0/24", "10.60.0.10", "10.60.0.10").await.unwrap();
+    let scenario = Scenario::start(&SiteOptions::of(&["a", "b"]))
+        .await
+        .unwrap();
+    scenario
+        .add_pool("tiny", "10.60.0.0/24", "10.60.0.10", "10.60.0.10")
+        .await
+        .unwrap();
     let (a, b) = (project(&scenario, "a").await, project(&scenario, "b").await);
     create(&a, "first", "tiny").await;
     wait_address(&a, "first").await;
@@ -218,7 +336,11 @@ async fn a_full_pool_serves_who_waits_longest() {
     for (api, name) in [(&a, "second"), (&b, "third"), (&a, "fourth")] {
         wait_until("the next second", DEADLINE, || async {
             let now = k8s_openapi::jiff::Timestamp::now().as_second();
-            if now > last { Ok(()) } else { Err(now.to_string()) }
+            if now > last {
+                Ok(())
+            } else {
+                Err(now.to_string())
+            }
         })
         .await
         .unwrap();
@@ -247,14 +369,35 @@ fn dual(name: &str, pool: &str, policy: &str) -> Service {
 #[tokio::test(flavor = "multi_thread")]
 async fn dual_stack_services_use_partner_pools() {
     let scenario = Scenario::start(&SiteOptions::of(&["a"])).await.unwrap();
-    scenario.add_pool("four", "10.60.0.0/24", "10.60.0.10", "10.60.0.20").await.unwrap();
-    scenario.add_pool("six", "2001:db8::/64", "2001:db8::10", "2001:db8::ffff:ffff:ffff:ffff").await.unwrap();
+    scenario
+        .add_pool("four", "10.60.0.0/24", "10.60.0.10", "10.60.0.20")
+        .await
+        .unwrap();
+    scenario
+        .add_pool(
+            "six",
+            "2001:db8::/64",
+            "2001:db8::10",
+            "2001:db8::ffff:ffff:ffff:ffff",
+        )
+        .await
+        .unwrap();
     let a = project(&scenario, "a").await;
     let rancher = scenario.site.rancher.client().await.unwrap();
 
     // Without a partner the first is content with one family, the second is not.
-    a.create(&PostParams::default(), &dual("prefers", "four", "PreferDualStack")).await.unwrap();
-    a.create(&PostParams::default(), &dual("requires", "four", "RequireDualStack")).await.unwrap();
+    a.create(
+        &PostParams::default(),
+        &dual("prefers", "four", "PreferDualStack"),
+    )
+    .await
+    .unwrap();
+    a.create(
+        &PostParams::default(),
+        &dual("requires", "four", "RequireDualStack"),
+    )
+    .await
+    .unwrap();
     assert_eq!(wait_address(&a, "prefers").await.to_string(), "10.60.0.10");
     wait_event(&a, "requires", "PoolNotFound").await;
     assert!(texts(&a, "requires").await.is_empty());
@@ -262,10 +405,20 @@ async fn dual_stack_services_use_partner_pools() {
     // With one, both have two, in the order of their families.
     let pools: Api<FloatingIPPool> = Api::all(rancher.clone());
     let partner = json!({ "metadata": { "annotations": { "fipd.io/partner-pool": "four" } } });
-    pools.patch("six", &PatchParams::default(), &Patch::Merge(&partner)).await.unwrap();
+    pools
+        .patch("six", &PatchParams::default(), &Patch::Merge(&partner))
+        .await
+        .unwrap();
     for name in ["prefers", "requires"] {
-        let both = wait_service(&a, name, "has both", |service| addresses(service).len() == 2).await;
-        assert!(addresses(&both)[0].is_ipv6() && addresses(&both)[1].is_ipv4(), "{:?}", addresses(&both));
+        let both = wait_service(&a, name, "has both", |service| {
+            addresses(service).len() == 2
+        })
+        .await;
+        assert!(
+            addresses(&both)[0].is_ipv6() && addresses(&both)[1].is_ipv4(),
+            "{:?}",
+            addresses(&both)
+        );
     }
     wait_fips(&rancher, "c-m-a", "four are allocated", |fips| {
         fips.len() == 4 && fips.iter().all(|fip| !shown(fip).is_empty())
@@ -279,7 +432,10 @@ async fn dual_stack_services_use_partner_pools() {
         "ipFamilyPolicy": "SingleStack", "ipFamilies": ["IPv6"], "clusterIPs": [spec.cluster_ips.unwrap()[0]],
     } });
     patch(&a, "requires", single).await;
-    let one = wait_service(&a, "requires", "has one", |service| addresses(service).len() == 1).await;
+    let one = wait_service(&a, "requires", "has one", |service| {
+        addresses(service).len() == 1
+    })
+    .await;
     assert!(addresses(&one)[0].is_ipv6());
     wait_fips(&rancher, "c-m-a", "three are left", |fips| fips.len() == 3).await;
 }
@@ -290,22 +446,31 @@ async fn announced(client: &Client, group: &str, version: &str, plural: &str) ->
     let request = http::Request::get(path).body(Vec::new()).unwrap();
     let list: Value = client.request(request).await.unwrap();
     let items = list["items"].as_array().unwrap();
-    items.iter().map(|item| item["metadata"]["name"].as_str().unwrap().to_string()).collect()
+    items
+        .iter()
+        .map(|item| item["metadata"]["name"].as_str().unwrap().to_string())
+        .collect()
 }
 
 async fn wait_announced(client: &Client, expected: [&[&str]; 3]) {
-    wait_until(&format!("announcer's objects {expected:?}"), DEADLINE, || async {
-        let seen = [
-            announced(client, "metallb.io", "v1beta1", "ipaddresspools").await,
-            announced(client, "metallb.io", "v1beta1", "l2advertisements").await,
-            announced(client, "purelb.io", "v1", "servicegroups").await,
-        ];
-        if seen == expected.map(|names| names.iter().map(ToString::to_string).collect::<Vec<_>>()) {
-            Ok(())
-        } else {
-            Err(format!("{seen:?}"))
-        }
-    })
+    wait_until(
+        &format!("announcer's objects {expected:?}"),
+        DEADLINE,
+        || async {
+            let seen = [
+                announced(client, "metallb.io", "v1beta1", "ipaddresspools").await,
+                announced(client, "metallb.io", "v1beta1", "l2advertisements").await,
+                announced(client, "purelb.io", "v1", "servicegroups").await,
+            ];
+            if seen
+                == expected.map(|names| names.iter().map(ToString::to_string).collect::<Vec<_>>())
+            {
+                Ok(())
+            } else {
+                Err(format!("{seen:?}"))
+            }
+        },
+    )
     .await
     .unwrap();
 }
@@ -319,15 +484,36 @@ async fn announcers_get_what_they_need_and_lose_it_again() {
     let management = include_str!("../../packaging/rbac/rancher-fip-management.yaml");
     let downstream = include_str!("../../packaging/rbac/rancher-fip-downstream.yaml");
     scenario.site.rancher.apply(management).await.unwrap();
-    scenario.site.rancher.apply(&bind("fipd-rancher-fip-management")).await.unwrap();
+    scenario
+        .site
+        .rancher
+        .apply(&bind("fipd-rancher-fip-management"))
+        .await
+        .unwrap();
     cluster.plane.apply(downstream).await.unwrap();
     for role in ["fipd-rancher-fip-downstream", "fipd-rancher-fip-announce"] {
         cluster.plane.apply(&bind(role)).await.unwrap();
     }
-    write_kubeconfig(&scenario.fipd, "rancher", &scenario.site.rancher.kubeconfig_of(RESTRICTED_USER)).unwrap();
-    write_kubeconfig(&scenario.fipd, "a", &cluster.plane.kubeconfig_of(RESTRICTED_USER)).unwrap();
-    scenario.add_pool("net", "10.60.0.0/24", "10.60.0.10", "10.60.0.20").await.unwrap();
-    let (a, client) = (project(&scenario, "a").await, scenario.client("a").await.unwrap());
+    write_kubeconfig(
+        &scenario.fipd,
+        "rancher",
+        &scenario.site.rancher.kubeconfig_of(RESTRICTED_USER),
+    )
+    .unwrap();
+    write_kubeconfig(
+        &scenario.fipd,
+        "a",
+        &cluster.plane.kubeconfig_of(RESTRICTED_USER),
+    )
+    .unwrap();
+    scenario
+        .add_pool("net", "10.60.0.0/24", "10.60.0.10", "10.60.0.20")
+        .await
+        .unwrap();
+    let (a, client) = (
+        project(&scenario, "a").await,
+        scenario.client("a").await.unwrap(),
+    );
     create(&a, "web", "net").await;
 
     for mode in ["none", "kube-vip", "metallb", "purelb", "metallb", "none"] {
@@ -339,9 +525,23 @@ async fn announcers_get_what_they_need_and_lose_it_again() {
             let key = key.to_string();
             move |service: &Service| annotations(service)[&key] == wanted
         };
-        let kube_vip = if mode == "kube-vip" { json!("10.60.0.10") } else { Value::Null };
-        let purelb = if mode == "purelb" { json!("ip4-10.60.0.10") } else { Value::Null };
-        wait_service(&a, "web", mode, marked("kube-vip.io/loadbalancerIPs", kube_vip)).await;
+        let kube_vip = if mode == "kube-vip" {
+            json!("10.60.0.10")
+        } else {
+            Value::Null
+        };
+        let purelb = if mode == "purelb" {
+            json!("ip4-10.60.0.10")
+        } else {
+            Value::Null
+        };
+        wait_service(
+            &a,
+            "web",
+            mode,
+            marked("kube-vip.io/loadbalancerIPs", kube_vip),
+        )
+        .await;
         wait_service(&a, "web", mode, marked("purelb.io/service-group", purelb)).await;
         let name: &[&str] = &["ip4-10.60.0.10"];
         let none: &[&str] = &[];
@@ -353,11 +553,20 @@ async fn announcers_get_what_they_need_and_lose_it_again() {
     }
     wait_event(&a, "web", "NotAnnounced").await;
     let rancher = scenario.site.rancher.client().await.unwrap();
-    wait_fips(&rancher, "c-m-a", "one is allocated", |fips| fips.len() == 1 && shown(&fips[0]) == "10.60.0.10").await;
+    wait_fips(&rancher, "c-m-a", "one is allocated", |fips| {
+        fips.len() == 1 && shown(&fips[0]) == "10.60.0.10"
+    })
+    .await;
     delete(&a, "web").await;
     wait_gone(&a, "web").await;
     wait_fips(&rancher, "c-m-a", "none is left", <[FloatingIP]>::is_empty).await;
-    let refused = scenario.fipd.log().unwrap().lines().filter(|line| line.contains("orbidden")).count();
+    let refused = scenario
+        .fipd
+        .log()
+        .unwrap()
+        .lines()
+        .filter(|line| line.contains("orbidden"))
+        .count();
     assert_eq!(refused, 0, "{}", scenario.fipd.log().unwrap());
 }
 
@@ -374,9 +583,15 @@ fn bind(role: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn neither_fipd_nor_rancher_need_to_be_there_all_the_time() {
-    let options = SiteOptions { proxied: true, ..SiteOptions::of(&["a"]) };
+    let options = SiteOptions {
+        proxied: true,
+        ..SiteOptions::of(&["a"])
+    };
     let mut scenario = Scenario::start(&options).await.unwrap();
-    scenario.add_pool("net", "10.60.0.0/24", "10.60.0.10", "10.60.0.20").await.unwrap();
+    scenario
+        .add_pool("net", "10.60.0.0/24", "10.60.0.10", "10.60.0.20")
+        .await
+        .unwrap();
     let a = project(&scenario, "a").await;
     let rancher = scenario.site.rancher.client().await.unwrap();
     for name in ["one", "two"] {
@@ -401,7 +616,12 @@ async fn neither_fipd_nor_rancher_need_to_be_there_all_the_time() {
     .await;
 
     // Rancher is away: Services come and go all the same.
-    scenario.site.rancher_proxy.as_ref().unwrap().set(Fault::Cut);
+    scenario
+        .site
+        .rancher_proxy
+        .as_ref()
+        .unwrap()
+        .set(Fault::Cut);
     create(&a, "four", "net").await;
     let fourth = wait_address(&a, "four").await;
     delete(&a, "two").await;
@@ -416,7 +636,12 @@ async fn neither_fipd_nor_rancher_need_to_be_there_all_the_time() {
     wait_address(&a, "six").await;
     assert_eq!(texts(&a, "four").await, [fourth.to_string()]);
 
-    scenario.site.rancher_proxy.as_ref().unwrap().set(Fault::Pass);
+    scenario
+        .site
+        .rancher_proxy
+        .as_ref()
+        .unwrap()
+        .set(Fault::Pass);
     let held: Vec<String> = {
         let mut held = Vec::new();
         for name in ["three", "four", "six"] {
@@ -425,10 +650,15 @@ async fn neither_fipd_nor_rancher_need_to_be_there_all_the_time() {
         held.sort();
         held
     };
-    wait_fips(&rancher, "c-m-a", "they are those of the Services", |fips| {
-        let mut shown: Vec<String> = fips.iter().map(|fip| shown(fip).to_string()).collect();
-        shown.sort();
-        shown == held
-    })
+    wait_fips(
+        &rancher,
+        "c-m-a",
+        "they are those of the Services",
+        |fips| {
+            let mut shown: Vec<String> = fips.iter().map(|fip| shown(fip).to_string()).collect();
+            shown.sort();
+            shown == held
+        },
+    )
     .await;
 }

@@ -3,9 +3,8 @@
 use std::{net::IpAddr, sync::Arc};
 
 use crate::{
-    Account, Actor, Adoption, ClusterId, ClusterRecord, Hold, Holder, Identity, Lease, LeaseKey,
-    Network, NetworkId, Pool, PoolError, PoolId, PoolSpec, System, Tenant, Text, Timestamp, Token,
-    TokenId,
+    Account, Actor, Adoption, ClusterId, ClusterRecord, Hold, Holder, Lease, LeaseKey, Network,
+    NetworkId, Pool, PoolError, PoolId, PoolSpec, System, Tenant, Text, Timestamp, Token, TokenId,
 };
 
 /// One question to the address book; a pure value. `actor` says in the audit log who asked.
@@ -235,10 +234,6 @@ pub enum Refusal {
         expected: u64,
         actual: u64,
     },
-    #[error(
-        "{0} already holds an address of that family in pool {1} but another was asked for; release it first"
-    )]
-    Conflict(Box<Identity>, Text),
     #[error("{field}: {value:?} is not allowed: {allowed}")]
     Invalid {
         field: &'static str,

@@ -45,7 +45,9 @@ impl AccessTable {
 
     /// All routes: method, pattern, access.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &str, Access)> {
-        self.0.iter().map(|((method, pattern), access)| (*method, pattern.as_str(), *access))
+        self.0
+            .iter()
+            .map(|((method, pattern), access)| (*method, pattern.as_str(), *access))
     }
 }
 

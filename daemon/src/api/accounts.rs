@@ -51,7 +51,10 @@ pub enum AccountError {
     #[error("the password could not be hashed: {0}")]
     Hash(String),
     #[error("{path}: {source}", path = .path.display())]
-    File { path: PathBuf, source: std::io::Error },
+    File {
+        path: PathBuf,
+        source: std::io::Error,
+    },
     #[error(transparent)]
     Ipam(#[from] IpamError),
     #[error("password: {length} bytes; 8 to 1024 are allowed")]
@@ -62,8 +65,15 @@ impl Accounts {
     /// Also makes the first account where there is none, with a random password in `DATA_DIR/initial-admin` (0600).
     pub async fn start(ipam: Ipam, data_dir: &Path) -> Result<Self, AccountError> {
         let slots = Arc::new(Semaphore::new(HASHES_AT_ONCE));
-        let accounts = Self { ipam, data_dir: data_dir.to_owned(), slots };
-        if accounts.ipam.read(|ledger| ledger.accounts().next().is_none()) {
+        let accounts = Self {
+            ipam,
+            data_dir: data_dir.to_owned(),
+            slots,
+        };
+        if accounts
+            .ipam
+            .read(|ledger| ledger.accounts().next().is_none())
+        {
             accounts.make_first().await?;
         }
         Ok(accounts)
@@ -73,7 +83,9 @@ impl Accounts {
     /// The first success of the first account removes `initial-admin`.
     pub async fn login(&self, name: &str, password: &str) -> Option<(Actor, Role)> {
         let account = self.ipam.read(|ledger| ledger.account(name).cloned());
-        let hash = account.as_ref().map_or(DECOY, |account| &account.password_hash);
+        let hash = account
+            .as_ref()
+            .map_or(DECOY, |account| &account.password_hash);
         let matches = self.verify(password, hash.into()).await;
         let account = account.filter(|_| matches)?;
         if &*account.name == INITIAL_ADMIN {
@@ -96,20 +108,34 @@ impl Accounts {
         actor: Actor,
     ) -> Result<(), AccountError> {
         if !(8..=MAX_PASSWORD).contains(&password.len()) {
-            return Err(AccountError::Length { length: password.len() });
+            return Err(AccountError::Length {
+                length: password.len(),
+            });
         }
         let password_hash = hashed(&self.slots, password).await?;
-        let account = Account { name: name.into(), role, password_hash, created: clock::now() };
-        self.ipam.submit(Request::PutAccount { account, actor }).await?;
+        let account = Account {
+            name: name.into(),
+            role,
+            password_hash,
+            created: clock::now(),
+        };
+        self.ipam
+            .submit(Request::PutAccount { account, actor })
+            .await?;
         Ok(())
     }
 
     async fn make_first(&self) -> Result<(), AccountError> {
         let password = random_password()?;
         let path = self.data_dir.join(INITIAL_FILE);
-        write_private(&path, &format!("{INITIAL_ADMIN}\n{password}\n"))
-            .map_err(|source| AccountError::File { path: path.clone(), source })?;
-        self.put(INITIAL_ADMIN, Role::Admin, password, "fipd".into()).await?;
+        write_private(&path, &format!("{INITIAL_ADMIN}\n{password}\n")).map_err(|source| {
+            AccountError::File {
+                path: path.clone(),
+                source,
+            }
+        })?;
+        self.put(INITIAL_ADMIN, Role::Admin, password, "fipd".into())
+            .await?;
         tracing::info!(file = %path.display(), "made the first account; its name and password are in the file");
         Ok(())
     }
@@ -118,11 +144,15 @@ impl Accounts {
         if password.len() > MAX_PASSWORD {
             return false;
         }
-        let Ok(_slot) = self.slots.acquire().await else { return false };
+        let Ok(_slot) = self.slots.acquire().await else {
+            return false;
+        };
         let password = password.to_owned();
         let verified = tokio::task::spawn_blocking(move || {
             PasswordHash::new(&hash).is_ok_and(|parsed| {
-                Argon2::default().verify_password(password.as_bytes(), &parsed).is_ok()
+                Argon2::default()
+                    .verify_password(password.as_bytes(), &parsed)
+                    .is_ok()
             })
         });
         verified.await.unwrap_or(false)
@@ -139,9 +169,14 @@ impl Accounts {
 }
 
 async fn hashed(slots: &Semaphore, password: String) -> Result<Text, AccountError> {
-    let _slot = slots.acquire().await.map_err(|error| AccountError::Hash(error.to_string()))?;
+    let _slot = slots
+        .acquire()
+        .await
+        .map_err(|error| AccountError::Hash(error.to_string()))?;
     let hash = tokio::task::spawn_blocking(move || {
-        Argon2::default().hash_password(password.as_bytes()).map(|hash| hash.to_string())
+        Argon2::default()
+            .hash_password(password.as_bytes())
+            .map(|hash| hash.to_string())
     });
     match hash.await {
         Ok(Ok(hash)) => Ok(hash.into()),
@@ -159,7 +194,12 @@ fn random_password() -> Result<String, getrandom::Error> {
         if index > 0 && index % 6 == 0 {
             text.push('-');
         }
-        text.push(ALPHABET.get(usize::from(byte % 32)).copied().map_or('x', char::from));
+        text.push(
+            ALPHABET
+                .get(usize::from(byte % 32))
+                .copied()
+                .map_or('x', char::from),
+        );
     }
     Ok(text)
 }
@@ -171,8 +211,11 @@ pub fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
         Ok(()) | Err(_) => {}
     }
-    let mut file =
-        std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
+    let mut file = std::fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&fresh)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
     std::fs::rename(&fresh, path)
@@ -195,11 +238,18 @@ mod tests {
     fn the_decoy_costs_what_a_real_hash_costs() {
         let decoy = PasswordHash::new(DECOY).unwrap();
         let real = Argon2::default().hash_password(b"something").unwrap();
-        assert_eq!((decoy.algorithm, decoy.version), (real.algorithm, real.version));
+        assert_eq!(
+            (decoy.algorithm, decoy.version),
+            (real.algorithm, real.version)
+        );
         assert_eq!(decoy.params, real.params);
         let lengths = |hash: &PasswordHash| hash.hash.as_ref().map(|output| output.len());
         assert_eq!(lengths(&decoy), lengths(&real));
-        assert!(Argon2::default().verify_password(b"something", &decoy).is_err());
+        assert!(
+            Argon2::default()
+                .verify_password(b"something", &decoy)
+                .is_err()
+        );
     }
 
     #[test]
@@ -210,6 +260,9 @@ mod tests {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
         write_private(&path, "new").unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "new");
-        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(
+            std::fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
     }
 }

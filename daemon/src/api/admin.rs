@@ -41,9 +41,14 @@ pub async fn audit(
     let reader = api.ipam.reader().clone();
     let rows = blocking(move || reader.audit_page(query.before, limit)).await?;
     let rows = rows.map_err(|error| Problem::new(Code::Unavailable, error.to_string()))?;
-    let next = rows.last().map(|(number, _)| *number).filter(|_| rows.len() == limit);
+    let next = rows
+        .last()
+        .map(|(number, _)| *number)
+        .filter(|_| rows.len() == limit);
     let entries = api.ipam.read(|ledger| {
-        rows.iter().map(|(number, entry)| audit_view(ledger, *number, entry)).collect()
+        rows.iter()
+            .map(|(number, entry)| audit_view(ledger, *number, entry))
+            .collect()
     });
     Ok(Json(AuditPage { entries, next }))
 }
@@ -61,7 +66,10 @@ fn audit_view(ledger: &Ledger, number: u64, entry: &AuditEntry) -> AuditView {
         network: entry.network.map(|id| convert::network_name(ledger, id)),
         address: entry.address,
         pool: entry.pool.map(pool_name),
-        owner: entry.identity.as_ref().map(|identity| convert::owner_text(ledger, identity)),
+        owner: entry
+            .identity
+            .as_ref()
+            .map(|identity| convert::owner_text(ledger, identity)),
         detail: entry.detail.to_string(),
     }
 }
@@ -82,24 +90,40 @@ pub async fn check(State(api): State<Arc<Api>>) -> Result<Json<CheckReport>, Pro
         .await?
         .map_err(|error| Problem::new(Code::Unavailable, error.to_string()))?;
     let problems = problems.iter().map(ToString::to_string).collect();
-    checks.extend(verdict("store", problems, "checksums, rows, invariants and audit log are in order".into()));
+    checks.extend(verdict(
+        "store",
+        problems,
+        "checksums, rows, invariants and audit log are in order".into(),
+    ));
     drop(copy);
     checks.push(health::store(&api.ipam));
-    Ok(Json(CheckReport { ok: checks.iter().all(|check| check.ok), checks }))
+    Ok(Json(CheckReport {
+        ok: checks.iter().all(|check| check.ok),
+        checks,
+    }))
 }
 
 /// One entry per thing that is wrong, or one that says what is fine.
 fn verdict(what: &str, wrong: Vec<String>, fine: String) -> Vec<Checked> {
     if wrong.is_empty() {
-        return vec![Checked { what: what.to_owned(), ok: true, detail: fine }];
+        return vec![Checked {
+            what: what.to_owned(),
+            ok: true,
+            detail: fine,
+        }];
     }
-    let entry = |detail| Checked { what: what.to_owned(), ok: false, detail };
+    let entry = |detail| Checked {
+        what: what.to_owned(),
+        ok: false,
+        detail,
+    };
     wrong.into_iter().map(entry).collect()
 }
 
 /// A consistent copy of the store in a temporary file.
 async fn copy_of_store(api: &Api) -> Result<RemoveOnDrop, Problem> {
-    let number = getrandom::u64().map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
+    let number =
+        getrandom::u64().map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
     let copy = RemoveOnDrop(api.data_dir.join(format!("backup-{number:016x}.tmp")));
     let (reader, target) = (api.ipam.reader().clone(), copy.0.clone());
     blocking(move || reader.backup(&target))
@@ -114,7 +138,9 @@ async fn copy_of_store(api: &Api) -> Result<RemoveOnDrop, Problem> {
 pub async fn backup(State(api): State<Arc<Api>>) -> Result<Response, Problem> {
     let guard = copy_of_store(&api).await?;
     let path = guard.0.clone();
-    let io = |error: std::io::Error| Problem::new(Code::Internal, format!("{}: {error}", path.display()));
+    let io = |error: std::io::Error| {
+        Problem::new(Code::Internal, format!("{}: {error}", path.display()))
+    };
     let file = tokio::fs::File::open(&path).await.map_err(io)?;
     let length = file.metadata().await.map_err(io)?.len();
     let chunks = futures::stream::try_unfold((file, guard), |(mut file, guard)| async move {
@@ -125,7 +151,10 @@ pub async fn backup(State(api): State<Arc<Api>>) -> Result<Response, Problem> {
     });
     let mut response = HttpBody::from_stream(chunks).into_response();
     let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/octet-stream"),
+    );
     headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
     Ok(response)
 }
@@ -147,7 +176,9 @@ impl Drop for RemoveOnDrop {
 /// All tokens, without their text.
 #[utoipa::path(get, path = "/api/v1/tokens", tag = "tokens", responses((status = 200, body = TokenList)))]
 pub async fn list_tokens(State(api): State<Arc<Api>>) -> Json<TokenList> {
-    let tokens = api.ipam.read(|ledger| ledger.tokens().map(token_view).collect());
+    let tokens = api
+        .ipam
+        .read(|ledger| ledger.tokens().map(token_view).collect());
     Json(TokenList { tokens })
 }
 
@@ -172,8 +203,16 @@ pub async fn create_token(
     let minted = tokens::mint(name, body.role, now, expires)
         .map_err(|error| Problem::new(Code::Internal, format!("no random numbers: {error}")))?;
     let view = token_view(&minted.token);
-    api.ipam.submit(Request::PutToken { token: minted.token, actor: caller.actor }).await?;
-    let made = TokenMade { view, token: minted.text };
+    api.ipam
+        .submit(Request::PutToken {
+            token: minted.token,
+            actor: caller.actor,
+        })
+        .await?;
+    let made = TokenMade {
+        view,
+        token: minted.text,
+    };
     Ok((StatusCode::CREATED, Json(made)).into_response())
 }
 
@@ -185,12 +224,19 @@ pub async fn revoke_token(
     caller: Caller,
     Path(id): Path<String>,
 ) -> Result<StatusCode, Problem> {
-    let id: u64 = id.parse().map_err(|_| Problem::invalid("id", id, "the number of a token"))?;
+    let id: u64 = id
+        .parse()
+        .map_err(|_| Problem::invalid("id", id, "the number of a token"))?;
     let id = TokenId(id);
     if api.ipam.read(|ledger| ledger.token(id).is_none()) {
         return Err(Problem::not_found("token", id.0));
     }
-    api.ipam.submit(Request::DeleteToken { id, actor: caller.actor }).await?;
+    api.ipam
+        .submit(Request::DeleteToken {
+            id,
+            actor: caller.actor,
+        })
+        .await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -200,7 +246,11 @@ fn token_name(name: &str) -> Result<&str, Problem> {
     if (1..=63).contains(&name.len()) && name.chars().all(fine) {
         Ok(name)
     } else {
-        Err(Problem::invalid("name", name, "1 to 63 of letters, digits, '-', '_', '.' and '@'"))
+        Err(Problem::invalid(
+            "name",
+            name,
+            "1 to 63 of letters, digits, '-', '_', '.' and '@'",
+        ))
     }
 }
 
@@ -215,8 +265,13 @@ fn token_view(token: &Token) -> TokenView {
 }
 
 /// Runs what waits for the disk on a thread of its own.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Problem> {
-    tokio::task::spawn_blocking(work)
-        .await
-        .map_err(|error| Problem::new(Code::Internal, format!("a background task ended early: {error}")))
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Problem> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| {
+        Problem::new(
+            Code::Internal,
+            format!("a background task ended early: {error}"),
+        )
+    })
 }

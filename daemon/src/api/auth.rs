@@ -5,7 +5,9 @@
 use std::sync::Arc;
 
 use axum::{
-    extract::{ConnectInfo, FromRequestParts, MatchedPath, Request, State, connect_info::Connected},
+    extract::{
+        ConnectInfo, FromRequestParts, MatchedPath, Request, State, connect_info::Connected,
+    },
     middleware::Next,
     response::{IntoResponse as _, Response},
     serve::IncomingStream,
@@ -57,8 +59,14 @@ pub struct SocketPolicy {
 impl Connected<IncomingStream<'_, UnixListener>> for SocketPeer {
     fn connect_info(stream: IncomingStream<'_, UnixListener>) -> Self {
         match stream.io().peer_cred() {
-            Ok(cred) => Self { uid: Some(cred.uid()), gid: Some(cred.gid()) },
-            Err(_) => Self { uid: None, gid: None },
+            Ok(cred) => Self {
+                uid: Some(cred.uid()),
+                gid: Some(cred.gid()),
+            },
+            Err(_) => Self {
+                uid: None,
+                gid: None,
+            },
         }
     }
 }
@@ -103,8 +111,13 @@ pub async fn authenticate(
     mut request: Request,
     next: Next,
 ) -> Response {
-    let pattern = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
-    let Some(pattern) = pattern else { return next.run(request).await };
+    let pattern = request
+        .extensions()
+        .get::<MatchedPath>()
+        .map(|path| path.as_str().to_owned());
+    let Some(pattern) = pattern else {
+        return next.run(request).await;
+    };
     let Some(access) = guard.table.get(request.method(), &pattern) else {
         // The router answers 405 for a known path; nothing else can get here.
         return next.run(request).await;
@@ -126,17 +139,26 @@ pub async fn authenticate(
 }
 
 /// A credential that is present and wrong is an error even where none is needed.
-fn find_caller(guard: &Guard, request: &Request, access: Access) -> Result<Option<Caller>, Problem> {
+fn find_caller(
+    guard: &Guard,
+    request: &Request,
+    access: Access,
+) -> Result<Option<Caller>, Problem> {
     if let Some(ConnectInfo(peer)) = request.extensions().get::<ConnectInfo<SocketPeer>>() {
         return guard.socket.caller(*peer).map(Some).ok_or_else(|| {
-            let detail = "only root, fipd's own user and members of the socket's group may use this socket";
+            let detail =
+                "only root, fipd's own user and members of the socket's group may use this socket";
             Problem::new(Code::Forbidden, detail)
         });
     }
     if request.headers().contains_key(header::AUTHORIZATION) {
-        let caller = bearer(request.headers()).and_then(|text| tokens::caller(&guard.api.ipam, text));
+        let caller =
+            bearer(request.headers()).and_then(|text| tokens::caller(&guard.api.ipam, text));
         return caller.map(Some).ok_or_else(|| {
-            Problem::new(Code::Unauthenticated, "the bearer token is unknown, revoked or expired")
+            Problem::new(
+                Code::Unauthenticated,
+                "the bearer token is unknown, revoked or expired",
+            )
         });
     }
     let safe = matches!(*request.method(), Method::GET | Method::HEAD);
@@ -144,7 +166,11 @@ fn find_caller(guard: &Guard, request: &Request, access: Access) -> Result<Optio
         Access::Open | Access::Page(_) => true,
         Access::Api(_) => safe,
     };
-    Ok(if cookie_counts { guard.api.sessions.caller(request.headers()) } else { None })
+    Ok(if cookie_counts {
+        guard.api.sessions.caller(request.headers())
+    } else {
+        None
+    })
 }
 
 /// What becomes of a request.
@@ -167,7 +193,11 @@ fn admit(access: Access, caller: Option<&Caller>) -> Admission {
             let (needed, has) = (role_name(needed), role_name(caller.role));
             let detail = format!("this needs the role {needed}, {} has {has}", caller.actor);
             let problem = Problem::new(Code::Forbidden, detail);
-            if matches!(access, Access::Page(_)) { Admission::NoPage(problem) } else { Admission::Out(problem) }
+            if matches!(access, Access::Page(_)) {
+                Admission::NoPage(problem)
+            } else {
+                Admission::Out(problem)
+            }
         }
         (None, Access::Page(_)) => Admission::SignIn,
         (None, Access::Api(_) | Access::Open) => {
@@ -210,13 +240,28 @@ mod tests {
 
     #[test]
     fn strangers_at_the_socket_are_nobody() {
-        let policy = SocketPolicy { own_uid: 900, socket_gid: 900 };
-        let caller = |uid, gid| policy.caller(SocketPeer { uid: Some(uid), gid: Some(gid) });
+        let policy = SocketPolicy {
+            own_uid: 900,
+            socket_gid: 900,
+        };
+        let caller = |uid, gid| {
+            policy.caller(SocketPeer {
+                uid: Some(uid),
+                gid: Some(gid),
+            })
+        };
         assert_eq!(caller(0, 0).unwrap().actor.as_ref(), "socket:0");
         assert_eq!(caller(900, 5).unwrap().role, Role::Admin);
         assert!(caller(4_000_001, 900).is_some());
         assert!(caller(4_000_001, 4_000_001).is_none());
-        assert!(policy.caller(SocketPeer { uid: None, gid: None }).is_none());
+        assert!(
+            policy
+                .caller(SocketPeer {
+                    uid: None,
+                    gid: None
+                })
+                .is_none()
+        );
     }
 
     #[test]

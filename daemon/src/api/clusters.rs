@@ -24,7 +24,9 @@ use crate::{
 /// All clusters with their health.
 #[utoipa::path(get, path = "/api/v1/clusters", tag = "clusters", responses((status = 200, body = ClusterList)))]
 pub async fn list(State(api): State<Arc<Api>>) -> Json<ClusterList> {
-    Json(ClusterList { clusters: api.clusters.views().iter().map(view).collect() })
+    Json(ClusterList {
+        clusters: api.clusters.views().iter().map(view).collect(),
+    })
 }
 
 /// One cluster, by any of its names.
@@ -34,7 +36,10 @@ pub async fn show(
     State(api): State<Arc<Api>>,
     Path(name): Path<String>,
 ) -> Result<Json<ClusterView>, Problem> {
-    let found = api.clusters.view(&name).ok_or_else(|| Problem::not_found("cluster", name))?;
+    let found = api
+        .clusters
+        .view(&name)
+        .ok_or_else(|| Problem::not_found("cluster", name))?;
     Ok(Json(view(&found)))
 }
 
@@ -47,7 +52,9 @@ pub async fn forget(
     Path(name): Path<String>,
 ) -> Result<Json<Outcome>, Problem> {
     let leases = api.clusters.forget(&name, caller.actor).await?;
-    Ok(done(format!("cluster {name} is forgotten, {leases} leases were freed")))
+    Ok(done(format!(
+        "cluster {name} is forgotten, {leases} leases were freed"
+    )))
 }
 
 /// Lets a network give addresses although the cluster was never listed.
@@ -60,8 +67,13 @@ pub async fn skip_adoption(
     Path(name): Path<String>,
     Body(body): Body<SkipAdoption>,
 ) -> Result<Json<Outcome>, Problem> {
-    api.clusters.skip_adoption(&name, &body.network, caller.actor).await?;
-    Ok(done(format!("network {} no longer waits for cluster {name}", body.network)))
+    api.clusters
+        .skip_adoption(&name, &body.network, caller.actor)
+        .await?;
+    Ok(done(format!(
+        "network {} no longer waits for cluster {name}",
+        body.network
+    )))
 }
 
 /// Confirms that most of the cluster's addresses really went away at once.
@@ -74,7 +86,9 @@ pub async fn confirm_release(
     Path(name): Path<String>,
 ) -> Result<Json<Outcome>, Problem> {
     let leases = api.clusters.confirm_release(&name, &caller.actor)?;
-    Ok(done(format!("{leases} leases of cluster {name} are released")))
+    Ok(done(format!(
+        "{leases} leases of cluster {name} are released"
+    )))
 }
 
 /// Installs fipd's CustomResourceDefinitions in the cluster.
@@ -88,7 +102,10 @@ pub async fn install_crds(
     let Some(session) = api.clusters.session(&name) else {
         return Err(match api.clusters.view(&name) {
             Some(view) => {
-                let detail = format!("cluster {name} is not reached at the moment ({})", view.state.as_str());
+                let detail = format!(
+                    "cluster {name} is not reached at the moment ({})",
+                    view.state.as_str()
+                );
                 Problem::new(Code::Unavailable, detail)
             }
             None => Problem::not_found("cluster", name),
@@ -102,13 +119,19 @@ pub async fn install_crds(
         let kind = definition.name_any();
         let what = format!("install {kind}");
         session
-            .call(&what, target.patch(&kind, &params, &Patch::Apply(&definition)))
+            .call(
+                &what,
+                target.patch(&kind, &params, &Patch::Apply(&definition)),
+            )
             .await
             .map_err(|error| Problem::new(Code::Unavailable, format!("cluster {name}: {error}")))?;
         names.push(kind);
     }
     tracing::info!(cluster = name, actor = %caller.actor, "installed CustomResourceDefinitions");
-    Ok(done(format!("installed in cluster {name}: {}", names.join(", "))))
+    Ok(done(format!(
+        "installed in cluster {name}: {}",
+        names.join(", ")
+    )))
 }
 
 fn done(message: String) -> Json<Outcome> {
@@ -140,7 +163,9 @@ impl From<ClustersError> for Problem {
     fn from(error: ClustersError) -> Self {
         let detail = error.to_string();
         match error {
-            ClustersError::Unknown(_) | ClustersError::UnknownNetwork(_) => Self::new(Code::NotFound, detail),
+            ClustersError::Unknown(_) | ClustersError::UnknownNetwork(_) => {
+                Self::new(Code::NotFound, detail)
+            }
             ClustersError::NotAwaited(_)
             | ClustersError::InUse { .. }
             | ClustersError::NothingHeldBack(_) => Self::new(Code::Conflict, detail),

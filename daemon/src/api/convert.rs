@@ -5,15 +5,15 @@
 use std::{net::IpAddr, str::FromStr};
 
 use fipd_core::{
-    AddressSpec, ClusterId, EndsOf, Identity, Lease, LeaseKey, LeaseState, Ledger, Network, NetworkId,
-    Origin, Pool, System, Text,
+    AddressSpec, ClusterId, EndsOf, Identity, Lease, LeaseKey, LeaseState, Ledger, Network,
+    NetworkId, Origin, Pool, System, Text,
 };
 
 use super::{
     problem::{Code, Problem},
     wire::{
-        ContenderView, Count, HoldView, LeaseSummary, LeaseView, MemberView, NetworkView, OriginView,
-        PoolView, Reserve, Usage,
+        ContenderView, Count, HoldView, LeaseSummary, LeaseView, MemberView, NetworkView,
+        OriginView, PoolView, Reserve, Usage,
     },
 };
 use crate::clock;
@@ -27,7 +27,8 @@ where
     T: FromStr,
     T::Err: std::fmt::Display,
 {
-    text.parse().map_err(|error: T::Err| Problem::invalid(field, text, error.to_string()))
+    text.parse()
+        .map_err(|error: T::Err| Problem::invalid(field, text, error.to_string()))
 }
 
 /// Parses an IP address.
@@ -68,7 +69,11 @@ pub fn state(text: &str) -> Result<LeaseState, Problem> {
 /// Free text: at most 1,024 bytes, no control characters.
 pub fn text(field: &str, text: &str) -> Result<Text, Problem> {
     if text.len() > MAX_TEXT || text.chars().any(char::is_control) {
-        return Err(Problem::invalid(field, text, "up to 1024 bytes without control characters"));
+        return Err(Problem::invalid(
+            field,
+            text,
+            "up to 1024 bytes without control characters",
+        ));
     }
     Ok(text.into())
 }
@@ -86,7 +91,9 @@ pub fn owner(ledger: &Ledger, text: &str) -> Result<Identity, Problem> {
 
 /// The id of a cluster known by this name; else the text is taken for an id.
 pub fn cluster_id(ledger: &Ledger, text: &str) -> ClusterId {
-    ledger.cluster_by_name(text).map_or_else(|| ClusterId(text.into()), |record| record.id.clone())
+    ledger
+        .cluster_by_name(text)
+        .map_or_else(|| ClusterId(text.into()), |record| record.id.clone())
 }
 
 /// The owner's text, with the cluster by name where it has one.
@@ -99,7 +106,11 @@ pub fn owner_text(ledger: &Ledger, identity: &Identity) -> String {
     match name {
         Some(name) => {
             let cluster = Some(ClusterId(name.clone()));
-            Identity { cluster, ..identity.clone() }.to_string()
+            Identity {
+                cluster,
+                ..identity.clone()
+            }
+            .to_string()
         }
         None => identity.to_string(),
     }
@@ -114,7 +125,9 @@ pub fn network<'a>(ledger: &'a Ledger, name: &str) -> Result<&'a Network, Proble
 
 /// The name of a network.
 pub fn network_name(ledger: &Ledger, id: NetworkId) -> String {
-    ledger.network(id).map_or_else(|| format!("#{}", id.0), |network| network.name.to_string())
+    ledger
+        .network(id)
+        .map_or_else(|| format!("#{}", id.0), |network| network.name.to_string())
 }
 
 /// The system of that name.
@@ -131,7 +144,10 @@ pub fn cursor_text(key: LeaseKey) -> String {
 pub fn cursor(text: &str) -> Result<LeaseKey, Problem> {
     let key = text.split_once('_').and_then(|(network, address)| {
         let network = NetworkId(network.parse().ok()?);
-        Some(LeaseKey { network, address: address.parse().ok()? })
+        Some(LeaseKey {
+            network,
+            address: address.parse().ok()?,
+        })
     });
     key.ok_or_else(|| Problem::invalid("cursor", text, "the `next` of an earlier page"))
 }
@@ -146,7 +162,10 @@ pub fn network_view(ledger: &Ledger, network: &Network) -> NetworkView {
     NetworkView {
         id: network.id.0,
         name: network.name.to_string(),
-        pools: ledger.pools().filter(|pool| pool.spec.network == network.id).count(),
+        pools: ledger
+            .pools()
+            .filter(|pool| pool.spec.network == network.id)
+            .count(),
         waiting_for: holds.collect(),
     }
 }
@@ -166,7 +185,11 @@ pub fn pool_view(ledger: &Ledger, pool: &Pool) -> PoolView {
         gateway: spec.gateway,
         prefix: spec.prefix_len,
         subnet: spec.subnet.map(|net| net.to_string()),
-        reserve: Reserve { first: spec.ends.first, last: spec.ends.last, of: spec.ends.of },
+        reserve: Reserve {
+            first: spec.ends.first,
+            last: spec.ends.last,
+            of: spec.ends.of,
+        },
         order: spec.order,
         origin: origin_view(ledger, &spec.origin),
         closed: spec.closed,
@@ -186,8 +209,15 @@ pub fn pool_view(ledger: &Ledger, pool: &Pool) -> PoolView {
 fn origin_view(ledger: &Ledger, origin: &Origin) -> OriginView {
     match origin {
         Origin::Own => OriginView::Own,
-        Origin::Mirror { system, cluster, object, .. } => {
-            let name = ledger.cluster(cluster).and_then(|record| record.names.first());
+        Origin::Mirror {
+            system,
+            cluster,
+            object,
+            ..
+        } => {
+            let name = ledger
+                .cluster(cluster)
+                .and_then(|record| record.names.first());
             OriginView::Mirror {
                 system: system.to_string(),
                 cluster: name.unwrap_or(&cluster.0).to_string(),
@@ -207,7 +237,9 @@ pub fn lease_summary(ledger: &Ledger, lease: &Lease) -> LeaseSummary {
         network: network_name(ledger, lease.key.network),
         pool: pool.map(|pool| pool.spec.name.to_string()),
         state: lease.state,
-        owner: lease.owner().map(|holder| owner_text(ledger, &holder.identity)),
+        owner: lease
+            .owner()
+            .map(|holder| owner_text(ledger, &holder.identity)),
     }
 }
 
@@ -237,8 +269,14 @@ pub fn lease_view(ledger: &Ledger, lease: &Lease) -> LeaseView {
 
 /// A problem for an answer of the ledger that does not belong to the request.
 pub fn unexpected(answer: &fipd_core::Answer) -> Problem {
-    tracing::error!(?answer, "the address book gave an answer of another kind than asked for");
-    Problem::new(Code::Internal, "the address book gave an unexpected answer; see the log")
+    tracing::error!(
+        ?answer,
+        "the address book gave an answer of another kind than asked for"
+    );
+    Problem::new(
+        Code::Internal,
+        "the address book gave an unexpected answer; see the log",
+    )
 }
 
 #[cfg(test)]
@@ -247,10 +285,17 @@ mod tests {
 
     #[test]
     fn cursors_survive_their_text() {
-        let key = LeaseKey { network: NetworkId(7), address: "2001:db8::7".parse().unwrap() };
+        let key = LeaseKey {
+            network: NetworkId(7),
+            address: "2001:db8::7".parse().unwrap(),
+        };
         assert_eq!(cursor(&cursor_text(key)).unwrap(), key);
         for bad in ["", "7", "7_", "x_10.0.0.1", "7_10.0.0.256"] {
-            assert_eq!(cursor(bad).unwrap_err().field.as_deref(), Some("cursor"), "{bad}");
+            assert_eq!(
+                cursor(bad).unwrap_err().field.as_deref(),
+                Some("cursor"),
+                "{bad}"
+            );
         }
     }
 
@@ -259,9 +304,20 @@ mod tests {
         let ledger = Ledger::new();
         let good = owner(&ledger, "fipd/c1/Host/lab/printer").unwrap();
         assert_eq!(owner_text(&ledger, &good), "fipd/c1/Host/lab/printer");
-        for bad in ["", "fipd", "fipd/Host/lab/a b", "fipd/Host/lab/a\u{7}", "FIPD/Host/lab/x", "a/b/c/d/e/f"] {
+        for bad in [
+            "",
+            "fipd",
+            "fipd/Host/lab/a b",
+            "fipd/Host/lab/a\u{7}",
+            "FIPD/Host/lab/x",
+            "a/b/c/d/e/f",
+        ] {
             let problem = owner(&ledger, bad).unwrap_err();
-            assert_eq!((problem.status, problem.field.as_deref()), (422, Some("owner")), "{bad}");
+            assert_eq!(
+                (problem.status, problem.field.as_deref()),
+                (422, Some("owner")),
+                "{bad}"
+            );
         }
     }
 }

@@ -28,7 +28,9 @@ fn malformed(detail: String) -> Problem {
 }
 
 fn is_json(headers: &HeaderMap) -> bool {
-    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let kind = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok());
     let essence = kind.and_then(|kind| kind.split(';').next()).map(str::trim);
     essence.is_some_and(|kind| {
         kind.eq_ignore_ascii_case("application/json")
@@ -44,11 +46,15 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
             let detail = "send the body as Content-Type: application/json";
             return Err(Problem::new(Code::UnsupportedMediaType, detail));
         }
-        let body = Bytes::from_request(request, state).await.map_err(|rejection| {
-            let code = Code::of_status(rejection.status());
-            Problem::new(code, rejection.body_text())
-        })?;
-        serde_json::from_slice(&body).map(Self).map_err(|error| malformed(format!("body: {error}")))
+        let body = Bytes::from_request(request, state)
+            .await
+            .map_err(|rejection| {
+                let code = Code::of_status(rejection.status());
+                Problem::new(code, rejection.body_text())
+            })?;
+        serde_json::from_slice(&body)
+            .map(Self)
+            .map_err(|error| malformed(format!("body: {error}")))
     }
 }
 
@@ -78,15 +84,23 @@ impl<S: Send + Sync> FromRequestParts<S> for IfMatch {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Self::Rejection> {
-        let Some(value) = parts.headers.get(header::IF_MATCH) else { return Ok(Self(None)) };
+        let Some(value) = parts.headers.get(header::IF_MATCH) else {
+            return Ok(Self(None));
+        };
         let text = value.to_str().unwrap_or_default().trim();
         if text == "*" {
             return Ok(Self(None));
         }
-        let inner = text.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
+        let inner = text
+            .strip_prefix('"')
+            .and_then(|text| text.strip_suffix('"'));
         match inner.and_then(|text| text.parse().ok()) {
             Some(generation) => Ok(Self(Some(generation))),
-            None => Err(Problem::invalid("If-Match", text, "the ETag of the pool, such as \"3\", or *")),
+            None => Err(Problem::invalid(
+                "If-Match",
+                text,
+                "the ETag of the pool, such as \"3\", or *",
+            )),
         }
     }
 }

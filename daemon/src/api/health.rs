@@ -26,13 +26,23 @@ pub async fn healthz() -> &'static str {
     responses((status = 200, body = Readiness), (status = 503, body = Readiness)))]
 pub async fn readyz(State(api): State<Arc<Api>>, headers: HeaderMap) -> Response {
     let readiness = readiness(&api);
-    let status =
-        if readiness.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    let accepts = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
+    let status = if readiness.ready {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
+    };
+    let accepts = headers
+        .get(header::ACCEPT)
+        .and_then(|value| value.to_str().ok());
     if accepts.is_some_and(|kinds| kinds.contains("application/json")) {
         return (status, Json(readiness)).into_response();
     }
-    let mut text = if readiness.ready { "ready\n" } else { "not ready\n" }.to_owned();
+    let mut text = if readiness.ready {
+        "ready\n"
+    } else {
+        "not ready\n"
+    }
+    .to_owned();
     for reason in readiness.reasons {
         text.push_str(&format!("{reason}\n"));
     }
@@ -45,7 +55,9 @@ pub async fn metrics(State(api): State<Arc<Api>>) -> Response {
     let text = api.metrics.render();
     let mut response = text.into_response();
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     response
 }
 
@@ -53,7 +65,11 @@ pub async fn metrics(State(api): State<Arc<Api>>) -> Response {
 pub fn store(ipam: &Ipam) -> Checked {
     let condition = ipam.health();
     let ok = condition == Condition::Serving;
-    Checked { what: "writer".into(), ok, detail: store_sentence(&condition) }
+    Checked {
+        what: "writer".into(),
+        ok,
+        detail: store_sentence(&condition),
+    }
 }
 
 fn store_sentence(condition: &Condition) -> String {
@@ -87,7 +103,9 @@ fn readiness(api: &Api) -> Readiness {
         ledger.networks().filter(held).count()
     });
     if held > 0 {
-        reasons.push(format!("{held} networks give nothing new until their clusters are adopted"));
+        reasons.push(format!(
+            "{held} networks give nothing new until their clusters are adopted"
+        ));
     }
     Readiness { ready, reasons }
 }

@@ -21,8 +21,8 @@ use super::{
     extract::{Body, Path, Query},
     problem::Problem,
     wire::{
-        Allocate, Granted, LeasePage, LeaseQuery, LeaseView, ReleaseRequest, Released, ReleasedAddress,
-        Want,
+        Allocate, Granted, LeasePage, LeaseQuery, LeaseView, ReleaseRequest, Released,
+        ReleasedAddress, Want,
     },
 };
 
@@ -43,7 +43,10 @@ pub async fn list(
     }
     let filter = api.ipam.read(|ledger| filter_of(ledger, &query))?;
     if query.owner.is_some() || query.address.is_some() {
-        return api.ipam.read(|ledger| few(ledger, &query, &filter)).map(Json);
+        return api
+            .ipam
+            .read(|ledger| few(ledger, &query, &filter))
+            .map(Json);
     }
     let mut after = query.cursor.as_deref().map(convert::cursor).transpose()?;
     let mut leases: Vec<LeaseView> = Vec::new();
@@ -51,14 +54,21 @@ pub async fn list(
         let wanted = limit - leases.len();
         after = api.ipam.read(|ledger| {
             let page = ledger.leases(&filter, after, wanted);
-            leases.extend(page.leases.iter().map(|lease| convert::lease_view(ledger, lease)));
+            leases.extend(
+                page.leases
+                    .iter()
+                    .map(|lease| convert::lease_view(ledger, lease)),
+            );
             page.next
         });
         if after.is_none() || leases.len() >= limit {
             break;
         }
     }
-    Ok(Json(LeasePage { leases, next: after.map(convert::cursor_text) }))
+    Ok(Json(LeasePage {
+        leases,
+        next: after.map(convert::cursor_text),
+    }))
 }
 
 /// One lease.
@@ -89,12 +99,22 @@ pub async fn allocate(
 ) -> Result<Response, Problem> {
     let request = api.ipam.read(|ledger| allocation(ledger, body, caller))?;
     let answer = api.ipam.submit(Request::Allocate(request)).await?;
-    let Answer::Granted { leases, fresh } = answer else { return Err(convert::unexpected(&answer)) };
+    let Answer::Granted { leases, fresh } = answer else {
+        return Err(convert::unexpected(&answer));
+    };
     let granted = api.ipam.read(|ledger| {
-        let leases = leases.iter().map(|lease| convert::lease_summary(ledger, lease));
-        Granted { leases: leases.collect() }
+        let leases = leases
+            .iter()
+            .map(|lease| convert::lease_summary(ledger, lease));
+        Granted {
+            leases: leases.collect(),
+        }
     });
-    let status = if fresh { StatusCode::CREATED } else { StatusCode::OK };
+    let status = if fresh {
+        StatusCode::CREATED
+    } else {
+        StatusCode::OK
+    };
     Ok((status, Json(granted)).into_response())
 }
 
@@ -117,7 +137,9 @@ pub async fn release_address(
     Query(query): Query<Reason>,
 ) -> Result<StatusCode, Problem> {
     let address = convert::address("address", &address)?;
-    let network = api.ipam.read(|ledger| convert::network(ledger, &network).map(|found| found.id))?;
+    let network = api
+        .ipam
+        .read(|ledger| convert::network(ledger, &network).map(|found| found.id))?;
     let release = Release {
         scope: ReleaseScope::Address(LeaseKey { network, address }),
         actor: caller.actor,
@@ -145,7 +167,9 @@ pub async fn release(
             reason: Text::clone(&reason),
         });
         let answer = api.ipam.submit(request).await?;
-        let Answer::Released { leases } = answer else { return Err(convert::unexpected(&answer)) };
+        let Answer::Released { leases } = answer else {
+            return Err(convert::unexpected(&answer));
+        };
         released.extend(leases);
     }
     let released = api.ipam.read(|ledger| {
@@ -159,13 +183,24 @@ pub async fn release(
 }
 
 fn filter_of(ledger: &Ledger, query: &LeaseQuery) -> Result<LeaseFilter, Problem> {
-    let network = query.network.as_deref().map(|name| convert::network(ledger, name)).transpose()?;
+    let network = query
+        .network
+        .as_deref()
+        .map(|name| convert::network(ledger, name))
+        .transpose()?;
     Ok(LeaseFilter {
         network: network.map(|network| network.id),
-        pool: query.pool.as_deref().map(|name| pool_id(ledger, name)).transpose()?,
+        pool: query
+            .pool
+            .as_deref()
+            .map(|name| pool_id(ledger, name))
+            .transpose()?,
         state: query.state.as_deref().map(convert::state).transpose()?,
         system: query.system.as_deref().map(convert::system).transpose()?,
-        cluster: query.cluster.as_deref().map(|text| convert::cluster_id(ledger, text)),
+        cluster: query
+            .cluster
+            .as_deref()
+            .map(|text| convert::cluster_id(ledger, text)),
         ..LeaseFilter::default()
     })
 }
@@ -176,21 +211,33 @@ fn pool_id(ledger: &Ledger, name: &str) -> Result<PoolId, Problem> {
 
 /// The leases of an owner or of an address: never many, so they come as one page.
 fn few(ledger: &Ledger, query: &LeaseQuery, filter: &LeaseFilter) -> Result<LeasePage, Problem> {
-    let address =
-        query.address.as_deref().map(|text| convert::address("address", text)).transpose()?;
+    let address = query
+        .address
+        .as_deref()
+        .map(|text| convert::address("address", text))
+        .transpose()?;
     let found: Vec<Arc<Lease>> = match (&query.owner, address) {
         (Some(owner), _) => ledger.leases_of(&convert::owner(ledger, owner)?),
         (None, Some(address)) => {
             let key = |network: NetworkId| LeaseKey { network, address };
-            ledger.networks().filter_map(|network| ledger.lease(key(network.id)).cloned()).collect()
+            ledger
+                .networks()
+                .filter_map(|network| ledger.lease(key(network.id)).cloned())
+                .collect()
         }
         (None, None) => Vec::new(),
     };
     let wanted = |lease: &&Arc<Lease>| {
         filter.matches(lease) && address.is_none_or(|address| lease.key.address == address)
     };
-    let leases = found.iter().filter(wanted).map(|lease| convert::lease_view(ledger, lease));
-    Ok(LeasePage { leases: leases.collect(), next: None })
+    let leases = found
+        .iter()
+        .filter(wanted)
+        .map(|lease| convert::lease_view(ledger, lease));
+    Ok(LeasePage {
+        leases: leases.collect(),
+        next: None,
+    })
 }
 
 fn allocation(
@@ -199,12 +246,24 @@ fn allocation(
     caller: Caller,
 ) -> Result<fipd_core::Allocate, Problem> {
     if !(1..=MAX_WANTS).contains(&body.wants.len()) {
-        return Err(Problem::invalid("wants", body.wants.len().to_string(), "1 to 1024 entries"));
+        return Err(Problem::invalid(
+            "wants",
+            body.wants.len().to_string(),
+            "1 to 1024 entries",
+        ));
     }
     let identity = convert::owner(ledger, &body.owner)?;
     let instance = convert::text("instance", &body.instance)?;
-    let tenant = body.tenant.as_deref().map(|tenant| convert::text("tenant", tenant)).transpose()?;
-    let wants = body.wants.iter().map(|want| want_of(ledger, want)).collect::<Result<_, _>>()?;
+    let tenant = body
+        .tenant
+        .as_deref()
+        .map(|tenant| convert::text("tenant", tenant))
+        .transpose()?;
+    let wants = body
+        .wants
+        .iter()
+        .map(|want| want_of(ledger, want))
+        .collect::<Result<_, _>>()?;
     Ok(fipd_core::Allocate {
         holder: Holder { identity, instance },
         tenant: tenant.map(Tenant),
@@ -219,12 +278,23 @@ fn want_of(ledger: &Ledger, want: &Want) -> Result<fipd_core::Want, Problem> {
     if !(1..=1024).contains(&count) {
         return Err(Problem::invalid("count", count.to_string(), "1 to 1024"));
     }
-    let address: Option<IpAddr> =
-        want.address.as_deref().map(|text| convert::address("address", text)).transpose()?;
+    let address: Option<IpAddr> = want
+        .address
+        .as_deref()
+        .map(|text| convert::address("address", text))
+        .transpose()?;
     if address.is_some() && count != 1 {
-        return Err(Problem::invalid("count", count.to_string(), "1 where an address is named"));
+        return Err(Problem::invalid(
+            "count",
+            count.to_string(),
+            "1 where an address is named",
+        ));
     }
-    Ok(fipd_core::Want { pool: pool_id(ledger, &want.pool)?, address, count })
+    Ok(fipd_core::Want {
+        pool: pool_id(ledger, &want.pool)?,
+        address,
+        count,
+    })
 }
 
 /// What of the owner's leases goes, by holder: each instance must be named as the lease has it.
@@ -233,20 +303,43 @@ fn to_release(
     body: &ReleaseRequest,
 ) -> Result<BTreeMap<Holder, Vec<LeaseKey>>, Problem> {
     let identity: Identity = convert::owner(ledger, &body.owner)?;
-    let network = body.network.as_deref().map(|name| convert::network(ledger, name)).transpose()?;
-    let pool = body.pool.as_deref().map(|name| pool_id(ledger, name)).transpose()?;
-    let addresses = body.addresses.iter().map(|text| convert::address("addresses", text));
+    let network = body
+        .network
+        .as_deref()
+        .map(|name| convert::network(ledger, name))
+        .transpose()?;
+    let pool = body
+        .pool
+        .as_deref()
+        .map(|name| pool_id(ledger, name))
+        .transpose()?;
+    let addresses = body
+        .addresses
+        .iter()
+        .map(|text| convert::address("addresses", text));
     let addresses: Vec<IpAddr> = addresses.collect::<Result<_, _>>()?;
     let mut by_holder: BTreeMap<Holder, Vec<LeaseKey>> = BTreeMap::new();
     for lease in ledger.leases_of(&identity) {
         let wanted = network.is_none_or(|network| lease.key.network == network.id)
             && pool.is_none_or(|pool| lease.pool == Some(pool))
             && (addresses.is_empty() || addresses.contains(&lease.key.address));
-        let member = lease.members.iter().find(|member| member.holder.identity == identity);
-        let Some(member) = member.filter(|_| wanted) else { continue };
+        let member = lease
+            .members
+            .iter()
+            .find(|member| member.holder.identity == identity);
+        let Some(member) = member.filter(|_| wanted) else {
+            continue;
+        };
         let instance = &member.holder.instance;
-        if body.instance.as_deref().is_none_or(|asked| asked == &**instance) {
-            by_holder.entry(member.holder.clone()).or_default().push(lease.key);
+        if body
+            .instance
+            .as_deref()
+            .is_none_or(|asked| asked == &**instance)
+        {
+            by_holder
+                .entry(member.holder.clone())
+                .or_default()
+                .push(lease.key);
         }
     }
     Ok(by_holder)

@@ -34,11 +34,17 @@ pub enum ListenError {
     #[error("socket {path}: {source}", path = .path.display())]
     Socket { path: PathBuf, source: io::Error },
     #[error("listen {address}: {source}; choose another --listen (port 0 picks a free one)")]
-    Address { address: SocketAddr, source: io::Error },
+    Address {
+        address: SocketAddr,
+        source: io::Error,
+    },
     #[error(transparent)]
     Tls(#[from] TlsError),
     #[error("the certificate or key for {address} is not usable: {source}")]
-    Certificate { address: SocketAddr, source: io::Error },
+    Certificate {
+        address: SocketAddr,
+        source: io::Error,
+    },
 }
 
 /// The Unix socket, bound and waiting. The file is removed when this is dropped.
@@ -66,8 +72,14 @@ impl Drop for SocketFile {
 impl Socket {
     /// Binds the socket with mode 0660. A file that nobody listens on is replaced.
     pub fn bind(path: &Path) -> Result<Self, ListenError> {
-        let failed = |source| ListenError::Socket { path: path.to_owned(), source };
-        if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        let failed = |source| ListenError::Socket {
+            path: path.to_owned(),
+            source,
+        };
+        if let Some(parent) = path
+            .parent()
+            .filter(|parent| !parent.as_os_str().is_empty())
+        {
             std::fs::create_dir_all(parent).map_err(failed)?;
         }
         match std::os::unix::net::UnixStream::connect(path) {
@@ -79,17 +91,31 @@ impl Socket {
             Err(error) => return Err(failed(error)),
         }
         let listener = UnixListener::bind(path).map_err(failed)?;
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(SOCKET_MODE)).map_err(failed)?;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(SOCKET_MODE))
+            .map_err(failed)?;
         let meta = std::fs::metadata(path).map_err(failed)?;
-        let policy =
-            SocketPolicy { own_uid: nix::unistd::geteuid().as_raw(), socket_gid: meta.gid() };
-        let file = SocketFile { path: path.to_owned(), inode: meta.ino() };
-        Ok(Self { listener, policy, file })
+        let policy = SocketPolicy {
+            own_uid: nix::unistd::geteuid().as_raw(),
+            socket_gid: meta.gid(),
+        };
+        let file = SocketFile {
+            path: path.to_owned(),
+            inode: meta.ino(),
+        };
+        Ok(Self {
+            listener,
+            policy,
+            file,
+        })
     }
 
     /// Serves until `stop`.
     pub async fn serve(self, router: Router, stop: CancellationToken) -> io::Result<()> {
-        let Self { listener, file, policy: _ } = self;
+        let Self {
+            listener,
+            file,
+            policy: _,
+        } = self;
         let service = router.into_make_service_with_connect_info::<SocketPeer>();
         let deadline = stop.clone();
         let serving = axum::serve(listener, service).with_graceful_shutdown(stop.cancelled_owned());
@@ -137,7 +163,10 @@ impl TlsSettings {
         config
             .reload_from_pem(identity.cert, identity.key)
             .await
-            .map_err(|source| ListenError::Certificate { address: self.listen, source })
+            .map_err(|source| ListenError::Certificate {
+                address: self.listen,
+                source,
+            })
     }
 }
 
@@ -153,14 +182,23 @@ impl Tls {
             .await
             .map_err(|source| ListenError::Certificate { address, source })?;
         let address = listener.local_addr().map_err(failed)?;
-        Ok(Self { listener, address, config })
+        Ok(Self {
+            listener,
+            address,
+            config,
+        })
     }
 
     /// Serves until `stop`.
     pub async fn serve(self, router: Router, stop: CancellationToken) -> io::Result<()> {
         let handle = Handle::new();
-        let mut server = axum_server::from_tcp_rustls(self.listener, self.config)?.handle(handle.clone());
-        server.http_builder().http1().timer(TokioTimer::new()).header_read_timeout(HEAD_DEADLINE);
+        let mut server =
+            axum_server::from_tcp_rustls(self.listener, self.config)?.handle(handle.clone());
+        server
+            .http_builder()
+            .http1()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_DEADLINE);
         let stopping = tokio::spawn(async move {
             stop.cancelled().await;
             handle.graceful_shutdown(Some(DRAIN));
@@ -172,7 +210,6 @@ impl Tls {
     }
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -182,8 +219,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("run").join("fipd.sock");
         let first = Socket::bind(&path).unwrap();
-        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, SOCKET_MODE);
-        assert!(matches!(Socket::bind(&path), Err(ListenError::SocketInUse(_))));
+        assert_eq!(
+            std::fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+            SOCKET_MODE
+        );
+        assert!(matches!(
+            Socket::bind(&path),
+            Err(ListenError::SocketInUse(_))
+        ));
         drop(first);
         assert!(!path.exists());
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());

@@ -38,7 +38,9 @@ use axum::{
 use fipd_core::Role;
 use http::{HeaderValue, StatusCode, header};
 use tokio_util::sync::CancellationToken;
-use tower_http::{catch_panic::CatchPanicLayer, limit::RequestBodyLimitLayer, timeout::TimeoutLayer};
+use tower_http::{
+    catch_panic::CatchPanicLayer, limit::RequestBodyLimitLayer, timeout::TimeoutLayer,
+};
 
 use crate::{clusters::Clusters, ipam::Ipam, metrics::Metrics};
 use access::{Access, Routes};
@@ -85,13 +87,29 @@ fn routes() -> Routes {
         .post("/api/v1/leases", OPERATOR, leases::allocate)
         .post("/api/v1/leases/release", OPERATOR, leases::release)
         .get("/api/v1/leases/{network}/{address}", VIEWER, leases::show)
-        .delete("/api/v1/leases/{network}/{address}", OPERATOR, leases::release_address)
+        .delete(
+            "/api/v1/leases/{network}/{address}",
+            OPERATOR,
+            leases::release_address,
+        )
         .get("/api/v1/clusters", VIEWER, clusters::list)
         .get("/api/v1/clusters/{name}", VIEWER, clusters::show)
         .post("/api/v1/clusters/{name}/forget", ADMIN, clusters::forget)
-        .post("/api/v1/clusters/{name}/skip-adoption", ADMIN, clusters::skip_adoption)
-        .post("/api/v1/clusters/{name}/confirm-release", ADMIN, clusters::confirm_release)
-        .post("/api/v1/clusters/{name}/crds", ADMIN, clusters::install_crds)
+        .post(
+            "/api/v1/clusters/{name}/skip-adoption",
+            ADMIN,
+            clusters::skip_adoption,
+        )
+        .post(
+            "/api/v1/clusters/{name}/confirm-release",
+            ADMIN,
+            clusters::confirm_release,
+        )
+        .post(
+            "/api/v1/clusters/{name}/crds",
+            ADMIN,
+            clusters::install_crds,
+        )
         .get("/api/v1/audit", VIEWER, admin::audit)
         .get("/api/v1/check", OPERATOR, admin::check)
         .get("/api/v1/backup", ADMIN, admin::backup)
@@ -104,14 +122,21 @@ fn routes() -> Routes {
 /// The router of both listeners.
 pub fn router(api: Arc<Api>, socket: SocketPolicy) -> Router {
     let (router, table) = routes().finish();
-    let guard = Guard { api: Arc::clone(&api), table: Arc::new(table), socket };
+    let guard = Guard {
+        api: Arc::clone(&api),
+        table: Arc::new(table),
+        socket,
+    };
     // From the inside out: the last layer sees the request first.
     router
         .fallback(nothing_here)
         .layer(middleware::from_fn_with_state(guard, auth::authenticate))
         .layer(RequestBodyLimitLayer::new(BODY_LIMIT))
         .layer(axum::extract::DefaultBodyLimit::max(BODY_LIMIT))
-        .layer(TimeoutLayer::with_status_code(StatusCode::GATEWAY_TIMEOUT, HANDLER_DEADLINE))
+        .layer(TimeoutLayer::with_status_code(
+            StatusCode::GATEWAY_TIMEOUT,
+            HANDLER_DEADLINE,
+        ))
         .layer(CatchPanicLayer::custom(panicked))
         .layer(middleware::from_fn(as_problem))
         .layer(middleware::from_fn_with_state(Arc::clone(&api), measure))
@@ -130,7 +155,10 @@ fn panicked(payload: Box<dyn Any + Send + 'static>) -> Response {
         .map(|text| (*text).to_owned())
         .or_else(|| payload.downcast_ref::<String>().cloned())
         .unwrap_or_default();
-    tracing::error!(panic = what, "a request handler panicked; this is a bug in fipd");
+    tracing::error!(
+        panic = what,
+        "a request handler panicked; this is a bug in fipd"
+    );
     Problem::new(Code::Internal, "a bug in fipd; its log has the details").into_response()
 }
 
@@ -138,7 +166,10 @@ fn panicked(payload: Box<dyn Any + Send + 'static>) -> Response {
 async fn as_problem(request: Request, next: Next) -> Response {
     let response = next.run(request).await;
     let status = response.status();
-    let kind = response.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let kind = response
+        .headers()
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok());
     let has_body = kind.is_some_and(|kind| {
         kind == MEDIA_TYPE || kind.starts_with("text/html") || kind.starts_with("application/json")
     });
@@ -166,14 +197,17 @@ async fn measure(State(api): State<Arc<Api>>, request: Request, next: Next) -> R
     let route = request.extensions().get::<MatchedPath>().cloned();
     let response = next.run(request).await;
     let route = route.as_ref().map_or("none", MatchedPath::as_str);
-    api.metrics.request(&method, route, response.status(), started.elapsed());
+    api.metrics
+        .request(&method, route, response.status(), started.elapsed());
     response
 }
 
 async fn common_headers(mut response: Response) -> Response {
     let headers = response.headers_mut();
     let mut default = |name, value| {
-        headers.entry(name).or_insert(HeaderValue::from_static(value));
+        headers
+            .entry(name)
+            .or_insert(HeaderValue::from_static(value));
     };
     default(header::X_CONTENT_TYPE_OPTIONS, "nosniff");
     default(header::X_FRAME_OPTIONS, "DENY");
@@ -198,7 +232,10 @@ mod tests {
                 assert!(expected, "{method} {pattern} is open");
             }
             if method != "GET" && pattern.starts_with("/api/") {
-                assert!(matches!(access, Access::Api(role) if role > Role::Viewer), "{method} {pattern}");
+                assert!(
+                    matches!(access, Access::Api(role) if role > Role::Viewer),
+                    "{method} {pattern}"
+                );
             }
         }
     }

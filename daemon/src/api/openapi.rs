@@ -37,7 +37,9 @@ impl Modify for Bearer {
             .description(Some("fipd_<id>_<secret>, made by `fipd token create`"))
             .build();
         let components = document.components.get_or_insert_default();
-        components.security_schemes.insert("bearer".to_owned(), SecurityScheme::Http(scheme).into());
+        components
+            .security_schemes
+            .insert("bearer".to_owned(), SecurityScheme::Http(scheme).into());
     }
 }
 

@@ -19,9 +19,7 @@ use super::{
     convert,
     extract::{Body, IfMatch, Path},
     problem::{Code, Problem},
-    wire::{
-        NetworkCreate, NetworkList, NetworkView, PoolCreate, PoolList, PoolPatch, PoolView,
-    },
+    wire::{NetworkCreate, NetworkList, NetworkView, PoolCreate, PoolList, PoolPatch, PoolView},
 };
 
 /// All networks.
@@ -29,7 +27,10 @@ use super::{
     responses((status = 200, body = NetworkList)))]
 pub async fn list_networks(State(api): State<Arc<Api>>) -> Json<NetworkList> {
     let networks = api.ipam.read(|ledger| {
-        ledger.networks().map(|network| convert::network_view(ledger, network)).collect()
+        ledger
+            .networks()
+            .map(|network| convert::network_view(ledger, network))
+            .collect()
     });
     Json(NetworkList { networks })
 }
@@ -56,10 +57,18 @@ pub async fn create_network(
     caller: Caller,
     Body(body): Body<NetworkCreate>,
 ) -> Result<Json<NetworkView>, Problem> {
-    let request = Request::CreateNetwork { name: body.name.into(), actor: caller.actor };
+    let request = Request::CreateNetwork {
+        name: body.name.into(),
+        actor: caller.actor,
+    };
     let answer = api.ipam.submit(request).await?;
-    let Answer::Network(network) = answer else { return Err(convert::unexpected(&answer)) };
-    Ok(Json(api.ipam.read(|ledger| convert::network_view(ledger, &network))))
+    let Answer::Network(network) = answer else {
+        return Err(convert::unexpected(&answer));
+    };
+    Ok(Json(
+        api.ipam
+            .read(|ledger| convert::network_view(ledger, &network)),
+    ))
 }
 
 /// All pools with their use.
@@ -101,7 +110,10 @@ pub async fn create(
     Body(body): Body<PoolCreate>,
 ) -> Result<Response, Problem> {
     let spec = api.ipam.read(|ledger| new_spec(ledger, body))?;
-    let request = Request::CreatePool { spec, actor: caller.actor };
+    let request = Request::CreatePool {
+        spec,
+        actor: caller.actor,
+    };
     let pool = pool_of(api.ipam.submit(request).await?)?;
     Ok(shown(&api, &pool, StatusCode::CREATED))
 }
@@ -121,7 +133,9 @@ pub async fn update(
     let pool = find(&api, &name)?;
     refuse_mirror(&pool)?;
     let force = patch.force;
-    let spec = api.ipam.read(|ledger| patched(ledger, pool.spec.clone(), patch))?;
+    let spec = api
+        .ipam
+        .read(|ledger| patched(ledger, pool.spec.clone(), patch))?;
     let edit = PoolEdit {
         pool: pool.id,
         spec,
@@ -149,14 +163,26 @@ pub async fn delete(
     refuse_mirror(&pool)?;
     if let Some(expected) = generation.filter(|expected| *expected != pool.generation) {
         let (pool, actual) = (pool.spec.name.clone(), pool.generation);
-        return Err(fipd_core::Refusal::Stale { pool, expected, actual }.into());
+        return Err(fipd_core::Refusal::Stale {
+            pool,
+            expected,
+            actual,
+        }
+        .into());
     }
-    api.ipam.submit(Request::DeletePool { pool: pool.id, actor: caller.actor }).await?;
+    api.ipam
+        .submit(Request::DeletePool {
+            pool: pool.id,
+            actor: caller.actor,
+        })
+        .await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 fn find(api: &Api, name: &str) -> Result<Arc<Pool>, Problem> {
-    api.ipam.read(|ledger| ledger.find_pool(name).cloned()).map_err(Problem::from)
+    api.ipam
+        .read(|ledger| ledger.find_pool(name).cloned())
+        .map_err(Problem::from)
 }
 
 /// A mirror says what its object says; a change here would be undone by the next look at the object.
@@ -165,13 +191,18 @@ fn refuse_mirror(pool: &Pool) -> Result<(), Problem> {
         Origin::Own => Ok(()),
         Origin::Mirror { object, .. } => Err(Problem::new(
             Code::Conflict,
-            format!("pool {} follows the object {object} of its cluster; change that object", pool.spec.name),
+            format!(
+                "pool {} follows the object {object} of its cluster; change that object",
+                pool.spec.name
+            ),
         )),
     }
 }
 
 fn pool_of(answer: Answer) -> Result<Arc<Pool>, Problem> {
-    let Answer::Pool(pool) = answer else { return Err(convert::unexpected(&answer)) };
+    let Answer::Pool(pool) = answer else {
+        return Err(convert::unexpected(&answer));
+    };
     Ok(pool)
 }
 
@@ -186,15 +217,25 @@ fn shown(api: &Api, pool: &Pool, status: StatusCode) -> Response {
 
 fn new_spec(ledger: &Ledger, body: PoolCreate) -> Result<PoolSpec, Problem> {
     let addresses = convert::specs("addresses", &body.addresses)?;
-    let family = addresses.first().map_or(Family::V4, fipd_core::AddressSpec::family);
+    let family = addresses
+        .first()
+        .map_or(Family::V4, fipd_core::AddressSpec::family);
     let mut ends = Ends::own_default(family);
-    set_ends(&mut ends, body.reserve_first, body.reserve_last, body.reserve_of.as_deref())?;
+    set_ends(
+        &mut ends,
+        body.reserve_first,
+        body.reserve_last,
+        body.reserve_of.as_deref(),
+    )?;
     Ok(PoolSpec {
         name: body.name.into(),
         network: network_id(ledger, body.network.as_deref())?.unwrap_or(NetworkId::DEFAULT),
         addresses,
         exclusions: convert::specs("exclusions", &body.exclusions)?,
-        gateway: body.gateway.map(|text| convert::address("gateway", &text)).transpose()?,
+        gateway: body
+            .gateway
+            .map(|text| convert::address("gateway", &text))
+            .transpose()?,
         prefix_len: body.prefix,
         subnet: body.subnet.map(|text| subnet(&text)).transpose()?,
         ends,
@@ -218,7 +259,9 @@ fn patched(ledger: &Ledger, mut spec: PoolSpec, patch: PoolPatch) -> Result<Pool
         spec.exclusions = convert::specs("exclusions", &exclusions)?;
     }
     if let Some(gateway) = patch.gateway {
-        spec.gateway = gateway.map(|text| convert::address("gateway", &text)).transpose()?;
+        spec.gateway = gateway
+            .map(|text| convert::address("gateway", &text))
+            .transpose()?;
     }
     if let Some(prefix) = patch.prefix {
         spec.prefix_len = prefix;
@@ -233,7 +276,8 @@ fn patched(ledger: &Ledger, mut spec: PoolSpec, patch: PoolPatch) -> Result<Pool
 }
 
 fn network_id(ledger: &Ledger, name: Option<&str>) -> Result<Option<NetworkId>, Problem> {
-    name.map(|name| convert::network(ledger, name).map(|network| network.id)).transpose()
+    name.map(|name| convert::network(ledger, name).map(|network| network.id))
+        .transpose()
 }
 
 fn set_ends(
@@ -251,5 +295,6 @@ fn set_ends(
 }
 
 fn subnet(text: &str) -> Result<IpNet, Problem> {
-    text.parse().map_err(|_| Problem::invalid("subnet", text, "a CIDR such as 192.0.2.0/24"))
+    text.parse()
+        .map_err(|_| Problem::invalid("subnet", text, "a CIDR such as 192.0.2.0/24"))
 }

@@ -190,8 +190,10 @@ impl Problem {
     /// `field` has a `value` that is not `allowed`.
     pub fn invalid(field: &str, value: impl Into<String>, allowed: impl Into<String>) -> Self {
         let (value, allowed) = (shorten(value.into()), allowed.into());
-        let mut problem =
-            Self::new(Code::Invalid, format!("{field}: {value:?} is not allowed: {allowed}"));
+        let mut problem = Self::new(
+            Code::Invalid,
+            format!("{field}: {value:?} is not allowed: {allowed}"),
+        );
         problem.field = Some(field.into());
         problem.value = Some(value.into());
         problem.allowed = Some(allowed.into());
@@ -228,13 +230,19 @@ impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let body = serde_json::to_vec(&self).unwrap_or_default();
         let mut response = (self.status_code(), body).into_response();
-        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
+        response
+            .headers_mut()
+            .insert(header::CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
         if self.code == Code::Unauthenticated {
             let challenge = HeaderValue::from_static("Bearer realm=\"fipd\"");
-            response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+            response
+                .headers_mut()
+                .insert(header::WWW_AUTHENTICATE, challenge);
         }
         if self.code == Code::Unavailable {
-            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+            response
+                .headers_mut()
+                .insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
         response
     }
@@ -271,8 +279,11 @@ impl From<Refusal> for Problem {
                 Self::new(Code::WouldOrphan, detail).about("pool", &*pool)
             }
             Refusal::Stale { pool, .. } => Self::new(Code::Stale, detail).about("pool", &*pool),
-            Refusal::Conflict(..) => Self::new(Code::Conflict, detail),
-            Refusal::Invalid { field, value, allowed } => Self::invalid(field, value, allowed),
+            Refusal::Invalid {
+                field,
+                value,
+                allowed,
+            } => Self::invalid(field, value, allowed),
             Refusal::Pool(_) => Self::new(Code::Invalid, detail),
         }
     }
@@ -315,7 +326,10 @@ mod tests {
         let problem = Problem::new(Code::Exhausted, "pool p has no free address");
         let text = serde_json::to_string(&problem).unwrap();
         assert!(text.contains("\"code\":\"exhausted\""), "{text}");
-        assert!(text.contains("\"type\":\"urn:fipd:problem:exhausted\""), "{text}");
+        assert!(
+            text.contains("\"type\":\"urn:fipd:problem:exhausted\""),
+            "{text}"
+        );
         assert_eq!(serde_json::from_str::<Problem>(&text).unwrap(), problem);
     }
 
@@ -323,19 +337,33 @@ mod tests {
     fn a_newer_code_is_read_as_other() {
         let text = serde_json::to_string(&Problem::new(Code::Invalid, "x")).unwrap();
         let newer = text.replace("\"code\":\"invalid\"", "\"code\":\"from-the-future\"");
-        assert_eq!(serde_json::from_str::<Problem>(&newer).unwrap().code, Code::Other);
+        assert_eq!(
+            serde_json::from_str::<Problem>(&newer).unwrap().code,
+            Code::Other
+        );
     }
 
     #[test]
     fn refusals_keep_their_reaction() {
-        let exhausted = Refusal::Exhausted { pool: "p".into(), used: 3, size: 3 };
+        let exhausted = Refusal::Exhausted {
+            pool: "p".into(),
+            used: 3,
+            size: 3,
+        };
         let problem = Problem::from(exhausted);
         assert_eq!((problem.status, problem.code), (409, Code::Exhausted));
         assert_eq!(problem.value.as_deref(), Some("p"));
-        let stale = Refusal::Stale { pool: "p".into(), expected: 1, actual: 2 };
+        let stale = Refusal::Stale {
+            pool: "p".into(),
+            expected: 1,
+            actual: 2,
+        };
         assert_eq!(Problem::from(stale).status, 412);
-        let invalid =
-            Refusal::Invalid { field: "count", value: "0".into(), allowed: "1 to 1024".into() };
+        let invalid = Refusal::Invalid {
+            field: "count",
+            value: "0".into(),
+            allowed: "1 to 1024".into(),
+        };
         let problem = Problem::from(invalid);
         assert_eq!(problem.status, 422);
         assert_eq!(&*problem.detail, "count: \"0\" is not allowed: 1 to 1024");

@@ -32,7 +32,10 @@ pub struct Identity {
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     #[error("{path}: {source}", path = .path.display())]
-    File { path: PathBuf, source: std::io::Error },
+    File {
+        path: PathBuf,
+        source: std::io::Error,
+    },
     #[error("the certificate could not be made: {0}")]
     Make(#[from] rcgen::Error),
     #[error("{path}: {reason}; remove the folder to make a new CA", path = .path.display())]
@@ -49,8 +52,7 @@ struct Made {
 
 /// The names and addresses by which clients may reach the listener.
 pub fn names(listen: SocketAddr, advertise: Option<&str>) -> BTreeSet<String> {
-    let mut names: BTreeSet<String> =
-        ["localhost", "127.0.0.1", "::1"].map(str::to_owned).into();
+    let mut names: BTreeSet<String> = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).into();
     if !listen.ip().is_unspecified() {
         names.insert(listen.ip().to_string());
     }
@@ -72,19 +74,28 @@ pub fn host_of(url: &str) -> Option<String> {
     if uri.scheme_str() != Some("https") {
         return None;
     }
-    let host = uri.host()?.trim_start_matches('[').trim_end_matches(']').to_ascii_lowercase();
+    let host = uri
+        .host()?
+        .trim_start_matches('[')
+        .trim_end_matches(']')
+        .to_ascii_lowercase();
     (host.parse::<IpAddr>().is_ok() || is_dns_name(&host)).then_some(host)
 }
 
 fn is_dns_name(host: &str) -> bool {
     !host.is_empty()
         && host.len() <= 253
-        && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.'))
+        && host
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.'))
 }
 
 /// Reads the configured certificate.
 pub fn configured(cert: &Path, key: &Path) -> Result<Identity, TlsError> {
-    Ok(Identity { cert: read(cert)?, key: read(key)? })
+    Ok(Identity {
+        cert: read(cert)?,
+        key: read(key)?,
+    })
 }
 
 /// The certificate of the own CA for these names; made or renewed where needed. `today` decides about renewal.
@@ -97,7 +108,11 @@ pub fn own(
     create_private_dir(&dir)?;
     let ca = authority(&dir, today)?;
     let horizon = days_after(today, RENEW_BEFORE_DAYS).to_string();
-    let (cert, key, made) = (dir.join("server.crt"), dir.join("server.key"), dir.join("server.json"));
+    let (cert, key, made) = (
+        dir.join("server.crt"),
+        dir.join("server.key"),
+        dir.join("server.json"),
+    );
     let fresh_enough = std::fs::read(&made)
         .ok()
         .and_then(|text| serde_json::from_slice::<Made>(&text).ok())
@@ -109,10 +124,16 @@ pub fn own(
         let (cert_pem, key_pem) = leaf(&ca, names, today, until)?;
         write(&key, &key_pem)?;
         write(&cert, &cert_pem)?;
-        let record = Made { names: names.clone(), until: until.to_string() };
+        let record = Made {
+            names: names.clone(),
+            until: until.to_string(),
+        };
         write(&made, &serde_json::to_string(&record).unwrap_or_default())?;
     }
-    Ok(Identity { cert: read(&cert)?, key: read(&key)? })
+    Ok(Identity {
+        cert: read(&cert)?,
+        key: read(&key)?,
+    })
 }
 
 /// Where clients find the CA certificate to trust.
@@ -124,8 +145,10 @@ fn authority(dir: &Path, today: jiff::civil::Date) -> Result<Issuer<'static, Key
     let (cert, key) = (dir.join("ca.crt"), dir.join("ca.key"));
     if cert.exists() && key.exists() {
         let pem = String::from_utf8_lossy(&read(&key)?).into_owned();
-        let pair = KeyPair::from_pem(&pem)
-            .map_err(|error| TlsError::Damaged { path: key, reason: error.to_string() })?;
+        let pair = KeyPair::from_pem(&pem).map_err(|error| TlsError::Damaged {
+            path: key,
+            reason: error.to_string(),
+        })?;
         // An issuer is its name and its key; both are the same as when the CA was made.
         return Ok(Issuer::new(ca_params(&pair, today), pair));
     }
@@ -141,13 +164,23 @@ fn authority(dir: &Path, today: jiff::civil::Date) -> Result<Issuer<'static, Key
 fn ca_params(pair: &KeyPair, today: jiff::civil::Date) -> CertificateParams {
     use sha2::Digest as _;
     let digest = sha2::Sha256::digest(pair.public_key_raw());
-    let short: String = digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+    let short: String = digest
+        .iter()
+        .take(4)
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
-    params.distinguished_name.push(DnType::CommonName, format!("fipd CA {short}"));
+    params
+        .distinguished_name
+        .push(DnType::CommonName, format!("fipd CA {short}"));
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-    set_validity(&mut params, today, today.saturating_add(jiff::Span::new().years(CA_YEARS)));
+    set_validity(
+        &mut params,
+        today,
+        today.saturating_add(jiff::Span::new().years(CA_YEARS)),
+    );
     params
 }
 
@@ -187,9 +220,10 @@ fn set_validity(params: &mut CertificateParams, first: jiff::civil::Date, last: 
 
 fn remove(path: &Path) -> Result<(), TlsError> {
     match std::fs::remove_file(path) {
-        Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
-            Err(TlsError::File { path: path.to_owned(), source })
-        }
+        Err(source) if source.kind() != std::io::ErrorKind::NotFound => Err(TlsError::File {
+            path: path.to_owned(),
+            source,
+        }),
         Ok(()) | Err(_) => Ok(()),
     }
 }
@@ -200,15 +234,24 @@ fn create_private_dir(dir: &Path) -> Result<(), TlsError> {
         .recursive(true)
         .mode(0o700)
         .create(dir)
-        .map_err(|source| TlsError::File { path: dir.to_owned(), source })
+        .map_err(|source| TlsError::File {
+            path: dir.to_owned(),
+            source,
+        })
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
-    std::fs::read(path).map_err(|source| TlsError::File { path: path.to_owned(), source })
+    std::fs::read(path).map_err(|source| TlsError::File {
+        path: path.to_owned(),
+        source,
+    })
 }
 
 fn write(path: &Path, text: &str) -> Result<(), TlsError> {
-    write_private(path, text).map_err(|source| TlsError::File { path: path.to_owned(), source })
+    write_private(path, text).map_err(|source| TlsError::File {
+        path: path.to_owned(),
+        source,
+    })
 }
 
 #[cfg(test)]
@@ -229,8 +272,10 @@ mod tests {
         let ca = std::fs::read(ca_file(dir.path())).unwrap();
         let again = own(dir.path(), &home, day("2026-06-01")).unwrap();
         assert_eq!(first.cert, again.cert);
-        let wider =
-            names("127.0.0.1:8443".parse().unwrap(), Some("https://fipd.example.net:8443/x"));
+        let wider = names(
+            "127.0.0.1:8443".parse().unwrap(),
+            Some("https://fipd.example.net:8443/x"),
+        );
         assert!(wider.contains("fipd.example.net"));
         let renamed = own(dir.path(), &wider, day("2026-06-01")).unwrap();
         assert_ne!(first.cert, renamed.cert);
@@ -242,16 +287,27 @@ mod tests {
     #[test]
     fn keys_are_private() {
         let dir = tempfile::tempdir().unwrap();
-        own(dir.path(), &names("[::1]:1".parse().unwrap(), None), day("2026-01-01")).unwrap();
+        own(
+            dir.path(),
+            &names("[::1]:1".parse().unwrap(), None),
+            day("2026-01-01"),
+        )
+        .unwrap();
         for name in ["ca.key", "server.key"] {
             let path = dir.path().join("tls").join(name);
-            assert_eq!(std::fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
+            assert_eq!(
+                std::fs::metadata(path).unwrap().permissions().mode() & 0o777,
+                0o600
+            );
         }
     }
 
     #[test]
     fn hosts_come_from_urls() {
-        assert_eq!(host_of("https://[2001:db8::1]:8443").as_deref(), Some("2001:db8::1"));
+        assert_eq!(
+            host_of("https://[2001:db8::1]:8443").as_deref(),
+            Some("2001:db8::1")
+        );
         assert_eq!(host_of("https://a.example/x").as_deref(), Some("a.example"));
         assert_eq!(host_of("not a url"), None);
         assert_eq!(host_of("http://a.example/"), None);

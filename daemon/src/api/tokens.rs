@@ -34,7 +34,14 @@ pub fn mint(
     let id = TokenId(getrandom::u64()? >> 16);
     let hash = Sha256::digest(secret).into();
     let text = format!("{PREFIX}{}_{}", id.0, hex(&secret));
-    let token = Token { id, name: name.into(), role, hash, created, expires };
+    let token = Token {
+        id,
+        name: name.into(),
+        role,
+        hash,
+        created,
+        expires,
+    };
     Ok(Minted { token, text })
 }
 
@@ -91,7 +98,15 @@ mod tests {
 
     #[test]
     fn other_texts_are_no_tokens() {
-        for text in ["", "fipd_", "fipd_1_", "fipd_x_00", "fipd_1_zz", "Fipd_1_00", "fipd_-1_00"] {
+        for text in [
+            "",
+            "fipd_",
+            "fipd_1_",
+            "fipd_x_00",
+            "fipd_1_zz",
+            "Fipd_1_00",
+            "fipd_-1_00",
+        ] {
             assert!(parse(text).is_none(), "{text}");
         }
         let euro = format!("fipd_1_{}", "€".repeat(SECRET_BYTES));

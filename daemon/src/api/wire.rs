@@ -89,7 +89,11 @@ pub struct Reserve {
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum OriginView {
     Own,
-    Mirror { system: String, cluster: String, object: String },
+    Mirror {
+        system: String,
+        cluster: String,
+        object: String,
+    },
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, ToSchema)]
@@ -153,13 +157,25 @@ pub struct PoolPatch {
     pub addresses: Option<Vec<String>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exclusions: Option<Vec<String>>,
-    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "given",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schema(value_type = Option<String>)]
     pub gateway: Option<Option<String>>,
-    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "given",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schema(value_type = Option<u8>)]
     pub prefix: Option<Option<u8>>,
-    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "given",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schema(value_type = Option<String>)]
     pub subnet: Option<Option<String>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -469,7 +485,9 @@ pub struct Readiness {
 }
 
 /// Tells a field that is `null` from one that is left out.
-fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<Option<Option<T>>, D::Error> {
+fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<Option<T>>, D::Error> {
     Option::deserialize(from).map(Some)
 }
 
@@ -535,6 +553,9 @@ mod tests {
         assert_eq!(cleared.gateway, Some(None));
         let untouched: PoolPatch = serde_json::from_str("{}").unwrap();
         assert_eq!(untouched.gateway, None);
-        assert_eq!(serde_json::to_string(&cleared).unwrap(), r#"{"gateway":null,"force":false}"#);
+        assert_eq!(
+            serde_json::to_string(&cleared).unwrap(),
+            r#"{"gateway":null,"force":false}"#
+        );
     }
 }

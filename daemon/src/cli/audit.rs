@@ -23,14 +23,22 @@ pub struct Audit {
 
 impl Audit {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
-        let query = AuditQuery { before: self.before, limit: Some(self.limit.into()) };
-        let page: AuditPage = session.client.get(&with_query("/api/v1/audit", &query)?).await?;
+        let query = AuditQuery {
+            before: self.before,
+            limit: Some(self.limit.into()),
+        };
+        let page: AuditPage = session
+            .client
+            .get(&with_query("/api/v1/audit", &query)?)
+            .await?;
         session.output.show(&page, table)
     }
 }
 
 fn table(page: &AuditPage) -> Table {
-    let mut table = Table::new(["NUMBER", "AT", "ACTOR", "ACTION", "ADDRESS", "POOL", "OWNER", "DETAIL"]);
+    let mut table = Table::new([
+        "NUMBER", "AT", "ACTOR", "ACTION", "ADDRESS", "POOL", "OWNER", "DETAIL",
+    ]);
     for entry in &page.entries {
         table.row([
             entry.number.to_string(),

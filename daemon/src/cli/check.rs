@@ -4,12 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::{
-    Session,
-    exit::Failure,
-    output::Table,
-    shown,
-};
+use super::{Session, exit::Failure, output::Table, shown};
 use crate::{
     api::wire::{CheckReport, Checked},
     clusters::check_kubeconfig,
@@ -48,25 +43,45 @@ impl Check {
                 checks.extend(report.checks);
             }
         }
-        let report = CheckReport { ok: checks.iter().all(|check| check.ok), checks };
+        let report = CheckReport {
+            ok: checks.iter().all(|check| check.ok),
+            checks,
+        };
         session.output.show(&report, table)?;
         let wrong = report.checks.iter().filter(|check| !check.ok).count();
-        if report.ok { Ok(()) } else { Err(Failure::Failed(format!("check: {wrong} things are wrong"))) }
+        if report.ok {
+            Ok(())
+        } else {
+            Err(Failure::Failed(format!("check: {wrong} things are wrong")))
+        }
     }
 }
 
 fn offline(dir: &Path) -> Result<Vec<Checked>, Failure> {
     let file = dir.join(DATABASE);
     if !file.exists() {
-        return Err(Failure::NotFound(format!("there is no store {}", file.display())));
+        return Err(Failure::NotFound(format!(
+            "there is no store {}",
+            file.display()
+        )));
     }
     let problems = store::check(&file).map_err(Failure::failed)?;
     if problems.is_empty() {
-        let detail = format!("{}: checksums, rows, invariants and audit log are in order", shown(&file));
-        return Ok(vec![Checked { what: "store".into(), ok: true, detail }]);
+        let detail = format!(
+            "{}: checksums, rows, invariants and audit log are in order",
+            shown(&file)
+        );
+        return Ok(vec![Checked {
+            what: "store".into(),
+            ok: true,
+            detail,
+        }]);
     }
-    let checked =
-        |problem: &store::Problem| Checked { what: "store".into(), ok: false, detail: problem.to_string() };
+    let checked = |problem: &store::Problem| Checked {
+        what: "store".into(),
+        ok: false,
+        detail: problem.to_string(),
+    };
     Ok(problems.iter().map(checked).collect())
 }
 
@@ -74,7 +89,11 @@ fn offline(dir: &Path) -> Result<Vec<Checked>, Failure> {
 fn config(file: &Path) -> Result<Vec<Checked>, Failure> {
     let config = Config::load(file).map_err(|error| Failure::Input(error.to_string()))?;
     let detail = format!("{}: {} clusters", shown(file), config.clusters.len());
-    let mut checks = vec![Checked { what: "config".into(), ok: true, detail }];
+    let mut checks = vec![Checked {
+        what: "config".into(),
+        ok: true,
+        detail,
+    }];
     for cluster in &config.clusters {
         let what = format!("cluster {}", cluster.name);
         let detail = match &cluster.source {
@@ -86,7 +105,11 @@ fn config(file: &Path) -> Result<Vec<Checked>, Failure> {
             }
         };
         let ok = detail.is_ok();
-        checks.push(Checked { what, ok, detail: detail.unwrap_or_else(|wrong| wrong) });
+        checks.push(Checked {
+            what,
+            ok,
+            detail: detail.unwrap_or_else(|wrong| wrong),
+        });
     }
     Ok(checks)
 }

@@ -32,7 +32,9 @@ pub struct Reply {
 impl Client {
     /// A client of the daemon behind this socket.
     pub fn new(socket: &Path) -> Self {
-        Self { socket: socket.to_owned() }
+        Self {
+            socket: socket.to_owned(),
+        }
     }
 
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
@@ -61,7 +63,12 @@ impl Client {
     ) -> Result<Reply, Failure> {
         let work = async {
             let response = self.open(method, path, body).await?;
-            let body = response.into_body().collect().await.map_err(Failure::failed)?.to_bytes();
+            let body = response
+                .into_body()
+                .collect()
+                .await
+                .map_err(Failure::failed)?
+                .to_bytes();
             Ok(Reply { body })
         };
         match tokio::time::timeout(DEADLINE, work).await {
@@ -84,20 +91,31 @@ impl Client {
         let stream = tokio::net::UnixStream::connect(&self.socket)
             .await
             .map_err(|error| unreachable(&self.socket, &error))?;
-        let (mut sender, connection) =
-            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(Failure::failed)?;
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+            .await
+            .map_err(Failure::failed)?;
         // Ends with the connection; what goes wrong in it the request sees too.
         tokio::spawn(connection);
-        let mut request = Request::builder().method(method).uri(path).header(header::HOST, "fipd");
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::HOST, "fipd");
         if body.is_some() {
             request = request.header(header::CONTENT_TYPE, "application/json");
         }
         let request = request.body(Full::new(Bytes::from(body.unwrap_or_default())));
         let request = request.map_err(Failure::failed)?;
         let response = sender.send_request(request).await.map_err(|error| {
-            Failure::Failed(format!("fipd at {} went away: {error}", self.socket.display()))
+            Failure::Failed(format!(
+                "fipd at {} went away: {error}",
+                self.socket.display()
+            ))
         })?;
-        if response.status().is_success() { Ok(response) } else { Err(problem_of(response).await) }
+        if response.status().is_success() {
+            Ok(response)
+        } else {
+            Err(problem_of(response).await)
+        }
     }
 }
 
@@ -105,16 +123,24 @@ impl Reply {
     /// The body as JSON.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, Failure> {
         serde_json::from_slice(&self.body).map_err(|error| {
-            Failure::Failed(format!("the daemon's answer is not understood ({error}); is it another version?"))
+            Failure::Failed(format!(
+                "the daemon's answer is not understood ({error}); is it another version?"
+            ))
         })
     }
 }
 
 async fn problem_of(response: http::Response<Incoming>) -> Failure {
     let status = response.status();
-    let is_problem =
-        response.headers().get(header::CONTENT_TYPE).is_some_and(|value| value == MEDIA_TYPE);
-    let body = response.into_body().collect().await.map(http_body_util::Collected::to_bytes);
+    let is_problem = response
+        .headers()
+        .get(header::CONTENT_TYPE)
+        .is_some_and(|value| value == MEDIA_TYPE);
+    let body = response
+        .into_body()
+        .collect()
+        .await
+        .map(http_body_util::Collected::to_bytes);
     match body.map(|body| serde_json::from_slice::<Problem>(&body)) {
         Ok(Ok(problem)) if is_problem => problem.into(),
         Ok(_) | Err(_) => Failure::Failed(format!("the daemon answered {status}")),
@@ -123,13 +149,17 @@ async fn problem_of(response: http::Response<Incoming>) -> Failure {
 
 fn unreachable(socket: &Path, error: &std::io::Error) -> Failure {
     let (socket, kind) = (socket.display(), error.kind());
-    Failure::Failed(if matches!(kind, ErrorKind::NotFound | ErrorKind::ConnectionRefused) {
-        format!("no fipd is listening at {socket}; start it with `fipd serve`, or name its socket with --socket")
-    } else if kind == ErrorKind::PermissionDenied {
-        format!("{socket}: permission denied; run as root or as a member of the socket's group")
-    } else {
-        format!("{socket}: {error}")
-    })
+    Failure::Failed(
+        if matches!(kind, ErrorKind::NotFound | ErrorKind::ConnectionRefused) {
+            format!(
+                "no fipd is listening at {socket}; start it with `fipd serve`, or name its socket with --socket"
+            )
+        } else if kind == ErrorKind::PermissionDenied {
+            format!("{socket}: permission denied; run as root or as a member of the socket's group")
+        } else {
+            format!("{socket}: {error}")
+        },
+    )
 }
 
 /// A path segment with everything but unreserved characters escaped.
@@ -151,11 +181,17 @@ pub fn with_query(path: &str, query: &impl Serialize) -> Result<String, Failure>
     let pairs: Vec<String> = fields
         .filter(|(_, value)| !value.is_null())
         .map(|(name, value)| {
-            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            let text = value
+                .as_str()
+                .map_or_else(|| value.to_string(), str::to_owned);
             format!("{name}={}", segment(&text))
         })
         .collect();
-    Ok(if pairs.is_empty() { path.to_owned() } else { format!("{path}?{}", pairs.join("&")) })
+    Ok(if pairs.is_empty() {
+        path.to_owned()
+    } else {
+        format!("{path}?{}", pairs.join("&"))
+    })
 }
 
 #[cfg(test)]

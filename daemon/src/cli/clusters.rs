@@ -54,7 +54,9 @@ impl Clusters {
                 client.post(&path(&name, "/confirm-release"), &()).await?
             }
         };
-        session.output.show(&outcome, |outcome| Table::facts([("Done", outcome.message.clone())]))
+        session.output.show(&outcome, |outcome| {
+            Table::facts([("Done", outcome.message.clone())])
+        })
     }
 }
 
@@ -81,9 +83,18 @@ fn facts(cluster: &ClusterView) -> Table {
         ("Since", cluster.since.clone()),
         ("Last error", or_dash(cluster.last_error.as_ref())),
         ("Systems", cluster.systems.join(", ")),
-        ("Discovered", if cluster.discovered { "yes" } else { "no" }.to_owned()),
+        (
+            "Discovered",
+            if cluster.discovered { "yes" } else { "no" }.to_owned(),
+        ),
         ("Leases", cluster.leases.to_string()),
-        ("Held back", cluster.held_back.as_ref().map_or_else(|| "-".to_owned(), held_back)),
+        (
+            "Held back",
+            cluster
+                .held_back
+                .as_ref()
+                .map_or_else(|| "-".to_owned(), held_back),
+        ),
     ])
 }
 

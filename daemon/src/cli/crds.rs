@@ -2,7 +2,12 @@
 
 use clap::{Args, Subcommand};
 
-use super::{Session, client::segment, exit::Failure, output::{self, Table}};
+use super::{
+    Session,
+    client::segment,
+    exit::Failure,
+    output::{self, Table},
+};
 use crate::api::wire::Outcome;
 
 #[derive(Debug, Args)]
@@ -28,9 +33,9 @@ impl Crds {
             Some(Install::Install { cluster }) => {
                 let path = format!("/api/v1/clusters/{}/crds", segment(&cluster));
                 let outcome: Outcome = session.client.post(&path, &()).await?;
-                session
-                    .output
-                    .show(&outcome, |outcome| Table::facts([("Done", outcome.message.clone())]))
+                session.output.show(&outcome, |outcome| {
+                    Table::facts([("Done", outcome.message.clone())])
+                })
             }
         }
     }
@@ -38,7 +43,9 @@ impl Crds {
 
 /// All definitions as one YAML stream.
 fn manifests() -> String {
-    let parts = fipd_crds::MANIFESTS.iter().map(|(_, text)| text.trim_start_matches("---\n"));
+    let parts = fipd_crds::MANIFESTS
+        .iter()
+        .map(|(_, text)| text.trim_start_matches("---\n"));
     parts.map(|text| format!("---\n{text}")).collect()
 }
 
@@ -49,7 +56,13 @@ mod tests {
     #[test]
     fn the_manifests_are_one_stream() {
         let text = manifests();
-        assert_eq!(text.matches("kind: CustomResourceDefinition").count(), fipd_crds::MANIFESTS.len());
-        assert_eq!(text.lines().filter(|line| *line == "---").count(), fipd_crds::MANIFESTS.len());
+        assert_eq!(
+            text.matches("kind: CustomResourceDefinition").count(),
+            fipd_crds::MANIFESTS.len()
+        );
+        assert_eq!(
+            text.lines().filter(|line| *line == "---").count(),
+            fipd_crds::MANIFESTS.len()
+        );
     }
 }

@@ -13,8 +13,8 @@ use super::{
     pool,
 };
 use crate::api::wire::{
-    Allocate as AllocateBody, Granted, LeasePage, LeaseQuery, LeaseSummary, LeaseView, ReleaseRequest,
-    Released, ReleasedAddress, Want, text_of,
+    Allocate as AllocateBody, Granted, LeasePage, LeaseQuery, LeaseSummary, LeaseView,
+    ReleaseRequest, Released, ReleasedAddress, Want, text_of,
 };
 
 #[derive(Debug, Subcommand)]
@@ -107,7 +107,9 @@ impl Lease {
             Self::Allocate(allocate) => {
                 let body = allocate.body(session).await?;
                 let granted: Granted = session.client.post("/api/v1/leases", &body).await?;
-                session.output.show(&granted, |granted| summaries(&granted.leases.iter().collect::<Vec<_>>()))
+                session.output.show(&granted, |granted| {
+                    summaries(&granted.leases.iter().collect::<Vec<_>>())
+                })
             }
             Self::Release(release) => {
                 let released = release.run(session).await?;
@@ -117,15 +119,22 @@ impl Lease {
                 let (query, limit) = list.query();
                 let leases = all(session, query, limit).await?;
                 let listed = LeasePage { leases, next: None };
-                session.output.show(&Listed { leases: &listed.leases }, |listed| {
-                    let leases: Vec<_> = listed.leases.iter().map(|lease| &lease.summary).collect();
-                    summaries(&leases)
-                })
+                session.output.show(
+                    &Listed {
+                        leases: &listed.leases,
+                    },
+                    |listed| {
+                        let leases: Vec<_> =
+                            listed.leases.iter().map(|lease| &lease.summary).collect();
+                        summaries(&leases)
+                    },
+                )
             }
             Self::Show { address, network } => {
                 let lease = find(session, address, network, None).await?;
-                let lease = lease
-                    .ok_or_else(|| Failure::NotFound(format!("nobody holds the address {address}")))?;
+                let lease = lease.ok_or_else(|| {
+                    Failure::NotFound(format!("nobody holds the address {address}"))
+                })?;
                 session.output.show(&lease, facts)
             }
         }
@@ -142,20 +151,34 @@ impl Allocate {
     async fn body(self, session: &Session) -> Result<AllocateBody, Failure> {
         let wants = match (self.pool.as_slice(), self.address.as_slice()) {
             (pools, []) => {
-                let want = |pool: &String| Want { pool: pool.clone(), address: None, count: self.count };
+                let want = |pool: &String| Want {
+                    pool: pool.clone(),
+                    address: None,
+                    count: self.count,
+                };
                 pools.iter().map(want).collect()
             }
-            ([pool], addresses) => {
-                addresses.iter().map(|address| this(pool, *address)).collect()
-            }
+            ([pool], addresses) => addresses
+                .iter()
+                .map(|address| this(pool, *address))
+                .collect(),
             (pools, addresses) => by_family(session, pools, addresses).await?,
         };
-        Ok(AllocateBody { owner: self.owner, instance: self.instance, tenant: self.tenant, wants })
+        Ok(AllocateBody {
+            owner: self.owner,
+            instance: self.instance,
+            tenant: self.tenant,
+            wants,
+        })
     }
 }
 
 fn this(pool: &str, address: IpAddr) -> Want {
-    Want { pool: pool.to_owned(), address: Some(address.to_string()), count: None }
+    Want {
+        pool: pool.to_owned(),
+        address: Some(address.to_string()),
+        count: None,
+    }
 }
 
 /// Several pools and addresses: each address goes to the pool of its family; a pool without one gives its next.
@@ -168,11 +191,16 @@ async fn by_family(
     let mut left = addresses.to_vec();
     for pool in pools {
         let family = pool::fetch(session, pool).await?.family;
-        let (mine, others): (Vec<_>, Vec<_>) =
-            left.into_iter().partition(|address| Some(Family::of(*address)) == family);
+        let (mine, others): (Vec<_>, Vec<_>) = left
+            .into_iter()
+            .partition(|address| Some(Family::of(*address)) == family);
         left = others;
         if mine.is_empty() {
-            wants.push(Want { pool: pool.clone(), address: None, count: None });
+            wants.push(Want {
+                pool: pool.clone(),
+                address: None,
+                count: None,
+            });
         }
         wants.extend(mine.into_iter().map(|address| this(pool, address)));
     }
@@ -204,10 +232,15 @@ impl Release {
             let network = lease.summary.network;
             let path = format!("/api/v1/leases/{}/{address}", segment(&network));
             let query = [("reason", self.reason.as_str())];
-            let query: std::collections::BTreeMap<_, _> =
-                query.into_iter().filter(|(_, reason)| !reason.is_empty()).collect();
+            let query: std::collections::BTreeMap<_, _> = query
+                .into_iter()
+                .filter(|(_, reason)| !reason.is_empty())
+                .collect();
             session.client.delete(&with_query(&path, &query)?).await?;
-            released.push(ReleasedAddress { network, address: *address });
+            released.push(ReleasedAddress {
+                network,
+                address: *address,
+            });
         }
         Ok(Released { released })
     }
@@ -215,7 +248,9 @@ impl Release {
 
 impl List {
     fn query(self) -> (LeaseQuery, Option<usize>) {
-        let limit = self.limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
+        let limit = self
+            .limit
+            .map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
         let query = LeaseQuery {
             pool: self.pool,
             network: self.network,
@@ -243,7 +278,10 @@ async fn all(
             return Ok(leases);
         }
         query.limit = Some(wanted);
-        let page: LeasePage = session.client.get(&with_query("/api/v1/leases", &query)?).await?;
+        let page: LeasePage = session
+            .client
+            .get(&with_query("/api/v1/leases", &query)?)
+            .await?;
         leases.extend(page.leases);
         match page.next {
             Some(next) => query.cursor = Some(next),
@@ -259,11 +297,18 @@ async fn find(
     network: Option<String>,
     pool: Option<String>,
 ) -> Result<Option<LeaseView>, Failure> {
-    let query =
-        LeaseQuery { address: Some(address.to_string()), network, pool, ..LeaseQuery::default() };
+    let query = LeaseQuery {
+        address: Some(address.to_string()),
+        network,
+        pool,
+        ..LeaseQuery::default()
+    };
     let mut leases = all(session, query, None).await?;
     if leases.len() > 1 {
-        let networks: Vec<_> = leases.iter().map(|lease| lease.summary.network.as_str()).collect();
+        let networks: Vec<_> = leases
+            .iter()
+            .map(|lease| lease.summary.network.as_str())
+            .collect();
         return Err(Failure::Input(format!(
             "address: \"{address}\" is held in several networks; choose one with --network: {}",
             networks.join(", ")
@@ -273,7 +318,9 @@ async fn find(
 }
 
 fn summaries(leases: &[&LeaseSummary]) -> Table {
-    let mut table = Table::new(["ADDRESS", "PREFIX", "GATEWAY", "NETWORK", "POOL", "STATE", "OWNER"]);
+    let mut table = Table::new([
+        "ADDRESS", "PREFIX", "GATEWAY", "NETWORK", "POOL", "STATE", "OWNER",
+    ]);
     for lease in leases {
         table.row([
             lease.address.to_string(),
@@ -299,8 +346,16 @@ fn releases(released: &Released) -> Table {
 fn facts(lease: &LeaseView) -> Table {
     let summary = &lease.summary;
     let marks: Vec<_> = lease.marks.iter().map(text_of).collect();
-    let contenders: Vec<_> = lease.contenders.iter().map(|one| one.owner.clone()).collect();
-    let owners: Vec<_> = lease.members.iter().map(|member| member.owner.clone()).collect();
+    let contenders: Vec<_> = lease
+        .contenders
+        .iter()
+        .map(|one| one.owner.clone())
+        .collect();
+    let owners: Vec<_> = lease
+        .members
+        .iter()
+        .map(|member| member.owner.clone())
+        .collect();
     Table::facts([
         ("Address", format!("{}/{}", summary.address, summary.prefix)),
         ("Gateway", or_dash(summary.gateway.as_ref())),

@@ -68,7 +68,14 @@ struct Global {
     #[arg(long, global = true, env = "FIPD_SOCKET", value_name = "PATH")]
     socket: Option<PathBuf>,
     /// Form of the output
-    #[arg(short, long, global = true, value_enum, default_value_t, value_name = "FORM")]
+    #[arg(
+        short,
+        long,
+        global = true,
+        value_enum,
+        default_value_t,
+        value_name = "FORM"
+    )]
     output: Format,
 }
 
@@ -135,7 +142,11 @@ fn usage(error: &clap::Error) -> ExitCode {
     let kind = error.kind();
     if matches!(kind, ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         let shown = output::print(&error.render().to_string());
-        return if shown.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+        return if shown.is_ok() {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        };
     }
     if kind == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         // Nothing was asked for: the help is the error message.
@@ -158,8 +169,14 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Serve(serve) => return serve.run(global.socket),
         Command::Client(command) => *command,
     };
-    let socket = global.socket.clone().unwrap_or_else(settings::client_socket);
-    let session = Session { client: Client::new(&socket), output: global.output };
+    let socket = global
+        .socket
+        .clone()
+        .unwrap_or_else(settings::client_socket);
+    let session = Session {
+        client: Client::new(&socket),
+        output: global.output,
+    };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -209,9 +226,18 @@ mod tests {
     #[test]
     fn wrong_command_lines_become_one_line() {
         for (line, expected) in [
-            ("fipd pool create", "the following required arguments were not provided"),
-            ("fipd lease allocate --pool p --owner a/b/c/d --count x", "'x' for '--count"),
-            ("fipd pool list -o xml", "possible values: table, json, yaml"),
+            (
+                "fipd pool create",
+                "the following required arguments were not provided",
+            ),
+            (
+                "fipd lease allocate --pool p --owner a/b/c/d --count x",
+                "'x' for '--count",
+            ),
+            (
+                "fipd pool list -o xml",
+                "possible values: table, json, yaml",
+            ),
             ("fipd pool create p --cidr 10.0.0.0/99", "--cidr"),
             ("fipd nonsense", "nonsense"),
         ] {

@@ -26,7 +26,9 @@ impl Network {
             Self::Create { name } => {
                 let body = NetworkCreate { name };
                 let made: NetworkView = session.client.post("/api/v1/networks", &body).await?;
-                session.output.show(&made, |made| table(std::slice::from_ref(made)))
+                session
+                    .output
+                    .show(&made, |made| table(std::slice::from_ref(made)))
             }
         }
     }

@@ -24,13 +24,19 @@ pub struct Table {
 impl Table {
     /// A table with these column heads.
     pub fn new<const N: usize>(heads: [&str; N]) -> Self {
-        Self { rows: vec![heads.map(str::to_owned).to_vec()] }
+        Self {
+            rows: vec![heads.map(str::to_owned).to_vec()],
+        }
     }
 
     /// A table of `name: value` lines, without a header.
     pub fn facts<const N: usize>(facts: [(&str, String); N]) -> Self {
-        let rows = facts.into_iter().map(|(name, value)| vec![format!("{name}:"), value]);
-        Self { rows: rows.collect() }
+        let rows = facts
+            .into_iter()
+            .map(|(name, value)| vec![format!("{name}:"), value]);
+        Self {
+            rows: rows.collect(),
+        }
     }
 
     /// Adds a row.
@@ -61,7 +67,11 @@ impl Table {
 
 impl Format {
     /// Prints a value in this form.
-    pub fn show<T: Serialize>(self, value: &T, table: impl FnOnce(&T) -> Table) -> Result<(), Failure> {
+    pub fn show<T: Serialize>(
+        self,
+        value: &T,
+        table: impl FnOnce(&T) -> Table,
+    ) -> Result<(), Failure> {
         let text = match self {
             Self::Table => table(value).render(),
             Self::Json => {
@@ -97,6 +107,9 @@ mod tests {
         let mut table = Table::new(["NAME", "FREE"]);
         table.row(["vips".to_owned(), "3".to_owned()]);
         table.row(["ünïcode-pool".to_owned(), String::new()]);
-        assert_eq!(table.render(), "NAME          FREE\nvips          3\nünïcode-pool  -\n");
+        assert_eq!(
+            table.render(),
+            "NAME          FREE\nvips          3\nünïcode-pool  -\n"
+        );
     }
 }

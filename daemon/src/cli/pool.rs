@@ -133,8 +133,10 @@ impl Pool {
             Self::Update(update) => {
                 let patch = update.patch()?;
                 let body = serde_json::to_vec(&patch).map_err(Failure::failed)?;
-                let reply =
-                    session.client.send(Method::PATCH, &path(&update.name), Some(body)).await?;
+                let reply = session
+                    .client
+                    .send(Method::PATCH, &path(&update.name), Some(body))
+                    .await?;
                 session.output.show(&reply.json::<PoolView>()?, facts)
             }
             Self::Delete { name } => session.client.delete(&path(&name)).await.map(drop),
@@ -148,7 +150,11 @@ fn path(name: &str) -> String {
 
 impl Create {
     fn body(self) -> PoolCreate {
-        let Self { name, addresses, details } = self;
+        let Self {
+            name,
+            addresses,
+            details,
+        } = self;
         PoolCreate {
             name,
             network: details.network,
@@ -166,7 +172,9 @@ impl Create {
 
 impl Update {
     fn patch(&self) -> Result<PoolPatch, Failure> {
-        let Self { addresses, details, .. } = self;
+        let Self {
+            addresses, details, ..
+        } = self;
         let listed = [addresses.cidr.clone(), addresses.range.clone()].concat();
         let set = |clear: bool, value: Option<String>| {
             if clear { Some(None) } else { value.map(Some) }
@@ -177,8 +185,15 @@ impl Update {
             addresses: (!listed.is_empty()).then_some(listed),
             exclusions: (self.no_exclude || !addresses.exclude.is_empty())
                 .then(|| addresses.exclude.clone()),
-            gateway: set(self.no_gateway, details.gateway.map(|address| address.to_string())),
-            prefix: if self.no_prefix { Some(None) } else { details.prefix.map(Some) },
+            gateway: set(
+                self.no_gateway,
+                details.gateway.map(|address| address.to_string()),
+            ),
+            prefix: if self.no_prefix {
+                Some(None)
+            } else {
+                details.prefix.map(Some)
+            },
             subnet: set(self.no_subnet, details.subnet.map(|net| net.to_string())),
             reserve_first: details.reserve_first,
             reserve_last: details.reserve_last,
@@ -186,7 +201,12 @@ impl Update {
             closed: (self.close || self.open).then_some(self.close),
             force: self.force,
         };
-        if patch == (PoolPatch { force: self.force, ..PoolPatch::default() }) {
+        if patch
+            == (PoolPatch {
+                force: self.force,
+                ..PoolPatch::default()
+            })
+        {
             let line = "pool update: nothing to change was named; see `fipd pool update --help`";
             return Err(Failure::Input(line.to_owned()));
         }
@@ -195,14 +215,22 @@ impl Update {
 }
 
 fn cidr(text: &str) -> Result<String, String> {
-    match text.parse::<AddressSpec>().map_err(|error| error.to_string())? {
+    match text
+        .parse::<AddressSpec>()
+        .map_err(|error| error.to_string())?
+    {
         AddressSpec::Cidr(_) | AddressSpec::Single(_) => Ok(text.to_owned()),
-        AddressSpec::Range(..) => Err("a CIDR such as 192.0.2.0/24 is allowed; use --range for a range".into()),
+        AddressSpec::Range(..) => {
+            Err("a CIDR such as 192.0.2.0/24 is allowed; use --range for a range".into())
+        }
     }
 }
 
 fn range(text: &str) -> Result<String, String> {
-    match text.parse::<AddressSpec>().map_err(|error| error.to_string())? {
+    match text
+        .parse::<AddressSpec>()
+        .map_err(|error| error.to_string())?
+    {
         AddressSpec::Range(..) | AddressSpec::Single(_) => Ok(text.to_owned()),
         AddressSpec::Cidr(_) => {
             Err("a range such as 192.0.2.10-192.0.2.20 is allowed; use --cidr for a CIDR".into())
@@ -211,7 +239,9 @@ fn range(text: &str) -> Result<String, String> {
 }
 
 fn any(text: &str) -> Result<String, String> {
-    text.parse::<AddressSpec>().map(|_| text.to_owned()).map_err(|error| error.to_string())
+    text.parse::<AddressSpec>()
+        .map(|_| text.to_owned())
+        .map_err(|error| error.to_string())
 }
 
 fn table(list: &PoolList) -> Table {
@@ -252,7 +282,12 @@ fn facts(pool: &PoolView) -> Table {
         ("Subnet", or_dash(pool.subnet.as_ref())),
         (
             "Reserved ends",
-            format!("{} first, {} last of {}", reserve.first, reserve.last, text_of(&reserve.of)),
+            format!(
+                "{} first, {} last of {}",
+                reserve.first,
+                reserve.last,
+                text_of(&reserve.of)
+            ),
         ),
         ("Closed", if pool.closed { "yes" } else { "no" }.to_owned()),
         ("Size", pool.usage.size.to_string()),

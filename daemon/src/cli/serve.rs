@@ -38,7 +38,13 @@ pub struct Serve {
     #[arg(long, env = "FIPD_ADVERTISE", value_name = "URL", value_parser = advertise)]
     advertise: Option<String>,
     /// Form of the log
-    #[arg(long, env = "FIPD_LOG_FORMAT", value_enum, default_value_t, value_name = "FORM")]
+    #[arg(
+        long,
+        env = "FIPD_LOG_FORMAT",
+        value_enum,
+        default_value_t,
+        value_name = "FORM"
+    )]
     log_format: LogFormat,
     /// error, warn, info, debug, trace, or directives such as fipd=debug,info
     #[arg(long, env = "FIPD_LOG", default_value = "info", value_name = "LEVEL")]

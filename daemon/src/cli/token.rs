@@ -40,12 +40,20 @@ pub enum Token {
 impl Token {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
         match self {
-            Self::Create { name, role, expires_in } => {
+            Self::Create {
+                name,
+                role,
+                expires_in,
+            } => {
                 let end = expires_in.map(|time| {
                     let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
                     clock::rfc3339(Timestamp(clock::now().0.saturating_add(millis)))
                 });
-                let body = TokenCreate { name, role, expires: end };
+                let body = TokenCreate {
+                    name,
+                    role,
+                    expires: end,
+                };
                 let made: TokenMade = session.client.post("/api/v1/tokens", &body).await?;
                 session.output.show(&made, |made| {
                     Table::facts([
@@ -61,9 +69,11 @@ impl Token {
                 let list: TokenList = session.client.get("/api/v1/tokens").await?;
                 session.output.show(&list, |list| table(&list.tokens))
             }
-            Self::Revoke { id } => {
-                session.client.delete(&format!("/api/v1/tokens/{id}")).await.map(drop)
-            }
+            Self::Revoke { id } => session
+                .client
+                .delete(&format!("/api/v1/tokens/{id}"))
+                .await
+                .map(drop),
         }
     }
 }
@@ -100,9 +110,14 @@ fn duration(text: &str) -> Result<Duration, String> {
         'd' => 86_400,
         _ => return Err(allowed()),
     };
-    let number = text.strip_suffix(unit).and_then(|number| number.parse::<u64>().ok());
+    let number = text
+        .strip_suffix(unit)
+        .and_then(|number| number.parse::<u64>().ok());
     let number = number.filter(|number| *number > 0).ok_or_else(allowed)?;
-    number.checked_mul(seconds).map(Duration::from_secs).ok_or_else(allowed)
+    number
+        .checked_mul(seconds)
+        .map(Duration::from_secs)
+        .ok_or_else(allowed)
 }
 
 #[cfg(test)]

@@ -1,6 +1,9 @@
 //! Fresh lists while a session runs: new networks are adopted, owners that are gone are found.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use fipd_core::{Answer, Holder, Identity, Release, ReleaseScope, Request, System, Timestamp};
 use futures::{StreamExt, stream};
@@ -30,6 +33,7 @@ pub(super) async fn run(session: &ClusterSession, system: &System, inventory: &d
         inventory,
         start: Instant::now(),
         absences: Absences::default(),
+        holders: BTreeMap::new(),
     };
     let mut networks = session.shared.networks.subscribe();
     let mut reconnects = session.shared.reconnects.subscribe();
@@ -46,11 +50,8 @@ pub(super) async fn run(session: &ClusterSession, system: &System, inventory: &d
             () = tokio::time::sleep(wait) => {}
             Ok(()) = networks.changed() => if !sweep.waits_for_us() { continue },
             Ok(()) = reconnects.changed() => {}
-            Ok(()) = confirmed.changed() => {
-                sweep.absences.confirm();
-                sweep.release().await;
-                continue;
-            }
+            // What is released is what a list of now does not have either.
+            Ok(()) = confirmed.changed() => { sweep.absences.confirm(); }
         }
         wait = match sweep.list().await {
             Ok(()) => sweep.next(),
@@ -68,6 +69,8 @@ struct Sweep<'a> {
     inventory: &'a dyn Inventory,
     start: Instant,
     absences: Absences,
+    /// Who held leases before the latest list began; whoever came since is not judged by it.
+    holders: BTreeMap<Identity, Vec<Holder>>,
 }
 
 impl Sweep<'_> {
@@ -99,16 +102,17 @@ impl Sweep<'_> {
 
     async fn list(&mut self) -> Result<(), adoption::AdoptError> {
         let at = self.now();
+        self.holders = adoption::held(self.session, self.system, &self.inventory.kinds());
         let adopted = adoption::adopt(self.session, self.system, self.inventory).await?;
         let present: BTreeSet<Identity> = adopted
             .sightings
             .into_iter()
             .map(|seen| seen.holder.identity)
             .collect();
-        let held = adoption::held(self.session, self.system, &self.inventory.kinds());
-        let counts = held
-            .into_iter()
-            .map(|(identity, holders)| (identity, holders.len()))
+        let counts = self
+            .holders
+            .iter()
+            .map(|(identity, holders)| (identity.clone(), holders.len()))
             .collect();
         let missing = self.absences.listed(at, &counts, &present);
         self.read(missing).await;
@@ -151,12 +155,16 @@ impl Sweep<'_> {
         if verdict.release.is_empty() {
             return;
         }
-        let held = adoption::held(self.session, self.system, &self.inventory.kinds());
         for identity in verdict.release {
             let mut freed = 0;
             let mut failed = false;
-            let holders: BTreeSet<Holder> =
-                held.get(&identity).into_iter().flatten().cloned().collect();
+            let holders: BTreeSet<Holder> = self
+                .holders
+                .get(&identity)
+                .into_iter()
+                .flatten()
+                .cloned()
+                .collect();
             for holder in holders {
                 match self.give_back(holder).await {
                     Some(count) => freed += count,

@@ -1,10 +1,7 @@
 //! Kubernetes Events of fipd: written off the path of any reconcile, each (object, reason, text) once in a
 //! while only. Losing one is no failure.
 
-use std::{
-    collections::BTreeMap,
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::events::{Event, EventType, Recorder};
@@ -37,7 +34,11 @@ struct Saying {
 impl Events {
     /// Starts the writer, which ends with `cancel`. `idle` is waited for before each Event, so that
     /// writing them never competes with what users wait for.
-    pub fn start<F>(recorder: Recorder, cancel: CancellationToken, idle: impl Fn() -> F + Send + 'static) -> Self
+    pub fn start<F>(
+        recorder: Recorder,
+        cancel: CancellationToken,
+        idle: impl Fn() -> F + Send + 'static,
+    ) -> Self
     where
         F: Future<Output = ()> + Send,
     {
@@ -54,12 +55,19 @@ impl Events {
                 idle().await;
                 match tokio::time::timeout(DEADLINE, recorder.publish(&event, &object)).await {
                     Ok(Ok(())) => {}
-                    Ok(Err(error)) => tracing::debug!(%error, reason = event.reason, "an Event was not written"),
-                    Err(_) => tracing::debug!(reason = event.reason, "an Event was not written in time"),
+                    Ok(Err(error)) => {
+                        tracing::debug!(%error, reason = event.reason, "an Event was not written")
+                    }
+                    Err(_) => {
+                        tracing::debug!(reason = event.reason, "an Event was not written in time")
+                    }
                 }
             }
         });
-        Self { sender, said: Mutex::new(BTreeMap::new()) }
+        Self {
+            sender,
+            said: Mutex::new(BTreeMap::new()),
+        }
     }
 
     /// Something went as it should.
@@ -72,14 +80,29 @@ impl Events {
         self.say(EventType::Warning, object, reason, note.into());
     }
 
-    fn say(&self, type_: EventType, object: &ObjectReference, reason: &'static str, mut note: String) {
+    fn say(
+        &self,
+        type_: EventType,
+        object: &ObjectReference,
+        reason: &'static str,
+        mut note: String,
+    ) {
         truncate(&mut note, 1024);
-        let saying = Saying { uid: object.uid.clone().unwrap_or_default(), reason, note: note.clone() };
+        let saying = Saying {
+            uid: object.uid.clone().unwrap_or_default(),
+            reason,
+            note: note.clone(),
+        };
         if !self.is_due(saying) {
             return;
         }
-        let event =
-            Event { type_, reason: reason.into(), note: Some(note), action: "Reconcile".into(), secondary: None };
+        let event = Event {
+            type_,
+            reason: reason.into(),
+            note: Some(note),
+            action: "Reconcile".into(),
+            secondary: None,
+        };
         if self.sender.try_send((event, object.clone())).is_err() {
             tracing::debug!(reason, "too many Events are waiting; one was dropped");
         }
@@ -88,7 +111,10 @@ impl Events {
     fn is_due(&self, saying: Saying) -> bool {
         let now = Instant::now();
         let mut said = self.said.lock();
-        if said.get(&saying).is_some_and(|last| now.duration_since(*last) < AGAIN) {
+        if said
+            .get(&saying)
+            .is_some_and(|last| now.duration_since(*last) < AGAIN)
+        {
             return false;
         }
         if said.len() >= REMEMBERED {
@@ -105,7 +131,10 @@ impl Events {
 /// Cuts `text` to at most `most` bytes at a character boundary: the API refuses longer notes.
 fn truncate(text: &mut String, most: usize) {
     if text.len() > most {
-        let end = (0..=most).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+        let end = (0..=most)
+            .rev()
+            .find(|at| text.is_char_boundary(*at))
+            .unwrap_or(0);
         text.truncate(end);
     }
 }
@@ -117,8 +146,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_same_is_said_once_until_time_passes() {
         let (sender, mut receiver) = mpsc::channel(8);
-        let events = Events { sender, said: Mutex::new(BTreeMap::new()) };
-        let object = ObjectReference { uid: Some("u".into()), ..ObjectReference::default() };
+        let events = Events {
+            sender,
+            said: Mutex::new(BTreeMap::new()),
+        };
+        let object = ObjectReference {
+            uid: Some("u".into()),
+            ..ObjectReference::default()
+        };
         events.warning(&object, "Full", "no address");
         events.warning(&object, "Full", "no address");
         events.warning(&object, "Full", "still no address");

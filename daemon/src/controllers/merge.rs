@@ -41,7 +41,12 @@ pub struct Says {
 
 /// Sets a condition: one entry per type, in place of all of that type. The time of its last transition stays
 /// unless the status turned.
-pub fn set(conditions: &mut Vec<Condition>, says: &Says, generation: Option<i64>, now: jiff::Timestamp) {
+pub fn set(
+    conditions: &mut Vec<Condition>,
+    says: &Says,
+    generation: Option<i64>,
+    now: jiff::Timestamp,
+) {
     let status = if says.status { "True" } else { "False" };
     let before = conditions.iter().rfind(|one| one.type_ == says.kind);
     let since = match before {
@@ -58,7 +63,10 @@ pub fn set(conditions: &mut Vec<Condition>, says: &Says, generation: Option<i64>
     };
     let place = conditions.iter().position(|one| one.type_ == says.kind);
     conditions.retain(|one| one.type_ != says.kind);
-    conditions.insert(place.unwrap_or(conditions.len()).min(conditions.len()), condition);
+    conditions.insert(
+        place.unwrap_or(conditions.len()).min(conditions.len()),
+        condition,
+    );
 }
 
 /// Takes a condition out.
@@ -82,9 +90,15 @@ mod tests {
         let old = json!({ "a": 1, "b": { "x": 1, "y": 2 }, "c": [1, 2], "d": true });
         let new = json!({ "a": 1, "b": { "x": 1, "z": 3 }, "c": [1], "e": "n" });
         let patch = diff(&old, &new);
-        assert_eq!(patch, Some(json!({ "b": { "y": null, "z": 3 }, "c": [1], "d": null, "e": "n" })));
+        assert_eq!(
+            patch,
+            Some(json!({ "b": { "y": null, "z": 3 }, "c": [1], "d": null, "e": "n" }))
+        );
         assert_eq!(diff(&new, &new), None);
-        assert_eq!(diff(&Value::Null, &json!({ "a": 1 })), Some(json!({ "a": 1 })));
+        assert_eq!(
+            diff(&Value::Null, &json!({ "a": 1 })),
+            Some(json!({ "a": 1 }))
+        );
     }
 
     #[test]
@@ -102,7 +116,10 @@ mod tests {
         set(&mut log, &says(true, "b"), Some(2), at(20));
         assert_eq!(log.len(), 1);
         assert_eq!(log[0].last_transition_time.0, at(10));
-        assert_eq!((log[0].message.as_str(), log[0].observed_generation), ("b", Some(2)));
+        assert_eq!(
+            (log[0].message.as_str(), log[0].observed_generation),
+            ("b", Some(2))
+        );
         set(&mut log, &says(false, "c"), Some(2), at(30));
         assert_eq!(log[0].last_transition_time.0, at(30));
         unset(&mut log, "Ready");

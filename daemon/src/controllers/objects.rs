@@ -52,11 +52,17 @@ pub struct Objects<T> {
 
 impl Key {
     pub fn new(namespace: &str, name: &str) -> Self {
-        Self { namespace: namespace.into(), name: name.into() }
+        Self {
+            namespace: namespace.into(),
+            name: name.into(),
+        }
     }
 
     pub fn of(meta: &ObjectMeta) -> Self {
-        Self::new(meta.namespace.as_deref().unwrap_or(""), meta.name.as_deref().unwrap_or(""))
+        Self::new(
+            meta.namespace.as_deref().unwrap_or(""),
+            meta.name.as_deref().unwrap_or(""),
+        )
     }
 }
 
@@ -71,7 +77,10 @@ impl<T> Clone for Seen<T> {
 
 impl<T: PartialEq> Objects<T> {
     pub fn new() -> Arc<Self> {
-        Arc::new(Self { map: RwLock::new(BTreeMap::new()), complete: watch::Sender::new(false) })
+        Arc::new(Self {
+            map: RwLock::new(BTreeMap::new()),
+            complete: watch::Sender::new(false),
+        })
     }
 
     pub fn seen(&self, key: &Key) -> Option<Seen<T>> {
@@ -101,7 +110,11 @@ impl<T: PartialEq> Objects<T> {
     pub fn keys_in(&self, namespace: &str) -> Vec<Key> {
         let from = Key::new(namespace, "");
         let map = self.map.read();
-        map.range(from..).map(|(key, _)| key).take_while(|key| &*key.namespace == namespace).cloned().collect()
+        map.range(from..)
+            .map(|(key, _)| key)
+            .take_while(|key| &*key.namespace == namespace)
+            .cloned()
+            .collect()
     }
 
     pub fn keys(&self) -> Vec<Key> {
@@ -138,7 +151,11 @@ impl<T: PartialEq> Objects<T> {
     /// Removes what a complete list did not contain; the keys removed.
     fn retain(&self, listed: &BTreeSet<Key>) -> Vec<Key> {
         let mut map = self.map.write();
-        let gone: Vec<Key> = map.keys().filter(|key| !listed.contains(*key)).cloned().collect();
+        let gone: Vec<Key> = map
+            .keys()
+            .filter(|key| !listed.contains(*key))
+            .cloned()
+            .collect();
         for key in &gone {
             map.remove(key);
         }
@@ -196,7 +213,9 @@ pub async fn follow<K, T>(
                     changed(&key);
                 }
             }
-            Some(Err(error)) => tracing::warn!(%kind, %error, "the watch was interrupted; it is taken up again"),
+            Some(Err(error)) => {
+                tracing::warn!(%kind, %error, "the watch was interrupted; it is taken up again")
+            }
             None => return,
         }
     }
@@ -231,7 +250,10 @@ mod tests {
         assert!(objects.put(&a, good(2)));
         assert!(objects.put(&b, good(3)));
         assert_eq!(objects.keys_in("ns"), std::slice::from_ref(&a));
-        assert_eq!(objects.retain(&BTreeSet::from([b.clone()])), std::slice::from_ref(&a));
+        assert_eq!(
+            objects.retain(&BTreeSet::from([b.clone()])),
+            std::slice::from_ref(&a)
+        );
         assert_eq!(objects.get(&a), None);
         assert_eq!(objects.get(&b), Some(Arc::new(3)));
         assert!(!objects.put(&a, None));

@@ -208,7 +208,9 @@ where
 
 /// The pause after so many failures in a row, with up to half of it left out at random.
 pub fn backoff(failures: u32) -> Duration {
-    let factor = 1_u32.checked_shl(failures.saturating_sub(1).min(16)).unwrap_or(u32::MAX);
+    let factor = 1_u32
+        .checked_shl(failures.saturating_sub(1).min(16))
+        .unwrap_or(u32::MAX);
     let pause = FIRST_PAUSE.saturating_mul(factor).min(LONGEST_PAUSE);
     pause.mul_f64(0.5 + 0.5 * jitter())
 }
@@ -254,13 +256,19 @@ mod tests {
         for _ in 0..12 {
             assert_eq!(queue.take(), Ok("a"));
             queue.finish("a", Next::Retry);
-            let due = queue.take().expect_err("it pauses").expect("it is due some day");
+            let due = queue
+                .take()
+                .expect_err("it pauses")
+                .expect("it is due some day");
             tokio::time::advance(due - Instant::now()).await;
         }
         queue.add("a");
         assert_eq!(queue.take(), Ok("a"));
         queue.finish("a", Next::After(Duration::from_secs(5)));
-        assert_eq!(queue.take(), Err(Some(Instant::now() + Duration::from_secs(5))));
+        assert_eq!(
+            queue.take(),
+            Err(Some(Instant::now() + Duration::from_secs(5)))
+        );
         queue.add("a");
         assert_eq!(queue.take(), Ok("a"), "an addition ends the pause");
         assert!((1..40).map(backoff).all(|pause| pause <= LONGEST_PAUSE));
@@ -290,7 +298,10 @@ mod tests {
         run(queue, 3, cancel.clone(), move |key| {
             let (counter, token) = (Arc::clone(&counter), token.clone());
             async move {
-                assert!(key != 4 || counter.load(Ordering::SeqCst) >= 9, "the first time it fails");
+                assert!(
+                    key != 4 || counter.load(Ordering::SeqCst) >= 9,
+                    "the first time it fails"
+                );
                 if counter.fetch_add(1, Ordering::SeqCst) == 9 {
                     token.cancel();
                 }

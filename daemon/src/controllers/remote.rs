@@ -84,7 +84,12 @@ impl Remote {
     }
 
     /// Changes the object.
-    pub async fn patch(&self, target: &Target, patch: Patch, body: &impl Serialize) -> Result<(), CallError> {
+    pub async fn patch(
+        &self,
+        target: &Target,
+        patch: Patch,
+        body: &impl Serialize,
+    ) -> Result<(), CallError> {
         self.send_patch(target, &target.path(), patch, body).await
     }
 
@@ -95,7 +100,8 @@ impl Remote {
         patch: Patch,
         body: &impl Serialize,
     ) -> Result<(), CallError> {
-        self.send_patch(target, &format!("{}/status", target.path()), patch, body).await
+        self.send_patch(target, &format!("{}/status", target.path()), patch, body)
+            .await
     }
 
     /// Deletes the object if it still is the one with this uid; one that is gone is fine.
@@ -104,7 +110,10 @@ impl Remote {
             "apiVersion": "v1", "kind": "DeleteOptions", "preconditions": { "uid": uid },
         });
         let body = ("application/json", encode(target, &options)?);
-        match self.send::<Value>(Method::DELETE, target, &target.path(), Some(body)).await {
+        match self
+            .send::<Value>(Method::DELETE, target, &target.path(), Some(body))
+            .await
+        {
             Ok(_) | Err(CallError::NotFound(_)) => Ok(()),
             Err(error) => Err(error),
         }
@@ -119,7 +128,9 @@ impl Remote {
         finalizers: &[String],
         finalizer: &str,
     ) -> Result<(), CallError> {
-        let Some(index) = finalizers.iter().position(|one| one == finalizer) else { return Ok(()) };
+        let Some(index) = finalizers.iter().position(|one| one == finalizer) else {
+            return Ok(());
+        };
         let patch = json!([
             { "op": "test", "path": "/metadata/uid", "value": uid },
             { "op": "test", "path": format!("/metadata/finalizers/{index}"), "value": finalizer },
@@ -153,7 +164,8 @@ impl Remote {
             }
         };
         let body = encode(target, body)?;
-        self.send::<serde::de::IgnoredAny>(Method::PATCH, target, &path, Some((kind, body))).await?;
+        self.send::<serde::de::IgnoredAny>(Method::PATCH, target, &path, Some((kind, body)))
+            .await?;
         Ok(())
     }
 
@@ -179,7 +191,12 @@ impl Remote {
 
 impl Target {
     fn path(&self) -> String {
-        let Self { api, plural, namespace, name } = self;
+        let Self {
+            api,
+            plural,
+            namespace,
+            name,
+        } = self;
         let mut path = format!("/{api}");
         if !namespace.is_empty() {
             path.push_str(&format!("/namespaces/{namespace}"));
@@ -212,7 +229,10 @@ async fn within<T>(
         Ok(Err(error)) => Err(classify(target, error)),
         Err(_) => Err(CallError::Unavailable(
             target.to_string(),
-            format!("no answer from the API server within {} s", DEADLINE.as_secs()),
+            format!(
+                "no answer from the API server within {} s",
+                DEADLINE.as_secs()
+            ),
         )),
     }
 }
@@ -232,5 +252,6 @@ fn classify(target: &Target, error: kube::Error) -> CallError {
 }
 
 fn encode(target: &Target, body: &impl Serialize) -> Result<Vec<u8>, CallError> {
-    serde_json::to_vec(body).map_err(|error| CallError::Rejected(target.to_string(), error.to_string()))
+    serde_json::to_vec(body)
+        .map_err(|error| CallError::Rejected(target.to_string(), error.to_string()))
 }

@@ -8,7 +8,9 @@ use std::{
     sync::Arc,
 };
 
-use fipd_core::{Change, ClusterId, Identity, Ledger, LeaseKey, NetworkId, PoolId, Refusal, System, Text};
+use fipd_core::{
+    Change, ClusterId, Identity, LeaseKey, Ledger, NetworkId, PoolId, Refusal, System, Text,
+};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
@@ -52,7 +54,11 @@ pub enum News<'a> {
 impl Wakes {
     /// For the objects of `kind` of this cluster.
     pub fn new(cluster: ClusterId, kind: &'static str) -> Self {
-        Self { cluster, kind, state: Mutex::new(State::default()) }
+        Self {
+            cluster,
+            kind,
+            state: Mutex::new(State::default()),
+        }
     }
 
     /// Notes what `key` waits for; `None`: nothing. Answers whether it waited for a free address and does not
@@ -85,22 +91,37 @@ impl Wakes {
         match news {
             News::Everything => {
                 keys.extend(state.causes.keys().cloned());
-                state.generations = ledger.pools().map(|pool| (pool.id, pool.generation)).collect();
+                state.generations = ledger
+                    .pools()
+                    .map(|pool| (pool.id, pool.generation))
+                    .collect();
             }
             News::Changes(changes) => {
-                let pools: BTreeSet<PoolId> =
-                    changes.iter().flat_map(|change| change.pools.iter().copied()).collect();
+                let pools: BTreeSet<PoolId> = changes
+                    .iter()
+                    .flat_map(|change| change.pools.iter().copied())
+                    .collect();
                 if state.pools_edited(ledger, &pools) {
                     keys.extend(state.waiting_for(Cause::Pools));
                 }
                 for pool in &pools {
-                    keys.extend(ledger.ready_waiters(*pool).iter().filter_map(|identity| self.key(identity)));
+                    keys.extend(
+                        ledger
+                            .ready_waiters(*pool)
+                            .iter()
+                            .filter_map(|identity| self.key(identity)),
+                    );
                 }
                 for change in *changes {
                     for lease in &change.leases {
                         keys.extend(state.waiting_for(Cause::Address(*lease)));
                     }
-                    keys.extend(change.identities.iter().filter_map(|identity| self.key(identity)));
+                    keys.extend(
+                        change
+                            .identities
+                            .iter()
+                            .filter_map(|identity| self.key(identity)),
+                    );
                 }
                 if changes.iter().any(|change| change.other) {
                     keys.extend(state.lifted(ledger));
@@ -115,7 +136,10 @@ impl Wakes {
         let ours = identity.system == System::rancher_fip()
             && identity.cluster.as_ref() == Some(&self.cluster)
             && &*identity.kind == self.kind;
-        ours.then(|| Key { namespace: Text::clone(&identity.namespace), name: Text::clone(&identity.name) })
+        ours.then(|| Key {
+            namespace: Text::clone(&identity.namespace),
+            name: Text::clone(&identity.name),
+        })
     }
 }
 
@@ -155,9 +179,10 @@ impl State {
 pub fn cause(refusal: &Refusal, network: NetworkId) -> Option<Cause> {
     match refusal {
         Refusal::Exhausted { .. } => Some(Cause::Exhausted),
-        Refusal::AddressTaken { address, .. } => {
-            Some(Cause::Address(LeaseKey { network, address: *address }))
-        }
+        Refusal::AddressTaken { address, .. } => Some(Cause::Address(LeaseKey {
+            network,
+            address: *address,
+        })),
         Refusal::NetworkHeld { .. } => Some(Cause::Held(network)),
         Refusal::NotAssignable { .. }
         | Refusal::PoolClosed(_)
@@ -169,13 +194,16 @@ pub fn cause(refusal: &Refusal, network: NetworkId) -> Option<Cause> {
         | Refusal::PoolInUse { .. }
         | Refusal::WouldOrphan { .. }
         | Refusal::Stale { .. }
-        | Refusal::Conflict(..)
         | Refusal::Invalid { .. } => None,
     }
 }
 
 /// Calls `heard` with what changes in the ledger until cancelled; first with [`News::Everything`].
-pub async fn listen(ipam: Ipam, cancel: CancellationToken, mut heard: impl FnMut(&Ledger, &News<'_>)) {
+pub async fn listen(
+    ipam: Ipam,
+    cancel: CancellationToken,
+    mut heard: impl FnMut(&Ledger, &News<'_>),
+) {
     let mut revisions = ipam.revisions();
     revisions.borrow_and_update();
     let mut last = ipam.read(|ledger| {

@@ -25,7 +25,9 @@ impl Drop for Gone<'_> {
         }
         if self.0.workers.fetch_sub(1, Ordering::AcqRel) == 1 {
             if !self.0.asked.load(Ordering::Acquire) {
-                self.0.stop.note_end("the writer of the address book ended unasked");
+                self.0
+                    .stop
+                    .note_end("the writer of the address book ended unasked");
             }
             self.0.places.close();
             self.0.mailbox.die();

@@ -9,7 +9,9 @@ use crate::harness::{Daemon, program, run};
 #[test]
 fn an_address_is_given_kept_and_taken_back() {
     let fipd = Daemon::start();
-    let pool = fipd.json("pool create vips --cidr 192.0.2.0/24 --gateway 192.0.2.1 --exclude 192.0.2.2-192.0.2.9");
+    let pool = fipd.json(
+        "pool create vips --cidr 192.0.2.0/24 --gateway 192.0.2.1 --exclude 192.0.2.2-192.0.2.9",
+    );
     assert_eq!(pool["usage"]["size"], 245);
     let lease = json!({
         "address": "192.0.2.10", "prefix": 24, "gateway": "192.0.2.1", "network": "default",
@@ -20,22 +22,52 @@ fn an_address_is_given_kept_and_taken_back() {
     assert_eq!(fipd.json(allocate), expected);
     assert_eq!(fipd.json(allocate), expected, "asking again is free");
     let other = fipd.json("lease allocate --pool vips --owner fipd/Host/lab/scanner --count 2");
-    let addresses: Vec<_> =
-        other["leases"].as_array().unwrap().iter().map(|lease| lease["address"].clone()).collect();
+    let addresses: Vec<_> = other["leases"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|lease| lease["address"].clone())
+        .collect();
     assert_eq!(addresses, ["192.0.2.11", "192.0.2.12"]);
-    let exact = fipd.json("lease allocate --pool vips --owner fipd/Host/lab/plotter --address 192.0.2.200");
+    let exact =
+        fipd.json("lease allocate --pool vips --owner fipd/Host/lab/plotter --address 192.0.2.200");
     assert_eq!(exact["leases"][0]["address"], "192.0.2.200");
-    assert_eq!(fipd.json("lease list")["leases"].as_array().unwrap().len(), 4);
-    assert_eq!(fipd.json("lease show 192.0.2.12")["owner"], "fipd/Host/lab/scanner");
+    assert_eq!(
+        fipd.json("lease list")["leases"].as_array().unwrap().len(),
+        4
+    );
+    assert_eq!(
+        fipd.json("lease show 192.0.2.12")["owner"],
+        "fipd/Host/lab/scanner"
+    );
     let released = json!({ "released": [{ "network": "default", "address": "192.0.2.10" }] });
-    assert_eq!(fipd.json("lease release --owner fipd/Host/lab/printer"), released);
-    assert_eq!(fipd.json("lease release --owner fipd/Host/lab/printer"), json!({ "released": [] }));
-    assert_eq!(fipd.json("lease release 192.0.2.11 192.0.2.99")["released"].as_array().unwrap().len(), 1);
+    assert_eq!(
+        fipd.json("lease release --owner fipd/Host/lab/printer"),
+        released
+    );
+    assert_eq!(
+        fipd.json("lease release --owner fipd/Host/lab/printer"),
+        json!({ "released": [] })
+    );
+    assert_eq!(
+        fipd.json("lease release 192.0.2.11 192.0.2.99")["released"]
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
     let audit = fipd.json("audit");
-    let actions: Vec<_> =
-        audit["entries"].as_array().unwrap().iter().map(|entry| entry["action"].clone()).collect();
+    let actions: Vec<_> = audit["entries"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|entry| entry["action"].clone())
+        .collect();
     assert_eq!(actions[..2], ["released", "released"]);
-    assert_eq!(audit["entries"][0]["actor"], format!("socket:{}", nix::unistd::geteuid()));
+    assert_eq!(
+        audit["entries"][0]["actor"],
+        format!("socket:{}", nix::unistd::geteuid())
+    );
     assert_eq!(fipd.json("check")["ok"], true);
 }
 
@@ -48,9 +80,14 @@ fn dual_stack_is_all_or_nothing() {
     let leases = fipd.json(both)["leases"].clone();
     assert_eq!(leases.as_array().unwrap().len(), 2);
     assert_eq!(leases[1]["prefix"], 64);
-    fipd.cli("lease allocate --pool four --pool six --owner fipd/Service/web/back").fails(4, &["four"]);
+    fipd.cli("lease allocate --pool four --pool six --owner fipd/Service/web/back")
+        .fails(4, &["four"]);
     let left = fipd.json("lease list --owner fipd/Service/web/back");
-    assert_eq!(left["leases"], json!([]), "nothing is kept of half an answer");
+    assert_eq!(
+        left["leases"],
+        json!([]),
+        "nothing is kept of half an answer"
+    );
     let named = "lease allocate --pool four --pool six --owner fipd/Service/web/third --address 2001:db8::77";
     fipd.cli(named).fails(4, &["four"]);
     fipd.json("lease release --owner fipd/Service/web/front");
@@ -61,16 +98,28 @@ fn dual_stack_is_all_or_nothing() {
 fn pools_are_changed_and_removed() {
     let fipd = Daemon::start();
     fipd.json("pool create lab --range 10.0.0.10-10.0.0.20");
-    let wider = fipd.json("pool update lab --range 10.0.0.10-10.0.0.30 --gateway 10.0.0.15 --prefix 16");
-    assert_eq!((&wider["usage"]["size"], &wider["generation"]), (&json!(20), &json!(2)));
-    assert_eq!(fipd.json("pool update lab --no-gateway")["gateway"], json!(null));
+    let wider =
+        fipd.json("pool update lab --range 10.0.0.10-10.0.0.30 --gateway 10.0.0.15 --prefix 16");
+    assert_eq!(
+        (&wider["usage"]["size"], &wider["generation"]),
+        (&json!(20), &json!(2))
+    );
+    assert_eq!(
+        fipd.json("pool update lab --no-gateway")["gateway"],
+        json!(null)
+    );
     fipd.json("lease allocate --pool lab --owner fipd/Host/lab/a --address 10.0.0.30");
-    fipd.cli("pool update lab --range 10.0.0.10-10.0.0.20").fails(1, &["10.0.0.30", "force"]);
+    fipd.cli("pool update lab --range 10.0.0.10-10.0.0.20")
+        .fails(1, &["10.0.0.30", "force"]);
     let narrower = fipd.json("pool update lab --range 10.0.0.10-10.0.0.20 --force");
     assert_eq!(narrower["usage"]["out_of_range"], 1);
-    assert_eq!(fipd.json("lease show 10.0.0.30")["marks"], json!(["out-of-range"]));
+    assert_eq!(
+        fipd.json("lease show 10.0.0.30")["marks"],
+        json!(["out-of-range"])
+    );
     fipd.json("pool update lab --close");
-    fipd.cli("lease allocate --pool lab --owner fipd/Host/lab/b").fails(1, &["lab", "closed"]);
+    fipd.cli("lease allocate --pool lab --owner fipd/Host/lab/b")
+        .fails(1, &["lab", "closed"]);
     fipd.json("pool update lab --open");
     fipd.cli("pool delete lab").fails(1, &["lab", "1 leases"]);
     fipd.json("lease release 10.0.0.30");
@@ -86,11 +135,21 @@ fn networks_keep_equal_addresses_apart() {
     fipd.json("pool create there --range 10.0.0.1 --network lab");
     fipd.json("lease allocate --pool here --owner fipd/Host/x/a");
     fipd.json("lease allocate --pool there --owner fipd/Host/x/a");
-    fipd.cli("lease show 10.0.0.1").fails(2, &["10.0.0.1", "default", "lab"]);
-    assert_eq!(fipd.json("lease show 10.0.0.1 --network lab")["pool"], "there");
+    fipd.cli("lease show 10.0.0.1")
+        .fails(2, &["10.0.0.1", "default", "lab"]);
+    assert_eq!(
+        fipd.json("lease show 10.0.0.1 --network lab")["pool"],
+        "there"
+    );
     fipd.cli("lease release 10.0.0.1").fails(2, &["--network"]);
-    assert_eq!(fipd.json("lease release 10.0.0.1 --pool there")["released"][0]["network"], "lab");
-    assert_eq!(fipd.json("lease list")["leases"].as_array().unwrap().len(), 1);
+    assert_eq!(
+        fipd.json("lease release 10.0.0.1 --pool there")["released"][0]["network"],
+        "lab"
+    );
+    assert_eq!(
+        fipd.json("lease list")["leases"].as_array().unwrap().len(),
+        1
+    );
 }
 
 #[test]
@@ -100,29 +159,105 @@ fn failures_have_their_exit_code_and_one_line() {
     fipd.json("lease allocate --pool tiny --owner fipd/Host/lab/a");
     let cases: &[(&str, i32, &[&str])] = &[
         ("pool create", 2, &["required", "<NAME>"]),
-        ("pool create bad --cidr 10.0.0.0/33", 2, &["--cidr", "10.0.0.0/33"]),
-        ("pool create bad --cidr 10.0.0.1/24", 2, &["--cidr", "10.0.0.0/24"]),
-        ("pool create bad --range 10.0.0.9-10.0.0.1", 2, &["--range", "10.0.0.9-10.0.0.1"]),
-        ("pool create bad --range 10.0.0.1-2001:db8::1", 2, &["--range", "family"]),
+        (
+            "pool create bad --cidr 10.0.0.0/33",
+            2,
+            &["--cidr", "10.0.0.0/33"],
+        ),
+        (
+            "pool create bad --cidr 10.0.0.1/24",
+            2,
+            &["--cidr", "10.0.0.0/24"],
+        ),
+        (
+            "pool create bad --range 10.0.0.9-10.0.0.1",
+            2,
+            &["--range", "10.0.0.9-10.0.0.1"],
+        ),
+        (
+            "pool create bad --range 10.0.0.1-2001:db8::1",
+            2,
+            &["--range", "family"],
+        ),
         ("pool create bad", 2, &["addresses"]),
-        ("pool create bad --cidr 10.1.0.0/24 --cidr 2001:db8::/64", 2, &["addresses", "2001:db8::/64"]),
-        ("pool create bad --cidr 10.1.0.0/24 --prefix 33", 2, &["prefix", "33"]),
-        ("pool create bad --cidr 10.1.0.0/24 --prefix 200", 2, &["--prefix", "200", "128"]),
-        ("pool create bad --cidr 10.1.0.0/24 --gateway nonsense", 2, &["--gateway", "nonsense"]),
-        ("pool create bad --cidr 10.1.0.0/24 --network nowhere", 3, &["nowhere"]),
-        ("pool create Bad_Name! --cidr 10.1.0.0/24", 2, &["name", "Bad_Name!"]),
-        ("pool create tiny --cidr 10.1.0.0/24", 1, &["tiny", "exists"]),
+        (
+            "pool create bad --cidr 10.1.0.0/24 --cidr 2001:db8::/64",
+            2,
+            &["addresses", "2001:db8::/64"],
+        ),
+        (
+            "pool create bad --cidr 10.1.0.0/24 --prefix 33",
+            2,
+            &["prefix", "33"],
+        ),
+        (
+            "pool create bad --cidr 10.1.0.0/24 --prefix 200",
+            2,
+            &["--prefix", "200", "128"],
+        ),
+        (
+            "pool create bad --cidr 10.1.0.0/24 --gateway nonsense",
+            2,
+            &["--gateway", "nonsense"],
+        ),
+        (
+            "pool create bad --cidr 10.1.0.0/24 --network nowhere",
+            3,
+            &["nowhere"],
+        ),
+        (
+            "pool create Bad_Name! --cidr 10.1.0.0/24",
+            2,
+            &["name", "Bad_Name!"],
+        ),
+        (
+            "pool create tiny --cidr 10.1.0.0/24",
+            1,
+            &["tiny", "exists"],
+        ),
         ("pool show nope", 3, &["nope"]),
         ("pool update tiny", 2, &["nothing to change"]),
         ("lease allocate --pool tiny", 2, &["--owner"]),
-        ("lease allocate --pool nope --owner fipd/Host/lab/b", 3, &["nope"]),
-        ("lease allocate --pool tiny --owner nonsense", 2, &["owner", "nonsense", "SYSTEM/"]),
-        ("lease allocate --pool tiny --owner FIPD/Host/lab/b", 2, &["owner", "FIPD"]),
-        ("lease allocate --pool tiny --owner fipd/Host/lab/b --count 0", 2, &["--count", "1"]),
-        ("lease allocate --pool tiny --owner fipd/Host/lab/b --count 1025", 2, &["--count", "1024"]),
-        ("lease allocate --pool tiny --owner fipd/Host/lab/b --address 10.0.0.1", 1, &["10.0.0.1", "fipd/Host/lab/a"]),
-        ("lease allocate --pool tiny --owner fipd/Host/lab/b --address 10.0.0.3", 2, &["10.0.0.3", "tiny"]),
-        ("lease allocate --pool tiny --owner fipd/Host/lab/b --count 2", 4, &["tiny"]),
+        (
+            "lease allocate --pool nope --owner fipd/Host/lab/b",
+            3,
+            &["nope"],
+        ),
+        (
+            "lease allocate --pool tiny --owner nonsense",
+            2,
+            &["owner", "nonsense", "SYSTEM/"],
+        ),
+        (
+            "lease allocate --pool tiny --owner FIPD/Host/lab/b",
+            2,
+            &["owner", "FIPD"],
+        ),
+        (
+            "lease allocate --pool tiny --owner fipd/Host/lab/b --count 0",
+            2,
+            &["--count", "1"],
+        ),
+        (
+            "lease allocate --pool tiny --owner fipd/Host/lab/b --count 1025",
+            2,
+            &["--count", "1024"],
+        ),
+        (
+            "lease allocate --pool tiny --owner fipd/Host/lab/b --address 10.0.0.1",
+            1,
+            &["10.0.0.1", "fipd/Host/lab/a"],
+        ),
+        (
+            "lease allocate --pool tiny --owner fipd/Host/lab/b --address 10.0.0.3",
+            2,
+            &["10.0.0.3", "tiny"],
+        ),
+        (
+            "lease allocate --pool tiny --owner fipd/Host/lab/b --count 2",
+            4,
+            &["tiny"],
+        ),
         ("lease show 10.0.0.2", 3, &["10.0.0.2"]),
         ("lease show 10.0.0", 2, &["10.0.0"]),
         ("lease list --state sleeping", 2, &["sleeping", "allocated"]),
@@ -132,11 +267,23 @@ fn failures_have_their_exit_code_and_one_line() {
         ("network create NOPE", 2, &["network", "NOPE"]),
         ("clusters show nope", 3, &["nope"]),
         ("clusters forget nope", 3, &["nope"]),
-        ("clusters skip-adoption nope --network default", 1, &["nope"]),
+        (
+            "clusters skip-adoption nope --network default",
+            1,
+            &["nope"],
+        ),
         ("clusters confirm-release nope", 3, &["nope"]),
         ("crds install --cluster nope", 3, &["nope"]),
-        ("token create x --role king", 2, &["--role", "king", "viewer"]),
-        ("token create x --role viewer --expires-in soon", 2, &["soon", "90d"]),
+        (
+            "token create x --role king",
+            2,
+            &["--role", "king", "viewer"],
+        ),
+        (
+            "token create x --role viewer --expires-in soon",
+            2,
+            &["soon", "90d"],
+        ),
         ("token revoke 1", 3, &["1"]),
         ("audit --limit 0", 2, &["--limit"]),
         ("check --data-dir /nonexistent", 3, &["/nonexistent"]),
@@ -148,7 +295,11 @@ fn failures_have_their_exit_code_and_one_line() {
         assert_eq!(done.code, *code, "{line}: {done:?}");
         done.fails(*code, words);
     }
-    assert_eq!(fipd.json("lease list")["leases"].as_array().unwrap().len(), 1, "nothing was half done");
+    assert_eq!(
+        fipd.json("lease list")["leases"].as_array().unwrap().len(),
+        1,
+        "nothing was half done"
+    );
     assert_eq!(fipd.json("pool list")["pools"].as_array().unwrap().len(), 1);
 }
 
@@ -160,7 +311,12 @@ fn without_a_daemon_it_says_so() {
 
 #[test]
 fn help_and_version_are_on_stdout() {
-    for line in [&["--help"][..], &["lease", "allocate", "--help"], &["--version"], &["help", "serve"]] {
+    for line in [
+        &["--help"][..],
+        &["lease", "allocate", "--help"],
+        &["--version"],
+        &["help", "serve"],
+    ] {
         let done = run(program().args(line));
         assert_eq!((done.code, done.err.as_str()), (0, ""), "{done:?}");
         assert!(done.out.contains("fipd"), "{done:?}");
@@ -171,7 +327,11 @@ fn help_and_version_are_on_stdout() {
 fn definitions_are_printed_without_a_daemon() {
     let done = run(program().args(["--socket", "/nonexistent/fipd.sock", "crds"]));
     assert_eq!(done.code, 0, "{done:?}");
-    assert!(done.out.contains("name: floatingippools.rancher.k8s.binbash.org"), "{done:?}");
+    assert!(
+        done.out
+            .contains("name: floatingippools.rancher.k8s.binbash.org"),
+        "{done:?}"
+    );
 }
 
 #[test]
@@ -183,14 +343,20 @@ fn a_backup_is_private_and_checks_out() {
     let file = copy.path().join("fipd.redb");
     let path = file.to_str().unwrap();
     assert_eq!(fipd.args(&["backup", path]).code, 0);
-    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(
+        std::fs::metadata(&file).unwrap().permissions().mode() & 0o777,
+        0o600
+    );
     fipd.args(&["backup", path]).fails(2, &[path]);
     let dir = copy.path().to_str().unwrap();
     let offline = run(program().args(["check", "--data-dir", dir, "-o", "json"]));
     assert_eq!(offline.json()["ok"], true, "{offline:?}");
-    let leftovers = std::fs::read_dir(fipd.data_dir()).unwrap().map(|entry| entry.unwrap().file_name());
-    let leftovers: Vec<_> =
-        leftovers.filter(|name| name.to_string_lossy().starts_with("backup-")).collect();
+    let leftovers = std::fs::read_dir(fipd.data_dir())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name());
+    let leftovers: Vec<_> = leftovers
+        .filter(|name| name.to_string_lossy().starts_with("backup-"))
+        .collect();
     assert!(leftovers.is_empty(), "{leftovers:?}");
 }
 
@@ -199,15 +365,31 @@ fn lists_come_in_every_form() {
     let fipd = Daemon::start();
     fipd.json("pool create p --cidr 2001:db8::/32");
     let size = fipd.json("pool show p")["usage"]["size"].clone();
-    assert_eq!(size, json!("79228162514264337593543950335"), "exact beyond what JSON numbers hold");
-    for list in ["pool list", "lease list", "network list", "clusters list", "audit", "token list", "check"] {
+    assert_eq!(
+        size,
+        json!("79228162514264337593543950335"),
+        "exact beyond what JSON numbers hold"
+    );
+    for list in [
+        "pool list",
+        "lease list",
+        "network list",
+        "clusters list",
+        "audit",
+        "token list",
+        "check",
+    ] {
         let table = fipd.cli(list);
         assert_eq!(table.code, 0, "{table:?}");
         let yaml = fipd.cli(&format!("{list} -o yaml"));
         let read: serde_json::Value = serde_saphyr::from_str(&yaml.out).unwrap();
         assert_eq!(
             read.as_object().unwrap().keys().collect::<Vec<_>>(),
-            fipd.json(list).as_object().unwrap().keys().collect::<Vec<_>>(),
+            fipd.json(list)
+                .as_object()
+                .unwrap()
+                .keys()
+                .collect::<Vec<_>>(),
             "{list}"
         );
     }

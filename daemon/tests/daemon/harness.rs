@@ -97,7 +97,11 @@ impl Daemon {
             .stderr(log)
             .spawn()
             .unwrap();
-        let daemon = Self { child, notify, home };
+        let daemon = Self {
+            child,
+            notify,
+            home,
+        };
         daemon.told("READY=1");
         daemon
     }
@@ -106,8 +110,10 @@ impl Daemon {
     pub fn told(&self, what: &str) {
         let mut buffer = [0; 4096];
         loop {
-            let length =
-                self.notify.recv(&mut buffer).unwrap_or_else(|error| panic!("{error}\n{}", self.log()));
+            let length = self
+                .notify
+                .recv(&mut buffer)
+                .unwrap_or_else(|error| panic!("{error}\n{}", self.log()));
             let text = String::from_utf8_lossy(&buffer[..length]).into_owned();
             if text.lines().any(|line| line == what) {
                 return;
@@ -133,7 +139,10 @@ impl Daemon {
 
     /// The base URL of the TLS listener.
     pub fn url(&self) -> String {
-        std::fs::read_to_string(self.data_dir().join("listen")).unwrap().trim().to_owned()
+        std::fs::read_to_string(self.data_dir().join("listen"))
+            .unwrap()
+            .trim()
+            .to_owned()
     }
 
     /// Runs a client command.
@@ -163,7 +172,11 @@ impl Daemon {
             if let Some(status) = self.child.try_wait().unwrap() {
                 return (status, started.elapsed());
             }
-            assert!(started.elapsed() < PATIENCE, "it does not end\n{}", self.log());
+            assert!(
+                started.elapsed() < PATIENCE,
+                "it does not end\n{}",
+                self.log()
+            );
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -228,12 +241,23 @@ impl Answer {
     /// Is a problem with this status and code, as RFC 9457 wants it.
     pub fn problem(&self, status: u16, code: &str) -> Value {
         assert_eq!(self.status.as_u16(), status, "{self:?}");
-        assert_eq!(self.headers[header::CONTENT_TYPE], "application/problem+json", "{self:?}");
+        assert_eq!(
+            self.headers[header::CONTENT_TYPE],
+            "application/problem+json",
+            "{self:?}"
+        );
         let problem = self.json();
         assert_eq!(problem["status"], status, "{problem}");
         assert_eq!(problem["code"], code, "{problem}");
-        assert_eq!(problem["type"], format!("urn:fipd:problem:{code}"), "{problem}");
-        assert!(problem["title"].is_string() && problem["detail"].is_string(), "{problem}");
+        assert_eq!(
+            problem["type"],
+            format!("urn:fipd:problem:{code}"),
+            "{problem}"
+        );
+        assert!(
+            problem["title"].is_string() && problem["detail"].is_string(),
+            "{problem}"
+        );
         problem
     }
 
@@ -251,7 +275,13 @@ impl Rest {
         self.json(Method::POST, path, &[], body)
     }
 
-    pub fn json(&self, method: Method, path: &str, headers: &[(&str, &str)], body: Value) -> Answer {
+    pub fn json(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Value,
+    ) -> Answer {
         let headers = [headers, &[("content-type", "application/json")]].concat();
         self.send(method, path, &headers, Some(body.to_string().into_bytes()))
     }
@@ -263,9 +293,14 @@ impl Rest {
         headers: &[(&str, &str)],
         body: Option<Vec<u8>>,
     ) -> Answer {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
         let work = self.exchange(method, path, headers, body);
-        runtime.block_on(async { tokio::time::timeout(PATIENCE, work).await }).unwrap()
+        runtime
+            .block_on(async { tokio::time::timeout(PATIENCE, work).await })
+            .unwrap()
     }
 
     /// Sends the head of a request without its body, and reads all that comes back.
@@ -280,8 +315,13 @@ impl Rest {
             let _ = stream.read_to_end(&mut answer).await;
             String::from_utf8_lossy(&answer).into_owned()
         };
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async { tokio::time::timeout(PATIENCE, work).await }).unwrap()
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime
+            .block_on(async { tokio::time::timeout(PATIENCE, work).await })
+            .unwrap()
     }
 
     async fn exchange(
@@ -292,36 +332,52 @@ impl Rest {
         body: Option<Vec<u8>>,
     ) -> Answer {
         let stream = self.connect().await;
-        let (mut sender, connection) =
-            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+            .await
+            .unwrap();
         tokio::spawn(connection);
-        let mut request = Request::builder().method(method).uri(path).header(header::HOST, "localhost");
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::HOST, "localhost");
         if let Some(token) = &self.token {
             request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
         }
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let request = request.body(Full::new(Bytes::from(body.unwrap_or_default()))).unwrap();
+        let request = request
+            .body(Full::new(Bytes::from(body.unwrap_or_default())))
+            .unwrap();
         let response = sender.send_request(request).await.unwrap();
         let (parts, body) = response.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
-        Answer { status: parts.status, headers: parts.headers, body }
+        Answer {
+            status: parts.status,
+            headers: parts.headers,
+            body,
+        }
     }
 
     /// Trusts the daemon's CA and nothing else.
     async fn connect(&self) -> tokio_rustls::client::TlsStream<tokio::net::TcpStream> {
         let mut roots = rustls::RootCertStore::empty();
-        roots.add(CertificateDer::from_pem_slice(&self.ca).unwrap()).unwrap();
+        roots
+            .add(CertificateDer::from_pem_slice(&self.ca).unwrap())
+            .unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = rustls::ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .unwrap()
             .with_root_certificates(roots)
             .with_no_client_auth();
-        let stream =
-            tokio::net::TcpStream::connect(self.url.strip_prefix("https://").unwrap()).await.unwrap();
+        let stream = tokio::net::TcpStream::connect(self.url.strip_prefix("https://").unwrap())
+            .await
+            .unwrap();
         let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
-        connector.connect(ServerName::try_from("localhost").unwrap(), stream).await.unwrap()
+        connector
+            .connect(ServerName::try_from("localhost").unwrap(), stream)
+            .await
+            .unwrap()
     }
 }

@@ -40,7 +40,10 @@ fn what_was_given_is_there_after_kill_and_restart() {
     fipd.wait();
     assert!(fipd.socket().exists(), "nobody was there to remove it");
     let again = Daemon::start_in(fipd.home(), &[]);
-    assert_eq!(again.json("lease allocate --pool p --owner fipd/Host/lab/a --count 10"), before);
+    assert_eq!(
+        again.json("lease allocate --pool p --owner fipd/Host/lab/a --count 10"),
+        before
+    );
 }
 
 #[test]
@@ -50,8 +53,13 @@ fn daemons_live_side_by_side_and_never_share_a_store() {
     second.cli("pool show p").fails(3, &["p"]);
     assert_ne!(first.url(), second.url());
     let elsewhere = tempfile::tempdir().unwrap();
-    let same_store = run(serve(elsewhere.path()).arg("--data-dir").arg(first.data_dir()));
-    assert_eq!(same_store.code, 2, "an option given twice is refused: {same_store:?}");
+    let same_store = run(serve(elsewhere.path())
+        .arg("--data-dir")
+        .arg(first.data_dir()));
+    assert_eq!(
+        same_store.code, 2,
+        "an option given twice is refused: {same_store:?}"
+    );
     let same_store = run(crate::harness::program()
         .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
         .arg(first.data_dir())
@@ -64,7 +72,10 @@ fn daemons_live_side_by_side_and_never_share_a_store() {
         .arg("--socket")
         .arg(first.socket()));
     assert_eq!(same_socket.code, 1, "{same_socket:?}");
-    assert!(same_socket.err.contains("another fipd is listening"), "{same_socket:?}");
+    assert!(
+        same_socket.err.contains("another fipd is listening"),
+        "{same_socket:?}"
+    );
     let port = first.url().strip_prefix("https://").unwrap().to_owned();
     let same_port = run(crate::harness::program()
         .args(["serve", "--listen", &port, "--data-dir"])
@@ -73,7 +84,11 @@ fn daemons_live_side_by_side_and_never_share_a_store() {
         .arg(elsewhere.path().join("sock2")));
     assert_eq!(same_port.code, 1, "{same_port:?}");
     assert!(same_port.err.contains(&port), "{same_port:?}");
-    assert_eq!(first.json("pool show p")["name"], "p", "the first is untouched");
+    assert_eq!(
+        first.json("pool show p")["name"],
+        "p",
+        "the first is untouched"
+    );
 }
 
 #[test]
@@ -87,17 +102,32 @@ fn the_first_password_is_private_and_made_once() {
     let lines: Vec<_> = text.lines().collect();
     assert_eq!((lines.len(), lines[0]), (2, "admin"));
     assert!(lines[1].len() >= 20);
-    assert!(!fipd.log().contains(lines[1]), "the password is not in the log");
+    assert!(
+        !fipd.log().contains(lines[1]),
+        "the password is not in the log"
+    );
     fipd.signal(Signal::SIGTERM);
     fipd.wait();
     let again = Daemon::start_in(fipd.home(), &[]);
     assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
-    let private = ["data", "data/fipd.redb", "data/tls/ca.key", "data/tls/server.key"];
+    let private = [
+        "data",
+        "data/fipd.redb",
+        "data/tls/ca.key",
+        "data/tls/server.key",
+    ];
     for path in private.map(|path| again.home().path().join(path)) {
         let mode = std::fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o077, 0, "{}: {mode:o}", path.display());
     }
-    assert_eq!(std::fs::metadata(again.socket()).unwrap().permissions().mode() & 0o777, 0o660);
+    assert_eq!(
+        std::fs::metadata(again.socket())
+            .unwrap()
+            .permissions()
+            .mode()
+            & 0o777,
+        0o660
+    );
 }
 
 #[test]
@@ -105,8 +135,14 @@ fn a_wrong_configuration_is_refused_with_its_place() {
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("fipd.toml");
     let cases: &[(&str, &[&str])] = &[
-        ("role = \"standalone\"\nrole-playing = true\n", &["line 2", "column 1", "role-playing"]),
-        ("[api]\nlisten = \"127.0.0.1:0\"\nspeed = 3\n", &["line 3", "column 1", "speed"]),
+        (
+            "role = \"standalone\"\nrole-playing = true\n",
+            &["line 2", "column 1", "role-playing"],
+        ),
+        (
+            "[api]\nlisten = \"127.0.0.1:0\"\nspeed = 3\n",
+            &["line 3", "column 1", "speed"],
+        ),
         ("role = \"server\"\n", &["line 1", "server", "standalone"]),
         ("[api]\nlisten = \"nowhere\"\n", &["line 2", "listen"]),
         ("this is no TOML", &["line 1"]),
@@ -116,11 +152,14 @@ fn a_wrong_configuration_is_refused_with_its_place() {
         let done = run(serve(home.path()).arg("--config").arg(&file));
         done.fails(2, &[&["fipd.toml"], *words].concat());
         let mut check = crate::harness::program();
-        let checked = run(check.args(["--socket", "/nonexistent", "check", "--config"]).arg(&file));
+        let checked = run(check
+            .args(["--socket", "/nonexistent", "check", "--config"])
+            .arg(&file));
         checked.fails(2, words);
     }
     assert!(!home.path().join("data").exists(), "nothing was made");
-    run(serve(home.path()).args(["--config", "/nonexistent.toml"])).fails(2, &["/nonexistent.toml"]);
+    run(serve(home.path()).args(["--config", "/nonexistent.toml"]))
+        .fails(2, &["/nonexistent.toml"]);
     run(serve(home.path()).args(["--log-level", "loud"])).fails(2, &["log level", "loud", "debug"]);
 }
 
@@ -132,8 +171,13 @@ fn a_good_configuration_is_used_and_checked() {
     std::fs::write(&file, text).unwrap();
     let config = file.to_str().unwrap();
     let fipd = Daemon::start_in(Arc::clone(&home), &["--config", config]);
-    assert!(fipd.data_dir().exists() && !home.path().join("elsewhere").exists(), "the command line wins");
-    let checked = fipd.args(&["check", "--config", config, "-o", "json"]).json();
+    assert!(
+        fipd.data_dir().exists() && !home.path().join("elsewhere").exists(),
+        "the command line wins"
+    );
+    let checked = fipd
+        .args(&["check", "--config", config, "-o", "json"])
+        .json();
     assert_eq!(checked["ok"], true);
     assert_eq!(checked["checks"][0]["what"], "config");
     fipd.signal(Signal::SIGHUP);
@@ -143,7 +187,11 @@ fn a_good_configuration_is_used_and_checked() {
     fipd.signal(Signal::SIGHUP);
     fipd.told("RELOADING=1");
     fipd.told("READY=1");
-    assert!(fipd.log().contains("the configuration stays as it was"), "{}", fipd.log());
+    assert!(
+        fipd.log().contains("the configuration stays as it was"),
+        "{}",
+        fipd.log()
+    );
     assert_eq!(fipd.cli("pool list").code, 0);
 }
 
@@ -172,7 +220,9 @@ fn each_event_is_one_record_of_the_journal() {
     let journal_dir = home.path().join("journal");
     std::fs::create_dir(&journal_dir).unwrap();
     let journal = std::os::unix::net::UnixDatagram::bind(journal_dir.join("socket")).unwrap();
-    journal.set_read_timeout(Some(crate::harness::PATIENCE)).unwrap();
+    journal
+        .set_read_timeout(Some(crate::harness::PATIENCE))
+        .unwrap();
     let script = "mount -t tmpfs none /run && mkdir -p /run/systemd/journal && \
                   mount --bind \"$0\" /run/systemd/journal && exec \"$@\"";
     let serve = serve(home.path());
@@ -186,9 +236,14 @@ fn each_event_is_one_record_of_the_journal() {
         .unwrap();
     let mut buffer = vec![0; 65_536];
     let ready = loop {
-        let length = journal.recv(&mut buffer).expect("a record that says that it is ready");
+        let length = journal
+            .recv(&mut buffer)
+            .expect("a record that says that it is ready");
         let record = fields(&buffer[..length]);
-        if record.get("MESSAGE").is_some_and(|message| message == "fipd is ready") {
+        if record
+            .get("MESSAGE")
+            .is_some_and(|message| message == "fipd is ready")
+        {
             break record;
         }
     };
@@ -198,8 +253,15 @@ fn each_event_is_one_record_of_the_journal() {
     assert_eq!(field("PRIORITY"), Some("5"), "{ready:?}");
     assert_eq!(field("SYSLOG_IDENTIFIER"), Some("fipd"), "{ready:?}");
     assert_eq!(field("TARGET"), Some("fipd::app"), "{ready:?}");
-    assert!(field("FIPD_URL").is_some_and(|url| url.starts_with("https://127.0.0.1:")), "{ready:?}");
-    assert_eq!(field("FIPD_DATA_DIR"), home.path().join("data").to_str(), "{ready:?}");
+    assert!(
+        field("FIPD_URL").is_some_and(|url| url.starts_with("https://127.0.0.1:")),
+        "{ready:?}"
+    );
+    assert_eq!(
+        field("FIPD_DATA_DIR"),
+        home.path().join("data").to_str(),
+        "{ready:?}"
+    );
 }
 
 /// Reads the journal's native protocol: `NAME=value` lines, or `NAME`, a length of 8 bytes and the value.

@@ -2,7 +2,11 @@
 //!
 //! Every test has a daemon of its own in a temporary directory, started from the program that was just built.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "in a test a panic is the verdict")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "in a test a panic is the verdict"
+)]
 
 mod cli;
 mod harness;

@@ -15,23 +15,48 @@ fn admin(fipd: &Daemon) -> Rest {
 fn etags_guard_against_lost_updates() {
     let fipd = Daemon::start();
     let rest = admin(&fipd);
-    let made = rest.post("/api/v1/pools", json!({ "name": "p", "addresses": ["10.0.0.0/24"] }));
+    let made = rest.post(
+        "/api/v1/pools",
+        json!({ "name": "p", "addresses": ["10.0.0.0/24"] }),
+    );
     assert_eq!(made.status, 201, "{made:?}");
     let first = made.etag();
     let patch = |etag: &str, body: Value| {
-        rest.json(Method::PATCH, "/api/v1/pools/p", &[("if-match", etag)], body)
+        rest.json(
+            Method::PATCH,
+            "/api/v1/pools/p",
+            &[("if-match", etag)],
+            body,
+        )
     };
     let changed = patch(&first, json!({ "gateway": "10.0.0.1" }));
     assert_eq!(changed.status, 200, "{changed:?}");
     assert_ne!(changed.etag(), first);
     patch(&first, json!({ "gateway": "10.0.0.2" })).problem(412, "stale");
     assert_eq!(rest.get("/api/v1/pools/p").json()["gateway"], "10.0.0.1");
-    assert_eq!(patch("*", json!({ "gateway": null })).json()["gateway"], Value::Null);
+    assert_eq!(
+        patch("*", json!({ "gateway": null })).json()["gateway"],
+        Value::Null
+    );
     patch("\"soon\"", json!({})).problem(422, "invalid");
-    let stale = rest.send(Method::DELETE, "/api/v1/pools/p", &[("if-match", &first)], None);
+    let stale = rest.send(
+        Method::DELETE,
+        "/api/v1/pools/p",
+        &[("if-match", &first)],
+        None,
+    );
     stale.problem(412, "stale");
     let now = rest.get("/api/v1/pools/p").etag();
-    assert_eq!(rest.send(Method::DELETE, "/api/v1/pools/p", &[("if-match", &now)], None).status, 204);
+    assert_eq!(
+        rest.send(
+            Method::DELETE,
+            "/api/v1/pools/p",
+            &[("if-match", &now)],
+            None
+        )
+        .status,
+        204
+    );
 }
 
 #[test]
@@ -40,27 +65,49 @@ fn lists_come_in_pages_that_miss_nothing() {
     fipd.json("pool create p --cidr 10.0.0.0/16");
     fipd.json("pool create q --cidr 2001:db8::/64");
     for number in 0..3 {
-        fipd.json(&format!("lease allocate --pool p --pool q --count 100 --owner fipd/Host/lab/h{number}"));
+        fipd.json(&format!(
+            "lease allocate --pool p --pool q --count 100 --owner fipd/Host/lab/h{number}"
+        ));
     }
     let rest = admin(&fipd);
-    let (mut seen, mut pages, mut path) = (BTreeSet::new(), 0, "/api/v1/leases?limit=70".to_owned());
+    let (mut seen, mut pages, mut path) =
+        (BTreeSet::new(), 0, "/api/v1/leases?limit=70".to_owned());
     loop {
         let page = rest.get(&path).json();
         pages += 1;
         for lease in page["leases"].as_array().unwrap() {
-            assert!(seen.insert(lease["address"].as_str().unwrap().to_owned()), "{lease} came twice");
+            assert!(
+                seen.insert(lease["address"].as_str().unwrap().to_owned()),
+                "{lease} came twice"
+            );
         }
-        let Some(next) = page["next"].as_str() else { break };
+        let Some(next) = page["next"].as_str() else {
+            break;
+        };
         path = format!("/api/v1/leases?limit=70&cursor={next}");
     }
     assert_eq!((seen.len(), pages), (600, 9));
-    assert_eq!(fipd.json("lease list --pool q")["leases"].as_array().unwrap().len(), 300);
-    assert_eq!(fipd.json("lease list --limit 7")["leases"].as_array().unwrap().len(), 7);
+    assert_eq!(
+        fipd.json("lease list --pool q")["leases"]
+            .as_array()
+            .unwrap()
+            .len(),
+        300
+    );
+    assert_eq!(
+        fipd.json("lease list --limit 7")["leases"]
+            .as_array()
+            .unwrap()
+            .len(),
+        7
+    );
     let of_one = fipd.json("lease list --owner fipd/Host/lab/h1 --pool p");
     assert_eq!(of_one["leases"].as_array().unwrap().len(), 100);
     assert_eq!(fipd.json("lease list --system other")["leases"], json!([]));
     let audit = rest.get("/api/v1/audit?limit=5").json();
-    let rest_of_it = rest.get(&format!("/api/v1/audit?limit=5&before={}", audit["next"])).json();
+    let rest_of_it = rest
+        .get(&format!("/api/v1/audit?limit=5&before={}", audit["next"]))
+        .json();
     let number = |page: &Value, at: usize| page["entries"][at]["number"].as_u64().unwrap();
     assert_eq!(number(&audit, 4), number(&rest_of_it, 0) + 1);
 }
@@ -79,45 +126,93 @@ fn what_is_wrong_with_a_request_is_a_problem() {
     let wrong_method = rest.send(Method::PUT, "/api/v1/pools", &[], None);
     wrong_method.problem(405, "method-not-allowed");
     let allowed = wrong_method.headers[header::ALLOW].to_str().unwrap();
-    assert!(allowed.contains("GET") && allowed.contains("POST"), "{allowed}");
-    raw("/api/v1/pools", &[("content-type", "text/plain")], b"{}").problem(415, "unsupported-media-type");
+    assert!(
+        allowed.contains("GET") && allowed.contains("POST"),
+        "{allowed}"
+    );
+    raw("/api/v1/pools", &[("content-type", "text/plain")], b"{}")
+        .problem(415, "unsupported-media-type");
     raw("/api/v1/pools", &[], b"{}").problem(415, "unsupported-media-type");
     let malformed = raw("/api/v1/pools", &json_type, b"{\"name\": ").problem(400, "invalid");
-    assert!(malformed["detail"].as_str().unwrap().contains("line 1"), "{malformed}");
+    assert!(
+        malformed["detail"].as_str().unwrap().contains("line 1"),
+        "{malformed}"
+    );
     raw("/api/v1/pools", &json_type, b"\xff\xfe").problem(400, "invalid");
     let deep = "[".repeat(100_000);
     raw("/api/v1/pools", &json_type, deep.as_bytes()).problem(400, "invalid");
-    let unknown = rest.post("/api/v1/pools", json!({ "name": "q", "addresses": [], "color": "red" }));
-    assert!(unknown.problem(400, "invalid")["detail"].as_str().unwrap().contains("color"));
+    let unknown = rest.post(
+        "/api/v1/pools",
+        json!({ "name": "q", "addresses": [], "color": "red" }),
+    );
+    assert!(
+        unknown.problem(400, "invalid")["detail"]
+            .as_str()
+            .unwrap()
+            .contains("color")
+    );
     let head = "POST /api/v1/pools HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n\
                 content-length: 9000000\r\n";
     let large = rest.raw(head);
     assert!(large.starts_with("HTTP/1.1 413 "), "{large}");
     assert!(large.contains("\"code\":\"too-large\""), "{large}");
 
-    let bad = rest.post("/api/v1/pools", json!({ "name": "q", "addresses": ["10.0.0.0/99"] }));
+    let bad = rest.post(
+        "/api/v1/pools",
+        json!({ "name": "q", "addresses": ["10.0.0.0/99"] }),
+    );
     let bad = bad.problem(422, "invalid");
-    assert_eq!((&bad["field"], &bad["value"]), (&json!("addresses"), &json!("10.0.0.0/99")));
-    assert!(bad["allowed"].as_str().unwrap().contains("10.0.0.0/24"), "{bad}");
-    let ask = |wants: Value| rest.post("/api/v1/leases", json!({ "owner": "fipd/Host/lab/a", "wants": wants }));
+    assert_eq!(
+        (&bad["field"], &bad["value"]),
+        (&json!("addresses"), &json!("10.0.0.0/99"))
+    );
+    assert!(
+        bad["allowed"].as_str().unwrap().contains("10.0.0.0/24"),
+        "{bad}"
+    );
+    let ask = |wants: Value| {
+        rest.post(
+            "/api/v1/leases",
+            json!({ "owner": "fipd/Host/lab/a", "wants": wants }),
+        )
+    };
     ask(json!([])).problem(422, "invalid");
     ask(json!([{ "pool": "p", "count": 0 }])).problem(422, "invalid");
     ask(json!([{ "pool": "p", "count": 2, "address": "10.0.0.1" }])).problem(422, "invalid");
     ask(json!([{ "pool": "nope" }])).problem(404, "not-found");
     ask(json!([{ "pool": "p", "address": "10.0.0.9" }])).problem(422, "not-assignable");
     ask(json!([{ "pool": "p", "count": 3 }])).problem(409, "exhausted");
-    assert_eq!(ask(json!([{ "pool": "p", "address": "10.0.0.1" }])).status, 201);
-    let other = json!({ "owner": "fipd/Host/lab/b", "wants": [{ "pool": "p", "address": "10.0.0.1" }] });
-    let taken = rest.post("/api/v1/leases", other).problem(409, "address-taken");
-    assert!(taken["detail"].as_str().unwrap().contains("fipd/Host/lab/a"), "{taken}");
+    assert_eq!(
+        ask(json!([{ "pool": "p", "address": "10.0.0.1" }])).status,
+        201
+    );
+    let other =
+        json!({ "owner": "fipd/Host/lab/b", "wants": [{ "pool": "p", "address": "10.0.0.1" }] });
+    let taken = rest
+        .post("/api/v1/leases", other)
+        .problem(409, "address-taken");
+    assert!(
+        taken["detail"]
+            .as_str()
+            .unwrap()
+            .contains("fipd/Host/lab/a"),
+        "{taken}"
+    );
     rest.get("/api/v1/leases?limit=0").problem(422, "invalid");
-    rest.get("/api/v1/leases?limit=1001").problem(422, "invalid");
-    rest.get("/api/v1/leases?limit=many").problem(400, "invalid");
-    rest.get("/api/v1/leases?colour=red").problem(400, "invalid");
-    rest.get("/api/v1/leases?cursor=nonsense").problem(422, "invalid");
-    rest.get("/api/v1/leases/nowhere/10.0.0.1").problem(404, "not-found");
-    rest.get("/api/v1/leases/default/10.0.0.2").problem(404, "not-found");
-    rest.get("/api/v1/leases/default/ten").problem(422, "invalid");
+    rest.get("/api/v1/leases?limit=1001")
+        .problem(422, "invalid");
+    rest.get("/api/v1/leases?limit=many")
+        .problem(400, "invalid");
+    rest.get("/api/v1/leases?colour=red")
+        .problem(400, "invalid");
+    rest.get("/api/v1/leases?cursor=nonsense")
+        .problem(422, "invalid");
+    rest.get("/api/v1/leases/nowhere/10.0.0.1")
+        .problem(404, "not-found");
+    rest.get("/api/v1/leases/default/10.0.0.2")
+        .problem(404, "not-found");
+    rest.get("/api/v1/leases/default/ten")
+        .problem(422, "invalid");
 }
 
 #[test]
@@ -125,18 +220,37 @@ fn nonsense_never_breaks_it() {
     let fipd = Daemon::start();
     let rest = admin(&fipd);
     let paths = [
-        "/api/v1/pools/%00", "/api/v1/pools/%ff%fe", "/api/v1/pools/..%2f..%2fetc", "/api/v1/leases/%2F/%2F",
-        "/api/v1/tokens/99999999999999999999999", "/api/v1/leases?pool=%00&owner=%ff", "/api/v1/audit?before=-1",
-        "/api/v1/clusters/%20", "/ui/%00", "/%", "//", "/api/v1/leases?limit=18446744073709551616",
+        "/api/v1/pools/%00",
+        "/api/v1/pools/%ff%fe",
+        "/api/v1/pools/..%2f..%2fetc",
+        "/api/v1/leases/%2F/%2F",
+        "/api/v1/tokens/99999999999999999999999",
+        "/api/v1/leases?pool=%00&owner=%ff",
+        "/api/v1/audit?before=-1",
+        "/api/v1/clusters/%20",
+        "/ui/%00",
+        "/%",
+        "//",
+        "/api/v1/leases?limit=18446744073709551616",
     ];
     for path in paths {
-        for method in [Method::GET, Method::DELETE, Method::POST, Method::HEAD, Method::OPTIONS] {
+        for method in [
+            Method::GET,
+            Method::DELETE,
+            Method::POST,
+            Method::HEAD,
+            Method::OPTIONS,
+        ] {
             let answer = rest.send(method.clone(), path, &[], None);
             assert!(answer.status.as_u16() < 500, "{method} {path}: {answer:?}");
         }
     }
     let bodies = [
-        json!(null), json!([]), json!(0), json!("x"), json!({}),
+        json!(null),
+        json!([]),
+        json!(0),
+        json!("x"),
+        json!({}),
         json!({ "name": "x".repeat(100_000), "addresses": ["10.0.0.0/24"] }),
         json!({ "name": "\u{0}", "addresses": ["::/0"], "prefix": 255, "reserve_first": u32::MAX }),
         json!({ "name": "q", "addresses": ["0.0.0.0/0"], "reserve_of": "each-cidr", "reserve_last": u32::MAX }),
@@ -144,7 +258,13 @@ fn nonsense_never_breaks_it() {
         json!({ "owner": "fipd/a//b", "instance": "\u{7}", "wants": [{ "pool": "q" }] }),
     ];
     for body in bodies {
-        for path in ["/api/v1/pools", "/api/v1/leases", "/api/v1/leases/release", "/api/v1/networks", "/api/v1/tokens"] {
+        for path in [
+            "/api/v1/pools",
+            "/api/v1/leases",
+            "/api/v1/leases/release",
+            "/api/v1/networks",
+            "/api/v1/tokens",
+        ] {
             let answer = rest.post(path, body.clone());
             assert!(answer.status.as_u16() < 500, "{path} {body}: {answer:?}");
         }
@@ -168,12 +288,23 @@ fn figures_and_documents_are_served() {
         "fipd_store_up 1",
         "fipd_http_requests_total{method=\"POST\",route=\"/api/v1/leases\",status=\"201\"} 1",
     ] {
-        assert!(text.lines().any(|found| found.starts_with(line)), "{line} is missing in\n{text}");
+        assert!(
+            text.lines().any(|found| found.starts_with(line)),
+            "{line} is missing in\n{text}"
+        );
     }
     assert!(!text.contains("10.0.0."), "no series per lease");
     let document = rest.get("/api/v1/openapi.json").json();
-    assert!(document["paths"]["/api/v1/leases"]["post"].is_object(), "{document}");
-    let ready = rest.send(Method::GET, "/readyz", &[("accept", "application/json")], None);
+    assert!(
+        document["paths"]["/api/v1/leases"]["post"].is_object(),
+        "{document}"
+    );
+    let ready = rest.send(
+        Method::GET,
+        "/readyz",
+        &[("accept", "application/json")],
+        None,
+    );
     assert_eq!(ready.json()["ready"], true);
     assert_eq!(ready.headers["x-content-type-options"], "nosniff");
 }

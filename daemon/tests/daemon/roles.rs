@@ -12,24 +12,51 @@ fn only_health_is_open() {
     assert_eq!(nobody.get("/healthz").status, 200);
     assert_eq!(nobody.get("/readyz").status, 200);
     for path in [
-        "/metrics", "/api/v1/openapi.json", "/api/v1/pools", "/api/v1/leases", "/api/v1/networks",
-        "/api/v1/clusters", "/api/v1/audit", "/api/v1/check", "/api/v1/backup", "/api/v1/tokens",
+        "/metrics",
+        "/api/v1/openapi.json",
+        "/api/v1/pools",
+        "/api/v1/leases",
+        "/api/v1/networks",
+        "/api/v1/clusters",
+        "/api/v1/audit",
+        "/api/v1/check",
+        "/api/v1/backup",
+        "/api/v1/tokens",
     ] {
         let answer = nobody.get(path);
         answer.problem(401, "unauthenticated");
         assert!(answer.headers.contains_key("www-authenticate"), "{path}");
     }
-    for path in ["/api/v1/pools", "/api/v1/leases", "/api/v1/leases/release", "/api/v1/networks", "/api/v1/tokens"] {
+    for path in [
+        "/api/v1/pools",
+        "/api/v1/leases",
+        "/api/v1/leases/release",
+        "/api/v1/networks",
+        "/api/v1/tokens",
+    ] {
         nobody.post(path, json!({})).problem(401, "unauthenticated");
     }
     for wrong in ["", "x", "fipd_1_00", "Bearer", &"a".repeat(10_000)] {
-        fipd.rest(Some(wrong)).get("/api/v1/pools").problem(401, "unauthenticated");
+        fipd.rest(Some(wrong))
+            .get("/api/v1/pools")
+            .problem(401, "unauthenticated");
     }
     let page = nobody.get("/ui");
     assert_eq!(page.status, 303, "{page:?}");
-    assert!(page.headers["location"].to_str().unwrap().starts_with("/ui/login"));
-    for path in ["/api/v1/tokens/1", "/api/v1/pools/x", "/api/v1/leases/default/10.0.0.1"] {
-        nobody.send(Method::DELETE, path, &[], None).problem(401, "unauthenticated");
+    assert!(
+        page.headers["location"]
+            .to_str()
+            .unwrap()
+            .starts_with("/ui/login")
+    );
+    for path in [
+        "/api/v1/tokens/1",
+        "/api/v1/pools/x",
+        "/api/v1/leases/default/10.0.0.1",
+    ] {
+        nobody
+            .send(Method::DELETE, path, &[], None)
+            .problem(401, "unauthenticated");
     }
 }
 
@@ -43,14 +70,22 @@ fn each_role_may_do_its_part() {
     let pool = json!({ "name": "q", "addresses": ["10.1.0.0/24"] });
 
     assert_eq!(viewer.get("/api/v1/pools").status, 200);
-    viewer.post("/api/v1/leases", lease.clone()).problem(403, "forbidden");
+    viewer
+        .post("/api/v1/leases", lease.clone())
+        .problem(403, "forbidden");
     viewer.get("/api/v1/tokens").problem(403, "forbidden");
     viewer.get("/api/v1/backup").problem(403, "forbidden");
 
     let given = operator.post("/api/v1/leases", lease.clone());
     assert_eq!(given.status, 201, "{given:?}");
-    assert_eq!(operator.post("/api/v1/leases", lease).status, 200, "asking again");
-    operator.post("/api/v1/pools", pool.clone()).problem(403, "forbidden");
+    assert_eq!(
+        operator.post("/api/v1/leases", lease).status,
+        200,
+        "asking again"
+    );
+    operator
+        .post("/api/v1/pools", pool.clone())
+        .problem(403, "forbidden");
 
     assert_eq!(admin.post("/api/v1/pools", pool).status, 201);
     assert_eq!(admin.get("/api/v1/backup").status, 200);
@@ -68,8 +103,13 @@ fn tokens_end() {
     let secret = made["token"].as_str().unwrap().rsplit('_').next().unwrap();
     assert!(!listed.out.contains(secret), "the text is shown once");
     assert_eq!(listed.json()["tokens"][0]["name"], "ci");
-    let other = made["token"].as_str().unwrap().replace(secret, &"0".repeat(64));
-    fipd.rest(Some(&other)).get("/api/v1/pools").problem(401, "unauthenticated");
+    let other = made["token"]
+        .as_str()
+        .unwrap()
+        .replace(secret, &"0".repeat(64));
+    fipd.rest(Some(&other))
+        .get("/api/v1/pools")
+        .problem(401, "unauthenticated");
     assert_eq!(fipd.cli(&format!("token revoke {}", made["id"])).code, 0);
     client.get("/api/v1/pools").problem(401, "unauthenticated");
     let admin = fipd.rest(Some(&fipd.token("root", "admin")));

@@ -39,7 +39,7 @@ impl Ledger {
         let prints = Prints::of(&ask.holder.identity);
         let mut held = self.settled_prints(prints.whole, &ask.holder.identity)?;
         held.retain(|lease| lease.held_by(&ask.holder.identity));
-        let mut asked = self.match_held(wants, held, ask)?;
+        let mut asked = self.match_held(wants, held);
         for want in asked.iter().filter(|want| want.missing > 0) {
             self.check_new(want)?;
         }
@@ -109,12 +109,7 @@ impl Ledger {
     }
 
     /// Gives each want the leases that the identity has of it: named addresses first, then the lowest.
-    fn match_held(
-        &self,
-        wants: Wants,
-        mut held: Vec<Arc<Lease>>,
-        ask: &Allocate,
-    ) -> Result<SmallVec<[Asked; 2]>, Stop> {
+    fn match_held(&self, wants: Wants, mut held: Vec<Arc<Lease>>) -> SmallVec<[Asked; 2]> {
         let mut asked: SmallVec<[Asked; 2]> = wants
             .into_iter()
             .map(|(pool, want)| {
@@ -144,16 +139,7 @@ impl Ledger {
                 !takes
             });
         }
-        for want in asked
-            .iter()
-            .filter(|want| want.key.is_some() && want.missing > 0)
-        {
-            if held.iter().any(|lease| self.answers(lease, &want.pool)) {
-                let name = Arc::clone(&want.pool.spec.name);
-                return Err(Refusal::Conflict(Box::new(ask.holder.identity.clone()), name).into());
-            }
-        }
-        Ok(asked)
+        asked
     }
 
     /// Whether a lease of the identity is one of the pool's: attributed to it or on its assignable addresses.

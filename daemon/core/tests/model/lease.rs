@@ -42,18 +42,6 @@ impl Model {
         let mut held = self.leases_with(identity)?;
         held.retain(|lease| lease.held_by(identity));
         distribute(&mut asked, &mut held);
-        for want in &asked {
-            if want.key.is_some()
-                && want.missing > 0
-                && held.iter().any(|lease| answers(lease, &want.pool))
-            {
-                let name = want.pool.spec.name.clone();
-                return Err(Stop::Refused(Refusal::Conflict(
-                    Box::new(identity.clone()),
-                    name,
-                )));
-            }
-        }
         for want in asked.iter().filter(|want| want.missing > 0) {
             self.may_give(want)?;
         }

@@ -168,7 +168,6 @@ fn explain(form: &mut AllocateForm, error: IpamError) -> StatusCode {
         | Refusal::PoolInUse { .. }
         | Refusal::WouldOrphan { .. }
         | Refusal::Stale { .. }
-        | Refusal::Conflict(..)
         | Refusal::Pool(_) => form.error = Some(text),
     }
     StatusCode::CONFLICT

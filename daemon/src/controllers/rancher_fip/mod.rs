@@ -87,8 +87,18 @@ impl RancherFip {
 
 impl Site {
     fn new(session: ClusterSession, system: System) -> Self {
-        let (name, id, ipam) = (Text::clone(&session.name), session.id.clone(), session.ipam.clone());
-        Self { session, name, id, ipam, system }
+        let (name, id, ipam) = (
+            Text::clone(&session.name),
+            session.id.clone(),
+            session.ipam.clone(),
+        );
+        Self {
+            session,
+            name,
+            id,
+            ipam,
+            system,
+        }
     }
 
     /// Who asks, for the audit log.
@@ -114,11 +124,19 @@ async fn management(site: Arc<Site>, ranchers: &Ranchers) {
     let data = Data::new(site.id.clone(), Remote::new(client));
     let queue = Queue::<Key>::new();
     let idle = Arc::clone(&queue);
-    let events = Arc::new(Events::start(site.session.recorder.clone(), cancel.clone(), move || {
-        quiet(Arc::clone(&idle))
-    }));
+    let events = Arc::new(Events::start(
+        site.session.recorder.clone(),
+        cancel.clone(),
+        move || quiet(Arc::clone(&idle)),
+    ));
     let pools = Pools::new(Arc::clone(&site), Arc::clone(&data), Arc::clone(&events));
-    let fips = FloatingIps::new(Arc::clone(&site), Arc::clone(&rancher), Arc::clone(&data), events, queue);
+    let fips = FloatingIps::new(
+        Arc::clone(&site),
+        Arc::clone(&rancher),
+        Arc::clone(&data),
+        events,
+        queue,
+    );
     let mut tasks = JoinSet::new();
     watch_management(&site, &rancher, &data, &pools, &fips, &mut tasks);
     tokio::select! {
@@ -130,22 +148,38 @@ async fn management(site: Arc<Site>, ranchers: &Ranchers) {
     }
     rancher.publish(Arc::clone(&data));
     let inventory = floating_ip::adopt::FloatingIpInventory::new(Arc::clone(&site));
-    if adoption::first(&site.session, &site.system, &inventory).await.is_none() {
+    if adoption::first(&site.session, &site.system, &inventory)
+        .await
+        .is_none()
+    {
         return;
     }
-    data.fips.keys().into_iter().for_each(|key| fips.queue.add(key));
+    data.fips
+        .keys()
+        .into_iter()
+        .for_each(|key| fips.queue.add(key));
     let worker = Arc::clone(&pools);
-    tasks.spawn(queue::run(Arc::clone(&pools.queue), POOLS_AT_ONCE, cancel.clone(), move |key| {
-        Arc::clone(&worker).reconcile(key)
-    }));
+    tasks.spawn(queue::run(
+        Arc::clone(&pools.queue),
+        POOLS_AT_ONCE,
+        cancel.clone(),
+        move |key| Arc::clone(&worker).reconcile(key),
+    ));
     let worker = Arc::clone(&fips);
-    tasks.spawn(queue::run(Arc::clone(&fips.queue), FLOATING_IPS_AT_ONCE, cancel.clone(), move |key| {
-        Arc::clone(&worker).reconcile(key)
-    }));
-    tasks.spawn(wakes::listen(site.ipam.clone(), cancel.clone(), move |ledger, news| {
-        pools.heard(ledger, news);
-        fips.heard(ledger, news);
-    }));
+    tasks.spawn(queue::run(
+        Arc::clone(&fips.queue),
+        FLOATING_IPS_AT_ONCE,
+        cancel.clone(),
+        move |key| Arc::clone(&worker).reconcile(key),
+    ));
+    tasks.spawn(wakes::listen(
+        site.ipam.clone(),
+        cancel.clone(),
+        move |ledger, news| {
+            pools.heard(ledger, news);
+            fips.heard(ledger, news);
+        },
+    ));
     adoption::keep(&site.session, &site.system, &inventory).await;
     finish(tasks).await;
 }
@@ -158,14 +192,24 @@ fn watch_management(
     fips: &Arc<FloatingIps>,
     tasks: &mut JoinSet<()>,
 ) {
-    let (queue, link, all) = (Arc::clone(&pools.queue), Arc::clone(rancher), Arc::clone(data));
-    spawn(tasks, site, Arc::clone(&data.pools), |pool: FloatingIPPool| Some(pool::observe::slim(pool)), move |key| {
-        queue.add(key.clone());
-        // Its status changes all the time, which is nothing to Services.
-        if all.pool_means_something_else(key) {
-            link.pools_changed();
-        }
-    });
+    let (queue, link, all) = (
+        Arc::clone(&pools.queue),
+        Arc::clone(rancher),
+        Arc::clone(data),
+    );
+    spawn(
+        tasks,
+        site,
+        Arc::clone(&data.pools),
+        |pool: FloatingIPPool| Some(pool::observe::slim(pool)),
+        move |key| {
+            queue.add(key.clone());
+            // Its status changes all the time, which is nothing to Services.
+            if all.pool_means_something_else(key) {
+                link.pools_changed();
+            }
+        },
+    );
     let (queue, all) = (Arc::clone(&pools.queue), Arc::clone(data));
     let name = |quota: FloatingIPProjectQuota| Some(quota.spec.display_name);
     spawn(tasks, site, Arc::clone(&data.quotas), name, move |_| {
@@ -173,10 +217,14 @@ fn watch_management(
     });
     let link = Arc::clone(rancher);
     let name = |cluster: Cluster| Some(cluster.spec.display_name);
-    spawn(tasks, site, Arc::clone(&data.clusters), name, move |_| link.pools_changed());
+    spawn(tasks, site, Arc::clone(&data.clusters), name, move |_| {
+        link.pools_changed()
+    });
     let fips = Arc::clone(fips);
     let slim = |fip: FloatingIP| Some(floating_ip::observe::slim(fip));
-    spawn(tasks, site, Arc::clone(&data.fips), slim, move |key| fips.changed(key));
+    spawn(tasks, site, Arc::clone(&data.fips), slim, move |key| {
+        fips.changed(key)
+    });
 }
 
 /// Makes the mirrors of all pools; `false`: the session is over.
@@ -205,28 +253,49 @@ async fn downstream(site: Arc<Site>, ranchers: &Ranchers) {
     let client = site.session.client.clone();
     let queue = Queue::<Key>::new();
     let idle = Arc::clone(&queue);
-    let events = Arc::new(Events::start(site.session.recorder.clone(), cancel.clone(), move || {
-        quiet(Arc::clone(&idle))
-    }));
-    let services = Services::new(Arc::clone(&site), Arc::clone(&rancher), Remote::new(client), events, queue);
+    let events = Arc::new(Events::start(
+        site.session.recorder.clone(),
+        cancel.clone(),
+        move || quiet(Arc::clone(&idle)),
+    ));
+    let services = Services::new(
+        Arc::clone(&site),
+        Arc::clone(&rancher),
+        Remote::new(client),
+        events,
+        queue,
+    );
     let mut tasks = JoinSet::new();
     let all = Arc::clone(&services);
     let objects = Arc::clone(&services.services);
-    spawn(&mut tasks, &site, objects, service::observe::slim, move |key| all.queue.add(key.clone()));
+    spawn(
+        &mut tasks,
+        &site,
+        objects,
+        service::observe::slim,
+        move |key| all.queue.add(key.clone()),
+    );
     let all = Arc::clone(&services);
     let objects = Arc::clone(&services.namespaces);
     let slim = service::observe::slim_namespace;
-    spawn::<Namespace, _>(&mut tasks, &site, objects, slim, move |key| all.namespace_changed(key));
+    spawn::<Namespace, _>(&mut tasks, &site, objects, slim, move |key| {
+        all.namespace_changed(key)
+    });
     tokio::select! {
         () = cancel.cancelled() => return,
         () = ready(&site, &rancher, &services) => {}
     }
     let inventory = service::adopt::ServiceInventory::new(Arc::clone(&site), Arc::clone(&rancher));
-    if adoption::first(&site.session, &site.system, &inventory).await.is_none() {
+    if adoption::first(&site.session, &site.system, &inventory)
+        .await
+        .is_none()
+    {
         return;
     }
     let all = Arc::clone(&services);
-    rancher.listen(site.id.clone(), Arc::clone(&services.after), move || all.pools_changed());
+    rancher.listen(site.id.clone(), Arc::clone(&services.after), move || {
+        all.pools_changed()
+    });
     work(&site, &services, &mut tasks);
     adoption::keep(&site.session, &site.system, &inventory).await;
     rancher.forget(&site.id);
@@ -238,9 +307,14 @@ async fn downstream(site: Arc<Site>, ranchers: &Ranchers) {
 async fn ready(site: &Site, rancher: &Rancher, services: &Services) {
     services.services.completed().await;
     services.namespaces.completed().await;
-    let adopted = site.session.networks(&site.system).into_iter().all(|network| {
-        site.ipam.read(|ledger| ledger.truly_adopted(network, &site.id, &site.system))
-    });
+    let adopted = site
+        .session
+        .networks(&site.system)
+        .into_iter()
+        .all(|network| {
+            site.ipam
+                .read(|ledger| ledger.truly_adopted(network, &site.id, &site.system))
+        });
     if !adopted {
         rancher.published().await;
     }
@@ -248,18 +322,32 @@ async fn ready(site: &Site, rancher: &Rancher, services: &Services) {
 
 fn work(site: &Arc<Site>, services: &Arc<Services>, tasks: &mut JoinSet<()>) {
     let cancel = site.cancel();
-    services.services.keys().into_iter().for_each(|key| services.queue.add(key));
+    services
+        .services
+        .keys()
+        .into_iter()
+        .for_each(|key| services.queue.add(key));
     let worker = Arc::clone(services);
-    tasks.spawn(queue::run(Arc::clone(&services.queue), SERVICES_AT_ONCE, cancel.clone(), move |key| {
-        Arc::clone(&worker).reconcile(key)
-    }));
+    tasks.spawn(queue::run(
+        Arc::clone(&services.queue),
+        SERVICES_AT_ONCE,
+        cancel.clone(),
+        move |key| Arc::clone(&worker).reconcile(key),
+    ));
     let worker = Arc::clone(services);
-    tasks.spawn(queue::run(Arc::clone(&services.after), FOLLOW_UPS_AT_ONCE, cancel.clone(), move |key| {
-        Arc::clone(&worker).follow_up(key)
-    }));
+    tasks.spawn(queue::run(
+        Arc::clone(&services.after),
+        FOLLOW_UPS_AT_ONCE,
+        cancel.clone(),
+        move |key| Arc::clone(&worker).follow_up(key),
+    ));
     tasks.spawn(Arc::clone(services).keep_swept());
     let all = Arc::clone(services);
-    tasks.spawn(wakes::listen(site.ipam.clone(), cancel, move |ledger, news| all.heard(ledger, news)));
+    tasks.spawn(wakes::listen(
+        site.ipam.clone(),
+        cancel,
+        move |ledger, news| all.heard(ledger, news),
+    ));
 }
 
 /// Follows a kind of the cluster.
@@ -270,7 +358,13 @@ fn spawn<K, T>(
     slim: impl Fn(K) -> Option<T> + Send + Sync + 'static,
     changed: impl Fn(&Key) + Send + Sync + 'static,
 ) where
-    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
+    K: Resource<DynamicType = ()>
+        + Clone
+        + DeserializeOwned
+        + std::fmt::Debug
+        + Send
+        + Sync
+        + 'static,
     T: PartialEq + Send + Sync + 'static,
 {
     let api: Api<DeserializeGuard<K>> = Api::all(site.session.client.clone());

@@ -8,10 +8,11 @@ use sha2::{Digest, Sha256};
 use crate::controllers::objects::Key;
 
 pub use fipd_crds::labels::{
-    CLUSTER_NAME as CLUSTER, DEFAULT_NETWORK, FLOATINGIP as FLOATING_IP, FLOATINGIP_CLEANUP as FINALIZER,
-    FLOATINGIP_GROUP as GROUP, HOLDER, LOAD_BALANCER_CLASS as CLASS, MANAGED_BY, NETWORK, PARTNER_POOL,
-    PROJECT_ID as RANCHER_PROJECT, PROJECT_NAME as PROJECT, PURELB_SERVICE_GROUP as PURELB_GROUP,
-    SERVICE as SERVICE_LABEL, SERVICE_NAMESPACE_SELECTOR as SERVICE_NAMESPACE_LABEL, SERVICE_PREFIX, STATIC_IP,
+    CLUSTER_NAME as CLUSTER, DEFAULT_NETWORK, FLOATINGIP as FLOATING_IP,
+    FLOATINGIP_CLEANUP as FINALIZER, FLOATINGIP_GROUP as GROUP, HOLDER,
+    LOAD_BALANCER_CLASS as CLASS, MANAGED_BY, NETWORK, PARTNER_POOL, PROJECT_ID as RANCHER_PROJECT,
+    PROJECT_NAME as PROJECT, PURELB_SERVICE_GROUP as PURELB_GROUP, SERVICE as SERVICE_LABEL,
+    SERVICE_NAMESPACE_SELECTOR as SERVICE_NAMESPACE_LABEL, SERVICE_PREFIX, STATIC_IP,
     STATIC_NETWORK,
 };
 
@@ -35,14 +36,21 @@ impl ServiceRef {
     /// Whose leases the Service's are.
     pub fn holder(&self) -> Holder {
         let identity = identity(&self.cluster, KIND_SERVICE, &self.key);
-        Holder { identity, instance: Text::clone(&self.uid) }
+        Holder {
+            identity,
+            instance: Text::clone(&self.uid),
+        }
     }
 
     /// Reads what [`fmt::Display`] writes.
     pub fn parse(text: &str) -> Option<Self> {
         let parts: Vec<&str> = text.split('/').collect();
-        let [KIND_SERVICE, cluster, namespace, name, uid] = parts.as_slice() else { return None };
-        let all_there = [cluster, namespace, name, uid].iter().all(|part| !part.is_empty());
+        let [KIND_SERVICE, cluster, namespace, name, uid] = parts.as_slice() else {
+            return None;
+        };
+        let all_there = [cluster, namespace, name, uid]
+            .iter()
+            .all(|part| !part.is_empty());
         all_there.then(|| Self {
             cluster: ClusterId((*cluster).into()),
             key: Key::new(namespace, name),
@@ -58,12 +66,22 @@ impl ServiceRef {
             Family::V6 => "IPv6",
         };
         let mut hash = Sha256::new();
-        for part in [&*self.cluster.0, &*self.key.namespace, &*self.key.name, &*self.uid, family] {
+        for part in [
+            &*self.cluster.0,
+            &*self.key.namespace,
+            &*self.key.name,
+            &*self.uid,
+            family,
+        ] {
             hash.update(part.as_bytes());
             hash.update([0]);
         }
         let digest = hash.finalize();
-        let hex: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        let hex: String = digest
+            .iter()
+            .take(8)
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
         format!("fip-{hex}")
     }
 }
@@ -72,7 +90,11 @@ impl ServiceRef {
 impl fmt::Display for ServiceRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { cluster, key, uid } = self;
-        write!(f, "{KIND_SERVICE}/{cluster}/{}/{}/{uid}", key.namespace, key.name)
+        write!(
+            f,
+            "{KIND_SERVICE}/{cluster}/{}/{}/{uid}",
+            key.namespace, key.name
+        )
     }
 }
 
@@ -106,7 +128,11 @@ mod tests {
     use super::*;
 
     fn service(name: &str, uid: &str) -> ServiceRef {
-        ServiceRef { cluster: ClusterId("c".into()), key: Key::new("ns", name), uid: uid.into() }
+        ServiceRef {
+            cluster: ClusterId("c".into()),
+            key: Key::new("ns", name),
+            uid: uid.into(),
+        }
     }
 
     #[test]
@@ -114,7 +140,13 @@ mod tests {
         let one = service("web", "u-1");
         assert_eq!(one.to_string(), "Service/c/ns/web/u-1");
         assert_eq!(ServiceRef::parse(&one.to_string()), Some(one));
-        for wrong in ["", "Service/c/ns/web", "Pod/c/ns/web/u", "Service/c//web/u", "Service/c/ns/web/u/x"] {
+        for wrong in [
+            "",
+            "Service/c/ns/web",
+            "Pod/c/ns/web/u",
+            "Service/c//web/u",
+            "Service/c/ns/web/u/x",
+        ] {
             assert_eq!(ServiceRef::parse(wrong), None, "{wrong}");
         }
     }

@@ -89,8 +89,19 @@ impl Rancher {
 
     /// Tells changes from now on: `services` gets the Services of `cluster` whose FloatingIP changed, `pools`
     /// is called when a pool did.
-    pub fn listen(&self, cluster: ClusterId, services: Arc<Queue<Key>>, pools: impl Fn() + Send + Sync + 'static) {
-        self.listeners.lock().insert(cluster, Listener { services, pools: Box::new(pools) });
+    pub fn listen(
+        &self,
+        cluster: ClusterId,
+        services: Arc<Queue<Key>>,
+        pools: impl Fn() + Send + Sync + 'static,
+    ) {
+        self.listeners.lock().insert(
+            cluster,
+            Listener {
+                services,
+                pools: Box::new(pools),
+            },
+        );
     }
 
     /// The end of [`Self::listen`].
@@ -128,7 +139,10 @@ impl Data {
     /// Whether a pool appeared, went, or differs in more than its status from the last look.
     pub fn pool_means_something_else(&self, key: &Key) -> bool {
         let now = self.pools.get(key).map(|pool| {
-            (pool.metadata.generation, pool.metadata.annotations.clone().unwrap_or_default())
+            (
+                pool.metadata.generation,
+                pool.metadata.annotations.clone().unwrap_or_default(),
+            )
         });
         let mut said = self.said.lock();
         let before = match &now {
@@ -154,12 +168,21 @@ impl Data {
 
     /// The FloatingIPs that show the leases of a Service.
     pub fn fips_of(&self, cluster: &ClusterId, service: &Key) -> Vec<(Key, Arc<Fip>)> {
-        let keys = self.by_service.lock().get(&(cluster.clone(), service.clone())).cloned();
-        keys.into_iter().flatten().filter_map(|key| self.fips.get(&key).map(|fip| (key, fip))).collect()
+        let keys = self
+            .by_service
+            .lock()
+            .get(&(cluster.clone(), service.clone()))
+            .cloned();
+        keys.into_iter()
+            .flatten()
+            .filter_map(|key| self.fips.get(&key).map(|fip| (key, fip)))
+            .collect()
     }
 
     pub fn display_name(&self, project: &str) -> Option<String> {
-        self.quotas.get(&Key::new("", project)).map(|name| name.as_ref().clone())
+        self.quotas
+            .get(&Key::new("", project))
+            .map(|name| name.as_ref().clone())
     }
 
     /// The real name of the pool that a user calls `name`: its own name, or `<display name>--<network>`.
@@ -180,15 +203,22 @@ impl Data {
     /// Rancher's id of the cluster that goes by one of these names.
     pub fn cluster_called(&self, names: &[Text]) -> Option<String> {
         let all = self.clusters.all();
-        let called = |id: &str, display: &str| names.iter().any(|name| **name == *id || **name == *display);
-        all.iter().find(|(key, display)| called(&key.name, display)).map(|(key, _)| key.name.to_string())
+        let called =
+            |id: &str, display: &str| names.iter().any(|name| **name == *id || **name == *display);
+        all.iter()
+            .find(|(key, display)| called(&key.name, display))
+            .map(|(key, _)| key.name.to_string())
     }
 
     /// All names of the clusters that go by one of these names.
     pub fn clusters_called(&self, names: &[Text]) -> Vec<Text> {
-        let Some(id) = self.cluster_called(names) else { return Vec::new() };
+        let Some(id) = self.cluster_called(names) else {
+            return Vec::new();
+        };
         let display = self.clusters.get(&Key::new("", &id));
-        let display = display.filter(|name| !name.is_empty()).map(|name| Text::from(name.as_str()));
+        let display = display
+            .filter(|name| !name.is_empty())
+            .map(|name| Text::from(name.as_str()));
         std::iter::once(Text::from(id)).chain(display).collect()
     }
 
@@ -202,13 +232,25 @@ impl Data {
             .collect();
         let marked: Vec<_> = ours
             .iter()
-            .filter(|(_, pool)| annotation(pool, DEFAULT_NETWORK).is_some_and(|value| value == "true"))
+            .filter(|(_, pool)| {
+                annotation(pool, DEFAULT_NETWORK).is_some_and(|value| value == "true")
+            })
             .collect();
         match (marked.as_slice(), ours.as_slice()) {
             ([(key, _)], _) | ([], [(key, _)]) => Ok(key.name.to_string()),
             ([], []) => Err(NoDefault::None),
-            ([], several) => Err(NoDefault::Several(several.iter().map(|(key, _)| key.name.to_string()).collect())),
-            (several, _) => Err(NoDefault::Several(several.iter().map(|(key, _)| key.name.to_string()).collect())),
+            ([], several) => Err(NoDefault::Several(
+                several
+                    .iter()
+                    .map(|(key, _)| key.name.to_string())
+                    .collect(),
+            )),
+            (several, _) => Err(NoDefault::Several(
+                several
+                    .iter()
+                    .map(|(key, _)| key.name.to_string())
+                    .collect(),
+            )),
         }
     }
 
@@ -219,7 +261,9 @@ impl Data {
             return Some(partner.to_owned());
         }
         let pools = self.pools.all();
-        let mut naming = pools.iter().filter(|(_, other)| annotation(other, PARTNER_POOL) == Some(pool));
+        let mut naming = pools
+            .iter()
+            .filter(|(_, other)| annotation(other, PARTNER_POOL) == Some(pool));
         naming.next().map(|(key, _)| key.name.to_string())
     }
 }
@@ -233,5 +277,9 @@ pub enum NoDefault {
 
 /// An annotation of a pool.
 pub fn annotation<'a>(pool: &'a FloatingIPPool, key: &str) -> Option<&'a str> {
-    pool.metadata.annotations.as_ref()?.get(key).map(String::as_str)
+    pool.metadata
+        .annotations
+        .as_ref()?
+        .get(key)
+        .map(String::as_str)
 }

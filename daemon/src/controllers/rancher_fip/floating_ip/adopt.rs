@@ -41,8 +41,12 @@ impl FloatingIpInventory {
     async fn sightings(&self) -> Result<Vec<Sighting>, CallError> {
         let session = &self.site.session;
         let api: Api<DeserializeGuard<FloatingIP>> = Api::all(session.client.clone());
-        let objects = complete_list(session, &api, ListParams::default(), "list FloatingIPs").await?;
-        Ok(objects.into_iter().flat_map(|guard| self.sighting(guard)).collect())
+        let objects =
+            complete_list(session, &api, ListParams::default(), "list FloatingIPs").await?;
+        Ok(objects
+            .into_iter()
+            .flat_map(|guard| self.sighting(guard))
+            .collect())
     }
 
     /// The object itself, and where it shows a Service's lease, that Service as the user of the address.
@@ -51,13 +55,25 @@ impl FloatingIpInventory {
             Ok(object) => (Key::of(&object.metadata), observe::slim(object)),
             Err(invalid) => {
                 let key = Key::of(&invalid.metadata);
-                (key, observe::slim(FloatingIP { metadata: invalid.metadata, ..FloatingIP::default() }))
+                (
+                    key,
+                    observe::slim(FloatingIP {
+                        metadata: invalid.metadata,
+                        ..FloatingIP::default()
+                    }),
+                )
             }
         };
         let identity = names::identity(&self.site.id, KIND_FLOATING_IP, &key);
-        let used = self.site.ipam.read(|ledger| self.used(ledger, &identity, &fip));
+        let used = self
+            .site
+            .ipam
+            .read(|ledger| self.used(ledger, &identity, &fip));
         let own = |uses| Sighting {
-            holder: Holder { identity: identity.clone(), instance: Text::clone(&fip.uid) },
+            holder: Holder {
+                identity: identity.clone(),
+                instance: Text::clone(&fip.uid),
+            },
             tenant: fip.project.clone(),
             uses,
             since: fip.created,
@@ -65,7 +81,11 @@ impl FloatingIpInventory {
         match &fip.holder {
             None => vec![own(used.into_iter().collect())],
             Some(service) => {
-                let shown = Sighting { holder: service.holder(), uses: used.into_iter().collect(), ..own(Vec::new()) };
+                let shown = Sighting {
+                    holder: service.holder(),
+                    uses: used.into_iter().collect(),
+                    ..own(Vec::new())
+                };
                 vec![own(Vec::new()), shown]
             }
         }
@@ -107,8 +127,15 @@ impl Inventory for FloatingIpInventory {
 
     fn read<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, Presence> {
         Box::pin(async move {
-            let key = Key { namespace: Text::clone(&identity.namespace), name: Text::clone(&identity.name) };
-            presence(&Remote::new(self.site.session.client.clone()), &target(&key)).await
+            let key = Key {
+                namespace: Text::clone(&identity.namespace),
+                name: Text::clone(&identity.name),
+            };
+            presence(
+                &Remote::new(self.site.session.client.clone()),
+                &target(&key),
+            )
+            .await
         })
     }
 }

@@ -16,7 +16,9 @@ use std::{
     time::Duration,
 };
 
-use fipd_core::{Answer, Holder, Identity, Ledger, Pool, Release, ReleaseScope, Request, System, Text};
+use fipd_core::{
+    Answer, Holder, Identity, Ledger, Pool, Release, ReleaseScope, Request, System, Text,
+};
 use fipd_crds::floating_ip::FloatingIP;
 use k8s_openapi::{api::core::v1::ObjectReference, jiff};
 use kube::Resource;
@@ -37,7 +39,7 @@ use crate::{
         objects::{Key, Malformed, Seen},
         queue::{Next, Queue},
         remote::{Patch, Target},
-        wakes::{Cause, News, Wakes},
+        wakes::{News, Wakes},
     },
     ipam::IpamError,
 };
@@ -108,11 +110,20 @@ impl FloatingIps {
         }
         match news {
             News::Everything => {
-                self.data.fips.keys().into_iter().for_each(|key| self.queue.add(key));
-                self.unseen(ledger).into_iter().for_each(|key| self.queue.add(key));
+                self.data
+                    .fips
+                    .keys()
+                    .into_iter()
+                    .for_each(|key| self.queue.add(key));
+                self.unseen(ledger)
+                    .into_iter()
+                    .for_each(|key| self.queue.add(key));
             }
             News::Changes(changes) => {
-                let services = changes.iter().flat_map(|change| change.identities.iter()).filter_map(service_key);
+                let services = changes
+                    .iter()
+                    .flat_map(|change| change.identities.iter())
+                    .filter_map(service_key);
                 for (cluster, service) in services {
                     for (key, _) in self.data.fips_of(cluster, &service) {
                         self.queue.add(key);
@@ -138,7 +149,9 @@ impl FloatingIps {
         match seen {
             None => self.gone(key).await,
             Some(Seen::Malformed(object)) => self.malformed(key, &object).await,
-            Some(Seen::Good(fip)) if fip.terminating => self.let_go(key, &fip.uid, &fip.finalizers).await,
+            Some(Seen::Good(fip)) if fip.terminating => {
+                self.let_go(key, &fip.uid, &fip.finalizers).await
+            }
             Some(Seen::Good(fip)) => match &fip.holder {
                 Some(service) => self.show_service(key, &fip, service).await,
                 None => self.serve(key, &fip).await,
@@ -154,7 +167,10 @@ impl FloatingIps {
         };
         let holder = self.holder(key, &fip.uid);
         let actor = self.site.actor();
-        let plan = self.site.ipam.read(|ledger| plan::own(ledger, &holder, fip, &wish, &pool, &actor));
+        let plan = self
+            .site
+            .ipam
+            .read(|ledger| plan::own(ledger, &holder, fip, &wish, &pool, &actor));
         let outcome = match plan {
             Plan::Show(shown) => Ok(shown),
             Plan::Problem(problem) => Err(problem),
@@ -166,12 +182,20 @@ impl FloatingIps {
 
     fn understood(&self, fip: &Fip) -> Result<(validate::Wish, Arc<Pool>), Problem> {
         let wish = validate::wish(fip)?;
-        let pool = self.site.ipam.read(|ledger| self.site.mirror_in(ledger, &fip.pool).cloned());
+        let pool = self
+            .site
+            .ipam
+            .read(|ledger| self.site.mirror_in(ledger, &fip.pool).cloned());
         let pool = pool.ok_or_else(|| validate::unknown_pool("spec.floatingIPPool", &fip.pool))?;
         Ok((wish, pool))
     }
 
-    async fn ask(&self, request: Request, holder: &Holder, pool: &Pool) -> Result<Outcome, Trouble> {
+    async fn ask(
+        &self,
+        request: Request,
+        holder: &Holder,
+        pool: &Pool,
+    ) -> Result<Outcome, Trouble> {
         match self.site.ipam.submit(request).await {
             Ok(Answer::Granted { leases, .. }) => match leases.first() {
                 Some(lease) => Ok(Ok(Shown::of(lease))),
@@ -183,7 +207,10 @@ impl FloatingIps {
             Err(IpamError::Refused(refusal)) => {
                 // It has another address than the one now asked for, and keeps it.
                 let network = pool.spec.network;
-                let held = self.site.ipam.read(|ledger| ledger.leases_of(&holder.identity));
+                let held = self
+                    .site
+                    .ipam
+                    .read(|ledger| ledger.leases_of(&holder.identity));
                 Ok(held
                     .iter()
                     .find(|lease| lease.key.network == network)
@@ -195,10 +222,19 @@ impl FloatingIps {
     }
 
     /// Shows the lease of a Service.
-    async fn show_service(&self, key: &Key, fip: &Fip, service: &ServiceRef) -> Result<Next, Trouble> {
+    async fn show_service(
+        &self,
+        key: &Key,
+        fip: &Fip,
+        service: &ServiceRef,
+    ) -> Result<Next, Trouble> {
         let own = self.identity(key);
         let holder = service.holder();
-        match self.site.ipam.read(|ledger| plan::view(ledger, &own, &holder, fip)) {
+        match self
+            .site
+            .ipam
+            .read(|ledger| plan::view(ledger, &own, &holder, fip))
+        {
             Plan::Show(shown) => self.show(key, fip, Ok(shown)).await,
             Plan::Problem(problem) => self.show(key, fip, Err(problem)).await,
             Plan::Delete => {
@@ -218,15 +254,25 @@ impl FloatingIps {
         if let Ok(shown) = &outcome
             && let Some(patch) = claim(fip, shown)
         {
-            self.data.remote.patch(&target(key), Patch::Merge, &patch).await?;
+            self.data
+                .remote
+                .patch(&target(key), Patch::Merge, &patch)
+                .await?;
         }
         let after = status::desired(fip, &outcome, jiff::Timestamp::now());
         if let Some(patch) = diff(&encode(&fip.status)?, &encode(&after)?) {
             let body = json!({ "metadata": { "uid": &*fip.uid }, "status": patch });
-            self.data.remote.patch_status(&target(key), Patch::Merge, &body).await?;
+            self.data
+                .remote
+                .patch_status(&target(key), Patch::Merge, &body)
+                .await?;
         }
         self.tell(key, fip, &outcome);
-        Ok(if cause == Some(Cause::Exhausted) { Next::After(ASK_AGAIN) } else { Next::Done })
+        Ok(if cause.is_some() {
+            Next::After(ASK_AGAIN)
+        } else {
+            Next::Done
+        })
     }
 
     fn tell(&self, key: &Key, fip: &Fip, outcome: &Outcome) {
@@ -237,10 +283,17 @@ impl FloatingIps {
         }
         match outcome {
             Ok(shown) if fip.status.ip_addr.is_empty() => {
-                self.events.normal(&reference, "Allocated", format!("{} is allocated", shown.address));
+                self.events.normal(
+                    &reference,
+                    "Allocated",
+                    format!("{} is allocated", shown.address),
+                );
             }
             Ok(_) => {}
-            Err(problem) => self.events.warning(&reference, problem.reason, problem.message.clone()),
+            Err(problem) => {
+                self.events
+                    .warning(&reference, problem.reason, problem.message.clone())
+            }
         }
     }
 
@@ -254,13 +307,20 @@ impl FloatingIps {
         for instance in [uid, &Text::from("")] {
             self.release(self.holder(key, instance), "deleted").await?;
         }
-        self.data.remote.drop_finalizer(&target(key), uid, finalizers, FINALIZER).await?;
+        self.data
+            .remote
+            .drop_finalizer(&target(key), uid, finalizers, FINALIZER)
+            .await?;
         Ok(Next::Done)
     }
 
     async fn release(&self, holder: Holder, reason: &str) -> Result<(), Trouble> {
         let scope = ReleaseScope::Holder(holder);
-        let request = Request::Release(Release { scope, actor: self.site.actor(), reason: reason.into() });
+        let request = Request::Release(Release {
+            scope,
+            actor: self.site.actor(),
+            reason: reason.into(),
+        });
         self.site.ipam.submit(request).await?;
         Ok(())
     }
@@ -273,7 +333,11 @@ impl FloatingIps {
         self.site.ipam.forget_waiter(&identity);
         let unseen = self.site.ipam.read(|ledger| {
             let leases = ledger.leases_of(&identity);
-            leases.iter().any(|lease| lease.owner().is_some_and(|holder| holder.instance.is_empty()))
+            leases.iter().any(|lease| {
+                lease
+                    .owner()
+                    .is_some_and(|holder| holder.instance.is_empty())
+            })
         });
         if !unseen {
             self.missing.lock().remove(key);
@@ -284,13 +348,24 @@ impl FloatingIps {
             self.missing.lock().remove(key);
             return Ok(Next::After(SECOND_LOOK));
         }
-        let since = *self.missing.lock().entry(key.clone()).or_insert_with(Instant::now);
+        let since = *self
+            .missing
+            .lock()
+            .entry(key.clone())
+            .or_insert_with(Instant::now);
         let waited = since.elapsed();
         if waited < SECOND_LOOK {
             return Ok(Next::After(SECOND_LOOK.saturating_sub(waited)));
         }
         self.missing.lock().remove(key);
-        self.release(Holder { identity, instance: "".into() }, "its FloatingIP was never written").await?;
+        self.release(
+            Holder {
+                identity,
+                instance: "".into(),
+            },
+            "its FloatingIP was never written",
+        )
+        .await?;
         Ok(Next::Done)
     }
 
@@ -299,8 +374,12 @@ impl FloatingIps {
         if object.terminating {
             return self.let_go(key, &uid, &object.finalizers).await;
         }
-        let note = format!("the object does not fit its schema ({}); it is left as it is", object.error);
-        self.events.warning(&reference(key, &uid), "Malformed", note);
+        let note = format!(
+            "the object does not fit its schema ({}); it is left as it is",
+            object.error
+        );
+        self.events
+            .warning(&reference(key, &uid), "Malformed", note);
         Ok(Next::Done)
     }
 
@@ -314,7 +393,9 @@ impl FloatingIps {
             let Some(last) = page.last() else { return keys };
             after = Some(last.key);
             let owners = page.iter().filter_map(|lease| lease.owner());
-            let ours = owners.filter(|holder| &*holder.identity.kind == KIND_FLOATING_IP && holder.instance.is_empty());
+            let ours = owners.filter(|holder| {
+                &*holder.identity.kind == KIND_FLOATING_IP && holder.instance.is_empty()
+            });
             keys.extend(ours.map(|holder| Key {
                 namespace: Text::clone(&holder.identity.namespace),
                 name: Text::clone(&holder.identity.name),
@@ -327,7 +408,10 @@ impl FloatingIps {
     }
 
     fn holder(&self, key: &Key, uid: &Text) -> Holder {
-        Holder { identity: self.identity(key), instance: Text::clone(uid) }
+        Holder {
+            identity: self.identity(key),
+            instance: Text::clone(uid),
+        }
     }
 }
 
@@ -355,7 +439,10 @@ fn service_key(identity: &Identity) -> Option<(&fipd_core::ClusterId, Key)> {
     if identity.system != System::rancher_fip() || &*identity.kind != KIND_SERVICE {
         return None;
     }
-    let key = Key { namespace: Text::clone(&identity.namespace), name: Text::clone(&identity.name) };
+    let key = Key {
+        namespace: Text::clone(&identity.namespace),
+        name: Text::clone(&identity.name),
+    };
     Some((identity.cluster.as_ref()?, key))
 }
 

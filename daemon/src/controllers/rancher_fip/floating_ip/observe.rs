@@ -9,7 +9,9 @@ use fipd_crds::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use crate::controllers::rancher_fip::names::{CLUSTER, FINALIZER, GROUP, HOLDER, PROJECT, ServiceRef};
+use crate::controllers::rancher_fip::names::{
+    CLUSTER, FINALIZER, GROUP, HOLDER, PROJECT, ServiceRef,
+};
 
 /// A FloatingIP, as far as it matters.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,7 +42,10 @@ pub fn slim(object: FloatingIP) -> Fip {
     let meta = object.metadata;
     let labels = meta.labels.unwrap_or_default();
     let label = |key: &str| labels.get(key).filter(|value| !value.is_empty()).cloned();
-    let holder = meta.annotations.as_ref().and_then(|annotations| annotations.get(HOLDER));
+    let holder = meta
+        .annotations
+        .as_ref()
+        .and_then(|annotations| annotations.get(HOLDER));
     Fip {
         uid: meta.uid.unwrap_or_default().into(),
         version: meta.resource_version.unwrap_or_default(),
@@ -60,12 +65,18 @@ pub fn slim(object: FloatingIP) -> Fip {
 }
 
 fn assignee(slot: ServiceSlot) -> Assignee {
-    Assignee { service_namespace: slot.namespace, service_name: slot.name }
+    Assignee {
+        service_namespace: slot.namespace,
+        service_name: slot.name,
+    }
 }
 
 /// The time an object was made.
 pub fn created(time: Option<&Time>) -> Timestamp {
-    Timestamp(time.and_then(|time| u64::try_from(time.0.as_millisecond()).ok()).unwrap_or_default())
+    Timestamp(
+        time.and_then(|time| u64::try_from(time.0.as_millisecond()).ok())
+            .unwrap_or_default(),
+    )
 }
 
 impl Fip {
@@ -73,14 +84,17 @@ impl Fip {
         self.finalizers.iter().any(|one| one == FINALIZER)
     }
 
+    /// The address in the status, which only a controller writes.
+    pub fn recorded(&self) -> Option<IpAddr> {
+        self.status.ip_addr.parse().ok()
+    }
+
     /// The address that the object shows as its own: its status, or, where the writing of the status was cut
-    /// short, the one written back into the spec.
+    /// short, the one written back into the spec. Anyone may write a spec, so it counts only for adoption.
     pub fn shown(&self) -> Option<IpAddr> {
-        match self.status.ip_addr.parse() {
-            Ok(address) => Some(address),
-            Err(_) if self.has_finalizer() && self.status.state != STATE_ERROR => self.wanted.parse().ok(),
-            Err(_) => None,
-        }
+        let cut_short = self.has_finalizer() && self.status.state != STATE_ERROR;
+        self.recorded()
+            .or_else(|| self.wanted.parse().ok().filter(|_| cut_short))
     }
 }
 

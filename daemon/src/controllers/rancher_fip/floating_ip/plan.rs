@@ -27,15 +27,25 @@ pub enum Plan {
 }
 
 /// For a FloatingIP that holds its address itself.
-pub fn own(ledger: &Ledger, holder: &Holder, fip: &Fip, wish: &Wish, pool: &Pool, actor: &Text) -> Plan {
+pub fn own(
+    ledger: &Ledger,
+    holder: &Holder,
+    fip: &Fip,
+    wish: &Wish,
+    pool: &Pool,
+    actor: &Text,
+) -> Plan {
     let network = pool.spec.network;
-    let mine = ledger.leases_of(&holder.identity).into_iter().find(|lease| lease.key.network == network);
+    let mine = ledger
+        .leases_of(&holder.identity)
+        .into_iter()
+        .find(|lease| lease.key.network == network);
     if let Some(lease) = mine
         && lease.members.iter().any(|member| member.holder == *holder)
     {
         return Plan::Show(Shown::of(&lease));
     }
-    if let Some(address) = fip.shown() {
+    if let Some(address) = fip.recorded() {
         let key = LeaseKey { network, address };
         return match ledger.lease(key) {
             Some(lease) if contends(lease, &holder.identity) => Plan::Problem(contended(lease)),
@@ -45,7 +55,11 @@ pub fn own(ledger: &Ledger, holder: &Holder, fip: &Fip, wish: &Wish, pool: &Pool
     Plan::Ask(Request::Allocate(Allocate {
         holder: holder.clone(),
         tenant: Some(wish.project.clone()),
-        wants: vec![Want { pool: pool.id, address: wish.address, count: 1 }],
+        wants: vec![Want {
+            pool: pool.id,
+            address: wish.address,
+            count: 1,
+        }],
         waiting_since: Some(fip.created),
         actor: Text::clone(actor),
     }))
@@ -67,11 +81,20 @@ pub fn view(ledger: &Ledger, own: &Identity, service: &Holder, fip: &Fip) -> Pla
         return Plan::Show(Shown::of(lease));
     }
     let contentions = ledger.contentions_of(&service.identity);
-    if let Some(lease) = contentions.iter().find(|lease| Some(lease.key.address) == address) {
+    if let Some(lease) = contentions
+        .iter()
+        .find(|lease| Some(lease.key.address) == address)
+    {
         return Plan::Problem(contended(lease));
     }
-    let same_family = |lease: &&Arc<Lease>| address.is_some_and(|one| one.is_ipv4() == lease.key.address.is_ipv4());
-    if held.iter().any(same_family) { Plan::Leave } else { Plan::Delete }
+    let same_family = |lease: &&Arc<Lease>| {
+        address.is_some_and(|one| one.is_ipv4() == lease.key.address.is_ipv4())
+    };
+    if held.iter().any(same_family) {
+        Plan::Leave
+    } else {
+        Plan::Delete
+    }
 }
 
 /// The request that takes over what the object shows.
@@ -87,7 +110,9 @@ pub fn adopt(key: LeaseKey, holder: Holder, fip: &Fip, actor: &Text) -> Request 
 
 /// Another holds the address.
 pub fn contended(lease: &Lease) -> Problem {
-    let owner = lease.owner().map_or_else(|| "nobody".into(), |holder| holder.identity.to_string());
+    let owner = lease
+        .owner()
+        .map_or_else(|| "nobody".into(), |holder| holder.identity.to_string());
     let message = format!(
         "{} is held by {owner}; this one gets it when that is released, end one of the two uses",
         lease.key.address
@@ -96,5 +121,8 @@ pub fn contended(lease: &Lease) -> Problem {
 }
 
 fn contends(lease: &Lease, identity: &Identity) -> bool {
-    lease.contenders.iter().any(|contender| contender.holder.identity == *identity)
+    lease
+        .contenders
+        .iter()
+        .any(|contender| contender.holder.identity == *identity)
 }

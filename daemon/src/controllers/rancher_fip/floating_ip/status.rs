@@ -29,7 +29,11 @@ impl Shown {
     pub fn of(lease: &Lease) -> Self {
         Self {
             address: lease.key.address,
-            contenders: lease.contenders.iter().map(|one| one.holder.identity.to_string()).collect(),
+            contenders: lease
+                .contenders
+                .iter()
+                .map(|one| one.holder.identity.to_string())
+                .collect(),
         }
     }
 }
@@ -49,13 +53,23 @@ pub fn desired(fip: &Fip, outcome: &Outcome, now: jiff::Timestamp) -> FloatingIP
         }
         Err(problem) => {
             status.state = STATE_ERROR.into();
-            Says { kind: READY, status: false, reason: "AllocationFailed", message: problem.message.clone() }
+            Says {
+                kind: READY,
+                status: false,
+                reason: "AllocationFailed",
+                message: problem.message.clone(),
+            }
         }
     };
     set(&mut status.conditions, &says, fip.generation, now);
     match conflict(outcome) {
         Some(message) => {
-            let says = Says { kind: CONFLICT, status: true, reason: "AlsoUsedBy", message };
+            let says = Says {
+                kind: CONFLICT,
+                status: true,
+                reason: "AlsoUsedBy",
+                message,
+            };
             set(&mut status.conditions, &says, fip.generation, now);
         }
         None => unset(&mut status.conditions, CONFLICT),
@@ -80,9 +94,17 @@ fn ready(address: IpAddr, assigned: bool) -> Says {
     let (reason, message) = if assigned {
         ("IPAssigned", format!("{address} is assigned"))
     } else {
-        ("IPUnassigned", format!("{address} is kept for the project and used by no cluster"))
+        (
+            "IPUnassigned",
+            format!("{address} is kept for the project and used by no cluster"),
+        )
     };
-    Says { kind: READY, status: true, reason, message }
+    Says {
+        kind: READY,
+        status: true,
+        reason,
+        message,
+    }
 }
 
 fn assigned(fip: &Fip) -> Option<Assigned> {
@@ -95,7 +117,11 @@ fn assigned(fip: &Fip) -> Option<Assigned> {
     };
     Some(Assigned {
         cluster_name,
-        project_name: fip.project.as_ref().map(|project| project.0.to_string()).unwrap_or_default(),
+        project_name: fip
+            .project
+            .as_ref()
+            .map(|project| project.0.to_string())
+            .unwrap_or_default(),
         services: fip.services.clone(),
         floating_ip_group: fip.group.clone().unwrap_or_default(),
         shared_key,
@@ -105,7 +131,11 @@ fn assigned(fip: &Fip) -> Option<Assigned> {
 /// `<cluster>-<12 letters and digits>`, the same for the same object.
 fn shared_key(cluster: &str, uid: &str) -> String {
     let digest = Sha256::digest(format!("{cluster}/{uid}"));
-    let hex: String = digest.iter().take(6).map(|byte| format!("{byte:02x}")).collect();
+    let hex: String = digest
+        .iter()
+        .take(6)
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
     format!("{cluster}-{hex}")
 }
 
@@ -123,7 +153,10 @@ mod tests {
 
     fn shown(contenders: &[&str]) -> Outcome {
         let contenders = contenders.iter().map(|one| (*one).to_owned()).collect();
-        Ok(Shown { address: "10.0.0.5".parse().expect("v4"), contenders })
+        Ok(Shown {
+            address: "10.0.0.5".parse().expect("v4"),
+            contenders,
+        })
     }
 
     fn fip() -> Fip {
@@ -136,7 +169,10 @@ mod tests {
     fn assigned_while_a_cluster_has_it() {
         let mut fip = fip();
         let kept = desired(&fip, &shown(&[]), now());
-        assert_eq!((kept.ip_addr.as_str(), kept.state.as_str()), ("10.0.0.5", STATE_ALLOCATED));
+        assert_eq!(
+            (kept.ip_addr.as_str(), kept.state.as_str()),
+            ("10.0.0.5", STATE_ALLOCATED)
+        );
         assert_eq!(kept.assigned, None);
         assert_eq!(kept.conditions[0].reason, "IPUnassigned");
         fip.cluster = Some("c-m-1".into());
@@ -144,11 +180,21 @@ mod tests {
         fip.status = kept;
         let used = desired(&fip, &shown(&[]), now());
         let assigned = used.assigned.clone().expect("assigned");
-        assert_eq!((assigned.cluster_name.as_str(), assigned.project_name.as_str()), ("c-m-1", "p-1"));
+        assert_eq!(
+            (
+                assigned.cluster_name.as_str(),
+                assigned.project_name.as_str()
+            ),
+            ("c-m-1", "p-1")
+        );
         assert_eq!(assigned.shared_key.len(), "c-m-1-".len() + 12);
         assert_eq!(used.conditions[0].reason, "IPAssigned");
         fip.status = used.clone();
-        assert_eq!(desired(&fip, &shown(&[]), now()), used, "nothing more to write");
+        assert_eq!(
+            desired(&fip, &shown(&[]), now()),
+            used,
+            "nothing more to write"
+        );
     }
 
     #[test]
@@ -156,7 +202,10 @@ mod tests {
         let mut fip = fip();
         let problem = Problem::new("PoolExhausted", "no free address", None);
         fip.status = desired(&fip, &Err(problem), now());
-        assert_eq!((fip.status.state.as_str(), fip.status.ip_addr.as_str()), (STATE_ERROR, ""));
+        assert_eq!(
+            (fip.status.state.as_str(), fip.status.ip_addr.as_str()),
+            (STATE_ERROR, "")
+        );
         fip.status = desired(&fip, &shown(&["x/Service/a/b"]), now());
         assert_eq!(fip.status.state, STATE_ALLOCATED);
         assert_eq!(fip.status.conditions.len(), 2);

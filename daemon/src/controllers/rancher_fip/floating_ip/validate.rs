@@ -5,7 +5,10 @@ use std::net::IpAddr;
 use fipd_core::{NetworkId, Refusal, Tenant};
 
 use super::observe::Fip;
-use crate::controllers::{rancher_fip::names::PROJECT, wakes::{self, Cause}};
+use crate::controllers::{
+    rancher_fip::names::PROJECT,
+    wakes::{self, Cause},
+};
 
 /// What is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,14 +29,20 @@ pub struct Problem {
 
 impl Problem {
     pub fn new(reason: &'static str, message: impl Into<String>, cause: Option<Cause>) -> Self {
-        Self { reason, message: message.into(), cause }
+        Self {
+            reason,
+            message: message.into(),
+            cause,
+        }
     }
 }
 
 /// Reads the wish. The address that the status shows goes before the one of the spec.
 pub fn wish(fip: &Fip) -> Result<Wish, Problem> {
     let Some(project) = fip.project.clone() else {
-        let message = format!("the label {PROJECT} is missing: it must name the Rancher project that is charged");
+        let message = format!(
+            "the label {PROJECT} is missing: it must name the Rancher project that is charged"
+        );
         return Err(Problem::new("MissingProject", message, None));
     };
     if fip.pool.is_empty() {
@@ -44,7 +53,10 @@ pub fn wish(fip: &Fip) -> Result<Wish, Problem> {
         Some(address) => Some(address),
         None if fip.wanted.is_empty() => None,
         None => Some(fip.wanted.parse().map_err(|_| {
-            let message = format!("spec.ipAddr: {:?} is no IP address; correct it or leave it out", fip.wanted);
+            let message = format!(
+                "spec.ipAddr: {:?} is no IP address; correct it or leave it out",
+                fip.wanted
+            );
             Problem::new("Invalid", message, None)
         })?),
     };
@@ -53,7 +65,8 @@ pub fn wish(fip: &Fip) -> Result<Wish, Problem> {
 
 /// The pool does not exist (yet).
 pub fn unknown_pool(field: &str, pool: &str) -> Problem {
-    let message = format!("{field}: no usable FloatingIPPool {pool:?}; it is tried again when one appears");
+    let message =
+        format!("{field}: no usable FloatingIPPool {pool:?}; it is tried again when one appears");
     Problem::new("PoolNotFound", message, Some(Cause::Pools))
 }
 
@@ -64,13 +77,14 @@ pub fn refused(refusal: &Refusal, network: NetworkId) -> Problem {
         Refusal::AddressTaken { .. } => "AddressTaken",
         Refusal::NotAssignable { .. } => "AddressNotAssignable",
         Refusal::NetworkHeld { .. } => "WaitingForAdoption",
-        Refusal::PoolClosed(_) | Refusal::UnknownPool(_) | Refusal::UnknownNetwork(_) => "PoolNotFound",
+        Refusal::PoolClosed(_) | Refusal::UnknownPool(_) | Refusal::UnknownNetwork(_) => {
+            "PoolNotFound"
+        }
         Refusal::UnknownCluster(_)
         | Refusal::PoolExists(_)
         | Refusal::PoolInUse { .. }
         | Refusal::WouldOrphan { .. }
         | Refusal::Stale { .. }
-        | Refusal::Conflict(..)
         | Refusal::Invalid { .. }
         | Refusal::Pool(_) => "AllocationFailed",
     };
@@ -93,12 +107,43 @@ mod tests {
 
     #[test]
     fn a_wish_needs_project_and_pool_and_a_readable_address() {
-        assert_eq!(wish(&fip()), Ok(Wish { project: Tenant("p-1".into()), address: None }));
+        assert_eq!(
+            wish(&fip()),
+            Ok(Wish {
+                project: Tenant("p-1".into()),
+                address: None
+            })
+        );
         let reason = |fip: &Fip| wish(fip).expect_err("a problem").reason;
-        assert_eq!(reason(&Fip { project: None, ..fip() }), "MissingProject");
-        assert_eq!(reason(&Fip { pool: String::new(), ..fip() }), "Invalid");
-        assert_eq!(reason(&Fip { wanted: "10.0.0.300".into(), ..fip() }), "Invalid");
-        let v6 = wish(&Fip { wanted: "2001:DB8:0::5".into(), ..fip() }).expect("a wish");
-        assert_eq!(v6.address.map(|address| address.to_string()), Some("2001:db8::5".into()));
+        assert_eq!(
+            reason(&Fip {
+                project: None,
+                ..fip()
+            }),
+            "MissingProject"
+        );
+        assert_eq!(
+            reason(&Fip {
+                pool: String::new(),
+                ..fip()
+            }),
+            "Invalid"
+        );
+        assert_eq!(
+            reason(&Fip {
+                wanted: "10.0.0.300".into(),
+                ..fip()
+            }),
+            "Invalid"
+        );
+        let v6 = wish(&Fip {
+            wanted: "2001:DB8:0::5".into(),
+            ..fip()
+        })
+        .expect("a wish");
+        assert_eq!(
+            v6.address.map(|address| address.to_string()),
+            Some("2001:db8::5".into())
+        );
     }
 }

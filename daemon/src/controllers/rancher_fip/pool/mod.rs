@@ -8,11 +8,7 @@ pub mod plan;
 pub mod status;
 pub mod validate;
 
-use std::{
-    collections::BTreeMap,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use fipd_core::{Answer, Ledger, Origin, Pool, Request, System};
 use fipd_crds::floating_ip::FloatingIPPool;
@@ -55,7 +51,13 @@ pub struct Pools {
 
 impl Pools {
     pub fn new(site: Arc<Site>, data: Arc<Data>, events: Arc<Events>) -> Arc<Self> {
-        Arc::new(Self { site, data, events, queue: Queue::new(), written: Mutex::new(BTreeMap::new()) })
+        Arc::new(Self {
+            site,
+            data,
+            events,
+            queue: Queue::new(),
+            written: Mutex::new(BTreeMap::new()),
+        })
     }
 
     /// Brings mirror and status of one pool up to date.
@@ -85,21 +87,33 @@ impl Pools {
                 }
             }
             News::Changes(changes) => {
-                let mut pools: Vec<_> = changes.iter().flat_map(|change| change.pools.iter().copied()).collect();
+                let mut pools: Vec<_> = changes
+                    .iter()
+                    .flat_map(|change| change.pools.iter().copied())
+                    .collect();
                 pools.sort_unstable();
                 pools.dedup();
                 for pool in pools.into_iter().filter_map(|id| ledger.pool(id)) {
                     self.touched(pool);
                 }
                 if changes.iter().any(|change| change.other) {
-                    self.data.pools.keys().into_iter().for_each(|key| self.queue.add(key));
+                    self.data
+                        .pools
+                        .keys()
+                        .into_iter()
+                        .for_each(|key| self.queue.add(key));
                 }
             }
         }
     }
 
     fn touched(&self, pool: &Pool) {
-        if let Origin::Mirror { system, cluster, object, .. } = &pool.spec.origin
+        if let Origin::Mirror {
+            system,
+            cluster,
+            object,
+            ..
+        } = &pool.spec.origin
             && *cluster == self.site.id
             && *system == System::rancher_fip()
         {
@@ -134,7 +148,8 @@ impl Pools {
     /// Makes the mirror what the object says. Answers a remark for the condition.
     async fn mirror(&self, key: &Key, object: &FloatingIPPool) -> Result<Option<String>, Refused> {
         let raw = observe::raw(object);
-        let ranges = validate::validate(raw.as_ref()).map_err(|wrong| invalid(wrong.to_string()))?;
+        let ranges =
+            validate::validate(raw.as_ref()).map_err(|wrong| invalid(wrong.to_string()))?;
         let facts = PoolFacts {
             cluster: &self.site.session.names,
             system: &System::rancher_fip(),
@@ -145,7 +160,8 @@ impl Pools {
             annotation: annotation(object, NETWORK),
         };
         let network = self.site.session.network_of(&facts).await;
-        let (network, choice) = network.map_err(|error| Refused::Trouble(Trouble::internal(error.to_string())))?;
+        let (network, choice) =
+            network.map_err(|error| Refused::Trouble(Trouble::internal(error.to_string())))?;
         let source = plan::Source {
             cluster: &self.site.id,
             cluster_name: &self.site.name,
@@ -170,7 +186,9 @@ impl Pools {
 
     async fn remove(&self, key: &Key) -> Result<Next, Trouble> {
         self.written.lock().remove(key);
-        let Some(pool) = self.existing(key) else { return Ok(Next::Done) };
+        let Some(pool) = self.existing(key) else {
+            return Ok(Next::Done);
+        };
         let in_use = !pool_is_empty(&self.site.ipam, &pool);
         if let Some(request) = plan::removal(&pool, in_use, &self.site.name) {
             match self.site.ipam.submit(request).await {
@@ -190,7 +208,8 @@ impl Pools {
     ) -> Result<Next, Trouble> {
         let says = match verdict {
             Err(says) => {
-                self.events.warning(&object.object_ref(&()), says.reason, says.message.clone());
+                self.events
+                    .warning(&object.object_ref(&()), says.reason, says.message.clone());
                 says
             }
             Ok(remark) => self.ready(key, remark),
@@ -201,7 +220,9 @@ impl Pools {
         }
         let pool = self.existing(key);
         let facts = pool.as_ref().and_then(|pool| {
-            observe::facts(&self.site.ipam, pool, |project| self.data.display_name(project))
+            observe::facts(&self.site.ipam, pool, |project| {
+                self.data.display_name(project)
+            })
         });
         let before = object.status.clone().unwrap_or_default();
         let shown = pool.as_deref().zip(facts.as_ref());
@@ -211,35 +232,56 @@ impl Pools {
         if let Some(patch) = diff(&old, &new) {
             self.written.lock().insert(key.clone(), Instant::now());
             let body = json!({ "metadata": { "uid": object.metadata.uid }, "status": patch });
-            self.data.remote.patch_status(&target(key), Patch::Merge, &body).await?;
+            self.data
+                .remote
+                .patch_status(&target(key), Patch::Merge, &body)
+                .await?;
         }
         Ok(Next::Done)
     }
 
     /// The verdict on a pool that is mirrored.
     fn ready(&self, key: &Key, remark: Option<String>) -> Says {
-        let holds = self.existing(key).map(|pool| self.site.ipam.read(|ledger| ledger.holds(pool.spec.network)));
+        let holds = self.existing(key).map(|pool| {
+            self.site
+                .ipam
+                .read(|ledger| ledger.holds(pool.spec.network))
+        });
         let holds = holds.unwrap_or_default();
         if holds.is_empty() {
             let message = remark.unwrap_or_else(|| "the pool gives addresses".into());
-            return Says { kind: status::READY, status: true, reason: "Mirrored", message };
+            return Says {
+                kind: status::READY,
+                status: true,
+                reason: "Mirrored",
+                message,
+            };
         }
         let names: Vec<String> = holds.iter().map(ToString::to_string).collect();
         let message = format!(
             "no new address is given until what is in use is known; waiting for {}",
             names.join(", ")
         );
-        Says { kind: status::READY, status: false, reason: "WaitingForAdoption", message }
+        Says {
+            kind: status::READY,
+            status: false,
+            reason: "WaitingForAdoption",
+            message,
+        }
     }
 
     fn existing(&self, key: &Key) -> Option<Arc<Pool>> {
-        self.site.ipam.read(|ledger| self.site.mirror_in(ledger, &key.name).cloned())
+        self.site
+            .ipam
+            .read(|ledger| self.site.mirror_in(ledger, &key.name).cloned())
     }
 
     /// How long the status of a pool must rest.
     fn pause(&self, key: &Key) -> Duration {
         let written = self.written.lock().get(key).copied();
-        written.map_or(Duration::ZERO, |at| STATUS_PAUSE.saturating_sub(at.elapsed()))
+        written.map_or(Duration::ZERO, |at| {
+            STATUS_PAUSE.saturating_sub(at.elapsed())
+        })
     }
 
     fn say_malformed(&self, key: &Key, malformed: &Malformed) {
@@ -250,7 +292,10 @@ impl Pools {
             uid: Some(malformed.uid.clone()),
             ..ObjectReference::default()
         };
-        let note = format!("the object does not fit its schema ({}); its last good state stays", malformed.error);
+        let note = format!(
+            "the object does not fit its schema ({}); its last good state stays",
+            malformed.error
+        );
         self.events.warning(&reference, "Malformed", note);
     }
 }
@@ -263,7 +308,12 @@ enum Refused {
 }
 
 fn invalid(message: String) -> Refused {
-    Refused::Says(Says { kind: status::READY, status: false, reason: "Invalid", message })
+    Refused::Says(Says {
+        kind: status::READY,
+        status: false,
+        reason: "Invalid",
+        message,
+    })
 }
 
 fn pool_is_empty(ipam: &Ipam, pool: &Pool) -> bool {

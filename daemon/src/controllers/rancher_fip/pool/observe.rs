@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use fipd_core::{Ledger, Lease, Pool, PoolId};
+use fipd_core::{Lease, Ledger, Pool, PoolId};
 use fipd_crds::floating_ip::FloatingIPPool;
 
 use super::{
@@ -39,7 +39,11 @@ pub fn raw(pool: &FloatingIPPool) -> Option<RawConfig<'_>> {
 }
 
 /// What the status shows of a mirror: counts, and entries up to the limit, a page of the ledger at a time.
-pub fn facts(ipam: &Ipam, pool: &Pool, display_name: impl Fn(&str) -> Option<String>) -> Option<Facts> {
+pub fn facts(
+    ipam: &Ipam,
+    pool: &Pool,
+    display_name: impl Fn(&str) -> Option<String>,
+) -> Option<Facts> {
     let usage = ipam.read(|ledger| ledger.usage(pool.id))?;
     let mut entries: Vec<(IpAddr, String)> = Vec::new();
     let mut after: Option<IpAddr> = None;
@@ -47,7 +51,10 @@ pub fn facts(ipam: &Ipam, pool: &Pool, display_name: impl Fn(&str) -> Option<Str
         let page: Vec<Arc<Lease>> = ipam.read(|ledger| page(ledger, pool.id, after));
         let Some(last) = page.last() else { break };
         after = Some(last.key.address);
-        entries.extend(page.iter().map(|lease| (lease.key.address, status::entry(lease, &display_name))));
+        entries.extend(
+            page.iter()
+                .map(|lease| (lease.key.address, status::entry(lease, &display_name))),
+        );
         if page.len() < PAGE {
             break;
         }

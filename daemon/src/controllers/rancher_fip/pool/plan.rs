@@ -1,6 +1,8 @@
 //! What the mirror of a FloatingIPPool is to be, and the request that makes it so.
 
-use fipd_core::{ClusterId, NetworkId, Order, Origin, Pool, PoolEdit, PoolSpec, Request, System, Text};
+use fipd_core::{
+    ClusterId, NetworkId, Order, Origin, Pool, PoolEdit, PoolSpec, Request, System, Text,
+};
 
 use super::validate::Ranges;
 use crate::controllers::rancher_fip::names::actor;
@@ -46,7 +48,10 @@ pub fn full_name(cluster: &str, pool: &str) -> Text {
 pub fn change(existing: Option<&Pool>, desired: PoolSpec, cluster_name: &str) -> Option<Request> {
     let actor = actor(cluster_name);
     match existing {
-        None => Some(Request::CreatePool { spec: desired, actor }),
+        None => Some(Request::CreatePool {
+            spec: desired,
+            actor,
+        }),
         Some(pool) if pool.spec == desired => None,
         Some(pool) => Some(edit(pool, desired, cluster_name)),
     }
@@ -55,9 +60,15 @@ pub fn change(existing: Option<&Pool>, desired: PoolSpec, cluster_name: &str) ->
 /// What to ask for when the object is gone: close the pool, then, once it is empty, delete it.
 pub fn removal(existing: &Pool, in_use: bool, cluster_name: &str) -> Option<Request> {
     if !in_use {
-        return Some(Request::DeletePool { pool: existing.id, actor: actor(cluster_name) });
+        return Some(Request::DeletePool {
+            pool: existing.id,
+            actor: actor(cluster_name),
+        });
     }
-    let closed = PoolSpec { closed: true, ..existing.spec.clone() };
+    let closed = PoolSpec {
+        closed: true,
+        ..existing.spec.clone()
+    };
     (!existing.spec.closed).then(|| edit(existing, closed, cluster_name))
 }
 
@@ -79,24 +90,45 @@ mod tests {
     use crate::controllers::rancher_fip::pool::validate::{RawConfig, validate};
 
     fn spec(end: &str) -> PoolSpec {
-        let raw = RawConfig { family: None, subnet: "10.0.0.0/24", start: "10.0.0.1", end, exclude: vec![] };
+        let raw = RawConfig {
+            family: None,
+            subnet: "10.0.0.0/24",
+            start: "10.0.0.1",
+            end,
+            exclude: vec![],
+        };
         let ranges = validate(Some(&raw)).expect("valid");
         let cluster = ClusterId("id".into());
-        let source = Source { cluster: &cluster, cluster_name: "rancher", name: "dc--net", uid: "u" };
+        let source = Source {
+            cluster: &cluster,
+            cluster_name: "rancher",
+            name: "dc--net",
+            uid: "u",
+        };
         desired(&source, &ranges, NetworkId::DEFAULT)
     }
 
     fn pool(spec: PoolSpec) -> Pool {
-        Pool { id: PoolId(7), spec, created: Timestamp(0), generation: 3 }
+        Pool {
+            id: PoolId(7),
+            spec,
+            created: Timestamp(0),
+            generation: 3,
+        }
     }
 
     #[test]
     fn only_a_difference_is_asked_for() {
         let now = spec("10.0.0.9");
         assert_eq!(&*now.name, "rancher-fip/rancher/dc--net");
-        assert!(matches!(change(None, now.clone(), "rancher"), Some(Request::CreatePool { .. })));
+        assert!(matches!(
+            change(None, now.clone(), "rancher"),
+            Some(Request::CreatePool { .. })
+        ));
         assert_eq!(change(Some(&pool(now.clone())), now, "rancher"), None);
-        let Some(Request::UpdatePool(edit)) = change(Some(&pool(spec("10.0.0.9"))), spec("10.0.0.5"), "rancher") else {
+        let Some(Request::UpdatePool(edit)) =
+            change(Some(&pool(spec("10.0.0.9"))), spec("10.0.0.5"), "rancher")
+        else {
             panic!("an edit was expected");
         };
         assert!(edit.force && edit.pool == PoolId(7));
@@ -111,6 +143,9 @@ mod tests {
         assert!(edit.spec.closed);
         let closed = pool(edit.spec);
         assert_eq!(removal(&closed, true, "rancher"), None);
-        assert!(matches!(removal(&closed, false, "rancher"), Some(Request::DeletePool { .. })));
+        assert!(matches!(
+            removal(&closed, false, "rancher"),
+            Some(Request::DeletePool { .. })
+        ));
     }
 }

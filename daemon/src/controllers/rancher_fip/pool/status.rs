@@ -42,7 +42,10 @@ pub fn desired(
     generation: Option<i64>,
     now: jiff::Timestamp,
 ) -> PoolStatus {
-    let mut status = PoolStatus { conditions: before.conditions.clone(), ..PoolStatus::default() };
+    let mut status = PoolStatus {
+        conditions: before.conditions.clone(),
+        ..PoolStatus::default()
+    };
     set(&mut status.conditions, ready, generation, now);
     let Some((pool, facts)) = pool else {
         unset(&mut status.conditions, OUT_OF_RANGE);
@@ -51,8 +54,10 @@ pub fn desired(
     };
     let excluded = excluded(pool);
     let truncated = excluded.len() + facts.entries.len() > MOST_ENTRIES;
-    let mut allocated: BTreeMap<IpAddr, String> =
-        excluded.into_iter().map(|address| (address, EXCLUDED.into())).collect();
+    let mut allocated: BTreeMap<IpAddr, String> = excluded
+        .into_iter()
+        .map(|address| (address, EXCLUDED.into()))
+        .collect();
     // A lease on an excluded address (found in use) is shown as what it is.
     allocated.extend(facts.entries.iter().cloned());
     status.allocated = allocated
@@ -68,13 +73,35 @@ pub fn desired(
             "{} leases lie outside the pool's addresses; they are kept until their holders give them back",
             facts.usage.out_of_range
         );
-        set(conditions, &Says { kind: OUT_OF_RANGE, status: true, reason: "LeasesKept", message }, generation, now);
+        set(
+            conditions,
+            &Says {
+                kind: OUT_OF_RANGE,
+                status: true,
+                reason: "LeasesKept",
+                message,
+            },
+            generation,
+            now,
+        );
     } else {
         unset(conditions, OUT_OF_RANGE);
     }
     if truncated {
-        let message = format!("status.allocated lists the first {MOST_ENTRIES} addresses; used and available are exact");
-        set(conditions, &Says { kind: TRUNCATED, status: true, reason: "TooMany", message }, generation, now);
+        let message = format!(
+            "status.allocated lists the first {MOST_ENTRIES} addresses; used and available are exact"
+        );
+        set(
+            conditions,
+            &Says {
+                kind: TRUNCATED,
+                status: true,
+                reason: "TooMany",
+                message,
+            },
+            generation,
+            now,
+        );
     } else {
         unset(conditions, TRUNCATED);
     }

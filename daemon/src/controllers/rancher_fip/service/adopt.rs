@@ -46,7 +46,8 @@ impl ServiceInventory {
     async fn sightings(&self) -> Result<Vec<Sighting>, CallError> {
         let session = &self.site.session;
         let api: Api<DeserializeGuard<Namespace>> = Api::all(session.client.clone());
-        let namespaces = complete_list(session, &api, ListParams::default(), "list namespaces").await?;
+        let namespaces =
+            complete_list(session, &api, ListParams::default(), "list namespaces").await?;
         let projects: BTreeMap<String, Projects> = namespaces
             .into_iter()
             .filter_map(|guard| guard.0.ok())
@@ -57,19 +58,32 @@ impl ServiceInventory {
             .collect();
         let api: Api<DeserializeGuard<Service>> = Api::all(session.client.clone());
         let services = complete_list(session, &api, ListParams::default(), "list Services").await?;
-        Ok(services.into_iter().map(|guard| self.sighting(guard, &projects)).collect())
+        Ok(services
+            .into_iter()
+            .map(|guard| self.sighting(guard, &projects))
+            .collect())
     }
 
-    fn sighting(&self, guard: DeserializeGuard<Service>, projects: &BTreeMap<String, Projects>) -> Sighting {
+    fn sighting(
+        &self,
+        guard: DeserializeGuard<Service>,
+        projects: &BTreeMap<String, Projects>,
+    ) -> Sighting {
         let (key, svc) = match guard.0 {
             Ok(service) => (Key::of(&service.metadata), observe::all(service)),
             Err(invalid) => {
-                let svc = Svc { uid: invalid.metadata.uid.clone().unwrap_or_default().into(), ..Svc::default() };
+                let svc = Svc {
+                    uid: invalid.metadata.uid.clone().unwrap_or_default().into(),
+                    ..Svc::default()
+                };
                 (Key::of(&invalid.metadata), svc)
             }
         };
         let settings = &self.site.session.settings.rancher_fip;
-        let (app, own) = (projects.get(&*settings.app_namespace), projects.get(&*key.namespace));
+        let (app, own) = (
+            projects.get(&*settings.app_namespace),
+            projects.get(&*key.namespace),
+        );
         let project = validate::project(settings.project.as_deref(), app, own, &key.namespace);
         Sighting {
             holder: Holder {
@@ -85,27 +99,60 @@ impl ServiceInventory {
     /// The addresses of ours that a Service shows, in networks that still wait for this cluster.
     fn uses(&self, key: &Key, svc: &Svc) -> Vec<LeaseKey> {
         let class_less = self.site.session.settings.rancher_fip.class_less;
-        if !validate::is_ours(&Svc { terminating: false, ..svc.clone() }, class_less, false) && !svc.is_marked() {
+        if !validate::is_ours(
+            &Svc {
+                terminating: false,
+                ..svc.clone()
+            },
+            class_less,
+            false,
+        ) && !svc.is_marked()
+        {
             return Vec::new();
         }
-        let annotated = svc.mark(FLOATING_IP).unwrap_or("").split(',').map(str::to_owned);
-        let shown: BTreeSet<IpAddr> =
-            svc.ingress.iter().cloned().chain(annotated).filter_map(|text| text.trim().parse().ok()).collect();
-        shown.into_iter().filter_map(|address| self.site.ipam.read(|ledger| self.place(ledger, key, svc, address))).collect()
+        let annotated = svc
+            .mark(FLOATING_IP)
+            .unwrap_or("")
+            .split(',')
+            .map(str::to_owned);
+        let shown: BTreeSet<IpAddr> = svc
+            .ingress
+            .iter()
+            .cloned()
+            .chain(annotated)
+            .filter_map(|text| text.trim().parse().ok())
+            .collect();
+        shown
+            .into_iter()
+            .filter_map(|address| {
+                self.site
+                    .ipam
+                    .read(|ledger| self.place(ledger, key, svc, address))
+            })
+            .collect()
     }
 
     fn place(&self, ledger: &Ledger, key: &Key, svc: &Svc, address: IpAddr) -> Option<LeaseKey> {
-        let place = LeaseKey { network: self.network(ledger, svc, address), address };
+        let place = LeaseKey {
+            network: self.network(ledger, svc, address),
+            address,
+        };
         let adopted = ledger.truly_adopted(place.network, &self.site.id, &self.site.system);
-        let of_its_fip = ledger.lease(place).and_then(|lease| lease.owner()).is_some_and(|owner| {
-            &*owner.identity.kind == KIND_FLOATING_IP && self.is_for(&owner.identity, key)
-        });
+        let of_its_fip = ledger
+            .lease(place)
+            .and_then(|lease| lease.owner())
+            .is_some_and(|owner| {
+                &*owner.identity.kind == KIND_FLOATING_IP && self.is_for(&owner.identity, key)
+            });
         (!adopted && !of_its_fip).then_some(place)
     }
 
     /// Whether a FloatingIP was made for this Service by another program.
     fn is_for(&self, fip: &Identity, service: &Key) -> bool {
-        let key = Key { namespace: Text::clone(&fip.namespace), name: Text::clone(&fip.name) };
+        let key = Key {
+            namespace: Text::clone(&fip.namespace),
+            name: Text::clone(&fip.name),
+        };
         let fip = self.rancher.data().and_then(|data| data.fips.get(&key));
         fip.is_some_and(|fip| {
             fip.services.iter().any(|one| {
@@ -119,14 +166,27 @@ impl ServiceInventory {
     fn network(&self, ledger: &Ledger, svc: &Svc, address: IpAddr) -> NetworkId {
         let named = svc.mark(STATIC_NETWORK);
         let of_rancher = |pool: &&Arc<Pool>| match &pool.spec.origin {
-            Origin::Mirror { cluster, .. } => self.rancher.data().is_none_or(|data| data.cluster == *cluster),
+            Origin::Mirror { cluster, .. } => self
+                .rancher
+                .data()
+                .is_none_or(|data| data.cluster == *cluster),
             Origin::Own => false,
         };
-        let has = |pool: &&Arc<Pool>| pool.spec.subnet.is_some_and(|subnet| subnet.contains(&address));
+        let has = |pool: &&Arc<Pool>| {
+            pool.spec
+                .subnet
+                .is_some_and(|subnet| subnet.contains(&address))
+        };
         let is_named = |pool: &Arc<Pool>| super::pools::object(pool) == named;
-        let mut having = ledger.pools().filter(of_rancher).filter(has).collect::<Vec<_>>();
+        let mut having = ledger
+            .pools()
+            .filter(of_rancher)
+            .filter(has)
+            .collect::<Vec<_>>();
         having.sort_by_key(|pool| !is_named(pool));
-        having.first().map_or(NetworkId::DEFAULT, |pool| pool.spec.network)
+        having
+            .first()
+            .map_or(NetworkId::DEFAULT, |pool| pool.spec.network)
     }
 }
 
@@ -141,8 +201,15 @@ impl Inventory for ServiceInventory {
 
     fn read<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, Presence> {
         Box::pin(async move {
-            let key = Key { namespace: Text::clone(&identity.namespace), name: Text::clone(&identity.name) };
-            presence(&Remote::new(self.site.session.client.clone()), &target(&key)).await
+            let key = Key {
+                namespace: Text::clone(&identity.namespace),
+                name: Text::clone(&identity.name),
+            };
+            presence(
+                &Remote::new(self.site.session.client.clone()),
+                &target(&key),
+            )
+            .await
         })
     }
 }
@@ -155,4 +222,3 @@ pub async fn presence(remote: &Remote, target: &crate::controllers::remote::Targ
         Err(_) => Presence::Unknown,
     }
 }
-

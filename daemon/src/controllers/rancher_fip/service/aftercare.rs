@@ -4,7 +4,9 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 
-use super::{Services, announce, farewell::identify, object, observe::Svc, pools, reference, validate};
+use super::{
+    Services, announce, farewell::identify, object, observe::Svc, pools, reference, validate,
+};
 use crate::{
     config::Announce,
     controllers::{
@@ -47,7 +49,9 @@ impl Services {
     }
 
     async fn try_follow_up(&self, key: &Key) -> Result<(), Trouble> {
-        let Some(svc) = self.services.get(key) else { return Ok(()) };
+        let Some(svc) = self.services.get(key) else {
+            return Ok(());
+        };
         let service = self.service(key, &svc.uid);
         let held = self.held(&service);
         if held.is_empty() || !validate::is_ours(&svc, self.settings.class_less, true) {
@@ -60,22 +64,37 @@ impl Services {
 
     /// Writes the FloatingIPs that show the Service's leases.
     async fn write_objects(&self, service: &ServiceRef) -> Result<(), Trouble> {
-        let (Some(data), Some(cluster)) = (self.rancher.data(), self.rancher_cluster(&service.key.namespace)) else {
+        let (Some(data), Some(cluster)) = (
+            self.rancher.data(),
+            self.rancher_cluster(&service.key.namespace),
+        ) else {
             return Ok(());
         };
         for lease in self.held(service) {
             let wanted = self.site.ipam.read(|ledger| {
-                object::wanted(ledger, &data.cluster, Some(&data), service, &cluster, &lease)
+                object::wanted(
+                    ledger,
+                    &data.cluster,
+                    Some(&data),
+                    service,
+                    &cluster,
+                    &lease,
+                )
             });
             let Some(wanted) = wanted else { continue };
             let known = data.fips.get(&wanted.key);
             // One that is being deleted must be gone before it can come again; its end brings us back.
-            if known.as_ref().is_some_and(|fip| fip.terminating || wanted.is_met(fip)) {
+            if known
+                .as_ref()
+                .is_some_and(|fip| fip.terminating || wanted.is_met(fip))
+            {
                 continue;
             }
             self.unwritten.lock().remove(&service.uid);
             let target = floating_ip::target(&wanted.key);
-            data.remote.patch(&target, Patch::Apply, &wanted.body()).await?;
+            data.remote
+                .patch(&target, Patch::Apply, &wanted.body())
+                .await?;
         }
         Ok(())
     }
@@ -92,16 +111,26 @@ impl Services {
         }
         let namespace = &*self.settings.app_namespace;
         let objects = announce::objects(mode, service, namespace, &addresses);
-        let kept: BTreeSet<String> = objects.iter().map(|(target, _)| target.name.clone()).collect();
+        let kept: BTreeSet<String> = objects
+            .iter()
+            .map(|(target, _)| target.name.clone())
+            .collect();
         for (target, body) in objects {
             if let Err(error) = self.apply(namespace, &target, &body).await {
                 let note = format!("the address is not announced yet: {error}; it is tried again");
-                self.events.warning(&reference(&service.key, &service.uid), "AnnounceFailed", note);
+                self.events.warning(
+                    &reference(&service.key, &service.uid),
+                    "AnnounceFailed",
+                    note,
+                );
                 return Err(error.into());
             }
         }
         let label = format!("{FOR_SERVICE}%3D{}", service.uid);
-        self.clean(&label, |kind, key, _| kind.of == mode && kept.contains(&*key.name)).await?;
+        self.clean(&label, |kind, key, _| {
+            kind.of == mode && kept.contains(&*key.name)
+        })
+        .await?;
         self.announced.lock().insert(service.key.clone(), addresses);
         Ok(())
     }
@@ -112,7 +141,12 @@ impl Services {
             Err(CallError::NotFound(_)) => {}
             result => return result,
         }
-        let own = Target { api: "api/v1", plural: "namespaces", namespace: String::new(), name: namespace.into() };
+        let own = Target {
+            api: "api/v1",
+            plural: "namespaces",
+            namespace: String::new(),
+            name: namespace.into(),
+        };
         if self.remote.get::<Value>(&own).await?.is_none() {
             let object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace } });
             self.remote.patch(&own, Patch::Apply, &object).await?;
@@ -123,11 +157,15 @@ impl Services {
     fn addresses(&self, service: &ServiceRef, svc: &Svc) -> Vec<announce::Address> {
         let data = self.rancher.data();
         let mut held = self.held(service);
-        let place = |text: &std::net::IpAddr| svc.ingress.iter().position(|one| one.parse() == Ok(*text));
+        let place =
+            |text: &std::net::IpAddr| svc.ingress.iter().position(|one| one.parse() == Ok(*text));
         held.sort_by_key(|lease| place(&lease.key.address).unwrap_or(usize::MAX));
         held.iter()
             .map(|lease| {
-                let pool = self.site.ipam.read(|ledger| ledger.pool(lease.pool?).cloned());
+                let pool = self
+                    .site
+                    .ipam
+                    .read(|ledger| ledger.pool(lease.pool?).cloned());
                 let object = pool.as_ref().and_then(|pool| pools::object(pool));
                 let interface = data.as_ref().zip(object).and_then(|(data, object)| {
                     let pool = data.pools.get(&Key::new("", object))?;
@@ -146,9 +184,15 @@ impl Services {
     /// that went while fipd was not there.
     pub async fn sweep(&self) -> Result<(), Trouble> {
         let mode = self.settings.announce;
-        let live: BTreeSet<String> = self.services.all().iter().map(|(_, svc)| svc.uid.to_string()).collect();
+        let live: BTreeSet<String> = self
+            .services
+            .all()
+            .iter()
+            .map(|(_, svc)| svc.uid.to_string())
+            .collect();
         let label = format!("{MANAGED_BY}%3D{MANAGER},{FOR_SERVICE}");
-        self.clean(&label, |kind, _, uid| kind.of == mode && live.contains(uid)).await
+        self.clean(&label, |kind, _, uid| kind.of == mode && live.contains(uid))
+            .await
     }
 
     /// Deletes the objects with a label that are not to be kept. A kind that is not installed has none.
@@ -166,12 +210,16 @@ impl Services {
                 Err(error) => return Err(error.into()),
             };
             for object in objects {
-                let uid = object.pointer("/metadata/labels").and_then(|labels| labels.get(FOR_SERVICE));
+                let uid = object
+                    .pointer("/metadata/labels")
+                    .and_then(|labels| labels.get(FOR_SERVICE));
                 let uid = uid.and_then(Value::as_str).unwrap_or("");
                 if let Some((key, own)) = identify(&object)
                     && !keep(kind, &key, uid)
                 {
-                    self.remote.delete(&kind.target(&key.namespace, &key.name), &own).await?;
+                    self.remote
+                        .delete(&kind.target(&key.namespace, &key.name), &own)
+                        .await?;
                 }
             }
         }

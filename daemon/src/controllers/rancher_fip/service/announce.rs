@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 use crate::{
     config::Announce,
     controllers::{
-        rancher_fip::names::{FOR_SERVICE, MANAGED_BY, SERVICE_LABEL, SERVICE_NAMESPACE_LABEL, ServiceRef},
+        rancher_fip::names::{
+            FOR_SERVICE, MANAGED_BY, SERVICE_LABEL, SERVICE_NAMESPACE_LABEL, ServiceRef,
+        },
         remote::{MANAGER, Target},
     },
 };
@@ -36,19 +38,44 @@ pub struct Kind {
 
 /// All kinds, whoever announces: what a former setting left behind is found by them.
 pub const KINDS: [Kind; 3] = [
-    Kind { api: "apis/metallb.io/v1beta1", plural: "ipaddresspools", name: "IPAddressPool", of: Announce::Metallb },
-    Kind { api: "apis/metallb.io/v1beta1", plural: "l2advertisements", name: "L2Advertisement", of: Announce::Metallb },
-    Kind { api: "apis/purelb.io/v1", plural: "servicegroups", name: "ServiceGroup", of: Announce::Purelb },
+    Kind {
+        api: "apis/metallb.io/v1beta1",
+        plural: "ipaddresspools",
+        name: "IPAddressPool",
+        of: Announce::Metallb,
+    },
+    Kind {
+        api: "apis/metallb.io/v1beta1",
+        plural: "l2advertisements",
+        name: "L2Advertisement",
+        of: Announce::Metallb,
+    },
+    Kind {
+        api: "apis/purelb.io/v1",
+        plural: "servicegroups",
+        name: "ServiceGroup",
+        of: Announce::Purelb,
+    },
 ];
 
 impl Kind {
     pub fn target(&self, namespace: &str, name: &str) -> Target {
-        Target { api: self.api, plural: self.plural, namespace: namespace.into(), name: name.into() }
+        Target {
+            api: self.api,
+            plural: self.plural,
+            namespace: namespace.into(),
+            name: name.into(),
+        }
     }
 }
 
 /// The objects for a Service, for server-side apply.
-pub fn objects(mode: Announce, service: &ServiceRef, namespace: &str, addresses: &[Address]) -> Vec<(Target, Value)> {
+pub fn objects(
+    mode: Announce,
+    service: &ServiceRef,
+    namespace: &str,
+    addresses: &[Address],
+) -> Vec<(Target, Value)> {
     let [pool, advertisement, group] = KINDS;
     match mode {
         Announce::None | Announce::KubeVip => Vec::new(),
@@ -89,7 +116,13 @@ pub fn objects(mode: Announce, service: &ServiceRef, namespace: &str, addresses:
     }
 }
 
-fn object(kind: Kind, service: &ServiceRef, namespace: &str, name: &str, spec: &Value) -> (Target, Value) {
+fn object(
+    kind: Kind,
+    service: &ServiceRef,
+    namespace: &str,
+    name: &str,
+    spec: &Value,
+) -> (Target, Value) {
     let body = json!({
         "apiVersion": kind.api.trim_start_matches("apis/"),
         "kind": kind.name,
@@ -116,7 +149,11 @@ mod tests {
     use crate::controllers::objects::Key;
 
     fn service() -> ServiceRef {
-        ServiceRef { cluster: ClusterId("c".into()), key: Key::new("ns", "web"), uid: "u".into() }
+        ServiceRef {
+            cluster: ClusterId("c".into()),
+            key: Key::new("ns", "web"),
+            uid: "u".into(),
+        }
     }
 
     fn address(text: &str, subnet: &str) -> Address {
@@ -129,9 +166,15 @@ mod tests {
 
     #[test]
     fn metallb_gets_a_pool_and_an_advertisement_for_each_address() {
-        let both = [address("10.0.0.5", "10.0.0.0/24"), address("2001:db8::5", "2001:db8::/64")];
+        let both = [
+            address("10.0.0.5", "10.0.0.0/24"),
+            address("2001:db8::5", "2001:db8::/64"),
+        ];
         let objects = objects(Announce::Metallb, &service(), "app", &both);
-        let names: Vec<String> = objects.iter().map(|(target, _)| target.to_string()).collect();
+        let names: Vec<String> = objects
+            .iter()
+            .map(|(target, _)| target.to_string())
+            .collect();
         assert_eq!(
             names,
             [
@@ -142,17 +185,27 @@ mod tests {
             ]
         );
         assert_eq!(objects[0].1["spec"]["addresses"], json!(["10.0.0.5/32"]));
-        assert_eq!(objects[1].1["spec"], json!({ "ipAddressPools": ["ip4-10.0.0.5"], "interfaces": ["eth1"] }));
-        assert_eq!(objects[2].1["spec"]["addresses"], json!(["2001:db8::5/128"]));
+        assert_eq!(
+            objects[1].1["spec"],
+            json!({ "ipAddressPools": ["ip4-10.0.0.5"], "interfaces": ["eth1"] })
+        );
+        assert_eq!(
+            objects[2].1["spec"]["addresses"],
+            json!(["2001:db8::5/128"])
+        );
     }
 
     #[test]
     fn purelb_gets_one_group_with_both_families() {
-        let both = [address("10.0.0.5", "10.0.0.0/24"), address("2001:db8::5", "2001:db8::/64")];
+        let both = [
+            address("10.0.0.5", "10.0.0.0/24"),
+            address("2001:db8::5", "2001:db8::/64"),
+        ];
         let objects = objects(Announce::Purelb, &service(), "app", &both);
         assert_eq!(objects.len(), 1);
         let local = &objects[0].1["spec"]["local"];
-        let v4 = json!([{ "subnet": "10.0.0.0/24", "pool": "10.0.0.5/32", "aggregation": "default" }]);
+        let v4 =
+            json!([{ "subnet": "10.0.0.0/24", "pool": "10.0.0.5/32", "aggregation": "default" }]);
         assert_eq!(local["v4pools"], v4);
         assert_eq!(local["v6pools"][0]["pool"], "2001:db8::5/128");
     }
@@ -160,7 +213,15 @@ mod tests {
     #[test]
     fn nobody_else_gets_objects() {
         for mode in [Announce::None, Announce::KubeVip] {
-            assert!(objects(mode, &service(), "app", &[address("10.0.0.5", "10.0.0.0/24")]).is_empty());
+            assert!(
+                objects(
+                    mode,
+                    &service(),
+                    "app",
+                    &[address("10.0.0.5", "10.0.0.0/24")]
+                )
+                .is_empty()
+            );
         }
     }
 }

@@ -8,8 +8,8 @@ use super::observe::Svc;
 use crate::{
     config::Announce,
     controllers::rancher_fip::names::{
-        FINALIZER, FLOATING_IP, HOLDER, KUBE_VIP_ADDRESSES, PURELB_GROUP, SERVICE_LABEL, SERVICE_NAMESPACE_LABEL,
-        ServiceRef,
+        FINALIZER, FLOATING_IP, HOLDER, KUBE_VIP_ADDRESSES, PURELB_GROUP, SERVICE_LABEL,
+        SERVICE_NAMESPACE_LABEL, ServiceRef,
     },
 };
 
@@ -25,7 +25,12 @@ const ANNOTATIONS: [&str; 4] = [FLOATING_IP, HOLDER, KUBE_VIP_ADDRESSES, PURELB_
 const LABELS: [&str; 2] = [SERVICE_LABEL, SERVICE_NAMESPACE_LABEL];
 
 /// The patch (strategic) that marks the Service as holding `addresses`; `None` if it is marked.
-pub fn claim(svc: &Svc, service: &ServiceRef, addresses: &[IpAddr], announce: Announce) -> Option<Value> {
+pub fn claim(
+    svc: &Svc,
+    service: &ServiceRef,
+    addresses: &[IpAddr],
+    announce: Announce,
+) -> Option<Value> {
     let marks = marks(service, addresses, announce);
     let annotations = changes(svc, &ANNOTATIONS, &marks.annotations, addresses);
     let labels = changes(svc, &LABELS, &marks.labels, addresses);
@@ -57,7 +62,10 @@ pub fn disclaim(svc: &Svc) -> Option<Value> {
         metadata.insert("labels".into(), Value::Object(labels));
     }
     if svc.has_finalizer() {
-        metadata.insert("$deleteFromPrimitiveList/finalizers".into(), json!([FINALIZER]));
+        metadata.insert(
+            "$deleteFromPrimitiveList/finalizers".into(),
+            json!([FINALIZER]),
+        );
     }
     wrap(metadata, svc)
 }
@@ -65,12 +73,26 @@ pub fn disclaim(svc: &Svc) -> Option<Value> {
 /// The patch of the status that shows `addresses`; `None` if it does.
 pub fn show(svc: &Svc, addresses: &[IpAddr]) -> Option<Value> {
     let shown: Vec<Option<IpAddr>> = svc.ingress.iter().map(|text| text.parse().ok()).collect();
-    if shown.len() == addresses.len() && shown.iter().zip(addresses).all(|(one, other)| *one == Some(*other)) {
+    if shown.len() == addresses.len()
+        && shown
+            .iter()
+            .zip(addresses)
+            .all(|(one, other)| *one == Some(*other))
+    {
         return None;
     }
-    let ingress: Vec<Value> = addresses.iter().map(|address| json!({ "ip": address.to_string() })).collect();
-    let ingress = if ingress.is_empty() { Value::Null } else { Value::Array(ingress) };
-    Some(json!({ "metadata": { "uid": &*svc.uid }, "status": { "loadBalancer": { "ingress": ingress } } }))
+    let ingress: Vec<Value> = addresses
+        .iter()
+        .map(|address| json!({ "ip": address.to_string() }))
+        .collect();
+    let ingress = if ingress.is_empty() {
+        Value::Null
+    } else {
+        Value::Array(ingress)
+    };
+    Some(
+        json!({ "metadata": { "uid": &*svc.uid }, "status": { "loadBalancer": { "ingress": ingress } } }),
+    )
 }
 
 fn marks(service: &ServiceRef, addresses: &[IpAddr], announce: Announce) -> Marks {
@@ -95,7 +117,10 @@ fn marks(service: &ServiceRef, addresses: &[IpAddr], announce: Announce) -> Mark
             }
         }
     }
-    Marks { annotations, labels }
+    Marks {
+        annotations,
+        labels,
+    }
 }
 
 /// What to set and what to take off. A mark that is not wanted is taken off only where we set it: everything
@@ -123,7 +148,11 @@ fn changes(
 }
 
 fn names_address(text: &str, addresses: &[IpAddr]) -> bool {
-    text.split(',').any(|one| one.trim().parse().is_ok_and(|address: IpAddr| addresses.contains(&address)))
+    text.split(',').any(|one| {
+        one.trim()
+            .parse()
+            .is_ok_and(|address: IpAddr| addresses.contains(&address))
+    })
 }
 
 fn wrap(mut metadata: Map<String, Value>, svc: &Svc) -> Option<Value> {
@@ -142,7 +171,11 @@ mod tests {
     use crate::controllers::objects::Key;
 
     fn service() -> ServiceRef {
-        ServiceRef { cluster: ClusterId("c".into()), key: Key::new("ns", "web"), uid: "u".into() }
+        ServiceRef {
+            cluster: ClusterId("c".into()),
+            key: Key::new("ns", "web"),
+            uid: "u".into(),
+        }
     }
 
     fn v4() -> Vec<IpAddr> {
@@ -150,12 +183,19 @@ mod tests {
     }
 
     fn svc() -> Svc {
-        Svc { uid: "u".into(), balanced: true, ..Svc::default() }
+        Svc {
+            uid: "u".into(),
+            balanced: true,
+            ..Svc::default()
+        }
     }
 
     /// What the API server would make of our patch.
     fn patched(mut svc: Svc, patch: &Value) -> Svc {
-        let keys = ANNOTATIONS.iter().map(|key| ("annotations", *key)).chain(LABELS.iter().map(|key| ("labels", *key)));
+        let keys = ANNOTATIONS
+            .iter()
+            .map(|key| ("annotations", *key))
+            .chain(LABELS.iter().map(|key| ("labels", *key)));
         for (part, key) in keys {
             match patch["metadata"][part].get(key) {
                 Some(Value::String(value)) => drop(svc.marks.insert(key, value.clone())),
@@ -171,44 +211,84 @@ mod tests {
 
     #[test]
     fn one_patch_marks_a_new_service_and_then_none() {
-        for announce in [Announce::None, Announce::KubeVip, Announce::Metallb, Announce::Purelb] {
+        for announce in [
+            Announce::None,
+            Announce::KubeVip,
+            Announce::Metallb,
+            Announce::Purelb,
+        ] {
             let patch = claim(&svc(), &service(), &v4(), announce).expect("a patch");
             assert_eq!(patch["metadata"]["uid"], "u");
             assert_eq!(patch["metadata"]["finalizers"], json!([FINALIZER]));
             assert_eq!(patch["metadata"]["annotations"][FLOATING_IP], "10.0.0.5");
             let marked = patched(svc(), &patch);
-            assert_eq!(claim(&marked, &service(), &v4(), announce), None, "{announce:?}");
+            assert_eq!(
+                claim(&marked, &service(), &v4(), announce),
+                None,
+                "{announce:?}"
+            );
         }
     }
 
     #[test]
     fn another_announcer_takes_the_former_ones_marks_away() {
-        let marked = patched(svc(), &claim(&svc(), &service(), &v4(), Announce::KubeVip).expect("a patch"));
+        let marked = patched(
+            svc(),
+            &claim(&svc(), &service(), &v4(), Announce::KubeVip).expect("a patch"),
+        );
         let patch = claim(&marked, &service(), &v4(), Announce::Purelb).expect("a patch");
-        assert_eq!(patch["metadata"]["annotations"][KUBE_VIP_ADDRESSES], Value::Null);
-        assert_eq!(patch["metadata"]["annotations"][PURELB_GROUP], "ip4-10.0.0.5");
+        assert_eq!(
+            patch["metadata"]["annotations"][KUBE_VIP_ADDRESSES],
+            Value::Null
+        );
+        assert_eq!(
+            patch["metadata"]["annotations"][PURELB_GROUP],
+            "ip4-10.0.0.5"
+        );
         let mut foreign = svc();
         foreign.marks.insert(KUBE_VIP_ADDRESSES, "0.0.0.0".into());
         let patch = claim(&foreign, &service(), &v4(), Announce::None).expect("a patch");
-        assert_eq!(patch["metadata"]["annotations"].get(KUBE_VIP_ADDRESSES), None, "it is not ours");
+        assert_eq!(
+            patch["metadata"]["annotations"].get(KUBE_VIP_ADDRESSES),
+            None,
+            "it is not ours"
+        );
     }
 
     #[test]
     fn everything_comes_off_again() {
-        let marked = patched(svc(), &claim(&svc(), &service(), &v4(), Announce::Metallb).expect("a patch"));
+        let marked = patched(
+            svc(),
+            &claim(&svc(), &service(), &v4(), Announce::Metallb).expect("a patch"),
+        );
         let patch = disclaim(&marked).expect("a patch");
-        assert_eq!(patch["metadata"]["labels"], json!({ SERVICE_LABEL: null, SERVICE_NAMESPACE_LABEL: null }));
-        assert_eq!(patch["metadata"]["$deleteFromPrimitiveList/finalizers"], json!([FINALIZER]));
+        assert_eq!(
+            patch["metadata"]["labels"],
+            json!({ SERVICE_LABEL: null, SERVICE_NAMESPACE_LABEL: null })
+        );
+        assert_eq!(
+            patch["metadata"]["$deleteFromPrimitiveList/finalizers"],
+            json!([FINALIZER])
+        );
         assert_eq!(disclaim(&svc()), None);
     }
 
     #[test]
     fn the_status_is_written_once() {
         let patch = show(&svc(), &v4()).expect("a patch");
-        assert_eq!(patch["status"]["loadBalancer"]["ingress"], json!([{ "ip": "10.0.0.5" }]));
-        let shown = Svc { ingress: vec!["10.0.0.5".into()], ..svc() };
+        assert_eq!(
+            patch["status"]["loadBalancer"]["ingress"],
+            json!([{ "ip": "10.0.0.5" }])
+        );
+        let shown = Svc {
+            ingress: vec!["10.0.0.5".into()],
+            ..svc()
+        };
         assert_eq!(show(&shown, &v4()), None);
-        assert_eq!(show(&shown, &[]).expect("a patch")["status"]["loadBalancer"]["ingress"], Value::Null);
+        assert_eq!(
+            show(&shown, &[]).expect("a patch")["status"]["loadBalancer"]["ingress"],
+            Value::Null
+        );
         assert_eq!(show(&svc(), &[]), None);
     }
 }

@@ -5,16 +5,19 @@ use std::{net::IpAddr, sync::Arc};
 use fipd_core::{Handover, Holder, Lease, LeaseKey, Release, ReleaseScope, Request, Text};
 
 use super::{Services, announce, apply, object, observe::Svc, plan::Match, target, validate::Wish};
-use crate::{config::Announce, controllers::{
-    Trouble,
-    objects::Key,
-    queue::Next,
-    rancher_fip::{
-        names::{self, FINALIZER, FLOATING_IP, FOR_SERVICE, KIND_FLOATING_IP, ServiceRef},
-        pool::validate::family_of,
+use crate::{
+    config::Announce,
+    controllers::{
+        Trouble,
+        objects::Key,
+        queue::Next,
+        rancher_fip::{
+            names::{self, FINALIZER, FLOATING_IP, FOR_SERVICE, KIND_FLOATING_IP, ServiceRef},
+            pool::validate::family_of,
+        },
+        remote::{CallError, Patch},
     },
-    remote::{CallError, Patch},
-}};
+};
 
 impl Services {
     /// Takes everything of ours away, the finalizer last.
@@ -32,18 +35,32 @@ impl Services {
         self.unwritten.lock().remove(&service.uid);
         self.shown.lock().remove(&service.key);
         let scope = ReleaseScope::Holder(service.holder());
-        let reason = if svc.terminating { "the Service is deleted" } else { "the Service is not ours any more" };
-        let request = Request::Release(Release { scope, actor: self.site.actor(), reason: reason.into() });
+        let reason = if svc.terminating {
+            "the Service is deleted"
+        } else {
+            "the Service is not ours any more"
+        };
+        let request = Request::Release(Release {
+            scope,
+            actor: self.site.actor(),
+            reason: reason.into(),
+        });
         self.site.ipam.submit(request).await?;
         let target = target(&service.key);
         if svc.terminating {
-            self.remote.drop_finalizer(&target, &svc.uid, &svc.finalizers, FINALIZER).await?;
+            self.remote
+                .drop_finalizer(&target, &svc.uid, &svc.finalizers, FINALIZER)
+                .await?;
             return Ok(Next::Done);
         }
         if shows_ours(svc, held)
             && let Some(patch) = apply::show(svc, &[])
         {
-            match self.remote.patch_status(&target, Patch::Strategic, &patch).await {
+            match self
+                .remote
+                .patch_status(&target, Patch::Strategic, &patch)
+                .await
+            {
                 // A Service of another type has no such status any more.
                 Ok(()) | Err(CallError::NotFound(_) | CallError::Rejected(..)) => {}
                 Err(error) => return Err(error.into()),
@@ -73,7 +90,8 @@ impl Services {
                 self.hand_over(service, lease).await?;
             } else if found.kept.contains_key(&family) {
                 let holder = holder_of(lease, service, &svc.uid);
-                self.release(&holder, vec![lease.key], "another address took its place").await?;
+                self.release(&holder, vec![lease.key], "another address took its place")
+                    .await?;
             }
         }
         Ok(())
@@ -84,11 +102,22 @@ impl Services {
     async fn hand_over(&self, service: &ServiceRef, lease: &Lease) -> Result<(), Trouble> {
         let from = holder_of(lease, service, &service.uid);
         let written = !self.unwritten.lock().contains(&service.uid);
-        let to = if written { self.shown_by(service, lease.key) } else { None };
-        let Some(to) = to else {
-            return self.release(&from, vec![lease.key], "given up by its Service").await;
+        let to = if written {
+            self.shown_by(service, lease.key)
+        } else {
+            None
         };
-        let request = Request::Handover(Handover { from, to, keys: vec![lease.key], actor: self.site.actor() });
+        let Some(to) = to else {
+            return self
+                .release(&from, vec![lease.key], "given up by its Service")
+                .await;
+        };
+        let request = Request::Handover(Handover {
+            from,
+            to,
+            keys: vec![lease.key],
+            actor: self.site.actor(),
+        });
         self.site.ipam.submit(request).await?;
         Ok(())
     }
@@ -100,7 +129,14 @@ impl Services {
         let data = self.rancher.data();
         let lease = self.site.ipam.read(|ledger| ledger.lease(key).cloned())?;
         let wanted = self.site.ipam.read(|ledger| {
-            object::wanted(ledger, &management, data.as_deref(), service, &cluster, &lease)
+            object::wanted(
+                ledger,
+                &management,
+                data.as_deref(),
+                service,
+                &cluster,
+                &lease,
+            )
         })?;
         let fip = data.as_ref().and_then(|data| data.fips.get(&wanted.key));
         Some(Holder {
@@ -116,7 +152,10 @@ impl Services {
             Announce::None | Announce::KubeVip => return Ok(()),
             Announce::Metallb | Announce::Purelb => {}
         }
-        for kind in announce::KINDS.iter().filter(|kind| kind.of == self.settings.announce) {
+        for kind in announce::KINDS
+            .iter()
+            .filter(|kind| kind.of == self.settings.announce)
+        {
             let all = kind.target("", "");
             let label = format!("{FOR_SERVICE}%3D{}", service.uid);
             let objects = match self.remote.list(&all, &label).await {
@@ -127,7 +166,9 @@ impl Services {
             };
             for object in objects {
                 if let Some((key, uid)) = identify(&object) {
-                    self.remote.delete(&kind.target(&key.namespace, &key.name), &uid).await?;
+                    self.remote
+                        .delete(&kind.target(&key.namespace, &key.name), &uid)
+                        .await?;
                 }
             }
         }
@@ -139,14 +180,26 @@ impl Services {
 pub fn identify(object: &serde_json::Value) -> Option<(Key, String)> {
     let meta = object.get("metadata")?;
     let text = |key: &str| meta.get(key).and_then(serde_json::Value::as_str);
-    Some((Key::new(text("namespace").unwrap_or(""), text("name")?), text("uid")?.to_owned()))
+    Some((
+        Key::new(text("namespace").unwrap_or(""), text("name")?),
+        text("uid")?.to_owned(),
+    ))
 }
 
 /// The member of the lease that is this Service, of whatever instance.
 fn holder_of(lease: &Lease, service: &ServiceRef, uid: &Text) -> Holder {
     let identity = service.holder().identity;
-    let member = lease.members.iter().find(|member| member.holder.identity == identity);
-    member.map_or_else(|| Holder { identity, instance: Text::clone(uid) }, |member| member.holder.clone())
+    let member = lease
+        .members
+        .iter()
+        .find(|member| member.holder.identity == identity);
+    member.map_or_else(
+        || Holder {
+            identity,
+            instance: Text::clone(uid),
+        },
+        |member| member.holder.clone(),
+    )
 }
 
 /// Whether the addresses in the status are those we gave.
@@ -158,5 +211,8 @@ fn shows_ours(svc: &Svc, held: &[Arc<Lease>]) -> bool {
         .filter_map(|text| text.parse().ok())
         .chain(held.iter().map(|lease| lease.key.address))
         .collect();
-    svc.ingress.iter().any(|text| text.parse().is_ok_and(|address: IpAddr| given.contains(&address)))
+    svc.ingress.iter().any(|text| {
+        text.parse()
+            .is_ok_and(|address: IpAddr| given.contains(&address))
+    })
 }

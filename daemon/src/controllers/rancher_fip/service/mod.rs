@@ -12,8 +12,8 @@ pub mod apply;
 mod farewell;
 pub mod object;
 pub mod observe;
-mod pools;
 pub mod plan;
+mod pools;
 pub mod validate;
 
 use std::{
@@ -24,8 +24,8 @@ use std::{
 };
 
 use fipd_core::{
-    Adopt, Allocate, Answer, Family, Holder, Lease, LeaseKey, Ledger, NetworkId, Release, ReleaseScope, Request, Text,
-    Want,
+    Adopt, Allocate, Answer, Family, Holder, Lease, LeaseKey, Ledger, NetworkId, Release,
+    ReleaseScope, Request, Text,
 };
 use k8s_openapi::api::core::v1::ObjectReference;
 use parking_lot::Mutex;
@@ -120,14 +120,20 @@ impl Services {
             self.queue.add(key);
         }
         if matches!(news, News::Everything) {
-            self.services.keys().into_iter().for_each(|key| self.queue.add(key));
+            self.services
+                .keys()
+                .into_iter()
+                .for_each(|key| self.queue.add(key));
         }
     }
 
     /// A namespace changed: its Services may have a project now, or all may where it is the app namespace.
     pub fn namespace_changed(&self, key: &Key) {
-        let keys =
-            if *key.name == *self.settings.app_namespace { self.services.keys() } else { self.services.keys_in(&key.name) };
+        let keys = if *key.name == *self.settings.app_namespace {
+            self.services.keys()
+        } else {
+            self.services.keys_in(&key.name)
+        };
         keys.into_iter().for_each(|key| self.queue.add(key));
     }
 
@@ -151,8 +157,12 @@ impl Services {
         let svc = match self.services.seen(key) {
             Some(Seen::Good(svc)) => svc,
             Some(Seen::Malformed(object)) => {
-                let note = format!("the object does not fit its schema ({}); it is left as it is", object.error);
-                self.events.warning(&reference(key, &object.uid), "Malformed", note);
+                let note = format!(
+                    "the object does not fit its schema ({}); it is left as it is",
+                    object.error
+                );
+                self.events
+                    .warning(&reference(key, &object.uid), "Malformed", note);
                 return Ok(Next::Done);
             }
             None => {
@@ -181,7 +191,12 @@ impl Services {
         svc.is_marked() || (svc.terminating && svc.has_finalizer() && by_class)
     }
 
-    async fn serve(&self, service: &ServiceRef, svc: &Svc, held: Vec<Arc<Lease>>) -> Result<Next, Trouble> {
+    async fn serve(
+        &self,
+        service: &ServiceRef,
+        svc: &Svc,
+        held: Vec<Arc<Lease>>,
+    ) -> Result<Next, Trouble> {
         let key = &service.key;
         let wish = match validate::wish(svc) {
             Ok(wish) => wish,
@@ -199,10 +214,16 @@ impl Services {
             found.kept.extend(granted);
             problem = trouble;
         }
-        if !found.kept.is_empty() && (found.kept.len() == wish.families.len() || wish.second_optional) {
-            self.show(service, svc, &plan::ordered(&wish, &found.kept)).await?;
+        if !found.kept.is_empty()
+            && (found.kept.len() == wish.families.len() || wish.second_optional)
+        {
+            self.show(service, svc, &plan::ordered(&wish, &found.kept))
+                .await?;
             self.give_back(service, svc, &wish, &found).await?;
             self.warn_of_contenders(service, &found.kept);
+        }
+        if held.is_empty() && found.kept.is_empty() {
+            self.hide_anothers(service, svc).await?;
         }
         match problem {
             Some(problem) => Ok(self.wait(service, problem)),
@@ -222,22 +243,35 @@ impl Services {
         found: &plan::Match,
         named: Option<PoolsByFamily>,
     ) -> Result<(BTreeMap<Family, Arc<Lease>>, Option<Problem>), Trouble> {
-        let ready = named.map_or_else(|| self.pools(wish), Ok).and_then(|pools| {
-            let project = self.project(&service.key.namespace)?;
-            let missing = pools::served(wish, found, &pools)?;
-            Ok((pools, project, missing))
-        });
+        let ready = named
+            .map_or_else(|| self.pools(wish), Ok)
+            .and_then(|pools| {
+                let project = self.project(&service.key.namespace)?;
+                let missing = pools::served(wish, found, &pools)?;
+                Ok((pools, project, missing))
+            });
         let (pools, project, missing) = match ready {
             Ok(ready) => ready,
             Err(problem) => return Ok((BTreeMap::new(), Some(problem))),
         };
-        let groups: Vec<&[Family]> =
-            if wish.second_optional { missing.chunks(1).collect() } else { vec![missing.as_slice()] };
+        let groups: Vec<&[Family]> = if wish.second_optional {
+            missing.chunks(1).collect()
+        } else {
+            vec![missing.as_slice()]
+        };
         let (mut granted, mut trouble) = (BTreeMap::new(), None);
         for families in groups.into_iter().filter(|families| !families.is_empty()) {
             let (holder, actor) = (service.holder(), self.site.actor());
-            let ask = plan::allocate(&holder, &project.tenant, wish, families, &pools, svc.created, &actor);
-            match self.ask(ask, found, &pools).await? {
+            let ask = plan::allocate(
+                &holder,
+                &project.tenant,
+                wish,
+                families,
+                &pools,
+                svc.created,
+                &actor,
+            );
+            match self.ask(ask, &pools).await? {
                 Ok(leases) => granted.extend(leases),
                 Err(problem) => trouble = Some(problem),
             }
@@ -248,58 +282,20 @@ impl Services {
         Ok((granted, trouble))
     }
 
-    async fn ask(&self, ask: Allocate, found: &plan::Match, pools: &PoolsByFamily) -> Result<Served, Trouble> {
-        let ipam = &self.site.ipam;
-        let way = plan::in_the_way(found, pools);
-        let network = pools.values().next().map_or(NetworkId::DEFAULT, |pool| pool.spec.network);
-        if !way.is_empty() {
-            if let Some(problem) = self.still_taken(&ask, pools) {
-                return Ok(Err(problem));
-            }
-            self.release(&ask.holder, way.clone(), "another address of the pool is wanted").await?;
-        }
-        match ipam.submit(Request::Allocate(ask.clone())).await {
+    async fn ask(&self, ask: Allocate, pools: &PoolsByFamily) -> Result<Served, Trouble> {
+        let network = pools
+            .values()
+            .next()
+            .map_or(NetworkId::DEFAULT, |pool| pool.spec.network);
+        match self.site.ipam.submit(Request::Allocate(ask)).await {
             Ok(Answer::Granted { leases, .. }) => {
-                let by_family = |lease: Arc<Lease>| (super::pool::validate::family_of(lease.key.address), lease);
+                let by_family = |lease: Arc<Lease>| {
+                    (super::pool::validate::family_of(lease.key.address), lease)
+                };
                 Ok(Ok(leases.into_iter().map(by_family).collect()))
             }
             Ok(other) => Err(Trouble::unexpected(&other)),
-            Err(IpamError::Refused(refusal)) => {
-                self.take_back(&ask, &way, found).await?;
-                Ok(Err(refused(&refusal, network)))
-            }
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// Whether a wanted address is held by somebody: then the present one is not given up for it.
-    fn still_taken(&self, ask: &Allocate, pools: &PoolsByFamily) -> Option<Problem> {
-        self.site.ipam.read(|ledger| {
-            let wants = ask.wants.iter().filter_map(|want| {
-                let pool = pools.values().find(|pool| pool.id == want.pool)?;
-                Some(LeaseKey { network: pool.spec.network, address: want.address? })
-            });
-            wants.into_iter().find_map(|key| {
-                let lease = ledger.lease(key)?;
-                let owner = lease.owner().map_or_else(|| "quarantine".into(), |owner| owner.identity.to_string());
-                let message = format!("{} is held by {owner}; the present address stays until it is free", key.address);
-                Some(Problem::new("AddressTaken", message, Some(Cause::Address(key))))
-            })
-        })
-    }
-
-    /// The wanted address was not to be had after all: the former one again.
-    async fn take_back(&self, ask: &Allocate, way: &[LeaseKey], found: &plan::Match) -> Result<(), Trouble> {
-        let former = found.surplus.iter().filter(|lease| way.contains(&lease.key));
-        let wants: Vec<Want> = former
-            .filter_map(|lease| Some(Want { pool: lease.pool?, address: Some(lease.key.address), count: 1 }))
-            .collect();
-        if wants.is_empty() {
-            return Ok(());
-        }
-        let again = Allocate { wants, waiting_since: None, ..ask.clone() };
-        match self.site.ipam.submit(Request::Allocate(again)).await {
-            Ok(_) | Err(IpamError::Refused(_)) => Ok(()),
+            Err(IpamError::Refused(refusal)) => Ok(Err(refused(&refusal, network))),
             Err(error) => Err(error.into()),
         }
     }
@@ -312,7 +308,10 @@ impl Services {
         kept: &BTreeMap<Family, Arc<Lease>>,
     ) -> Result<(), Trouble> {
         let holder = service.holder();
-        for lease in kept.values().filter(|lease| !lease.members.iter().any(|member| member.holder == holder)) {
+        for lease in kept
+            .values()
+            .filter(|lease| !lease.members.iter().any(|member| member.holder == holder))
+        {
             let adopt = Adopt {
                 key: lease.key,
                 holder: holder.clone(),
@@ -326,7 +325,12 @@ impl Services {
     }
 
     /// The two writes a user waits for.
-    async fn show(&self, service: &ServiceRef, svc: &Svc, addresses: &[IpAddr]) -> Result<(), Trouble> {
+    async fn show(
+        &self,
+        service: &ServiceRef,
+        svc: &Svc,
+        addresses: &[IpAddr],
+    ) -> Result<(), Trouble> {
         let target = target(&service.key);
         if let Some(patch) = apply::claim(svc, service, addresses, self.settings.announce) {
             self.remote.patch(&target, Patch::Strategic, &patch).await?;
@@ -336,8 +340,14 @@ impl Services {
                 self.queue.add_after(service.key.clone(), BEHIND);
                 return Ok(());
             }
-            self.remote.patch_status(&target, Patch::Strategic, &patch).await?;
-            let written = (Text::clone(&service.uid), addresses.to_vec(), Instant::now());
+            self.remote
+                .patch_status(&target, Patch::Strategic, &patch)
+                .await?;
+            let written = (
+                Text::clone(&service.uid),
+                addresses.to_vec(),
+                Instant::now(),
+            );
             self.shown.lock().insert(service.key.clone(), written);
             self.say_shown(service, svc, addresses);
         }
@@ -345,10 +355,44 @@ impl Services {
         Ok(())
     }
 
+    /// A Service that has no lease (an admin took it) must not go on showing an address that another got.
+    async fn hide_anothers(&self, service: &ServiceRef, svc: &Svc) -> Result<(), Trouble> {
+        let identity = service.holder().identity;
+        let addresses: Vec<IpAddr> = svc
+            .ingress
+            .iter()
+            .filter_map(|text| text.parse().ok())
+            .collect();
+        let anothers = self.site.ipam.read(|ledger| {
+            let shown = |network| {
+                addresses.iter().map(move |address| LeaseKey {
+                    network,
+                    address: *address,
+                })
+            };
+            let keys = ledger.networks().flat_map(|network| shown(network.id));
+            keys.filter_map(|key| ledger.lease(key))
+                .any(|lease| !lease.held_by(&identity))
+        });
+        if svc.is_marked()
+            && anothers
+            && let Some(patch) = apply::show(svc, &[])
+        {
+            self.remote
+                .patch_status(&target(&service.key), Patch::Strategic, &patch)
+                .await?;
+        }
+        Ok(())
+    }
+
     fn say_shown(&self, service: &ServiceRef, svc: &Svc, addresses: &[IpAddr]) {
         let reference = reference(&service.key, &service.uid);
         let list: Vec<String> = addresses.iter().map(ToString::to_string).collect();
-        self.events.normal(&reference, "AddressAssigned", format!("{} assigned", list.join(", ")));
+        self.events.normal(
+            &reference,
+            "AddressAssigned",
+            format!("{} assigned", list.join(", ")),
+        );
         if self.settings.announce == Announce::None && svc.ingress.is_empty() {
             let note = "nobody announces the address on the network: set `announce` in fipd's configuration, or announce it yourself";
             self.events.warning(&reference, "NotAnnounced", note);
@@ -357,13 +401,23 @@ impl Services {
 
     fn wait(&self, service: &ServiceRef, problem: Problem) -> Next {
         self.waits_for(&service.key, problem.cause);
-        self.events.warning(&reference(&service.key, &service.uid), problem.reason, problem.message);
-        if problem.cause == Some(Cause::Exhausted) { Next::After(ASK_AGAIN) } else { Next::Done }
+        self.events.warning(
+            &reference(&service.key, &service.uid),
+            problem.reason,
+            problem.message,
+        );
+        if problem.cause.is_some() {
+            Next::After(ASK_AGAIN)
+        } else {
+            Next::Done
+        }
     }
 
     fn waits_for(&self, key: &Key, cause: Option<Cause>) {
         if self.wakes.wait(key, cause) {
-            self.site.ipam.forget_waiter(&super::names::identity(&self.site.id, KIND_SERVICE, key));
+            self.site
+                .ipam
+                .forget_waiter(&super::names::identity(&self.site.id, KIND_SERVICE, key));
         }
     }
 
@@ -378,21 +432,47 @@ impl Services {
     /// The Service shows an address that another holds.
     fn contended(&self, service: &ServiceRef) -> Option<Problem> {
         let identity = service.holder().identity;
-        let contentions = self.site.ipam.read(|ledger| ledger.contentions_of(&identity));
-        contentions.first().map(|lease| super::floating_ip::plan::contended(lease))
+        let contentions = self
+            .site
+            .ipam
+            .read(|ledger| ledger.contentions_of(&identity));
+        contentions
+            .first()
+            .map(|lease| super::floating_ip::plan::contended(lease))
     }
 
     fn warn_of_contenders(&self, service: &ServiceRef, kept: &BTreeMap<Family, Arc<Lease>>) {
         for lease in kept.values().filter(|lease| !lease.contenders.is_empty()) {
-            let others: Vec<String> = lease.contenders.iter().map(|one| one.holder.identity.to_string()).collect();
-            let note = format!("{} is also used by {}; end one of the two uses", lease.key.address, others.join(", "));
-            self.events.warning(&reference(&service.key, &service.uid), "AddressConflict", note);
+            let others: Vec<String> = lease
+                .contenders
+                .iter()
+                .map(|one| one.holder.identity.to_string())
+                .collect();
+            let note = format!(
+                "{} is also used by {}; end one of the two uses",
+                lease.key.address,
+                others.join(", ")
+            );
+            self.events.warning(
+                &reference(&service.key, &service.uid),
+                "AddressConflict",
+                note,
+            );
         }
     }
 
-    async fn release(&self, holder: &Holder, keys: Vec<LeaseKey>, reason: &str) -> Result<(), Trouble> {
+    async fn release(
+        &self,
+        holder: &Holder,
+        keys: Vec<LeaseKey>,
+        reason: &str,
+    ) -> Result<(), Trouble> {
         let scope = ReleaseScope::HolderAddresses(holder.clone(), keys);
-        let request = Request::Release(Release { scope, actor: self.site.actor(), reason: reason.into() });
+        let request = Request::Release(Release {
+            scope,
+            actor: self.site.actor(),
+            reason: reason.into(),
+        });
         self.site.ipam.submit(request).await?;
         Ok(())
     }
@@ -413,13 +493,24 @@ impl Services {
     }
 
     fn service(&self, key: &Key, uid: &Text) -> ServiceRef {
-        ServiceRef { cluster: self.site.id.clone(), key: key.clone(), uid: Text::clone(uid) }
+        ServiceRef {
+            cluster: self.site.id.clone(),
+            key: key.clone(),
+            uid: Text::clone(uid),
+        }
     }
 
     fn project(&self, namespace: &str) -> Result<validate::Project, Problem> {
-        let app = self.namespaces.get(&Key::new("", &self.settings.app_namespace));
+        let app = self
+            .namespaces
+            .get(&Key::new("", &self.settings.app_namespace));
         let own = self.namespaces.get(&Key::new("", namespace));
-        validate::project(self.settings.project.as_deref(), app.as_deref(), own.as_deref(), namespace)
+        validate::project(
+            self.settings.project.as_deref(),
+            app.as_deref(),
+            own.as_deref(),
+            namespace,
+        )
     }
 }
 

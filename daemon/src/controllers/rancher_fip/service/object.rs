@@ -9,7 +9,7 @@ use crate::controllers::{
     objects::Key,
     rancher_fip::{
         floating_ip::observe::Fip,
-        names::{CLUSTER, HOLDER, MANAGED_BY, PROJECT, SERVICE_PREFIX, ServiceRef},
+        names::{CLUSTER, FINALIZER, HOLDER, MANAGED_BY, PROJECT, SERVICE_PREFIX, ServiceRef},
         pool::validate::family_of,
         rancher::Data,
     },
@@ -40,7 +40,12 @@ pub fn wanted(
 ) -> Option<Wanted> {
     let pool = ledger.pool(lease.pool?)?;
     let object = match &pool.spec.origin {
-        Origin::Mirror { system, cluster, object, .. } if *system == System::rancher_fip() && cluster == rancher => object,
+        Origin::Mirror {
+            system,
+            cluster,
+            object,
+            ..
+        } if *system == System::rancher_fip() && cluster == rancher => object,
         Origin::Mirror { .. } | Origin::Own => return None,
     };
     Some(Wanted {
@@ -61,20 +66,30 @@ pub fn key(data: Option<&Data>, service: &ServiceRef, cluster: &str, address: Ip
     if data.fips.get(&ours).is_some() {
         return ours;
     }
-    let shown = data.fips_of(&service.cluster, &service.key).into_iter().find(|(_, fip)| {
-        fip.holder.as_ref() == Some(service) && fip.wanted.parse() == Ok(address)
-    });
+    let shown = data
+        .fips_of(&service.cluster, &service.key)
+        .into_iter()
+        .find(|(_, fip)| fip.holder.as_ref() == Some(service) && fip.wanted.parse() == Ok(address));
     if let Some((key, _)) = shown {
         return key;
     }
-    data.fips.keys_in(cluster).into_iter().find(|key| data.fips.get(key).is_some_and(|fip| made_for(&fip, service, address))).unwrap_or(ours)
+    data.fips
+        .keys_in(cluster)
+        .into_iter()
+        .find(|key| {
+            data.fips
+                .get(key)
+                .is_some_and(|fip| made_for(&fip, service, address))
+        })
+        .unwrap_or(ours)
 }
 
 fn made_for(fip: &Fip, service: &ServiceRef, address: IpAddr) -> bool {
     fip.holder.is_none()
         && fip.status.ip_addr.parse() == Ok(address)
         && fip.services.iter().any(|one| {
-            *one.service_namespace == *service.key.namespace && *one.service_name == *service.key.name
+            *one.service_namespace == *service.key.namespace
+                && *one.service_name == *service.key.name
         })
 }
 
@@ -104,6 +119,7 @@ impl Wanted {
                     format!("{SERVICE_PREFIX}0-name"): &*self.service.key.name,
                     MANAGED_BY: MANAGER,
                 },
+                "finalizers": [FINALIZER],
                 "annotations": { HOLDER: self.service.to_string() },
             },
             "spec": { "floatingIPPool": self.pool, "ipAddr": self.address.to_string() },

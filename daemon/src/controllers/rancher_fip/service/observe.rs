@@ -9,8 +9,8 @@ use kube::core::ObjectMeta;
 use crate::controllers::rancher_fip::{
     floating_ip::observe::created,
     names::{
-        FINALIZER, FLOATING_IP, HOLDER, KUBE_VIP_ADDRESSES, PROJECT, PURELB_GROUP, RANCHER_PROJECT, SERVICE_LABEL,
-        SERVICE_NAMESPACE_LABEL, STATIC_IP, STATIC_NETWORK,
+        FINALIZER, FLOATING_IP, HOLDER, KUBE_VIP_ADDRESSES, PROJECT, PURELB_GROUP, RANCHER_PROJECT,
+        SERVICE_LABEL, SERVICE_NAMESPACE_LABEL, STATIC_IP, STATIC_NETWORK,
     },
 };
 
@@ -51,7 +51,14 @@ pub struct Projects {
     pub rancher: Option<String>,
 }
 
-const ANNOTATIONS: [&str; 6] = [STATIC_IP, STATIC_NETWORK, FLOATING_IP, HOLDER, KUBE_VIP_ADDRESSES, PURELB_GROUP];
+const ANNOTATIONS: [&str; 6] = [
+    STATIC_IP,
+    STATIC_NETWORK,
+    FLOATING_IP,
+    HOLDER,
+    KUBE_VIP_ADDRESSES,
+    PURELB_GROUP,
+];
 const LABELS: [&str; 2] = [SERVICE_LABEL, SERVICE_NAMESPACE_LABEL];
 
 impl Svc {
@@ -84,7 +91,10 @@ pub fn all(service: Service) -> Svc {
         Some("RequireDualStack") => Stack::RequireDual,
         Some(_) | None => Stack::Single,
     };
-    let ingress = service.status.and_then(|status| status.load_balancer).and_then(|balancer| balancer.ingress);
+    let ingress = service
+        .status
+        .and_then(|status| status.load_balancer)
+        .and_then(|balancer| balancer.ingress);
     Svc {
         marks: marks(&meta),
         uid: meta.uid.unwrap_or_default().into(),
@@ -93,16 +103,29 @@ pub fn all(service: Service) -> Svc {
         finalizers: meta.finalizers.unwrap_or_default(),
         balanced: spec.type_.as_deref() == Some("LoadBalancer"),
         class: spec.load_balancer_class,
-        families: spec.ip_families.iter().flatten().filter_map(|family| parse(family)).collect(),
+        families: spec
+            .ip_families
+            .iter()
+            .flatten()
+            .filter_map(|family| parse(family))
+            .collect(),
         stack,
-        ingress: ingress.into_iter().flatten().map(|one| one.ip.unwrap_or_default()).collect(),
+        ingress: ingress
+            .into_iter()
+            .flatten()
+            .map(|one| one.ip.unwrap_or_default())
+            .collect(),
     }
 }
 
 /// The project marks of a namespace.
 pub fn projects(meta: &ObjectMeta) -> Projects {
     let label = |key: &str| meta.labels.as_ref().and_then(|labels| labels.get(key));
-    let annotation = |key: &str| meta.annotations.as_ref().and_then(|annotations| annotations.get(key));
+    let annotation = |key: &str| {
+        meta.annotations
+            .as_ref()
+            .and_then(|annotations| annotations.get(key))
+    };
     let filled = |value: Option<&String>| value.filter(|value| !value.is_empty()).cloned();
     Projects {
         own: filled(label(PROJECT)),
@@ -121,7 +144,11 @@ fn marks(meta: &ObjectMeta) -> BTreeMap<&'static str, String> {
     let labels = meta.labels.as_ref();
     let annotation = |key: &'static str| Some((key, annotations?.get(key)?.clone()));
     let label = |key: &'static str| Some((key, labels?.get(key)?.clone()));
-    ANNOTATIONS.into_iter().filter_map(annotation).chain(LABELS.into_iter().filter_map(label)).collect()
+    ANNOTATIONS
+        .into_iter()
+        .filter_map(annotation)
+        .chain(LABELS.into_iter().filter_map(label))
+        .collect()
 }
 
 fn parse(family: &str) -> Option<Family> {

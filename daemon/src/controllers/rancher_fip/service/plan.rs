@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
-use fipd_core::{Allocate, Family, Holder, Lease, LeaseKey, Pool, Tenant, Text, Timestamp, Want};
+use fipd_core::{Allocate, Family, Holder, Lease, Pool, Tenant, Text, Timestamp, Want};
 
 use super::validate::Wish;
 use crate::controllers::rancher_fip::pool::validate::family_of;
@@ -29,15 +29,27 @@ pub fn compare(wish: &Wish, held: &[Arc<Lease>], named: Option<&PoolsByFamily>) 
         let family = family_of(lease.key.address);
         let fits = wish.families.contains(&family)
             && !found.kept.contains_key(&family)
-            && wish.addresses.get(&family).is_none_or(|address| *address == lease.key.address)
-            && named.is_none_or(|pools| pools.get(&family).is_some_and(|pool| Some(pool.id) == lease.pool));
+            && wish
+                .addresses
+                .get(&family)
+                .is_none_or(|address| *address == lease.key.address)
+            && named.is_none_or(|pools| {
+                pools
+                    .get(&family)
+                    .is_some_and(|pool| Some(pool.id) == lease.pool)
+            });
         if fits {
             found.kept.insert(family, Arc::clone(lease));
         } else {
             found.surplus.push(Arc::clone(lease));
         }
     }
-    found.missing = wish.families.iter().copied().filter(|family| !found.kept.contains_key(family)).collect();
+    found.missing = wish
+        .families
+        .iter()
+        .copied()
+        .filter(|family| !found.kept.contains_key(family))
+        .collect();
     found
 }
 
@@ -55,7 +67,11 @@ pub fn allocate(
         .iter()
         .filter_map(|family| {
             let pool = pools.get(family)?;
-            Some(Want { pool: pool.id, address: wish.addresses.get(family).copied(), count: 1 })
+            Some(Want {
+                pool: pool.id,
+                address: wish.addresses.get(family).copied(),
+                count: 1,
+            })
         })
         .collect();
     Allocate {
@@ -67,28 +83,19 @@ pub fn allocate(
     }
 }
 
-/// The surplus that must go before another address of the same pool can be had.
-pub fn in_the_way(found: &Match, pools: &PoolsByFamily) -> Vec<LeaseKey> {
-    found
-        .surplus
-        .iter()
-        .filter(|lease| {
-            let family = family_of(lease.key.address);
-            found.missing.contains(&family) && pools.get(&family).is_some_and(|pool| Some(pool.id) == lease.pool)
-        })
-        .map(|lease| lease.key)
-        .collect()
-}
-
 /// Addresses in the order of the families.
 pub fn ordered(wish: &Wish, kept: &BTreeMap<Family, Arc<Lease>>) -> Vec<IpAddr> {
-    wish.families.iter().filter_map(|family| kept.get(family)).map(|lease| lease.key.address).collect()
+    wish.families
+        .iter()
+        .filter_map(|family| kept.get(family))
+        .map(|lease| lease.key.address)
+        .collect()
 }
 
 #[cfg(test)]
 mod tests {
     use fipd_core::{
-        Ends, EndsOf, Identity, LeaseState, NetworkId, Order, Origin, PoolId, PoolSpec, System,
+        Ends, EndsOf, Identity, LeaseKey, LeaseState, NetworkId, Order, Origin, PoolId, PoolSpec, System,
     };
 
     use super::*;
@@ -102,17 +109,29 @@ mod tests {
             gateway: None,
             prefix_len: None,
             subnet: None,
-            ends: Ends { first: 0, last: 0, of: EndsOf::Prefix },
+            ends: Ends {
+                first: 0,
+                last: 0,
+                of: EndsOf::Prefix,
+            },
             order: Order::Lowest,
             origin: Origin::Own,
             closed: false,
         };
-        Arc::new(Pool { id: PoolId(id), spec, created: Timestamp(0), generation: 1 })
+        Arc::new(Pool {
+            id: PoolId(id),
+            spec,
+            created: Timestamp(0),
+            generation: 1,
+        })
     }
 
     fn lease(address: &str, pool: u32) -> Arc<Lease> {
         Arc::new(Lease {
-            key: LeaseKey { network: NetworkId::DEFAULT, address: address.parse().expect("an address") },
+            key: LeaseKey {
+                network: NetworkId::DEFAULT,
+                address: address.parse().expect("an address"),
+            },
             pool: Some(PoolId(pool)),
             state: LeaseState::Allocated,
             members: std::iter::empty().collect(),
@@ -125,7 +144,12 @@ mod tests {
     }
 
     fn wish(families: &[Family]) -> Wish {
-        Wish { families: families.to_vec(), second_optional: false, pool: None, addresses: BTreeMap::new() }
+        Wish {
+            families: families.to_vec(),
+            second_optional: false,
+            pool: None,
+            addresses: BTreeMap::new(),
+        }
     }
 
     #[test]
@@ -137,11 +161,17 @@ mod tests {
         assert!(compare(&wish, &held, Some(&same)).missing.is_empty());
         let other = BTreeMap::from([(Family::V4, pool(2))]);
         let found = compare(&wish, &held, Some(&other));
-        assert_eq!((found.missing.as_slice(), found.surplus.len()), (&[Family::V4][..], 1));
-        assert!(in_the_way(&found, &other).is_empty(), "the new one comes first");
-        wish.addresses.insert(Family::V4, "10.0.0.2".parse().expect("v4"));
+        assert_eq!(
+            (found.missing.as_slice(), found.surplus.len()),
+            (&[Family::V4][..], 1)
+        );
+        wish.addresses
+            .insert(Family::V4, "10.0.0.2".parse().expect("v4"));
         let found = compare(&wish, &held, None);
-        assert_eq!(in_the_way(&found, &same), [held[0].key]);
+        assert_eq!(
+            (found.missing.as_slice(), found.surplus.len()),
+            (&[Family::V4][..], 1)
+        );
     }
 
     #[test]
@@ -149,8 +179,10 @@ mod tests {
         let held = [lease("10.0.0.1", 1), lease("2001:db8::1", 2)];
         let both = compare(&wish(&[Family::V6, Family::V4]), &held, None);
         assert!(both.missing.is_empty() && both.surplus.is_empty());
-        let texts: Vec<String> =
-            ordered(&wish(&[Family::V6, Family::V4]), &both.kept).iter().map(ToString::to_string).collect();
+        let texts: Vec<String> = ordered(&wish(&[Family::V6, Family::V4]), &both.kept)
+            .iter()
+            .map(ToString::to_string)
+            .collect();
         assert_eq!(texts, ["2001:db8::1", "10.0.0.1"]);
         let one = compare(&wish(&[Family::V4]), &held, None);
         assert_eq!(one.surplus, [Arc::clone(&held[1])]);
@@ -168,12 +200,30 @@ mod tests {
             name: "web".into(),
             interface: "".into(),
         };
-        let holder = Holder { identity, instance: "u".into() };
+        let holder = Holder {
+            identity,
+            instance: "u".into(),
+        };
         let pools = BTreeMap::from([(Family::V4, pool(1)), (Family::V6, pool(2))]);
         let wish = wish(&[Family::V4, Family::V6]);
         let tenant = Tenant("p".into());
-        let ask = allocate(&holder, &tenant, &wish, &[Family::V6], &pools, Timestamp(5), &"a".into());
-        assert_eq!(ask.wants, [Want { pool: PoolId(2), address: None, count: 1 }]);
+        let ask = allocate(
+            &holder,
+            &tenant,
+            &wish,
+            &[Family::V6],
+            &pools,
+            Timestamp(5),
+            &"a".into(),
+        );
+        assert_eq!(
+            ask.wants,
+            [Want {
+                pool: PoolId(2),
+                address: None,
+                count: 1
+            }]
+        );
         assert_eq!(ask.waiting_since, Some(Timestamp(5)));
     }
 }

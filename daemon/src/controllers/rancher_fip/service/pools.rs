@@ -28,10 +28,13 @@ impl Services {
         let base = self.pool(management.as_ref(), data.as_deref(), &name);
         let base = base.ok_or_else(|| unknown_pool(&field, &name))?;
         let mut pools = PoolsByFamily::new();
-        let partner = data.as_deref().zip(object(&base)).and_then(|(data, object)| {
-            let partner = data.partner(object)?;
-            self.pool(management.as_ref(), Some(data), &partner)
-        });
+        let partner = data
+            .as_deref()
+            .zip(object(&base))
+            .and_then(|(data, object)| {
+                let partner = data.partner(object)?;
+                self.pool(management.as_ref(), Some(data), &partner)
+            });
         for pool in partner.into_iter().chain([base]) {
             if let Some(family) = family(&pool) {
                 pools.insert(family, pool);
@@ -46,7 +49,9 @@ impl Services {
             return Some(data.cluster.clone());
         }
         let name = self.site.session.management.as_deref()?;
-        self.site.ipam.read(|ledger| ledger.cluster_by_name(name).map(|record| record.id.clone()))
+        self.site
+            .ipam
+            .read(|ledger| ledger.cluster_by_name(name).map(|record| record.id.clone()))
     }
 
     /// Rancher's id of this cluster: configured, by the mark of a namespace's project, by one of its names.
@@ -54,12 +59,20 @@ impl Services {
         if let Some(id) = &self.settings.cluster_id {
             return Some(id.to_string());
         }
-        let marked = self.project(namespace).ok().and_then(|project| project.rancher_cluster);
+        let marked = self
+            .project(namespace)
+            .ok()
+            .and_then(|project| project.rancher_cluster);
         let data = self.rancher.data();
         let named = || {
             let names = &self.site.session.names;
             let found = data.as_ref().and_then(|data| data.cluster_called(names));
-            found.or_else(|| names.iter().find(|name| is_rancher_id(name)).map(|name| name.to_string()))
+            found.or_else(|| {
+                names
+                    .iter()
+                    .find(|name| is_rancher_id(name))
+                    .map(|name| name.to_string())
+            })
         };
         marked.or_else(named)
     }
@@ -69,7 +82,10 @@ impl Services {
             return Ok((format!("annotation {STATIC_NETWORK}"), name.clone()));
         }
         if let Some(name) = &self.settings.default_pool {
-            return Ok(("`default-pool` in fipd's configuration".into(), name.to_string()));
+            return Ok((
+                "`default-pool` in fipd's configuration".into(),
+                name.to_string(),
+            ));
         }
         let Some(data) = data else {
             let message = "no pool is known: the management cluster has not been reached since the start; name one by `default-pool` in fipd's configuration to be independent of it";
@@ -94,22 +110,41 @@ impl Services {
 
     /// A pool as users call it: a mirror of the management cluster by its object's name or by the computed
     /// one, else a pool of fipd's own.
-    fn pool(&self, management: Option<&ClusterId>, data: Option<&Data>, name: &str) -> Option<Arc<Pool>> {
-        let real = data.and_then(|data| data.pool_called(name)).unwrap_or_else(|| name.to_owned());
-        self.site.ipam.read(|ledger| find(ledger, management, &real)).filter(|pool| !pool.spec.closed)
+    fn pool(
+        &self,
+        management: Option<&ClusterId>,
+        data: Option<&Data>,
+        name: &str,
+    ) -> Option<Arc<Pool>> {
+        let real = data
+            .and_then(|data| data.pool_called(name))
+            .unwrap_or_else(|| name.to_owned());
+        self.site
+            .ipam
+            .read(|ledger| find(ledger, management, &real))
+            .filter(|pool| !pool.spec.closed)
     }
 }
 
 fn find(ledger: &Ledger, management: Option<&ClusterId>, name: &str) -> Option<Arc<Pool>> {
-    let mirror = management.and_then(|cluster| ledger.mirror(&System::rancher_fip(), cluster, name));
-    let own = || ledger.find_pool(name).ok().filter(|pool| object(pool).is_none());
+    let mirror =
+        management.and_then(|cluster| ledger.mirror(&System::rancher_fip(), cluster, name));
+    let own = || {
+        ledger
+            .find_pool(name)
+            .ok()
+            .filter(|pool| object(pool).is_none())
+    };
     mirror.or_else(own).cloned()
 }
 
 /// The missing families that have a pool; a problem if one that must be served has none.
 pub fn served(wish: &Wish, found: &Match, pools: &PoolsByFamily) -> Result<Vec<Family>, Problem> {
-    let (with, without): (Vec<Family>, Vec<Family>) =
-        found.missing.iter().copied().partition(|family| pools.contains_key(family));
+    let (with, without): (Vec<Family>, Vec<Family>) = found
+        .missing
+        .iter()
+        .copied()
+        .partition(|family| pools.contains_key(family));
     let nothing = with.is_empty() && found.kept.is_empty();
     match without.first() {
         Some(family) if !wish.second_optional || nothing => {
@@ -145,8 +180,13 @@ fn family(pool: &Pool) -> Option<Family> {
 
 /// `c-xxxxx` or `c-m-xxxxxxxx`.
 fn is_rancher_id(name: &str) -> bool {
-    let rest = name.strip_prefix("c-m-").or_else(|| name.strip_prefix("c-"));
+    let rest = name
+        .strip_prefix("c-m-")
+        .or_else(|| name.strip_prefix("c-"));
     rest.is_some_and(|rest| {
-        (5..=8).contains(&rest.len()) && rest.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+        (5..=8).contains(&rest.len())
+            && rest
+                .bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
     })
 }

@@ -7,7 +7,10 @@ use fipd_core::{Family, Tenant};
 use super::observe::{Projects, Stack, Svc};
 use crate::controllers::rancher_fip::{
     floating_ip::validate::Problem,
-    names::{CLASS, FLOATING_IP, HOLDER, PROJECT, RANCHER_PROJECT, STATIC_IP, STATIC_NETWORK, rancher_project},
+    names::{
+        CLASS, FLOATING_IP, HOLDER, PROJECT, RANCHER_PROJECT, STATIC_IP, STATIC_NETWORK,
+        rancher_project,
+    },
     pool::validate::family_of,
 };
 
@@ -39,7 +42,8 @@ pub fn is_ours(svc: &Svc, class_less: bool, has_lease: bool) -> bool {
     match svc.class.as_deref() {
         Some(class) => class == CLASS,
         None => {
-            let known = has_lease || svc.marks.contains_key(HOLDER) || svc.marks.contains_key(FLOATING_IP);
+            let known =
+                has_lease || svc.marks.contains_key(HOLDER) || svc.marks.contains_key(FLOATING_IP);
             class_less && (svc.ingress.is_empty() || known)
         }
     }
@@ -54,30 +58,42 @@ pub fn wish(svc: &Svc) -> Result<Wish, Problem> {
     }
     families.truncate(if svc.stack == Stack::Single { 1 } else { 2 });
     if svc.stack == Stack::RequireDual && families.len() < 2 {
-        let message = "spec.ipFamilyPolicy is RequireDualStack but spec.ipFamilies names one family only";
+        let message =
+            "spec.ipFamilyPolicy is RequireDualStack but spec.ipFamilies names one family only";
         return Err(Problem::new("Invalid", message, None));
     }
     let mut addresses = BTreeMap::new();
     let named = svc.mark(STATIC_IP).unwrap_or("");
-    for text in named.split(',').map(str::trim).filter(|text| !text.is_empty()) {
+    for text in named
+        .split(',')
+        .map(str::trim)
+        .filter(|text| !text.is_empty())
+    {
         let address: IpAddr = text.parse().map_err(|_| {
             let message = format!("annotation {STATIC_IP}: {text:?} is no IP address; correct it or remove the annotation");
             Problem::new("Invalid", message, None)
         })?;
         let family = family_of(address);
         if !families.contains(&family) {
-            let message = format!("annotation {STATIC_IP}: {text} is of a family that spec.ipFamilies does not name");
+            let message = format!(
+                "annotation {STATIC_IP}: {text} is of a family that spec.ipFamilies does not name"
+            );
             return Err(Problem::new("Invalid", message, None));
         }
         if addresses.insert(family, address).is_some() {
-            let message = format!("annotation {STATIC_IP}: {named:?} names two addresses of one family; one is allowed");
+            let message = format!(
+                "annotation {STATIC_IP}: {named:?} names two addresses of one family; one is allowed"
+            );
             return Err(Problem::new("Invalid", message, None));
         }
     }
     Ok(Wish {
         families,
         second_optional: svc.stack == Stack::PreferDual,
-        pool: svc.mark(STATIC_NETWORK).filter(|name| !name.is_empty()).map(str::to_owned),
+        pool: svc
+            .mark(STATIC_NETWORK)
+            .filter(|name| !name.is_empty())
+            .map(str::to_owned),
         addresses,
     })
 }
@@ -98,8 +114,13 @@ pub fn project(
         return Err(Problem::new("MissingProject", message, None));
     };
     let (_, tenant) = rancher_project(value);
-    let rancher_cluster = of_namespace.and_then(|mark| rancher_project(mark).0).map(str::to_owned);
-    Ok(Project { tenant: Tenant(tenant.into()), rancher_cluster })
+    let rancher_cluster = of_namespace
+        .and_then(|mark| rancher_project(mark).0)
+        .map(str::to_owned);
+    Ok(Project {
+        tenant: Tenant(tenant.into()),
+        rancher_cluster,
+    })
 }
 
 #[cfg(test)]
@@ -107,7 +128,11 @@ mod tests {
     use super::*;
 
     fn svc() -> Svc {
-        Svc { balanced: true, families: vec![Family::V4], ..Svc::default() }
+        Svc {
+            balanced: true,
+            families: vec![Family::V4],
+            ..Svc::default()
+        }
     }
 
     fn marked(key: &'static str, value: &str) -> Svc {
@@ -118,51 +143,128 @@ mod tests {
 
     #[test]
     fn ours_by_class_or_without_where_allowed() {
-        let class = |class: &str| Svc { class: Some(class.into()), ..svc() };
+        let class = |class: &str| Svc {
+            class: Some(class.into()),
+            ..svc()
+        };
         assert!(is_ours(&class(CLASS), false, false));
         assert!(!is_ours(&class("other"), true, true));
         assert!(!is_ours(&svc(), false, true));
         assert!(is_ours(&svc(), true, false));
-        let served = Svc { ingress: vec!["10.0.0.9".into()], ..svc() };
+        let served = Svc {
+            ingress: vec!["10.0.0.9".into()],
+            ..svc()
+        };
         assert!(!is_ours(&served, true, false), "another gave it an address");
         assert!(is_ours(&served, true, true));
-        let stock = Svc { ingress: vec!["10.0.0.9".into()], ..marked(FLOATING_IP, "10.0.0.9") };
-        assert!(is_ours(&stock, true, false), "the original of this family gave it");
-        assert!(!is_ours(&Svc { balanced: false, ..class(CLASS) }, true, true));
-        assert!(!is_ours(&Svc { terminating: true, ..class(CLASS) }, true, true));
+        let stock = Svc {
+            ingress: vec!["10.0.0.9".into()],
+            ..marked(FLOATING_IP, "10.0.0.9")
+        };
+        assert!(
+            is_ours(&stock, true, false),
+            "the original of this family gave it"
+        );
+        assert!(!is_ours(
+            &Svc {
+                balanced: false,
+                ..class(CLASS)
+            },
+            true,
+            true
+        ));
+        assert!(!is_ours(
+            &Svc {
+                terminating: true,
+                ..class(CLASS)
+            },
+            true,
+            true
+        ));
     }
 
     #[test]
     fn families_by_policy_in_their_order() {
-        let both = Svc { families: vec![Family::V6, Family::V4], ..svc() };
+        let both = Svc {
+            families: vec![Family::V6, Family::V4],
+            ..svc()
+        };
         assert_eq!(wish(&both).expect("a wish").families, [Family::V6]);
-        let prefer = wish(&Svc { stack: Stack::PreferDual, ..both.clone() }).expect("a wish");
-        assert_eq!((prefer.families.as_slice(), prefer.second_optional), (&[Family::V6, Family::V4][..], true));
-        let require = wish(&Svc { stack: Stack::RequireDual, ..both }).expect("a wish");
+        let prefer = wish(&Svc {
+            stack: Stack::PreferDual,
+            ..both.clone()
+        })
+        .expect("a wish");
+        assert_eq!(
+            (prefer.families.as_slice(), prefer.second_optional),
+            (&[Family::V6, Family::V4][..], true)
+        );
+        let require = wish(&Svc {
+            stack: Stack::RequireDual,
+            ..both
+        })
+        .expect("a wish");
         assert!(!require.second_optional);
-        assert!(wish(&Svc { stack: Stack::RequireDual, ..svc() }).is_err());
+        assert!(
+            wish(&Svc {
+                stack: Stack::RequireDual,
+                ..svc()
+            })
+            .is_err()
+        );
     }
 
     #[test]
     fn wanted_addresses_are_read_and_checked() {
         let good = wish(&marked(STATIC_IP, " 10.0.0.7 ")).expect("a wish");
-        assert_eq!(good.addresses.get(&Family::V4).map(ToString::to_string), Some("10.0.0.7".into()));
+        assert_eq!(
+            good.addresses.get(&Family::V4).map(ToString::to_string),
+            Some("10.0.0.7".into())
+        );
         for wrong in ["10.0.0.700", "2001:db8::1", "10.0.0.1,10.0.0.2"] {
-            assert_eq!(wish(&marked(STATIC_IP, wrong)).expect_err(wrong).reason, "Invalid");
+            assert_eq!(
+                wish(&marked(STATIC_IP, wrong)).expect_err(wrong).reason,
+                "Invalid"
+            );
         }
-        assert_eq!(wish(&marked(STATIC_NETWORK, "dc--net")).expect("a wish").pool, Some("dc--net".into()));
+        assert_eq!(
+            wish(&marked(STATIC_NETWORK, "dc--net"))
+                .expect("a wish")
+                .pool,
+            Some("dc--net".into())
+        );
     }
 
     #[test]
     fn projects_in_their_order() {
-        let app = Projects { own: Some("p-app".into()), rancher: None };
-        let namespace = Projects { own: None, rancher: Some("c-m-1:p-ns".into()) };
-        let of = |configured, app, namespace| project(configured, app, namespace, "ns").map(|one| one.tenant.0);
-        assert_eq!(of(Some("p-conf"), Some(&app), Some(&namespace)).as_deref(), Ok("p-conf"));
-        assert_eq!(of(None, Some(&app), Some(&namespace)).as_deref(), Ok("p-app"));
+        let app = Projects {
+            own: Some("p-app".into()),
+            rancher: None,
+        };
+        let namespace = Projects {
+            own: None,
+            rancher: Some("c-m-1:p-ns".into()),
+        };
+        let of = |configured, app, namespace| {
+            project(configured, app, namespace, "ns").map(|one| one.tenant.0)
+        };
+        assert_eq!(
+            of(Some("p-conf"), Some(&app), Some(&namespace)).as_deref(),
+            Ok("p-conf")
+        );
+        assert_eq!(
+            of(None, Some(&app), Some(&namespace)).as_deref(),
+            Ok("p-app")
+        );
         let unmarked = Projects::default();
-        assert_eq!(of(None, Some(&unmarked), Some(&namespace)).as_deref(), Ok("p-ns"));
-        assert_eq!(of(None, None, None).expect_err("none").reason, "MissingProject");
+        assert_eq!(
+            of(None, Some(&unmarked), Some(&namespace)).as_deref(),
+            Ok("p-ns")
+        );
+        assert_eq!(
+            of(None, None, None).expect_err("none").reason,
+            "MissingProject"
+        );
         let found = project(None, None, Some(&namespace), "ns").expect("a project");
         assert_eq!(found.rancher_cluster.as_deref(), Some("c-m-1"));
     }
