@@ -95,7 +95,8 @@ pub fn ordered(wish: &Wish, kept: &BTreeMap<Family, Arc<Lease>>) -> Vec<IpAddr> 
 #[cfg(test)]
 mod tests {
     use fipd_core::{
-        Ends, EndsOf, Identity, LeaseKey, LeaseState, NetworkId, Order, Origin, PoolId, PoolSpec, System,
+        Ends, EndsOf, Identity, LeaseKey, LeaseState, NetworkId, Order, Origin, PoolId, PoolSpec,
+        System,
     };
 
     use super::*;
