@@ -110,6 +110,14 @@ pub fn identity(cluster: &ClusterId, kind: &str, key: &Key) -> Identity {
     }
 }
 
+/// The key of the object behind an identity.
+pub fn key(identity: &Identity) -> Key {
+    Key {
+        namespace: Text::clone(&identity.namespace),
+        name: Text::clone(&identity.name),
+    }
+}
+
 /// Who asks on behalf of this system, for the audit log.
 pub fn actor(cluster: &str) -> Text {
     format!("controller:{}/{cluster}", System::rancher_fip()).into()

@@ -31,11 +31,13 @@ use crate::{
 /// What a management cluster has of FloatingIPs.
 pub struct FloatingIpInventory {
     site: Arc<Site>,
+    remote: Remote,
 }
 
 impl FloatingIpInventory {
     pub fn new(site: Arc<Site>) -> Self {
-        Self { site }
+        let remote = Remote::new(site.session.client.clone());
+        Self { site, remote }
     }
 
     async fn sightings(&self) -> Result<Vec<Sighting>, CallError> {
@@ -126,16 +128,6 @@ impl Inventory for FloatingIpInventory {
     }
 
     fn read<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, Presence> {
-        Box::pin(async move {
-            let key = Key {
-                namespace: Text::clone(&identity.namespace),
-                name: Text::clone(&identity.name),
-            };
-            presence(
-                &Remote::new(self.site.session.client.clone()),
-                &target(&key),
-            )
-            .await
-        })
+        Box::pin(presence(&self.remote, target(&names::key(identity))))
     }
 }

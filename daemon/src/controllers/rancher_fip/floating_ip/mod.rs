@@ -396,10 +396,7 @@ impl FloatingIps {
             let ours = owners.filter(|holder| {
                 &*holder.identity.kind == KIND_FLOATING_IP && holder.instance.is_empty()
             });
-            keys.extend(ours.map(|holder| Key {
-                namespace: Text::clone(&holder.identity.namespace),
-                name: Text::clone(&holder.identity.name),
-            }));
+            keys.extend(ours.map(|holder| names::key(&holder.identity)));
         }
     }
 
@@ -439,11 +436,7 @@ fn service_key(identity: &Identity) -> Option<(&fipd_core::ClusterId, Key)> {
     if identity.system != System::rancher_fip() || &*identity.kind != KIND_SERVICE {
         return None;
     }
-    let key = Key {
-        namespace: Text::clone(&identity.namespace),
-        name: Text::clone(&identity.name),
-    };
-    Some((identity.cluster.as_ref()?, key))
+    Some((identity.cluster.as_ref()?, names::key(identity)))
 }
 
 fn reference(key: &Key, uid: &str) -> ObjectReference {

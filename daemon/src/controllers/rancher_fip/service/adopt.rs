@@ -28,7 +28,7 @@ use crate::{
             names::{self, FLOATING_IP, KIND_FLOATING_IP, KIND_SERVICE, STATIC_NETWORK},
             rancher::Rancher,
         },
-        remote::Remote,
+        remote::{Remote, Target},
     },
 };
 
@@ -36,11 +36,17 @@ use crate::{
 pub struct ServiceInventory {
     site: Arc<Site>,
     rancher: Arc<Rancher>,
+    remote: Remote,
 }
 
 impl ServiceInventory {
     pub fn new(site: Arc<Site>, rancher: Arc<Rancher>) -> Self {
-        Self { site, rancher }
+        let remote = Remote::new(site.session.client.clone());
+        Self {
+            site,
+            rancher,
+            remote,
+        }
     }
 
     async fn sightings(&self) -> Result<Vec<Sighting>, CallError> {
@@ -149,10 +155,7 @@ impl ServiceInventory {
 
     /// Whether a FloatingIP was made for this Service by another program.
     fn is_for(&self, fip: &Identity, service: &Key) -> bool {
-        let key = Key {
-            namespace: Text::clone(&fip.namespace),
-            name: Text::clone(&fip.name),
-        };
+        let key = names::key(fip);
         let fip = self.rancher.data().and_then(|data| data.fips.get(&key));
         fip.is_some_and(|fip| {
             fip.services.iter().any(|one| {
@@ -200,23 +203,13 @@ impl Inventory for ServiceInventory {
     }
 
     fn read<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, Presence> {
-        Box::pin(async move {
-            let key = Key {
-                namespace: Text::clone(&identity.namespace),
-                name: Text::clone(&identity.name),
-            };
-            presence(
-                &Remote::new(self.site.session.client.clone()),
-                &target(&key),
-            )
-            .await
-        })
+        Box::pin(presence(&self.remote, target(&names::key(identity))))
     }
 }
 
 /// A fresh read of an object.
-pub async fn presence(remote: &Remote, target: &crate::controllers::remote::Target) -> Presence {
-    match remote.get::<serde_json::Value>(target).await {
+pub async fn presence(remote: &Remote, target: Target) -> Presence {
+    match remote.get::<serde_json::Value>(&target).await {
         Ok(Some(_)) => Presence::Present,
         Ok(None) => Presence::Gone,
         Err(_) => Presence::Unknown,

@@ -1,0 +1,173 @@
+//! What a Service shows: its addresses, and Events for what it waits for.
+
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
+
+use fipd_core::{Family, Lease, LeaseKey, Text};
+use tokio::time::Instant;
+
+use super::{Services, apply, observe::Svc, reference, target};
+use crate::{
+    config::Announce,
+    controllers::{
+        Trouble,
+        objects::Key,
+        queue::Next,
+        rancher_fip::{
+            floating_ip::{plan::contended, validate::Problem},
+            names::{self, KIND_SERVICE, ServiceRef},
+        },
+        remote::Patch,
+        wakes::Cause,
+    },
+};
+
+/// A Service in the queue of a full pool asks again so often even if nobody calls it.
+const ASK_AGAIN: Duration = Duration::from_secs(60);
+
+/// A watch may be behind our own write for so long before the write is repeated.
+const BEHIND: Duration = Duration::from_secs(3);
+
+impl Services {
+    /// The two writes a user waits for.
+    pub(super) async fn show(
+        &self,
+        service: &ServiceRef,
+        svc: &Svc,
+        addresses: &[IpAddr],
+    ) -> Result<(), Trouble> {
+        let target = target(&service.key);
+        if let Some(patch) = apply::claim(svc, service, addresses, self.settings.announce) {
+            self.remote.patch(&target, Patch::Strategic, &patch).await?;
+        }
+        if let Some(patch) = apply::show(svc, addresses) {
+            if self.just_written(service, addresses) {
+                self.queue.add_after(service.key.clone(), BEHIND);
+                return Ok(());
+            }
+            self.remote
+                .patch_status(&target, Patch::Strategic, &patch)
+                .await?;
+            let written = (
+                Text::clone(&service.uid),
+                addresses.to_vec(),
+                Instant::now(),
+            );
+            self.shown.lock().insert(service.key.clone(), written);
+            self.say_shown(service, svc, addresses);
+        }
+        self.after.add(service.key.clone());
+        Ok(())
+    }
+
+    /// A Service that has no lease (an admin took it) must not go on showing an address that another got.
+    pub(super) async fn hide_anothers(
+        &self,
+        service: &ServiceRef,
+        svc: &Svc,
+    ) -> Result<(), Trouble> {
+        let identity = service.holder().identity;
+        let addresses: Vec<IpAddr> = svc
+            .ingress
+            .iter()
+            .filter_map(|text| text.parse().ok())
+            .collect();
+        let anothers = self.site.ipam.read(|ledger| {
+            let shown = |network| {
+                addresses.iter().map(move |address| LeaseKey {
+                    network,
+                    address: *address,
+                })
+            };
+            let keys = ledger.networks().flat_map(|network| shown(network.id));
+            keys.filter_map(|key| ledger.lease(key))
+                .any(|lease| !lease.held_by(&identity))
+        });
+        if svc.is_marked()
+            && anothers
+            && let Some(patch) = apply::show(svc, &[])
+        {
+            self.remote
+                .patch_status(&target(&service.key), Patch::Strategic, &patch)
+                .await?;
+        }
+        Ok(())
+    }
+
+    fn say_shown(&self, service: &ServiceRef, svc: &Svc, addresses: &[IpAddr]) {
+        let reference = reference(&service.key, &service.uid);
+        let list: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+        self.events.normal(
+            &reference,
+            "AddressAssigned",
+            format!("{} assigned", list.join(", ")),
+        );
+        if self.settings.announce == Announce::None && svc.ingress.is_empty() {
+            let note = "nobody announces the address on the network: set `announce` in fipd's configuration, or announce it yourself";
+            self.events.warning(&reference, "NotAnnounced", note);
+        }
+    }
+
+    pub(super) fn wait(&self, service: &ServiceRef, problem: Problem) -> Next {
+        self.waits_for(&service.key, problem.cause);
+        self.events.warning(
+            &reference(&service.key, &service.uid),
+            problem.reason,
+            problem.message,
+        );
+        if problem.cause.is_some() {
+            Next::After(ASK_AGAIN)
+        } else {
+            Next::Done
+        }
+    }
+
+    pub(super) fn waits_for(&self, key: &Key, cause: Option<Cause>) {
+        if self.wakes.wait(key, cause) {
+            self.site
+                .ipam
+                .forget_waiter(&names::identity(&self.site.id, KIND_SERVICE, key));
+        }
+    }
+
+    /// Whether the status was written like this just now, and the watch is behind.
+    fn just_written(&self, service: &ServiceRef, addresses: &[IpAddr]) -> bool {
+        let shown = self.shown.lock();
+        shown.get(&service.key).is_some_and(|(uid, written, at)| {
+            *uid == service.uid && written == addresses && at.elapsed() < BEHIND
+        })
+    }
+
+    /// The Service shows an address that another holds.
+    pub(super) fn contended(&self, service: &ServiceRef) -> Option<Problem> {
+        let identity = service.holder().identity;
+        let contentions = self
+            .site
+            .ipam
+            .read(|ledger| ledger.contentions_of(&identity));
+        contentions.first().map(|lease| contended(lease))
+    }
+
+    pub(super) fn warn_of_contenders(
+        &self,
+        service: &ServiceRef,
+        kept: &BTreeMap<Family, Arc<Lease>>,
+    ) {
+        for lease in kept.values().filter(|lease| !lease.contenders.is_empty()) {
+            let others: Vec<String> = lease
+                .contenders
+                .iter()
+                .map(|one| one.holder.identity.to_string())
+                .collect();
+            let note = format!(
+                "{} is also used by {}; end one of the two uses",
+                lease.key.address,
+                others.join(", ")
+            );
+            self.events.warning(
+                &reference(&service.key, &service.uid),
+                "AddressConflict",
+                note,
+            );
+        }
+    }
+}
