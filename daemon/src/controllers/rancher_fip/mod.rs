@@ -14,9 +14,9 @@ pub mod pool;
 pub mod rancher;
 pub mod service;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use fipd_core::{ClusterId, Ledger, Pool, System, Text};
+use fipd_core::{ClusterId, Holder, Ledger, Pool, System, Text};
 use fipd_crds::{
     floating_ip::{FloatingIP, FloatingIPPool, FloatingIPProjectQuota},
     management::Cluster,
@@ -109,6 +109,25 @@ impl Site {
     /// The mirror of a FloatingIPPool of this cluster.
     pub fn mirror_in<'a>(&self, ledger: &'a Ledger, pool: &str) -> Option<&'a Arc<Pool>> {
         ledger.mirror(&self.system, &self.id, pool)
+    }
+
+    /// The keys of this cluster's objects of a kind that own a lease; only holders for which `which` holds.
+    pub fn owners(
+        &self,
+        ledger: &Ledger,
+        kind: &str,
+        which: impl Fn(&Holder) -> bool,
+    ) -> BTreeSet<Key> {
+        let mut keys = BTreeSet::new();
+        let mut after = None;
+        loop {
+            let page = ledger.cluster_leases(&self.id, Some(&self.system), after, 1000);
+            let Some(last) = page.last() else { return keys };
+            after = Some(last.key);
+            let owners = page.iter().filter_map(|lease| lease.owner());
+            let ours = owners.filter(|holder| &*holder.identity.kind == kind && which(holder));
+            keys.extend(ours.map(|holder| names::key(&holder.identity)));
+        }
     }
 
     fn cancel(&self) -> CancellationToken {

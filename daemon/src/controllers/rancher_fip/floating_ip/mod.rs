@@ -115,7 +115,11 @@ impl FloatingIps {
                     .keys()
                     .into_iter()
                     .for_each(|key| self.queue.add(key));
-                self.unseen(ledger)
+                // What a Service left to an object that may never have been written.
+                self.site
+                    .owners(ledger, KIND_FLOATING_IP, |holder| {
+                        holder.instance.is_empty()
+                    })
                     .into_iter()
                     .for_each(|key| self.queue.add(key));
             }
@@ -381,23 +385,6 @@ impl FloatingIps {
         self.events
             .warning(&reference(key, &uid), "Malformed", note);
         Ok(Next::Done)
-    }
-
-    /// Leases of FloatingIPs that are not in the store.
-    fn unseen(&self, ledger: &Ledger) -> Vec<Key> {
-        let system = System::rancher_fip();
-        let mut keys = Vec::new();
-        let mut after = None;
-        loop {
-            let page = ledger.cluster_leases(&self.site.id, Some(&system), after, 1000);
-            let Some(last) = page.last() else { return keys };
-            after = Some(last.key);
-            let owners = page.iter().filter_map(|lease| lease.owner());
-            let ours = owners.filter(|holder| {
-                &*holder.identity.kind == KIND_FLOATING_IP && holder.instance.is_empty()
-            });
-            keys.extend(ours.map(|holder| names::key(&holder.identity)));
-        }
     }
 
     fn identity(&self, key: &Key) -> Identity {

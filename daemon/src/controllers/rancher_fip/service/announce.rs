@@ -6,11 +6,13 @@ use fipd_crds::labels::{PURELB_AGGREGATION, pool_object};
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
+use super::observe::Svc;
 use crate::{
     config::Announce,
     controllers::{
         rancher_fip::names::{
-            FOR_SERVICE, MANAGED_BY, SERVICE_LABEL, SERVICE_NAMESPACE_LABEL, ServiceRef,
+            FOR_SERVICE, MANAGED_BY, PURELB_GROUP, SERVICE_LABEL, SERVICE_NAMESPACE_LABEL,
+            ServiceRef,
         },
         remote::{MANAGER, Target},
     },
@@ -66,6 +68,15 @@ impl Kind {
             namespace: namespace.into(),
             name: name.into(),
         }
+    }
+}
+
+/// Whether a Service carries the marks that go with objects for this announcer.
+pub fn shows_objects(mode: Announce, svc: &Svc) -> bool {
+    match mode {
+        Announce::None | Announce::KubeVip => false,
+        Announce::Metallb => svc.mark(SERVICE_LABEL).is_some(),
+        Announce::Purelb => svc.mark(PURELB_GROUP).is_some(),
     }
 }
 
@@ -208,6 +219,23 @@ mod tests {
             json!([{ "subnet": "10.0.0.0/24", "pool": "10.0.0.5/32", "aggregation": "default" }]);
         assert_eq!(local["v4pools"], v4);
         assert_eq!(local["v6pools"][0]["pool"], "2001:db8::5/128");
+    }
+
+    #[test]
+    fn the_marks_of_a_service_tell_of_objects() {
+        let marked = |key: &'static str| {
+            let mut svc = Svc::default();
+            svc.marks.insert(key, "x".into());
+            svc
+        };
+        assert!(shows_objects(Announce::Metallb, &marked(SERVICE_LABEL)));
+        assert!(shows_objects(Announce::Purelb, &marked(PURELB_GROUP)));
+        for mode in [Announce::None, Announce::KubeVip] {
+            assert!(!shows_objects(mode, &marked(SERVICE_LABEL)));
+        }
+        for mode in [Announce::Metallb, Announce::Purelb] {
+            assert!(!shows_objects(mode, &Svc::default()));
+        }
     }
 
     #[test]

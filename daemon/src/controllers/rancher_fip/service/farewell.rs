@@ -1,10 +1,19 @@
 //! A Service that goes, or is not ours any more: what it held and what was written on it.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
 use fipd_core::{Handover, Holder, Lease, LeaseKey, Release, ReleaseScope, Request, Text};
+use k8s_openapi::api::core::v1::Service;
 
-use super::{Services, announce, apply, object, observe::Svc, plan::Match, target, validate::Wish};
+use super::{
+    Services, announce, apply, object,
+    observe::{self, Svc},
+    plan::Match,
+    reference,
+    status::BEHIND,
+    target,
+    validate::Wish,
+};
 use crate::{
     config::Announce,
     controllers::{
@@ -20,6 +29,27 @@ use crate::{
 };
 
 impl Services {
+    /// No Service that matters is seen under this name. What an earlier one holds goes once a fresh read finds
+    /// another in its place, or the same turned into one that is not ours; where there is none at all, the lease
+    /// is for the sweep of the cluster.
+    pub(super) async fn unseen(&self, key: &Key) -> Result<Next, Trouble> {
+        self.forget(key);
+        let held = self.held(&self.service(key, &"".into()));
+        if held.is_empty() {
+            return Ok(Next::Done);
+        }
+        let Some(object) = self.remote.get::<Service>(&target(key)).await? else {
+            return Ok(Next::Done);
+        };
+        let svc = observe::all(object);
+        if svc.matters() {
+            // The watch is behind.
+            return Ok(Next::After(BEHIND));
+        }
+        let service = self.service(key, &svc.uid);
+        self.let_go(&service, &svc, &held).await
+    }
+
     /// Takes everything of ours away, the finalizer last.
     pub(super) async fn let_go(
         &self,
@@ -28,24 +58,11 @@ impl Services {
         held: &[Arc<Lease>],
     ) -> Result<Next, Trouble> {
         self.waits_for(&service.key, None);
-        self.unannounce(service).await?;
-        for lease in held {
-            self.hand_over(service, lease).await?;
+        for uid in instances(service, held) {
+            self.end(&self.service(&service.key, &uid), svc, held)
+                .await?;
         }
-        self.unwritten.lock().remove(&service.uid);
         self.shown.lock().remove(&service.key);
-        let scope = ReleaseScope::Holder(service.holder());
-        let reason = if svc.terminating {
-            "the Service is deleted"
-        } else {
-            "the Service is not ours any more"
-        };
-        let request = Request::Release(Release {
-            scope,
-            actor: self.site.actor(),
-            reason: reason.into(),
-        });
-        self.site.ipam.submit(request).await?;
         let target = target(&service.key);
         if svc.terminating {
             self.remote
@@ -73,6 +90,33 @@ impl Services {
             }
         }
         Ok(Next::Done)
+    }
+
+    /// Ends what one instance of a Service has: announcer's objects, leases, places in queues.
+    async fn end(
+        &self,
+        service: &ServiceRef,
+        svc: &Svc,
+        held: &[Arc<Lease>],
+    ) -> Result<(), Trouble> {
+        self.unannounce(service, svc).await?;
+        let holder = service.holder();
+        for lease in held.iter().filter(|lease| has(lease, &holder)) {
+            self.hand_over(service, lease).await?;
+        }
+        self.unwritten.lock().remove(&service.uid);
+        let reason = if svc.terminating {
+            "the Service is deleted"
+        } else {
+            "the Service is not ours any more"
+        };
+        let request = Request::Release(Release {
+            scope: ReleaseScope::Holder(holder),
+            actor: self.site.actor(),
+            reason: reason.into(),
+        });
+        self.site.ipam.submit(request).await?;
+        Ok(())
     }
 
     /// Gives back what a Service that lives on does not wish any more. A family it does without takes its
@@ -145,34 +189,52 @@ impl Services {
         })
     }
 
-    /// Deletes the announcer's objects of a Service.
-    async fn unannounce(&self, service: &ServiceRef) -> Result<(), Trouble> {
-        self.announced.lock().remove(&service.key);
-        match self.settings.announce {
+    /// Deletes the announcer's objects of a Service. Objects that fipd may not see or delete hold up nobody's
+    /// address; the sweep takes them once it may.
+    async fn unannounce(&self, service: &ServiceRef, svc: &Svc) -> Result<(), Trouble> {
+        let mode = self.settings.announce;
+        let made = self.announced.lock().remove(&service.key).is_some();
+        let made = made || announce::shows_objects(mode, svc);
+        match mode {
             Announce::None | Announce::KubeVip => return Ok(()),
             Announce::Metallb | Announce::Purelb => {}
         }
-        for kind in announce::KINDS
-            .iter()
-            .filter(|kind| kind.of == self.settings.announce)
-        {
-            let all = kind.target("", "");
-            let label = format!("{FOR_SERVICE}%3D{}", service.uid);
-            let objects = match self.remote.list(&all, &label).await {
-                Ok(objects) => objects,
+        for kind in announce::KINDS.iter().filter(|kind| kind.of == mode) {
+            match self.delete_objects(kind, &service.uid).await {
                 // The announcer is not installed (any more).
-                Err(CallError::NotFound(_)) => continue,
-                Err(error) => return Err(error.into()),
-            };
-            for object in objects {
-                if let Some((key, uid)) = identify(&object) {
-                    self.remote
-                        .delete(&kind.target(&key.namespace, &key.name), &uid)
-                        .await?;
+                Ok(()) | Err(CallError::NotFound(_)) => {}
+                Err(CallError::Rejected(_, why)) => {
+                    if made {
+                        self.warn_of_left(service, kind, &why);
+                    }
                 }
+                Err(error) => return Err(error.into()),
             }
         }
         Ok(())
+    }
+
+    async fn delete_objects(&self, kind: &announce::Kind, uid: &str) -> Result<(), CallError> {
+        let label = format!("{FOR_SERVICE}%3D{uid}");
+        for object in self.remote.list(&kind.target("", ""), &label).await? {
+            if let Some((key, uid)) = identify(&object) {
+                let target = kind.target(&key.namespace, &key.name);
+                self.remote.delete(&target, &uid).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn warn_of_left(&self, service: &ServiceRef, kind: &announce::Kind, why: &str) {
+        let note = format!(
+            "{} objects with label {FOR_SERVICE}={} may be left: {why}; delete them, or give fipd the right to",
+            kind.name, service.uid
+        );
+        self.events.warning(
+            &reference(&service.key, &service.uid),
+            "AnnouncementLeft",
+            note,
+        );
     }
 }
 
@@ -184,6 +246,18 @@ pub fn identify(object: &serde_json::Value) -> Option<(Key, String)> {
         Key::new(text("namespace").unwrap_or(""), text("name")?),
         text("uid")?.to_owned(),
     ))
+}
+
+/// This instance of the Service and all others of its name that hold one of the leases.
+fn instances(service: &ServiceRef, held: &[Arc<Lease>]) -> BTreeSet<Text> {
+    let others = held
+        .iter()
+        .map(|lease| holder_of(lease, service, &service.uid).instance);
+    others.chain([Text::clone(&service.uid)]).collect()
+}
+
+fn has(lease: &Lease, holder: &Holder) -> bool {
+    lease.members.iter().any(|member| member.holder == *holder)
 }
 
 /// The member of the lease that is this Service, of whatever instance.

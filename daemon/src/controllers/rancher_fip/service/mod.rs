@@ -106,10 +106,11 @@ impl Services {
             self.queue.add(key);
         }
         if matches!(news, News::Everything) {
-            self.services
-                .keys()
-                .into_iter()
-                .for_each(|key| self.queue.add(key));
+            let unseen = |key: &Key| self.services.seen(key).is_none();
+            let mut keys = self.site.owners(ledger, KIND_SERVICE, |_| true);
+            keys.retain(unseen);
+            keys.extend(self.services.keys());
+            keys.into_iter().for_each(|key| self.queue.add(key));
         }
     }
 
@@ -151,10 +152,7 @@ impl Services {
                     .warning(&reference(key, &object.uid), "Malformed", note);
                 return Ok(Next::Done);
             }
-            None => {
-                self.forget(key);
-                return Ok(Next::Done);
-            }
+            None => return self.unseen(key).await,
         };
         let service = self.service(key, &svc.uid);
         let held = self.held(&service);

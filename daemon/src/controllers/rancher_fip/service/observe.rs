@@ -70,6 +70,11 @@ impl Svc {
         self.finalizers.iter().any(|one| one == FINALIZER)
     }
 
+    /// Whether it is a load balancer or carries anything of ours.
+    pub fn matters(&self) -> bool {
+        self.balanced || self.has_finalizer() || self.marks.contains_key(HOLDER)
+    }
+
     /// Whether it carries what only fipd writes.
     pub fn is_marked(&self) -> bool {
         self.has_finalizer() && self.marks.contains_key(HOLDER)
@@ -78,8 +83,7 @@ impl Svc {
 
 /// Keeps what matters of a Service; nothing of one that is no load balancer and carries nothing of ours.
 pub fn slim(service: Service) -> Option<Svc> {
-    let svc = all(service);
-    (svc.balanced || svc.has_finalizer() || svc.marks.contains_key(HOLDER)).then_some(svc)
+    Some(all(service)).filter(Svc::matters)
 }
 
 /// What matters of any Service.
@@ -156,5 +160,40 @@ fn parse(family: &str) -> Option<Family> {
         "IPv4" => Some(Family::V4),
         "IPv6" => Some(Family::V6),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ServiceSpec;
+
+    use super::*;
+
+    fn service(kind: &str, meta: ObjectMeta) -> Service {
+        Service {
+            metadata: meta,
+            spec: Some(ServiceSpec {
+                type_: Some(kind.into()),
+                ..ServiceSpec::default()
+            }),
+            ..Service::default()
+        }
+    }
+
+    #[test]
+    fn only_load_balancers_and_what_carries_our_marks_are_kept() {
+        let plain = ObjectMeta::default;
+        assert!(slim(service("LoadBalancer", plain())).is_some());
+        assert!(slim(service("ClusterIP", plain())).is_none());
+        let finalizer = ObjectMeta {
+            finalizers: Some(vec![FINALIZER.into()]),
+            ..plain()
+        };
+        assert!(slim(service("ClusterIP", finalizer)).is_some());
+        let holder = ObjectMeta {
+            annotations: Some(BTreeMap::from([(HOLDER.into(), "x".into())])),
+            ..plain()
+        };
+        assert!(slim(service("NodePort", holder)).is_some());
     }
 }

@@ -25,7 +25,7 @@ use crate::{
 const ASK_AGAIN: Duration = Duration::from_secs(60);
 
 /// A watch may be behind our own write for so long before the write is repeated.
-const BEHIND: Duration = Duration::from_secs(3);
+pub(super) const BEHIND: Duration = Duration::from_secs(3);
 
 impl Services {
     /// The two writes a user waits for.
