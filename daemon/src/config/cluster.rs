@@ -53,7 +53,7 @@ pub struct RancherFip {
     /// The Rancher project charged for all Services. `None`: by labels.
     pub project: Option<Text>,
     pub default_pool: Option<Text>,
-    /// Take Services without `loadBalancerClass` as well.
+    /// Take Services without `loadBalancerClass` as well. Those that have been taken stay when it is off.
     pub class_less: bool,
     pub announce: Announce,
     pub app_namespace: Text,

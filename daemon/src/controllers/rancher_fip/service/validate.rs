@@ -34,7 +34,8 @@ pub struct Project {
     pub rancher_cluster: Option<String>,
 }
 
-/// Whether fipd serves this Service. One without class is another's if it has an address that we did not give.
+/// Whether fipd serves this Service. One without class is another's if it has an address that we did not give;
+/// one that has our lease and shows our marks stays ours even if `class_less` ones are not taken (any more).
 pub fn is_ours(svc: &Svc, class_less: bool, has_lease: bool) -> bool {
     if !svc.balanced || svc.terminating {
         return false;
@@ -44,7 +45,8 @@ pub fn is_ours(svc: &Svc, class_less: bool, has_lease: bool) -> bool {
         None => {
             let known =
                 has_lease || svc.marks.contains_key(HOLDER) || svc.marks.contains_key(FLOATING_IP);
-            class_less && (svc.ingress.is_empty() || known)
+            let taken = has_lease && svc.is_marked();
+            taken || class_less && (svc.ingress.is_empty() || known)
         }
     }
 }
@@ -126,6 +128,7 @@ pub fn project(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::controllers::rancher_fip::names::FINALIZER;
 
     fn svc() -> Svc {
         Svc {
@@ -149,8 +152,8 @@ mod tests {
         };
         assert!(is_ours(&class(CLASS), false, false));
         assert!(!is_ours(&class("other"), true, true));
-        assert!(!is_ours(&svc(), false, true));
         assert!(is_ours(&svc(), true, false));
+        assert!(!is_ours(&svc(), false, false));
         let served = Svc {
             ingress: vec!["10.0.0.9".into()],
             ..svc()
@@ -181,6 +184,28 @@ mod tests {
             true,
             true
         ));
+    }
+
+    #[test]
+    fn a_class_less_one_that_was_taken_stays_when_no_more_are_taken() {
+        let taken = Svc {
+            finalizers: vec![FINALIZER.into()],
+            ingress: vec!["10.0.0.9".into()],
+            ..marked(HOLDER, "Service/c/ns/web/u")
+        };
+        assert!(is_ours(&taken, false, true));
+        assert!(!is_ours(&taken, false, false), "it has no lease");
+        assert!(!is_ours(&svc(), false, true), "it never showed one");
+        let foreign = Svc {
+            class: Some("other".into()),
+            ..taken.clone()
+        };
+        assert!(!is_ours(&foreign, false, true));
+        let plain = Svc {
+            balanced: false,
+            ..taken
+        };
+        assert!(!is_ours(&plain, false, true));
     }
 
     #[test]
