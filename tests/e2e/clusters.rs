@@ -30,7 +30,7 @@ use fipd_tests::testbed::{
 };
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use kube::api::{Api, DeleteParams, DynamicObject, ListParams, PostParams};
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Client, ResourceExt};
 use serde_json::json;
@@ -574,7 +574,15 @@ async fn clusters_are_found_through_ranchers_secrets() {
     site.publish_kubeconfig(&rancher, "blue", blue.kubeconfig())
         .await
         .unwrap();
-    // And one that would run a program.
+    // People name clusters as they like; no object can have such a name.
+    let green = site.cluster("green").unwrap();
+    use_address(&green.plane.client().await.unwrap(), "g", "10.7.0.22").await;
+    let awkward = json!({ "spec": { "displayName": "Green Hills / Site 2" } });
+    rancher_clusters(rancher.clone())
+        .patch("c-m-green", &PatchParams::default(), &Patch::Merge(awkward))
+        .await
+        .unwrap();
+    // And a Secret that would run a program.
     let evil = "apiVersion: v1\nkind: Config\ncurrent-context: m\ncontexts: [{name: m, context: {cluster: c, user: u}}]\n\
                 clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]\nusers: [{name: u, user: {exec: {command: evil}}}]\n";
     site.publish_kubeconfig(&rancher, "evil", evil)
@@ -595,7 +603,14 @@ async fn clusters_are_found_through_ranchers_secrets() {
         bed.holds()
     );
     let view = bed.until_state("c-m-blue", ClusterState::Ready).await;
-    bed.until_state("c-m-green", ClusterState::Ready).await;
+    let awkward = bed.until_state("c-m-green", ClusterState::Ready).await;
+    assert!(
+        awkward
+            .names
+            .iter()
+            .any(|name| &**name == "Green Hills / Site 2"),
+        "{awkward:?}"
+    );
     assert!(
         view.discovered && view.names.iter().any(|name| &**name == "blue"),
         "{view:?}"
@@ -605,8 +620,10 @@ async fn clusters_are_found_through_ranchers_secrets() {
         3,
         "two Secrets of one cluster are one session"
     );
-    bed.until_lease("adopted", "10.7.0.21", |lease| lease.is_some())
-        .await;
+    for address in ["10.7.0.21", "10.7.0.22"] {
+        bed.until_lease("adopted", address, |lease| lease.is_some())
+            .await;
+    }
     let evil = bed.until_state("evil", ClusterState::Refused).await;
     assert!(evil.last_error.unwrap().contains("exec"));
     bed.until("only the refused one is waited for", SOON, |_| {
@@ -654,15 +671,24 @@ async fn clusters_are_found_through_ranchers_secrets() {
         Some((LeaseState::Allocated, "m".into()))
     );
 
-    // Its Cluster object goes too: it has left.
-    rancher_clusters(rancher.clone())
-        .delete("c-m-blue", &DeleteParams::default())
+    // Its Cluster object goes too: it has left. So does all of the one with the awkward name.
+    secrets
+        .delete("c-m-green-kubeconfig", &DeleteParams::default())
         .await
         .unwrap();
-    bed.until_lease("orphaned", "10.7.0.21", |lease| {
-        lease == Some((LeaseState::Orphaned, "m".into()))
-    })
-    .await;
+    for id in ["c-m-green", "c-m-blue"] {
+        rancher_clusters(rancher.clone())
+            .delete(id, &DeleteParams::default())
+            .await
+            .unwrap();
+    }
+    for (address, name) in [("10.7.0.21", "m"), ("10.7.0.22", "g")] {
+        bed.until_lease("orphaned", address, |lease| {
+            lease == Some((LeaseState::Orphaned, name.into()))
+        })
+        .await;
+    }
+    assert_eq!(bed.clusters.discovery().unwrap().last_error, None);
     bed.stop().await;
 }
 

@@ -23,6 +23,7 @@ use kube::{
 
 use super::{
     CallError, ClusterSession,
+    absence::Presence,
     adoption::complete_list,
     backoff::{Backoff, jittered},
 };
@@ -239,37 +240,75 @@ impl Finder<'_> {
         clusters: &[RancherCluster],
         found: &[Found],
     ) -> Result<BTreeSet<ClusterId>, CallError> {
-        let here: BTreeSet<&Text> = clusters
-            .iter()
-            .flat_map(|cluster| [Some(&cluster.id), cluster.display_name.as_ref()])
-            .flatten()
-            .chain(found.iter().flat_map(|found| &found.names))
-            .collect();
-        let records = self.session.ipam.read(|ledger| {
+        let known = self.session.ipam.read(|ledger| {
             let discovered = ledger.clusters().filter(|record| record.discovered);
             discovered
                 .map(|record| (record.id.clone(), record.names.clone()))
                 .collect::<Vec<_>>()
         });
-        let api: Api<DynamicObject> =
-            Api::all_with(self.session.client.clone(), &rancher_cluster());
         let mut gone = BTreeSet::new();
-        'records: for (id, names) in records {
-            if names.iter().any(|name| here.contains(name)) {
-                continue;
+        for (id, names) in not_seen(known, clusters, found) {
+            let mut readings = Vec::new();
+            for name in names.iter().filter(|name| is_object_name(name)) {
+                readings.push(self.read(name).await?);
             }
-            for name in &names {
-                let what = format!("read management.cattle.io Cluster {name}");
-                match self.session.call(&what, api.get(name)).await {
-                    Err(err) if err.status() == Some(404) => {}
-                    Err(err) => return Err(err),
-                    Ok(_) => continue 'records,
-                }
+            if says_gone(&readings) {
+                gone.insert(id);
             }
-            gone.insert(id);
         }
         Ok(gone)
     }
+
+    /// A fresh read of a Cluster object. Only the end of the session is an error: what cannot be read of one cluster
+    /// says nothing about the others.
+    async fn read(&self, name: &Text) -> Result<Presence, CallError> {
+        let api: Api<DynamicObject> =
+            Api::all_with(self.session.client.clone(), &rancher_cluster());
+        let what = format!("read management.cattle.io Cluster {name}");
+        match self.session.call(&what, api.get(name)).await {
+            Ok(_) => Ok(Presence::Present),
+            Err(err) if err.status() == Some(404) => Ok(Presence::Gone),
+            Err(err @ CallError::Cancelled { .. }) => Err(err),
+            Err(err) => {
+                tracing::warn!(cluster = %name, "discovery: not known whether it is gone, its leases stay: {err}");
+                Ok(Presence::Unknown)
+            }
+        }
+    }
+}
+
+/// The known clusters that a complete look has no trace of, with their names.
+fn not_seen(
+    known: Vec<(ClusterId, Vec<Text>)>,
+    clusters: &[RancherCluster],
+    found: &[Found],
+) -> Vec<(ClusterId, Vec<Text>)> {
+    let here: BTreeSet<&Text> = clusters
+        .iter()
+        .flat_map(|cluster| [Some(&cluster.id), cluster.display_name.as_ref()])
+        .flatten()
+        .chain(found.iter().flat_map(|found| &found.names))
+        .collect();
+    known
+        .into_iter()
+        .filter(|(_, names)| !names.iter().any(|name| here.contains(name)))
+        .collect()
+}
+
+/// Whether the reads of all names of a cluster say that it is gone. Without any read nothing is known.
+fn says_gone(readings: &[Presence]) -> bool {
+    !readings.is_empty() && readings.iter().all(|reading| *reading == Presence::Gone)
+}
+
+/// Whether an object may have this name (a DNS-1123 subdomain). Display names need not be such.
+fn is_object_name(name: &str) -> bool {
+    let alphanumeric = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let label = |label: &str| {
+        let ends = [label.bytes().next(), label.bytes().next_back()];
+        ends.into_iter().all(|end| end.is_some_and(alphanumeric))
+            && label.bytes().all(|byte| alphanumeric(byte) || byte == b'-')
+    };
+    name.len() <= 253 && name.split('.').all(label)
 }
 
 fn kubeconfig_of(secret: Secret) -> Option<Arc<str>> {
@@ -401,6 +440,50 @@ mod tests {
             lines(&found),
             ["c-m-1 [c-m-1] 1", "c-m-2 [c-m-2] 1", "same [same] 1"]
         );
+    }
+
+    #[test]
+    fn only_clusters_without_any_trace_are_asked_for() {
+        let known = ["c-m-1", "c-m-2", "c-m-3", "c-m-4"].map(|id| {
+            let names = vec![id.into(), format!("Display of {id}").into()];
+            (ClusterId(format!("uid-{id}").into()), names)
+        });
+        let renamed = cluster("c-m-9", "Display of c-m-2", None);
+        let clusters = [cluster("c-m-1", "other", None), renamed];
+        let found = group(&[], secrets(&["c-m-3"]), &BTreeMap::new());
+        let missing = not_seen(known.to_vec(), &clusters, &found);
+        let ids: Vec<String> = missing.iter().map(|(id, _)| id.to_string()).collect();
+        assert_eq!(ids, ["uid-c-m-4"]);
+    }
+
+    #[test]
+    fn a_cluster_is_gone_only_if_every_read_says_so() {
+        use Presence::{Gone, Present, Unknown};
+        assert!(says_gone(&[Gone]) && says_gone(&[Gone, Gone]));
+        for readings in [&[][..], &[Present], &[Gone, Present], &[Gone, Unknown]] {
+            assert!(!says_gone(readings), "{readings:?}");
+        }
+    }
+
+    #[test]
+    fn only_names_that_objects_may_have_are_read() {
+        for name in ["c-m-1", "local", "a.b-c.d", "0"] {
+            assert!(is_object_name(name), "{name:?}");
+        }
+        let long = "a".repeat(254);
+        for name in [
+            "",
+            "My Cluster",
+            "Prod",
+            "a/b",
+            "-a",
+            "a-",
+            "a..b",
+            "ä",
+            &long,
+        ] {
+            assert!(!is_object_name(name), "{name:?}");
+        }
     }
 
     #[test]
