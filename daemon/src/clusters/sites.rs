@@ -1,6 +1,6 @@
 //! Which clusters there should be: configured ones and discovered ones, as one list.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
 use fipd_core::{System, Text};
 
@@ -8,7 +8,7 @@ use super::{
     discovery::Found,
     link::{Access, LinkSpec},
 };
-use crate::config::{ClusterSettings, Config, Source};
+use crate::config::{ClusterConfig, ClusterSettings, Config, Discovery, Source};
 
 /// One of the ways to a cluster. The configured one counts first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,85 +36,90 @@ pub(super) struct SiteSpec {
 
 /// All sites of a configuration and of what its discovery found.
 pub(super) fn wanted(config: &Config, found: &[Found]) -> BTreeMap<Text, SiteSpec> {
-    let mut sites: BTreeMap<Text, SiteSpec> = config
-        .clusters
-        .iter()
-        .enumerate()
+    let configured = config.clusters.iter().enumerate();
+    let mut sites: BTreeMap<Text, SiteSpec> = configured
         .map(|(order, cluster)| {
-            let access = match &cluster.source {
-                Source::File { path, context } => Access::File {
-                    path: path.clone(),
-                    context: context.clone(),
-                },
-                Source::InCluster => Access::InCluster,
-            };
-            let link = LinkSpec {
-                access,
-                insecure: cluster.insecure_skip_tls_verify,
-            };
-            let rancher_fip = &cluster.settings.rancher_fip;
-            let on = cluster.systems.contains(&System::rancher_fip());
-            let mut names = vec![cluster.name.clone()];
-            names.extend(
-                rancher_fip
-                    .cluster_id
-                    .iter()
-                    .filter(|id| **id != cluster.name)
-                    .cloned(),
-            );
-            let site = SiteSpec {
-                name: cluster.name.clone(),
-                names,
-                discovered: false,
-                order,
-                systems: cluster.systems.clone(),
-                settings: cluster.settings.clone(),
-                management: on
-                    .then(|| config.management_of(&cluster.name, rancher_fip))
-                    .flatten(),
-                links: BTreeMap::from([(Way::Config, link)]),
-            };
-            (cluster.name.clone(), site)
+            (
+                cluster.name.clone(),
+                configured_site(config, cluster, order),
+            )
         })
         .collect();
     let Some(discovery) = &config.discovery else {
         return sites;
     };
     for found in found {
-        let links = found.secrets.iter().map(|(secret, text)| {
-            let access = Access::Text {
-                origin: format!("Secret {secret}").into(),
-                text: text.clone(),
-            };
-            (
-                Way::Secret(secret.clone()),
-                LinkSpec {
-                    access,
-                    insecure: discovery.insecure_skip_tls_verify,
-                },
-            )
-        });
         // A Secret named like a configured cluster is another way to that one, if it leads there.
-        if let Some(site) = sites.get_mut(&found.name) {
-            site.links.extend(links);
-            continue;
+        match sites.entry(found.name.clone()) {
+            Entry::Occupied(site) => site.into_mut().links.extend(links(discovery, found)),
+            Entry::Vacant(free) => {
+                free.insert(discovered_site(config, discovery, found));
+            }
         }
-        let mut settings = discovery.settings.clone();
-        settings.rancher_fip.cluster_id = found.rancher_id.clone();
-        let on = discovery.systems.contains(&System::rancher_fip());
-        let site = SiteSpec {
-            name: found.name.clone(),
-            names: found.names.clone(),
-            discovered: true,
-            order: config.clusters.len(),
-            systems: discovery.systems.clone(),
-            management: on
-                .then(|| config.management_of(&found.name, &settings.rancher_fip))
-                .flatten(),
-            settings,
-            links: links.collect(),
-        };
-        sites.insert(found.name.clone(), site);
     }
     sites
+}
+
+fn configured_site(config: &Config, cluster: &ClusterConfig, order: usize) -> SiteSpec {
+    let access = match &cluster.source {
+        Source::File { path, context } => Access::File {
+            path: path.clone(),
+            context: context.clone(),
+        },
+        Source::InCluster => Access::InCluster,
+    };
+    let link = LinkSpec {
+        access,
+        insecure: cluster.insecure_skip_tls_verify,
+    };
+    let id = cluster.settings.rancher_fip.cluster_id.as_ref();
+    let alias = id.filter(|id| **id != cluster.name).cloned();
+    SiteSpec {
+        name: cluster.name.clone(),
+        names: std::iter::once(cluster.name.clone()).chain(alias).collect(),
+        discovered: false,
+        order,
+        systems: cluster.systems.clone(),
+        management: management(config, &cluster.name, &cluster.systems, &cluster.settings),
+        settings: cluster.settings.clone(),
+        links: BTreeMap::from([(Way::Config, link)]),
+    }
+}
+
+fn discovered_site(config: &Config, discovery: &Discovery, found: &Found) -> SiteSpec {
+    let mut settings = discovery.settings.clone();
+    settings.rancher_fip.cluster_id = found.rancher_id.clone();
+    SiteSpec {
+        name: found.name.clone(),
+        names: found.names.clone(),
+        discovered: true,
+        order: config.clusters.len(),
+        systems: discovery.systems.clone(),
+        management: management(config, &found.name, &discovery.systems, &settings),
+        settings,
+        links: links(discovery, found).collect(),
+    }
+}
+
+fn links(discovery: &Discovery, found: &Found) -> impl Iterator<Item = (Way, LinkSpec)> {
+    found.secrets.iter().map(|(secret, text)| {
+        let access = Access::Text {
+            origin: format!("Secret {secret}").into(),
+            text: text.clone(),
+        };
+        let insecure = discovery.insecure_skip_tls_verify;
+        (Way::Secret(secret.clone()), LinkSpec { access, insecure })
+    })
+}
+
+/// Which cluster holds the pools, where that matters.
+fn management(
+    config: &Config,
+    name: &Text,
+    systems: &BTreeSet<System>,
+    settings: &ClusterSettings,
+) -> Option<Text> {
+    let on = systems.contains(&System::rancher_fip());
+    on.then(|| config.management_of(name, &settings.rancher_fip))
+        .flatten()
 }
