@@ -2,17 +2,15 @@
 //!
 //! Pure: time is an argument (milliseconds of any clock that never runs backwards). An owner counts as gone when two
 //! complete lists at least a minute apart did not have it and a fresh read between them did not find it. And a
-//! list can be wrong as a whole: more than `max(5, 5 %)` of a cluster's leases within an hour are released only
-//! once an admin said so, and then only those the admin was shown.
+//! list can be wrong as a whole: more than `max(5, 5 %)` of a cluster's leases within an hour ([`super::window`]) are
+//! released only once an admin said so, and then only what the admin's word was about.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
-use fipd_core::{Identity, Timestamp};
+use fipd_core::{Actor, Identity, Timestamp};
 
 /// The least time between the two lists.
 pub const APART: u64 = 60_000;
-/// Releases count against the limit for this long.
-pub const WINDOW: u64 = 3_600_000;
 /// This many may always go.
 pub const AT_LEAST: usize = 5;
 /// One in this many may go.
@@ -31,9 +29,26 @@ pub enum Presence {
 /// What may be done now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    pub release: Vec<Identity>,
-    /// Gone as well, but more than may go without an admin: (leases of these, limit).
-    pub held_back: Option<(usize, usize)>,
+    /// Owners in order; with who confirmed it where it needed that.
+    pub release: Vec<(Identity, Option<Actor>)>,
+    pub held_back: Option<Withheld>,
+}
+
+/// Gone as well, but more than may go without an admin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Withheld {
+    /// With how many leases each has.
+    pub owners: BTreeMap<Identity, usize>,
+    /// How many leases may go without an admin.
+    pub limit: usize,
+}
+
+/// An admin's word that these owners are really gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Confirmation {
+    pub actor: Actor,
+    /// With how many leases each had then; it is no word about more.
+    pub owners: BTreeMap<Identity, usize>,
 }
 
 /// The absences of one (cluster identity, system). Start a new one with a new identity: lists of different
@@ -41,12 +56,8 @@ pub struct Verdict {
 #[derive(Clone, Debug, Default)]
 pub struct Absences {
     missing: BTreeMap<Identity, Missing>,
-    /// Leases released by absence: when and how many.
-    released: VecDeque<(u64, usize)>,
-    /// Shown to an admin as held back.
-    shown: BTreeSet<Identity>,
-    /// Of those, the ones the admin said yes to.
-    confirmed: BTreeSet<Identity>,
+    /// Of those, the ones an admin said yes to: who, and to how many leases.
+    confirmed: BTreeMap<Identity, (Actor, usize)>,
 }
 
 #[derive(Clone, Debug)]
@@ -114,51 +125,52 @@ impl Absences {
         }
     }
 
-    /// An admin says that what was shown as held back is really gone. Returns how many owners that are.
-    pub fn confirm(&mut self) -> usize {
-        self.confirmed.append(&mut self.shown);
-        self.confirmed.len()
+    /// An admin says that these are really gone. It counts for those that are missing, until they are seen again.
+    pub fn confirm(&mut self, confirmation: &Confirmation) {
+        for (identity, leases) in &confirmation.owners {
+            let word = (confirmation.actor.clone(), *leases);
+            self.confirmed.insert(identity.clone(), word);
+        }
+        self.keep_known();
     }
 
-    /// What to release at `now`, where the cluster has `total` leases. The caller releases it and tells
-    /// [`Absences::released`].
-    pub fn verdict(&mut self, now: Timestamp, total: usize) -> Verdict {
-        while self
-            .released
-            .front()
-            .is_some_and(|(at, _)| now.0.saturating_sub(*at) >= WINDOW)
-        {
-            self.released.pop_front();
-        }
-        let spent: usize = self.released.iter().map(|(_, leases)| leases).sum();
+    /// Whether any owner counts as gone.
+    pub fn any_gone(&self) -> bool {
+        self.missing.values().any(Missing::is_gone)
+    }
+
+    /// What to release, where the cluster has `total` leases and `spent` went within the window. The caller releases
+    /// it and tells [`Absences::released`].
+    pub fn verdict(&self, total: usize, spent: usize) -> Verdict {
         let limit = AT_LEAST.max(total.saturating_add(spent) / SHARE);
-        let gone = || self.missing.iter().filter(|(_, missing)| missing.is_gone());
-        let (mut release, mut open): (Vec<_>, Vec<_>) = gone()
-            .map(|(identity, missing)| (identity.clone(), missing.leases))
-            .partition(|(identity, _)| self.confirmed.contains(identity));
-        let asked: usize = open.iter().map(|(_, leases)| leases).sum();
+        let mut release = Vec::new();
+        let mut open = BTreeMap::new();
+        for (identity, missing) in self.missing.iter().filter(|(_, missing)| missing.is_gone()) {
+            match self.confirmed.get(identity) {
+                Some((actor, most)) if missing.leases <= *most => {
+                    release.push((identity.clone(), Some(actor.clone())));
+                }
+                Some(_) | None => drop(open.insert(identity.clone(), missing.leases)),
+            }
+        }
+        let asked: usize = open.values().sum();
         let held_back = if asked.saturating_add(spent) > limit {
-            self.shown = open.into_iter().map(|(identity, _)| identity).collect();
-            Some((asked, limit))
+            Some(Withheld {
+                owners: open,
+                limit,
+            })
         } else {
-            self.shown.clear();
-            release.append(&mut open);
+            release.extend(open.into_keys().map(|identity| (identity, None)));
             None
         };
         release.sort();
-        Verdict {
-            release: release.into_iter().map(|(identity, _)| identity).collect(),
-            held_back,
-        }
+        Verdict { release, held_back }
     }
 
-    /// `identity` was released: `leases` of it went.
-    pub fn released(&mut self, now: Timestamp, identity: &Identity, leases: usize) {
+    /// Everything of `identity` was released.
+    pub fn released(&mut self, identity: &Identity) {
         self.missing.remove(identity);
-        // What an admin confirmed is not counted against what goes without one.
-        if !self.confirmed.remove(identity) && leases > 0 {
-            self.released.push_back((now.0, leases));
-        }
+        self.confirmed.remove(identity);
     }
 
     /// When the next list would tell more: the first absence that needs its second list. `None`: nothing is missing.
@@ -176,10 +188,15 @@ impl Absences {
     }
 
     fn keep_known(&mut self) {
-        self.shown
-            .retain(|identity| self.missing.contains_key(identity));
         self.confirmed
-            .retain(|identity| self.missing.contains_key(identity));
+            .retain(|identity, _| self.missing.contains_key(identity));
+    }
+}
+
+impl Withheld {
+    /// Leases of all of them.
+    pub fn leases(&self) -> usize {
+        self.owners.values().sum()
     }
 }
 

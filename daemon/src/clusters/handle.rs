@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use fipd_core::{Actor, ClusterId, NetworkId, Text};
+use fipd_core::{Actor, ClusterId, NetworkId, System, Text};
 use parking_lot::RwLock;
 use tokio::{
     sync::{mpsc, oneshot, watch},
@@ -15,7 +15,8 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    ClusterSession, ClusterView, DiscoveryView, SystemRunner, Trust,
+    ClusterSession, ClusterView, DiscoveryView, HeldBack, SystemRunner, Trust,
+    absence::Confirmation,
     claims::Standing,
     files::{self, Stamps},
     registry::{Event, Events, Registry},
@@ -115,6 +116,7 @@ impl Clusters {
             orphaned: BTreeSet::new(),
             expected: Vec::new(),
             serial: 0,
+            windows: Arc::default(),
         };
         registry.remember_pools();
         registry.expect_first().await?;
@@ -213,23 +215,24 @@ impl Clusters {
         .await
     }
 
-    /// Releases what is shown as held back. How many leases that is.
+    /// Releases what is shown as held back at this moment, and nothing else. How many leases that is.
     pub fn confirm_release(&self, name: &str, actor: &Actor) -> Result<usize, ClustersError> {
         let session = self
             .session(name)
             .ok_or_else(|| ClustersError::Unknown(name.into()))?;
-        let leases: usize = session
-            .shared
-            .held_back
-            .borrow()
-            .values()
-            .map(|held| held.leases)
-            .sum();
+        let held_back = session.shared.held_back.borrow().clone();
+        let leases: usize = held_back.values().map(|held| held.leases).sum();
         if leases == 0 {
             return Err(ClustersError::NothingHeldBack(name.into()));
         }
         tracing::warn!(cluster = %session.name, leases, %actor, "release by absence confirmed");
-        session.shared.confirmed.send_modify(|count| *count += 1);
+        let word = |(system, held): (System, HeldBack)| {
+            let owners = BTreeMap::clone(&held.owners);
+            let actor = actor.clone();
+            (system, Confirmation { actor, owners })
+        };
+        let words = held_back.into_iter().map(word).collect();
+        session.shared.confirmed.send_replace(words);
         Ok(leases)
     }
 

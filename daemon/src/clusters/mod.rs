@@ -35,6 +35,7 @@ mod show;
 mod sites;
 mod sweep;
 mod view;
+mod window;
 
 pub use handle::{Clusters, ClustersError, Options};
 pub use kubeconfig::{KubeconfigRefused, Trust, check_kubeconfig};

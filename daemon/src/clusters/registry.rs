@@ -22,6 +22,7 @@ use super::{
     link::{Link, News, Up},
     session::ClusterSession,
     sites::{self, SiteSpec, Way},
+    window::Windows,
 };
 use crate::{config::Config, ipam::Ipam};
 
@@ -135,6 +136,8 @@ pub(super) struct Registry {
     /// Expectations as last pushed.
     pub expected: Vec<fipd_core::Expectation>,
     pub serial: u64,
+    /// What was released by absence, over all sessions.
+    pub windows: Arc<Windows>,
 }
 
 impl Registry {

@@ -14,7 +14,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Clusters, ClustersError, HeldBack,
+    absence::Confirmation,
     connect::{self, ConnectError},
+    window::Windows,
 };
 use crate::{
     config::{ClusterSettings, NetworkChoice, PoolFacts},
@@ -61,8 +63,10 @@ pub(super) struct SessionShared {
     pub reconnects: watch::Sender<u64>,
     /// Releases by absence that wait for an admin.
     pub held_back: watch::Sender<BTreeMap<System, HeldBack>>,
-    /// Grows with each confirmation by an admin.
-    pub confirmed: watch::Sender<u64>,
+    /// The latest confirmation by an admin.
+    pub confirmed: watch::Sender<BTreeMap<System, Confirmation>>,
+    /// What was released by absence lately; the registry's, not the session's.
+    pub windows: Arc<Windows>,
 }
 
 /// Why a call to a cluster has no result.

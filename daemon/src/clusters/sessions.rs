@@ -102,7 +102,8 @@ impl Registry {
             networks: watch::Sender::new(networks_of(&spec.name, awaited)),
             reconnects: watch::Sender::new(0),
             held_back: watch::Sender::new(BTreeMap::new()),
-            confirmed: watch::Sender::new(0),
+            confirmed: watch::Sender::new(BTreeMap::new()),
+            windows: Arc::clone(&self.windows),
         };
         ClusterSession {
             name: spec.name.clone(),

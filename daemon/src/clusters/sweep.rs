@@ -2,20 +2,23 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     time::Duration,
 };
 
-use fipd_core::{Answer, Holder, Identity, Release, ReleaseScope, Request, System, Timestamp};
+use fipd_core::{
+    Actor, Answer, Holder, Identity, Release, ReleaseScope, Request, System, Timestamp,
+};
 use futures::{StreamExt, stream};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::events::{Event, EventType};
-use tokio::time::Instant;
 
 use super::{
     ClusterSession, HeldBack,
-    absence::Absences,
+    absence::{Absences, Withheld},
     adoption::{self, Inventory},
     backoff::jittered,
+    window::{self, Window},
 };
 
 /// Between two lists when nothing asks for one earlier.
@@ -27,14 +30,7 @@ const RETRY: Duration = Duration::from_secs(15);
 
 /// Runs until the session is cancelled.
 pub(super) async fn run(session: &ClusterSession, system: &System, inventory: &dyn Inventory) {
-    let mut sweep = Sweep {
-        session,
-        system,
-        inventory,
-        start: Instant::now(),
-        absences: Absences::default(),
-        holders: BTreeMap::new(),
-    };
+    let mut sweep = Sweep::new(session, system, inventory);
     let mut networks = session.shared.networks.subscribe();
     let mut reconnects = session.shared.reconnects.subscribe();
     let mut confirmed = session.shared.confirmed.subscribe();
@@ -51,7 +47,11 @@ pub(super) async fn run(session: &ClusterSession, system: &System, inventory: &d
             Ok(()) = networks.changed() => if !sweep.waits_for_us() { continue },
             Ok(()) = reconnects.changed() => {}
             // What is released is what a list of now does not have either.
-            Ok(()) = confirmed.changed() => { sweep.absences.confirm(); }
+            Ok(()) = confirmed.changed() => {
+                if let Some(said) = confirmed.borrow_and_update().get(system) {
+                    sweep.absences.confirm(said);
+                }
+            }
         }
         wait = match sweep.list().await {
             Ok(()) => sweep.next(),
@@ -67,16 +67,25 @@ struct Sweep<'a> {
     session: &'a ClusterSession,
     system: &'a System,
     inventory: &'a dyn Inventory,
-    start: Instant,
     absences: Absences,
     /// Who held leases before the latest list began; whoever came since is not judged by it.
     holders: BTreeMap<Identity, Vec<Holder>>,
 }
 
-impl Sweep<'_> {
+impl<'a> Sweep<'a> {
+    fn new(session: &'a ClusterSession, system: &'a System, inventory: &'a dyn Inventory) -> Self {
+        Self {
+            session,
+            system,
+            inventory,
+            absences: Absences::default(),
+            holders: BTreeMap::new(),
+        }
+    }
+
     /// Monotonic: the wall clock may jump over the minute that must pass.
     fn now(&self) -> Timestamp {
-        Timestamp(u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX))
+        self.session.shared.windows.now()
     }
 
     fn waits_for_us(&self) -> bool {
@@ -146,48 +155,66 @@ impl Sweep<'_> {
     }
 
     async fn release(&mut self) {
-        let total = self
-            .session
-            .ipam
-            .read(|ledger| ledger.cluster_lease_count(&self.session.id, None));
-        let verdict = self.absences.verdict(self.now(), total);
-        self.show(verdict.held_back).await;
-        if verdict.release.is_empty() {
-            return;
+        if !self.absences.any_gone() {
+            return self.show(None).await;
         }
-        for identity in verdict.release {
-            let mut freed = 0;
-            let mut failed = false;
-            let holders: BTreeSet<Holder> = self
-                .holders
-                .get(&identity)
-                .into_iter()
-                .flatten()
-                .cloned()
-                .collect();
-            for holder in holders {
-                match self.give_back(holder).await {
-                    Some(count) => freed += count,
-                    None => failed = true,
-                }
+        let session = self.session;
+        let shared = match session.shared.windows.of(&session.id, &session.ipam).await {
+            Ok(shared) => shared,
+            Err(err) => {
+                tracing::warn!(cluster = %session.name, "nothing is released, the audit log cannot be read: {err}");
+                return;
             }
-            if !failed {
-                self.absences.released(self.now(), &identity, freed);
+        };
+        let mut window = shared.lock().await;
+        let total = session
+            .ipam
+            .read(|ledger| ledger.cluster_lease_count(&session.id, None));
+        let verdict = self.absences.verdict(total, window.spent(self.now()));
+        self.show(verdict.held_back).await;
+        for (identity, confirmed_by) in verdict.release {
+            self.release_owner(&identity, confirmed_by, &mut window)
+                .await;
+        }
+    }
+
+    async fn release_owner(
+        &mut self,
+        identity: &Identity,
+        confirmed_by: Option<Actor>,
+        window: &mut Window,
+    ) {
+        let held = self.holders.get(identity).into_iter().flatten();
+        let holders: BTreeSet<Holder> = held.cloned().collect();
+        let mut failed = false;
+        for holder in holders {
+            let freed = self.give_back(holder, confirmed_by.as_ref()).await;
+            failed |= freed.is_none();
+            // What an admin confirmed is not counted against what goes without one.
+            if confirmed_by.is_none() {
+                window.add(self.now(), freed.unwrap_or(0));
             }
+        }
+        if !failed {
+            self.absences.released(identity);
         }
     }
 
     /// How many leases went; `None` if the request failed and is repeated with the next list.
-    async fn give_back(&self, holder: Holder) -> Option<usize> {
+    async fn give_back(&self, holder: Holder, confirmed_by: Option<&Actor>) -> Option<usize> {
         let owner = holder.identity.to_string();
+        let (actor, reason) = match confirmed_by {
+            Some(admin) => (admin.clone(), window::CONFIRMED),
+            None => (self.session.actor(self.system), window::REASON),
+        };
         let release = Release {
             scope: ReleaseScope::Holder(holder),
-            actor: self.session.actor(self.system),
-            reason: "absent from two complete lists and a fresh read".into(),
+            actor: actor.clone(),
+            reason: reason.into(),
         };
         match self.session.ipam.submit(Request::Release(release)).await {
             Ok(Answer::Released { leases }) => {
-                tracing::warn!(cluster = %self.session.name, owner, leases = leases.len(), "released: its object is gone");
+                tracing::warn!(cluster = %self.session.name, owner, leases = leases.len(), %actor, "released: its object is gone");
                 Some(leases.len())
             }
             Ok(_) => Some(0),
@@ -199,18 +226,19 @@ impl Sweep<'_> {
     }
 
     /// Puts what waits for an admin where it is seen: view, metric, log, and an Event in the cluster itself.
-    async fn show(&self, held_back: Option<(usize, usize)>) {
+    async fn show(&self, held_back: Option<Withheld>) {
         let mut news = None;
         self.session.shared.held_back.send_if_modified(|shown| {
             let before = shown.remove(self.system);
             let since = before
                 .as_ref()
                 .map_or_else(|| self.session.ipam.now(), |shown| shown.since);
-            let now = held_back.map(|(leases, limit)| HeldBack {
+            let now = held_back.map(|held| HeldBack {
                 system: self.system.clone(),
-                leases,
-                limit,
+                leases: held.leases(),
+                limit: held.limit,
                 since,
+                owners: Arc::new(held.owners),
             });
             let changed = before != now;
             if let Some(now) = now {
@@ -260,3 +288,6 @@ impl Sweep<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

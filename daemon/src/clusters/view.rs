@@ -1,8 +1,11 @@
 //! What UI, REST, metrics and the CLI show of clusters.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
-use fipd_core::{ClusterId, System, Text, Timestamp};
+use fipd_core::{ClusterId, Identity, System, Text, Timestamp};
 use serde::Serialize;
 
 /// One cluster, as configured, discovered, or only remembered because it still has leases.
@@ -58,6 +61,9 @@ pub struct HeldBack {
     /// How many may be without an admin's word.
     pub limit: usize,
     pub since: Timestamp,
+    /// Whose leases these are, and how many each has: what an admin's word is about.
+    #[serde(skip)]
+    pub owners: Arc<BTreeMap<Identity, usize>>,
 }
 
 /// The state of `[discovery]`.

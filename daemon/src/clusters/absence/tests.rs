@@ -30,9 +30,10 @@ fn list_and_read(
     }
 }
 
-/// What goes at `ms`, for a cluster of 100 leases.
-fn released(absences: &mut Absences, ms: u64) -> Vec<Identity> {
-    absences.verdict(at(ms), 100).release
+/// What goes now, for a cluster of 100 leases.
+fn released(absences: &Absences) -> Vec<Identity> {
+    let release = absences.verdict(100, 0).release;
+    release.into_iter().map(|(identity, _)| identity).collect()
 }
 
 #[test]
@@ -43,11 +44,11 @@ fn two_lists_a_minute_apart_and_a_read_between_release() {
         [owner(1)]
     );
     absences.read(at(10), &owner(1), Presence::Gone);
-    assert_eq!(released(&mut absences, 20), [], "one list");
+    assert_eq!(released(&absences), [], "one list");
     assert_eq!(absences.next_list(), Some(at(MINUTE)));
     absences.listed(at(MINUTE), &held([1, 2]), &present([2]));
-    assert_eq!(released(&mut absences, MINUTE), [owner(1)]);
-    absences.released(at(MINUTE), &owner(1), 1);
+    assert_eq!(released(&absences), [owner(1)]);
+    absences.released(&owner(1));
     assert_eq!(absences.next_list(), None);
     assert_eq!(absences.missing(), 0);
 }
@@ -58,12 +59,12 @@ fn two_lists_less_than_a_minute_apart_are_not_enough() {
     list_and_read(&mut absences, 0, &held([1]), &present([]));
     for ms in [1_000, 30_000, MINUTE - 1] {
         list_and_read(&mut absences, ms, &held([1]), &present([]));
-        assert_eq!(released(&mut absences, ms), [], "{ms}");
+        assert_eq!(released(&absences), [], "{ms}");
     }
     // Time alone is not a list.
-    assert_eq!(released(&mut absences, 10 * MINUTE), []);
+    assert_eq!(released(&absences), []);
     list_and_read(&mut absences, MINUTE, &held([1]), &present([]));
-    assert_eq!(released(&mut absences, MINUTE), [owner(1)]);
+    assert_eq!(released(&absences), [owner(1)]);
 }
 
 #[test]
@@ -76,12 +77,12 @@ fn without_a_read_between_the_lists_nothing_goes() {
         [owner(1)],
         "asked again"
     );
-    assert_eq!(released(&mut absences, MINUTE), []);
+    assert_eq!(released(&absences), []);
     // A read after the second list lies between it and a third.
     absences.read(at(MINUTE + 5), &owner(1), Presence::Gone);
-    assert_eq!(released(&mut absences, MINUTE + 6), []);
+    assert_eq!(released(&absences), []);
     absences.listed(at(MINUTE + 10), &held([1]), &present([]));
-    assert_eq!(released(&mut absences, MINUTE + 11), [owner(1)]);
+    assert_eq!(released(&absences), [owner(1)]);
 }
 
 #[test]
@@ -90,7 +91,7 @@ fn a_read_begun_before_the_first_list_does_not_count() {
     absences.listed(at(100), &held([1]), &present([]));
     absences.read(at(99), &owner(1), Presence::Gone);
     absences.listed(at(100 + MINUTE), &held([1]), &present([]));
-    assert_eq!(released(&mut absences, 100 + MINUTE), []);
+    assert_eq!(released(&absences), []);
 }
 
 #[test]
@@ -99,13 +100,9 @@ fn whoever_is_seen_again_starts_over() {
     list_and_read(&mut absences, 0, &held([1]), &present([]));
     list_and_read(&mut absences, MINUTE / 2, &held([1]), &present([1]));
     list_and_read(&mut absences, MINUTE, &held([1]), &present([]));
-    assert_eq!(
-        released(&mut absences, MINUTE),
-        [],
-        "it was there half a minute ago"
-    );
+    assert_eq!(released(&absences), [], "it was there half a minute ago");
     list_and_read(&mut absences, 2 * MINUTE, &held([1]), &present([]));
-    assert_eq!(released(&mut absences, 2 * MINUTE), [owner(1)]);
+    assert_eq!(released(&absences), [owner(1)]);
 }
 
 #[test]
@@ -115,7 +112,7 @@ fn a_read_that_finds_the_object_starts_over() {
     absences.read(at(1), &owner(1), Presence::Present);
     assert_eq!(absences.missing(), 0);
     absences.listed(at(MINUTE), &held([1]), &present([]));
-    assert_eq!(released(&mut absences, MINUTE), []);
+    assert_eq!(released(&absences), []);
 }
 
 #[test]
@@ -123,10 +120,24 @@ fn a_lease_released_meanwhile_is_no_business_of_ours() {
     let mut absences = Absences::default();
     list_and_read(&mut absences, 0, &held([1]), &present([]));
     list_and_read(&mut absences, MINUTE, &held([]), &present([]));
-    assert_eq!(released(&mut absences, MINUTE), []);
+    assert_eq!(released(&absences), []);
     // It comes back under the same name and vanishes: all begins anew.
     list_and_read(&mut absences, MINUTE + 1, &held([1]), &present([]));
-    assert_eq!(released(&mut absences, MINUTE + 1), []);
+    assert_eq!(released(&absences), []);
+}
+
+/// (leases, limit) of what is held back.
+fn held_back(verdict: &Verdict) -> Option<(usize, usize)> {
+    let withheld = verdict.held_back.as_ref()?;
+    Some((withheld.leases(), withheld.limit))
+}
+
+/// The word of an admin on what this verdict holds back.
+fn word(verdict: &Verdict) -> Confirmation {
+    Confirmation {
+        actor: "user:ada".into(),
+        owners: verdict.held_back.clone().unwrap().owners,
+    }
 }
 
 fn gone(count: usize) -> Absences {
@@ -138,24 +149,17 @@ fn gone(count: usize) -> Absences {
 
 #[test]
 fn five_may_always_go_and_a_sixth_of_few_holds_all_back() {
-    assert_eq!(gone(5).verdict(at(MINUTE), 5).release.len(), 5);
-    let verdict = gone(6).verdict(at(MINUTE), 6);
-    assert_eq!(
-        verdict,
-        Verdict {
-            release: vec![],
-            held_back: Some((6, 5))
-        }
-    );
+    assert_eq!(gone(5).verdict(5, 0).release.len(), 5);
+    let verdict = gone(6).verdict(6, 0);
+    assert_eq!(verdict.release, []);
+    assert_eq!(held_back(&verdict), Some((6, 5)));
 }
 
 #[test]
 fn of_many_one_in_twenty_may_go() {
-    assert_eq!(gone(50).verdict(at(MINUTE), 1_000).release.len(), 50);
-    assert_eq!(
-        gone(51).verdict(at(MINUTE), 1_000).held_back,
-        Some((51, 50))
-    );
+    assert_eq!(gone(50).verdict(1_000, 0).release.len(), 50);
+    let verdict = gone(51).verdict(1_000, 0);
+    assert_eq!(held_back(&verdict), Some((51, 50)));
 }
 
 #[test]
@@ -164,36 +168,24 @@ fn an_emptied_cluster_releases_nothing_however_long_it_stays_empty() {
     for n in 1..100 {
         let ms = MINUTE + n * 300_000;
         list_and_read(&mut absences, ms, &held(0..100), &present([]));
-        assert_eq!(
-            absences.verdict(at(ms), 100),
-            Verdict {
-                release: vec![],
-                held_back: Some((100, 5))
-            }
-        );
+        let verdict = absences.verdict(100, 0);
+        assert_eq!(verdict.release, []);
+        assert_eq!(held_back(&verdict), Some((100, 5)));
     }
 }
 
 #[test]
-fn the_limit_counts_what_went_within_the_hour() {
-    let mut absences = gone(4);
-    for identity in released(&mut absences, MINUTE) {
-        absences.released(at(MINUTE), &identity, 1);
-    }
-    for ms in [2 * MINUTE, 3 * MINUTE] {
-        list_and_read(&mut absences, ms, &held(10..13), &present([]));
-    }
+fn the_limit_counts_what_went_within_the_window() {
+    let absences = gone(3);
+    let verdict = absences.verdict(96, 4);
+    assert_eq!(verdict.release, []);
     assert_eq!(
-        absences.verdict(at(3 * MINUTE), 96).held_back,
+        held_back(&verdict),
         Some((3, 5)),
         "4 went, 3 more would be 7"
     );
-    let later = MINUTE + WINDOW;
-    assert_eq!(
-        released(&mut absences, later).len(),
-        3,
-        "the four are an hour ago"
-    );
+    assert_eq!(absences.verdict(96, 2).release.len(), 3);
+    assert_eq!(absences.verdict(96, 0).release.len(), 3);
 }
 
 #[test]
@@ -202,23 +194,15 @@ fn an_owner_counts_with_all_its_leases() {
     let held = BTreeMap::from([(owner(1), 6)]);
     list_and_read(&mut absences, 0, &held, &present([]));
     list_and_read(&mut absences, MINUTE, &held, &present([]));
-    assert_eq!(absences.verdict(at(MINUTE), 6).held_back, Some((6, 5)));
+    assert_eq!(held_back(&absences.verdict(6, 0)), Some((6, 5)));
 }
 
 #[test]
-fn a_confirmation_releases_just_what_was_shown() {
+fn a_confirmation_releases_just_what_it_is_about() {
     let mut absences = gone(10);
-    assert_eq!(absences.confirm(), 0, "nothing was shown yet");
-    assert_eq!(absences.verdict(at(MINUTE), 10).held_back, Some((10, 5)));
-    // Owner 3 turns up again before the admin has decided; owners 20 to 29 vanish after.
-    list_and_read(
-        &mut absences,
-        2 * MINUTE,
-        &held(0..30),
-        &present((3..4).chain(10..30)),
-    );
-    assert_eq!(absences.confirm(), 9);
-    for ms in [3 * MINUTE, 4 * MINUTE] {
+    let word = word(&absences.verdict(10, 0));
+    // Owner 3 turns up again before the word arrives; owners 20 to 29 vanish meanwhile, so that more is held back.
+    for ms in [2 * MINUTE, 3 * MINUTE] {
         list_and_read(
             &mut absences,
             ms,
@@ -226,28 +210,39 @@ fn a_confirmation_releases_just_what_was_shown() {
             &present((3..4).chain(10..20)),
         );
     }
-    let verdict = absences.verdict(at(4 * MINUTE), 30);
+    assert_eq!(held_back(&absences.verdict(30, 0)), Some((19, 5)));
+    absences.confirm(&word);
+    let verdict = absences.verdict(30, 0);
+    let confirmed = |identity| (identity, Some("user:ada".into()));
     assert_eq!(
         verdict.release,
-        present((0..3).chain(4..10)).into_iter().collect::<Vec<_>>()
+        present((0..3).chain(4..10))
+            .into_iter()
+            .map(confirmed)
+            .collect::<Vec<_>>()
     );
-    assert_eq!(
-        verdict.held_back,
-        Some((10, 5)),
-        "what was not shown needs a word of its own"
-    );
+    let left = verdict.held_back.unwrap();
+    assert_eq!(left.owners, held(20..30), "they need a word of their own");
+    // Owner 3 vanishes again: the word was about the time before.
+    for ms in [4 * MINUTE, 5 * MINUTE] {
+        list_and_read(&mut absences, ms, &held(3..4), &present([]));
+    }
+    let again = absences.verdict(30, 0).release;
+    assert_eq!(again, [(owner(3), None)]);
 }
 
 #[test]
-fn confirmed_releases_do_not_use_up_the_limit() {
-    let mut absences = gone(10);
-    absences.verdict(at(MINUTE), 10);
-    absences.confirm();
-    for identity in released(&mut absences, MINUTE) {
-        absences.released(at(MINUTE), &identity, 1);
-    }
-    for ms in [2 * MINUTE, 3 * MINUTE] {
-        list_and_read(&mut absences, ms, &held(20..25), &present([]));
-    }
-    assert_eq!(absences.verdict(at(3 * MINUTE), 5).release.len(), 5);
+fn a_confirmation_is_no_word_about_more_leases() {
+    let mut absences = gone(6);
+    let word = word(&absences.verdict(6, 0));
+    let mut more = held(0..6);
+    more.insert(owner(2), 7);
+    list_and_read(&mut absences, 2 * MINUTE, &more, &present([]));
+    absences.confirm(&word);
+    let verdict = absences.verdict(12, 0);
+    assert_eq!(verdict.release.len(), 5);
+    assert_eq!(
+        verdict.held_back.unwrap().owners,
+        BTreeMap::from([(owner(2), 7)])
+    );
 }

@@ -1,0 +1,235 @@
+use std::{convert::Infallible, sync::Arc};
+
+use fipd_core::{Adopt, ClusterId, LeaseKey, NetworkId};
+use futures::future::BoxFuture;
+use kube::{
+    Client,
+    client::Body,
+    runtime::events::{Recorder, Reporter},
+};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    super::{
+        CallError, Clusters, Options, SystemRunner,
+        absence::{Confirmation, Presence},
+        adoption::Sighting,
+        session::SessionShared,
+        window::Windows,
+    },
+    *,
+};
+use crate::{clock, config::ClusterSettings, ipam::Ipam};
+
+struct NoRunner;
+
+impl SystemRunner for NoRunner {
+    fn run(&self, _: ClusterSession, _: System) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::ready(()))
+    }
+}
+
+/// A cluster that knows nothing but its own identity, X.
+fn client() -> Client {
+    let answer = |_: http::Request<Body>| async {
+        let namespace =
+            r#"{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"kube-system","uid":"X"}}"#;
+        Ok::<_, Infallible>(http::Response::new(Body::from(
+            namespace.as_bytes().to_vec(),
+        )))
+    };
+    Client::new(tower::service_fn(answer), "default")
+}
+
+async fn session(ipam: &Ipam, windows: &Arc<Windows>) -> ClusterSession {
+    let cancel = CancellationToken::new();
+    let (clusters, _registry) = Clusters::start(
+        Options::default(),
+        ipam.clone(),
+        Arc::new(NoRunner),
+        cancel.clone(),
+    )
+    .await
+    .unwrap();
+    let reporter = Reporter {
+        controller: "fipd".to_owned(),
+        instance: None,
+    };
+    ClusterSession {
+        name: "x".into(),
+        names: vec!["x".into()],
+        id: ClusterId("X".into()),
+        discovered: false,
+        client: client(),
+        systems: BTreeSet::from([System::rancher_fip()]),
+        settings: ClusterSettings::default(),
+        management: None,
+        cancel,
+        recorder: Recorder::new(client(), reporter),
+        ipam: ipam.clone(),
+        clusters,
+        shared: Arc::new(SessionShared {
+            networks: watch::Sender::new(BTreeMap::new()),
+            reconnects: watch::Sender::new(0),
+            held_back: watch::Sender::new(BTreeMap::new()),
+            confirmed: watch::Sender::new(BTreeMap::new()),
+            windows: Arc::clone(windows),
+        }),
+    }
+}
+
+async fn take(ipam: &Ipam, n: u8) {
+    let adopt = Adopt {
+        key: key(n),
+        holder: Holder {
+            identity: owner(n),
+            instance: "1".into(),
+        },
+        tenant: None,
+        since: Timestamp(1),
+        actor: "test".into(),
+    };
+    ipam.submit(Request::Adopt(adopt)).await.unwrap();
+}
+
+fn owner(n: u8) -> Identity {
+    format!("rancher-fip/X/Service/ns/s{n}").parse().unwrap()
+}
+
+fn key(n: u8) -> LeaseKey {
+    LeaseKey {
+        network: NetworkId::DEFAULT,
+        address: [10, 7, 0, n].into(),
+    }
+}
+
+/// Lists nothing; while it lists, somebody new gets a lease.
+struct Empty {
+    ipam: Ipam,
+    comes_meanwhile: Vec<u8>,
+    read: Mutex<BTreeSet<Identity>>,
+}
+
+impl Empty {
+    fn new(ipam: &Ipam, comes_meanwhile: &[u8]) -> Self {
+        Self {
+            ipam: ipam.clone(),
+            comes_meanwhile: comes_meanwhile.to_vec(),
+            read: Mutex::default(),
+        }
+    }
+}
+
+impl Inventory for Empty {
+    fn kinds(&self) -> BTreeSet<&'static str> {
+        BTreeSet::from(["Service"])
+    }
+
+    fn list(&self) -> BoxFuture<'_, Result<Vec<Sighting>, CallError>> {
+        Box::pin(async {
+            for n in &self.comes_meanwhile {
+                take(&self.ipam, *n).await;
+            }
+            Ok(Vec::new())
+        })
+    }
+
+    fn read<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, Presence> {
+        self.read.lock().insert(identity.clone());
+        Box::pin(std::future::ready(Presence::Gone))
+    }
+}
+
+fn address_book() -> (tempfile::TempDir, Ipam) {
+    let dir = tempfile::tempdir().unwrap();
+    let (ipam, _writer) = Ipam::start(dir.path(), Arc::new(clock::now)).unwrap();
+    (dir, ipam)
+}
+
+/// Two lists more than a minute apart.
+async fn sweep_twice(sweep: &mut Sweep<'_>) {
+    sweep.list().await.unwrap();
+    a_minute_passes().await;
+    sweep.list().await.unwrap();
+}
+
+async fn a_minute_passes() {
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(61)).await;
+    tokio::time::resume();
+}
+
+fn leases(ipam: &Ipam) -> Vec<u8> {
+    let held = |n: &u8| ipam.read(|ledger| ledger.lease(key(*n)).is_some());
+    (1..=30).filter(held).collect()
+}
+
+#[tokio::test]
+async fn a_list_says_nothing_about_who_came_while_it_was_read() {
+    let (_dir, ipam) = address_book();
+    let session = session(&ipam, &Arc::default()).await;
+    take(&ipam, 1).await;
+    let (system, empty) = (System::rancher_fip(), Empty::new(&ipam, &[2]));
+    let mut sweep = Sweep::new(&session, &system, &empty);
+
+    sweep.list().await.unwrap();
+    assert_eq!(*empty.read.lock(), BTreeSet::from([owner(1)]));
+    assert_eq!(sweep.holders.len(), 1);
+    a_minute_passes().await;
+    sweep.list().await.unwrap();
+    assert_eq!(leases(&ipam), [2], "its first list was the second");
+    session.cancel.cancel();
+}
+
+#[tokio::test]
+async fn a_new_session_goes_on_with_the_window_of_the_last() {
+    let (_dir, ipam) = address_book();
+    let windows = Arc::default();
+    let system = System::rancher_fip();
+    for (owners, left) in [(1..5_u8, &[][..]), (11..14, &[11, 12, 13])] {
+        let session = session(&ipam, &windows).await;
+        for n in owners {
+            take(&ipam, n).await;
+        }
+        let empty = Empty::new(&ipam, &[]);
+        sweep_twice(&mut Sweep::new(&session, &system, &empty)).await;
+        assert_eq!(leases(&ipam), left);
+        let held_back = session.shared.held_back.borrow().clone();
+        let shown = held_back.get(&system).map(|held| (held.leases, held.limit));
+        assert_eq!(shown, (!left.is_empty()).then_some((3, 5)));
+        session.cancel.cancel();
+    }
+}
+
+#[tokio::test]
+async fn what_an_admin_confirmed_is_audited_under_the_admin() {
+    let (_dir, ipam) = address_book();
+    let windows = Arc::default();
+    let session = session(&ipam, &windows).await;
+    let system = System::rancher_fip();
+    for n in 1..7 {
+        take(&ipam, n).await;
+    }
+    let empty = Empty::new(&ipam, &[]);
+    let mut sweep = Sweep::new(&session, &system, &empty);
+    sweep_twice(&mut sweep).await;
+    assert_eq!(leases(&ipam).len(), 6);
+
+    let held_back = session.shared.held_back.borrow().clone();
+    sweep.absences.confirm(&Confirmation {
+        actor: "user:ada".into(),
+        owners: BTreeMap::clone(&held_back.get(&system).unwrap().owners),
+    });
+    sweep.list().await.unwrap();
+    assert!(leases(&ipam).is_empty());
+    assert_eq!(session.shared.held_back.borrow().len(), 0);
+    let rows = ipam.reader().audit_page(None, 6).unwrap();
+    for (_, row) in rows {
+        assert_eq!((&*row.actor, &*row.detail), ("user:ada", window::CONFIRMED));
+    }
+    let window = windows.of(&session.id, &ipam).await.unwrap();
+    assert_eq!(window.lock().await.spent(windows.now()), 0);
+    session.cancel.cancel();
+}
