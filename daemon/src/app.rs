@@ -115,7 +115,7 @@ async fn serve(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Re
         socket = %settings.socket.display(),
         data_dir = %settings.data_dir.display(),
         ca = %tls::ca_file(&settings.data_dir).display(),
-        config = settings.config_file.as_ref().map(|path| path.display().to_string()),
+        config = settings.config_file.as_ref().map(|file| file.path().display().to_string()),
         "fipd is ready"
     );
     tell(&[
@@ -138,7 +138,7 @@ async fn start_clusters(
 ) -> Result<(Clusters, tokio::task::JoinHandle<()>), IpamError> {
     let options = clusters::Options {
         config: settings.config.clone(),
-        path: settings.config_file.clone(),
+        file: settings.config_file.clone(),
         trust: clusters::Trust::default(),
     };
     let runner = Arc::new(Runner::default());
@@ -297,5 +297,38 @@ impl Drop for ListenFile {
     fn drop(&mut self) {
         // A file left behind names a port nobody listens on.
         let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Overrides;
+
+    #[tokio::test]
+    async fn a_configuration_edited_between_reading_and_watching_is_not_missed() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("fipd.toml");
+        std::fs::write(&file, "").unwrap();
+        let overrides = Overrides {
+            config: Some(file.clone()),
+            ..Overrides::default()
+        };
+        let settings = Settings::load(overrides).unwrap();
+        let late = "[[cluster]]\nname = \"late\"\nkubeconfig = \"nowhere\"\n";
+        std::fs::write(&file, late).unwrap();
+        let (ipam, _writer) = Ipam::start(dir.path(), Arc::new(clock::now)).unwrap();
+        let stop = CancellationToken::new();
+        let (clusters, _registry) = start_clusters(&settings, &ipam, &stop).await.unwrap();
+        let mut changes = clusters.changes();
+        let seen = async {
+            while clusters.view("late").is_none() {
+                changes.changed().await.unwrap();
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), seen)
+            .await
+            .expect("the file as it is now");
+        stop.cancel();
     }
 }

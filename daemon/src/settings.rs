@@ -7,6 +7,7 @@ use std::{
 
 use crate::{
     api::listen::TlsSettings,
+    clusters::WatchedFile,
     config::{self, Config, ConfigError},
 };
 
@@ -27,7 +28,7 @@ pub struct Overrides {
 pub struct Settings {
     pub config: Config,
     /// The file it came from; `None` without one.
-    pub config_file: Option<PathBuf>,
+    pub config_file: Option<WatchedFile>,
     pub data_dir: PathBuf,
     pub socket: PathBuf,
     overrides: Overrides,
@@ -47,8 +48,9 @@ impl Settings {
             Some(path) => Some(path.clone()),
             None => default.exists().then(|| default.to_owned()),
         };
+        let config_file = config_file.map(WatchedFile::new);
         let config = match &config_file {
-            Some(path) => Config::load(path)?,
+            Some(file) => Config::load(file.path())?,
             None => Config::default(),
         };
         let places = places();

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fipd::clusters::{
-    ClusterSession, ClusterState, ClusterView, Clusters, Options, SystemRunner, Trust,
+    ClusterSession, ClusterState, ClusterView, Clusters, Options, SystemRunner, Trust, WatchedFile,
     absence::Presence,
     adoption::{self, Inventory, Sighting},
 };
@@ -142,10 +142,11 @@ impl Bed {
         let (ipam, _writer) = Ipam::start(&dir.path().join("data"), Arc::new(clock)).unwrap();
         let cancel = CancellationToken::new();
         let path = dir.path().join("fipd.toml");
+        let file = Some(WatchedFile::new(path.clone()));
         let config = Config::load(&path).unwrap();
         let options = Options {
             config,
-            path: Some(path),
+            file,
             trust: Trust::default(),
         };
         let (clusters, task) =

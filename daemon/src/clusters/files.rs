@@ -3,10 +3,16 @@
 //! Polled, not watched: a mounted Secret changes by swapping a symlink two directories up, editors rename over
 //! the file, and network file systems send no events at all. One `stat` per file and second sees all of these.
 
-use std::{os::unix::fs::MetadataExt, path::PathBuf, time::Duration};
+use std::{
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 /// Between two looks.
 pub(super) const LOOK: Duration = Duration::from_secs(1);
+/// A wait without a deadline begins anew this often.
+const AGAIN: Duration = Duration::from_secs(3_600);
 
 /// What a file looked like; `None` while it cannot be seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,6 +35,32 @@ impl Stamps {
             ))
         };
         Self(paths.iter().map(stamp).collect())
+    }
+}
+
+/// A file that is watched from before it was first read, so that no change of it is missed.
+#[derive(Clone, Debug)]
+pub struct WatchedFile {
+    path: PathBuf,
+    seen: Stamps,
+}
+
+impl WatchedFile {
+    /// To be called before the file is read.
+    pub fn new(path: PathBuf) -> Self {
+        let seen = Stamps::of(std::slice::from_ref(&path));
+        Self { path, seen }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Waits until the file is no longer as it was; what it is like after that counts as seen.
+    pub(super) async fn changed(&mut self) {
+        let paths = [self.path.clone()];
+        while !changed(&paths, &self.seen, AGAIN).await {}
+        self.seen = Stamps::of(&paths);
     }
 }
 
@@ -81,6 +113,18 @@ mod tests {
         std::os::unix::fs::symlink("v2", dir.path().join("next")).unwrap();
         std::fs::rename(dir.path().join("next"), &link).unwrap();
         assert!(changed(&paths, &seen, SOON).await);
+    }
+
+    #[tokio::test]
+    async fn a_change_before_the_first_wait_is_seen_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("config");
+        std::fs::write(&path, "one").unwrap();
+        let mut file = WatchedFile::new(path.clone());
+        std::fs::write(&path, "other").unwrap();
+        tokio::time::timeout(SOON, file.changed()).await.unwrap();
+        let again = tokio::time::timeout(2 * LOOK, file.changed()).await;
+        assert!(again.is_err());
     }
 
     #[tokio::test]

@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::PathBuf,
     sync::Arc,
 };
 
@@ -18,7 +17,7 @@ use super::{
     ClusterSession, ClusterView, DiscoveryView, HeldBack, SystemRunner, Trust,
     absence::Confirmation,
     claims::Standing,
-    files::{self, Stamps},
+    files::WatchedFile,
     registry::{Event, Events, Registry},
     show,
 };
@@ -31,8 +30,8 @@ use crate::{
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     pub config: Config,
-    /// The file `config` is from; watched. `None`: the configuration never changes.
-    pub path: Option<PathBuf>,
+    /// The file `config` is from. `None`: the configuration never changes.
+    pub file: Option<WatchedFile>,
     pub trust: Trust,
 }
 
@@ -120,8 +119,8 @@ impl Clusters {
         };
         registry.remember_pools();
         registry.expect_first().await?;
-        if let Some(path) = options.path {
-            registry.tasks.spawn(watch_config(path, events, cancel));
+        if let Some(file) = options.file {
+            registry.tasks.spawn(watch_config(file, events, cancel));
         }
         Ok((clusters, tokio::spawn(registry.run(heard))))
     }
@@ -313,19 +312,13 @@ impl Clusters {
 }
 
 /// Reads the file again whenever it changed.
-async fn watch_config(path: PathBuf, events: Events, cancel: CancellationToken) {
-    let paths = [path.clone()];
-    let mut seen = Stamps::of(&paths);
+async fn watch_config(mut file: WatchedFile, events: Events, cancel: CancellationToken) {
     loop {
-        let changed = tokio::select! {
+        tokio::select! {
             () = cancel.cancelled() => return,
-            changed = files::changed(&paths, &seen, std::time::Duration::from_secs(3_600)) => changed,
-        };
-        if !changed {
-            continue;
+            () = file.changed() => {}
         }
-        seen = Stamps::of(&paths);
-        let path = path.clone();
+        let path = file.path().to_owned();
         let load =
             tokio::task::spawn_blocking(move || Config::load(&path).map_err(|err| err.to_string()));
         let result = load.await.unwrap_or_else(|err| Err(err.to_string()));

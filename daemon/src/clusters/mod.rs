@@ -37,6 +37,7 @@ mod sweep;
 mod view;
 mod window;
 
+pub use files::WatchedFile;
 pub use handle::{Clusters, ClustersError, Options};
 pub use kubeconfig::{KubeconfigRefused, Trust, check_kubeconfig};
 pub use session::{CallError, ClusterSession, SystemRunner};

@@ -59,7 +59,7 @@ impl Site {
         let stop = CancellationToken::new();
         let options = clusters::Options {
             config: crate::config::Config::default(),
-            path: None,
+            file: None,
             trust: clusters::Trust::default(),
         };
         let (clusters, _registry) =
