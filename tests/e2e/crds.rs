@@ -8,19 +8,23 @@ use fipd_crds::floating_ip::{
     FloatingIP, FloatingIPPool, FloatingIPProjectQuota, PoolStatus, v1beta1,
 };
 use fipd_crds::{MANIFESTS, all};
-use fipd_tests::testbed::{ControlPlane, ControlPlaneOptions, wait_until};
+use fipd_tests::testbed::{
+    ControlPlane, ControlPlaneOptions, Fipd, FipdOptions, RESTRICTED_USER, wait_until,
+};
 use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSONSchemaProps,
 };
 use kube::api::{
-    Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams,
+    Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams,
 };
 use kube::{Client, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 const NAMESPACE: &str = "c-m-4x2bq";
+const SOON: Duration = Duration::from_secs(60);
 const GROUP: &str = "rancher.k8s.binbash.org";
 
 fn manifests() -> String {
@@ -148,6 +152,82 @@ async fn installing_twice_changes_nothing() {
     for (crd, before) in all().iter().zip(first) {
         let after = api.get(&crd.name_any()).await.unwrap().resource_version();
         assert_eq!(after, before, "{} was written again", crd.name_any());
+    }
+}
+
+const ROLE: &str = include_str!("../../packaging/rbac/crds.yaml");
+
+/// Binds a role to the user without rights.
+fn bind(role: &str) -> String {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+        "metadata": { "name": role },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role },
+        "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": RESTRICTED_USER }],
+    })
+    .to_string()
+}
+
+/// First with the right to see which cluster it is and nothing else, then with the role of the manifest alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn fipd_installs_them_with_the_rights_of_the_manifest() {
+    let (plane, client) = cluster("installs").await;
+    let api = Api::<CustomResourceDefinition>::all(client);
+    let identity = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": { "name": "identity" },
+        "rules": [{ "apiGroups": [""], "resources": ["namespaces"], "resourceNames": ["kube-system"], "verbs": ["get"] }],
+    });
+    plane.apply(&identity.to_string()).await.unwrap();
+    plane.apply(&bind("identity")).await.unwrap();
+    let config = "[[cluster]]\nname = \"c\"\nkubeconfig = \"c.kubeconfig\"\nsystems = []\n";
+    let mut fipd = Fipd::prepare(FipdOptions::default()).await.unwrap();
+    let kubeconfig = plane.kubeconfig_of(RESTRICTED_USER);
+    fipd.write_file("c.kubeconfig", &kubeconfig).unwrap();
+    fipd.write_config(config).unwrap();
+    fipd.restart().await.unwrap();
+    let install = || fipd.cli(["crds", "install", "--cluster", "c"]);
+
+    let refused = wait_until("refused for its rights", SOON, || async {
+        let done = install().await.map_err(|error| format!("{error:#}"))?;
+        if done.stderr.contains("fipd-crds") {
+            Ok(done)
+        } else {
+            Err(format!("{done:?}"))
+        }
+    });
+    let refused = refused.await.unwrap();
+    assert_eq!(refused.code, 1, "{refused:?}");
+    assert!(refused.stderr.contains("orbidden"), "{refused:?}");
+
+    plane
+        .client()
+        .await
+        .map(Api::<ClusterRoleBinding>::all)
+        .unwrap()
+        .delete("identity", &DeleteParams::default())
+        .await
+        .unwrap();
+    plane.apply(ROLE).await.unwrap();
+    plane.apply(&bind("fipd-crds")).await.unwrap();
+    let installed = wait_until("installed", SOON, || async {
+        let done = install().await.map_err(|error| format!("{error:#}"))?;
+        if done.code == 0 {
+            Ok(done.stdout)
+        } else {
+            Err(done.stderr)
+        }
+    });
+    let told = installed.await.unwrap();
+    let mut specs = Vec::new();
+    for crd in all() {
+        let name = crd.name_any();
+        assert!(told.contains(&name), "{told}");
+        specs.push(api.get(&name).await.unwrap().spec);
+    }
+    // An existing definition is patched, which is another right than making it.
+    assert_eq!(install().await.unwrap().code, 0);
+    for (crd, before) in all().iter().zip(specs) {
+        assert_eq!(api.get(&crd.name_any()).await.unwrap().spec, before);
     }
 }
 

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     clock,
-    clusters::{self, ClustersError},
+    clusters::{self, CallError, ClustersError},
 };
 
 /// All clusters with their health.
@@ -93,7 +93,8 @@ pub async fn confirm_release(
 
 /// Installs fipd's CustomResourceDefinitions in the cluster.
 #[utoipa::path(post, path = "/api/v1/clusters/{name}/crds", tag = "clusters", params(("name" = String, Path)),
-    responses((status = 200, body = Outcome), (status = 404, body = Problem), (status = 503, body = Problem)))]
+    responses((status = 200, body = Outcome), (status = 404, body = Problem), (status = 502, body = Problem),
+        (status = 503, body = Problem)))]
 pub async fn install_crds(
     State(api): State<Arc<Api>>,
     caller: Caller,
@@ -124,7 +125,7 @@ pub async fn install_crds(
                 target.patch(&kind, &params, &Patch::Apply(&definition)),
             )
             .await
-            .map_err(|error| Problem::new(Code::Unavailable, format!("cluster {name}: {error}")))?;
+            .map_err(|error| not_installed(&name, &error))?;
         names.push(kind);
     }
     tracing::info!(cluster = name, actor = %caller.actor, "installed CustomResourceDefinitions");
@@ -132,6 +133,17 @@ pub async fn install_crds(
         "installed in cluster {name}: {}",
         names.join(", ")
     )))
+}
+
+fn not_installed(cluster: &str, error: &CallError) -> Problem {
+    if error.status() == Some(403) {
+        let detail = format!(
+            "cluster {cluster}: fipd's account there may not do it; bind the ClusterRole fipd-crds to it, or apply \
+             what `fipd crds` prints as an admin of the cluster: {error}"
+        );
+        return Problem::new(Code::ClusterForbidden, detail);
+    }
+    Problem::new(Code::Unavailable, format!("cluster {cluster}: {error}"))
 }
 
 fn done(message: String) -> Json<Outcome> {

@@ -47,6 +47,8 @@ pub enum Code {
     Unauthenticated,
     /// The caller's role does not suffice.
     Forbidden,
+    /// The account that fipd has in a cluster may not do it there.
+    ClusterForbidden,
     DiskFull,
     /// The store or the daemon cannot take it at the moment; asking again is safe.
     Unavailable,
@@ -111,6 +113,7 @@ impl Code {
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Unauthenticated => StatusCode::UNAUTHORIZED,
             Self::Forbidden => StatusCode::FORBIDDEN,
+            Self::ClusterForbidden => StatusCode::BAD_GATEWAY,
             Self::DiskFull => StatusCode::INSUFFICIENT_STORAGE,
             Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
             Self::Timeout => StatusCode::GATEWAY_TIMEOUT,
@@ -156,6 +159,7 @@ impl Code {
             Self::TooLarge => "Request too large",
             Self::Unauthenticated => "Not signed in",
             Self::Forbidden => "Not allowed",
+            Self::ClusterForbidden => "Not allowed in the cluster",
             Self::DiskFull => "Disk full",
             Self::Unavailable => "Not available",
             Self::Timeout => "Took too long",

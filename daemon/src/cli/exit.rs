@@ -68,6 +68,7 @@ impl From<Problem> for Failure {
             | Code::Stale
             | Code::Unauthenticated
             | Code::Forbidden
+            | Code::ClusterForbidden
             | Code::DiskFull
             | Code::Unavailable
             | Code::Timeout
