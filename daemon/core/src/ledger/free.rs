@@ -165,8 +165,8 @@ impl Free {
         }
     }
 
-    /// Puts a pool into its space, or changes its spans. Costs as much as there are spans in either layout and
-    /// leases on the assignable ones.
+    /// Puts a pool into its space, or changes its spans. Costs as much as there are spans in either layout and, if
+    /// they differ, leases on the assignable ones.
     pub fn set_pool(
         &mut self,
         pool: PoolId,
@@ -174,6 +174,10 @@ impl Free {
         layout: Arc<Layout>,
         leases: &Leases,
     ) {
+        let here = |room: &Room| room.network == network && room.layout == layout;
+        if self.rooms.get(&pool).is_some_and(here) {
+            return;
+        }
         self.drop_pool(pool);
         let family = layout.family;
         let space = self
@@ -356,3 +360,6 @@ pub(super) fn keys(network: NetworkId, span: Span) -> RangeInclusive<LeaseKey> {
 fn space_of(key: LeaseKey) -> (NetworkId, Family) {
     (key.network, Family::of(key.address))
 }
+
+#[cfg(test)]
+mod tests;
