@@ -45,7 +45,8 @@ pub enum Request {
         most: usize,
         actor: Actor,
     },
-    /// Frees up to `most` orphaned leases of the cluster. Answer: `Moved`.
+    /// Frees orphaned leases of the cluster and ends its contending, `most` leases at once; with the last ones its
+    /// places in queues go. Answer: `Moved`, with the number of leases it had.
     Forget {
         cluster: ClusterId,
         most: usize,

@@ -6,7 +6,7 @@
     reason = "a test fails by panicking"
 )]
 
-use std::net::IpAddr;
+use std::{net::IpAddr, sync::Arc};
 
 use fipd_core::{
     Account, Action, Adopt, Adoption, Allocate, Answer, ClusterId, ClusterRecord, Decision, Ends,
@@ -438,11 +438,28 @@ fn a_waiter_that_is_released_leaves_the_queue() {
         Answer::Released { leases: vec![] }
     );
     assert_eq!(book.0.waiters(pool, 9).len(), 1, "another instance's place");
+    let before = book.0.revision();
     assert_eq!(
         book.answered(&release(API, "1")),
         Answer::Released { leases: vec![] }
     );
     assert!(book.0.waiters(pool, 9).is_empty());
+    let told = |book: &Book, since| {
+        let changes = book.0.changes_since(since).unwrap();
+        let pools = changes.iter().flat_map(|change| change.pools.to_vec());
+        pools.collect::<Vec<_>>()
+    };
+    assert_eq!(
+        told(&book, before),
+        [pool],
+        "the next in the queue hears it"
+    );
+    book.refused(&waiting(API, pool, 7));
+    let before = book.0.revision();
+    book.0.forget_waiter(&API.parse().unwrap());
+    assert_eq!(told(&book, before), [pool]);
+    book.0.forget_waiter(&API.parse().unwrap());
+    assert_eq!(book.0.revision(), before + 1, "nothing was left to forget");
 }
 
 #[test]
@@ -616,6 +633,70 @@ fn a_cluster_that_left_keeps_its_addresses_until_it_is_forgotten() {
         )
     );
     assert_eq!(book.owner("10.0.0.9"), None);
+    assert!(matches!(book.refused(&forget), Refusal::UnknownCluster(_)));
+}
+
+#[test]
+fn a_forgotten_cluster_leaves_no_contender_waiter_or_marker() {
+    let mut book = Book::new();
+    let pool = book.pool(spec("p", &["10.0.0.8/31"]));
+    let (c1, c2) = (ClusterId("c1".into()), ClusterId("c2".into()));
+    for system in ["rancher-fip", "kube-fip"] {
+        let marker = Adoption {
+            network: NetworkId::DEFAULT,
+            cluster: Arc::clone(&c1.0),
+            system: system.parse().expect(system),
+            at: Timestamp(1),
+            skipped: false,
+        };
+        let actor = "test".into();
+        book.done(&Request::MarkAdopted { marker, actor });
+    }
+    book.gets(&named(WEB, pool, "10.0.0.8"));
+    book.gets(&named(DB, pool, "10.0.0.9"));
+    book.done(&adopt(API, "10.0.0.8", 4));
+    book.done(&adopt(DB, "10.0.0.8", 9));
+    book.done(&adopt(API, "10.0.0.9", 4));
+    book.refused(&waiting("rancher-fip/c1/Service/shop/new", pool, 1));
+    book.refused(&waiting("rancher-fip/c2/Service/shop/new", pool, 2));
+    book.done(&Request::Orphan {
+        cluster: c1.clone(),
+        system: None,
+        most: 9,
+        actor: "test".into(),
+    });
+    let forget = Request::Forget {
+        cluster: c1.clone(),
+        most: 1,
+        actor: "test".into(),
+    };
+    let moved = |leases, more| Answer::Moved { leases, more };
+    assert_eq!(
+        book.done(&forget),
+        (
+            moved(1, true),
+            vec![Action::ContenderLeft, Action::PassedOn]
+        )
+    );
+    assert_eq!(book.owner("10.0.0.8").as_deref(), Some(DB), "not a ghost");
+    assert_eq!(book.0.waiters(pool, 9).len(), 2, "not before the end");
+    assert_eq!(
+        book.done(&forget),
+        (moved(0, false), vec![Action::ContenderLeft])
+    );
+    assert_eq!(book.0.contentions().count(), 0);
+    assert_eq!(
+        book.0.waiters(pool, 9),
+        [(
+            Timestamp(2),
+            "rancher-fip/c2/Service/shop/new".parse().unwrap()
+        )]
+    );
+    for system in ["rancher-fip", "kube-fip"] {
+        let system = system.parse().expect(system);
+        assert!(!book.0.adopted(NetworkId::DEFAULT, &c1, &system));
+    }
+    assert_eq!(book.0.cluster_lease_count(&c2, None), 2);
     assert!(matches!(book.refused(&forget), Refusal::UnknownCluster(_)));
 }
 

@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
-use super::{Ledger, identities, intern::fingerprint, tentative::Table};
+use super::{
+    Ledger, identities, index::contending_clusters, intern::fingerprint, tentative::Table,
+};
 use crate::{
     ClusterId, Family, Lease, LeaseKey, LeaseState, NetworkId, PoolId, Text, layout::Layout,
 };
@@ -310,7 +312,7 @@ impl Ledger {
     /// What is kept beside the rows says what the rows say.
     fn check_indexes(&self, found: &mut Vec<Violation>) {
         let mut broken = |what, row: String| found.push(Violation::Index { what, row });
-        let mut entries = 0;
+        let (mut entries, mut contending) = (0, 0);
         for (key, lease) in &self.rows.leases {
             if self.free.is_free(*key) {
                 broken("free addresses", format!("{}", key.address));
@@ -332,6 +334,13 @@ impl Ledger {
             if !filed || self.index.contended().contains(*key) == lease.contenders.is_empty() {
                 broken("leases by pool", format!("{}", key.address));
             }
+            contending += contending_clusters(lease).collect::<BTreeSet<_>>().len();
+            if !self.index.files_contenders(lease) {
+                broken("contenders by cluster", format!("{}", key.address));
+            }
+        }
+        if contending != self.index.contending_entries() {
+            broken("contenders by cluster", format!("{contending} entries"));
         }
         if entries != self.index.identity_entries() {
             broken("identities", format!("{entries} entries"));

@@ -21,6 +21,8 @@ pub(super) struct Index {
     /// Leases of no pool.
     poolless: KeySet,
     contended: KeySet,
+    /// Leases with a contender of the cluster.
+    contending: BTreeMap<ClusterId, KeySet>,
 }
 
 /// Keys by the fingerprint of members and contenders, 16 bytes for an IPv4 lease.
@@ -133,6 +135,7 @@ impl Index {
         let mut pools: BTreeMap<PoolId, Vec<LeaseKey>> = BTreeMap::new();
         let mut shelves: BTreeMap<(&ClusterId, &System, Part), Vec<LeaseKey>> = BTreeMap::new();
         let (mut poolless, mut contended) = (Vec::new(), Vec::new());
+        let mut contending: BTreeMap<ClusterId, KeySet> = BTreeMap::new();
         for lease in leases {
             match lease.pool {
                 Some(pool) => pools.entry(pool).or_default().push(lease.key),
@@ -140,6 +143,9 @@ impl Index {
             }
             if !lease.contenders.is_empty() {
                 contended.push(lease.key);
+            }
+            for cluster in contending_clusters(lease) {
+                file(&mut contending, cluster, lease.key);
             }
             for member in &lease.members {
                 let identity = &member.holder.identity;
@@ -165,6 +171,7 @@ impl Index {
                 .collect(),
             poolless: poolless.into_iter().collect(),
             contended: contended.into_iter().collect(),
+            contending,
         }
     }
 
@@ -208,11 +215,16 @@ impl Index {
             };
         }
         match lease.pool {
-            Some(pool) => self.pools.entry(pool).or_default().insert(key),
-            None => self.poolless.insert(key),
-        };
+            Some(pool) => file(&mut self.pools, &pool, key),
+            None => {
+                self.poolless.insert(key);
+            }
+        }
         if !lease.contenders.is_empty() {
             self.contended.insert(key);
+        }
+        for cluster in contending_clusters(lease) {
+            file(&mut self.contending, cluster, key);
         }
     }
 
@@ -242,19 +254,15 @@ impl Index {
             }
         }
         match lease.pool {
-            Some(pool) => {
-                if let Some(keys) = self.pools.get_mut(&pool) {
-                    keys.remove(key);
-                    if keys.is_empty() {
-                        self.pools.remove(&pool);
-                    }
-                }
-            }
+            Some(pool) => unfile(&mut self.pools, &pool, key),
             None => {
                 self.poolless.remove(key);
             }
         }
         self.contended.remove(key);
+        for cluster in contending_clusters(lease) {
+            unfile(&mut self.contending, cluster, key);
+        }
     }
 
     /// Keys of leases in which the fingerprint's identity is a member or contender, IPv4 first. May hold others'
@@ -322,13 +330,23 @@ impl Index {
         lowest(&sets, most)
     }
 
-    /// The lowest `most` orphaned leases, and whether there are more.
-    pub fn orphaned(&self, cluster: &ClusterId, most: usize) -> (Vec<LeaseKey>, bool) {
-        let sets: Vec<_> = self
-            .shelves(cluster, None)
-            .map(|shelf| &shelf.orphaned)
-            .collect();
+    /// The lowest `most` leases that forgetting the cluster changes, and whether there are more: its orphaned ones
+    /// and those it contends for.
+    pub fn forgettable(&self, cluster: &ClusterId, most: usize) -> (Vec<LeaseKey>, bool) {
+        let orphaned = self.shelves(cluster, None).map(|shelf| &shelf.orphaned);
+        let sets: Vec<_> = orphaned.chain(self.contending.get(cluster)).collect();
         lowest(&sets, most)
+    }
+
+    /// Whether the lease is filed under each cluster that contends for it.
+    pub fn files_contenders(&self, lease: &Lease) -> bool {
+        let files = |cluster| Some(self.contending.get(cluster)?.contains(lease.key));
+        contending_clusters(lease).all(|cluster| files(cluster) == Some(true))
+    }
+
+    /// How many entries the index of contending clusters has.
+    pub fn contending_entries(&self) -> usize {
+        self.contending.values().map(KeySet::len).sum()
     }
 
     fn shelves(
@@ -343,6 +361,28 @@ impl Index {
             .filter(move |(name, _)| system.is_none_or(|system| *name == system))
             .map(|(_, shelf)| shelf)
     }
+}
+
+fn file<K: Clone + Ord>(sets: &mut BTreeMap<K, KeySet>, under: &K, key: LeaseKey) {
+    match sets.get_mut(under) {
+        Some(keys) => keys.insert(key),
+        None => sets.entry(under.clone()).or_default().insert(key),
+    };
+}
+
+fn unfile<K: Ord>(sets: &mut BTreeMap<K, KeySet>, under: &K, key: LeaseKey) {
+    if let Some(keys) = sets.get_mut(under) {
+        keys.remove(key);
+        if keys.is_empty() {
+            sets.remove(under);
+        }
+    }
+}
+
+/// The clusters of the contenders; one may come several times.
+pub(super) fn contending_clusters(lease: &Lease) -> impl Iterator<Item = &ClusterId> {
+    let contenders = lease.contenders.iter();
+    contenders.filter_map(|contender| contender.holder.identity.cluster.as_ref())
 }
 
 fn lowest(sets: &[&KeySet], most: usize) -> (Vec<LeaseKey>, bool) {

@@ -43,7 +43,8 @@ pub use spans::PoolSpans;
 pub use tentative::Ticket;
 
 use crate::{
-    Expectation, Identity, Lease, LeaseKey, Network, NetworkId, Op, Pool, PoolId, layout::Layout,
+    Expectation, Identity, Lease, LeaseKey, Network, NetworkId, Op, Pool, PoolId, Text,
+    layout::Layout,
 };
 use changes::Changes;
 use free::Free;
@@ -214,7 +215,12 @@ impl Ledger {
             self.free.give_back(key);
         }
         if let Some((identity, instance)) = flight.leaves.map(|leaves| *leaves) {
-            self.waiters.leave_all(&identity, instance.as_ref());
+            let pools = self.waiters.leave_all(&identity, instance.as_ref());
+            change.pools.extend(pools);
+        }
+        if let Some(cluster) = flight.cluster_leaves {
+            change.pools.extend(self.waiters.leave_cluster(&cluster));
+            self.tentative.forget_places_of(&cluster);
         }
         self.changes.push(change)
     }
@@ -241,11 +247,23 @@ impl Ledger {
         });
     }
 
-    /// Gives up the identity's places in all queues: its object is gone or asks elsewhere.
+    /// Gives up the identity's places in all queues: its object is gone or asks elsewhere. Counts as a change of
+    /// the pools where it had one.
     pub fn forget_waiter(&mut self, identity: &Identity) {
-        self.waiters.leave_all(identity, None);
+        self.leave_queues(identity, None);
         self.tentative
             .forget_places(fingerprint(identity), identity);
+    }
+
+    /// Who waits behind those that leave may be served next.
+    fn leave_queues(&mut self, identity: &Identity, instance: Option<&Text>) {
+        let pools = self.waiters.leave_all(identity, instance);
+        if !pools.is_empty() {
+            self.changes.push(Change {
+                pools: pools.into_iter().collect(),
+                ..Change::default()
+            });
+        }
     }
 
     fn at(revision: u64) -> Self {

@@ -158,7 +158,7 @@ impl Ledger {
     fn depart(&mut self, draft: Draft, answer: Answer) -> Planned {
         if draft.flight.ops.is_empty() {
             if let Some((identity, instance)) = draft.flight.leaves.as_deref() {
-                self.waiters.leave_all(identity, instance.as_ref());
+                self.leave_queues(identity, instance.as_ref());
             }
             return Planned::Answer(answer);
         }

@@ -3,17 +3,17 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
-    Ledger,
+    Ledger, identities,
     plan::{Draft, Draw, Stop},
     plan_release::vacate,
     tentative::Table,
 };
 use crate::{
-    Action, Actor, Adoption, Answer, ClusterId, ClusterRecord, Lease, LeaseState, Op, Refusal,
-    System, Text, Timestamp,
+    Action, Actor, Adoption, Answer, ClusterId, ClusterRecord, Holder, Identity, Lease, LeaseState,
+    Op, Refusal, System, Text, Timestamp,
 };
 
-/// The most leases that one `Orphan` or `Forget` moves.
+/// The most leases that one `Orphan` or `Forget` changes.
 const CHUNK: usize = 1_000;
 
 impl Ledger {
@@ -143,7 +143,7 @@ impl Ledger {
     }
 
     /// What is forgotten counts as not adopted any more: should the cluster come back, it is adopted again before
-    /// its networks give anything new.
+    /// its networks give anything new. Its contenders go as well, or an address would pass to nobody.
     pub(super) fn plan_forget(
         &self,
         cluster: &ClusterId,
@@ -152,45 +152,42 @@ impl Ledger {
         now: Timestamp,
     ) -> Draw {
         self.unlocked(Table::Clusters)?;
-        let (keys, more) = self.index.orphaned(cluster, most.clamp(1, CHUNK));
+        let (keys, more) = self.index.forgettable(cluster, most.clamp(1, CHUNK));
         if keys.is_empty() {
             return self.forget_names(cluster, actor, now);
         }
         self.settled(keys.iter().copied())?;
         let mut draft = Draft::new(now, actor);
         draft.flight.table = Some(Table::Clusters);
-        let mut systems = BTreeSet::new();
+        let (mut systems, mut leases) = (BTreeSet::new(), 0);
         for lease in keys.iter().filter_map(|key| self.rows.leases.get(key)) {
-            systems.extend(lease.owner().map(|owner| owner.identity.system.clone()));
-            vacate(&mut draft, lease, Action::Forgotten, &Text::default());
+            let of_cluster = |identity: &&Identity| identity.cluster.as_ref() == Some(cluster);
+            let gone = identities(lease).filter(of_cluster);
+            systems.extend(gone.map(|identity| identity.system.clone()));
+            leases += usize::from(forget_lease(&mut draft, lease, cluster));
         }
-        let forgotten = self
-            .rows
-            .adoptions
-            .values()
-            .filter(|marker| marker.cluster == cluster.0 && systems.contains(&marker.system));
+        let last = !more && self.index.count_of_cluster(cluster, None) == leases;
+        let forgotten = self.rows.adoptions.values().filter(|marker| {
+            marker.cluster == cluster.0 && (last || systems.contains(&marker.system))
+        });
         draft.flight.ops.extend(forgotten.map(deletion));
         draft
             .flight
             .ops
             .extend(self.skipped_by_name(cluster).map(deletion));
-        let last = !more && self.index.count_of_cluster(cluster, None) == keys.len();
+        if !more {
+            draft.flight.cluster_leaves = Some(cluster.clone());
+        }
         let record = self.rows.clusters.get(cluster);
         if last
             && record.is_some_and(|record| !record.names.iter().any(|name| self.gate.expects(name)))
         {
             draft.flight.ops.push(Op::DeleteCluster(cluster.clone()));
         }
-        Ok((
-            draft,
-            Answer::Moved {
-                leases: keys.len(),
-                more,
-            },
-        ))
+        Ok((draft, Answer::Moved { leases, more }))
     }
 
-    /// A cluster without leases has only its names and markers: they must not keep another one from the name.
+    /// A cluster without leases has only its names, markers and waiters: they must not keep another one from the name.
     fn forget_names(&self, cluster: &ClusterId, actor: &Actor, now: Timestamp) -> Draw {
         let unused = self.rows.clusters.get(cluster).filter(|record| {
             self.index.count_of_cluster(cluster, None) == 0
@@ -212,6 +209,7 @@ impl Ledger {
             .ops
             .extend(self.skipped_by_name(cluster).map(deletion));
         draft.flight.ops.push(Op::DeleteCluster(cluster.clone()));
+        draft.flight.cluster_leaves = Some(cluster.clone());
         draft.say(
             Action::Forgotten,
             format!("{cluster} ({})", record.names.join(", ")).into(),
@@ -235,6 +233,33 @@ impl Ledger {
                 .is_some_and(|(name, record)| record.names.iter().any(|known| **known == *name))
         })
     }
+}
+
+/// Takes the cluster's contenders off a lease, and frees it if it is the cluster's own; whether it was.
+fn forget_lease(draft: &mut Draft, lease: &Arc<Lease>, cluster: &ClusterId) -> bool {
+    let of_cluster = |holder: &Holder| holder.identity.cluster.as_ref() == Some(cluster);
+    let mut rest = Lease::clone(lease);
+    for contender in rest
+        .contenders
+        .extract_if(.., |contender| of_cluster(&contender.holder))
+    {
+        draft.say_lease(
+            lease,
+            Action::ContenderLeft,
+            Some(contender.holder.identity),
+            "its cluster is forgotten".into(),
+        );
+    }
+    let rest = Arc::new(rest);
+    let own = rest.state == LeaseState::Orphaned
+        && rest.members.iter().any(|member| of_cluster(&member.holder));
+    if own {
+        vacate(draft, &rest, Action::Forgotten, &Text::default());
+    } else {
+        draft.flight.keys.push(rest.key);
+        draft.flight.ops.push(Op::PutLease(rest));
+    }
+    own
 }
 
 fn deletion(marker: &Adoption) -> Op {

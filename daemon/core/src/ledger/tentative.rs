@@ -11,7 +11,7 @@ use super::{
     intern::Prints,
     waiters::{Place, Waiter},
 };
-use crate::{Identity, LeaseKey, NetworkId, Op, PoolId, Text};
+use crate::{ClusterId, Identity, LeaseKey, NetworkId, Op, PoolId, Text};
 
 /// Stands for one decision in flight; hand it back by `confirm` or `abort`.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,6 +47,8 @@ pub(super) struct InFlight {
     pub places: Vec<(PoolId, Place, Waiter)>,
     /// An identity that leaves all queues (of that instance) on confirmation.
     pub leaves: Option<Box<(Identity, Option<Text>)>>,
+    /// A cluster whose identities leave all queues on confirmation.
+    pub cluster_leaves: Option<ClusterId>,
 }
 
 /// All decisions in flight and their locks.
@@ -132,6 +134,14 @@ impl Tentative {
             .and_then(|ticket| self.flights.get_mut(*ticket)?.as_mut());
         if let Some(flight) = flight {
             flight.places.retain(|(_, place, _)| place.1 != *identity);
+        }
+    }
+
+    /// [`Tentative::forget_places`] of everybody in the cluster.
+    pub fn forget_places_of(&mut self, cluster: &ClusterId) {
+        for flight in self.flights.iter_mut().flatten() {
+            let stays = |place: &Place| place.1.cluster.as_ref() != Some(cluster);
+            flight.places.retain(|(_, place, _)| stays(place));
         }
     }
 }

@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::{Identity, PoolId, Text, Timestamp};
+use crate::{ClusterId, Identity, PoolId, Text, Timestamp};
 
 /// Orders waiters: the oldest object first, then by identity.
 pub(super) type Place = (Timestamp, Identity);
@@ -105,33 +105,42 @@ impl Waiters {
         Some((place, waiter))
     }
 
-    /// Gives up the identity's places in all queues; with `instance`, only those of that instance.
-    pub fn leave_all(&mut self, identity: &Identity, instance: Option<&Text>) {
-        let pools: Vec<PoolId> = self
+    /// Gives up the identity's places in all queues; with `instance`, only those of that instance. Where it had one.
+    pub fn leave_all(&mut self, identity: &Identity, instance: Option<&Text>) -> Vec<PoolId> {
+        let mut pools: Vec<PoolId> = self
             .places
             .get(identity)
             .into_iter()
             .flat_map(BTreeMap::keys)
             .copied()
             .collect();
-        for pool in pools {
+        pools.retain(|pool| {
             let since = self
                 .places
                 .get(identity)
-                .and_then(|places| places.get(&pool));
+                .and_then(|places| places.get(pool));
             let Some(place) = since.map(|since| (*since, identity.clone())) else {
-                continue;
+                return false;
             };
             let waiter = self
                 .queues
-                .get(&pool)
+                .get(pool)
                 .and_then(|queue| queue.waiting.get(&place));
-            if instance
+            instance
                 .is_none_or(|instance| waiter.is_some_and(|waiter| waiter.instance == *instance))
-            {
-                self.leave(pool, identity);
-            }
-        }
+                && self.leave(*pool, identity).is_some()
+        });
+        pools
+    }
+
+    /// Gives up the places of everybody in the cluster; where it had some. Looks at all who wait.
+    pub fn leave_cluster(&mut self, cluster: &ClusterId) -> Vec<PoolId> {
+        let of_cluster = |identity: &&Identity| identity.cluster.as_ref() == Some(cluster);
+        let leavers: Vec<Identity> = self.places.keys().filter(of_cluster).cloned().collect();
+        let pools = leavers
+            .iter()
+            .flat_map(|identity| self.leave_all(identity, None));
+        pools.collect()
     }
 
     /// Empties the queue of a pool that is no more.

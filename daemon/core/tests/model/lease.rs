@@ -468,8 +468,11 @@ impl Model {
 
     pub fn forget(&mut self, cluster: &ClusterId, most: usize, now: Timestamp) -> Plan {
         self.clusters_busy()?;
-        let all = self.of_cluster(cluster, LeaseState::Orphaned, None);
+        let owned = self.of_cluster(cluster, LeaseState::Orphaned, None);
+        let mut all = self.leases.clone();
+        all.retain(|lease| owned.contains(lease) || contends(lease, cluster));
         let leases: Vec<Lease> = all.iter().take(most).cloned().collect();
+        let freed = leases.iter().filter(|lease| owned.contains(lease)).count();
         let count: usize = self
             .leases
             .iter()
@@ -487,21 +490,42 @@ impl Model {
         if leases.iter().any(|lease| self.locked(lease.key)) {
             return Err(Stop::Busy);
         }
+        let more = all.len() > leases.len();
+        let last = !more && count == freed;
         let mut flight = Flight {
             clusters: true,
+            cluster_leaves: (!more).then(|| cluster.clone()),
             ..Flight::default()
         };
         for lease in &leases {
-            vacate(&mut flight, lease, Action::Forgotten, now);
+            let mut rest = lease.clone();
+            rest.contenders
+                .retain(|contender| !of(&contender.holder, cluster));
+            for contender in &lease.contenders {
+                if of(&contender.holder, cluster) {
+                    let who = Some(contender.holder.identity.clone());
+                    let address = Some(lease.key.address);
+                    flight.audit.push((Action::ContenderLeft, address, who));
+                }
+            }
+            if owned.contains(lease) {
+                vacate(&mut flight, &rest, Action::Forgotten, now);
+            } else {
+                flight.keys.push(rest.key);
+                flight.ops.push(Op::PutLease(Arc::new(rest)));
+            }
         }
         let mut markers = self.adoptions.clone();
         markers.sort();
         for marker in markers {
-            let systems = leases
-                .iter()
-                .filter_map(owner)
-                .any(|owner| owner.system == marker.system);
-            if marker.cluster == cluster.0 && (systems || leases.is_empty()) {
+            let members = leases.iter().flat_map(|lease| &lease.members);
+            let contenders = leases.iter().flat_map(|lease| &lease.contenders);
+            let mut gone = members
+                .map(|member| &member.holder)
+                .chain(contenders.map(|contender| &contender.holder))
+                .filter(|holder| of(holder, cluster));
+            let systems = gone.any(|holder| holder.identity.system == marker.system);
+            if marker.cluster == cluster.0 && (systems || last) {
                 flight.ops.push(delete_marker(marker));
             }
         }
@@ -510,17 +534,24 @@ impl Model {
         if leases.is_empty() {
             flight.say(Action::Forgotten);
         }
-        if unexpected && count == leases.len() {
+        if unexpected && last {
             flight.ops.push(Op::DeleteCluster(cluster.clone()));
         }
-        Ok((
-            flight,
-            Answer::Moved {
-                leases: leases.len(),
-                more: all.len() > leases.len(),
-            },
-        ))
+        let answer = Answer::Moved {
+            leases: freed,
+            more,
+        };
+        Ok((flight, answer))
     }
+}
+
+fn of(holder: &Holder, cluster: &ClusterId) -> bool {
+    holder.identity.cluster.as_ref() == Some(cluster)
+}
+
+fn contends(lease: &Lease, cluster: &ClusterId) -> bool {
+    let mut contenders = lease.contenders.iter();
+    contenders.any(|contender| of(&contender.holder, cluster))
 }
 
 /// Named addresses first, then each want the lowest of what is left.

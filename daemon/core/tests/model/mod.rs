@@ -7,9 +7,9 @@ mod pool;
 use std::{net::IpAddr, sync::Arc};
 
 use fipd_core::{
-    Action, Adoption, Answer, ClusterRecord, Expectation, Family, Hold, Holder, Identity, Lease,
-    LeaseKey, LeaseState, Member, Network, NetworkId, Op, Pool, PoolId, Refusal, Request, Tenant,
-    Text, Timestamp,
+    Action, Adoption, Answer, ClusterId, ClusterRecord, Expectation, Family, Hold, Holder,
+    Identity, Lease, LeaseKey, LeaseState, Member, Network, NetworkId, Op, Pool, PoolId, Refusal,
+    Request, Tenant, Text, Timestamp,
 };
 
 pub use pool::assignable;
@@ -53,6 +53,7 @@ pub struct Flight {
     pub networks: bool,
     pub gave_up: Vec<Waiter>,
     pub leaves: Option<Holder>,
+    pub cluster_leaves: Option<ClusterId>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -150,6 +151,13 @@ impl Model {
             self.apply(op);
         }
         self.leave(flight.leaves.as_ref());
+        if let Some(cluster) = flight.cluster_leaves {
+            let stays = |waiter: &Waiter| waiter.identity.cluster.as_ref() != Some(&cluster);
+            self.waiters.retain(stays);
+            for flight in &mut self.flights {
+                flight.gave_up.retain(stays);
+            }
+        }
     }
 
     pub fn abort(&mut self, number: usize) {
