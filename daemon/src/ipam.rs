@@ -234,6 +234,7 @@ impl Ipam {
     /// Gives up the identity's places in all queues.
     pub fn forget_waiter(&self, identity: &Identity) {
         self.shared.ledger.write().forget_waiter(identity);
+        self.shared.publish();
     }
 
     /// Waits until the writer has ended, asked to or not.

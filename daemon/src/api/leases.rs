@@ -28,7 +28,6 @@ use super::{
 
 /// Pages of the ledger one request looks at before it answers with what it has.
 const SCANS: usize = 50;
-const MAX_WANTS: usize = 1024;
 
 /// Leases in order of network and address.
 #[utoipa::path(get, path = "/api/v1/leases", tag = "leases", params(LeaseQuery),
@@ -245,11 +244,13 @@ fn allocation(
     body: Allocate,
     caller: Caller,
 ) -> Result<fipd_core::Allocate, Problem> {
-    if !(1..=MAX_WANTS).contains(&body.wants.len()) {
+    let most = fipd_core::Allocate::MAX_WANTS;
+    if !(1..=most).contains(&body.wants.len()) {
+        let allowed = format!("1 to {most} entries");
         return Err(Problem::invalid(
             "wants",
             body.wants.len().to_string(),
-            "1 to 1024 entries",
+            allowed,
         ));
     }
     let identity = convert::owner(ledger, &body.owner)?;
@@ -275,8 +276,9 @@ fn allocation(
 
 fn want_of(ledger: &Ledger, want: &Want) -> Result<fipd_core::Want, Problem> {
     let count = want.count.unwrap_or(1);
-    if !(1..=1024).contains(&count) {
-        return Err(Problem::invalid("count", count.to_string(), "1 to 1024"));
+    if !(1..=fipd_core::Want::MAX_COUNT).contains(&count) {
+        let allowed = format!("1 to {}", fipd_core::Want::MAX_COUNT);
+        return Err(Problem::invalid("count", count.to_string(), allowed));
     }
     let address: Option<IpAddr> = want
         .address

@@ -47,7 +47,7 @@ pub struct Allocate {
     address: Vec<IpAddr>,
     /// How many from each pool, 1 to 1024
     #[arg(long, value_name = "N", conflicts_with = "address",
-          value_parser = clap::value_parser!(u32).range(1..=1024))]
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(fipd_core::Want::MAX_COUNT)))]
     count: Option<u32>,
     /// Instance of the owner, such as an object's UID
     #[arg(long, default_value = "", value_name = "ID")]

@@ -252,6 +252,36 @@ async fn a_caller_that_goes_away_changes_nothing() {
 }
 
 #[tokio::test]
+async fn a_queue_that_gets_shorter_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let (ipam, writer) = start(dir.path());
+    let pool = make_pool(&ipam, "p", "10.0.0.1/32").await;
+    allocate(&ipam, pool, 1).await.unwrap();
+    let wait = |number| {
+        let Request::Allocate(mut ask) = ask(pool, number) else {
+            unreachable!()
+        };
+        ask.waiting_since = Some(Timestamp(1));
+        ipam.submit(Request::Allocate(ask))
+    };
+    let mut revisions = ipam.revisions();
+    for number in [2, 3] {
+        wait(number).await.unwrap_err();
+    }
+    assert_eq!(ipam.read(|ledger| ledger.waiters(pool, 9).len()), 2);
+    revisions.borrow_and_update();
+    ipam.forget_waiter(&holder(2).identity);
+    assert!(revisions.has_changed().unwrap());
+    revisions.borrow_and_update();
+    ipam.submit(give_back(3)).await.unwrap();
+    assert!(revisions.has_changed().unwrap());
+    revisions.borrow_and_update();
+    ipam.forget_waiter(&holder(3).identity);
+    assert!(!revisions.has_changed().unwrap(), "nothing was left");
+    stop(&ipam, writer).await;
+}
+
+#[tokio::test]
 async fn a_stop_answers_what_was_taken_and_refuses_what_comes_later() {
     let dir = tempfile::tempdir().unwrap();
     let (ipam, writer) = start(dir.path());

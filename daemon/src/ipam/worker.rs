@@ -83,7 +83,18 @@ fn prepare(shared: &Shared, busy: &mut Busy) -> Option<Batch> {
 /// Plans one request: answered, put into the batch, or kept as busy.
 fn plan(shared: &Shared, waiting: Waiting, batch: &mut Batch, busy: &mut Busy) {
     let now = shared.now();
-    let planned = shared.ledger.write().plan(&waiting.request, now);
+    let (planned, changed) = {
+        let mut ledger = shared.ledger.write();
+        let before = ledger.revision();
+        (
+            ledger.plan(&waiting.request, now),
+            ledger.revision() != before,
+        )
+    };
+    // A release without a lease may still have left a queue.
+    if changed {
+        shared.publish();
+    }
     match planned {
         Planned::Answer(answer) => waiting.answer(Ok(answer)),
         Planned::Refused(refusal) => waiting.answer(Err(IpamError::Refused(refusal))),

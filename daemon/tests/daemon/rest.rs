@@ -177,6 +177,11 @@ fn what_is_wrong_with_a_request_is_a_problem() {
         )
     };
     ask(json!([])).problem(422, "invalid");
+    let many = ask(json!(vec![json!({ "pool": "p" }); 9])).problem(422, "invalid");
+    assert_eq!(
+        (&many["field"], &many["value"], &many["allowed"]),
+        (&json!("wants"), &json!("9"), &json!("1 to 8 entries"))
+    );
     ask(json!([{ "pool": "p", "count": 0 }])).problem(422, "invalid");
     ask(json!([{ "pool": "p", "count": 2, "address": "10.0.0.1" }])).problem(422, "invalid");
     ask(json!([{ "pool": "nope" }])).problem(404, "not-found");

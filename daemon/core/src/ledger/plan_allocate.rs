@@ -70,12 +70,22 @@ impl Ledger {
             allowed: allowed.into(),
         };
         if ask.wants.is_empty() || ask.wants.len() > Allocate::MAX_WANTS {
-            return Err(invalid("wants", ask.wants.len().to_string(), "1 to 8").into());
+            return Err(invalid(
+                "wants",
+                ask.wants.len().to_string(),
+                &format!("1 to {}", Allocate::MAX_WANTS),
+            )
+            .into());
         }
         let mut wants = Wants::new();
         for (at, want) in ask.wants.iter().enumerate() {
             if !(1..=Want::MAX_COUNT).contains(&want.count) {
-                return Err(invalid("count", want.count.to_string(), "1 to 1024").into());
+                return Err(invalid(
+                    "count",
+                    want.count.to_string(),
+                    &format!("1 to {}", Want::MAX_COUNT),
+                )
+                .into());
             }
             if want.address.is_some() && want.count != 1 {
                 return Err(invalid(

@@ -10,13 +10,14 @@
 
 pub mod floating_ip;
 pub mod names;
+mod owners;
 pub mod pool;
 pub mod rancher;
 pub mod service;
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use fipd_core::{ClusterId, Holder, Ledger, Pool, System, Text};
+use fipd_core::{ClusterId, Ledger, Pool, System, Text};
 use fipd_crds::{
     floating_ip::{FloatingIP, FloatingIPPool, FloatingIPProjectQuota},
     management::Cluster,
@@ -111,25 +112,6 @@ impl Site {
         ledger.mirror(&self.system, &self.id, pool)
     }
 
-    /// The keys of this cluster's objects of a kind that own a lease; only holders for which `which` holds.
-    pub fn owners(
-        &self,
-        ledger: &Ledger,
-        kind: &str,
-        which: impl Fn(&Holder) -> bool,
-    ) -> BTreeSet<Key> {
-        let mut keys = BTreeSet::new();
-        let mut after = None;
-        loop {
-            let page = ledger.cluster_leases(&self.id, Some(&self.system), after, 1000);
-            let Some(last) = page.last() else { return keys };
-            after = Some(last.key);
-            let owners = page.iter().filter_map(|lease| lease.owner());
-            let ours = owners.filter(|holder| &*holder.identity.kind == kind && which(holder));
-            keys.extend(ours.map(|holder| names::key(&holder.identity)));
-        }
-    }
-
     fn cancel(&self) -> CancellationToken {
         self.session.cancel.clone()
     }
@@ -191,6 +173,7 @@ async fn management(site: Arc<Site>, ranchers: &Ranchers) {
         cancel.clone(),
         move |key| Arc::clone(&worker).reconcile(key),
     ));
+    tasks.spawn(Arc::clone(&fips).keep_track());
     tasks.spawn(wakes::listen(
         site.ipam.clone(),
         cancel.clone(),
@@ -361,6 +344,7 @@ fn work(site: &Arc<Site>, services: &Arc<Services>, tasks: &mut JoinSet<()>) {
         move |key| Arc::clone(&worker).follow_up(key),
     ));
     tasks.spawn(Arc::clone(services).keep_swept());
+    tasks.spawn(Arc::clone(services).keep_track());
     let all = Arc::clone(services);
     tasks.spawn(wakes::listen(
         site.ipam.clone(),

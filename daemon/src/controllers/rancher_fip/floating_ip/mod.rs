@@ -8,6 +8,7 @@ pub mod adopt;
 pub mod observe;
 pub mod plan;
 pub mod status;
+mod unseen;
 pub mod validate;
 
 use std::{
@@ -17,14 +18,14 @@ use std::{
 };
 
 use fipd_core::{
-    Answer, Holder, Identity, Ledger, Pool, Release, ReleaseScope, Request, System, Text,
+    Answer, ClusterId, Holder, Identity, Ledger, Pool, Release, ReleaseScope, Request, System, Text,
 };
 use fipd_crds::floating_ip::FloatingIP;
 use k8s_openapi::{api::core::v1::ObjectReference, jiff};
 use kube::Resource;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tokio::time::Instant;
+use tokio::{sync::Notify, time::Instant};
 
 use super::{
     API, Site,
@@ -48,9 +49,6 @@ use plan::Plan;
 use status::{Outcome, Shown};
 use validate::Problem;
 
-/// A lease whose FloatingIP was never seen is given back when a second look so much later finds none either.
-const SECOND_LOOK: Duration = Duration::from_secs(60);
-
 /// One in the queue of a full pool asks again so often even if nobody calls it.
 const ASK_AGAIN: Duration = Duration::from_secs(60);
 
@@ -66,6 +64,8 @@ pub struct FloatingIps {
     shows: Mutex<BTreeMap<Key, ServiceRef>>,
     /// When an object that has a lease was first found missing.
     missing: Mutex<BTreeMap<Key, Instant>>,
+    /// Told when everything may be different.
+    lost_track: Notify,
 }
 
 impl FloatingIps {
@@ -86,6 +86,7 @@ impl FloatingIps {
             queue,
             shows: Mutex::new(BTreeMap::new()),
             missing: Mutex::new(BTreeMap::new()),
+            lost_track: Notify::new(),
         })
     }
 
@@ -109,20 +110,7 @@ impl FloatingIps {
             self.queue.add(key);
         }
         match news {
-            News::Everything => {
-                self.data
-                    .fips
-                    .keys()
-                    .into_iter()
-                    .for_each(|key| self.queue.add(key));
-                // What a Service left to an object that may never have been written.
-                self.site
-                    .owners(ledger, KIND_FLOATING_IP, |holder| {
-                        holder.instance.is_empty()
-                    })
-                    .into_iter()
-                    .for_each(|key| self.queue.add(key));
-            }
+            News::Everything => self.lost_track.notify_one(),
             News::Changes(changes) => {
                 let services = changes
                     .iter()
@@ -329,50 +317,6 @@ impl FloatingIps {
         Ok(())
     }
 
-    /// There is no such object. A lease that a Service left to one that was never written is given back once a
-    /// second look finds none either; all other leases wait for the sweep of the cluster.
-    async fn gone(&self, key: &Key) -> Result<Next, Trouble> {
-        self.wakes.wait(key, None);
-        let identity = self.identity(key);
-        self.site.ipam.forget_waiter(&identity);
-        let unseen = self.site.ipam.read(|ledger| {
-            let leases = ledger.leases_of(&identity);
-            leases.iter().any(|lease| {
-                lease
-                    .owner()
-                    .is_some_and(|holder| holder.instance.is_empty())
-            })
-        });
-        if !unseen {
-            self.missing.lock().remove(key);
-            return Ok(Next::Done);
-        }
-        if self.data.remote.get::<Value>(&target(key)).await?.is_some() {
-            // The watch is behind.
-            self.missing.lock().remove(key);
-            return Ok(Next::After(SECOND_LOOK));
-        }
-        let since = *self
-            .missing
-            .lock()
-            .entry(key.clone())
-            .or_insert_with(Instant::now);
-        let waited = since.elapsed();
-        if waited < SECOND_LOOK {
-            return Ok(Next::After(SECOND_LOOK.saturating_sub(waited)));
-        }
-        self.missing.lock().remove(key);
-        self.release(
-            Holder {
-                identity,
-                instance: "".into(),
-            },
-            "its FloatingIP was never written",
-        )
-        .await?;
-        Ok(Next::Done)
-    }
-
     async fn malformed(&self, key: &Key, object: &Malformed) -> Result<Next, Trouble> {
         let uid: Text = object.uid.as_str().into();
         if object.terminating {
@@ -419,7 +363,7 @@ fn claim(fip: &Fip, shown: &Shown) -> Option<Value> {
 }
 
 /// The cluster and key of a Service's identity.
-fn service_key(identity: &Identity) -> Option<(&fipd_core::ClusterId, Key)> {
+fn service_key(identity: &Identity) -> Option<(&ClusterId, Key)> {
     if identity.system != System::rancher_fip() || &*identity.kind != KIND_SERVICE {
         return None;
     }

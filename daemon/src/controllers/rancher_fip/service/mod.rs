@@ -27,7 +27,7 @@ use std::{
 use fipd_core::{Lease, Ledger, Text};
 use k8s_openapi::api::core::v1::ObjectReference;
 use parking_lot::Mutex;
-use tokio::time::Instant;
+use tokio::{sync::Notify, time::Instant};
 
 use super::{
     Site,
@@ -68,6 +68,8 @@ pub struct Services {
     shown: Mutex<BTreeMap<Key, Written>>,
     /// Services (by UID) that got their leases in this life of fipd and whose FloatingIP was not tried yet.
     unwritten: Mutex<BTreeSet<Text>>,
+    /// Told when everything may be different.
+    lost_track: Notify,
 }
 
 /// The instance, its addresses and when they were written.
@@ -97,6 +99,7 @@ impl Services {
             announced: Mutex::new(BTreeMap::new()),
             shown: Mutex::new(BTreeMap::new()),
             unwritten: Mutex::new(BTreeSet::new()),
+            lost_track: Notify::new(),
         })
     }
 
@@ -106,9 +109,19 @@ impl Services {
             self.queue.add(key);
         }
         if matches!(news, News::Everything) {
-            let unseen = |key: &Key| self.services.seen(key).is_none();
-            let mut keys = self.site.owners(ledger, KIND_SERVICE, |_| true);
-            keys.retain(unseen);
+            self.lost_track.notify_one();
+        }
+    }
+
+    /// Queues all Services, also those that only the ledger knows, whenever it is not known what changed.
+    pub async fn keep_track(self: Arc<Self>) {
+        let cancel = self.site.cancel();
+        loop {
+            tokio::select! {
+                () = cancel.cancelled() => return,
+                () = self.lost_track.notified() => {}
+            }
+            let mut keys = self.site.owners(KIND_SERVICE, |_| true).await;
             keys.extend(self.services.keys());
             keys.into_iter().for_each(|key| self.queue.add(key));
         }
