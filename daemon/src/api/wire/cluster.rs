@@ -1,0 +1,53 @@
+//! Clusters, and what an admin says about them.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ClusterView {
+    pub name: String,
+    /// Every name it goes by.
+    pub names: Vec<String>,
+    /// UID of the `kube-system` namespace; null until the cluster was reached once.
+    pub id: Option<String>,
+    pub state: String,
+    pub last_error: Option<String>,
+    /// Since when it is in that state.
+    pub since: String,
+    pub systems: Vec<String>,
+    pub server: Option<String>,
+    /// Found through Rancher's kubeconfig Secrets.
+    pub discovered: bool,
+    pub leases: usize,
+    /// A release that waits for `confirm-release`.
+    pub held_back: Option<HeldBackView>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct HeldBackView {
+    pub system: String,
+    /// Leases that would be released.
+    pub leases: usize,
+    /// How many may be without an admin's word.
+    pub limit: usize,
+    pub since: String,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ClusterList {
+    /// By name.
+    pub clusters: Vec<ClusterView>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SkipAdoption {
+    /// The network that shall not wait for the cluster.
+    pub network: String,
+}
+
+/// What was done, in one sentence.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Outcome {
+    pub message: String,
+}

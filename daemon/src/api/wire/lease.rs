@@ -1,0 +1,159 @@
+//! Leases, and what is asked about them.
+
+use std::net::IpAddr;
+
+use fipd_core::{LeaseState, Mark, PortClaim};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+/// What an asker needs to know of an address.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct LeaseSummary {
+    #[schema(value_type = String)]
+    pub address: IpAddr,
+    pub prefix: u8,
+    #[schema(value_type = Option<String>)]
+    pub gateway: Option<IpAddr>,
+    pub network: String,
+    pub pool: Option<String>,
+    #[schema(value_type = String)]
+    pub state: LeaseState,
+    /// `SYSTEM/[CLUSTER/]KIND/NAMESPACE/NAME`; null while the address cools down.
+    pub owner: Option<String>,
+}
+
+/// All of a lease.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct LeaseView {
+    #[serde(flatten)]
+    pub summary: LeaseSummary,
+    #[schema(value_type = Vec<String>)]
+    pub marks: Vec<Mark>,
+    pub members: Vec<MemberView>,
+    pub contenders: Vec<ContenderView>,
+    pub tenant: Option<String>,
+    /// Key of the sharing group.
+    pub group: Option<String>,
+    pub since: String,
+    pub until: Option<String>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct MemberView {
+    pub owner: String,
+    /// Object UID or container id; empty where the owner has none.
+    pub instance: String,
+    #[schema(value_type = Vec<Object>)]
+    pub ports: Vec<PortClaim>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ContenderView {
+    pub owner: String,
+    pub instance: String,
+    pub since: String,
+}
+
+/// What was allocated, in the order of the wants.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Granted {
+    pub leases: Vec<LeaseSummary>,
+}
+
+/// One page of a list; `next` is the cursor of the page after it, null on the last.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct LeasePage {
+    pub leases: Vec<LeaseView>,
+    pub next: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Allocate {
+    /// `SYSTEM/[CLUSTER/]KIND/NAMESPACE/NAME`; asking again with the same owner answers the same addresses.
+    pub owner: String,
+    /// UID of the owner's instance; left out where it has none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub instance: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
+    /// One for a single family, two for dual-stack; all or nothing.
+    pub wants: Vec<Want>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Want {
+    /// Name of a pool.
+    pub pool: String,
+    /// This address and no other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+    /// 1 to 1024; 1 when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count: Option<u32>,
+}
+
+/// Gives back what an owner holds.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReleaseRequest {
+    pub owner: String,
+    /// Only leases of this instance; left out: of any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance: Option<String>,
+    /// Only these addresses; left out: all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub addresses: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<String>,
+    /// For the audit log.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+}
+
+/// What was given back; empty when there was nothing.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Released {
+    pub released: Vec<ReleasedAddress>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ReleasedAddress {
+    pub network: String,
+    #[schema(value_type = String)]
+    pub address: IpAddr,
+}
+
+/// Which leases to list.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub struct LeaseQuery {
+    /// Name of a pool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
+    /// Name of a network.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network: Option<String>,
+    /// Name or id of a cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub system: Option<String>,
+    /// `allocated`, `reserved`, `probing`, `quarantined` or `orphaned`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+    /// `next` of the page before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
+    /// 1 to 1000; 100 when left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<usize>,
+}

@@ -1,0 +1,182 @@
+//! Pools.
+
+use std::net::IpAddr;
+
+use fipd_core::{EndsOf, Family, Order};
+use serde::{Deserialize, Deserializer, Serialize};
+use utoipa::ToSchema;
+
+use super::Count;
+
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct PoolView {
+    pub id: u32,
+    pub name: String,
+    pub network: String,
+    #[schema(value_type = String)]
+    pub family: Option<Family>,
+    pub addresses: Vec<String>,
+    pub exclusions: Vec<String>,
+    #[schema(value_type = Option<String>)]
+    pub gateway: Option<IpAddr>,
+    /// Prefix length handed out with an address; null: that of the CIDR around it.
+    pub prefix: Option<u8>,
+    pub subnet: Option<String>,
+    pub reserve: Reserve,
+    #[schema(value_type = String)]
+    pub order: Order,
+    /// `own`, or the object that the pool mirrors.
+    pub origin: OriginView,
+    /// A closed pool gives no new address.
+    pub closed: bool,
+    /// What the ETag shows.
+    pub generation: u64,
+    pub created: String,
+    pub usage: Usage,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct PoolList {
+    /// By id.
+    pub pools: Vec<PoolView>,
+}
+
+/// How many addresses at the ends are never given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Reserve {
+    pub first: u32,
+    pub last: u32,
+    /// `prefix` or `each-cidr`.
+    #[schema(value_type = String)]
+    pub of: EndsOf,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case", tag = "kind")]
+pub enum OriginView {
+    Own,
+    Mirror {
+        system: String,
+        cluster: String,
+        object: String,
+    },
+}
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Usage {
+    /// Addresses the pool can give.
+    #[schema(value_type = u64)]
+    pub size: Count,
+    #[schema(value_type = u64)]
+    pub used: Count,
+    #[schema(value_type = u64)]
+    pub free: Count,
+    /// Addresses taken out by exclusions.
+    #[schema(value_type = u64)]
+    pub excluded: Count,
+    /// Addresses that are the gateway or reserved ends.
+    #[schema(value_type = u64)]
+    pub reserved: Count,
+    /// Leases of the pool that are outside its assignable addresses.
+    #[schema(value_type = u64)]
+    pub out_of_range: Count,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PoolCreate {
+    pub name: String,
+    /// Name of the network; `default` when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<String>,
+    /// CIDRs (`10.0.0.0/24`), single addresses and ranges (`10.0.0.10-10.0.0.20`) of one family.
+    pub addresses: Vec<String>,
+    #[serde(default)]
+    pub exclusions: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<String>,
+    /// 0 to 32 or 128.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prefix: Option<u8>,
+    /// The link's subnet where it is wider than the pool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subnet: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reserve_first: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reserve_last: Option<u32>,
+    /// `prefix` or `each-cidr`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reserve_of: Option<String>,
+}
+
+/// Changes to a pool: what is left out stays, `null` takes the value away.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PoolPatch {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Only while the pool has no lease.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub addresses: Option<Vec<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exclusions: Option<Vec<String>>,
+    #[serde(
+        default,
+        deserialize_with = "given",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<String>)]
+    pub gateway: Option<Option<String>>,
+    #[serde(
+        default,
+        deserialize_with = "given",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<u8>)]
+    pub prefix: Option<Option<u8>>,
+    #[serde(
+        default,
+        deserialize_with = "given",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<String>)]
+    pub subnet: Option<Option<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reserve_first: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reserve_last: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reserve_of: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub closed: Option<bool>,
+    /// Keep leases that the change leaves out of range, instead of refusing the change.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// Tells a field that is `null` from one that is left out.
+fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<Option<T>>, D::Error> {
+    Option::deserialize(from).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn null_and_left_out_differ_in_a_patch() {
+        let cleared: PoolPatch = serde_json::from_str(r#"{"gateway":null}"#).unwrap();
+        assert_eq!(cleared.gateway, Some(None));
+        let untouched: PoolPatch = serde_json::from_str("{}").unwrap();
+        assert_eq!(untouched.gateway, None);
+        assert_eq!(
+            serde_json::to_string(&cleared).unwrap(),
+            r#"{"gateway":null,"force":false}"#
+        );
+    }
+}
