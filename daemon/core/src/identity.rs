@@ -77,6 +77,11 @@ impl System {
         Self("rancher-fip".into())
     }
 
+    /// Stands for the list of clusters that a discovery source gives.
+    pub fn discovery() -> Self {
+        Self("discovery".into())
+    }
+
     /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -17,7 +17,7 @@ use super::{
     sites::SiteSpec,
 };
 use crate::{
-    config::{self, Awaited, discovery_system},
+    config::{self, Awaited},
     ipam::IpamError,
 };
 
@@ -251,7 +251,7 @@ impl Registry {
                 return Vec::new();
             };
             let open = |network: &&NetworkId| {
-                !ledger.adopted(**network, &record.id, &discovery_system())
+                !ledger.adopted(**network, &record.id, &System::discovery())
                     && ledger.holds(**network).is_empty()
             };
             networks
@@ -264,7 +264,7 @@ impl Registry {
             let marker = Adoption {
                 network,
                 cluster: id.0,
-                system: discovery_system(),
+                system: System::discovery(),
                 at: self.ipam.now(),
                 skipped: false,
             };

@@ -25,12 +25,6 @@ pub struct Awaited {
     pub system: System,
 }
 
-/// Stands for the list of clusters a discovery source gives.
-pub fn discovery_system() -> System {
-    #[expect(clippy::expect_used, reason = "a constant of the allowed form")]
-    "discovery".parse().expect("a valid system name")
-}
-
 /// What each network waits for.
 ///
 /// A system of a cluster counts for every network that the pools it uses may belong to: by the rules, and by
@@ -60,7 +54,7 @@ pub fn awaited(
                 all.insert(Awaited {
                     network,
                     cluster: source.clone(),
-                    system: discovery_system(),
+                    system: System::discovery(),
                 });
             }
         }

@@ -24,7 +24,7 @@ pub use cluster::{
     Announce, ClusterConfig, ClusterSettings, Discovery, RancherFip, RancherFipRole, Source,
 };
 pub use error::ConfigError;
-pub use expect::{Awaited, Site, awaited, discovery_system};
+pub use expect::{Awaited, Site, awaited};
 pub use network::{ChosenBy, Match, NetworkChoice, NetworkRule, NetworkRules, PoolFacts};
 pub use pattern::Pattern;
 

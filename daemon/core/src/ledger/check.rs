@@ -1,6 +1,6 @@
 //! Every invariant of the ledger, looked at row by row.
 
-use std::{collections::BTreeSet, fmt, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
     Ledger, identities, index::contending_clusters, intern::fingerprint, tentative::Table,
@@ -10,175 +10,62 @@ use crate::{
 };
 
 /// A broken invariant. Names the rows.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
-    LeaseUnderOtherKey {
-        row: LeaseKey,
-        says: LeaseKey,
-    },
-    UnknownNetwork {
-        lease: LeaseKey,
-    },
-    MappedAddress {
-        lease: LeaseKey,
-    },
-    UnknownPool {
-        lease: LeaseKey,
-        pool: PoolId,
-    },
-    PoolOfOtherNetwork {
-        lease: LeaseKey,
-        pool: PoolId,
-    },
-    PoolOfOtherFamily {
-        lease: LeaseKey,
-        pool: PoolId,
-    },
-    Unattributed {
-        lease: LeaseKey,
-        pool: PoolId,
-    },
+    #[error("{}: its row says {} of network {}", at(.row), .says.address, .says.network.0)]
+    LeaseUnderOtherKey { row: LeaseKey, says: LeaseKey },
+    #[error("{}: the network does not exist", at(.lease))]
+    UnknownNetwork { lease: LeaseKey },
+    #[error("{}: the address is an IPv4 address written as IPv6", at(.lease))]
+    MappedAddress { lease: LeaseKey },
+    #[error("{}: its pool {} does not exist", at(.lease), .pool.0)]
+    UnknownPool { lease: LeaseKey, pool: PoolId },
+    #[error("{}: its pool {} is in another network", at(.lease), .pool.0)]
+    PoolOfOtherNetwork { lease: LeaseKey, pool: PoolId },
+    #[error("{}: its pool {} is of the other family", at(.lease), .pool.0)]
+    PoolOfOtherFamily { lease: LeaseKey, pool: PoolId },
+    #[error("{}: pool {} lists the address, but the lease has no pool", at(.lease), .pool.0)]
+    Unattributed { lease: LeaseKey, pool: PoolId },
+    #[error("{}: it has {members} members in state {state:?}", at(.lease))]
     Members {
         lease: LeaseKey,
         state: LeaseState,
         members: usize,
     },
-    NotShared {
-        lease: LeaseKey,
-        members: usize,
-    },
-    SameIdentityTwice {
-        lease: LeaseKey,
-        identity: String,
-    },
-    ContendersOutOfOrder {
-        lease: LeaseKey,
-    },
-    Until {
-        lease: LeaseKey,
-        state: LeaseState,
-    },
-    InvalidPool {
-        pool: PoolId,
-        why: String,
-    },
-    PoolInUnknownNetwork {
-        pool: PoolId,
-        network: NetworkId,
-    },
-    SamePoolName {
-        name: Text,
-    },
-    SameNetworkName {
-        name: Text,
-    },
-    PoolNumber {
-        pool: PoolId,
-        next: PoolId,
-    },
+    #[error("{}: it has {members} members without a sharing group", at(.lease))]
+    NotShared { lease: LeaseKey, members: usize },
+    #[error("{}: {identity} is in it twice", at(.lease))]
+    SameIdentityTwice { lease: LeaseKey, identity: String },
+    #[error("{}: its contenders are not ordered by age", at(.lease))]
+    ContendersOutOfOrder { lease: LeaseKey },
+    #[error("{}: its end does not fit the state {state:?}", at(.lease))]
+    Until { lease: LeaseKey, state: LeaseState },
+    #[error("pool {}: {why}", .pool.0)]
+    InvalidPool { pool: PoolId, why: String },
+    #[error("pool {}: its network {} does not exist", .pool.0, .network.0)]
+    PoolInUnknownNetwork { pool: PoolId, network: NetworkId },
+    #[error("several pools are named or mirror the same: {name}")]
+    SamePoolName { name: Text },
+    #[error("several networks are named {name}")]
+    SameNetworkName { name: Text },
+    #[error("pool {}: the next pool would get number {}", .pool.0, .next.0)]
+    PoolNumber { pool: PoolId, next: PoolId },
+    #[error("several clusters are named {name}: {}", list(.clusters))]
     SameClusterName {
         name: Text,
         clusters: Vec<ClusterId>,
     },
-    Index {
-        what: &'static str,
-        row: String,
-    },
+    #[error("{what} do not follow from the rows at {row}")]
+    Index { what: &'static str, row: String },
 }
 
-fn at(f: &mut fmt::Formatter<'_>, key: &LeaseKey) -> fmt::Result {
-    write!(f, "lease {} of network {}: ", key.address, key.network.0)
+fn at(key: &LeaseKey) -> String {
+    format!("lease {} of network {}", key.address, key.network.0)
 }
 
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::LeaseUnderOtherKey { row, says } => {
-                at(f, row)?;
-                write!(
-                    f,
-                    "its row says {} of network {}",
-                    says.address, says.network.0
-                )
-            }
-            Self::UnknownNetwork { lease } => {
-                at(f, lease)?;
-                f.write_str("the network does not exist")
-            }
-            Self::MappedAddress { lease } => {
-                at(f, lease)?;
-                f.write_str("the address is an IPv4 address written as IPv6")
-            }
-            Self::UnknownPool { lease, pool } => {
-                at(f, lease)?;
-                write!(f, "its pool {} does not exist", pool.0)
-            }
-            Self::PoolOfOtherNetwork { lease, pool } => {
-                at(f, lease)?;
-                write!(f, "its pool {} is in another network", pool.0)
-            }
-            Self::PoolOfOtherFamily { lease, pool } => {
-                at(f, lease)?;
-                write!(f, "its pool {} is of the other family", pool.0)
-            }
-            Self::Unattributed { lease, pool } => {
-                at(f, lease)?;
-                write!(
-                    f,
-                    "pool {} lists the address, but the lease has no pool",
-                    pool.0
-                )
-            }
-            Self::Members {
-                lease,
-                state,
-                members,
-            } => {
-                at(f, lease)?;
-                write!(f, "it has {members} members in state {state:?}")
-            }
-            Self::NotShared { lease, members } => {
-                at(f, lease)?;
-                write!(f, "it has {members} members without a sharing group")
-            }
-            Self::SameIdentityTwice { lease, identity } => {
-                at(f, lease)?;
-                write!(f, "{identity} is in it twice")
-            }
-            Self::ContendersOutOfOrder { lease } => {
-                at(f, lease)?;
-                f.write_str("its contenders are not ordered by age")
-            }
-            Self::Until { lease, state } => {
-                at(f, lease)?;
-                write!(f, "its end does not fit the state {state:?}")
-            }
-            Self::InvalidPool { pool, why } => write!(f, "pool {}: {why}", pool.0),
-            Self::PoolInUnknownNetwork { pool, network } => {
-                write!(
-                    f,
-                    "pool {}: its network {} does not exist",
-                    pool.0, network.0
-                )
-            }
-            Self::SamePoolName { name } => {
-                write!(f, "several pools are named or mirror the same: {name}")
-            }
-            Self::SameNetworkName { name } => write!(f, "several networks are named {name}"),
-            Self::PoolNumber { pool, next } => {
-                write!(
-                    f,
-                    "pool {}: the next pool would get number {}",
-                    pool.0, next.0
-                )
-            }
-            Self::SameClusterName { name, clusters } => {
-                let ids: Vec<String> = clusters.iter().map(ToString::to_string).collect();
-                write!(f, "several clusters are named {name}: {}", ids.join(", "))
-            }
-            Self::Index { what, row } => write!(f, "{what} do not follow from the rows at {row}"),
-        }
-    }
+fn list(clusters: &[ClusterId]) -> String {
+    let ids: Vec<String> = clusters.iter().map(ToString::to_string).collect();
+    ids.join(", ")
 }
 
 impl Ledger {
