@@ -19,11 +19,12 @@ use crate::{
     api::{
         self, Api,
         accounts::{AccountError, Accounts},
-        listen::{ListenError, Socket, Tls, TlsSettings},
+        listen::{ListenError, Port, Socket, TlsSettings},
         tls, ui,
     },
     clock,
     clusters::{self, Clusters},
+    config::Listener,
     controllers::Runner,
     ipam::{Ipam, IpamError, Writer},
     metrics::Metrics,
@@ -79,8 +80,10 @@ async fn serve(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Re
     let accounts = Accounts::start(ipam.clone(), &settings.data_dir).await?;
     let socket = Socket::bind(&settings.socket)?;
     let tls_settings = settings.tls();
-    let tls = Tls::bind(&tls_settings).await?;
-    let url = format!("https://{}", tls.address);
+    let port = Port::bind(tls_settings.listen)?;
+    let extra = bind_extra(&settings.config.listeners)?;
+    let certificate = tls_settings.certificate().await?;
+    let url = format!("https://{}", port.address);
     let listen_file = ListenFile::write(&settings.data_dir, &url).inspect_err(
         |error| tracing::warn!(%error, url, "tools do not find the listener by themselves"),
     );
@@ -93,9 +96,14 @@ async fn serve(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Re
         data_dir: settings.data_dir.clone(),
         stop: stop.clone(),
     });
-    let certificate = tls.config.clone();
+    for (port, listener) in extra {
+        let router = api::open_router(Arc::clone(&api), &listener.serve);
+        let tls = listener.tls.then(|| certificate.clone());
+        tracing::info!(address = %port.address, tls = listener.tls, serve = ?listener.serve, "listens here as well, without login");
+        spawn_port(&mut tasks, port, tls, router, stop);
+    }
     let router = api::router(api, socket.policy);
-    let (on_socket, on_tls) = (stop.clone(), stop.clone());
+    let on_socket = stop.clone();
     let shared = router.clone();
     tasks.spawn(async {
         socket
@@ -103,11 +111,7 @@ async fn serve(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Re
             .await
             .map_err(|error| error.to_string())
     });
-    tasks.spawn(async {
-        tls.serve(router, on_tls)
-            .await
-            .map_err(|error| error.to_string())
-    });
+    spawn_port(&mut tasks, port, Some(certificate.clone()), router, stop);
     tasks.spawn(renew(tls_settings, certificate.clone(), stop.clone()));
     tasks.spawn(watchdog(ipam.clone(), stop.clone()));
     tracing::info!(
@@ -129,6 +133,22 @@ async fn serve(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Re
     drop(listen_file);
     drain(tasks).await;
     result
+}
+
+fn bind_extra(listeners: &[Listener]) -> Result<Vec<(Port, Listener)>, ListenError> {
+    let bind = |listener: &Listener| Ok((Port::bind(listener.address)?, listener.clone()));
+    listeners.iter().map(bind).collect()
+}
+
+fn spawn_port(
+    tasks: &mut JoinSet<Result<(), String>>,
+    port: Port,
+    tls: Option<RustlsConfig>,
+    router: axum::Router,
+    stop: &CancellationToken,
+) {
+    let serving = port.serve(tls, router, stop.clone());
+    tasks.spawn(async { serving.await.map_err(|error| error.to_string()) });
 }
 
 async fn start_clusters(

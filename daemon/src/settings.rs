@@ -78,6 +78,12 @@ impl Settings {
         TlsSettings {
             data_dir: self.data_dir.clone(),
             listen: self.overrides.listen.unwrap_or(api.listen),
+            also: self
+                .config
+                .listeners
+                .iter()
+                .map(|one| one.address)
+                .collect(),
             advertise: self
                 .overrides
                 .advertise
@@ -188,5 +194,6 @@ mod tests {
         let config = Config::parse(&text, Path::new("/etc/fipd")).unwrap();
         assert_eq!(config.clusters.len(), 2);
         assert!(config.discovery.is_some() && config.api.advertise.is_some());
+        assert_eq!(config.listeners.len(), 1);
     }
 }

@@ -1,4 +1,4 @@
-//! The two listeners: the Unix socket for this host's admins, TLS for everybody else.
+//! The listeners: the Unix socket for this host's admins, TLS for everybody else, and further ports of the configuration.
 
 use std::{
     collections::BTreeSet,
@@ -11,7 +11,10 @@ use std::{
 
 use axum::Router;
 use axum_server::{Handle, tls_rustls::RustlsConfig};
-use hyper_util::rt::TokioTimer;
+use hyper_util::{
+    rt::{TokioExecutor, TokioTimer},
+    server::conn::auto::Builder,
+};
 use tokio::net::UnixListener;
 use tokio_util::sync::CancellationToken;
 
@@ -33,7 +36,9 @@ pub enum ListenError {
     SocketInUse(PathBuf),
     #[error("socket {path}: {source}", path = .path.display())]
     Socket { path: PathBuf, source: io::Error },
-    #[error("listen {address}: {source}; choose another --listen (port 0 picks a free one)")]
+    #[error(
+        "listen {address}: {source}; choose another --listen or [[listener]] address (port 0 picks a free one)"
+    )]
     Address {
         address: SocketAddr,
         source: io::Error,
@@ -133,21 +138,20 @@ impl Socket {
 pub struct TlsSettings {
     pub data_dir: PathBuf,
     pub listen: SocketAddr,
+    /// Addresses of further listeners.
+    pub also: Vec<SocketAddr>,
     pub advertise: Option<String>,
     /// Chain and key of the configuration; an own certificate without.
     pub files: Option<(PathBuf, PathBuf)>,
 }
 
-/// The TLS listener, bound and waiting.
-pub struct Tls {
-    listener: std::net::TcpListener,
-    pub address: SocketAddr,
-    pub config: RustlsConfig,
-}
-
 impl TlsSettings {
     fn names(&self) -> BTreeSet<String> {
-        tls::names(self.listen, self.advertise.as_deref())
+        let mut names = tls::names(self.listen, self.advertise.as_deref());
+        for address in &self.also {
+            names.extend(tls::names(*address, None));
+        }
+        names
     }
 
     fn identity(&self) -> Result<tls::Identity, TlsError> {
@@ -155,6 +159,17 @@ impl TlsSettings {
             Some((cert, key)) => tls::configured(cert, key),
             None => tls::own(&self.data_dir, &self.names(), jiff::Zoned::now().date()),
         }
+    }
+
+    /// The certificate as it is, made where there is none.
+    pub async fn certificate(&self) -> Result<RustlsConfig, ListenError> {
+        let identity = self.identity()?;
+        RustlsConfig::from_pem(identity.cert, identity.key)
+            .await
+            .map_err(|source| ListenError::Certificate {
+                address: self.listen,
+                source,
+            })
     }
 
     /// Reads or renews the certificate and gives it to the running listener.
@@ -170,44 +185,60 @@ impl TlsSettings {
     }
 }
 
-impl Tls {
-    /// Binds the address and prepares its certificate.
-    pub async fn bind(settings: &TlsSettings) -> Result<Self, ListenError> {
-        let address = settings.listen;
+/// A TCP port, bound and waiting.
+pub struct Port {
+    listener: std::net::TcpListener,
+    pub address: SocketAddr,
+}
+
+impl Port {
+    pub fn bind(address: SocketAddr) -> Result<Self, ListenError> {
         let failed = |source| ListenError::Address { address, source };
         let listener = std::net::TcpListener::bind(address).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
-        let identity = settings.identity()?;
-        let config = RustlsConfig::from_pem(identity.cert, identity.key)
-            .await
-            .map_err(|source| ListenError::Certificate { address, source })?;
         let address = listener.local_addr().map_err(failed)?;
-        Ok(Self {
-            listener,
-            address,
-            config,
-        })
+        Ok(Self { listener, address })
     }
 
-    /// Serves until `stop`.
-    pub async fn serve(self, router: Router, stop: CancellationToken) -> io::Result<()> {
+    /// Serves until `stop`, by TLS where there is a certificate.
+    pub async fn serve(
+        self,
+        tls: Option<RustlsConfig>,
+        router: Router,
+        stop: CancellationToken,
+    ) -> io::Result<()> {
         let handle = Handle::new();
-        let mut server =
-            axum_server::from_tcp_rustls(self.listener, self.config)?.handle(handle.clone());
-        server
-            .http_builder()
-            .http1()
-            .timer(TokioTimer::new())
-            .header_read_timeout(HEAD_DEADLINE);
-        let stopping = tokio::spawn(async move {
-            stop.cancelled().await;
-            handle.graceful_shutdown(Some(DRAIN));
-        });
+        let stopping = {
+            let handle = handle.clone();
+            tokio::spawn(async move {
+                stop.cancelled().await;
+                handle.graceful_shutdown(Some(DRAIN));
+            })
+        };
         let service = router.into_make_service_with_connect_info::<SocketAddr>();
-        let result = server.serve(service).await;
+        let result = match tls {
+            Some(config) => {
+                let server = axum_server::from_tcp_rustls(self.listener, config)?;
+                let mut server = server.handle(handle);
+                patient(server.http_builder());
+                server.serve(service).await
+            }
+            None => {
+                let mut server = axum_server::from_tcp(self.listener)?.handle(handle);
+                patient(server.http_builder());
+                server.serve(service).await
+            }
+        };
         stopping.abort();
         result
     }
+}
+
+/// But not with clients that never finish their request.
+fn patient(http: &mut Builder<TokioExecutor>) {
+    http.http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_DEADLINE);
 }
 
 #[cfg(test)]

@@ -27,13 +27,14 @@ pub mod tokens;
 pub mod ui;
 pub mod wire;
 
-use std::{any::Any, path::PathBuf, sync::Arc, time::Duration};
+use std::{any::Any, collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};
 
 use axum::{
     Router,
     extract::{MatchedPath, Request, State},
     middleware::{self, Next},
     response::{IntoResponse, Response},
+    routing::get,
 };
 use fipd_core::Role;
 use http::{HeaderValue, StatusCode, header};
@@ -42,7 +43,7 @@ use tower_http::{
     catch_panic::CatchPanicLayer, limit::RequestBodyLimitLayer, timeout::TimeoutLayer,
 };
 
-use crate::{clusters::Clusters, ipam::Ipam, metrics::Metrics};
+use crate::{clusters::Clusters, config::Serve, ipam::Ipam, metrics::Metrics};
 use access::{Access, Routes};
 use accounts::Accounts;
 use auth::{Guard, SocketPolicy};
@@ -119,7 +120,7 @@ fn routes() -> Routes {
     ui::routes(routes)
 }
 
-/// The router of both listeners.
+/// The router of the socket and of `[api] listen`.
 pub fn router(api: Arc<Api>, socket: SocketPolicy) -> Router {
     let (router, table) = routes().finish();
     let guard = Guard {
@@ -127,10 +128,30 @@ pub fn router(api: Arc<Api>, socket: SocketPolicy) -> Router {
         table: Arc::new(table),
         socket,
     };
+    let router = router
+        .fallback(nothing_here)
+        .layer(middleware::from_fn_with_state(guard, auth::authenticate));
+    layered(router, api)
+}
+
+/// The router of a `[[listener]]`: what it serves, without login, and nothing else.
+pub fn open_router(api: Arc<Api>, serve: &BTreeSet<Serve>) -> Router {
+    let mut router = Router::new().fallback(nothing_here);
+    for part in serve {
+        router = match part {
+            Serve::Metrics => router.route("/metrics", get(health::metrics)),
+            Serve::Health => router
+                .route("/healthz", get(health::healthz))
+                .route("/readyz", get(health::readyz)),
+        };
+    }
+    layered(router, api)
+}
+
+/// What every request goes through, whatever it is for.
+fn layered(router: Router<Arc<Api>>, api: Arc<Api>) -> Router {
     // From the inside out: the last layer sees the request first.
     router
-        .fallback(nothing_here)
-        .layer(middleware::from_fn_with_state(guard, auth::authenticate))
         .layer(RequestBodyLimitLayer::new(BODY_LIMIT))
         .layer(axum::extract::DefaultBodyLimit::max(BODY_LIMIT))
         .layer(TimeoutLayer::with_status_code(
@@ -218,8 +239,6 @@ async fn common_headers(mut response: Response) -> Response {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
 
     #[test]

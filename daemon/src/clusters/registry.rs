@@ -294,10 +294,18 @@ impl Registry {
 
     fn take_config(&mut self, config: Config) {
         self.config_error = None;
-        let fixed = |config: &Config| (config.role, config.data_dir.clone(), config.api.clone());
+        let fixed = |config: &Config| {
+            let dir = config.data_dir.clone();
+            (
+                config.role,
+                dir,
+                config.api.clone(),
+                config.listeners.clone(),
+            )
+        };
         if fixed(&config) != fixed(&self.config) {
             tracing::warn!(
-                "role, data-dir and [api] changed in the configuration: they count from the next start"
+                "role, data-dir, [api] or [[listener]] changed in the configuration: they count from the next start"
             );
         }
         tracing::info!(

@@ -6,6 +6,7 @@
 mod cluster;
 mod error;
 mod expect;
+mod listener;
 mod network;
 mod pattern;
 
@@ -25,6 +26,7 @@ pub use cluster::{
 };
 pub use error::ConfigError;
 pub use expect::{Awaited, Site, awaited};
+pub use listener::{Listener, Serve};
 pub use network::{ChosenBy, Match, NetworkChoice, NetworkRule, NetworkRules, PoolFacts};
 pub use pattern::Pattern;
 
@@ -43,6 +45,7 @@ pub struct Config {
     /// `None` without a configuration file: the user's state directory then.
     pub data_dir: Option<PathBuf>,
     pub api: Api,
+    pub listeners: Vec<Listener>,
     pub clusters: Vec<ClusterConfig>,
     pub discovery: Option<Discovery>,
     pub networks: NetworkRules,
@@ -93,7 +96,8 @@ struct File {
     discovery: Option<Spanned<Discovery>>,
     #[serde(default)]
     network: Vec<NetworkRule>,
-    listener: Option<Spanned<IgnoredAny>>,
+    #[serde(default)]
+    listener: Vec<Spanned<Listener>>,
     leader_election: Option<Spanned<IgnoredAny>>,
     host: Option<Spanned<IgnoredAny>>,
 }
@@ -129,6 +133,7 @@ impl Config {
             api.cert = api.cert.map(|path| base.join(path));
             api.key = api.key.map(|path| base.join(path));
         }
+        listener::check(&file.listener, &api).map_err(|(span, what)| at(span, &what))?;
         cluster::check_together(&file.cluster, file.discovery.as_ref())
             .map_err(|(span, what)| at(span, &what))?;
         let mut clusters: Vec<_> = file.cluster.into_iter().map(Spanned::into_inner).collect();
@@ -139,6 +144,7 @@ impl Config {
             role: HostRole::Standalone,
             data_dir: Some(base.join(file.data_dir.unwrap_or_else(|| DEFAULT_DATA_DIR.into()))),
             api,
+            listeners: file.listener.into_iter().map(Spanned::into_inner).collect(),
             clusters,
             discovery: file.discovery.map(Spanned::into_inner),
             networks: NetworkRules::new(file.network),
@@ -169,10 +175,6 @@ impl Config {
 
 fn refuse_later_parts(file: &File) -> Result<(), (std::ops::Range<usize>, &'static str)> {
     let later = [
-        (
-            &file.listener,
-            "[[listener]]: this version serves everything at [api] listen; extra listeners are not part of it. Remove the section",
-        ),
         (
             &file.leader_election,
             "[leader-election]: it belongs to role = \"server\"; with role = \"standalone\" the lock of the store decides. Remove the section",

@@ -132,7 +132,6 @@ fn unknown_keys_are_refused_with_place_and_allowed_keys() {
 #[test]
 fn what_this_version_does_not_do_is_refused_by_name() {
     assert!(refused("[host]\nnode = \"n1\"\n").contains("[host]"));
-    assert!(refused("\n[[listener]]\naddress = \"127.0.0.1:80\"\n").contains("line 2"));
     let what = refused("role = \"standalone\"\n[leader-election]\ncluster = \"a\"\n");
     assert!(what.contains("standalone"), "{what}");
     assert!(refused("role = \"agent\"").contains("can only be \"standalone\""));
@@ -146,6 +145,36 @@ fn what_this_version_does_not_do_is_refused_by_name() {
         refused("[[network]]\nname = \"a\"\nmatch = [{ system = \"ip-rule\" }]\n")
             .contains("ip-rule")
     );
+}
+
+#[test]
+fn listeners_serve_what_needs_no_login() {
+    let text = "[[listener]]\naddress = \"127.0.0.1:9100\"\ntls = false\nserve = [\"metrics\"]\n\
+                [[listener]]\naddress = \"[::1]:0\"\nserve = [\"health\", \"metrics\"]\n";
+    let listeners = parse(text).unwrap().listeners;
+    assert_eq!(listeners[0].serve, BTreeSet::from([Serve::Metrics]));
+    assert_eq!((listeners[0].tls, listeners[1].tls), (false, true));
+    assert_eq!(listeners[1].serve.len(), 2);
+
+    let listener = |address: &str, serve: &str| {
+        format!("[[listener]]\naddress = \"{address}\"\nserve = [{serve}]\n")
+    };
+    for other in ["ui", "api", "fip-v1", "metrics:ip-rule", "metric"] {
+        let what = refused(&listener("127.0.0.1:80", &format!("{other:?}")));
+        assert!(
+            what.contains("line 3") && what.contains(other) && what.contains("\"health\""),
+            "{what}"
+        );
+    }
+    assert!(refused(&listener("127.0.0.1:80", "")).contains("serve is empty"));
+    assert!(refused("\n[[listener]]\naddress = \"127.0.0.1:80\"\n").contains("`serve`"));
+    let metrics = listener("127.0.0.1:9100", "\"metrics\"");
+    let twice = refused(&(metrics.clone() + &metrics));
+    assert!(
+        twice.contains("line 4") && twice.contains("taken"),
+        "{twice}"
+    );
+    assert!(refused(&listener("127.0.0.1:8443", "\"metrics\"")).contains("taken"));
 }
 
 #[test]

@@ -183,8 +183,13 @@ impl Daemon {
 
     /// A client over TLS that trusts the daemon's CA.
     pub fn rest(&self, token: Option<&str>) -> Rest {
+        self.rest_at(&self.url(), token)
+    }
+
+    /// The same at another of its ports.
+    pub fn rest_at(&self, url: &str, token: Option<&str>) -> Rest {
         Rest {
-            url: self.url(),
+            url: url.to_owned(),
             ca: std::fs::read(self.data_dir().join("tls/ca.crt")).unwrap(),
             token: token.map(str::to_owned),
         }

@@ -116,3 +116,63 @@ fn tokens_end() {
     let past = json!({ "name": "late", "role": "viewer", "expires": "2001-01-01T00:00:00Z" });
     admin.post("/api/v1/tokens", past).problem(422, "invalid");
 }
+
+/// A port that is free now.
+fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+/// The head and body of a GET without TLS.
+fn plain_get(port: u16, path: &str) -> String {
+    use std::io::{Read as _, Write as _};
+    let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn a_further_listener_serves_what_it_is_for_and_nothing_else() {
+    let home = std::sync::Arc::new(tempfile::tempdir().unwrap());
+    let (plain, secure) = (free_port(), free_port());
+    let config = format!(
+        "[[listener]]\naddress = \"127.0.0.1:{plain}\"\ntls = false\nserve = [\"metrics\"]\n\
+         [[listener]]\naddress = \"127.0.0.1:{secure}\"\nserve = [\"metrics\", \"health\"]\n"
+    );
+    let file = home.path().join("fipd.toml");
+    std::fs::write(&file, config).unwrap();
+    let mut fipd = Daemon::start_in(home, &["--config", file.to_str().unwrap()]);
+
+    let both = fipd.rest_at(&format!("https://127.0.0.1:{secure}"), None);
+    let metrics = both.get("/metrics");
+    assert_eq!(metrics.status, 200);
+    assert!(String::from_utf8_lossy(&metrics.body).contains("fipd_"));
+    assert_eq!(both.get("/healthz").status, 200);
+    assert_eq!(both.get("/readyz").status, 200);
+    // Not even for an admin.
+    let token = fipd.token("a", "admin");
+    let admin = fipd.rest_at(&format!("https://127.0.0.1:{secure}"), Some(&token));
+    for path in ["/api/v1/pools", "/api/v1/backup", "/ui", "/ui/login", "/"] {
+        admin.get(path).problem(404, "not-found");
+    }
+
+    let answer = plain_get(plain, "/metrics");
+    assert!(
+        answer.starts_with("HTTP/1.1 200") && answer.contains("fipd_"),
+        "{answer}"
+    );
+    for path in ["/healthz", "/api/v1/pools", "/ui/login"] {
+        let answer = plain_get(plain, path);
+        assert!(answer.starts_with("HTTP/1.1 404"), "{answer}");
+    }
+    // The port of the API asks for a login as before.
+    fipd.rest(None)
+        .get("/metrics")
+        .problem(401, "unauthenticated");
+    fipd.signal(nix::sys::signal::Signal::SIGTERM);
+    let (status, took) = fipd.wait();
+    assert!(status.success() && took.as_secs() < 10, "{status} {took:?}");
+}

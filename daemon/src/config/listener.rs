@@ -1,0 +1,76 @@
+//! `[[listener]]`: further ports, each for some of what fipd serves without login.
+
+use std::{collections::BTreeSet, net::SocketAddr, ops::Range};
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::Api;
+
+/// One further port.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Listener {
+    pub address: SocketAddr,
+    /// With the certificate of `[api]`.
+    #[serde(default = "on")]
+    pub tls: bool,
+    /// Not empty.
+    pub serve: BTreeSet<Serve>,
+}
+
+/// What a further port serves. To everybody who reaches it: there is no login.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "String")]
+pub enum Serve {
+    /// `/metrics`.
+    Metrics,
+    /// `/healthz` and `/readyz`.
+    Health,
+}
+
+const ALLOWED: &str = "allowed are \"metrics\" and \"health\"";
+
+fn on() -> bool {
+    true
+}
+
+impl TryFrom<String> for Serve {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        match text.as_str() {
+            "metrics" => Ok(Self::Metrics),
+            "health" => Ok(Self::Health),
+            "ui" | "api" => Err(format!(
+                "serve: {text:?} is served at [api] listen only; {ALLOWED}"
+            )),
+            _ => Err(format!(
+                "serve: {text:?} is not served by this version; {ALLOWED}"
+            )),
+        }
+    }
+}
+
+/// What is wrong with all of them together, and where.
+pub(super) fn check(
+    listeners: &[Spanned<Listener>],
+    api: &Api,
+) -> Result<(), (Range<usize>, String)> {
+    let mut taken = BTreeSet::from([api.listen]);
+    for spanned in listeners {
+        let listener = spanned.get_ref();
+        let fail = |what: String| Err((spanned.span(), what));
+        if listener.serve.is_empty() {
+            return fail(format!("[[listener]] serve is empty; {ALLOWED}"));
+        }
+        // Port 0 is another free one each time.
+        if listener.address.port() != 0 && !taken.insert(listener.address) {
+            return fail(format!(
+                "[[listener]] address = \"{}\" is taken by [api] or another [[listener]]; give each its own",
+                listener.address
+            ));
+        }
+    }
+    Ok(())
+}
