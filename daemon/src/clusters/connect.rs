@@ -4,8 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use fipd_core::ClusterId;
 use k8s_openapi::api::core::v1::Namespace;
-use kube::{Api, Client, Config, client::ClientBuilder};
+use kube::{Api, Client, Config};
 use tokio::sync::Semaphore;
+
+use super::transport;
 
 /// For the TCP and TLS handshakes.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -44,9 +46,7 @@ pub(super) async fn client(
     let build = tokio::task::spawn_blocking(move || {
         let _until_built = permit;
         let _inside = runtime.enter();
-        ClientBuilder::try_from(config)
-            .map(ClientBuilder::build)
-            .map_err(|err| ConnectError::Api(err.to_string()))
+        transport::client(config).map_err(|err| ConnectError::Api(err.to_string()))
     });
     match tokio::time::timeout(CALL, build).await {
         Err(_) => Err(ConnectError::Deadline(CALL)),

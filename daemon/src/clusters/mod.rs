@@ -34,6 +34,7 @@ mod settle;
 mod show;
 mod sites;
 mod sweep;
+pub mod transport;
 mod view;
 mod window;
 

@@ -369,7 +369,7 @@ async fn client_of(kubeconfig: &str) -> Result<Client> {
     let options = KubeConfigOptions::default();
     let config =
         Config::from_custom_kubeconfig(Kubeconfig::from_yaml(kubeconfig)?, &options).await?;
-    Ok(Client::try_from(config)?)
+    Ok(fipd::clusters::transport::client(config)?)
 }
 
 /// The static token of a user: told apart by cluster, so that a kubeconfig used against the wrong one fails.
