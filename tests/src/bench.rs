@@ -3,10 +3,14 @@
 //! A new bench is a file here with a function giving [`Figure`]s, and a line in [`BENCHES`].
 
 mod appliance;
+mod clusters;
 mod decision;
+mod durable;
 mod figure;
+mod fill;
+mod floor;
+mod page;
 mod service;
-mod store;
 
 use anyhow::Result;
 use futures::future::BoxFuture;
@@ -32,11 +36,15 @@ pub const BENCHES: &[Bench] = &[
     },
     Bench {
         name: "durable",
-        run: || Box::pin(store::durable()),
+        run: || Box::pin(durable::run()),
     },
     Bench {
-        name: "start",
-        run: || Box::pin(store::start()),
+        name: "page",
+        run: || Box::pin(page::run()),
+    },
+    Bench {
+        name: "clusters",
+        run: || Box::pin(clusters::run()),
     },
     Bench {
         name: "service",

@@ -68,8 +68,22 @@ impl Scenario {
 
 /// fipd's config for a site, `extra` lines in each downstream's `[cluster.rancher-fip]`.
 pub fn config(site: &Site, extra: &str) -> String {
+    let names = site
+        .downstream
+        .iter()
+        .map(|cluster| cluster.display_name.as_str());
+    config_of(site, &names.collect::<Vec<_>>(), extra)
+}
+
+/// [`config`] with only the downstream clusters called `names`.
+pub fn config_of(site: &Site, names: &[&str], extra: &str) -> String {
     let mut text = cluster_entry("rancher", "role = \"management\"\n");
-    for cluster in &site.downstream {
+    let served = |name: &String| names.contains(&name.as_str());
+    for cluster in site
+        .downstream
+        .iter()
+        .filter(|cluster| served(&cluster.display_name))
+    {
         let settings = format!(
             "role = \"downstream\"\ncluster-id = \"{}\"\nproject = \"{}\"\n{extra}",
             cluster.id, cluster.project

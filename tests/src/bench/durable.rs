@@ -1,12 +1,8 @@
-//! Durable allocation against raw redb, and the start of a full store after kill -9.
+//! Durable allocation against raw redb.
 //!
 //! The floor writes rows of the same sizes under the same kind of keys into the same tables of a copy of our own file,
 //! with the same switches, in turns with ours, so that a busy machine disturbs both alike.
 
-mod fill;
-mod floor;
-
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,8 +11,8 @@ use fipd::ipam::{Clock, Ipam, IpamError};
 use fipd::store::{Options, Store};
 use fipd_core::{Allocate, Answer, Holder, PoolId, Request, Timestamp, Want};
 
-use super::{Figure, percentile};
-use floor::Floor;
+use super::floor::{self, Floor};
+use super::{Figure, fill, percentile};
 
 const LEASES: u32 = 100_000;
 const TURNS: usize = 8;
@@ -26,11 +22,11 @@ const CALLERS: usize = 256;
 const BULK: usize = 20 * CALLERS;
 
 /// One decision at a time, and 256 callers at once, in a store with 100,000 leases.
-pub async fn durable() -> Result<Vec<Figure>> {
+pub async fn run() -> Result<Vec<Figure>> {
     let directory = tempfile::tempdir()?;
     let ours = directory.path().join("fipd.redb");
     let raw = directory.path().join("raw.redb");
-    let pool = fill::fill(&ours, LEASES, u64::from(LEASES))?;
+    let pool = fill::fill(&ours, "10.0.0.0/8", LEASES, u64::from(LEASES))?;
     std::fs::copy(&ours, &raw)?;
     let mut floor = Floor::open(&raw)?;
     let (store, loaded) = Store::open(&ours, Options::default())?;
@@ -82,54 +78,6 @@ pub async fn durable() -> Result<Vec<Figure>> {
             20_000.0 * (yardstick / 76_000.0).min(1.0),
         ),
     ])
-}
-
-/// Opening and loading after kill -9 with the audit log at its limit.
-pub async fn start() -> Result<Vec<Figure>> {
-    let mut figures = Vec::new();
-    for (name, leases, limit) in [
-        ("start-100k-leases", 100_000, 1_000.0),
-        ("start-1m-leases", 1_000_000, 4_000.0),
-    ] {
-        let took = tokio::task::spawn_blocking(move || crashed_start(leases)).await??;
-        figures.push(Figure::at_most(
-            name,
-            "ms",
-            took.as_secs_f64() * 1_000.0,
-            "-",
-            limit,
-        ));
-    }
-    Ok(figures)
-}
-
-fn crashed_start(leases: u32) -> Result<Duration> {
-    let directory = tempfile::tempdir()?;
-    let path = directory.path().join("fipd.redb");
-    fill::fill(&path, leases, Options::default().audit_limit)?;
-    let crashed = directory.path().join("crashed.redb");
-    crash_image(&path, &crashed)?;
-    let began = Instant::now();
-    let (store, loaded) = Store::open(&crashed, Options::default())?;
-    let took = began.elapsed();
-    let size = loaded
-        .ledger
-        .leases(&Default::default(), None, 1)
-        .leases
-        .len();
-    drop(store);
-    if size != 1 {
-        bail!("the store was not loaded");
-    }
-    Ok(took)
-}
-
-/// What kill -9 leaves: the file of a store that is open and has committed.
-fn crash_image(path: &Path, image: &Path) -> Result<()> {
-    let (mut store, _loaded) = Store::open(path, Options::default())?;
-    fill::touch(&mut store)?;
-    std::fs::copy(path, image)?;
-    Ok(())
 }
 
 fn clock() -> Clock {

@@ -16,11 +16,12 @@ pub const UID: &str = "7a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9";
 const CHUNK: u32 = 20_000;
 const POOL: PoolId = PoolId(1);
 
-/// Makes a store with a pool of a /8, `leases` of its addresses from the bottom, and `audit` audit entries.
-pub fn fill(path: &Path, leases: u32, audit: u64) -> Result<PoolId> {
+/// Makes a store with a pool of `cidr`, which begins at 10.0.0.0, with leases on 10.0.0.1 and the `leases` - 1 addresses
+/// above, and with `audit` audit entries.
+pub fn fill(path: &Path, cidr: &str, leases: u32, audit: u64) -> Result<PoolId> {
     let (mut store, _) = Store::open(path, Options::default())?;
     let put_pool = Decision {
-        ops: vec![Op::PutPool(Arc::new(pool()))],
+        ops: vec![Op::PutPool(Arc::new(pool(cidr)?))],
         audit: Vec::new(),
     };
     commit(&mut store, vec![put_pool])?;
@@ -32,17 +33,6 @@ pub fn fill(path: &Path, leases: u32, audit: u64) -> Result<PoolId> {
         written += u64::from(CHUNK);
     }
     Ok(POOL)
-}
-
-/// One commit more.
-pub fn touch(store: &mut Store) -> Result<()> {
-    commit(
-        store,
-        vec![Decision {
-            ops: Vec::new(),
-            audit: vec![entry(0)?],
-        }],
-    )
 }
 
 fn commit(store: &mut Store, decisions: Vec<Decision>) -> Result<()> {
@@ -117,11 +107,11 @@ fn entry(number: u64) -> Result<AuditEntry> {
     })
 }
 
-fn pool() -> Pool {
+fn pool(cidr: &str) -> Result<Pool> {
     let spec = PoolSpec {
         name: "bench".into(),
         network: NetworkId::DEFAULT,
-        addresses: "10.0.0.0/8".parse().into_iter().collect(),
+        addresses: vec![cidr.parse()?],
         exclusions: Vec::new(),
         gateway: None,
         prefix_len: None,
@@ -131,10 +121,10 @@ fn pool() -> Pool {
         origin: Origin::Own,
         closed: false,
     };
-    Pool {
+    Ok(Pool {
         id: POOL,
         spec,
         created: Timestamp(0),
         generation: 1,
-    }
+    })
 }
