@@ -80,6 +80,8 @@ struct Inner {
     /// How many took part in the last commit or waited at its end.
     crowd: usize,
     patience: Duration,
+    /// The planning worker has nothing that the end of a commit could move.
+    idle: bool,
     closed: bool,
     dead: bool,
 }
@@ -153,6 +155,7 @@ impl Mailbox {
             if inner.closed && inner.fresh.is_empty() && ready == 0 && !busy {
                 return Next::End;
             }
+            inner.idle = ready == 0 && !busy && inner.fresh.is_empty();
             self.wait(&mut inner, began, ready, free);
         }
     }
@@ -192,8 +195,11 @@ impl Mailbox {
         inner.ended += 1;
         inner.crowd = count + inner.ready + inner.fresh.len();
         inner.patience = took.min(PATIENCE_MAX * PATIENCE_PART) / PATIENCE_PART;
+        let wake = !inner.idle;
         drop(inner);
-        self.planner.notify_one();
+        if wake {
+            self.planner.notify_one();
+        }
     }
 }
 
