@@ -14,10 +14,12 @@ mod owners;
 pub mod pool;
 pub mod rancher;
 pub mod service;
+pub mod site;
+pub mod stock;
 
 use std::{sync::Arc, time::Duration};
 
-use fipd_core::{ClusterId, Ledger, Pool, System, Text};
+use fipd_core::System;
 use fipd_crds::{
     floating_ip::{FloatingIP, FloatingIPPool, FloatingIPProjectQuota},
     management::Cluster,
@@ -29,10 +31,11 @@ use serde::de::DeserializeOwned;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+pub use self::site::Site;
 use self::{
     floating_ip::FloatingIps,
     pool::Pools,
-    rancher::{Data, Rancher, Ranchers},
+    rancher::{Data, Listener, Rancher, Ranchers},
     service::Services,
 };
 use super::{
@@ -45,7 +48,6 @@ use super::{
 use crate::{
     clusters::{ClusterSession, adoption},
     config::RancherFipRole,
-    ipam::Ipam,
 };
 
 /// API of pools, quotas and FloatingIPs.
@@ -63,15 +65,6 @@ pub struct RancherFip {
     ranchers: Ranchers,
 }
 
-/// A cluster as the controllers see it.
-pub struct Site {
-    pub session: ClusterSession,
-    pub name: Text,
-    pub id: ClusterId,
-    pub ipam: Ipam,
-    system: System,
-}
-
 impl RancherFip {
     /// Runs the system on a cluster until the session ends.
     pub fn run(&self, session: ClusterSession) -> BoxFuture<'static, ()> {
@@ -83,37 +76,6 @@ impl RancherFip {
                 RancherFipRole::Downstream => downstream(site, &ranchers).await,
             }
         })
-    }
-}
-
-impl Site {
-    fn new(session: ClusterSession, system: System) -> Self {
-        let (name, id, ipam) = (
-            Text::clone(&session.name),
-            session.id.clone(),
-            session.ipam.clone(),
-        );
-        Self {
-            session,
-            name,
-            id,
-            ipam,
-            system,
-        }
-    }
-
-    /// Who asks, for the audit log.
-    pub fn actor(&self) -> Text {
-        self.session.actor(&self.system)
-    }
-
-    /// The mirror of a FloatingIPPool of this cluster.
-    pub fn mirror_in<'a>(&self, ledger: &'a Ledger, pool: &str) -> Option<&'a Arc<Pool>> {
-        ledger.mirror(&self.system, &self.id, pool)
-    }
-
-    fn cancel(&self) -> CancellationToken {
-        self.session.cancel.clone()
     }
 }
 
@@ -295,9 +257,15 @@ async fn downstream(site: Arc<Site>, ranchers: &Ranchers) {
         return;
     }
     let all = Arc::clone(&services);
-    rancher.listen(site.id.clone(), Arc::clone(&services.after), move || {
-        all.pools_changed()
-    });
+    let known = Arc::clone(&services);
+    rancher.listen(
+        site.id.clone(),
+        Listener {
+            services: Arc::clone(&services.after),
+            pools: Box::new(move || all.pools_changed()),
+            id: Box::new(move |namespace| known.rancher_cluster(namespace)),
+        },
+    );
     work(&site, &services, &mut tasks);
     adoption::keep(&site.session, &site.system, &inventory).await;
     rancher.forget(&site.id);

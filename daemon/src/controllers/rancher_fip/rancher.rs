@@ -14,6 +14,7 @@ use tokio::sync::watch;
 use super::{
     floating_ip::observe::Fip,
     names::{DEFAULT_NETWORK, PARTNER_POOL, ServiceRef},
+    stock::Stock,
 };
 use crate::controllers::{
     objects::{Key, Objects},
@@ -49,16 +50,21 @@ pub struct Data {
     said: Mutex<BTreeMap<Key, Said>>,
     /// The FloatingIPs that show the leases of a Service.
     by_service: Mutex<BTreeMap<(ClusterId, Key), BTreeSet<Key>>>,
+    pub stock: Stock,
 }
 
 type Said = (Option<i64>, BTreeMap<String, String>);
 
+type IdByNamespace = Box<dyn Fn(&str) -> Option<String> + Send + Sync>;
+
 /// A downstream cluster that wants to hear of changes.
-struct Listener {
-    /// Services whose FloatingIP changed.
-    services: Arc<Queue<Key>>,
+pub struct Listener {
+    /// Gets the Services whose FloatingIP changed.
+    pub services: Arc<Queue<Key>>,
     /// Called when a pool changed.
-    pools: Box<dyn Fn() + Send + Sync>,
+    pub pools: Box<dyn Fn() + Send + Sync>,
+    /// Rancher's id of the cluster, by a namespace of it.
+    pub id: IdByNamespace,
 }
 
 impl Ranchers {
@@ -87,21 +93,9 @@ impl Rancher {
         self.pools_changed();
     }
 
-    /// Tells changes from now on: `services` gets the Services of `cluster` whose FloatingIP changed, `pools`
-    /// is called when a pool did.
-    pub fn listen(
-        &self,
-        cluster: ClusterId,
-        services: Arc<Queue<Key>>,
-        pools: impl Fn() + Send + Sync + 'static,
-    ) {
-        self.listeners.lock().insert(
-            cluster,
-            Listener {
-                services,
-                pools: Box::new(pools),
-            },
-        );
+    /// Tells changes from now on.
+    pub fn listen(&self, cluster: ClusterId, listener: Listener) {
+        self.listeners.lock().insert(cluster, listener);
     }
 
     /// The end of [`Self::listen`].
@@ -113,6 +107,12 @@ impl Rancher {
         for listener in self.listeners.lock().values() {
             (listener.pools)();
         }
+    }
+
+    /// Rancher's id of a cluster that listens, by a namespace of it.
+    pub fn id_of(&self, cluster: &ClusterId, namespace: &str) -> Option<String> {
+        let listeners = self.listeners.lock();
+        (listeners.get(cluster)?.id)(namespace)
     }
 
     pub fn fip_changed(&self, service: &ServiceRef) {
@@ -133,6 +133,7 @@ impl Data {
             clusters: Objects::new(),
             said: Mutex::new(BTreeMap::new()),
             by_service: Mutex::new(BTreeMap::new()),
+            stock: Stock::default(),
         })
     }
 
@@ -176,6 +177,13 @@ impl Data {
         keys.into_iter()
             .flatten()
             .filter_map(|key| self.fips.get(&key).map(|fip| (key, fip)))
+            .collect()
+    }
+
+    /// The FloatingIPs that another program made for a Service of the cluster that Rancher calls so.
+    pub fn made_for(&self, cluster: &str, service: &Key) -> Vec<(Key, Arc<Fip>)> {
+        let keys = self.stock.made_for(cluster, service).into_iter();
+        keys.filter_map(|key| self.fips.get(&key).map(|fip| (key, fip)))
             .collect()
     }
 

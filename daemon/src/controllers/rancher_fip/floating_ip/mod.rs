@@ -20,7 +20,7 @@ use std::{
 use fipd_core::{
     Answer, ClusterId, Holder, Identity, Ledger, Pool, Release, ReleaseScope, Request, System, Text,
 };
-use fipd_crds::floating_ip::FloatingIP;
+use fipd_crds::floating_ip::{FloatingIP, ServiceRef as Assignee};
 use k8s_openapi::{api::core::v1::ObjectReference, jiff};
 use kube::Resource;
 use parking_lot::Mutex;
@@ -92,7 +92,8 @@ impl FloatingIps {
 
     /// An object appeared, changed or went.
     pub fn changed(&self, key: &Key) {
-        let now = self.data.fips.get(key).and_then(|fip| fip.holder.clone());
+        let fip = self.data.fips.get(key);
+        let now = fip.as_ref().and_then(|fip| fip.holder.clone());
         let before = match &now {
             Some(service) => self.shows.lock().insert(key.clone(), service.clone()),
             None => self.shows.lock().remove(key),
@@ -101,6 +102,8 @@ impl FloatingIps {
             self.data.index(key, service);
             self.rancher.fip_changed(service);
         }
+        // After the index above: an object that is taken over must not be in neither for a moment.
+        self.data.stock.note(key, fip.as_deref());
         self.queue.add(key.clone());
     }
 
@@ -159,10 +162,11 @@ impl FloatingIps {
         };
         let holder = self.holder(key, &fip.uid);
         let actor = self.site.actor();
-        let plan = self
-            .site
-            .ipam
-            .read(|ledger| plan::own(ledger, &holder, fip, &wish, &pool, &actor));
+        let plan = self.site.ipam.read(|ledger| {
+            plan::own(ledger, &holder, fip, &wish, &pool, &actor, &|user| {
+                self.is_for(fip, user)
+            })
+        });
         let outcome = match plan {
             Plan::Show(shown) => Ok(shown),
             Plan::Problem(problem) => Err(problem),
@@ -170,6 +174,20 @@ impl FloatingIps {
             Plan::Ask(request) => self.ask(request, &holder, &pool).await?,
         };
         self.show(key, fip, outcome).await
+    }
+
+    /// Whether an object was made for the Service with this identity, as far as is known.
+    fn is_for(&self, fip: &Fip, user: &Identity) -> bool {
+        let names = |service: &Assignee| {
+            *service.service_namespace == *user.namespace && *service.service_name == *user.name
+        };
+        &*user.kind == KIND_SERVICE
+            && fip.services.iter().any(names)
+            && user
+                .cluster
+                .as_ref()
+                .and_then(|cluster| self.rancher.id_of(cluster, &user.namespace))
+                .is_none_or(|id| fip.cluster == Some(id))
     }
 
     fn understood(&self, fip: &Fip) -> Result<(validate::Wish, Arc<Pool>), Problem> {

@@ -1,11 +1,11 @@
 //! What is kept of a FloatingIP object.
 
-use std::net::IpAddr;
+use std::{collections::BTreeMap, net::IpAddr};
 
 use fipd_core::{Tenant, Text, Timestamp};
 use fipd_crds::{
     floating_ip::{FloatingIP, FloatingIPStatus, STATE_ERROR, ServiceRef as Assignee},
-    labels::{ServiceSlot, services},
+    labels::services,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -56,7 +56,7 @@ pub fn slim(object: FloatingIP) -> Fip {
         project: label(PROJECT).map(|project| Tenant(project.into())),
         cluster: label(CLUSTER),
         group: label(GROUP),
-        services: services(&labels).into_iter().map(assignee).collect(),
+        services: assignees(&labels),
         holder: holder.and_then(|text| ServiceRef::parse(text)),
         pool: object.spec.floating_ip_pool,
         wanted: object.spec.ip_addr,
@@ -64,11 +64,19 @@ pub fn slim(object: FloatingIP) -> Fip {
     }
 }
 
-fn assignee(slot: ServiceSlot) -> Assignee {
-    Assignee {
-        service_namespace: slot.namespace,
-        service_name: slot.name,
+/// Each Service once, however many labels name it.
+fn assignees(labels: &BTreeMap<String, String>) -> Vec<Assignee> {
+    let mut found: Vec<Assignee> = Vec::new();
+    for slot in services(labels) {
+        let assignee = Assignee {
+            service_namespace: slot.namespace,
+            service_name: slot.name,
+        };
+        if !found.contains(&assignee) {
+            found.push(assignee);
+        }
     }
+    found
 }
 
 /// The time an object was made.

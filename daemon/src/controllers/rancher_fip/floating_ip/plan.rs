@@ -26,7 +26,8 @@ pub enum Plan {
     Leave,
 }
 
-/// For a FloatingIP that holds its address itself.
+/// For a FloatingIP that holds its address itself. `is_for` tells whether another program made it for a Service,
+/// which then takes it over.
 pub fn own(
     ledger: &Ledger,
     holder: &Holder,
@@ -34,6 +35,7 @@ pub fn own(
     wish: &Wish,
     pool: &Pool,
     actor: &Text,
+    is_for: &dyn Fn(&Identity) -> bool,
 ) -> Plan {
     let network = pool.spec.network;
     let mine = ledger
@@ -48,6 +50,9 @@ pub fn own(
     if let Some(address) = fip.recorded() {
         let key = LeaseKey { network, address };
         return match ledger.lease(key) {
+            Some(lease) if lease.owner().is_some_and(|owner| is_for(&owner.identity)) => {
+                Plan::Leave
+            }
             Some(lease) if contends(lease, &holder.identity) => Plan::Problem(contended(lease)),
             Some(_) | None => Plan::Ask(adopt(key, holder.clone(), fip, actor)),
         };

@@ -7,12 +7,14 @@ use std::{
 };
 
 use fipd_core::{Holder, Identity, LeaseKey, Ledger, NetworkId, Origin, Pool, Text};
+use fipd_crds::floating_ip::ServiceRef as Assignee;
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{Namespace, Service};
 use kube::{Api, api::ListParams, core::DeserializeGuard};
 
 use super::{
     observe::{self, Projects, Svc},
+    pools::rancher_id,
     target, validate,
 };
 use crate::{
@@ -25,7 +27,7 @@ use crate::{
         objects::Key,
         rancher_fip::{
             Site,
-            names::{self, FLOATING_IP, KIND_FLOATING_IP, KIND_SERVICE, STATIC_NETWORK},
+            names::{self, KIND_FLOATING_IP, KIND_SERVICE, STATIC_NETWORK},
             rancher::Rancher,
         },
         remote::{Remote, Target},
@@ -90,20 +92,24 @@ impl ServiceInventory {
             projects.get(&*settings.app_namespace),
             projects.get(&*key.namespace),
         );
-        let project = validate::project(settings.project.as_deref(), app, own, &key.namespace);
+        let project = validate::project(settings.project.as_deref(), app, own, &key.namespace).ok();
+        let marked = project
+            .as_ref()
+            .and_then(|project| project.rancher_cluster.clone());
+        let cluster = rancher_id(&self.site.session, marked, self.rancher.data().as_deref());
         Sighting {
             holder: Holder {
                 identity: names::identity(&self.site.id, KIND_SERVICE, &key),
                 instance: Text::clone(&svc.uid),
             },
-            tenant: project.ok().map(|project| project.tenant),
-            uses: self.uses(&key, &svc),
+            tenant: project.map(|project| project.tenant),
+            uses: self.uses(cluster.as_deref(), &key, &svc),
             since: svc.created,
         }
     }
 
     /// The addresses of ours that a Service shows, in networks that still wait for this cluster.
-    fn uses(&self, key: &Key, svc: &Svc) -> Vec<LeaseKey> {
+    fn uses(&self, cluster: Option<&str>, key: &Key, svc: &Svc) -> Vec<LeaseKey> {
         let class_less = self.site.session.settings.rancher_fip.class_less;
         if !validate::is_ours(
             &Svc {
@@ -116,29 +122,25 @@ impl ServiceInventory {
         {
             return Vec::new();
         }
-        let annotated = svc
-            .mark(FLOATING_IP)
-            .unwrap_or("")
-            .split(',')
-            .map(str::to_owned);
-        let shown: BTreeSet<IpAddr> = svc
-            .ingress
-            .iter()
-            .cloned()
-            .chain(annotated)
-            .filter_map(|text| text.trim().parse().ok())
-            .collect();
+        let shown: BTreeSet<IpAddr> = svc.addresses().into_iter().collect();
         shown
             .into_iter()
             .filter_map(|address| {
                 self.site
                     .ipam
-                    .read(|ledger| self.place(ledger, key, svc, address))
+                    .read(|ledger| self.place(ledger, cluster, key, svc, address))
             })
             .collect()
     }
 
-    fn place(&self, ledger: &Ledger, key: &Key, svc: &Svc, address: IpAddr) -> Option<LeaseKey> {
+    fn place(
+        &self,
+        ledger: &Ledger,
+        cluster: Option<&str>,
+        key: &Key,
+        svc: &Svc,
+        address: IpAddr,
+    ) -> Option<LeaseKey> {
         let place = LeaseKey {
             network: self.network(ledger, svc, address),
             address,
@@ -148,19 +150,23 @@ impl ServiceInventory {
             .lease(place)
             .and_then(|lease| lease.owner())
             .is_some_and(|owner| {
-                &*owner.identity.kind == KIND_FLOATING_IP && self.is_for(&owner.identity, key)
+                &*owner.identity.kind == KIND_FLOATING_IP
+                    && self.is_for(&owner.identity, cluster, key)
             });
         (!adopted && !of_its_fip).then_some(place)
     }
 
-    /// Whether a FloatingIP was made for this Service by another program.
-    fn is_for(&self, fip: &Identity, service: &Key) -> bool {
+    /// Whether a FloatingIP was made for this Service by another program. Where it is not known what Rancher calls
+    /// the cluster, the Service's name decides.
+    fn is_for(&self, fip: &Identity, cluster: Option<&str>, service: &Key) -> bool {
         let key = names::key(fip);
         let fip = self.rancher.data().and_then(|data| data.fips.get(&key));
         fip.is_some_and(|fip| {
-            fip.services.iter().any(|one| {
+            let here = cluster.is_none() || fip.cluster.as_deref() == cluster;
+            let names = |one: &Assignee| {
                 *one.service_namespace == *service.namespace && *one.service_name == *service.name
-            })
+            };
+            here && fip.services.iter().any(names)
         })
     }
 

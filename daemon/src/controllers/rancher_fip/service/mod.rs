@@ -16,6 +16,7 @@ pub mod observe;
 pub mod plan;
 mod pools;
 mod status;
+mod takeover;
 pub mod validate;
 
 use std::{
@@ -201,6 +202,13 @@ impl Services {
         };
         let named = match wish.pool.as_ref().map(|_| self.pools(&wish)).transpose() {
             Ok(named) => named,
+            Err(problem) => return Ok(self.wait(service, problem)),
+        };
+        let held = match self
+            .take_over(service, svc, &wish, named.as_ref(), held)
+            .await?
+        {
+            Ok(held) => held,
             Err(problem) => return Ok(self.wait(service, problem)),
         };
         let mut found = plan::compare(&wish, &held, named.as_ref());

@@ -66,6 +66,9 @@ pub fn key(data: Option<&Data>, service: &ServiceRef, cluster: &str, address: Ip
     if data.fips.get(&ours).is_some() {
         return ours;
     }
+    // An object passes from the one index to the other when it is taken over: looked at in this order it is
+    // found in one of them.
+    let made = data.made_for(cluster, &service.key);
     let shown = data
         .fips_of(&service.cluster, &service.key)
         .into_iter()
@@ -73,24 +76,10 @@ pub fn key(data: Option<&Data>, service: &ServiceRef, cluster: &str, address: Ip
     if let Some((key, _)) = shown {
         return key;
     }
-    data.fips
-        .keys_in(cluster)
-        .into_iter()
-        .find(|key| {
-            data.fips
-                .get(key)
-                .is_some_and(|fip| made_for(&fip, service, address))
-        })
-        .unwrap_or(ours)
-}
-
-fn made_for(fip: &Fip, service: &ServiceRef, address: IpAddr) -> bool {
-    fip.holder.is_none()
-        && fip.status.ip_addr.parse() == Ok(address)
-        && fip.services.iter().any(|one| {
-            *one.service_namespace == *service.key.namespace
-                && *one.service_name == *service.key.name
-        })
+    let free = |fip: &Fip| fip.holder.as_ref().is_none_or(|holder| holder == service);
+    made.into_iter()
+        .find(|(_, fip)| free(fip) && fip.recorded() == Some(address) && fip.services.len() == 1)
+        .map_or(ours, |(key, _)| key)
 }
 
 impl Wanted {

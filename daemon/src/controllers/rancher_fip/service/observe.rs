@@ -1,6 +1,6 @@
 //! What is kept of Services and of the namespaces they live in.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, net::IpAddr};
 
 use fipd_core::{Family, Text, Timestamp};
 use k8s_openapi::api::core::v1::{Namespace, Service};
@@ -64,6 +64,13 @@ const LABELS: [&str; 2] = [SERVICE_LABEL, SERVICE_NAMESPACE_LABEL];
 impl Svc {
     pub fn mark(&self, key: &str) -> Option<&str> {
         self.marks.get(key).map(String::as_str)
+    }
+
+    /// The addresses that it shows, and those that another program of the family noted on it.
+    pub fn addresses(&self) -> Vec<IpAddr> {
+        let noted = self.mark(FLOATING_IP).unwrap_or("").split(',');
+        let texts = self.ingress.iter().map(String::as_str).chain(noted);
+        texts.filter_map(|text| text.trim().parse().ok()).collect()
     }
 
     pub fn has_finalizer(&self) -> bool {

@@ -10,13 +10,16 @@ use super::{
     plan::{Match, PoolsByFamily},
     validate::Wish,
 };
-use crate::controllers::{
-    rancher_fip::{
-        floating_ip::validate::{Problem, unknown_pool},
-        names::{DEFAULT_NETWORK, STATIC_NETWORK},
-        rancher::{Data, NoDefault},
+use crate::{
+    clusters::ClusterSession,
+    controllers::{
+        rancher_fip::{
+            floating_ip::validate::{Problem, unknown_pool},
+            names::{DEFAULT_NETWORK, STATIC_NETWORK},
+            rancher::{Data, NoDefault},
+        },
+        wakes::Cause,
     },
-    wakes::Cause,
 };
 
 impl Services {
@@ -54,27 +57,11 @@ impl Services {
             .read(|ledger| ledger.cluster_by_name(name).map(|record| record.id.clone()))
     }
 
-    /// Rancher's id of this cluster: configured, by the mark of a namespace's project, by one of its names.
-    pub(super) fn rancher_cluster(&self, namespace: &str) -> Option<String> {
-        if let Some(id) = &self.settings.cluster_id {
-            return Some(id.to_string());
-        }
-        let marked = self
-            .project(namespace)
-            .ok()
-            .and_then(|project| project.rancher_cluster);
-        let data = self.rancher.data();
-        let named = || {
-            let names = &self.site.session.names;
-            let found = data.as_ref().and_then(|data| data.cluster_called(names));
-            found.or_else(|| {
-                names
-                    .iter()
-                    .find(|name| is_rancher_id(name))
-                    .map(|name| name.to_string())
-            })
-        };
-        marked.or_else(named)
+    /// Rancher's id of this cluster, by a namespace of it.
+    pub fn rancher_cluster(&self, namespace: &str) -> Option<String> {
+        let project = self.project(namespace).ok();
+        let marked = project.and_then(|project| project.rancher_cluster);
+        rancher_id(&self.site.session, marked, self.rancher.data().as_deref())
     }
 
     fn base_name(&self, wish: &Wish, data: Option<&Data>) -> Result<(String, String), Problem> {
@@ -124,6 +111,24 @@ impl Services {
             .read(|ledger| find(ledger, management, &real))
             .filter(|pool| !pool.spec.closed)
     }
+}
+
+/// Rancher's id of a cluster: configured, by the mark of a namespace's project, by one of its names.
+pub fn rancher_id(
+    session: &ClusterSession,
+    marked: Option<String>,
+    data: Option<&Data>,
+) -> Option<String> {
+    let configured = session.settings.rancher_fip.cluster_id.as_ref();
+    let named = || {
+        let found = data.and_then(|data| data.cluster_called(&session.names));
+        let mut names = session.names.iter();
+        found.or_else(|| Some(names.find(|name| is_rancher_id(name))?.to_string()))
+    };
+    configured
+        .map(|id| id.to_string())
+        .or(marked)
+        .or_else(named)
 }
 
 fn find(ledger: &Ledger, management: Option<&ClusterId>, name: &str) -> Option<Arc<Pool>> {

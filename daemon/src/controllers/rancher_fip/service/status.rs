@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
 
-use fipd_core::{Family, Lease, LeaseKey, Text};
+use fipd_core::{Family, Identity, Lease, LeaseKey, Ledger, Text};
 use tokio::time::Instant;
 
 use super::{Services, apply, observe::Svc, reference, target};
@@ -66,26 +66,11 @@ impl Services {
         svc: &Svc,
     ) -> Result<(), Trouble> {
         let identity = service.holder().identity;
-        let addresses: Vec<IpAddr> = svc
-            .ingress
-            .iter()
-            .filter_map(|text| text.parse().ok())
-            .collect();
-        let anothers = self.site.ipam.read(|ledger| {
-            let shown = |network| {
-                addresses.iter().map(move |address| LeaseKey {
-                    network,
-                    address: *address,
-                })
-            };
-            let keys = ledger.networks().flat_map(|network| shown(network.id));
-            keys.filter_map(|key| ledger.lease(key))
-                .any(|lease| !lease.held_by(&identity))
-        });
-        if svc.is_marked()
-            && anothers
-            && let Some(patch) = apply::show(svc, &[])
-        {
+        let anothers = self
+            .site
+            .ipam
+            .read(|ledger| shows_anothers(ledger, svc, &identity));
+        if anothers && let Some(patch) = apply::show(svc, &[]) {
             self.remote
                 .patch_status(&target(&service.key), Patch::Strategic, &patch)
                 .await?;
@@ -169,5 +154,94 @@ impl Services {
                 note,
             );
         }
+    }
+}
+
+/// Whether a Service that we marked shows an address that is leased, and not to this identity.
+fn shows_anothers(ledger: &Ledger, svc: &Svc, identity: &Identity) -> bool {
+    let texts = svc.ingress.iter().filter(|_| svc.is_marked());
+    let mut addresses = texts.filter_map(|text| text.parse::<IpAddr>().ok());
+    addresses.any(|address| {
+        ledger.networks().any(|network| {
+            let key = LeaseKey {
+                network: network.id,
+                address,
+            };
+            ledger
+                .lease(key)
+                .is_some_and(|lease| !lease.held_by(identity))
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use fipd_core::{ClusterId, Holder, LeaseState, Member, Network, NetworkId, Op, Timestamp};
+
+    use super::*;
+    use crate::controllers::rancher_fip::names::{FINALIZER, HOLDER};
+
+    const OTHERS: NetworkId = NetworkId(7);
+
+    fn identity(name: &str) -> Identity {
+        names::identity(&ClusterId("c".into()), KIND_SERVICE, &Key::new("ns", name))
+    }
+
+    fn ledger(owner: &str) -> Ledger {
+        let mut ledger = Ledger::new();
+        ledger.apply(&Op::PutNetwork(Network {
+            id: OTHERS,
+            name: "others".into(),
+        }));
+        let holder = Holder {
+            identity: identity(owner),
+            instance: "u".into(),
+        };
+        ledger.apply(&Op::PutLease(Arc::new(Lease {
+            key: LeaseKey {
+                network: OTHERS,
+                address: "10.0.0.5".parse().expect("v4"),
+            },
+            pool: None,
+            state: LeaseState::Allocated,
+            members: std::iter::once(Member {
+                holder,
+                ports: vec![],
+            })
+            .collect(),
+            contenders: vec![],
+            tenant: None,
+            group: None,
+            since: Timestamp(0),
+            until: None,
+        })));
+        ledger
+    }
+
+    #[test]
+    fn an_address_that_another_got_is_hidden() {
+        let marked = Svc {
+            finalizers: vec![FINALIZER.into()],
+            marks: BTreeMap::from([(HOLDER, "x".into())]),
+            ingress: vec!["10.0.0.5".into()],
+            ..Svc::default()
+        };
+        let web = identity("web");
+        assert!(shows_anothers(&ledger("api"), &marked, &web));
+        assert!(!shows_anothers(&ledger("web"), &marked, &web), "its own");
+        assert!(
+            !shows_anothers(&Ledger::new(), &marked, &web),
+            "nobody has it"
+        );
+        let elsewhere = Svc {
+            ingress: vec!["".into(), "10.0.0.6".into()],
+            ..marked.clone()
+        };
+        assert!(!shows_anothers(&ledger("api"), &elsewhere, &web));
+        let unmarked = Svc {
+            finalizers: vec![],
+            ..marked
+        };
+        assert!(!shows_anothers(&ledger("api"), &unmarked, &web));
     }
 }
