@@ -2,6 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "in a test a panic is the verdict")]
 
+#[path = "service_lb/ownership.rs"]
+mod ownership;
+#[path = "service_lb/pools.rs"]
+mod pools;
+
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -10,6 +15,7 @@ use fipd_tests::scenario::{Scenario, addresses, config, service, write_kubeconfi
 use fipd_tests::testbed::{ANNOUNCER_CRDS, Fault, RESTRICTED_USER, SiteOptions, wait_until};
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
@@ -568,6 +574,33 @@ async fn announcers_get_what_they_need_and_lose_it_again() {
         .filter(|line| line.contains("orbidden"))
         .count();
     assert_eq!(refused, 0, "{}", scenario.fipd.log().unwrap());
+
+    // Without the right to the announcer's objects the address is given back all the same.
+    let text = config(&scenario.site, "announce = \"purelb\"\n");
+    scenario.fipd.write_config(&text).unwrap();
+    scenario.fipd.restart().await.unwrap();
+    create(&a, "left", "net").await;
+    wait_announced(&client, [&[], &[], &["ip4-10.60.0.10"]]).await;
+    let bindings: Api<ClusterRoleBinding> = Api::all(client.clone());
+    bindings
+        .delete("fipd-rancher-fip-announce", &DeleteParams::default())
+        .await
+        .unwrap();
+    let plane = &scenario.site.cluster("a").unwrap().plane;
+    let restricted = plane.client_of(RESTRICTED_USER).await.unwrap();
+    wait_until("the right is gone", DEADLINE, || async {
+        let request = http::Request::get("/apis/purelb.io/v1/servicegroups").body(Vec::new());
+        match restricted.request_text(request.unwrap()).await {
+            Ok(_) => Err("not yet"),
+            Err(_) => Ok(()),
+        }
+    })
+    .await
+    .unwrap();
+    delete(&a, "left").await;
+    wait_gone(&a, "left").await;
+    wait_event(&a, "left", "AnnouncementLeft").await;
+    wait_allocated(&rancher, "net", json!({})).await;
 }
 
 /// Binds a role of the manifests to the user without rights.
