@@ -22,8 +22,8 @@ use fipd::clusters::{
 use fipd::config::Config;
 use fipd::ipam::{Ipam, IpamError};
 use fipd_core::{
-    Allocate, Answer, ClusterId, Ends, EndsOf, Holder, Identity, LeaseKey, LeaseState, NetworkId,
-    Order, Origin, PoolId, PoolSpec, Refusal, Request, System, Timestamp, Want,
+    Action, Allocate, Answer, ClusterId, Ends, EndsOf, Holder, Identity, LeaseKey, LeaseState,
+    NetworkId, Order, Origin, PoolId, PoolSpec, Refusal, Request, System, Timestamp, Want,
 };
 use fipd_tests::testbed::{
     ControlPlane, ControlPlaneOptions, Fault, Site, SiteOptions, wait_until,
@@ -740,13 +740,22 @@ async fn a_vanished_owner_is_released_late_and_many_only_by_an_admins_word() {
     );
     assert!(bed.clusters.confirm_release("a", &"test".into()).is_err());
     assert_eq!(
-        bed.clusters.confirm_release("b", &"test".into()).unwrap(),
+        bed.clusters
+            .confirm_release("b", &"user:ada".into())
+            .unwrap(),
         6
     );
     bed.until("released by the admin's word", SOON, |_| {
         (40..46).all(|n| bed.lease(&format!("10.7.0.{n}")).is_none())
     })
     .await;
+    let audited = bed.ipam.reader().audit_page(None, 6).unwrap();
+    assert!(
+        audited
+            .iter()
+            .all(|(_, row)| row.action == Action::Released && &*row.actor == "user:ada"),
+        "{audited:?}"
+    );
     bed.until("nothing is held back", SOON, |clusters| {
         clusters.view("b").unwrap().held_back.is_none()
     })
