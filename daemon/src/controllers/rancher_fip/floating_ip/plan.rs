@@ -131,3 +131,93 @@ fn contends(lease: &Lease, identity: &Identity) -> bool {
         .iter()
         .any(|contender| contender.holder.identity == *identity)
 }
+
+#[cfg(test)]
+mod tests {
+    use fipd_core::{
+        ClusterId, Ends, EndsOf, LeaseState, Member, NetworkId, Op, Order, Origin, PoolId,
+        PoolSpec, Tenant, Timestamp,
+    };
+    use fipd_crds::floating_ip::FloatingIP;
+
+    use super::*;
+    use crate::controllers::{
+        objects::Key,
+        rancher_fip::{
+            floating_ip::observe::slim,
+            names::{self, KIND_FLOATING_IP, KIND_SERVICE},
+        },
+    };
+
+    fn holder(kind: &str, name: &str) -> Holder {
+        Holder {
+            identity: names::identity(&ClusterId("c".into()), kind, &Key::new("ns", name)),
+            instance: "u".into(),
+        }
+    }
+
+    fn pool() -> Pool {
+        let spec = PoolSpec {
+            name: "net".into(),
+            network: NetworkId::DEFAULT,
+            addresses: vec![],
+            exclusions: vec![],
+            gateway: None,
+            prefix_len: None,
+            subnet: None,
+            ends: Ends {
+                first: 0,
+                last: 0,
+                of: EndsOf::Prefix,
+            },
+            order: Order::Lowest,
+            origin: Origin::Own,
+            closed: false,
+        };
+        Pool {
+            id: PoolId(1),
+            spec,
+            created: Timestamp(0),
+            generation: 1,
+        }
+    }
+
+    #[test]
+    fn one_made_for_a_service_leaves_the_address_to_it() {
+        let key = LeaseKey {
+            network: NetworkId::DEFAULT,
+            address: "10.0.0.5".parse().expect("v4"),
+        };
+        let member = Member {
+            holder: holder(KIND_SERVICE, "web"),
+            ports: vec![],
+        };
+        let mut ledger = Ledger::new();
+        ledger.apply(&Op::PutLease(Arc::new(Lease {
+            key,
+            pool: None,
+            state: LeaseState::Allocated,
+            members: std::iter::once(member).collect(),
+            contenders: vec![],
+            tenant: None,
+            group: None,
+            since: Timestamp(0),
+            until: None,
+        })));
+        let own_holder = holder(KIND_FLOATING_IP, "fip-abc12");
+        let mut fip = slim(FloatingIP::default());
+        fip.status.ip_addr = "10.0.0.5".into();
+        let wish = Wish {
+            project: Tenant("p".into()),
+            address: Some(key.address),
+        };
+        let web = holder(KIND_SERVICE, "web").identity;
+        let plan = |is_for: &dyn Fn(&Identity) -> bool| {
+            let actor = "a".into();
+            own(&ledger, &own_holder, &fip, &wish, &pool(), &actor, is_for)
+        };
+        assert_eq!(plan(&|user| *user == web), Plan::Leave);
+        let contend = adopt(key, own_holder.clone(), &fip, &"a".into());
+        assert_eq!(plan(&|_| false), Plan::Ask(contend), "another's address");
+    }
+}
