@@ -87,6 +87,41 @@ macro_rules! into_read_error {
 into_read_error!(redb::StorageError, redb::TableError, redb::TransactionError);
 
 impl OpenError {
+    /// Whether there was no room to write.
+    pub(super) fn is_full_disk(&self) -> bool {
+        let source = if let Self::Io { source, .. } = self {
+            source
+        } else if let Self::Damaged {
+            error: ReadError::Storage(redb::Error::Io(source)),
+            ..
+        } = self
+        {
+            source
+        } else {
+            return false;
+        };
+        source.kind() == io::ErrorKind::StorageFull
+    }
+
+    /// A full disk is no damage, wherever it was noticed.
+    pub(super) fn of_full_disk(self) -> Self {
+        if !self.is_full_disk() {
+            return self;
+        }
+        if let Self::Damaged {
+            path,
+            error: ReadError::Storage(redb::Error::Io(source)),
+        } = self
+        {
+            return Self::Io {
+                path,
+                doing: "written",
+                source,
+            };
+        }
+        self
+    }
+
     pub(super) fn from_redb(path: &std::path::Path, error: redb::DatabaseError) -> Self {
         let path = path.to_owned();
         if let redb::DatabaseError::DatabaseAlreadyOpen = error {

@@ -8,6 +8,7 @@ use std::{
     io::{self, Write as _},
     os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use nix::{
@@ -53,6 +54,8 @@ pub(super) struct Disk {
     path: PathBuf,
     ballast: PathBuf,
     ballast_bytes: u64,
+    /// The ballast could not be written although there was room: not tried again, nor warned of.
+    refused: AtomicBool,
 }
 
 impl Disk {
@@ -64,6 +67,7 @@ impl Disk {
             path: path.to_owned(),
             ballast: ballast.into(),
             ballast_bytes,
+            refused: AtomicBool::new(false),
         }
     }
 
@@ -177,11 +181,13 @@ impl Medium for Disk {
         let room = self
             .free()
             .is_ok_and(|free| free >= self.ballast_bytes.saturating_mul(4));
-        if self.ballast_bytes == 0 || there || !room {
+        let refused = self.refused.load(Ordering::Relaxed);
+        if self.ballast_bytes == 0 || there || !room || refused {
             return;
         }
         if let Err(error) = self.write_ballast() {
             tracing::warn!(path = %self.ballast.display(), %error, "the ballast cannot be kept");
+            self.refused.store(true, Ordering::Relaxed);
             self.drop_ballast();
         }
     }

@@ -323,7 +323,11 @@ impl Authority for Store {
             return outcomes;
         }
         match self.write(&batch) {
-            Ok(after) => self.state = after,
+            Ok(after) => {
+                self.state = after;
+                // It may have been given up, and there may be room again.
+                self.shared.medium.keep_ballast();
+            }
             Err(error) => match self.look_up(self.state.sequence + 1, &error) {
                 Some(true) => {}
                 Some(false) => refused(&Refused::Failed(error.to_string()), &mut outcomes),

@@ -20,8 +20,19 @@ const COMPACT_FROM: u64 = 32 << 20;
 /// With more content than this a compaction would hold up the start for too long.
 const COMPACT_MOST: u64 = 128 << 20;
 
-/// Opens and loads.
+/// Opens and loads. Where the disk is full, that is tried once more on the room of the ballast.
 pub(super) fn open(medium: &dyn Medium) -> Result<(Database, Loaded, StateV1), OpenError> {
+    match open_once(medium) {
+        Err(error) if error.is_full_disk() => {
+            tracing::warn!(%error, "the disk is full; the store is opened on the room of its ballast");
+            medium.drop_ballast();
+            open_once(medium).map_err(OpenError::of_full_disk)
+        }
+        done => done,
+    }
+}
+
+fn open_once(medium: &dyn Medium) -> Result<(Database, Loaded, StateV1), OpenError> {
     let path = medium.path();
     let mut database = medium
         .open(&builder())

@@ -14,7 +14,7 @@ use nix::{
 use redb::{Builder, Database, DatabaseError};
 
 use super::file::decision;
-use crate::store::{Condition, Medium, Options, Store, check, medium::Disk};
+use crate::store::{Condition, Medium, OpenError, Options, Store, check, medium::Disk};
 
 const NONE: Option<&str> = None;
 
@@ -173,5 +173,45 @@ fn running_out_of_room_inside_a_commit_is_survived_on_the_ballast() {
         );
         let (_, loaded) = Store::open(&path, Options::default()).unwrap();
         assert_eq!(loaded.ledger.accounts().count() as u64, committed + 1);
+    });
+}
+
+#[test]
+fn a_full_disk_is_opened_on_the_room_of_the_ballast() {
+    on_small_disk("32m", |dir| {
+        let path = dir.join("fipd.redb");
+        let ballast = dir.join("fipd.redb.ballast");
+        let options = Options {
+            reserve: 64 << 10,
+            ballast: 4 << 20,
+            ..Options::default()
+        };
+        Disk::new(&path, options.ballast).keep_ballast();
+        let filler = fill(dir, 0);
+        let (mut store, _) = Store::open(&path, options).unwrap();
+        assert!(!ballast.exists(), "there is no room for it");
+        assert_eq!(store.commit(&[decision(1)]), [Outcome::Committed]);
+        assert!(!ballast.exists());
+        fs::remove_file(filler).unwrap();
+        assert_eq!(store.commit(&[decision(2)]), [Outcome::Committed]);
+        assert!(ballast.exists(), "there is room again");
+        let killed = fs::read(&path).unwrap();
+        drop(store);
+        fs::write(&path, killed).unwrap();
+        fill(dir, 0);
+        let (_, loaded) = Store::open(&path, options).unwrap();
+        assert_eq!(loaded.ledger.accounts().count(), 2);
+    });
+}
+
+#[test]
+fn without_ballast_a_full_disk_is_called_so() {
+    on_small_disk("24m", |dir| {
+        fill(dir, 0);
+        let error = Store::open(&dir.join("fipd.redb"), Options::default()).unwrap_err();
+        assert!(
+            matches!(&error, OpenError::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull),
+            "{error}"
+        );
     });
 }
