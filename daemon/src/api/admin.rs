@@ -75,19 +75,41 @@ fn audit_view(ledger: &Ledger, number: u64, entry: &AuditEntry) -> AuditView {
 }
 
 /// Verifies every invariant of the ledger in memory, and a copy of the store as `fipd check` does offline.
-/// Copying the ledger holds up decisions for a moment, about a second per million leases.
+/// Copying the ledger holds up decisions for a moment, about a second per million leases, so one runs at a time.
 #[utoipa::path(get, path = "/api/v1/check", tag = "admin",
-    responses((status = 200, body = CheckReport), (status = 503, body = Problem)))]
+    responses((status = 200, body = CheckReport), (status = 429, body = Problem), (status = 503, body = Problem)))]
 pub async fn check(State(api): State<Arc<Api>>) -> Result<Json<CheckReport>, Problem> {
+    let Ok(turn) = Arc::clone(&api.checking).try_acquire_owned() else {
+        return Err(Problem::new(
+            Code::Busy,
+            "another check is running; ask again when it has ended",
+        ));
+    };
+    // It goes on when its asker goes away, and until it has ended nobody else has a turn.
+    let checks = blocking(move || {
+        let checks = check_all(&api);
+        drop(turn);
+        checks
+    });
+    let checks = checks.await??;
+    Ok(Json(CheckReport {
+        ok: checks.iter().all(|check| check.ok),
+        checks,
+    }))
+}
+
+/// Blocks on the disk and for long.
+fn check_all(api: &Api) -> Result<Vec<Checked>, Problem> {
     let ledger = api.ipam.read(Ledger::clone);
-    let (violations, leases) = blocking(move || (ledger.check(), ledger.lease_count())).await?;
-    let violations = violations.iter().map(ToString::to_string).collect();
-    let fine = format!("{leases} leases in memory, every invariant holds");
+    let violations = ledger.check().iter().map(ToString::to_string).collect();
+    let fine = format!(
+        "{} leases in memory, every invariant holds",
+        ledger.lease_count()
+    );
+    drop(ledger);
     let mut checks = verdict("ledger", violations, fine);
-    let copy = copy_of_store(&api).await?;
-    let path = copy.0.clone();
-    let problems = blocking(move || store::check(&path))
-        .await?
+    let copy = copy_of_store(api)?;
+    let problems = store::check(&copy.0)
         .map_err(|error| Problem::new(Code::Unavailable, error.to_string()))?;
     let problems = problems.iter().map(ToString::to_string).collect();
     checks.extend(verdict(
@@ -95,12 +117,8 @@ pub async fn check(State(api): State<Arc<Api>>) -> Result<Json<CheckReport>, Pro
         problems,
         "checksums, rows, invariants and audit log are in order".into(),
     ));
-    drop(copy);
     checks.push(health::store(&api.ipam));
-    Ok(Json(CheckReport {
-        ok: checks.iter().all(|check| check.ok),
-        checks,
-    }))
+    Ok(checks)
 }
 
 /// One entry per thing that is wrong, or one that says what is fine.
@@ -120,14 +138,14 @@ fn verdict(what: &str, wrong: Vec<String>, fine: String) -> Vec<Checked> {
     wrong.into_iter().map(entry).collect()
 }
 
-/// A consistent copy of the store in a temporary file.
-async fn copy_of_store(api: &Api) -> Result<RemoveOnDrop, Problem> {
+/// A consistent copy of the store in a temporary file. Blocks on the disk.
+fn copy_of_store(api: &Api) -> Result<RemoveOnDrop, Problem> {
     let number =
         getrandom::u64().map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
     let copy = RemoveOnDrop(api.data_dir.join(format!("backup-{number:016x}.tmp")));
-    let (reader, target) = (api.ipam.reader().clone(), copy.0.clone());
-    blocking(move || reader.backup(&target))
-        .await?
+    let reader = api.ipam.reader();
+    reader
+        .backup(&copy.0)
         .map_err(|error| Problem::new(Code::Unavailable, error.to_string()))?;
     Ok(copy)
 }
@@ -136,7 +154,7 @@ async fn copy_of_store(api: &Api) -> Result<RemoveOnDrop, Problem> {
 #[utoipa::path(get, path = "/api/v1/backup", tag = "admin",
     responses((status = 200, content_type = "application/octet-stream"), (status = 503, body = Problem)))]
 pub async fn backup(State(api): State<Arc<Api>>) -> Result<Response, Problem> {
-    let guard = copy_of_store(&api).await?;
+    let guard = blocking(move || copy_of_store(&api)).await??;
     let path = guard.0.clone();
     let io = |error: std::io::Error| {
         Problem::new(Code::Internal, format!("{}: {error}", path.display()))
@@ -274,4 +292,28 @@ async fn blocking<T: Send + 'static>(
             format!("a background task ended early: {error}"),
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::ui::tests::Site;
+
+    #[tokio::test]
+    async fn one_check_runs_at_a_time() {
+        let site = Site::new().await;
+        let ask = || check(State(Arc::clone(&site.api)));
+        let turn = Arc::clone(&site.api.checking).try_acquire_owned().unwrap();
+        let problem = ask().await.unwrap_err();
+        assert_eq!((problem.code, problem.status), (Code::Busy, 429));
+        drop(turn);
+        for _ in 0..2 {
+            let report = ask().await.unwrap();
+            assert!(report.ok, "{report:?}");
+        }
+        // An asker that goes away gives its turn to nobody before the check has ended.
+        let gone = tokio::time::timeout(std::time::Duration::ZERO, ask()).await;
+        assert!(gone.is_err());
+        assert_eq!(ask().await.unwrap_err().code, Code::Busy);
+    }
 }

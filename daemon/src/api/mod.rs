@@ -38,6 +38,7 @@ use axum::{
 };
 use fipd_core::Role;
 use http::{HeaderValue, StatusCode, header};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tower_http::{
     catch_panic::CatchPanicLayer, limit::RequestBodyLimitLayer, timeout::TimeoutLayer,
@@ -62,6 +63,8 @@ pub struct Api {
     pub sessions: ui::Sessions,
     pub metrics: Metrics,
     pub data_dir: PathBuf,
+    /// One permit: a check copies the ledger and the store.
+    pub checking: Arc<Semaphore>,
     /// Cancelled when the daemon stops; long answers (event streams) end then.
     pub stop: CancellationToken,
 }

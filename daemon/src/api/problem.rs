@@ -50,6 +50,8 @@ pub enum Code {
     /// The account that fipd has in a cluster may not do it there.
     ClusterForbidden,
     DiskFull,
+    /// What is asked for is being done already.
+    Busy,
     /// The store or the daemon cannot take it at the moment; asking again is safe.
     Unavailable,
     Timeout,
@@ -115,6 +117,7 @@ impl Code {
             Self::Forbidden => StatusCode::FORBIDDEN,
             Self::ClusterForbidden => StatusCode::BAD_GATEWAY,
             Self::DiskFull => StatusCode::INSUFFICIENT_STORAGE,
+            Self::Busy => StatusCode::TOO_MANY_REQUESTS,
             Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
             Self::Timeout => StatusCode::GATEWAY_TIMEOUT,
             Self::Internal | Self::Other => StatusCode::INTERNAL_SERVER_ERROR,
@@ -133,6 +136,7 @@ impl Code {
             412 => Self::Stale,
             413 => Self::TooLarge,
             415 => Self::UnsupportedMediaType,
+            429 => Self::Busy,
             400..=499 => Self::Invalid,
             503 => Self::Unavailable,
             _ => Self::Internal,
@@ -161,6 +165,7 @@ impl Code {
             Self::Forbidden => "Not allowed",
             Self::ClusterForbidden => "Not allowed in the cluster",
             Self::DiskFull => "Disk full",
+            Self::Busy => "Being done already",
             Self::Unavailable => "Not available",
             Self::Timeout => "Took too long",
             Self::Internal | Self::Other => "Internal error",

@@ -70,6 +70,7 @@ impl From<Problem> for Failure {
             | Code::Forbidden
             | Code::ClusterForbidden
             | Code::DiskFull
+            | Code::Busy
             | Code::Unavailable
             | Code::Timeout
             | Code::Internal

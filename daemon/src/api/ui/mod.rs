@@ -110,4 +110,4 @@ async fn no_page(visitor: Visitor) -> Failure {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

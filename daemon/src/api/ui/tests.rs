@@ -32,8 +32,8 @@ impl SystemRunner for NoRunner {
     }
 }
 
-struct Site {
-    api: Arc<Api>,
+pub(in crate::api) struct Site {
+    pub(in crate::api) api: Arc<Api>,
     router: Router,
     _dir: tempfile::TempDir,
 }
@@ -53,7 +53,7 @@ struct Page {
 
 impl Site {
     /// With a pool `dmz` and the accounts `viewer` and `operator`.
-    async fn new() -> Self {
+    pub(in crate::api) async fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let (ipam, _writer) = Ipam::start(dir.path(), Arc::new(clock::now)).unwrap();
         let stop = CancellationToken::new();
@@ -92,6 +92,7 @@ impl Site {
             clusters,
             accounts,
             data_dir: dir.path().to_owned(),
+            checking: Arc::new(tokio::sync::Semaphore::new(1)),
             stop,
         });
         let router = router(
