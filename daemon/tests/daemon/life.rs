@@ -32,6 +32,38 @@ fn it_stops_in_time_and_cleans_up() {
 }
 
 #[test]
+fn a_listen_file_that_cannot_be_written_is_a_warning() {
+    let home = Arc::new(tempfile::tempdir().unwrap());
+    // Nothing can be renamed over a directory that holds something.
+    let in_the_way = home.path().join("data/listen/x");
+    std::fs::create_dir_all(&in_the_way).unwrap();
+    let mut fipd = Daemon::start_in(home, &["--log-format", "json"]);
+    let log = fipd.log();
+    let warning = log
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).expect(line))
+        .find(|record| record["message"] == "tools do not find the listener by themselves")
+        .expect(&log);
+    assert_eq!(warning["level"], "WARN", "{warning}");
+    assert!(
+        warning["error"].as_str().unwrap().contains("data/listen"),
+        "{warning}"
+    );
+    assert!(
+        warning["url"]
+            .as_str()
+            .unwrap()
+            .starts_with("https://127.0.0.1:"),
+        "{warning}"
+    );
+    fipd.json("pool create p --cidr 10.0.0.0/24");
+    fipd.signal(Signal::SIGTERM);
+    let (status, _) = fipd.wait();
+    assert!(status.success(), "{status}");
+    assert!(in_the_way.exists(), "what is not its own is left alone");
+}
+
+#[test]
 fn what_was_given_is_there_after_kill_and_restart() {
     let mut fipd = Daemon::start();
     fipd.json("pool create p --cidr 10.0.0.0/24");
