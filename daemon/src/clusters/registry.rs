@@ -294,16 +294,7 @@ impl Registry {
 
     fn take_config(&mut self, config: Config) {
         self.config_error = None;
-        let fixed = |config: &Config| {
-            let dir = config.data_dir.clone();
-            (
-                config.role,
-                dir,
-                config.api.clone(),
-                config.listeners.clone(),
-            )
-        };
-        if fixed(&config) != fixed(&self.config) {
+        if config.needs_restart_after(&self.config) {
             tracing::warn!(
                 "role, data-dir, [api] or [[listener]] changed in the configuration: they count from the next start"
             );

@@ -151,6 +151,14 @@ impl Config {
         })
     }
 
+    /// Whether something differs from `before` that counts from the next start only.
+    pub fn needs_restart_after(&self, before: &Self) -> bool {
+        self.role != before.role
+            || self.data_dir != before.data_dir
+            || self.api != before.api
+            || self.listeners != before.listeners
+    }
+
     /// The cluster of that name.
     pub fn cluster(&self, name: &str) -> Option<&ClusterConfig> {
         self.clusters.iter().find(|cluster| &*cluster.name == name)

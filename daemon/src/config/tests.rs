@@ -178,6 +178,21 @@ fn listeners_serve_what_needs_no_login() {
 }
 
 #[test]
+fn only_what_is_bound_once_needs_a_restart() {
+    let before = parse("").unwrap();
+    let needs = |text: &str| parse(text).unwrap().needs_restart_after(&before);
+    assert!(!needs(""));
+    assert!(!needs(
+        "[[network]]\nname = \"a\"\nmatch = [{ pool = \"x\" }]\n"
+    ));
+    assert!(needs("data-dir = \"elsewhere\"\n"));
+    assert!(needs("[api]\nlisten = \"127.0.0.1:1\"\n"));
+    assert!(needs(
+        "[[listener]]\naddress = \"127.0.0.1:80\"\nserve = [\"health\"]\n"
+    ));
+}
+
+#[test]
 fn values_are_typed() {
     assert!(refused("[api]\nlisten = \"localhost\"\n").contains("line 2"));
     assert!(refused("[api]\ncert = \"a\"\n").contains("cert and key"));
