@@ -4,9 +4,10 @@
 
 #![expect(clippy::unwrap_used, reason = "in a test a panic is the verdict")]
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use fipd_tests::testbed::{Browser, BrowserOptions, Fipd, FipdOptions};
+use fipd_tests::scenario::{Scenario, config, write_kubeconfig};
+use fipd_tests::testbed::{Browser, BrowserOptions, Fipd, FipdOptions, SiteOptions, wait_until};
 
 const NOTICE: &str = "[role=status]";
 const ALERT: &str = "[role=alert]";
@@ -386,7 +387,7 @@ async fn open_pages_follow_changes() {
         .unwrap()
         .success()
         .unwrap();
-    fipd_tests::testbed::wait_until(
+    wait_until(
         "the page shows the lease",
         Duration::from_secs(20),
         || async {
@@ -484,7 +485,7 @@ async fn pages_fit_phones_and_follow_the_readers_colours() {
 }
 
 #[tokio::test]
-async fn a_crowded_pool_is_shown_quickly_and_page_by_page() {
+async fn a_crowded_pool_is_shown_page_by_page() {
     let fipd = Fipd::start(FipdOptions::default()).await.unwrap();
     let create = "pool create big --cidr 10.64.0.0/16";
     fipd.cli(create.split(' '))
@@ -508,29 +509,58 @@ async fn a_crowded_pool_is_shown_quickly_and_page_by_page() {
     let rows = browser.count("#leases tbody tr").await.unwrap();
     assert!((25..=100).contains(&rows), "{rows} rows");
     browser.screenshot("pool-crowded").await.unwrap();
-    let fetch = "const start = performance.now();
-        return fetch(location.href, {headers: {'X-Fipd-Live': '1'}})
+    let fetch = "return fetch(location.href, {headers: {'X-Fipd-Live': '1'}})
             .then(answer => answer.arrayBuffer())
-            .then(body => [performance.now() - start, body.byteLength])";
-    let mut best = f64::INFINITY;
-    let mut size = 0;
-    // The best of some tries: other tests run at the same time.
-    for _ in 0..100 {
-        let figures = browser.script(fetch).await.unwrap();
-        best = best.min(figures[0].as_f64().unwrap());
-        size = figures[1].as_u64().unwrap();
-        if best <= 50.0 {
-            break;
-        }
-    }
-    println!("pool page of a /16 with 30,000 leases: {best:.1} ms, {size} bytes");
-    assert!(best <= 50.0, "{best} ms");
-    assert!(size <= 150_000, "{size} bytes");
-    let start = Instant::now();
+            .then(body => body.byteLength)";
+    let size = browser.script(fetch).await.unwrap().as_u64().unwrap();
+    assert!((1..=150_000).contains(&size), "{size} bytes");
     browser.follow("#leases .pager a[rel=next]").await.unwrap();
     assert!(browser.url().await.unwrap().contains("after="));
-    println!(
-        "next page of leases after {} ms",
-        start.elapsed().as_millis()
-    );
+}
+
+/// The clusters of a site, and one that nobody answers for.
+#[tokio::test]
+async fn clusters_are_shown_with_their_health() {
+    let mut scenario = Scenario::prepare(&SiteOptions::of(&["edge"]))
+        .await
+        .unwrap();
+    let away = "[[cluster]]\nname = \"away\"\nkubeconfig = \"away.kubeconfig\"\nsystems = [\"rancher-fip\"]\n\
+                [cluster.rancher-fip]\nrole = \"downstream\"\ncluster-id = \"c-m-away\"\nproject = \"p-away\"\n";
+    let kubeconfig = "apiVersion: v1\nkind: Config\ncurrent-context: away\n\
+        clusters: [{name: away, cluster: {server: 'https://127.0.0.1:1'}}]\n\
+        users: [{name: away, user: {token: none}}]\n\
+        contexts: [{name: away, context: {cluster: away, user: away}}]\n";
+    write_kubeconfig(&scenario.fipd, "away", kubeconfig).unwrap();
+    let text = config(&scenario.site, "") + away;
+    scenario.fipd.write_config(&text).unwrap();
+    scenario.fipd.restart().await.unwrap();
+    let fipd = &scenario.fipd;
+    let browser = Browser::start(BrowserOptions::default()).await.unwrap();
+    sign_in(&browser, fipd, &initial_admin(fipd)).await;
+    let page = wait_until(
+        "the page shows the clusters",
+        Duration::from_secs(60),
+        || async {
+            let open = browser.open(&format!("{}/ui/clusters", fipd.url())).await;
+            open.map_err(|error| error.to_string())?;
+            let page = browser
+                .text("main")
+                .await
+                .map_err(|error| error.to_string())?;
+            let shown = page.matches("ready").count() == 2 && page.contains("127.0.0.1:1");
+            if shown { Ok(page) } else { Err(page) }
+        },
+    )
+    .await
+    .unwrap();
+    for name in ["rancher", "edge", "away"] {
+        assert!(page.contains(name), "{name} is not in {page}");
+    }
+    assert!(page.contains("refused"), "it does not say why: {page}");
+    browser.screenshot("clusters-of-a-site").await.unwrap();
+    browser.open(&format!("{}/ui/", fipd.url())).await.unwrap();
+    let dashboard = browser.text("main").await.unwrap();
+    assert!(dashboard.contains("2 of 3"), "{dashboard}");
+    browser.screenshot("dashboard-of-a-site").await.unwrap();
+    no_complaints(&browser).await;
 }
