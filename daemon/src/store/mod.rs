@@ -250,13 +250,7 @@ impl Store {
     }
 
     fn reopen(&self) -> Result<StateV1, OpenError> {
-        let medium = &*self.shared.medium;
-        medium.settle().map_err(|source| OpenError::Io {
-            path: medium.path().to_owned(),
-            doing: "written",
-            source,
-        })?;
-        let (database, state) = open::reopen(medium)?;
+        let (database, state) = open::reopen(&*self.shared.medium)?;
         *self.shared.database.write() = Some(database);
         Ok(state)
     }

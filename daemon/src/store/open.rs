@@ -1,6 +1,6 @@
 //! Opening: version, migrations, loading, and compaction of a file that is mostly air.
 
-use std::time::Duration;
+use std::{io, path::Path, time::Duration};
 
 use redb::{Database, ReadableDatabase as _};
 
@@ -22,27 +22,34 @@ const COMPACT_MOST: u64 = 128 << 20;
 
 /// Opens and loads. Where the disk is full, that is tried once more on the room of the ballast.
 pub(super) fn open(medium: &dyn Medium) -> Result<(Database, Loaded, StateV1), OpenError> {
-    match open_once(medium) {
+    match open_once(medium, true) {
         Err(error) if error.is_full_disk() => {
             tracing::warn!(%error, "the disk is full; the store is opened on the room of its ballast");
             medium.drop_ballast();
-            open_once(medium).map_err(OpenError::of_full_disk)
+            open_once(medium, false).map_err(OpenError::of_full_disk)
         }
         done => done,
     }
 }
 
-fn open_once(medium: &dyn Medium) -> Result<(Database, Loaded, StateV1), OpenError> {
+fn open_once(
+    medium: &dyn Medium,
+    compacting: bool,
+) -> Result<(Database, Loaded, StateV1), OpenError> {
     let path = medium.path();
-    let mut database = medium
-        .open(&builder())
-        .map_err(|error| OpenError::from_redb(path, error))?;
+    let mut database = open_file(medium)?;
     prepare(medium, &database)?;
     let damaged = |error: ReadError| OpenError::Damaged {
         path: path.to_owned(),
         error,
     };
-    compact(medium, &mut database).map_err(damaged)?;
+    if compacting && let Err(error) = compact(medium, &mut database) {
+        // A later start tries again. redb does nothing more with a file it could not write: it is opened anew.
+        tracing::warn!(%error, "the store could not be compacted");
+        drop(database);
+        medium.settle().map_err(|source| unsettled(path, source))?;
+        database = open_file(medium)?;
+    }
     let txn = database
         .begin_read()
         .map_err(|error| damaged(error.into()))?;
@@ -54,9 +61,8 @@ fn open_once(medium: &dyn Medium) -> Result<(Database, Loaded, StateV1), OpenErr
 /// Opens again what this process has in memory already: only the state is read.
 pub(super) fn reopen(medium: &dyn Medium) -> Result<(Database, StateV1), OpenError> {
     let path = medium.path();
-    let database = medium
-        .open(&builder())
-        .map_err(|error| OpenError::from_redb(path, error))?;
+    medium.settle().map_err(|source| unsettled(path, source))?;
+    let database = open_file(medium)?;
     let state =
         || -> Result<StateV1, ReadError> { read_state(&database.begin_read()?.open_table(META)?) };
     let state = state().map_err(|error| OpenError::Damaged {
@@ -64,6 +70,20 @@ pub(super) fn reopen(medium: &dyn Medium) -> Result<(Database, StateV1), OpenErr
         error,
     })?;
     Ok((database, state))
+}
+
+fn open_file(medium: &dyn Medium) -> Result<Database, OpenError> {
+    medium
+        .open(&builder())
+        .map_err(|error| OpenError::from_redb(medium.path(), error))
+}
+
+fn unsettled(path: &Path, source: io::Error) -> OpenError {
+    OpenError::Io {
+        path: path.to_owned(),
+        doing: "written",
+        source,
+    }
 }
 
 /// Refuses a newer schema, and migrates an older one.
@@ -106,7 +126,7 @@ fn stored_version(database: &Database) -> Result<u32, ReadError> {
 }
 
 /// Gives pages back to the disk when more than half of the file is free.
-fn compact(medium: &dyn Medium, database: &mut Database) -> Result<(), ReadError> {
+fn compact(medium: &dyn Medium, database: &mut Database) -> Result<(), redb::Error> {
     let used = medium.used().unwrap_or(0);
     if used < COMPACT_FROM {
         return Ok(());
@@ -118,14 +138,9 @@ fn compact(medium: &dyn Medium, database: &mut Database) -> Result<(), ReadError
     if taken.saturating_mul(2) >= used || taken > COMPACT_MOST {
         return Ok(());
     }
-    match database.compact() {
-        Ok(moved) => {
-            let now = medium.used().unwrap_or(used);
-            tracing::info!(before = used, after = now, moved, "the store was compacted");
-        }
-        // It is as it was; a later start tries again.
-        Err(error) => tracing::warn!(%error, "the store could not be compacted"),
-    }
+    let moved = database.compact()?;
+    let now = medium.used().unwrap_or(used);
+    tracing::info!(before = used, after = now, moved, "the store was compacted");
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use fipd_core::{Ledger, Op};
+use fipd_core::{Account, Authority as _, Decision, Ledger, Op, Outcome, Role, Timestamp};
 use redb::ReadableDatabase as _;
 
 use super::{
@@ -214,4 +214,56 @@ fn a_stop_ends_the_wait_for_a_broken_disk() {
     }));
     store.stop_handle().stop();
     assert_eq!(store.commit(&[super::file::decision(1)]), []);
+}
+
+/// A store of 10 accounts and 40 MB of air around them.
+fn mostly_air() -> Vec<u8> {
+    let medium = Faulty::default();
+    let (mut store, _) = start(&medium);
+    let account = |number: u32| Account {
+        name: format!("account-{number}").into(),
+        role: Role::Viewer,
+        password_hash: "x".repeat(8_000).into(),
+        created: Timestamp(1),
+    };
+    let mut commit = |ops: Vec<Op>| {
+        let audit = Vec::new();
+        let outcomes = store.commit(&[Decision { ops, audit }]);
+        assert_eq!(outcomes, [Outcome::Committed]);
+    };
+    commit((0..5_500).map(|n| Op::PutAccount(account(n))).collect());
+    let gone = (10..5_500).map(|n| Op::DeleteAccount(account(n).name));
+    commit(gone.collect());
+    drop(store);
+    medium.durable()
+}
+
+#[test]
+fn a_store_that_cannot_be_compacted_opens() {
+    let image = mostly_air();
+    let medium = Faulty::of(image.clone());
+    let before = medium.used().unwrap();
+    assert!(before > 32 << 20, "only {before} bytes");
+    drop(start(&medium));
+    assert!(medium.used().unwrap() < before, "nothing to compact");
+    let mut survived = 0;
+    for call in [Call::Write, Call::Sync] {
+        for from in 0..8 {
+            let medium = Faulty::of(image.clone());
+            medium.set_fault(Some(Fault {
+                call,
+                from,
+                times: 1,
+                persists: Persists::Part,
+            }));
+            match Store::open_medium(Arc::new(medium.clone()), options()) {
+                Ok((_store, loaded)) => {
+                    assert_eq!(loaded.ledger.accounts().count(), 10);
+                    survived += medium.set_fault(None);
+                }
+                Err(error) => assert!(matches!(error, OpenError::Io { .. }), "{error}"),
+            }
+        }
+    }
+    assert!(survived > 4, "{survived} failures in a compaction");
 }
