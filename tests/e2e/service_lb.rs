@@ -278,24 +278,47 @@ async fn a_service_from_its_address_to_its_end() {
 }
 
 /// The reasons of all Events about the Service.
-async fn wait_event(services: &Api<Service>, name: &str, reason: &str) {
+async fn reasons(services: &Api<Service>, name: &str) -> Result<Vec<String>, String> {
     let events: Api<Event> = Api::namespaced(services.clone().into_client(), "apps");
+    let list = events.list(&ListParams::default()).await;
+    let list = list.map_err(|error| error.to_string())?;
+    let named = |event: &Event| {
+        let regarding = event.regarding.as_ref();
+        regarding.and_then(|object| object.name.as_deref()) == Some(name)
+    };
+    let about = list.items.into_iter().filter(named);
+    Ok(about.filter_map(|event| event.reason).collect())
+}
+
+/// Waits until it was said `expected` times that nobody announces the Service, and a second for one too many.
+async fn wait_warnings(services: &Api<Service>, name: &str, expected: usize) {
+    let count = || async {
+        let reasons = reasons(services, name).await?;
+        Ok::<usize, String>(reasons.iter().filter(|one| *one == "NotAnnounced").count())
+    };
+    wait_until(
+        &format!("{expected} warnings about {name}"),
+        DEADLINE,
+        || async {
+            match count().await? {
+                seen if seen == expected => Ok(()),
+                seen => Err(seen.to_string()),
+            }
+        },
+    )
+    .await
+    .unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(count().await, Ok(expected), "Service {name}");
+}
+
+/// Waits for an Event about the Service.
+async fn wait_event(services: &Api<Service>, name: &str, reason: &str) {
     wait_until(
         &format!("Event {reason} about {name}"),
         DEADLINE,
         || async {
-            let list = events
-                .list(&ListParams::default())
-                .await
-                .map_err(|error| error.to_string())?;
-            let about = list.items.into_iter().filter(|event| {
-                event
-                    .regarding
-                    .as_ref()
-                    .and_then(|object| object.name.as_deref())
-                    == Some(name)
-            });
-            let reasons: Vec<String> = about.filter_map(|event| event.reason).collect();
+            let reasons = reasons(services, name).await?;
             if reasons.iter().any(|one| one == reason) {
                 Ok(())
             } else {
@@ -522,7 +545,16 @@ async fn announcers_get_what_they_need_and_lose_it_again() {
     );
     create(&a, "web", "net").await;
 
-    for mode in ["none", "kube-vip", "metallb", "purelb", "metallb", "none"] {
+    for (mode, warnings) in [
+        ("kube-vip", 0),
+        ("metallb", 0),
+        ("purelb", 1),
+        ("metallb", 1),
+        ("none", 2),
+        ("none", 2),
+    ] {
+        // Otherwise it could take the change over before it is killed.
+        scenario.fipd.kill9().unwrap();
         let text = config(&scenario.site, &format!("announce = \"{mode}\"\n"));
         scenario.fipd.write_config(&text).unwrap();
         scenario.fipd.restart().await.unwrap();
@@ -556,8 +588,8 @@ async fn announcers_get_what_they_need_and_lose_it_again() {
             "purelb" => wait_announced(&client, [none, none, name]).await,
             _ => wait_announced(&client, [none, none, none]).await,
         }
+        wait_warnings(&a, "web", warnings).await;
     }
-    wait_event(&a, "web", "NotAnnounced").await;
     let rancher = scenario.site.rancher.client().await.unwrap();
     wait_fips(&rancher, "c-m-a", "one is allocated", |fips| {
         fips.len() == 1 && shown(&fips[0]) == "10.60.0.10"

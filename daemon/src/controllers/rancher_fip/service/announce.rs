@@ -80,6 +80,17 @@ pub fn shows_objects(mode: Announce, svc: &Svc) -> bool {
     }
 }
 
+/// Why nobody answers for the addresses of a Service of this class, where that is certain.
+pub fn unannounced(mode: Announce, class: Option<&str>) -> Option<&'static str> {
+    match mode {
+        Announce::None => Some("set `announce` in fipd's configuration, or announce them yourself"),
+        Announce::Purelb if class.is_some() => Some(
+            "PureLB ignores Services of another loadBalancerClass than its own; set `class-less` in fipd's configuration and leave the class out, or use another announcer",
+        ),
+        Announce::KubeVip | Announce::Metallb | Announce::Purelb => None,
+    }
+}
+
 /// The objects for a Service, for server-side apply.
 pub fn objects(
     mode: Announce,
@@ -235,6 +246,18 @@ mod tests {
         }
         for mode in [Announce::Metallb, Announce::Purelb] {
             assert!(!shows_objects(mode, &Svc::default()));
+        }
+    }
+
+    #[test]
+    fn it_is_known_when_nobody_announces() {
+        let class = Some("fipd.io/floating-ip");
+        assert!(unannounced(Announce::None, class).is_some());
+        assert!(unannounced(Announce::None, None).is_some());
+        assert!(unannounced(Announce::Purelb, class).is_some());
+        assert_eq!(unannounced(Announce::Purelb, None), None);
+        for mode in [Announce::KubeVip, Announce::Metallb] {
+            assert_eq!(unannounced(mode, class), None);
         }
     }
 

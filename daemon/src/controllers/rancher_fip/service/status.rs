@@ -6,19 +6,16 @@ use fipd_core::{Family, Identity, Lease, LeaseKey, Ledger, Text};
 use tokio::time::Instant;
 
 use super::{Services, apply, observe::Svc, reference, target};
-use crate::{
-    config::Announce,
-    controllers::{
-        Trouble,
-        objects::Key,
-        queue::Next,
-        rancher_fip::{
-            floating_ip::{plan::contended, validate::Problem},
-            names::{self, KIND_SERVICE, ServiceRef},
-        },
-        remote::Patch,
-        wakes::Cause,
+use crate::controllers::{
+    Trouble,
+    objects::Key,
+    queue::Next,
+    rancher_fip::{
+        floating_ip::{plan::contended, validate::Problem},
+        names::{self, KIND_SERVICE, ServiceRef},
     },
+    remote::Patch,
+    wakes::Cause,
 };
 
 /// A Service in the queue of a full pool asks again so often even if nobody calls it.
@@ -38,6 +35,7 @@ impl Services {
         let target = target(&service.key);
         if let Some(patch) = apply::claim(svc, service, addresses, self.settings.announce) {
             self.remote.patch(&target, Patch::Strategic, &patch).await?;
+            self.remarked.lock().insert(service.key.clone());
         }
         if let Some(patch) = apply::show(svc, addresses) {
             if self.just_written(service, addresses) {
@@ -53,7 +51,7 @@ impl Services {
                 Instant::now(),
             );
             self.shown.lock().insert(service.key.clone(), written);
-            self.say_shown(service, svc, addresses);
+            self.say_shown(service, addresses);
         }
         self.after.add(service.key.clone());
         Ok(())
@@ -78,18 +76,13 @@ impl Services {
         Ok(())
     }
 
-    fn say_shown(&self, service: &ServiceRef, svc: &Svc, addresses: &[IpAddr]) {
-        let reference = reference(&service.key, &service.uid);
+    fn say_shown(&self, service: &ServiceRef, addresses: &[IpAddr]) {
         let list: Vec<String> = addresses.iter().map(ToString::to_string).collect();
         self.events.normal(
-            &reference,
+            &reference(&service.key, &service.uid),
             "AddressAssigned",
             format!("{} assigned", list.join(", ")),
         );
-        if self.settings.announce == Announce::None && svc.ingress.is_empty() {
-            let note = "nobody announces the address on the network: set `announce` in fipd's configuration, or announce it yourself";
-            self.events.warning(&reference, "NotAnnounced", note);
-        }
     }
 
     pub(super) fn wait(&self, service: &ServiceRef, problem: Problem) -> Next {
