@@ -76,7 +76,8 @@ pub async fn skip_adoption(
     )))
 }
 
-/// Confirms that most of the cluster's addresses really went away at once.
+/// Confirms that most of the cluster's addresses really went away at once. They are released once a fresh list does
+/// not have their owners either; a restart of fipd before that forgets the word.
 #[utoipa::path(post, path = "/api/v1/clusters/{name}/confirm-release", tag = "clusters",
     params(("name" = String, Path)),
     responses((status = 200, body = Outcome), (status = 404, body = Problem), (status = 409, body = Problem)))]
@@ -87,7 +88,8 @@ pub async fn confirm_release(
 ) -> Result<Json<Outcome>, Problem> {
     let leases = api.clusters.confirm_release(&name, &caller.actor)?;
     Ok(done(format!(
-        "{leases} leases of cluster {name} are released"
+        "{leases} leases of cluster {name} are released once a fresh list shows their owners absent as well; if fipd \
+         restarts before that, confirm again"
     )))
 }
 

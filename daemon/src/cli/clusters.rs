@@ -28,7 +28,8 @@ pub enum Clusters {
         #[arg(long, value_name = "NAME")]
         network: String,
     },
-    /// Confirm that most of a cluster's addresses really went away at once
+    /// Confirm that most of a cluster's addresses really went away at once; they are released once a fresh list
+    /// agrees. A restart of fipd before that forgets it
     ConfirmRelease { name: String },
 }
 

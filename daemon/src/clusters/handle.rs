@@ -214,7 +214,8 @@ impl Clusters {
         .await
     }
 
-    /// Releases what is shown as held back at this moment, and nothing else. How many leases that is.
+    /// Lets go what is shown as held back at this moment, and nothing else, once a fresh list does not have it
+    /// either. In memory only. How many leases that is.
     pub fn confirm_release(&self, name: &str, actor: &Actor) -> Result<usize, ClustersError> {
         let session = self
             .session(name)
