@@ -2,8 +2,8 @@
 //!
 //! Pure: time is an argument (milliseconds of any clock that never runs backwards). An owner counts as gone when two
 //! complete lists at least a minute apart did not have it and a fresh read between them did not find it. And a
-//! list can be wrong as a whole: more than `max(5, 5 %)` of a cluster's leases within an hour ([`super::window`]) are
-//! released only once an admin said so, and then only what the admin's word was about.
+//! list can be wrong as a whole: more than `max(5, 5 %)` of the leases that a list could release, within an hour
+//! ([`super::window`]), are released only once an admin said so, and then only what the admin's word was about.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -139,10 +139,11 @@ impl Absences {
         self.missing.values().any(Missing::is_gone)
     }
 
-    /// What to release, where the cluster has `total` leases and `spent` went within the window. The caller releases
-    /// it and tells [`Absences::released`].
-    pub fn verdict(&self, total: usize, spent: usize) -> Verdict {
-        let limit = AT_LEAST.max(total.saturating_add(spent) / SHARE);
+    /// What to release, where `total` leases could be and `spent` went within the window. Where nobody knows how
+    /// many went, none may without an admin. The caller releases it and tells [`Absences::released`].
+    pub fn verdict(&self, total: usize, spent: Option<usize>) -> Verdict {
+        let limit = spent.map_or(0, |spent| AT_LEAST.max(total.saturating_add(spent) / SHARE));
+        let spent = spent.unwrap_or(0);
         let mut release = Vec::new();
         let mut open = BTreeMap::new();
         for (identity, missing) in self.missing.iter().filter(|(_, missing)| missing.is_gone()) {

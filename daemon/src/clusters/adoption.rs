@@ -286,14 +286,17 @@ pub async fn keep(session: &ClusterSession, system: &System, inventory: &dyn Inv
     super::sweep::run(session, system, inventory).await;
 }
 
-/// Owners of leases of one (cluster, system) of the given kinds, and how many each has. Orphaned leases are not
+/// Leases of owners, by instance: a name may have been given to another object meanwhile.
+pub(super) type Held = BTreeMap<Identity, BTreeMap<Holder, Vec<LeaseKey>>>;
+
+/// Owners of leases of one (cluster, system) of the given kinds, and which each has. Orphaned leases are not
 /// looked at: only an admin frees them.
 pub(super) fn held(
     session: &ClusterSession,
     system: &System,
     kinds: &BTreeSet<&'static str>,
-) -> BTreeMap<Identity, Vec<Holder>> {
-    let mut held: BTreeMap<Identity, Vec<Holder>> = BTreeMap::new();
+) -> Held {
+    let mut held = Held::new();
     let mut after = None;
     loop {
         // A reader holds the ledger for at most 1,000 rows.
@@ -312,7 +315,9 @@ pub(super) fn held(
                 if ours {
                     held.entry(identity.clone())
                         .or_default()
-                        .push(member.holder.clone());
+                        .entry(member.holder.clone())
+                        .or_default()
+                        .push(lease.key);
                 }
             }
         }

@@ -7,7 +7,8 @@ use std::{
 };
 
 use fipd_core::{
-    Actor, Answer, Holder, Identity, Release, ReleaseScope, Request, System, Timestamp,
+    Actor, Answer, Holder, Identity, LeaseKey, Ledger, Release, ReleaseScope, Request, System,
+    Timestamp,
 };
 use futures::{StreamExt, stream};
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -16,7 +17,7 @@ use kube::runtime::events::{Event, EventType};
 use super::{
     ClusterSession, HeldBack,
     absence::{Absences, Withheld},
-    adoption::{self, Inventory},
+    adoption::{self, Held, Inventory},
     backoff::jittered,
     window::{self, Window},
 };
@@ -68,8 +69,8 @@ struct Sweep<'a> {
     system: &'a System,
     inventory: &'a dyn Inventory,
     absences: Absences,
-    /// Who held leases before the latest list began; whoever came since is not judged by it.
-    holders: BTreeMap<Identity, Vec<Holder>>,
+    /// Who held which leases before the latest list began; whoever came since is not judged by it.
+    holders: Held,
 }
 
 impl<'a> Sweep<'a> {
@@ -79,7 +80,7 @@ impl<'a> Sweep<'a> {
             system,
             inventory,
             absences: Absences::default(),
-            holders: BTreeMap::new(),
+            holders: Held::new(),
         }
     }
 
@@ -121,7 +122,7 @@ impl<'a> Sweep<'a> {
         let counts = self
             .holders
             .iter()
-            .map(|(identity, holders)| (identity.clone(), holders.len()))
+            .map(|(identity, holders)| (identity.clone(), count(holders)))
             .collect();
         let missing = self.absences.listed(at, &counts, &present);
         self.read(missing).await;
@@ -167,12 +168,13 @@ impl<'a> Sweep<'a> {
             }
         };
         let mut window = shared.lock().await;
-        let total = session
-            .ipam
-            .read(|ledger| ledger.cluster_lease_count(&session.id, None));
+        let total = self.holders.values().map(count).sum();
         let verdict = self.absences.verdict(total, window.spent(self.now()));
         self.show(verdict.held_back).await;
         for (identity, confirmed_by) in verdict.release {
+            if session.cancel.is_cancelled() {
+                return;
+            }
             self.release_owner(&identity, confirmed_by, &mut window)
                 .await;
         }
@@ -184,15 +186,19 @@ impl<'a> Sweep<'a> {
         confirmed_by: Option<Actor>,
         window: &mut Window,
     ) {
-        let held = self.holders.get(identity).into_iter().flatten();
-        let holders: BTreeSet<Holder> = held.cloned().collect();
         let mut failed = false;
-        for holder in holders {
-            let freed = self.give_back(holder, confirmed_by.as_ref()).await;
+        for (holder, keys) in self.holders.remove(identity).into_iter().flatten() {
+            let (now, most) = (self.now(), keys.len());
+            // What an admin confirmed is not counted against what goes without one. The rest counts before it is
+            // asked for: the answer may come to nobody.
+            let counts = confirmed_by.is_none();
+            if counts {
+                window.add(now, most);
+            }
+            let freed = self.give_back(holder, keys, confirmed_by.as_ref()).await;
             failed |= freed.is_none();
-            // What an admin confirmed is not counted against what goes without one.
-            if confirmed_by.is_none() {
-                window.add(self.now(), freed.unwrap_or(0));
+            if counts {
+                window.take_back(now, most.saturating_sub(freed.unwrap_or(0)));
             }
         }
         if !failed {
@@ -201,14 +207,24 @@ impl<'a> Sweep<'a> {
     }
 
     /// How many leases went; `None` if the request failed and is repeated with the next list.
-    async fn give_back(&self, holder: Holder, confirmed_by: Option<&Actor>) -> Option<usize> {
+    async fn give_back(
+        &self,
+        holder: Holder,
+        mut keys: Vec<LeaseKey>,
+        confirmed_by: Option<&Actor>,
+    ) -> Option<usize> {
         let owner = holder.identity.to_string();
         let (actor, reason) = match confirmed_by {
             Some(admin) => (admin.clone(), window::CONFIRMED),
             None => (self.session.actor(self.system), window::REASON),
         };
+        // Who is gone waits for nothing either.
+        let contended = |ledger: &Ledger| ledger.contentions_of(&holder.identity);
+        let contended = self.session.ipam.read(contended);
+        keys.extend(contended.iter().map(|lease| lease.key));
         let release = Release {
-            scope: ReleaseScope::Holder(holder),
+            // Not all that it holds: orphaned leases stay, only an admin frees them.
+            scope: ReleaseScope::HolderAddresses(holder, keys),
             actor: actor.clone(),
             reason: reason.into(),
         };
@@ -287,6 +303,11 @@ impl<'a> Sweep<'a> {
             tracing::warn!(%cluster, "{err}");
         }
     }
+}
+
+/// How many leases one owner has.
+fn count(holders: &BTreeMap<Holder, Vec<LeaseKey>>) -> usize {
+    holders.values().map(Vec::len).sum()
 }
 
 #[cfg(test)]

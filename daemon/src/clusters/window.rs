@@ -21,21 +21,34 @@ pub const REASON: &str = "absent from two complete lists and a fresh read";
 /// The reason of one that an admin confirmed; it does not count against the limit.
 pub const CONFIRMED: &str = "absent from two complete lists and a fresh read; release confirmed";
 
-/// What went within the window: leases by time.
+/// What went within the window.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Window(BTreeMap<u64, usize>);
+pub struct Window {
+    /// Leases by time.
+    went: BTreeMap<u64, usize>,
+    /// Until then nobody knows what else went.
+    unknown_until: u64,
+}
 
 impl Window {
     pub fn add(&mut self, at: Timestamp, leases: usize) {
         if leases > 0 {
-            *self.0.entry(at.0).or_default() += leases;
+            *self.went.entry(at.0).or_default() += leases;
         }
     }
 
-    /// Leases that went within the hour before `now`; forgets older ones.
-    pub fn spent(&mut self, now: Timestamp) -> usize {
-        self.0.retain(|at, _| now.0.saturating_sub(*at) < WINDOW);
-        self.0.values().sum()
+    /// Takes back what was added for `at` and did not go.
+    pub fn take_back(&mut self, at: Timestamp, leases: usize) {
+        if let Some(went) = self.went.get_mut(&at.0) {
+            *went = went.saturating_sub(leases);
+        }
+    }
+
+    /// Leases that went within the hour before `now`; forgets older ones. `None`: not known, perhaps too many.
+    pub fn spent(&mut self, now: Timestamp) -> Option<usize> {
+        self.went
+            .retain(|at, leases| *leases > 0 && now.0.saturating_sub(*at) < WINDOW);
+        (self.unknown_until <= now.0).then(|| self.went.values().sum())
     }
 }
 
@@ -55,12 +68,17 @@ fn lost_by(entry: &AuditEntry) -> Option<ClusterId> {
 /// The windows of all clusters; outlives their sessions.
 pub(super) struct Windows {
     start: Instant,
-    clusters: OnceCell<Mutex<Clusters>>,
+    clusters: OnceCell<Clusters>,
 }
 
 /// Locked while somebody decides and releases: two systems of a cluster share its window.
 type Shared = Arc<tokio::sync::Mutex<Window>>;
-type Clusters = BTreeMap<ClusterId, Shared>;
+
+struct Clusters {
+    /// Of a cluster without a window: as [`Window::unknown_until`].
+    unknown_until: u64,
+    windows: Mutex<BTreeMap<ClusterId, Shared>>,
+}
 
 impl Default for Windows {
     fn default() -> Self {
@@ -83,52 +101,77 @@ impl Windows {
     /// # Errors
     /// When the audit log cannot be read: nothing may be released then.
     pub async fn of(&self, id: &ClusterId, ipam: &Ipam) -> Result<Shared, ReadError> {
-        let clusters = self
-            .clusters
-            .get_or_try_init(|| self.recall(ipam))
-            .await?
-            .lock()
-            .entry(id.clone())
-            .or_default()
-            .clone();
-        Ok(clusters)
+        let clusters = self.clusters.get_or_try_init(|| self.recall(ipam)).await?;
+        let mut windows = clusters.windows.lock();
+        let shared = windows.entry(id.clone()).or_insert_with(|| {
+            shared(Window {
+                unknown_until: clusters.unknown_until,
+                ..Window::default()
+            })
+        });
+        Ok(Arc::clone(shared))
     }
 
-    async fn recall(&self, ipam: &Ipam) -> Result<Mutex<Clusters>, ReadError> {
+    async fn recall(&self, ipam: &Ipam) -> Result<Clusters, ReadError> {
         let (reader, wall) = (ipam.reader().clone(), ipam.now());
         let read = tokio::task::spawn_blocking(move || last_hour(&reader, wall));
-        let lost = read.await.unwrap_or(Err(ReadError::Reopening))?;
-        let mut windows: BTreeMap<ClusterId, Window> = BTreeMap::new();
-        for (id, at) in lost {
-            let age = wall.0.saturating_sub(at.0);
-            let at = Timestamp(self.now().0.saturating_sub(age));
-            windows.entry(id).or_default().add(at, 1);
+        let remembered = read.await.unwrap_or(Err(ReadError::Reopening))?;
+        let now = self.now();
+        let ours = |at: Timestamp| Timestamp(now.0.saturating_sub(wall.0.saturating_sub(at.0)));
+        let unknown_until = remembered
+            .unknown_before
+            .map_or(0, |at| ours(at).0.saturating_add(WINDOW));
+        if unknown_until > now.0 {
+            tracing::warn!(
+                minutes = (unknown_until - now.0) / 60_000 + 1,
+                "the audit log does not reach back an hour; nothing is released by absence without confirm-release"
+            );
         }
-        let shared = |(id, window)| (id, Arc::new(tokio::sync::Mutex::new(window)));
-        Ok(Mutex::new(windows.into_iter().map(shared).collect()))
+        let mut windows: BTreeMap<ClusterId, Window> = BTreeMap::new();
+        for (id, at) in remembered.lost {
+            let window = windows.entry(id).or_default();
+            window.unknown_until = unknown_until;
+            window.add(ours(at), 1);
+        }
+        let shared = |(id, window)| (id, shared(window));
+        Ok(Clusters {
+            unknown_until,
+            windows: Mutex::new(windows.into_iter().map(shared).collect()),
+        })
     }
 }
 
-/// Who lost a lease when, within the hour before `now`, as the audit log says. Blocks on the disk.
-fn last_hour(
-    reader: &StoreReader,
-    now: Timestamp,
-) -> Result<Vec<(ClusterId, Timestamp)>, ReadError> {
-    let mut lost = Vec::new();
-    let mut before = None;
+fn shared(window: Window) -> Shared {
+    Arc::new(tokio::sync::Mutex::new(window))
+}
+
+/// What the audit log says of an hour.
+#[derive(Debug, Default)]
+struct Remembered {
+    /// Who lost a lease, and when.
+    lost: Vec<(ClusterId, Timestamp)>,
+    /// The log begins within the hour and had entries before: nobody knows what went before this time.
+    unknown_before: Option<Timestamp>,
+}
+
+/// What the audit log says of the hour before `now`. Blocks on the disk.
+fn last_hour(reader: &StoreReader, now: Timestamp) -> Result<Remembered, ReadError> {
+    let mut remembered = Remembered::default();
+    let mut first = (reader.stats().audit_next, now);
     loop {
-        let page = reader.audit_page(before, StoreReader::PAGE_MAX)?;
-        let recent = page
-            .iter()
-            .take_while(|(_, entry)| now.0.saturating_sub(entry.at.0) < WINDOW);
-        let mut count = 0;
-        for (_, entry) in recent {
-            count += 1;
-            lost.extend(lost_by(entry).map(|id| (id, entry.at)));
+        let page = reader.audit_page(Some(first.0), StoreReader::PAGE_MAX)?;
+        for (number, entry) in &page {
+            if now.0.saturating_sub(entry.at.0) >= WINDOW {
+                return Ok(remembered);
+            }
+            first = (*number, entry.at);
+            let lost = lost_by(entry).map(|id| (id, entry.at));
+            remembered.lost.extend(lost);
         }
-        match page.last() {
-            Some((number, _)) if count == page.len() => before = Some(*number),
-            Some(_) | None => return Ok(lost),
+        if page.is_empty() {
+            let trimmed = first.0 > StoreReader::FIRST_AUDIT;
+            remembered.unknown_before = trimmed.then_some(first.1);
+            return Ok(remembered);
         }
     }
 }

@@ -21,6 +21,8 @@ pub struct StoreReader {
 impl StoreReader {
     /// The most audit entries of one page.
     pub const PAGE_MAX: usize = 1_000;
+    /// The number of the first audit entry that a store ever had.
+    pub const FIRST_AUDIT: u64 = 1;
 
     pub(super) fn new(shared: Arc<Shared>) -> Self {
         Self { shared }

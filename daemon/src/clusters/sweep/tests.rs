@@ -1,7 +1,7 @@
 use std::{convert::Infallible, sync::Arc};
 
 use fipd_core::{Adopt, ClusterId, LeaseKey, NetworkId};
-use futures::future::BoxFuture;
+use futures::{FutureExt as _, future::BoxFuture};
 use kube::{
     Client,
     client::Body,
@@ -230,6 +230,127 @@ async fn what_an_admin_confirmed_is_audited_under_the_admin() {
         assert_eq!((&*row.actor, &*row.detail), ("user:ada", window::CONFIRMED));
     }
     let window = windows.of(&session.id, &ipam).await.unwrap();
-    assert_eq!(window.lock().await.spent(windows.now()), 0);
+    assert_eq!(window.lock().await.spent(windows.now()), Some(0));
     session.cancel.cancel();
+}
+
+/// The cluster is missed; what it holds from now on is not orphaned.
+async fn orphan(ipam: &Ipam) {
+    let orphan = Request::Orphan {
+        cluster: ClusterId("X".into()),
+        system: None,
+        most: 1_000,
+        actor: "test".into(),
+    };
+    ipam.submit(orphan).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_orphaned_lease_stays_when_its_owner_is_gone() {
+    let (_dir, ipam) = address_book();
+    let session = session(&ipam, &Arc::default()).await;
+    take(&ipam, 1).await;
+    orphan(&ipam).await;
+    let second = Adopt {
+        key: key(2),
+        holder: Holder {
+            identity: owner(1),
+            instance: "1".into(),
+        },
+        tenant: None,
+        since: Timestamp(1),
+        actor: "test".into(),
+    };
+    ipam.submit(Request::Adopt(second)).await.unwrap();
+    take(&ipam, 3).await;
+    let contends = Adopt {
+        key: key(4),
+        holder: Holder {
+            identity: owner(3),
+            instance: "1".into(),
+        },
+        tenant: None,
+        since: Timestamp(2),
+        actor: "test".into(),
+    };
+    let other = Adopt {
+        holder: Holder {
+            identity: "rancher-fip/Y/Service/ns/s".parse().unwrap(),
+            instance: "1".into(),
+        },
+        since: Timestamp(1),
+        ..contends.clone()
+    };
+    ipam.submit(Request::Adopt(other)).await.unwrap();
+    ipam.submit(Request::Adopt(contends)).await.unwrap();
+    let (system, empty) = (System::rancher_fip(), Empty::new(&ipam, &[]));
+    let mut sweep = Sweep::new(&session, &system, &empty);
+    sweep_twice(&mut sweep).await;
+    assert_eq!(leases(&ipam), [1, 4]);
+    let contended = ipam.read(|ledger| ledger.contentions().count());
+    assert_eq!(contended, 0, "who is gone contends for nothing");
+    session.cancel.cancel();
+}
+
+#[tokio::test]
+async fn the_share_is_of_what_a_list_could_release() {
+    let (_dir, ipam) = address_book();
+    let session = session(&ipam, &Arc::default()).await;
+    for n in 31..=160 {
+        take(&ipam, n).await;
+    }
+    orphan(&ipam).await;
+    for n in 1..=6 {
+        take(&ipam, n).await;
+    }
+    let (system, empty) = (System::rancher_fip(), Empty::new(&ipam, &[]));
+    sweep_twice(&mut Sweep::new(&session, &system, &empty)).await;
+    assert_eq!(leases(&ipam).len(), 6);
+    let held_back = session.shared.held_back.borrow().clone();
+    assert_eq!(held_back.get(&system).unwrap().limit, 5);
+    session.cancel.cancel();
+}
+
+/// Everybody who holds something counts as gone, but nothing is released yet.
+fn all_gone(sweep: &mut Sweep<'_>) {
+    sweep.holders = adoption::held(sweep.session, sweep.system, &sweep.inventory.kinds());
+    let holders = sweep.holders.iter();
+    let held = holders.map(|(identity, held)| (identity.clone(), count(held)));
+    let (held, none) = (held.collect(), BTreeSet::new());
+    for identity in sweep.absences.listed(Timestamp(0), &held, &none) {
+        sweep.absences.read(Timestamp(1), &identity, Presence::Gone);
+    }
+    let later = Timestamp(super::super::absence::APART);
+    sweep.absences.listed(later, &held, &none);
+}
+
+#[tokio::test]
+async fn a_release_counts_although_nobody_hears_its_answer() {
+    let (_dir, ipam) = address_book();
+    let windows = Arc::default();
+    let session = session(&ipam, &windows).await;
+    take(&ipam, 1).await;
+    let window = windows.of(&session.id, &ipam).await.unwrap();
+    let (system, empty) = (System::rancher_fip(), Empty::new(&ipam, &[]));
+    let mut sweep = Sweep::new(&session, &system, &empty);
+    all_gone(&mut sweep);
+    assert!(sweep.release().now_or_never().is_none());
+    while !leases(&ipam).is_empty() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(window.lock().await.spent(windows.now()), Some(1));
+    session.cancel.cancel();
+}
+
+#[tokio::test]
+async fn a_session_that_ends_releases_nothing_more() {
+    let (_dir, ipam) = address_book();
+    let session = session(&ipam, &Arc::default()).await;
+    take(&ipam, 1).await;
+    let (system, empty) = (System::rancher_fip(), Empty::new(&ipam, &[]));
+    let mut sweep = Sweep::new(&session, &system, &empty);
+    all_gone(&mut sweep);
+    session.cancel.cancel();
+    sweep.release().await;
+    assert_eq!(leases(&ipam), [1]);
 }

@@ -1,6 +1,7 @@
 use fipd_core::{Adopt, Holder, LeaseKey, NetworkId, Release, ReleaseScope, Request};
 
 use super::*;
+use crate::store::{Options, Store};
 
 const HOUR: u64 = WINDOW;
 
@@ -10,11 +11,14 @@ fn what_went_counts_for_an_hour() {
     window.add(Timestamp(10), 4);
     window.add(Timestamp(10), 1);
     window.add(Timestamp(20), 2);
-    assert_eq!(window.spent(Timestamp(20)), 7);
-    assert_eq!(window.spent(Timestamp(10 + HOUR - 1)), 7);
-    assert_eq!(window.spent(Timestamp(10 + HOUR)), 2);
-    assert_eq!(window.spent(Timestamp(20 + HOUR)), 0);
+    assert_eq!(window.spent(Timestamp(20)), Some(7));
+    assert_eq!(window.spent(Timestamp(10 + HOUR - 1)), Some(7));
+    assert_eq!(window.spent(Timestamp(10 + HOUR)), Some(2));
+    assert_eq!(window.spent(Timestamp(20 + HOUR)), Some(0));
     assert_eq!(window, Window::default());
+    window.add(Timestamp(30), 3);
+    window.take_back(Timestamp(30), 1);
+    assert_eq!(window.spent(Timestamp(30)), Some(2));
 }
 
 fn entry(action: Action, identity: &str, detail: &str) -> AuditEntry {
@@ -89,16 +93,16 @@ async fn another_life_of_the_daemon_goes_on_with_the_same_window() {
     let (ipam, writer) = Ipam::start(dir.path(), Arc::new(move || Timestamp(half))).unwrap();
     let windows = Windows::default();
     let window = windows.of(&id, &ipam).await.unwrap();
-    assert_eq!(window.lock().await.spent(windows.now()), 3);
+    assert_eq!(window.lock().await.spent(windows.now()), Some(3));
     let other = ClusterId("Y".into());
     let other = windows.of(&other, &ipam).await.unwrap();
-    assert_eq!(other.lock().await.spent(windows.now()), 0);
+    assert_eq!(other.lock().await.spent(windows.now()), Some(0));
     // A second session of the cluster has the window of the first.
     window.lock().await.add(windows.now(), 2);
     let again = windows.of(&id, &ipam).await.unwrap();
-    assert_eq!(again.lock().await.spent(windows.now()), 5);
+    assert_eq!(again.lock().await.spent(windows.now()), Some(5));
     let later = Timestamp(windows.now().0 + HOUR / 2);
-    assert_eq!(again.lock().await.spent(later), 2);
+    assert_eq!(again.lock().await.spent(later), Some(2));
     ipam.shutdown().await;
     writer.join();
 
@@ -106,5 +110,49 @@ async fn another_life_of_the_daemon_goes_on_with_the_same_window() {
     let (ipam, _writer) = Ipam::start(dir.path(), Arc::new(move || Timestamp(late))).unwrap();
     let windows = Windows::default();
     let window = windows.of(&id, &ipam).await.unwrap();
-    assert_eq!(window.lock().await.spent(windows.now()), 0);
+    assert_eq!(window.lock().await.spent(windows.now()), Some(0));
+}
+
+#[tokio::test]
+async fn a_log_that_forgot_part_of_the_hour_fills_the_window() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options {
+        audit_limit: 10,
+        ..Options::default()
+    };
+    let day = 86_400_000;
+    let life = |at: u64| {
+        let (store, loaded) = Store::open(&dir.path().join("fipd.redb"), options).unwrap();
+        Ipam::with_store(store, loaded, Arc::new(move || Timestamp(at))).unwrap()
+    };
+    let (ipam, writer) = life(day);
+    lose(&ipam, &[REASON; 20]).await;
+    assert_eq!(
+        ipam.reader().stats().audit_first,
+        1,
+        "nothing is trimmed yet"
+    );
+    let (windows, id) = (Windows::default(), ClusterId("X".into()));
+    let window = windows.of(&id, &ipam).await.unwrap();
+    assert_eq!(window.lock().await.spent(windows.now()), Some(20));
+    lose(&ipam, &[REASON; 40]).await;
+    ipam.shutdown().await;
+    writer.join();
+
+    let (ipam, writer) = life(day + HOUR / 2);
+    assert!(ipam.reader().stats().audit_first > 1);
+    let windows = Windows::default();
+    for id in ["X", "Y"] {
+        let window = windows.of(&ClusterId(id.into()), &ipam).await.unwrap();
+        assert_eq!(window.lock().await.spent(windows.now()), None, "{id}");
+        let late = Timestamp(windows.now().0 + HOUR / 2);
+        assert_eq!(window.lock().await.spent(late), Some(0), "{id}");
+    }
+    ipam.shutdown().await;
+    writer.join();
+
+    let (ipam, _writer) = life(day + HOUR);
+    let windows = Windows::default();
+    let window = windows.of(&id, &ipam).await.unwrap();
+    assert_eq!(window.lock().await.spent(windows.now()), Some(0));
 }
