@@ -53,6 +53,14 @@ impl Settings {
             Some(file) => Config::load(file.path())?,
             None => Config::default(),
         };
+        if let Some(file) = &config_file {
+            let listen = overrides.listen.unwrap_or(config.api.listen);
+            let checked = config.check_listen(listen);
+            checked.map_err(|what| ConfigError::Invalid {
+                path: file.path().to_owned(),
+                what,
+            })?;
+        }
         let places = places();
         let data_dir = overrides
             .data_dir
@@ -157,6 +165,27 @@ mod tests {
         .unwrap();
         assert_eq!(overridden.data_dir, Path::new("/elsewhere"));
         assert_eq!(overridden.tls().listen.port(), 0);
+    }
+
+    #[test]
+    fn a_further_listener_may_not_take_the_address_that_the_api_has() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("fipd.toml");
+        let text = "[[listener]]\naddress = \"127.0.0.1:8443\"\nserve = [\"health\"]\n";
+        std::fs::write(&file, text).unwrap();
+        let load = |listen: Option<&str>| {
+            Settings::load(Overrides {
+                config: Some(file.clone()),
+                listen: listen.map(|listen| listen.parse().unwrap()),
+                ..Overrides::default()
+            })
+        };
+        for taken in [None, Some("127.0.0.1:8443")] {
+            let error = load(taken).unwrap_err().to_string();
+            assert!(error.contains("taken by the API"), "{error}");
+        }
+        load(Some("127.0.0.1:9443")).unwrap();
+        load(Some("127.0.0.1:0")).unwrap();
     }
 
     #[test]

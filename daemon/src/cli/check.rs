@@ -88,6 +88,8 @@ fn offline(dir: &Path) -> Result<Vec<Checked>, Failure> {
 /// A configuration that does not parse is bad input; a kubeconfig that is not acceptable is a finding.
 fn config(file: &Path) -> Result<Vec<Checked>, Failure> {
     let config = Config::load(file).map_err(|error| Failure::Input(error.to_string()))?;
+    let listens = config.check_listen(config.api.listen);
+    listens.map_err(|what| Failure::Input(format!("{}: {what}", shown(file))))?;
     let detail = format!("{}: {} clusters", shown(file), config.clusters.len());
     let mut checks = vec![Checked {
         what: "config".into(),

@@ -10,7 +10,7 @@ pub enum ConfigError {
         path: PathBuf,
         source: std::io::Error,
     },
-    /// `what` starts with line and column.
+    /// `what` starts with line and column, where one place is wrong.
     #[error("{}: {what}", path.display())]
     Invalid { path: PathBuf, what: String },
 }

@@ -5,8 +5,6 @@ use std::{collections::BTreeSet, net::SocketAddr, ops::Range};
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::Api;
-
 /// One further port.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
@@ -53,11 +51,8 @@ impl TryFrom<String> for Serve {
 }
 
 /// What is wrong with all of them together, and where.
-pub(super) fn check(
-    listeners: &[Spanned<Listener>],
-    api: &Api,
-) -> Result<(), (Range<usize>, String)> {
-    let mut taken = BTreeSet::from([api.listen]);
+pub(super) fn check(listeners: &[Spanned<Listener>]) -> Result<(), (Range<usize>, String)> {
+    let mut taken = BTreeSet::new();
     for spanned in listeners {
         let listener = spanned.get_ref();
         let fail = |what: String| Err((spanned.span(), what));
@@ -67,10 +62,21 @@ pub(super) fn check(
         // Port 0 is another free one each time.
         if listener.address.port() != 0 && !taken.insert(listener.address) {
             return fail(format!(
-                "[[listener]] address = \"{}\" is taken by [api] or another [[listener]]; give each its own",
+                "[[listener]] address = \"{}\" is taken by another [[listener]]; give each its own",
                 listener.address
             ));
         }
+    }
+    Ok(())
+}
+
+/// That none of them takes the address of the API, which is not always the file's.
+pub(super) fn check_apart(listeners: &[Listener], api: SocketAddr) -> Result<(), String> {
+    let mut addresses = listeners.iter().map(|listener| listener.address);
+    if api.port() != 0 && addresses.any(|address| address == api) {
+        return Err(format!(
+            "[[listener]] address = \"{api}\" is taken by the API ([api] listen or --listen); give each its own"
+        ));
     }
     Ok(())
 }

@@ -133,7 +133,7 @@ impl Config {
             api.cert = api.cert.map(|path| base.join(path));
             api.key = api.key.map(|path| base.join(path));
         }
-        listener::check(&file.listener, &api).map_err(|(span, what)| at(span, &what))?;
+        listener::check(&file.listener).map_err(|(span, what)| at(span, &what))?;
         cluster::check_together(&file.cluster, file.discovery.as_ref())
             .map_err(|(span, what)| at(span, &what))?;
         let mut clusters: Vec<_> = file.cluster.into_iter().map(Spanned::into_inner).collect();
@@ -149,6 +149,14 @@ impl Config {
             discovery: file.discovery.map(Spanned::into_inner),
             networks: NetworkRules::new(file.network),
         })
+    }
+
+    /// Whether everything can be bound, where the API is served at `listen`.
+    ///
+    /// # Errors
+    /// What is bound twice.
+    pub fn check_listen(&self, listen: SocketAddr) -> Result<(), String> {
+        listener::check_apart(&self.listeners, listen)
     }
 
     /// Whether something differs from `before` that counts from the next start only.

@@ -174,7 +174,10 @@ fn listeners_serve_what_needs_no_login() {
         twice.contains("line 4") && twice.contains("taken"),
         "{twice}"
     );
-    assert!(refused(&listener("127.0.0.1:8443", "\"metrics\"")).contains("taken"));
+    let config = parse(&metrics).unwrap();
+    let taken = config.check_listen("127.0.0.1:9100".parse().unwrap());
+    assert!(taken.unwrap_err().contains("taken"));
+    config.check_listen(config.api.listen).unwrap();
 }
 
 #[test]
