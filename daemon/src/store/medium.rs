@@ -4,18 +4,27 @@
 //! tables and rows.
 
 use std::{
+    ffi::OsString,
     fmt, fs,
     io::{self, Write as _},
     os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
     sync::atomic::{AtomicBool, Ordering},
+    time::{Duration, Instant, SystemTime},
 };
 
 use nix::{
     errno::Errno,
     fcntl::{AT_FDCWD, RenameFlags, renameat2},
 };
+use parking_lot::Mutex;
 use redb::{Builder, Database, DatabaseError};
+
+/// After the first ballast that could not be written; doubles with each further one.
+const BALLAST_PAUSE: Duration = Duration::from_secs(1);
+const BALLAST_PAUSE_MAX: Duration = Duration::from_secs(300);
+/// A file that was begun longer ago belongs to nobody who is still at it.
+const STALE: Duration = Duration::from_secs(60);
 
 /// Where a database lies.
 pub trait Medium: fmt::Debug + Send + Sync {
@@ -54,8 +63,10 @@ pub(super) struct Disk {
     path: PathBuf,
     ballast: PathBuf,
     ballast_bytes: u64,
-    /// The ballast could not be written although there was room: not tried again, nor warned of.
-    refused: AtomicBool,
+    /// It is there: a commit need not look.
+    laid: AtomicBool,
+    /// It could not be written although there was room: when it may be tried again, and the pause after that.
+    retry: Mutex<Option<(Instant, Duration)>>,
 }
 
 impl Disk {
@@ -67,15 +78,52 @@ impl Disk {
             path: path.to_owned(),
             ballast: ballast.into(),
             ballast_bytes,
-            refused: AtomicBool::new(false),
+            laid: AtomicBool::new(false),
+            retry: Mutex::new(None),
         }
     }
 
     /// An empty database gets its name only when it is complete, so that a power cut leaves none or one that opens.
     fn make(&self, builder: &Builder) -> Result<(), DatabaseError> {
-        let mut new = self.path.as_os_str().to_owned();
-        new.push(format!(".new-{}", std::process::id()));
+        let mut new = self.new_prefix();
+        new.push(std::process::id().to_string());
         let new = PathBuf::from(new);
+        let made = self.make_as(&new, builder);
+        if made.is_err() {
+            // Mostly gone already. One that stays is swept by a later start.
+            let _ = fs::remove_file(&new);
+        }
+        made
+    }
+
+    fn new_prefix(&self) -> OsString {
+        let mut prefix = self.path.as_os_str().to_owned();
+        prefix.push(".new-");
+        prefix
+    }
+
+    /// Removes what earlier starts left half made.
+    pub(super) fn sweep(&self) {
+        let prefix = self.new_prefix();
+        let left = fs::read_dir(directory(&self.path)).into_iter().flatten();
+        for path in left.flatten().map(|entry| entry.path()) {
+            let ours = path.file_name().zip(Path::new(&prefix).file_name());
+            let ours = ours.is_some_and(|(name, prefix)| {
+                name.as_encoded_bytes()
+                    .starts_with(prefix.as_encoded_bytes())
+            });
+            if ours && is_stale(&path) {
+                match fs::remove_file(&path) {
+                    Ok(()) => tracing::info!(path = %path.display(), "removed; a start left it"),
+                    Err(error) => {
+                        tracing::warn!(path = %path.display(), %error, "cannot be removed");
+                    }
+                }
+            }
+        }
+    }
+
+    fn make_as(&self, new: &Path, builder: &Builder) -> Result<(), DatabaseError> {
         let mut options = fs::OpenOptions::new();
         let file = options
             .read(true)
@@ -83,11 +131,11 @@ impl Disk {
             .create(true)
             .truncate(true)
             .mode(0o600)
-            .open(&new)?;
+            .open(new)?;
         drop(builder.create_file(file)?);
-        fs::File::open(&new)?.sync_all()?;
-        publish(&new, &self.path).or_else(|error| {
-            fs::remove_file(&new)?;
+        fs::File::open(new)?.sync_all()?;
+        publish(new, &self.path).or_else(|error| {
+            fs::remove_file(new)?;
             // Somebody else has just made one: theirs is as good.
             if error.kind() == io::ErrorKind::AlreadyExists {
                 Ok(())
@@ -169,6 +217,7 @@ impl Medium for Disk {
     }
 
     fn drop_ballast(&self) {
+        self.laid.store(false, Ordering::Relaxed);
         if let Err(error) = fs::remove_file(&self.ballast)
             && error.kind() != io::ErrorKind::NotFound
         {
@@ -177,20 +226,42 @@ impl Medium for Disk {
     }
 
     fn keep_ballast(&self) {
-        let there = fs::metadata(&self.ballast).is_ok_and(|meta| meta.len() >= self.ballast_bytes);
-        let room = self
-            .free()
-            .is_ok_and(|free| free >= self.ballast_bytes.saturating_mul(4));
-        let refused = self.refused.load(Ordering::Relaxed);
-        if self.ballast_bytes == 0 || there || !room || refused {
+        if self.ballast_bytes == 0 || self.laid.load(Ordering::Relaxed) {
             return;
         }
-        if let Err(error) = self.write_ballast() {
-            tracing::warn!(path = %self.ballast.display(), %error, "the ballast cannot be kept");
-            self.refused.store(true, Ordering::Relaxed);
-            self.drop_ballast();
+        let mut retry = self.retry.lock();
+        if retry.is_some_and(|(at, _)| Instant::now() < at) {
+            return;
         }
+        let there = fs::metadata(&self.ballast)
+            .is_ok_and(|meta| meta.is_file() && meta.len() >= self.ballast_bytes);
+        let room = || {
+            self.free()
+                .is_ok_and(|free| free >= self.ballast_bytes.saturating_mul(4))
+        };
+        if !there && !room() {
+            return;
+        }
+        if !there && let Err(error) = self.write_ballast() {
+            let pause = retry.map_or(BALLAST_PAUSE, |(_, next)| next);
+            tracing::warn!(path = %self.ballast.display(), %error, ?pause, "the ballast cannot be kept; tried again");
+            *retry = Some((Instant::now() + pause, (pause * 2).min(BALLAST_PAUSE_MAX)));
+            self.drop_ballast();
+            return;
+        }
+        *retry = None;
+        self.laid.store(true, Ordering::Relaxed);
     }
+}
+
+/// Whether nobody writes it any more; where that is not known, somebody may.
+fn is_stale(path: &Path) -> bool {
+    let touched = fs::metadata(path).and_then(|meta| meta.modified());
+    touched.is_ok_and(|at| {
+        SystemTime::now()
+            .duration_since(at)
+            .is_ok_and(|age| age >= STALE)
+    })
 }
 
 /// The directory that `path` is in.

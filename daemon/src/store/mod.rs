@@ -152,7 +152,11 @@ impl Store {
     /// # Errors
     /// When another process has it open, a newer fipd wrote it, it cannot be read or it contradicts itself.
     pub fn open(path: &Path, options: Options) -> Result<(Self, Loaded), OpenError> {
-        Self::open_medium(Arc::new(Disk::new(path, options.ballast)), options)
+        let disk = Arc::new(Disk::new(path, options.ballast));
+        let opened = Self::open_medium(Arc::clone(&disk) as Arc<dyn Medium>, options)?;
+        // Only who has the store: another may be making it.
+        disk.sweep();
+        Ok(opened)
     }
 
     /// As [`Self::open`], on any medium.

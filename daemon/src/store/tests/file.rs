@@ -1,12 +1,14 @@
 //! What a file is and who may open it.
 
-use std::{fs, os::unix::fs::PermissionsExt as _};
+use std::{fs, os::unix::fs::PermissionsExt as _, time::Duration};
 
 use fipd_core::{
     Account, Action, AuditEntry, Authority as _, Decision, Op, Outcome, Role, Timestamp,
 };
 
-use crate::store::{Condition, OpenError, Options, Store, check, schema, tables};
+use crate::store::{
+    Condition, Medium as _, OpenError, Options, Store, check, medium::Disk, schema, tables,
+};
 
 /// A decision with a row and an audit entry.
 pub(super) fn decision(number: u64) -> Decision {
@@ -344,4 +346,46 @@ fn a_file_that_is_mostly_air_is_compacted_at_the_next_start() {
     assert!(used() < 8 << 20, "{} of {before} bytes are left", used());
     drop(store);
     assert!(check(&path).unwrap().is_empty());
+}
+
+#[test]
+fn the_ballast_is_tried_again_after_a_pause() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = Disk::new(&dir.path().join("fipd.redb"), 1 << 20);
+    let ballast = dir.path().join("fipd.redb.ballast");
+    fs::create_dir(&ballast).unwrap();
+    disk.keep_ballast();
+    fs::remove_dir(&ballast).unwrap();
+    disk.keep_ballast();
+    assert!(!ballast.exists(), "tried at once");
+    std::thread::sleep(Duration::from_millis(1_100));
+    disk.keep_ballast();
+    assert_eq!(fs::metadata(&ballast).unwrap().len(), 1 << 20);
+    disk.drop_ballast();
+    assert!(!ballast.exists());
+    disk.keep_ballast();
+    assert!(ballast.exists());
+}
+
+#[test]
+fn what_a_start_left_half_made_is_swept() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("fipd.redb");
+    let file = |name: &str| {
+        let file = fs::File::create(dir.path().join(name)).unwrap();
+        let past = std::time::SystemTime::now() - Duration::from_secs(3_600);
+        file.set_modified(past).unwrap();
+    };
+    file("fipd.redb.new-1");
+    file("other.new-1");
+    fs::write(dir.path().join("fipd.redb.new-2"), "in the making").unwrap();
+    let options = Options {
+        ballast: 0,
+        ..Options::default()
+    };
+    drop(Store::open(&path, options).unwrap());
+    let names = fs::read_dir(dir.path()).unwrap();
+    let mut names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["fipd.redb", "fipd.redb.new-2", "other.new-1"]);
 }

@@ -209,6 +209,8 @@ fn without_ballast_a_full_disk_is_called_so() {
     on_small_disk("24m", |dir| {
         fill(dir, 0);
         let error = Store::open(&dir.join("fipd.redb"), Options::default()).unwrap_err();
+        let left = fs::read_dir(dir).unwrap().count();
+        assert_eq!(left, 1, "only what filled the disk");
         assert!(
             matches!(&error, OpenError::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull),
             "{error}"
