@@ -21,6 +21,7 @@ use prometheus_client::{
     },
     registry::{Registry, Unit},
 };
+use tokio::sync::Semaphore;
 
 use crate::{
     clusters::{ClusterState, Clusters},
@@ -31,11 +32,17 @@ use crate::{
 /// How old the count of leases by state may be: it is the one figure that takes a walk over all leases.
 const COUNT_AGE: Duration = Duration::from_secs(15);
 
-/// All series.
-pub struct Metrics {
+/// All series; cheap to clone.
+#[derive(Clone)]
+pub struct Metrics(Arc<Inner>);
+
+struct Inner {
     registry: Registry,
     requests: Family<RequestLabels, Counter>,
     seconds: Family<RouteLabels, Histogram>,
+    /// One text at a time is made.
+    rendering: Arc<Semaphore>,
+    last: Mutex<Option<Arc<str>>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -75,11 +82,13 @@ impl Metrics {
             clusters,
             counted: Mutex::default(),
         }));
-        Self {
+        Self(Arc::new(Inner {
             registry,
             requests,
             seconds,
-        }
+            rendering: Arc::new(Semaphore::new(1)),
+            last: Mutex::default(),
+        }))
     }
 
     /// Notes an answered request. `route` is the pattern, never the path.
@@ -94,17 +103,45 @@ impl Metrics {
             route: route.to_owned(),
             status: status.as_u16(),
         };
-        self.requests.get_or_create(&labels).inc();
+        self.0.requests.get_or_create(&labels).inc();
         let route = RouteLabels {
             route: route.to_owned(),
         };
-        self.seconds
+        self.0
+            .seconds
             .get_or_create(&route)
             .observe(took.as_secs_f64());
     }
 
-    /// The text of all series.
-    pub fn render(&self) -> String {
+    /// The text of all series. While one is being made, which takes a walk over all leases and asks the disk,
+    /// everybody else gets the last one.
+    pub async fn text(&self) -> Arc<str> {
+        let rendering = Arc::clone(&self.0.rendering);
+        let last = || self.0.last.lock().clone();
+        let permit = match (rendering.clone().try_acquire_owned(), last()) {
+            (Err(_), Some(last)) => return last,
+            (Err(_), None) => rendering.acquire_owned().await.ok(),
+            (Ok(permit), _) => Some(permit),
+        };
+        let inner = Arc::clone(&self.0);
+        let rendered = tokio::task::spawn_blocking(move || {
+            let text: Arc<str> = inner.render().into();
+            *inner.last.lock() = Some(Arc::clone(&text));
+            drop(permit);
+            text
+        });
+        match rendered.await {
+            Ok(text) => text,
+            Err(error) => {
+                tracing::error!(%error, "metrics could not be written");
+                last().unwrap_or_default()
+            }
+        }
+    }
+}
+
+impl Inner {
+    fn render(&self) -> String {
         let mut text = String::new();
         if let Err(error) = encode(&mut text, &self.registry) {
             tracing::error!(%error, "metrics could not be written");
@@ -348,5 +385,46 @@ fn count_states(ipam: &Ipam) -> BTreeMap<LeaseState, u64> {
             Some(next) => after = Some(next),
             None => return counts,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fipd_core::System;
+    use futures::future::BoxFuture;
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+    use crate::clusters::{ClusterSession, Options, SystemRunner};
+
+    struct NoRunner;
+
+    impl SystemRunner for NoRunner {
+        fn run(&self, _: ClusterSession, _: System) -> BoxFuture<'static, ()> {
+            Box::pin(std::future::ready(()))
+        }
+    }
+
+    #[tokio::test]
+    async fn while_a_text_is_made_everybody_else_gets_the_last() {
+        let dir = tempfile::tempdir().unwrap();
+        let (ipam, _writer) = Ipam::start(dir.path(), Arc::new(crate::clock::now)).unwrap();
+        let stop = CancellationToken::new();
+        let started = Clusters::start(
+            Options::default(),
+            ipam.clone(),
+            Arc::new(NoRunner),
+            stop.clone(),
+        );
+        let (clusters, _registry) = started.await.unwrap();
+        let metrics = Metrics::new(ipam, clusters);
+        let first = metrics.text().await;
+        assert!(first.contains("fipd_store_up 1"), "{first}");
+        metrics.request(&Method::GET, "/x", StatusCode::OK, Duration::ZERO);
+        let rendering = metrics.0.rendering.try_acquire().unwrap();
+        assert_eq!(metrics.text().await, first);
+        drop(rendering);
+        assert!(metrics.text().await.contains("/x"));
+        stop.cancel();
     }
 }

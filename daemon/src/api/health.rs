@@ -52,8 +52,8 @@ pub async fn readyz(State(api): State<Arc<Api>>, headers: HeaderMap) -> Response
 /// What Prometheus reads.
 #[utoipa::path(get, path = "/metrics", tag = "health", responses((status = 200, body = String)))]
 pub async fn metrics(State(api): State<Arc<Api>>) -> Response {
-    let text = api.metrics.render();
-    let mut response = text.into_response();
+    let text = api.metrics.text().await;
+    let mut response = text.to_string().into_response();
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     response
         .headers_mut()

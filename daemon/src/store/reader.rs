@@ -69,9 +69,15 @@ impl StoreReader {
 
     /// Figures of the store. While it is full, the disk is asked whether it still is.
     pub fn stats(&self) -> StoreStats {
+        let stats = self.shared.stats.lock().clone();
+        if !matches!(stats.condition, Condition::Full { .. }) {
+            return stats;
+        }
+        // The writer needs the figures too: it does not wait for the disk here.
+        let now = self.shared.medium.free();
         let mut stats = self.shared.stats.lock();
         if let Condition::Full { free, needed } = &mut stats.condition
-            && let Ok(now) = self.shared.medium.free()
+            && let Ok(now) = now
         {
             *free = now;
             if now >= *needed {
