@@ -20,7 +20,7 @@ use crate::{
     api::{
         self, Api,
         accounts::{AccountError, Accounts},
-        listen::{ListenError, Port, Socket, TlsSettings},
+        listen::{self, ListenError, Port, Socket, TlsSettings},
         tls, ui,
     },
     clock,
@@ -104,7 +104,8 @@ async fn serve(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Re
         let router = api::open_router(Arc::clone(&api), &listener.serve);
         let tls = listener.tls.then(|| certificate.clone());
         tracing::info!(address = %port.address, tls = listener.tls, serve = ?listener.serve, "listens here as well, without login");
-        spawn_port(&mut tasks, port, tls, router, stop);
+        let serving = port.serve(tls, router, listen::MOST_OPEN, stop.clone());
+        tasks.spawn(async { serving.await.map_err(|error| error.to_string()) });
     }
     let router = api::router(api, socket.policy);
     let on_socket = stop.clone();
@@ -115,7 +116,13 @@ async fn serve(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Re
             .await
             .map_err(|error| error.to_string())
     });
-    spawn_port(&mut tasks, port, Some(certificate.clone()), router, stop);
+    let serving = port.serve(
+        Some(certificate.clone()),
+        router,
+        listen::MOST,
+        stop.clone(),
+    );
+    tasks.spawn(async { serving.await.map_err(|error| error.to_string()) });
     tasks.spawn(renew(tls_settings, certificate.clone(), stop.clone()));
     tasks.spawn(watchdog(ipam.clone(), stop.clone()));
     tracing::info!(
@@ -137,7 +144,7 @@ async fn serve(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Re
     // Not here: a disk that hangs must not keep the daemon.
     let removed = tokio::task::spawn_blocking(|| drop(listen_file));
     drain(tasks).await;
-    if !removed.is_finished() {
+    if tokio::time::timeout(JOIN_PATIENCE, removed).await.is_err() {
         tracing::warn!("the disk does not answer; the listen file may be left behind");
     }
     result
@@ -146,17 +153,6 @@ async fn serve(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Re
 fn bind_extra(listeners: &[Listener]) -> Result<Vec<(Port, Listener)>, ListenError> {
     let bind = |listener: &Listener| Ok((Port::bind(listener.address)?, listener.clone()));
     listeners.iter().map(bind).collect()
-}
-
-fn spawn_port(
-    tasks: &mut JoinSet<Result<(), String>>,
-    port: Port,
-    tls: Option<RustlsConfig>,
-    router: axum::Router,
-    stop: &CancellationToken,
-) {
-    let serving = port.serve(tls, router, stop.clone());
-    tasks.spawn(async { serving.await.map_err(|error| error.to_string()) });
 }
 
 async fn start_clusters(

@@ -10,13 +10,20 @@ use std::{
 };
 
 use axum::Router;
-use axum_server::{Handle, tls_rustls::RustlsConfig};
+use axum_server::{
+    Handle,
+    accept::NoDelayAcceptor,
+    tls_rustls::{RustlsAcceptor, RustlsConfig},
+};
+use guard::Guard;
 use hyper_util::{
     rt::{TokioExecutor, TokioTimer},
     server::conn::auto::Builder,
 };
 use tokio::net::UnixListener;
 use tokio_util::sync::CancellationToken;
+
+mod guard;
 
 use super::{
     auth::{SocketPeer, SocketPolicy},
@@ -25,8 +32,14 @@ use super::{
 
 /// How long open connections have to finish when the daemon stops.
 const DRAIN: Duration = Duration::from_secs(2);
-/// How long a client may take to send the head of a request.
+/// How many connections a port without login takes at once.
+pub const MOST_OPEN: usize = 256;
+/// And the port of the API, whose clients are known.
+pub const MOST: usize = tokio::sync::Semaphore::MAX_PERMITS;
+/// How long a client may take to begin, and then to send the head of a request.
 const HEAD_DEADLINE: Duration = Duration::from_secs(15);
+/// How long the removal of the socket's file is waited for.
+const REMOVAL: Duration = Duration::from_millis(250);
 const SOCKET_MODE: u32 = 0o660;
 
 /// Why a listener could not be opened.
@@ -128,7 +141,11 @@ impl Socket {
             result = serving => result,
             () = async { deadline.cancelled().await; tokio::time::sleep(DRAIN).await } => Ok(()),
         };
-        drop(file);
+        // Not here: a disk that hangs must not keep a thread that serves.
+        let removed = tokio::task::spawn_blocking(|| drop(file));
+        if tokio::time::timeout(REMOVAL, removed).await.is_err() {
+            tracing::warn!("the disk does not answer; the socket file may be left behind");
+        }
         result
     }
 }
@@ -200,11 +217,12 @@ impl Port {
         Ok(Self { listener, address })
     }
 
-    /// Serves until `stop`, by TLS where there is a certificate.
+    /// Serves at most `most` connections at once until `stop`, by TLS where there is a certificate.
     pub async fn serve(
         self,
         tls: Option<RustlsConfig>,
         router: Router,
+        most: usize,
         stop: CancellationToken,
     ) -> io::Result<()> {
         let handle = Handle::new();
@@ -216,15 +234,17 @@ impl Port {
             })
         };
         let service = router.into_make_service_with_connect_info::<SocketAddr>();
+        let server = axum_server::from_tcp(self.listener)?.handle(handle);
+        let plain = NoDelayAcceptor::new();
         let result = match tls {
             Some(config) => {
-                let server = axum_server::from_tcp_rustls(self.listener, config)?;
-                let mut server = server.handle(handle);
+                let secure = RustlsAcceptor::new(config).acceptor(plain);
+                let mut server = server.acceptor(Guard::new(secure, most));
                 patient(server.http_builder());
                 server.serve(service).await
             }
             None => {
-                let mut server = axum_server::from_tcp(self.listener)?.handle(handle);
+                let mut server = server.acceptor(Guard::new(plain, most));
                 patient(server.http_builder());
                 server.serve(service).await
             }
