@@ -1,14 +1,16 @@
 //! Where the addresses of Services come from, and what happens where two want one.
 
 use fipd_crds::floating_ip::FloatingIPPool;
-use fipd_tests::scenario::{Scenario, config, service};
-use fipd_tests::testbed::SiteOptions;
+use fipd_tests::scenario::{Scenario, addresses, config, service};
+use fipd_tests::testbed::{SiteOptions, wait_until};
 use k8s_openapi::api::core::v1::Service;
-use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::ResourceExt;
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use super::{
-    create, delete, patch, project, texts, wait_address, wait_event, wait_gone, wait_service,
+    DEADLINE, FINALIZER, create, delete, patch, project, reasons, texts, wait_address, wait_event,
+    wait_gone, wait_service,
 };
 
 /// A Service that names no pool.
@@ -112,4 +114,87 @@ async fn neither_a_conflict_nor_a_bad_annotation_moves_an_address() {
     delete(&a, "twin").await;
     wait_gone(&a, "twin").await;
     assert_eq!(wait_address(&b, "waiter").await.to_string(), "10.60.0.10");
+}
+
+/// Takes the address out of the status and waits until it is there again.
+async fn comes_back(api: &Api<Service>, name: &str, address: &str) {
+    let nothing = json!({ "status": { "loadBalancer": { "ingress": null } } });
+    let nothing = Patch::Merge(&nothing);
+    api.patch_status(name, &PatchParams::default(), &nothing)
+        .await
+        .unwrap();
+    assert_eq!(wait_address(api, name).await.to_string(), address);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_is_served_on_while_its_wish_cannot_be_met() {
+    let mut scenario = Scenario::start(&SiteOptions::of(&["a"])).await.unwrap();
+    let pool = ["net", "10.60.0.0/24", "10.60.0.10", "10.60.0.20"];
+    let add = async |scenario: &Scenario| {
+        let [name, subnet, start, end] = pool;
+        scenario.add_pool(name, subnet, start, end).await.unwrap();
+    };
+    add(&scenario).await;
+    let a = project(&scenario, "a").await;
+    create(&a, "web", "net").await;
+    assert_eq!(wait_address(&a, "web").await.to_string(), "10.60.0.10");
+
+    // The annotation is bad, or names what cannot be given.
+    for (address, reason) in [
+        ("10.60.0.300", "Invalid"),
+        ("10.99.0.1", "AddressNotAssignable"),
+    ] {
+        patch(&a, "web", static_ip(json!(address))).await;
+        wait_event(&a, "web", reason).await;
+        comes_back(&a, "web", "10.60.0.10").await;
+    }
+    patch(&a, "web", static_ip(Value::Null)).await;
+
+    // The pool is gone; then the Service is made anew while fipd is away.
+    let pools: Api<FloatingIPPool> = Api::all(scenario.site.rancher.client().await.unwrap());
+    pools.delete("net", &DeleteParams::default()).await.unwrap();
+    wait_until("the pool is closed", DEADLINE, || async {
+        let shown = scenario.fipd.cli(["pool", "show", "net", "-o", "json"]);
+        let shown = shown.await.and_then(|shown| shown.json());
+        let shown = shown.map_err(|error| error.to_string())?;
+        match shown["closed"] == json!(true) {
+            true => Ok(()),
+            false => Err(shown.to_string()),
+        }
+    })
+    .await
+    .unwrap();
+    comes_back(&a, "web", "10.60.0.10").await;
+    wait_event(&a, "web", "PoolNotFound").await;
+    scenario.fipd.kill9().unwrap();
+    patch(&a, "web", json!({ "metadata": { "finalizers": null } })).await;
+    delete(&a, "web").await;
+    wait_gone(&a, "web").await;
+    create(&a, "web", "net").await;
+    let uid = a.get("web").await.unwrap().uid().unwrap();
+    scenario.fipd.restart().await.unwrap();
+    assert_eq!(wait_address(&a, "web").await.to_string(), "10.60.0.10");
+    let web = a.get("web").await.unwrap();
+    assert!(web.finalizers().contains(&FINALIZER.to_string()));
+    let listed = scenario.fipd.cli(["lease", "list", "-o", "json"]).await;
+    let listed = listed.unwrap().stdout;
+    assert!(listed.contains(&uid), "the new instance holds: {listed}");
+
+    // An admin takes the address for another while the annotation is bad.
+    add(&scenario).await;
+    patch(&a, "web", static_ip(json!("10.60.0.300"))).await;
+    wait_until("it is said of both instances", DEADLINE, || async {
+        let reasons = reasons(&a, "web").await?;
+        match reasons.iter().filter(|one| *one == "Invalid").count() {
+            2 => Ok(()),
+            _ => Err(reasons.join(", ")),
+        }
+    })
+    .await
+    .unwrap();
+    let released = scenario.fipd.cli(["lease", "release", "10.60.0.10"]).await;
+    released.unwrap().success().unwrap();
+    create(&a, "next", "net").await;
+    assert_eq!(wait_address(&a, "next").await.to_string(), "10.60.0.10");
+    wait_service(&a, "web", "hides it", |web| addresses(web).is_empty()).await;
 }

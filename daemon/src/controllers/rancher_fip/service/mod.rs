@@ -199,21 +199,45 @@ impl Services {
         svc: &Svc,
         held: Vec<Arc<Lease>>,
     ) -> Result<Next, Trouble> {
-        let key = &service.key;
+        let problem = match self.fulfil(service, svc, held).await? {
+            Ok(problem) => problem,
+            Err(mut problem) => {
+                self.serve_on(service, svc).await?;
+                problem.cause = problem.cause.or_else(|| self.still_shown(service, svc));
+                Some(problem)
+            }
+        };
+        match problem {
+            Some(problem) => Ok(self.wait(service, problem)),
+            None => {
+                self.waits_for(&service.key, None);
+                Ok(Next::Done)
+            }
+        }
+    }
+
+    /// Gives the Service what it wishes; what it still lacks. `Err`: the wish is not understood or its pool is
+    /// not there, and nothing was done.
+    async fn fulfil(
+        &self,
+        service: &ServiceRef,
+        svc: &Svc,
+        held: Vec<Arc<Lease>>,
+    ) -> Result<Result<Option<Problem>, Problem>, Trouble> {
         let wish = match validate::wish(svc) {
             Ok(wish) => wish,
-            Err(problem) => return Ok(self.wait(service, problem)),
+            Err(problem) => return Ok(Err(problem)),
         };
         let named = match wish.pool.as_ref().map(|_| self.pools(&wish)).transpose() {
             Ok(named) => named,
-            Err(problem) => return Ok(self.wait(service, problem)),
+            Err(problem) => return Ok(Err(problem)),
         };
         let held = match self
             .take_over(service, svc, &wish, named.as_ref(), held)
             .await?
         {
             Ok(held) => held,
-            Err(problem) => return Ok(self.wait(service, problem)),
+            Err(problem) => return Ok(Err(problem)),
         };
         let mut found = plan::compare(&wish, &held, named.as_ref());
         self.renew(service, svc, &found.kept).await?;
@@ -223,24 +247,32 @@ impl Services {
             found.kept.extend(granted);
             problem = trouble;
         }
-        if !found.kept.is_empty()
-            && (found.kept.len() == wish.families.len() || wish.second_optional)
-        {
+        if plan::suffices(&wish, &found.kept) {
             self.show(service, svc, &plan::ordered(&wish, &found.kept))
                 .await?;
             self.give_back(service, svc, &wish, &found).await?;
             self.warn_of_contenders(service, &found.kept);
+        } else {
+            self.serve_on(service, svc).await?;
         }
-        if held.is_empty() && found.kept.is_empty() {
-            self.hide_anothers(service, svc).await?;
+        Ok(Ok(problem))
+    }
+
+    /// Serves a Service with what it has, as long as its wish cannot be met. Nothing is given back.
+    async fn serve_on(&self, service: &ServiceRef, svc: &Svc) -> Result<(), Trouble> {
+        let held = plan::shown_first(self.held(service), &svc.addresses());
+        if held.is_empty() {
+            return self.hide_anothers(service, svc).await;
         }
-        match problem {
-            Some(problem) => Ok(self.wait(service, problem)),
-            None => {
-                self.waits_for(key, None);
-                Ok(Next::Done)
-            }
+        let wish = validate::any(svc);
+        let kept = plan::compare(&wish, &held, None).kept;
+        self.renew(service, svc, &kept).await?;
+        if plan::suffices(&wish, &kept) {
+            self.show(service, svc, &plan::ordered(&wish, &kept))
+                .await?;
+            self.warn_of_contenders(service, &kept);
         }
+        Ok(())
     }
 
     /// The Service is gone or not ours: it waits for nothing.

@@ -53,6 +53,20 @@ pub fn compare(wish: &Wish, held: &[Arc<Lease>], named: Option<&PoolsByFamily>) 
     found
 }
 
+/// Whether this is enough to be shown.
+pub fn suffices(wish: &Wish, kept: &BTreeMap<Family, Arc<Lease>>) -> bool {
+    !kept.is_empty() && (kept.len() == wish.families.len() || wish.second_optional)
+}
+
+/// Leases in the order in which a Service shows them, those that it does not show last.
+pub fn shown_first(mut held: Vec<Arc<Lease>>, shown: &[IpAddr]) -> Vec<Arc<Lease>> {
+    held.sort_by_key(|lease| {
+        let place = shown.iter().position(|one| *one == lease.key.address);
+        place.unwrap_or(usize::MAX)
+    });
+    held
+}
+
 /// The request for what is missing, all or nothing.
 pub fn allocate(
     holder: &Holder,
@@ -189,6 +203,19 @@ mod tests {
         assert_eq!(one.surplus, [Arc::clone(&held[1])]);
         let more = compare(&wish(&[Family::V4, Family::V6]), &held[..1], None);
         assert_eq!(more.missing, [Family::V6]);
+    }
+
+    #[test]
+    fn what_a_service_shows_is_kept_first() {
+        let held = vec![lease("10.0.0.1", 1), lease("10.0.0.2", 2)];
+        let shown = ["10.0.0.2".parse().expect("v4")];
+        let sorted = shown_first(held.clone(), &shown);
+        assert_eq!(sorted, [Arc::clone(&held[1]), Arc::clone(&held[0])]);
+        let found = compare(&wish(&[Family::V4]), &sorted, None);
+        assert_eq!(found.kept.get(&Family::V4), Some(&held[1]));
+        assert!(suffices(&wish(&[Family::V4]), &found.kept));
+        assert!(!suffices(&wish(&[Family::V4, Family::V6]), &found.kept));
+        assert!(!suffices(&wish(&[Family::V4]), &BTreeMap::new()));
     }
 
     #[test]

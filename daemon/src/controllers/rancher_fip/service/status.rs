@@ -115,6 +115,17 @@ impl Services {
         })
     }
 
+    /// A Service that has no lease waits for the end of the address it still shows: when another gets it, it is
+    /// to be hidden.
+    pub(super) fn still_shown(&self, service: &ServiceRef, svc: &Svc) -> Option<Cause> {
+        if !svc.is_marked() || !self.held(service).is_empty() {
+            return None;
+        }
+        let address: IpAddr = svc.ingress.first()?.parse().ok()?;
+        let place = self.site.ipam.read(|ledger| place(ledger, address));
+        place.map(Cause::Address)
+    }
+
     /// The Service shows an address that another holds.
     pub(super) fn contended(&self, service: &ServiceRef) -> Option<Problem> {
         let identity = service.holder().identity;
@@ -148,6 +159,15 @@ impl Services {
             );
         }
     }
+}
+
+/// Where an address is given from.
+fn place(ledger: &Ledger, address: IpAddr) -> Option<LeaseKey> {
+    let mut keys = ledger.networks().map(|network| LeaseKey {
+        network: network.id,
+        address,
+    });
+    keys.find(|key| !ledger.pools_at(*key).is_empty())
 }
 
 /// Whether a Service that we marked shows an address that is leased, and not to this identity.

@@ -51,14 +51,29 @@ pub fn is_ours(svc: &Svc, class_less: bool, has_lease: bool) -> bool {
     }
 }
 
-/// Reads the wish.
-pub fn wish(svc: &Svc) -> Result<Wish, Problem> {
+/// The wish for any address of the families, whatever the annotations say.
+pub fn any(svc: &Svc) -> Wish {
     let mut families = svc.families.clone();
     families.dedup();
     if families.is_empty() {
         families.push(Family::V4);
     }
     families.truncate(if svc.stack == Stack::Single { 1 } else { 2 });
+    Wish {
+        families,
+        second_optional: svc.stack == Stack::PreferDual,
+        pool: None,
+        addresses: BTreeMap::new(),
+    }
+}
+
+/// Reads the wish.
+pub fn wish(svc: &Svc) -> Result<Wish, Problem> {
+    let Wish {
+        families,
+        second_optional,
+        ..
+    } = any(svc);
     if svc.stack == Stack::RequireDual && families.len() < 2 {
         let message =
             "spec.ipFamilyPolicy is RequireDualStack but spec.ipFamilies names one family only";
@@ -91,7 +106,7 @@ pub fn wish(svc: &Svc) -> Result<Wish, Problem> {
     }
     Ok(Wish {
         families,
-        second_optional: svc.stack == Stack::PreferDual,
+        second_optional,
         pool: svc
             .mark(STATIC_NETWORK)
             .filter(|name| !name.is_empty())
@@ -237,6 +252,15 @@ mod tests {
             })
             .is_err()
         );
+    }
+
+    #[test]
+    fn a_bad_annotation_leaves_the_families() {
+        let mut bad = marked(STATIC_IP, "10.0.0.700");
+        bad.marks.insert(STATIC_NETWORK, "nowhere".into());
+        let any = any(&bad);
+        assert_eq!(any.families, [Family::V4]);
+        assert_eq!((any.pool, any.addresses), (None, BTreeMap::new()));
     }
 
     #[test]
