@@ -5,6 +5,8 @@
 
 pub mod bench;
 pub mod process;
+#[cfg(test)]
+mod readme;
 pub mod runner;
 pub mod say;
 pub mod scenario;

@@ -27,6 +27,9 @@ pub enum Pool {
         name: String,
     },
     /// Change a pool; what is not named stays
+    #[command(
+        after_help = "--cidr and --range together replace all addresses of the pool, and --exclude all its exclusions: name those that are to stay as well."
+    )]
     Update(Update),
     /// Remove a pool that has no leases
     Delete { name: String },
@@ -313,5 +316,13 @@ mod tests {
         assert!(cidr("10.0.0.0/24").is_ok() && cidr("10.0.0.1-10.0.0.2").is_err());
         assert!(range("10.0.0.1-10.0.0.2").is_ok() && range("10.0.0.0/24").is_err());
         assert!(any("2001:db8::/64").is_ok() && any("10.0.0.0/33").is_err());
+    }
+
+    #[test]
+    fn the_help_of_update_says_that_lists_are_replaced() {
+        let pool = Pool::augment_subcommands(clap::Command::new("pool"));
+        let mut update = pool.find_subcommand("update").unwrap().clone();
+        let help = update.render_help().to_string();
+        assert!(help.contains("replace all addresses"), "{help}");
     }
 }
