@@ -6,6 +6,7 @@ use fipd_core::{Account, Authority as _, Decision, Ledger, Op, Outcome, Role, Ti
 use redb::ReadableDatabase as _;
 
 use super::{
+    file::decision,
     history::{Dice, History},
     medium::{Call, Fault, Faulty, Persists},
 };
@@ -257,8 +258,10 @@ fn a_store_that_cannot_be_compacted_opens() {
                 persists: Persists::Part,
             }));
             match Store::open_medium(Arc::new(medium.clone()), options()) {
-                Ok((_store, loaded)) => {
+                Ok((mut store, loaded)) => {
                     assert_eq!(loaded.ledger.accounts().count(), 10);
+                    let outcomes = store.commit(&[decision(1)]);
+                    assert_eq!(outcomes, [Outcome::Committed], "{call:?} {from}");
                     survived += medium.set_fault(None);
                 }
                 Err(error) => assert!(matches!(error, OpenError::Io { .. }), "{error}"),
