@@ -1,14 +1,14 @@
 //! The one writer: takes requests, lets the ledger decide, makes decisions durable, and only then answers.
 //!
 //! ```text
-//!  submit --> fresh --plan--> batch --one fsync--> confirm | abort --> answer
-//!               ^       |                            |
-//!               `-busy--'<----- a commit ended ------'
+//!  submit --> mailbox --> planner: plan --batch--> committer: one fsync
+//!                ^           ^   `-- busy --.           |
+//!              answer <-- confirm | abort <-'<-outcomes-'
 //! ```
 //!
-//! Two threads take turns: one plans the next batch, each request under a short write lock, while the other commits.
-//! A request that stands on a decision in flight is planned again, before later ones, once a commit has ended.
-//! Outcomes are per request.
+//! Two threads: the planner has the ledger, the committer the disk, and the next batch is planned while one is committed.
+//! Few decisions are committed by the planner itself. A request that stands on a decision in flight is planned again
+//! once a commit has ended. Outcomes are per request.
 //!
 //! Owns the ledger and the store's only writer. Decides nothing itself, and answers nothing that is not durable.
 //!
@@ -28,20 +28,21 @@ use std::{
 
 use fipd_core::{Answer, Expectation, Identity, Ledger, Refusal, Refused, Request, Timestamp};
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::{
+    runtime::Handle,
+    sync::{Semaphore, oneshot, watch},
+};
 
 use crate::store::{Condition, Loaded, OpenError, Options, Store, StoreReader, StoreStop};
 
+mod committer;
 mod mailbox;
-mod worker;
+mod planner;
 
 use mailbox::{Mailbox, Waiting};
-use worker::Busy;
 
 /// Requests that may wait at once; one more waits outside.
 const QUEUE: usize = 4_096;
-/// One plans, one commits.
-const WORKERS: usize = 2;
 /// How long a stop waits for a store that cannot write.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 /// How long it waits for a disk that hangs, after that.
@@ -78,14 +79,14 @@ impl fmt::Debug for Ipam {
 /// The writer's threads; ends when [`Ipam::shutdown`] is called and everything taken before is answered.
 #[derive(Debug)]
 pub struct Writer {
-    workers: Vec<thread::JoinHandle<()>>,
+    threads: [thread::JoinHandle<()>; 2],
 }
 
 impl Writer {
     /// Waits for the end; blocks.
     pub fn join(self) {
-        for worker in self.workers {
-            if worker.join().is_err() {
+        for thread in self.threads {
+            if thread.join().is_err() {
                 tracing::error!("a writer thread of the address book has panicked");
             }
         }
@@ -95,11 +96,10 @@ impl Writer {
 struct Shared {
     ledger: RwLock<Ledger>,
     mailbox: Mailbox,
-    /// Held by the worker that plans.
-    planning: Mutex<Busy>,
-    /// Held by the worker that commits; `None` after the end.
+    /// Held by who commits; `None` after the end.
     store: Mutex<Option<Store>>,
-    workers: AtomicUsize,
+    /// Threads that are not gone.
+    threads: AtomicUsize,
     /// Whether the end was asked for.
     asked: AtomicBool,
     /// Keeps the queue bounded: a permit per request that has no answer yet.
@@ -111,6 +111,26 @@ struct Shared {
     clock: Clock,
     /// The latest time given to the ledger.
     latest: AtomicU64,
+    /// Where the callers are.
+    runtime: Option<Handle>,
+}
+
+/// Says that a thread is gone, also when it panics: neither goes on without the other. The last one closes the store.
+struct Gone<'a>(&'a Shared);
+
+impl Drop for Gone<'_> {
+    fn drop(&mut self) {
+        self.0.mailbox.die();
+        if self.0.threads.fetch_sub(1, Ordering::AcqRel) == 1 {
+            if !self.0.asked.load(Ordering::Acquire) {
+                let reason = "the writer of the address book ended unasked";
+                self.0.stop.note_end(reason);
+            }
+            self.0.places.close();
+            drop(self.0.store.lock().take());
+            self.0.ended.send_replace(true);
+        }
+    }
 }
 
 impl Shared {
@@ -156,20 +176,23 @@ impl Ipam {
             places: Arc::new(Semaphore::new(QUEUE)),
             reader: store.reader(),
             stop: store.stop_handle(),
-            planning: Mutex::new(Busy::new()),
             store: Mutex::new(Some(store)),
-            workers: AtomicUsize::new(WORKERS),
+            threads: AtomicUsize::new(2),
             asked: AtomicBool::new(false),
             clock,
             latest: AtomicU64::new(loaded.last_time.0),
+            runtime: Handle::try_current().ok(),
         });
-        let start = |number| {
+        let start = |name: &str, run: fn(&Shared)| {
             let working = Arc::clone(&shared);
-            let thread = thread::Builder::new().name(format!("ipam-{number}"));
-            thread.spawn(move || worker::run(&working))
+            let thread = thread::Builder::new().name(name.to_owned());
+            thread.spawn(move || run(&working))
         };
-        let workers = (0..WORKERS).map(start).collect::<io::Result<_>>()?;
-        Ok((Self { shared }, Writer { workers }))
+        let threads = [
+            start("ipam-planner", planner::run)?,
+            start("ipam-committer", committer::run)?,
+        ];
+        Ok((Self { shared }, Writer { threads }))
     }
 
     /// Asks, and waits until the answer is durable. A caller that goes away changes nothing: the request is

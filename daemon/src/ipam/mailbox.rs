@@ -1,25 +1,17 @@
-//! What waits for the writer, and when it is worth starting a commit.
+//! What goes between callers, the planner and the committer.
 
-use std::{
-    collections::VecDeque,
-    time::{Duration, Instant},
-};
+use std::collections::VecDeque;
 
-use fipd_core::{Answer, Decision, Request, Ticket};
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use fipd_core::{Answer, Decision, Outcome, Request};
+use parking_lot::{Condvar, Mutex};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::IpamError;
 
-/// The most decisions of one commit, and the most requests planned in one go.
+/// The most decisions of one commit.
 pub(super) const BATCH: usize = 512;
-/// While a commit is in flight requests are planned this many at a time, or after [`LINGER`].
-const HANDFUL: usize = 32;
-const LINGER: Duration = Duration::from_micros(100);
-/// A batch that waits for callers to come back waits for this part of the last commit's time at most.
-const PATIENCE_PART: u32 = 4;
-/// However long the last commit took.
-const PATIENCE_MAX: Duration = Duration::from_millis(5);
+/// Fewer decisions are not worth another thread, and fewer requests not a wake-up while a commit is in flight.
+pub(super) const HANDFUL: usize = 32;
 
 /// A request whose caller waits.
 pub(super) struct Waiting {
@@ -37,30 +29,12 @@ impl Waiting {
     }
 }
 
-/// A planned decision on its way to the disk.
-pub(super) struct Tentative {
-    pub waiting: Waiting,
-    pub ticket: Ticket,
-    pub answer: Answer,
-}
-
-/// A batch; `decisions` and `tentative` run in parallel.
-#[derive(Default)]
-pub(super) struct Batch {
-    pub decisions: Vec<Decision>,
-    pub tentative: Vec<Tentative>,
-}
-
-/// What the planning worker does next.
+/// What the planner does next.
 pub(super) enum Next {
-    /// Plan these; `again`: and those that were busy. `idle`: no other worker has decisions in flight.
-    Plan {
-        fresh: Vec<Waiting>,
-        again: bool,
-        idle: bool,
-    },
-    /// The store is free and the caller's to commit its batch to.
-    Commit,
+    /// Plan these.
+    Fresh(Vec<Waiting>),
+    /// The committer is done with what it was given.
+    Committed(Vec<Outcome>),
     /// Nothing will come any more.
     End,
 }
@@ -68,30 +42,21 @@ pub(super) enum Next {
 #[derive(Default)]
 struct Inner {
     fresh: VecDeque<Waiting>,
-    /// How many fresh requests are worth waking the planning worker.
+    /// How many fresh requests are worth waking the planner.
     wake_at: usize,
-    /// A batch is being committed.
-    committing: bool,
-    /// Counts commits that have ended, and what of it the planning worker has seen.
-    ended: u64,
-    seen: u64,
-    /// Decisions in the batch of the planning worker.
-    ready: usize,
-    /// How many took part in the last commit or waited at its end.
-    crowd: usize,
-    patience: Duration,
-    /// The planning worker has nothing that the end of a commit could move.
-    idle: bool,
+    /// For the committer.
+    batch: Option<Vec<Decision>>,
+    /// From the committer.
+    outcomes: Option<Vec<Outcome>>,
     closed: bool,
     dead: bool,
 }
 
-/// The queue and the state of the store.
 #[derive(Default)]
 pub(super) struct Mailbox {
     inner: Mutex<Inner>,
-    /// Only the planning worker waits here.
     planner: Condvar,
+    committer: Condvar,
 }
 
 impl Mailbox {
@@ -122,95 +87,59 @@ impl Mailbox {
         inner.closed = true;
         inner.dead = true;
         inner.fresh.clear();
+        drop(inner);
         self.planner.notify_one();
+        self.committer.notify_one();
     }
 
-    /// Waits for something to do. `ready`: decisions of the caller's batch; `busy`: it keeps requests that wait for a
-    /// commit to end.
-    ///
-    /// Callers that were just answered often ask again at once. A commit that starts without them makes them wait for
-    /// all of it, and commits split in two halves that take turns. So a batch that has not everybody yet is given a
-    /// part of the last commit's time to fill.
-    pub fn next(&self, ready: usize, busy: bool) -> Next {
+    /// Waits for something to do. `committing`: a batch is with the committer; `room`: how many more requests fit into
+    /// the planner's batch.
+    pub fn next(&self, committing: bool, room: usize) -> Next {
         let mut inner = self.inner.lock();
-        inner.ready = ready;
-        let began = Instant::now();
         loop {
             if inner.dead {
                 return Next::End;
             }
-            let free = !inner.committing;
-            let patient = ready < BATCH.min(inner.crowd - inner.crowd / 8) && !inner.closed;
-            let waited = began.elapsed();
-            if ready > 0 && free && (!patient || waited >= inner.patience) {
-                inner.committing = true;
-                inner.ready = 0;
-                return Next::Commit;
+            if let Some(outcomes) = inner.outcomes.take() {
+                return Next::Committed(outcomes);
             }
-            let again = busy && (inner.ended != inner.seen || (free && ready == 0));
-            let handful = inner.fresh.len() >= HANDFUL || waited >= LINGER || (free && ready == 0);
-            if ready < BATCH && (again || (handful && !inner.fresh.is_empty())) {
-                return inner.plan(again, free && ready == 0);
+            let worth = if committing { HANDFUL } else { 1 };
+            let count = inner.fresh.len().min(room);
+            if count > 0 && inner.fresh.len() >= worth {
+                return Next::Fresh(inner.fresh.drain(..count).collect());
             }
-            if inner.closed && inner.fresh.is_empty() && ready == 0 && !busy {
+            if inner.closed && inner.fresh.is_empty() && !committing {
                 return Next::End;
             }
-            inner.idle = ready == 0 && !busy && inner.fresh.is_empty();
-            self.wait(&mut inner, began, ready, free);
+            inner.wake_at = if room == 0 { usize::MAX } else { worth };
+            self.planner.wait(&mut inner);
+            inner.wake_at = usize::MAX;
         }
     }
 
-    /// Waits until something may have changed what [`Self::next`] says.
-    fn wait(&self, inner: &mut MutexGuard<'_, Inner>, began: Instant, ready: usize, free: bool) {
-        let full = ready >= BATCH;
-        let lingering = !full && !inner.fresh.is_empty();
-        inner.wake_at = match (full, lingering || ready > 0) {
-            (true, _) => usize::MAX,
-            (false, true) => HANDFUL,
-            (false, false) => 1,
-        };
-        let patience = (ready > 0 && free).then_some(inner.patience);
-        let linger = (lingering || (ready > 0 && !full)).then_some(LINGER);
-        match [patience, linger]
-            .into_iter()
-            .flatten()
-            .filter(|end| *end > began.elapsed())
-            .min()
-        {
-            Some(end) => {
-                self.planner.wait_until(inner, began + end);
-            }
-            None => {
-                inner.wake_at = inner.wake_at.min(inner.fresh.len() + 1);
-                self.planner.wait(inner);
-            }
-        }
+    /// Gives the committer a batch; it has none.
+    pub fn hand_over(&self, decisions: Vec<Decision>) {
+        self.inner.lock().batch = Some(decisions);
+        self.committer.notify_one();
     }
 
-    /// The batch that took `took` has ended with `count` decisions: the store is free, and busy requests are worth
-    /// another try.
-    pub fn batch_ended(&self, count: usize, took: Duration) {
+    /// Waits for a batch; `None` at the end.
+    pub fn next_batch(&self) -> Option<Vec<Decision>> {
         let mut inner = self.inner.lock();
-        inner.committing = false;
-        inner.ended += 1;
-        inner.crowd = count + inner.ready + inner.fresh.len();
-        inner.patience = took.min(PATIENCE_MAX * PATIENCE_PART) / PATIENCE_PART;
-        let wake = !inner.idle;
-        drop(inner);
-        if wake {
-            self.planner.notify_one();
+        loop {
+            if inner.dead {
+                return None;
+            }
+            if let Some(batch) = inner.batch.take() {
+                return Some(batch);
+            }
+            self.committer.wait(&mut inner);
         }
     }
-}
 
-impl Inner {
-    fn plan(&mut self, again: bool, idle: bool) -> Next {
-        self.seen = self.ended;
-        let count = self.fresh.len().min(BATCH);
-        Next::Plan {
-            fresh: self.fresh.drain(..count).collect(),
-            again,
-            idle,
-        }
+    /// The committer's answer to [`Self::next_batch`].
+    pub fn committed(&self, outcomes: Vec<Outcome>) {
+        self.inner.lock().outcomes = Some(outcomes);
+        self.planner.notify_one();
     }
 }

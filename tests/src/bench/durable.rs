@@ -40,8 +40,9 @@ pub async fn run() -> Result<Vec<Figure>> {
             single_floor.push(floor.commit(1)?);
         }
         for _ in 0..ONE_BY_ONE {
+            let request = request(pool, next)?;
             let began = Instant::now();
-            allocate(&ipam, pool, next).await?;
+            ask(&ipam, request).await?;
             single.push(began.elapsed());
             next += 1;
         }
@@ -89,12 +90,18 @@ fn clock() -> Clock {
 async fn at_once(ipam: &Ipam, pool: PoolId, next: &mut usize) -> Result<Duration> {
     let first = *next;
     *next += BULK;
+    let mut callers = Vec::with_capacity(CALLERS);
+    for caller in 0..CALLERS {
+        let numbers = (0..BULK / CALLERS).map(|round| first + round * CALLERS + caller);
+        let requests = numbers.map(|number| request(pool, number));
+        callers.push(requests.collect::<Result<Vec<_>>>()?);
+    }
     let began = Instant::now();
-    let callers = (0..CALLERS).map(|caller| {
+    let callers = callers.into_iter().map(|requests| {
         let ipam = ipam.clone();
         tokio::spawn(async move {
-            for round in 0..BULK / CALLERS {
-                allocate(&ipam, pool, first + round * CALLERS + caller).await?;
+            for request in requests {
+                ask(&ipam, request).await?;
             }
             anyhow::Ok(())
         })
@@ -105,9 +112,10 @@ async fn at_once(ipam: &Ipam, pool: PoolId, next: &mut usize) -> Result<Duration
     Ok(began.elapsed())
 }
 
-async fn allocate(ipam: &Ipam, pool: PoolId, number: usize) -> Result<()> {
+/// What the caller called `number` asks. Made before the clock runs, as the floor's rows are.
+fn request(pool: PoolId, number: usize) -> Result<Request> {
     let identity = format!("rancher-fip/{}/Service/bench/asked-{number}", fill::CLUSTER).parse()?;
-    let request = Request::Allocate(Allocate {
+    Ok(Request::Allocate(Allocate {
         holder: Holder {
             identity,
             instance: fill::UID.into(),
@@ -120,7 +128,10 @@ async fn allocate(ipam: &Ipam, pool: PoolId, number: usize) -> Result<()> {
         }],
         waiting_since: None,
         actor: "controller:rancher-fip/bench".into(),
-    });
+    }))
+}
+
+async fn ask(ipam: &Ipam, request: Request) -> Result<()> {
     match ipam.submit(request).await {
         Ok(Answer::Granted { .. }) => Ok(()),
         Ok(other) => bail!("not granted: {other:?}"),

@@ -1,0 +1,22 @@
+//! The thread of the disk: makes batches durable while the planner goes on.
+
+use fipd_core::{Authority as _, Decision, Outcome};
+
+use super::{Gone, Shared};
+
+/// Commits what the planner hands over until it is gone.
+pub(super) fn run(shared: &Shared) {
+    let _gone = Gone(shared);
+    while let Some(decisions) = shared.mailbox.next_batch() {
+        let outcomes = commit(shared, &decisions);
+        shared.mailbox.committed(outcomes);
+    }
+}
+
+/// What became of each; shorter than the question when the rest is unknown.
+pub(super) fn commit(shared: &Shared, decisions: &[Decision]) -> Vec<Outcome> {
+    match shared.store.lock().as_mut() {
+        Some(store) => store.commit(decisions),
+        None => Vec::new(),
+    }
+}

@@ -1,0 +1,209 @@
+//! The thread of the ledger: plans, ends what was committed, and answers. Nobody else writes the ledger, so it never waits
+//! for its lock but when readers hold it.
+//!
+//! A few decisions are committed here and now: a lone caller waits for one wake-up and the disk. More go to the committer,
+//! and while it is busy the next batch is planned.
+
+use std::collections::VecDeque;
+
+use fipd_core::{Answer, Decision, Outcome, Planned, Refused, Ticket};
+
+use super::{
+    Gone, IpamError, Shared, committer,
+    mailbox::{BATCH, HANDFUL, Next, Waiting},
+};
+
+/// A planned decision on its way to the disk.
+struct Tentative {
+    waiting: Waiting,
+    ticket: Ticket,
+    answer: Answer,
+}
+
+/// A batch; both run in parallel.
+#[derive(Default)]
+struct Batch {
+    decisions: Vec<Decision>,
+    tentative: Vec<Tentative>,
+}
+
+struct Planner<'a> {
+    shared: &'a Shared,
+    /// Planned, not yet on its way.
+    ready: Batch,
+    /// With the committer.
+    flight: Option<Vec<Tentative>>,
+    /// Requests that stand on a decision in flight, oldest first.
+    busy: VecDeque<Waiting>,
+}
+
+/// Works until the mailbox is closed and empty.
+pub(super) fn run(shared: &Shared) {
+    let _gone = Gone(shared);
+    let mut planner = Planner {
+        shared,
+        ready: Batch::default(),
+        flight: None,
+        busy: VecDeque::new(),
+    };
+    while planner.turn() {}
+    abandon(planner.ready.tentative);
+    abandon(planner.flight.unwrap_or_default());
+}
+
+impl Planner<'_> {
+    /// Does the next thing; `false` at the end.
+    fn turn(&mut self) -> bool {
+        let room = BATCH.saturating_sub(self.ready.decisions.len());
+        match self.shared.mailbox.next(self.flight.is_some(), room) {
+            Next::End => return false,
+            Next::Fresh(fresh) => {
+                for waiting in fresh {
+                    self.plan(waiting);
+                }
+            }
+            Next::Committed(outcomes) => {
+                let flight = self.flight.take().unwrap_or_default();
+                if outcomes.len() < flight.len() {
+                    // What comes after an unknown outcome would stand on it.
+                    self.shared.mailbox.die();
+                } else if !self.ready.decisions.is_empty() {
+                    // The disk first: it works on while these are answered.
+                    self.hand_over();
+                }
+                self.end(outcomes, flight);
+            }
+        }
+        while self.flight.is_none() && !self.ready.decisions.is_empty() {
+            if self.ready.decisions.len() < HANDFUL {
+                self.commit_here();
+            } else {
+                self.hand_over();
+            }
+        }
+        if self.flight.is_none() {
+            // Busy with nothing in flight would wait for ever; the ledger promises that it does not happen.
+            give_up(&mut self.busy);
+        }
+        true
+    }
+
+    /// Plans one request: answered, put into the batch, or kept as busy.
+    fn plan(&mut self, waiting: Waiting) {
+        let now = self.shared.now();
+        let (planned, changed) = {
+            let mut ledger = self.shared.ledger.write();
+            let before = ledger.revision();
+            let planned = ledger.plan(&waiting.request, now);
+            (planned, ledger.revision() != before)
+        };
+        // A release without a lease may still have left a queue.
+        if changed {
+            self.shared.publish();
+        }
+        match planned {
+            Planned::Answer(answer) => waiting.answer(Ok(answer)),
+            Planned::Refused(refusal) => waiting.answer(Err(IpamError::Refused(refusal))),
+            Planned::Busy => self.busy.push_back(waiting),
+            Planned::Tentative {
+                ticket,
+                decision,
+                answer,
+            } => {
+                self.ready.decisions.push(decision);
+                self.ready.tentative.push(Tentative {
+                    waiting,
+                    ticket,
+                    answer,
+                });
+            }
+        }
+    }
+
+    fn hand_over(&mut self) {
+        let batch = std::mem::take(&mut self.ready);
+        self.flight = Some(batch.tentative);
+        self.shared.mailbox.hand_over(batch.decisions);
+    }
+
+    fn commit_here(&mut self) {
+        let batch = std::mem::take(&mut self.ready);
+        let outcomes = committer::commit(self.shared, &batch.decisions);
+        if outcomes.len() < batch.tentative.len() {
+            self.shared.mailbox.die();
+        }
+        self.end(outcomes, batch.tentative);
+    }
+
+    /// Ends a batch in the ledger, answers, and plans again what waited for it.
+    fn end(&mut self, outcomes: Vec<Outcome>, tentative: Vec<Tentative>) {
+        let mut tentative = tentative.into_iter();
+        let ended = outcomes.into_iter().zip(tentative.by_ref());
+        let answers: Vec<_> = ended
+            .map(|(outcome, decision)| end(self.shared, outcome, decision))
+            .collect();
+        self.shared.publish();
+        answer(self.shared, answers);
+        abandon(tentative);
+        for waiting in std::mem::take(&mut self.busy) {
+            self.plan(waiting);
+        }
+    }
+}
+
+type Ended = (Waiting, Result<Answer, IpamError>);
+
+/// Many callers are answered inside the runtime: there a wake-up is no system call and does not take this thread's core.
+fn answer(shared: &Shared, answers: Vec<Ended>) {
+    let all = |answers: Vec<Ended>| {
+        for (waiting, answer) in answers {
+            waiting.answer(answer);
+        }
+    };
+    match &shared.runtime {
+        Some(runtime) if answers.len() >= HANDFUL => {
+            runtime.spawn(async move { all(answers) });
+        }
+        Some(_) | None => all(answers),
+    }
+}
+
+/// The lock is taken for each, so that readers get in between.
+fn end(shared: &Shared, outcome: Outcome, decision: Tentative) -> Ended {
+    let Tentative {
+        waiting,
+        ticket,
+        answer,
+    } = decision;
+    let mut ledger = shared.ledger.write();
+    match outcome {
+        Outcome::Committed => {
+            ledger.confirm(ticket);
+            (waiting, Ok(answer))
+        }
+        Outcome::Refused(refused) => {
+            ledger.abort(ticket);
+            (waiting, Err(IpamError::Store(refused)))
+        }
+    }
+}
+
+fn give_up(busy: &mut VecDeque<Waiting>) {
+    for waiting in busy.drain(..) {
+        tracing::error!(request = ?waiting.request, "busy with nothing in flight");
+        let refused =
+            Refused::Failed("the request waits for a decision that does not exist".to_owned());
+        waiting.answer(Err(IpamError::Store(refused)));
+    }
+}
+
+/// Nobody can tell what became of these. The ledger keeps them locked: this process decides nothing more.
+fn abandon(tentative: impl IntoIterator<Item = Tentative>) {
+    for Tentative {
+        waiting, ticket, ..
+    } in tentative
+    {
+        drop(ticket);
+        waiting.answer(Err(IpamError::Stopping));
+    }
+}
