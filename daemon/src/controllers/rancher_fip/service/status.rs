@@ -25,36 +25,64 @@ const ASK_AGAIN: Duration = Duration::from_secs(60);
 pub(super) const BEHIND: Duration = Duration::from_secs(3);
 
 impl Services {
-    /// The two writes a user waits for.
+    /// The two writes a user waits for, both at once. Where only the status arrives and the Service is deleted before the
+    /// next try, no finalizer tells of it: its address is freed by absence, a minute or two later.
     pub(super) async fn show(
         &self,
         service: &ServiceRef,
         svc: &Svc,
         addresses: &[IpAddr],
     ) -> Result<(), Trouble> {
-        let target = target(&service.key);
-        if let Some(patch) = apply::claim(svc, service, addresses, self.settings.announce) {
-            self.remote.patch(&target, Patch::Strategic, &patch).await?;
-            self.remarked.lock().insert(service.key.clone());
+        let claimed = self.claim(service, svc, addresses);
+        let shown = self.show_status(service, svc, addresses);
+        let (claimed, shown) = futures::future::join(claimed, shown).await;
+        claimed?;
+        if shown? {
+            self.after.add(service.key.clone());
         }
-        if let Some(patch) = apply::show(svc, addresses) {
-            if self.just_written(service, addresses) {
-                self.queue.add_after(service.key.clone(), BEHIND);
-                return Ok(());
-            }
-            self.remote
-                .patch_status(&target, Patch::Strategic, &patch)
-                .await?;
-            let written = (
-                Text::clone(&service.uid),
-                addresses.to_vec(),
-                Instant::now(),
-            );
-            self.shown.lock().insert(service.key.clone(), written);
-            self.say_shown(service, addresses);
-        }
-        self.after.add(service.key.clone());
         Ok(())
+    }
+
+    async fn claim(
+        &self,
+        service: &ServiceRef,
+        svc: &Svc,
+        addresses: &[IpAddr],
+    ) -> Result<(), Trouble> {
+        let Some(patch) = apply::claim(svc, service, addresses, self.settings.announce) else {
+            return Ok(());
+        };
+        let target = target(&service.key);
+        self.remote.patch(&target, Patch::Strategic, &patch).await?;
+        self.remarked.lock().insert(service.key.clone());
+        Ok(())
+    }
+
+    /// `false` where the watch has yet to tell of the last write.
+    async fn show_status(
+        &self,
+        service: &ServiceRef,
+        svc: &Svc,
+        addresses: &[IpAddr],
+    ) -> Result<bool, Trouble> {
+        let Some(patch) = apply::show(svc, addresses) else {
+            return Ok(true);
+        };
+        if self.just_written(service, addresses) {
+            self.queue.add_after(service.key.clone(), BEHIND);
+            return Ok(false);
+        }
+        self.remote
+            .patch_status(&target(&service.key), Patch::Strategic, &patch)
+            .await?;
+        let written = (
+            Text::clone(&service.uid),
+            addresses.to_vec(),
+            Instant::now(),
+        );
+        self.shown.lock().insert(service.key.clone(), written);
+        self.say_shown(service, addresses);
+        Ok(true)
     }
 
     /// A Service that has no lease (an admin took it) must not go on showing an address that another got.
