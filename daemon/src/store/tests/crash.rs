@@ -177,7 +177,7 @@ fn a_store_that_was_replaced_meanwhile_decides_nothing_more() {
     let medium = Faulty::default();
     let (mut store, _) = start(&medium);
     for number in 0..5 {
-        store.commit(&[super::file::decision(number)]);
+        store.commit(&[decision(number)]);
     }
     medium.set_fault(Some(Fault {
         call: Call::Sync,
@@ -187,7 +187,7 @@ fn a_store_that_was_replaced_meanwhile_decides_nothing_more() {
     }));
     medium.replace_at_settle();
     assert_eq!(
-        store.commit(&[super::file::decision(60)]),
+        store.commit(&[decision(60)]),
         [],
         "an outcome nobody can know was told"
     );
@@ -195,7 +195,7 @@ fn a_store_that_was_replaced_meanwhile_decides_nothing_more() {
         store.reader().stats().condition,
         crate::store::Condition::Stopped { .. }
     ));
-    assert_eq!(store.commit(&[super::file::decision(61)]), []);
+    assert_eq!(store.commit(&[decision(61)]), []);
 }
 
 #[test]
@@ -214,7 +214,7 @@ fn a_stop_ends_the_wait_for_a_broken_disk() {
         persists: Persists::Nothing,
     }));
     store.stop_handle().stop();
-    assert_eq!(store.commit(&[super::file::decision(1)]), []);
+    assert_eq!(store.commit(&[decision(1)]), []);
 }
 
 /// A store of 10 accounts and 40 MB of air around them.
