@@ -12,14 +12,15 @@ use fipd_core::{
     System, Tenant, Timestamp,
 };
 use futures::{StreamExt, future::BoxFuture, stream};
-use kube::{Api, api::ListParams};
+use kube::{Api, Resource, api::ListParams};
 use serde::de::DeserializeOwned;
 
 use super::{CallError, ClusterSession, absence::Presence};
 use crate::ipam::IpamError;
 
-/// Objects per page of a list.
-pub const PAGE: u32 = 500;
+/// Objects per page of a list. A parsed object takes ten times its text, and a page is parsed as a whole: what larger
+/// ones take at once stays with the allocator.
+pub const PAGE: u32 = 100;
 /// How often a list that expired between two pages is begun again before it counts as failed.
 const RESTARTS: usize = 3;
 /// Requests under way at once; the writer commits them in groups.
@@ -206,7 +207,7 @@ pub async fn complete_list<K>(
     what: &str,
 ) -> Result<Vec<K>, CallError>
 where
-    K: Clone + DeserializeOwned + Debug,
+    K: Resource + Clone + DeserializeOwned + Debug,
 {
     let mut restarts = 0;
     loop {
@@ -224,12 +225,16 @@ async fn pages<K>(
     what: &str,
 ) -> Result<Vec<K>, CallError>
 where
-    K: Clone + DeserializeOwned + Debug,
+    K: Resource + Clone + DeserializeOwned + Debug,
 {
     let mut all = Vec::new();
     loop {
         let page = session.call(what, api.list(&params)).await?;
-        all.extend(page.items);
+        all.extend(page.items.into_iter().map(|mut item| {
+            // Most of a parsed object, and of no use to anybody here.
+            item.meta_mut().managed_fields = None;
+            item
+        }));
         match page.metadata.continue_ {
             Some(next) if !next.is_empty() => params = params.continue_token(&next),
             Some(_) | None => return Ok(all),

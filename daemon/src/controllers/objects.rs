@@ -20,6 +20,8 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::clusters::adoption::PAGE;
+
 /// Namespace (empty for cluster-scoped objects) and name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
@@ -176,7 +178,8 @@ pub async fn follow<K, T>(
     T: PartialEq,
 {
     let kind = K::kind(&()).into_owned();
-    let stream = watcher(api, watcher::Config::default()).default_backoff();
+    let config = watcher::Config::default().page_size(PAGE);
+    let stream = watcher(api, config).default_backoff();
     let mut stream = std::pin::pin!(stream);
     let mut listed = BTreeSet::new();
     let put = |guard: DeserializeGuard<K>| {
