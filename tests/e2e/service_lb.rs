@@ -107,10 +107,14 @@ fn shown(fip: &FloatingIP) -> &str {
 }
 
 async fn wait_allocated(rancher: &Client, pool: &str, expected: Value) {
+    wait_allocated_within(DEADLINE, rancher, pool, expected).await;
+}
+
+async fn wait_allocated_within(deadline: Duration, rancher: &Client, pool: &str, expected: Value) {
     let api: Api<FloatingIPPool> = Api::all(rancher.clone());
     wait_until(
         &format!("pool {pool} shows {expected}"),
-        DEADLINE,
+        deadline,
         || async {
             let pool = api.get(pool).await.map_err(|error| error.to_string())?;
             let status = json!(pool.status.unwrap_or_default());

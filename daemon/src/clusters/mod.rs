@@ -41,5 +41,7 @@ mod window;
 pub use files::WatchedFile;
 pub use handle::{Clusters, ClustersError, Options};
 pub use kubeconfig::{KubeconfigRefused, Trust, check_kubeconfig};
+#[cfg(test)]
+pub(crate) use session::testing;
 pub use session::{CallError, ClusterSession, SystemRunner};
 pub use view::{ClusterState, ClusterView, DiscoveryView, HeldBack};

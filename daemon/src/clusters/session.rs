@@ -61,6 +61,8 @@ pub(super) struct SessionShared {
     pub networks: watch::Sender<BTreeMap<System, BTreeSet<NetworkId>>>,
     /// Grows with each reconnection: time for a fresh list.
     pub reconnects: watch::Sender<u64>,
+    /// Grows when a controller finds an owner missing: time for a list soon.
+    pub suspects: watch::Sender<u64>,
     /// Releases by absence that wait for an admin.
     pub held_back: watch::Sender<BTreeMap<System, HeldBack>>,
     /// The latest confirmation by an admin.
@@ -156,6 +158,13 @@ impl ClusterSession {
         }
     }
 
+    /// An owner of leases seems to be gone: its absence is looked into soon rather than with the next list.
+    pub fn suspect(&self) {
+        self.shared
+            .suspects
+            .send_modify(|count| *count = count.wrapping_add(1));
+    }
+
     /// How the audit log names a system on this cluster.
     pub fn actor(&self, system: &System) -> Actor {
         format!("controller:{system}/{}", self.name).into()
@@ -193,6 +202,66 @@ impl CallError {
         Self::Api {
             what: what.to_owned(),
             source: kube::Error::Service(text.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    //! Sessions for tests.
+
+    use kube::runtime::events::Reporter;
+
+    use super::*;
+    use crate::clusters::Options;
+
+    struct NoRunner;
+
+    impl SystemRunner for NoRunner {
+        fn run(&self, _: ClusterSession, _: System) -> BoxFuture<'static, ()> {
+            Box::pin(std::future::ready(()))
+        }
+    }
+
+    /// A session of the cluster X over a client.
+    pub async fn session(client: Client, ipam: &Ipam) -> ClusterSession {
+        session_with(client, ipam, &Arc::default()).await
+    }
+
+    pub(in crate::clusters) async fn session_with(
+        client: Client,
+        ipam: &Ipam,
+        windows: &Arc<Windows>,
+    ) -> ClusterSession {
+        let cancel = CancellationToken::new();
+        let runner = Arc::new(NoRunner);
+        let started = Clusters::start(Options::default(), ipam.clone(), runner, cancel.clone());
+        let (clusters, _registry) = started.await.expect("a registry");
+        let reporter = Reporter {
+            controller: "fipd".to_owned(),
+            instance: None,
+        };
+        ClusterSession {
+            name: "x".into(),
+            names: vec!["x".into()],
+            id: ClusterId("X".into()),
+            discovered: false,
+            client: client.clone(),
+            systems: BTreeSet::from([System::rancher_fip()]),
+            settings: ClusterSettings::default(),
+            management: None,
+            cancel,
+            recorder: Recorder::new(client, reporter),
+            ipam: ipam.clone(),
+            clusters,
+            shared: Arc::new(SessionShared {
+                networks: watch::Sender::new(BTreeMap::new()),
+                reconnects: watch::Sender::new(0),
+                suspects: watch::Sender::new(0),
+                held_back: watch::Sender::new(BTreeMap::new()),
+                confirmed: watch::Sender::new(BTreeMap::new()),
+                windows: Arc::clone(windows),
+            }),
         }
     }
 }

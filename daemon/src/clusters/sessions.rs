@@ -101,6 +101,7 @@ impl Registry {
         let shared = SessionShared {
             networks: watch::Sender::new(networks_of(&spec.name, awaited)),
             reconnects: watch::Sender::new(0),
+            suspects: watch::Sender::new(0),
             held_back: watch::Sender::new(BTreeMap::new()),
             confirmed: watch::Sender::new(BTreeMap::new()),
             windows: Arc::clone(&self.windows),

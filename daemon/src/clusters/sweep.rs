@@ -13,6 +13,7 @@ use fipd_core::{
 use futures::{StreamExt, stream};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::events::{Event, EventType};
+use tokio::time::Instant;
 
 use super::{
     ClusterSession, HeldBack,
@@ -28,25 +29,33 @@ const PERIOD: Duration = Duration::from_secs(300);
 const READS: usize = 16;
 /// After a list that failed.
 const RETRY: Duration = Duration::from_secs(15);
+/// Many objects that go together are found missing by one list.
+const SOON: Duration = Duration::from_secs(5);
 
 /// Runs until the session is cancelled.
 pub(super) async fn run(session: &ClusterSession, system: &System, inventory: &dyn Inventory) {
     let mut sweep = Sweep::new(session, system, inventory);
     let mut networks = session.shared.networks.subscribe();
     let mut reconnects = session.shared.reconnects.subscribe();
+    let mut suspects = session.shared.suspects.subscribe();
     let mut confirmed = session.shared.confirmed.subscribe();
     // The system has just been adopted from a list; only a network that came since cannot wait.
-    let mut wait = if sweep.waits_for_us() {
+    let wait = if sweep.waits_for_us() {
         Duration::ZERO
     } else {
         jittered(RETRY)
     };
+    let mut due = Instant::now() + wait;
     loop {
         tokio::select! {
             () = session.cancel.cancelled() => return,
-            () = tokio::time::sleep(wait) => {}
+            () = tokio::time::sleep_until(due) => {}
             Ok(()) = networks.changed() => if !sweep.waits_for_us() { continue },
             Ok(()) = reconnects.changed() => {}
+            Ok(()) = suspects.changed() => {
+                due = due.min(Instant::now() + SOON);
+                continue;
+            }
             // What is released is what a list of now does not have either.
             Ok(()) = confirmed.changed() => {
                 if let Some(said) = confirmed.borrow_and_update().get(system) {
@@ -54,13 +63,14 @@ pub(super) async fn run(session: &ClusterSession, system: &System, inventory: &d
                 }
             }
         }
-        wait = match sweep.list().await {
+        let wait = match sweep.list().await {
             Ok(()) => sweep.next(),
             Err(err) => {
                 tracing::warn!(cluster = %session.name, %system, "list failed and says nothing: {err}");
                 jittered(RETRY)
             }
         };
+        due = Instant::now() + wait;
     }
 }
 

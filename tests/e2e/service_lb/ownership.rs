@@ -1,5 +1,7 @@
 //! Which Services are fipd's: by class or without one, taken over from the original, replaced by others.
 
+use std::time::{Duration, Instant};
+
 use fipd_tests::scenario::{Scenario, addresses, config, service};
 use fipd_tests::testbed::SiteOptions;
 use k8s_openapi::api::core::v1::Service;
@@ -9,7 +11,8 @@ use serde_json::{Value, json};
 
 use super::{
     FINALIZER, FLOATING_IP, annotations, create, delete, patch, project, shown, texts,
-    wait_address, wait_allocated, wait_event, wait_fips, wait_gone, wait_service,
+    wait_address, wait_allocated, wait_allocated_within, wait_event, wait_fips, wait_gone,
+    wait_service,
 };
 
 const HOLDER: &str = "fipd.io/holder";
@@ -133,8 +136,11 @@ async fn a_service_replaced_without_our_marks_gives_its_address_back() {
     .unwrap();
     a.create(&PostParams::default(), &plain).await.unwrap();
     scenario.fipd.restart().await.unwrap();
+    // That is an absence like any other: two lists a minute apart.
+    let (start, minute) = (Instant::now(), Duration::from_secs(60));
     let rancher = scenario.site.rancher.client().await.unwrap();
-    wait_allocated(&rancher, "net", json!({})).await;
+    wait_allocated_within(2 * minute, &rancher, "net", json!({})).await;
+    assert!(start.elapsed() >= minute, "{:?}", start.elapsed());
     wait_fips(&rancher, "c-m-a", "none is left", <[_]>::is_empty).await;
 }
 

@@ -2,34 +2,20 @@ use std::{convert::Infallible, sync::Arc};
 
 use fipd_core::{Adopt, ClusterId, LeaseKey, NetworkId};
 use futures::{FutureExt as _, future::BoxFuture};
-use kube::{
-    Client,
-    client::Body,
-    runtime::events::{Recorder, Reporter},
-};
+use kube::{Client, client::Body};
 use parking_lot::Mutex;
-use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
 
 use super::{
     super::{
-        CallError, Clusters, Options, SystemRunner,
+        CallError,
         absence::{Confirmation, Presence},
         adoption::Sighting,
-        session::SessionShared,
+        session::testing,
         window::Windows,
     },
     *,
 };
-use crate::{clock, config::ClusterSettings, ipam::Ipam};
-
-struct NoRunner;
-
-impl SystemRunner for NoRunner {
-    fn run(&self, _: ClusterSession, _: System) -> BoxFuture<'static, ()> {
-        Box::pin(std::future::ready(()))
-    }
-}
+use crate::{clock, ipam::Ipam};
 
 /// A cluster that knows nothing but its own identity, X.
 fn client() -> Client {
@@ -44,40 +30,7 @@ fn client() -> Client {
 }
 
 async fn session(ipam: &Ipam, windows: &Arc<Windows>) -> ClusterSession {
-    let cancel = CancellationToken::new();
-    let (clusters, _registry) = Clusters::start(
-        Options::default(),
-        ipam.clone(),
-        Arc::new(NoRunner),
-        cancel.clone(),
-    )
-    .await
-    .unwrap();
-    let reporter = Reporter {
-        controller: "fipd".to_owned(),
-        instance: None,
-    };
-    ClusterSession {
-        name: "x".into(),
-        names: vec!["x".into()],
-        id: ClusterId("X".into()),
-        discovered: false,
-        client: client(),
-        systems: BTreeSet::from([System::rancher_fip()]),
-        settings: ClusterSettings::default(),
-        management: None,
-        cancel,
-        recorder: Recorder::new(client(), reporter),
-        ipam: ipam.clone(),
-        clusters,
-        shared: Arc::new(SessionShared {
-            networks: watch::Sender::new(BTreeMap::new()),
-            reconnects: watch::Sender::new(0),
-            held_back: watch::Sender::new(BTreeMap::new()),
-            confirmed: watch::Sender::new(BTreeMap::new()),
-            windows: Arc::clone(windows),
-        }),
-    }
+    testing::session_with(client(), ipam, windows).await
 }
 
 async fn take(ipam: &Ipam, n: u8) {

@@ -13,6 +13,7 @@ use k8s_openapi::api::core::v1::{Namespace, Service};
 use kube::{Api, api::ListParams, core::DeserializeGuard};
 
 use super::{
+    fresh::{self, keeps},
     observe::{self, Projects, Svc},
     pools::rancher_id,
     target, validate,
@@ -68,8 +69,30 @@ impl ServiceInventory {
         let services = complete_list(session, &api, ListParams::default(), "list Services").await?;
         Ok(services
             .into_iter()
+            .filter(|guard| self.keeps(guard))
             .map(|guard| self.sighting(guard, &projects))
             .collect())
+    }
+
+    /// An owner of leases counts as gone where another that is not served has its name.
+    fn keeps(&self, guard: &DeserializeGuard<Service>) -> bool {
+        let Ok(service) = &guard.0 else { return true };
+        let key = Key::of(&service.metadata);
+        let identity = names::identity(&self.site.id, KIND_SERVICE, &key);
+        let held = self.site.ipam.read(|ledger| ledger.leases_of(&identity));
+        let class_less = self.site.session.settings.rancher_fip.class_less;
+        held.is_empty() || keeps(&observe::all(service.clone()), class_less, &identity, &held)
+    }
+
+    async fn presence(&self, identity: &Identity) -> Presence {
+        let found = fresh::read(&self.remote, &target(&names::key(identity))).await;
+        let class_less = self.site.session.settings.rancher_fip.class_less;
+        let held = self.site.ipam.read(|ledger| ledger.leases_of(identity));
+        match found {
+            Ok(Some(svc)) if keeps(&svc, class_less, identity, &held) => Presence::Present,
+            Ok(_) => Presence::Gone,
+            Err(_) => Presence::Unknown,
+        }
     }
 
     fn sighting(
@@ -209,7 +232,7 @@ impl Inventory for ServiceInventory {
     }
 
     fn read<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, Presence> {
-        Box::pin(presence(&self.remote, target(&names::key(identity))))
+        Box::pin(self.presence(identity))
     }
 }
 

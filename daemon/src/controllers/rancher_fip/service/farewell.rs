@@ -1,18 +1,17 @@
 //! A Service that goes, or is not ours any more: what it held and what was written on it.
 
-use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
+use std::{net::IpAddr, sync::Arc};
 
 use fipd_core::{Handover, Holder, Lease, LeaseKey, Release, ReleaseScope, Request, Text};
-use k8s_openapi::api::core::v1::Service;
 
 use super::{
     Services, announce, apply, object,
-    observe::{self, Svc},
+    observe::Svc,
     plan::Match,
     reference,
     status::BEHIND,
     target,
-    validate::Wish,
+    validate::{self, Wish},
 };
 use crate::{
     config::Announce,
@@ -29,28 +28,27 @@ use crate::{
 };
 
 impl Services {
-    /// No Service that matters is seen under this name. What an earlier one holds goes once a fresh read finds
-    /// another in its place, or the same turned into one that is not ours; where there is none at all, the lease
-    /// is for the sweep of the cluster.
+    /// No Service that matters is seen under this name. What it holds goes once a fresh read finds it turned into
+    /// one that is not ours; where there is none, or another in its place, the sweep of the cluster decides.
     pub(super) async fn unseen(&self, key: &Key) -> Result<Next, Trouble> {
         self.forget(key);
         let held = self.held(&self.service(key, &"".into()));
         if held.is_empty() {
             return Ok(Next::Done);
         }
-        let Some(object) = self.remote.get::<Service>(&target(key)).await? else {
+        let Some(svc) = self.fresh(key).await? else {
+            self.site.session.suspect();
             return Ok(Next::Done);
         };
-        let svc = observe::all(object);
         if svc.matters() {
             // The watch is behind.
             return Ok(Next::After(BEHIND));
         }
         let service = self.service(key, &svc.uid);
-        self.let_go(&service, &svc, &held).await
+        self.strip(&service, &svc, &held).await
     }
 
-    /// Takes everything of ours away, the finalizer last.
+    /// A Service that is not ours, or not any more, and has something of ours.
     pub(super) async fn let_go(
         &self,
         service: &ServiceRef,
@@ -58,19 +56,60 @@ impl Services {
         held: &[Arc<Lease>],
     ) -> Result<Next, Trouble> {
         self.waits_for(&service.key, None);
-        for uid in instances(service, held) {
-            self.end(&self.service(&service.key, &uid), svc, held)
-                .await?;
-        }
-        self.shown.lock().remove(&service.key);
-        let target = target(&service.key);
         if svc.terminating {
-            self.remote
-                .drop_finalizer(&target, &svc.uid, &svc.finalizers, FINALIZER)
-                .await?;
+            return self.bury(service, svc, held).await;
+        }
+        let Some(fresh) = self.fresh(&service.key).await? else {
+            return Ok(Next::After(BEHIND));
+        };
+        let has_lease = !held.is_empty();
+        if fresh.uid != svc.uid
+            || fresh.terminating
+            || validate::is_ours(&fresh, self.settings.class_less, has_lease)
+        {
+            // The watch is behind.
+            return Ok(Next::After(BEHIND));
+        }
+        self.strip(service, &fresh, held).await
+    }
+
+    /// A Service that is being deleted: what it has goes, our finalizer last. One without that finalizer may live
+    /// on for others; its leases are for the sweep, once it is gone.
+    async fn bury(
+        &self,
+        service: &ServiceRef,
+        svc: &Svc,
+        held: &[Arc<Lease>],
+    ) -> Result<Next, Trouble> {
+        if !svc.has_finalizer() {
             return Ok(Next::Done);
         }
-        if shows_ours(svc, held)
+        self.end(service, svc, held).await?;
+        self.shown.lock().remove(&service.key);
+        self.remote
+            .drop_finalizer(&target(&service.key), &svc.uid, &svc.finalizers, FINALIZER)
+            .await?;
+        Ok(Next::Done)
+    }
+
+    /// Takes everything of ours from a Service that a fresh read found to be not ours. What another instance of
+    /// its name has is for the sweep of the cluster.
+    async fn strip(
+        &self,
+        service: &ServiceRef,
+        svc: &Svc,
+        held: &[Arc<Lease>],
+    ) -> Result<Next, Trouble> {
+        let holder = service.holder();
+        let (held, others): (Vec<_>, Vec<_>) =
+            held.iter().cloned().partition(|lease| has(lease, &holder));
+        if !others.is_empty() {
+            self.site.session.suspect();
+        }
+        self.end(service, svc, &held).await?;
+        self.shown.lock().remove(&service.key);
+        let target = target(&service.key);
+        if shows_ours(svc, &held)
             && let Some(patch) = apply::show(svc, &[])
         {
             match self
@@ -128,11 +167,18 @@ impl Services {
         wish: &Wish,
         found: &Match,
     ) -> Result<(), Trouble> {
-        for lease in &found.surplus {
+        let goes = |lease: &&Arc<Lease>| {
             let family = family_of(lease.key.address);
-            if !wish.families.contains(&family) {
+            !wish.families.contains(&family) || found.kept.contains_key(&family)
+        };
+        let surplus: Vec<_> = found.surplus.iter().filter(goes).collect();
+        if surplus.is_empty() || !self.really_wishes(service, wish).await? {
+            return Ok(());
+        }
+        for lease in surplus {
+            if !wish.families.contains(&family_of(lease.key.address)) {
                 self.hand_over(service, lease).await?;
-            } else if found.kept.contains_key(&family) {
+            } else {
                 let holder = holder_of(lease, service, &svc.uid);
                 self.release(&holder, vec![lease.key], "another address took its place")
                     .await?;
@@ -246,14 +292,6 @@ pub fn identify(object: &serde_json::Value) -> Option<(Key, String)> {
         Key::new(text("namespace").unwrap_or(""), text("name")?),
         text("uid")?.to_owned(),
     ))
-}
-
-/// This instance of the Service and all others of its name that hold one of the leases.
-fn instances(service: &ServiceRef, held: &[Arc<Lease>]) -> BTreeSet<Text> {
-    let others = held
-        .iter()
-        .map(|lease| holder_of(lease, service, &service.uid).instance);
-    others.chain([Text::clone(&service.uid)]).collect()
 }
 
 fn has(lease: &Lease, holder: &Holder) -> bool {

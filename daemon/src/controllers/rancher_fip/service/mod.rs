@@ -10,6 +10,7 @@ mod aftercare;
 pub mod announce;
 pub mod apply;
 mod farewell;
+mod fresh;
 mod leases;
 pub mod object;
 pub mod observe;

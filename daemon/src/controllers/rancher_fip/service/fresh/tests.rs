@@ -1,0 +1,215 @@
+use std::convert::Infallible;
+
+use fipd_core::{Adopt, Holder, LeaseKey, NetworkId, Request, Timestamp};
+use kube::{Client, client::Body};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{
+    clock,
+    clusters::{absence::Presence, adoption::Inventory, testing},
+    controllers::{
+        events::Events,
+        queue::{Next, Queue},
+        rancher_fip::{
+            Site,
+            names::{CLASS, FINALIZER, HOLDER},
+            rancher::Ranchers,
+            service::adopt::ServiceInventory,
+        },
+    },
+    ipam::Ipam,
+};
+
+/// What the API server answers: the identity of the cluster, and the Service.
+type Answers = Arc<Mutex<(String, Value)>>;
+
+struct Bench {
+    _dir: tempfile::TempDir,
+    ipam: Ipam,
+    answers: Answers,
+    services: Arc<Services>,
+    inventory: ServiceInventory,
+}
+
+fn client(answers: &Answers) -> Client {
+    let answers = Arc::clone(answers);
+    let serve = move |request: http::Request<Body>| {
+        let (identity, service) = answers.lock().clone();
+        let body = if request.uri().path().ends_with("/kube-system") {
+            json!({ "metadata": { "name": "kube-system", "uid": identity } })
+        } else if request.method() == http::Method::GET
+            && request.uri().path().ends_with("/services/web")
+        {
+            service
+        } else {
+            json!({})
+        };
+        async move {
+            Ok::<_, Infallible>(http::Response::new(Body::from(
+                body.to_string().into_bytes(),
+            )))
+        }
+    };
+    Client::new(tower::service_fn(serve), "default")
+}
+
+fn object(uid: &str, kind: &str) -> Value {
+    json!({
+        "metadata": { "namespace": "ns", "name": "web", "uid": uid },
+        "spec": { "type": kind },
+    })
+}
+
+fn marked(uid: &str, more: Value) -> Value {
+    let mut object = object(uid, "LoadBalancer");
+    object["spec"]["loadBalancerClass"] = json!(CLASS);
+    object["metadata"]["finalizers"] = json!([FINALIZER]);
+    object["metadata"]["annotations"] = json!({ HOLDER: "Service/X/ns/web/1" });
+    let meta = object["metadata"].as_object_mut().expect("metadata");
+    meta.extend(more.as_object().expect("an object").clone());
+    object
+}
+
+fn key() -> Key {
+    Key::new("ns", "web")
+}
+
+fn holder() -> Holder {
+    let identity = "rancher-fip/X/Service/ns/web".parse().expect("an identity");
+    Holder {
+        identity,
+        instance: "1".into(),
+    }
+}
+
+fn place() -> LeaseKey {
+    LeaseKey {
+        network: NetworkId::DEFAULT,
+        address: [10, 7, 0, 1].into(),
+    }
+}
+
+impl Bench {
+    /// A cluster X whose Service ns/web of instance 1 has an address.
+    async fn new(service: Value) -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (ipam, _writer) = Ipam::start(dir.path(), Arc::new(clock::now)).expect("a store");
+        let answers: Answers = Arc::new(Mutex::new(("X".into(), service)));
+        let session = testing::session(client(&answers), &ipam).await;
+        let adopt = Adopt {
+            key: place(),
+            holder: holder(),
+            tenant: None,
+            since: Timestamp(1),
+            actor: "test".into(),
+        };
+        let adopted = ipam.submit(Request::Adopt(adopt)).await;
+        adopted.expect("a lease");
+        let site = Arc::new(Site::new(session, fipd_core::System::rancher_fip()));
+        let events = Events::start(site.session.recorder.clone(), site.cancel(), || {
+            std::future::ready(())
+        });
+        let rancher = Ranchers::default().get("rancher");
+        let services = Services::new(
+            Arc::clone(&site),
+            Arc::clone(&rancher),
+            Remote::new(site.session.client.clone()),
+            Arc::new(events),
+            Queue::new(),
+        );
+        let inventory = ServiceInventory::new(site, rancher);
+        Self {
+            _dir: dir,
+            ipam,
+            answers,
+            services,
+            inventory,
+        }
+    }
+
+    fn has_lease(&self) -> bool {
+        self.ipam.read(|ledger| ledger.lease(place()).is_some())
+    }
+
+    /// One look after the watch lost sight of the Service.
+    async fn unseen(&self) -> Next {
+        Arc::clone(&self.services).reconcile(key()).await
+    }
+
+    /// One look after the watch told this of the Service.
+    async fn told(&self, told: Value) -> Next {
+        let svc = observe::all(serde_json::from_value(told).expect("a Service"));
+        let service = self.services.service(&key(), &svc.uid);
+        let held = self.services.held(&service);
+        let next = self.services.let_go(&service, &svc, &held).await;
+        next.unwrap_or(Next::Retry)
+    }
+
+    async fn presence(&self) -> Presence {
+        self.inventory.read(&holder().identity).await
+    }
+}
+
+#[tokio::test]
+async fn a_service_turned_into_another_gives_its_address_back_at_once() {
+    let bench = Bench::new(object("1", "ClusterIP")).await;
+    bench.unseen().await;
+    assert!(!bench.has_lease());
+}
+
+#[tokio::test]
+async fn another_of_its_name_frees_nothing_at_once_but_counts_as_absence() {
+    let bench = Bench::new(object("2", "ClusterIP")).await;
+    assert_eq!(bench.unseen().await, Next::Done);
+    bench.told(object("2", "ClusterIP")).await;
+    assert!(bench.has_lease());
+    assert_eq!(bench.presence().await, Presence::Gone);
+    bench.answers.lock().1 = marked("2", json!({}));
+    assert_eq!(bench.presence().await, Presence::Present, "it takes over");
+    bench.answers.lock().1 = object("1", "ClusterIP");
+    assert_eq!(bench.presence().await, Presence::Present);
+}
+
+#[tokio::test]
+async fn what_is_no_answer_of_this_cluster_frees_nothing() {
+    let bench = Bench::new(json!({})).await;
+    assert_eq!(bench.unseen().await, Next::Retry, "no Service at all");
+    assert_eq!(bench.presence().await, Presence::Unknown);
+    *bench.answers.lock() = ("Y".into(), object("1", "ClusterIP"));
+    assert_eq!(bench.unseen().await, Next::Retry, "another cluster");
+    assert_eq!(bench.told(object("1", "ClusterIP")).await, Next::Retry);
+    assert!(bench.has_lease());
+}
+
+#[tokio::test]
+async fn the_word_of_a_watch_is_not_enough() {
+    let bench = Bench::new(marked("1", json!({}))).await;
+    let next = bench.told(object("1", "ClusterIP")).await;
+    assert_eq!(next, Next::After(BEHIND));
+    let gone = json!({ "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": [] });
+    bench.told(marked("1", gone)).await;
+    assert!(bench.has_lease(), "it may live on for others' finalizers");
+    let deleted = json!({ "deletionTimestamp": "2026-01-01T00:00:00Z" });
+    bench.told(marked("2", deleted.clone())).await;
+    assert!(bench.has_lease(), "the end of another instance");
+    bench.told(marked("1", deleted)).await;
+    assert!(!bench.has_lease(), "the end of this one");
+}
+
+#[tokio::test]
+async fn an_address_goes_only_if_the_service_itself_wishes_another() {
+    let mut service = marked("1", json!({}));
+    let bench = Bench::new(service.clone()).await;
+    let svc = |value: &Value| observe::all(serde_json::from_value(value.clone()).expect("one"));
+    let reference = bench.services.service(&key(), &"1".into());
+    let wish = validate::wish(&svc(&service)).expect("a wish");
+    let really = async || bench.services.really_wishes(&reference, &wish).await;
+    assert!(matches!(really().await, Ok(true)));
+    service["metadata"]["uid"] = json!("2");
+    bench.answers.lock().1 = service;
+    assert!(matches!(really().await, Ok(false)));
+    bench.answers.lock().0 = "Y".into();
+    assert!(really().await.is_err());
+}
