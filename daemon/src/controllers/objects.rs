@@ -135,6 +135,11 @@ impl<T: PartialEq> Objects<T> {
         let _ = complete.wait_for(|complete| *complete).await;
     }
 
+    #[cfg(test)]
+    pub fn set(&self, key: &Key, object: T) {
+        self.put(key, Some(Seen::Good(Arc::new(object))));
+    }
+
     /// Whether something changed.
     fn put(&self, key: &Key, seen: Option<Seen<T>>) -> bool {
         let mut map = self.map.write();

@@ -8,6 +8,7 @@
 //!       ^------------------ shows the lease of a Service ------------/
 //! ```
 
+mod cluster_names;
 pub mod floating_ip;
 pub mod names;
 mod owners;
@@ -26,7 +27,11 @@ use fipd_crds::{
 };
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Namespace;
-use kube::{Api, Resource, core::DeserializeGuard};
+use kube::{
+    Api, Resource,
+    api::ListParams,
+    core::{DeserializeGuard, PartialObjectMeta},
+};
 use serde::de::DeserializeOwned;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -106,6 +111,9 @@ async fn management(site: Arc<Site>, ranchers: &Ranchers) {
         () = cancel.cancelled() => return,
         () = async { data.pools.completed().await; data.fips.completed().await; } => {}
     }
+    if !clusters_listed(&site, &data).await {
+        return;
+    }
     if !mirror(&pools, &cancel).await {
         return;
     }
@@ -179,16 +187,44 @@ fn watch_management(
     spawn(tasks, site, Arc::clone(&data.quotas), name, move |_| {
         all.pools.keys().into_iter().for_each(|key| queue.add(key));
     });
-    let link = Arc::clone(rancher);
+    let (link, all) = (Arc::clone(rancher), Arc::clone(data));
     let name = |cluster: Cluster| Some(cluster.spec.display_name);
-    spawn(tasks, site, Arc::clone(&data.clusters), name, move |_| {
-        link.pools_changed()
+    spawn(tasks, site, Arc::clone(&data.clusters), name, move |key| {
+        all.cluster_changed(key);
+        link.pools_changed();
     });
     let fips = Arc::clone(fips);
     let slim = |fip: FloatingIP| Some(floating_ip::observe::slim(fip));
     spawn(tasks, site, Arc::clone(&data.fips), slim, move |key| {
         fips.changed(key)
     });
+}
+
+/// Waits until it is known what the clusters are called, where there is such a kind that fipd may read; `false`: the
+/// session is over.
+async fn clusters_listed(site: &Site, data: &Data) -> bool {
+    let (cancel, session) = (site.cancel(), &site.session);
+    let api: Api<PartialObjectMeta<Cluster>> = Api::all(session.client.clone());
+    let first = ListParams::default().limit(1);
+    let mut failures = 0;
+    while let Err(error) = session
+        .call("list Rancher's clusters", api.list(&first))
+        .await
+    {
+        if matches!(error.status(), Some(403 | 404)) {
+            return !cancel.is_cancelled();
+        }
+        failures += 1;
+        tracing::warn!(%error, "the names of the clusters are not known yet; it is tried again");
+        tokio::select! {
+            () = cancel.cancelled() => return false,
+            () = tokio::time::sleep(backoff(failures)) => {}
+        }
+    }
+    tokio::select! {
+        () = cancel.cancelled() => false,
+        () = data.clusters.completed() => true,
+    }
 }
 
 /// Makes the mirrors of all pools; `false`: the session is over.
@@ -262,8 +298,9 @@ async fn downstream(site: Arc<Site>, ranchers: &Ranchers) {
         site.id.clone(),
         Listener {
             services: Arc::clone(&services.after),
+            made_for: Arc::clone(&services.queue),
             pools: Box::new(move || all.pools_changed()),
-            id: Box::new(move |namespace| known.rancher_cluster(namespace)),
+            id: Box::new(move || known.rancher_cluster()),
         },
     );
     work(&site, &services, &mut tasks);

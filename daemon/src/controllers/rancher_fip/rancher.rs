@@ -9,12 +9,13 @@ use std::{
 use fipd_core::{ClusterId, Text};
 use fipd_crds::floating_ip::FloatingIPPool;
 use parking_lot::Mutex;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use super::{
+    cluster_names::ClusterNames,
     floating_ip::observe::Fip,
     names::{DEFAULT_NETWORK, PARTNER_POOL, ServiceRef},
-    stock::Stock,
+    stock::{Stock, User},
 };
 use crate::controllers::{
     objects::{Key, Objects},
@@ -34,6 +35,8 @@ pub struct Rancher {
     /// The last connection that listed everything.
     data: watch::Sender<Option<Arc<Data>>>,
     listeners: Mutex<BTreeMap<ClusterId, Listener>>,
+    /// Told when a cluster begins to listen.
+    pub came: Notify,
 }
 
 /// What one connection to a management cluster has seen.
@@ -46,6 +49,7 @@ pub struct Data {
     pub fips: Arc<Objects<Fip>>,
     /// Rancher's id of a cluster to its display name.
     pub clusters: Arc<Objects<String>>,
+    pub names: ClusterNames,
     /// What each pool said when it was last looked at: generation and annotations.
     said: Mutex<BTreeMap<Key, Said>>,
     /// The FloatingIPs that show the leases of a Service.
@@ -55,16 +59,16 @@ pub struct Data {
 
 type Said = (Option<i64>, BTreeMap<String, String>);
 
-type IdByNamespace = Box<dyn Fn(&str) -> Option<String> + Send + Sync>;
-
 /// A downstream cluster that wants to hear of changes.
 pub struct Listener {
     /// Gets the Services whose FloatingIP changed.
     pub services: Arc<Queue<Key>>,
+    /// Gets the Services for which another program made a FloatingIP, or does not any more.
+    pub made_for: Arc<Queue<Key>>,
     /// Called when a pool changed.
     pub pools: Box<dyn Fn() + Send + Sync>,
-    /// Rancher's id of the cluster, by a namespace of it.
-    pub id: IdByNamespace,
+    /// Rancher's id of the cluster.
+    pub id: Box<dyn Fn() -> Option<String> + Send + Sync>,
 }
 
 impl Ranchers {
@@ -96,6 +100,7 @@ impl Rancher {
     /// Tells changes from now on.
     pub fn listen(&self, cluster: ClusterId, listener: Listener) {
         self.listeners.lock().insert(cluster, listener);
+        self.came.notify_one();
     }
 
     /// The end of [`Self::listen`].
@@ -109,10 +114,33 @@ impl Rancher {
         }
     }
 
-    /// Rancher's id of a cluster that listens, by a namespace of it.
-    pub fn id_of(&self, cluster: &ClusterId, namespace: &str) -> Option<String> {
+    /// Rancher's id of a cluster that listens.
+    pub fn id_of(&self, cluster: &ClusterId) -> Option<String> {
         let listeners = self.listeners.lock();
-        (listeners.get(cluster)?.id)(namespace)
+        (listeners.get(cluster)?.id)()
+    }
+
+    /// The clusters that listen and are known to be others than the one that Rancher calls so.
+    pub fn others(&self, called: Option<&str>) -> BTreeSet<ClusterId> {
+        let listeners = self.listeners.lock();
+        let others = listeners
+            .iter()
+            .filter(|(_, listener)| (listener.id)().is_some_and(|id| Some(&*id) != called));
+        others.map(|(cluster, _)| cluster.clone()).collect()
+    }
+
+    /// What another program made for these Services changed.
+    pub fn stock_changed(&self, users: &BTreeSet<User>) {
+        if users.is_empty() {
+            return;
+        }
+        for listener in self.listeners.lock().values() {
+            let id = (listener.id)();
+            let ours = users
+                .iter()
+                .filter(|(cluster, _)| Some(cluster) == id.as_ref());
+            ours.for_each(|(_, service)| listener.made_for.add(service.clone()));
+        }
     }
 
     pub fn fip_changed(&self, service: &ServiceRef) {
@@ -131,6 +159,7 @@ impl Data {
             quotas: Objects::new(),
             fips: Objects::new(),
             clusters: Objects::new(),
+            names: ClusterNames::default(),
             said: Mutex::new(BTreeMap::new()),
             by_service: Mutex::new(BTreeMap::new()),
             stock: Stock::default(),
@@ -153,17 +182,20 @@ impl Data {
         before != now
     }
 
-    /// Keeps the index: `key` shows the lease of `service` (and did, if it is gone).
-    pub fn index(&self, key: &Key, service: &ServiceRef) {
-        let place = (service.cluster.clone(), service.key.clone());
+    /// Keeps the index: the object shows the lease of `now` instead of that of `before`.
+    pub fn index(&self, key: &Key, before: Option<&ServiceRef>, now: Option<&ServiceRef>) {
+        let place = |service: &ServiceRef| (service.cluster.clone(), service.key.clone());
         let mut index = self.by_service.lock();
-        if self.fips.get(key).is_some() {
-            index.entry(place).or_default().insert(key.clone());
-        } else if let Some(keys) = index.get_mut(&place) {
+        if let Some(place) = before.map(place)
+            && let Some(keys) = index.get_mut(&place)
+        {
             keys.remove(key);
             if keys.is_empty() {
                 index.remove(&place);
             }
+        }
+        if let Some(place) = now.map(place) {
+            index.entry(place).or_default().insert(key.clone());
         }
     }
 
@@ -208,19 +240,16 @@ impl Data {
         }
     }
 
-    /// Rancher's id of the cluster that goes by one of these names.
-    pub fn cluster_called(&self, names: &[Text]) -> Option<String> {
-        let all = self.clusters.all();
-        let called =
-            |id: &str, display: &str| names.iter().any(|name| **name == *id || **name == *display);
-        all.iter()
-            .find(|(key, display)| called(&key.name, display))
-            .map(|(key, _)| key.name.to_string())
+    /// A cluster of Rancher appeared, changed or went.
+    pub fn cluster_changed(&self, key: &Key) {
+        let display = self.clusters.get(key);
+        self.names
+            .note(&key.name, display.as_ref().map(|name| name.as_str()));
     }
 
     /// All names of the clusters that go by one of these names.
     pub fn clusters_called(&self, names: &[Text]) -> Vec<Text> {
-        let Some(id) = self.cluster_called(names) else {
+        let Some(id) = self.names.called(names) else {
             return Vec::new();
         };
         let display = self.clusters.get(&Key::new("", &id));

@@ -8,7 +8,7 @@ use super::floating_ip::observe::Fip;
 use crate::controllers::objects::Key;
 
 /// A Service as such a FloatingIP names it: Rancher's id of the cluster, the Service's namespace and name.
-type User = (String, Key);
+pub type User = (String, Key);
 
 /// The index from Services to the FloatingIPs made for them. Those that we wrote are not in it.
 #[derive(Default)]
@@ -23,8 +23,8 @@ struct State {
 }
 
 impl Stock {
-    /// Notes whom an object is for; `None`: it is gone.
-    pub fn note(&self, key: &Key, fip: Option<&Fip>) {
+    /// Notes whom an object is for (`None`: it is gone); for whom it is or was, if that is a change.
+    pub fn note(&self, key: &Key, fip: Option<&Fip>) -> BTreeSet<User> {
         let now = fip.map(users).unwrap_or_default();
         let mut state = self.state.lock();
         let before = if now.is_empty() {
@@ -32,17 +32,35 @@ impl Stock {
         } else {
             state.users.insert(key.clone(), now.clone())
         };
-        for user in before.into_iter().flatten() {
-            if let Some(keys) = state.made.get_mut(&user) {
+        let before = before.unwrap_or_default();
+        if before == now {
+            return BTreeSet::new();
+        }
+        for user in &before {
+            if let Some(keys) = state.made.get_mut(user) {
                 keys.remove(key);
                 if keys.is_empty() {
-                    state.made.remove(&user);
+                    state.made.remove(user);
                 }
             }
         }
-        for user in now {
-            state.made.entry(user).or_default().insert(key.clone());
+        for user in &now {
+            let keys = state.made.entry(user.clone()).or_default();
+            keys.insert(key.clone());
         }
+        before.union(&now).cloned().collect()
+    }
+
+    /// The objects made for a Service of this name in any cluster.
+    pub fn made_for_any(&self, service: &Key) -> BTreeSet<Key> {
+        let state = self.state.lock();
+        let made = state.made.iter().filter(|((_, one), _)| one == service);
+        made.flat_map(|(_, keys)| keys.iter().cloned()).collect()
+    }
+
+    /// All objects made for Services.
+    pub fn all(&self) -> Vec<Key> {
+        self.state.lock().users.keys().cloned().collect()
     }
 
     /// The objects made for a Service of the cluster that Rancher calls so.
@@ -95,8 +113,11 @@ mod tests {
         stock.note(&key, Some(&fip(&["web", "api"])));
         assert_eq!((made("web"), made("api")), (1, 1));
         assert!(stock.made_for("c-m-b", &Key::new("ns", "web")).is_empty());
-        stock.note(&key, Some(&fip(&["web"])));
+        let told = stock.note(&key, Some(&fip(&["web"])));
+        assert_eq!(told.len(), 2, "who has it and who had it");
+        assert!(stock.note(&key, Some(&fip(&["web"]))).is_empty());
         assert_eq!((made("web"), made("api")), (1, 0));
+        assert_eq!(stock.made_for_any(&Key::new("ns", "web")).len(), 1);
         let taken = Fip {
             holder: ServiceRef::parse("Service/c/ns/web/u"),
             ..fip(&["web"])

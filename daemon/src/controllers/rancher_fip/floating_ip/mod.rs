@@ -98,12 +98,16 @@ impl FloatingIps {
             Some(service) => self.shows.lock().insert(key.clone(), service.clone()),
             None => self.shows.lock().remove(key),
         };
+        // An object that is taken over must not be in neither index for a moment.
+        self.data.index(key, None, now.as_ref());
+        let users = self.data.stock.note(key, fip.as_deref());
+        if before != now {
+            self.data.index(key, before.as_ref(), None);
+        }
         for service in before.iter().chain(now.iter()).collect::<BTreeSet<_>>() {
-            self.data.index(key, service);
             self.rancher.fip_changed(service);
         }
-        // After the index above: an object that is taken over must not be in neither for a moment.
-        self.data.stock.note(key, fip.as_deref());
+        self.rancher.stock_changed(&users);
         self.queue.add(key.clone());
     }
 
@@ -123,6 +127,11 @@ impl FloatingIps {
                     for (key, _) in self.data.fips_of(cluster, &service) {
                         self.queue.add(key);
                     }
+                    let made = match self.rancher.id_of(cluster) {
+                        Some(id) => self.data.stock.made_for(&id, &service),
+                        None => self.data.stock.made_for_any(&service),
+                    };
+                    made.into_iter().for_each(|key| self.queue.add(key));
                 }
             }
         }
@@ -162,9 +171,10 @@ impl FloatingIps {
         };
         let holder = self.holder(key, &fip.uid);
         let actor = self.site.actor();
+        let others = self.rancher.others(fip.cluster.as_deref());
         let plan = self.site.ipam.read(|ledger| {
             plan::own(ledger, &holder, fip, &wish, &pool, &actor, &|user| {
-                self.is_for(fip, user)
+                is_for(fip, user, &others)
             })
         });
         let outcome = match plan {
@@ -174,20 +184,6 @@ impl FloatingIps {
             Plan::Ask(request) => self.ask(request, &holder, &pool).await?,
         };
         self.show(key, fip, outcome).await
-    }
-
-    /// Whether an object was made for the Service with this identity, as far as is known.
-    fn is_for(&self, fip: &Fip, user: &Identity) -> bool {
-        let names = |service: &Assignee| {
-            *service.service_namespace == *user.namespace && *service.service_name == *user.name
-        };
-        &*user.kind == KIND_SERVICE
-            && fip.services.iter().any(names)
-            && user
-                .cluster
-                .as_ref()
-                .and_then(|cluster| self.rancher.id_of(cluster, &user.namespace))
-                .is_none_or(|id| fip.cluster == Some(id))
     }
 
     fn understood(&self, fip: &Fip) -> Result<(validate::Wish, Arc<Pool>), Problem> {
@@ -378,6 +374,18 @@ fn claim(fip: &Fip, shown: &Shown) -> Option<Value> {
         patch["spec"] = json!({ "ipAddr": shown.address.to_string() });
     }
     (patch != json!({})).then_some(patch)
+}
+
+/// Whether an object was made for the Service with this identity, as far as is known. `others` are clusters that
+/// are not the object's.
+fn is_for(fip: &Fip, user: &Identity, others: &BTreeSet<ClusterId>) -> bool {
+    let names = |service: &Assignee| {
+        *service.service_namespace == *user.namespace && *service.service_name == *user.name
+    };
+    let cluster = user.cluster.as_ref();
+    &*user.kind == KIND_SERVICE
+        && fip.services.iter().any(names)
+        && cluster.is_none_or(|cluster| !others.contains(cluster))
 }
 
 /// The cluster and key of a Service's identity.

@@ -9,8 +9,9 @@ use fipd_crds::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use crate::controllers::rancher_fip::names::{
-    CLUSTER, FINALIZER, GROUP, HOLDER, PROJECT, ServiceRef,
+use crate::controllers::{
+    objects::Key,
+    rancher_fip::names::{CLUSTER, FINALIZER, GROUP, HOLDER, PROJECT, ServiceRef},
 };
 
 /// A FloatingIP, as far as it matters.
@@ -90,6 +91,16 @@ pub fn created(time: Option<&Time>) -> Timestamp {
 impl Fip {
     pub fn has_finalizer(&self) -> bool {
         self.finalizers.iter().any(|one| one == FINALIZER)
+    }
+
+    /// Whether it is also for another Service than this one. Labels may be left of Services that are gone: `lives`
+    /// tells which are there.
+    pub fn is_shared(&self, service: &Key, lives: &dyn Fn(&Key) -> bool) -> bool {
+        self.services.iter().any(|one| {
+            let key = Key::new(&one.service_namespace, &one.service_name);
+            let complete = !key.namespace.is_empty() && !key.name.is_empty();
+            complete && key != *service && lives(&key)
+        })
     }
 
     /// The address in the status, which only a controller writes.

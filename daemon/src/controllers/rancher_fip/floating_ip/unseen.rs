@@ -22,6 +22,11 @@ impl FloatingIps {
             tokio::select! {
                 () = cancel.cancelled() => return,
                 () = self.lost_track.notified() => {}
+                () = self.rancher.came.notified() => {
+                    // Whether an object was made for a Service of that cluster may be known only now.
+                    self.data.stock.all().into_iter().for_each(|key| self.queue.add(key));
+                    continue;
+                }
             }
             // A Service may have left a lease to an object that was never written.
             let unnamed = |holder: &Holder| holder.instance.is_empty();

@@ -7,15 +7,14 @@ use std::{
 };
 
 use fipd_core::{Holder, Identity, LeaseKey, Ledger, NetworkId, Origin, Pool, Text};
-use fipd_crds::floating_ip::ServiceRef as Assignee;
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{Namespace, Service};
 use kube::{Api, api::ListParams, core::DeserializeGuard};
 
 use super::{
+    cluster_id::rancher_id,
     fresh::{self, keeps},
     observe::{self, Projects, Svc},
-    pools::rancher_id,
     target, validate,
 };
 use crate::{
@@ -28,7 +27,7 @@ use crate::{
         objects::Key,
         rancher_fip::{
             Site,
-            names::{self, KIND_FLOATING_IP, KIND_SERVICE, STATIC_NETWORK},
+            names::{self, KIND_SERVICE, STATIC_NETWORK},
             rancher::Rancher,
         },
         remote::{Remote, Target},
@@ -116,10 +115,7 @@ impl ServiceInventory {
             projects.get(&*key.namespace),
         );
         let project = validate::project(settings.project.as_deref(), app, own, &key.namespace).ok();
-        let marked = project
-            .as_ref()
-            .and_then(|project| project.rancher_cluster.clone());
-        let cluster = rancher_id(&self.site.session, marked, self.rancher.data().as_deref());
+        let cluster = rancher_id(&self.site.session, self.rancher.data().as_deref());
         Sighting {
             holder: Holder {
                 identity: names::identity(&self.site.id, KIND_SERVICE, &key),
@@ -169,28 +165,22 @@ impl ServiceInventory {
             address,
         };
         let adopted = ledger.truly_adopted(place.network, &self.site.id, &self.site.system);
-        let of_its_fip = ledger
-            .lease(place)
-            .and_then(|lease| lease.owner())
-            .is_some_and(|owner| {
-                &*owner.identity.kind == KIND_FLOATING_IP
-                    && self.is_for(&owner.identity, cluster, key)
-            });
+        let of_its_fip = self.keeps_for(cluster, key, address);
         (!adopted && !of_its_fip).then_some(place)
     }
 
-    /// Whether a FloatingIP was made for this Service by another program. Where it is not known what Rancher calls
-    /// the cluster, the Service's name decides.
-    fn is_for(&self, fip: &Identity, cluster: Option<&str>, service: &Key) -> bool {
-        let key = names::key(fip);
-        let fip = self.rancher.data().and_then(|data| data.fips.get(&key));
-        fip.is_some_and(|fip| {
-            let here = cluster.is_none() || fip.cluster.as_deref() == cluster;
-            let names = |one: &Assignee| {
-                *one.service_namespace == *service.namespace && *one.service_name == *service.name
-            };
-            here && fip.services.iter().any(names)
-        })
+    /// Whether a FloatingIP that another program made for this Service has the address; it is adopted for that, and
+    /// the Service takes it over. Where it is not known what Rancher calls the cluster, the Service's name decides.
+    fn keeps_for(&self, cluster: Option<&str>, service: &Key, address: IpAddr) -> bool {
+        let Some(data) = self.rancher.data() else {
+            return false;
+        };
+        let made = match cluster {
+            Some(cluster) => data.stock.made_for(cluster, service),
+            None => data.stock.made_for_any(service),
+        };
+        let mut fips = made.iter().filter_map(|key| data.fips.get(key));
+        fips.any(|fip| fip.recorded() == Some(address) && (!fip.terminating || fip.has_finalizer()))
     }
 
     /// The network of an address: of the pool the Service names, else of the mirror that has the address, else

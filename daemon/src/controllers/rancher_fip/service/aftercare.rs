@@ -66,10 +66,7 @@ impl Services {
 
     /// Writes the FloatingIPs that show the Service's leases.
     async fn write_objects(&self, service: &ServiceRef) -> Result<(), Trouble> {
-        let (Some(data), Some(cluster)) = (
-            self.rancher.data(),
-            self.rancher_cluster(&service.key.namespace),
-        ) else {
+        let (Some(data), Some(cluster)) = (self.rancher.data(), self.rancher_cluster()) else {
             return Ok(());
         };
         for lease in self.held(service) {
@@ -81,6 +78,7 @@ impl Services {
                     service,
                     &cluster,
                     &lease,
+                    &|key| self.lives(key),
                 )
             });
             let Some(wanted) = wanted else { continue };

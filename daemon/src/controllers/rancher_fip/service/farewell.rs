@@ -20,7 +20,9 @@ use crate::{
         objects::Key,
         queue::Next,
         rancher_fip::{
-            names::{self, FINALIZER, FLOATING_IP, FOR_SERVICE, KIND_FLOATING_IP, ServiceRef},
+            names::{
+                self, FINALIZER, FLOATING_IP, FOR_SERVICE, HOLDER, KIND_FLOATING_IP, ServiceRef,
+            },
             pool::validate::family_of,
         },
         remote::{CallError, Patch},
@@ -81,7 +83,7 @@ impl Services {
         svc: &Svc,
         held: &[Arc<Lease>],
     ) -> Result<Next, Trouble> {
-        if !svc.has_finalizer() {
+        if !svc.has_finalizer() || self.is_anothers(&service.key, svc) {
             return Ok(Next::Done);
         }
         self.end(service, svc, held).await?;
@@ -90,6 +92,22 @@ impl Services {
             .drop_finalizer(&target(&service.key), &svc.uid, &svc.finalizers, FINALIZER)
             .await?;
         Ok(Next::Done)
+    }
+
+    /// Whether the finalizer, which has the same name for all of the family, is that of another program: we left no
+    /// mark, and a FloatingIP of another is for this Service, or it is not known whether one is.
+    fn is_anothers(&self, key: &Key, svc: &Svc) -> bool {
+        if svc.mark(HOLDER).is_some() {
+            return false;
+        }
+        let Some(data) = self.rancher.data() else {
+            return true;
+        };
+        let made = match self.rancher_cluster() {
+            Some(cluster) => data.stock.made_for(&cluster, key),
+            None => data.stock.made_for_any(key),
+        };
+        !made.is_empty()
     }
 
     /// Takes everything of ours from a Service that a fresh read found to be not ours. What another instance of
@@ -215,7 +233,7 @@ impl Services {
     /// The FloatingIP of a lease as its holder; `None` where the lease has none.
     fn shown_by(&self, service: &ServiceRef, key: LeaseKey) -> Option<Holder> {
         let management = self.management()?;
-        let cluster = self.rancher_cluster(&service.key.namespace)?;
+        let cluster = self.rancher_cluster()?;
         let data = self.rancher.data();
         let lease = self.site.ipam.read(|ledger| ledger.lease(key).cloned())?;
         let wanted = self.site.ipam.read(|ledger| {
@@ -226,6 +244,7 @@ impl Services {
                 service,
                 &cluster,
                 &lease,
+                &|key| self.lives(key),
             )
         })?;
         let fip = data.as_ref().and_then(|data| data.fips.get(&wanted.key));

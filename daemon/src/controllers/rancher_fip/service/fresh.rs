@@ -76,6 +76,3 @@ impl Services {
         Ok(same)
     }
 }
-
-#[cfg(test)]
-mod tests;

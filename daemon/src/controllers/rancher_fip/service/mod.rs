@@ -9,6 +9,7 @@ pub mod adopt;
 mod aftercare;
 pub mod announce;
 pub mod apply;
+mod cluster_id;
 mod farewell;
 mod fresh;
 mod leases;
@@ -327,3 +328,6 @@ fn target(key: &Key) -> Target {
         name: key.name.to_string(),
     }
 }
+
+#[cfg(test)]
+mod tests;

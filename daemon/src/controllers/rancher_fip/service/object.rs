@@ -37,6 +37,7 @@ pub fn wanted(
     service: &ServiceRef,
     cluster: &str,
     lease: &Arc<Lease>,
+    lives: &dyn Fn(&Key) -> bool,
 ) -> Option<Wanted> {
     let pool = ledger.pool(lease.pool?)?;
     let object = match &pool.spec.origin {
@@ -49,7 +50,7 @@ pub fn wanted(
         Origin::Mirror { .. } | Origin::Own => return None,
     };
     Some(Wanted {
-        key: key(data, service, cluster, lease.key.address),
+        key: key(data, service, cluster, lease, lives),
         service: service.clone(),
         cluster: cluster.to_owned(),
         project: lease.tenant.clone()?,
@@ -58,9 +59,16 @@ pub fn wanted(
     })
 }
 
-/// The object that shows (or is to show) an address of a Service: the one that does already, one that another
-/// program made for this Service and address, else ours by its name.
-pub fn key(data: Option<&Data>, service: &ServiceRef, cluster: &str, address: IpAddr) -> Key {
+/// The object that shows (or is to show) a lease of a Service: the one that does already, one that another program
+/// made for this Service, project and address, else ours by its name.
+fn key(
+    data: Option<&Data>,
+    service: &ServiceRef,
+    cluster: &str,
+    lease: &Lease,
+    lives: &dyn Fn(&Key) -> bool,
+) -> Key {
+    let address = lease.key.address;
     let ours = Key::new(cluster, &service.floating_ip_name(family_of(address)));
     let Some(data) = data else { return ours };
     if data.fips.get(&ours).is_some() {
@@ -78,7 +86,12 @@ pub fn key(data: Option<&Data>, service: &ServiceRef, cluster: &str, address: Ip
     }
     let free = |fip: &Fip| fip.holder.as_ref().is_none_or(|holder| holder == service);
     made.into_iter()
-        .find(|(_, fip)| free(fip) && fip.recorded() == Some(address) && fip.services.len() == 1)
+        .find(|(_, fip)| {
+            free(fip)
+                && fip.recorded() == Some(address)
+                && fip.project == lease.tenant
+                && !fip.is_shared(&service.key, lives)
+        })
         .map_or(ours, |(key, _)| key)
 }
 

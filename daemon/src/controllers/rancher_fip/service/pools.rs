@@ -1,4 +1,4 @@
-//! Which pools a Service is served from, and which Rancher cluster it belongs to.
+//! Which pools a Service is served from.
 
 use std::sync::Arc;
 
@@ -10,16 +10,13 @@ use super::{
     plan::{Match, PoolsByFamily},
     validate::Wish,
 };
-use crate::{
-    clusters::ClusterSession,
-    controllers::{
-        rancher_fip::{
-            floating_ip::validate::{Problem, unknown_pool},
-            names::{DEFAULT_NETWORK, STATIC_NETWORK},
-            rancher::{Data, NoDefault},
-        },
-        wakes::Cause,
+use crate::controllers::{
+    rancher_fip::{
+        floating_ip::validate::{Problem, unknown_pool},
+        names::{DEFAULT_NETWORK, STATIC_NETWORK},
+        rancher::{Data, NoDefault},
     },
+    wakes::Cause,
 };
 
 impl Services {
@@ -55,13 +52,6 @@ impl Services {
         self.site
             .ipam
             .read(|ledger| ledger.cluster_by_name(name).map(|record| record.id.clone()))
-    }
-
-    /// Rancher's id of this cluster, by a namespace of it.
-    pub fn rancher_cluster(&self, namespace: &str) -> Option<String> {
-        let project = self.project(namespace).ok();
-        let marked = project.and_then(|project| project.rancher_cluster);
-        rancher_id(&self.site.session, marked, self.rancher.data().as_deref())
     }
 
     fn base_name(&self, wish: &Wish, data: Option<&Data>) -> Result<(String, String), Problem> {
@@ -111,24 +101,6 @@ impl Services {
             .read(|ledger| find(ledger, management, &real))
             .filter(|pool| !pool.spec.closed)
     }
-}
-
-/// Rancher's id of a cluster: configured, by the mark of a namespace's project, by one of its names.
-pub fn rancher_id(
-    session: &ClusterSession,
-    marked: Option<String>,
-    data: Option<&Data>,
-) -> Option<String> {
-    let configured = session.settings.rancher_fip.cluster_id.as_ref();
-    let named = || {
-        let found = data.and_then(|data| data.cluster_called(&session.names));
-        let mut names = session.names.iter();
-        found.or_else(|| Some(names.find(|name| is_rancher_id(name))?.to_string()))
-    };
-    configured
-        .map(|id| id.to_string())
-        .or(marked)
-        .or_else(named)
 }
 
 fn find(ledger: &Ledger, management: Option<&ClusterId>, name: &str) -> Option<Arc<Pool>> {
@@ -181,17 +153,4 @@ fn family(pool: &Pool) -> Option<Family> {
         AddressSpec::Single(address) | AddressSpec::Range(address, _) => address.is_ipv4(),
     };
     Some(if v4 { Family::V4 } else { Family::V6 })
-}
-
-/// `c-xxxxx` or `c-m-xxxxxxxx`.
-fn is_rancher_id(name: &str) -> bool {
-    let rest = name
-        .strip_prefix("c-m-")
-        .or_else(|| name.strip_prefix("c-"));
-    rest.is_some_and(|rest| {
-        (5..=8).contains(&rest.len())
-            && rest
-                .bytes()
-                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
-    })
 }

@@ -7,7 +7,7 @@ use std::{net::IpAddr, sync::Arc};
 
 use fipd_core::{
     Adopt, ClusterId, Handover, Holder, Lease, LeaseKey, Ledger, PoolId, Release, ReleaseScope,
-    Request, System, Text,
+    Request, System, Tenant, Text,
 };
 
 use super::{
@@ -21,7 +21,7 @@ use crate::controllers::{
     objects::Key,
     rancher_fip::{
         floating_ip::{observe::Fip, validate::Problem},
-        names::{self, FLOATING_IP, HOLDER, KIND_FLOATING_IP, ServiceRef},
+        names::{self, FLOATING_IP, HOLDER, KIND_FLOATING_IP, PROJECT, ServiceRef},
         pool::validate::family_of,
     },
     wakes::Cause,
@@ -37,6 +37,10 @@ pub struct Look<'a> {
     pub held: &'a [Arc<Lease>],
     /// Addresses that the Service shows.
     pub shown: &'a [IpAddr],
+    /// Of the Service.
+    pub project: &'a Tenant,
+    /// Which Services there are in its cluster.
+    pub lives: &'a (dyn Fn(&Key) -> bool + Sync),
     pub actor: Text,
 }
 
@@ -50,15 +54,19 @@ impl Services {
         named: Option<&PoolsByFamily>,
         held: Vec<Arc<Lease>>,
     ) -> Result<Result<Vec<Arc<Lease>>, Problem>, Trouble> {
+        // Served by another program until now: it must not lose the address that it has.
+        let stock = held.is_empty() && is_stock(svc);
+        let or_wait = |held, problem: Problem| if stock { Err(problem) } else { Ok(held) };
         let Some(data) = self.rancher.data() else {
-            let others = svc.mark(FLOATING_IP).is_some() && svc.mark(HOLDER).is_none();
-            if held.is_empty() && others {
-                return Ok(Err(not_reached()));
-            }
-            return Ok(Ok(held));
+            return Ok(or_wait(held, not_reached()));
         };
-        let Some(cluster) = self.rancher_cluster(&service.key.namespace) else {
-            return Ok(Ok(held));
+        let project = match self.project(&service.key.namespace) {
+            Ok(project) => project,
+            Err(problem) => return Ok(or_wait(held, problem)),
+        };
+        let cluster = match self.agreed_cluster(&project) {
+            Ok(cluster) => cluster,
+            Err(doubt) => return Ok(or_wait(held, doubt.problem())),
         };
         let fips = data.made_for(&cluster, &service.key);
         if fips.is_empty() {
@@ -71,6 +79,8 @@ impl Services {
             named,
             held: &held,
             shown: &svc.addresses(),
+            project: &project.tenant,
+            lives: &|key| self.lives(key),
             actor: self.site.actor(),
         };
         let requests = match self.site.ipam.read(|ledger| requests(ledger, &look, fips)) {
@@ -85,6 +95,17 @@ impl Services {
         }
         Ok(Ok(self.held(service)))
     }
+
+    /// Whether there is a Service of this name that could use an address.
+    pub(super) fn lives(&self, key: &Key) -> bool {
+        self.services.seen(key).is_some()
+    }
+}
+
+/// Whether another program of the family serves it.
+fn is_stock(svc: &Svc) -> bool {
+    let noted = svc.mark(FLOATING_IP).is_some_and(|text| !text.is_empty());
+    noted && svc.mark(HOLDER).is_none()
 }
 
 /// What to ask the address book for, so that the Service has what its FloatingIPs have.
@@ -125,7 +146,13 @@ pub fn requests(
         if !missing.contains(&family) || !look.fits(address, of_pool) {
             continue;
         }
-        if fip.services.len() > 1 {
+        if fip.project.as_ref() != Some(look.project) {
+            if look.shown.contains(&address) {
+                return Err(of_another_project(key, place, look.project));
+            }
+            continue;
+        }
+        if fip.is_shared(&look.service.key, look.lives) {
             return Err(shared(key, place));
         }
         missing.retain(|one| *one != family);
@@ -185,6 +212,14 @@ fn shared(key: &Key, place: LeaseKey) -> Problem {
     Problem::new("AddressShared", message, Some(Cause::Address(place)))
 }
 
+fn of_another_project(key: &Key, place: LeaseKey, project: &Tenant) -> Problem {
+    let message = format!(
+        "{} is kept by FloatingIP {}/{} for another project than {}, which this Service belongs to: correct the label {PROJECT} of the one or the project of the other",
+        place.address, key.namespace, key.name, project.0
+    );
+    Problem::new("OtherProject", message, Some(Cause::Address(place)))
+}
+
 fn not_reached() -> Problem {
     let message = format!(
         "annotation {FLOATING_IP} tells of a FloatingIP, and the management cluster has not been reached since the start; it is tried again when it is"
@@ -198,7 +233,7 @@ mod tests {
 
     use fipd_core::{
         AddressSpec, Contender, Ends, EndsOf, Family, LeaseState, Member, NetworkId, Op, Order,
-        Origin, Pool, PoolSpec, Tenant, Timestamp,
+        Origin, Pool, PoolSpec, Timestamp,
     };
     use fipd_crds::floating_ip::{FloatingIP, ServiceRef as Assignee};
 
@@ -293,6 +328,7 @@ mod tests {
         let mut fip = slim(FloatingIP::default());
         fip.uid = "f".into();
         fip.pool = "net".into();
+        fip.project = Some(Tenant("p".into()));
         fip.status.ip_addr = address.into();
         let assignee = |name: &&str| Assignee {
             service_namespace: "ns".into(),
@@ -326,6 +362,8 @@ mod tests {
             named: None,
             held: &held,
             shown: &[shown.parse().expect("an address")],
+            project: &Tenant("p".into()),
+            lives: &|key| &*key.name != "gone",
             actor: "a".into(),
         };
         requests(ledger, &look, fips)
@@ -382,6 +420,26 @@ mod tests {
         )
         .expect_err("shared");
         assert_eq!(problem.reason, "AddressShared");
+        let stale = fip("one", ADDRESS, &["web", "gone", ""]);
+        assert_eq!(
+            asked(&ledger, &wish(), ADDRESS, vec![stale]),
+            Ok(vec![taken(ADDRESS, "one")]),
+            "labels of Services that are gone share nothing"
+        );
+        let anothers = || {
+            let (key, fip) = fip("one", ADDRESS, &["web"]);
+            let project = Some(Tenant("other".into()));
+            vec![(
+                key,
+                Arc::new(Fip {
+                    project,
+                    ..Fip::clone(&fip)
+                }),
+            )]
+        };
+        let problem = asked(&ledger, &wish(), ADDRESS, anothers()).expect_err("another project's");
+        assert_eq!(problem.reason, "OtherProject");
+        assert_eq!(asked(&ledger, &wish(), "10.0.0.9", anothers()), Ok(vec![]));
     }
 
     #[test]

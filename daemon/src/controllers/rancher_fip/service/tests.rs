@@ -5,17 +5,16 @@ use kube::{Client, client::Body};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use super::*;
+use super::{status::BEHIND, validate::Wish, *};
 use crate::{
     clock,
     clusters::{absence::Presence, adoption::Inventory, testing},
     controllers::{
         events::Events,
-        queue::{Next, Queue},
         rancher_fip::{
-            Site,
-            names::{CLASS, FINALIZER, HOLDER},
-            rancher::Ranchers,
+            floating_ip,
+            names::{CLASS, FINALIZER, FLOATING_IP, HOLDER},
+            rancher::{Data, Ranchers},
             service::adopt::ServiceInventory,
         },
     },
@@ -29,6 +28,7 @@ struct Bench {
     _dir: tempfile::TempDir,
     ipam: Ipam,
     answers: Answers,
+    rancher: Arc<Rancher>,
     services: Arc<Services>,
     inventory: ServiceInventory,
 }
@@ -119,11 +119,12 @@ impl Bench {
             Arc::new(events),
             Queue::new(),
         );
-        let inventory = ServiceInventory::new(site, rancher);
+        let inventory = ServiceInventory::new(site, Arc::clone(&rancher));
         Self {
             _dir: dir,
             ipam,
             answers,
+            rancher,
             services,
             inventory,
         }
@@ -145,6 +146,23 @@ impl Bench {
         let held = self.services.held(&service);
         let next = self.services.let_go(&service, &svc, &held).await;
         next.unwrap_or(Next::Retry)
+    }
+
+    /// Rancher is reached, and has this FloatingIP of another program for the Service.
+    fn publish(&self, cluster: &str) {
+        let remote = Remote::new(client(&self.answers));
+        let data = Data::new(fipd_core::ClusterId("M".into()), remote);
+        let assignee = fipd_crds::floating_ip::ServiceRef {
+            service_namespace: "ns".into(),
+            service_name: "web".into(),
+        };
+        let fip = floating_ip::observe::Fip {
+            cluster: Some(cluster.into()),
+            services: vec![assignee],
+            ..floating_ip::observe::slim(fipd_crds::floating_ip::FloatingIP::default())
+        };
+        data.stock.note(&Key::new(cluster, "fip-abc12"), Some(&fip));
+        self.rancher.publish(data);
     }
 
     async fn presence(&self) -> Presence {
@@ -212,4 +230,82 @@ async fn an_address_goes_only_if_the_service_itself_wishes_another() {
     assert!(matches!(really().await, Ok(false)));
     bench.answers.lock().0 = "Y".into();
     assert!(really().await.is_err());
+}
+
+#[tokio::test]
+async fn the_finalizer_of_another_program_of_the_family_stays() {
+    let deleted = || {
+        let mut deleted = marked("1", json!({ "deletionTimestamp": "2026-01-01T00:00:00Z" }));
+        deleted["metadata"]["annotations"] = json!({ FLOATING_IP: "10.7.0.1" });
+        deleted
+    };
+    let bench = Bench::new(deleted()).await;
+    bench.told(deleted()).await;
+    assert!(
+        bench.has_lease(),
+        "whose it is is not known without Rancher"
+    );
+    bench.publish("c-abcde");
+    bench.told(deleted()).await;
+    assert!(bench.has_lease(), "a FloatingIP of another is for it");
+    let none = Data::new(
+        fipd_core::ClusterId("M".into()),
+        Remote::new(client(&bench.answers)),
+    );
+    bench.rancher.publish(none);
+    bench.told(deleted()).await;
+    assert!(!bench.has_lease());
+}
+
+#[tokio::test]
+async fn what_the_original_serves_waits_until_the_cluster_is_known() {
+    let bench = Bench::new(json!({})).await;
+    let mut object = marked("1", json!({}));
+    object["metadata"]["annotations"] = json!({ FLOATING_IP: "10.7.0.1" });
+    let svc = observe::all(serde_json::from_value(object).expect("a Service"));
+    let service = bench.services.service(&key(), &svc.uid);
+    let wish: Wish = validate::wish(&svc).expect("a wish");
+    let reason = async || {
+        let taken = bench
+            .services
+            .take_over(&service, &svc, &wish, None, vec![]);
+        let taken = taken.await.expect("an outcome");
+        taken.err().map(|problem| problem.reason)
+    };
+    assert_eq!(reason().await, Some("WaitingForRancher"));
+    bench.publish("c-abcde");
+    assert_eq!(reason().await, Some("MissingProject"));
+    let projects = Projects {
+        own: None,
+        rancher: Some("c-abcde:p-1".into()),
+    };
+    bench.services.namespaces.set(&Key::new("", "ns"), projects);
+    assert_eq!(
+        reason().await,
+        Some("ClusterIdUnknown"),
+        "a mark is no proof"
+    );
+}
+
+#[tokio::test]
+async fn a_floating_ip_is_found_under_the_service_that_it_shows() {
+    let answers: Answers = Arc::new(Mutex::new(("X".into(), json!({}))));
+    let data = Data::new(
+        fipd_core::ClusterId("M".into()),
+        Remote::new(client(&answers)),
+    );
+    let fip = Key::new("c-abcde", "fip-1");
+    let object = floating_ip::observe::slim(fipd_crds::floating_ip::FloatingIP::default());
+    data.fips.set(&fip, object);
+    let service = |name: &str| ServiceRef::parse(&format!("Service/X/ns/{name}/1"));
+    let (web, api) = (service("web"), service("api"));
+    let found = |name: &str| {
+        let found = data.fips_of(&fipd_core::ClusterId("X".into()), &Key::new("ns", name));
+        found.len()
+    };
+    data.index(&fip, None, web.as_ref());
+    assert_eq!((found("web"), found("api")), (1, 0));
+    data.index(&fip, None, api.as_ref());
+    data.index(&fip, web.as_ref(), None);
+    assert_eq!((found("web"), found("api")), (0, 1));
 }

@@ -1,0 +1,86 @@
+//! What the clusters of a Rancher are called: by id, and by display name, which need not be unique.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fipd_core::Text;
+use parking_lot::Mutex;
+
+#[derive(Default)]
+pub struct ClusterNames {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    display: BTreeMap<Text, String>,
+    ids: BTreeMap<String, BTreeSet<Text>>,
+}
+
+impl ClusterNames {
+    /// Notes the display name of a cluster; `None`: it is gone.
+    pub fn note(&self, id: &Text, display: Option<&str>) {
+        let mut state = self.state.lock();
+        let before = match display {
+            Some(display) => state.display.insert(Text::clone(id), display.to_owned()),
+            None => state.display.remove(id),
+        };
+        if let Some(before) = before
+            && let Some(ids) = state.ids.get_mut(&before)
+        {
+            ids.remove(id);
+            if ids.is_empty() {
+                state.ids.remove(&before);
+            }
+        }
+        if let Some(display) = display.filter(|display| !display.is_empty()) {
+            let ids = state.ids.entry(display.to_owned()).or_default();
+            ids.insert(Text::clone(id));
+        }
+    }
+
+    /// The one cluster that has one of these names. An id says more than a display name, which several may have.
+    pub fn called(&self, names: &[Text]) -> Option<String> {
+        let state = self.state.lock();
+        let by_id: BTreeSet<&Text> = names
+            .iter()
+            .filter(|name| state.display.contains_key(*name))
+            .collect();
+        let by_display = || {
+            let ids = names.iter().filter_map(|name| state.ids.get(&**name));
+            ids.flatten().collect::<BTreeSet<_>>()
+        };
+        let found = if by_id.is_empty() {
+            by_display()
+        } else {
+            by_id
+        };
+        match (found.first(), found.len()) {
+            (Some(id), 1) => Some(id.to_string()),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_means_a_cluster_only_if_no_other_has_it() {
+        let names = ClusterNames::default();
+        let called = |name: &str| names.called(&[name.into()]);
+        names.note(&"c-1".into(), Some("prod"));
+        names.note(&"c-2".into(), Some("c-1"));
+        assert_eq!(called("prod").as_deref(), Some("c-1"));
+        assert_eq!(called("c-1").as_deref(), Some("c-1"), "the id goes first");
+        names.note(&"c-3".into(), Some("prod"));
+        assert_eq!(called("prod"), None, "two have it");
+        assert_eq!(names.called(&["c-1".into(), "c-2".into()]), None);
+        let both = names.called(&["prod".into(), "c-3".into()]);
+        assert_eq!(both.as_deref(), Some("c-3"));
+        names.note(&"c-3".into(), Some("test"));
+        assert_eq!(called("prod").as_deref(), Some("c-1"));
+        names.note(&"c-1".into(), None);
+        assert_eq!((called("prod"), called("")), (None, None));
+    }
+}
