@@ -209,7 +209,9 @@ async fn what_the_original_served_keeps_its_address_and_its_floating_ip() {
     for (name, address) in [("web", "10.60.0.17"), ("old", "10.60.0.15")] {
         add_served(&a, name, address).await;
     }
-    add_served(&a, "left", "10.60.0.12").await;
+    for name in ["left", "right"] {
+        add_served(&a, name, "10.60.0.12").await;
+    }
     scenario.fipd.restart().await.unwrap();
 
     for (name, address) in [("web", "10.60.0.17"), ("old", "10.60.0.15")] {
@@ -244,13 +246,20 @@ async fn what_the_original_served_keeps_its_address_and_its_floating_ip() {
     assert_eq!(shown(&fips[0]), "10.60.0.17");
     let p = "p-a [Unassigned]";
     let all = json!({ "10.60.0.12": p, "10.60.0.13": p, "10.60.0.15": p, "10.60.0.17": p });
-    wait_allocated(&rancher, "net", all).await;
+    wait_allocated(&rancher, "net", all.clone()).await;
+
+    // Its Service ends: the address stays with the project, by the FloatingIP that was there before.
     delete(&a, "web").await;
     wait_gone(&a, "web").await;
-    wait_fips(&rancher, "c-m-a", "it went with its Service", |fips| {
-        fips.len() == 3
+    let kept = wait_fips(&rancher, "c-m-a", "the first has no Service", |fips| {
+        let assigned = fips[0].status.as_ref().map(|status| &status.assigned);
+        assigned == Some(&None)
     })
     .await;
-    let rest = json!({ "10.60.0.12": p, "10.60.0.13": p, "10.60.0.15": p });
-    wait_allocated(&rancher, "net", rest).await;
+    assert_eq!(kept.len(), 4);
+    assert_eq!(shown(&kept[0]), "10.60.0.17");
+    assert_eq!(annotations(&kept[0])[HOLDER], Value::Null);
+    let labels = json!({ "rancher.k8s.binbash.org/project-name": "p-a" });
+    assert_eq!(json!(kept[0].labels()), labels);
+    wait_allocated(&rancher, "net", all).await;
 }

@@ -58,6 +58,12 @@ impl ServiceRef {
         })
     }
 
+    /// Whether fipd made the FloatingIP of this name for the Service.
+    pub fn made(&self, floating_ip: &str) -> bool {
+        let mut families = [Family::V4, Family::V6].into_iter();
+        families.any(|family| self.floating_ip_name(family) == floating_ip)
+    }
+
     /// The name of the FloatingIP that shows the Service's lease of this family: always the same, so that
     /// writing it twice makes no second one.
     pub fn floating_ip_name(&self, family: Family) -> String {

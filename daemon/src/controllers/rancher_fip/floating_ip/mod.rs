@@ -1,10 +1,11 @@
 //! FloatingIPs: each gets the address it asks for or the lowest free one of its pool, and shows it.
 //!
 //! One that we wrote for a Service of a downstream cluster only shows that Service's lease. When the Service
-//! gives it up, the lease passes to the FloatingIP, which is then deleted; the lease goes with it. No error is
-//! final: whatever an object waits for wakes it.
+//! gives it up, the lease passes to the FloatingIP, which is then deleted; the lease goes with it. One that another
+//! program made and fipd took over stays, with the lease. No error is final: whatever an object waits for wakes it.
 
 pub mod adopt;
+mod hand_back;
 pub mod observe;
 pub mod plan;
 pub mod status;
@@ -180,7 +181,7 @@ impl FloatingIps {
         let outcome = match plan {
             Plan::Show(shown) => Ok(shown),
             Plan::Problem(problem) => Err(problem),
-            Plan::Delete | Plan::Leave => return Ok(Next::Done),
+            Plan::Delete | Plan::HandBack | Plan::Leave => return Ok(Next::Done),
             Plan::Ask(request) => self.ask(request, &holder, &pool).await?,
         };
         self.show(key, fip, outcome).await
@@ -235,11 +236,10 @@ impl FloatingIps {
         service: &ServiceRef,
     ) -> Result<Next, Trouble> {
         let own = self.identity(key);
-        let holder = service.holder();
         match self
             .site
             .ipam
-            .read(|ledger| plan::view(ledger, &own, &holder, fip))
+            .read(|ledger| plan::view(ledger, &own, service, fip))
         {
             Plan::Show(shown) => self.show(key, fip, Ok(shown)).await,
             Plan::Problem(problem) => self.show(key, fip, Err(problem)).await,
@@ -247,6 +247,7 @@ impl FloatingIps {
                 self.data.remote.delete(&target(key), &fip.uid).await?;
                 Ok(Next::Done)
             }
+            Plan::HandBack => self.hand_back(key, fip).await,
             Plan::Leave | Plan::Ask(_) => Ok(Next::Done),
         }
     }

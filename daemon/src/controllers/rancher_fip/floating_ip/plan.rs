@@ -11,7 +11,7 @@ use super::{
     status::{CONFLICT, Shown},
     validate::{Problem, Wish},
 };
-use crate::controllers::wakes::Cause;
+use crate::controllers::{rancher_fip::names::ServiceRef, wakes::Cause};
 
 /// What is to be done about a FloatingIP.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,6 +22,8 @@ pub enum Plan {
     Problem(Problem),
     /// The object shows the lease of a Service that has given it up.
     Delete,
+    /// The same, but the object was there before: it keeps the address.
+    HandBack,
     /// Somebody is about to change the object.
     Leave,
 }
@@ -72,34 +74,41 @@ pub fn own(
 
 /// For a FloatingIP that shows the lease of a Service. `own` is its own identity, which has the lease once the
 /// Service gave it up.
-pub fn view(ledger: &Ledger, own: &Identity, service: &Holder, fip: &Fip) -> Plan {
+pub fn view(ledger: &Ledger, own: &Identity, service: &ServiceRef, fip: &Fip) -> Plan {
+    let made_here = service.made(&own.name);
+    let end = if made_here {
+        Plan::Delete
+    } else {
+        Plan::HandBack
+    };
     if !ledger.leases_of(own).is_empty() {
-        return Plan::Delete;
+        return end;
     }
     let address: Option<IpAddr> = fip.wanted.parse().ok();
-    let leases = ledger.leases_of(&service.identity);
+    let has = |lease: &&Arc<Lease>| Some(lease.key.address) == address;
+    let holder = service.holder();
+    let leases = ledger.leases_of(&holder.identity);
     let held: Vec<&Arc<Lease>> = leases
         .iter()
-        .filter(|lease| lease.members.iter().any(|member| member.holder == *service))
+        .filter(|lease| lease.members.iter().any(|member| member.holder == holder))
         .collect();
-    if let Some(lease) = held.iter().find(|lease| Some(lease.key.address) == address) {
+    if let Some(lease) = held.iter().copied().find(has) {
         return Plan::Show(Shown::of(lease));
     }
-    let contentions = ledger.contentions_of(&service.identity);
-    if let Some(lease) = contentions
-        .iter()
-        .find(|lease| Some(lease.key.address) == address)
-    {
+    let contentions = ledger.contentions_of(&holder.identity);
+    if let Some(lease) = contentions.iter().find(has) {
         return Plan::Problem(contended(lease));
     }
     let same_family = |lease: &&Arc<Lease>| {
         address.is_some_and(|one| one.is_ipv4() == lease.key.address.is_ipv4())
     };
-    if held.iter().any(same_family) {
-        Plan::Leave
+    // One that is ours moves to another address with its Service, another's passes to the next instance.
+    let goes_on = if made_here {
+        held.iter().copied().any(|lease| same_family(&lease))
     } else {
-        Plan::Delete
-    }
+        leases.iter().any(|lease| has(&lease))
+    };
+    if goes_on { Plan::Leave } else { end }
 }
 
 /// The request that takes over what the object shows.
@@ -135,7 +144,7 @@ fn contends(lease: &Lease, identity: &Identity) -> bool {
 #[cfg(test)]
 mod tests {
     use fipd_core::{
-        ClusterId, Ends, EndsOf, LeaseState, Member, NetworkId, Op, Order, Origin, PoolId,
+        ClusterId, Ends, EndsOf, Family, LeaseState, Member, NetworkId, Op, Order, Origin, PoolId,
         PoolSpec, Tenant, Timestamp,
     };
     use fipd_crds::floating_ip::FloatingIP;
@@ -219,5 +228,58 @@ mod tests {
         assert_eq!(plan(&|user| *user == web), Plan::Leave);
         let contend = adopt(key, own_holder.clone(), &fip, &"a".into());
         assert_eq!(plan(&|_| false), Plan::Ask(contend), "another's address");
+    }
+
+    #[test]
+    fn only_what_was_made_for_a_service_is_deleted_with_it() {
+        let service =
+            |uid: &str| ServiceRef::parse(&format!("Service/c/ns/web/{uid}")).expect("a Service");
+        let lease = |address: &str, holder: Holder| {
+            Op::PutLease(Arc::new(Lease {
+                key: LeaseKey {
+                    network: NetworkId::DEFAULT,
+                    address: address.parse().expect("v4"),
+                },
+                pool: None,
+                state: LeaseState::Allocated,
+                members: std::iter::once(Member {
+                    holder,
+                    ports: vec![],
+                })
+                .collect(),
+                contenders: vec![],
+                tenant: None,
+                group: None,
+                since: Timestamp(0),
+                until: None,
+            }))
+        };
+        let mut fip = slim(FloatingIP::default());
+        fip.wanted = "10.0.0.5".into();
+        let ours = service("u").floating_ip_name(Family::V4);
+        let plan = |ledger: &Ledger, name: &str| {
+            view(
+                ledger,
+                &holder(KIND_FLOATING_IP, name).identity,
+                &service("u"),
+                &fip,
+            )
+        };
+        let mut ledger = Ledger::new();
+        assert_eq!(plan(&ledger, &ours), Plan::Delete);
+        assert_eq!(plan(&ledger, "fip-abc12"), Plan::HandBack);
+        ledger.apply(&lease("10.0.0.6", service("u").holder()));
+        assert_eq!(plan(&ledger, &ours), Plan::Leave, "it moves");
+        assert_eq!(
+            plan(&ledger, "fip-abc12"),
+            Plan::HandBack,
+            "it keeps its address"
+        );
+        ledger.apply(&lease("10.0.0.5", service("next").holder()));
+        assert_eq!(plan(&ledger, "fip-abc12"), Plan::Leave, "the next shows it");
+        ledger.apply(&lease("10.0.0.5", service("u").holder()));
+        assert!(matches!(plan(&ledger, "fip-abc12"), Plan::Show(_)));
+        ledger.apply(&lease("10.0.0.5", holder(KIND_FLOATING_IP, "fip-abc12")));
+        assert_eq!(plan(&ledger, "fip-abc12"), Plan::HandBack);
     }
 }

@@ -177,7 +177,7 @@ impl Services {
     }
 
     /// Gives back what a Service that lives on does not wish any more. A family it does without takes its
-    /// FloatingIP along; otherwise that object moves to the new address.
+    /// FloatingIP along; otherwise that object moves to the new address, unless it was there before fipd.
     pub(super) async fn give_back(
         &self,
         service: &ServiceRef,
@@ -194,7 +194,9 @@ impl Services {
             return Ok(());
         }
         for lease in surplus {
-            if !wish.families.contains(&family_of(lease.key.address)) {
+            if !wish.families.contains(&family_of(lease.key.address))
+                || self.was_there(service, lease.key)
+            {
                 self.hand_over(service, lease).await?;
             } else {
                 let holder = holder_of(lease, service, &svc.uid);
@@ -205,7 +207,7 @@ impl Services {
         Ok(())
     }
 
-    /// Leaves a lease to the FloatingIP that shows it, which is then deleted and frees it. Where none was ever
+    /// Leaves a lease to the FloatingIP that shows it. One that fipd made is then deleted and frees it. Where none was ever
     /// written it is free at once.
     async fn hand_over(&self, service: &ServiceRef, lease: &Lease) -> Result<(), Trouble> {
         let from = holder_of(lease, service, &service.uid);
@@ -228,6 +230,12 @@ impl Services {
         });
         self.site.ipam.submit(request).await?;
         Ok(())
+    }
+
+    /// Whether the FloatingIP of a lease is one that another program made.
+    fn was_there(&self, service: &ServiceRef, key: LeaseKey) -> bool {
+        let shown = self.shown_by(service, key);
+        shown.is_some_and(|fip| !service.made(&fip.identity.name))
     }
 
     /// The FloatingIP of a lease as its holder; `None` where the lease has none.

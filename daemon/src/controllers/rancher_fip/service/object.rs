@@ -80,7 +80,7 @@ fn key(
     let shown = data
         .fips_of(&service.cluster, &service.key)
         .into_iter()
-        .find(|(_, fip)| fip.holder.as_ref() == Some(service) && fip.wanted.parse() == Ok(address));
+        .find(|(key, fip)| fip.wanted.parse() == Ok(address) && passes(key, fip, service));
     if let Some((key, _)) = shown {
         return key;
     }
@@ -93,6 +93,14 @@ fn key(
                 && !fip.is_shared(&service.key, lives)
         })
         .map_or(ours, |(key, _)| key)
+}
+
+/// Whether an object that shows a lease of the Service or of one before it may show one of this instance. What fipd
+/// made for the one before goes with that.
+fn passes(key: &Key, fip: &Fip, service: &ServiceRef) -> bool {
+    fip.holder
+        .as_ref()
+        .is_some_and(|holder| holder == service || !holder.made(&key.name))
 }
 
 impl Wanted {
