@@ -263,3 +263,40 @@ async fn what_the_original_served_keeps_its_address_and_its_floating_ip() {
     assert_eq!(json!(kept[0].labels()), labels);
     wait_allocated(&rancher, "net", all).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_floating_ip_is_shown_in_the_namespace_of_its_project() {
+    let (mut scenario, a) = prepare("").await;
+    // As for the guest of a Harvester cluster: the project is of that one.
+    let objects = json!([
+        { "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "c-m-h" } },
+        {
+            "apiVersion": "management.cattle.io/v3", "kind": "Project",
+            "metadata": { "name": "p-h", "namespace": "c-m-h" },
+            "spec": { "clusterName": "c-m-h", "displayName": "Guests" },
+        },
+    ]);
+    for object in objects.as_array().unwrap() {
+        let rancher = &scenario.site.rancher;
+        rancher.apply(&object.to_string()).await.unwrap();
+    }
+    let settings = config(&scenario.site, "").replace("\"p-a\"", "\"p-h\"");
+    scenario.fipd.write_config(&settings).unwrap();
+    scenario.fipd.restart().await.unwrap();
+    create(&a, "web", "net").await;
+    assert_eq!(wait_address(&a, "web").await.to_string(), "10.60.0.10");
+    let rancher = scenario.site.rancher.client().await.unwrap();
+    let fips = wait_fips(&rancher, "c-m-h", "one is allocated", |fips| {
+        fips.len() == 1 && shown(&fips[0]) == "10.60.0.10"
+    })
+    .await;
+    assert_eq!(
+        fips[0].labels()["rancher.k8s.binbash.org/cluster-name"],
+        "c-m-a"
+    );
+    wait_fips(&rancher, "c-m-a", "none is there", <[_]>::is_empty).await;
+    delete(&a, "web").await;
+    wait_gone(&a, "web").await;
+    wait_fips(&rancher, "c-m-h", "none is left", <[_]>::is_empty).await;
+    wait_allocated(&rancher, "net", json!({})).await;
+}

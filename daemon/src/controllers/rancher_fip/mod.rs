@@ -23,7 +23,7 @@ use std::{sync::Arc, time::Duration};
 use fipd_core::System;
 use fipd_crds::{
     floating_ip::{FloatingIP, FloatingIPPool, FloatingIPProjectQuota},
-    management::Cluster,
+    management::{Cluster, Project},
 };
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Namespace;
@@ -57,6 +57,9 @@ use crate::{
 
 /// API of pools, quotas and FloatingIPs.
 pub const API: &str = "apis/rancher.k8s.binbash.org/v1beta2";
+
+/// The list of projects is waited for so long at most.
+const PROJECTS_WITHIN: Duration = Duration::from_secs(5);
 
 /// Reconciles at once, by what users wait for.
 const SERVICES_AT_ONCE: usize = 32;
@@ -114,6 +117,8 @@ async fn management(site: Arc<Site>, ranchers: &Ranchers) {
     if !clusters_listed(&site, &data).await {
         return;
     }
+    // What is shown of a project is in its namespace. Who may not list projects gets that of the Service's cluster.
+    let _ = tokio::time::timeout(PROJECTS_WITHIN, data.projects.completed()).await;
     if !mirror(&pools, &cancel).await {
         return;
     }
@@ -193,6 +198,8 @@ fn watch_management(
         all.cluster_changed(key);
         link.pools_changed();
     });
+    let known = |_: Project| Some(());
+    spawn(tasks, site, Arc::clone(&data.projects), known, |_| {});
     let fips = Arc::clone(fips);
     let slim = |fip: FloatingIP| Some(floating_ip::observe::slim(fip));
     spawn(tasks, site, Arc::clone(&data.fips), slim, move |key| {

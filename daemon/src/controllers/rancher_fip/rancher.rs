@@ -50,6 +50,8 @@ pub struct Data {
     /// Rancher's id of a cluster to its display name.
     pub clusters: Arc<Objects<String>>,
     pub names: ClusterNames,
+    /// Projects, each in the namespace of the cluster that owns it.
+    pub projects: Arc<Objects<()>>,
     /// What each pool said when it was last looked at: generation and annotations.
     said: Mutex<BTreeMap<Key, Said>>,
     /// The FloatingIPs that show the leases of a Service.
@@ -160,6 +162,7 @@ impl Data {
             fips: Objects::new(),
             clusters: Objects::new(),
             names: ClusterNames::default(),
+            projects: Objects::new(),
             said: Mutex::new(BTreeMap::new()),
             by_service: Mutex::new(BTreeMap::new()),
             stock: Stock::default(),
@@ -223,6 +226,17 @@ impl Data {
         self.quotas
             .get(&Key::new("", project))
             .map(|name| name.as_ref().clone())
+    }
+
+    /// The namespace of a project that Services of this cluster are charged to. The guests of a Harvester
+    /// cluster are charged to projects of that one.
+    pub fn namespace_of(&self, project: &str, cluster: &str) -> Option<String> {
+        if self.projects.get(&Key::new(cluster, project)).is_some() {
+            return Some(cluster.to_owned());
+        }
+        let mut keys = self.projects.keys().into_iter();
+        let key = keys.find(|key| *key.name == *project)?;
+        Some(key.namespace.to_string())
     }
 
     /// The real name of the pool that a user calls `name`: its own name, or `<display name>--<network>`.

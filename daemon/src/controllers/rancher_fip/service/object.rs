@@ -21,7 +21,7 @@ use crate::controllers::{
 pub struct Wanted {
     pub key: Key,
     pub service: ServiceRef,
-    /// Rancher's id of the Service's cluster; the namespace of the object.
+    /// Rancher's id of the Service's cluster.
     pub cluster: String,
     pub project: Tenant,
     /// Name of the FloatingIPPool.
@@ -49,27 +49,31 @@ pub fn wanted(
         } if *system == System::rancher_fip() && cluster == rancher => object,
         Origin::Mirror { .. } | Origin::Own => return None,
     };
+    let project = lease.tenant.clone()?;
+    let namespace = data.and_then(|data| data.namespace_of(&project.0, cluster));
+    let name = service.floating_ip_name(family_of(lease.key.address));
+    let ours = Key::new(namespace.as_deref().unwrap_or(cluster), &name);
     Some(Wanted {
-        key: key(data, service, cluster, lease, lives),
+        key: key(data, service, cluster, ours, lease, lives),
         service: service.clone(),
         cluster: cluster.to_owned(),
-        project: lease.tenant.clone()?,
+        project,
         pool: object.to_string(),
         address: lease.key.address,
     })
 }
 
 /// The object that shows (or is to show) a lease of a Service: the one that does already, one that another program
-/// made for this Service, project and address, else ours by its name.
+/// made for this Service, project and address, else `ours` by its name.
 fn key(
     data: Option<&Data>,
     service: &ServiceRef,
     cluster: &str,
+    ours: Key,
     lease: &Lease,
     lives: &dyn Fn(&Key) -> bool,
 ) -> Key {
     let address = lease.key.address;
-    let ours = Key::new(cluster, &service.floating_ip_name(family_of(address)));
     let Some(data) = data else { return ours };
     if data.fips.get(&ours).is_some() {
         return ours;
