@@ -5,6 +5,7 @@
 //! program made and fipd took over stays, with the lease. No error is final: whatever an object waits for wakes it.
 
 pub mod adopt;
+mod farewell;
 mod hand_back;
 pub mod observe;
 pub mod plan;
@@ -18,9 +19,7 @@ use std::{
     time::Duration,
 };
 
-use fipd_core::{
-    Answer, ClusterId, Holder, Identity, Ledger, Pool, Release, ReleaseScope, Request, System, Text,
-};
+use fipd_core::{Answer, ClusterId, Holder, Identity, Ledger, Pool, Request, System, Text};
 use fipd_crds::floating_ip::{FloatingIP, ServiceRef as Assignee};
 use k8s_openapi::{api::core::v1::ObjectReference, jiff};
 use kube::Resource;
@@ -302,34 +301,6 @@ impl FloatingIps {
                     .warning(&reference, problem.reason, problem.message.clone())
             }
         }
-    }
-
-    /// The object is being deleted: its address is free before its finalizer goes.
-    async fn let_go(&self, key: &Key, uid: &Text, finalizers: &[String]) -> Result<Next, Trouble> {
-        self.wakes.wait(key, None);
-        if !finalizers.iter().any(|one| one == FINALIZER) {
-            return Ok(Next::Done);
-        }
-        // A lease handed over before the object was seen names no instance.
-        for instance in [uid, &Text::from("")] {
-            self.release(self.holder(key, instance), "deleted").await?;
-        }
-        self.data
-            .remote
-            .drop_finalizer(&target(key), uid, finalizers, FINALIZER)
-            .await?;
-        Ok(Next::Done)
-    }
-
-    async fn release(&self, holder: Holder, reason: &str) -> Result<(), Trouble> {
-        let scope = ReleaseScope::Holder(holder);
-        let request = Request::Release(Release {
-            scope,
-            actor: self.site.actor(),
-            reason: reason.into(),
-        });
-        self.site.ipam.submit(request).await?;
-        Ok(())
     }
 
     async fn malformed(&self, key: &Key, object: &Malformed) -> Result<Next, Trouble> {
