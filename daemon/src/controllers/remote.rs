@@ -90,7 +90,9 @@ impl Remote {
         patch: Patch,
         body: &impl Serialize,
     ) -> Result<(), CallError> {
-        self.send_patch(target, &target.path(), patch, body).await
+        self.send_patch::<serde::de::IgnoredAny>(target, &target.path(), patch, body)
+            .await
+            .map(drop)
     }
 
     /// Changes the status of the object.
@@ -100,6 +102,18 @@ impl Remote {
         patch: Patch,
         body: &impl Serialize,
     ) -> Result<(), CallError> {
+        self.patch_status_seen::<serde::de::IgnoredAny>(target, patch, body)
+            .await
+            .map(drop)
+    }
+
+    /// Changes the status of the object; what it is afterwards.
+    pub async fn patch_status_seen<T: DeserializeOwned>(
+        &self,
+        target: &Target,
+        patch: Patch,
+        body: &impl Serialize,
+    ) -> Result<T, CallError> {
         self.send_patch(target, &format!("{}/status", target.path()), patch, body)
             .await
     }
@@ -144,13 +158,13 @@ impl Remote {
         }
     }
 
-    async fn send_patch(
+    async fn send_patch<T: DeserializeOwned>(
         &self,
         target: &Target,
         path: &str,
         patch: Patch,
         body: &impl Serialize,
-    ) -> Result<(), CallError> {
+    ) -> Result<T, CallError> {
         let (kind, query) = match patch {
             Patch::Merge => ("application/merge-patch+json", ""),
             Patch::Strategic => ("application/strategic-merge-patch+json", ""),
@@ -164,9 +178,8 @@ impl Remote {
             }
         };
         let body = encode(target, body)?;
-        self.send::<serde::de::IgnoredAny>(Method::PATCH, target, &path, Some((kind, body)))
-            .await?;
-        Ok(())
+        self.send(Method::PATCH, target, &path, Some((kind, body)))
+            .await
     }
 
     async fn send<T: DeserializeOwned>(

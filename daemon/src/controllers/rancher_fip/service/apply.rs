@@ -95,6 +95,14 @@ pub fn show(svc: &Svc, addresses: &[IpAddr]) -> Option<Value> {
     )
 }
 
+/// A patch of the status that also does what `claim` does.
+pub fn both(claim: &Value, mut status: Value) -> Value {
+    if let (Some(all), Some(metadata)) = (status.as_object_mut(), claim.get("metadata")) {
+        all.insert("metadata".to_owned(), metadata.clone());
+    }
+    status
+}
+
 fn marks(service: &ServiceRef, addresses: &[IpAddr], announce: Announce) -> Marks {
     let list: Vec<String> = addresses.iter().map(ToString::to_string).collect();
     let mut annotations =
@@ -271,6 +279,19 @@ mod tests {
             json!([FINALIZER])
         );
         assert_eq!(disclaim(&svc()), None);
+    }
+
+    #[test]
+    fn one_patch_marks_and_shows() {
+        let claim = claim(&svc(), &service(), &v4(), Announce::None).expect("a patch");
+        let both = both(&claim, show(&svc(), &v4()).expect("a patch"));
+        assert_eq!(both["metadata"], claim["metadata"]);
+        assert_eq!(both["metadata"]["finalizers"], json!([FINALIZER]));
+        assert_eq!(both["metadata"]["uid"], json!(&*svc().uid));
+        assert_eq!(
+            both["status"]["loadBalancer"]["ingress"],
+            json!([{ "ip": "10.0.0.5" }])
+        );
     }
 
     #[test]

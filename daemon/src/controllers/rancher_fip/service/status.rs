@@ -3,6 +3,9 @@
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
 
 use fipd_core::{Family, Identity, Lease, LeaseKey, Ledger, Text};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Deserialize;
+use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{Services, apply, observe::Svc, reference, target};
@@ -24,65 +27,76 @@ const ASK_AGAIN: Duration = Duration::from_secs(60);
 /// A watch may be behind our own write for so long before the write is repeated.
 pub(super) const BEHIND: Duration = Duration::from_secs(3);
 
+/// What counts of an API server's answer to a write.
+#[derive(Deserialize)]
+struct Written {
+    metadata: ObjectMeta,
+}
+
 impl Services {
-    /// The two writes a user waits for, both at once. Where only the status arrives and the Service is deleted before the
-    /// next try, no finalizer tells of it: its address is freed by absence, a minute or two later.
+    /// Marks the Service and shows its addresses, in one write where both are new: no status without the finalizer that
+    /// tells of its end.
     pub(super) async fn show(
         &self,
         service: &ServiceRef,
         svc: &Svc,
         addresses: &[IpAddr],
     ) -> Result<(), Trouble> {
-        let claimed = self.claim(service, svc, addresses);
-        let shown = self.show_status(service, svc, addresses);
-        let (claimed, shown) = futures::future::join(claimed, shown).await;
-        claimed?;
-        if shown? {
-            self.after.add(service.key.clone());
+        let claim = apply::claim(svc, service, addresses, self.settings.announce);
+        match (claim, apply::show(svc, addresses)) {
+            (claim, Some(_)) if self.just_written(service, addresses) => {
+                if let Some(claim) = claim.filter(|_| svc.has_finalizer()) {
+                    self.claim(service, &claim).await?;
+                }
+                self.queue.add_after(service.key.clone(), BEHIND);
+                return Ok(());
+            }
+            (Some(claim), Some(status)) => {
+                let both = apply::both(&claim, status);
+                if !self.show_status(service, addresses, &both).await? {
+                    self.claim(service, &claim).await?;
+                }
+                self.remarked.lock().insert(service.key.clone());
+            }
+            (None, Some(status)) => {
+                self.show_status(service, addresses, &status).await?;
+            }
+            (Some(claim), None) => self.claim(service, &claim).await?,
+            (None, None) => {}
         }
+        self.after.add(service.key.clone());
         Ok(())
     }
 
-    async fn claim(
-        &self,
-        service: &ServiceRef,
-        svc: &Svc,
-        addresses: &[IpAddr],
-    ) -> Result<(), Trouble> {
-        let Some(patch) = apply::claim(svc, service, addresses, self.settings.announce) else {
-            return Ok(());
-        };
+    async fn claim(&self, service: &ServiceRef, patch: &Value) -> Result<(), Trouble> {
         let target = target(&service.key);
-        self.remote.patch(&target, Patch::Strategic, &patch).await?;
+        self.remote.patch(&target, Patch::Strategic, patch).await?;
         self.remarked.lock().insert(service.key.clone());
         Ok(())
     }
 
-    /// `false` where the watch has yet to tell of the last write.
+    /// Whether the Service has our finalizer afterwards: API servers take metadata with a Service's status, but do not
+    /// promise to.
     async fn show_status(
         &self,
         service: &ServiceRef,
-        svc: &Svc,
         addresses: &[IpAddr],
+        patch: &Value,
     ) -> Result<bool, Trouble> {
-        let Some(patch) = apply::show(svc, addresses) else {
-            return Ok(true);
-        };
-        if self.just_written(service, addresses) {
-            self.queue.add_after(service.key.clone(), BEHIND);
-            return Ok(false);
-        }
-        self.remote
-            .patch_status(&target(&service.key), Patch::Strategic, &patch)
+        let target = target(&service.key);
+        let written: Written = self
+            .remote
+            .patch_status_seen(&target, Patch::Strategic, patch)
             .await?;
-        let written = (
+        let shown = (
             Text::clone(&service.uid),
             addresses.to_vec(),
             Instant::now(),
         );
-        self.shown.lock().insert(service.key.clone(), written);
+        self.shown.lock().insert(service.key.clone(), shown);
         self.say_shown(service, addresses);
-        Ok(true)
+        let finalizers = written.metadata.finalizers.unwrap_or_default();
+        Ok(finalizers.iter().any(|one| one == names::FINALIZER))
     }
 
     /// A Service that has no lease (an admin took it) must not go on showing an address that another got.
