@@ -11,7 +11,7 @@ const AUDIT: TableDefinition<[u8; 8], &[u8]> = TableDefinition::new("audit");
 const META: TableDefinition<&str, &[u8]> = TableDefinition::new("meta");
 const CACHE: usize = 16 << 20;
 
-/// A copy of a store, written by hand.
+/// A store, written by hand.
 pub struct Floor {
     database: Database,
     key: [u8; 21],
