@@ -121,6 +121,10 @@ struct Gone<'a>(&'a Shared);
 impl Drop for Gone<'_> {
     fn drop(&mut self) {
         self.0.mailbox.die();
+        if thread::panicking() {
+            // The other thread may be trying to reopen the file for ever.
+            self.0.stop.stop();
+        }
         if self.0.threads.fetch_sub(1, Ordering::AcqRel) == 1 {
             if !self.0.asked.load(Ordering::Acquire) {
                 let reason = "the writer of the address book ended unasked";

@@ -1,5 +1,5 @@
-//! The thread of the ledger: plans, ends what was committed, and answers. Nobody else writes the ledger, so it never waits
-//! for its lock but when readers hold it.
+//! The thread of the ledger: plans, ends what was committed, and answers. Nobody else decides in the ledger, so it hardly
+//! ever waits for its lock.
 //!
 //! A few decisions are committed here and now: a lone caller waits for one wake-up and the disk. More go to the committer,
 //! and while it is busy the next batch is planned.
@@ -54,7 +54,12 @@ pub(super) fn run(shared: &Shared) {
 impl Planner<'_> {
     /// Does the next thing; `false` at the end.
     fn turn(&mut self) -> bool {
-        let room = BATCH.saturating_sub(self.ready.decisions.len());
+        // Nobody who came later is planned before those who wait for a commit to end; one is then in flight.
+        let room = if self.busy.is_empty() {
+            BATCH.saturating_sub(self.ready.decisions.len())
+        } else {
+            0
+        };
         match self.shared.mailbox.next(self.flight.is_some(), room) {
             Next::End => return false,
             Next::Fresh(fresh) => {

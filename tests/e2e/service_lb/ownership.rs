@@ -104,9 +104,19 @@ async fn class_less_services_are_taken_if_so_configured_and_stay() {
     assert_eq!(texts(&a, "plain").await, ["10.60.0.10"]);
     // It is served on, to its end.
     wish_for(&a, "plain", "10.60.0.15").await;
+    // Another's finalizer keeps the deleted Service: it shows and claims no address that somebody else may get.
+    let kept = json!({ "metadata": { "finalizers": ["example.com/kept", FINALIZER] } });
+    patch(&a, "plain", kept).await;
     delete(&a, "plain").await;
-    wait_gone(&a, "plain").await;
+    let ended = wait_service(&a, "plain", "is let go", |service| {
+        service.finalizers() == ["example.com/kept"]
+    })
+    .await;
+    assert!(addresses(&ended).is_empty());
+    assert_eq!(annotations(&ended)[FLOATING_IP], Value::Null);
     wish_for(&a, "classy", "10.60.0.15").await;
+    patch(&a, "plain", json!({ "metadata": { "finalizers": null } })).await;
+    wait_gone(&a, "plain").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

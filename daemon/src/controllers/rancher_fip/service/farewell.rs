@@ -86,8 +86,24 @@ impl Services {
         if !svc.has_finalizer() || self.is_anothers(&service.key, svc) {
             return Ok(Next::Done);
         }
+        // Other finalizers keep it for who knows how long: it must not show what may soon be another's.
+        let lives_on = svc.finalizers.len() > 1;
+        if lives_on
+            && shows_ours(svc, held)
+            && let Some(patch) = apply::show(svc, &[])
+        {
+            self.remote
+                .patch_status(&target(&service.key), Patch::Strategic, &patch)
+                .await?;
+        }
         self.end(service, svc, held).await?;
         self.shown.lock().remove(&service.key);
+        if lives_on && let Some(patch) = apply::disclaim(svc) {
+            self.remote
+                .patch(&target(&service.key), Patch::Strategic, &patch)
+                .await?;
+            return Ok(Next::Done);
+        }
         self.remote
             .drop_finalizer(&target(&service.key), &svc.uid, &svc.finalizers, FINALIZER)
             .await?;

@@ -1,7 +1,7 @@
 //! Service load balancers in direct mode: nothing is installed in the downstream cluster.
 //!
-//! The path a user waits for: the decision and its commit, one patch of the Service's metadata (finalizer
-//! first), one of its status. What follows is done at leisure: announcer's objects, Events, and the FloatingIP
+//! The path a user waits for: the decision and its commit, and one patch of the Service that marks it (with the
+//! finalizer) and shows the address. What follows is done at leisure: announcer's objects, Events, and the FloatingIP
 //! in Rancher, which shows the lease but never holds it while the Service lives. A Service that goes leaves its
 //! lease to its FloatingIP, whose deletion frees it, so that nothing here waits for Rancher.
 
