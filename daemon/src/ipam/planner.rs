@@ -69,10 +69,8 @@ impl Planner<'_> {
             }
             Next::Committed(outcomes) => {
                 let flight = self.flight.take().unwrap_or_default();
-                if outcomes.len() < flight.len() {
-                    // What comes after an unknown outcome would stand on it.
-                    self.shared.mailbox.die();
-                } else if !self.ready.decisions.is_empty() {
+                let known = outcomes.len() >= flight.len();
+                if known && !self.ready.decisions.is_empty() {
                     // The disk first: it works on while these are answered.
                     self.hand_over();
                 }
@@ -134,14 +132,15 @@ impl Planner<'_> {
     fn commit_here(&mut self) {
         let batch = std::mem::take(&mut self.ready);
         let outcomes = committer::commit(self.shared, &batch.decisions);
-        if outcomes.len() < batch.tentative.len() {
-            self.shared.mailbox.die();
-        }
         self.end(outcomes, batch.tentative);
     }
 
     /// Ends a batch in the ledger, answers, and plans again what waited for it.
     fn end(&mut self, outcomes: Vec<Outcome>, tentative: Vec<Tentative>) {
+        if outcomes.len() < tentative.len() {
+            // What comes after an unknown outcome would stand on it.
+            self.shared.mailbox.die();
+        }
         let mut tentative = tentative.into_iter();
         let ended = outcomes.into_iter().zip(tentative.by_ref());
         let answers: Vec<_> = ended

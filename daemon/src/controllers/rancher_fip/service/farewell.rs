@@ -88,13 +88,8 @@ impl Services {
         }
         // Other finalizers keep it for who knows how long: it must not show what may soon be another's.
         let lives_on = svc.finalizers.len() > 1;
-        if lives_on
-            && shows_ours(svc, held)
-            && let Some(patch) = apply::show(svc, &[])
-        {
-            self.remote
-                .patch_status(&target(&service.key), Patch::Strategic, &patch)
-                .await?;
+        if lives_on {
+            self.hide(service, svc, held).await?;
         }
         self.end(service, svc, held).await?;
         self.shown.lock().remove(&service.key);
@@ -142,27 +137,37 @@ impl Services {
         }
         self.end(service, svc, &held).await?;
         self.shown.lock().remove(&service.key);
-        let target = target(&service.key);
-        if shows_ours(svc, &held)
-            && let Some(patch) = apply::show(svc, &[])
-        {
-            match self
-                .remote
-                .patch_status(&target, Patch::Strategic, &patch)
-                .await
-            {
-                // A Service of another type has no such status any more.
-                Ok(()) | Err(CallError::NotFound(_) | CallError::Rejected(..)) => {}
-                Err(error) => return Err(error.into()),
-            }
+        match self.hide(service, svc, &held).await {
+            // A Service of another type has no such status any more.
+            Ok(()) | Err(CallError::NotFound(_) | CallError::Rejected(..)) => {}
+            Err(error) => return Err(error.into()),
         }
         if let Some(patch) = apply::disclaim(svc) {
+            let target = target(&service.key);
             match self.remote.patch(&target, Patch::Strategic, &patch).await {
                 Ok(()) | Err(CallError::NotFound(_)) => {}
                 Err(error) => return Err(error.into()),
             }
         }
         Ok(Next::Done)
+    }
+
+    /// Takes addresses that were given by us off the status.
+    async fn hide(
+        &self,
+        service: &ServiceRef,
+        svc: &Svc,
+        held: &[Arc<Lease>],
+    ) -> Result<(), CallError> {
+        match apply::show(svc, &[]).filter(|_| shows_ours(svc, held)) {
+            Some(patch) => {
+                let target = target(&service.key);
+                self.remote
+                    .patch_status(&target, Patch::Strategic, &patch)
+                    .await
+            }
+            None => Ok(()),
+        }
     }
 
     /// Ends what one instance of a Service has: announcer's objects, leases, places in queues.
