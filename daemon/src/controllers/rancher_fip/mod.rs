@@ -14,6 +14,8 @@ pub mod names;
 mod owners;
 pub mod pool;
 pub mod rancher;
+#[cfg(test)]
+mod sample;
 pub mod service;
 pub mod site;
 pub mod stock;

@@ -143,10 +143,7 @@ fn contends(lease: &Lease, identity: &Identity) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use fipd_core::{
-        ClusterId, Ends, EndsOf, Family, LeaseState, Member, NetworkId, Op, Order, Origin, PoolId,
-        PoolSpec, Tenant, Timestamp,
-    };
+    use fipd_core::{ClusterId, Family, Op, Tenant};
     use fipd_crds::floating_ip::FloatingIP;
 
     use super::*;
@@ -155,6 +152,7 @@ mod tests {
         rancher_fip::{
             floating_ip::observe::slim,
             names::{self, KIND_FLOATING_IP, KIND_SERVICE},
+            sample,
         },
     };
 
@@ -165,54 +163,12 @@ mod tests {
         }
     }
 
-    fn pool() -> Pool {
-        let spec = PoolSpec {
-            name: "net".into(),
-            network: NetworkId::DEFAULT,
-            addresses: vec![],
-            exclusions: vec![],
-            gateway: None,
-            prefix_len: None,
-            subnet: None,
-            ends: Ends {
-                first: 0,
-                last: 0,
-                of: EndsOf::Prefix,
-            },
-            order: Order::Lowest,
-            origin: Origin::Own,
-            closed: false,
-        };
-        Pool {
-            id: PoolId(1),
-            spec,
-            created: Timestamp(0),
-            generation: 1,
-        }
-    }
-
     #[test]
     fn one_made_for_a_service_leaves_the_address_to_it() {
-        let key = LeaseKey {
-            network: NetworkId::DEFAULT,
-            address: "10.0.0.5".parse().expect("v4"),
-        };
-        let member = Member {
-            holder: holder(KIND_SERVICE, "web"),
-            ports: vec![],
-        };
+        let key = sample::place("10.0.0.5");
         let mut ledger = Ledger::new();
-        ledger.apply(&Op::PutLease(Arc::new(Lease {
-            key,
-            pool: None,
-            state: LeaseState::Allocated,
-            members: std::iter::once(member).collect(),
-            contenders: vec![],
-            tenant: None,
-            group: None,
-            since: Timestamp(0),
-            until: None,
-        })));
+        let held = sample::lease(key, Some(holder(KIND_SERVICE, "web")));
+        ledger.apply(&Op::PutLease(Arc::new(held)));
         let own_holder = holder(KIND_FLOATING_IP, "fip-abc12");
         let mut fip = slim(FloatingIP::default());
         fip.status.ip_addr = "10.0.0.5".into();
@@ -221,9 +177,10 @@ mod tests {
             address: Some(key.address),
         };
         let web = holder(KIND_SERVICE, "web").identity;
+        let net = sample::pool(1, "net");
         let plan = |is_for: &dyn Fn(&Identity) -> bool| {
             let actor = "a".into();
-            own(&ledger, &own_holder, &fip, &wish, &pool(), &actor, is_for)
+            own(&ledger, &own_holder, &fip, &wish, &net, &actor, is_for)
         };
         assert_eq!(plan(&|user| *user == web), Plan::Leave);
         let contend = adopt(key, own_holder.clone(), &fip, &"a".into());
@@ -235,24 +192,8 @@ mod tests {
         let service =
             |uid: &str| ServiceRef::parse(&format!("Service/c/ns/web/{uid}")).expect("a Service");
         let lease = |address: &str, holder: Holder| {
-            Op::PutLease(Arc::new(Lease {
-                key: LeaseKey {
-                    network: NetworkId::DEFAULT,
-                    address: address.parse().expect("v4"),
-                },
-                pool: None,
-                state: LeaseState::Allocated,
-                members: std::iter::once(Member {
-                    holder,
-                    ports: vec![],
-                })
-                .collect(),
-                contenders: vec![],
-                tenant: None,
-                group: None,
-                since: Timestamp(0),
-                until: None,
-            }))
+            let lease = sample::lease(sample::place(address), Some(holder));
+            Op::PutLease(Arc::new(lease))
         };
         let mut fip = slim(FloatingIP::default());
         fip.wanted = "10.0.0.5".into();

@@ -1,8 +1,9 @@
 use std::net::Ipv4Addr;
 
-use fipd_core::{Identity, LeaseState, Member, NetworkId, Op, Timestamp};
+use fipd_core::{Identity, Op};
 
 use super::*;
+use crate::controllers::rancher_fip::sample;
 
 fn lease(number: u32) -> Op {
     let identity = Identity {
@@ -13,28 +14,13 @@ fn lease(number: u32) -> Op {
         name: format!("n{number}").into(),
         interface: "".into(),
     };
-    let member = Member {
-        holder: Holder {
-            identity,
-            instance: "".into(),
-        },
-        ports: Vec::new(),
+    let holder = Holder {
+        identity,
+        instance: "".into(),
     };
-    let key = LeaseKey {
-        network: NetworkId::DEFAULT,
-        address: Ipv4Addr::from_bits(0x0a00_0000 + number).into(),
-    };
-    Op::PutLease(Arc::new(Lease {
-        key,
-        pool: None,
-        state: LeaseState::Allocated,
-        members: [member].into_iter().collect(),
-        contenders: Vec::new(),
-        tenant: None,
-        group: None,
-        since: Timestamp(1),
-        until: None,
-    }))
+    let address = Ipv4Addr::from_bits(0x0a00_0000 + number).to_string();
+    let lease = sample::lease(sample::place(&address), Some(holder));
+    Op::PutLease(Arc::new(lease))
 }
 
 #[test]

@@ -108,53 +108,19 @@ pub fn ordered(wish: &Wish, kept: &BTreeMap<Family, Arc<Lease>>) -> Vec<IpAddr> 
 
 #[cfg(test)]
 mod tests {
-    use fipd_core::{
-        Ends, EndsOf, Identity, LeaseKey, LeaseState, NetworkId, Order, Origin, PoolId, PoolSpec,
-        System,
-    };
+    use fipd_core::{Identity, PoolId, System};
 
     use super::*;
+    use crate::controllers::rancher_fip::sample;
 
     fn pool(id: u32) -> Arc<Pool> {
-        let spec = PoolSpec {
-            name: format!("p{id}").into(),
-            network: NetworkId::DEFAULT,
-            addresses: vec![],
-            exclusions: vec![],
-            gateway: None,
-            prefix_len: None,
-            subnet: None,
-            ends: Ends {
-                first: 0,
-                last: 0,
-                of: EndsOf::Prefix,
-            },
-            order: Order::Lowest,
-            origin: Origin::Own,
-            closed: false,
-        };
-        Arc::new(Pool {
-            id: PoolId(id),
-            spec,
-            created: Timestamp(0),
-            generation: 1,
-        })
+        Arc::new(sample::pool(id, &format!("p{id}")))
     }
 
     fn lease(address: &str, pool: u32) -> Arc<Lease> {
         Arc::new(Lease {
-            key: LeaseKey {
-                network: NetworkId::DEFAULT,
-                address: address.parse().expect("an address"),
-            },
             pool: Some(PoolId(pool)),
-            state: LeaseState::Allocated,
-            members: std::iter::empty().collect(),
-            contenders: vec![],
-            tenant: None,
-            group: None,
-            since: Timestamp(0),
-            until: None,
+            ..sample::lease(sample::place(address), None)
         })
     }
 

@@ -231,10 +231,13 @@ fn shows_anothers(ledger: &Ledger, svc: &Svc, identity: &Identity) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use fipd_core::{ClusterId, Holder, LeaseState, Member, Network, NetworkId, Op, Timestamp};
+    use fipd_core::{ClusterId, Holder, Network, NetworkId, Op};
 
     use super::*;
-    use crate::controllers::rancher_fip::names::{FINALIZER, HOLDER};
+    use crate::controllers::rancher_fip::{
+        names::{FINALIZER, HOLDER},
+        sample,
+    };
 
     const OTHERS: NetworkId = NetworkId(7);
 
@@ -252,24 +255,11 @@ mod tests {
             identity: identity(owner),
             instance: "u".into(),
         };
-        ledger.apply(&Op::PutLease(Arc::new(Lease {
-            key: LeaseKey {
-                network: OTHERS,
-                address: "10.0.0.5".parse().expect("v4"),
-            },
-            pool: None,
-            state: LeaseState::Allocated,
-            members: std::iter::once(Member {
-                holder,
-                ports: vec![],
-            })
-            .collect(),
-            contenders: vec![],
-            tenant: None,
-            group: None,
-            since: Timestamp(0),
-            until: None,
-        })));
+        let key = LeaseKey {
+            network: OTHERS,
+            ..sample::place("10.0.0.5")
+        };
+        ledger.apply(&Op::PutLease(Arc::new(sample::lease(key, Some(holder)))));
         ledger
     }
 

@@ -231,14 +231,14 @@ fn not_reached() -> Problem {
 mod tests {
     use std::collections::BTreeMap;
 
-    use fipd_core::{
-        AddressSpec, Contender, Ends, EndsOf, Family, LeaseState, Member, NetworkId, Op, Order,
-        Origin, Pool, PoolSpec, Timestamp,
-    };
+    use fipd_core::{AddressSpec, Contender, Family, Op, Origin, Timestamp};
     use fipd_crds::floating_ip::{FloatingIP, ServiceRef as Assignee};
 
     use super::*;
-    use crate::controllers::rancher_fip::floating_ip::observe::slim;
+    use crate::controllers::rancher_fip::{
+        floating_ip::observe::slim,
+        sample::{self, place},
+    };
 
     const ADDRESS: &str = "10.0.0.5";
 
@@ -254,13 +254,6 @@ mod tests {
         }
     }
 
-    fn place(address: &str) -> LeaseKey {
-        LeaseKey {
-            network: NetworkId::DEFAULT,
-            address: address.parse().expect("an address"),
-        }
-    }
-
     fn own(name: &str) -> Holder {
         Holder {
             identity: names::identity(&management(), KIND_FLOATING_IP, &Key::new("c", name)),
@@ -269,58 +262,30 @@ mod tests {
     }
 
     fn ledger() -> Ledger {
-        let spec = PoolSpec {
-            name: "rancher-fip/m/net".into(),
-            network: NetworkId::DEFAULT,
-            addresses: vec![AddressSpec::Cidr("10.0.0.0/24".parse().expect("a CIDR"))],
-            exclusions: vec![],
-            gateway: None,
-            prefix_len: None,
-            subnet: None,
-            ends: Ends {
-                first: 0,
-                last: 0,
-                of: EndsOf::Prefix,
-            },
-            order: Order::Lowest,
-            origin: Origin::Mirror {
-                system: System::rancher_fip(),
-                cluster: management(),
-                object: "net".into(),
-                uid: "p".into(),
-            },
-            closed: false,
+        let mut pool = sample::pool(1, "rancher-fip/m/net");
+        pool.spec.addresses = vec![AddressSpec::Cidr("10.0.0.0/24".parse().expect("a CIDR"))];
+        pool.spec.origin = Origin::Mirror {
+            system: System::rancher_fip(),
+            cluster: management(),
+            object: "net".into(),
+            uid: "p".into(),
         };
         let mut ledger = Ledger::new();
-        ledger.apply(&Op::PutPool(Arc::new(Pool {
-            id: PoolId(1),
-            spec,
-            created: Timestamp(0),
-            generation: 1,
-        })));
+        ledger.apply(&Op::PutPool(Arc::new(pool)));
         ledger
     }
 
     fn lease(address: &str, holder: Holder, contender: Option<Holder>) -> Arc<Lease> {
-        let member = Member {
-            holder,
-            ports: vec![],
-        };
         let contender = contender.map(|holder| Contender {
             holder,
             tenant: None,
             since: Timestamp(0),
         });
         Arc::new(Lease {
-            key: place(address),
             pool: Some(PoolId(1)),
-            state: LeaseState::Allocated,
-            members: std::iter::once(member).collect(),
             contenders: contender.into_iter().collect(),
             tenant: Some(Tenant("p".into())),
-            group: None,
-            since: Timestamp(0),
-            until: None,
+            ..sample::lease(place(address), Some(holder))
         })
     }
 
