@@ -145,6 +145,8 @@ pub struct Handover {
     pub to: Holder,
     pub keys: Vec<LeaseKey>,
     pub actor: Actor,
+    /// For the audit log; may be empty.
+    pub reason: Text,
 }
 
 /// A new specification for a pool.

@@ -210,6 +210,7 @@ fn handover() -> impl Strategy<Value = Request> {
             to,
             keys,
             actor: ACTOR.into(),
+            reason: "".into(),
         })
     })
 }

@@ -740,6 +740,7 @@ fn leases_change_hands_without_a_moment_in_between() {
             to: holder(API, "1"),
             keys: Vec::new(),
             actor: "test".into(),
+            reason: "".into(),
         })
     };
     assert_eq!(

@@ -47,6 +47,11 @@ pub trait Inventory: Send + Sync {
 
     /// A fresh read of one object, not from a cache.
     fn read<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, Presence>;
+
+    /// Who gets a lease whose owner is gone, without a moment in between; `None`: it is free.
+    fn heir(&self, _gone: &Holder, _key: LeaseKey) -> Option<Holder> {
+        None
+    }
 }
 
 /// Why a cluster's system was not adopted; it is tried again.

@@ -7,8 +7,8 @@ use std::{
 };
 
 use fipd_core::{
-    Actor, Answer, Holder, Identity, LeaseKey, Ledger, Release, ReleaseScope, Request, System,
-    Timestamp,
+    Actor, Answer, Handover, Holder, Identity, LeaseKey, Ledger, Release, ReleaseScope, Request,
+    System, Timestamp,
 };
 use futures::{StreamExt, stream};
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -22,6 +22,7 @@ use super::{
     backoff::jittered,
     window::{self, Window},
 };
+use crate::ipam::IpamError;
 
 /// Between two lists when nothing asks for one earlier.
 const PERIOD: Duration = Duration::from_secs(300);
@@ -205,10 +206,15 @@ impl<'a> Sweep<'a> {
             if counts {
                 window.add(now, most);
             }
-            let freed = self.give_back(holder, keys, confirmed_by.as_ref()).await;
-            failed |= freed.is_none();
+            let mut gone = 0;
+            for request in self.requests(&holder, keys, confirmed_by.as_ref()) {
+                match self.submit(&holder, request).await {
+                    Ok(leases) => gone += leases,
+                    Err(_) => failed = true,
+                }
+            }
             if counts {
-                window.take_back(now, most.saturating_sub(freed.unwrap_or(0)));
+                window.take_back(now, most.saturating_sub(gone));
             }
         }
         if !failed {
@@ -216,37 +222,63 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    /// How many leases went; `None` if the request failed and is repeated with the next list.
-    async fn give_back(
+    /// What makes the leases of one holder pass to their heirs, and the rest free.
+    fn requests(
         &self,
-        holder: Holder,
-        mut keys: Vec<LeaseKey>,
+        holder: &Holder,
+        keys: Vec<LeaseKey>,
         confirmed_by: Option<&Actor>,
-    ) -> Option<usize> {
-        let owner = holder.identity.to_string();
+    ) -> Vec<Request> {
         let (actor, reason) = match confirmed_by {
             Some(admin) => (admin.clone(), window::CONFIRMED),
             None => (self.session.actor(self.system), window::REASON),
         };
+        let mut by_heir: BTreeMap<Option<Holder>, Vec<LeaseKey>> = BTreeMap::new();
+        for key in keys {
+            let heir = self.inventory.heir(holder, key);
+            by_heir.entry(heir).or_default().push(key);
+        }
         // Who is gone waits for nothing either.
         let contended = |ledger: &Ledger| ledger.contentions_of(&holder.identity);
         let contended = self.session.ipam.read(contended);
-        keys.extend(contended.iter().map(|lease| lease.key));
-        let release = Release {
-            // Not all that it holds: orphaned leases stay, only an admin frees them.
-            scope: ReleaseScope::HolderAddresses(holder, keys),
-            actor: actor.clone(),
-            reason: reason.into(),
+        if !contended.is_empty() {
+            let free = by_heir.entry(None).or_default();
+            free.extend(contended.iter().map(|lease| lease.key));
+        }
+        let request = |(heir, keys)| match heir {
+            Some(to) => Request::Handover(Handover {
+                from: holder.clone(),
+                to,
+                keys,
+                actor: actor.clone(),
+                reason: reason.into(),
+            }),
+            None => Request::Release(Release {
+                // Not all that it holds: orphaned leases stay, only an admin frees them.
+                scope: ReleaseScope::HolderAddresses(holder.clone(), keys),
+                actor: actor.clone(),
+                reason: reason.into(),
+            }),
         };
-        match self.session.ipam.submit(Request::Release(release)).await {
+        by_heir.into_iter().map(request).collect()
+    }
+
+    /// How many leases went. What failed is repeated with the next list.
+    async fn submit(&self, holder: &Holder, request: Request) -> Result<usize, IpamError> {
+        let (cluster, owner) = (&self.session.name, holder.identity.to_string());
+        match self.session.ipam.submit(request).await {
             Ok(Answer::Released { leases }) => {
-                tracing::warn!(cluster = %self.session.name, owner, leases = leases.len(), %actor, "released: its object is gone");
-                Some(leases.len())
+                tracing::warn!(%cluster, owner, leases = leases.len(), "released: its object is gone");
+                Ok(leases.len())
             }
-            Ok(_) => Some(0),
+            Ok(Answer::HandedOver { leases }) => {
+                tracing::warn!(%cluster, owner, leases = leases.len(), "left to its heir: its object is gone");
+                Ok(leases.len())
+            }
+            Ok(_) => Ok(0),
             Err(err) => {
-                tracing::warn!(cluster = %self.session.name, owner, "not released: {err}");
-                None
+                tracing::warn!(%cluster, owner, "not released: {err}");
+                Err(err)
             }
         }
     }

@@ -57,7 +57,7 @@ fn lost_by(entry: &AuditEntry) -> Option<ClusterId> {
     if entry.action == Action::Released && &*entry.detail == REASON {
         return entry.identity.as_ref()?.cluster.clone();
     }
-    if entry.action == Action::PassedOn {
+    if matches!(entry.action, Action::PassedOn | Action::HandedOver) {
         let before = entry.detail.strip_prefix("from ")?.strip_suffix(REASON)?;
         let before: Identity = before.strip_suffix(": ")?.parse().ok()?;
         return before.cluster;

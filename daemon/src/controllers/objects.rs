@@ -140,6 +140,11 @@ impl<T: PartialEq> Objects<T> {
         self.put(key, Some(Seen::Good(Arc::new(object))));
     }
 
+    #[cfg(test)]
+    pub fn complete(&self) {
+        self.complete.send_replace(true);
+    }
+
     /// Whether something changed.
     fn put(&self, key: &Key, seen: Option<Seen<T>>) -> bool {
         let mut map = self.map.write();

@@ -8,6 +8,7 @@ use super::{
     Ledger,
     intern::{Prints, fingerprint},
     plan::{Draft, Draw, Stop},
+    plan_release::from_whom,
 };
 use crate::{
     Action, Adopt, Answer, Contender, Handover, Holder, Lease, LeaseKey, LeaseState, Member, Op,
@@ -82,12 +83,11 @@ impl Ledger {
                 let next = Arc::new(handed_over(&lease, &ask.from, &ask.to));
                 draft.flight.keys.push(next.key);
                 draft.flight.ops.push(Op::PutLease(Arc::clone(&next)));
-                let detail = format!("from {}", ask.from.identity);
                 draft.say_lease(
                     &next,
                     Action::HandedOver,
                     Some(ask.to.identity.clone()),
-                    detail.into(),
+                    from_whom(Some(&ask.from), &ask.reason),
                 );
                 handed.push(next.key);
             }

@@ -94,14 +94,7 @@ pub(super) fn vacate(draft: &mut Draft, lease: &Arc<Lease>, action: Action, reas
         draft.delete(lease, action, Arc::clone(reason));
         return;
     };
-    let before = lease
-        .owner()
-        .map_or_else(|| "nobody".to_owned(), |owner| owner.identity.to_string());
-    let detail = if reason.is_empty() {
-        format!("from {before}")
-    } else {
-        format!("from {before}: {reason}")
-    };
+    let detail = from_whom(lease.owner(), reason);
     let passed = Lease {
         key: lease.key,
         pool: lease.pool,
@@ -117,5 +110,16 @@ pub(super) fn vacate(draft: &mut Draft, lease: &Arc<Lease>, action: Action, reas
         since: draft.now,
         until: None,
     };
-    draft.put(&Arc::new(passed), Action::PassedOn, detail.into());
+    draft.put(&Arc::new(passed), Action::PassedOn, detail);
+}
+
+/// What the audit log says of a lease that changes hands.
+pub(super) fn from_whom(before: Option<&Holder>, reason: &Text) -> Text {
+    let before = before.map_or_else(|| "nobody".to_owned(), |owner| owner.identity.to_string());
+    let detail = if reason.is_empty() {
+        format!("from {before}")
+    } else {
+        format!("from {before}: {reason}")
+    };
+    detail.into()
 }

@@ -1,4 +1,10 @@
-use std::{convert::Infallible, sync::Arc};
+use std::{
+    convert::Infallible,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
 use fipd_core::{Adopt, ClusterId, LeaseKey, NetworkId};
 use futures::{FutureExt as _, future::BoxFuture};
@@ -51,6 +57,13 @@ fn owner(n: u8) -> Identity {
     format!("rancher-fip/X/Service/ns/s{n}").parse().unwrap()
 }
 
+fn heir(n: u8) -> Holder {
+    Holder {
+        identity: format!("rancher-fip/M/FloatingIP/p/f{n}").parse().unwrap(),
+        instance: "f".into(),
+    }
+}
+
 fn key(n: u8) -> LeaseKey {
     LeaseKey {
         network: NetworkId::DEFAULT,
@@ -63,6 +76,9 @@ struct Empty {
     ipam: Ipam,
     comes_meanwhile: Vec<u8>,
     read: Mutex<BTreeSet<Identity>>,
+    lists: AtomicUsize,
+    /// These leases pass to FloatingIPs.
+    left: Vec<u8>,
 }
 
 impl Empty {
@@ -71,6 +87,8 @@ impl Empty {
             ipam: ipam.clone(),
             comes_meanwhile: comes_meanwhile.to_vec(),
             read: Mutex::default(),
+            lists: AtomicUsize::new(0),
+            left: Vec::new(),
         }
     }
 }
@@ -81,6 +99,7 @@ impl Inventory for Empty {
     }
 
     fn list(&self) -> BoxFuture<'_, Result<Vec<Sighting>, CallError>> {
+        self.lists.fetch_add(1, Ordering::SeqCst);
         Box::pin(async {
             for n in &self.comes_meanwhile {
                 take(&self.ipam, *n).await;
@@ -92,6 +111,12 @@ impl Inventory for Empty {
     fn read<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, Presence> {
         self.read.lock().insert(identity.clone());
         Box::pin(std::future::ready(Presence::Gone))
+    }
+
+    fn heir(&self, gone: &Holder, key: LeaseKey) -> Option<Holder> {
+        let left = self.left.iter().find(|n| self::key(**n) == key)?;
+        assert_eq!(gone.identity, owner(*left));
+        Some(heir(*left))
     }
 }
 
@@ -184,6 +209,39 @@ async fn what_an_admin_confirmed_is_audited_under_the_admin() {
     }
     let window = windows.of(&session.id, &ipam).await.unwrap();
     assert_eq!(window.lock().await.spent(windows.now()), Some(0));
+    session.cancel.cancel();
+}
+
+#[tokio::test]
+async fn a_lease_with_an_heir_changes_hands_and_counts_as_one_that_went() {
+    let (_dir, ipam) = address_book();
+    let windows = Arc::default();
+    let session = session(&ipam, &windows).await;
+    for n in 1..=3 {
+        take(&ipam, n).await;
+    }
+    let contends = Adopt {
+        key: key(2),
+        holder: heir(7),
+        tenant: None,
+        since: Timestamp(1),
+        actor: "test".into(),
+    };
+    ipam.submit(Request::Adopt(contends)).await.unwrap();
+    let (system, mut empty) = (System::rancher_fip(), Empty::new(&ipam, &[]));
+    empty.left = vec![1, 2];
+    sweep_twice(&mut Sweep::new(&session, &system, &empty)).await;
+    for n in [1, 2] {
+        let lease = ipam.read(|ledger| ledger.lease(key(n)).cloned()).unwrap();
+        assert_eq!(lease.owner(), Some(&heir(n)), "before any contender");
+    }
+    assert_eq!(leases(&ipam), [1, 2]);
+    let window = windows.of(&session.id, &ipam).await.unwrap();
+    assert_eq!(window.lock().await.spent(windows.now()), Some(3));
+    let next_life = Arc::<Windows>::default();
+    let window = next_life.of(&session.id, &ipam).await.unwrap();
+    let spent = window.lock().await.spent(next_life.now());
+    assert_eq!(spent, Some(3), "the audit log tells the same");
     session.cancel.cancel();
 }
 
@@ -293,6 +351,30 @@ async fn a_release_counts_although_nobody_hears_its_answer() {
     }
     assert_eq!(window.lock().await.spent(windows.now()), Some(1));
     session.cancel.cancel();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_suspicion_brings_the_next_list_forward() {
+    let (_dir, ipam) = address_book();
+    let session = session(&ipam, &Arc::default()).await;
+    let (system, empty) = (System::rancher_fip(), Empty::new(&ipam, &[]));
+    let listed = async |times: usize| {
+        let begun = Instant::now();
+        while empty.lists.load(Ordering::SeqCst) < times {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        begun.elapsed()
+    };
+    let script = async {
+        listed(1).await;
+        session.suspect();
+        let waited = listed(2).await;
+        assert!((SOON..SOON * 2).contains(&waited), "{waited:?}");
+        let waited = listed(3).await;
+        assert!(waited > PERIOD / 2, "nobody asked for it: {waited:?}");
+        session.cancel.cancel();
+    };
+    tokio::join!(run(&session, &system, &empty), script);
 }
 
 #[tokio::test]

@@ -41,6 +41,7 @@ fn only_unconfirmed_releases_by_absence_count() {
     let x = Some(ClusterId("X".into()));
     assert_eq!(lost_by(&entry(Action::Released, lost, REASON)), x);
     assert_eq!(lost_by(&entry(Action::PassedOn, other, &passed)), x);
+    assert_eq!(lost_by(&entry(Action::HandedOver, other, &passed)), x);
     for (action, detail) in [
         (Action::Released, "deleted"),
         (Action::Released, CONFIRMED),

@@ -294,7 +294,7 @@ async fn downstream(site: Arc<Site>, ranchers: &Ranchers) {
         () = cancel.cancelled() => return,
         () = ready(&site, &rancher, &services) => {}
     }
-    let inventory = service::adopt::ServiceInventory::new(Arc::clone(&site), Arc::clone(&rancher));
+    let inventory = service::adopt::ServiceInventory::new(Arc::clone(&services));
     if adoption::first(&site.session, &site.system, &inventory)
         .await
         .is_none()

@@ -42,6 +42,16 @@ impl ServiceRef {
         }
     }
 
+    /// The Service that is this holder.
+    pub fn of(holder: &Holder) -> Option<Self> {
+        let Holder { identity, instance } = holder;
+        (&*identity.kind == KIND_SERVICE).then_some(Self {
+            cluster: identity.cluster.clone()?,
+            key: key(identity),
+            uid: Text::clone(instance),
+        })
+    }
+
     /// Reads what [`fmt::Display`] writes.
     pub fn parse(text: &str) -> Option<Self> {
         let parts: Vec<&str> = text.split('/').collect();

@@ -181,7 +181,7 @@ impl FloatingIps {
             Plan::Show(shown) => Ok(shown),
             Plan::Problem(problem) => Err(problem),
             Plan::Delete | Plan::HandBack | Plan::Leave => return Ok(Next::Done),
-            Plan::Ask(request) => self.ask(request, &holder, &pool).await?,
+            Plan::Ask(request) => self.ask(*request, &holder, &pool).await?,
         };
         self.show(key, fip, outcome).await
     }

@@ -18,7 +18,7 @@ use crate::controllers::{rancher_fip::names::ServiceRef, wakes::Cause};
 pub enum Plan {
     /// All is decided.
     Show(Shown),
-    Ask(Request),
+    Ask(Box<Request>),
     Problem(Problem),
     /// The object shows the lease of a Service that has given it up.
     Delete,
@@ -56,10 +56,10 @@ pub fn own(
                 Plan::Leave
             }
             Some(lease) if contends(lease, &holder.identity) => Plan::Problem(contended(lease)),
-            Some(_) | None => Plan::Ask(adopt(key, holder.clone(), fip, actor)),
+            Some(_) | None => Plan::Ask(Box::new(adopt(key, holder.clone(), fip, actor))),
         };
     }
-    Plan::Ask(Request::Allocate(Allocate {
+    let allocate = Request::Allocate(Allocate {
         holder: holder.clone(),
         tenant: Some(wish.project.clone()),
         wants: vec![Want {
@@ -69,7 +69,8 @@ pub fn own(
         }],
         waiting_since: Some(fip.created),
         actor: Text::clone(actor),
-    }))
+    });
+    Plan::Ask(Box::new(allocate))
 }
 
 /// For a FloatingIP that shows the lease of a Service. `own` is its own identity, which has the lease once the
@@ -183,7 +184,7 @@ mod tests {
             own(&ledger, &own_holder, &fip, &wish, &net, &actor, is_for)
         };
         assert_eq!(plan(&|user| *user == web), Plan::Leave);
-        let contend = adopt(key, own_holder.clone(), &fip, &"a".into());
+        let contend = Box::new(adopt(key, own_holder.clone(), &fip, &"a".into()));
         assert_eq!(plan(&|_| false), Plan::Ask(contend), "another's address");
     }
 

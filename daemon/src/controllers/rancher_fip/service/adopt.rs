@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::{Namespace, Service};
 use kube::{Api, api::ListParams, core::DeserializeGuard};
 
 use super::{
-    cluster_id::rancher_id,
+    Services,
     fresh::{self, keeps},
     observe::{self, Projects, Svc},
     target, validate,
@@ -27,8 +27,7 @@ use crate::{
         objects::Key,
         rancher_fip::{
             Site,
-            names::{self, KIND_SERVICE, STATIC_NETWORK},
-            rancher::Rancher,
+            names::{self, KIND_SERVICE, STATIC_NETWORK, ServiceRef},
         },
         remote::{Remote, Target},
     },
@@ -37,18 +36,13 @@ use crate::{
 /// What a downstream cluster has of Services.
 pub struct ServiceInventory {
     site: Arc<Site>,
-    rancher: Arc<Rancher>,
-    remote: Remote,
+    services: Arc<Services>,
 }
 
 impl ServiceInventory {
-    pub fn new(site: Arc<Site>, rancher: Arc<Rancher>) -> Self {
-        let remote = Remote::new(site.session.client.clone());
-        Self {
-            site,
-            rancher,
-            remote,
-        }
+    pub fn new(services: Arc<Services>) -> Self {
+        let site = Arc::clone(&services.site);
+        Self { site, services }
     }
 
     async fn sightings(&self) -> Result<Vec<Sighting>, CallError> {
@@ -84,7 +78,7 @@ impl ServiceInventory {
     }
 
     async fn presence(&self, identity: &Identity) -> Presence {
-        let found = fresh::read(&self.remote, &target(&names::key(identity))).await;
+        let found = fresh::read(&self.services.remote, &target(&names::key(identity))).await;
         let class_less = self.site.session.settings.rancher_fip.class_less;
         let held = self.site.ipam.read(|ledger| ledger.leases_of(identity));
         match found {
@@ -115,7 +109,7 @@ impl ServiceInventory {
             projects.get(&*key.namespace),
         );
         let project = validate::project(settings.project.as_deref(), app, own, &key.namespace).ok();
-        let cluster = rancher_id(&self.site.session, self.rancher.data().as_deref());
+        let cluster = self.services.rancher_cluster();
         Sighting {
             holder: Holder {
                 identity: names::identity(&self.site.id, KIND_SERVICE, &key),
@@ -172,7 +166,7 @@ impl ServiceInventory {
     /// Whether a FloatingIP that another program made for this Service has the address; it is adopted for that, and
     /// the Service takes it over. Where it is not known what Rancher calls the cluster, the Service's name decides.
     fn keeps_for(&self, cluster: Option<&str>, service: &Key, address: IpAddr) -> bool {
-        let Some(data) = self.rancher.data() else {
+        let Some(data) = self.services.rancher.data() else {
             return false;
         };
         let made = match cluster {
@@ -189,6 +183,7 @@ impl ServiceInventory {
         let named = svc.mark(STATIC_NETWORK);
         let of_rancher = |pool: &&Arc<Pool>| match &pool.spec.origin {
             Origin::Mirror { cluster, .. } => self
+                .services
                 .rancher
                 .data()
                 .is_none_or(|data| data.cluster == *cluster),
@@ -223,6 +218,10 @@ impl Inventory for ServiceInventory {
 
     fn read<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, Presence> {
         Box::pin(self.presence(identity))
+    }
+
+    fn heir(&self, holder: &Holder, key: LeaseKey) -> Option<Holder> {
+        self.services.heir(&ServiceRef::of(holder)?, key)
     }
 }
 

@@ -228,29 +228,31 @@ impl Services {
         Ok(())
     }
 
-    /// Leaves a lease to the FloatingIP that shows it. One that fipd made is then deleted and frees it. Where none was ever
-    /// written it is free at once.
+    /// Leaves a lease to its heir; where it has none it is free at once.
     async fn hand_over(&self, service: &ServiceRef, lease: &Lease) -> Result<(), Trouble> {
         let from = holder_of(lease, service, &service.uid);
-        let written = !self.unwritten.lock().contains(&service.uid);
-        let to = if written {
-            self.shown_by(service, lease.key)
-        } else {
-            None
-        };
-        let Some(to) = to else {
-            return self
-                .release(&from, vec![lease.key], "given up by its Service")
-                .await;
+        let reason = "given up by its Service";
+        let Some(to) = self.heir(service, lease.key) else {
+            return self.release(&from, vec![lease.key], reason).await;
         };
         let request = Request::Handover(Handover {
             from,
             to,
             keys: vec![lease.key],
             actor: self.site.actor(),
+            reason: reason.into(),
         });
         self.site.ipam.submit(request).await?;
         Ok(())
+    }
+
+    /// Who gets a lease when its Service goes: the FloatingIP that shows it. One that fipd made is then deleted and frees
+    /// it. `None` where no FloatingIP was ever written.
+    pub(super) fn heir(&self, service: &ServiceRef, key: LeaseKey) -> Option<Holder> {
+        if self.unwritten.lock().contains(&service.uid) {
+            return None;
+        }
+        self.shown_by(service, key)
     }
 
     /// Whether the FloatingIP of a lease is one that another program made.

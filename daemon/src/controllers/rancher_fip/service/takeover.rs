@@ -180,6 +180,7 @@ fn handover(look: &Look<'_>, lease: &Lease, own: &Holder) -> Option<Request> {
         to: look.service.holder(),
         keys: vec![lease.key],
         actor: Text::clone(&look.actor),
+        reason: Text::default(),
     }))
 }
 
@@ -340,6 +341,7 @@ mod tests {
             to: service().holder(),
             keys: vec![place(address)],
             actor: "a".into(),
+            reason: "".into(),
         })
     }
 

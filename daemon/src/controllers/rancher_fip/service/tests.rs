@@ -1,6 +1,9 @@
 use std::convert::Infallible;
 
-use fipd_core::{Adopt, Holder, LeaseKey, NetworkId, Request, Timestamp};
+use fipd_core::{
+    AddressSpec, Adopt, ClusterId, Holder, LeaseKey, NetworkId, Origin, Release, ReleaseScope,
+    Request, Tenant, Timestamp,
+};
 use kube::{Client, client::Body};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -15,6 +18,7 @@ use crate::{
             floating_ip,
             names::{CLASS, FINALIZER, FLOATING_IP, HOLDER},
             rancher::{Data, Ranchers},
+            sample,
             service::adopt::ServiceInventory,
         },
     },
@@ -72,6 +76,10 @@ fn marked(uid: &str, more: Value) -> Value {
     object
 }
 
+fn management() -> ClusterId {
+    ClusterId("M".into())
+}
+
 fn key() -> Key {
     Key::new("ns", "web")
 }
@@ -119,7 +127,7 @@ impl Bench {
             Arc::new(events),
             Queue::new(),
         );
-        let inventory = ServiceInventory::new(site, Arc::clone(&rancher));
+        let inventory = ServiceInventory::new(Arc::clone(&services));
         Self {
             _dir: dir,
             ipam,
@@ -151,7 +159,7 @@ impl Bench {
     /// Rancher is reached, and has this FloatingIP of another program for the Service.
     fn publish(&self, cluster: &str) {
         let remote = Remote::new(client(&self.answers));
-        let data = Data::new(fipd_core::ClusterId("M".into()), remote);
+        let data = Data::new(management(), remote);
         let assignee = fipd_crds::floating_ip::ServiceRef {
             service_namespace: "ns".into(),
             service_name: "web".into(),
@@ -163,6 +171,43 @@ impl Bench {
         };
         data.stock.note(&Key::new(cluster, "fip-abc12"), Some(&fip));
         self.rancher.publish(data);
+    }
+
+    /// Its lease is of a pool of Rancher's, which is reached.
+    async fn of_a_pool(&self) -> Arc<Data> {
+        let mut spec = sample::pool(1, "rancher-fip/M/net").spec;
+        spec.addresses = vec![AddressSpec::Cidr("10.7.0.0/24".parse().expect("a CIDR"))];
+        spec.origin = Origin::Mirror {
+            system: fipd_core::System::rancher_fip(),
+            cluster: management(),
+            object: "net".into(),
+            uid: "p".into(),
+        };
+        let release = Release {
+            scope: ReleaseScope::Holder(holder()),
+            actor: "test".into(),
+            reason: "".into(),
+        };
+        let adopt = Adopt {
+            key: place(),
+            holder: holder(),
+            tenant: Some(Tenant("p-1".into())),
+            since: Timestamp(1),
+            actor: "test".into(),
+        };
+        let actor = "test".into();
+        for request in [
+            Request::CreatePool { spec, actor },
+            Request::Release(release),
+            Request::Adopt(adopt),
+        ] {
+            self.ipam.submit(request).await.expect("an answer");
+        }
+        let data = Data::new(management(), Remote::new(client(&self.answers)));
+        data.names.note(&"c-abcde".into(), Some("x"));
+        data.clusters.complete();
+        self.rancher.publish(Arc::clone(&data));
+        data
     }
 
     async fn presence(&self) -> Presence {
@@ -248,10 +293,7 @@ async fn the_finalizer_of_another_program_of_the_family_stays() {
     bench.publish("c-abcde");
     bench.told(deleted()).await;
     assert!(bench.has_lease(), "a FloatingIP of another is for it");
-    let none = Data::new(
-        fipd_core::ClusterId("M".into()),
-        Remote::new(client(&bench.answers)),
-    );
+    let none = Data::new(management(), Remote::new(client(&bench.answers)));
     bench.rancher.publish(none);
     bench.told(deleted()).await;
     assert!(!bench.has_lease());
@@ -290,17 +332,14 @@ async fn what_the_original_serves_waits_until_the_cluster_is_known() {
 #[tokio::test]
 async fn a_floating_ip_is_found_under_the_service_that_it_shows() {
     let answers: Answers = Arc::new(Mutex::new(("X".into(), json!({}))));
-    let data = Data::new(
-        fipd_core::ClusterId("M".into()),
-        Remote::new(client(&answers)),
-    );
+    let data = Data::new(management(), Remote::new(client(&answers)));
     let fip = Key::new("c-abcde", "fip-1");
     let object = floating_ip::observe::slim(fipd_crds::floating_ip::FloatingIP::default());
     data.fips.set(&fip, object);
     let service = |name: &str| ServiceRef::parse(&format!("Service/X/ns/{name}/1"));
     let (web, api) = (service("web"), service("api"));
     let found = |name: &str| {
-        let found = data.fips_of(&fipd_core::ClusterId("X".into()), &Key::new("ns", name));
+        let found = data.fips_of(&ClusterId("X".into()), &Key::new("ns", name));
         found.len()
     };
     data.index(&fip, None, web.as_ref());
@@ -308,4 +347,34 @@ async fn a_floating_ip_is_found_under_the_service_that_it_shows() {
     data.index(&fip, None, api.as_ref());
     data.index(&fip, web.as_ref(), None);
     assert_eq!((found("web"), found("api")), (0, 1));
+}
+
+#[tokio::test]
+async fn the_floating_ip_that_shows_a_lease_is_its_heir() {
+    let bench = Bench::new(json!({})).await;
+    let heir = || bench.inventory.heir(&holder(), place());
+    assert_eq!(heir(), None, "a lease of no pool of Rancher's");
+    let data = bench.of_a_pool().await;
+    let service = ServiceRef::of(&holder()).expect("a Service");
+    let fip = |name: &str, uid: &str| {
+        let key = Key::new("c-abcde", name);
+        Some(Holder {
+            identity: names::identity(&management(), names::KIND_FLOATING_IP, &key),
+            instance: uid.into(),
+        })
+    };
+    let ours = service.floating_ip_name(fipd_core::Family::V4);
+    assert_eq!(heir(), fip(&ours, ""), "not seen yet");
+    let taken_over = Key::new("c-abcde", "fip-abc12");
+    let object = floating_ip::observe::Fip {
+        uid: "f".into(),
+        holder: Some(service.clone()),
+        wanted: "10.7.0.1".into(),
+        ..floating_ip::observe::slim(fipd_crds::floating_ip::FloatingIP::default())
+    };
+    data.fips.set(&taken_over, object);
+    data.index(&taken_over, None, Some(&service));
+    assert_eq!(heir(), fip("fip-abc12", "f"));
+    bench.services.unwritten.lock().insert("1".into());
+    assert_eq!(heir(), None, "none was ever written");
 }
