@@ -135,13 +135,9 @@ impl Services {
         if !others.is_empty() {
             self.site.session.suspect();
         }
+        self.hide(service, svc, &held).await?;
         self.end(service, svc, &held).await?;
         self.shown.lock().remove(&service.key);
-        match self.hide(service, svc, &held).await {
-            // A Service of another type has no such status any more.
-            Ok(()) | Err(CallError::NotFound(_) | CallError::Rejected(..)) => {}
-            Err(error) => return Err(error.into()),
-        }
         if let Some(patch) = apply::disclaim(svc) {
             let target = target(&service.key);
             match self.remote.patch(&target, Patch::Strategic, &patch).await {
@@ -152,21 +148,26 @@ impl Services {
         Ok(Next::Done)
     }
 
-    /// Takes addresses that were given by us off the status.
+    /// Takes addresses that were given by us off the status, before another may get them.
     async fn hide(
         &self,
         service: &ServiceRef,
         svc: &Svc,
         held: &[Arc<Lease>],
     ) -> Result<(), CallError> {
-        match apply::show(svc, &[]).filter(|_| shows_ours(svc, held)) {
-            Some(patch) => {
-                let target = target(&service.key);
-                self.remote
-                    .patch_status(&target, Patch::Strategic, &patch)
-                    .await
-            }
-            None => Ok(()),
+        let Some(patch) = apply::show(svc, &[]).filter(|_| shows_ours(svc, held)) else {
+            return Ok(());
+        };
+        let target = target(&service.key);
+        let hidden = self
+            .remote
+            .patch_status(&target, Patch::Strategic, &patch)
+            .await;
+        match hidden {
+            Err(CallError::NotFound(_)) => Ok(()),
+            // A Service of another type has no such status any more.
+            Err(CallError::Rejected(..)) if !svc.balanced => Ok(()),
+            result => result,
         }
     }
 

@@ -57,9 +57,11 @@ impl Services {
                     self.claim(service, &claim).await?;
                 }
                 self.remarked.lock().insert(service.key.clone());
+                self.note_written(service, addresses);
             }
             (None, Some(status)) => {
                 self.show_status(service, addresses, &status).await?;
+                self.note_written(service, addresses);
             }
             (Some(claim), None) => self.claim(service, &claim).await?,
             (None, None) => {}
@@ -88,12 +90,6 @@ impl Services {
             .remote
             .patch_status_seen(&target, Patch::Strategic, patch)
             .await?;
-        let shown = (
-            Text::clone(&service.uid),
-            addresses.to_vec(),
-            Instant::now(),
-        );
-        self.shown.lock().insert(service.key.clone(), shown);
         self.say_shown(service, addresses);
         let finalizers = written.metadata.finalizers.unwrap_or_default();
         Ok(finalizers.iter().any(|one| one == names::FINALIZER))
@@ -147,6 +143,13 @@ impl Services {
                 .ipam
                 .forget_waiter(&names::identity(&self.site.id, KIND_SERVICE, key));
         }
+    }
+
+    /// Status and finalizer are written. Before both are, the next try writes both.
+    fn note_written(&self, service: &ServiceRef, addresses: &[IpAddr]) {
+        let (uid, at) = (Text::clone(&service.uid), Instant::now());
+        let mut shown = self.shown.lock();
+        shown.insert(service.key.clone(), (uid, addresses.to_vec(), at));
     }
 
     /// Whether the status was written like this just now, and the watch is behind.

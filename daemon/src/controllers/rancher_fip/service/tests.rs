@@ -32,28 +32,60 @@ struct Bench {
     _dir: tempfile::TempDir,
     ipam: Ipam,
     answers: Answers,
+    calls: Arc<Mutex<Calls>>,
     rancher: Arc<Rancher>,
     services: Arc<Services>,
     inventory: ServiceInventory,
 }
 
+/// What was changed, and what the API server refuses with which status.
+#[derive(Default)]
+struct Calls {
+    patched: Vec<&'static str>,
+    refused: BTreeMap<&'static str, u16>,
+}
+
+const METADATA: &str = "metadata";
+const STATUS: &str = "status";
+
 fn client(answers: &Answers) -> Client {
-    let answers = Arc::clone(answers);
+    recorded(answers, &Arc::default())
+}
+
+fn recorded(answers: &Answers, calls: &Arc<Mutex<Calls>>) -> Client {
+    let (answers, calls) = (Arc::clone(answers), Arc::clone(calls));
     let serve = move |request: http::Request<Body>| {
         let (identity, service) = answers.lock().clone();
-        let body = if request.uri().path().ends_with("/kube-system") {
+        let path = request.uri().path();
+        let patched = match path.rsplit('/').next() {
+            Some("web") => Some(METADATA),
+            Some("status") => Some(STATUS),
+            _ => None,
+        };
+        let patched = patched.filter(|_| request.method() == http::Method::PATCH);
+        let mut code = 200;
+        let mut body = if path.ends_with("/kube-system") {
             json!({ "metadata": { "name": "kube-system", "uid": identity } })
-        } else if request.method() == http::Method::GET
-            && request.uri().path().ends_with("/services/web")
-        {
+        } else if request.method() == http::Method::GET && path.ends_with("/services/web") {
             service
         } else {
-            json!({})
+            json!({ "metadata": {} })
         };
+        if let Some(part) = patched {
+            let mut calls = calls.lock();
+            calls.patched.push(part);
+            code = calls.refused.get(part).copied().unwrap_or(200);
+        }
+        if code != 200 {
+            body = json!({ "kind": "Status", "status": "Failure", "message": "no", "code": code });
+        }
         async move {
-            Ok::<_, Infallible>(http::Response::new(Body::from(
-                body.to_string().into_bytes(),
-            )))
+            let answer = http::Response::builder().status(code);
+            Ok::<_, Infallible>(
+                answer
+                    .body(Body::from(body.to_string().into_bytes()))
+                    .expect("an answer"),
+            )
         }
     };
     Client::new(tower::service_fn(serve), "default")
@@ -105,7 +137,8 @@ impl Bench {
         let dir = tempfile::tempdir().expect("a directory");
         let (ipam, _writer) = Ipam::start(dir.path(), Arc::new(clock::now)).expect("a store");
         let answers: Answers = Arc::new(Mutex::new(("X".into(), service)));
-        let session = testing::session(client(&answers), &ipam).await;
+        let calls = Arc::default();
+        let session = testing::session(recorded(&answers, &calls), &ipam).await;
         let adopt = Adopt {
             key: place(),
             holder: holder(),
@@ -132,6 +165,7 @@ impl Bench {
             _dir: dir,
             ipam,
             answers,
+            calls,
             rancher,
             services,
             inventory,
@@ -377,4 +411,57 @@ async fn the_floating_ip_that_shows_a_lease_is_its_heir() {
     assert_eq!(heir(), fip("fip-abc12", "f"));
     bench.services.unwritten.lock().insert("1".into());
     assert_eq!(heir(), None, "none was ever written");
+}
+
+#[tokio::test]
+async fn an_address_is_free_only_once_its_service_does_not_show_it() {
+    let shown = |kind: &str, more: Value| {
+        let mut service = marked("1", more);
+        service["spec"] = json!({ "type": kind });
+        service["status"] = json!({ "loadBalancer": { "ingress": [{ "ip": "10.7.0.1" }] } });
+        service
+    };
+    let kept =
+        json!({ "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["other", FINALIZER] });
+    for (code, kind, more, freed) in [
+        (503, "ClusterIP", json!({}), false),
+        (422, "ClusterIP", json!({}), true),
+        (404, "ClusterIP", json!({}), true),
+        (503, "LoadBalancer", kept.clone(), false),
+        (422, "LoadBalancer", kept.clone(), false),
+        (422, "ClusterIP", kept.clone(), true),
+    ] {
+        let service = shown(kind, more);
+        let bench = Bench::new(service.clone()).await;
+        bench.calls.lock().refused.insert(STATUS, code);
+        bench.told(service.clone()).await;
+        assert_eq!(bench.has_lease(), !freed, "{code} {service}");
+        bench.calls.lock().refused.clear();
+        bench.told(service.clone()).await;
+        assert!(!bench.has_lease(), "{code} {service}");
+    }
+}
+
+#[tokio::test]
+async fn a_service_that_could_not_be_marked_is_written_again_at_the_next_try() {
+    // The API server takes no metadata with a status.
+    let bench = Bench::new(json!({})).await;
+    let service = bench.services.service(&key(), &"1".into());
+    let svc = observe::all(serde_json::from_value(object("1", "LoadBalancer")).expect("one"));
+    let show = async || {
+        let shown = bench
+            .services
+            .show(&service, &svc, &[place().address])
+            .await;
+        (
+            shown.is_ok(),
+            std::mem::take(&mut bench.calls.lock().patched),
+        )
+    };
+    bench.calls.lock().refused.insert(METADATA, 503);
+    assert_eq!(show().await, (false, vec![STATUS, METADATA]));
+    assert_eq!(show().await, (false, vec![STATUS, METADATA]));
+    bench.calls.lock().refused.clear();
+    assert_eq!(show().await, (true, vec![STATUS, METADATA]));
+    assert_eq!(show().await, (true, vec![]), "the watch is behind");
 }
