@@ -2,7 +2,6 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use fipd_core::Lease;
 use serde_json::{Value, json};
 
 use super::{
@@ -54,11 +53,11 @@ impl Services {
             return Ok(());
         };
         let service = self.service(key, &svc.uid);
-        let held = self.held(&service);
-        if held.is_empty() || !validate::is_ours(&svc, self.settings.class_less, true) {
+        if self.held(&service).is_empty()
+            || !validate::is_ours(&svc, self.settings.class_less, true)
+        {
             return Ok(());
         }
-        self.warn_unannounced(&service, &svc, &held);
         let announced = self.announce(&service, &svc).await;
         self.write_objects(&service).await?;
         announced
@@ -97,24 +96,6 @@ impl Services {
                 .await?;
         }
         Ok(())
-    }
-
-    /// Says once that nobody answers for the addresses: when they or the announcer change.
-    fn warn_unannounced(&self, service: &ServiceRef, svc: &Svc, held: &[Arc<Lease>]) {
-        if !self.remarked.lock().remove(&service.key) {
-            return;
-        }
-        let mode = self.settings.announce;
-        if let Some(why) = announce::unannounced(mode, svc.class.as_deref()) {
-            let addresses = held.iter().map(|lease| lease.key.address.to_string());
-            let addresses: Vec<String> = addresses.collect();
-            let note = format!(
-                "nobody announces {} on the network: {why}",
-                addresses.join(" and ")
-            );
-            self.events
-                .warning(&reference(&service.key, &service.uid), "NotAnnounced", note);
-        }
     }
 
     async fn announce(&self, service: &ServiceRef, svc: &Svc) -> Result<(), Trouble> {

@@ -69,9 +69,6 @@ pub struct Services {
     announced: Mutex<BTreeMap<Key, Vec<announce::Address>>>,
     /// The status of each Service as last written, and when.
     shown: Mutex<BTreeMap<Key, Written>>,
-    /// Services whose marks were written since it was last looked at who announces them: the marks name the
-    /// addresses and the announcer.
-    remarked: Mutex<BTreeSet<Key>>,
     /// Services (by UID) that got their leases in this life of fipd and whose FloatingIP was not tried yet.
     unwritten: Mutex<BTreeSet<Text>>,
     /// Told when everything may be different.
@@ -104,7 +101,6 @@ impl Services {
             after: Queue::new(),
             announced: Mutex::new(BTreeMap::new()),
             shown: Mutex::new(BTreeMap::new()),
-            remarked: Mutex::new(BTreeSet::new()),
             unwritten: Mutex::new(BTreeSet::new()),
             lost_track: Notify::new(),
         })
@@ -282,7 +278,6 @@ impl Services {
         self.wakes.wait(key, None);
         self.announced.lock().remove(key);
         self.shown.lock().remove(key);
-        self.remarked.lock().remove(key);
         let identity = names::identity(&self.site.id, KIND_SERVICE, key);
         self.site.ipam.forget_waiter(&identity);
     }

@@ -11,6 +11,7 @@ use super::{
     validate::Wish,
 };
 use crate::controllers::{
+    objects::Key,
     rancher_fip::{
         floating_ip::validate::{Problem, unknown_pool},
         names::{DEFAULT_NETWORK, STATIC_NETWORK},
@@ -86,7 +87,7 @@ impl Services {
     }
 
     /// A pool as users call it: a mirror of the management cluster by its object's name or by the computed
-    /// one, else a pool of fipd's own.
+    /// one, else a pool of fipd's own. The mirror is closed only after its object was seen to be gone.
     fn pool(
         &self,
         management: Option<&ClusterId>,
@@ -99,7 +100,7 @@ impl Services {
         self.site
             .ipam
             .read(|ledger| find(ledger, management, &real))
-            .filter(|pool| !pool.spec.closed)
+            .filter(|pool| !pool.spec.closed && !is_gone(pool, data))
     }
 }
 
@@ -113,6 +114,12 @@ fn find(ledger: &Ledger, management: Option<&ClusterId>, name: &str) -> Option<A
             .filter(|pool| object(pool).is_none())
     };
     mirror.or_else(own).cloned()
+}
+
+/// Whether a pool of the management cluster is known to have no object any more.
+fn is_gone(pool: &Pool, data: Option<&Data>) -> bool {
+    let object = object(pool).zip(data);
+    object.is_some_and(|(name, data)| data.pools.seen(&Key::new("", name)).is_none())
 }
 
 /// The missing families that have a pool; a problem if one that must be served has none.

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{Services, apply, observe::Svc, reference, target};
+use super::{Services, announce, apply, observe::Svc, reference, target};
 use crate::controllers::{
     Trouble,
     objects::Key,
@@ -17,7 +17,7 @@ use crate::controllers::{
         floating_ip::{plan::contended, validate::Problem},
         names::{self, KIND_SERVICE, ServiceRef},
     },
-    remote::Patch,
+    remote::{CallError, Patch},
     wakes::Cause,
 };
 
@@ -43,6 +43,10 @@ impl Services {
         addresses: &[IpAddr],
     ) -> Result<(), Trouble> {
         let claim = apply::claim(svc, service, addresses, self.settings.announce);
+        if claim.is_some() {
+            // The marks name the addresses and the announcer.
+            self.warn_unannounced(service, svc, addresses);
+        }
         match (claim, apply::show(svc, addresses)) {
             (claim, Some(_)) if self.just_written(service, addresses) => {
                 if let Some(claim) = claim.filter(|_| svc.has_finalizer()) {
@@ -56,7 +60,6 @@ impl Services {
                 if !self.show_status(service, addresses, &both).await? {
                     self.claim(service, &claim).await?;
                 }
-                self.remarked.lock().insert(service.key.clone());
                 self.note_written(service, addresses);
             }
             (None, Some(status)) => {
@@ -70,11 +73,22 @@ impl Services {
         Ok(())
     }
 
-    async fn claim(&self, service: &ServiceRef, patch: &Value) -> Result<(), Trouble> {
+    async fn claim(&self, service: &ServiceRef, patch: &Value) -> Result<(), CallError> {
         let target = target(&service.key);
-        self.remote.patch(&target, Patch::Strategic, patch).await?;
-        self.remarked.lock().insert(service.key.clone());
-        Ok(())
+        self.remote.patch(&target, Patch::Strategic, patch).await
+    }
+
+    /// Says that nobody answers for the addresses, where that is certain.
+    fn warn_unannounced(&self, service: &ServiceRef, svc: &Svc, addresses: &[IpAddr]) {
+        if let Some(why) = announce::unannounced(self.settings.announce, svc.class.as_deref()) {
+            let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+            let note = format!(
+                "nobody announces {} on the network: {why}",
+                addresses.join(" and ")
+            );
+            self.events
+                .warning(&reference(&service.key, &service.uid), "NotAnnounced", note);
+        }
     }
 
     /// Whether the Service has our finalizer afterwards: API servers take metadata with a Service's status, but do not

@@ -465,3 +465,23 @@ async fn a_service_that_could_not_be_marked_is_written_again_at_the_next_try() {
     assert_eq!(show().await, (true, vec![STATUS, METADATA]));
     assert_eq!(show().await, (true, vec![]), "the watch is behind");
 }
+
+#[tokio::test]
+async fn a_pool_is_gone_with_its_object_although_its_mirror_is_not_closed_yet() {
+    let bench = Bench::new(json!({})).await;
+    let data = bench.of_a_pool().await;
+    let wish = Wish {
+        pool: Some("net".into()),
+        ..validate::any(&Svc::default())
+    };
+    let found = || {
+        bench
+            .services
+            .pools(&wish)
+            .map_err(|problem| problem.reason)
+    };
+    assert_eq!(found().map(|pools| pools.len()), Err("PoolNotFound"));
+    let object = fipd_crds::floating_ip::FloatingIPPool::new("net", Default::default());
+    data.pools.set(&Key::new("", "net"), object);
+    assert_eq!(found().map(|pools| pools.len()), Ok(1));
+}
