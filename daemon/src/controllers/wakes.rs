@@ -225,3 +225,6 @@ pub async fn listen(
         });
     }
 }
+
+#[cfg(test)]
+mod tests;

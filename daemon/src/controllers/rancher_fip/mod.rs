@@ -406,3 +406,6 @@ async fn finish(mut tasks: JoinSet<()>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

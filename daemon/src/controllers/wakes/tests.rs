@@ -1,0 +1,107 @@
+use std::{collections::BTreeSet, time::Duration};
+
+use fipd_core::{
+    AddressSpec, Adopt, Ends, EndsOf, Holder, Order, Origin, PoolSpec, Request, Timestamp,
+};
+use tokio::sync::mpsc;
+
+use super::*;
+use crate::clock;
+
+fn key(name: &str) -> Key {
+    Key::new("ns", name)
+}
+
+fn place(n: u8) -> LeaseKey {
+    LeaseKey {
+        network: NetworkId::DEFAULT,
+        address: [10, 7, 0, n].into(),
+    }
+}
+
+fn adopt(kind: &str, name: &str, n: u8) -> Request {
+    let identity = format!("rancher-fip/X/{kind}/ns/{name}");
+    Request::Adopt(Adopt {
+        key: place(n),
+        holder: Holder {
+            identity: identity.parse().expect("an identity"),
+            instance: "1".into(),
+        },
+        tenant: None,
+        since: Timestamp(1),
+        actor: "test".into(),
+    })
+}
+
+fn pool() -> Request {
+    let spec = PoolSpec {
+        name: "net".into(),
+        network: NetworkId::DEFAULT,
+        addresses: vec![AddressSpec::Cidr("10.7.0.0/24".parse().expect("a CIDR"))],
+        exclusions: vec![],
+        gateway: None,
+        prefix_len: None,
+        subnet: None,
+        ends: Ends {
+            first: 0,
+            last: 0,
+            of: EndsOf::Prefix,
+        },
+        order: Order::Lowest,
+        origin: Origin::Own,
+        closed: false,
+    };
+    let actor = "test".into();
+    Request::CreatePool { spec, actor }
+}
+
+fn network() -> Request {
+    Request::CreateNetwork {
+        name: "other".into(),
+        actor: "test".into(),
+    }
+}
+
+#[tokio::test]
+async fn a_change_wakes_who_waits_for_it_and_nobody_else() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (ipam, _writer) = Ipam::start(dir.path(), Arc::new(clock::now)).expect("a store");
+    let wakes = Wakes::new(ClusterId("X".into()), "FloatingIP");
+    for (name, cause) in [
+        ("pools", Cause::Pools),
+        ("address", Cause::Address(place(1))),
+        ("held", Cause::Held(NetworkId::DEFAULT)),
+        ("done", Cause::Pools),
+    ] {
+        wakes.wait(&key(name), Some(cause));
+    }
+    wakes.wait(&key("done"), None);
+    let cancel = CancellationToken::new();
+    let (sender, mut woken) = mpsc::unbounded_channel();
+    let listener = listen(ipam.clone(), cancel.clone(), move |ledger, news| {
+        let keys = wakes.woken(ledger, news);
+        sender.send(keys).expect("a reader");
+    });
+    let script = async {
+        let mut next = async || {
+            let next = tokio::time::timeout(Duration::from_secs(5), woken.recv());
+            let keys = next.await.expect("in time").expect("news");
+            let names: BTreeSet<String> = keys.iter().map(|key| key.name.to_string()).collect();
+            names.into_iter().collect::<Vec<_>>()
+        };
+        assert_eq!(next().await, ["address", "held", "pools"], "at the start");
+        for (request, expected) in [
+            (pool(), &["pools"][..]),
+            (adopt("Service", "web", 2), &[]),
+            (adopt("FloatingIP", "fip", 3), &["fip"]),
+            (adopt("Service", "web", 1), &["address"]),
+            (network(), &["held"]),
+        ] {
+            let told = format!("{request:?}");
+            ipam.submit(request).await.expect("an answer");
+            assert_eq!(next().await, expected, "{told}");
+        }
+        cancel.cancel();
+    };
+    tokio::join!(listener, script);
+}
