@@ -144,6 +144,8 @@ pub const PURELB_SHARED_IP: &str = "purelb.io/allow-shared-ip";
 pub const PURELB_SERVICE_GROUP: &str = "purelb.io/service-group";
 /// Value of `aggregation` in PureLB pools.
 pub const PURELB_AGGREGATION: &str = "default";
+/// How older releases begin the names of pool objects.
+pub const LEGACY_PREFIX: &str = "rancher-fip-";
 /// Event reason: the project has no quota left.
 pub const QUOTA_EXCEEDED: &str = "QuotaExceeded";
 /// Event reason: the request was denied.
@@ -187,7 +189,7 @@ pub fn pool_object(address: std::net::IpAddr) -> String {
 /// The name of the pool object of a Service downstream, as older releases made it.
 #[must_use]
 pub fn legacy_pool_object(namespace: &str, service: &str) -> String {
-    format!("rancher-fip-{namespace}-{service}")
+    format!("{LEGACY_PREFIX}{namespace}-{service}")
 }
 
 #[cfg(test)]

@@ -15,10 +15,10 @@ use super::{
     wait_service,
 };
 
-const HOLDER: &str = "fipd.io/holder";
+pub const HOLDER: &str = "fipd.io/holder";
 
 /// A site with one cluster and one pool, fipd prepared and not started.
-async fn prepare(settings: &str) -> (Scenario, Api<Service>) {
+pub async fn prepare(settings: &str) -> (Scenario, Api<Service>) {
     let mut scenario = Scenario::prepare(&SiteOptions::of(&["a"])).await.unwrap();
     scenario
         .add_pool("net", "10.60.0.0/24", "10.60.0.10", "10.60.0.20")
@@ -171,7 +171,7 @@ fn stock(name: &str, labels: &Value) -> Value {
     })
 }
 
-async fn add_stock(scenario: &Scenario, name: &str, address: &str, labels: Value) {
+pub async fn add_stock(scenario: &Scenario, name: &str, address: &str, labels: Value) {
     let mut object = stock(name, &labels);
     object["spec"]["ipAddr"] = json!(address);
     let rancher = &scenario.site.rancher;
@@ -185,7 +185,7 @@ async fn add_stock(scenario: &Scenario, name: &str, address: &str, labels: Value
 }
 
 /// A Service as the original leaves it.
-async fn add_served(api: &Api<Service>, name: &str, address: &str) {
+pub async fn add_served(api: &Api<Service>, name: &str, address: &str) {
     let mut object = service(name, "net").unwrap();
     object.spec.as_mut().unwrap().load_balancer_class = None;
     let meta = &mut object.metadata;

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use fipd_crds::labels::{PURELB_AGGREGATION, pool_object};
+use fipd_crds::labels::PURELB_AGGREGATION;
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
@@ -22,6 +22,8 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
     pub address: IpAddr,
+    /// Of its objects.
+    pub name: String,
     /// The link's subnet.
     pub subnet: Option<IpNet>,
     /// The nodes' interface, where the pool names one.
@@ -38,27 +40,27 @@ pub struct Kind {
     pub of: Announce,
 }
 
+pub const POOL: Kind = Kind {
+    api: "apis/metallb.io/v1beta1",
+    plural: "ipaddresspools",
+    name: "IPAddressPool",
+    of: Announce::Metallb,
+};
+pub const ADVERTISEMENT: Kind = Kind {
+    api: "apis/metallb.io/v1beta1",
+    plural: "l2advertisements",
+    name: "L2Advertisement",
+    of: Announce::Metallb,
+};
+pub const GROUP: Kind = Kind {
+    api: "apis/purelb.io/v1",
+    plural: "servicegroups",
+    name: "ServiceGroup",
+    of: Announce::Purelb,
+};
+
 /// All kinds, whoever announces: what a former setting left behind is found by them.
-pub const KINDS: [Kind; 3] = [
-    Kind {
-        api: "apis/metallb.io/v1beta1",
-        plural: "ipaddresspools",
-        name: "IPAddressPool",
-        of: Announce::Metallb,
-    },
-    Kind {
-        api: "apis/metallb.io/v1beta1",
-        plural: "l2advertisements",
-        name: "L2Advertisement",
-        of: Announce::Metallb,
-    },
-    Kind {
-        api: "apis/purelb.io/v1",
-        plural: "servicegroups",
-        name: "ServiceGroup",
-        of: Announce::Purelb,
-    },
-];
+pub const KINDS: [Kind; 3] = [POOL, ADVERTISEMENT, GROUP];
 
 impl Kind {
     pub fn target(&self, namespace: &str, name: &str) -> Target {
@@ -98,13 +100,12 @@ pub fn objects(
     namespace: &str,
     addresses: &[Address],
 ) -> Vec<(Target, Value)> {
-    let [pool, advertisement, group] = KINDS;
     match mode {
         Announce::None | Announce::KubeVip => Vec::new(),
         Announce::Metallb => addresses
             .iter()
             .flat_map(|one| {
-                let name = pool_object(one.address);
+                let name = &one.name;
                 let selector = json!({ "matchLabels": {
                     SERVICE_LABEL: &*service.key.name,
                     SERVICE_NAMESPACE_LABEL: &*service.key.namespace,
@@ -118,8 +119,8 @@ pub fn objects(
                     advertised["interfaces"] = json!([interface]);
                 }
                 [
-                    object(pool, service, namespace, &name, &spec),
-                    object(advertisement, service, namespace, &name, &advertised),
+                    object(POOL, service, namespace, name, &spec),
+                    object(ADVERTISEMENT, service, namespace, name, &advertised),
                 ]
             })
             .collect(),
@@ -133,7 +134,7 @@ pub fn objects(
                     "subnet": subnet, "pool": host(one.address), "aggregation": PURELB_AGGREGATION,
                 }]);
             }
-            vec![object(group, service, namespace, &pool_object(first.address), &json!({ "local": local }))]
+            vec![object(GROUP, service, namespace, &first.name, &json!({ "local": local }))]
         }
     }
 }
@@ -166,6 +167,7 @@ fn host(address: IpAddr) -> String {
 #[cfg(test)]
 mod tests {
     use fipd_core::ClusterId;
+    use fipd_crds::labels::pool_object;
 
     use super::*;
     use crate::controllers::objects::Key;
@@ -181,6 +183,7 @@ mod tests {
     fn address(text: &str, subnet: &str) -> Address {
         Address {
             address: text.parse().expect("an address"),
+            name: pool_object(text.parse().expect("an address")),
             subnet: subnet.parse().ok(),
             interface: Some("eth1".into()),
         }

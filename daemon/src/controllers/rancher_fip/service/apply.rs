@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, net::IpAddr};
 
 use serde_json::{Map, Value, json};
 
-use super::observe::Svc;
+use super::{observe::Svc, originals};
 use crate::{
     config::Announce,
     controllers::rancher_fip::names::{
@@ -31,7 +31,7 @@ pub fn claim(
     addresses: &[IpAddr],
     announce: Announce,
 ) -> Option<Value> {
-    let marks = marks(service, addresses, announce);
+    let marks = marks(svc, service, addresses, announce);
     let annotations = changes(svc, &ANNOTATIONS, &marks.annotations, addresses);
     let labels = changes(svc, &LABELS, &marks.labels, addresses);
     let mut metadata = Map::new();
@@ -103,7 +103,7 @@ pub fn both(claim: &Value, mut status: Value) -> Value {
     status
 }
 
-fn marks(service: &ServiceRef, addresses: &[IpAddr], announce: Announce) -> Marks {
+fn marks(svc: &Svc, service: &ServiceRef, addresses: &[IpAddr], announce: Announce) -> Marks {
     let list: Vec<String> = addresses.iter().map(ToString::to_string).collect();
     let mut annotations =
         BTreeMap::from([(FLOATING_IP, list.join(",")), (HOLDER, service.to_string())]);
@@ -121,7 +121,8 @@ fn marks(service: &ServiceRef, addresses: &[IpAddr], announce: Announce) -> Mark
             labels.insert(SERVICE_LABEL, service.key.name.to_string());
             labels.insert(SERVICE_NAMESPACE_LABEL, service.key.namespace.to_string());
             if let Some(first) = addresses.first() {
-                annotations.insert(PURELB_GROUP, fipd_crds::labels::pool_object(*first));
+                let group = originals::group_name(svc, &service.key, *first);
+                annotations.insert(PURELB_GROUP, group);
             }
         }
     }
@@ -261,6 +262,23 @@ mod tests {
             None,
             "it is not ours"
         );
+    }
+
+    #[test]
+    fn a_group_that_the_original_named_keeps_its_name() {
+        let mut stock = svc();
+        let name = "rancher-fip-ns-web";
+        stock.marks.insert(PURELB_GROUP, name.into());
+        let patch = claim(&stock, &service(), &v4(), Announce::Purelb).expect("a patch");
+        assert_eq!(patch["metadata"]["annotations"].get(PURELB_GROUP), None);
+        let marked = patched(stock.clone(), &patch);
+        assert_eq!(marked.mark(PURELB_GROUP), Some(name));
+        stock
+            .marks
+            .insert(PURELB_GROUP, "rancher-fip-ns-other".into());
+        let patch = claim(&stock, &service(), &v4(), Announce::Purelb).expect("a patch");
+        let group = &patch["metadata"]["annotations"][PURELB_GROUP];
+        assert_eq!(group, "ip4-10.0.0.5");
     }
 
     #[test]

@@ -290,8 +290,8 @@ impl Services {
     /// address; the sweep takes them once it may.
     async fn unannounce(&self, service: &ServiceRef, svc: &Svc) -> Result<(), Trouble> {
         let mode = self.settings.announce;
-        let made = self.announced.lock().remove(&service.key).is_some();
-        let made = made || announce::shows_objects(mode, svc);
+        let taken_over = self.announced.lock().remove(&service.key).is_some();
+        let made = taken_over || announce::shows_objects(mode, svc);
         match mode {
             Announce::None | Announce::KubeVip => return Ok(()),
             Announce::Metallb | Announce::Purelb => {}
@@ -307,6 +307,9 @@ impl Services {
                 }
                 Err(error) => return Err(error.into()),
             }
+        }
+        if !taken_over {
+            self.delete_originals(service, svc).await?;
         }
         Ok(())
     }

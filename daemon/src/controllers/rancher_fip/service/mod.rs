@@ -8,6 +8,7 @@
 pub mod adopt;
 mod aftercare;
 pub mod announce;
+mod announcer;
 pub mod apply;
 mod cluster_id;
 mod farewell;
@@ -15,6 +16,7 @@ mod fresh;
 mod leases;
 pub mod object;
 pub mod observe;
+mod originals;
 pub mod plan;
 mod pools;
 mod status;
@@ -67,6 +69,8 @@ pub struct Services {
     pub after: Arc<Queue<Key>>,
     /// Announcer's objects as last applied, by Service.
     announced: Mutex<BTreeMap<Key, Vec<announce::Address>>>,
+    /// Announcer's objects of the original by address, as of the last look.
+    originals: Mutex<Option<BTreeMap<IpAddr, Vec<String>>>>,
     /// The status of each Service as last written, and when.
     shown: Mutex<BTreeMap<Key, Written>>,
     /// Services (by UID) that got their leases in this life of fipd and whose FloatingIP was not tried yet.
@@ -100,6 +104,7 @@ impl Services {
             queue,
             after: Queue::new(),
             announced: Mutex::new(BTreeMap::new()),
+            originals: Mutex::new(None),
             shown: Mutex::new(BTreeMap::new()),
             unwritten: Mutex::new(BTreeSet::new()),
             lost_track: Notify::new(),
