@@ -488,6 +488,7 @@ impl History {
     /// All readings and all invariants.
     fn compare(&self) {
         assert_eq!(self.ledger.check(), []);
+        assert_eq!(self.ledger.check_page(None).violations, []);
         let page = self
             .ledger
             .leases(&LeaseFilter::default(), None, usize::MAX);

@@ -25,6 +25,7 @@ pub mod problem;
 pub mod tls;
 pub mod tokens;
 pub mod ui;
+pub mod verify;
 pub mod wire;
 
 use std::{any::Any, collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};

@@ -76,7 +76,7 @@ pub fn check(path: &Path) -> Result<Vec<Problem>, OpenError> {
         .begin_read()
         .map_err(|error| damaged(error.into()))?;
     let state = version_and_state(path, &txn)?;
-    problems.extend(contents(&txn, &state).map_err(damaged)?);
+    problems.extend(contents(&txn, &state).map_err(damaged)?.1);
     Ok(problems)
 }
 
@@ -102,20 +102,24 @@ fn version_and_state(path: &Path, txn: &ReadTransaction) -> Result<StateV1, Open
     read_state(&meta).map_err(damaged)
 }
 
-/// Everything below the pages.
-pub(super) fn contents(txn: &ReadTransaction, state: &StateV1) -> Result<Vec<Problem>, ReadError> {
+/// Everything below the pages, and the ledger that the rows make, where they make one.
+pub(super) fn contents(
+    txn: &ReadTransaction,
+    state: &StateV1,
+) -> Result<(Option<Ledger>, Vec<Problem>), ReadError> {
     let mut problems = Vec::new();
     let mut bad = Vec::new();
     let rows = load::ops(txn, state)?.filter_map(|row| row.map_err(|error| bad.push(error)).ok());
     let ledger = Ledger::load(rows, state.audit_next);
     problems.extend(bad.into_iter().map(Problem::Row));
-    match ledger {
-        Ok(ledger) => problems.extend(ledger.check().into_iter().map(Problem::Violation)),
-        Err(violations) => problems.extend(violations.into_iter().map(Problem::Violation)),
-    }
+    let violations = match &ledger {
+        Ok(ledger) => &ledger.check(),
+        Err(violations) => violations,
+    };
+    problems.extend(violations.iter().cloned().map(Problem::Violation));
     adoptions(txn, &mut problems)?;
     audit(txn, state, &mut problems)?;
-    Ok(problems)
+    Ok((ledger.ok(), problems))
 }
 
 /// Markers lie under the key that their content says.

@@ -2,14 +2,17 @@
 
 use std::{path::Path, sync::Arc};
 
-use fipd_core::AuditEntry;
+use fipd_core::{AuditEntry, Lease, LeaseKey, Ledger};
 use redb::{ReadTransaction, ReadableDatabase as _};
 
 use super::{
-    Shared, backup, codec,
+    Shared, backup,
+    batch::read_state,
+    check::{self, Problem},
+    codec,
     error::{BackupError, ReadError},
     health::{Condition, StoreStats},
-    tables::AUDIT,
+    tables::{AUDIT, LEASES, META, lease_key},
 };
 
 /// Reads the store while it is written; cheap to clone. Sees only what is durable.
@@ -65,6 +68,37 @@ impl StoreReader {
     /// When the file exists, or cannot be written or verified; nothing is left behind then.
     pub fn backup(&self, path: &Path) -> Result<(), BackupError> {
         backup::backup(&self.begin()?, path)
+    }
+
+    /// Checks every row and every invariant of the file as it is at this moment, and gives the ledger that the rows make,
+    /// where they make one. Writing goes on meanwhile. Blocks for long.
+    ///
+    /// # Errors
+    /// While the store is being reopened, and when a table cannot be read.
+    pub fn verify(&self) -> Result<(Option<Ledger>, Vec<Problem>), ReadError> {
+        let txn = self.begin()?;
+        let state = read_state(&txn.open_table(META)?)?;
+        check::contents(&txn, &state)
+    }
+
+    /// Leases as they are in the file at this moment. Blocks on the disk.
+    ///
+    /// # Errors
+    /// While the store is being reopened, and when a row cannot be read.
+    pub fn leases(&self, keys: &[LeaseKey]) -> Result<Vec<Option<Lease>>, ReadError> {
+        let table = self.begin()?.open_table(LEASES)?;
+        let read = |key: &LeaseKey| {
+            let Some(row) = table.get(lease_key(*key))? else {
+                return Ok(None);
+            };
+            let lease = codec::decode_lease(*key, row.value());
+            lease.map(Some).map_err(|error| ReadError::Row {
+                table: "leases".to_owned(),
+                row: key.address.to_string(),
+                error,
+            })
+        };
+        keys.iter().map(read).collect()
     }
 
     /// Figures of the store. While it is full, the disk is asked whether it still is.

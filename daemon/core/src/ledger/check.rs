@@ -1,6 +1,6 @@
 //! Every invariant of the ledger, looked at row by row.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, ops::Bound, sync::Arc};
 
 use super::{
     Ledger, identities, index::contending_clusters, intern::fingerprint, tentative::Table,
@@ -57,6 +57,16 @@ pub enum Violation {
     },
     #[error("{what} do not follow from the rows at {row}")]
     Index { what: &'static str, row: String },
+}
+
+/// Some rows of a ledger in use, and what is wrong with them.
+#[derive(Clone, Debug, Default)]
+pub struct CheckedPage {
+    /// In key order.
+    pub leases: Vec<Arc<Lease>>,
+    pub violations: Vec<Violation>,
+    /// Ask again from here; `None` at the end.
+    pub next: Option<LeaseKey>,
 }
 
 fn at(key: &LeaseKey) -> String {
@@ -196,36 +206,71 @@ impl Ledger {
         }
     }
 
-    /// What is kept beside the rows says what the rows say.
-    fn check_indexes(&self, found: &mut Vec<Violation>) {
-        let mut broken = |what, row: String| found.push(Violation::Index { what, row });
-        let (mut entries, mut contending) = (0, 0);
-        for (key, lease) in &self.rows.leases {
-            if self.free.is_free(*key) {
-                broken("free addresses", format!("{}", key.address));
-            }
-            let prints: BTreeSet<u64> = identities(lease).map(fingerprint).collect();
-            entries += prints.len();
-            for print in prints {
-                if !self.index.of_identity(print).any(|known| known == *key) {
-                    broken("identities", format!("{}", key.address));
-                }
-            }
-            let filed = match lease.pool {
-                Some(pool) => self
-                    .index
-                    .of_pool(pool)
-                    .is_some_and(|keys| keys.contains(*key)),
-                None => self.index.poolless().contains(*key),
-            };
-            if !filed || self.index.contended().contains(*key) == lease.contenders.is_empty() {
-                broken("leases by pool", format!("{}", key.address));
-            }
-            contending += contending_clusters(lease).collect::<BTreeSet<_>>().len();
-            if !self.index.files_contenders(lease) {
-                broken("contenders by cluster", format!("{}", key.address));
+    /// Checks the leases above `after` and what is kept beside them: at most [`Ledger::SCAN`] rows, so that a ledger
+    /// in use is not held up. Without what can only be counted over all of them.
+    pub fn check_page(&self, after: Option<LeaseKey>) -> CheckedPage {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let rows = self.rows.leases.range((from, Bound::Unbounded));
+        let mut page = CheckedPage::default();
+        for (key, lease) in rows.take(Self::SCAN) {
+            self.check_lease(*key, lease, &mut page.violations);
+            self.check_index(*key, lease, &mut page.violations);
+            page.leases.push(Arc::clone(lease));
+            page.next = Some(*key);
+        }
+        if page.leases.len() < Self::SCAN {
+            page.next = None;
+        }
+        page
+    }
+
+    /// What is kept beside a lease says what the lease says; how many entries of the indexes are its.
+    fn check_index(
+        &self,
+        key: LeaseKey,
+        lease: &Arc<Lease>,
+        found: &mut Vec<Violation>,
+    ) -> (usize, usize) {
+        let mut broken = |what| {
+            let row = format!("{}", key.address);
+            found.push(Violation::Index { what, row });
+        };
+        if self.free.is_free(key) {
+            broken("free addresses");
+        }
+        let prints: BTreeSet<u64> = identities(lease).map(fingerprint).collect();
+        let entries = prints.len();
+        for print in prints {
+            if !self.index.of_identity(print).any(|known| known == key) {
+                broken("identities");
             }
         }
+        let filed = match lease.pool {
+            Some(pool) => self
+                .index
+                .of_pool(pool)
+                .is_some_and(|keys| keys.contains(key)),
+            None => self.index.poolless().contains(key),
+        };
+        if !filed || self.index.contended().contains(key) == lease.contenders.is_empty() {
+            broken("leases by pool");
+        }
+        if !self.index.files_contenders(lease) {
+            broken("contenders by cluster");
+        }
+        let contending = contending_clusters(lease).collect::<BTreeSet<_>>().len();
+        (entries, contending)
+    }
+
+    /// What is kept beside the rows says what the rows say.
+    fn check_indexes(&self, found: &mut Vec<Violation>) {
+        let (mut entries, mut contending) = (0, 0);
+        for (key, lease) in &self.rows.leases {
+            let (of_identities, of_clusters) = self.check_index(*key, lease, found);
+            entries += of_identities;
+            contending += of_clusters;
+        }
+        let mut broken = |what, row: String| found.push(Violation::Index { what, row });
         if contending != self.index.contending_entries() {
             broken("contenders by cluster", format!("{contending} entries"));
         }

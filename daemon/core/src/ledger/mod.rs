@@ -35,7 +35,7 @@ mod waiters;
 use std::sync::Arc;
 
 pub use changes::{Change, TooOld};
-pub use check::Violation;
+pub use check::{CheckedPage, Violation};
 pub use filter::{LeaseFilter, LeasePage};
 pub use plan::Planned;
 pub use read::{NameError, PoolUsage};
