@@ -47,6 +47,7 @@ mod medium;
 mod open;
 mod overlay;
 mod reader;
+mod room;
 mod rows;
 mod schema;
 mod tables;
@@ -58,6 +59,7 @@ pub use health::{Condition, StoreStats};
 pub use load::Loaded;
 pub use medium::Medium;
 pub use reader::StoreReader;
+use room::Room;
 
 use batch::Batch;
 use medium::Disk;
@@ -110,6 +112,7 @@ struct Shared {
     /// `None` while it is being reopened and after the end.
     database: RwLock<Option<Database>>,
     stats: Mutex<StoreStats>,
+    room: Room,
     stopping: Mutex<bool>,
     stopped: Condvar,
 }
@@ -178,6 +181,7 @@ impl Store {
             medium,
             database: RwLock::new(Some(database)),
             stats: Mutex::new(stats),
+            room: Room::default(),
             stopping: Mutex::new(false),
             stopped: Condvar::new(),
         });

@@ -12,6 +12,7 @@ use super::{
     codec,
     error::{BackupError, ReadError},
     health::{Condition, StoreStats},
+    room,
     tables::{AUDIT, LEASES, META, lease_key},
 };
 
@@ -103,30 +104,21 @@ impl StoreReader {
 
     /// Figures of the store. While it is full, the disk is asked whether it still is.
     pub fn stats(&self) -> StoreStats {
-        let stats = self.shared.stats.lock().clone();
-        if !matches!(stats.condition, Condition::Full { .. }) {
-            return stats;
+        let full = matches!(self.shared.stats.lock().condition, Condition::Full { .. });
+        if full {
+            room::look(&self.shared);
         }
-        // The writer needs the figures too: it does not wait for the disk here.
-        let now = self.shared.medium.free();
-        let mut stats = self.shared.stats.lock();
-        if let Condition::Full { free, needed } = &mut stats.condition
-            && let Ok(now) = now
-        {
-            *free = now;
-            if now >= *needed {
-                stats.condition = Condition::Serving;
-            }
-        }
-        stats.clone()
+        self.shared.stats.lock().clone()
     }
 
-    /// Bytes of disk the store uses, and bytes that are free beside it.
+    /// Bytes of disk the store uses, and bytes that are free beside it, as last known.
     ///
     /// # Errors
     /// When the file system does not say.
     pub fn disk(&self) -> std::io::Result<(u64, u64)> {
-        Ok((self.shared.medium.used()?, self.shared.medium.free()?))
+        room::look(&self.shared);
+        let known = self.shared.room.known();
+        known.ok_or_else(|| std::io::Error::other("the file system does not say"))
     }
 
     fn begin(&self) -> Result<ReadTransaction, ReadError> {
