@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "in a test a panic is the verdict")]
 
+#[path = "service_lb/absent.rs"]
+mod absent;
 #[path = "service_lb/originals.rs"]
 mod originals;
 #[path = "service_lb/ownership.rs"]

@@ -19,7 +19,11 @@ pub const HOLDER: &str = "fipd.io/holder";
 
 /// A site with one cluster and one pool, fipd prepared and not started.
 pub async fn prepare(settings: &str) -> (Scenario, Api<Service>) {
-    let mut scenario = Scenario::prepare(&SiteOptions::of(&["a"])).await.unwrap();
+    prepare_site(&SiteOptions::of(&["a"]), settings).await
+}
+
+pub async fn prepare_site(options: &SiteOptions, settings: &str) -> (Scenario, Api<Service>) {
+    let mut scenario = Scenario::prepare(options).await.unwrap();
     scenario
         .add_pool("net", "10.60.0.0/24", "10.60.0.10", "10.60.0.20")
         .await
@@ -155,7 +159,7 @@ async fn a_service_replaced_without_our_marks_gives_its_address_back() {
 }
 
 /// A FloatingIP as the original leaves it.
-fn stock(name: &str, labels: &Value) -> Value {
+pub fn stock(name: &str, labels: &Value) -> Value {
     let mut all = json!({
         "rancher.k8s.binbash.org/project-name": "p-a",
         "rancher.k8s.binbash.org/cluster-name": "c-m-a",
@@ -172,14 +176,20 @@ fn stock(name: &str, labels: &Value) -> Value {
 }
 
 pub async fn add_stock(scenario: &Scenario, name: &str, address: &str, labels: Value) {
-    let mut object = stock(name, &labels);
+    add_object(scenario, stock(name, &labels), address).await;
+}
+
+/// A FloatingIP that has its address.
+pub async fn add_object(scenario: &Scenario, mut object: Value, address: &str) {
+    let text = |path: &str| object.pointer(path).unwrap().as_str().unwrap().to_owned();
+    let (name, namespace) = (text("/metadata/name"), text("/metadata/namespace"));
     object["spec"]["ipAddr"] = json!(address);
     let rancher = &scenario.site.rancher;
     rancher.apply(&object.to_string()).await.unwrap();
     let fips: Api<fipd_crds::floating_ip::FloatingIP> =
-        Api::namespaced(rancher.client().await.unwrap(), "c-m-a");
+        Api::namespaced(rancher.client().await.unwrap(), &namespace);
     let status = json!({ "status": { "ipAddr": address, "state": "Allocated" } });
-    fips.patch_status(name, &PatchParams::default(), &Patch::Merge(&status))
+    fips.patch_status(&name, &PatchParams::default(), &Patch::Merge(&status))
         .await
         .unwrap();
 }
@@ -274,10 +284,8 @@ async fn what_the_original_served_keeps_its_address_and_its_floating_ip() {
     wait_allocated(&rancher, "net", all).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_floating_ip_is_shown_in_the_namespace_of_its_project() {
-    let (mut scenario, a) = prepare("").await;
-    // As for the guest of a Harvester cluster: the project is of that one.
+/// The project `p-h` of a Harvester cluster, for its guests.
+pub async fn add_guests(scenario: &Scenario) {
     let objects = json!([
         { "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "c-m-h" } },
         {
@@ -290,6 +298,12 @@ async fn a_floating_ip_is_shown_in_the_namespace_of_its_project() {
         let rancher = &scenario.site.rancher;
         rancher.apply(&object.to_string()).await.unwrap();
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_floating_ip_is_shown_in_the_namespace_of_its_project() {
+    let (mut scenario, a) = prepare("").await;
+    add_guests(&scenario).await;
     let settings = config(&scenario.site, "").replace("\"p-a\"", "\"p-h\"");
     scenario.fipd.write_config(&settings).unwrap();
     scenario.fipd.restart().await.unwrap();

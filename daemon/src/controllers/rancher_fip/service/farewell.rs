@@ -265,8 +265,15 @@ impl Services {
     /// The FloatingIP of a lease as its holder; `None` where the lease has none.
     fn shown_by(&self, service: &ServiceRef, key: LeaseKey) -> Option<Holder> {
         let management = self.management()?;
-        let cluster = self.rancher_cluster()?;
         let data = self.rancher.data();
+        let cluster = self.rancher_cluster().or_else(|| {
+            // Rancher knows it, and there the object may be. Until then nobody else gets the address: the lease goes to
+            // an object that is nowhere, and from that, once Rancher is seen, to the one that shows it or to nobody.
+            let listed = data
+                .as_ref()
+                .is_some_and(|data| data.clusters.is_complete());
+            (!listed).then(|| self.site.id.to_string())
+        })?;
         let lease = self.site.ipam.read(|ledger| ledger.lease(key).cloned())?;
         let wanted = self.site.ipam.read(|ledger| {
             object::wanted(
