@@ -8,12 +8,31 @@ use anyhow::{Result, bail};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
+/// A look that takes longer hangs: another one, on another connection, may not.
+const LONGEST_LOOK: Duration = Duration::from_secs(15);
+
+/// Said of a look that was cut off.
+const HUNG: &str = " (and the look after that did not return)";
 
 /// Calls `probe` until it answers `Ok`, and gives that value back.
 ///
 /// `Err` means "not yet" and says what was seen. When `deadline` passes first the error names `what` and repeats the last
-/// thing seen. One call of `probe` that hangs is cut off at the deadline too.
-pub async fn wait_until<T, E, F, Fut>(what: &str, deadline: Duration, mut probe: F) -> Result<T>
+/// thing seen. One call of `probe` that hangs is cut off, and `probe` called again.
+pub async fn wait_until<T, E, F, Fut>(what: &str, deadline: Duration, probe: F) -> Result<T>
+where
+    F: FnMut() -> Fut,
+    Fut: Future<Output = Result<T, E>>,
+    E: Display,
+{
+    wait(what, deadline, LONGEST_LOOK, probe).await
+}
+
+async fn wait<T, E, F, Fut>(
+    what: &str,
+    deadline: Duration,
+    longest_look: Duration,
+    mut probe: F,
+) -> Result<T>
 where
     F: FnMut() -> Fut,
     Fut: Future<Output = Result<T, E>>,
@@ -21,13 +40,14 @@ where
 {
     let start = Instant::now();
     let mut pause = FIRST_PAUSE;
-    let mut last = "nothing: the first look did not return".to_string();
+    let mut last = "nothing".to_string();
     loop {
         let left = deadline.saturating_sub(start.elapsed());
-        match tokio::time::timeout(left, probe()).await {
+        match tokio::time::timeout(left.min(longest_look), probe()).await {
             Ok(Ok(value)) => return Ok(value),
             Ok(Err(seen)) => last = format!("{seen:#}"),
-            Err(_elapsed) => last.push_str(" (and the look after that did not return)"),
+            Err(_elapsed) if last.ends_with(HUNG) => {}
+            Err(_elapsed) => last.push_str(HUNG),
         }
         if start.elapsed() >= deadline {
             bail!("{what}: not so within {deadline:?}; last seen: {last}");
@@ -78,5 +98,23 @@ mod tests {
         )
         .await;
         assert!(missed.unwrap_err().to_string().contains("did not return"));
+    }
+
+    #[tokio::test]
+    async fn after_a_look_that_hangs_comes_another() {
+        let mut looks = 0;
+        let (deadline, look) = (Duration::from_secs(30), Duration::from_millis(20));
+        let value = wait("second look", deadline, look, || {
+            looks += 1;
+            let hangs = looks == 1;
+            async move {
+                if hangs {
+                    std::future::pending::<()>().await;
+                }
+                Ok::<_, String>(())
+            }
+        });
+        value.await.unwrap();
+        assert_eq!(looks, 2);
     }
 }
