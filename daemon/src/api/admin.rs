@@ -10,7 +10,7 @@ use axum::{
 };
 use fipd_core::{AuditEntry, Ledger, Request, Token, TokenId};
 use http::{HeaderValue, StatusCode, header};
-use tokio::io::AsyncReadExt as _;
+use tokio::{io::AsyncReadExt as _, sync::Semaphore};
 
 use super::{
     Api,
@@ -79,23 +79,31 @@ fn audit_view(ledger: &Ledger, number: u64, entry: &AuditEntry) -> AuditView {
 #[utoipa::path(get, path = "/api/v1/check", tag = "admin",
     responses((status = 200, body = CheckReport), (status = 429, body = Problem), (status = 503, body = Problem)))]
 pub async fn check(State(api): State<Arc<Api>>) -> Result<Json<CheckReport>, Problem> {
-    let Ok(turn) = Arc::clone(&api.checking).try_acquire_owned() else {
+    let turns = Arc::clone(&api.checking);
+    let checks = alone(turns, move || check_all(&api)).await??;
+    Ok(Json(CheckReport {
+        ok: checks.iter().all(|check| check.ok),
+        checks,
+    }))
+}
+
+/// Does it unless one is being done. It goes on when its asker goes away, and until it has ended nobody else has a turn.
+async fn alone<T: Send + 'static>(
+    turns: Arc<Semaphore>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Problem> {
+    let Ok(turn) = turns.try_acquire_owned() else {
         return Err(Problem::new(
             Code::Busy,
             "another check is running; ask again when it has ended",
         ));
     };
-    // It goes on when its asker goes away, and until it has ended nobody else has a turn.
-    let checks = blocking(move || {
-        let checks = check_all(&api);
+    blocking(move || {
+        let done = work();
         drop(turn);
-        checks
-    });
-    let checks = checks.await??;
-    Ok(Json(CheckReport {
-        ok: checks.iter().all(|check| check.ok),
-        checks,
-    }))
+        done
+    })
+    .await
 }
 
 /// Blocks on the disk and for long.
@@ -306,9 +314,22 @@ mod tests {
             let report = ask().await.unwrap();
             assert!(report.ok, "{report:?}");
         }
-        // An asker that goes away gives its turn to nobody before the check has ended.
-        let gone = tokio::time::timeout(std::time::Duration::ZERO, ask()).await;
+    }
+
+    #[tokio::test]
+    async fn an_asker_that_goes_away_gives_its_turn_to_nobody() {
+        let turns = Arc::new(Semaphore::new(1));
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let long = alone(Arc::clone(&turns), move || ended.recv());
+        let gone = tokio::time::timeout(std::time::Duration::from_millis(1), long).await;
         assert!(gone.is_err());
-        assert_eq!(ask().await.unwrap_err().code, Code::Busy);
+        let next = || alone(Arc::clone(&turns), || ());
+        assert_eq!(next().await.unwrap_err().code, Code::Busy);
+        end.send(()).unwrap();
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        while next().await.is_err() {
+            assert!(std::time::Instant::now() < deadline);
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        }
     }
 }
