@@ -63,14 +63,7 @@ impl Inventory for Maps {
 
     fn list(&self) -> BoxFuture<'_, Result<Vec<Sighting>, fipd::clusters::CallError>> {
         Box::pin(async {
-            let maps = adoption::complete_list(
-                &self.0,
-                &self.api(),
-                ListParams::default(),
-                "list ConfigMaps",
-            )
-            .await?;
-            let seen = maps.into_iter().map(|map| {
+            let keep = |map: ConfigMap| {
                 let address = map
                     .data
                     .as_ref()
@@ -80,7 +73,7 @@ impl Inventory for Maps {
                     network: NetworkId::DEFAULT,
                     address,
                 };
-                Sighting {
+                Some(Sighting {
                     holder: Holder {
                         identity: identity(&self.0.id, &map.name_any()),
                         instance: map.uid().unwrap().into(),
@@ -88,9 +81,10 @@ impl Inventory for Maps {
                     tenant: None,
                     uses: address.map(key).into_iter().collect(),
                     since: Timestamp(1),
-                }
-            });
-            Ok(seen.collect())
+                })
+            };
+            let what = "list ConfigMaps";
+            adoption::complete_list(&self.0, &self.api(), ListParams::default(), what, keep).await
         })
     }
 

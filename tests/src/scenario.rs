@@ -126,7 +126,11 @@ pub fn service(name: &str, pool: &str) -> Result<Service> {
 /// Creates `service(NAME, pool)` for each name, sixteen at a time.
 pub async fn create_services(api: &Api<Service>, names: &[String], pool: &str) -> Result<()> {
     let services = names.iter().map(|name| service(name, pool));
-    let services: Vec<Service> = services.collect::<Result<_>>()?;
+    create(api, services.collect::<Result<_>>()?).await
+}
+
+/// Creates Services, sixteen at a time.
+pub async fn create(api: &Api<Service>, services: Vec<Service>) -> Result<()> {
     let created = stream::iter(services).map(|service| {
         let api = api.clone();
         async move {

@@ -12,15 +12,14 @@ use fipd_core::{
     System, Tenant, Timestamp,
 };
 use futures::{StreamExt, future::BoxFuture, stream};
-use kube::{Api, Resource, api::ListParams};
+use kube::{Api, api::ListParams};
 use serde::de::DeserializeOwned;
 
 use super::{CallError, ClusterSession, absence::Presence};
 use crate::ipam::IpamError;
 
-/// Objects per page of a list. A parsed object takes ten times its text, and a page is parsed as a whole: what larger
-/// ones take at once stays with the allocator.
-pub const PAGE: u32 = 100;
+/// Objects per page of a list. A page is parsed as a whole: what larger ones take at once stays with the allocator.
+pub const PAGE: u32 = 50;
 /// How often a list that expired between two pages is begun again before it counts as failed.
 const RESTARTS: usize = 3;
 /// Requests under way at once; the writer commits them in groups.
@@ -203,43 +202,41 @@ fn holds(lease: &Lease, holder: &Holder) -> bool {
         && lease.members.iter().any(|member| member.holder == *holder)
 }
 
-/// All objects of a kind, page by page; a list that expires midway is begun again. Anything but the whole is an
-/// error: an incomplete list is no list.
-pub async fn complete_list<K>(
+/// What `keep` makes of each object of a kind, page by page; a list that expires midway is begun again. Anything but the
+/// whole is an error: an incomplete list is no list.
+pub async fn complete_list<K, T>(
     session: &ClusterSession,
     api: &Api<K>,
     params: ListParams,
     what: &str,
-) -> Result<Vec<K>, CallError>
+    keep: impl Fn(K) -> Option<T>,
+) -> Result<Vec<T>, CallError>
 where
-    K: Resource + Clone + DeserializeOwned + Debug,
+    K: Clone + DeserializeOwned + Debug,
 {
     let mut restarts = 0;
     loop {
-        match pages(session, api, params.clone().limit(PAGE), what).await {
+        match pages(session, api, params.clone().limit(PAGE), what, &keep).await {
             Err(err) if err.status() == Some(410) && restarts < RESTARTS => restarts += 1,
             result => return result,
         }
     }
 }
 
-async fn pages<K>(
+async fn pages<K, T>(
     session: &ClusterSession,
     api: &Api<K>,
     mut params: ListParams,
     what: &str,
-) -> Result<Vec<K>, CallError>
+    keep: &impl Fn(K) -> Option<T>,
+) -> Result<Vec<T>, CallError>
 where
-    K: Resource + Clone + DeserializeOwned + Debug,
+    K: Clone + DeserializeOwned + Debug,
 {
     let mut all = Vec::new();
     loop {
         let page = session.call(what, api.list(&params)).await?;
-        all.extend(page.items.into_iter().map(|mut item| {
-            // Most of a parsed object, and of no use to anybody here.
-            item.meta_mut().managed_fields = None;
-            item
-        }));
+        all.extend(page.items.into_iter().filter_map(keep));
         match page.metadata.continue_ {
             Some(next) if !next.is_empty() => params = params.continue_token(&next),
             Some(_) | None => return Ok(all),

@@ -188,11 +188,11 @@ impl Finder<'_> {
         let api: Api<DynamicObject> =
             Api::all_with(self.session.client.clone(), &rancher_cluster());
         let what = "list management.cattle.io Clusters";
-        let objects = match complete_list(self.session, &api, ListParams::default(), what).await {
-            Err(err) if err.status() == Some(404) => Vec::new(),
-            result => result?,
-        };
-        Ok(objects.into_iter().map(RancherCluster::from).collect())
+        let keep = |object| Some(RancherCluster::from(object));
+        match complete_list(self.session, &api, ListParams::default(), what, keep).await {
+            Err(err) if err.status() == Some(404) => Ok(Vec::new()),
+            result => result,
+        }
     }
 
     /// Adds the kubeconfigs of a namespace by what their Secrets are named after.
@@ -205,13 +205,16 @@ impl Finder<'_> {
         let names: Api<PartialObjectMeta<Secret>> =
             Api::namespaced(self.session.client.clone(), namespace);
         let what = format!("list Secrets of namespace {namespace}");
-        for object in complete_list(self.session, &names, ListParams::default(), &what).await? {
-            let name = object.name_any();
+        let keep = |object: PartialObjectMeta<Secret>| {
+            let version = object.resource_version().unwrap_or_default();
+            Some((object.name_any(), version))
+        };
+        let list = complete_list(self.session, &names, ListParams::default(), &what, keep);
+        for (name, version) in list.await? {
             let Some(stem) = name.strip_suffix(SUFFIX).filter(|stem| !stem.is_empty()) else {
                 continue;
             };
             let key: Text = format!("{namespace}/{name}").into();
-            let version = object.metadata.resource_version.unwrap_or_default();
             let text = match self.texts.get(&key) {
                 Some((read, text)) if *read == version => text.clone(),
                 Some(_) | None => {

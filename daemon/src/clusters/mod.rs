@@ -26,6 +26,7 @@ mod files;
 mod handle;
 mod kubeconfig;
 mod leave;
+pub mod lenient;
 mod link;
 mod registry;
 mod session;

@@ -14,6 +14,10 @@ use kube::{
 };
 use tower::{BoxError, ServiceBuilder, retry::RetryLayer};
 
+/// What a connection may hold of an answer that is being read, in bytes. Many connections wait on watches; hyper's own limit
+/// is six times this.
+const BUFFER: usize = 64 << 10;
+
 /// A client for the configuration, with its credentials, its deadlines and its retries. A proxy it may name is not used.
 /// Blocks where the configuration names a program (`exec`). Must be called inside a tokio runtime.
 ///
@@ -31,6 +35,8 @@ pub fn client(config: Config) -> kube::Result<Client> {
     connector.set_read_timeout(config.read_timeout);
     connector.set_write_timeout(config.write_timeout);
     connector.set_reset_reader_on_write(config.reset_reader_on_write);
+    let mut http = Builder::new(TokioExecutor::new());
+    http.http1_max_buf_size(BUFFER);
     let retry = config.default_retry.then(RetryPolicy::server_retry);
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
@@ -38,6 +44,6 @@ pub fn client(config: Config) -> kube::Result<Client> {
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)
         .map_err(BoxError::from)
-        .service(Builder::new(TokioExecutor::new()).build(connector));
+        .service(http.build(connector));
     Ok(ClientBuilder::new(service, config.default_namespace).build())
 }

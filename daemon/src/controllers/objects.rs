@@ -12,7 +12,6 @@ use futures::StreamExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
     Api, Resource,
-    core::DeserializeGuard,
     runtime::{WatchStreamExt, watcher},
 };
 use parking_lot::RwLock;
@@ -20,7 +19,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::clusters::adoption::PAGE;
+use crate::clusters::{adoption::PAGE, lenient::Lenient};
 
 /// Namespace (empty for cluster-scoped objects) and name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -178,7 +177,7 @@ impl<T: PartialEq> Objects<T> {
 /// Follows a kind until cancelled. `slim` makes what is stored of an object (`None`: nothing, as if it were
 /// not there); `changed` is told the key of everything that appeared, changed or went.
 pub async fn follow<K, T>(
-    api: Api<DeserializeGuard<K>>,
+    api: Api<Lenient<K>>,
     objects: Arc<Objects<T>>,
     slim: impl Fn(K) -> Option<T>,
     changed: impl Fn(&Key),
@@ -192,9 +191,9 @@ pub async fn follow<K, T>(
     let stream = watcher(api, config).default_backoff();
     let mut stream = std::pin::pin!(stream);
     let mut listed = BTreeSet::new();
-    let put = |guard: DeserializeGuard<K>| {
-        let key = Key::of(guard.meta());
-        let seen = understand(guard, &slim);
+    let put = |object: Lenient<K>| {
+        let key = Key::of(object.meta());
+        let seen = understand(object, &slim);
         if objects.put(&key, seen) {
             changed(&key);
         }
@@ -207,8 +206,8 @@ pub async fn follow<K, T>(
         };
         match event {
             Some(Ok(watcher::Event::Init)) => listed.clear(),
-            Some(Ok(watcher::Event::InitApply(guard))) => {
-                listed.insert(put(guard));
+            Some(Ok(watcher::Event::InitApply(object))) => {
+                listed.insert(put(object));
             }
             Some(Ok(watcher::Event::InitDone)) => {
                 for key in objects.retain(&listed) {
@@ -217,11 +216,11 @@ pub async fn follow<K, T>(
                 listed.clear();
                 objects.complete.send_replace(true);
             }
-            Some(Ok(watcher::Event::Apply(guard))) => {
-                put(guard);
+            Some(Ok(watcher::Event::Apply(object))) => {
+                put(object);
             }
-            Some(Ok(watcher::Event::Delete(guard))) => {
-                let key = Key::of(guard.meta());
+            Some(Ok(watcher::Event::Delete(object))) => {
+                let key = Key::of(object.meta());
                 if objects.put(&key, None) {
                     changed(&key);
                 }
@@ -234,8 +233,8 @@ pub async fn follow<K, T>(
     }
 }
 
-fn understand<K, T>(guard: DeserializeGuard<K>, slim: impl Fn(K) -> Option<T>) -> Option<Seen<T>> {
-    match guard.0 {
+fn understand<K, T>(object: Lenient<K>, slim: impl Fn(K) -> Option<T>) -> Option<Seen<T>> {
+    match object.0 {
         Ok(object) => slim(object).map(|object| Seen::Good(Arc::new(object))),
         Err(invalid) => Some(Seen::Malformed(Arc::new(Malformed {
             uid: invalid.metadata.uid.unwrap_or_default(),

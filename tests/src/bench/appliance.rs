@@ -49,7 +49,8 @@ async fn with_leases(leases: u32) -> Result<(Duration, f64)> {
     let store = fipd.data_dir().join("fipd.redb");
     std::fs::create_dir_all(fipd.data_dir())?;
     tokio::task::spawn_blocking(move || {
-        fill::fill(&store, "10.0.0.0/8", leases, Options::default().audit_limit)
+        let pools = fill::Pools::one("10.0.0.0/8")?;
+        fill::fill(&store, &pools, leases, Options::default().audit_limit)
     })
     .await??;
     fipd.restart().await?;

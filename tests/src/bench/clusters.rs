@@ -1,5 +1,5 @@
-//! What an idle cluster costs in memory: the daemon with one cluster of 500 Services that have their addresses, and with
-//! three of them.
+//! What an idle cluster costs in memory: the daemon with one cluster of 500 Services, and with three of them. One Service
+//! in ten is a load balancer and has its address, and its FloatingIP in Rancher.
 
 use std::time::Duration;
 
@@ -8,11 +8,12 @@ use k8s_openapi::api::core::v1::Service;
 use kube::Api;
 
 use super::Figure;
-use crate::scenario::{Scenario, config_of, create_services, wait_assigned};
+use crate::scenario::{Scenario, config_of, create, service, wait_assigned};
 use crate::testbed::SiteOptions;
 
 const POOL: &str = "a--bench";
 const SERVICES: usize = 500;
+const BALANCED: usize = 50;
 const NAMES: [&str; 3] = ["a", "b", "c"];
 const DEADLINE: Duration = Duration::from_secs(120);
 /// After a start, for lists, adoption and status to be done.
@@ -33,9 +34,12 @@ pub async fn run() -> Result<Vec<Figure>> {
         scenario.fipd.restart().await?;
         scenario.fipd.wait_ready(DEADLINE).await?;
         let api: Api<Service> = Api::default_namespaced(scenario.client(name).await?);
-        let names: Vec<String> = (0..SERVICES).map(|n| format!("idle-{n}")).collect();
-        create_services(&api, &names, POOL).await?;
-        wait_assigned(&api, SERVICES, DEADLINE).await?;
+        let services = (0..SERVICES).map(|n| match n {
+            0..BALANCED => service(&format!("idle-{n}"), POOL),
+            _ => internal(&format!("idle-{n}")),
+        });
+        create(&api, services.collect::<Result<_>>()?).await?;
+        wait_assigned(&api, BALANCED, DEADLINE).await?;
         scenario.fipd.restart().await?;
         scenario.fipd.wait_ready(DEADLINE).await?;
         tokio::time::sleep(SETTLED).await;
@@ -53,4 +57,13 @@ pub async fn run() -> Result<Vec<Figure>> {
         &with_one,
         2.0,
     )])
+}
+
+/// A Service that asks for no address of ours.
+fn internal(name: &str) -> Result<Service> {
+    let ports = [serde_json::json!({ "port": 80, "protocol": "TCP" })];
+    Ok(serde_json::from_value(serde_json::json!({
+        "metadata": { "name": name },
+        "spec": { "type": "ClusterIP", "ports": ports },
+    }))?)
 }

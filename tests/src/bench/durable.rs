@@ -1,6 +1,8 @@
 //! Durable allocation against raw redb.
 //!
-//! The floor writes rows of the same sizes under the same kind of keys into the same tables of a file that grew as ours
+//! The leases lie in 256 pools, so that neighbouring decisions write to places far apart, as those of many projects do.
+//!
+//! The floor writes rows of the same sizes under the same keys into the same tables of a file that grew as ours
 //! did, with the same switches, in turns with ours, so that a busy machine disturbs both alike. A copy would not do: it has
 //! no holes, and a file system syncs writes to blocks that are there much faster than those it has to allocate.
 
@@ -10,8 +12,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use fipd::ipam::{Clock, Ipam, IpamError};
 use fipd::store::{Options, Store};
-use fipd_core::{Allocate, Answer, Holder, PoolId, Request, Timestamp, Want};
+use fipd_core::{Allocate, Answer, Holder, Request, Timestamp, Want};
 
+use super::fill::Pools;
 use super::floor::{self, Floor};
 use super::{Figure, fill, percentile};
 
@@ -27,12 +30,13 @@ pub async fn run() -> Result<Vec<Figure>> {
     let directory = tempfile::tempdir()?;
     let ours = directory.path().join("fipd.redb");
     let raw = directory.path().join("raw.redb");
-    let pool = fill::fill(&ours, "10.0.0.0/8", LEASES, u64::from(LEASES))?;
-    fill::fill(&raw, "10.0.0.0/8", LEASES, u64::from(LEASES))?;
-    let mut floor = Floor::open(&raw)?;
+    let pools = &Pools::many()?;
+    fill::fill(&ours, pools, LEASES, u64::from(LEASES))?;
+    fill::fill(&raw, pools, LEASES, u64::from(LEASES))?;
+    let mut floor = Floor::open(&raw, pools.clone(), u64::from(LEASES))?;
     let (store, loaded) = Store::open(&ours, Options::default())?;
     let (ipam, writer) = Ipam::with_store(store, loaded, clock())?;
-    let mut next = 0;
+    let mut next = u64::from(LEASES);
     let (mut single, mut single_floor) = (Vec::new(), Vec::new());
     let (mut bulk, mut bulk_floor) = (Vec::new(), Vec::new());
     let mut bulk_commits = 0;
@@ -41,7 +45,7 @@ pub async fn run() -> Result<Vec<Figure>> {
             single_floor.push(floor.commit(1)?);
         }
         for _ in 0..ONE_BY_ONE {
-            let request = request(pool, next)?;
+            let request = request(pools, next)?;
             let began = Instant::now();
             ask(&ipam, request).await?;
             single.push(began.elapsed());
@@ -53,7 +57,7 @@ pub async fn run() -> Result<Vec<Figure>> {
         }
         bulk_floor.push(turn);
         let before = ipam.reader().stats().commits;
-        bulk.push(at_once(&ipam, pool, &mut next).await?);
+        bulk.push(at_once(&ipam, pools, &mut next).await?);
         bulk_commits += ipam.reader().stats().commits - before;
     }
     ipam.shutdown().await;
@@ -88,13 +92,13 @@ fn clock() -> Clock {
 }
 
 /// All callers ask again as soon as they have their answer.
-async fn at_once(ipam: &Ipam, pool: PoolId, next: &mut usize) -> Result<Duration> {
+async fn at_once(ipam: &Ipam, pools: &Pools, next: &mut u64) -> Result<Duration> {
     let first = *next;
-    *next += BULK;
+    *next += BULK as u64;
     let mut callers = Vec::with_capacity(CALLERS);
     for caller in 0..CALLERS {
-        let numbers = (0..BULK / CALLERS).map(|round| first + round * CALLERS + caller);
-        let requests = numbers.map(|number| request(pool, number));
+        let numbers = (0..BULK / CALLERS).map(|round| first + (round * CALLERS + caller) as u64);
+        let requests = numbers.map(|number| request(pools, number));
         callers.push(requests.collect::<Result<Vec<_>>>()?);
     }
     let began = Instant::now();
@@ -114,7 +118,8 @@ async fn at_once(ipam: &Ipam, pool: PoolId, next: &mut usize) -> Result<Duration
 }
 
 /// What the caller called `number` asks. Made before the clock runs, as the floor's rows are.
-fn request(pool: PoolId, number: usize) -> Result<Request> {
+fn request(pools: &Pools, number: u64) -> Result<Request> {
+    let (pool, _) = pools.place(number)?;
     let identity = format!("rancher-fip/{}/Service/bench/asked-{number}", fill::CLUSTER).parse()?;
     Ok(Request::Allocate(Allocate {
         holder: Holder {

@@ -1,10 +1,10 @@
 //! A store with many leases, written by the store itself.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use fipd::store::{Options, Store};
 use fipd_core::{
     Action, AuditEntry, Authority as _, Decision, Ends, Family, Holder, Lease, LeaseKey,
@@ -14,25 +14,54 @@ use fipd_core::{
 pub const CLUSTER: &str = "0d1f4f9e-7c5e-4f0b-9d59-3f6f5a1e2b3c";
 pub const UID: &str = "7a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9";
 const CHUNK: u32 = 20_000;
-const POOL: PoolId = PoolId(1);
 
-/// Makes a store with a pool of `cidr`, which begins at 10.0.0.0, with leases on 10.0.0.1 and the `leases` - 1 addresses
-/// above, and with `audit` audit entries.
-pub fn fill(path: &Path, cidr: &str, leases: u32, audit: u64) -> Result<PoolId> {
+/// Pools of a store. Lease number N is in pool N modulo their number, each pool filled from its second address on.
+#[derive(Debug, Clone)]
+pub struct Pools(Vec<(PoolId, ipnet::Ipv4Net)>);
+
+impl Pools {
+    /// One pool of the CIDR.
+    pub fn one(cidr: &str) -> Result<Self> {
+        Ok(Self(vec![(PoolId(1), cidr.parse()?)]))
+    }
+
+    /// 256 pools, each a /16 of 10.0.0.0/8.
+    pub fn many() -> Result<Self> {
+        let net = |n: u8| {
+            let net = ipnet::Ipv4Net::new(Ipv4Addr::new(10, n, 0, 0), 16)?;
+            Ok((PoolId(u32::from(n) + 1), net))
+        };
+        Ok(Self((0..=u8::MAX).map(net).collect::<Result<_>>()?))
+    }
+
+    /// Where lease `number` is.
+    pub fn place(&self, number: u64) -> Result<(PoolId, Ipv4Addr)> {
+        let pools = self.0.len() as u64;
+        let index = usize::try_from(number % pools)?;
+        let (pool, net) = self.0.get(index).context("no pool")?;
+        let host = u32::try_from(number / pools)? + 1;
+        Ok((*pool, Ipv4Addr::from(u32::from(net.network()) + host)))
+    }
+}
+
+/// Makes a store with `leases` leases in the pools and `audit` audit entries.
+pub fn fill(path: &Path, pools: &Pools, leases: u32, audit: u64) -> Result<()> {
     let (mut store, _) = Store::open(path, Options::default())?;
-    let put_pool = Decision {
-        ops: vec![Op::PutPool(Arc::new(pool(cidr)?))],
-        audit: Vec::new(),
+    let put = |(id, net): &(PoolId, ipnet::Ipv4Net)| {
+        Ok(Decision {
+            ops: vec![Op::PutPool(Arc::new(pool(*id, *net)?))],
+            audit: Vec::new(),
+        })
     };
-    commit(&mut store, vec![put_pool])?;
+    commit(&mut store, pools.0.iter().map(put).collect::<Result<_>>()?)?;
     let mut written = 0;
     while written < u64::from(leases).max(audit) {
-        let rows =
-            (written..written + u64::from(CHUNK)).map(|number| decision(number, leases, audit));
+        let rows = (written..written + u64::from(CHUNK))
+            .map(|number| decision(pools, number, leases, audit));
         commit(&mut store, rows.collect::<Result<Vec<_>>>()?)?;
         written += u64::from(CHUNK);
     }
-    Ok(POOL)
+    Ok(())
 }
 
 fn commit(store: &mut Store, decisions: Vec<Decision>) -> Result<()> {
@@ -46,20 +75,17 @@ fn commit(store: &mut Store, decisions: Vec<Decision>) -> Result<()> {
     }
 }
 
-fn decision(number: u64, leases: u32, audit: u64) -> Result<Decision> {
+fn decision(pools: &Pools, number: u64, leases: u32, audit: u64) -> Result<Decision> {
     let mut decision = Decision::default();
+    let (pool, address) = pools.place(number)?;
     if number < u64::from(leases) {
-        decision.ops.push(Op::PutLease(Arc::new(lease(number)?)));
+        let lease = lease(number, pool, address.into())?;
+        decision.ops.push(Op::PutLease(Arc::new(lease)));
     }
     if number < audit {
-        decision.audit.push(entry(number)?);
+        decision.audit.push(entry(number, pool, address.into())?);
     }
     Ok(decision)
-}
-
-fn address(number: u64) -> Result<std::net::IpAddr> {
-    let base = u32::from(Ipv4Addr::new(10, 0, 0, 1));
-    Ok(Ipv4Addr::from(base + u32::try_from(number)?).into())
 }
 
 fn holder(number: u64) -> Result<Holder> {
@@ -73,13 +99,13 @@ fn holder(number: u64) -> Result<Holder> {
     })
 }
 
-fn lease(number: u64) -> Result<Lease> {
+fn lease(number: u64, pool: PoolId, address: IpAddr) -> Result<Lease> {
     Ok(Lease {
         key: LeaseKey {
             network: NetworkId::DEFAULT,
-            address: address(number)?,
+            address,
         },
-        pool: Some(POOL),
+        pool: Some(pool),
         state: LeaseState::Allocated,
         members: [Member {
             holder: holder(number)?,
@@ -94,24 +120,24 @@ fn lease(number: u64) -> Result<Lease> {
     })
 }
 
-fn entry(number: u64) -> Result<AuditEntry> {
+fn entry(number: u64, pool: PoolId, address: IpAddr) -> Result<AuditEntry> {
     Ok(AuditEntry {
         at: Timestamp(1_700_000_000_000),
         actor: "controller:rancher-fip/bench".into(),
         action: Action::Allocated,
         network: Some(NetworkId::DEFAULT),
-        address: Some(address(number)?),
-        pool: Some(POOL),
+        address: Some(address),
+        pool: Some(pool),
         identity: Some(holder(number)?.identity),
         detail: "".into(),
     })
 }
 
-fn pool(cidr: &str) -> Result<Pool> {
+fn pool(id: PoolId, net: ipnet::Ipv4Net) -> Result<Pool> {
     let spec = PoolSpec {
-        name: "bench".into(),
+        name: format!("bench-{}", id.0).into(),
         network: NetworkId::DEFAULT,
-        addresses: vec![cidr.parse()?],
+        addresses: vec![net.to_string().parse()?],
         exclusions: Vec::new(),
         gateway: None,
         prefix_len: None,
@@ -122,7 +148,7 @@ fn pool(cidr: &str) -> Result<Pool> {
         closed: false,
     };
     Ok(Pool {
-        id: POOL,
+        id,
         spec,
         created: Timestamp(0),
         generation: 1,

@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use redb::{Builder, Database, ReadableDatabase as _, TableDefinition};
 
+use super::fill::Pools;
+
 const LEASES: TableDefinition<[u8; 21], &[u8]> = TableDefinition::new("leases");
 const AUDIT: TableDefinition<[u8; 8], &[u8]> = TableDefinition::new("audit");
 const META: TableDefinition<&str, &[u8]> = TableDefinition::new("meta");
@@ -15,6 +17,9 @@ const CACHE: usize = 16 << 20;
 pub struct Floor {
     database: Database,
     key: [u8; 21],
+    pools: Pools,
+    /// Of the next lease.
+    next: u64,
     lease: Vec<u8>,
     number: u64,
     audit: Vec<u8>,
@@ -22,8 +27,8 @@ pub struct Floor {
 }
 
 impl Floor {
-    /// Takes the last rows of each table as what to write more of.
-    pub fn open(path: &Path) -> Result<Self> {
+    /// Takes the last rows of each table as what to write more of, at the places of leases `next` and above.
+    pub fn open(path: &Path, pools: Pools, next: u64) -> Result<Self> {
         let database = Builder::new().set_cache_size(CACHE).open(path)?;
         let txn = database.begin_read()?;
         let last = txn
@@ -45,6 +50,8 @@ impl Floor {
         drop(txn);
         Ok(Self {
             key: last.0.value(),
+            pools,
+            next,
             lease: last.1.value().to_vec(),
             number: u64::from_be_bytes(entry.0.value()),
             audit: entry.1.value().to_vec(),
@@ -60,7 +67,10 @@ impl Floor {
         {
             let mut leases = txn.open_table(LEASES)?;
             for _ in 0..decisions {
-                next_address(&mut self.key);
+                let (_, address) = self.pools.place(self.next)?;
+                self.next += 1;
+                let [.., a, b, c, d] = &mut self.key;
+                [*a, *b, *c, *d] = address.octets();
                 leases.insert(self.key, self.lease.as_slice())?;
             }
             let mut audit = txn.open_table(AUDIT)?;
@@ -73,15 +83,6 @@ impl Floor {
         }
         txn.commit()?;
         Ok(began.elapsed())
-    }
-}
-
-fn next_address(key: &mut [u8; 21]) {
-    for byte in key.iter_mut().rev() {
-        *byte = byte.wrapping_add(1);
-        if *byte != 0 {
-            return;
-        }
     }
 }
 

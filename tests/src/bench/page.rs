@@ -25,8 +25,10 @@ pub async fn run() -> Result<Vec<Figure>> {
     let mut fipd = Fipd::prepare(FipdOptions::default()).await?;
     let store = fipd.data_dir().join("fipd.redb");
     std::fs::create_dir_all(fipd.data_dir())?;
-    let filled = move || fill::fill(&store, "10.0.0.0/16", LEASES, u64::from(LEASES));
-    let pool = tokio::task::spawn_blocking(filled).await??;
+    let pools = fill::Pools::one("10.0.0.0/16")?;
+    let (pool, _) = pools.place(0)?;
+    let filled = move || fill::fill(&store, &pools, LEASES, u64::from(LEASES));
+    tokio::task::spawn_blocking(filled).await??;
     fipd.restart().await?;
     fipd.wait_ready(READY_WITHIN).await?;
     let mut visitor = Visitor::connect(&fipd).await?;

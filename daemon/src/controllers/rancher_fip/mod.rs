@@ -29,11 +29,7 @@ use fipd_crds::{
 };
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Namespace;
-use kube::{
-    Api, Resource,
-    api::ListParams,
-    core::{DeserializeGuard, PartialObjectMeta},
-};
+use kube::{Api, Resource, api::ListParams, core::PartialObjectMeta};
 use serde::de::DeserializeOwned;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -53,7 +49,7 @@ use super::{
     wakes,
 };
 use crate::{
-    clusters::{ClusterSession, adoption},
+    clusters::{ClusterSession, adoption, lenient::Lenient},
     config::RancherFipRole,
 };
 
@@ -384,7 +380,7 @@ fn spawn<K, T>(
         + 'static,
     T: PartialEq + Send + Sync + 'static,
 {
-    let api: Api<DeserializeGuard<K>> = Api::all(site.session.client.clone());
+    let api: Api<Lenient<K>> = Api::all(site.session.client.clone());
     tasks.spawn(follow(api, objects, slim, changed, site.cancel()));
 }
 

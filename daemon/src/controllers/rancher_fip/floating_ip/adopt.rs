@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use fipd_core::{Holder, Identity, LeaseKey, Ledger, NetworkId, Text};
 use fipd_crds::floating_ip::FloatingIP;
 use futures::future::BoxFuture;
-use kube::{Api, api::ListParams, core::DeserializeGuard};
+use kube::{Api, api::ListParams};
 
 use super::{
     observe::{self, Fip},
@@ -16,6 +16,7 @@ use crate::{
         CallError,
         absence::Presence,
         adoption::{Inventory, Sighting, complete_list},
+        lenient::Lenient,
     },
     controllers::{
         objects::Key,
@@ -42,19 +43,17 @@ impl FloatingIpInventory {
 
     async fn sightings(&self) -> Result<Vec<Sighting>, CallError> {
         let session = &self.site.session;
-        let api: Api<DeserializeGuard<FloatingIP>> = Api::all(session.client.clone());
-        let objects =
-            complete_list(session, &api, ListParams::default(), "list FloatingIPs").await?;
-        Ok(objects
-            .into_iter()
-            .flat_map(|guard| self.sighting(guard))
-            .collect())
+        let api: Api<Lenient<FloatingIP>> = Api::all(session.client.clone());
+        let what = "list FloatingIPs";
+        let keep = |object| Some(self.sighting(object));
+        let seen = complete_list(session, &api, ListParams::default(), what, keep).await?;
+        Ok(seen.into_iter().flatten().collect())
     }
 
     /// The object itself, and where it shows a Service's lease, that Service as the user of the address.
-    fn sighting(&self, guard: DeserializeGuard<FloatingIP>) -> Vec<Sighting> {
-        let (key, fip) = match guard.0 {
-            Ok(object) => (Key::of(&object.metadata), observe::slim(object)),
+    fn sighting(&self, object: Lenient<FloatingIP>) -> Vec<Sighting> {
+        let (key, fip) = match object.0 {
+            Ok(fip) => (Key::of(&fip.metadata), observe::slim(fip)),
             Err(invalid) => {
                 let key = Key::of(&invalid.metadata);
                 (

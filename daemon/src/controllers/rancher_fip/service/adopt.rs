@@ -9,7 +9,7 @@ use std::{
 use fipd_core::{Holder, Identity, LeaseKey, Ledger, NetworkId, Origin, Pool, Text};
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{Namespace, Service};
-use kube::{Api, api::ListParams, core::DeserializeGuard};
+use kube::{Api, Resource as _, api::ListParams};
 
 use super::{
     Services,
@@ -22,6 +22,7 @@ use crate::{
         CallError,
         absence::Presence,
         adoption::{Inventory, Sighting, complete_list},
+        lenient::Lenient,
     },
     controllers::{
         objects::Key,
@@ -47,34 +48,44 @@ impl ServiceInventory {
 
     async fn sightings(&self) -> Result<Vec<Sighting>, CallError> {
         let session = &self.site.session;
-        let api: Api<DeserializeGuard<Namespace>> = Api::all(session.client.clone());
-        let namespaces =
-            complete_list(session, &api, ListParams::default(), "list namespaces").await?;
-        let projects: BTreeMap<String, Projects> = namespaces
-            .into_iter()
-            .filter_map(|guard| guard.0.ok())
-            .map(|namespace| {
-                let projects = observe::projects(&namespace.metadata);
-                (namespace.metadata.name.unwrap_or_default(), projects)
-            })
-            .collect();
-        let api: Api<DeserializeGuard<Service>> = Api::all(session.client.clone());
-        let services = complete_list(session, &api, ListParams::default(), "list Services").await?;
-        Ok(services
-            .into_iter()
-            .filter(|guard| self.keeps(guard))
-            .map(|guard| self.sighting(guard, &projects))
-            .collect())
+        let api: Api<Lenient<Namespace>> = Api::all(session.client.clone());
+        let what = "list namespaces";
+        let keep = |namespace: Lenient<Namespace>| {
+            let meta = namespace.0.ok()?.metadata;
+            let projects = observe::projects(&meta);
+            Some((meta.name.unwrap_or_default(), projects))
+        };
+        let projects = complete_list(session, &api, ListParams::default(), what, keep).await?;
+        let projects: BTreeMap<String, Projects> = projects.into_iter().collect();
+        let api: Api<Lenient<Service>> = Api::all(session.client.clone());
+        let what = "list Services";
+        let keep = |service: Lenient<Service>| {
+            let key = Key::of(service.meta());
+            let (svc, kept) = match service.0 {
+                Ok(service) => {
+                    let svc = observe::all(service);
+                    let kept = self.keeps(&key, &svc);
+                    (svc, kept)
+                }
+                Err(invalid) => {
+                    let svc = Svc {
+                        uid: invalid.metadata.uid.unwrap_or_default().into(),
+                        ..Svc::default()
+                    };
+                    (svc, true)
+                }
+            };
+            kept.then(|| self.sighting(&key, &svc, &projects))
+        };
+        complete_list(session, &api, ListParams::default(), what, keep).await
     }
 
     /// An owner of leases counts as gone where another that is not served has its name.
-    fn keeps(&self, guard: &DeserializeGuard<Service>) -> bool {
-        let Ok(service) = &guard.0 else { return true };
-        let key = Key::of(&service.metadata);
-        let identity = names::identity(&self.site.id, KIND_SERVICE, &key);
+    fn keeps(&self, key: &Key, svc: &Svc) -> bool {
+        let identity = names::identity(&self.site.id, KIND_SERVICE, key);
         let held = self.site.ipam.read(|ledger| ledger.leases_of(&identity));
         let class_less = self.site.session.settings.rancher_fip.class_less;
-        held.is_empty() || keeps(&observe::all(service.clone()), class_less, &identity, &held)
+        held.is_empty() || keeps(svc, class_less, &identity, &held)
     }
 
     async fn presence(&self, identity: &Identity) -> Presence {
@@ -88,21 +99,7 @@ impl ServiceInventory {
         }
     }
 
-    fn sighting(
-        &self,
-        guard: DeserializeGuard<Service>,
-        projects: &BTreeMap<String, Projects>,
-    ) -> Sighting {
-        let (key, svc) = match guard.0 {
-            Ok(service) => (Key::of(&service.metadata), observe::all(service)),
-            Err(invalid) => {
-                let svc = Svc {
-                    uid: invalid.metadata.uid.clone().unwrap_or_default().into(),
-                    ..Svc::default()
-                };
-                (Key::of(&invalid.metadata), svc)
-            }
-        };
+    fn sighting(&self, key: &Key, svc: &Svc, projects: &BTreeMap<String, Projects>) -> Sighting {
         let settings = &self.site.session.settings.rancher_fip;
         let (app, own) = (
             projects.get(&*settings.app_namespace),
@@ -112,11 +109,11 @@ impl ServiceInventory {
         let cluster = self.services.rancher_cluster();
         Sighting {
             holder: Holder {
-                identity: names::identity(&self.site.id, KIND_SERVICE, &key),
+                identity: names::identity(&self.site.id, KIND_SERVICE, key),
                 instance: Text::clone(&svc.uid),
             },
             tenant: project.map(|project| project.tenant),
-            uses: self.uses(cluster.as_deref(), &key, &svc),
+            uses: self.uses(cluster.as_deref(), key, svc),
             since: svc.created,
         }
     }
