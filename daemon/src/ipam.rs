@@ -144,6 +144,11 @@ impl Shared {
         Timestamp(self.latest.fetch_max(wall, Ordering::AcqRel).max(wall))
     }
 
+    /// Requests that have no answer yet.
+    fn waiting(&self) -> usize {
+        QUEUE.saturating_sub(self.places.available_permits())
+    }
+
     fn publish(&self) {
         let revision = self.ledger.read().revision();
         self.revisions
@@ -244,7 +249,7 @@ impl Ipam {
 
     /// Requests that have no answer yet.
     pub fn waiting(&self) -> usize {
-        QUEUE.saturating_sub(self.shared.places.available_permits())
+        self.shared.waiting()
     }
 
     /// The current time as the ledger sees it.

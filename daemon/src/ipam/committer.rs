@@ -2,14 +2,15 @@
 
 use fipd_core::{Authority as _, Decision, Outcome};
 
-use super::{Gone, Shared};
+use super::{Gone, Shared, mailbox::Committed};
 
 /// Commits what the planner hands over until it is gone.
 pub(super) fn run(shared: &Shared) {
     let _gone = Gone(shared);
-    while let Some(decisions) = shared.mailbox.next_batch() {
+    while let Some(decisions) = shared.mailbox.next_batch(|| shared.waiting()) {
         let outcomes = commit(shared, &decisions);
-        shared.mailbox.committed(outcomes);
+        let of = decisions.len();
+        shared.mailbox.committed(Committed { outcomes, of });
     }
 }
 

@@ -1,9 +1,13 @@
 //! What goes between callers, the planner and the committer.
 
-use std::collections::VecDeque;
+use std::{
+    collections::VecDeque,
+    sync::atomic::{AtomicBool, Ordering},
+    time::{Duration, Instant},
+};
 
 use fipd_core::{Answer, Decision, Outcome, Request};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::IpamError;
@@ -12,6 +16,9 @@ use super::IpamError;
 pub(super) const BATCH: usize = 512;
 /// Fewer decisions are not worth another thread, and fewer requests not a wake-up while a commit is in flight.
 pub(super) const HANDFUL: usize = 32;
+
+/// How long the planner looks out for the next request before it sleeps.
+const LOOK_OUT: Duration = Duration::from_micros(100);
 
 /// A request whose caller waits.
 pub(super) struct Waiting {
@@ -33,10 +40,16 @@ impl Waiting {
 pub(super) enum Next {
     /// Plan these.
     Fresh(Vec<Waiting>),
-    /// The committer is done with what it was given.
-    Committed(Vec<Outcome>),
+    /// The committer is done with some of what it was given, oldest first.
+    Committed(Committed),
     /// Nothing will come any more.
     End,
+}
+
+/// What became of the `of` oldest decisions in flight; of fewer when the rest is unknown.
+pub(super) struct Committed {
+    pub outcomes: Vec<Outcome>,
+    pub of: usize,
 }
 
 #[derive(Default)]
@@ -45,9 +58,9 @@ struct Inner {
     /// How many fresh requests are worth waking the planner.
     wake_at: usize,
     /// For the committer.
-    batch: Option<Vec<Decision>>,
+    decisions: Vec<Decision>,
     /// From the committer.
-    outcomes: Option<Vec<Outcome>>,
+    committed: VecDeque<Committed>,
     closed: bool,
     dead: bool,
 }
@@ -56,6 +69,8 @@ struct Inner {
 pub(super) struct Mailbox {
     inner: Mutex<Inner>,
     planner: Condvar,
+    /// The planner was called, whether it slept or not.
+    called: AtomicBool,
     committer: Condvar,
 }
 
@@ -70,7 +85,7 @@ impl Mailbox {
         let wake = inner.fresh.len() == inner.wake_at;
         drop(inner);
         if wake {
-            self.planner.notify_one();
+            self.wake_planner();
         }
         true
     }
@@ -78,7 +93,7 @@ impl Mailbox {
     /// Takes nothing more; what is queued is still worked off.
     pub fn close(&self) {
         self.inner.lock().closed = true;
-        self.planner.notify_one();
+        self.wake_planner();
     }
 
     /// Nothing can be decided any more: whoever waits is let go.
@@ -88,20 +103,21 @@ impl Mailbox {
         inner.dead = true;
         inner.fresh.clear();
         drop(inner);
-        self.planner.notify_one();
+        self.wake_planner();
         self.committer.notify_one();
     }
 
     /// Waits for something to do. `committing`: a batch is with the committer; `room`: how many more requests fit into
     /// the planner's batch.
     pub fn next(&self, committing: bool, room: usize) -> Next {
+        let mut looked_out = false;
         let mut inner = self.inner.lock();
         loop {
             if inner.dead {
                 return Next::End;
             }
-            if let Some(outcomes) = inner.outcomes.take() {
-                return Next::Committed(outcomes);
+            if let Some(committed) = inner.committed.pop_front() {
+                return Next::Committed(committed);
             }
             let worth = if committing { HANDFUL } else { 1 };
             let count = inner.fresh.len().min(room);
@@ -112,34 +128,61 @@ impl Mailbox {
                 return Next::End;
             }
             inner.wake_at = if room == 0 { usize::MAX } else { worth };
+            if !committing && !looked_out {
+                self.look_out(&mut inner);
+                looked_out = true;
+                continue;
+            }
             self.planner.wait(&mut inner);
             inner.wake_at = usize::MAX;
         }
     }
 
-    /// Gives the committer a batch; it has none.
+    fn wake_planner(&self) {
+        self.called.store(true, Ordering::Release);
+        self.planner.notify_one();
+    }
+
+    /// Looks out for a call before the planner sleeps: who asks one by one asks again as soon as there is an answer, and
+    /// waking a thread takes longer than that.
+    fn look_out(&self, inner: &mut MutexGuard<'_, Inner>) {
+        self.called.store(false, Ordering::Relaxed);
+        MutexGuard::unlocked(inner, || {
+            let began = Instant::now();
+            while !self.called.load(Ordering::Acquire) && began.elapsed() < LOOK_OUT {
+                std::hint::spin_loop();
+            }
+        });
+    }
+
+    /// Gives the committer more to do.
     pub fn hand_over(&self, decisions: Vec<Decision>) {
-        self.inner.lock().batch = Some(decisions);
+        self.inner.lock().decisions.extend(decisions);
         self.committer.notify_one();
     }
 
-    /// Waits for a batch; `None` at the end.
-    pub fn next_batch(&self) -> Option<Vec<Decision>> {
+    /// Waits for decisions; `None` at the end. At most half of who waits, if `waiting` do: while the others are committed,
+    /// these hear, ask again and are planned. Without that a large batch follows on each small one, and the disk waits
+    /// for it.
+    pub fn next_batch(&self, waiting: impl Fn() -> usize) -> Option<Vec<Decision>> {
         let mut inner = self.inner.lock();
         loop {
             if inner.dead {
                 return None;
             }
-            if let Some(batch) = inner.batch.take() {
-                return Some(batch);
+            if !inner.decisions.is_empty() {
+                let share = (waiting() / 2).clamp(HANDFUL, BATCH);
+                let share = share.min(inner.decisions.len());
+                let rest = inner.decisions.split_off(share);
+                return Some(std::mem::replace(&mut inner.decisions, rest));
             }
             self.committer.wait(&mut inner);
         }
     }
 
     /// The committer's answer to [`Self::next_batch`].
-    pub fn committed(&self, outcomes: Vec<Outcome>) {
-        self.inner.lock().outcomes = Some(outcomes);
-        self.planner.notify_one();
+    pub fn committed(&self, committed: Committed) {
+        self.inner.lock().committed.push_back(committed);
+        self.wake_planner();
     }
 }

@@ -10,7 +10,7 @@ use fipd_core::{Answer, Decision, Outcome, Planned, Refused, Ticket};
 
 use super::{
     Gone, IpamError, Shared, committer,
-    mailbox::{BATCH, HANDFUL, Next, Waiting},
+    mailbox::{BATCH, Committed, HANDFUL, Next, Waiting},
 };
 
 /// A planned decision on its way to the disk.
@@ -20,19 +20,13 @@ struct Tentative {
     answer: Answer,
 }
 
-/// A batch; both run in parallel.
-#[derive(Default)]
-struct Batch {
-    decisions: Vec<Decision>,
-    tentative: Vec<Tentative>,
-}
-
 struct Planner<'a> {
     shared: &'a Shared,
-    /// Planned, not yet on its way.
-    ready: Batch,
-    /// With the committer.
-    flight: Option<Vec<Tentative>>,
+    /// Planned, not yet on their way; both run in parallel.
+    decisions: Vec<Decision>,
+    ready: Vec<Tentative>,
+    /// With the committer, oldest first.
+    flight: VecDeque<Tentative>,
     /// Requests that stand on a decision in flight, oldest first.
     busy: VecDeque<Waiting>,
 }
@@ -42,13 +36,14 @@ pub(super) fn run(shared: &Shared) {
     let _gone = Gone(shared);
     let mut planner = Planner {
         shared,
-        ready: Batch::default(),
-        flight: None,
+        decisions: Vec::new(),
+        ready: Vec::new(),
+        flight: VecDeque::new(),
         busy: VecDeque::new(),
     };
     while planner.turn() {}
-    abandon(planner.ready.tentative);
-    abandon(planner.flight.unwrap_or_default());
+    abandon(planner.flight);
+    abandon(planner.ready);
 }
 
 impl Planner<'_> {
@@ -56,35 +51,30 @@ impl Planner<'_> {
     fn turn(&mut self) -> bool {
         // Nobody who came later is planned before those who wait for a commit to end; one is then in flight.
         let room = if self.busy.is_empty() {
-            BATCH.saturating_sub(self.ready.decisions.len())
+            (2 * BATCH).saturating_sub(self.flight.len())
         } else {
             0
         };
-        match self.shared.mailbox.next(self.flight.is_some(), room) {
+        match self.shared.mailbox.next(!self.flight.is_empty(), room) {
             Next::End => return false,
             Next::Fresh(fresh) => {
                 for waiting in fresh {
                     self.plan(waiting);
                 }
             }
-            Next::Committed(outcomes) => {
-                let flight = self.flight.take().unwrap_or_default();
-                let known = outcomes.len() >= flight.len();
-                if known && !self.ready.decisions.is_empty() {
-                    // The disk first: it works on while these are answered.
-                    self.hand_over();
-                }
-                self.end(outcomes, flight);
+            Next::Committed(Committed { outcomes, of }) => {
+                let ended: Vec<_> = self.flight.drain(..of.min(self.flight.len())).collect();
+                self.end(outcomes, ended);
             }
         }
-        while self.flight.is_none() && !self.ready.decisions.is_empty() {
-            if self.ready.decisions.len() < HANDFUL {
+        while !self.decisions.is_empty() {
+            if self.flight.is_empty() && self.decisions.len() < HANDFUL {
                 self.commit_here();
             } else {
                 self.hand_over();
             }
         }
-        if self.flight.is_none() {
+        if self.flight.is_empty() {
             // Busy with nothing in flight would wait for ever; the ledger promises that it does not happen.
             give_up(&mut self.busy);
         }
@@ -113,8 +103,8 @@ impl Planner<'_> {
                 decision,
                 answer,
             } => {
-                self.ready.decisions.push(decision);
-                self.ready.tentative.push(Tentative {
+                self.decisions.push(decision);
+                self.ready.push(Tentative {
                     waiting,
                     ticket,
                     answer,
@@ -124,15 +114,16 @@ impl Planner<'_> {
     }
 
     fn hand_over(&mut self) {
-        let batch = std::mem::take(&mut self.ready);
-        self.flight = Some(batch.tentative);
-        self.shared.mailbox.hand_over(batch.decisions);
+        self.flight.extend(self.ready.drain(..));
+        self.shared
+            .mailbox
+            .hand_over(std::mem::take(&mut self.decisions));
     }
 
     fn commit_here(&mut self) {
-        let batch = std::mem::take(&mut self.ready);
-        let outcomes = committer::commit(self.shared, &batch.decisions);
-        self.end(outcomes, batch.tentative);
+        let outcomes = committer::commit(self.shared, &std::mem::take(&mut self.decisions));
+        let ended = std::mem::take(&mut self.ready);
+        self.end(outcomes, ended);
     }
 
     /// Ends a batch in the ledger, answers, and plans again what waited for it.

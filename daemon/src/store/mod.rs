@@ -357,7 +357,10 @@ fn batch_of(decisions: &[Decision]) -> (Batch, Vec<Outcome>) {
             });
         // A decision without a row form leaves half of itself behind: the batch is made again without it.
         match bad {
-            None => return (batch, outcomes),
+            None => {
+                batch.sort();
+                return (batch, outcomes);
+            }
             Some((outcome, error)) => {
                 *outcome = Outcome::Refused(Refused::Failed(error.to_string()))
             }

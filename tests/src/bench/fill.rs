@@ -48,8 +48,12 @@ impl Pools {
 pub fn fill(path: &Path, pools: &Pools, leases: u32, audit: u64) -> Result<()> {
     let (mut store, _) = Store::open(path, Options::default())?;
     let put = |(id, net): &(PoolId, ipnet::Ipv4Net)| {
+        let name = match pools.0.len() {
+            1 => "bench".to_owned(),
+            _ => format!("bench-{}", id.0),
+        };
         Ok(Decision {
-            ops: vec![Op::PutPool(Arc::new(pool(*id, *net)?))],
+            ops: vec![Op::PutPool(Arc::new(pool(*id, &name, *net)?))],
             audit: Vec::new(),
         })
     };
@@ -133,9 +137,9 @@ fn entry(number: u64, pool: PoolId, address: IpAddr) -> Result<AuditEntry> {
     })
 }
 
-fn pool(id: PoolId, net: ipnet::Ipv4Net) -> Result<Pool> {
+fn pool(id: PoolId, name: &str, net: ipnet::Ipv4Net) -> Result<Pool> {
     let spec = PoolSpec {
-        name: format!("bench-{}", id.0).into(),
+        name: name.into(),
         network: NetworkId::DEFAULT,
         addresses: vec![net.to_string().parse()?],
         exclusions: Vec::new(),

@@ -1,16 +1,17 @@
 //! Service of type LoadBalancer to address in its status, in direct mode, on a real API server.
 //!
-//! Measured as the peers were: latency from just before the create request until a watch event with the address arrives;
+//! Measured as the peers were, one after the other with all that each leaves gone: latency from just before the create request until a watch event with the address arrives;
 //! in bulk, sixteen creators at once.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use fipd_crds::floating_ip::FloatingIP;
 use futures::{Stream, StreamExt};
 use k8s_openapi::api::core::v1::Service;
 use kube::ResourceExt;
-use kube::api::{Api, DeleteParams, PostParams, WatchEvent, WatchParams};
+use kube::api::{Api, DeleteParams, ListParams, PostParams, WatchEvent, WatchParams};
 
 use super::{Figure, percentile};
 use crate::scenario::{Scenario, addresses, create_services, service};
@@ -30,9 +31,18 @@ pub async fn run() -> Result<Vec<Figure>> {
         .add_pool(POOL, "10.60.0.0/16", "10.60.0.1", "10.60.3.232")
         .await?;
     let api: Api<Service> = Api::default_namespaced(scenario.client("a").await?);
+    let fips: Api<FloatingIP> = Api::all(scenario.site.rancher.client().await?);
     let mut samples = Vec::new();
     for n in 0..WARM_UP + ONE_BY_ONE {
         samples.push(one(&api, &format!("single-{n}")).await?);
+        wait_until("its FloatingIP is gone", DEADLINE, || async {
+            match fips.list(&ListParams::default()).await {
+                Ok(list) if list.items.is_empty() => Ok(()),
+                Ok(_) => Err("still there".to_string()),
+                Err(error) => Err(error.to_string()),
+            }
+        })
+        .await?;
     }
     let samples = samples.split_off(WARM_UP);
     let p50 = percentile(&samples, 0.5).context("no sample")?;
@@ -66,7 +76,7 @@ type Events = std::pin::Pin<Box<dyn Stream<Item = kube::Result<WatchEvent<Servic
 
 /// A watch from the present on.
 async fn watch(api: &Api<Service>) -> Result<Events> {
-    let now = api.list(&kube::api::ListParams::default().limit(1)).await?;
+    let now = api.list(&ListParams::default().limit(1)).await?;
     let version = now
         .metadata
         .resource_version
