@@ -116,11 +116,6 @@ impl Batch {
         Ok(())
     }
 
-    /// Brings neighbours together, so that a page of the file is copied once. Rows of one key stay in their order.
-    pub(super) fn sort(&mut self) {
-        self.leases.sort_by_key(|(key, _)| *key);
-    }
-
     /// How many rows are written or removed.
     pub(super) fn rows(&self) -> usize {
         self.networks.len()

@@ -357,10 +357,7 @@ fn batch_of(decisions: &[Decision]) -> (Batch, Vec<Outcome>) {
             });
         // A decision without a row form leaves half of itself behind: the batch is made again without it.
         match bad {
-            None => {
-                batch.sort();
-                return (batch, outcomes);
-            }
+            None => return (batch, outcomes),
             Some((outcome, error)) => {
                 *outcome = Outcome::Refused(Refused::Failed(error.to_string()))
             }
