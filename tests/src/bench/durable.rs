@@ -44,8 +44,6 @@ pub async fn run() -> Result<Vec<Figure>> {
         for _ in 0..ONE_BY_ONE {
             single_floor.push(floor.commit(1)?);
         }
-        let b4 = ipam.reader().stats();
-        let t0 = single.len();
         for _ in 0..ONE_BY_ONE {
             let request = request(pools, next)?;
             let began = Instant::now();
@@ -53,30 +51,14 @@ pub async fn run() -> Result<Vec<Figure>> {
             single.push(began.elapsed());
             next += 1;
         }
-        let af = ipam.reader().stats();
-        let sum = |x: &[Duration]| x.iter().sum::<Duration>().as_micros() as usize / x.len();
-        eprintln!(
-            "lone: commit {} total {} floor {}",
-            (af.commit_nanos - b4.commit_nanos) / 1000 / (af.commits - b4.commits),
-            sum(&single[t0..]),
-            sum(&single_floor[t0..])
-        );
         let mut turn = Duration::ZERO;
         for _ in 0..BULK / CALLERS {
             turn += floor.commit(CALLERS)?;
         }
         bulk_floor.push(turn);
-        let before = ipam.reader().stats();
-        let t = at_once(&ipam, pools, &mut next).await?;
-        bulk.push(t);
-        let after = ipam.reader().stats();
-        eprintln!(
-            "busy {:.2} per commit {} us, {} a commit",
-            (after.commit_nanos - before.commit_nanos) as f64 / t.as_nanos() as f64,
-            (after.commit_nanos - before.commit_nanos) / 1000 / (after.commits - before.commits),
-            (after.decisions - before.decisions) / (after.commits - before.commits)
-        );
-        bulk_commits += after.commits - before.commits;
+        let before = ipam.reader().stats().commits;
+        bulk.push(at_once(&ipam, pools, &mut next).await?);
+        bulk_commits += ipam.reader().stats().commits - before;
     }
     ipam.shutdown().await;
     writer.join();
