@@ -27,6 +27,7 @@ use crate::{
     clusters::{self, Clusters},
     config::Listener,
     controllers::Runner,
+    expiry,
     ipam::{Ipam, IpamError, Writer},
     metrics::Metrics,
     settings::Settings,
@@ -125,6 +126,11 @@ async fn serve(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Re
     tasks.spawn(async { serving.await.map_err(|error| error.to_string()) });
     tasks.spawn(renew(tls_settings, certificate.clone(), stop.clone()));
     tasks.spawn(watchdog(ipam.clone(), stop.clone()));
+    let ending = expiry::run(ipam.clone(), expiry::Pace::default(), stop.clone());
+    tasks.spawn(async {
+        ending.await;
+        Ok(())
+    });
     tracing::info!(
         url,
         socket = %settings.socket.display(),

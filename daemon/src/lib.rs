@@ -14,6 +14,7 @@ pub mod clock;
 pub mod clusters;
 pub mod config;
 pub mod controllers;
+pub mod expiry;
 pub mod ipam;
 pub mod logging;
 pub mod metrics;

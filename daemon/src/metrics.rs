@@ -205,7 +205,7 @@ impl Collector for State {
 impl State {
     fn pools(&self) -> Vec<Series<'static>> {
         let all: Vec<Arc<Pool>> = self.ipam.read(|ledger| ledger.pools().cloned().collect());
-        let mut figures: [Vec<(Labels<'static>, f64)>; 4] = Default::default();
+        let mut figures: [Vec<(Labels<'static>, f64)>; 5] = Default::default();
         for pool in all {
             let (usage, network) = self.ipam.read(|ledger| {
                 let network = ledger.network(pool.spec.network);
@@ -219,12 +219,18 @@ impl State {
                 ("pool", pool.spec.name.to_string()),
                 ("network", network.unwrap_or_default()),
             ];
-            let counts = [usage.size, usage.used, usage.free, usage.out_of_range];
+            let counts = [
+                usage.size,
+                usage.used,
+                usage.free,
+                usage.quarantined,
+                usage.out_of_range,
+            ];
             for (values, count) in figures.iter_mut().zip(counts) {
                 values.push((labels.clone(), count as f64));
             }
         }
-        let [size, used, free, out] = figures;
+        let [size, used, free, quarantined, out] = figures;
         vec![
             Series {
                 name: "pool_size",
@@ -240,6 +246,11 @@ impl State {
                 name: "pool_free",
                 help: "Of these, free",
                 values: free,
+            },
+            Series {
+                name: "pool_quarantined",
+                help: "Of the used, cooling after a release",
+                values: quarantined,
             },
             Series {
                 name: "pool_out_of_range",

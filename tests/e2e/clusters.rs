@@ -224,6 +224,7 @@ impl Bed {
             order: Order::Lowest,
             origin: Origin::Own,
             closed: false,
+            quarantine: 0,
         };
         let actor = "test".into();
         let request = Request::CreatePool { spec, actor };
@@ -249,6 +250,7 @@ impl Bed {
             tenant: None,
             wants,
             waiting_since: None,
+            by_admin: false,
             actor: "test".into(),
         };
         self.ipam.submit(Request::Allocate(request)).await

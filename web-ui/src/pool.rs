@@ -29,6 +29,8 @@ pub struct PoolPage {
     pub created: Moment,
     pub generation: u64,
     pub closed: bool,
+    /// How long an address cools; empty where it does not.
+    pub quarantine: String,
     /// Clusters that must be adopted before anything new is given.
     pub held_by: Vec<String>,
     pub usage: Usage,

@@ -45,6 +45,7 @@ pub fn pool_row(id: u32, name: &str, size: u128, used: u128) -> PoolRow {
         used,
         free: size - used,
         excluded: 2,
+        quarantined: 0,
         out_of_range: 0,
     };
     let (name, network) = (name.into(), "default".into());
@@ -118,12 +119,14 @@ pub fn pool_page(may_write: bool) -> PoolPage {
         created: NOW,
         generation: 3,
         closed: false,
+        quarantine: "1 h".into(),
         held_by: vec![],
         usage: Usage {
             size: 242,
             used: 3,
             free: 239,
             excluded: 14,
+            quarantined: 0,
             out_of_range: 0,
         },
         waiting: vec![Waiter {

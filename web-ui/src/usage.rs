@@ -11,10 +11,12 @@ use crate::{count, percent};
 pub struct Usage {
     /// Addresses that may be given at all.
     pub size: u128,
-    /// Of these: held.
+    /// Of these: held or cooling.
     pub used: u128,
     /// Of these: neither held nor cooling.
     pub free: u128,
+    /// Cooling after a release.
+    pub quarantined: u128,
     /// Excluded, reserved ends and gateway.
     pub excluded: u128,
     /// Leases of the pool outside of its addresses.
@@ -22,11 +24,15 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// `12 of 254 used (4.7 %), 242 free`.
+    /// `12 of 254 used (4.7 %), 242 free`; `2 of them in quarantine` where some are.
     pub fn sentence(&self) -> String {
         let (used, size, free) = (count(self.used), count(self.size), count(self.free));
+        let cooling = match self.quarantined {
+            0 => String::new(),
+            some => format!(", {} of them in quarantine", count(some)),
+        };
         format!(
-            "{used} of {size} used ({}), {free} free",
+            "{used} of {size} used ({}){cooling}, {free} free",
             percent(self.used, self.size)
         )
     }
@@ -77,11 +83,9 @@ impl Usage {
 /// An inline drawing, since widths in style attributes are against the content security policy.
 impl fmt::Display for Usage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let used = self.permille();
-        let other = self
-            .size
-            .saturating_sub(self.used)
-            .saturating_sub(self.free);
+        let held = self.used.saturating_sub(self.quarantined);
+        let used = self.share(held);
+        let other = self.size.saturating_sub(held).saturating_sub(self.free);
         let other = self.share(other).min(1000_u32.saturating_sub(used));
         write!(
             f,
@@ -118,6 +122,24 @@ mod tests {
             "{bar}"
         );
         assert!(bar.contains("50 of 200 used (25 %), 130 free"), "{bar}");
+    }
+
+    #[test]
+    fn what_cools_has_its_own_part_of_the_bar() {
+        let quarantined = 20;
+        let cooling = Usage {
+            quarantined,
+            ..usage(200, 70, 130)
+        };
+        let bar = cooling.to_string();
+        assert!(
+            bar.contains("width=\"250\"") && bar.contains("x=\"250\" width=\"100\""),
+            "{bar}"
+        );
+        assert!(
+            bar.contains("70 of 200 used (35 %), 20 of them in quarantine, 130 free"),
+            "{bar}"
+        );
     }
 
     #[test]

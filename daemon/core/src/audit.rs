@@ -14,6 +14,8 @@ pub type Actor = Text;
 #[serde(rename_all = "kebab-case")]
 pub enum Action {
     Allocated,
+    /// Kept for a holder that comes later, or kept until another time.
+    Reserved,
     Adopted,
     Contended,
     /// A contender stopped contending.
@@ -22,6 +24,8 @@ pub enum Action {
     InstanceChanged,
     HandedOver,
     Released,
+    /// Its time was over: a quarantine or a reservation.
+    Expired,
     /// Released by its holder and given to the oldest contender.
     PassedOn,
     Orphaned,

@@ -32,6 +32,7 @@ impl Layout {
     pub fn new(spec: &PoolSpec) -> Result<Self, PoolError> {
         let family = check_families(spec)?;
         check_name(spec)?;
+        check_quarantine(spec)?;
         let listed = set(spec.addresses.iter().map(AddressSpec::span));
         let cidrs = outermost_cidrs(&spec.addresses);
         check_link(spec, family, &listed)?;
@@ -164,6 +165,15 @@ fn check_families(spec: &PoolSpec) -> Result<Family, PoolError> {
         }
     }
     Ok(family)
+}
+
+fn check_quarantine(spec: &PoolSpec) -> Result<(), PoolError> {
+    let most = PoolSpec::MAX_QUARANTINE;
+    if spec.quarantine > most {
+        let allowed = format!("0 to {most} seconds (30 days)");
+        return Err(error("quarantine", spec.quarantine, allowed));
+    }
+    Ok(())
 }
 
 fn check_name(spec: &PoolSpec) -> Result<(), PoolError> {

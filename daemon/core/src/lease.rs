@@ -84,10 +84,11 @@ pub struct Lease {
     pub state: LeaseState,
     pub members: SmallVec<[Member; 1]>,
     pub contenders: Vec<Contender>,
+    /// Who is charged; while the address cools, who was last.
     pub tenant: Option<Tenant>,
     /// Key of the sharing group; `None` for an exclusive lease.
     pub group: Option<Text>,
-    /// When it was given or adopted.
+    /// When it was given, adopted or put into quarantine.
     pub since: Timestamp,
     /// End of `Reserved`, `Probing` or `Quarantined`; `None` elsewhere and for reservations without end.
     pub until: Option<Timestamp>,

@@ -79,6 +79,8 @@ pub struct PoolSpec {
     pub origin: Origin,
     /// A closed pool gives nothing more; its leases stay. A mirror whose object is gone is closed.
     pub closed: bool,
+    /// Seconds that an address cools after a release before it is free; 0 for none. At most [`PoolSpec::MAX_QUARANTINE`].
+    pub quarantine: u32,
 }
 
 /// A pool as the ledger keeps it.
@@ -158,6 +160,8 @@ impl PoolSpec {
     pub const MAX_SPECS: usize = 100_000;
     /// The most links whose ends are reserved one by one.
     pub const MAX_LINKS: u128 = 65_536;
+    /// The longest quarantine, in seconds: 30 days.
+    pub const MAX_QUARANTINE: u32 = 30 * 24 * 3_600;
     /// The longest name, in bytes.
     pub const MAX_NAME: usize = 640;
 

@@ -11,6 +11,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq)]
 pub enum Request {
     Allocate(Allocate),
+    Reserve(Reserve),
     Release(Release),
     Adopt(Adopt),
     Handover(Handover),
@@ -24,7 +25,7 @@ pub enum Request {
         actor: Actor,
     },
     UpdatePool(PoolEdit),
-    /// Refused while leases are in it.
+    /// Refused while leases are in it. What is quarantined goes with it.
     DeletePool {
         pool: PoolId,
         actor: Actor,
@@ -49,6 +50,11 @@ pub enum Request {
     /// places in queues go. Answer: `Moved`, with the number of leases it had.
     Forget {
         cluster: ClusterId,
+        most: usize,
+        actor: Actor,
+    },
+    /// Ends up to `most` leases whose end has come: quarantines and reservations that are over. Answer: `Moved`.
+    Expire {
         most: usize,
         actor: Actor,
     },
@@ -83,7 +89,19 @@ pub struct Allocate {
     /// Where a pool is exhausted: keep a place in its queue, by this time (the creation of the object).
     /// Nobody with a later place is served before, as long as this one keeps asking.
     pub waiting_since: Option<Timestamp>,
+    /// An admin asks: a named address is given even while it cools after a release by another tenant.
+    pub by_admin: bool,
     pub actor: Actor,
+}
+
+/// Addresses kept for a holder that comes later: as [`Allocate`], but the leases are `Reserved` until the same identity
+/// allocates them or `until` has come. What the identity has in use already is answered as it is. Asking again
+/// changes `until`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reserve {
+    pub ask: Allocate,
+    /// In the future; `None`: without end.
+    pub until: Option<Timestamp>,
 }
 
 /// `count` addresses of `pool`, or just `address`.
@@ -169,7 +187,7 @@ pub enum Answer {
         leases: Vec<Arc<Lease>>,
         fresh: bool,
     },
-    /// What is free (or passed to a contender) now.
+    /// What is free, cools or has passed to a contender.
     Released {
         leases: Vec<LeaseKey>,
     },
@@ -203,6 +221,10 @@ pub enum Refusal {
     Exhausted { pool: Text, used: u128, size: u128 },
     #[error("{address} is held by {owner}; choose another address or release that lease")]
     AddressTaken { address: IpAddr, owner: String },
+    #[error(
+        "{address} is in quarantine after a release; choose another address, wait, name the tenant that had it, or ask an admin"
+    )]
+    Quarantined { address: IpAddr },
     #[error("{address} is not an assignable address of pool {pool}: {why}")]
     NotAssignable {
         pool: Text,

@@ -16,7 +16,7 @@ use fipd_core::{
     Action, Adopt, Adoption, Allocate, AuditEntry, ClusterId, ClusterRecord, Contender, Ends,
     EndsOf, Expectation, Family, Handover, Holder, Identity, Lease, LeaseFilter, LeaseKey,
     LeaseState, Ledger, Mark, Member, NetworkId, Op, Order, Origin, Planned, PoolEdit, PoolId,
-    PoolSpec, Refusal, Release, ReleaseScope, Request, Tenant, Ticket, Timestamp, Want,
+    PoolSpec, Refusal, Release, ReleaseScope, Request, Reserve, Tenant, Ticket, Timestamp, Want,
 };
 use model::{Model, Verdict, new_lease};
 use proptest::{prelude::*, sample::select, test_runner::Config};
@@ -122,8 +122,9 @@ fn spec() -> impl Strategy<Value = PoolSpec> {
     let name = select(vec!["p1", "p2", "p3", "p4", "p5", "p6"]);
     let gateway = prop::bool::weighted(0.2);
     let closed = prop::bool::weighted(0.1);
-    (name, network(), entries, ends, gateway, closed).prop_map(
-        |(name, network, (addresses, exclusions), ends, gateway, closed)| {
+    let quarantine = select(vec![0, 0, 1, 30]);
+    (name, network(), entries, ends, gateway, closed, quarantine).prop_map(
+        |(name, network, (addresses, exclusions), ends, gateway, closed, quarantine)| {
             let addresses: Vec<fipd_core::AddressSpec> =
                 addresses.iter().map(|text| text.parse().unwrap()).collect();
             let gateway = gateway.then(|| addresses[0].span().first_address());
@@ -141,6 +142,7 @@ fn spec() -> impl Strategy<Value = PoolSpec> {
                 order: Order::Lowest,
                 origin: Origin::Own,
                 closed,
+                quarantine,
                 addresses,
             }
         },
@@ -154,26 +156,41 @@ fn want() -> impl Strategy<Value = Want> {
     ]
 }
 
-fn allocate() -> impl Strategy<Value = Request> {
+fn allocate() -> impl Strategy<Value = Allocate> {
     let waiting = prop::option::of((0..50_u64).prop_map(Timestamp));
     (
         holder(),
         tenant(),
         prop::collection::vec(want(), 1..3),
         waiting,
+        prop::bool::weighted(0.2),
     )
-        .prop_filter("each address once", |(_, _, wants, _)| {
+        .prop_filter("each address once", |(_, _, wants, ..)| {
             wants.len() < 2 || wants[0].address.is_none() || wants[0].address != wants[1].address
         })
-        .prop_map(|(holder, tenant, wants, waiting_since)| {
-            Request::Allocate(Allocate {
+        .prop_map(
+            |(holder, tenant, wants, waiting_since, by_admin)| Allocate {
                 holder,
                 tenant,
                 wants,
                 waiting_since,
+                by_admin,
                 actor: ACTOR.into(),
-            })
-        })
+            },
+        )
+}
+
+fn reserve() -> impl Strategy<Value = Request> {
+    let until = prop::option::weighted(0.8, (0..60_000_u64).prop_map(Timestamp));
+    (allocate(), until).prop_map(|(ask, until)| Request::Reserve(Reserve { ask, until }))
+}
+
+fn expire() -> impl Strategy<Value = Request> {
+    let actor = || ACTOR.into();
+    (1..4_usize).prop_map(move |most| Request::Expire {
+        most,
+        actor: actor(),
+    })
 }
 
 fn release() -> impl Strategy<Value = Request> {
@@ -271,7 +288,9 @@ fn step() -> impl Strategy<Value = Step> {
             }
         });
     prop_oneof![
-        12 => allocate().prop_map(Step::Ask),
+        12 => allocate().prop_map(Request::Allocate).prop_map(Step::Ask),
+        3 => reserve().prop_map(Step::Ask),
+        3 => expire().prop_map(Step::Ask),
         5 => release().prop_map(Step::Ask),
         4 => adopt().prop_map(Step::Ask),
         1 => handover().prop_map(Step::Ask),
@@ -283,7 +302,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Leases in states that no request of a history makes.
+/// Leases in all states.
 fn found() -> impl Strategy<Value = Vec<Lease>> {
     let state = select(vec![
         LeaseState::Allocated,
@@ -300,29 +319,36 @@ fn found() -> impl Strategy<Value = Vec<Lease>> {
         state,
         any::<bool>(),
         any::<bool>(),
+        (1..5_000_u64).prop_map(Timestamp),
     );
-    let lease = lease.prop_map(|(key, holder, other, tenant, state, shared, contended)| {
-        let mut lease = new_lease(key, None, &holder, &tenant, Timestamp(0));
-        lease.state = state;
-        lease.until =
-            matches!(state, LeaseState::Probing | LeaseState::Quarantined).then_some(Timestamp(9));
-        if state == LeaseState::Quarantined {
-            lease.members.clear();
-        } else if holder.identity != other.identity && shared && state != LeaseState::Orphaned {
-            lease.group = Some("g".into());
-            lease.members.push(Member {
-                holder: other,
-                ports: Vec::new(),
-            });
-        } else if holder.identity != other.identity && contended {
-            lease.contenders.push(Contender {
-                holder: other,
-                tenant: None,
-                since: Timestamp(5),
-            });
-        }
-        lease
-    });
+    let lease = lease.prop_map(
+        |(key, holder, other, tenant, state, shared, contended, until)| {
+            let mut lease = new_lease(key, None, &holder, &tenant, Timestamp(0));
+            lease.state = state;
+            let ends = match state {
+                LeaseState::Probing | LeaseState::Quarantined => true,
+                LeaseState::Reserved => until.0 % 2 == 0,
+                LeaseState::Allocated | LeaseState::Orphaned => false,
+            };
+            lease.until = ends.then_some(until);
+            if state == LeaseState::Quarantined {
+                lease.members.clear();
+            } else if holder.identity != other.identity && shared && state != LeaseState::Orphaned {
+                lease.group = Some("g".into());
+                lease.members.push(Member {
+                    holder: other,
+                    ports: Vec::new(),
+                });
+            } else if holder.identity != other.identity && contended {
+                lease.contenders.push(Contender {
+                    holder: other,
+                    tenant: None,
+                    since: Timestamp(5),
+                });
+            }
+            lease
+        },
+    );
     prop::collection::vec(lease, 0..4).prop_map(|leases| {
         let known: BTreeMap<LeaseKey, Lease> = leases
             .into_iter()
@@ -519,6 +545,10 @@ impl History {
                 (all.len() as u128, used, out)
             );
             assert_eq!(usage.free, usage.size - usage.used);
+            let cooling = mine
+                .clone()
+                .filter(|lease| lease.state == LeaseState::Quarantined);
+            assert_eq!(usage.quarantined, cooling.count() as u128);
             assert!(
                 self.ledger
                     .pool_leases(pool.id, None, 99)
@@ -529,6 +559,8 @@ impl History {
             self.compare_queue(pool.id, usage.free);
         }
         assert!(self.ledger.pools().eq(&self.model.pools));
+        let ends = self.model.leases.iter().filter_map(|lease| lease.until);
+        assert_eq!(self.ledger.next_expiry(), ends.min());
         for network in &self.model.networks {
             assert_eq!(self.ledger.holds(network.id), self.model.holds(network.id));
         }
@@ -608,7 +640,7 @@ proptest! {
     fn the_ledger_answers_as_the_model(
         pools in prop::collection::vec(spec(), 1..5),
         found in found(),
-        steps in prop::collection::vec(step(), 1..80),
+        steps in prop::collection::vec((step(), select(vec![0, 1, 1, 1, 300, 3_000])), 1..80),
     ) {
         let mut history = History::new(found);
         for spec in pools {
@@ -616,7 +648,9 @@ proptest! {
             history.step(&Step::Ask(request), Timestamp(0));
             history.step(&Step::Confirm(0), Timestamp(0));
         }
-        for (now, step) in (1..).zip(&steps) {
+        let mut now = 1;
+        for (step, passes) in &steps {
+            now += passes;
             history.step(step, Timestamp(now));
         }
         history.end();

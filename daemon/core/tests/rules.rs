@@ -53,6 +53,7 @@ fn spec(name: &str, addresses: &[&str]) -> PoolSpec {
         order: Order::Lowest,
         origin: Origin::Own,
         closed: false,
+        quarantine: 0,
     }
 }
 
@@ -79,6 +80,7 @@ fn allocate(owner: &str, pool: PoolId) -> Allocate {
             count: 1,
         }],
         waiting_since: None,
+        by_admin: false,
         actor: "test".into(),
     }
 }

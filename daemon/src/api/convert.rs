@@ -193,12 +193,14 @@ pub fn pool_view(ledger: &Ledger, pool: &Pool) -> PoolView {
         order: spec.order,
         origin: origin_view(ledger, &spec.origin),
         closed: spec.closed,
+        quarantine: spec.quarantine,
         generation: pool.generation,
         created: clock::rfc3339(pool.created),
         usage: Usage {
             size: count(|usage| usage.size),
             used: count(|usage| usage.used),
             free: count(|usage| usage.free),
+            quarantined: count(|usage| usage.quarantined),
             excluded: count(|usage| usage.excluded),
             reserved: count(|usage| usage.reserved),
             out_of_range: count(|usage| usage.out_of_range),
@@ -240,6 +242,7 @@ pub fn lease_summary(ledger: &Ledger, lease: &Lease) -> LeaseSummary {
         owner: lease
             .owner()
             .map(|holder| owner_text(ledger, &holder.identity)),
+        until: lease.until.map(clock::rfc3339),
     }
 }
 
@@ -263,7 +266,6 @@ pub fn lease_view(ledger: &Ledger, lease: &Lease) -> LeaseView {
         tenant: lease.tenant.as_ref().map(|tenant| tenant.0.to_string()),
         group: lease.group.as_ref().map(ToString::to_string),
         since: clock::rfc3339(lease.since),
-        until: lease.until.map(clock::rfc3339),
     }
 }
 

@@ -9,7 +9,7 @@ use axum::{
 };
 use fipd_core::{
     Answer, Holder, Identity, Lease, LeaseFilter, LeaseKey, Ledger, NetworkId, PoolId, Release,
-    ReleaseScope, Request, Tenant, Text,
+    ReleaseScope, Request, Role, Tenant, Text,
 };
 use http::StatusCode;
 use serde::Deserialize;
@@ -22,9 +22,10 @@ use super::{
     problem::Problem,
     wire::{
         Allocate, Granted, LeasePage, LeaseQuery, LeaseView, ReleaseRequest, Released,
-        ReleasedAddress, Want,
+        ReleasedAddress, ReserveRequest, Want,
     },
 };
+use crate::clock;
 
 /// Pages of the ledger one request looks at before it answers with what it has.
 const SCANS: usize = 50;
@@ -97,7 +98,10 @@ pub async fn allocate(
     Body(body): Body<Allocate>,
 ) -> Result<Response, Problem> {
     let request = api.ipam.read(|ledger| allocation(ledger, body, caller))?;
-    let answer = api.ipam.submit(Request::Allocate(request)).await?;
+    granted(&api, api.ipam.submit(Request::Allocate(request)).await?)
+}
+
+fn granted(api: &Api, answer: Answer) -> Result<Response, Problem> {
     let Answer::Granted { leases, fresh } = answer else {
         return Err(convert::unexpected(&answer));
     };
@@ -115,6 +119,37 @@ pub async fn allocate(
         StatusCode::OK
     };
     Ok((status, Json(granted)).into_response())
+}
+
+/// Keeps addresses for an owner that comes later, all or nothing. What the owner has in use already is answered as it is.
+#[utoipa::path(post, path = "/api/v1/leases/reserve", tag = "leases", request_body = ReserveRequest,
+    responses((status = 201, body = Granted), (status = 200, body = Granted), (status = 404, body = Problem),
+        (status = 409, body = Problem), (status = 422, body = Problem)))]
+pub async fn reserve(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    Body(body): Body<ReserveRequest>,
+) -> Result<Response, Problem> {
+    let until = body.until.as_deref().map(|text| {
+        clock::parse_rfc3339(text)
+            .filter(|until| *until > api.ipam.now())
+            .ok_or_else(|| {
+                let allowed = "a time in the future such as 2026-03-01T12:00:00Z";
+                Problem::invalid("until", text, allowed)
+            })
+    });
+    let until = until.transpose()?;
+    let allocate = Allocate {
+        owner: body.owner,
+        instance: String::new(),
+        tenant: body.tenant,
+        wants: body.wants,
+    };
+    let ask = api
+        .ipam
+        .read(|ledger| allocation(ledger, allocate, caller))?;
+    let request = Request::Reserve(fipd_core::Reserve { ask, until });
+    granted(&api, api.ipam.submit(request).await?)
 }
 
 /// For the audit log.
@@ -270,6 +305,7 @@ fn allocation(
         tenant: tenant.map(Tenant),
         wants,
         waiting_since: None,
+        by_admin: caller.role == Role::Admin,
         actor: caller.actor,
     })
 }

@@ -91,6 +91,7 @@ fn routes() -> Routes {
         .get("/api/v1/leases", VIEWER, leases::list)
         .post("/api/v1/leases", OPERATOR, leases::allocate)
         .post("/api/v1/leases/release", OPERATOR, leases::release)
+        .post("/api/v1/leases/reserve", OPERATOR, leases::reserve)
         .get("/api/v1/leases/{network}/{address}", VIEWER, leases::show)
         .delete(
             "/api/v1/leases/{network}/{address}",

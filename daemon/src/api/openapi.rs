@@ -14,7 +14,7 @@ use super::{admin, clusters, health, leases, pools, wire};
     paths(
         pools::list_networks, pools::show_network, pools::create_network,
         pools::list, pools::show, pools::create, pools::update, pools::delete,
-        leases::list, leases::show, leases::allocate, leases::release_address, leases::release,
+        leases::list, leases::show, leases::allocate, leases::reserve, leases::release_address, leases::release,
         clusters::list, clusters::show, clusters::forget, clusters::skip_adoption,
         clusters::confirm_release, clusters::install_crds,
         admin::audit, admin::check, admin::backup,

@@ -242,6 +242,7 @@ fn new_spec(ledger: &Ledger, body: PoolCreate) -> Result<PoolSpec, Problem> {
         order: Order::default(),
         origin: Origin::Own,
         closed: false,
+        quarantine: body.quarantine.unwrap_or(0),
     })
 }
 
@@ -272,6 +273,7 @@ fn patched(ledger: &Ledger, mut spec: PoolSpec, patch: PoolPatch) -> Result<Pool
     let (first, last) = (patch.reserve_first, patch.reserve_last);
     set_ends(&mut spec.ends, first, last, patch.reserve_of.as_deref())?;
     spec.closed = patch.closed.unwrap_or(spec.closed);
+    spec.quarantine = patch.quarantine.unwrap_or(spec.quarantine);
     Ok(spec)
 }
 

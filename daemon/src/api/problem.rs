@@ -264,7 +264,7 @@ impl From<Refusal> for Problem {
             Refusal::Exhausted { pool, .. } => {
                 Self::new(Code::Exhausted, detail).about("pool", &*pool)
             }
-            Refusal::AddressTaken { address, .. } => {
+            Refusal::AddressTaken { address, .. } | Refusal::Quarantined { address } => {
                 Self::new(Code::AddressTaken, detail).about("address", address.to_string())
             }
             Refusal::NotAssignable { address, why, .. } => {

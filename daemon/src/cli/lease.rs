@@ -1,26 +1,32 @@
 //! `fipd lease`.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, time::Duration};
 
 use clap::{Args, Subcommand};
-use fipd_core::Family;
+use fipd_core::Timestamp;
 
 use super::{
     Session,
     client::{segment, with_query},
     exit::Failure,
     output::{Table, or_dash},
-    pool,
+    token::duration,
+    wants::wants,
 };
-use crate::api::wire::{
-    Allocate as AllocateBody, Granted, LeasePage, LeaseQuery, LeaseSummary, LeaseView,
-    ReleaseRequest, Released, ReleasedAddress, Want, text_of,
+use crate::{
+    api::wire::{
+        Allocate as AllocateBody, Granted, LeasePage, LeaseQuery, LeaseSummary, LeaseView,
+        ReleaseRequest, Released, ReleasedAddress, ReserveRequest, text_of,
+    },
+    clock,
 };
 
 #[derive(Debug, Subcommand)]
 pub enum Lease {
     /// Give addresses to an owner; asking again gives the same ones
     Allocate(Allocate),
+    /// Keep addresses for an owner that comes later; asking again changes until when
+    Reserve(Reserve),
     /// Take addresses back; releasing what nobody holds succeeds
     Release(Release),
     /// Leases in order of network and address
@@ -55,6 +61,28 @@ pub struct Allocate {
     /// Who is charged
     #[arg(long, value_name = "TENANT")]
     tenant: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Reserve {
+    /// Pool to take from; a second one of the other family for dual-stack, all or nothing
+    #[arg(long, required = true, value_name = "POOL")]
+    pool: Vec<String>,
+    /// Who will hold it: SYSTEM/[CLUSTER/]KIND/NAMESPACE/NAME
+    #[arg(long, value_name = "OWNER")]
+    owner: String,
+    /// This address and no other (repeatable)
+    #[arg(long, value_name = "ADDRESS")]
+    address: Vec<IpAddr>,
+    /// Who is charged
+    #[arg(long, value_name = "TENANT")]
+    tenant: Option<String>,
+    /// How long, such as 12h or 7d; for ever when neither this nor --until is given
+    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    lasts: Option<Duration>,
+    /// Until when, such as 2026-03-01T12:00:00Z
+    #[arg(long, value_name = "TIME", conflicts_with = "lasts", value_parser = time)]
+    until: Option<Timestamp>,
 }
 
 #[derive(Debug, Args)]
@@ -111,6 +139,13 @@ impl Lease {
                     summaries(&granted.leases.iter().collect::<Vec<_>>())
                 })
             }
+            Self::Reserve(reserve) => {
+                let body = reserve.body(session).await?;
+                let granted: Granted = session.client.post("/api/v1/leases/reserve", &body).await?;
+                session.output.show(&granted, |granted| {
+                    summaries(&granted.leases.iter().collect::<Vec<_>>())
+                })
+            }
             Self::Release(release) => {
                 let released = release.run(session).await?;
                 session.output.show(&released, releases)
@@ -149,21 +184,7 @@ struct Listed<'a> {
 
 impl Allocate {
     async fn body(self, session: &Session) -> Result<AllocateBody, Failure> {
-        let wants = match (self.pool.as_slice(), self.address.as_slice()) {
-            (pools, []) => {
-                let want = |pool: &String| Want {
-                    pool: pool.clone(),
-                    address: None,
-                    count: self.count,
-                };
-                pools.iter().map(want).collect()
-            }
-            ([pool], addresses) => addresses
-                .iter()
-                .map(|address| this(pool, *address))
-                .collect(),
-            (pools, addresses) => by_family(session, pools, addresses).await?,
-        };
+        let wants = wants(session, &self.pool, &self.address, self.count).await?;
         Ok(AllocateBody {
             owner: self.owner,
             instance: self.instance,
@@ -173,43 +194,25 @@ impl Allocate {
     }
 }
 
-fn this(pool: &str, address: IpAddr) -> Want {
-    Want {
-        pool: pool.to_owned(),
-        address: Some(address.to_string()),
-        count: None,
+impl Reserve {
+    async fn body(self, session: &Session) -> Result<ReserveRequest, Failure> {
+        let from_now = |time: Duration| {
+            let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+            Timestamp(clock::now().0.saturating_add(millis))
+        };
+        let until = self.until.or(self.lasts.map(from_now));
+        Ok(ReserveRequest {
+            wants: wants(session, &self.pool, &self.address, None).await?,
+            owner: self.owner,
+            tenant: self.tenant,
+            until: until.map(clock::rfc3339),
+        })
     }
 }
 
-/// Several pools and addresses: each address goes to the pool of its family; a pool without one gives its next.
-async fn by_family(
-    session: &Session,
-    pools: &[String],
-    addresses: &[IpAddr],
-) -> Result<Vec<Want>, Failure> {
-    let mut wants = Vec::new();
-    let mut left = addresses.to_vec();
-    for pool in pools {
-        let family = pool::fetch(session, pool).await?.family;
-        let (mine, others): (Vec<_>, Vec<_>) = left
-            .into_iter()
-            .partition(|address| Some(Family::of(*address)) == family);
-        left = others;
-        if mine.is_empty() {
-            wants.push(Want {
-                pool: pool.clone(),
-                address: None,
-                count: None,
-            });
-        }
-        wants.extend(mine.into_iter().map(|address| this(pool, address)));
-    }
-    match left.first() {
-        None => Ok(wants),
-        Some(address) => Err(Failure::Input(format!(
-            "--address: \"{address}\" is not allowed: none of the named pools has its family"
-        ))),
-    }
+fn time(text: &str) -> Result<Timestamp, String> {
+    clock::parse_rfc3339(text)
+        .ok_or_else(|| "a time such as 2026-03-01T12:00:00Z is allowed".to_owned())
 }
 
 impl Release {
@@ -319,7 +322,7 @@ async fn find(
 
 fn summaries(leases: &[&LeaseSummary]) -> Table {
     let mut table = Table::new([
-        "ADDRESS", "PREFIX", "GATEWAY", "NETWORK", "POOL", "STATE", "OWNER",
+        "ADDRESS", "PREFIX", "GATEWAY", "NETWORK", "POOL", "STATE", "UNTIL", "OWNER",
     ]);
     for lease in leases {
         table.row([
@@ -329,6 +332,7 @@ fn summaries(leases: &[&LeaseSummary]) -> Table {
             lease.network.clone(),
             or_dash(lease.pool.as_ref()),
             text_of(&lease.state),
+            or_dash(lease.until.as_ref()),
             or_dash(lease.owner.as_ref()),
         ]);
     }
@@ -367,6 +371,6 @@ fn facts(lease: &LeaseView) -> Table {
         ("Contenders", contenders.join(", ")),
         ("Tenant", or_dash(lease.tenant.as_ref())),
         ("Since", lease.since.clone()),
-        ("Until", or_dash(lease.until.as_ref())),
+        ("Until", or_dash(summary.until.as_ref())),
     ])
 }

@@ -16,6 +16,7 @@ mod output;
 mod pool;
 mod serve;
 mod token;
+mod wants;
 
 use std::{
     io::Write as _,

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use clap::{Args, Subcommand};
-use fipd_core::AddressSpec;
+use fipd_core::{AddressSpec, PoolSpec};
 use http::Method;
 use ipnet::IpNet;
 
@@ -12,6 +12,7 @@ use super::{
     client::{segment, with_query},
     exit::Failure,
     output::{Table, or_dash},
+    token::duration,
 };
 use crate::api::wire::{PoolCreate, PoolList, PoolPatch, PoolView, text_of};
 
@@ -73,6 +74,9 @@ pub struct Details {
     /// What the ends are counted from: the link's prefix, or each CIDR
     #[arg(long, value_name = "WHAT", value_parser = ["prefix", "each-cidr"])]
     reserve_of: Option<String>,
+    /// How long an address cools after a release before it is free, such as 90s, 2h or 7d; 0 for not at all
+    #[arg(long, value_name = "TIME", value_parser = quarantine)]
+    quarantine: Option<u32>,
 }
 
 #[derive(Debug, Args)]
@@ -169,6 +173,7 @@ impl Create {
             reserve_first: details.reserve_first,
             reserve_last: details.reserve_last,
             reserve_of: details.reserve_of,
+            quarantine: details.quarantine,
         }
     }
 }
@@ -202,6 +207,7 @@ impl Update {
             reserve_last: details.reserve_last,
             reserve_of: details.reserve_of.clone(),
             closed: (self.close || self.open).then_some(self.close),
+            quarantine: details.quarantine,
             force: self.force,
         };
         if patch
@@ -245,6 +251,18 @@ fn any(text: &str) -> Result<String, String> {
     text.parse::<AddressSpec>()
         .map(|_| text.to_owned())
         .map_err(|error| error.to_string())
+}
+
+fn quarantine(text: &str) -> Result<u32, String> {
+    let most = PoolSpec::MAX_QUARANTINE;
+    if text == "0" {
+        return Ok(0);
+    }
+    duration(text)
+        .ok()
+        .and_then(|time| u32::try_from(time.as_secs()).ok())
+        .filter(|seconds| *seconds <= most)
+        .ok_or_else(|| "0 to 30d is allowed, such as 90s, 2h or 7d".to_owned())
 }
 
 fn table(list: &PoolList) -> Table {
@@ -292,10 +310,12 @@ fn facts(pool: &PoolView) -> Table {
                 text_of(&reserve.of)
             ),
         ),
+        ("Quarantine", format!("{} s", pool.quarantine)),
         ("Closed", if pool.closed { "yes" } else { "no" }.to_owned()),
         ("Size", pool.usage.size.to_string()),
         ("Used", pool.usage.used.to_string()),
         ("Free", pool.usage.free.to_string()),
+        ("Quarantined", pool.usage.quarantined.to_string()),
         ("Out of range", pool.usage.out_of_range.to_string()),
         ("Generation", pool.generation.to_string()),
         ("Created", pool.created.clone()),

@@ -101,10 +101,11 @@ fn role(text: &str) -> Result<Role, String> {
     }
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
-    let allowed = || "a number and m, h or d is allowed, such as 90d".to_owned();
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    let allowed = || "a number and s, m, h or d is allowed, such as 90d".to_owned();
     let unit = text.chars().next_back().ok_or_else(allowed)?;
     let seconds: u64 = match unit {
+        's' => 1,
         'm' => 60,
         'h' => 3600,
         'd' => 86_400,

@@ -297,7 +297,7 @@ pub async fn keep(session: &ClusterSession, system: &System, inventory: &dyn Inv
 pub(super) type Held = BTreeMap<Identity, BTreeMap<Holder, Vec<LeaseKey>>>;
 
 /// Owners of leases of one (cluster, system) of the given kinds, and which each has. Orphaned leases are not
-/// looked at: only an admin frees them.
+/// looked at, since only an admin frees them, nor reserved ones, whose owner is yet to come.
 pub(super) fn held(
     session: &ClusterSession,
     system: &System,
@@ -312,7 +312,7 @@ pub(super) fn held(
             .read(|ledger| ledger.cluster_leases(&session.id, Some(system), after, 1_000));
         for lease in leases
             .iter()
-            .filter(|lease| lease.state != LeaseState::Orphaned)
+            .filter(|lease| !matches!(lease.state, LeaseState::Orphaned | LeaseState::Reserved))
         {
             for member in &lease.members {
                 let identity = &member.holder.identity;

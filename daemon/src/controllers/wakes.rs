@@ -179,10 +179,12 @@ impl State {
 pub fn cause(refusal: &Refusal, network: NetworkId) -> Option<Cause> {
     match refusal {
         Refusal::Exhausted { .. } => Some(Cause::Exhausted),
-        Refusal::AddressTaken { address, .. } => Some(Cause::Address(LeaseKey {
-            network,
-            address: *address,
-        })),
+        Refusal::AddressTaken { address, .. } | Refusal::Quarantined { address } => {
+            Some(Cause::Address(LeaseKey {
+                network,
+                address: *address,
+            }))
+        }
         Refusal::NetworkHeld { .. } => Some(Cause::Held(network)),
         Refusal::NotAssignable { .. }
         | Refusal::PoolClosed(_)

@@ -43,6 +43,7 @@ fn pool_spec(name: &str, addresses: &str) -> PoolSpec {
         order: Order::Lowest,
         origin: Origin::Own,
         closed: false,
+        quarantine: 0,
     }
 }
 
@@ -74,6 +75,7 @@ fn ask(pool: PoolId, number: usize) -> Request {
             count: 1,
         }],
         waiting_since: None,
+        by_admin: false,
         actor: "test".into(),
     })
 }

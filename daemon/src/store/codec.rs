@@ -49,16 +49,21 @@ impl DecodeError {
 pub(super) type EncodeError = postcard::Error;
 
 fn encode<T: Serialize>(row: &T) -> Result<Vec<u8>, EncodeError> {
-    postcard::to_extend(row, vec![V1])
+    encode_as(V1, row)
+}
+
+fn encode_as<T: Serialize>(version: u8, row: &T) -> Result<Vec<u8>, EncodeError> {
+    postcard::to_extend(row, vec![version])
 }
 
 fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, DecodeError> {
-    let (&version, rest) = bytes.split_first().ok_or(DecodeError::Empty)?;
-    if version != V1 {
-        return Err(DecodeError::Version {
-            found: version,
-            known: V1,
-        });
+    decode_as(V1, bytes)
+}
+
+fn decode_as<'a, T: Deserialize<'a>>(known: u8, bytes: &'a [u8]) -> Result<T, DecodeError> {
+    let (&found, rest) = bytes.split_first().ok_or(DecodeError::Empty)?;
+    if found != known {
+        return Err(DecodeError::Version { found, known });
     }
     let (row, left) = postcard::take_from_bytes(rest)
         .map_err(|error| DecodeError::Malformed(error.to_string()))?;

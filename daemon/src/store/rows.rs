@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 
 /// The version byte before each row of this module.
 pub(super) const V1: u8 = 1;
+/// The version byte before a [`PoolV2`].
+pub(super) const V2: u8 = 2;
 
 /// What each commit moves on; row `state` of table `meta`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -130,6 +132,14 @@ pub(super) struct PoolV1<'a> {
     pub closed: bool,
     pub created: u64,
     pub generation: u64,
+}
+
+/// A [`PoolV1`] and how long its addresses cool, in seconds. It is written only where they do.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct PoolV2<'a> {
+    #[serde(borrow)]
+    pub pool: PoolV1<'a>,
+    pub quarantine: u32,
 }
 
 /// A cluster; its identity is the key.

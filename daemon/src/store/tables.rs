@@ -17,7 +17,7 @@ pub(super) type LeaseBytes = [u8; 21];
 pub(super) const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
 /// Key: network number. Value: [`super::rows::NetworkV1`].
 pub(super) const NETWORKS: TableDefinition<'_, [u8; 4], &[u8]> = TableDefinition::new("networks");
-/// Key: pool number. Value: [`super::rows::PoolV1`].
+/// Key: pool number. Value: [`super::rows::PoolV1`] or [`super::rows::PoolV2`].
 pub(super) const POOLS: TableDefinition<'_, [u8; 4], &[u8]> = TableDefinition::new("pools");
 /// Key: [`LeaseBytes`]. Value: [`super::rows::LeaseV1`].
 pub(super) const LEASES: TableDefinition<'_, LeaseBytes, &[u8]> = TableDefinition::new("leases");

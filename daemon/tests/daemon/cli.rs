@@ -16,6 +16,7 @@ fn an_address_is_given_kept_and_taken_back() {
     let lease = json!({
         "address": "192.0.2.10", "prefix": 24, "gateway": "192.0.2.1", "network": "default",
         "pool": "vips", "state": "allocated", "owner": "fipd/Host/lab/printer",
+        "until": null,
     });
     let expected = json!({ "leases": [lease] });
     let allocate = "lease allocate --pool vips --owner fipd/Host/lab/printer";
@@ -68,6 +69,82 @@ fn an_address_is_given_kept_and_taken_back() {
         audit["entries"][0]["actor"],
         format!("socket:{}", nix::unistd::geteuid())
     );
+    assert_eq!(fipd.json("check")["ok"], true);
+}
+
+#[test]
+fn an_address_is_kept_for_who_comes_later_and_ends_by_itself() {
+    let fipd = Daemon::start();
+    fipd.json("pool create p --cidr 192.0.2.0/30");
+    let reserve = "lease reserve --pool p --owner fipd/vm/lab/web";
+    let kept = fipd.json(&format!("{reserve} --for 7d"));
+    let kept = &kept["leases"][0];
+    assert_eq!(
+        (&kept["state"], &kept["address"]),
+        (&json!("reserved"), &json!("192.0.2.1"))
+    );
+    let until = "2100-01-01T00:00:00.000Z";
+    let longer = fipd.json(&format!("{reserve} --until {until}"));
+    assert_eq!(longer["leases"][0]["until"], until);
+    assert_eq!(fipd.json("lease show 192.0.2.1")["until"], until);
+    let listed = fipd.cli("lease list --state reserved");
+    assert!(listed.out.contains(until), "{listed:?}");
+    fipd.cli(&format!("{reserve} --until 2001-01-01T00:00:00Z"))
+        .fails(2, &["until", "future"]);
+    fipd.cli("lease reserve --pool p --owner fipd/vm/lab/api --address 192.0.2.1")
+        .fails(1, &["192.0.2.1", "fipd/vm/lab/web"]);
+    let used = fipd.json("lease allocate --pool p --owner fipd/vm/lab/web");
+    assert_eq!(used["leases"][0]["state"], "allocated");
+    assert_eq!(used["leases"][0]["until"], json!(null));
+
+    fipd.json("lease reserve --pool p --owner fipd/vm/lab/short --for 1s");
+    let ends = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while fipd.json("lease list --state reserved")["leases"] != json!([]) {
+        assert!(std::time::Instant::now() < ends, "{}", fipd.log());
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    assert_eq!(fipd.json("audit")["entries"][0]["action"], "expired");
+}
+
+#[test]
+fn an_address_cools_after_a_release() {
+    let fipd = Daemon::start();
+    fipd.cli("pool create p --cidr 192.0.2.0/30 --quarantine 31d")
+        .fails(2, &["quarantine", "30d"]);
+    let pool = fipd.json("pool create p --cidr 192.0.2.0/30 --quarantine 2h");
+    assert_eq!(pool["quarantine"], 7_200);
+    let web = "lease allocate --pool p --owner fipd/vm/lab/web";
+    fipd.json(&format!("{web} --tenant blue"));
+    fipd.json("lease release --owner fipd/vm/lab/web");
+    assert_eq!(fipd.json("lease show 192.0.2.1")["state"], "quarantined");
+    let usage = &fipd.json("pool show p")["usage"];
+    assert_eq!(
+        (&usage["free"], &usage["quarantined"]),
+        (&json!(1), &json!(1))
+    );
+    assert_eq!(fipd.json(web)["leases"][0]["address"], "192.0.2.2");
+    fipd.cli("lease allocate --pool p --owner fipd/vm/lab/api")
+        .fails(4, &[]);
+
+    let operator = fipd.rest(Some(&fipd.token("op", "operator")));
+    let named = |tenant: Option<&str>| {
+        let wants = json!([{ "pool": "p", "address": "192.0.2.1" }]);
+        let owner = "fipd/vm/lab/api";
+        operator.post(
+            "/api/v1/leases",
+            json!({ "owner": owner, "tenant": tenant, "wants": wants }),
+        )
+    };
+    let refused = named(Some("red")).problem(409, "address-taken");
+    assert!(
+        refused["detail"].as_str().unwrap().contains("quarantine"),
+        "{refused}"
+    );
+    named(None).problem(409, "address-taken");
+    assert_eq!(named(Some("blue")).status, 201);
+    fipd.json("lease release 192.0.2.1");
+    // The socket is an admin's.
+    fipd.json("lease allocate --pool p --owner fipd/vm/lab/api --address 192.0.2.1");
     assert_eq!(fipd.json("check")["ok"], true);
 }
 

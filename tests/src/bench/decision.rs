@@ -100,6 +100,7 @@ fn filled(shape: Shape, used: u128) -> Result<Ledger> {
         order: Order::Lowest,
         origin: Origin::Own,
         closed: false,
+        quarantine: 0,
     };
     let pool = Pool {
         id: PoolId(1),
@@ -164,6 +165,7 @@ fn round(ledger: &mut Ledger) -> Result<Duration> {
                     count: 1,
                 }],
                 waiting_since: None,
+                by_admin: false,
                 actor: actor.clone(),
             })
         })

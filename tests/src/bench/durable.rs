@@ -133,6 +133,7 @@ fn request(pools: &Pools, number: u64) -> Result<Request> {
             count: 1,
         }],
         waiting_since: None,
+        by_admin: false,
         actor: "controller:rancher-fip/bench".into(),
     }))
 }

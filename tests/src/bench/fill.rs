@@ -150,6 +150,7 @@ fn pool(id: PoolId, name: &str, net: ipnet::Ipv4Net) -> Result<Pool> {
         order: Order::Lowest,
         origin: Origin::Own,
         closed: false,
+        quarantine: 0,
     };
     Ok(Pool {
         id,

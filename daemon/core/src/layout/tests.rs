@@ -19,6 +19,7 @@ fn spec(addresses: &[&str]) -> PoolSpec {
         order: Order::Lowest,
         origin: Origin::Own,
         closed: false,
+        quarantine: 0,
     }
 }
 

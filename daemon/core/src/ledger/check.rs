@@ -3,7 +3,8 @@
 use std::{collections::BTreeSet, ops::Bound, sync::Arc};
 
 use super::{
-    Ledger, identities, index::contending_clusters, intern::fingerprint, tentative::Table,
+    Ledger, due, identities, index::contending_clusters, intern::fingerprint, keyset::KeySet,
+    tentative::Table,
 };
 use crate::{
     ClusterId, Family, Lease, LeaseKey, LeaseState, NetworkId, PoolId, Text, layout::Layout,
@@ -258,6 +259,9 @@ impl Ledger {
         if !self.index.files_contenders(lease) {
             broken("contenders by cluster");
         }
+        if !self.index.due().has(lease) {
+            broken("ends of leases");
+        }
         let contending = contending_clusters(lease).collect::<BTreeSet<_>>().len();
         (entries, contending)
     }
@@ -273,6 +277,22 @@ impl Ledger {
         let mut broken = |what, row: String| found.push(Violation::Index { what, row });
         if contending != self.index.contending_entries() {
             broken("contenders by cluster", format!("{contending} entries"));
+        }
+        let due = self
+            .rows
+            .leases
+            .values()
+            .filter_map(|lease| due::end(lease));
+        if due.count() != self.index.due().len() {
+            broken("ends of leases", "their number".to_owned());
+        }
+        for id in self.rows.pools.keys() {
+            let keys = self.index.of_pool(*id).into_iter().flat_map(KeySet::iter);
+            let leases = keys.filter_map(|key| self.rows.leases.get(&key));
+            let cooling = leases.filter(|lease| lease.state == LeaseState::Quarantined);
+            if cooling.count() as u64 != self.index.cooling(*id) {
+                broken("quarantined leases", format!("pool {}", id.0));
+            }
         }
         if entries != self.index.identity_entries() {
             broken("identities", format!("{entries} entries"));

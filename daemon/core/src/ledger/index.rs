@@ -1,13 +1,12 @@
 //! Finding leases by who has them. Everything here follows from the lease rows.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
+    due::Due,
+    identities::Identities,
     intern::{Prints, fingerprint},
-    keyset::{KeySet, Long, Packed, Short, of_long, of_short},
+    keyset::KeySet,
 };
 use crate::{ClusterId, Identity, Lease, LeaseKey, LeaseState, PoolId, System};
 
@@ -23,13 +22,9 @@ pub(super) struct Index {
     contended: KeySet,
     /// Leases with a contender of the cluster.
     contending: BTreeMap<ClusterId, KeySet>,
-}
-
-/// Keys by the fingerprint of members and contenders, 16 bytes for an IPv4 lease.
-#[derive(Clone, Debug, Default)]
-struct Identities {
-    v4: BTreeSet<(u64, Short)>,
-    v6: BTreeSet<(u64, Long)>,
+    due: Due,
+    /// How many leases of a pool are quarantined; pools without any are not in it.
+    cooling: BTreeMap<PoolId, u64>,
 }
 
 /// The leases of one system of one cluster.
@@ -47,52 +42,6 @@ enum Part {
     Live,
     Orphaned,
     Other,
-}
-
-impl Identities {
-    fn insert(&mut self, print: u64, key: LeaseKey) {
-        match Packed::of(key) {
-            Packed::V4(key) => self.v4.insert((print, key)),
-            Packed::V6(key) => self.v6.insert((print, key)),
-        };
-    }
-
-    fn remove(&mut self, print: u64, key: LeaseKey) {
-        match Packed::of(key) {
-            Packed::V4(key) => self.v4.remove(&(print, key)),
-            Packed::V6(key) => self.v6.remove(&(print, key)),
-        };
-    }
-
-    fn of(&self, print: u64) -> impl Iterator<Item = LeaseKey> {
-        let v4 = self
-            .v4
-            .range((print, 0)..)
-            .take_while(move |found| found.0 == print);
-        let v6 = self
-            .v6
-            .range((print, (0, 0, 0))..)
-            .take_while(move |found| found.0 == print);
-        v4.map(|(_, key)| of_short(*key))
-            .chain(v6.map(|(_, key)| of_long(*key)))
-    }
-
-    fn of_sorted(leases: &[Arc<Lease>]) -> Self {
-        let (mut v4, mut v6) = (Vec::new(), Vec::new());
-        for lease in leases {
-            for identity in super::identities(lease) {
-                let print = fingerprint(identity);
-                match Packed::of(lease.key) {
-                    Packed::V4(key) => v4.push((print, key)),
-                    Packed::V6(key) => v6.push((print, key)),
-                }
-            }
-        }
-        Self {
-            v4: v4.into_iter().collect(),
-            v6: v6.into_iter().collect(),
-        }
-    }
 }
 
 impl Shelf {
@@ -136,7 +85,11 @@ impl Index {
         let mut shelves: BTreeMap<(&ClusterId, &System, Part), Vec<LeaseKey>> = BTreeMap::new();
         let (mut poolless, mut contended) = (Vec::new(), Vec::new());
         let mut contending: BTreeMap<ClusterId, KeySet> = BTreeMap::new();
+        let mut cooling = BTreeMap::new();
         for lease in leases {
+            if let Some(pool) = cooling_in(lease) {
+                *cooling.entry(pool).or_default() += 1;
+            }
             match lease.pool {
                 Some(pool) => pools.entry(pool).or_default().push(lease.key),
                 None => poolless.push(lease.key),
@@ -172,6 +125,8 @@ impl Index {
             poolless: poolless.into_iter().collect(),
             contended: contended.into_iter().collect(),
             contending,
+            due: leases.iter().map(Arc::as_ref).collect(),
+            cooling,
         }
     }
 
@@ -191,6 +146,10 @@ impl Index {
 
     fn add_rest(&mut self, lease: &Lease) {
         let key = lease.key;
+        self.due.add(lease);
+        if let Some(pool) = cooling_in(lease) {
+            *self.cooling.entry(pool).or_default() += 1;
+        }
         for member in &lease.members {
             let identity = &member.holder.identity;
             let Some(cluster) = &identity.cluster else {
@@ -231,6 +190,15 @@ impl Index {
     /// Takes a lease out, as it was when it was entered.
     pub fn remove(&mut self, lease: &Lease) {
         let key = lease.key;
+        self.due.remove(lease);
+        if let Some(pool) = cooling_in(lease)
+            && let Some(count) = self.cooling.get_mut(&pool)
+        {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                self.cooling.remove(&pool);
+            }
+        }
         for identity in super::identities(lease) {
             self.identities.remove(fingerprint(identity), key);
         }
@@ -273,7 +241,17 @@ impl Index {
 
     /// How many entries the index of identities has.
     pub fn identity_entries(&self) -> usize {
-        self.identities.v4.len() + self.identities.v6.len()
+        self.identities.len()
+    }
+
+    /// How many leases of the pool are quarantined.
+    pub fn cooling(&self, pool: PoolId) -> u64 {
+        self.cooling.get(&pool).copied().unwrap_or(0)
+    }
+
+    /// Leases that end by themselves.
+    pub fn due(&self) -> &Due {
+        &self.due
     }
 
     /// Leases attributed to a pool; `None` if there are none.
@@ -361,6 +339,13 @@ impl Index {
             .filter(move |(name, _)| system.is_none_or(|system| *name == system))
             .map(|(_, shelf)| shelf)
     }
+}
+
+/// The pool that a quarantined lease is of.
+fn cooling_in(lease: &Lease) -> Option<PoolId> {
+    lease
+        .pool
+        .filter(|_| lease.state == LeaseState::Quarantined)
 }
 
 fn file<K: Clone + Ord>(sets: &mut BTreeMap<K, KeySet>, under: &K, key: LeaseKey) {

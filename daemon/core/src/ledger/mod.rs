@@ -11,9 +11,11 @@
 
 mod changes;
 mod check;
+mod due;
 mod filter;
 mod free;
 mod gate;
+mod identities;
 mod index;
 mod intern;
 mod keyset;
@@ -22,8 +24,10 @@ mod plan_account;
 mod plan_adopt;
 mod plan_allocate;
 mod plan_cluster;
+mod plan_expire;
 mod plan_pool;
 mod plan_release;
+mod plan_reserve;
 mod read;
 mod rows;
 mod runs;

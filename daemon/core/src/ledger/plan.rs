@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{Ledger, Ticket, intern::fingerprint, space::Part, tentative::InFlight};
+use super::{
+    Ledger, Ticket, intern::fingerprint, plan_reserve::Purpose, space::Part, tentative::InFlight,
+};
 use crate::{
     Action, Actor, Answer, AuditEntry, Decision, Identity, Lease, LeaseKey, Op, PoolId, Refusal,
     Request, Text, Timestamp,
@@ -120,7 +122,8 @@ impl Ledger {
     /// `now` must not run backwards between calls.
     pub fn plan(&mut self, request: &Request, now: Timestamp) -> Planned {
         let planned = match request {
-            Request::Allocate(ask) => self.plan_allocate(ask, now),
+            Request::Allocate(ask) => self.plan_allocate(ask, Purpose::Use, now),
+            Request::Reserve(ask) => self.plan_reserve(ask, now),
             Request::Release(ask) => self.plan_release(ask, now),
             Request::Adopt(ask) => self.plan_adopt(ask, now),
             Request::Handover(ask) => self.plan_handover(ask, now),
@@ -141,6 +144,7 @@ impl Ledger {
                 most,
                 actor,
             } => self.plan_forget(cluster, *most, actor, now),
+            Request::Expire { most, actor } => self.plan_expire(*most, actor, now),
             Request::PutAccount { account, actor } => self.plan_put_account(account, actor, now),
             Request::DeleteAccount { name, actor } => self.plan_delete_account(name, actor, now),
             Request::PutToken { token, actor } => self.plan_put_token(token, actor, now),

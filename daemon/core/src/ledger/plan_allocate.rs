@@ -2,7 +2,7 @@
 //!
 //! Policy, in this order: a want is answered by leases that the identity has already; only what is missing is
 //! new. New leases need an open pool, a network that is not held back, and the asker's turn in the queue. All
-//! wants are served or none.
+//! wants are served or none. An address that cools is given only by name, and only to an admin or its last tenant.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -12,12 +12,13 @@ use super::{
     Ledger,
     intern::Prints,
     plan::{Draft, Draw, Stop},
-    plan_adopt::{exclusive, renew},
+    plan_adopt::exclusive,
+    plan_reserve::Purpose,
     waiters::Waiter,
 };
 use crate::{
-    Action, Allocate, Answer, Lease, LeaseKey, Pool, PoolId, Refusal, Text, Timestamp, Want,
-    address::number, layout,
+    Action, Allocate, Answer, Lease, LeaseKey, LeaseState, Pool, PoolId, Refusal, Text, Timestamp,
+    Want, address::number, layout,
 };
 
 /// One want with what the identity has of it already.
@@ -29,19 +30,26 @@ struct Asked {
     missing: u32,
     /// Their keys, once taken.
     fresh: SmallVec<[LeaseKey; 1]>,
+    /// The named address cools, and the asker may end that.
+    cools: bool,
 }
 
 type Wants = SmallVec<[(Arc<Pool>, Want); 2]>;
 
 impl Ledger {
-    pub(super) fn plan_allocate(&mut self, ask: &Allocate, now: Timestamp) -> Draw {
+    pub(super) fn plan_allocate(
+        &mut self,
+        ask: &Allocate,
+        purpose: Purpose,
+        now: Timestamp,
+    ) -> Draw {
         let wants = self.check_wants(ask)?;
         let prints = Prints::of(&ask.holder.identity);
         let mut held = self.settled_prints(prints.whole, &ask.holder.identity)?;
         held.retain(|lease| lease.held_by(&ask.holder.identity));
         let mut asked = self.match_held(wants, held);
-        for want in asked.iter().filter(|want| want.missing > 0) {
-            self.check_new(want)?;
+        for want in asked.iter_mut().filter(|want| want.missing > 0) {
+            want.cools = self.check_new(want, ask)?;
         }
         self.check_turn(&asked, ask)?;
         let mut draft = Draft::new(now, &ask.actor);
@@ -60,7 +68,7 @@ impl Ledger {
                 .places
                 .extend(place.map(|(place, waiter)| (want.pool.id, place, waiter)));
         }
-        Ok(self.grant(draft, asked, prints, ask))
+        Ok(self.grant(draft, asked, prints, ask, purpose))
     }
 
     fn check_wants(&self, ask: &Allocate) -> Result<Wants, Stop> {
@@ -136,6 +144,7 @@ impl Ledger {
                     existing,
                     missing,
                     fresh: SmallVec::new(),
+                    cools: false,
                 }
             })
             .collect();
@@ -163,8 +172,8 @@ impl Ledger {
         lease.key.network == pool.spec.network && (lease.pool == Some(pool.id) || assigns())
     }
 
-    /// What has to hold before a pool gives anything new.
-    fn check_new(&self, want: &Asked) -> Result<(), Stop> {
+    /// What has to hold before a pool gives anything new. Whether the address cools, see [`Asked`].
+    fn check_new(&self, want: &Asked, ask: &Allocate) -> Result<bool, Stop> {
         let spec = &want.pool.spec;
         if self.tentative.edits(spec.network) {
             return Err(Stop::Busy);
@@ -184,13 +193,13 @@ impl Ledger {
             return Err(Refusal::PoolClosed(Arc::clone(&spec.name)).into());
         }
         match want.key {
-            Some(key) => self.check_address(&want.pool, key),
-            None => Ok(()),
+            Some(key) => self.check_address(&want.pool, key, ask),
+            None => Ok(false),
         }
     }
 
-    /// Whether a named address can be given.
-    fn check_address(&self, pool: &Pool, key: LeaseKey) -> Result<(), Stop> {
+    /// Whether a named address can be given. One that cools goes only to an admin's request or back to its tenant.
+    fn check_address(&self, pool: &Pool, key: LeaseKey, ask: &Allocate) -> Result<bool, Stop> {
         let address: IpAddr = key.address;
         let room = self.free.room(pool.id);
         let why = room.map_or_else(
@@ -203,12 +212,18 @@ impl Ledger {
         }
         self.settled(std::iter::once(key))?;
         let Some(lease) = self.rows.leases.get(&key) else {
-            return Ok(());
+            return Ok(false);
         };
-        let owner = lease.owner().map_or_else(
-            || "quarantine".to_owned(),
-            |owner| owner.identity.to_string(),
-        );
+        if lease.state == LeaseState::Quarantined {
+            let tenant = ask.tenant.is_some() && ask.tenant == lease.tenant;
+            if (ask.by_admin || tenant) && lease.contenders.is_empty() {
+                return Ok(true);
+            }
+            return Err(Refusal::Quarantined { address }.into());
+        }
+        let owner = lease
+            .owner()
+            .map_or_else(String::new, |owner| owner.identity.to_string());
         Err(Refusal::AddressTaken { address, owner }.into())
     }
 
@@ -274,8 +289,10 @@ impl Ledger {
     fn take(&mut self, asked: &mut [Asked], draft: &mut Draft) -> Result<(), Arc<Pool>> {
         for want in asked.iter_mut().filter(|want| want.missing > 0) {
             if let Some(key) = want.key {
-                self.free.take(key);
-                draft.flight.taken.push(key);
+                if !want.cools {
+                    self.free.take(key);
+                    draft.flight.taken.push(key);
+                }
                 want.fresh.push(key);
             }
         }
@@ -299,6 +316,7 @@ impl Ledger {
         asked: SmallVec<[Asked; 2]>,
         prints: Prints,
         ask: &Allocate,
+        purpose: Purpose,
     ) -> (Draft, Answer) {
         let shared = self.interner.shared(prints, &ask.holder, &ask.tenant);
         let fresh = asked.iter().map(|want| want.fresh.len()).sum();
@@ -308,21 +326,21 @@ impl Ledger {
         for want in asked {
             let mut mine = want.existing;
             for lease in &mut mine {
-                if let Some((next, revived)) = renew(lease, &ask.holder, false) {
-                    let action = if revived {
-                        Action::Allocated
-                    } else {
-                        Action::InstanceChanged
-                    };
+                if let Some((next, action)) = purpose.again(lease, &ask.holder) {
+                    any_fresh |= action == Action::Allocated;
                     draft.put(&next, action, Text::default());
-                    any_fresh |= revived;
                     *lease = next;
                 }
             }
             for (key, (holder, tenant)) in want.fresh.into_iter().zip(holders.by_ref()) {
-                let lease = exclusive(key, Some(want.pool.id), holder, tenant, draft.now);
+                let mut lease = exclusive(key, Some(want.pool.id), holder, tenant, draft.now);
+                let action = purpose.dedicate(&mut lease);
                 let lease = Arc::new(lease);
-                draft.put_new(&lease, Action::Allocated, Text::default());
+                if want.cools {
+                    draft.put(&lease, action, "it was in quarantine".into());
+                } else {
+                    draft.put_new(&lease, action, Text::default());
+                }
                 mine.push(lease);
             }
             if mine.len() > 1 {
@@ -340,10 +358,10 @@ impl Ledger {
     }
 }
 
-/// Pools that are to give something new, each once, and how much.
+/// Pools that are to give something free, each once, and how much.
 fn needs(asked: &[Asked]) -> SmallVec<[(PoolId, u128, &Arc<Pool>); 2]> {
     let mut needs: SmallVec<[(PoolId, u128, &Arc<Pool>); 2]> = SmallVec::new();
-    for want in asked.iter().filter(|want| want.missing > 0) {
+    for want in asked.iter().filter(|want| want.missing > 0 && !want.cools) {
         let missing = u128::from(want.missing);
         match needs.iter_mut().find(|(id, ..)| *id == want.pool.id) {
             Some((_, need, _)) => *need += missing,

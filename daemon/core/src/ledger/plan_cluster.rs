@@ -5,7 +5,6 @@ use std::{collections::BTreeSet, sync::Arc};
 use super::{
     Ledger, identities,
     plan::{Draft, Draw, Stop},
-    plan_release::vacate,
     tentative::Table,
 };
 use crate::{
@@ -13,8 +12,8 @@ use crate::{
     Op, Refusal, System, Text, Timestamp,
 };
 
-/// The most leases that one `Orphan` or `Forget` changes.
-const CHUNK: usize = 1_000;
+/// The most leases that one `Orphan`, `Forget` or `Expire` changes.
+pub(super) const CHUNK: usize = 1_000;
 
 impl Ledger {
     /// Names are only ever added; a name that another cluster has is refused, for it would make two clusters one.
@@ -164,7 +163,7 @@ impl Ledger {
             let of_cluster = |identity: &&Identity| identity.cluster.as_ref() == Some(cluster);
             let gone = identities(lease).filter(of_cluster);
             systems.extend(gone.map(|identity| identity.system.clone()));
-            leases += usize::from(forget_lease(&mut draft, lease, cluster));
+            leases += usize::from(self.forget_lease(&mut draft, lease, cluster));
         }
         let last = !more && self.index.count_of_cluster(cluster, None) == leases;
         let forgotten = self.rows.adoptions.values().filter(|marker| {
@@ -223,6 +222,33 @@ impl Ledger {
         ))
     }
 
+    /// Takes the cluster's contenders off a lease, and frees it if it is the cluster's own; whether it was.
+    fn forget_lease(&self, draft: &mut Draft, lease: &Arc<Lease>, cluster: &ClusterId) -> bool {
+        let of_cluster = |holder: &Holder| holder.identity.cluster.as_ref() == Some(cluster);
+        let mut rest = Lease::clone(lease);
+        for contender in rest
+            .contenders
+            .extract_if(.., |contender| of_cluster(&contender.holder))
+        {
+            draft.say_lease(
+                lease,
+                Action::ContenderLeft,
+                Some(contender.holder.identity),
+                "its cluster is forgotten".into(),
+            );
+        }
+        let rest = Arc::new(rest);
+        let own = rest.state == LeaseState::Orphaned
+            && rest.members.iter().any(|member| of_cluster(&member.holder));
+        if own {
+            self.vacate(draft, &rest, Action::Forgotten, &Text::default());
+        } else {
+            draft.flight.keys.push(rest.key);
+            draft.flight.ops.push(Op::PutLease(rest));
+        }
+        own
+    }
+
     /// Markers an admin left under a name of this cluster before its id was known. They end with what becomes known
     /// of it: the next cluster under the name is waited for again.
     fn skipped_by_name(&self, cluster: &ClusterId) -> impl Iterator<Item = &Adoption> {
@@ -233,33 +259,6 @@ impl Ledger {
                 .is_some_and(|(name, record)| record.names.iter().any(|known| **known == *name))
         })
     }
-}
-
-/// Takes the cluster's contenders off a lease, and frees it if it is the cluster's own; whether it was.
-fn forget_lease(draft: &mut Draft, lease: &Arc<Lease>, cluster: &ClusterId) -> bool {
-    let of_cluster = |holder: &Holder| holder.identity.cluster.as_ref() == Some(cluster);
-    let mut rest = Lease::clone(lease);
-    for contender in rest
-        .contenders
-        .extract_if(.., |contender| of_cluster(&contender.holder))
-    {
-        draft.say_lease(
-            lease,
-            Action::ContenderLeft,
-            Some(contender.holder.identity),
-            "its cluster is forgotten".into(),
-        );
-    }
-    let rest = Arc::new(rest);
-    let own = rest.state == LeaseState::Orphaned
-        && rest.members.iter().any(|member| of_cluster(&member.holder));
-    if own {
-        vacate(draft, &rest, Action::Forgotten, &Text::default());
-    } else {
-        draft.flight.keys.push(rest.key);
-        draft.flight.ops.push(Op::PutLease(rest));
-    }
-    own
 }
 
 fn deletion(marker: &Adoption) -> Op {

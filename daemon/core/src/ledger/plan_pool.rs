@@ -17,8 +17,8 @@ use super::{
     tentative::Table,
 };
 use crate::{
-    Action, Actor, Answer, Lease, LeaseKey, Network, NetworkId, Op, Origin, Pool, PoolEdit, PoolId,
-    PoolSpec, Refusal, Span, Text, Timestamp, layout::Layout,
+    Action, Actor, Answer, Lease, LeaseKey, LeaseState, Network, NetworkId, Op, Origin, Pool,
+    PoolEdit, PoolId, PoolSpec, Refusal, Span, Text, Timestamp, layout::Layout,
 };
 
 impl Ledger {
@@ -124,7 +124,8 @@ impl Ledger {
     pub(super) fn plan_delete_pool(&self, id: PoolId, actor: &Actor, now: Timestamp) -> Draw {
         self.unlocked(Table::Pools)?;
         let pool = self.rows.pools.get(&id).ok_or(Refusal::UnknownPool(id))?;
-        let leases = self.index.of_pool(id).map_or(0, KeySet::len) as u64;
+        let keys = self.index.of_pool(id);
+        let leases = keys.map_or(0, KeySet::len) as u64 - self.index.cooling(id);
         if leases > 0 {
             return Err(Refusal::PoolInUse {
                 pool: Arc::clone(&pool.spec.name),
@@ -132,6 +133,7 @@ impl Ledger {
             }
             .into());
         }
+        self.settled(keys.into_iter().flat_map(KeySet::iter))?;
         let listed = self.free.room(id).map(|room| Arc::clone(&room.layout));
         self.unlocked_spans(
             pool.spec.network,
@@ -140,6 +142,11 @@ impl Ledger {
         let mut draft = Draft::new(now, actor);
         draft.flight.table = Some(Table::Pools);
         draft.flight.edits.push(pool.spec.network);
+        // Nobody has what cools; its rows go with the pool, which gave it.
+        for lease in keys.into_iter().flat_map(KeySet::iter) {
+            draft.flight.keys.push(lease);
+            draft.flight.ops.push(Op::DeleteLease(lease));
+        }
         draft.flight.ops.push(Op::DeletePool(id));
         say_pool(
             &mut draft,
@@ -214,10 +221,9 @@ impl Ledger {
 
     fn check_leaving(&self, pool: &Pool, gone: &[Span]) -> Result<(), Stop> {
         let mine = |(key, _): &(&LeaseKey, &Arc<Lease>)| {
-            self.rows
-                .leases
-                .get(key)
-                .is_some_and(|lease| lease.pool == Some(pool.id))
+            self.rows.leases.get(key).is_some_and(|lease| {
+                lease.pool == Some(pool.id) && lease.state != LeaseState::Quarantined
+            })
         };
         let leases = gone
             .iter()

@@ -1,13 +1,17 @@
 //! Giving back: compare-and-release, and what becomes of a lease whose last member goes.
+//!
+//! In a pool with quarantine an address that was in use cools before it is free; an admin who releases it again ends that.
 
 use std::sync::Arc;
+
+use smallvec::SmallVec;
 
 use super::{
     Ledger,
     plan::{Draft, Draw},
 };
 use crate::{
-    Action, Answer, Holder, Lease, LeaseKey, LeaseState, Member, Release, ReleaseScope, Text,
+    Action, Answer, Holder, Lease, LeaseKey, LeaseState, Member, Op, Release, ReleaseScope, Text,
     Timestamp,
 };
 
@@ -18,7 +22,7 @@ impl Ledger {
         match &ask.scope {
             ReleaseScope::Holder(holder) => {
                 for lease in self.settled_leases(&holder.identity)? {
-                    released.extend(leave(&mut draft, &lease, holder, &ask.reason));
+                    released.extend(self.leave(&mut draft, &lease, holder, &ask.reason));
                 }
                 let leaves = (holder.identity.clone(), Some(Arc::clone(&holder.instance)));
                 draft.flight.leaves = Some(Box::new(leaves));
@@ -26,7 +30,7 @@ impl Ledger {
             ReleaseScope::HolderAddresses(holder, keys) => {
                 for lease in self.settled_leases(&holder.identity)? {
                     if keys.iter().any(|key| key.canonical() == lease.key) {
-                        released.extend(leave(&mut draft, &lease, holder, &ask.reason));
+                        released.extend(self.leave(&mut draft, &lease, holder, &ask.reason));
                     }
                 }
             }
@@ -34,83 +38,120 @@ impl Ledger {
                 let key = key.canonical();
                 self.settled(std::iter::once(key))?;
                 if let Some(lease) = self.rows.leases.get(&key) {
-                    vacate(&mut draft, lease, Action::Released, &ask.reason);
+                    self.vacate(&mut draft, lease, Action::Released, &ask.reason);
                     released.push(key);
                 }
             }
         }
         Ok((draft, Answer::Released { leases: released }))
     }
-}
 
-/// Takes the holder out of a lease; the key if the lease changed hands or went, or the member left it.
-fn leave(
-    draft: &mut Draft,
-    lease: &Arc<Lease>,
-    holder: &Holder,
-    reason: &Text,
-) -> Option<LeaseKey> {
-    if lease.members.iter().any(|member| member.holder == *holder) {
-        if lease.members.len() > 1 {
+    /// Takes the holder out of a lease; the key if the lease changed hands or went, or the member left it.
+    fn leave(
+        &self,
+        draft: &mut Draft,
+        lease: &Arc<Lease>,
+        holder: &Holder,
+        reason: &Text,
+    ) -> Option<LeaseKey> {
+        if lease.members.iter().any(|member| member.holder == *holder) {
+            if lease.members.len() > 1 {
+                let mut rest = Lease::clone(lease);
+                rest.members.retain(|member| member.holder != *holder);
+                draft.flight.keys.push(lease.key);
+                draft.flight.ops.push(Op::PutLease(Arc::new(rest)));
+                draft.say_lease(
+                    lease,
+                    Action::Released,
+                    Some(holder.identity.clone()),
+                    Arc::clone(reason),
+                );
+            } else {
+                self.vacate(draft, lease, Action::Released, reason);
+            }
+            return Some(lease.key);
+        }
+        if lease
+            .contenders
+            .iter()
+            .any(|contender| contender.holder == *holder)
+        {
             let mut rest = Lease::clone(lease);
-            rest.members.retain(|member| member.holder != *holder);
+            rest.contenders
+                .retain(|contender| contender.holder != *holder);
             draft.flight.keys.push(lease.key);
-            draft.flight.ops.push(crate::Op::PutLease(Arc::new(rest)));
+            draft.flight.ops.push(Op::PutLease(Arc::new(rest)));
             draft.say_lease(
                 lease,
-                Action::Released,
+                Action::ContenderLeft,
                 Some(holder.identity.clone()),
                 Arc::clone(reason),
             );
-        } else {
-            vacate(draft, lease, Action::Released, reason);
         }
-        return Some(lease.key);
+        None
     }
-    if lease
-        .contenders
-        .iter()
-        .any(|contender| contender.holder == *holder)
-    {
-        let mut rest = Lease::clone(lease);
-        rest.contenders
-            .retain(|contender| contender.holder != *holder);
-        draft.flight.keys.push(lease.key);
-        draft.flight.ops.push(crate::Op::PutLease(Arc::new(rest)));
-        draft.say_lease(
-            lease,
-            Action::ContenderLeft,
-            Some(holder.identity.clone()),
-            Arc::clone(reason),
-        );
+
+    /// All members go: the lease passes to the oldest contender, cools or is deleted, with `action` in the audit log.
+    pub(super) fn vacate(
+        &self,
+        draft: &mut Draft,
+        lease: &Arc<Lease>,
+        action: Action,
+        reason: &Text,
+    ) {
+        let mut contenders = lease.contenders.iter().cloned();
+        let Some(next) = contenders.next() else {
+            match self.cools_until(lease, draft.now) {
+                Some(until) => cool(draft, lease, until, action, reason),
+                None => draft.delete(lease, action, Arc::clone(reason)),
+            }
+            return;
+        };
+        let detail = from_whom(lease.owner(), reason);
+        let passed = Lease {
+            key: lease.key,
+            pool: lease.pool,
+            state: LeaseState::Allocated,
+            members: std::iter::once(Member {
+                holder: next.holder,
+                ports: Vec::new(),
+            })
+            .collect(),
+            contenders: contenders.collect(),
+            tenant: next.tenant,
+            group: None,
+            since: draft.now,
+            until: None,
+        };
+        draft.put(&Arc::new(passed), Action::PassedOn, detail);
     }
-    None
+
+    /// Until when an address that is given up cools. One that was not in use by its members does not.
+    fn cools_until(&self, lease: &Lease, now: Timestamp) -> Option<Timestamp> {
+        let in_use = match lease.state {
+            LeaseState::Allocated | LeaseState::Orphaned => true,
+            LeaseState::Reserved | LeaseState::Probing | LeaseState::Quarantined => false,
+        };
+        let pool = self.rows.pools.get(&lease.pool.filter(|_| in_use)?)?;
+        let cooling = u64::from(pool.spec.quarantine).saturating_mul(1_000);
+        (cooling > 0).then_some(Timestamp(now.0.saturating_add(cooling)))
+    }
 }
 
-/// All members go: the lease passes to the oldest contender, or is deleted with `action` in the audit log.
-pub(super) fn vacate(draft: &mut Draft, lease: &Arc<Lease>, action: Action, reason: &Text) {
-    let mut contenders = lease.contenders.iter().cloned();
-    let Some(next) = contenders.next() else {
-        draft.delete(lease, action, Arc::clone(reason));
-        return;
-    };
-    let detail = from_whom(lease.owner(), reason);
-    let passed = Lease {
-        key: lease.key,
-        pool: lease.pool,
-        state: LeaseState::Allocated,
-        members: std::iter::once(Member {
-            holder: next.holder,
-            ports: Vec::new(),
-        })
-        .collect(),
-        contenders: contenders.collect(),
-        tenant: next.tenant,
+/// The address goes into quarantine; it remembers whom it was charged to.
+fn cool(draft: &mut Draft, lease: &Lease, until: Timestamp, action: Action, reason: &Text) {
+    let cooling = Lease {
+        state: LeaseState::Quarantined,
+        members: SmallVec::new(),
         group: None,
         since: draft.now,
-        until: None,
+        until: Some(until),
+        ..lease.clone()
     };
-    draft.put(&Arc::new(passed), Action::PassedOn, detail);
+    draft.flight.keys.push(lease.key);
+    draft.flight.ops.push(Op::PutLease(Arc::new(cooling)));
+    let owner = lease.owner().map(|holder| holder.identity.clone());
+    draft.say_lease(lease, action, owner, Arc::clone(reason));
 }
 
 /// What the audit log says of a lease that changes hands.

@@ -29,6 +29,8 @@ pub struct PoolUsage {
     pub used: u128,
     /// `size - used`.
     pub free: u128,
+    /// Leases attributed to the pool that cool after a release; `used` counts those on assignable addresses.
+    pub quarantined: u128,
     /// Listed addresses that exclusions take away.
     pub excluded: u128,
     /// Listed addresses that are the gateway or reserved ends.
@@ -58,6 +60,11 @@ impl Ledger {
     /// What changed after `revision`.
     pub fn changes_since(&self, revision: u64) -> Result<Vec<Arc<Change>>, TooOld> {
         self.changes.since(revision)
+    }
+
+    /// When [`crate::Request::Expire`] has something to do; `None` while nothing has an end.
+    pub fn next_expiry(&self) -> Option<Timestamp> {
+        self.index.due().first()
     }
 
     pub fn networks(&self) -> impl Iterator<Item = &Network> {
@@ -114,6 +121,7 @@ impl Ledger {
             size: size.assignable,
             used: room.used,
             free: size.assignable.saturating_sub(room.used),
+            quarantined: self.index.cooling(id).into(),
             excluded: size.excluded,
             reserved: size.reserved,
             out_of_range: attributed.saturating_sub(room.own),

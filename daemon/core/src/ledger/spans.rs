@@ -76,6 +76,7 @@ mod tests {
             order: Order::Lowest,
             origin: Origin::Own,
             closed: false,
+            quarantine: 0,
         };
         let pool = Pool {
             id: PoolId(1),

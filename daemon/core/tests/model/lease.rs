@@ -17,10 +17,18 @@ struct Asked {
     key: Option<LeaseKey>,
     have: Vec<Lease>,
     missing: u32,
+    /// The named address is quarantined and may be given.
+    cools: bool,
 }
 
 impl Model {
-    pub fn allocate(&mut self, ask: &Allocate, now: Timestamp) -> Plan {
+    /// `keep`: reserved until then.
+    pub fn allocate(
+        &mut self,
+        ask: &Allocate,
+        keep: Option<Option<Timestamp>>,
+        now: Timestamp,
+    ) -> Plan {
         let identity = &ask.holder.identity;
         let mut asked = Vec::new();
         for want in &ask.wants {
@@ -37,13 +45,14 @@ impl Model {
                 key,
                 have: Vec::new(),
                 missing: want.count,
+                cools: false,
             });
         }
         let mut held = self.leases_with(identity)?;
         held.retain(|lease| lease.held_by(identity));
         distribute(&mut asked, &mut held);
-        for want in asked.iter().filter(|want| want.missing > 0) {
-            self.may_give(want)?;
+        for want in asked.iter_mut().filter(|want| want.missing > 0) {
+            want.cools = self.may_give(want, ask)?;
         }
         self.turn(&asked, ask)?;
         let taken = self.choose(&asked)?;
@@ -66,6 +75,14 @@ impl Model {
         for (want, keys) in asked.into_iter().zip(taken) {
             let mut mine = Vec::new();
             for mut lease in want.have {
+                if let Some(until) = keep {
+                    if keep_on(&mut lease, &ask.holder, until) {
+                        let who = owner(&lease);
+                        flight.put(&lease, Action::Reserved, who);
+                    }
+                    mine.push(lease);
+                    continue;
+                }
                 let (changed, revived) = renew(&mut lease, &ask.holder, false);
                 if changed {
                     let action = if revived {
@@ -80,9 +97,17 @@ impl Model {
                 mine.push(lease);
             }
             for key in keys {
-                let lease = new_lease(key, Some(want.pool.id), &ask.holder, &ask.tenant, now);
-                flight.put(&lease, Action::Allocated, Some(identity.clone()));
-                flight.taken.push(key);
+                let mut lease = new_lease(key, Some(want.pool.id), &ask.holder, &ask.tenant, now);
+                let mut action = Action::Allocated;
+                if let Some(until) = keep {
+                    lease.state = LeaseState::Reserved;
+                    lease.until = until;
+                    action = Action::Reserved;
+                }
+                flight.put(&lease, action, Some(identity.clone()));
+                if !want.cools {
+                    flight.taken.push(key);
+                }
                 mine.push(lease);
                 fresh = true;
             }
@@ -92,7 +117,7 @@ impl Model {
         Ok((flight, Answer::Granted { leases, fresh }))
     }
 
-    fn may_give(&self, want: &Asked) -> Result<(), Stop> {
+    fn may_give(&self, want: &Asked, ask: &Allocate) -> Result<bool, Stop> {
         let spec = &want.pool.spec;
         if self.edited(spec.network) {
             return Err(Stop::Busy);
@@ -109,7 +134,9 @@ impl Model {
         if spec.closed {
             return Err(Stop::Refused(Refusal::PoolClosed(spec.name.clone())));
         }
-        let Some(key) = want.key else { return Ok(()) };
+        let Some(key) = want.key else {
+            return Ok(false);
+        };
         let (pool, address) = (spec.name.clone(), key.address);
         if !assignable(spec, address) {
             return Err(Stop::Refused(Refusal::NotAssignable {
@@ -122,11 +149,19 @@ impl Model {
             return Err(Stop::Busy);
         }
         match self.lease(key) {
+            Some(lease) if lease.state == LeaseState::Quarantined => {
+                let back = ask.tenant.is_some() && lease.tenant == ask.tenant;
+                if lease.contenders.is_empty() && (back || ask.by_admin) {
+                    Ok(true)
+                } else {
+                    Err(Stop::Refused(Refusal::Quarantined { address }))
+                }
+            }
             Some(_) => Err(Stop::Refused(Refusal::AddressTaken {
                 address,
                 owner: String::new(),
             })),
-            None => Ok(()),
+            None => Ok(false),
         }
     }
 
@@ -144,7 +179,7 @@ impl Model {
     fn turn(&mut self, asked: &[Asked], ask: &Allocate) -> Result<(), Stop> {
         let identity = &ask.holder.identity;
         let mut pools: Vec<(PoolId, u128)> = Vec::new();
-        for want in asked.iter().filter(|want| want.missing > 0) {
+        for want in asked.iter().filter(|want| want.missing > 0 && !want.cools) {
             match pools.iter_mut().find(|(id, _)| *id == want.pool.id) {
                 Some((_, need)) => *need += u128::from(want.missing),
                 None => pools.push((want.pool.id, want.missing.into())),
@@ -253,7 +288,7 @@ impl Model {
                     return Err(Stop::Busy);
                 }
                 if let Some(lease) = self.lease(*key) {
-                    vacate(&mut flight, lease, Action::Released, now);
+                    self.vacate(&mut flight, lease, Action::Released, now);
                     freed.push(*key);
                 }
                 return Ok((flight, Answer::Released { leases: freed }));
@@ -269,7 +304,7 @@ impl Model {
             if lease.members.iter().any(|member| member.holder == *holder) {
                 freed.push(lease.key);
                 if lease.members.len() == 1 {
-                    vacate(&mut flight, &lease, Action::Released, now);
+                    self.vacate(&mut flight, &lease, Action::Released, now);
                 } else {
                     let mut rest = lease.clone();
                     rest.members.retain(|member| member.holder != *holder);
@@ -509,7 +544,7 @@ impl Model {
                 }
             }
             if owned.contains(lease) {
-                vacate(&mut flight, &rest, Action::Forgotten, now);
+                self.vacate(&mut flight, &rest, Action::Forgotten, now);
             } else {
                 flight.keys.push(rest.key);
                 flight.ops.push(Op::PutLease(Arc::new(rest)));
@@ -543,6 +578,66 @@ impl Model {
         };
         Ok((flight, answer))
     }
+}
+
+impl Model {
+    pub fn expire(&mut self, most: usize, now: Timestamp) -> Plan {
+        let mut over: Vec<Lease> = self.leases.clone();
+        over.retain(|lease| lease.until.is_some_and(|until| until <= now));
+        over.sort_by_key(|lease| (lease.until, lease.key));
+        let more = over.len() > most;
+        over.truncate(most);
+        if over.iter().any(|lease| self.locked(lease.key)) {
+            return Err(Stop::Busy);
+        }
+        let mut flight = Flight::default();
+        for lease in &over {
+            self.vacate(&mut flight, lease, Action::Expired, now);
+        }
+        let leases = over.len();
+        Ok((flight, Answer::Moved { leases, more }))
+    }
+
+    fn vacate(&self, flight: &mut Flight, lease: &Lease, action: Action, now: Timestamp) {
+        if let Some(next) = lease.contenders.first() {
+            let mut passed = new_lease(lease.key, lease.pool, &next.holder, &next.tenant, now);
+            passed.contenders = lease.contenders[1..].to_vec();
+            let who = Some(next.holder.identity.clone());
+            flight.put(&passed, Action::PassedOn, who);
+            return;
+        }
+        let pool = lease.pool.and_then(|id| self.pool(id));
+        let seconds = pool.map_or(0, |pool| pool.spec.quarantine);
+        let used = matches!(lease.state, LeaseState::Allocated | LeaseState::Orphaned);
+        if used && seconds > 0 {
+            let mut cooling = lease.clone();
+            cooling.state = LeaseState::Quarantined;
+            cooling.members.clear();
+            cooling.group = None;
+            cooling.since = now;
+            cooling.until = Some(Timestamp(now.0 + 1_000 * u64::from(seconds)));
+            flight.put(&cooling, action, owner(lease));
+        } else {
+            flight.keys.push(lease.key);
+            flight.ops.push(Op::DeleteLease(lease.key));
+            let address = Some(lease.key.address);
+            flight.audit.push((action, address, owner(lease)));
+        }
+    }
+}
+
+/// What reserving does to a lease that the identity has: nothing unless it is reserved.
+fn keep_on(lease: &mut Lease, holder: &Holder, until: Option<Timestamp>) -> bool {
+    let before = lease.clone();
+    if lease.state == LeaseState::Reserved {
+        lease.until = until;
+        for member in &mut lease.members {
+            if member.holder.identity == holder.identity {
+                member.holder.instance = holder.instance.clone();
+            }
+        }
+    }
+    *lease != before
 }
 
 fn of(holder: &Holder, cluster: &ClusterId) -> bool {
@@ -595,27 +690,6 @@ fn renew(lease: &mut Lease, holder: &Holder, found: bool) -> (bool, bool) {
         }
     }
     (changed, idle)
-}
-
-fn vacate(flight: &mut Flight, lease: &Lease, action: Action, now: Timestamp) {
-    match lease.contenders.first() {
-        None => {
-            flight.keys.push(lease.key);
-            flight.ops.push(Op::DeleteLease(lease.key));
-            flight
-                .audit
-                .push((action, Some(lease.key.address), owner(lease)));
-        }
-        Some(next) => {
-            let mut passed = new_lease(lease.key, lease.pool, &next.holder, &next.tenant, now);
-            passed.contenders = lease.contenders[1..].to_vec();
-            flight.put(
-                &passed,
-                Action::PassedOn,
-                Some(next.holder.identity.clone()),
-            );
-        }
-    }
 }
 
 /// How many systems of the cluster share the lease.

@@ -94,7 +94,12 @@ impl Model {
 
     pub fn plan(&mut self, request: &Request, now: Timestamp) -> Verdict {
         let plan = match request {
-            Request::Allocate(ask) => self.allocate(ask, now),
+            Request::Allocate(ask) => self.allocate(ask, None, now),
+            Request::Reserve(ask) if ask.until.is_some_and(|until| until <= now) => {
+                pool::invalid("until")
+            }
+            Request::Reserve(ask) => self.allocate(&ask.ask, Some(ask.until), now),
+            Request::Expire { most, .. } => self.expire(*most, now),
             Request::Release(ask) => self.release(ask, now),
             Request::Adopt(ask) => self.adopt(ask, now),
             Request::Handover(ask) => self.handover(ask),

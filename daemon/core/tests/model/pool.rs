@@ -3,8 +3,8 @@
 use std::{net::IpAddr, sync::Arc};
 
 use fipd_core::{
-    Action, Adoption, Answer, ClusterId, ClusterRecord, EndsOf, Family, LeaseKey, Network,
-    NetworkId, Op, Pool, PoolEdit, PoolId, PoolSpec, Refusal, Text, Timestamp,
+    Action, Adoption, Answer, ClusterId, ClusterRecord, EndsOf, Family, LeaseKey, LeaseState,
+    Network, NetworkId, Op, Pool, PoolEdit, PoolId, PoolSpec, Refusal, Text, Timestamp,
 };
 
 use super::{Flight, Model, Plan, Stop, same_marker, world};
@@ -48,7 +48,7 @@ fn refused<T>(refusal: Refusal) -> Result<T, Stop> {
     Err(Stop::Refused(refusal))
 }
 
-fn invalid<T>(field: &'static str) -> Result<T, Stop> {
+pub fn invalid<T>(field: &'static str) -> Result<T, Stop> {
     refused(Refusal::Invalid {
         field,
         value: String::new(),
@@ -170,6 +170,7 @@ impl Model {
         }
         let orphans: Vec<IpAddr> = mine
             .iter()
+            .filter(|lease| lease.state != LeaseState::Quarantined)
             .map(|lease| lease.key.address)
             .filter(|address| assignable(&pool.spec, *address) && !assignable(&edit.spec, *address))
             .collect();
@@ -203,7 +204,7 @@ impl Model {
         let leases = self
             .leases
             .iter()
-            .filter(|lease| lease.pool == Some(id))
+            .filter(|lease| lease.pool == Some(id) && lease.state != LeaseState::Quarantined)
             .count() as u64;
         if leases > 0 {
             return refused(Refusal::PoolInUse {
@@ -218,6 +219,13 @@ impl Model {
             edits: vec![pool.spec.network],
             ..Flight::default()
         };
+        for lease in self.leases.iter().filter(|lease| lease.pool == Some(id)) {
+            if self.locked(lease.key) {
+                return Err(Stop::Busy);
+            }
+            flight.keys.push(lease.key);
+            flight.ops.push(Op::DeleteLease(lease.key));
+        }
         flight.ops.push(Op::DeletePool(id));
         flight.say(Action::PoolDeleted);
         Ok((flight, Answer::Done))

@@ -67,6 +67,7 @@ pub async fn submit(
             count: 1,
         }],
         waiting_since: None,
+        by_admin: visitor.is_admin(),
         actor: visitor.actor(),
     });
     let status = match api.ipam.submit(request).await {
@@ -152,9 +153,9 @@ fn explain(form: &mut AllocateForm, error: IpamError) -> StatusCode {
         return StatusCode::SERVICE_UNAVAILABLE;
     };
     match refusal {
-        Refusal::AddressTaken { .. } | Refusal::NotAssignable { .. } => {
-            form.address.error = Some(text)
-        }
+        Refusal::AddressTaken { .. }
+        | Refusal::Quarantined { .. }
+        | Refusal::NotAssignable { .. } => form.address.error = Some(text),
         Refusal::Invalid { .. } => form.owner.error = Some(text),
         Refusal::Exhausted { .. } => {
             form.error = Some(text.split(';').next().unwrap_or_default().to_owned());

@@ -76,6 +76,7 @@ pub async fn show(
         created: views::moment(pool.created),
         generation: pool.generation,
         closed: pool.spec.closed,
+        quarantine: views::quarantine(&pool),
         held_by: ledger
             .holds(pool.spec.network)
             .iter()

@@ -79,6 +79,7 @@ impl Site {
             order: fipd_core::Order::Lowest,
             origin: fipd_core::Origin::Own,
             closed: false,
+            quarantine: 0,
         };
         let create = fipd_core::Request::CreatePool {
             spec,

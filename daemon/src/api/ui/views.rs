@@ -30,6 +30,7 @@ pub fn usage(usage: PoolUsage) -> Usage {
         size: usage.size,
         used: usage.used,
         free: usage.free,
+        quarantined: usage.quarantined,
         excluded: usage.excluded.saturating_add(usage.reserved),
         out_of_range: usage.out_of_range,
     }
@@ -67,6 +68,17 @@ pub fn pool_row(ledger: &Ledger, pool: &Pool) -> PoolRow {
         usage: ledger.usage(pool.id).map(usage).unwrap_or_default(),
         closed: pool.spec.closed,
         waiting: ledger.waiters(pool.id, WAITERS).len(),
+    }
+}
+
+/// How long an address of the pool cools; empty where it does not.
+pub fn quarantine(pool: &Pool) -> String {
+    let seconds = pool.spec.quarantine;
+    let units = [(86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")];
+    let whole = units.iter().find(|(unit, _)| seconds.is_multiple_of(*unit));
+    match whole.filter(|_| seconds > 0) {
+        Some((unit, name)) => format!("{} {name}", seconds / unit),
+        None => String::new(),
     }
 }
 

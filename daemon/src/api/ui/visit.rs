@@ -63,6 +63,10 @@ impl Visitor {
         self.session.role >= Role::Operator
     }
 
+    pub fn is_admin(&self) -> bool {
+        self.session.role == Role::Admin
+    }
+
     /// As the audit log names them.
     pub fn actor(&self) -> Actor {
         format!("user:{}", self.session.name).into()

@@ -20,6 +20,9 @@ pub struct LeaseSummary {
     pub state: LeaseState,
     /// `SYSTEM/[CLUSTER/]KIND/NAMESPACE/NAME`; null while the address cools down.
     pub owner: Option<String>,
+    /// When a reservation, a check or a quarantine ends; null where nothing ends by itself.
+    #[serde(default)]
+    pub until: Option<String>,
 }
 
 /// All of a lease.
@@ -35,7 +38,6 @@ pub struct LeaseView {
     /// Key of the sharing group.
     pub group: Option<String>,
     pub since: String,
-    pub until: Option<String>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
@@ -79,6 +81,21 @@ pub struct Allocate {
     pub tenant: Option<String>,
     /// One for a single family, two for dual-stack; all or nothing.
     pub wants: Vec<Want>,
+}
+
+/// As [`Allocate`], for an owner that comes later.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReserveRequest {
+    /// `SYSTEM/[CLUSTER/]KIND/NAMESPACE/NAME`; it has the addresses once it allocates from the same pools.
+    pub owner: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
+    /// One for a single family, two for dual-stack; all or nothing.
+    pub wants: Vec<Want>,
+    /// When the reservation ends, RFC 3339, in the future; never when left out. Asking again changes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]

@@ -29,6 +29,8 @@ pub struct PoolView {
     pub origin: OriginView,
     /// A closed pool gives no new address.
     pub closed: bool,
+    /// Seconds that an address cools after a release before it is free.
+    pub quarantine: u32,
     /// What the ETag shows.
     pub generation: u64,
     pub created: String,
@@ -71,6 +73,9 @@ pub struct Usage {
     pub used: Count,
     #[schema(value_type = u64)]
     pub free: Count,
+    /// Leases that cool after a release; counted in `used`.
+    #[schema(value_type = u64)]
+    pub quarantined: Count,
     /// Addresses taken out by exclusions.
     #[schema(value_type = u64)]
     pub excluded: Count,
@@ -108,6 +113,9 @@ pub struct PoolCreate {
     /// `prefix` or `each-cidr`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserve_of: Option<String>,
+    /// Seconds that an address cools after a release, up to 30 days; 0 when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quarantine: Option<u32>,
 }
 
 /// Changes to a pool: what is left out stays, `null` takes the value away.
@@ -152,6 +160,9 @@ pub struct PoolPatch {
     pub reserve_of: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closed: Option<bool>,
+    /// Seconds; what cools already is not changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quarantine: Option<u32>,
     /// Keep leases that the change leaves out of range, instead of refusing the change.
     #[serde(default)]
     pub force: bool,

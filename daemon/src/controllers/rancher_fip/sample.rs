@@ -25,6 +25,7 @@ pub fn pool(id: u32, name: &str) -> Pool {
         order: Order::Lowest,
         origin: Origin::Own,
         closed: false,
+        quarantine: 0,
     };
     Pool {
         id: PoolId(id),

@@ -50,6 +50,7 @@ fn pool() -> Request {
         order: Order::Lowest,
         origin: Origin::Own,
         closed: false,
+        quarantine: 0,
     };
     let actor = "test".into();
     Request::CreatePool { spec, actor }

@@ -85,6 +85,8 @@ pub(super) fn of_action(action: Action) -> u8 {
         Action::AccountDeleted => 18,
         Action::TokenCreated => 19,
         Action::TokenDeleted => 20,
+        Action::Reserved => 21,
+        Action::Expired => 22,
     }
 }
 
@@ -111,6 +113,8 @@ pub(super) fn action(code: u8) -> Result<Action, DecodeError> {
         18 => Action::AccountDeleted,
         19 => Action::TokenCreated,
         20 => Action::TokenDeleted,
+        21 => Action::Reserved,
+        22 => Action::Expired,
         other => return Err(DecodeError::value("action", other)),
     })
 }
@@ -123,7 +127,7 @@ mod tests {
     fn codes_are_read_back_as_written() {
         for code in 0..=u8::MAX {
             assert!(
-                action(code).map(of_action).is_ok_and(|again| again == code) || code > 20,
+                action(code).map(of_action).is_ok_and(|again| again == code) || code > 22,
                 "action {code}"
             );
             assert!(

@@ -6,12 +6,12 @@ use fipd_core::{
 };
 use ipnet::IpNet;
 
-use super::{DecodeError, EncodeError, decode, encode, ip, ip_row, system};
-use crate::store::rows::{IpV1, OriginV1, PoolV1, SpecV1};
+use super::{DecodeError, EncodeError, decode, decode_as, encode, encode_as, ip, ip_row, system};
+use crate::store::rows::{IpV1, OriginV1, PoolV1, PoolV2, SpecV1, V1, V2};
 
 pub(in crate::store) fn encode_pool(pool: &Pool) -> Result<Vec<u8>, EncodeError> {
     let spec = &pool.spec;
-    encode(&PoolV1 {
+    let row = PoolV1 {
         name: &spec.name,
         network: spec.network.0,
         addresses: spec.addresses.iter().map(spec_row).collect(),
@@ -47,11 +47,32 @@ pub(in crate::store) fn encode_pool(pool: &Pool) -> Result<Vec<u8>, EncodeError>
         closed: spec.closed,
         created: pool.created.0,
         generation: pool.generation,
-    })
+    };
+    // Files of pools without quarantine can be read by an earlier fipd.
+    match spec.quarantine {
+        0 => encode(&row),
+        quarantine => encode_as(
+            V2,
+            &PoolV2 {
+                pool: row,
+                quarantine,
+            },
+        ),
+    }
 }
 
 pub(in crate::store) fn decode_pool(key: [u8; 4], bytes: &[u8]) -> Result<Pool, DecodeError> {
-    let row: PoolV1<'_> = decode(bytes)?;
+    let PoolV2 {
+        pool: row,
+        quarantine,
+    } = if bytes.first() == Some(&V1) {
+        PoolV2 {
+            pool: decode(bytes)?,
+            quarantine: 0,
+        }
+    } else {
+        decode_as(V2, bytes)?
+    };
     let of = match row.ends_of {
         0 => EndsOf::Prefix,
         1 => EndsOf::EachCidr,
@@ -102,6 +123,7 @@ pub(in crate::store) fn decode_pool(key: [u8; 4], bytes: &[u8]) -> Result<Pool, 
         order,
         origin,
         closed: row.closed,
+        quarantine,
     };
     Ok(Pool {
         id: PoolId(u32::from_be_bytes(key)),

@@ -153,7 +153,7 @@ fn pool() -> impl Strategy<Value = Pool> {
         option::of(address()),
         option::of(0..=128_u8),
     );
-    let rest = (option::of(net()), ends, origin, any::<bool>());
+    let rest = (option::of(net()), ends, origin, any::<bool>(), any::<u32>());
     (
         any::<u32>(),
         text(),
@@ -164,7 +164,15 @@ fn pool() -> impl Strategy<Value = Pool> {
         any::<u64>(),
     )
         .prop_map(
-            |(id, name, network, space, (subnet, ends, origin, closed), created, generation)| {
+            |(
+                id,
+                name,
+                network,
+                space,
+                (subnet, ends, origin, closed, quarantine),
+                created,
+                generation,
+            )| {
                 let (addresses, exclusions, gateway, prefix_len) = space;
                 let network = NetworkId(network);
                 let order = Order::Lowest;
@@ -180,6 +188,7 @@ fn pool() -> impl Strategy<Value = Pool> {
                     order,
                     origin,
                     closed,
+                    quarantine,
                 };
                 Pool {
                     id: PoolId(id),
@@ -201,7 +210,9 @@ fn entry() -> impl Strategy<Value = AuditEntry> {
     let action = prop_oneof![
         Just(Action::Allocated),
         Just(Action::PassedOn),
-        Just(Action::TokenDeleted)
+        Just(Action::TokenDeleted),
+        Just(Action::Reserved),
+        Just(Action::Expired)
     ];
     (time(), text(), action, about, text()).prop_map(
         |(at, actor, action, (network, address, pool, identity), detail)| AuditEntry {
@@ -381,6 +392,7 @@ fn everything() -> Vec<Op> {
             uid: "99".into(),
         },
         closed: false,
+        quarantine: 0,
     };
     let cluster = ClusterRecord {
         id: ClusterId("0d1f4f9e".into()),

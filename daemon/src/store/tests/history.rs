@@ -3,7 +3,7 @@
 use fipd_core::{
     Adopt, Allocate, Answer, Authority as _, Decision, Ends, Family, Holder, LeaseKey, Ledger,
     NetworkId, Op, Order, Origin, Outcome, Planned, PoolId, PoolSpec, Release, ReleaseScope,
-    Request, Ticket, Timestamp, Want,
+    Request, Reserve, Ticket, Timestamp, Want,
 };
 
 use crate::store::Store;
@@ -78,7 +78,8 @@ impl History {
         let mut shadow = self.ledger.clone();
         let (mut decisions, mut tickets) = (Vec::new(), Vec::new());
         for _ in 0..=self.dice.below(8) {
-            self.time += 1;
+            // Now and then a while passes, so that quarantines and reservations end.
+            self.time += if self.dice.below(4) == 0 { 700 } else { 1 };
             let request = self.request();
             match self.ledger.plan(&request, Timestamp(self.time)) {
                 Planned::Tentative {
@@ -155,7 +156,7 @@ impl History {
     fn request(&mut self) -> Request {
         let actor = "test".into();
         let pools = self.ledger.pools().count();
-        match self.dice.below(20) {
+        match self.dice.below(24) {
             _ if pools == 0 => self.new_pool(),
             0 => self.new_pool(),
             1 => Request::DeletePool {
@@ -191,22 +192,31 @@ impl History {
                 name: format!("net-{}", self.dice.below(5)).into(),
                 actor,
             },
-            _ => {
-                let count = 1 + self.dice.below(3) as u32;
-                let wants = vec![Want {
-                    pool: self.pool(),
-                    address: None,
-                    count,
-                }];
-                let holder = self.holder();
-                Request::Allocate(Allocate {
-                    holder,
-                    tenant: None,
-                    wants,
-                    waiting_since: None,
-                    actor,
-                })
+            9 => Request::Expire { most: 3, actor },
+            10..=12 => {
+                let until = self.time + 1 + self.dice.below(3_000);
+                let until = self.dice.coin().then_some(Timestamp(until));
+                let ask = self.allocate();
+                Request::Reserve(Reserve { ask, until })
             }
+            _ => Request::Allocate(self.allocate()),
+        }
+    }
+
+    fn allocate(&mut self) -> Allocate {
+        let count = 1 + self.dice.below(3) as u32;
+        let wants = vec![Want {
+            pool: self.pool(),
+            address: None,
+            count,
+        }];
+        Allocate {
+            holder: self.holder(),
+            tenant: None,
+            wants,
+            waiting_since: None,
+            by_admin: false,
+            actor: "test".into(),
         }
     }
 
@@ -228,6 +238,7 @@ impl History {
             order: Order::Lowest,
             origin: Origin::Own,
             closed: false,
+            quarantine: (number % 2) as u32,
         };
         Request::CreatePool {
             spec,

@@ -23,6 +23,7 @@ fn layout(cidr: &str) -> Arc<Layout> {
         order: Order::Lowest,
         origin: Origin::Own,
         closed: false,
+        quarantine: 0,
     };
     Arc::new(Layout::new(&spec).unwrap())
 }

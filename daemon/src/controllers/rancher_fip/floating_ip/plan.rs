@@ -68,6 +68,7 @@ pub fn own(
             count: 1,
         }],
         waiting_since: Some(fip.created),
+        by_admin: false,
         actor: Text::clone(actor),
     });
     Plan::Ask(Box::new(allocate))

@@ -35,6 +35,7 @@ pub fn desired(source: &Source<'_>, ranges: &Ranges, network: NetworkId) -> Pool
             uid: source.uid.into(),
         },
         closed: false,
+        quarantine: 0,
     }
 }
 

@@ -93,6 +93,7 @@ pub fn allocate(
         tenant: Some(tenant.clone()),
         wants,
         waiting_since: Some(since),
+        by_admin: false,
         actor: Text::clone(actor),
     }
 }
