@@ -65,6 +65,13 @@ impl Shell {
         self.viewer.as_ref().is_some_and(|viewer| viewer.may_write)
     }
 
+    /// Whether a lease in this state may be released by hand: only an admin ends a quarantine.
+    pub(crate) fn may_release(&self, state: &crate::State) -> bool {
+        let admin = |viewer: &Viewer| viewer.role == "admin";
+        self.may_write()
+            && (*state != crate::State::Quarantined || self.viewer.as_ref().is_some_and(admin))
+    }
+
     pub(crate) fn is(&self, nav: Nav) -> bool {
         self.nav == nav
     }

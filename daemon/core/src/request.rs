@@ -141,8 +141,11 @@ pub enum ReleaseScope {
     Holder(Holder),
     /// Just these of the holder's.
     HolderAddresses(Holder, Vec<LeaseKey>),
-    /// Whoever holds it: an admin's word. All members go.
+    /// Whoever holds it: an admin's word. All members go. An address that cools already goes on cooling: asking again
+    /// must not end its quarantine.
     Address(LeaseKey),
+    /// The quarantine of an address, before its time.
+    Quarantine(LeaseKey),
 }
 
 /// An address found in use.

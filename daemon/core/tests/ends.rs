@@ -192,8 +192,14 @@ fn an_address_in_use_is_adopted_out_of_quarantine_and_an_admin_may_end_it() {
     let mut book = Book::new(60);
     book.cooled();
     let again = release(ReleaseScope::Address(key("10.0.0.1")));
-    book.done(&again);
+    assert_eq!(book.done(&again).1, [], "asking again ends no quarantine");
+    let early = release(ReleaseScope::Quarantine(key("10.0.0.1")));
+    assert_eq!(book.done(&early).1, [Action::Released]);
     assert_eq!(book.state("10.0.0.1"), None);
+    book.done(&Request::Allocate(ask(WEB, "", None)));
+    assert_eq!(book.done(&early).1, [], "it is in use");
+    book.done(&again);
+    book.done(&early);
 
     book.cooled();
     book.done(&Request::Adopt(Adopt {

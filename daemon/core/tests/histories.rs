@@ -198,6 +198,7 @@ fn release() -> impl Strategy<Value = Request> {
         5 => holder().prop_map(ReleaseScope::Holder),
         2 => (holder(), prop::collection::vec(key(), 1..3)).prop_map(|(holder, keys)| ReleaseScope::HolderAddresses(holder, keys)),
         2 => key().prop_map(ReleaseScope::Address),
+        1 => key().prop_map(ReleaseScope::Quarantine),
     ];
     scope.prop_map(|scope| {
         Request::Release(Release {

@@ -19,7 +19,7 @@ use super::{
     auth::Caller,
     convert,
     extract::{Body, Path, Query},
-    problem::Problem,
+    problem::{Code, Problem},
     wire::{
         Allocate, Granted, LeasePage, LeaseQuery, LeaseView, ReleaseRequest, Released,
         ReleasedAddress, ReserveRequest, Want,
@@ -152,18 +152,23 @@ pub async fn reserve(
     granted(&api, api.ipam.submit(request).await?)
 }
 
-/// For the audit log.
+/// How and why, the latter for the audit log.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reason {
     #[serde(default)]
     reason: String,
+    /// The address cools and shall be free before its time.
+    #[serde(default)]
+    end_quarantine: bool,
 }
 
-/// Takes an address back, whoever holds it. An address without a lease is answered the same.
+/// Takes an address back, whoever holds it. An address without a lease, or that cools already, is answered the same. With
+/// `end_quarantine` an admin frees one that cools.
 #[utoipa::path(delete, path = "/api/v1/leases/{network}/{address}", tag = "leases",
-    params(("network" = String, Path), ("address" = String, Path), ("reason" = Option<String>, Query)),
-    responses((status = 204), (status = 404, body = Problem)))]
+    params(("network" = String, Path), ("address" = String, Path), ("reason" = Option<String>, Query),
+        ("end_quarantine" = Option<bool>, Query)),
+    responses((status = 204), (status = 403, body = Problem), (status = 404, body = Problem)))]
 pub async fn release_address(
     State(api): State<Arc<Api>>,
     caller: Caller,
@@ -174,8 +179,17 @@ pub async fn release_address(
     let network = api
         .ipam
         .read(|ledger| convert::network(ledger, &network).map(|found| found.id))?;
+    let key = LeaseKey { network, address };
+    let scope = match query.end_quarantine {
+        true if caller.role < Role::Admin => {
+            let detail = "only an admin may end a quarantine before its time";
+            return Err(Problem::new(Code::Forbidden, detail));
+        }
+        true => ReleaseScope::Quarantine(key),
+        false => ReleaseScope::Address(key),
+    };
     let release = Release {
-        scope: ReleaseScope::Address(LeaseKey { network, address }),
+        scope,
         actor: caller.actor,
         reason: convert::text("reason", &query.reason)?,
     };

@@ -103,6 +103,9 @@ pub struct Release {
     /// Only leases in this network
     #[arg(long, value_name = "NAME")]
     network: Option<String>,
+    /// Free addresses that cool after a release before their time
+    #[arg(long, conflicts_with = "owner")]
+    end_quarantine: bool,
     /// Why, for the audit log
     #[arg(long, default_value = "", value_name = "TEXT")]
     reason: String,
@@ -234,10 +237,16 @@ impl Release {
             let Some(lease) = found else { continue };
             let network = lease.summary.network;
             let path = format!("/api/v1/leases/{}/{address}", segment(&network));
-            let query = [("reason", self.reason.as_str())];
+            let query = [
+                ("reason", self.reason.as_str()),
+                (
+                    "end_quarantine",
+                    if self.end_quarantine { "true" } else { "" },
+                ),
+            ];
             let query: std::collections::BTreeMap<_, _> = query
                 .into_iter()
-                .filter(|(_, reason)| !reason.is_empty())
+                .filter(|(_, value)| !value.is_empty())
                 .collect();
             session.client.delete(&with_query(&path, &query)?).await?;
             released.push(ReleasedAddress {

@@ -145,6 +145,14 @@ fn an_address_cools_after_a_release() {
     fipd.json("lease release 192.0.2.1");
     // The socket is an admin's.
     fipd.json("lease allocate --pool p --owner fipd/vm/lab/api --address 192.0.2.1");
+    fipd.json("lease release 192.0.2.1");
+    fipd.json("lease release 192.0.2.1");
+    assert_eq!(fipd.json("lease show 192.0.2.1")["state"], "quarantined");
+    let early = "/api/v1/leases/default/192.0.2.1?end_quarantine=true";
+    let refused = operator.send(http::Method::DELETE, early, &[], None);
+    refused.problem(403, "forbidden");
+    fipd.json("lease release 192.0.2.1 --end-quarantine");
+    fipd.cli("lease show 192.0.2.1").fails(3, &["192.0.2.1"]);
     assert_eq!(fipd.json("check")["ok"], true);
 }
 

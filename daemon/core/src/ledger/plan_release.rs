@@ -1,6 +1,6 @@
 //! Giving back: compare-and-release, and what becomes of a lease whose last member goes.
 //!
-//! In a pool with quarantine an address that was in use cools before it is free; an admin who releases it again ends that.
+//! In a pool with quarantine an address that was in use cools before it is free.
 
 use std::sync::Arc;
 
@@ -34,10 +34,12 @@ impl Ledger {
                     }
                 }
             }
-            ReleaseScope::Address(key) => {
+            ReleaseScope::Address(key) | ReleaseScope::Quarantine(key) => {
                 let key = key.canonical();
                 self.settled(std::iter::once(key))?;
-                if let Some(lease) = self.rows.leases.get(&key) {
+                let early = matches!(ask.scope, ReleaseScope::Quarantine(_));
+                let meant = |lease: &&Arc<Lease>| (lease.state == LeaseState::Quarantined) == early;
+                if let Some(lease) = self.rows.leases.get(&key).filter(meant) {
                     self.vacate(&mut draft, lease, Action::Released, &ask.reason);
                     released.push(key);
                 }

@@ -283,11 +283,15 @@ impl Model {
         let mut flight = Flight::default();
         let mut freed = Vec::new();
         let (holder, only) = match &ask.scope {
-            ReleaseScope::Address(key) => {
+            ReleaseScope::Address(key) | ReleaseScope::Quarantine(key) => {
                 if self.locked(*key) {
                     return Err(Stop::Busy);
                 }
-                if let Some(lease) = self.lease(*key) {
+                let cools = matches!(ask.scope, ReleaseScope::Quarantine(_));
+                let lease = self.lease(*key);
+                if let Some(lease) =
+                    lease.filter(|lease| cools == (lease.state == LeaseState::Quarantined))
+                {
                     self.vacate(&mut flight, lease, Action::Released, now);
                     freed.push(*key);
                 }

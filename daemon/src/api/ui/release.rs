@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::{extract::State, response::Response};
-use fipd_core::{Lease, LeaseKey, Ledger, Release, ReleaseScope, Request};
+use fipd_core::{Lease, LeaseKey, LeaseState, Ledger, Release, ReleaseScope, Request};
 use fipd_web_ui::{Field, Nav, ReleasePage, links};
 use http::StatusCode;
 
@@ -11,7 +11,7 @@ use super::{
     cookies::fingerprint,
     fields::with_query,
     lease::find,
-    page::{Answered, go_to, page_as},
+    page::{Answered, Failure, go_to, page_as},
     views,
     visit::{Place, Posted, Visitor},
 };
@@ -29,6 +29,7 @@ pub async fn show(
     visitor.must_write()?;
     let key = find(&api, &visitor, &network, &address)?;
     Ok(match api.ipam.read(|ledger| ledger.lease(key).cloned()) {
+        Some(lease) if cools(&lease) && !visitor.is_admin() => return Err(not_yet(&visitor)),
         Some(lease) => ask(
             &api,
             &visitor,
@@ -53,6 +54,9 @@ pub async fn submit(
     let Some(lease) = api.ipam.read(|ledger| ledger.lease(key).cloned()) else {
         return Ok(nothing_there(&visitor, key));
     };
+    if cools(&lease) && !visitor.is_admin() {
+        return Err(not_yet(&visitor));
+    }
     let mut reason = Field {
         value: fields.get("reason").to_owned(),
         error: None,
@@ -99,10 +103,24 @@ pub async fn submit(
     Ok(go_to(&back(&lease)))
 }
 
+fn cools(lease: &Lease) -> bool {
+    lease.state == LeaseState::Quarantined
+}
+
+fn not_yet(visitor: &Visitor) -> Failure {
+    let what = "Only an admin may end a quarantine before its time.";
+    visitor.failure(
+        StatusCode::FORBIDDEN,
+        what,
+        "Wait, or ask an admin to do it.",
+    )
+}
+
 /// A single holder's lease is freed only if it is still that holder's when it is decided.
 fn scope(lease: &Lease) -> ReleaseScope {
     match lease.members.as_slice() {
         [member] => ReleaseScope::HolderAddresses(member.holder.clone(), vec![lease.key]),
+        _ if cools(lease) => ReleaseScope::Quarantine(lease.key),
         _ => ReleaseScope::Address(lease.key),
     }
 }

@@ -304,6 +304,53 @@ async fn an_orphaned_lease_stays_when_its_owner_is_gone() {
 }
 
 #[tokio::test]
+async fn a_reservation_stays_while_its_owner_is_yet_to_come() {
+    let (_dir, ipam) = address_book();
+    let session = session(&ipam, &Arc::default()).await;
+    take(&ipam, 1).await;
+    let spec = fipd_core::PoolSpec {
+        name: "p".into(),
+        network: NetworkId::DEFAULT,
+        addresses: vec!["10.7.0.2".parse().unwrap()],
+        exclusions: Vec::new(),
+        gateway: None,
+        prefix_len: None,
+        subnet: None,
+        ends: fipd_core::Ends::NONE,
+        order: fipd_core::Order::Lowest,
+        origin: fipd_core::Origin::Own,
+        closed: false,
+        quarantine: 0,
+    };
+    let actor = "test".into();
+    let made = ipam.submit(Request::CreatePool { spec, actor }).await;
+    let Ok(Answer::Pool(pool)) = made else {
+        panic!("{made:?}")
+    };
+    let ask = fipd_core::Allocate {
+        holder: Holder {
+            identity: owner(2),
+            instance: "".into(),
+        },
+        tenant: None,
+        wants: vec![fipd_core::Want {
+            pool: pool.id,
+            address: None,
+            count: 1,
+        }],
+        waiting_since: None,
+        by_admin: false,
+        actor: "test".into(),
+    };
+    let reserve = fipd_core::Reserve { ask, until: None };
+    ipam.submit(Request::Reserve(reserve)).await.unwrap();
+    let (system, empty) = (System::rancher_fip(), Empty::new(&ipam, &[]));
+    sweep_twice(&mut Sweep::new(&session, &system, &empty)).await;
+    assert_eq!(leases(&ipam), [2]);
+    session.cancel.cancel();
+}
+
+#[tokio::test]
 async fn the_share_is_of_what_a_list_could_release() {
     let (_dir, ipam) = address_book();
     let session = session(&ipam, &Arc::default()).await;
