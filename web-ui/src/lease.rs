@@ -110,6 +110,10 @@ impl LeaseRow {
         links::release(self.network, self.address)
     }
 
+    pub(crate) fn transfer(&self) -> String {
+        links::transfer(self.network, self.address)
+    }
+
     pub(crate) fn short_owner(&self) -> String {
         shorten(&self.owner, 90)
     }
@@ -143,6 +147,7 @@ mod tests {
             "kube-fip/c-2/FloatingIP/old/web",
             "handed-over",
             "/ui/networks/0/addresses/10.20.0.7/release",
+            "/ui/networks/0/addresses/10.20.0.7/transfer",
             "10.20.0.1",
             "/ui/pools/1",
         ] {
@@ -153,7 +158,7 @@ mod tests {
     #[test]
     fn a_viewer_is_offered_no_release() {
         let html = sample::lease_page(false).render().unwrap();
-        assert!(!html.contains("/release"));
+        assert!(!html.contains("/release") && !html.contains("/transfer"));
     }
 
     #[test]

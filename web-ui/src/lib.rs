@@ -30,6 +30,7 @@ mod sample;
 mod search;
 mod shell;
 mod text;
+mod transfer;
 mod usage;
 
 pub use askama::Template;
@@ -47,4 +48,5 @@ pub use pools::{PoolRow, PoolsPage};
 pub use search::SearchPage;
 pub use shell::{Nav, Notice, Pager, Shell, Viewer};
 pub use text::{Moment, count, percent, shorten};
+pub use transfer::TransferPage;
 pub use usage::Usage;

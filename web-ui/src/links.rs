@@ -25,6 +25,11 @@ pub fn lease(network: u32, address: IpAddr) -> String {
     format!("/ui/networks/{network}/addresses/{address}")
 }
 
+/// Where the transfer of one address is asked for and sent to.
+pub fn transfer(network: u32, address: IpAddr) -> String {
+    format!("/ui/networks/{network}/addresses/{address}/transfer")
+}
+
 /// Where the release of one address is confirmed and sent to.
 pub fn release(network: u32, address: IpAddr) -> String {
     format!("/ui/networks/{network}/addresses/{address}/release")

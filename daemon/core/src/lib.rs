@@ -40,6 +40,6 @@ pub use op::{Authority, Decision, Op, Outcome, Refused};
 pub use pool::{Ends, EndsOf, Order, Origin, Pool, PoolError, PoolId, PoolSize, PoolSpec};
 pub use request::{
     Adopt, Allocate, Answer, Handover, PoolEdit, Refusal, Release, ReleaseScope, Request, Reserve,
-    Want,
+    Transfer, Want,
 };
 pub use time::Timestamp;

@@ -15,6 +15,7 @@ pub enum Request {
     Release(Release),
     Adopt(Adopt),
     Handover(Handover),
+    Transfer(Transfer),
     /// Makes a network. Asking again for the same name answers the existing one.
     CreateNetwork {
         name: Text,
@@ -170,6 +171,20 @@ pub struct Handover {
     pub reason: Text,
 }
 
+/// Gives one lease to another holder, whoever has it: an admin's word. The lease is never free in between.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Transfer {
+    pub key: LeaseKey,
+    /// Who must have it when it is decided; `None`: whoever has it alone.
+    pub from: Option<Holder>,
+    pub to: Holder,
+    /// Who is charged from then on; `None`: as before.
+    pub tenant: Option<Tenant>,
+    pub actor: Actor,
+    /// For the audit log.
+    pub reason: Text,
+}
+
 /// A new specification for a pool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PoolEdit {
@@ -204,6 +219,10 @@ pub enum Answer {
     },
     HandedOver {
         leases: Vec<LeaseKey>,
+    },
+    /// The new holder has it.
+    Transferred {
+        lease: Arc<Lease>,
     },
     Network(Network),
     Pool(Arc<Pool>),
@@ -262,6 +281,12 @@ pub enum Refusal {
         expected: u64,
         actual: u64,
     },
+    #[error("nobody holds {0}")]
+    NotHeld(IpAddr),
+    #[error("{address} is held by {owner} and not by whom it was to be taken from; look again")]
+    ChangedHands { address: IpAddr, owner: String },
+    #[error("{address} cannot be transferred: {why}")]
+    NotTransferable { address: IpAddr, why: String },
     #[error("{field}: {value:?} is not allowed: {allowed}")]
     Invalid {
         field: &'static str,

@@ -16,7 +16,8 @@ use fipd_core::{
     Action, Adopt, Adoption, Allocate, AuditEntry, ClusterId, ClusterRecord, Contender, Ends,
     EndsOf, Expectation, Family, Handover, Holder, Identity, Lease, LeaseFilter, LeaseKey,
     LeaseState, Ledger, Mark, Member, NetworkId, Op, Order, Origin, Planned, PoolEdit, PoolId,
-    PoolSpec, Refusal, Release, ReleaseScope, Request, Reserve, Tenant, Ticket, Timestamp, Want,
+    PoolSpec, Refusal, Release, ReleaseScope, Request, Reserve, Tenant, Ticket, Timestamp,
+    Transfer, Want,
 };
 use model::{Model, Verdict, new_lease};
 use proptest::{prelude::*, sample::select, test_runner::Config};
@@ -233,6 +234,19 @@ fn handover() -> impl Strategy<Value = Request> {
     })
 }
 
+fn transfer() -> impl Strategy<Value = Request> {
+    (key(), prop::option::of(holder()), holder(), tenant()).prop_map(|(key, from, to, tenant)| {
+        Request::Transfer(Transfer {
+            key,
+            from,
+            to,
+            tenant,
+            actor: ACTOR.into(),
+            reason: "".into(),
+        })
+    })
+}
+
 fn marker() -> impl Strategy<Value = Adoption> {
     let cluster = select(vec!["c1", "c2", "name:one", "name:two"]);
     (network(), cluster, system(), any::<bool>()).prop_map(|(network, cluster, system, skipped)| {
@@ -295,6 +309,7 @@ fn step() -> impl Strategy<Value = Step> {
         5 => release().prop_map(Step::Ask),
         4 => adopt().prop_map(Step::Ask),
         1 => handover().prop_map(Step::Ask),
+        2 => transfer().prop_map(Step::Ask),
         5 => admin().prop_map(Step::Ask),
         12 => (0..4_usize).prop_map(Step::Confirm),
         3 => (0..4_usize).prop_map(Step::Abort),
@@ -363,8 +378,8 @@ fn found() -> impl Strategy<Value = Vec<Lease>> {
 /// Names the refusal; texts are for people and not compared.
 fn plain(mut refusal: Refusal) -> Refusal {
     match &mut refusal {
-        Refusal::AddressTaken { owner, .. } => owner.clear(),
-        Refusal::NotAssignable { why, .. } => why.clear(),
+        Refusal::AddressTaken { owner, .. } | Refusal::ChangedHands { owner, .. } => owner.clear(),
+        Refusal::NotAssignable { why, .. } | Refusal::NotTransferable { why, .. } => why.clear(),
         Refusal::Invalid { value, allowed, .. } => {
             value.clear();
             allowed.clear();

@@ -12,7 +12,7 @@ use fipd_core::{
     Account, Action, Adopt, Adoption, Allocate, Answer, ClusterId, ClusterRecord, Decision, Ends,
     Expectation, Family, Handover, Holder, LeaseKey, LeaseState, Ledger, Mark, NameError,
     NetworkId, Op, Order, Origin, Planned, PoolEdit, PoolId, PoolSpec, Refusal, Release,
-    ReleaseScope, Request, Role, System, Text, Ticket, Timestamp, Token, TokenId, Want,
+    ReleaseScope, Request, Role, System, Tenant, Text, Ticket, Timestamp, Token, TokenId, Transfer, Want,
 };
 
 const WEB: &str = "rancher-fip/c1/Service/shop/web";
@@ -755,6 +755,94 @@ fn leases_change_hands_without_a_moment_in_between() {
         book.answered(&hand("1")),
         Answer::HandedOver { leases: vec![] }
     );
+}
+
+fn transfer(text: &str, from: Option<&str>, to: &str) -> Transfer {
+    Transfer {
+        key: key(text),
+        from: from.map(|owner| holder(owner, "1")),
+        to: holder(to, ""),
+        tenant: None,
+        actor: "user:ann".into(),
+        reason: "it moved".into(),
+    }
+}
+
+#[test]
+fn an_admin_gives_a_lease_to_another_holder_without_a_moment_in_between() {
+    let mut book = Book::new();
+    let pool = book.pool(spec("p", &["10.0.0.8/30"]));
+    book.gets(&Request::Allocate(allocate(WEB, pool)));
+    let here = "10.0.0.8";
+    let mut ask = transfer(here, Some(WEB), DB);
+    ask.tenant = Some(Tenant("p-2".into()));
+    let (ticket, decision, answer) = book.plan(&Request::Transfer(ask.clone()));
+    // Nobody gets the address while it moves.
+    let give = Request::Release(Release {
+        scope: ReleaseScope::Address(key(here)),
+        actor: "test".into(),
+        reason: "".into(),
+    });
+    book.busy(&give);
+    let Answer::Transferred { lease } = answer else {
+        panic!("{answer:?}");
+    };
+    assert_eq!(lease.owner(), Some(&holder(DB, "")));
+    assert_eq!(lease.tenant, Some(Tenant("p-2".into())));
+    let said = &decision.audit[0];
+    assert_eq!(said.action, Action::HandedOver);
+    assert_eq!(&*said.actor, "user:ann");
+    assert_eq!(said.identity, Some(holder(DB, "").identity));
+    assert_eq!(
+        *said.detail,
+        *format!("from {WEB}, charged to p-2: it moved")
+    );
+    book.0.confirm(ticket);
+    assert_eq!(book.owner(here).as_deref(), Some(DB));
+    // The old holder can free nothing of it, and asking again changes nothing.
+    assert_eq!(
+        book.answered(&release(WEB, "1")),
+        Answer::Released { leases: vec![] }
+    );
+    for again in [ask, transfer(here, None, DB)] {
+        let answer = book.answered(&Request::Transfer(again));
+        assert!(matches!(answer, Answer::Transferred { .. }), "{answer:?}");
+    }
+}
+
+#[test]
+fn what_changed_hands_or_is_held_by_nobody_is_not_transferred() {
+    let mut book = Book::new();
+    let pool = book.pool(spec("p", &["10.0.0.8/30"]));
+    book.gets(&Request::Allocate(allocate(WEB, pool)));
+    let refusal = book.refused(&Request::Transfer(transfer("10.0.0.8", Some(API), DB)));
+    assert!(
+        matches!(&refusal, Refusal::ChangedHands { owner, .. } if owner == WEB),
+        "{refusal}"
+    );
+    let refusal = book.refused(&Request::Transfer(transfer("10.0.0.9", None, DB)));
+    assert_eq!(refusal, Refusal::NotHeld(address("10.0.0.9")));
+    let lease = book.0.lease(key("10.0.0.8")).expect("leased");
+    let mut cooling = fipd_core::Lease::clone(lease);
+    (cooling.state, cooling.until) = (LeaseState::Quarantined, Some(Timestamp(900)));
+    cooling.members.clear();
+    book.0.apply(&Op::PutLease(Arc::new(cooling)));
+    let refusal = book.refused(&Request::Transfer(transfer("10.0.0.8", None, DB)));
+    assert!(refusal.to_string().contains("in quarantine"), "{refusal}");
+}
+
+#[test]
+fn a_contended_address_is_transferred_to_a_contender_and_to_no_third() {
+    let mut book = Book::new();
+    book.done(&adopt(WEB, "10.0.0.9", 1));
+    book.done(&adopt(API, "10.0.0.9", 2));
+    let refusal = book.refused(&Request::Transfer(transfer("10.0.0.9", None, DB)));
+    assert!(refusal.to_string().contains(API), "{refusal}");
+    let (_, said) = book.done(&Request::Transfer(transfer("10.0.0.9", None, API)));
+    assert_eq!(said, [Action::HandedOver]);
+    let lease = book.0.lease(key("10.0.0.9")).expect("leased");
+    assert_eq!(lease.owner(), Some(&holder(API, "")));
+    assert!(lease.contenders.is_empty());
 }
 
 #[test]

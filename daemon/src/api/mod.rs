@@ -24,6 +24,7 @@ pub mod pools;
 pub mod problem;
 pub mod tls;
 pub mod tokens;
+pub mod transfer;
 pub mod ui;
 pub mod verify;
 pub mod wire;
@@ -97,6 +98,11 @@ fn routes() -> Routes {
             "/api/v1/leases/{network}/{address}",
             OPERATOR,
             leases::release_address,
+        )
+        .post(
+            "/api/v1/leases/{network}/{address}/transfer",
+            OPERATOR,
+            transfer::transfer,
         )
         .get("/api/v1/clusters", VIEWER, clusters::list)
         .get("/api/v1/clusters/{name}", VIEWER, clusters::show)

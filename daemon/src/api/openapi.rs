@@ -6,7 +6,7 @@ use utoipa::{
     openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
 };
 
-use super::{admin, clusters, health, leases, pools, wire};
+use super::{admin, clusters, health, leases, pools, transfer, wire};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -15,6 +15,7 @@ use super::{admin, clusters, health, leases, pools, wire};
         pools::list_networks, pools::show_network, pools::create_network,
         pools::list, pools::show, pools::create, pools::update, pools::delete,
         leases::list, leases::show, leases::allocate, leases::reserve, leases::release_address, leases::release,
+        transfer::transfer,
         clusters::list, clusters::show, clusters::forget, clusters::skip_adoption,
         clusters::confirm_release, clusters::install_crds,
         admin::audit, admin::check, admin::backup,

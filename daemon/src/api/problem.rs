@@ -288,6 +288,15 @@ impl From<Refusal> for Problem {
                 Self::new(Code::WouldOrphan, detail).about("pool", &*pool)
             }
             Refusal::Stale { pool, .. } => Self::new(Code::Stale, detail).about("pool", &*pool),
+            Refusal::NotHeld(address) => {
+                Self::new(Code::NotFound, detail).about("address", address.to_string())
+            }
+            Refusal::ChangedHands { address, .. } => {
+                Self::new(Code::AddressTaken, detail).about("address", address.to_string())
+            }
+            Refusal::NotTransferable { address, .. } => {
+                Self::new(Code::Conflict, detail).about("address", address.to_string())
+            }
             Refusal::Invalid {
                 field,
                 value,

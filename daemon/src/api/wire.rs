@@ -17,7 +17,7 @@ pub use check::{CheckReport, Checked, Readiness};
 pub use cluster::{ClusterList, ClusterView, HeldBackView, Outcome, SkipAdoption};
 pub use lease::{
     Allocate, ContenderView, Granted, LeasePage, LeaseQuery, LeaseSummary, LeaseView, MemberView,
-    ReleaseRequest, Released, ReleasedAddress, ReserveRequest, Want,
+    ReleaseRequest, Released, ReleasedAddress, ReserveRequest, TransferRequest, Want,
 };
 pub use network::{HoldView, NetworkCreate, NetworkList, NetworkView};
 pub use pool::{OriginView, PoolCreate, PoolList, PoolPatch, PoolView, Reserve, Usage};

@@ -29,6 +29,8 @@ pub enum Lease {
     Reserve(Reserve),
     /// Take addresses back; releasing what nobody holds succeeds
     Release(Release),
+    /// Give a lease to another owner, without a moment in between
+    Transfer(Box<super::transfer::Transfer>),
     /// Leases in order of network and address
     List(List),
     /// One lease
@@ -153,6 +155,7 @@ impl Lease {
                 let released = release.run(session).await?;
                 session.output.show(&released, releases)
             }
+            Self::Transfer(transfer) => transfer.run(session).await,
             Self::List(list) => {
                 let (query, limit) = list.query();
                 let leases = all(session, query, limit).await?;
@@ -303,7 +306,7 @@ async fn all(
 }
 
 /// The one lease of an address; an error where several networks have it.
-async fn find(
+pub(super) async fn find(
     session: &Session,
     address: IpAddr,
     network: Option<String>,
@@ -356,7 +359,7 @@ fn releases(released: &Released) -> Table {
     table
 }
 
-fn facts(lease: &LeaseView) -> Table {
+pub(super) fn facts(lease: &LeaseView) -> Table {
     let summary = &lease.summary;
     let marks: Vec<_> = lease.marks.iter().map(text_of).collect();
     let contenders: Vec<_> = lease

@@ -16,6 +16,7 @@ mod output;
 mod pool;
 mod serve;
 mod token;
+mod transfer;
 mod wants;
 
 use std::{

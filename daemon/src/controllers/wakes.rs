@@ -196,6 +196,9 @@ pub fn cause(refusal: &Refusal, network: NetworkId) -> Option<Cause> {
         | Refusal::PoolInUse { .. }
         | Refusal::WouldOrphan { .. }
         | Refusal::Stale { .. }
+        | Refusal::NotHeld(_)
+        | Refusal::ChangedHands { .. }
+        | Refusal::NotTransferable { .. }
         | Refusal::Invalid { .. } => None,
     }
 }

@@ -180,6 +180,43 @@ fn dual_stack_is_all_or_nothing() {
 }
 
 #[test]
+fn a_lease_is_transferred_and_the_audit_log_says_why() {
+    let fipd = Daemon::start();
+    fipd.json("pool create p --cidr 10.0.0.0/24");
+    fipd.json("lease allocate --pool p --owner fipd/Host/lab/old --address 10.0.0.9 --tenant t1");
+    let to = "lease transfer 10.0.0.9 --to fipd/Host/lab/new --reason moved";
+    fipd.cli("lease transfer 10.0.0.9 --to fipd/Host/lab/new")
+        .fails(2, &["--reason"]);
+    fipd.cli("lease transfer 10.0.0.8 --to fipd/Host/lab/new --reason moved")
+        .fails(3, &["10.0.0.8"]);
+    fipd.cli(&format!("{to} --from fipd/Host/lab/other"))
+        .fails(1, &["is held by fipd/Host/lab/old"]);
+    let lease = fipd.json(&format!("{to} --from fipd/Host/lab/old --tenant t2"));
+    assert_eq!(lease["owner"], "fipd/Host/lab/new");
+    assert_eq!(lease["tenant"], "t2");
+    let again = fipd.json(&format!("{to} --from fipd/Host/lab/old"));
+    assert_eq!(again, lease, "asking again is free");
+    let audit = &fipd.json("audit")["entries"][0];
+    assert_eq!(audit["action"], "handed-over");
+    assert_eq!(audit["owner"], "fipd/Host/lab/new");
+    assert_eq!(
+        audit["detail"],
+        "from fipd/Host/lab/old, charged to t2: moved"
+    );
+    assert_eq!(audit["actor"], format!("socket:{}", nix::unistd::geteuid()));
+    let rest = fipd.rest(Some(&fipd.token("ann", "operator")));
+    let path = "/api/v1/leases/default/10.0.0.9/transfer";
+    let body = json!({ "to": "fipd/Host/lab/third", "from": "fipd/Host/lab/old", "reason": "x" });
+    rest.post(path, body).problem(409, "address-taken");
+    let body = json!({ "to": "fipd/Host/lab/third", "reason": " " });
+    let problem = rest.post(path, body).problem(422, "invalid");
+    assert_eq!(problem["field"], "reason");
+    fipd.rest(Some(&fipd.token("eve", "viewer")))
+        .post(path, json!({ "to": "a/b/c/d", "reason": "x" }))
+        .problem(403, "forbidden");
+}
+
+#[test]
 fn pools_are_changed_and_removed() {
     let fipd = Daemon::start();
     fipd.json("pool create lab --range 10.0.0.10-10.0.0.20");

@@ -28,6 +28,7 @@ mod plan_expire;
 mod plan_pool;
 mod plan_release;
 mod plan_reserve;
+mod plan_transfer;
 mod read;
 mod rows;
 mod runs;

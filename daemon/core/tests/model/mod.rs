@@ -3,6 +3,7 @@
 
 mod lease;
 mod pool;
+mod transfer;
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -103,6 +104,7 @@ impl Model {
             Request::Release(ask) => self.release(ask, now),
             Request::Adopt(ask) => self.adopt(ask, now),
             Request::Handover(ask) => self.handover(ask),
+            Request::Transfer(ask) => self.transfer(ask),
             Request::CreateNetwork { name, .. } => self.create_network(name),
             Request::CreatePool { spec, .. } => self.create_pool(spec, now),
             Request::UpdatePool(edit) => self.update_pool(edit),

@@ -169,6 +169,9 @@ fn explain(form: &mut AllocateForm, error: IpamError) -> StatusCode {
         | Refusal::PoolInUse { .. }
         | Refusal::WouldOrphan { .. }
         | Refusal::Stale { .. }
+        | Refusal::NotHeld(_)
+        | Refusal::ChangedHands { .. }
+        | Refusal::NotTransferable { .. }
         | Refusal::Pool(_) => form.error = Some(text),
     }
     StatusCode::CONFLICT

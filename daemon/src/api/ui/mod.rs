@@ -23,6 +23,7 @@ mod pools;
 mod release;
 mod search;
 mod sessions;
+mod transfer;
 mod views;
 mod visit;
 
@@ -68,6 +69,16 @@ pub fn routes(routes: Routes) -> Routes {
             "/ui/networks/{network}/addresses/{address}/release",
             change,
             release::submit,
+        )
+        .get(
+            "/ui/networks/{network}/addresses/{address}/transfer",
+            change,
+            transfer::show,
+        )
+        .post(
+            "/ui/networks/{network}/addresses/{address}/transfer",
+            change,
+            transfer::submit,
         )
         .get(links::CLUSTERS, look, clusters::show)
         .get(links::AUDIT, look, audit::list)

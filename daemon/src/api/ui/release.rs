@@ -18,7 +18,7 @@ use super::{
 use crate::api::{Api, convert::owner_text};
 
 /// The longest reason, in characters.
-const MAX_REASON: usize = 200;
+pub(super) const MAX_REASON: usize = 200;
 
 /// Asks.
 pub async fn show(
@@ -156,13 +156,13 @@ fn back(lease: &Lease) -> String {
     )
 }
 
-fn nothing_there(visitor: &Visitor, key: LeaseKey) -> Response {
+pub(super) fn nothing_there(visitor: &Visitor, key: LeaseKey) -> Response {
     visitor.tell(true, format!("{} is free already.", key.address), None);
     go_to(&links::lease(key.network.0, key.address))
 }
 
 /// What the asker has in front of them: another holder, instance or time is another lease.
-fn seen(lease: &Lease) -> String {
+pub(super) fn seen(lease: &Lease) -> String {
     let holders: Vec<_> = lease.members.iter().map(|member| &member.holder).collect();
     let text = format!(
         "{:?} {holders:?} {:?} {:?}",

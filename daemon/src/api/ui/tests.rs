@@ -18,6 +18,8 @@ use crate::{
     metrics::Metrics,
 };
 
+mod transfer;
+
 const PASSWORD: &str = "a long password";
 
 struct NoRunner;

@@ -131,6 +131,28 @@ pub struct ReleaseRequest {
     pub reason: String,
 }
 
+/// Gives a lease to another owner.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TransferRequest {
+    /// Who has it then: `SYSTEM/[CLUSTER/]KIND/NAMESPACE/NAME`.
+    pub to: String,
+    /// UID of the new owner's instance; left out where it has none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub instance: String,
+    /// Refused with status 409 unless this owner has it; left out: whoever has it alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// Only from this instance of `from`; left out: from any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from_instance: Option<String>,
+    /// Who is charged from then on; left out: as before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
+    /// For the audit log; not empty.
+    pub reason: String,
+}
+
 /// What was given back; empty when there was nothing.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Released {

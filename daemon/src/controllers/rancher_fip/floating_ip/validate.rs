@@ -85,6 +85,9 @@ pub fn refused(refusal: &Refusal, network: NetworkId) -> Problem {
         | Refusal::PoolInUse { .. }
         | Refusal::WouldOrphan { .. }
         | Refusal::Stale { .. }
+        | Refusal::NotHeld(_)
+        | Refusal::ChangedHands { .. }
+        | Refusal::NotTransferable { .. }
         | Refusal::Invalid { .. }
         | Refusal::Pool(_) => "AllocationFailed",
     };
