@@ -4,7 +4,8 @@ use std::{net::IpAddr, sync::Arc};
 
 use crate::{
     Account, Actor, Adoption, ClusterId, ClusterRecord, Hold, Holder, Lease, LeaseKey, Network,
-    NetworkId, Pool, PoolError, PoolId, PoolSpec, System, Tenant, Text, Timestamp, Token, TokenId,
+    NetworkId, Pool, PoolError, PoolId, PoolSpec, Role, System, Tenant, Text, Timestamp, Token,
+    TokenId,
 };
 
 /// One question to the address book; a pure value. `actor` says in the audit log who asked.
@@ -59,10 +60,13 @@ pub enum Request {
         most: usize,
         actor: Actor,
     },
-    PutAccount {
+    /// Refused where the name is taken.
+    CreateAccount {
         account: Account,
         actor: Actor,
     },
+    EditAccount(AccountEdit),
+    /// Refused for the last admin.
     DeleteAccount {
         name: Text,
         actor: Actor,
@@ -185,6 +189,17 @@ pub struct Transfer {
     pub reason: Text,
 }
 
+/// What of an account becomes another; what is `None` stays.
+#[derive(Clone, PartialEq)]
+pub struct AccountEdit {
+    pub name: Text,
+    /// Refused for the last admin.
+    pub role: Option<Role>,
+    /// PHC string (argon2id). Never logged.
+    pub password_hash: Option<Text>,
+    pub actor: Actor,
+}
+
 /// A new specification for a pool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PoolEdit {
@@ -281,6 +296,12 @@ pub enum Refusal {
         expected: u64,
         actual: u64,
     },
+    #[error("there is no user {0}")]
+    UnknownAccount(Text),
+    #[error("a user named {0} already exists; choose another name or change that one")]
+    AccountExists(Text),
+    #[error("{0} is the last admin; make another one first")]
+    LastAdmin(Text),
     #[error("nobody holds {0}")]
     NotHeld(IpAddr),
     #[error("{address} is held by {owner} and not by whom it was to be taken from; look again")]
@@ -295,6 +316,15 @@ pub enum Refusal {
     },
     #[error(transparent)]
     Pool(#[from] PoolError),
+}
+
+impl std::fmt::Debug for AccountEdit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AccountEdit")
+            .field("name", &self.name)
+            .field("role", &self.role)
+            .finish_non_exhaustive()
+    }
 }
 
 fn list(waiting: &[Hold]) -> String {

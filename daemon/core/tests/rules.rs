@@ -9,10 +9,11 @@
 use std::{net::IpAddr, sync::Arc};
 
 use fipd_core::{
-    Account, Action, Adopt, Adoption, Allocate, Answer, ClusterId, ClusterRecord, Decision, Ends,
-    Expectation, Family, Handover, Holder, LeaseKey, LeaseState, Ledger, Mark, NameError,
-    NetworkId, Op, Order, Origin, Planned, PoolEdit, PoolId, PoolSpec, Refusal, Release,
-    ReleaseScope, Request, Role, System, Tenant, Text, Ticket, Timestamp, Token, TokenId, Transfer, Want,
+    Account, AccountEdit, Action, Adopt, Adoption, Allocate, Answer, ClusterId, ClusterRecord,
+    Decision, Ends, Expectation, Family, Handover, Holder, LeaseKey, LeaseState, Ledger, Mark,
+    NameError, NetworkId, Op, Order, Origin, Planned, PoolEdit, PoolId, PoolSpec, Refusal, Release,
+    ReleaseScope, Request, Role, System, Tenant, Text, Ticket, Timestamp, Token, TokenId, Transfer,
+    Want,
 };
 
 const WEB: &str = "rancher-fip/c1/Service/shop/web";
@@ -1027,7 +1028,7 @@ fn accounts_and_tokens_come_and_go_once() {
         expires: None,
     };
     let puts = [
-        Request::PutAccount {
+        Request::CreateAccount {
             account,
             actor: "test".into(),
         },
@@ -1056,6 +1057,69 @@ fn accounts_and_tokens_come_and_go_once() {
         assert_eq!(book.answered(request), Answer::Done);
     }
     assert_eq!((book.0.accounts().count(), book.0.tokens().count()), (0, 0));
+}
+
+#[test]
+fn the_last_admin_stays_and_names_are_taken_once() {
+    let mut book = Book::new();
+    let account = |name: &str, role| Account {
+        name: name.into(),
+        role,
+        password_hash: "x".into(),
+        created: Timestamp(1),
+    };
+    let create = |name, role| Request::CreateAccount {
+        account: account(name, role),
+        actor: "test".into(),
+    };
+    let edit = |name: &str, role| {
+        Request::EditAccount(AccountEdit {
+            name: name.into(),
+            role,
+            password_hash: None,
+            actor: "test".into(),
+        })
+    };
+    let delete = |name: &str| Request::DeleteAccount {
+        name: name.into(),
+        actor: "test".into(),
+    };
+    book.done(&create("ann", Role::Admin));
+    book.done(&create("bob", Role::Operator));
+    let taken = book.refused(&create("bob", Role::Admin));
+    assert_eq!(taken, Refusal::AccountExists("bob".into()));
+    let last = Refusal::LastAdmin("ann".into());
+    assert_eq!(book.refused(&edit("ann", Some(Role::Viewer))), last);
+    assert_eq!(book.refused(&delete("ann")), last);
+    assert_eq!(
+        book.refused(&edit("eve", None)),
+        Refusal::UnknownAccount("eve".into())
+    );
+    assert_eq!(book.answered(&edit("ann", Some(Role::Admin))), Answer::Done);
+    let (ticket, decision, _) = book.plan(&edit("bob", Some(Role::Admin)));
+    // Whether ann is the last one is being decided.
+    book.busy(&delete("ann"));
+    assert_eq!(&*decision.audit[0].detail, "bob: operator to admin");
+    book.0.confirm(ticket);
+    book.done(&edit("ann", Some(Role::Viewer)));
+    assert_eq!(
+        book.refused(&delete("bob")),
+        Refusal::LastAdmin("bob".into())
+    );
+    book.done(&delete("ann"));
+    // A password alone keeps the role, and is said nowhere.
+    let secret = AccountEdit {
+        name: "bob".into(),
+        role: None,
+        password_hash: Some("secret".into()),
+        actor: "test".into(),
+    };
+    assert!(!format!("{secret:?}").contains("secret"));
+    let (ticket, decision, _) = book.plan(&Request::EditAccount(secret));
+    assert_eq!(&*decision.audit[0].detail, "bob: another password");
+    book.0.confirm(ticket);
+    let bob = book.0.account("bob").expect("there");
+    assert_eq!((bob.role, &*bob.password_hash), (Role::Admin, "secret"));
 }
 
 #[test]

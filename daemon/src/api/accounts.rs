@@ -13,7 +13,7 @@ use argon2::{
     Argon2,
     password_hash::{PasswordHasher, PasswordVerifier, phc::PasswordHash},
 };
-use fipd_core::{Account, Actor, Request, Role, Text};
+use fipd_core::{Account, AccountEdit, Actor, Request, Role, Text};
 use tokio::sync::Semaphore;
 
 use crate::{
@@ -43,7 +43,7 @@ pub struct Accounts {
     slots: Arc<Semaphore>,
 }
 
-/// Why an account could not be made.
+/// Why an account could not be made or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum AccountError {
     #[error("the system gives no random numbers: {0}")]
@@ -99,29 +99,62 @@ impl Accounts {
         Some(self.data_dir.join(INITIAL_FILE)).filter(|path| path.exists())
     }
 
-    /// Makes or replaces an account.
-    pub async fn put(
+    /// Makes an account; refused where the name is taken.
+    pub async fn create(
         &self,
         name: &str,
         role: Role,
         password: String,
         actor: Actor,
     ) -> Result<(), AccountError> {
-        if !(8..=MAX_PASSWORD).contains(&password.len()) {
-            return Err(AccountError::Length {
-                length: password.len(),
-            });
-        }
-        let password_hash = hashed(&self.slots, password).await?;
         let account = Account {
             name: name.into(),
             role,
-            password_hash,
+            password_hash: self.hashed(password).await?,
             created: clock::now(),
         };
         self.ipam
-            .submit(Request::PutAccount { account, actor })
+            .submit(Request::CreateAccount { account, actor })
             .await?;
+        Ok(())
+    }
+
+    /// Another role or password for an account; its sessions end.
+    pub async fn edit(
+        &self,
+        name: &str,
+        role: Option<Role>,
+        password: Option<String>,
+        actor: Actor,
+    ) -> Result<(), AccountError> {
+        let password_hash = match password {
+            Some(password) => Some(self.hashed(password).await?),
+            None => None,
+        };
+        let other_password = password_hash.is_some();
+        let edit = AccountEdit {
+            name: name.into(),
+            role,
+            password_hash,
+            actor,
+        };
+        self.ipam.submit(Request::EditAccount(edit)).await?;
+        if name == INITIAL_ADMIN && other_password {
+            self.remove_initial_file();
+        }
+        Ok(())
+    }
+
+    /// Deletes an account; its sessions end. There may be none of that name.
+    pub async fn delete(&self, name: &str, actor: Actor) -> Result<(), AccountError> {
+        let request = Request::DeleteAccount {
+            name: name.into(),
+            actor,
+        };
+        self.ipam.submit(request).await?;
+        if name == INITIAL_ADMIN {
+            self.remove_initial_file();
+        }
         Ok(())
     }
 
@@ -134,10 +167,19 @@ impl Accounts {
                 source,
             }
         })?;
-        self.put(INITIAL_ADMIN, Role::Admin, password, "fipd".into())
+        self.create(INITIAL_ADMIN, Role::Admin, password, "fipd".into())
             .await?;
         tracing::info!(file = %path.display(), "made the first account; its name and password are in the file");
         Ok(())
+    }
+
+    async fn hashed(&self, password: String) -> Result<Text, AccountError> {
+        if !(8..=MAX_PASSWORD).contains(&password.len()) {
+            return Err(AccountError::Length {
+                length: password.len(),
+            });
+        }
+        hashed(&self.slots, password).await
     }
 
     async fn verify(&self, password: &str, hash: Text) -> bool {
@@ -161,7 +203,9 @@ impl Accounts {
     fn remove_initial_file(&self) {
         let path = self.data_dir.join(INITIAL_FILE);
         match std::fs::remove_file(&path) {
-            Ok(()) => tracing::info!(file = %path.display(), "removed after the first login"),
+            Ok(()) => {
+                tracing::info!(file = %path.display(), "removed: its password is known or gone")
+            }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => tracing::warn!(file = %path.display(), %error, "could not be removed"),
         }

@@ -211,7 +211,7 @@ pub async fn create_token(
     caller: Caller,
     Body(body): Body<TokenCreate>,
 ) -> Result<Response, Problem> {
-    let name = token_name(&body.name)?;
+    let name = plain_name(&body.name)?;
     let now = clock::now();
     let expires = match body.expires.as_deref() {
         None => None,
@@ -261,8 +261,8 @@ pub async fn revoke_token(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// The name appears in the audit log as `token:NAME`.
-fn token_name(name: &str) -> Result<&str, Problem> {
+/// The name appears in the audit log as `token:NAME` or `user:NAME`.
+pub(super) fn plain_name(name: &str) -> Result<&str, Problem> {
     let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '@');
     if (1..=63).contains(&name.len()) && name.chars().all(fine) {
         Ok(name)

@@ -26,6 +26,7 @@ pub mod tls;
 pub mod tokens;
 pub mod transfer;
 pub mod ui;
+pub mod users;
 pub mod verify;
 pub mod wire;
 
@@ -127,7 +128,11 @@ fn routes() -> Routes {
         .get("/api/v1/backup", ADMIN, admin::backup)
         .get("/api/v1/tokens", ADMIN, admin::list_tokens)
         .post("/api/v1/tokens", ADMIN, admin::create_token)
-        .delete("/api/v1/tokens/{id}", ADMIN, admin::revoke_token);
+        .delete("/api/v1/tokens/{id}", ADMIN, admin::revoke_token)
+        .get("/api/v1/users", ADMIN, users::list)
+        .post("/api/v1/users", ADMIN, users::create)
+        .patch("/api/v1/users/{name}", ADMIN, users::update)
+        .delete("/api/v1/users/{name}", ADMIN, users::delete);
     ui::routes(routes)
 }
 

@@ -6,7 +6,7 @@ use utoipa::{
     openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
 };
 
-use super::{admin, clusters, health, leases, pools, transfer, wire};
+use super::{admin, clusters, health, leases, pools, transfer, users, wire};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -20,6 +20,7 @@ use super::{admin, clusters, health, leases, pools, transfer, wire};
         clusters::confirm_release, clusters::install_crds,
         admin::audit, admin::check, admin::backup,
         admin::list_tokens, admin::create_token, admin::revoke_token,
+        users::list, users::create, users::update, users::delete,
         document, health::healthz, health::readyz, health::metrics,
     ),
     components(schemas(super::problem::Problem, wire::LeaseSummary)),

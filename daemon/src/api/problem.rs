@@ -288,6 +288,11 @@ impl From<Refusal> for Problem {
                 Self::new(Code::WouldOrphan, detail).about("pool", &*pool)
             }
             Refusal::Stale { pool, .. } => Self::new(Code::Stale, detail).about("pool", &*pool),
+            Refusal::UnknownAccount(name) => {
+                Self::new(Code::NotFound, detail).about("name", &*name)
+            }
+            Refusal::AccountExists(name) => Self::new(Code::Exists, detail).about("name", &*name),
+            Refusal::LastAdmin(name) => Self::new(Code::Conflict, detail).about("name", &*name),
             Refusal::NotHeld(address) => {
                 Self::new(Code::NotFound, detail).about("address", address.to_string())
             }

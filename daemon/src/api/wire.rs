@@ -11,6 +11,7 @@ mod lease;
 mod network;
 mod pool;
 mod token;
+mod user;
 
 pub use audit::{AuditPage, AuditQuery, AuditView};
 pub use check::{CheckReport, Checked, Readiness};
@@ -22,6 +23,7 @@ pub use lease::{
 pub use network::{HoldView, NetworkCreate, NetworkList, NetworkView};
 pub use pool::{OriginView, PoolCreate, PoolList, PoolPatch, PoolView, Reserve, Usage};
 pub use token::{TokenCreate, TokenList, TokenMade, TokenView};
+pub use user::{Password, UserCreate, UserList, UserPatch, UserView};
 
 /// A count of addresses: a JSON number up to 2^53, above that (IPv6) its decimal digits as a string.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

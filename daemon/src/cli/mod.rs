@@ -13,10 +13,12 @@ mod exit;
 mod lease;
 mod network;
 mod output;
+mod password;
 mod pool;
 mod serve;
 mod token;
 mod transfer;
+mod user;
 mod wants;
 
 use std::{
@@ -113,6 +115,9 @@ enum ClientCommand {
     /// Bearer tokens for the REST API
     #[command(subcommand)]
     Token(token::Token),
+    /// People who sign in to the pages
+    #[command(subcommand)]
+    User(user::User),
     /// Print fipd's CustomResourceDefinitions, or install them in a cluster
     Crds(crds::Crds),
 }
@@ -193,6 +198,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
             ClientCommand::Check(command) => command.run(&session, &socket).await,
             ClientCommand::Backup(command) => command.run(&session).await,
             ClientCommand::Token(command) => command.run(&session).await,
+            ClientCommand::User(command) => command.run(&session).await,
             ClientCommand::Crds(command) => command.run(&session).await,
         }
     })

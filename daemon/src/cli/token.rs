@@ -92,7 +92,7 @@ fn table(tokens: &[TokenView]) -> Table {
     table
 }
 
-fn role(text: &str) -> Result<Role, String> {
+pub(super) fn role(text: &str) -> Result<Role, String> {
     match text {
         "viewer" => Ok(Role::Viewer),
         "operator" => Ok(Role::Operator),

@@ -196,6 +196,9 @@ pub fn cause(refusal: &Refusal, network: NetworkId) -> Option<Cause> {
         | Refusal::PoolInUse { .. }
         | Refusal::WouldOrphan { .. }
         | Refusal::Stale { .. }
+        | Refusal::UnknownAccount(_)
+        | Refusal::AccountExists(_)
+        | Refusal::LastAdmin(_)
         | Refusal::NotHeld(_)
         | Refusal::ChangedHands { .. }
         | Refusal::NotTransferable { .. }

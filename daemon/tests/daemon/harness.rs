@@ -155,6 +155,26 @@ impl Daemon {
         run(program().arg("--socket").arg(self.socket()).args(arguments))
     }
 
+    /// Runs a client command with something on its stdin.
+    pub fn fed(&self, line: &str, input: &str) -> Done {
+        let mut command = program();
+        command.arg("--socket").arg(self.socket());
+        command.args(line.split_whitespace());
+        command.stdin(Stdio::piped());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        // A command that fails early reads nothing.
+        let _ = std::io::Write::write_all(&mut stdin, input.as_bytes());
+        drop(stdin);
+        let output = child.wait_with_output().unwrap();
+        Done {
+            code: output.status.code().unwrap_or(-1),
+            out: String::from_utf8(output.stdout).unwrap(),
+            err: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+
     /// Runs a command that must succeed, and reads its JSON.
     pub fn json(&self, line: &str) -> Value {
         self.cli(&format!("{line} -o json")).json()

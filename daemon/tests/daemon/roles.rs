@@ -22,6 +22,7 @@ fn only_health_is_open() {
         "/api/v1/check",
         "/api/v1/backup",
         "/api/v1/tokens",
+        "/api/v1/users",
     ] {
         let answer = nobody.get(path);
         answer.problem(401, "unauthenticated");
@@ -115,6 +116,60 @@ fn tokens_end() {
     let admin = fipd.rest(Some(&fipd.token("root", "admin")));
     let past = json!({ "name": "late", "role": "viewer", "expires": "2001-01-01T00:00:00Z" });
     admin.post("/api/v1/tokens", past).problem(422, "invalid");
+}
+
+#[test]
+fn users_come_go_and_change_and_the_last_admin_stays() {
+    let fipd = Daemon::start();
+    let made = fipd.fed("user create ann --role operator -o json", "open sesame\n");
+    assert_eq!(made.json()["role"], "operator");
+    fipd.fed("user create ann --role viewer", "another one\n")
+        .fails(1, &["ann", "already exists"]);
+    fipd.fed("user create bob --role viewer", "short\n")
+        .fails(2, &["8 to 1024"]);
+    fipd.fed("user create bob --role viewer", "")
+        .fails(2, &["nothing was given"]);
+    fipd.fed("user create bob/x --role viewer", "long enough\n")
+        .fails(2, &["name"]);
+    let names = |list: &serde_json::Value| {
+        let users = list["users"].as_array().unwrap().clone();
+        users
+            .iter()
+            .map(|user| user["name"].clone())
+            .collect::<Vec<_>>()
+    };
+    let listed = fipd.json("user list");
+    assert_eq!(names(&listed), ["admin", "ann"]);
+    assert!(!listed.to_string().contains("argon"), "{listed}");
+    fipd.cli("user delete admin").fails(1, &["last admin"]);
+    fipd.cli("user set-role admin viewer")
+        .fails(1, &["last admin"]);
+    assert_eq!(fipd.json("user set-role ann admin")["role"], "admin");
+    assert_eq!(fipd.cli("user delete admin").code, 0);
+    assert!(!fipd.data_dir().join("initial-admin").exists());
+    fipd.cli("user delete admin").fails(3, &["admin"]);
+    fipd.cli("user set-role eve viewer").fails(3, &["eve"]);
+    let changed = fipd.fed("user set-password ann -o json", "open sesame two\n");
+    assert_eq!(changed.json()["role"], "admin");
+    let audit = fipd.json("audit").to_string();
+    assert!(audit.contains("ann: another password") && !audit.contains("sesame"));
+
+    let admin = fipd.rest(Some(&fipd.token("root", "admin")));
+    let users = "/api/v1/users";
+    let body = json!({ "name": "bob", "role": "viewer", "password": "open sesame" });
+    let answer = admin.post(users, body.clone());
+    assert_eq!(answer.status, 201, "{answer:?}");
+    admin.post(users, body.clone()).problem(409, "exists");
+    let short = json!({ "name": "x", "role": "viewer", "password": "short" });
+    let problem = admin.post(users, short).problem(422, "invalid");
+    assert_eq!(problem["field"], "password");
+    assert!(!problem.to_string().contains("short"), "{problem}");
+    let patch = |body| admin.json(Method::PATCH, "/api/v1/users/ann", &[], body);
+    patch(json!({ "role": "viewer" })).problem(409, "conflict");
+    assert_eq!(patch(json!({})).status, 200);
+    let operator = fipd.rest(Some(&fipd.token("op", "operator")));
+    operator.get(users).problem(403, "forbidden");
+    operator.post(users, body).problem(403, "forbidden");
 }
 
 /// A port that is free now.

@@ -146,7 +146,10 @@ impl Ledger {
                 actor,
             } => self.plan_forget(cluster, *most, actor, now),
             Request::Expire { most, actor } => self.plan_expire(*most, actor, now),
-            Request::PutAccount { account, actor } => self.plan_put_account(account, actor, now),
+            Request::CreateAccount { account, actor } => {
+                self.plan_create_account(account, actor, now)
+            }
+            Request::EditAccount(edit) => self.plan_edit_account(edit, now),
             Request::DeleteAccount { name, actor } => self.plan_delete_account(name, actor, now),
             Request::PutToken { token, actor } => self.plan_put_token(token, actor, now),
             Request::DeleteToken { id, actor } => self.plan_delete_token(*id, actor, now),

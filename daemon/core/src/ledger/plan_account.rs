@@ -7,44 +7,74 @@ use super::{
     plan::{Draft, Draw, Stop},
     tentative::Table,
 };
-use crate::{Account, Action, Actor, Answer, Op, Text, Timestamp, Token, TokenId};
+use crate::{
+    Account, AccountEdit, Action, Actor, Answer, Op, Refusal, Role, Text, Timestamp, Token, TokenId,
+};
 
 impl Ledger {
-    pub(super) fn plan_put_account(
+    pub(super) fn plan_create_account(
         &self,
         account: &Account,
         actor: &Actor,
         now: Timestamp,
     ) -> Draw {
         self.unlocked(Table::Accounts)?;
-        if self.rows.accounts.get(&account.name) == Some(account) {
-            return Err(Stop::Answer(Answer::Done));
+        let name = &account.name;
+        match self.rows.accounts.get(name) {
+            Some(known) if known == account => return Err(Stop::Answer(Answer::Done)),
+            Some(_) => return Err(Refusal::AccountExists(Arc::clone(name)).into()),
+            None => {}
         }
         let op = Op::PutAccount(account.clone());
-        Ok(done(
-            Table::Accounts,
-            op,
-            Action::AccountChanged,
-            &account.name,
-            actor,
-            now,
-        ))
+        let detail = format!("{name}: made as {}", word(account.role)).into();
+        let (table, action) = (Table::Accounts, Action::AccountChanged);
+        Ok(done(table, op, action, &detail, actor, now))
+    }
+
+    pub(super) fn plan_edit_account(&self, edit: &AccountEdit, now: Timestamp) -> Draw {
+        self.unlocked(Table::Accounts)?;
+        let name = &edit.name;
+        let known = self.rows.accounts.get(name);
+        let known = known.ok_or_else(|| Refusal::UnknownAccount(Arc::clone(name)))?;
+        let mut account = known.clone();
+        let mut changes = Vec::new();
+        if let Some(role) = edit.role.filter(|role| *role != known.role) {
+            self.not_last_admin(known)?;
+            changes.push(format!("{} to {}", word(known.role), word(role)));
+            account.role = role;
+        }
+        if let Some(hash) = &edit.password_hash {
+            changes.push("another password".to_owned());
+            account.password_hash = Arc::clone(hash);
+        }
+        if account == *known {
+            return Err(Stop::Answer(Answer::Done));
+        }
+        let detail = format!("{name}: {}", changes.join(", ")).into();
+        let (table, action) = (Table::Accounts, Action::AccountChanged);
+        let op = Op::PutAccount(account);
+        Ok(done(table, op, action, &detail, &edit.actor, now))
     }
 
     pub(super) fn plan_delete_account(&self, name: &Text, actor: &Actor, now: Timestamp) -> Draw {
         self.unlocked(Table::Accounts)?;
-        if !self.rows.accounts.contains_key(name) {
+        let Some(account) = self.rows.accounts.get(name) else {
             return Err(Stop::Answer(Answer::Done));
-        }
+        };
+        self.not_last_admin(account)?;
         let op = Op::DeleteAccount(Arc::clone(name));
-        Ok(done(
-            Table::Accounts,
-            op,
-            Action::AccountDeleted,
-            name,
-            actor,
-            now,
-        ))
+        let (table, action) = (Table::Accounts, Action::AccountDeleted);
+        Ok(done(table, op, action, name, actor, now))
+    }
+
+    /// Somebody must be able to sign in and make accounts.
+    fn not_last_admin(&self, account: &Account) -> Result<(), Refusal> {
+        let other = |other: &Account| other.role == Role::Admin && other.name != account.name;
+        if account.role != Role::Admin || self.rows.accounts.values().any(other) {
+            Ok(())
+        } else {
+            Err(Refusal::LastAdmin(Arc::clone(&account.name)))
+        }
     }
 
     pub(super) fn plan_put_token(&self, token: &Token, actor: &Actor, now: Timestamp) -> Draw {
@@ -101,4 +131,12 @@ fn done(
     draft.flight.ops.push(op);
     draft.say(action, Arc::clone(name));
     (draft, Answer::Done)
+}
+
+fn word(role: Role) -> &'static str {
+    match role {
+        Role::Viewer => "viewer",
+        Role::Operator => "operator",
+        Role::Admin => "admin",
+    }
 }

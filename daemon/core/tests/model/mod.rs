@@ -118,7 +118,8 @@ impl Model {
                 ..
             } => self.orphan(cluster, system.as_ref(), *most),
             Request::Forget { cluster, most, .. } => self.forget(cluster, *most, now),
-            Request::PutAccount { .. }
+            Request::CreateAccount { .. }
+            | Request::EditAccount(_)
             | Request::DeleteAccount { .. }
             | Request::PutToken { .. }
             | Request::DeleteToken { .. } => Err(Stop::Answer(Answer::Done)),

@@ -169,6 +169,9 @@ fn explain(form: &mut AllocateForm, error: IpamError) -> StatusCode {
         | Refusal::PoolInUse { .. }
         | Refusal::WouldOrphan { .. }
         | Refusal::Stale { .. }
+        | Refusal::UnknownAccount(_)
+        | Refusal::AccountExists(_)
+        | Refusal::LastAdmin(_)
         | Refusal::NotHeld(_)
         | Refusal::ChangedHands { .. }
         | Refusal::NotTransferable { .. }

@@ -1,7 +1,7 @@
 //! Who is signed in to the web UI: in memory only, so that a restart signs everybody out.
 //!
 //! A session ends after [`IDLE`] without a request, after [`LONGEST`] in any case, and at once when its account is
-//! deleted or gets another password. The role is read from the account with each request.
+//! deleted or gets another password or role.
 
 use std::{
     collections::BTreeMap,
@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fipd_core::{Role, Text};
+use fipd_core::{Account, Role, Text};
 use fipd_web_ui::Notice;
 use http::HeaderMap;
 use parking_lot::Mutex;
@@ -62,6 +62,8 @@ struct Row {
     name: Text,
     /// The account's password hash at sign-in: another one ends the session.
     password_hash: Text,
+    /// The account's role at sign-in: another one ends the session, too.
+    role: Role,
     csrf: String,
     notice: Option<Notice>,
     since: Instant,
@@ -98,7 +100,10 @@ impl Sessions {
             .lock()
             .touch(&key, Instant::now(), !is_background(headers))?;
         let account = self.ipam.read(|ledger| ledger.account(&row.name).cloned());
-        match account.filter(|account| account.password_hash == row.password_hash) {
+        let same = |account: &Account| {
+            account.password_hash == row.password_hash && account.role == row.role
+        };
+        match account.filter(same) {
             Some(account) => Some(Session {
                 name: row.name,
                 role: account.role,
@@ -120,6 +125,7 @@ impl Sessions {
         let row = Row {
             name,
             password_hash,
+            role: account.role,
             csrf,
             notice: None,
             since: now,
@@ -201,6 +207,7 @@ mod tests {
         Row {
             name,
             password_hash,
+            role: Role::Viewer,
             csrf,
             notice: None,
             since: now,

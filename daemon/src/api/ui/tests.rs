@@ -118,7 +118,7 @@ impl Site {
     async fn account(&self, name: &str, role: Role, password: &str) {
         self.api
             .accounts
-            .put(name, role, password.to_owned(), "test".into())
+            .create(name, role, password.to_owned(), "test".into())
             .await
             .unwrap();
     }
@@ -294,12 +294,24 @@ async fn a_session_follows_its_account() {
             .html
             .contains("/allocate\"")
     );
-    site.account("operator", Role::Operator, "another password")
-        .await;
+    let accounts = &site.api.accounts;
+    let (role, password) = (Some(Role::Admin), Some("another password".to_owned()));
+    let edit = accounts.edit("operator", None, password, "test".into());
+    edit.await.unwrap();
     let page = operator.get("/ui/").await;
     assert_eq!(page.status, StatusCode::SEE_OTHER);
     assert_eq!(page.headers[header::LOCATION], "/ui/login");
 
+    let viewer = site.visitor("viewer").await;
+    let edit = accounts.edit("viewer", role, None, "test".into());
+    edit.await.unwrap();
+    assert_eq!(viewer.get("/ui/").await.status, StatusCode::SEE_OTHER);
+    let viewer = site.visitor("viewer").await;
+    let delete = accounts.delete("viewer", "test".into());
+    delete.await.unwrap();
+    assert_eq!(viewer.get("/ui/").await.status, StatusCode::SEE_OTHER);
+
+    site.account("viewer", Role::Viewer, PASSWORD).await;
     let viewer = site.visitor("viewer").await;
     viewer.post("/ui/logout", "").await;
     assert_eq!(viewer.get("/ui/").await.status, StatusCode::SEE_OTHER);

@@ -85,6 +85,9 @@ pub fn refused(refusal: &Refusal, network: NetworkId) -> Problem {
         | Refusal::PoolInUse { .. }
         | Refusal::WouldOrphan { .. }
         | Refusal::Stale { .. }
+        | Refusal::UnknownAccount(_)
+        | Refusal::AccountExists(_)
+        | Refusal::LastAdmin(_)
         | Refusal::NotHeld(_)
         | Refusal::ChangedHands { .. }
         | Refusal::NotTransferable { .. }
