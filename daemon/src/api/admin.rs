@@ -38,8 +38,17 @@ pub async fn audit(
     if !(1..=1000).contains(&limit) {
         return Err(Problem::invalid("limit", limit.to_string(), "1 to 1000"));
     }
+    audit_page(&api, query.before, limit).await.map(Json)
+}
+
+/// Up to `limit` entries before that number, newest first.
+pub(super) async fn audit_page(
+    api: &Api,
+    before: Option<u64>,
+    limit: usize,
+) -> Result<AuditPage, Problem> {
     let reader = api.ipam.reader().clone();
-    let rows = blocking(move || reader.audit_page(query.before, limit)).await?;
+    let rows = blocking(move || reader.audit_page(before, limit)).await?;
     let rows = rows.map_err(|error| Problem::new(Code::Unavailable, error.to_string()))?;
     let next = rows
         .last()
@@ -50,7 +59,7 @@ pub async fn audit(
             .map(|(number, entry)| audit_view(ledger, *number, entry))
             .collect()
     });
-    Ok(Json(AuditPage { entries, next }))
+    Ok(AuditPage { entries, next })
 }
 
 fn audit_view(ledger: &Ledger, number: u64, entry: &AuditEntry) -> AuditView {

@@ -15,6 +15,7 @@ pub mod admin;
 pub mod auth;
 pub mod clusters;
 pub mod convert;
+pub mod export;
 pub mod extract;
 pub mod health;
 pub mod leases;
@@ -126,6 +127,7 @@ fn routes() -> Routes {
         .get("/api/v1/audit", VIEWER, admin::audit)
         .get("/api/v1/check", OPERATOR, admin::check)
         .get("/api/v1/backup", ADMIN, admin::backup)
+        .get("/api/v1/export", VIEWER, export::export)
         .get("/api/v1/tokens", ADMIN, admin::list_tokens)
         .post("/api/v1/tokens", ADMIN, admin::create_token)
         .delete("/api/v1/tokens/{id}", ADMIN, admin::revoke_token)

@@ -6,7 +6,7 @@ use utoipa::{
     openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
 };
 
-use super::{admin, clusters, health, leases, pools, transfer, users, wire};
+use super::{admin, clusters, export, health, leases, pools, transfer, users, wire};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -18,7 +18,7 @@ use super::{admin, clusters, health, leases, pools, transfer, users, wire};
         transfer::transfer,
         clusters::list, clusters::show, clusters::forget, clusters::skip_adoption,
         clusters::confirm_release, clusters::install_crds,
-        admin::audit, admin::check, admin::backup,
+        admin::audit, admin::check, admin::backup, export::export,
         admin::list_tokens, admin::create_token, admin::revoke_token,
         users::list, users::create, users::update, users::delete,
         document, health::healthz, health::readyz, health::metrics,

@@ -7,6 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 mod audit;
 mod check;
 mod cluster;
+mod export;
 mod lease;
 mod network;
 mod pool;
@@ -16,6 +17,7 @@ mod user;
 pub use audit::{AuditPage, AuditQuery, AuditView};
 pub use check::{CheckReport, Checked, Readiness};
 pub use cluster::{ClusterList, ClusterView, HeldBackView, Outcome, SkipAdoption};
+pub use export::ExportQuery;
 pub use lease::{
     Allocate, ContenderView, Granted, LeasePage, LeaseQuery, LeaseSummary, LeaseView, MemberView,
     ReleaseRequest, Released, ReleasedAddress, ReserveRequest, TransferRequest, Want,

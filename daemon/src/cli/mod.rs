@@ -8,8 +8,11 @@ mod backup;
 mod check;
 mod client;
 mod clusters;
+mod completions;
 mod crds;
+mod download;
 mod exit;
+mod export;
 mod lease;
 mod network;
 mod output;
@@ -112,6 +115,8 @@ enum ClientCommand {
     Check(check::Check),
     /// Write a copy of the store to a file while the daemon runs
     Backup(backup::Backup),
+    /// Write out all leases, pools, networks or the audit log
+    Export(export::Export),
     /// Bearer tokens for the REST API
     #[command(subcommand)]
     Token(token::Token),
@@ -120,6 +125,8 @@ enum ClientCommand {
     User(user::User),
     /// Print fipd's CustomResourceDefinitions, or install them in a cluster
     Crds(crds::Crds),
+    /// Print a script that completes fipd's command line in a shell
+    Completions(completions::Completions),
 }
 
 /// What a client command has at hand.
@@ -197,9 +204,11 @@ fn run(cli: Cli) -> Result<(), Failure> {
             ClientCommand::Audit(command) => command.run(&session).await,
             ClientCommand::Check(command) => command.run(&session, &socket).await,
             ClientCommand::Backup(command) => command.run(&session).await,
+            ClientCommand::Export(command) => command.run(&session).await,
             ClientCommand::Token(command) => command.run(&session).await,
             ClientCommand::User(command) => command.run(&session).await,
             ClientCommand::Crds(command) => command.run(&session).await,
+            ClientCommand::Completions(command) => command.run(),
         }
     })
 }

@@ -217,6 +217,37 @@ fn a_lease_is_transferred_and_the_audit_log_says_why() {
 }
 
 #[test]
+fn what_the_daemon_holds_is_exported() {
+    let fipd = Daemon::start();
+    fipd.json("pool create p --cidr 10.0.0.0/24 --cidr 10.0.1.0/24");
+    fipd.json("lease allocate --pool p --owner fipd/Host/lab/a --count 3");
+    let lines = fipd.cli("export");
+    assert_eq!((lines.code, lines.out.lines().count()), (0, 3), "{lines:?}");
+    let first: serde_json::Value = serde_json::from_str(lines.out.lines().next().unwrap()).unwrap();
+    assert_eq!(first["address"], "10.0.0.1");
+    let table = fipd.cli("export --what pools --format csv").out;
+    let (head, row) = table.split_once('\n').unwrap();
+    assert!(
+        head.starts_with("id,name,network,") && head.contains(",usage.used,"),
+        "{head}"
+    );
+    assert!(row.contains("10.0.0.0/24 10.0.1.0/24"), "{row}");
+    let file = fipd.home().path().join("audit.csv");
+    let write = format!("export {} --what audit --format csv", file.display());
+    assert_eq!(fipd.cli(&write).code, 0);
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(text.starts_with("number,at,actor,"), "{text}");
+    assert_eq!(
+        std::fs::metadata(&file).unwrap().permissions().mode() & 0o777,
+        0o600
+    );
+    fipd.cli(&write).fails(2, &["exists already"]);
+    fipd.cli("export --what people")
+        .fails(2, &["possible values"]);
+    assert!(fipd.cli("completions bash").out.contains("transfer"));
+}
+
+#[test]
 fn pools_are_changed_and_removed() {
     let fipd = Daemon::start();
     fipd.json("pool create lab --range 10.0.0.10-10.0.0.20");

@@ -23,6 +23,7 @@ fn only_health_is_open() {
         "/api/v1/backup",
         "/api/v1/tokens",
         "/api/v1/users",
+        "/api/v1/export",
     ] {
         let answer = nobody.get(path);
         answer.problem(401, "unauthenticated");

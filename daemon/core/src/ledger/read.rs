@@ -71,6 +71,13 @@ impl Ledger {
         self.rows.networks.values()
     }
 
+    /// Networks by id, after `after`.
+    pub fn networks_after(&self, after: Option<NetworkId>) -> impl Iterator<Item = &Network> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let rows = self.rows.networks.range((from, Bound::Unbounded));
+        rows.map(|(_, network)| network)
+    }
+
     pub fn network(&self, id: NetworkId) -> Option<&Network> {
         self.rows.networks.get(&id)
     }
@@ -82,6 +89,13 @@ impl Ledger {
     /// All pools, by id.
     pub fn pools(&self) -> impl Iterator<Item = &Arc<Pool>> {
         self.rows.pools.values()
+    }
+
+    /// Pools by id, after `after`.
+    pub fn pools_after(&self, after: Option<PoolId>) -> impl Iterator<Item = &Arc<Pool>> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let rows = self.rows.pools.range((from, Bound::Unbounded));
+        rows.map(|(_, pool)| pool)
     }
 
     pub fn pool(&self, id: PoolId) -> Option<&Arc<Pool>> {

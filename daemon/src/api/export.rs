@@ -1,0 +1,139 @@
+//! `/api/v1/export`: everything of a kind, page by page as the reader takes it.
+//!
+//! A page holds the ledger for at most 1,000 rows and is forgotten once it is written. Rows come in the order of their
+//! keys, so whatever is there from the first page to the last comes exactly once, as it is when its page is read. What
+//! comes, goes or changes meanwhile is in the export or not. The audit log comes newest first, as it was at the start.
+
+mod rows;
+
+use std::sync::Arc;
+
+use axum::{
+    body::{Body, Bytes},
+    extract::State,
+    response::{IntoResponse as _, Response},
+};
+use fipd_core::{LeaseFilter, LeaseKey, Ledger, NetworkId, PoolId};
+use futures::{StreamExt as _, stream};
+use http::{HeaderValue, header};
+
+use super::{
+    Api, admin, convert,
+    extract::Query,
+    problem::{Code, Problem},
+    wire::ExportQuery,
+};
+use rows::{Format, Rows};
+
+/// Pools have lists of their own.
+const POOLS: usize = 200;
+
+/// Where the next page begins.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    Leases(Option<LeaseKey>),
+    Pools(Option<PoolId>),
+    Networks(Option<NetworkId>),
+    Audit(Option<u64>),
+}
+
+/// An export on its way.
+struct Export {
+    api: Arc<Api>,
+    format: Format,
+    /// `None` at the end.
+    next: Option<Place>,
+}
+
+/// All leases, pools or networks, or the audit log, as JSON Lines or CSV, for as long as the reader reads.
+#[utoipa::path(get, path = "/api/v1/export", tag = "admin", params(ExportQuery),
+    responses((status = 200, content_type = "application/jsonl"), (status = 422, body = Problem),
+        (status = 503, body = Problem)))]
+pub async fn export(
+    State(api): State<Arc<Api>>,
+    Query(query): Query<ExportQuery>,
+) -> Result<Response, Problem> {
+    let format = Format::parse(query.format.as_deref())?;
+    let next = Some(Place::parse(query.what.as_deref())?);
+    let mut export = Export { api, format, next };
+    // What fails at once is a problem and not half an answer.
+    let first = export.page(true).await?;
+    let rest = stream::try_unfold(export, |mut export| async move {
+        let page = export.page(false).await;
+        let page = page.map_err(|problem| std::io::Error::other(problem.detail.into_string()))?;
+        Ok::<_, std::io::Error>(page.map(|bytes| (bytes, export)))
+    });
+    let chunks = stream::iter(first.map(Ok)).chain(rest);
+    let mut response = Body::from_stream(chunks).into_response();
+    let kind = HeaderValue::from_static(format.media_type());
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    Ok(response)
+}
+
+impl Place {
+    fn parse(what: Option<&str>) -> Result<Self, Problem> {
+        match what {
+            None | Some("leases") => Ok(Self::Leases(None)),
+            Some("pools") => Ok(Self::Pools(None)),
+            Some("networks") => Ok(Self::Networks(None)),
+            Some("audit") => Ok(Self::Audit(None)),
+            Some(other) => {
+                let allowed = "leases, pools, networks or audit";
+                Err(Problem::invalid("what", other, allowed))
+            }
+        }
+    }
+}
+
+impl Export {
+    /// The next rows as text; `None` at the end.
+    async fn page(&mut self, first: bool) -> Result<Option<Bytes>, Problem> {
+        let Some(place) = self.next else {
+            return Ok(None);
+        };
+        if self.api.stop.is_cancelled() {
+            return Err(Problem::new(Code::Unavailable, "fipd is stopping"));
+        }
+        let (rows, next) = match place {
+            Place::Leases(after) => self.api.ipam.read(|ledger| leases(ledger, after)),
+            Place::Pools(after) => self.api.ipam.read(|ledger| pools(ledger, after)),
+            Place::Networks(after) => self.api.ipam.read(|ledger| networks(ledger, after)),
+            Place::Audit(before) => {
+                let page = admin::audit_page(&self.api, before, Ledger::SCAN).await?;
+                let next = page.next.map(|number| Place::Audit(Some(number)));
+                (Rows::Audit(page.entries), next)
+            }
+        };
+        self.next = next;
+        rows.text(self.format, first).map(Some)
+    }
+}
+
+fn leases(ledger: &Ledger, after: Option<LeaseKey>) -> (Rows, Option<Place>) {
+    let page = ledger.leases(&LeaseFilter::default(), after, Ledger::SCAN);
+    let view = |lease| convert::lease_view(ledger, lease);
+    let rows = page.leases.iter().map(|lease| view(lease)).collect();
+    let next = page.next.map(|key| Place::Leases(Some(key)));
+    (Rows::Leases(rows), next)
+}
+
+fn pools(ledger: &Ledger, after: Option<PoolId>) -> (Rows, Option<Place>) {
+    let pools: Vec<_> = ledger.pools_after(after).take(POOLS).collect();
+    let last = pools.last().filter(|_| pools.len() == POOLS);
+    let next = last.map(|pool| Place::Pools(Some(pool.id)));
+    let views = pools.iter().map(|pool| convert::pool_view(ledger, pool));
+    (Rows::Pools(views.collect()), next)
+}
+
+fn networks(ledger: &Ledger, after: Option<NetworkId>) -> (Rows, Option<Place>) {
+    let networks: Vec<_> = ledger.networks_after(after).take(POOLS).collect();
+    let last = networks.last().filter(|_| networks.len() == POOLS);
+    let next = last.map(|network| Place::Networks(Some(network.id)));
+    let views = networks
+        .iter()
+        .map(|network| convert::network_view(ledger, network));
+    (Rows::Networks(views.collect()), next)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,238 @@
+//! Rows of an export as text.
+
+use axum::body::Bytes;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::api::{
+    problem::{Code, Problem},
+    wire::{AuditView, LeaseView, NetworkView, PoolView},
+};
+
+/// How rows are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// One object a line.
+    JsonLines,
+    /// RFC 4180 with a header line. Lists of words are joined with spaces, other lists are JSON.
+    Csv,
+}
+
+/// Rows of one page.
+pub enum Rows {
+    Leases(Vec<LeaseView>),
+    Pools(Vec<PoolView>),
+    Networks(Vec<NetworkView>),
+    Audit(Vec<AuditView>),
+}
+
+/// The columns of CSV: fields of the wire types, those of a nested object behind a dot.
+const LEASES: &[&str] = &[
+    "address",
+    "prefix",
+    "gateway",
+    "network",
+    "pool",
+    "state",
+    "owner",
+    "marks",
+    "members",
+    "contenders",
+    "tenant",
+    "group",
+    "since",
+    "until",
+];
+const POOLS: &[&str] = &[
+    "id",
+    "name",
+    "network",
+    "family",
+    "addresses",
+    "exclusions",
+    "gateway",
+    "prefix",
+    "subnet",
+    "reserve.first",
+    "reserve.last",
+    "reserve.of",
+    "order",
+    "origin.kind",
+    "origin.system",
+    "origin.cluster",
+    "origin.object",
+    "closed",
+    "quarantine",
+    "generation",
+    "created",
+    "usage.size",
+    "usage.used",
+    "usage.free",
+    "usage.quarantined",
+    "usage.excluded",
+    "usage.reserved",
+    "usage.out_of_range",
+];
+const NETWORKS: &[&str] = &["id", "name", "pools", "waiting_for"];
+const AUDIT: &[&str] = &[
+    "number", "at", "actor", "action", "network", "address", "pool", "owner", "detail",
+];
+
+impl Format {
+    pub fn parse(text: Option<&str>) -> Result<Self, Problem> {
+        match text {
+            None | Some("jsonl") => Ok(Self::JsonLines),
+            Some("csv") => Ok(Self::Csv),
+            Some(other) => Err(Problem::invalid("format", other, "jsonl or csv")),
+        }
+    }
+
+    pub fn media_type(self) -> &'static str {
+        match self {
+            Self::JsonLines => "application/jsonl",
+            Self::Csv => "text/csv; charset=utf-8; header=present",
+        }
+    }
+}
+
+impl Rows {
+    /// The rows, after the header if they are the first.
+    pub fn text(&self, format: Format, first: bool) -> Result<Bytes, Problem> {
+        match self {
+            Self::Leases(rows) => write(rows, LEASES, format, first),
+            Self::Pools(rows) => write(rows, POOLS, format, first),
+            Self::Networks(rows) => write(rows, NETWORKS, format, first),
+            Self::Audit(rows) => write(rows, AUDIT, format, first),
+        }
+        .map_err(|what| Problem::new(Code::Internal, what))
+    }
+}
+
+fn write<T: Serialize>(
+    rows: &[T],
+    columns: &[&str],
+    format: Format,
+    first: bool,
+) -> Result<Bytes, String> {
+    match format {
+        Format::JsonLines => json_lines(rows).map_err(|error| error.to_string()),
+        Format::Csv => csv_rows(rows, columns, first),
+    }
+}
+
+fn json_lines<T: Serialize>(rows: &[T]) -> serde_json::Result<Bytes> {
+    let mut text = Vec::new();
+    for row in rows {
+        serde_json::to_writer(&mut text, row)?;
+        text.push(b'\n');
+    }
+    Ok(text.into())
+}
+
+fn csv_rows<T: Serialize>(rows: &[T], columns: &[&str], first: bool) -> Result<Bytes, String> {
+    let mut out = csv::Writer::from_writer(Vec::new());
+    if first {
+        out.write_record(columns)
+            .map_err(|error| error.to_string())?;
+    }
+    for row in rows {
+        let row = serde_json::to_value(row).map_err(|error| error.to_string())?;
+        let cells = columns.iter().map(|column| cell(field(&row, column)));
+        out.write_record(cells).map_err(|error| error.to_string())?;
+    }
+    let text = out.into_inner().map_err(|error| error.to_string())?;
+    Ok(text.into())
+}
+
+fn field<'a>(row: &'a Value, column: &str) -> &'a Value {
+    let mut parts = column.split('.');
+    parts
+        .try_fold(row, |value, part| value.get(part))
+        .unwrap_or(&Value::Null)
+}
+
+fn cell(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        Value::Array(list) => {
+            let words: Option<Vec<&str>> = list.iter().map(Value::as_str).collect();
+            words.map_or_else(|| value.to_string(), |words| words.join(" "))
+        }
+        Value::Bool(_) | Value::Number(_) | Value::Object(_) => value.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fipd_core::{Ledger, NetworkId};
+
+    use super::*;
+    use crate::api::{convert, wire::HoldView};
+
+    #[test]
+    fn cells_keep_what_they_hold() {
+        let row = serde_json::json!({
+            "a": null, "b": "x", "c": ["10.0.0.0/24", "10.1.0.0/24"], "d": [{ "owner": "o" }],
+            "e": { "f": 3 }, "g": [], "h": true,
+        });
+        for (column, text) in [
+            ("a", ""),
+            ("b", "x"),
+            ("c", "10.0.0.0/24 10.1.0.0/24"),
+            ("d", r#"[{"owner":"o"}]"#),
+            ("e.f", "3"),
+            ("e.none", ""),
+            ("g", ""),
+            ("h", "true"),
+            ("none", ""),
+        ] {
+            assert_eq!(cell(field(&row, column)), text, "{column}");
+        }
+    }
+
+    /// A field that is added to a wire type must not be missing in CSV.
+    fn complete(row: &impl Serialize, columns: &[&str]) {
+        let row = serde_json::to_value(row).unwrap();
+        for (name, value) in row.as_object().unwrap() {
+            let names: Vec<String> = match value.as_object() {
+                Some(fields) => fields
+                    .keys()
+                    .map(|field| format!("{name}.{field}"))
+                    .collect(),
+                None => vec![name.clone()],
+            };
+            for name in names {
+                assert!(columns.contains(&&*name), "{name} has no column");
+            }
+        }
+    }
+
+    #[test]
+    fn every_field_has_a_column() {
+        let ledger = Ledger::new();
+        let network = ledger.network(NetworkId::DEFAULT).unwrap();
+        let mut network = convert::network_view(&ledger, network);
+        network.waiting_for.push(HoldView {
+            cluster: "c".into(),
+            id: None,
+            system: "s".into(),
+        });
+        complete(&network, NETWORKS);
+        let audit = AuditView {
+            number: 1,
+            at: String::new(),
+            actor: String::new(),
+            action: String::new(),
+            network: None,
+            address: None,
+            pool: None,
+            owner: None,
+            detail: String::new(),
+        };
+        complete(&audit, AUDIT);
+        let (pool, lease) = super::super::tests::samples();
+        complete(&pool, POOLS);
+        complete(&lease, LEASES);
+    }
+}

@@ -1,0 +1,42 @@
+//! `fipd export`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::{
+    Session,
+    client::with_query,
+    download::{Written, to_file, to_stdout},
+    exit::Failure,
+};
+use crate::api::wire::ExportQuery;
+
+#[derive(Debug, Args)]
+pub struct Export {
+    /// File to write, readable by its owner only; must not exist. Stdout when left out
+    file: Option<PathBuf>,
+    #[arg(long, value_name = "KIND", default_value = "leases",
+          value_parser = ["leases", "pools", "networks", "audit"])]
+    what: String,
+    /// One JSON object a line, or CSV with a header line
+    #[arg(long, value_name = "FORMAT", default_value = "jsonl", value_parser = ["jsonl", "csv"])]
+    format: String,
+}
+
+impl Export {
+    pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
+        let query = ExportQuery {
+            what: Some(self.what),
+            format: Some(self.format),
+        };
+        let path = with_query("/api/v1/export", &query)?;
+        match self.file {
+            None => to_stdout(session, &path).await,
+            Some(file) => {
+                let written = to_file(session, &path, &file).await?;
+                session.output.show(&written, Written::facts)
+            }
+        }
+    }
+}
