@@ -123,10 +123,15 @@ fn check_all(api: &Api) -> Result<Vec<Checked>, Problem> {
     let fine = "rows, invariants and audit log are in order".to_owned();
     let in_file = verdict("store", problems, fine);
     let live = verify::live(&api.ipam, file.as_ref()).map_err(unavailable)?;
-    let fine = format!(
-        "{} leases in memory, every invariant holds, the store says the same",
-        live.leases
-    );
+    let leases = live.leases;
+    let fine = match &file {
+        Some(_) => format!(
+            "{leases} leases in memory agree with their indexes and pools, the store says the same"
+        ),
+        None => format!(
+            "{leases} leases in memory agree with their indexes and pools; the store could not be compared"
+        ),
+    };
     let mut checks = verdict("ledger", live.wrong, fine);
     checks.extend(in_file);
     checks.push(health::store(&api.ipam));

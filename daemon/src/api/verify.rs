@@ -41,6 +41,11 @@ pub fn live(ipam: &Ipam, file: Option<&Ledger>) -> Result<Live, ReadError> {
             break;
         }
     }
+    live.wrong.extend(
+        ipam.read(|ledger| ledger.check_rest())
+            .iter()
+            .map(ToString::to_string),
+    );
     let wrong = settle(suspects, PAUSE, |keys| look(ipam, keys))?;
     let said = |key: LeaseKey| {
         format!(
@@ -95,9 +100,18 @@ fn settle<E>(
     Ok(rows)
 }
 
-/// Which of the rows differ between file and memory.
+/// Which of the rows differ between file and memory. A row that cannot be read differs.
 fn look(ipam: &Ipam, keys: &[LeaseKey]) -> Result<Vec<LeaseKey>, ReadError> {
-    let file = ipam.reader().leases(keys)?;
+    let file = match ipam.reader().leases(keys) {
+        Err(error) if error.is_of_row() => match keys {
+            [_] => return Ok(keys.to_vec()),
+            _ => {
+                let each = keys.chunks(1).map(|key| look(ipam, key));
+                return Ok(each.collect::<Result<Vec<_>, _>>()?.concat());
+            }
+        },
+        read => read?,
+    };
     let live: Vec<_> =
         ipam.read(|ledger| keys.iter().map(|key| ledger.lease(*key).cloned()).collect());
     let rows = keys.iter().zip(file.iter().zip(&live));

@@ -111,7 +111,7 @@ pub(super) fn contents(
     let mut bad = Vec::new();
     let rows = load::ops(txn, state)?.filter_map(|row| row.map_err(|error| bad.push(error)).ok());
     let ledger = Ledger::load(rows, state.audit_next);
-    problems.extend(bad.into_iter().map(Problem::Row));
+    note_bad(bad, &mut problems)?;
     let violations = match &ledger {
         Ok(ledger) => &ledger.check(),
         Err(violations) => violations,
@@ -120,6 +120,20 @@ pub(super) fn contents(
     adoptions(txn, &mut problems)?;
     audit(txn, state, &mut problems)?;
     Ok((ledger.ok(), problems))
+}
+
+/// Rows that cannot be read are problems; a storage that cannot be read ends the check.
+fn note_bad(
+    errors: impl IntoIterator<Item = ReadError>,
+    problems: &mut Vec<Problem>,
+) -> Result<(), ReadError> {
+    for error in errors {
+        if !error.is_of_row() {
+            return Err(error);
+        }
+        problems.push(Problem::Row(error));
+    }
+    Ok(())
 }
 
 /// Markers lie under the key that their content says.
@@ -132,12 +146,10 @@ fn adoptions(txn: &ReadTransaction, problems: &mut Vec<Problem>) -> Result<(), R
             Err(DecodeError::value("adoption key", format!("{key:02x?}")))
         }
     };
-    problems.extend(
-        load::rows(txn, ADOPTIONS, wrong)?
-            .filter_map(Result::err)
-            .map(Problem::Row),
-    );
-    Ok(())
+    note_bad(
+        load::rows(txn, ADOPTIONS, wrong)?.filter_map(Result::err),
+        problems,
+    )
 }
 
 /// All numbers between the bounds are there, none is beyond, and all can be read.
@@ -171,7 +183,7 @@ fn audit(
         sum.set(sum.get() + value.len() as u64);
         codec::decode_audit(value).map(drop)
     })?;
-    problems.extend(entries.filter_map(Result::err).map(Problem::Row));
+    note_bad(entries.filter_map(Result::err), problems)?;
     if bytes.get() != state.audit_bytes {
         problems.push(Problem::Audit(format!(
             "the entries are {} bytes, where {} should be",

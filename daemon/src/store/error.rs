@@ -55,6 +55,16 @@ pub enum ReadError {
     Reopening,
 }
 
+impl ReadError {
+    /// Whether just one row cannot be read, and others can.
+    pub fn is_of_row(&self) -> bool {
+        match self {
+            Self::Row { .. } => true,
+            Self::Storage(_) | Self::Reopening => false,
+        }
+    }
+}
+
 /// Why a backup was not made. Nothing is left behind then.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {

@@ -64,7 +64,7 @@ pub(super) fn ops(txn: &ReadTransaction, state: &StateV1) -> Result<Ops, ReadErr
     ))
 }
 
-/// Decodes the rows of one table.
+/// Decodes the rows of one table. Ends with the first error of the storage.
 pub(super) fn rows<K: Key + 'static, T: 'static>(
     txn: &ReadTransaction,
     definition: TableDefinition<'static, K, &'static [u8]>,
@@ -74,14 +74,27 @@ pub(super) fn rows<K: Key + 'static, T: 'static>(
     let range = txn
         .open_table(definition)?
         .range::<K::SelfType<'static>>(..)?;
-    Ok(Box::new(range.map(move |item| {
+    let decoded = range.map(move |item| {
         let (key, value) = item?;
         read(key.value(), value.value()).map_err(|error| ReadError::Row {
             table: table.clone(),
             row: format!("{:?}", key.value()),
             error,
         })
-    })))
+    });
+    Ok(Box::new(to_first_failure(decoded)))
+}
+
+/// Rows up to the first error that is not of one row, that included: redb repeats it for ever.
+fn to_first_failure<T>(
+    rows: impl Iterator<Item = Result<T, ReadError>>,
+) -> impl Iterator<Item = Result<T, ReadError>> {
+    let mut ended = false;
+    rows.map_while(move |row| {
+        let go_on = !ended;
+        ended = row.as_ref().is_err_and(|error| !error.is_of_row());
+        go_on.then_some(row)
+    })
 }
 
 /// Loads a ledger, and stops at the first row that cannot be read.
@@ -116,4 +129,22 @@ pub(super) fn load(
         },
         state,
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_storage_that_fails_for_ever_ends_the_rows() {
+        let row = || ReadError::Row {
+            table: "audit".to_owned(),
+            row: "1".to_owned(),
+            error: DecodeError::Empty,
+        };
+        let rows = [Ok(1), Err(row()), Ok(2)].into_iter();
+        let rows = rows.chain(std::iter::repeat_with(|| Err(ReadError::Reopening)));
+        let seen: Vec<_> = to_first_failure(rows).map(|row| row.ok()).collect();
+        assert_eq!(seen, [Some(1), None, Some(2), None]);
+    }
 }

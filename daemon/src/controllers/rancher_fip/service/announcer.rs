@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use fipd_core::Text;
 use serde_json::{Value, json};
 
 use super::{
@@ -38,14 +39,20 @@ impl Services {
             Announce::Metallb | Announce::Purelb => {}
         }
         let addresses = self.addresses(service, svc);
-        if self.announced.lock().get(&service.key) == Some(&addresses) {
+        let wanted = (Text::clone(&service.uid), addresses);
+        if self.announced.lock().get(&service.key) == Some(&wanted) {
             return Ok(());
         }
-        let mut made = self.make(service, &addresses).await;
+        let (_, addresses) = &wanted;
+        let mut made = self.make(service, addresses).await;
         if let Err(CallError::Rejected(..)) = made
-            && self.clear(Some((&service.key, &addresses))).await?
+            // Without the right to look around, what was refused is what there is to say.
+            && self
+                .clear(Some((&service.key, addresses)))
+                .await
+                .unwrap_or(false)
         {
-            made = self.make(service, &addresses).await;
+            made = self.make(service, addresses).await;
         }
         let kept = match made {
             Ok(kept) => kept,
@@ -61,7 +68,7 @@ impl Services {
             kind.of == mode && kept.contains(&*key.name)
         })
         .await?;
-        self.announced.lock().insert(service.key.clone(), addresses);
+        self.announced.lock().insert(service.key.clone(), wanted);
         Ok(())
     }
 
@@ -215,8 +222,10 @@ impl Services {
             for kind in KINDS.into_iter().filter(|kind| kind.of == mode) {
                 for name in [place.name(), place.legacy()] {
                     let target = kind.target(&self.settings.app_namespace, &name);
-                    let is_originals =
-                        |object: &Value| place.whose(kind, Some(object)) == Whose::Originals;
+                    let is_originals = |object: &Value| {
+                        place.whose(kind, Some(object)) == Whose::Originals
+                            && originals::is_for(kind, object, svc, &name)
+                    };
                     match self.delete_if(&target, is_originals).await {
                         // Without the right to see them, the Service goes all the same.
                         Ok(()) | Err(CallError::Rejected(..)) => {}

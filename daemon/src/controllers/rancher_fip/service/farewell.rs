@@ -2,7 +2,9 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use fipd_core::{Handover, Holder, Lease, LeaseKey, Release, ReleaseScope, Request, Text};
+use fipd_core::{
+    ClusterId, Handover, Holder, Lease, LeaseKey, Release, ReleaseScope, Request, Text,
+};
 
 use super::{
     Services, announce, apply, object,
@@ -24,6 +26,7 @@ use crate::{
                 self, FINALIZER, FLOATING_IP, FOR_SERVICE, HOLDER, KIND_FLOATING_IP, ServiceRef,
             },
             pool::validate::family_of,
+            rancher::Data,
         },
         remote::{CallError, Patch},
     },
@@ -266,14 +269,14 @@ impl Services {
     fn shown_by(&self, service: &ServiceRef, key: LeaseKey) -> Option<Holder> {
         let management = self.management()?;
         let data = self.rancher.data();
-        let cluster = self.rancher_cluster().or_else(|| {
-            // Rancher knows it, and there the object may be. Until then nobody else gets the address: the lease goes to
-            // an object that is nowhere, and from that, once Rancher is seen, to the one that shows it or to nobody.
-            let listed = data
-                .as_ref()
-                .is_some_and(|data| data.clusters.is_complete());
-            (!listed).then(|| self.site.id.to_string())
-        })?;
+        let cluster = match (self.rancher_cluster(), &data) {
+            (Some(cluster), _) => cluster,
+            // Rancher does not say what it calls this cluster; the object itself says whose address it shows.
+            (None, Some(data)) => return recorded(data, &management, service, key.address),
+            // Rancher was not seen yet, and there the object may be. Until then nobody else gets the address: the lease
+            // goes to an object that is nowhere, and from that to the one that shows it or to nobody.
+            (None, None) => self.site.id.to_string(),
+        };
         let lease = self.site.ipam.read(|ledger| ledger.lease(key).cloned())?;
         let wanted = self.site.ipam.read(|ledger| {
             object::wanted(
@@ -343,6 +346,23 @@ impl Services {
             note,
         );
     }
+}
+
+/// The FloatingIP that says that it shows this address of the Service.
+fn recorded(
+    data: &Data,
+    management: &ClusterId,
+    service: &ServiceRef,
+    address: IpAddr,
+) -> Option<Holder> {
+    let fips = data.fips_of(&service.cluster, &service.key);
+    let (key, fip) = fips
+        .into_iter()
+        .find(|(_, fip)| fip.recorded() == Some(address))?;
+    Some(Holder {
+        identity: names::identity(management, KIND_FLOATING_IP, &key),
+        instance: Text::clone(&fip.uid),
+    })
 }
 
 /// Key and UID of an object as the API gives it.

@@ -68,7 +68,7 @@ pub struct Services {
     /// What follows when nobody waits.
     pub after: Arc<Queue<Key>>,
     /// Announcer's objects as last applied, by Service.
-    announced: Mutex<BTreeMap<Key, Vec<announce::Address>>>,
+    announced: Mutex<BTreeMap<Key, (Text, Vec<announce::Address>)>>,
     /// Announcer's objects of the original by address, as of the last look.
     originals: Mutex<Option<BTreeMap<IpAddr, Vec<String>>>>,
     /// The status of each Service as last written, and when.

@@ -89,6 +89,14 @@ impl Place<'_> {
     }
 }
 
+/// Whether an object of the original is for the addresses of a Service, or is the group that the Service names: two
+/// Services of different namespaces may share one of its oldest names.
+pub fn is_for(kind: Kind, object: &Value, svc: &Svc, name: &str) -> bool {
+    let shown = svc.addresses();
+    let its = Original::read(kind, object).is_none_or(|made| shown.contains(&made.address));
+    its || svc.mark(PURELB_GROUP) == Some(name)
+}
+
 /// Which name the pool of an address has, by what there is under both; `None`: an admin's is in the way.
 pub fn choose(place: &Place<'_>, named: Whose, legacy: Whose) -> Option<String> {
     match (named, legacy) {
