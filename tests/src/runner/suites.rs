@@ -127,26 +127,27 @@ async fn unit_tests() -> Result<Tally> {
     Ok(tally)
 }
 
-/// Runs one file of `tests/e2e` against the release build of the daemon, one test at a time: each starts several API
-/// servers, and their start is what two cores are busy with.
+/// Files of `tests/e2e` whose tests mostly wait for minutes to pass that fipd must let pass; three run at once.
+const WAITING: [&str; 2] = ["clusters", "service_lb"];
+
+/// Runs one file of `tests/e2e` against the release build of the daemon, mostly one test at a time: each starts several
+/// API servers, and their start is what two cores are busy with.
 pub(super) async fn end_to_end(target: &str, kill_rounds: &str) -> Result<Tally> {
     let daemon = tokio::task::spawn_blocking(move || {
         toolchain::prepare()?;
         build_release_daemon()
     })
     .await??;
-    Step::cargo(&[
-        "test",
-        "--workspace",
-        "--test",
-        target,
-        "--",
-        "--test-threads=1",
-    ])
-    .env("FIPD_BIN", daemon)
-    .env("FIPD_KILL_ROUNDS", kill_rounds)
-    .run()
-    .await
+    let threads = if WAITING.contains(&target) {
+        "--test-threads=3"
+    } else {
+        "--test-threads=1"
+    };
+    Step::cargo(&["test", "--workspace", "--test", target, "--", threads])
+        .env("FIPD_BIN", daemon)
+        .env("FIPD_KILL_ROUNDS", kill_rounds)
+        .run()
+        .await
 }
 
 /// The names of the files in `tests/e2e`, as this crate's manifest has them.
