@@ -177,8 +177,10 @@ fn what_cools_goes_back_only_to_its_tenant_or_by_an_admin() {
     book.done(&Request::Allocate(named("blue")));
     assert_eq!(book.state("10.0.0.1"), Some(LeaseState::Allocated));
 
+    // Nor does it need a free place in the pool.
     let mut book = Book::new(60);
     book.cooled();
+    book.done(&Request::Allocate(ask("fipd/vm/lab/db", "", None)));
     let by_admin = true;
     book.done(&Request::Allocate(Allocate {
         by_admin,

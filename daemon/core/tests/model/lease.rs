@@ -380,7 +380,10 @@ impl Model {
             return Ok((flight, answer));
         }
         if lease.state == LeaseState::Quarantined {
-            let lease = new_lease(key, lease.pool, &ask.holder, &ask.tenant, now);
+            let mut contenders = lease.contenders;
+            contenders.retain(|contender| contender.holder.identity != ask.holder.identity);
+            let mut lease = new_lease(key, lease.pool, &ask.holder, &ask.tenant, now);
+            lease.contenders = contenders;
             flight.put(&lease, Action::Adopted, who);
             return Ok((
                 flight,
