@@ -210,6 +210,48 @@ fn field(html: &str, name: &str) -> String {
 }
 
 #[tokio::test]
+async fn only_an_admin_ends_a_quarantine() {
+    let site = Site::new().await;
+    let pool = fipd_core::PoolId(1);
+    let spec = site.api.ipam.read(|ledger| ledger.pool(pool).cloned());
+    let mut spec = spec.unwrap().spec.clone();
+    spec.quarantine = 3_600;
+    let edit = fipd_core::PoolEdit {
+        pool,
+        spec,
+        if_generation: None,
+        force: false,
+        actor: "test".into(),
+    };
+    let edit = fipd_core::Request::UpdatePool(edit);
+    site.api.ipam.submit(edit).await.unwrap();
+    let operator = site.visitor("operator").await;
+    let give = "owner=fipd/host/lab/a&address=10.0.0.9";
+    operator.post("/ui/pools/1/allocate", give).await;
+    let lease = "/ui/networks/0/addresses/10.0.0.9";
+    let release = format!("{lease}/release");
+    let seen = field(&operator.get(&release).await.html, "seen");
+    let page = operator.post(&release, &format!("seen={seen}")).await;
+    assert_eq!(page.status, StatusCode::SEE_OTHER);
+    let pool = operator.get("/ui/pools/1").await.html;
+    assert!(pool.contains("was released and is cooling"), "{pool}");
+    assert!(pool.contains("1 of them in quarantine") && pool.contains("1 h after a release"));
+    let cooling = operator.get(lease).await.html;
+    assert!(cooling.contains("quarantined") && !cooling.contains("/release"));
+    assert_eq!(operator.get(&release).await.status, StatusCode::FORBIDDEN);
+    let page = operator.post(&release, "seen=").await;
+    assert_eq!(page.status, StatusCode::FORBIDDEN);
+    assert!(site.holds("10.0.0.9"));
+
+    site.account("root", Role::Admin, PASSWORD).await;
+    let admin = site.visitor("root").await;
+    assert!(admin.get(lease).await.html.contains("/release"));
+    let seen = field(&admin.get(&release).await.html, "seen");
+    admin.post(&release, &format!("seen={seen}")).await;
+    assert!(!site.holds("10.0.0.9"));
+}
+
+#[tokio::test]
 async fn viewers_look_and_operators_change() {
     let site = Site::new().await;
     let viewer = site.visitor("viewer").await;
