@@ -1123,6 +1123,57 @@ fn the_last_admin_stays_and_names_are_taken_once() {
 }
 
 #[test]
+fn leases_of_some_addresses_cost_a_range_and_not_a_walk() {
+    let mut book = Book::new();
+    let four = book.pool(spec("four", &["10.0.0.0/16"]));
+    let six = book.pool(spec("six", &["fd00::/64"]));
+    for (number, pool) in [four, four, six].into_iter().enumerate() {
+        for part in 0..2 {
+            let mut ask = allocate(&format!("fipd/Host/{part}/h{number}"), pool);
+            ask.wants[0].count = 1_024;
+            ask.tenant = (part == 1).then(|| Tenant("t".into()));
+            book.gets(&Request::Allocate(ask));
+        }
+    }
+    let filter = |pool, text: &str| fipd_core::LeaseFilter {
+        pool,
+        within: Some(text.parse::<fipd_core::AddressSpec>().expect(text).span()),
+        ..Default::default()
+    };
+    // One call looks at 1,000 rows, and these are behind 3,000 others.
+    for (pool, text, count) in [
+        (None, "10.0.12.0/25", 128),
+        (Some(four), "10.0.12.0/25", 128),
+        (Some(six), "10.0.12.0/25", 0),
+        (None, "fd00::7f0/124", 16),
+        (Some(six), "fd00::7f0/124", 16),
+        (None, "10.0.0.0-10.0.0.2", 3),
+        (Some(four), "10.0.0.0/30", 4),
+        (None, "10.0.200.0/24", 0),
+    ] {
+        let filter = filter(pool, text);
+        let page = book.0.leases(&filter, None, 500);
+        assert_eq!((page.leases.len(), page.next), (count, None), "{text}");
+        // The same in pages.
+        let (mut seen, mut after) = (Vec::new(), None);
+        loop {
+            let page = book.0.leases(&filter, after, 3);
+            seen.extend(page.leases);
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        assert_eq!(seen, book.0.leases(&filter, None, 500).leases, "{text}");
+    }
+    let mut charged = filter(Some(four), "10.0.4.0/24");
+    charged.tenant = Some(Tenant("t".into()));
+    assert_eq!(book.0.leases(&charged, None, 500).leases.len(), 256);
+    charged.tenant = Some(Tenant("other".into()));
+    assert_eq!(book.0.leases(&charged, None, 500).leases.len(), 0);
+}
+
+#[test]
 fn readers_follow_the_changes() {
     let mut book = Book::new();
     let pool = book.pool(spec("p", &["10.0.0.8/30"]));

@@ -8,8 +8,8 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use fipd_core::{
-    Answer, Holder, Identity, Lease, LeaseFilter, LeaseKey, Ledger, NetworkId, PoolId, Release,
-    ReleaseScope, Request, Role, Tenant, Text,
+    AddressSpec, Answer, Holder, Identity, Lease, LeaseFilter, LeaseKey, Ledger, NetworkId, PoolId,
+    Release, ReleaseScope, Request, Role, Tenant, Text,
 };
 use http::StatusCode;
 use serde::Deserialize;
@@ -249,6 +249,13 @@ fn filter_of(ledger: &Ledger, query: &LeaseQuery) -> Result<LeaseFilter, Problem
             .cluster
             .as_deref()
             .map(|text| convert::cluster_id(ledger, text)),
+        within: query
+            .within
+            .as_deref()
+            .map(|text| convert::parse::<AddressSpec>("within", text))
+            .transpose()?
+            .map(|spec| spec.span()),
+        tenant: query.tenant.as_deref().map(|name| Tenant(name.into())),
         ..LeaseFilter::default()
     })
 }

@@ -126,6 +126,12 @@ pub struct List {
     system: Option<String>,
     #[arg(long, value_name = "OWNER")]
     owner: Option<String>,
+    /// Who is charged
+    #[arg(long, value_name = "TENANT")]
+    tenant: Option<String>,
+    /// Only on these addresses: a CIDR, a range or one address
+    #[arg(long, value_name = "ADDRESSES")]
+    within: Option<String>,
     #[arg(long, value_name = "STATE",
           value_parser = ["allocated", "reserved", "probing", "quarantined", "orphaned"])]
     state: Option<String>,
@@ -273,6 +279,8 @@ impl List {
             system: self.system,
             owner: self.owner,
             state: self.state,
+            tenant: self.tenant,
+            within: self.within,
             ..LeaseQuery::default()
         };
         (query, limit)

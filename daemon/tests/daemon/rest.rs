@@ -104,6 +104,13 @@ fn lists_come_in_pages_that_miss_nothing() {
     let of_one = fipd.json("lease list --owner fipd/Host/lab/h1 --pool p");
     assert_eq!(of_one["leases"].as_array().unwrap().len(), 100);
     assert_eq!(fipd.json("lease list --system other")["leases"], json!([]));
+    let some = fipd.json("lease list --within 10.0.0.0/29");
+    assert_eq!(some["leases"].as_array().unwrap().len(), 7);
+    let few = fipd.json("lease list --within 2001:db8::1-2001:db8::2 --pool q");
+    assert_eq!(few["leases"].as_array().unwrap().len(), 2);
+    assert_eq!(fipd.json("lease list --tenant nobody")["leases"], json!([]));
+    fipd.cli("lease list --within 10.0.0.0/99")
+        .fails(2, &["within"]);
     let audit = rest.get("/api/v1/audit?limit=5").json();
     let rest_of_it = rest
         .get(&format!("/api/v1/audit?limit=5&before={}", audit["next"]))

@@ -1,9 +1,15 @@
 //! Pages of leases.
 
-use std::sync::Arc;
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    ops::Bound,
+    sync::Arc,
+};
 
-use super::Ledger;
-use crate::{ClusterId, Identity, Lease, LeaseKey, LeaseState, NetworkId, PoolId, System, Text};
+use super::{Ledger, free::keys};
+use crate::{
+    ClusterId, Identity, Lease, LeaseKey, LeaseState, NetworkId, PoolId, Span, System, Tenant, Text,
+};
 
 /// Which leases to show; empty fields match all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -14,6 +20,9 @@ pub struct LeaseFilter {
     pub system: Option<System>,
     pub cluster: Option<ClusterId>,
     pub namespace: Option<Text>,
+    /// Leases on these addresses.
+    pub within: Option<Span>,
+    pub tenant: Option<Tenant>,
     /// Part of the address or of an owner's text.
     pub text: Option<Text>,
 }
@@ -26,8 +35,83 @@ pub struct LeasePage {
     pub next: Option<LeaseKey>,
 }
 
+impl Ledger {
+    /// Leases in key order after `after`, at most `limit`; looks at no more than [`Ledger::SCAN`] rows, and at none
+    /// outside of the filter's pool, or of its addresses and network.
+    pub fn leases(&self, filter: &LeaseFilter, after: Option<LeaseKey>, limit: usize) -> LeasePage {
+        if let Some(pool) = filter.pool {
+            let keys = self.index.of_pool(pool).into_iter();
+            let keys = keys.flat_map(|keys| keys.after(self.before(filter, after)));
+            let mut rows = keys.filter_map(|key| self.rows.leases.get(&key));
+            return page(
+                &mut rows.by_ref().take_while(|lease| !filter.is_past(lease)),
+                filter,
+                limit,
+            );
+        }
+        if let Some(span) = filter.within {
+            let networks = self.rows.networks.keys().copied();
+            let networks = networks.filter(|id| filter.network.is_none_or(|wanted| wanted == *id));
+            let mut rows = networks.flat_map(|network| self.rows_within(network, span, after));
+            return page(&mut rows, filter, limit);
+        }
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let lowest = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+        let first = filter.network.map(|network| LeaseKey {
+            network,
+            address: lowest,
+        });
+        let from = match (from, first) {
+            (Bound::Excluded(after), Some(first)) if after >= first => Bound::Excluded(after),
+            (_, Some(first)) => Bound::Included(first),
+            (from, None) => from,
+        };
+        let rows = self.rows.leases.range((from, Bound::Unbounded));
+        let within = |lease: &&Arc<Lease>| {
+            filter
+                .network
+                .is_none_or(|network| lease.key.network == network)
+        };
+        page(
+            &mut rows.map(|(_, lease)| lease).take_while(within),
+            filter,
+            limit,
+        )
+    }
+
+    /// Leases of the network on the span's addresses, after `after`.
+    fn rows_within(
+        &self,
+        network: NetworkId,
+        span: Span,
+        after: Option<LeaseKey>,
+    ) -> impl Iterator<Item = &Arc<Lease>> {
+        let (first, last) = keys(network, span).into_inner();
+        let from = match after {
+            Some(after) if after >= first => Bound::Excluded(after),
+            Some(_) | None => Bound::Included(first),
+        };
+        let some = after.is_none_or(|after| after < last);
+        let rows = some.then(|| self.rows.leases.range((from, Bound::Included(last))));
+        rows.into_iter().flatten().map(|(_, lease)| lease)
+    }
+
+    /// The key after which leases of the filter's pool on its addresses begin.
+    fn before(&self, filter: &LeaseFilter, after: Option<LeaseKey>) -> Option<LeaseKey> {
+        let pool = filter.pool.and_then(|id| self.rows.pools.get(&id));
+        let start = pool.zip(filter.within).and_then(|(pool, span)| {
+            let before = span.first.checked_sub(1)?;
+            Some(LeaseKey {
+                network: pool.spec.network,
+                address: span.family.address(before),
+            })
+        });
+        after.max(start)
+    }
+}
+
 /// The first of `rows` that match.
-pub(super) fn page(
+fn page(
     rows: &mut dyn Iterator<Item = &Arc<Lease>>,
     filter: &LeaseFilter,
     limit: usize,
@@ -49,6 +133,15 @@ pub(super) fn page(
 }
 
 impl LeaseFilter {
+    /// Whether all leases of one network from this one on are beyond the addresses.
+    fn is_past(&self, lease: &Lease) -> bool {
+        let last = self.within.map(|span| LeaseKey {
+            network: lease.key.network,
+            address: span.last_address(),
+        });
+        last.is_some_and(|last| lease.key > last)
+    }
+
     /// Whether the lease is to be shown.
     pub fn matches(&self, lease: &Lease) -> bool {
         let owner = |test: &dyn Fn(&Identity) -> bool| {
@@ -77,6 +170,10 @@ impl LeaseFilter {
                 .namespace
                 .as_ref()
                 .is_none_or(|name| owner(&|identity| identity.namespace == *name))
+            && self
+                .within
+                .is_none_or(|span| span.contains(lease.key.address))
+            && (self.tenant.is_none() || self.tenant == lease.tenant)
             && self.text.as_deref().is_none_or(text)
     }
 }

@@ -1,20 +1,10 @@
 //! Reading the committed view.
 
-use std::{
-    net::{IpAddr, Ipv4Addr},
-    ops::Bound,
-    sync::Arc,
-};
+use std::{net::IpAddr, ops::Bound, sync::Arc};
 
 use smallvec::SmallVec;
 
-use super::{
-    Change, Ledger, TooOld,
-    filter::{LeaseFilter, LeasePage, page},
-    free::keys,
-    intern::fingerprint,
-    space::Part,
-};
+use super::{Change, Ledger, TooOld, free::keys, intern::fingerprint, space::Part};
 use crate::{
     Account, ClusterId, ClusterRecord, Family, Hold, Identity, Lease, LeaseKey, Mark, Network,
     NetworkId, Pool, PoolId, Span, System, Text, Timestamp, Token, TokenId, layout,
@@ -175,47 +165,6 @@ impl Ledger {
         match pool {
             Some((pool, room)) => layout::prefix_len(&pool.spec, &room.layout, lease.key.address),
             None => Family::of(lease.key.address).bits(),
-        }
-    }
-
-    /// Leases in key order after `after`, at most `limit`; looks at no more than [`Ledger::SCAN`] rows.
-    pub fn leases(&self, filter: &LeaseFilter, after: Option<LeaseKey>, limit: usize) -> LeasePage {
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let in_pool = filter.pool.map(|pool| self.index.of_pool(pool));
-        match in_pool {
-            Some(keys) => {
-                let keys = keys.into_iter().flat_map(|keys| keys.after(after));
-                page(
-                    &mut keys.filter_map(|key| self.rows.leases.get(&key)),
-                    filter,
-                    limit,
-                )
-            }
-            None => {
-                let lowest = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
-                let first = filter.network.map(|network| LeaseKey {
-                    network,
-                    address: lowest,
-                });
-                let from = match (from, first) {
-                    (Bound::Excluded(after), Some(first)) if after >= first => {
-                        Bound::Excluded(after)
-                    }
-                    (_, Some(first)) => Bound::Included(first),
-                    (from, None) => from,
-                };
-                let rows = self
-                    .rows
-                    .leases
-                    .range((from, Bound::Unbounded))
-                    .map(|(_, lease)| lease);
-                let within = |lease: &&Arc<Lease>| {
-                    filter
-                        .network
-                        .is_none_or(|network| lease.key.network == network)
-                };
-                page(&mut rows.take_while(within), filter, limit)
-            }
         }
     }
 

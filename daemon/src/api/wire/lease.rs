@@ -186,6 +186,11 @@ pub struct LeaseQuery {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
+    /// Leases on these addresses: a CIDR, a range or one address.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub within: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
