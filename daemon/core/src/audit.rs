@@ -34,6 +34,8 @@ pub enum Action {
     PoolCreated,
     PoolUpdated,
     PoolDeleted,
+    QuotaSet,
+    QuotaDeleted,
     ClusterRecorded,
     ClusterAdopted,
     AdoptionSkipped,
@@ -54,6 +56,7 @@ pub struct AuditEntry {
     pub pool: Option<PoolId>,
     /// The lease's owner, before the decision for a release, after it otherwise.
     pub identity: Option<Identity>,
-    /// Free text: reason of a release, name of the pool or account, who contends.
+    /// Free text: reason of a release, name of the pool or account, who contends, a tenant and
+    /// its limit.
     pub detail: Text,
 }

@@ -22,6 +22,7 @@ mod ledger;
 mod network;
 mod op;
 mod pool;
+mod quota;
 mod request;
 mod time;
 
@@ -38,6 +39,7 @@ pub use ledger::{
 pub use network::{Network, NetworkId};
 pub use op::{Authority, Decision, Op, Outcome, Refused};
 pub use pool::{Ends, EndsOf, Order, Origin, Pool, PoolError, PoolId, PoolSize, PoolSpec};
+pub use quota::{Quota, QuotaUsage};
 pub use request::{
     AccountEdit, Adopt, Allocate, Answer, Handover, PoolEdit, Refusal, Release, ReleaseScope,
     Request, Reserve, Transfer, Want,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     Account, Adoption, AuditEntry, ClusterId, ClusterRecord, Lease, LeaseKey, Network, NetworkId,
-    Pool, PoolId, System, Text, Token, TokenId,
+    Pool, PoolId, Quota, System, Tenant, Text, Token, TokenId,
 };
 
 /// One row written or removed. Ops name their row whole, so that applying one twice changes nothing.
@@ -15,6 +15,11 @@ pub enum Op {
     /// The number that the next pool gets: numbers of deleted pools are not used again.
     PutNextPool(PoolId),
     DeletePool(PoolId),
+    PutQuota(Quota),
+    DeleteQuota {
+        pool: PoolId,
+        tenant: Tenant,
+    },
     PutLease(Arc<Lease>),
     DeleteLease(LeaseKey),
     PutCluster(ClusterRecord),

@@ -4,7 +4,7 @@ use std::{net::IpAddr, sync::Arc};
 
 use crate::{
     Account, Actor, Adoption, ClusterId, ClusterRecord, Hold, Holder, Lease, LeaseKey, Network,
-    NetworkId, Pool, PoolError, PoolId, PoolSpec, Role, System, Tenant, Text, Timestamp, Token,
+    NetworkId, Pool, PoolError, PoolId, PoolSpec, Quota, Role, System, Tenant, Text, Timestamp, Token,
     TokenId,
 };
 
@@ -30,6 +30,17 @@ pub enum Request {
     /// Refused while leases are in it. What is quarantined goes with it.
     DeletePool {
         pool: PoolId,
+        actor: Actor,
+    },
+    /// Limits what a tenant may have of a pool, in place of the limit it had.
+    SetQuota {
+        quota: Quota,
+        actor: Actor,
+    },
+    /// The tenant may have any number of the pool's addresses.
+    DeleteQuota {
+        pool: PoolId,
+        tenant: Tenant,
         actor: Actor,
     },
     /// Remembers names of a cluster, keyed by its id.
@@ -256,6 +267,15 @@ pub enum Refusal {
         "pool {pool} has no free address: {used} of {size} are in use; it is asked again when one is freed"
     )]
     Exhausted { pool: Text, used: u128, size: u128 },
+    #[error(
+        "quota exceeded: tenant {} holds {used} addresses of pool {pool} and may have {limit}; release some or raise the limit", .tenant.0
+    )]
+    QuotaExceeded {
+        tenant: Tenant,
+        pool: Text,
+        used: u64,
+        limit: u64,
+    },
     #[error("{address} is held by {owner}; choose another address or release that lease")]
     AddressTaken { address: IpAddr, owner: String },
     #[error(

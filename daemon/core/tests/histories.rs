@@ -13,10 +13,10 @@ mod model;
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use fipd_core::{
-    Action, Adopt, Adoption, Allocate, AuditEntry, ClusterId, ClusterRecord, Contender, Ends,
-    EndsOf, Expectation, Family, Handover, Holder, Identity, Lease, LeaseFilter, LeaseKey,
+    Action, Adopt, Adoption, Allocate, AuditEntry, Change, ClusterId, ClusterRecord, Contender,
+    Ends, EndsOf, Expectation, Family, Handover, Holder, Identity, Lease, LeaseFilter, LeaseKey,
     LeaseState, Ledger, Mark, Member, NetworkId, Op, Order, Origin, Planned, PoolEdit, PoolId,
-    PoolSpec, Refusal, Release, ReleaseScope, Request, Reserve, Tenant, Ticket, Timestamp,
+    PoolSpec, Quota, QuotaUsage, Refusal, Release, ReleaseScope, Request, Reserve, Tenant, Ticket, Timestamp,
     Transfer, Want,
 };
 use model::{Model, Verdict, new_lease};
@@ -61,6 +61,10 @@ fn tenant() -> impl Strategy<Value = Option<Tenant>> {
         Some(Tenant("p-1".into())),
         Some(Tenant("p-2".into())),
     ])
+}
+
+fn some_tenant() -> impl Strategy<Value = Tenant> {
+    select(vec!["p-1", "p-2"]).prop_map(|name| Tenant(name.into()))
 }
 
 fn network() -> impl Strategy<Value = NetworkId> {
@@ -287,6 +291,12 @@ fn admin() -> impl Strategy<Value = Request> {
             Request::UpdatePool(PoolEdit { pool, spec, if_generation, force, actor: actor() })
         }),
         2 => pool().prop_map(move |pool| Request::DeletePool { pool, actor: actor() }),
+        4 => (pool(), some_tenant(), 0..5_u64).prop_map(move |(pool, tenant, limit)| {
+            Request::SetQuota { quota: Quota { pool, tenant, limit }, actor: actor() }
+        }),
+        1 => (pool(), some_tenant()).prop_map(move |(pool, tenant)| {
+            Request::DeleteQuota { pool, tenant, actor: actor() }
+        }),
         1 => (cluster(), names, any::<bool>()).prop_map(|(id, names, discovered)| {
             let mut names: Vec<_> = names.into_iter().map(Into::into).collect();
             names.dedup();
@@ -448,6 +458,9 @@ impl History {
                 Op::PutPool(pool) => format!("pool {}", pool.id.0),
                 Op::DeletePool(id) => format!("pool {}", id.0),
                 Op::PutNextPool(_) => "next".to_owned(),
+                Op::PutQuota(Quota { pool, tenant, .. }) | Op::DeleteQuota { pool, tenant } => {
+                    format!("quota {} {}", pool.0, tenant.0)
+                }
                 Op::PutLease(lease) => format!("lease {:?}", lease.key),
                 Op::DeleteLease(key) => format!("lease {key:?}"),
                 Op::PutCluster(record) => format!("cluster {}", record.id),
@@ -466,6 +479,7 @@ impl History {
             };
             match op {
                 Op::DeletePool(_)
+                | Op::DeleteQuota { .. }
                 | Op::DeleteLease(_)
                 | Op::DeleteCluster(_)
                 | Op::DeleteAdoption { .. } => {
@@ -483,10 +497,11 @@ impl History {
             Step::Ask(request) => self.ask(request, now),
             Step::Confirm(at) if !self.flights.is_empty() => {
                 let (ticket, number) = self.flights.remove(at % self.flights.len());
-                let before = self.ledger.revision();
+                let before = (self.ledger.revision(), self.model.room());
                 let change = self.ledger.confirm(ticket);
-                assert_eq!(change.revision, before + 1);
+                assert_eq!(change.revision, before.0 + 1);
                 self.model.confirm(number);
+                self.named_where_room_grew(&change, before.1);
                 let ops = self.decisions.remove(&number).unwrap();
                 self.store(&ops);
             }
@@ -541,6 +556,18 @@ impl History {
         }
     }
 
+    /// The change names every tenant that may have more than before.
+    fn named_where_room_grew(&self, change: &Change, before: Vec<((PoolId, Tenant), i64)>) {
+        let after: BTreeMap<_, _> = self.model.room().into_iter().collect();
+        for ((pool, tenant), room) in before {
+            let now = after.get(&(pool, tenant.clone()));
+            if now.is_none_or(|now| *now > room) {
+                assert!(change.tenants.contains(&tenant), "{pool:?} {change:?}");
+                assert!(change.pools.contains(&pool), "{pool:?} {change:?}");
+            }
+        }
+    }
+
     /// All readings and all invariants.
     fn compare(&self) {
         assert_eq!(self.ledger.check(), []);
@@ -591,6 +618,7 @@ impl History {
         assert!(self.ledger.pools().eq(&self.model.pools));
         let ends = self.model.leases.iter().filter_map(|lease| lease.until);
         assert_eq!(self.ledger.next_expiry(), ends.min());
+        self.compare_quotas();
         for network in &self.model.networks {
             assert_eq!(self.ledger.holds(network.id), self.model.holds(network.id));
         }
@@ -605,6 +633,31 @@ impl History {
             assert_eq!(
                 marks.contains(&Mark::Contended),
                 !lease.contenders.is_empty()
+            );
+        }
+    }
+
+    fn compare_quotas(&self) {
+        let expected: Vec<QuotaUsage> = self
+            .model
+            .quotas
+            .iter()
+            .map(|quota| QuotaUsage {
+                quota: quota.clone(),
+                used: self.model.used(quota.pool, &quota.tenant),
+            })
+            .collect();
+        assert_eq!(self.ledger.quotas(None, None, None, 99), expected);
+        for (pool, tenant) in (1..6).flat_map(|id| ["p-1", "p-2"].map(|name| (PoolId(id), name))) {
+            let tenant = Tenant(tenant.into());
+            assert_eq!(
+                self.ledger.charged(pool, &tenant),
+                self.model.used(pool, &tenant)
+            );
+            let limit = self.ledger.quota(pool, &tenant);
+            assert_eq!(
+                limit.map(|usage| usage.quota.limit),
+                self.model.limit(pool, &tenant)
             );
         }
     }

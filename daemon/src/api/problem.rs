@@ -19,6 +19,8 @@ pub const MEDIA_TYPE: &str = "application/problem+json";
 pub enum Code {
     /// The pool has no free address.
     Exhausted,
+    /// The tenant holds as much of the pool as it may.
+    QuotaExceeded,
     /// Another holder has the address.
     AddressTaken,
     /// The address is excluded, reserved or outside the pool.
@@ -99,6 +101,7 @@ impl Code {
     pub fn status(self) -> StatusCode {
         match self {
             Self::Exhausted
+            | Self::QuotaExceeded
             | Self::AddressTaken
             | Self::NetworkHeld
             | Self::PoolClosed
@@ -146,6 +149,7 @@ impl Code {
     fn title(self) -> &'static str {
         match self {
             Self::Exhausted => "No free address",
+            Self::QuotaExceeded => "Quota exceeded",
             Self::AddressTaken => "Address taken",
             Self::NotAssignable => "Address not assignable",
             Self::NetworkHeld => "Network held",
@@ -263,6 +267,9 @@ impl From<Refusal> for Problem {
         match refusal {
             Refusal::Exhausted { pool, .. } => {
                 Self::new(Code::Exhausted, detail).about("pool", &*pool)
+            }
+            Refusal::QuotaExceeded { tenant, .. } => {
+                Self::new(Code::QuotaExceeded, detail).about("tenant", &*tenant.0)
             }
             Refusal::AddressTaken { address, .. } | Refusal::Quarantined { address } => {
                 Self::new(Code::AddressTaken, detail).about("address", address.to_string())

@@ -58,7 +58,8 @@ impl From<Problem> for Failure {
             | Code::TooLarge
             | Code::MethodNotAllowed
             | Code::UnsupportedMediaType => Self::Input(line),
-            Code::AddressTaken
+            Code::QuotaExceeded
+            | Code::AddressTaken
             | Code::NetworkHeld
             | Code::PoolClosed
             | Code::PoolInUse

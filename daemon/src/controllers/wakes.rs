@@ -9,7 +9,7 @@ use std::{
 };
 
 use fipd_core::{
-    Change, ClusterId, Identity, LeaseKey, Ledger, NetworkId, PoolId, Refusal, System, Text,
+    Change, ClusterId, Identity, LeaseKey, Ledger, NetworkId, PoolId, Refusal, System, Tenant, Text,
 };
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -18,7 +18,7 @@ use super::objects::Key;
 use crate::ipam::Ipam;
 
 /// What an object waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
     /// A pool that appears or is edited.
     Pools,
@@ -28,6 +28,8 @@ pub enum Cause {
     Held(NetworkId),
     /// A free address; the ledger keeps the queue.
     Exhausted,
+    /// Room in a quota of the tenant.
+    Quota(Tenant),
 }
 
 /// The objects of one controller that wait.
@@ -65,7 +67,7 @@ impl Wakes {
     /// any more: then the ledger must not keep its place.
     pub fn wait(&self, key: &Key, cause: Option<Cause>) -> bool {
         let mut state = self.state.lock();
-        let before = state.causes.get(key).copied();
+        let before = state.causes.get(key).cloned();
         if before == cause {
             return false;
         }
@@ -78,7 +80,7 @@ impl Wakes {
             }
         }
         if let Some(cause) = cause {
-            state.causes.insert(key.clone(), cause);
+            state.causes.insert(key.clone(), cause.clone());
             state.waiting.entry(cause).or_default().insert(key.clone());
         }
         before == Some(Cause::Exhausted)
@@ -102,7 +104,7 @@ impl Wakes {
                     .flat_map(|change| change.pools.iter().copied())
                     .collect();
                 if state.pools_edited(ledger, &pools) {
-                    keys.extend(state.waiting_for(Cause::Pools));
+                    keys.extend(state.waiting_for(&Cause::Pools));
                 }
                 for pool in &pools {
                     keys.extend(
@@ -114,7 +116,10 @@ impl Wakes {
                 }
                 for change in *changes {
                     for lease in &change.leases {
-                        keys.extend(state.waiting_for(Cause::Address(*lease)));
+                        keys.extend(state.waiting_for(&Cause::Address(*lease)));
+                    }
+                    for tenant in &change.tenants {
+                        keys.extend(state.waiting_for(&Cause::Quota(tenant.clone())));
                     }
                     keys.extend(
                         change
@@ -144,8 +149,8 @@ impl Wakes {
 }
 
 impl State {
-    fn waiting_for(&self, cause: Cause) -> impl Iterator<Item = Key> {
-        self.waiting.get(&cause).into_iter().flatten().cloned()
+    fn waiting_for<'a>(&'a self, cause: &Cause) -> impl Iterator<Item = Key> + use<'a> {
+        self.waiting.get(cause).into_iter().flatten().cloned()
     }
 
     /// Whether one of `pools` is new, gone or has another specification than before.
@@ -166,11 +171,11 @@ impl State {
     fn lifted(&self, ledger: &Ledger) -> Vec<Key> {
         let networks = self.waiting.keys().filter_map(|cause| match cause {
             Cause::Held(network) => Some(*network),
-            Cause::Pools | Cause::Address(_) | Cause::Exhausted => None,
+            Cause::Pools | Cause::Address(_) | Cause::Exhausted | Cause::Quota(_) => None,
         });
         networks
             .filter(|network| ledger.holds(*network).is_empty())
-            .flat_map(|network| self.waiting_for(Cause::Held(network)))
+            .flat_map(|network| self.waiting_for(&Cause::Held(network)))
             .collect()
     }
 }
@@ -179,6 +184,7 @@ impl State {
 pub fn cause(refusal: &Refusal, network: NetworkId) -> Option<Cause> {
     match refusal {
         Refusal::Exhausted { .. } => Some(Cause::Exhausted),
+        Refusal::QuotaExceeded { tenant, .. } => Some(Cause::Quota(tenant.clone())),
         Refusal::AddressTaken { address, .. } | Refusal::Quarantined { address } => {
             Some(Cause::Address(LeaseKey {
                 network,

@@ -13,7 +13,10 @@ use super::{
     check::check,
     error::{BackupError, ReadError},
     medium::publish,
-    tables::{ACCOUNTS, ADOPTIONS, AUDIT, CLUSTERS, LEASES, META, NETWORKS, POOLS, TOKENS},
+    tables::{
+        ACCOUNTS, ADOPTIONS, AUDIT, CLUSTERS, LEASES, META, NETWORKS, POOLS, QUOTAS, TOKENS,
+        existing,
+    },
 };
 
 /// Rows copied in one transaction: bounds the memory of the copy.
@@ -92,6 +95,9 @@ fn fill(from: &ReadTransaction, partial: &Path, path: &Path) -> Result<(), Backu
 fn copy_all(from: &ReadTransaction, to: &Database, path: &Path) -> Result<(), BackupError> {
     copy(from, to, path, NETWORKS)?;
     copy(from, to, path, POOLS)?;
+    if existing(from, QUOTAS).map_err(ReadError::from)?.is_some() {
+        copy(from, to, path, QUOTAS)?;
+    }
     copy(from, to, path, LEASES)?;
     copy(from, to, path, CLUSTERS)?;
     copy(from, to, path, ADOPTIONS)?;

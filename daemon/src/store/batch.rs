@@ -8,8 +8,8 @@ use super::{
     error::ReadError,
     rows::StateV1,
     tables::{
-        ACCOUNTS, ADOPTIONS, AUDIT, CLUSTERS, LEASES, LeaseBytes, META, NETWORKS, POOLS, STATE,
-        TOKENS, adoption_key, lease_key,
+        ACCOUNTS, ADOPTIONS, AUDIT, CLUSTERS, LEASES, LeaseBytes, META, NETWORKS, POOLS, QUOTAS,
+        STATE, TOKENS, adoption_key, lease_key, quota_key,
     },
 };
 
@@ -26,6 +26,7 @@ type Rows<K> = Vec<(K, Option<Vec<u8>>)>;
 pub(super) struct Batch {
     networks: Rows<[u8; 4]>,
     pools: Rows<[u8; 4]>,
+    quotas: Rows<Vec<u8>>,
     leases: Rows<LeaseBytes>,
     clusters: Rows<String>,
     adoptions: Rows<Vec<u8>>,
@@ -68,6 +69,13 @@ impl Batch {
             Op::DeletePool(id) => {
                 self.next_pool = self.next_pool.max(id.0.saturating_add(1));
                 self.pools.push((id.0.to_be_bytes(), None));
+            }
+            Op::PutQuota(quota) => {
+                let key = quota_key(quota.pool, &quota.tenant);
+                self.quotas.push((key, Some(codec::encode_quota(quota)?)));
+            }
+            Op::DeleteQuota { pool, tenant } => {
+                self.quotas.push((quota_key(*pool, tenant), None));
             }
             Op::PutLease(lease) => {
                 self.leases
@@ -120,6 +128,7 @@ impl Batch {
     pub(super) fn rows(&self) -> usize {
         self.networks.len()
             + self.pools.len()
+            + self.quotas.len()
             + self.leases.len()
             + self.clusters.len()
             + self.adoptions.len()
@@ -137,6 +146,7 @@ impl Batch {
     ) -> Result<StateV1, ReadError> {
         put(txn, NETWORKS, &self.networks, |key| *key)?;
         put(txn, POOLS, &self.pools, |key| *key)?;
+        put(txn, QUOTAS, &self.quotas, Vec::as_slice)?;
         put(txn, LEASES, &self.leases, |key| *key)?;
         put(txn, CLUSTERS, &self.clusters, String::as_str)?;
         put(txn, ADOPTIONS, &self.adoptions, Vec::as_slice)?;

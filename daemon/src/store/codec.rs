@@ -7,13 +7,13 @@ use std::net::IpAddr;
 
 use fipd_core::{
     Account, Adoption, AuditEntry, ClusterId, ClusterRecord, Identity, Lease, LeaseKey, Network,
-    NetworkId, PoolId, System, Timestamp, Token, TokenId,
+    NetworkId, PoolId, Quota, System, Tenant, Timestamp, Token, TokenId,
 };
 use serde::{Deserialize, Serialize};
 
 use super::rows::{
     AccountV1, AdoptionV1, AuditV1, ClusterV1, ContenderV1, HolderV1, IdentityV1, IpV1, LeaseV1,
-    MemberV1, NetworkV1, StateV1, TokenV1, V1,
+    MemberV1, NetworkV1, QuotaV1, StateV1, TokenV1, V1,
 };
 
 mod code;
@@ -96,6 +96,20 @@ pub(super) fn decode_network(key: [u8; 4], bytes: &[u8]) -> Result<Network, Deco
     })
 }
 
+pub(super) fn encode_quota(quota: &Quota) -> Result<Vec<u8>, EncodeError> {
+    encode(&QuotaV1 { limit: quota.limit })
+}
+
+pub(super) fn decode_quota(key: (PoolId, Tenant), bytes: &[u8]) -> Result<Quota, DecodeError> {
+    let (pool, tenant) = key;
+    let QuotaV1 { limit } = decode(bytes)?;
+    Ok(Quota {
+        pool,
+        tenant,
+        limit,
+    })
+}
+
 pub(super) fn encode_lease(lease: &Lease) -> Result<Vec<u8>, EncodeError> {
     encode(&LeaseV1 {
         pool: lease.pool.map(|id| id.0),
@@ -121,7 +135,7 @@ pub(super) fn decode_lease(key: LeaseKey, bytes: &[u8]) -> Result<Lease, DecodeE
             .iter()
             .map(contender)
             .collect::<Result<_, _>>()?,
-        tenant: row.tenant.map(|text| fipd_core::Tenant(text.into())),
+        tenant: row.tenant.map(|text| Tenant(text.into())),
         group: row.group.map(Into::into),
         since: Timestamp(row.since),
         until: row.until.map(Timestamp),
@@ -317,7 +331,7 @@ fn contender_row(contender: &fipd_core::Contender) -> ContenderV1<'_> {
 fn contender(row: &ContenderV1<'_>) -> Result<fipd_core::Contender, DecodeError> {
     Ok(fipd_core::Contender {
         holder: holder(&row.holder)?,
-        tenant: row.tenant.map(|text| fipd_core::Tenant(text.into())),
+        tenant: row.tenant.map(|text| Tenant(text.into())),
         since: Timestamp(row.since),
     })
 }

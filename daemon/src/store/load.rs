@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fipd_core::{Ledger, Op, PoolId, Timestamp};
-use redb::{Key, ReadTransaction, TableDefinition, TableHandle as _};
+use redb::{Key, ReadOnlyTable, ReadTransaction, TableDefinition, TableHandle as _};
 
 use super::{
     batch::read_state,
@@ -11,7 +11,8 @@ use super::{
     error::{OpenError, ReadError},
     rows::StateV1,
     tables::{
-        ACCOUNTS, ADOPTIONS, CLUSTERS, LEASES, META, NETWORKS, POOLS, TOKENS, parse_lease_key,
+        ACCOUNTS, ADOPTIONS, CLUSTERS, LEASES, META, NETWORKS, POOLS, QUOTAS, TOKENS, existing,
+        parse_lease_key, parse_quota_key,
     },
 };
 
@@ -41,6 +42,7 @@ pub(super) fn ops(txn: &ReadTransaction, state: &StateV1) -> Result<Ops, ReadErr
     let pools = rows(txn, POOLS, |key, value| {
         codec::decode_pool(key, value).map(|pool| Op::PutPool(Arc::new(pool)))
     })?;
+    let quotas = quotas(txn)?;
     let leases = rows(txn, LEASES, |key, value| {
         codec::decode_lease(parse_lease_key(&key)?, value)
             .map(|lease| Op::PutLease(Arc::new(lease)))
@@ -58,10 +60,21 @@ pub(super) fn ops(txn: &ReadTransaction, state: &StateV1) -> Result<Ops, ReadErr
         .chain(adoptions);
     Ok(Box::new(
         head.chain(pools)
+            .chain(quotas)
             .chain(leases)
             .chain(accounts)
             .chain(tokens),
     ))
+}
+
+/// A file from before quotas has no table of them.
+fn quotas(txn: &ReadTransaction) -> Result<Ops, ReadError> {
+    let Some(table) = existing(txn, QUOTAS)? else {
+        return Ok(Box::new(std::iter::empty()));
+    };
+    decoded(&table, QUOTAS.name().to_owned(), |key, value| {
+        codec::decode_quota(parse_quota_key(key)?, value).map(Op::PutQuota)
+    })
 }
 
 /// Decodes the rows of one table. Ends with the first error of the storage.
@@ -70,10 +83,19 @@ pub(super) fn rows<K: Key + 'static, T: 'static>(
     definition: TableDefinition<'static, K, &'static [u8]>,
     read: impl Fn(K::SelfType<'_>, &[u8]) -> Result<T, DecodeError> + 'static,
 ) -> Result<Box<dyn Iterator<Item = Result<T, ReadError>>>, ReadError> {
-    let table = definition.name().to_owned();
-    let range = txn
-        .open_table(definition)?
-        .range::<K::SelfType<'static>>(..)?;
+    decoded(
+        &txn.open_table(definition)?,
+        definition.name().to_owned(),
+        read,
+    )
+}
+
+fn decoded<K: Key + 'static, T: 'static>(
+    rows: &ReadOnlyTable<K, &'static [u8]>,
+    table: String,
+    read: impl Fn(K::SelfType<'_>, &[u8]) -> Result<T, DecodeError> + 'static,
+) -> Result<Box<dyn Iterator<Item = Result<T, ReadError>>>, ReadError> {
+    let range = rows.range::<K::SelfType<'static>>(..)?;
     let decoded = range.map(move |item| {
         let (key, value) = item?;
         read(key.value(), value.value()).map_err(|error| ReadError::Row {

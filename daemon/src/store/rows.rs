@@ -142,6 +142,12 @@ pub(super) struct PoolV2<'a> {
     pub quarantine: u32,
 }
 
+/// A quota; pool and tenant are the key.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct QuotaV1 {
+    pub limit: u64,
+}
+
 /// A cluster; its identity is the key.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct ClusterV1<'a> {

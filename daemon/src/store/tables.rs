@@ -5,8 +5,8 @@
 
 use std::net::IpAddr;
 
-use fipd_core::{LeaseKey, NetworkId, System};
-use redb::TableDefinition;
+use fipd_core::{LeaseKey, NetworkId, PoolId, System, Tenant};
+use redb::{Key, ReadOnlyTable, ReadTransaction, TableDefinition, TableError};
 
 use super::codec::DecodeError;
 
@@ -19,6 +19,8 @@ pub(super) const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("
 pub(super) const NETWORKS: TableDefinition<'_, [u8; 4], &[u8]> = TableDefinition::new("networks");
 /// Key: pool number. Value: [`super::rows::PoolV1`] or [`super::rows::PoolV2`].
 pub(super) const POOLS: TableDefinition<'_, [u8; 4], &[u8]> = TableDefinition::new("pools");
+/// Key: pool number, tenant. Value: [`super::rows::QuotaV1`]. Made by its first row.
+pub(super) const QUOTAS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("quotas");
 /// Key: [`LeaseBytes`]. Value: [`super::rows::LeaseV1`].
 pub(super) const LEASES: TableDefinition<'_, LeaseBytes, &[u8]> = TableDefinition::new("leases");
 /// Key: UID of the cluster's `kube-system`. Value: [`super::rows::ClusterV1`].
@@ -36,6 +38,34 @@ pub(super) const AUDIT: TableDefinition<'_, [u8; 8], &[u8]> = TableDefinition::n
 pub(super) const SCHEMA: &str = "schema";
 /// Row of [`META`]: what each commit moves on.
 pub(super) const STATE: &str = "state";
+
+/// A table to read; `None` in a file that no row of it was ever written to.
+pub(super) fn existing<K: Key + 'static>(
+    txn: &ReadTransaction,
+    definition: TableDefinition<'static, K, &'static [u8]>,
+) -> Result<Option<ReadOnlyTable<K, &'static [u8]>>, TableError> {
+    match txn.open_table(definition) {
+        Err(TableError::TableDoesNotExist(_)) => Ok(None),
+        table => table.map(Some),
+    }
+}
+
+/// The row key of a quota.
+pub(super) fn quota_key(pool: PoolId, tenant: &Tenant) -> Vec<u8> {
+    [&pool.0.to_be_bytes(), tenant.0.as_bytes()].concat()
+}
+
+/// The pool and tenant a row key names.
+///
+/// # Errors
+/// Fewer bytes than a pool number has, or a tenant that is no text.
+pub(super) fn parse_quota_key(bytes: &[u8]) -> Result<(PoolId, Tenant), DecodeError> {
+    let parts = bytes.split_first_chunk().and_then(|(pool, tenant)| {
+        let tenant = std::str::from_utf8(tenant).ok()?;
+        Some((PoolId(u32::from_be_bytes(*pool)), Tenant(tenant.into())))
+    });
+    parts.ok_or_else(|| DecodeError::value("quota key", format!("{bytes:02x?}")))
+}
 
 /// The row key of a lease.
 pub(super) fn lease_key(key: LeaseKey) -> LeaseBytes {

@@ -4,7 +4,7 @@ use std::{collections::VecDeque, sync::Arc};
 
 use smallvec::SmallVec;
 
-use crate::{Identity, LeaseKey, PoolId};
+use crate::{Identity, LeaseKey, PoolId, Tenant};
 
 /// What one confirmed decision touched. Lists are sorted and without repetition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,6 +16,8 @@ pub struct Change {
     pub leases: SmallVec<[LeaseKey; 1]>,
     /// Members and contenders of these leases, before and after.
     pub identities: SmallVec<[Identity; 1]>,
+    /// Tenants that may be given more than before by a quota: it was raised, or less counts against it.
+    pub tenants: Vec<Tenant>,
     /// Accounts, tokens, clusters, networks or expectations changed.
     pub other: bool,
 }
@@ -61,6 +63,10 @@ impl Changes {
         if change.identities.len() > 1 {
             change.identities.sort_unstable();
             change.identities.dedup();
+        }
+        if change.tenants.len() > 1 {
+            change.tenants.sort_unstable();
+            change.tenants.dedup();
         }
         if self.log.len() == Self::MOST {
             self.log.pop_front();

@@ -7,7 +7,7 @@ use super::{
     tentative::Table,
 };
 use crate::{
-    ClusterId, Family, Lease, LeaseKey, LeaseState, NetworkId, PoolId, Text, layout::Layout,
+    ClusterId, Family, Lease, LeaseKey, LeaseState, NetworkId, PoolId, Tenant, Text, layout::Layout,
 };
 
 /// A broken invariant. Names the rows.
@@ -51,6 +51,8 @@ pub enum Violation {
     SameNetworkName { name: Text },
     #[error("pool {}: the next pool would get number {}", .pool.0, .next.0)]
     PoolNumber { pool: PoolId, next: PoolId },
+    #[error("quota of tenant {}: its pool {} does not exist", .tenant.0, .pool.0)]
+    QuotaOfUnknownPool { pool: PoolId, tenant: Tenant },
     #[error("several clusters are named {name}: {}", list(.clusters))]
     SameClusterName {
         name: Text,
@@ -94,6 +96,7 @@ impl Ledger {
             self.check_lease(*key, lease, found);
         }
         self.check_pools(found);
+        self.check_quotas(found);
         self.check_names(found);
     }
 
@@ -318,6 +321,9 @@ impl Ledger {
         let in_flight = !self.tentative.is_empty() || self.tentative.locks_table(Table::Pools);
         if !self.free.consistent(&self.rows.leases, in_flight) {
             broken("free addresses", "the pools' counters".to_owned());
+        }
+        if !self.charges_follow() {
+            broken("charges of tenants", "the counts".to_owned());
         }
         self.check_waiters(found);
     }

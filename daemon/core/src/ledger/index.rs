@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     due::Due,
+    charges::Charges,
     identities::Identities,
     intern::{Prints, fingerprint},
     keyset::KeySet,
@@ -25,6 +26,7 @@ pub(super) struct Index {
     due: Due,
     /// How many leases of a pool are quarantined; pools without any are not in it.
     cooling: BTreeMap<PoolId, u64>,
+    charges: Charges,
 }
 
 /// The leases of one system of one cluster.
@@ -86,7 +88,9 @@ impl Index {
         let (mut poolless, mut contended) = (Vec::new(), Vec::new());
         let mut contending: BTreeMap<ClusterId, KeySet> = BTreeMap::new();
         let mut cooling = BTreeMap::new();
+        let mut charges = Charges::default();
         for lease in leases {
+            charges.add(lease);
             if let Some(pool) = cooling_in(lease) {
                 *cooling.entry(pool).or_default() += 1;
             }
@@ -127,6 +131,7 @@ impl Index {
             contending,
             due: leases.iter().map(Arc::as_ref).collect(),
             cooling,
+            charges,
         }
     }
 
@@ -150,6 +155,7 @@ impl Index {
         if let Some(pool) = cooling_in(lease) {
             *self.cooling.entry(pool).or_default() += 1;
         }
+        self.charges.add(lease);
         for member in &lease.members {
             let identity = &member.holder.identity;
             let Some(cluster) = &identity.cluster else {
@@ -199,6 +205,7 @@ impl Index {
                 self.cooling.remove(&pool);
             }
         }
+        self.charges.remove(lease);
         for identity in super::identities(lease) {
             self.identities.remove(fingerprint(identity), key);
         }
@@ -262,6 +269,11 @@ impl Index {
     /// Leases of no pool.
     pub fn poolless(&self) -> &KeySet {
         &self.poolless
+    }
+
+    /// How many leases count for whom.
+    pub fn charges(&self) -> &Charges {
+        &self.charges
     }
 
     /// Leases with contenders.

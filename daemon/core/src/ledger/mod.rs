@@ -10,6 +10,7 @@
 //! the same order give the same answers.
 
 mod changes;
+mod charges;
 mod check;
 mod due;
 mod filter;
@@ -29,6 +30,7 @@ mod plan_pool;
 mod plan_release;
 mod plan_reserve;
 mod plan_transfer;
+mod quotas;
 mod read;
 mod rows;
 mod runs;
@@ -104,6 +106,8 @@ impl Ledger {
                 op @ (Op::PutNetwork(_)
                 | Op::DeletePool(_)
                 | Op::PutNextPool(_)
+                | Op::PutQuota(_)
+                | Op::DeleteQuota { .. }
                 | Op::DeleteLease(_)
                 | Op::PutCluster(_)
                 | Op::DeleteCluster(_)
@@ -150,6 +154,8 @@ impl Ledger {
                 self.rows.delete_pool(*id);
             }
             Op::PutNextPool(id) => self.rows.next_pool = self.rows.next_pool.max(*id),
+            Op::PutQuota(quota) => self.put_quota(quota),
+            Op::DeleteQuota { pool, tenant } => self.drop_quota(*pool, tenant),
             Op::PutLease(lease) => self.put_lease(Arc::clone(lease)),
             Op::DeleteLease(key) => self.delete_lease(*key),
             Op::PutCluster(record) => {
@@ -204,6 +210,7 @@ impl Ledger {
                 ..Change::default()
             });
         };
+        self.uncount_ahead(&flight);
         let mut change = Change::default();
         for op in flight.ops {
             match (op, flight.prints) {
@@ -235,6 +242,7 @@ impl Ledger {
         let Some(flight) = self.tentative.end(&ticket) else {
             return;
         };
+        self.uncount_ahead(&flight);
         for key in flight.taken {
             self.free.give_back(key);
         }
@@ -342,6 +350,7 @@ impl Ledger {
 
     /// Notes what `op` is about to change.
     fn note(&self, op: &Op, change: &mut Change) {
+        self.note_room(op, change);
         match op {
             Op::PutLease(lease) => {
                 self.note_lease(lease.key, change);
@@ -351,7 +360,7 @@ impl Ledger {
             Op::DeleteLease(key) => self.note_lease(*key, change),
             Op::PutPool(pool) => change.pools.push(pool.id),
             Op::DeletePool(id) => change.pools.push(*id),
-            Op::PutNextPool(_) => {}
+            Op::PutNextPool(_) | Op::PutQuota(_) | Op::DeleteQuota { .. } => {}
             Op::PutNetwork(_)
             | Op::PutCluster(_)
             | Op::DeleteCluster(_)

@@ -132,6 +132,12 @@ impl Ledger {
             Request::CreatePool { spec, actor } => self.plan_create_pool(spec, actor, now),
             Request::UpdatePool(edit) => self.plan_update_pool(edit, now),
             Request::DeletePool { pool, actor } => self.plan_delete_pool(*pool, actor, now),
+            Request::SetQuota { quota, actor } => self.plan_set_quota(quota, actor, now),
+            Request::DeleteQuota {
+                pool,
+                tenant,
+                actor,
+            } => self.plan_delete_quota(*pool, tenant, actor, now),
             Request::RecordCluster { record } => self.plan_record_cluster(record, now),
             Request::MarkAdopted { marker, actor } => self.plan_mark_adopted(marker, actor, now),
             Request::Orphan {
@@ -174,6 +180,7 @@ impl Ledger {
             ops: draft.flight.ops.to_vec(),
             audit: draft.audit,
         };
+        self.count_ahead(&draft.flight);
         let ticket = self.tentative.start(draft.flight);
         Planned::Tentative {
             ticket,

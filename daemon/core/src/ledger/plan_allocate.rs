@@ -1,8 +1,9 @@
 //! New addresses, or the same again.
 //!
 //! Policy, in this order: a want is answered by leases that the identity has already; only what is missing is
-//! new. New leases need an open pool, a network that is not held back, and the asker's turn in the queue. All
-//! wants are served or none. An address that cools is given only by name, and only to an admin or its last tenant.
+//! new. New leases need an open pool, a network that is not held back, room in the tenant's quotas, and the asker's
+//! turn in the queue. All wants are served or none. An address that cools is given only by name, and only to an
+//! admin or its last tenant.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -14,10 +15,11 @@ use super::{
     plan::{Draft, Draw, Stop},
     plan_adopt::exclusive,
     plan_reserve::Purpose,
+    quotas::Need,
     waiters::Waiter,
 };
 use crate::{
-    Action, Allocate, Answer, Lease, LeaseKey, LeaseState, Pool, PoolId, Refusal, Text, Timestamp,
+    Action, Allocate, Answer, Lease, LeaseKey, LeaseState, Pool, Refusal, Text, Timestamp,
     Want, address::number, layout,
 };
 
@@ -51,6 +53,7 @@ impl Ledger {
         for want in asked.iter_mut().filter(|want| want.missing > 0) {
             want.cools = self.check_new(want, ask)?;
         }
+        self.check_tenant(&asked, ask)?;
         self.check_turn(&asked, ask)?;
         let mut draft = Draft::new(now, &ask.actor);
         draft.flight.identities.push(prints.whole);
@@ -227,6 +230,17 @@ impl Ledger {
         Err(Refusal::AddressTaken { address, owner }.into())
     }
 
+    /// Whether the tenant's quotas allow it. Without any quota nothing is looked at.
+    fn check_tenant(&mut self, asked: &[Asked], ask: &Allocate) -> Result<(), Stop> {
+        match &ask.tenant {
+            Some(tenant) if self.has_quotas() => {
+                let needs = sums(asked.iter());
+                self.check_quota(&needs, tenant, &ask.holder)
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
     /// Whether it is the asker's turn in all pools that are to give something new. If not, and it says since when
     /// it waits, it gets a place in the queues of the pools that are full.
     fn check_turn(&mut self, asked: &[Asked], ask: &Allocate) -> Result<(), Stop> {
@@ -359,9 +373,14 @@ impl Ledger {
 }
 
 /// Pools that are to give something free, each once, and how much.
-fn needs(asked: &[Asked]) -> SmallVec<[(PoolId, u128, &Arc<Pool>); 2]> {
-    let mut needs: SmallVec<[(PoolId, u128, &Arc<Pool>); 2]> = SmallVec::new();
-    for want in asked.iter().filter(|want| want.missing > 0 && !want.cools) {
+fn needs(asked: &[Asked]) -> SmallVec<[Need<'_>; 2]> {
+    sums(asked.iter().filter(|want| !want.cools))
+}
+
+/// What the wants miss, by pool.
+fn sums<'a>(asked: impl Iterator<Item = &'a Asked>) -> SmallVec<[Need<'a>; 2]> {
+    let mut needs: SmallVec<[Need<'_>; 2]> = SmallVec::new();
+    for want in asked.filter(|want| want.missing > 0) {
         let missing = u128::from(want.missing);
         match needs.iter_mut().find(|(id, ..)| *id == want.pool.id) {
             Some((_, need, _)) => *need += missing,

@@ -139,9 +139,11 @@ impl Ledger {
             pool.spec.network,
             listed.as_ref().map_or(&[], |layout| &layout.listed),
         )?;
+        let quotas = self.without_quotas(id)?;
         let mut draft = Draft::new(now, actor);
         draft.flight.table = Some(Table::Pools);
         draft.flight.edits.push(pool.spec.network);
+        draft.flight.ops.extend(quotas);
         // Nobody has what cools; its rows go with the pool, which gave it.
         for lease in keys.into_iter().flat_map(KeySet::iter) {
             draft.flight.keys.push(lease);

@@ -7,7 +7,7 @@ use std::{
 
 use crate::{
     Account, Adoption, ClusterId, ClusterRecord, Lease, LeaseKey, Network, NetworkId, Op, Origin,
-    Pool, PoolId, System, Text, Token, TokenId,
+    Pool, PoolId, Quota, System, Tenant, Text, Token, TokenId,
 };
 
 /// All rows but those of leases in their indexes.
@@ -16,6 +16,8 @@ pub(super) struct Rows {
     pub networks: BTreeMap<NetworkId, Network>,
     pub pools: BTreeMap<PoolId, Arc<Pool>>,
     pub next_pool: PoolId,
+    /// Limits.
+    pub quotas: BTreeMap<(PoolId, Tenant), u64>,
     pub leases: BTreeMap<LeaseKey, Arc<Lease>>,
     pub clusters: BTreeMap<ClusterId, ClusterRecord>,
     pub adoptions: BTreeMap<(NetworkId, Text, System), Adoption>,
@@ -145,6 +147,13 @@ impl Rows {
         let networks = self.networks.values().cloned().map(Op::PutNetwork);
         let next = std::iter::once(Op::PutNextPool(self.next_pool));
         let pools = self.pools.values().cloned().map(Op::PutPool);
+        let quotas = self.quotas.iter().map(|((pool, tenant), limit)| {
+            Op::PutQuota(Quota {
+                pool: *pool,
+                tenant: tenant.clone(),
+                limit: *limit,
+            })
+        });
         let leases = self.leases.values().cloned().map(Op::PutLease);
         let clusters = self.clusters.values().cloned().map(Op::PutCluster);
         let adoptions = self.adoptions.values().cloned().map(Op::PutAdoption);
@@ -153,6 +162,7 @@ impl Rows {
         networks
             .chain(next)
             .chain(pools)
+            .chain(quotas)
             .chain(leases)
             .chain(clusters)
             .chain(adoptions)

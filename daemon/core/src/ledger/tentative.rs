@@ -8,10 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use smallvec::SmallVec;
 
 use super::{
+    charges::{Charge, Charges},
     intern::Prints,
     waiters::{Place, Waiter},
 };
-use crate::{ClusterId, Identity, LeaseKey, NetworkId, Op, PoolId, Text};
+use crate::{ClusterId, Identity, LeaseKey, NetworkId, Op, PoolId, Quota, Text};
 
 /// Stands for one decision in flight; hand it back by `confirm` or `abort`.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,6 +62,9 @@ pub(super) struct Tentative {
     identities: BTreeMap<u64, usize>,
     tables: BTreeSet<Table>,
     edits: BTreeSet<NetworkId>,
+    quotas: BTreeSet<Charge>,
+    /// What decisions in flight add for tenants that have a quota.
+    pub charges: Charges,
 }
 
 impl Tentative {
@@ -72,6 +76,7 @@ impl Tentative {
             .extend(flight.identities.iter().map(|print| (*print, at)));
         self.tables.extend(flight.table);
         self.edits.extend(flight.edits.iter().copied());
+        self.quotas.extend(quotas(&flight));
         match self.flights.get_mut(at) {
             Some(place) => *place = Some(flight),
             None => self.flights.push(Some(flight)),
@@ -95,6 +100,9 @@ impl Tentative {
         for network in &flight.edits {
             self.edits.remove(network);
         }
+        for quota in quotas(&flight) {
+            self.quotas.remove(&quota);
+        }
         Some(flight)
     }
 
@@ -114,6 +122,26 @@ impl Tentative {
     /// Whether a pool of the network is being edited.
     pub fn edits(&self, network: NetworkId) -> bool {
         self.edits.contains(&network)
+    }
+
+    /// Whether the quota is being changed.
+    pub fn locks_quota(&self, key: &Charge) -> bool {
+        !self.quotas.is_empty() && self.quotas.contains(key)
+    }
+
+    /// Whether a quota of the pool is being changed.
+    pub fn locks_quota_of(&self, pool: PoolId) -> bool {
+        self.quotas.iter().any(|(of, _)| *of == pool)
+    }
+
+    /// Whether no quota is being changed.
+    pub fn leaves_quotas(&self) -> bool {
+        self.quotas.is_empty()
+    }
+
+    /// All decisions in flight.
+    pub fn flights(&self) -> impl Iterator<Item = &InFlight> {
+        self.flights.iter().flatten()
     }
 
     /// Whether a lease in `range` is being changed.
@@ -144,4 +172,15 @@ impl Tentative {
             flight.places.retain(|(_, place, _)| stays(place));
         }
     }
+}
+
+/// The quotas that the decision changes.
+fn quotas(flight: &InFlight) -> impl Iterator<Item = Charge> {
+    flight.ops.iter().filter_map(|op| {
+        if let Op::PutQuota(Quota { pool, tenant, .. }) | Op::DeleteQuota { pool, tenant } = op {
+            Some((*pool, tenant.clone()))
+        } else {
+            None
+        }
+    })
 }

@@ -54,6 +54,14 @@ impl Model {
         for want in asked.iter_mut().filter(|want| want.missing > 0) {
             want.cools = self.may_give(want, ask)?;
         }
+        let mut needs: Vec<(PoolId, u64)> = Vec::new();
+        for want in asked.iter().filter(|want| want.missing > 0) {
+            match needs.iter_mut().find(|(id, _)| *id == want.pool.id) {
+                Some((_, need)) => *need += u64::from(want.missing),
+                None => needs.push((want.pool.id, want.missing.into())),
+            }
+        }
+        self.within_quota(&needs, ask)?;
         self.turn(&asked, ask)?;
         let taken = self.choose(&asked)?;
         let mut flight = Flight {

@@ -3,14 +3,15 @@
 
 mod lease;
 mod pool;
+mod quota;
 mod transfer;
 
 use std::{net::IpAddr, sync::Arc};
 
 use fipd_core::{
     Action, Adoption, Answer, ClusterId, ClusterRecord, Expectation, Family, Hold, Holder,
-    Identity, Lease, LeaseKey, LeaseState, Member, Network, NetworkId, Op, Pool, PoolId, Refusal,
-    Request, Tenant, Text, Timestamp,
+    Identity, Lease, LeaseKey, LeaseState, Member, Network, NetworkId, Op, Pool, PoolId, Quota,
+    Refusal, Request, Tenant, Text, Timestamp,
 };
 
 pub use pool::assignable;
@@ -71,6 +72,7 @@ pub struct Model {
     pub networks: Vec<Network>,
     pub pools: Vec<Arc<Pool>>,
     pub next_pool: u32,
+    pub quotas: Vec<Quota>,
     pub leases: Vec<Lease>,
     pub clusters: Vec<ClusterRecord>,
     pub adoptions: Vec<Adoption>,
@@ -109,6 +111,8 @@ impl Model {
             Request::CreatePool { spec, .. } => self.create_pool(spec, now),
             Request::UpdatePool(edit) => self.update_pool(edit),
             Request::DeletePool { pool, .. } => self.delete_pool(*pool),
+            Request::SetQuota { quota, .. } => self.set_quota(quota),
+            Request::DeleteQuota { pool, tenant, .. } => self.delete_quota(*pool, tenant),
             Request::RecordCluster { record } => self.record_cluster(record),
             Request::MarkAdopted { marker, .. } => self.mark_adopted(marker),
             Request::Orphan {
@@ -210,6 +214,15 @@ impl Model {
                 self.waiters.retain(|waiter| waiter.pool != id);
             }
             Op::PutNextPool(id) => self.next_pool = id.0,
+            Op::PutQuota(quota) => {
+                self.quotas
+                    .retain(|known| (known.pool, &known.tenant) != (quota.pool, &quota.tenant));
+                self.quotas.push(quota);
+                self.quotas.sort();
+            }
+            Op::DeleteQuota { pool, tenant } => self
+                .quotas
+                .retain(|known| (known.pool, &known.tenant) != (pool, &tenant)),
             Op::PutLease(lease) => {
                 self.leases.retain(|known| known.key != lease.key);
                 self.leases.push(Lease::clone(&lease));

@@ -215,10 +215,12 @@ impl Model {
         if self.flight_in(&pool.spec, |address| lists(&pool.spec, address)) {
             return Err(Stop::Busy);
         }
+        let quotas = self.without_quotas(id)?;
         let mut flight = Flight {
             edits: vec![pool.spec.network],
             ..Flight::default()
         };
+        flight.ops.extend(quotas);
         for lease in self.leases.iter().filter(|lease| lease.pool == Some(id)) {
             if self.locked(lease.key) {
                 return Err(Stop::Busy);

@@ -160,7 +160,8 @@ fn explain(form: &mut AllocateForm, error: IpamError) -> StatusCode {
         Refusal::Exhausted { .. } => {
             form.error = Some(text.split(';').next().unwrap_or_default().to_owned());
         }
-        Refusal::NetworkHeld { .. }
+        Refusal::QuotaExceeded { .. }
+        | Refusal::NetworkHeld { .. }
         | Refusal::PoolClosed(_)
         | Refusal::UnknownPool(_)
         | Refusal::UnknownNetwork(_)

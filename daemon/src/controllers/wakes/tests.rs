@@ -1,7 +1,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use fipd_core::{
-    AddressSpec, Adopt, Ends, EndsOf, Holder, Order, Origin, PoolSpec, Request, Timestamp,
+    AddressSpec, Adopt, Ends, EndsOf, Holder, Order, Origin, PoolSpec, Quota, Request, Timestamp,
 };
 use tokio::sync::mpsc;
 
@@ -56,6 +56,17 @@ fn pool() -> Request {
     Request::CreatePool { spec, actor }
 }
 
+fn quota(limit: u64) -> Request {
+    let (pool, tenant) = (PoolId(1), Tenant("p-1".into()));
+    let quota = Quota {
+        pool,
+        tenant,
+        limit,
+    };
+    let actor = "test".into();
+    Request::SetQuota { quota, actor }
+}
+
 fn network() -> Request {
     Request::CreateNetwork {
         name: "other".into(),
@@ -72,6 +83,8 @@ async fn a_change_wakes_who_waits_for_it_and_nobody_else() {
         ("pools", Cause::Pools),
         ("address", Cause::Address(place(1))),
         ("held", Cause::Held(NetworkId::DEFAULT)),
+        ("quota", Cause::Quota(Tenant("p-1".into()))),
+        ("other", Cause::Quota(Tenant("p-2".into()))),
         ("done", Cause::Pools),
     ] {
         wakes.wait(&key(name), Some(cause));
@@ -90,12 +103,18 @@ async fn a_change_wakes_who_waits_for_it_and_nobody_else() {
             let names: BTreeSet<String> = keys.iter().map(|key| key.name.to_string()).collect();
             names.into_iter().collect::<Vec<_>>()
         };
-        assert_eq!(next().await, ["address", "held", "pools"], "at the start");
+        assert_eq!(
+            next().await,
+            ["address", "held", "other", "pools", "quota"],
+            "at the start"
+        );
         for (request, expected) in [
             (pool(), &["pools"][..]),
             (adopt("Service", "web", 2), &[]),
             (adopt("FloatingIP", "fip", 3), &["fip"]),
             (adopt("Service", "web", 1), &["address"]),
+            (quota(1), &[]),
+            (quota(2), &["quota"]),
             (network(), &["held"]),
         ] {
             let told = format!("{request:?}");

@@ -87,6 +87,8 @@ pub(super) fn of_action(action: Action) -> u8 {
         Action::TokenDeleted => 20,
         Action::Reserved => 21,
         Action::Expired => 22,
+        Action::QuotaSet => 23,
+        Action::QuotaDeleted => 24,
     }
 }
 
@@ -115,6 +117,8 @@ pub(super) fn action(code: u8) -> Result<Action, DecodeError> {
         20 => Action::TokenDeleted,
         21 => Action::Reserved,
         22 => Action::Expired,
+        23 => Action::QuotaSet,
+        24 => Action::QuotaDeleted,
         other => return Err(DecodeError::value("action", other)),
     })
 }
@@ -127,7 +131,7 @@ mod tests {
     fn codes_are_read_back_as_written() {
         for code in 0..=u8::MAX {
             assert!(
-                action(code).map(of_action).is_ok_and(|again| again == code) || code > 22,
+                action(code).map(of_action).is_ok_and(|again| again == code) || code > 24,
                 "action {code}"
             );
             assert!(

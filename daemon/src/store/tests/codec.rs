@@ -6,7 +6,7 @@ use fipd_core::{
     Account, Action, AddressSpec, Adoption, AuditEntry, Authority as _, ClusterId, ClusterRecord,
     Contender, Decision, Ends, EndsOf, Holder, Identity, Lease, LeaseKey, LeaseState, Member,
     Network, NetworkId, Op, Order, Origin, Outcome, Pool, PoolId, PoolSpec, PortClaim, Protocol,
-    Role, Tenant, Text, Timestamp, Token, TokenId,
+    Quota, Role, Tenant, Text, Timestamp, Token, TokenId,
 };
 use ipnet::IpNet;
 use proptest::{collection::vec, option, prelude::*};
@@ -253,6 +253,18 @@ proptest! {
     }
 
     #[test]
+    fn quotas(a in any::<u32>(), b in any::<u32>(), tenants in (text(), text()), limit in any::<u64>()) {
+        let keys = [(PoolId(a), Tenant(tenants.0)), (PoolId(b), Tenant(tenants.1))];
+        let [row, other] = keys.each_ref().map(|(pool, tenant)| tables::quota_key(*pool, tenant));
+        let [key, other_key] = keys;
+        prop_assert_eq!(row.cmp(&other), key.cmp(&other_key), "rows must lie in the order of their keys");
+        prop_assert_eq!(tables::parse_quota_key(&row).unwrap(), key.clone());
+        let quota = Quota { pool: key.0, tenant: key.1.clone(), limit };
+        let value = codec::encode_quota(&quota).unwrap();
+        prop_assert_eq!(codec::decode_quota(key, &value).unwrap(), quota);
+    }
+
+    #[test]
     fn audit_entries(entry in entry()) {
         let row = codec::encode_audit(&entry).unwrap();
         prop_assert_eq!(codec::decode_audit(&row).unwrap(), entry);
@@ -301,6 +313,8 @@ proptest! {
         }
         let lease_key = LeaseKey { network: NetworkId(0), address: IpAddr::from([0; 4]) };
         tables::parse_lease_key(&key).ok();
+        tables::parse_quota_key(&bytes).ok();
+        codec::decode_quota((PoolId(0), Tenant("".into())), &bytes).ok();
         codec::decode_state(&bytes).ok();
         codec::decode_lease(lease_key, &bytes).ok();
         codec::decode_pool([0; 4], &bytes).ok();
@@ -480,6 +494,39 @@ fn a_file_of_schema_1_opens_with_everything_in_it() {
     }
     assert_eq!(store.reader().audit_page(None, 10).unwrap(), [(1, said())]);
     assert_eq!(loaded.last_time, Timestamp(7));
+}
+
+/// It has no table of quotas, until it has one.
+#[test]
+fn a_file_from_before_quotas_takes_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("fipd.redb");
+    fs::copy(fixture(), &path).unwrap();
+    let (mut store, loaded) = Store::open(&path, Options::default()).unwrap();
+    store.reader().backup(&dir.path().join("before")).unwrap();
+    let pool = loaded.ledger.pools().next().unwrap().id;
+    let quota = Op::PutQuota(Quota {
+        pool,
+        tenant: Tenant("p-12".into()),
+        limit: 3,
+    });
+    let decision = Decision {
+        ops: vec![quota.clone()],
+        audit: vec![said()],
+    };
+    assert_eq!(store.commit(&[decision]), [Outcome::Committed]);
+    let copy = dir.path().join("after");
+    store.reader().backup(&copy).unwrap();
+    drop(store);
+    for path in [path, copy] {
+        assert!(check(&path).unwrap().is_empty());
+        let (_store, loaded) = Store::open(&path, Options::default()).unwrap();
+        assert!(
+            loaded.ledger.dump().any(|row| row == quota),
+            "{}",
+            path.display()
+        );
+    }
 }
 
 /// Writes the fixture anew: `cargo test -p fipd --lib write_the_fixture -- --ignored`. Only for a new schema, under a

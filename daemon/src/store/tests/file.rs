@@ -245,6 +245,10 @@ fn the_check_finds_what_was_tampered_with_and_changes_nothing() {
         .unwrap()
         .insert([7].as_slice(), [9].as_slice())
         .unwrap();
+    txn.open_table(tables::QUOTAS)
+        .unwrap()
+        .insert([0, 0, 1].as_slice(), [1, 3].as_slice())
+        .unwrap();
     txn.commit().unwrap();
     drop(database);
     let before = fs::read(&path).unwrap();
@@ -257,6 +261,7 @@ fn the_check_finds_what_was_tampered_with_and_changes_nothing() {
         "audit log: entries Some(2)",
         "table pools, row [0, 0, 0, 9]",
         "version 9",
+        "quota key [00, 00, 01]",
         "bytes, where",
     ] {
         assert!(

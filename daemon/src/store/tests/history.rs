@@ -2,8 +2,8 @@
 
 use fipd_core::{
     Adopt, Allocate, Answer, Authority as _, Decision, Ends, Family, Holder, LeaseKey, Ledger,
-    NetworkId, Op, Order, Origin, Outcome, Planned, PoolId, PoolSpec, Release, ReleaseScope,
-    Request, Reserve, Ticket, Timestamp, Want,
+    NetworkId, Op, Order, Origin, Outcome, Planned, PoolId, PoolSpec, Quota, Release, ReleaseScope,
+    Request, Reserve, Tenant, Ticket, Timestamp, Want,
 };
 
 use crate::store::Store;
@@ -188,6 +188,19 @@ impl History {
                     actor,
                 })
             }
+            13 => Request::SetQuota {
+                quota: Quota {
+                    pool: self.pool(),
+                    tenant: self.tenant(),
+                    limit: self.dice.below(20),
+                },
+                actor,
+            },
+            14 if self.dice.coin() => Request::DeleteQuota {
+                pool: self.pool(),
+                tenant: self.tenant(),
+                actor,
+            },
             8 => Request::CreateNetwork {
                 name: format!("net-{}", self.dice.below(5)).into(),
                 actor,
@@ -212,12 +225,16 @@ impl History {
         }];
         Allocate {
             holder: self.holder(),
-            tenant: None,
+            tenant: Some(self.tenant()),
             wants,
             waiting_since: None,
             by_admin: false,
             actor: "test".into(),
         }
+    }
+
+    fn tenant(&mut self) -> Tenant {
+        Tenant(format!("p-{}", self.dice.below(4)).into())
     }
 
     fn new_pool(&mut self) -> Request {

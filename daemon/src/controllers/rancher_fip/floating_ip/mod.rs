@@ -253,8 +253,11 @@ impl FloatingIps {
 
     /// Writes finalizer and address into the object, then its status.
     async fn show(&self, key: &Key, fip: &Fip, outcome: Outcome) -> Result<Next, Trouble> {
-        let cause = outcome.as_ref().err().and_then(|problem| problem.cause);
-        if self.wakes.wait(key, cause) {
+        let cause = outcome
+            .as_ref()
+            .err()
+            .and_then(|problem| problem.cause.clone());
+        if self.wakes.wait(key, cause.clone()) {
             self.site.ipam.forget_waiter(&self.identity(key));
         }
         if let Ok(shown) = &outcome

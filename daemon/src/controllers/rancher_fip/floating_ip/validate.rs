@@ -74,6 +74,7 @@ pub fn unknown_pool(field: &str, pool: &str) -> Problem {
 pub fn refused(refusal: &Refusal, network: NetworkId) -> Problem {
     let reason = match refusal {
         Refusal::Exhausted { .. } => "PoolExhausted",
+        Refusal::QuotaExceeded { .. } => "QuotaExceeded",
         Refusal::AddressTaken { .. } | Refusal::Quarantined { .. } => "AddressTaken",
         Refusal::NotAssignable { .. } => "AddressNotAssignable",
         Refusal::NetworkHeld { .. } => "WaitingForAdoption",

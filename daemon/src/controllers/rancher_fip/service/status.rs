@@ -138,7 +138,7 @@ impl Services {
     }
 
     pub(super) fn wait(&self, service: &ServiceRef, problem: Problem) -> Next {
-        self.waits_for(&service.key, problem.cause);
+        self.waits_for(&service.key, problem.cause.clone());
         self.events.warning(
             &reference(&service.key, &service.uid),
             problem.reason,
