@@ -23,6 +23,7 @@ pub mod listen;
 pub mod openapi;
 pub mod pools;
 pub mod problem;
+pub mod quotas;
 pub mod tls;
 pub mod tokens;
 pub mod transfer;
@@ -106,6 +107,9 @@ fn routes() -> Routes {
             OPERATOR,
             transfer::transfer,
         )
+        .get("/api/v1/quotas", OPERATOR, quotas::list)
+        .put("/api/v1/quotas/{pool}/{tenant}", ADMIN, quotas::put)
+        .delete("/api/v1/quotas/{pool}/{tenant}", ADMIN, quotas::delete)
         .get("/api/v1/clusters", VIEWER, clusters::list)
         .get("/api/v1/clusters/{name}", VIEWER, clusters::show)
         .post("/api/v1/clusters/{name}/forget", ADMIN, clusters::forget)

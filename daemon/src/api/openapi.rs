@@ -6,7 +6,7 @@ use utoipa::{
     openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
 };
 
-use super::{admin, clusters, export, health, leases, pools, transfer, users, wire};
+use super::{admin, clusters, export, health, leases, pools, quotas, transfer, users, wire};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -16,6 +16,7 @@ use super::{admin, clusters, export, health, leases, pools, transfer, users, wir
         pools::list, pools::show, pools::create, pools::update, pools::delete,
         leases::list, leases::show, leases::allocate, leases::reserve, leases::release_address, leases::release,
         transfer::transfer,
+        quotas::list, quotas::put, quotas::delete,
         clusters::list, clusters::show, clusters::forget, clusters::skip_adoption,
         clusters::confirm_release, clusters::install_crds,
         admin::audit, admin::check, admin::backup, export::export,

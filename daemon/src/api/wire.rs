@@ -11,6 +11,7 @@ mod export;
 mod lease;
 mod network;
 mod pool;
+mod quota;
 mod token;
 mod user;
 
@@ -24,6 +25,7 @@ pub use lease::{
 };
 pub use network::{HoldView, NetworkCreate, NetworkList, NetworkView};
 pub use pool::{OriginView, PoolCreate, PoolList, PoolPatch, PoolView, Reserve, Usage};
+pub use quota::{QuotaPage, QuotaPut, QuotaQuery, QuotaView};
 pub use token::{TokenCreate, TokenList, TokenMade, TokenView};
 pub use user::{Password, UserCreate, UserList, UserPatch, UserView};
 

@@ -50,6 +50,15 @@ impl Client {
         self.send(Method::POST, path, Some(body)).await?.json()
     }
 
+    pub async fn put<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<T, Failure> {
+        let body = serde_json::to_vec(body).map_err(Failure::failed)?;
+        self.send(Method::PUT, path, Some(body)).await?.json()
+    }
+
     pub async fn delete(&self, path: &str) -> Result<Reply, Failure> {
         self.send(Method::DELETE, path, None).await
     }

@@ -18,6 +18,7 @@ mod network;
 mod output;
 mod password;
 mod pool;
+mod quota;
 mod serve;
 mod token;
 mod transfer;
@@ -106,6 +107,9 @@ enum ClientCommand {
     /// Routing domains: inside one an address is given once
     #[command(subcommand)]
     Network(network::Network),
+    /// How many addresses of a pool a tenant may hold
+    #[command(subcommand)]
+    Quota(quota::Quota),
     /// Kubernetes clusters that the daemon serves
     #[command(subcommand)]
     Clusters(clusters::Clusters),
@@ -200,6 +204,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
             ClientCommand::Pool(command) => command.run(&session).await,
             ClientCommand::Lease(command) => command.run(&session).await,
             ClientCommand::Network(command) => command.run(&session).await,
+            ClientCommand::Quota(command) => command.run(&session).await,
             ClientCommand::Clusters(command) => command.run(&session).await,
             ClientCommand::Audit(command) => command.run(&session).await,
             ClientCommand::Check(command) => command.run(&session, &socket).await,

@@ -11,5 +11,6 @@
 mod cli;
 mod harness;
 mod life;
+mod quotas;
 mod rest;
 mod roles;

@@ -3,7 +3,7 @@
 use http::Method;
 use serde_json::json;
 
-use crate::harness::Daemon;
+use crate::harness::{Daemon, Rest};
 
 #[test]
 fn only_health_is_open() {
@@ -24,6 +24,7 @@ fn only_health_is_open() {
         "/api/v1/tokens",
         "/api/v1/users",
         "/api/v1/export",
+        "/api/v1/quotas",
     ] {
         let answer = nobody.get(path);
         answer.problem(401, "unauthenticated");
@@ -54,6 +55,7 @@ fn only_health_is_open() {
     for path in [
         "/api/v1/tokens/1",
         "/api/v1/pools/x",
+        "/api/v1/quotas/x/y",
         "/api/v1/leases/default/10.0.0.1",
     ] {
         nobody
@@ -77,6 +79,18 @@ fn each_role_may_do_its_part() {
         .problem(403, "forbidden");
     viewer.get("/api/v1/tokens").problem(403, "forbidden");
     viewer.get("/api/v1/backup").problem(403, "forbidden");
+    viewer.get("/api/v1/quotas").problem(403, "forbidden");
+    assert_eq!(operator.get("/api/v1/quotas").status, 200);
+    let quota = |client: &Rest| {
+        client.json(
+            Method::PUT,
+            "/api/v1/quotas/p/team",
+            &[],
+            json!({ "limit": 5 }),
+        )
+    };
+    quota(&operator).problem(403, "forbidden");
+    assert_eq!(quota(&admin).status, 200);
 
     let given = operator.post("/api/v1/leases", lease.clone());
     assert_eq!(given.status, 201, "{given:?}");

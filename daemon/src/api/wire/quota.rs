@@ -1,0 +1,49 @@
+//! Quotas.
+
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+/// How many addresses of a pool a tenant may hold, and how many it holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct QuotaView {
+    pub tenant: String,
+    pub pool: String,
+    /// Leases of the tenant in the pool that are not in quarantine; more than the limit where it was lowered or
+    /// addresses were adopted.
+    pub used: u64,
+    /// 0: none is given.
+    pub limit: u64,
+}
+
+/// One page of a list; `next` is the cursor of the page after it, null on the last.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct QuotaPage {
+    /// By pool, then by tenant.
+    pub quotas: Vec<QuotaView>,
+    pub next: Option<String>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct QuotaPut {
+    /// 0: none is given.
+    pub limit: u64,
+}
+
+/// Which quotas to list.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub struct QuotaQuery {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
+    /// Name of a pool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
+    /// `next` of the page before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
+    /// 1 to 1000; 100 when left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<usize>,
+}
