@@ -7,6 +7,7 @@ pub const LOGIN: &str = "/ui/login";
 pub const LOGOUT: &str = "/ui/logout";
 pub const POOLS: &str = "/ui/pools";
 pub const CLUSTERS: &str = "/ui/clusters";
+pub const TENANTS: &str = "/ui/tenants";
 pub const AUDIT: &str = "/ui/audit";
 pub const SEARCH: &str = "/ui/search";
 

@@ -18,6 +18,7 @@ pub struct Shell {
 pub enum Nav {
     Dashboard,
     Pools,
+    Tenants,
     Clusters,
     Audit,
     #[default]

@@ -39,7 +39,7 @@ pub use ledger::{
 pub use network::{Network, NetworkId};
 pub use op::{Authority, Decision, Op, Outcome, Refused};
 pub use pool::{Ends, EndsOf, Order, Origin, Pool, PoolError, PoolId, PoolSize, PoolSpec};
-pub use quota::{Quota, QuotaUsage};
+pub use quota::{Quota, QuotaUsage, Tenancy};
 pub use request::{
     AccountEdit, Adopt, Allocate, Answer, Handover, PoolEdit, Refusal, Release, ReleaseScope,
     Request, Reserve, Transfer, Want,

@@ -25,6 +25,16 @@ pub struct QuotaUsage {
     pub used: u64,
 }
 
+/// What a tenant holds of a pool, and may hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tenancy {
+    pub pool: PoolId,
+    pub tenant: Tenant,
+    pub used: u64,
+    /// `None`: any number.
+    pub limit: Option<u64>,
+}
+
 impl Quota {
     /// The longest name of a tenant that can have one, in bytes.
     pub const MAX_TENANT: usize = 1_024;

@@ -4,8 +4,8 @@ use std::{net::IpAddr, sync::Arc};
 
 use crate::{
     Account, Actor, Adoption, ClusterId, ClusterRecord, Hold, Holder, Lease, LeaseKey, Network,
-    NetworkId, Pool, PoolError, PoolId, PoolSpec, Quota, Role, System, Tenant, Text, Timestamp, Token,
-    TokenId,
+    NetworkId, Pool, PoolError, PoolId, PoolSpec, Quota, Role, System, Tenant, Text, Timestamp,
+    Token, TokenId,
 };
 
 /// One question to the address book; a pure value. `actor` says in the audit log who asked.

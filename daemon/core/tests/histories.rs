@@ -16,8 +16,8 @@ use fipd_core::{
     Action, Adopt, Adoption, Allocate, AuditEntry, Change, ClusterId, ClusterRecord, Contender,
     Ends, EndsOf, Expectation, Family, Handover, Holder, Identity, Lease, LeaseFilter, LeaseKey,
     LeaseState, Ledger, Mark, Member, NetworkId, Op, Order, Origin, Planned, PoolEdit, PoolId,
-    PoolSpec, Quota, QuotaUsage, Refusal, Release, ReleaseScope, Request, Reserve, Tenant, Ticket, Timestamp,
-    Transfer, Want,
+    PoolSpec, Quota, QuotaUsage, Refusal, Release, ReleaseScope, Request, Reserve, Tenant, Ticket,
+    Timestamp, Transfer, Want,
 };
 use model::{Model, Verdict, new_lease};
 use proptest::{prelude::*, sample::select, test_runner::Config};
@@ -648,6 +648,13 @@ impl History {
             })
             .collect();
         assert_eq!(self.ledger.quotas(None, None, None, 99), expected);
+        let mut tenancies = self.model.tenancies();
+        assert_eq!(self.ledger.tenancies(None, None, 99), tenancies);
+        let half = tenancies.split_off(tenancies.len() / 2);
+        let last = tenancies
+            .last()
+            .map(|last| (last.pool, last.tenant.clone()));
+        assert_eq!(self.ledger.tenancies(None, last, 99), half);
         for (pool, tenant) in (1..6).flat_map(|id| ["p-1", "p-2"].map(|name| (PoolId(id), name))) {
             let tenant = Tenant(tenant.into());
             assert_eq!(

@@ -1,6 +1,6 @@
 //! How many leases count for which tenant, pool by pool.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Bound};
 
 use crate::{Lease, LeaseState, PoolId, Tenant};
 
@@ -55,6 +55,11 @@ impl Charges {
 
     pub fn of(&self, charge: &Charge) -> u64 {
         self.0.get(charge).copied().unwrap_or(0)
+    }
+
+    /// What leases count for, in order.
+    pub fn after<'a>(&'a self, from: Bound<&'a Charge>) -> impl Iterator<Item = &'a Charge> {
+        self.0.range((from, Bound::Unbounded)).map(|(key, _)| key)
     }
 
     pub fn is_empty(&self) -> bool {

@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
-    due::Due,
     charges::Charges,
+    due::Due,
     identities::Identities,
     intern::{Prints, fingerprint},
     keyset::KeySet,

@@ -19,8 +19,8 @@ use super::{
     waiters::Waiter,
 };
 use crate::{
-    Action, Allocate, Answer, Lease, LeaseKey, LeaseState, Pool, Refusal, Text, Timestamp,
-    Want, address::number, layout,
+    Action, Allocate, Answer, Lease, LeaseKey, LeaseState, Pool, Refusal, Text, Timestamp, Want,
+    address::number, layout,
 };
 
 /// One want with what the identity has of it already.

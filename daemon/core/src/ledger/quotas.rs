@@ -4,7 +4,7 @@
 //! each other cannot exceed it together. Without a quota nothing is counted ahead; a quota that becomes one while
 //! decisions are in flight counts them then.
 
-use std::ops::Bound;
+use std::{collections::BTreeSet, ops::Bound};
 
 use super::{
     Change, Ledger,
@@ -14,8 +14,8 @@ use super::{
     tentative::{InFlight, Table},
 };
 use crate::{
-    Action, Actor, Answer, Holder, LeaseKey, Op, Pool, PoolId, Quota, QuotaUsage, Refusal, Tenant,
-    Text, Timestamp,
+    Action, Actor, Answer, Holder, LeaseKey, Op, Pool, PoolId, Quota, QuotaUsage, Refusal, Tenancy,
+    Tenant, Text, Timestamp,
 };
 
 /// A pool, how many addresses it is to give, and its name.
@@ -298,6 +298,34 @@ impl Ledger {
         let within = |(key, _): &(&Charge, &u64)| pool.is_none_or(|pool| key.0 == pool);
         let rows = self.quotas_after(from).take_while(within);
         rows.take(limit).map(usage).collect()
+    }
+
+    /// Who holds something of a pool or has a quota in it (all, or the tenant), by pool number and tenant, after the
+    /// one of `after`, at most `limit`.
+    pub fn tenancies(
+        &self,
+        tenant: Option<&Tenant>,
+        after: Option<(PoolId, Tenant)>,
+        limit: usize,
+    ) -> Vec<Tenancy> {
+        let tenancy = |(pool, tenant): Charge| Tenancy {
+            used: self.charged(pool, &tenant),
+            limit: self.rows.quotas.get(&(pool, tenant.clone())).copied(),
+            pool,
+            tenant,
+        };
+        if let Some(tenant) = tenant {
+            let keys = self.rows.pools.keys().map(|pool| (*pool, tenant.clone()));
+            let later = keys.filter(|key| after.as_ref().is_none_or(|after| key > after));
+            let found = later.map(tenancy);
+            let real = |found: &Tenancy| found.used > 0 || found.limit.is_some();
+            return found.filter(real).take(limit).collect();
+        }
+        let from = after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+        let limited = self.quotas_after(from).map(|(key, _)| key).take(limit);
+        let charged = self.index.charges().after(from).take(limit);
+        let keys: BTreeSet<&Charge> = limited.chain(charged).collect();
+        keys.into_iter().take(limit).cloned().map(tenancy).collect()
     }
 
     fn quotas_after<'a>(

@@ -1,6 +1,8 @@
 //! Quotas of the model.
 
-use fipd_core::{Action, Allocate, Answer, Lease, LeaseState, Op, PoolId, Quota, Refusal, Tenant};
+use fipd_core::{
+    Action, Allocate, Answer, Lease, LeaseState, Op, PoolId, Quota, Refusal, Tenancy, Tenant,
+};
 
 use super::{Flight, Model, Plan, Stop};
 
@@ -142,6 +144,25 @@ impl Model {
                 tenant: quota.tenant.clone(),
             })
             .collect())
+    }
+
+    /// Who holds something of a pool, or has a quota in it.
+    pub fn tenancies(&self) -> Vec<Tenancy> {
+        let mut keys: Vec<Charge> = self.leases.iter().filter_map(charge).collect();
+        keys.extend(
+            self.quotas
+                .iter()
+                .map(|quota| (quota.pool, quota.tenant.clone())),
+        );
+        keys.sort();
+        keys.dedup();
+        let tenancy = |(pool, tenant): Charge| Tenancy {
+            pool,
+            used: self.used(pool, &tenant),
+            limit: self.limit(pool, &tenant),
+            tenant,
+        };
+        keys.into_iter().map(tenancy).collect()
     }
 
     /// How much more each quota allows; below 0 where it is exceeded.

@@ -23,6 +23,7 @@ mod pools;
 mod release;
 mod search;
 mod sessions;
+mod tenants;
 mod transfer;
 mod views;
 mod visit;
@@ -70,6 +71,8 @@ pub fn routes(routes: Routes) -> Routes {
             change,
             release::submit,
         )
+        .get(links::TENANTS, change, tenants::list)
+        .post(links::TENANTS, Access::Page(Role::Admin), tenants::submit)
         .get(
             "/ui/networks/{network}/addresses/{address}/transfer",
             change,

@@ -294,6 +294,48 @@ async fn viewers_look_and_operators_change() {
 }
 
 #[tokio::test]
+async fn admins_set_limits_and_operators_see_them() {
+    let site = Site::new().await;
+    site.account("root", Role::Admin, PASSWORD).await;
+    let (viewer, operator) = (site.visitor("viewer").await, site.visitor("operator").await);
+    let admin = site.visitor("root").await;
+    let form = "tenant=team+a&pool=dmz&limit=3";
+    for page in [
+        viewer.get("/ui/tenants").await,
+        viewer.post("/ui/tenants", form).await,
+        operator.post("/ui/tenants", form).await,
+    ] {
+        assert_eq!(page.status, StatusCode::FORBIDDEN, "{}", page.html);
+    }
+    assert!(!viewer.get("/ui/").await.html.contains("/ui/tenants"));
+    for (form, expected) in [
+        ("tenant=&pool=dmz&limit=3", "Say whose limit it is."),
+        ("tenant=t&pool=nope&limit=3", "no pool is named nope"),
+        ("tenant=t&pool=dmz&limit=-3", "Write a whole number"),
+    ] {
+        let page = admin.post("/ui/tenants", form).await;
+        assert_eq!(page.status, StatusCode::UNPROCESSABLE_ENTITY);
+        assert!(page.html.contains(expected), "{}", page.html);
+    }
+    let page = admin.post("/ui/tenants", form).await;
+    assert_eq!(page.status, StatusCode::SEE_OTHER, "{}", page.html);
+    assert_eq!(page.headers["location"], "/ui/tenants?filter=team%20a");
+    let page = admin.get("/ui/tenants?filter=team%20a").await;
+    assert!(page.html.contains("team a may hold 3 addresses of dmz."));
+    let page = operator.get("/ui/tenants").await;
+    assert!(
+        page.html.contains("team a") && !page.html.contains("Set limit"),
+        "{}",
+        page.html
+    );
+    admin
+        .post("/ui/tenants", "tenant=team+a&pool=dmz&limit=")
+        .await;
+    let left = site.api.ipam.read(|ledger| ledger.tenancies(None, None, 9));
+    assert_eq!(left, []);
+}
+
+#[tokio::test]
 async fn forms_need_the_token_of_their_session() {
     let site = Site::new().await;
     let (operator, other) = (site.visitor("operator").await, site.visitor("viewer").await);

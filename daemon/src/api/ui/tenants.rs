@@ -1,0 +1,153 @@
+//! What tenants hold and may hold.
+
+use std::sync::Arc;
+
+use axum::{extract::State, response::Response};
+use fipd_core::{Ledger, PoolId, Quota, Request, Role, Tenancy, Tenant};
+use fipd_web_ui::{Field, Nav, Pager, QuotaForm, TenantRow, TenantsPage, count, links};
+use http::StatusCode;
+
+use super::{
+    fields::{Fields, with_query},
+    page::{Answered, go_to, page_as},
+    visit::{Posted, Query, Visitor},
+};
+use crate::api::{Api, convert};
+
+/// Rows of one page.
+const PAGE: usize = 100;
+
+pub async fn list(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Query) -> Answered {
+    let form = (visitor.session.role == Role::Admin).then(|| filled(&query));
+    Ok(show(&api, &visitor, StatusCode::OK, &query, form))
+}
+
+/// Sets the limit, or shows the form again with what is wrong.
+pub async fn submit(State(api): State<Arc<Api>>, posted: Posted) -> Answered {
+    let Posted { visitor, fields } = posted;
+    let mut form = filled(&fields);
+    let again = |status, form| Ok(show(&api, &visitor, status, &Fields::default(), Some(form)));
+    let Some((pool, tenant, limit)) = api.ipam.read(|ledger| parse(ledger, &mut form)) else {
+        return again(StatusCode::UNPROCESSABLE_ENTITY, form);
+    };
+    let name = tenant.0.to_string();
+    let actor = visitor.actor();
+    let (request, done) = match limit {
+        Some(limit) => {
+            let text = format!(
+                "{name} may hold {} addresses of {}.",
+                count(limit.into()),
+                form.pool.value
+            );
+            let quota = Quota {
+                pool,
+                tenant,
+                limit,
+            };
+            (Request::SetQuota { quota, actor }, text)
+        }
+        None => {
+            let text = format!(
+                "{name} may hold any number of addresses of {}.",
+                form.pool.value
+            );
+            let request = Request::DeleteQuota {
+                pool,
+                tenant,
+                actor,
+            };
+            (request, text)
+        }
+    };
+    if let Err(error) = api.ipam.submit(request).await {
+        form.error = Some(error.to_string());
+        return again(StatusCode::CONFLICT, form);
+    }
+    visitor.tell(true, done, None);
+    Ok(go_to(&with_query(links::TENANTS, &[("filter", &name)])))
+}
+
+fn filled(fields: &Fields) -> QuotaForm {
+    let field = |name| Field {
+        value: fields.get(name).to_owned(),
+        error: None,
+    };
+    QuotaForm {
+        tenant: field("tenant"),
+        pool: field("pool"),
+        limit: field("limit"),
+        error: None,
+    }
+}
+
+/// Pool, tenant and limit; `None` with the mistakes noted beside the fields.
+fn parse(ledger: &Ledger, form: &mut QuotaForm) -> Option<(PoolId, Tenant, Option<u64>)> {
+    let tenant = if form.tenant.value.is_empty() {
+        form.tenant.error = Some("Say whose limit it is.".to_owned());
+        None
+    } else {
+        let text = convert::text("tenant", &form.tenant.value);
+        text.map_err(|problem| form.tenant.error = Some(problem.detail.into_string()))
+            .ok()
+    };
+    let pool = ledger.find_pool(&form.pool.value);
+    let pool = pool.map_err(|error| form.pool.error = Some(error.to_string()));
+    let limit = match form.limit.value.as_str() {
+        "" => Ok(None),
+        text => text.parse().map(Some),
+    };
+    let limit = limit.map_err(|_| {
+        let wrong = "Write a whole number, or nothing for no limit.";
+        form.limit.error = Some(wrong.to_owned());
+    });
+    Some((pool.ok()?.id, Tenant(tenant?), limit.ok()?))
+}
+
+fn show(
+    api: &Api,
+    visitor: &Visitor,
+    status: StatusCode,
+    query: &Fields,
+    form: Option<QuotaForm>,
+) -> Response {
+    let (filter, after) = (query.get("filter"), query.get("after"));
+    let tenant = (!filter.is_empty()).then(|| Tenant(filter.into()));
+    let place = after.split_once('_').and_then(|(pool, tenant)| {
+        let pool = PoolId(pool.parse().ok()?);
+        Some((pool, Tenant(tenant.into())))
+    });
+    let (rows, next) = api.ipam.read(|ledger| {
+        let mut found = ledger.tenancies(tenant.as_ref(), place, PAGE + 1);
+        let more = found.len() > PAGE;
+        found.truncate(PAGE);
+        let last = found.last().filter(|_| more);
+        let next = last.map(|last| format!("{}_{}", last.pool.0, last.tenant.0));
+        let rows: Vec<_> = found.iter().map(|found| row(ledger, found)).collect();
+        (rows, next)
+    });
+    let link = |after: &str| with_query(links::TENANTS, &[("filter", filter), ("after", after)]);
+    let pager = Pager {
+        first: (!after.is_empty()).then(|| link("")),
+        next: next.as_deref().map(link),
+        label: String::new(),
+    };
+    let page = TenantsPage {
+        shell: visitor.shell(Nav::Tenants),
+        filter: filter.to_owned(),
+        rows,
+        pager,
+        form,
+    };
+    page_as(status, &page)
+}
+
+fn row(ledger: &Ledger, found: &Tenancy) -> TenantRow {
+    let pool = ledger.pool(found.pool);
+    TenantRow {
+        tenant: found.tenant.0.to_string(),
+        pool: found.pool.0,
+        pool_name: pool.map_or_else(String::new, |pool| pool.spec.name.to_string()),
+        used: found.used,
+        limit: found.limit,
+    }
+}

@@ -1,0 +1,161 @@
+//! What tenants hold of pools, and what they may.
+
+use askama::Template;
+
+use crate::{Field, Pager, Shell, count, links, shorten};
+
+/// One tenant in one pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TenantRow {
+    pub tenant: String,
+    pub pool: u32,
+    pub pool_name: String,
+    pub used: u64,
+    /// `None`: any number.
+    pub limit: Option<u64>,
+}
+
+/// Sets a limit, or takes it away.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct QuotaForm {
+    pub tenant: Field,
+    pub pool: Field,
+    /// Empty: none.
+    pub limit: Field,
+    /// What is wrong with no field.
+    pub error: Option<String>,
+}
+
+/// Tenants by pool, and the form for who may set limits.
+#[derive(Clone, Debug, Template)]
+#[template(path = "tenants.html")]
+pub struct TenantsPage {
+    pub shell: Shell,
+    /// The tenant that is listed; empty for all.
+    pub filter: String,
+    pub rows: Vec<TenantRow>,
+    pub pager: Pager,
+    pub form: Option<QuotaForm>,
+}
+
+impl TenantRow {
+    pub(crate) fn pool_link(&self) -> String {
+        links::pool(self.pool)
+    }
+
+    pub(crate) fn short_tenant(&self) -> String {
+        shorten(&self.tenant, 80)
+    }
+
+    pub(crate) fn short_pool(&self) -> String {
+        shorten(&self.pool_name, 80)
+    }
+
+    pub(crate) fn used_count(&self) -> String {
+        count(self.used.into())
+    }
+
+    pub(crate) fn limit_text(&self) -> String {
+        self.limit
+            .map_or_else(|| "none".to_owned(), |limit| count(limit.into()))
+    }
+
+    /// What is worth a word; empty while there is room.
+    pub(crate) fn remark(&self) -> &'static str {
+        match self.limit {
+            Some(limit) if self.used > limit => "above the limit",
+            Some(limit) if self.used == limit => "no more is given",
+            Some(_) | None => "",
+        }
+    }
+}
+
+impl QuotaForm {
+    /// Whether something has to be put right.
+    pub fn failed(&self) -> bool {
+        let fields = [&self.tenant, &self.pool, &self.limit];
+        self.error.is_some() || fields.iter().any(|field| field.error.is_some())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+
+    fn page(form: Option<QuotaForm>) -> TenantsPage {
+        let row = |tenant: &str, used, limit| TenantRow {
+            tenant: tenant.into(),
+            pool: 3,
+            pool_name: "dmz".into(),
+            used,
+            limit,
+        };
+        TenantsPage {
+            shell: sample::shell(true),
+            filter: String::new(),
+            rows: vec![
+                row("team<a>", 1_204, Some(1_200)),
+                row("b", 2, Some(2)),
+                row("c", 7, None),
+            ],
+            pager: Pager::default(),
+            form,
+        }
+    }
+
+    #[test]
+    fn use_and_limit_are_shown() {
+        let html = page(None).render().unwrap();
+        for text in [
+            "team&#60;a&#62;",
+            "1,204",
+            "1,200",
+            "above the limit",
+            "no more is given",
+            "none",
+            "href=\"/ui/pools/3\"",
+        ] {
+            assert!(html.contains(text), "no {text} in {html}");
+        }
+        assert!(!html.contains("Set limit"), "{html}");
+    }
+
+    #[test]
+    fn mistakes_stand_beside_their_field_and_input_is_kept() {
+        let wrong = |value: &str| Field {
+            value: value.into(),
+            error: Some(format!("{value} is wrong")),
+        };
+        let form = QuotaForm {
+            tenant: Field {
+                value: "team<a>".into(),
+                error: None,
+            },
+            pool: wrong("nope"),
+            limit: wrong("-1"),
+            error: None,
+        };
+        assert!(form.failed() && !QuotaForm::default().failed());
+        let html = page(Some(form)).render().unwrap();
+        for text in [
+            "action=\"/ui/tenants\" method=\"post\"",
+            "value=\"team&#60;a&#62;\"",
+            "id=\"pool-error\">nope is wrong",
+            "id=\"limit-error\">-1 is wrong",
+            "aria-invalid=\"true\" aria-describedby=\"pool-error\"",
+            "name=\"csrf\" value=\"c5rf\"",
+        ] {
+            assert!(html.contains(text), "no {text} in {html}");
+        }
+    }
+
+    #[test]
+    fn without_tenants_it_is_said_where_they_come_from() {
+        let page = TenantsPage {
+            rows: vec![],
+            ..page(None)
+        };
+        assert!(page.render().unwrap().contains("given for a tenant"));
+    }
+}
