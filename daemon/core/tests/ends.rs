@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use fipd_core::{
     Action, Adopt, Allocate, Answer, Ends, Holder, LeaseKey, LeaseState, Ledger, NetworkId, Order,
     Origin, Planned, PoolId, PoolSpec, Refusal, Release, ReleaseScope, Request, Reserve, Tenant,
-    Timestamp, Want,
+    Timestamp, Transfer, Want,
 };
 
 const WEB: &str = "fipd/vm/lab/web";
@@ -269,4 +269,41 @@ fn who_uses_a_reserved_address_has_it_when_the_reservation_ends() {
     let lease = book.ledger.lease(key("10.0.0.1")).unwrap();
     assert_eq!(lease.owner(), Some(&holder(API)));
     assert_eq!((lease.state, lease.until), (LeaseState::Allocated, None));
+}
+
+#[test]
+fn asking_again_gives_what_is_in_use_before_what_is_reserved() {
+    let mut book = Book::new(0);
+    book.done(&Request::Allocate(ask(WEB, "", Some("10.0.0.2"))));
+    book.done(&reserve(ask(WEB, "", Some("10.0.0.1")), 9_000));
+    let (answer, actions) = book.done(&Request::Allocate(ask(WEB, "", None)));
+    let Answer::Granted { leases, fresh } = answer else {
+        panic!("{answer:?}")
+    };
+    assert_eq!((leases[0].key, fresh), (key("10.0.0.2"), false));
+    assert_eq!(actions, []);
+    assert_eq!(book.state("10.0.0.1"), Some(LeaseState::Reserved));
+}
+
+#[test]
+fn a_reservation_given_to_who_uses_the_address_does_not_end_under_it() {
+    let mut book = Book::new(0);
+    book.done(&reserve(ask(WEB, "", Some("10.0.0.1")), 9_000));
+    book.done(&Request::Adopt(Adopt {
+        key: key("10.0.0.1"),
+        holder: holder(API),
+        tenant: None,
+        since: Timestamp(1),
+        actor: "test".into(),
+    }));
+    book.done(&Request::Transfer(Transfer {
+        key: key("10.0.0.1"),
+        from: None,
+        to: holder(API),
+        tenant: None,
+        reason: "it uses it".into(),
+        actor: "test".into(),
+    }));
+    assert_eq!(book.state("10.0.0.1"), Some(LeaseState::Allocated));
+    assert_eq!(book.ledger.next_expiry(), None);
 }

@@ -198,11 +198,21 @@ fn contend(mut draft: Draft, lease: &Arc<Lease>, contender: Contender) -> Draw {
     Ok((draft, Answer::Contended { lease }))
 }
 
+/// Takes a new holder off the contenders. Having been found using the address, it has it in use.
+pub(super) fn stop_contending(next: &mut Lease, to: &Holder) {
+    let contenders = next.contenders.len();
+    next.contenders
+        .retain(|contender| contender.holder.identity != to.identity);
+    if next.contenders.len() < contenders {
+        next.state = LeaseState::Allocated;
+        next.until = None;
+    }
+}
+
 /// `to` in the place of `from`, and nowhere else in the lease.
 fn handed_over(lease: &Arc<Lease>, from: &Holder, to: &Holder) -> Lease {
     let mut next = Lease::clone(lease);
-    next.contenders
-        .retain(|contender| contender.holder.identity != to.identity);
+    stop_contending(&mut next, to);
     if from.identity != to.identity && next.held_by(&to.identity) {
         next.members.retain(|member| member.holder != *from);
         return next;

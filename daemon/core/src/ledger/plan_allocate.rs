@@ -129,8 +129,10 @@ impl Ledger {
         Ok(wants)
     }
 
-    /// Gives each want the leases that the identity has of it: named addresses first, then the lowest.
+    /// Gives each want the leases that the identity has of it: named addresses first, then the lowest in use, then the
+    /// others.
     fn match_held(&self, wants: Wants, mut held: Vec<Arc<Lease>>) -> SmallVec<[Asked; 2]> {
+        held.sort_by_key(|lease| lease.state != LeaseState::Allocated);
         let mut asked: SmallVec<[Asked; 2]> = wants
             .into_iter()
             .map(|(pool, want)| {

@@ -6,6 +6,7 @@ use super::{
     Ledger,
     intern::fingerprint,
     plan::{Draft, Draw, Stop},
+    plan_adopt::stop_contending,
 };
 use crate::{
     Action, Answer, Holder, Lease, LeaseState, Op, PortClaim, Refusal, Text, Timestamp, Transfer,
@@ -105,8 +106,7 @@ fn with_tenant(lease: &Lease, ask: &Transfer) -> Result<Lease, Refusal> {
 
 /// `to` in the place of `giver`; where it shares the lease already, it has both places' ports.
 fn take_place(next: &mut Lease, giver: &Holder, to: &Holder) {
-    next.contenders
-        .retain(|contender| contender.holder.identity != to.identity);
+    stop_contending(next, to);
     let mut own: Vec<PortClaim> = Vec::new();
     next.members.retain(|member| {
         let also = member.holder.identity == to.identity && member.holder != *giver;

@@ -459,9 +459,14 @@ impl Model {
             let (true, Some(mine), true) = (wanted, mine, ask.from != ask.to) else {
                 continue;
             };
+            let contended = lease.contenders.len();
             lease
                 .contenders
                 .retain(|contender| contender.holder.identity != ask.to.identity);
+            if lease.contenders.len() < contended {
+                lease.state = LeaseState::Allocated;
+                lease.until = None;
+            }
             if ask.from.identity != ask.to.identity && lease.held_by(&ask.to.identity) {
                 lease.members.remove(mine);
             } else {
@@ -664,8 +669,13 @@ fn contends(lease: &Lease, cluster: &ClusterId) -> bool {
     contenders.any(|contender| of(&contender.holder, cluster))
 }
 
-/// Named addresses first, then each want the lowest of what is left.
+/// Named addresses first, then each want the lowest in use of what is left, then the lowest.
 fn distribute(asked: &mut [Asked], held: &mut Vec<Lease>) {
+    let (mut in_use, others): (Vec<Lease>, Vec<Lease>) = held
+        .drain(..)
+        .partition(|lease| lease.state == LeaseState::Allocated);
+    in_use.extend(others);
+    *held = in_use;
     for want in asked.iter_mut() {
         let Some(key) = want.key else { continue };
         if let Some(at) = held.iter().position(|lease| lease.key == key) {

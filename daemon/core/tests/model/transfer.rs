@@ -67,8 +67,16 @@ impl Model {
                     break;
                 }
             }
+            if lease
+                .contenders
+                .iter()
+                .any(|one| one.holder.identity == *to)
+            {
+                next.state = LeaseState::Allocated;
+                next.until = None;
+            }
             next.contenders.retain(|one| one.holder.identity != *to);
-            if lease.state == LeaseState::Orphaned {
+            if next.state == LeaseState::Orphaned {
                 next.state = LeaseState::Allocated;
             }
         }

@@ -3,7 +3,8 @@
 use std::{net::IpAddr, sync::Arc};
 
 use fipd_core::{
-    Adopt, Allocate, Holder, Identity, Lease, LeaseKey, Ledger, Pool, Request, Text, Want,
+    Adopt, Allocate, Holder, Identity, Lease, LeaseKey, LeaseState, Ledger, Pool, Request, Text,
+    Want,
 };
 
 use super::{
@@ -43,8 +44,10 @@ pub fn own(
     let mine = ledger
         .leases_of(&holder.identity)
         .into_iter()
-        .find(|lease| lease.key.network == network);
+        .filter(|lease| lease.key.network == network)
+        .min_by_key(|lease| lease.state != LeaseState::Allocated);
     if let Some(lease) = mine
+        && lease.state == LeaseState::Allocated
         && lease.members.iter().any(|member| member.holder == *holder)
     {
         return Plan::Show(Shown::of(&lease));

@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use fipd_core::{
-    Adopt, Allocate, Answer, Family, Holder, Lease, LeaseKey, NetworkId, Release, ReleaseScope,
-    Request, Text,
+    Adopt, Allocate, Answer, Family, Holder, Lease, LeaseKey, LeaseState, NetworkId, Release,
+    ReleaseScope, Request, Text,
 };
 
 use super::{
@@ -94,7 +94,8 @@ impl Services {
         }
     }
 
-    /// Makes this instance of the Service the holder of leases that an earlier one of its name left.
+    /// Makes this instance of the Service the holder of leases that an earlier one of its name left or that were reserved
+    /// for it.
     pub(super) async fn renew(
         &self,
         service: &ServiceRef,
@@ -102,10 +103,11 @@ impl Services {
         kept: &BTreeMap<Family, Arc<Lease>>,
     ) -> Result<(), Trouble> {
         let holder = service.holder();
-        for lease in kept
-            .values()
-            .filter(|lease| !lease.members.iter().any(|member| member.holder == holder))
-        {
+        let has = |lease: &&Arc<Lease>| {
+            lease.state == LeaseState::Allocated
+                && lease.members.iter().any(|member| member.holder == holder)
+        };
+        for lease in kept.values().filter(|lease| !has(lease)) {
             let adopt = Adopt {
                 key: lease.key,
                 holder: holder.clone(),

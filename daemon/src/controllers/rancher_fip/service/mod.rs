@@ -242,6 +242,7 @@ impl Services {
             Ok(held) => held,
             Err(problem) => return Ok(Err(problem)),
         };
+        let held = plan::shown_first(held, &svc.addresses());
         let mut found = plan::compare(&wish, &held, named.as_ref());
         self.renew(service, svc, &found.kept).await?;
         let mut problem = self.contended(service);

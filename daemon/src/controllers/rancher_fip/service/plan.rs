@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
-use fipd_core::{Allocate, Family, Holder, Lease, Pool, Tenant, Text, Timestamp, Want};
+use fipd_core::{Allocate, Family, Holder, Lease, LeaseState, Pool, Tenant, Text, Timestamp, Want};
 
 use super::validate::Wish;
 use crate::controllers::rancher_fip::pool::validate::family_of;
@@ -22,7 +22,8 @@ pub struct Match {
 }
 
 /// Compares. A lease stays whatever becomes of its pool or of defaults; only what the owner of the Service
-/// names counts against it. `named` are the pools the owner named.
+/// names counts against it. `named` are the pools the owner named. What is reserved for the Service stays reserved
+/// unless it is kept.
 pub fn compare(wish: &Wish, held: &[Arc<Lease>], named: Option<&PoolsByFamily>) -> Match {
     let mut found = Match::default();
     for lease in held {
@@ -40,7 +41,7 @@ pub fn compare(wish: &Wish, held: &[Arc<Lease>], named: Option<&PoolsByFamily>) 
             });
         if fits {
             found.kept.insert(family, Arc::clone(lease));
-        } else {
+        } else if lease.state != LeaseState::Reserved {
             found.surplus.push(Arc::clone(lease));
         }
     }
@@ -58,11 +59,12 @@ pub fn suffices(wish: &Wish, kept: &BTreeMap<Family, Arc<Lease>>) -> bool {
     !kept.is_empty() && (kept.len() == wish.families.len() || wish.second_optional)
 }
 
-/// Leases in the order in which a Service shows them, those that it does not show last.
+/// Leases in the order in which a Service shows them, then those that it does not show, last what is reserved for it.
 pub fn shown_first(mut held: Vec<Arc<Lease>>, shown: &[IpAddr]) -> Vec<Arc<Lease>> {
     held.sort_by_key(|lease| {
         let place = shown.iter().position(|one| *one == lease.key.address);
-        place.unwrap_or(usize::MAX)
+        let reserved = lease.state == LeaseState::Reserved;
+        (reserved, place.unwrap_or(usize::MAX))
     });
     held
 }
@@ -170,6 +172,28 @@ mod tests {
         assert_eq!(one.surplus, [Arc::clone(&held[1])]);
         let more = compare(&wish(&[Family::V4, Family::V6]), &held[..1], None);
         assert_eq!(more.missing, [Family::V6]);
+    }
+
+    #[test]
+    fn a_reservation_is_taken_up_only_where_nothing_is_in_use_or_the_owner_names_it() {
+        let reserved = Arc::new(Lease {
+            state: LeaseState::Reserved,
+            ..Lease::clone(&lease("10.0.0.1", 1))
+        });
+        let in_use = lease("10.0.0.2", 1);
+        let held = shown_first(vec![Arc::clone(&reserved), Arc::clone(&in_use)], &[]);
+        let found = compare(&wish(&[Family::V4]), &held, None);
+        assert_eq!(found.kept.get(&Family::V4), Some(&in_use));
+        assert_eq!(found.surplus, [], "it stays reserved");
+        let found = compare(&wish(&[Family::V4]), &held[1..], None);
+        assert_eq!(found.kept.get(&Family::V4), Some(&reserved));
+        let mut named = wish(&[Family::V4]);
+        named
+            .addresses
+            .insert(Family::V4, "10.0.0.1".parse().expect("v4"));
+        let found = compare(&named, &held, None);
+        assert_eq!(found.kept.get(&Family::V4), Some(&reserved));
+        assert_eq!(found.surplus, [in_use]);
     }
 
     #[test]
