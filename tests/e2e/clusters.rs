@@ -22,8 +22,8 @@ use fipd::clusters::{
 use fipd::config::Config;
 use fipd::ipam::{Ipam, IpamError};
 use fipd_core::{
-    Action, Allocate, Answer, ClusterId, Ends, EndsOf, Holder, Identity, LeaseKey, LeaseState,
-    NetworkId, Order, Origin, PoolId, PoolSpec, Refusal, Request, System, Timestamp, Want,
+    Action, Allocate, Answer, ClusterId, Ends, Holder, Identity, LeaseKey, LeaseState, NetworkId,
+    PoolId, PoolSpec, Refusal, Request, System, Timestamp, Want,
 };
 use fipd_tests::testbed::{
     ControlPlane, ControlPlaneOptions, Fault, Site, SiteOptions, wait_until,
@@ -209,22 +209,8 @@ impl Bed {
 
     async fn pool(&self) -> PoolId {
         let spec = PoolSpec {
-            name: "own".into(),
-            network: NetworkId::DEFAULT,
-            addresses: vec!["10.7.0.0/24".to_owned().try_into().unwrap()],
-            exclusions: vec![],
-            gateway: None,
-            prefix_len: None,
-            subnet: None,
-            ends: Ends {
-                first: 1,
-                last: 1,
-                of: EndsOf::Prefix,
-            },
-            order: Order::Lowest,
-            origin: Origin::Own,
-            closed: false,
-            quarantine: 0,
+            ends: Ends::own_default(fipd_core::Family::V4),
+            ..PoolSpec::own("own", vec!["10.7.0.0/24".to_owned().try_into().unwrap()])
         };
         let actor = "test".into();
         let request = Request::CreatePool { spec, actor };

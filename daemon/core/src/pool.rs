@@ -165,6 +165,24 @@ impl PoolSpec {
     /// The longest name, in bytes.
     pub const MAX_NAME: usize = 640;
 
+    /// An open own pool in the default network that gives all of its addresses, the lowest first.
+    pub fn own(name: impl Into<Text>, addresses: Vec<AddressSpec>) -> Self {
+        Self {
+            name: name.into(),
+            network: NetworkId::DEFAULT,
+            addresses,
+            exclusions: Vec::new(),
+            gateway: None,
+            prefix_len: None,
+            subnet: None,
+            ends: Ends::NONE,
+            order: Order::Lowest,
+            origin: Origin::Own,
+            closed: false,
+            quarantine: 0,
+        }
+    }
+
     /// The family of the pool: that of its first entry; `None` for a specification without addresses.
     pub fn family(&self) -> Option<Family> {
         self.addresses.first().map(AddressSpec::family)

@@ -9,9 +9,9 @@
 use std::sync::Arc;
 
 use fipd_core::{
-    Adopt, Allocate, Answer, Change, Ends, Handover, Holder, Identity, LeaseKey, Ledger, NetworkId,
-    Op, Order, Origin, Planned, PoolId, PoolSpec, Quota, Refusal, Release, ReleaseScope, Request,
-    Tenant, Ticket, Timestamp, Violation, Want,
+    Adopt, Allocate, Answer, Change, Handover, Holder, Identity, LeaseKey, Ledger, NetworkId, Op,
+    Planned, PoolId, PoolSpec, Quota, Refusal, Release, ReleaseScope, Request, Tenant, Ticket,
+    Timestamp, Violation, Want,
 };
 
 const SHOP: &str = "p-shop";
@@ -84,20 +84,7 @@ impl Book {
     fn new() -> (Self, PoolId, PoolId) {
         let mut book = Self(Ledger::new());
         let mut pool = |name: &str, addresses: &str| {
-            let spec = PoolSpec {
-                name: name.into(),
-                network: NetworkId::DEFAULT,
-                addresses: vec![addresses.parse().expect(addresses)],
-                exclusions: Vec::new(),
-                gateway: None,
-                prefix_len: None,
-                subnet: None,
-                ends: Ends::NONE,
-                order: Order::Lowest,
-                origin: Origin::Own,
-                closed: false,
-                quarantine: 0,
-            };
+            let spec = PoolSpec::own(name, vec![addresses.parse().expect(addresses)]);
             book.done(&Request::CreatePool {
                 spec,
                 actor: "test".into(),

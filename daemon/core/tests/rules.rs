@@ -11,7 +11,7 @@ use std::{net::IpAddr, sync::Arc};
 use fipd_core::{
     Account, AccountEdit, Action, Adopt, Adoption, Allocate, Answer, ClusterId, ClusterRecord,
     Decision, Ends, Expectation, Family, Handover, Holder, LeaseKey, LeaseState, Ledger, Mark,
-    NameError, NetworkId, Op, Order, Origin, Planned, PoolEdit, PoolId, PoolSpec, Refusal, Release,
+    NameError, NetworkId, Op, Origin, Planned, PoolEdit, PoolId, PoolSpec, Refusal, Release,
     ReleaseScope, Request, Role, System, Tenant, Text, Ticket, Timestamp, Token, TokenId, Transfer,
     Want,
 };
@@ -39,23 +39,13 @@ fn holder(owner: &str, instance: &str) -> Holder {
 }
 
 fn spec(name: &str, addresses: &[&str]) -> PoolSpec {
-    PoolSpec {
-        name: name.into(),
-        network: NetworkId::DEFAULT,
-        addresses: addresses
+    PoolSpec::own(
+        name,
+        addresses
             .iter()
             .map(|text| text.parse().expect(text))
             .collect(),
-        exclusions: Vec::new(),
-        gateway: None,
-        prefix_len: None,
-        subnet: None,
-        ends: Ends::NONE,
-        order: Order::Lowest,
-        origin: Origin::Own,
-        closed: false,
-        quarantine: 0,
-    }
+    )
 }
 
 fn mirror(name: &str, addresses: &[&str], object: &str) -> PoolSpec {

@@ -9,8 +9,8 @@ use std::{
 };
 
 use fipd_core::{
-    Allocate, Answer, Family, Holder, LeaseKey, NetworkId, Order, Origin, PoolId, PoolSpec,
-    Refusal, Release, ReleaseScope, Request, Timestamp, Want,
+    Allocate, Answer, Family, Holder, LeaseKey, PoolId, PoolSpec, Refusal, Release, ReleaseScope,
+    Request, Timestamp, Want,
 };
 
 use super::{Clock, Ipam, IpamError, Writer};
@@ -32,18 +32,8 @@ async fn stop(ipam: &Ipam, writer: Writer) {
 
 fn pool_spec(name: &str, addresses: &str) -> PoolSpec {
     PoolSpec {
-        name: name.into(),
-        network: NetworkId::DEFAULT,
-        addresses: vec![addresses.parse().unwrap()],
-        exclusions: Vec::new(),
-        gateway: None,
-        prefix_len: None,
-        subnet: None,
         ends: fipd_core::Ends::own_default(Family::V4),
-        order: Order::Lowest,
-        origin: Origin::Own,
-        closed: false,
-        quarantine: 0,
+        ..PoolSpec::own(name, vec![addresses.parse().unwrap()])
     }
 }
 

@@ -9,8 +9,8 @@ use std::{
 use anyhow::{Context, Result, bail};
 use fipd_core::{
     Actor, AddressSpec, Allocate, ClusterId, Ends, Family, Holder, Identity, Lease, LeaseKey,
-    LeaseState, Ledger, Member, NetworkId, Op, Order, Origin, Planned, Pool, PoolId, PoolSpec,
-    Release, ReleaseScope, Request, System, Timestamp, Want,
+    LeaseState, Ledger, Member, NetworkId, Op, Planned, Pool, PoolId, PoolSpec, Release,
+    ReleaseScope, Request, System, Timestamp, Want,
 };
 
 use super::{Figure, percentile};
@@ -89,18 +89,8 @@ pub fn run() -> Result<Vec<Figure>> {
 fn filled(shape: Shape, used: u128) -> Result<Ledger> {
     let cidr: AddressSpec = shape.cidr.parse()?;
     let spec = PoolSpec {
-        name: "bench".into(),
-        network: NetworkId::DEFAULT,
-        addresses: vec![cidr],
-        exclusions: Vec::new(),
-        gateway: None,
-        prefix_len: None,
-        subnet: None,
         ends: Ends::own_default(Family::V4),
-        order: Order::Lowest,
-        origin: Origin::Own,
-        closed: false,
-        quarantine: 0,
+        ..PoolSpec::own("bench", vec![cidr])
     };
     let pool = Pool {
         id: PoolId(1),

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use fipd::store::{Options, Store};
 use fipd_core::{
     Action, AuditEntry, Authority as _, Decision, Ends, Family, Holder, Lease, LeaseKey,
-    LeaseState, Member, NetworkId, Op, Order, Origin, Outcome, Pool, PoolId, PoolSpec, Timestamp,
+    LeaseState, Member, NetworkId, Op, Outcome, Pool, PoolId, PoolSpec, Timestamp,
 };
 
 pub const CLUSTER: &str = "0d1f4f9e-7c5e-4f0b-9d59-3f6f5a1e2b3c";
@@ -139,18 +139,8 @@ fn entry(number: u64, pool: PoolId, address: IpAddr) -> Result<AuditEntry> {
 
 fn pool(id: PoolId, name: &str, net: ipnet::Ipv4Net) -> Result<Pool> {
     let spec = PoolSpec {
-        name: name.into(),
-        network: NetworkId::DEFAULT,
-        addresses: vec![net.to_string().parse()?],
-        exclusions: Vec::new(),
-        gateway: None,
-        prefix_len: None,
-        subnet: None,
         ends: Ends::own_default(Family::V4),
-        order: Order::Lowest,
-        origin: Origin::Own,
-        closed: false,
-        quarantine: 0,
+        ..PoolSpec::own(name, vec![net.to_string().parse()?])
     };
     Ok(Pool {
         id,

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Ends, EndsOf, NetworkId, Order};
+use crate::{Ends, EndsOf};
 
 fn spec(addresses: &[&str]) -> PoolSpec {
     let addresses: Vec<AddressSpec> = addresses
@@ -8,18 +8,8 @@ fn spec(addresses: &[&str]) -> PoolSpec {
         .collect();
     let family = addresses.first().map_or(Family::V4, AddressSpec::family);
     PoolSpec {
-        name: "p".into(),
-        network: NetworkId::DEFAULT,
-        addresses,
-        exclusions: Vec::new(),
-        gateway: None,
-        prefix_len: None,
-        subnet: None,
         ends: Ends::own_default(family),
-        order: Order::Lowest,
-        origin: Origin::Own,
-        closed: false,
-        quarantine: 0,
+        ..PoolSpec::own("p", addresses)
     }
 }
 

@@ -55,28 +55,18 @@ impl Ledger {
 
 #[cfg(test)]
 mod tests {
-    use crate::{
-        Ends, LeaseKey, Ledger, NetworkId, Op, Order, Origin, Pool, PoolId, PoolSpec, Span,
-        Timestamp,
-    };
+    use crate::{LeaseKey, Ledger, NetworkId, Op, Pool, PoolId, PoolSpec, Span, Timestamp};
 
     fn ledger() -> Ledger {
         let spec = PoolSpec {
-            name: "p".into(),
-            network: NetworkId::DEFAULT,
-            addresses: vec![
-                "10.0.0.0/22".parse().unwrap(),
-                "10.9.0.0/24".parse().unwrap(),
-            ],
             exclusions: vec!["10.0.1.100-10.0.1.110".parse().unwrap()],
-            gateway: None,
-            prefix_len: None,
-            subnet: None,
-            ends: Ends::NONE,
-            order: Order::Lowest,
-            origin: Origin::Own,
-            closed: false,
-            quarantine: 0,
+            ..PoolSpec::own(
+                "p",
+                vec![
+                    "10.0.0.0/22".parse().unwrap(),
+                    "10.9.0.0/24".parse().unwrap(),
+                ],
+            )
         };
         let pool = Pool {
             id: PoolId(1),

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use fipd_core::{
-    Allocate, Answer, Ends, Holder, LeaseState, NetworkId, Order, Origin, PoolSpec, Release,
-    ReleaseScope, Request, Tenant, Want,
+    Allocate, Answer, Holder, LeaseState, NetworkId, PoolSpec, Release, ReleaseScope, Request,
+    Tenant, Want,
 };
 use http_body_util::BodyExt as _;
 use serde_json::Value;
@@ -52,20 +52,7 @@ fn key(address: &str) -> LeaseKey {
 }
 
 fn spec(name: &str, cidr: &str) -> PoolSpec {
-    PoolSpec {
-        name: name.into(),
-        network: NetworkId::DEFAULT,
-        addresses: vec![cidr.parse().unwrap()],
-        exclusions: Vec::new(),
-        gateway: None,
-        prefix_len: None,
-        subnet: None,
-        ends: Ends::NONE,
-        order: Order::Lowest,
-        origin: Origin::Own,
-        closed: false,
-        quarantine: 0,
-    }
+    PoolSpec::own(name, vec![cidr.parse().unwrap()])
 }
 
 async fn pool(site: &Site, name: &str, cidr: &str) -> PoolId {

@@ -69,20 +69,7 @@ impl Site {
                 .await
                 .unwrap();
         let accounts = Accounts::start(ipam.clone(), dir.path()).await.unwrap();
-        let spec = PoolSpec {
-            name: "dmz".into(),
-            network: NetworkId::DEFAULT,
-            addresses: vec!["10.0.0.0/24".parse().unwrap()],
-            exclusions: Vec::new(),
-            gateway: None,
-            prefix_len: None,
-            subnet: None,
-            ends: fipd_core::Ends::NONE,
-            order: fipd_core::Order::Lowest,
-            origin: fipd_core::Origin::Own,
-            closed: false,
-            quarantine: 0,
-        };
+        let spec = PoolSpec::own("dmz", vec!["10.0.0.0/24".parse().unwrap()]);
         let create = fipd_core::Request::CreatePool {
             spec,
             actor: "test".into(),

@@ -308,20 +308,7 @@ async fn a_reservation_stays_while_its_owner_is_yet_to_come() {
     let (_dir, ipam) = address_book();
     let session = session(&ipam, &Arc::default()).await;
     take(&ipam, 1).await;
-    let spec = fipd_core::PoolSpec {
-        name: "p".into(),
-        network: NetworkId::DEFAULT,
-        addresses: vec!["10.7.0.2".parse().unwrap()],
-        exclusions: Vec::new(),
-        gateway: None,
-        prefix_len: None,
-        subnet: None,
-        ends: fipd_core::Ends::NONE,
-        order: fipd_core::Order::Lowest,
-        origin: fipd_core::Origin::Own,
-        closed: false,
-        quarantine: 0,
-    };
+    let spec = fipd_core::PoolSpec::own("p", vec!["10.7.0.2".parse().unwrap()]);
     let actor = "test".into();
     let made = ipam.submit(Request::CreatePool { spec, actor }).await;
     let Ok(Answer::Pool(pool)) = made else {

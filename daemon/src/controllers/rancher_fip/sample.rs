@@ -3,30 +3,12 @@
 use std::net::IpAddr;
 
 use fipd_core::{
-    Ends, EndsOf, Holder, Lease, LeaseKey, LeaseState, Member, NetworkId, Order, Origin, Pool,
-    PoolId, PoolSpec, Timestamp,
+    Holder, Lease, LeaseKey, LeaseState, Member, NetworkId, Pool, PoolId, PoolSpec, Timestamp,
 };
 
 /// An own pool of the default network, without addresses.
 pub fn pool(id: u32, name: &str) -> Pool {
-    let spec = PoolSpec {
-        name: name.into(),
-        network: NetworkId::DEFAULT,
-        addresses: vec![],
-        exclusions: vec![],
-        gateway: None,
-        prefix_len: None,
-        subnet: None,
-        ends: Ends {
-            first: 0,
-            last: 0,
-            of: EndsOf::Prefix,
-        },
-        order: Order::Lowest,
-        origin: Origin::Own,
-        closed: false,
-        quarantine: 0,
-    };
+    let spec = PoolSpec::own(name, vec![]);
     Pool {
         id: PoolId(id),
         spec,

@@ -1,8 +1,6 @@
 use std::{collections::BTreeSet, time::Duration};
 
-use fipd_core::{
-    AddressSpec, Adopt, Ends, EndsOf, Holder, Order, Origin, PoolSpec, Quota, Request, Timestamp,
-};
+use fipd_core::{AddressSpec, Adopt, Holder, PoolSpec, Quota, Request, Timestamp};
 use tokio::sync::mpsc;
 
 use super::*;
@@ -34,24 +32,10 @@ fn adopt(kind: &str, name: &str, n: u8) -> Request {
 }
 
 fn pool() -> Request {
-    let spec = PoolSpec {
-        name: "net".into(),
-        network: NetworkId::DEFAULT,
-        addresses: vec![AddressSpec::Cidr("10.7.0.0/24".parse().expect("a CIDR"))],
-        exclusions: vec![],
-        gateway: None,
-        prefix_len: None,
-        subnet: None,
-        ends: Ends {
-            first: 0,
-            last: 0,
-            of: EndsOf::Prefix,
-        },
-        order: Order::Lowest,
-        origin: Origin::Own,
-        closed: false,
-        quarantine: 0,
-    };
+    let spec = PoolSpec::own(
+        "net",
+        vec![AddressSpec::Cidr("10.7.0.0/24".parse().expect("a CIDR"))],
+    );
     let actor = "test".into();
     Request::CreatePool { spec, actor }
 }

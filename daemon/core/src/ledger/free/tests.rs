@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Ends, Order, Origin, PoolSpec, Tenant};
+use crate::{PoolSpec, Tenant};
 
 const POOL: PoolId = PoolId(1);
 
@@ -11,20 +11,7 @@ fn key(text: &str) -> LeaseKey {
 }
 
 fn layout(cidr: &str) -> Arc<Layout> {
-    let spec = PoolSpec {
-        name: "p".into(),
-        network: NetworkId::DEFAULT,
-        addresses: vec![cidr.parse().unwrap()],
-        exclusions: Vec::new(),
-        gateway: None,
-        prefix_len: None,
-        subnet: None,
-        ends: Ends::NONE,
-        order: Order::Lowest,
-        origin: Origin::Own,
-        closed: false,
-        quarantine: 0,
-    };
+    let spec = PoolSpec::own("p", vec![cidr.parse().unwrap()]);
     Arc::new(Layout::new(&spec).unwrap())
 }
 
