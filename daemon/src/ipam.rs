@@ -175,8 +175,15 @@ impl Ipam {
     /// Starts the writer on an open store.
     ///
     /// # Errors
-    /// When a thread cannot be made.
-    pub fn with_store(store: Store, loaded: Loaded, clock: Clock) -> io::Result<(Self, Writer)> {
+    /// When a thread cannot be made, or the system has no random number.
+    pub fn with_store(
+        store: Store,
+        mut loaded: Loaded,
+        clock: Clock,
+    ) -> io::Result<(Self, Writer)> {
+        loaded
+            .ledger
+            .seed(getrandom::u64().map_err(io::Error::other)?);
         let shared = Arc::new(Shared {
             revisions: watch::Sender::new(loaded.ledger.revision()),
             ended: watch::Sender::new(false),

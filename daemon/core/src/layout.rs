@@ -23,6 +23,8 @@ pub(crate) struct Layout {
     /// What is given: listed, less exclusions, gateway and reserved ends.
     pub assignable: Vec<Span>,
     pub size: PoolSize,
+    /// How many assignable addresses are below each of those spans.
+    below: Vec<u128>,
     /// The outermost CIDRs as (first, last, prefix length), disjoint and sorted.
     cidrs: Vec<(u128, u128, u8)>,
 }
@@ -68,10 +70,17 @@ impl Layout {
                 })
                 .collect()
         };
+        let assignable: Vec<Span> = spans(&assignable);
+        let below = assignable.iter().scan(0_u128, |sum, span| {
+            let below = *sum;
+            *sum = sum.saturating_add((span.last - span.first).saturating_add(1));
+            Some(below)
+        });
         Ok(Self {
             family,
             listed: spans(&listed),
-            assignable: spans(&assignable),
+            below: below.collect(),
+            assignable,
             size,
             cidrs,
         })
@@ -85,6 +94,14 @@ impl Layout {
     /// Whether `number` may be given.
     pub fn assigns(&self, number: u128) -> bool {
         holds(&self.assignable, number)
+    }
+
+    /// The assignable number that has `below` others below it.
+    pub fn nth(&self, below: u128) -> Option<u128> {
+        let at = self.below.partition_point(|before| *before <= below);
+        let at = at.checked_sub(1)?;
+        let number = (self.assignable.get(at)?.first).checked_add(below - self.below.get(at)?)?;
+        self.assigns(number).then_some(number)
     }
 
     /// The prefix length of the outermost CIDR around `number`.

@@ -21,6 +21,8 @@ pub enum Order {
     /// The numerically lowest.
     #[default]
     Lowest,
+    /// Any, so that nobody can tell which it will be.
+    Random,
 }
 
 /// What the reserved ends are counted from.

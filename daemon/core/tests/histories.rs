@@ -130,8 +130,10 @@ fn spec() -> impl Strategy<Value = PoolSpec> {
     let gateway = prop::bool::weighted(0.2);
     let closed = prop::bool::weighted(0.1);
     let quarantine = select(vec![0, 0, 1, 5]);
-    (name, network(), entries, ends, gateway, closed, quarantine).prop_map(
-        |(name, network, (addresses, exclusions), ends, gateway, closed, quarantine)| {
+    let order = select(vec![Order::Lowest, Order::Random]);
+    let place = (name, network(), entries);
+    (place, ends, gateway, closed, quarantine, order).prop_map(
+        |((name, network, (addresses, exclusions)), ends, gateway, closed, quarantine, order)| {
             let addresses: Vec<fipd_core::AddressSpec> =
                 addresses.iter().map(|text| text.parse().unwrap()).collect();
             let gateway = gateway.then(|| addresses[0].span().first_address());
@@ -146,7 +148,7 @@ fn spec() -> impl Strategy<Value = PoolSpec> {
                 prefix_len: None,
                 subnet: None,
                 ends,
-                order: Order::Lowest,
+                order,
                 origin: Origin::Own,
                 closed,
                 quarantine,
@@ -525,6 +527,10 @@ impl History {
 
     fn ask(&mut self, request: &Request, now: Timestamp) {
         let planned = self.ledger.plan(request, now);
+        self.model.given = match &planned {
+            Planned::Tentative { decision, .. } => self.free_before(&decision.ops),
+            Planned::Answer(_) | Planned::Busy | Planned::Refused(_) => Vec::new(),
+        };
         let verdict = self.model.plan(request, now);
         match (planned, verdict) {
             (Planned::Answer(ours), Verdict::Answer(model)) => assert_eq!(ours, model),
@@ -554,6 +560,15 @@ impl History {
             }
             (ours, model) => panic!("{request:?}\nours {ours:?}\nmodel {model:?}"),
         }
+    }
+
+    /// The addresses of leases in `ops` that nobody has.
+    fn free_before(&self, ops: &[Op]) -> Vec<LeaseKey> {
+        let put = ops.iter().filter_map(|op| match op {
+            Op::PutLease(lease) => Some(lease.key),
+            _ => None,
+        });
+        put.filter(|key| self.model.is_free(*key)).collect()
     }
 
     /// The change names every tenant that may have more than before.

@@ -6,7 +6,7 @@ use std::{net::IpAddr, str::FromStr};
 
 use fipd_core::{
     AddressSpec, ClusterId, EndsOf, Identity, Lease, LeaseKey, LeaseState, Ledger, Network,
-    NetworkId, Origin, Pool, System, Text,
+    NetworkId, Order, Origin, Pool, System, Text,
 };
 
 use super::{
@@ -48,6 +48,15 @@ pub fn ends_of(text: &str) -> Result<EndsOf, Problem> {
         "prefix" => Ok(EndsOf::Prefix),
         "each-cidr" => Ok(EndsOf::EachCidr),
         _ => Err(Problem::invalid("reserve_of", text, "prefix or each-cidr")),
+    }
+}
+
+/// Parses an order of giving.
+pub fn order(text: &str) -> Result<Order, Problem> {
+    match text {
+        "lowest" => Ok(Order::Lowest),
+        "random" => Ok(Order::Random),
+        _ => Err(Problem::invalid("order", text, "lowest or random")),
     }
 }
 

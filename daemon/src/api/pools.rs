@@ -239,7 +239,7 @@ fn new_spec(ledger: &Ledger, body: PoolCreate) -> Result<PoolSpec, Problem> {
         prefix_len: body.prefix,
         subnet: body.subnet.map(|text| subnet(&text)).transpose()?,
         ends,
-        order: Order::default(),
+        order: order(body.order.as_deref())?.unwrap_or_default(),
         origin: Origin::Own,
         closed: false,
         quarantine: body.quarantine.unwrap_or(0),
@@ -272,6 +272,7 @@ fn patched(ledger: &Ledger, mut spec: PoolSpec, patch: PoolPatch) -> Result<Pool
     }
     let (first, last) = (patch.reserve_first, patch.reserve_last);
     set_ends(&mut spec.ends, first, last, patch.reserve_of.as_deref())?;
+    spec.order = order(patch.order.as_deref())?.unwrap_or(spec.order);
     spec.closed = patch.closed.unwrap_or(spec.closed);
     spec.quarantine = patch.quarantine.unwrap_or(spec.quarantine);
     Ok(spec)
@@ -294,6 +295,10 @@ fn set_ends(
         ends.of = convert::ends_of(of)?;
     }
     Ok(())
+}
+
+fn order(text: Option<&str>) -> Result<Option<Order>, Problem> {
+    text.map(convert::order).transpose()
 }
 
 fn subnet(text: &str) -> Result<IpNet, Problem> {

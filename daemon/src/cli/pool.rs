@@ -74,6 +74,9 @@ pub struct Details {
     /// What the ends are counted from: the link's prefix, or each CIDR
     #[arg(long, value_name = "WHAT", value_parser = ["prefix", "each-cidr"])]
     reserve_of: Option<String>,
+    /// Which free address is given next
+    #[arg(long, value_name = "ORDER", value_parser = ["lowest", "random"])]
+    order: Option<String>,
     /// How long an address cools after a release before it is free, such as 90s, 2h or 7d; 0 for not at all
     #[arg(long, value_name = "TIME", value_parser = quarantine)]
     quarantine: Option<u32>,
@@ -173,6 +176,7 @@ impl Create {
             reserve_first: details.reserve_first,
             reserve_last: details.reserve_last,
             reserve_of: details.reserve_of,
+            order: details.order,
             quarantine: details.quarantine,
         }
     }
@@ -207,6 +211,7 @@ impl Update {
             reserve_last: details.reserve_last,
             reserve_of: details.reserve_of.clone(),
             closed: (self.close || self.open).then_some(self.close),
+            order: details.order.clone(),
             quarantine: details.quarantine,
             force: self.force,
         };
@@ -310,6 +315,7 @@ fn facts(pool: &PoolView) -> Table {
                 text_of(&reserve.of)
             ),
         ),
+        ("Order", text_of(&pool.order)),
         ("Quarantine", format!("{} s", pool.quarantine)),
         ("Closed", if pool.closed { "yes" } else { "no" }.to_owned()),
         ("Size", pool.usage.size.to_string()),

@@ -113,7 +113,7 @@ pub(super) enum OriginV1<'a> {
     },
 }
 
-/// A pool; its number is the key. `ends_of`: 0 prefix, 1 each CIDR. `order`: 0 lowest.
+/// A pool; its number is the key. `ends_of`: 0 prefix, 1 each CIDR. `order`: 0 lowest, 1 random.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct PoolV1<'a> {
     pub name: &'a str,

@@ -157,6 +157,28 @@ fn an_address_cools_after_a_release() {
 }
 
 #[test]
+fn the_order_of_a_pool_says_which_address_is_next() {
+    let fipd = Daemon::start();
+    fipd.cli("pool create p --cidr 10.0.0.0/8 --order highest")
+        .fails(2, &["lowest, random"]);
+    let pool = fipd.json("pool create p --cidr 10.0.0.0/8 --order random");
+    assert_eq!(pool["order"], "random");
+    let given = |name: &str| {
+        let line = format!("lease allocate --pool p --owner fipd/vm/lab/{name}");
+        fipd.json(&line)["leases"][0]["address"].clone()
+    };
+    let by_chance = ["a", "b", "c"].map(&given);
+    let lowest = ["10.0.0.1", "10.0.0.2", "10.0.0.3"].map(|text| json!(text));
+    assert_ne!(by_chance, lowest);
+    fipd.json("pool update p --order lowest");
+    assert_eq!(given("d"), "10.0.0.1");
+    let admin = fipd.rest(Some(&fipd.token("root", "admin")));
+    let patch = json!({ "order": "highest" });
+    let refused = admin.json(http::Method::PATCH, "/api/v1/pools/p", &[], patch);
+    assert_eq!(refused.problem(422, "invalid")["field"], "order");
+}
+
+#[test]
 fn dual_stack_is_all_or_nothing() {
     let fipd = Daemon::start();
     fipd.json("pool create four --range 10.0.0.1");

@@ -15,6 +15,7 @@ use std::{
 use smallvec::SmallVec;
 
 use super::{
+    choice::Choice,
     runs::Runs,
     space::{Part, Space},
 };
@@ -86,11 +87,20 @@ impl Free {
             .map_or(&[], |(_, segment)| segment.parts.as_slice())
     }
 
-    /// The lowest free address of `pool`.
-    pub fn lowest(&self, pool: PoolId) -> Option<LeaseKey> {
+    /// A free address of `pool`, if there is one.
+    pub fn choose(
+        &self,
+        pool: PoolId,
+        choose: impl FnOnce(Choice<'_>) -> Option<u128>,
+    ) -> Option<LeaseKey> {
         let room = self.rooms.get(&pool)?;
         let space = self.spaces.get(&(room.network, room.layout.family))?;
-        let at = space.occupied.first_gap(*room.open.first()?)?;
+        let at = choose(Choice {
+            layout: &room.layout,
+            space,
+            filled: &space.occupied,
+            open: &room.open,
+        })?;
         Some(LeaseKey {
             network: room.network,
             address: room.layout.family.address(at),

@@ -12,6 +12,8 @@
 mod changes;
 mod charges;
 mod check;
+mod choice;
+mod dice;
 mod due;
 mod filter;
 mod free;
@@ -54,6 +56,7 @@ use crate::{
     layout::Layout,
 };
 use changes::Changes;
+use dice::Dice;
 use free::Free;
 use gate::Gate;
 use index::Index;
@@ -77,6 +80,7 @@ pub struct Ledger {
     waiters: Waiters,
     tentative: Tentative,
     changes: Changes,
+    dice: Dice,
 }
 
 impl Default for Ledger {
@@ -260,6 +264,12 @@ impl Ledger {
         });
     }
 
+    /// Where the choices of pools with the order `random` start from. To be called once, with a number that nobody
+    /// knows: by default it is always the same.
+    pub fn seed(&mut self, seed: u64) {
+        self.dice = Dice::new(seed);
+    }
+
     /// Gives up the identity's places in all queues: its object is gone or asks elsewhere. Counts as a change of
     /// the pools where it had one.
     pub fn forget_waiter(&mut self, identity: &Identity) {
@@ -295,6 +305,7 @@ impl Ledger {
             waiters: Waiters::default(),
             tentative: Tentative::default(),
             changes: Changes::new(revision),
+            dice: Dice::new(0),
         }
     }
 

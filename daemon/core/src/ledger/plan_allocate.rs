@@ -19,8 +19,8 @@ use super::{
     waiters::Waiter,
 };
 use crate::{
-    Action, Allocate, Answer, Lease, LeaseKey, LeaseState, Pool, Refusal, Text, Timestamp, Want,
-    address::number, layout,
+    Action, Allocate, Answer, Lease, LeaseKey, LeaseState, Order, Pool, Refusal, Text, Timestamp,
+    Want, address::number, layout,
 };
 
 /// One want with what the identity has of it already.
@@ -314,7 +314,7 @@ impl Ledger {
         }
         for want in asked.iter_mut().filter(|want| want.key.is_none()) {
             for _ in 0..want.missing {
-                let Some(key) = self.free.lowest(want.pool.id) else {
+                let Some(key) = self.choose(&want.pool) else {
                     return Err(Arc::clone(&want.pool));
                 };
                 self.free.take(key);
@@ -323,6 +323,17 @@ impl Ledger {
             }
         }
         Ok(())
+    }
+
+    /// A free address, by the order of the pool.
+    fn choose(&mut self, pool: &Pool) -> Option<LeaseKey> {
+        match pool.spec.order {
+            Order::Lowest => self.free.choose(pool.id, |choice| choice.lowest()),
+            Order::Random => {
+                let dice = &mut self.dice;
+                self.free.choose(pool.id, |choice| choice.random(dice))
+            }
+        }
     }
 
     /// Writes the leases and answers them in the order of the wants, then by address.

@@ -111,6 +111,14 @@ impl Runs {
         }
     }
 
+    /// The lowest number from `from` on that begins a run.
+    pub fn first_from(&self, from: u128) -> Option<u128> {
+        match self {
+            Self::Narrow(line) => line.first_from(from),
+            Self::Wide(line) => line.first_from(from),
+        }
+    }
+
     /// Whether all of `first..=last` is in the set.
     pub fn covers(&self, first: u128, last: u128) -> bool {
         match self {
@@ -185,6 +193,11 @@ impl<N: Number> Line<N> {
             .map_or(Some(from), |(_, last)| last.up().map(N::wide))
     }
 
+    fn first_from(&self, from: u128) -> Option<u128> {
+        let first = self.0.range(N::narrow(from)?..).next()?.0;
+        Some(first.wide())
+    }
+
     fn covers(&self, first: u128, last: u128) -> bool {
         N::narrow(first)
             .and_then(|first| self.around(first))
@@ -220,6 +233,8 @@ mod tests {
                 runs.first_gap(at),
                 (at..=family.max()).find(|n| !naive.contains(n))
             );
+            let begins = |n: &u128| naive.contains(n) && (*n == 0 || !naive.contains(&(n - 1)));
+            assert_eq!(runs.first_from(at), (at..base + 64).find(begins));
             assert!((base..base + 64).all(|n| runs.contains(n) == naive.contains(&n)));
             assert_eq!(
                 runs,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fipd_core::{
     Action, Adopt, Allocate, Answer, ClusterId, Contender, Handover, Holder, Lease, LeaseKey,
-    LeaseState, Op, Pool, PoolId, Refusal, Release, ReleaseScope, System, Timestamp,
+    LeaseState, Op, Order, Pool, PoolId, Refusal, Release, ReleaseScope, System, Timestamp,
 };
 
 use super::{
@@ -255,8 +255,12 @@ impl Model {
             .filter_map(|want| want.key)
             .collect();
         let mut chosen = Vec::new();
+        let mut given = self.given.iter().copied();
         for want in asked {
             if let Some(key) = want.key {
+                if want.missing > 0 && !want.cools {
+                    given.next();
+                }
                 chosen.push(if want.missing > 0 {
                     vec![key]
                 } else {
@@ -268,7 +272,10 @@ impl Model {
             for _ in 0..want.missing {
                 let free = |key: &LeaseKey| self.is_free(*key) && !gone.contains(key);
                 let all = self.assignable(&want.pool);
-                let Some(key) = all.iter().copied().find(free) else {
+                let by_chance = given.next().filter(|key| {
+                    want.pool.spec.order == Order::Random && free(key) && all.contains(key)
+                });
+                let Some(key) = by_chance.or_else(|| all.iter().copied().find(free)) else {
                     let taken = |key: &LeaseKey| {
                         self.flights.iter().any(|flight| flight.taken.contains(key))
                     };

@@ -79,6 +79,8 @@ pub struct Model {
     pub expectations: Vec<Expectation>,
     pub waiters: Vec<Waiter>,
     pub flights: Vec<Flight>,
+    /// What the ledger gave that was free, for the model cannot guess what comes by chance.
+    pub given: Vec<LeaseKey>,
     planned: usize,
 }
 

@@ -113,6 +113,9 @@ pub struct PoolCreate {
     /// `prefix` or `each-cidr`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserve_of: Option<String>,
+    /// Which free address is given next: `lowest` (when left out) or `random`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub order: Option<String>,
     /// Seconds that an address cools after a release, up to 30 days; 0 when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quarantine: Option<u32>,
@@ -160,6 +163,9 @@ pub struct PoolPatch {
     pub reserve_of: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closed: Option<bool>,
+    /// `lowest` or `random`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub order: Option<String>,
     /// Seconds; what cools already is not changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quarantine: Option<u32>,

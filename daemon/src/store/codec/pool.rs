@@ -29,6 +29,7 @@ pub(in crate::store) fn encode_pool(pool: &Pool) -> Result<Vec<u8>, EncodeError>
         },
         order: match spec.order {
             Order::Lowest => 0,
+            Order::Random => 1,
         },
         origin: match &spec.origin {
             Origin::Own => OriginV1::Own,
@@ -80,6 +81,7 @@ pub(in crate::store) fn decode_pool(key: [u8; 4], bytes: &[u8]) -> Result<Pool, 
     };
     let order = match row.order {
         0 => Order::Lowest,
+        1 => Order::Random,
         other => return Err(DecodeError::value("order", other)),
     };
     let origin = match row.origin {

@@ -153,7 +153,9 @@ fn pool() -> impl Strategy<Value = Pool> {
         option::of(address()),
         option::of(0..=128_u8),
     );
-    let rest = (option::of(net()), ends, origin, any::<bool>(), any::<u32>());
+    let order = prop_oneof![Just(Order::Lowest), Just(Order::Random)];
+    let closed = any::<bool>();
+    let rest = (option::of(net()), ends, order, origin, closed, any::<u32>());
     (
         any::<u32>(),
         text(),
@@ -169,13 +171,12 @@ fn pool() -> impl Strategy<Value = Pool> {
                 name,
                 network,
                 space,
-                (subnet, ends, origin, closed, quarantine),
+                (subnet, ends, order, origin, closed, quarantine),
                 created,
                 generation,
             )| {
                 let (addresses, exclusions, gateway, prefix_len) = space;
                 let network = NetworkId(network);
-                let order = Order::Lowest;
                 let spec = PoolSpec {
                     name,
                     network,

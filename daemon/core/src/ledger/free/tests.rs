@@ -1,5 +1,5 @@
 use super::*;
-use crate::{PoolSpec, Tenant};
+use crate::{PoolSpec, Tenant, ledger::dice::Dice};
 
 const POOL: PoolId = PoolId(1);
 
@@ -31,6 +31,10 @@ fn leases(addresses: &[&str]) -> Leases {
     rows.map(|lease| (lease.key, Arc::new(lease))).collect()
 }
 
+fn lowest(free: &Free) -> Option<LeaseKey> {
+    free.choose(POOL, |choice| choice.lowest())
+}
+
 #[test]
 fn a_pool_that_stays_where_it_is_is_not_counted_again() {
     let rows = leases(&["10.0.0.0", "10.0.0.1"]);
@@ -47,13 +51,64 @@ fn a_pool_that_stays_where_it_is_is_not_counted_again() {
     let none = Leases::new();
     free.set_pool(POOL, NetworkId::DEFAULT, layout("10.0.0.0/29"), &none);
     assert_eq!(counts(&free), (2, 2, 1));
-    assert_eq!(free.lowest(POOL), Some(key("10.0.0.3")));
+    assert_eq!(lowest(&free), Some(key("10.0.0.3")));
     assert!(free.consistent(&rows, true));
 
     free.set_pool(POOL, NetworkId::DEFAULT, layout("10.0.0.0/31"), &rows);
     assert_eq!(counts(&free), (2, 2, 0));
-    assert_eq!(free.lowest(POOL), None);
+    assert_eq!(lowest(&free), None);
 
     free.set_pool(POOL, NetworkId(1), layout("10.0.0.0/31"), &rows);
     assert_eq!(counts(&free), (0, 0, 0), "equal spans of another network");
+}
+
+/// A pool in three pieces, with a neighbour that takes a part of one of them.
+fn pieces() -> Free {
+    let none = Leases::new();
+    let mut free = Free::default();
+    let entries = ["10.0.0.0/26", "10.0.1.0-10.0.1.9", "10.0.9.7"];
+    let spec = PoolSpec::own("p", entries.map(|text| text.parse().unwrap()).to_vec());
+    let layout_of_pieces = Arc::new(Layout::new(&spec).unwrap());
+    free.set_pool(POOL, NetworkId::DEFAULT, layout_of_pieces, &none);
+    free.set_pool(PoolId(2), NetworkId::DEFAULT, layout("10.0.0.32/28"), &none);
+    free
+}
+
+#[test]
+fn chance_takes_every_address_and_each_once() {
+    let mut free = pieces();
+    let mut dice = Dice::new(7);
+    let mut drawn = BTreeSet::new();
+    while let Some(key) = free.choose(POOL, |choice| choice.random(&mut dice)) {
+        assert!(free.is_free(key) && drawn.insert(key), "{key:?}");
+        free.take(key);
+    }
+    assert_eq!(drawn.len(), 64 + 10 + 1);
+    let sorted: Vec<LeaseKey> = drawn.iter().copied().collect();
+    assert!(
+        sorted
+            .iter()
+            .all(|key| free.stab(*key).iter().any(|part| part.pool == POOL))
+    );
+}
+
+#[test]
+fn chance_favours_none_of_a_few_that_are_left() {
+    let mut free = pieces();
+    let left = ["10.0.0.3", "10.0.0.33", "10.0.0.34", "10.0.1.4", "10.0.9.7"].map(key);
+    while let Some(key) = free.choose(POOL, |choice| choice.lowest()) {
+        free.take(key);
+    }
+    for key in left {
+        free.give_back(key);
+    }
+    let mut dice = Dice::new(3);
+    let mut times = BTreeMap::new();
+    for _ in 0..5_000 {
+        let key = free
+            .choose(POOL, |choice| choice.random(&mut dice))
+            .unwrap();
+        *times.entry(key).or_insert(0_u32) += 1;
+    }
+    assert!(left.iter().all(|key| times[key] > 300), "{times:?}");
 }
