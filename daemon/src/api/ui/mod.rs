@@ -9,6 +9,7 @@
 
 mod allocate;
 mod audit;
+mod change;
 mod clusters;
 mod cookies;
 mod dashboard;

@@ -3,22 +3,18 @@
 use std::sync::Arc;
 
 use axum::{extract::State, response::Response};
-use fipd_core::{Lease, LeaseKey, LeaseState, Ledger, Release, ReleaseScope, Request};
+use fipd_core::{Lease, LeaseState, Ledger, Release, ReleaseScope, Request};
 use fipd_web_ui::{Field, Nav, ReleasePage, links};
 use http::StatusCode;
 
 use super::{
-    cookies::fingerprint,
+    change::{CHANGED, Concerned, check_reason, concerned, nothing_there, open, seen},
     fields::with_query,
-    lease::find,
     page::{Answered, Failure, go_to, page_as},
     views,
     visit::{Place, Posted, Visitor},
 };
 use crate::api::{Api, convert::owner_text};
-
-/// The longest reason, in characters.
-pub(super) const MAX_REASON: usize = 200;
 
 /// Asks.
 pub async fn show(
@@ -26,9 +22,8 @@ pub async fn show(
     visitor: Visitor,
     Place((network, address)): Place<(String, String)>,
 ) -> Answered {
-    visitor.must_write()?;
-    let key = find(&api, &visitor, &network, &address)?;
-    Ok(match api.ipam.read(|ledger| ledger.lease(key).cloned()) {
+    let (key, lease) = open(&api, &visitor, (&network, &address))?;
+    Ok(match lease {
         Some(lease) if cools(&lease) && !visitor.is_admin() => return Err(not_yet(&visitor)),
         Some(lease) => ask(
             &api,
@@ -49,9 +44,8 @@ pub async fn submit(
     posted: Posted,
 ) -> Answered {
     let Posted { visitor, fields } = posted;
-    visitor.must_write()?;
-    let key = find(&api, &visitor, &network, &address)?;
-    let Some(lease) = api.ipam.read(|ledger| ledger.lease(key).cloned()) else {
+    let (key, lease) = open(&api, &visitor, (&network, &address))?;
+    let Some(lease) = lease else {
         return Ok(nothing_there(&visitor, key));
     };
     if cools(&lease) && !visitor.is_admin() {
@@ -61,8 +55,7 @@ pub async fn submit(
         value: fields.get("reason").to_owned(),
         error: None,
     };
-    if reason.value.chars().count() > MAX_REASON {
-        reason.error = Some(format!("At most {MAX_REASON} characters are kept."));
+    if !check_reason(&mut reason, false) {
         return Ok(ask(
             &api,
             &visitor,
@@ -73,7 +66,7 @@ pub async fn submit(
         ));
     }
     if fields.get("seen") != seen(&lease) {
-        let error = "The lease has changed since this was asked. This is how it is now.".to_owned();
+        let error = CHANGED.to_owned();
         return Ok(ask(
             &api,
             &visitor,
@@ -156,25 +149,6 @@ fn back(lease: &Lease) -> String {
     )
 }
 
-pub(super) fn nothing_there(visitor: &Visitor, key: LeaseKey) -> Response {
-    visitor.tell(true, format!("{} is free already.", key.address), None);
-    go_to(&links::lease(key.network.0, key.address))
-}
-
-/// What the asker has in front of them: another holder, instance or time is another lease.
-pub(super) fn seen(lease: &Lease) -> String {
-    let holders: Vec<_> = lease.members.iter().map(|member| &member.holder).collect();
-    let text = format!(
-        "{:?} {holders:?} {:?} {:?}",
-        lease.key, lease.state, lease.since
-    );
-    fingerprint(&text)
-        .iter()
-        .take(8)
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
-}
-
 fn ask(
     api: &Api,
     visitor: &Visitor,
@@ -184,19 +158,17 @@ fn ask(
     error: Option<String>,
 ) -> Response {
     let shell = visitor.shell(Nav::Pools);
-    let page = api.ipam.read(|ledger: &Ledger| ReleasePage {
-        shell,
-        lease: views::lease_row(ledger, lease),
-        seen: seen(lease),
-        reason,
-        error,
-        heir: lease
-            .contenders
-            .first()
-            .map_or_else(String::new, |c| owner_text(ledger, &c.holder.identity)),
-        controlled: lease
-            .owner()
-            .is_some_and(|holder| holder.identity.cluster.is_some()),
+    let page = api.ipam.read(|ledger: &Ledger| {
+        let Concerned { heir, controlled } = concerned(ledger, lease);
+        ReleasePage {
+            shell,
+            lease: views::lease_row(ledger, lease),
+            seen: seen(lease),
+            reason,
+            error,
+            heir,
+            controlled,
+        }
     });
     page_as(status, &page)
 }

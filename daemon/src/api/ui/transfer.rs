@@ -8,10 +8,9 @@ use fipd_web_ui::{Field, Nav, TransferPage, links};
 use http::StatusCode;
 
 use super::{
+    change::{CHANGED, Concerned, check_reason, concerned, nothing_there, open, seen},
     fields::Fields,
-    lease::find,
     page::{Answered, go_to, page_as},
-    release::{MAX_REASON, nothing_there, seen},
     views,
     visit::{Place, Posted, Visitor},
 };
@@ -38,9 +37,8 @@ pub async fn show(
     visitor: Visitor,
     Place((network, address)): Place<(String, String)>,
 ) -> Answered {
-    visitor.must_write()?;
-    let key = find(&api, &visitor, &network, &address)?;
-    let Some(lease) = api.ipam.read(|ledger| ledger.lease(key).cloned()) else {
+    let (key, lease) = open(&api, &visitor, (&network, &address))?;
+    let Some(lease) = lease else {
         return Ok(nothing_there(&visitor, key));
     };
     let form = Form::default();
@@ -54,9 +52,8 @@ pub async fn submit(
     posted: Posted,
 ) -> Answered {
     let Posted { visitor, fields } = posted;
-    visitor.must_write()?;
-    let key = find(&api, &visitor, &network, &address)?;
-    let Some(lease) = api.ipam.read(|ledger| ledger.lease(key).cloned()) else {
+    let (key, lease) = open(&api, &visitor, (&network, &address))?;
+    let Some(lease) = lease else {
         return Ok(nothing_there(&visitor, key));
     };
     let mut form = filled(&fields);
@@ -65,8 +62,7 @@ pub async fn submit(
         return Ok(ask(&api, &visitor, &lease, status, form));
     };
     if fields.get("seen") != seen(&lease) {
-        form.error =
-            Some("The lease has changed since this was asked. This is how it is now.".to_owned());
+        form.error = Some(CHANGED.to_owned());
         return Ok(ask(&api, &visitor, &lease, StatusCode::CONFLICT, form));
     }
     let status = match api.ipam.submit(Request::Transfer(request)).await {
@@ -118,13 +114,8 @@ fn parse(api: &Api, visitor: &Visitor, lease: &Lease, form: &mut Form) -> Option
     if let Err(problem) = &tenant {
         form.tenant.error = Some(problem.detail.to_string());
     }
-    let length = form.reason.value.chars().count();
-    if length == 0 {
-        form.reason.error = Some("Say why, in a few words.".to_owned());
-    } else if length > MAX_REASON {
-        form.reason.error = Some(format!("At most {MAX_REASON} characters are kept."));
-    }
-    let (Ok(identity), Ok(tenant), None) = (identity, tenant, &form.reason.error) else {
+    let reason = check_reason(&mut form.reason, true);
+    let (Ok(identity), Ok(tenant), true) = (identity, tenant, reason) else {
         return None;
     };
     // One of several holders must be named, which this form does not ask for.
@@ -161,21 +152,19 @@ fn explain(form: &mut Form, error: IpamError) -> StatusCode {
 
 fn ask(api: &Api, visitor: &Visitor, lease: &Lease, status: StatusCode, form: Form) -> Response {
     let shell = visitor.shell(Nav::Pools);
-    let page = api.ipam.read(|ledger: &Ledger| TransferPage {
-        shell,
-        lease: views::lease_row(ledger, lease),
-        seen: seen(lease),
-        to: form.to,
-        tenant: form.tenant,
-        reason: form.reason,
-        error: form.error,
-        heir: lease
-            .contenders
-            .first()
-            .map_or_else(String::new, |c| owner_text(ledger, &c.holder.identity)),
-        controlled: lease
-            .owner()
-            .is_some_and(|holder| holder.identity.cluster.is_some()),
+    let page = api.ipam.read(|ledger: &Ledger| {
+        let Concerned { heir, controlled } = concerned(ledger, lease);
+        TransferPage {
+            shell,
+            lease: views::lease_row(ledger, lease),
+            seen: seen(lease),
+            to: form.to,
+            tenant: form.tenant,
+            reason: form.reason,
+            error: form.error,
+            heir,
+            controlled,
+        }
     });
     page_as(status, &page)
 }
