@@ -6,6 +6,7 @@ pub const HOME: &str = "/ui/";
 pub const LOGIN: &str = "/ui/login";
 pub const LOGOUT: &str = "/ui/logout";
 pub const POOLS: &str = "/ui/pools";
+pub const POOL_NEW: &str = "/ui/pools/new";
 pub const CLUSTERS: &str = "/ui/clusters";
 pub const TENANTS: &str = "/ui/tenants";
 pub const AUDIT: &str = "/ui/audit";
@@ -14,6 +15,16 @@ pub const SEARCH: &str = "/ui/search";
 /// The page of a pool.
 pub fn pool(id: u32) -> String {
     format!("/ui/pools/{id}")
+}
+
+/// Where the form of a pool is shown and sent to.
+pub fn pool_edit(id: u32) -> String {
+    format!("/ui/pools/{id}/edit")
+}
+
+/// Where the end of a pool is confirmed and sent to.
+pub fn pool_delete(id: u32) -> String {
+    format!("/ui/pools/{id}/delete")
 }
 
 /// Where the allocate form of a pool is shown and sent to.

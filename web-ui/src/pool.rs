@@ -2,7 +2,7 @@
 
 use askama::Template;
 
-use crate::{AddressMap, AllocateForm, LeaseRow, Moment, Pager, Shell, Usage, count};
+use crate::{AddressMap, AllocateForm, LeaseRow, Moment, Pager, Shell, Usage, count, links};
 
 /// Somebody waiting for a free address.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +26,8 @@ pub struct PoolPage {
     pub prefix_len: String,
     /// `own pool`, or the object it mirrors.
     pub origin: String,
+    /// Where what it mirrors is looked at; `None` for an own pool, which is edited here.
+    pub follows: Option<String>,
     pub created: Moment,
     pub generation: u64,
     pub closed: bool,
@@ -45,6 +47,19 @@ pub struct PoolPage {
 }
 
 impl PoolPage {
+    /// Whether the pool is changed by hand by who looks at it.
+    pub(crate) fn editable(&self) -> bool {
+        self.follows.is_none() && self.shell.is_admin()
+    }
+
+    pub(crate) fn edit(&self) -> String {
+        links::pool_edit(self.id)
+    }
+
+    pub(crate) fn delete(&self) -> String {
+        links::pool_delete(self.id)
+    }
+
     pub(crate) fn excluded(&self) -> String {
         count(self.usage.excluded)
     }

@@ -116,6 +116,7 @@ pub fn pool_page(may_write: bool) -> PoolPage {
         gateway: "10.20.0.1".into(),
         prefix_len: "24".into(),
         origin: "own pool".into(),
+        follows: None,
         created: NOW,
         generation: 3,
         closed: false,

@@ -66,11 +66,16 @@ impl Shell {
         self.viewer.as_ref().is_some_and(|viewer| viewer.may_write)
     }
 
+    /// Whether what only admins do is offered.
+    pub fn is_admin(&self) -> bool {
+        self.viewer
+            .as_ref()
+            .is_some_and(|viewer| viewer.role == "admin")
+    }
+
     /// Whether a lease in this state may be released by hand: only an admin ends a quarantine.
     pub(crate) fn may_release(&self, state: &crate::State) -> bool {
-        let admin = |viewer: &Viewer| viewer.role == "admin";
-        self.may_write()
-            && (*state != crate::State::Quarantined || self.viewer.as_ref().is_some_and(admin))
+        self.may_write() && (*state != crate::State::Quarantined || self.is_admin())
     }
 
     pub(crate) fn is(&self, nav: Nav) -> bool {

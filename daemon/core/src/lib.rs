@@ -33,8 +33,8 @@ pub use audit::{Action, Actor, AuditEntry};
 pub use identity::{ClusterId, Holder, Identity, IdentityError, System, Tenant, Text};
 pub use lease::{Contender, Lease, LeaseKey, LeaseState, Mark, Member, PortClaim, Protocol};
 pub use ledger::{
-    Change, CheckedPage, LeaseFilter, LeasePage, Ledger, NameError, Planned, PoolSpans, PoolUsage,
-    Ticket, TooOld, Violation,
+    Change, CheckedPage, LeaseFilter, LeasePage, Ledger, NameError, Planned, PoolPreview,
+    PoolSpans, PoolUsage, Ticket, TooOld, Violation,
 };
 pub use network::{Network, NetworkId};
 pub use op::{Authority, Decision, Op, Outcome, Refused};

@@ -221,6 +221,8 @@ pub struct PoolEdit {
     /// Leases that the edit leaves out of range are kept and marked, instead of the edit being refused.
     pub force: bool,
     pub actor: Actor,
+    /// For the audit log; may be empty.
+    pub reason: Text,
 }
 
 /// What the ledger answers once the decision is durable.

@@ -290,7 +290,7 @@ fn admin() -> impl Strategy<Value = Request> {
         1 => select(vec!["blue", "default"]).prop_map(move |name| Request::CreateNetwork { name: name.into(), actor: actor() }),
         6 => spec().prop_map(move |spec| Request::CreatePool { spec, actor: actor() }),
         4 => edit.prop_map(move |(pool, spec, if_generation, force)| {
-            Request::UpdatePool(PoolEdit { pool, spec, if_generation, force, actor: actor() })
+            Request::UpdatePool(PoolEdit { pool, spec, if_generation, force, actor: actor(), reason: "".into() })
         }),
         2 => pool().prop_map(move |pool| Request::DeletePool { pool, actor: actor() }),
         4 => (pool(), some_tenant(), 0..5_u64).prop_map(move |(pool, tenant, limit)| {

@@ -849,6 +849,7 @@ fn an_edit_that_leaves_leases_out_of_range_is_refused_unless_forced() {
             if_generation,
             force,
             actor: "test".into(),
+            reason: "".into(),
         })
     };
     let refusal = book.refused(&edit(&["10.0.0.10/31"], false, None));
@@ -915,6 +916,7 @@ fn the_network_of_a_pool_is_fixed_while_it_has_leases() {
         if_generation: None,
         force: true,
         actor: "test".into(),
+        reason: "".into(),
     });
     book.gets(&Request::Allocate(allocate(WEB, pool)));
     assert!(matches!(
@@ -989,6 +991,7 @@ fn a_closed_pool_gives_nothing_more_and_keeps_its_leases() {
         if_generation: None,
         force: false,
         actor: "test".into(),
+        reason: "".into(),
     }));
     assert!(matches!(
         book.refused(&Request::Allocate(allocate(API, pool))),
@@ -1228,6 +1231,7 @@ fn a_pool_moves_to_another_network_only_when_nothing_is_decided_in_either() {
         if_generation: None,
         force: true,
         actor: "test".into(),
+        reason: "".into(),
     });
     let give = Request::Allocate(allocate(WEB, pool));
     let (given, ..) = book.plan(&give);

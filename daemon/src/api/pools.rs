@@ -133,6 +133,7 @@ pub async fn update(
     let pool = find(&api, &name)?;
     refuse_mirror(&pool)?;
     let force = patch.force;
+    let reason = convert::text("reason", patch.reason.as_deref().unwrap_or_default())?;
     let spec = api
         .ipam
         .read(|ledger| patched(ledger, pool.spec.clone(), patch))?;
@@ -143,6 +144,7 @@ pub async fn update(
         if_generation: Some(generation.unwrap_or(pool.generation)),
         force,
         actor: caller.actor,
+        reason,
     };
     let pool = pool_of(api.ipam.submit(Request::UpdatePool(edit)).await?)?;
     Ok(shown(&api, &pool, StatusCode::OK))
@@ -215,7 +217,7 @@ fn shown(api: &Api, pool: &Pool, status: StatusCode) -> Response {
     response
 }
 
-fn new_spec(ledger: &Ledger, body: PoolCreate) -> Result<PoolSpec, Problem> {
+pub(super) fn new_spec(ledger: &Ledger, body: PoolCreate) -> Result<PoolSpec, Problem> {
     let addresses = convert::specs("addresses", &body.addresses)?;
     let family = addresses
         .first()
@@ -246,7 +248,11 @@ fn new_spec(ledger: &Ledger, body: PoolCreate) -> Result<PoolSpec, Problem> {
     })
 }
 
-fn patched(ledger: &Ledger, mut spec: PoolSpec, patch: PoolPatch) -> Result<PoolSpec, Problem> {
+pub(super) fn patched(
+    ledger: &Ledger,
+    mut spec: PoolSpec,
+    patch: PoolPatch,
+) -> Result<PoolSpec, Problem> {
     if let Some(name) = patch.name {
         spec.name = name.into();
     }

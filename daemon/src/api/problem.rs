@@ -314,7 +314,9 @@ impl From<Refusal> for Problem {
                 value,
                 allowed,
             } => Self::invalid(field, value, allowed),
-            Refusal::Pool(_) => Self::new(Code::Invalid, detail),
+            Refusal::Pool(error) => {
+                Self::new(Code::Invalid, detail).about(error.field, error.value)
+            }
         }
     }
 }

@@ -123,6 +123,9 @@ pub struct Update {
     /// Keep leases that the change leaves out of range, instead of refusing it
     #[arg(long)]
     force: bool,
+    /// Why, for the audit log
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
 }
 
 impl Pool {
@@ -214,10 +217,12 @@ impl Update {
             order: details.order.clone(),
             quarantine: details.quarantine,
             force: self.force,
+            reason: self.reason.clone(),
         };
         if patch
             == (PoolPatch {
                 force: self.force,
+                reason: self.reason.clone(),
                 ..PoolPatch::default()
             })
         {

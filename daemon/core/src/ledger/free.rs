@@ -8,7 +8,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,
-    ops::RangeInclusive,
+    ops::{Bound, RangeInclusive},
     sync::Arc,
 };
 
@@ -85,6 +85,22 @@ impl Free {
             .get(&space_of(key))
             .and_then(|space| space.segment(number(key.address)))
             .map_or(&[], |(_, segment)| segment.parts.as_slice())
+    }
+
+    /// What lists an address of one of the spans, run by run.
+    pub fn parts_within<'a>(
+        &'a self,
+        network: NetworkId,
+        spans: &'a [Span],
+    ) -> impl Iterator<Item = &'a Part> {
+        let runs = spans.iter().filter_map(move |span| {
+            let space = self.spaces.get(&(network, span.family))?;
+            let around = space.segment(span.first).map(|(_, segment)| segment);
+            let after = Bound::Excluded(span.first);
+            let later = space.segments.range((after, Bound::Included(span.last)));
+            Some(around.into_iter().chain(later.map(|(_, segment)| segment)))
+        });
+        runs.flatten().flat_map(|segment| &segment.parts)
     }
 
     /// A free address of `pool`, if there is one.

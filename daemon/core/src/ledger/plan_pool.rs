@@ -34,7 +34,7 @@ impl Ledger {
             && name.ends_with(edge);
         if !fine {
             let allowed = "1 to 63 of a-z, 0-9 and '-', starting and ending with a letter or digit";
-            return Err(invalid("network", name, allowed));
+            return Err(invalid("network", name, allowed).into());
         }
         let last = self
             .rows
@@ -112,13 +112,14 @@ impl Ledger {
             generation: pool.generation + 1,
             ..Pool::clone(pool)
         };
-        self.write_pool(
-            Draft::new(now, &edit.actor),
-            Arc::new(next),
-            &layout,
-            &gone,
-            Action::PoolUpdated,
-        )
+        let draft = Draft::new(now, &edit.actor);
+        let next = Arc::new(next);
+        let (mut draft, answer) =
+            self.write_pool(draft, next, &layout, &gone, Action::PoolUpdated)?;
+        if let Some(entry) = draft.audit.last_mut().filter(|_| !edit.reason.is_empty()) {
+            entry.detail = format!("{}: {}", entry.detail, edit.reason).into();
+        }
+        Ok((draft, answer))
     }
 
     pub(super) fn plan_delete_pool(&self, id: PoolId, actor: &Actor, now: Timestamp) -> Draw {
@@ -160,14 +161,18 @@ impl Ledger {
     }
 
     /// Everything about a specification that the ledger can judge. `before` is the pool being edited.
-    fn check_spec(&self, spec: &PoolSpec, before: Option<&Arc<Pool>>) -> Result<Layout, Stop> {
-        let layout = Layout::new(spec).map_err(Refusal::Pool)?;
+    pub(super) fn check_spec(
+        &self,
+        spec: &PoolSpec,
+        before: Option<&Arc<Pool>>,
+    ) -> Result<Layout, Refusal> {
+        let layout = Layout::new(spec)?;
         if !self.rows.networks.contains_key(&spec.network) {
-            return Err(Refusal::UnknownNetwork(spec.network).into());
+            return Err(Refusal::UnknownNetwork(spec.network));
         }
         let other = |pool: &&Arc<Pool>| before.is_none_or(|before| before.id != pool.id);
         if self.rows.pool_by_name(&spec.name).filter(other).is_some() {
-            return Err(Refusal::PoolExists(Arc::clone(&spec.name)).into());
+            return Err(Refusal::PoolExists(Arc::clone(&spec.name)));
         }
         if let Origin::Mirror {
             system,
@@ -177,7 +182,7 @@ impl Ledger {
         } = &spec.origin
             && let Some(mirror) = self.rows.mirror(system, cluster, object).filter(other)
         {
-            return Err(Refusal::PoolExists(Arc::clone(&mirror.spec.name)).into());
+            return Err(Refusal::PoolExists(Arc::clone(&mirror.spec.name)));
         }
         let Some(before) = before else {
             return Ok(layout);
@@ -210,7 +215,7 @@ impl Ledger {
 
     /// Assignable spans of the pool that a new layout does not have; all that it lists, if it goes to another network
     /// or family, for no lease may follow it there.
-    fn leaving(&self, pool: &Pool, spec: &PoolSpec, layout: &Layout) -> Vec<Span> {
+    pub(super) fn leaving(&self, pool: &Pool, spec: &PoolSpec, layout: &Layout) -> Vec<Span> {
         let before = self.free.room(pool.id).map(|room| Arc::clone(&room.layout));
         before.map_or_else(Vec::new, |before| {
             if before.family == layout.family && pool.spec.network == spec.network {
@@ -333,13 +338,12 @@ fn minus(spans: &[Span], others: &[Span]) -> Vec<Span> {
         .collect()
 }
 
-fn invalid(field: &'static str, value: &str, allowed: &str) -> Stop {
+fn invalid(field: &'static str, value: &str, allowed: &str) -> Refusal {
     Refusal::Invalid {
         field,
         value: value.to_owned(),
         allowed: allowed.to_owned(),
     }
-    .into()
 }
 
 fn say_pool(draft: &mut Draft, action: Action, pool: &Pool, detail: Text) {

@@ -17,7 +17,7 @@ use super::{
     cookies,
     fields::Fields,
     page::{Failure, go_to, page_as, with_cookie},
-    visit::{Posted, Query, read_form},
+    visit::{MAX_FORM, Posted, Query, read_form},
 };
 use crate::api::Api;
 
@@ -43,7 +43,7 @@ pub async fn show(
 pub async fn sign_in(State(api): State<Arc<Api>>, request: Request) -> Response {
     let headers = request.headers().clone();
     let from = client(&request);
-    let fields = match read_form(request).await {
+    let fields = match read_form(request, MAX_FORM).await {
         Ok(fields) => fields,
         Err(what) => {
             let next = "Go back and reload the page.";

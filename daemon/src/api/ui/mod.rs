@@ -20,6 +20,9 @@ mod live;
 mod login;
 mod page;
 mod pool;
+mod pool_edit;
+mod pool_form;
+mod pool_preview;
 mod pools;
 mod release;
 mod search;
@@ -46,6 +49,7 @@ use visit::{Place, Visitor};
 /// Adds the pages to the table of routes.
 pub fn routes(routes: Routes) -> Routes {
     let (look, change) = (Access::Page(Role::Viewer), Access::Page(Role::Operator));
+    let manage = Access::Page(Role::Admin);
     routes
         .get("/", look, home)
         .get("/ui", look, home)
@@ -54,7 +58,13 @@ pub fn routes(routes: Routes) -> Routes {
         .post(links::LOGIN, Access::Open, login::sign_in)
         .post(links::LOGOUT, look, login::sign_out)
         .get(links::POOLS, look, pools::list)
+        .get(links::POOL_NEW, manage, pool_edit::new)
+        .post(links::POOL_NEW, manage, pool_edit::create)
         .get("/ui/pools/{id}", look, pool::show)
+        .get("/ui/pools/{id}/edit", manage, pool_edit::edit)
+        .post("/ui/pools/{id}/edit", manage, pool_edit::update)
+        .get("/ui/pools/{id}/delete", manage, pool_edit::ask_delete)
+        .post("/ui/pools/{id}/delete", manage, pool_edit::delete)
         .get("/ui/pools/{id}/allocate", change, allocate::show)
         .post("/ui/pools/{id}/allocate", change, allocate::submit)
         .get(
@@ -73,7 +83,7 @@ pub fn routes(routes: Routes) -> Routes {
             release::submit,
         )
         .get(links::TENANTS, change, tenants::list)
-        .post(links::TENANTS, Access::Page(Role::Admin), tenants::submit)
+        .post(links::TENANTS, manage, tenants::submit)
         .get(
             "/ui/networks/{network}/addresses/{address}/transfer",
             change,

@@ -73,6 +73,7 @@ pub async fn show(
             .prefix_len
             .map_or_else(String::new, |length| length.to_string()),
         origin: origin(ledger, &pool),
+        follows: follows(ledger, &pool),
         created: views::moment(pool.created),
         generation: pool.generation,
         closed: pool.spec.closed,
@@ -169,6 +170,17 @@ fn origin(ledger: &Ledger, pool: &Pool) -> String {
                 "follows {object} of {system} in cluster {}",
                 views::cluster_name(ledger, cluster)
             )
+        }
+    }
+}
+
+/// Where the cluster of a mirror is shown.
+fn follows(ledger: &Ledger, pool: &Pool) -> Option<String> {
+    match &pool.spec.origin {
+        Origin::Own => None,
+        Origin::Mirror { cluster, .. } => {
+            let name = views::cluster_name(ledger, cluster);
+            Some(with_query(links::CLUSTERS, &[("filter", &name)]))
         }
     }
 }

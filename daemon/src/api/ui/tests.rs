@@ -18,6 +18,7 @@ use crate::{
     metrics::Metrics,
 };
 
+mod pools;
 mod transfer;
 
 const PASSWORD: &str = "a long password";
@@ -209,6 +210,7 @@ async fn only_an_admin_ends_a_quarantine() {
         if_generation: None,
         force: false,
         actor: "test".into(),
+        reason: "".into(),
     };
     let edit = fipd_core::Request::UpdatePool(edit);
     site.api.ipam.submit(edit).await.unwrap();

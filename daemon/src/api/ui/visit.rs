@@ -21,7 +21,9 @@ use super::{
 use crate::api::{Api, auth::role_name};
 
 /// The largest form that is read, in bytes.
-const MAX_FORM: usize = 16 * 1024;
+pub const MAX_FORM: usize = 16 * 1024;
+/// The same of a form whose fields have many lines.
+pub const LONG_FORM: usize = 512 * 1024;
 
 /// Somebody with a session.
 pub struct Visitor {
@@ -36,8 +38,8 @@ pub struct Query(pub Fields);
 /// The variable parts of the page's address; what is no text leads to a page that says so.
 pub struct Place<T>(pub T);
 
-/// A form of somebody with a session, whose token is the session's.
-pub struct Posted {
+/// A form of somebody with a session, whose token is the session's, of at most so many bytes.
+pub struct Posted<const MOST: usize = MAX_FORM> {
     pub visitor: Visitor,
     pub fields: Fields,
 }
@@ -100,16 +102,25 @@ impl Visitor {
         if self.may_write() {
             return Ok(());
         }
+        Err(self.forbidden("operator"))
+    }
+
+    /// Fails for all but admins.
+    pub fn must_administer(&self) -> Result<(), Failure> {
+        if self.is_admin() {
+            return Ok(());
+        }
+        Err(self.forbidden("admin"))
+    }
+
+    fn forbidden(&self, needed: &str) -> Failure {
         let role = role_name(self.session.role);
         let what = format!(
-            "This needs the role operator; {} has {role}.",
+            "This needs the role {needed}; {} has {role}.",
             self.session.name
         );
-        Err(self.failure(
-            StatusCode::FORBIDDEN,
-            what,
-            "Ask an admin to do it, or for the role.",
-        ))
+        let next = "Ask an admin to do it, or for the role.";
+        self.failure(StatusCode::FORBIDDEN, what, next)
     }
 
     fn quiet_shell(&self) -> Shell {
@@ -168,13 +179,13 @@ impl<T: DeserializeOwned + Send> FromRequestParts<Arc<Api>> for Place<T> {
     }
 }
 
-impl FromRequest<Arc<Api>> for Posted {
+impl<const MOST: usize> FromRequest<Arc<Api>> for Posted<MOST> {
     type Rejection = Response;
 
     async fn from_request(request: Request, api: &Arc<Api>) -> Result<Self, Response> {
         let (mut parts, body) = request.into_parts();
         let visitor = Visitor::from_request_parts(&mut parts, api).await?;
-        let fields = read_form(Request::from_parts(parts, body))
+        let fields = read_form(Request::from_parts(parts, body), MOST)
             .await
             .map_err(|what| {
                 let next = "Go back, reload the page and send the form again.";
@@ -194,7 +205,7 @@ impl FromRequest<Arc<Api>> for Posted {
 }
 
 /// The fields of a form that came from a page of this host.
-pub async fn read_form(request: Request) -> Result<Fields, String> {
+pub async fn read_form(request: Request, most: usize) -> Result<Fields, String> {
     let (parts, body) = request.into_parts();
     if !from_here(&parts.headers) {
         return Err("The form was sent by a page of another site; nothing was changed.".to_owned());
@@ -203,7 +214,7 @@ pub async fn read_form(request: Request) -> Result<Fields, String> {
     if !content_type.starts_with("application/x-www-form-urlencoded") {
         return Err("What was sent is no form of these pages.".to_owned());
     }
-    let bytes = to_bytes(body, MAX_FORM).await;
+    let bytes = to_bytes(body, most).await;
     bytes
         .map(|bytes| Fields::parse(&bytes))
         .map_err(|_| "The form is too large or broken off.".to_owned())

@@ -80,6 +80,7 @@ fn edit(pool: &Pool, spec: PoolSpec, cluster_name: &str) -> Request {
         if_generation: None,
         force: true,
         actor: actor(cluster_name),
+        reason: "".into(),
     })
 }
 

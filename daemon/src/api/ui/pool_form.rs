@@ -1,0 +1,329 @@
+//! The form of a pool: its fields, and the way from what was typed to a specification and back.
+
+use fipd_core::{Ends, EndsOf, Family, Ledger, Network, Order, PoolSpec};
+use fipd_web_ui::{Form, Input, InputKind};
+
+use super::fields::Fields;
+use crate::api::{
+    pools::{new_spec, patched},
+    problem::Problem,
+    wire::{PoolCreate, PoolPatch},
+};
+
+/// Networks to choose from.
+const NETWORKS: usize = 1_000;
+
+/// Which free address is given next.
+const ORDERS: [(&str, &str); 2] = [("lowest", "the lowest"), ("random", "one by chance")];
+
+/// The fields as `spec` has them; those of a new pool without one.
+pub fn form(ledger: &Ledger, spec: Option<&PoolSpec>) -> Form {
+    let networks = ledger.networks().take(NETWORKS);
+    let name = |network: &Network| network.name.to_string();
+    let networks = networks.map(|network| (name(network), name(network)));
+    let labelled = |(value, label): (&str, &str)| (value.to_owned(), label.to_owned());
+    let ends = [
+        ("prefix", "of each network by the prefix length"),
+        ("each-cidr", "of each CIDR of the pool"),
+    ];
+    let ends = ends.map(labelled);
+    let line = |name, label| Input::new(name, label).note("optional");
+    let lines = |name, label| Input::new(name, label).kind(InputKind::Lines);
+    let mut inputs = vec![
+        Input::new("name", "Name").required(),
+        Input::new("network", "Network")
+            .kind(InputKind::Choice(networks.collect()))
+            .hint("Inside one network an address is given once. It can change only while the pool has no lease."),
+        lines("addresses", "Addresses")
+            .required()
+            .hint("One a line: a CIDR such as 192.0.2.0/24, a range such as 192.0.2.10-192.0.2.20, or an address."),
+        lines("exclusions", "Excluded")
+            .note("optional")
+            .hint("What is never given of them, one a line."),
+        line("gateway", "Gateway").hint("Handed out with each address, and never given."),
+        line("prefix", "Prefix length").hint("Empty: that of the CIDR around each address."),
+        line("subnet", "Subnet of the link").hint("Where it is wider than the pool, such as 192.0.2.0/23."),
+        line("reserve_first", "Reserved at the start")
+            .hint("How many addresses at the start are never given. Empty: 1, the network's own."),
+        line("reserve_last", "Reserved at the end")
+            .hint("How many at the end. Empty: 1 for IPv4 (broadcast), 0 for IPv6."),
+        Input::new("reserve_of", "Start and end").kind(InputKind::Choice(ends.to_vec())),
+        Input::new("order", "Order")
+            .kind(InputKind::Choice(ORDERS.map(labelled).to_vec()))
+            .hint("Which free address is given next."),
+        line("quarantine", "Quarantine")
+            .hint("How long an address cools after a release, such as 10m, 2h or 7d. Empty: not at all."),
+    ];
+    if spec.is_some() {
+        let closed = Input::new("closed", "Closed: gives nothing new, its leases stay");
+        inputs.push(closed.kind(InputKind::Tick));
+        inputs.push(Input::new("generation", "").kind(InputKind::Hidden));
+    }
+    let mut form = Form {
+        inputs,
+        button: "Look at what changes".to_owned(),
+        ..Form::default()
+    };
+    match spec {
+        Some(spec) => fill(ledger, &mut form, spec),
+        None => form.set("network", "default"),
+    }
+    form
+}
+
+/// What was typed.
+pub fn typed(form: &mut Form, fields: &Fields) {
+    let names: Vec<_> = form.inputs.iter().map(|input| input.name).collect();
+    for name in names {
+        form.set(name, fields.get(name));
+    }
+}
+
+fn fill(ledger: &Ledger, form: &mut Form, spec: &PoolSpec) {
+    let text = |value: Option<String>| value.unwrap_or_default();
+    let joined = |list: &[fipd_core::AddressSpec]| {
+        let texts: Vec<_> = list.iter().map(ToString::to_string).collect();
+        texts.join("\n")
+    };
+    let network = ledger.network(spec.network);
+    form.set("name", spec.name.to_string());
+    form.set(
+        "network",
+        text(network.map(|network| network.name.to_string())),
+    );
+    form.set("addresses", joined(&spec.addresses));
+    form.set("exclusions", joined(&spec.exclusions));
+    form.set(
+        "gateway",
+        text(spec.gateway.map(|gateway| gateway.to_string())),
+    );
+    form.set(
+        "prefix",
+        text(spec.prefix_len.map(|length| length.to_string())),
+    );
+    form.set("subnet", text(spec.subnet.map(|net| net.to_string())));
+    form.set("reserve_first", spec.ends.first.to_string());
+    form.set("reserve_last", spec.ends.last.to_string());
+    form.set(
+        "reserve_of",
+        match spec.ends.of {
+            EndsOf::Prefix => "prefix",
+            EndsOf::EachCidr => "each-cidr",
+        },
+    );
+    form.set(
+        "order",
+        match spec.order {
+            Order::Lowest => "lowest",
+            Order::Random => "random",
+        },
+    );
+    form.set("quarantine", duration(spec.quarantine));
+    form.set("closed", if spec.closed { "yes" } else { "" });
+}
+
+/// What the form says, in place of `before`; `None` with the mistakes noted beside the fields.
+pub fn spec(ledger: &Ledger, form: &mut Form, before: Option<&PoolSpec>) -> Option<PoolSpec> {
+    let prefix = number(form, "prefix", "a prefix length such as 24");
+    let first = number(form, "reserve_first", "a whole number");
+    let last = number(form, "reserve_last", "a whole number");
+    let quarantine = quarantine(form);
+    let optional = |name: &str| Some(form.value(name).to_owned()).filter(|text| !text.is_empty());
+    let addresses = entries(form.value("addresses"));
+    let family = addresses.first().and_then(|text| text.parse().ok());
+    let family = family.map_or(Family::V4, |spec: fipd_core::AddressSpec| spec.family());
+    let ends = Ends::own_default(family);
+    let create = PoolCreate {
+        name: form.value("name").to_owned(),
+        network: optional("network"),
+        addresses,
+        exclusions: entries(form.value("exclusions")),
+        gateway: optional("gateway"),
+        prefix: prefix?,
+        subnet: optional("subnet"),
+        reserve_first: Some(first?.unwrap_or(ends.first)),
+        reserve_last: Some(last?.unwrap_or(ends.last)),
+        reserve_of: optional("reserve_of"),
+        order: optional("order"),
+        quarantine: Some(quarantine?),
+    };
+    let closed = form.value("closed") == "yes";
+    let made = match before {
+        None => new_spec(ledger, create),
+        Some(before) => patched(ledger, before.clone(), patch(create, closed)),
+    };
+    made.map_err(|problem| blame(form, &problem)).ok()
+}
+
+/// Puts a problem beside the field it is about.
+pub fn blame(form: &mut Form, problem: &Problem) {
+    let name = match problem.field.as_deref() {
+        Some("ends") => "reserve_first",
+        Some(name) => name,
+        None => "",
+    };
+    form.wrong(name, problem.detail.to_string());
+}
+
+/// Every field is said, so that one left empty is taken away.
+fn patch(create: PoolCreate, closed: bool) -> PoolPatch {
+    PoolPatch {
+        name: Some(create.name),
+        network: create.network,
+        addresses: Some(create.addresses),
+        exclusions: Some(create.exclusions),
+        gateway: Some(create.gateway),
+        prefix: Some(create.prefix),
+        subnet: Some(create.subnet),
+        reserve_first: create.reserve_first,
+        reserve_last: create.reserve_last,
+        reserve_of: create.reserve_of,
+        closed: Some(closed),
+        order: create.order,
+        quarantine: create.quarantine,
+        ..PoolPatch::default()
+    }
+}
+
+fn entries(text: &str) -> Vec<String> {
+    let parts = text.split(|c: char| c.is_whitespace() || c == ',');
+    let parts = parts.filter(|part| !part.is_empty());
+    parts.map(ToOwned::to_owned).collect()
+}
+
+fn number<T: std::str::FromStr>(form: &mut Form, name: &str, allowed: &str) -> Option<Option<T>> {
+    match form.value(name) {
+        "" => Some(None),
+        text => match text.parse() {
+            Ok(number) => Some(Some(number)),
+            Err(_) => {
+                form.wrong(name, format!("Write {allowed}, or nothing."));
+                None
+            }
+        },
+    }
+}
+
+fn quarantine(form: &mut Form) -> Option<u32> {
+    let seconds = seconds(form.value("quarantine"));
+    if seconds.is_none() {
+        form.wrong("quarantine", "Write a number and s, m, h or d, such as 2h.");
+    }
+    seconds
+}
+
+/// `2h` in seconds; 0 for nothing.
+fn seconds(text: &str) -> Option<u32> {
+    let (number, unit) = match text.strip_suffix(['s', 'm', 'h', 'd']) {
+        Some(number) => (number, text.chars().next_back()),
+        None => (text, None),
+    };
+    let unit = match unit {
+        Some('m') => 60,
+        Some('h') => 3_600,
+        Some('d') => 86_400,
+        Some(_) | None => 1,
+    };
+    match number {
+        "" if text.is_empty() => Some(0),
+        number => number.parse::<u32>().ok()?.checked_mul(unit),
+    }
+}
+
+/// Seconds as they may be typed.
+fn duration(seconds: u32) -> String {
+    let units = [(86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")];
+    let whole = units.iter().find(|(unit, _)| seconds.is_multiple_of(*unit));
+    match whole.filter(|_| seconds > 0) {
+        Some((unit, name)) => format!("{}{name}", seconds / unit),
+        None => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled(ledger: &Ledger, pairs: &str) -> Form {
+        let mut form = form(ledger, None);
+        typed(&mut form, &Fields::parse(pairs.as_bytes()));
+        form
+    }
+
+    #[test]
+    fn a_specification_survives_its_form() {
+        let ledger = Ledger::new();
+        let mut before = PoolSpec::own("dmz", vec!["10.0.0.0/24".parse().unwrap()]);
+        before.exclusions = vec!["10.0.0.9".parse().unwrap()];
+        before.gateway = Some("10.0.0.1".parse().unwrap());
+        before.prefix_len = Some(24);
+        before.subnet = Some("10.0.0.0/23".parse().unwrap());
+        before.ends.of = EndsOf::EachCidr;
+        before.closed = true;
+        before.order = Order::Random;
+        before.quarantine = 7_200;
+        let mut form = form(&ledger, Some(&before));
+        assert_eq!(form.value("quarantine"), "2h");
+        let other = PoolSpec::own("other", vec!["10.9.0.0/24".parse().unwrap()]);
+        let after = spec(&ledger, &mut form, Some(&other));
+        assert_eq!(after, Some(before), "{form:?}");
+    }
+
+    #[test]
+    fn a_new_pool_has_the_usual_ends() {
+        let ledger = Ledger::new();
+        let mut form = filled(&ledger, "name=six&addresses=2001:db8::/64");
+        let made = spec(&ledger, &mut form, None).unwrap();
+        assert_eq!(made.ends, Ends::own_default(Family::V6));
+        let mut form = filled(
+            &ledger,
+            "name=x&addresses=10.0.0.0/24,+10.0.1.0/24%0D%0A10.0.2.7",
+        );
+        assert_eq!(spec(&ledger, &mut form, None).unwrap().addresses.len(), 3);
+    }
+
+    #[test]
+    fn mistakes_stand_beside_their_field() {
+        let ledger = Ledger::new();
+        for (pairs, name) in [
+            ("name=x&addresses=nonsense", "addresses"),
+            ("name=x&addresses=10.0.0.0/24&exclusions=x", "exclusions"),
+            ("name=x&addresses=10.0.0.0/24&gateway=x", "gateway"),
+            ("name=x&addresses=10.0.0.0/24&prefix=x", "prefix"),
+            ("name=x&addresses=10.0.0.0/24&subnet=x", "subnet"),
+            (
+                "name=x&addresses=10.0.0.0/24&reserve_last=-1",
+                "reserve_last",
+            ),
+            ("name=x&addresses=10.0.0.0/24&quarantine=soon", "quarantine"),
+            (
+                "name=x&addresses=10.0.0.0/24&quarantine=99999d",
+                "quarantine",
+            ),
+            ("name=x&addresses=10.0.0.0/24&network=nope", "network"),
+        ] {
+            let mut form = filled(&ledger, pairs);
+            assert_eq!(spec(&ledger, &mut form, None), None, "{pairs}");
+            let wrong = form.inputs.iter().find(|input| input.field.error.is_some());
+            assert_eq!(wrong.map(|input| input.name), Some(name), "{pairs}");
+        }
+    }
+
+    #[test]
+    fn durations_are_read_and_written() {
+        for (text, value) in [
+            ("", 0),
+            ("90", 90),
+            ("10m", 600),
+            ("2h", 7_200),
+            ("1d", 86_400),
+        ] {
+            assert_eq!(seconds(text), Some(value), "{text}");
+        }
+        for text in ["h", "2w", "-1h", "1.5h"] {
+            assert_eq!(seconds(text), None, "{text}");
+        }
+        assert_eq!(duration(5_400), "90m");
+        assert_eq!(duration(0), "");
+    }
+}

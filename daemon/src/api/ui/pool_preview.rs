@@ -1,0 +1,219 @@
+//! What an edit or the end of a pool would do, as it is shown before it is done.
+
+use std::sync::Arc;
+
+use axum::response::Response;
+use fipd_core::{LeaseState, Ledger, Pool, PoolId, PoolPreview, PoolSpec};
+use fipd_web_ui::{
+    Field, Form, Input, InputKind, LeaseRow, Nav, PreviewPage, TouchedQuota, count, links,
+};
+use http::StatusCode;
+
+use super::{page::page_as, pool_form::form, views, visit::Visitor};
+use crate::api::Api;
+
+/// Leases, pools and quotas that a preview lists.
+const SHOWN: usize = 20;
+
+/// What a form is about: no pool yet, or this one.
+pub type About<'a> = Option<&'a Arc<Pool>>;
+
+/// Title, where the form is sent to, and the way back.
+pub fn titles(about: About<'_>) -> (String, String, String) {
+    match about {
+        None => {
+            let target = links::POOL_NEW.to_owned();
+            ("Make a pool".to_owned(), target, links::POOLS.to_owned())
+        }
+        Some(pool) => {
+            let title = format!("Change pool {}", pool.spec.name);
+            (title, links::pool_edit(pool.id.0), links::pool(pool.id.0))
+        }
+    }
+}
+
+pub fn trail(about: About<'_>) -> Vec<(String, String)> {
+    let pools = (links::POOLS.to_owned(), "Pools".to_owned());
+    let pool = about.map(|pool| (links::pool(pool.id.0), pool.spec.name.to_string()));
+    [pools].into_iter().chain(pool).collect()
+}
+
+/// What a preview is made of.
+pub struct Would<'a> {
+    pub about: About<'a>,
+    pub spec: PoolSpec,
+    pub preview: PoolPreview,
+    pub reason: Field,
+    pub error: Option<String>,
+}
+
+pub fn show(
+    api: &Api,
+    visitor: &Visitor,
+    status: StatusCode,
+    typed: &Form,
+    would: Would<'_>,
+) -> Response {
+    let Would {
+        about,
+        spec,
+        preview,
+        reason,
+        error,
+    } = would;
+    let (title, target, back) = titles(about);
+    let force = !preview.leaving.is_empty();
+    let mut inputs = typed.hidden();
+    if about.is_some() {
+        let asked = Input::new("reason", "Reason");
+        let asked = if force { asked.required() } else { asked };
+        let note = if force {
+            "for the audit log"
+        } else {
+            "optional, for the audit log"
+        };
+        inputs.push(Input {
+            field: reason,
+            ..asked.note(note)
+        });
+    }
+    let button = match (about, force) {
+        (None, _) => "Make the pool".to_owned(),
+        (Some(_), false) => "Change the pool".to_owned(),
+        (Some(_), true) => "Change it and leave them out of range".to_owned(),
+    };
+    let form = Form {
+        target,
+        inputs,
+        error,
+        button,
+        danger: force,
+    };
+    let shell = visitor.shell(Nav::Pools);
+    let page = api.ipam.read(|ledger| PreviewPage {
+        shell,
+        title: format!("{title}?"),
+        trail: trail(about),
+        changes: changes(ledger, about.map(|pool| &pool.spec), &spec),
+        size: (
+            preview.before.map(|size| size.assignable),
+            Some(preview.after.assignable),
+        ),
+        leaving: rows(ledger, &preview),
+        leaving_count: preview.leaving.len(),
+        leaving_more: preview.more,
+        overlaps: overlaps(ledger, &preview),
+        quotas: quotas(ledger, about, Some(preview.after.assignable)),
+        obstacle: String::new(),
+        form,
+        editable: true,
+        back,
+    });
+    page_as(status, &page)
+}
+
+/// Label, before and after of each field that becomes another; all that have a value, of a new pool.
+fn changes(
+    ledger: &Ledger,
+    before: Option<&PoolSpec>,
+    after: &PoolSpec,
+) -> Vec<(&'static str, String, String)> {
+    let was = before.map(|before| form(ledger, Some(before)));
+    let will = form(ledger, Some(after));
+    let inputs = will.inputs.into_iter();
+    let change = |input: Input| {
+        let before = was.as_ref().map_or("", |was| was.value(input.name));
+        (input.label, short(before), short(&input.field.value))
+    };
+    let differs = |input: &Input| {
+        let before = was.as_ref().map_or("", |was| was.value(input.name));
+        before != input.field.value
+    };
+    inputs.filter(differs).map(change).collect()
+}
+
+/// A long list by its first entries.
+fn short(text: &str) -> String {
+    let lines: Vec<_> = text.lines().take(SHOWN).collect();
+    match text.lines().count().saturating_sub(SHOWN) {
+        0 => lines.join(", "),
+        more => format!("{} and {} more", lines.join(", "), count(more as u128)),
+    }
+}
+
+fn rows(ledger: &Ledger, preview: &PoolPreview) -> Vec<LeaseRow> {
+    let leases = preview.leaving.iter().take(SHOWN);
+    leases
+        .map(|lease| views::lease_row(ledger, lease))
+        .collect()
+}
+
+fn overlaps(ledger: &Ledger, preview: &PoolPreview) -> Vec<(String, String)> {
+    let pools = preview.overlaps.iter().take(SHOWN);
+    let pools = pools.filter_map(|id| ledger.pool(*id));
+    pools
+        .map(|pool| (links::pool(pool.id.0), pool.spec.name.to_string()))
+        .collect()
+}
+
+/// Quotas of the pool above what it will be able to give; all of them where it goes.
+fn quotas(ledger: &Ledger, about: About<'_>, size: Option<u128>) -> Vec<TouchedQuota> {
+    let of = |id: PoolId| ledger.quotas(None, Some(id), None, Ledger::SCAN);
+    let found = about.map_or_else(Vec::new, |pool| of(pool.id)).into_iter();
+    let touched =
+        found.filter(|usage| size.is_none_or(|size| u128::from(usage.quota.limit) > size));
+    let row = |usage: fipd_core::QuotaUsage| TouchedQuota {
+        tenant: usage.quota.tenant.0.to_string(),
+        used: usage.used,
+        limit: usage.quota.limit,
+    };
+    touched.take(SHOWN).map(row).collect()
+}
+
+pub fn deletion(
+    api: &Api,
+    visitor: &Visitor,
+    pool: &Arc<Pool>,
+    status: StatusCode,
+    error: Option<String>,
+) -> Response {
+    let shell = visitor.shell(Nav::Pools);
+    let name = &pool.spec.name;
+    let page = api.ipam.read(|ledger| {
+        let leases = ledger.pool_leases(pool.id, None, Ledger::SCAN);
+        let used = |lease: &&Arc<fipd_core::Lease>| lease.state != LeaseState::Quarantined;
+        let obstacle = match leases.iter().filter(used).count() {
+            0 => String::new(),
+            1 => format!("Pool {name} still has a lease; release or transfer it first."),
+            some if leases.len() < Ledger::SCAN => {
+                format!("Pool {name} still has {some} leases; release them first.")
+            }
+            some => format!("Pool {name} still has {some} leases or more; release them first."),
+        };
+        let generation = Input::new("generation", "").kind(InputKind::Hidden);
+        let usage = ledger.usage(pool.id);
+        PreviewPage {
+            shell,
+            title: format!("Delete pool {name}?"),
+            trail: trail(Some(pool)),
+            changes: Vec::new(),
+            size: (usage.map(|usage| usage.size), Some(0)),
+            leaving: Vec::new(),
+            leaving_count: 0,
+            leaving_more: false,
+            overlaps: Vec::new(),
+            quotas: quotas(ledger, Some(pool), None),
+            obstacle,
+            form: Form {
+                target: links::pool_delete(pool.id.0),
+                inputs: vec![generation.value(pool.generation.to_string())],
+                error,
+                button: "Delete the pool".to_owned(),
+                danger: true,
+            },
+            editable: false,
+            back: links::pool(pool.id.0),
+        }
+    });
+    page_as(status, &page)
+}

@@ -1,0 +1,224 @@
+//! Making, changing and deleting pools.
+
+use fipd_core::{Origin, PoolEdit, PoolId};
+
+use super::*;
+
+const NEW: &str = "/ui/pools/new";
+const EDIT: &str = "/ui/pools/1/edit";
+const DELETE: &str = "/ui/pools/1/delete";
+
+async fn admin(site: &Site) -> Visitor<'_> {
+    site.account("root", Role::Admin, PASSWORD).await;
+    site.visitor("root").await
+}
+
+fn pool(site: &Site, name: &str) -> Option<Arc<fipd_core::Pool>> {
+    site.api
+        .ipam
+        .read(|ledger| ledger.find_pool(name).ok().cloned())
+}
+
+fn form(addresses: &str, generation: u64) -> String {
+    format!(
+        "name=dmz&network=default&addresses={addresses}&reserve_first=0&reserve_last=0&reserve_of=prefix&generation={generation}"
+    )
+}
+
+#[tokio::test]
+async fn only_admins_change_pools() {
+    let site = Site::new().await;
+    let (viewer, operator) = (site.visitor("viewer").await, site.visitor("operator").await);
+    for visitor in [&viewer, &operator] {
+        for path in [NEW, EDIT, DELETE] {
+            assert_eq!(visitor.get(path).await.status, StatusCode::FORBIDDEN);
+            let page = visitor.post(path, &form("10.9.0.0/24", 1)).await;
+            assert_eq!(page.status, StatusCode::FORBIDDEN, "{path}");
+        }
+        let page = visitor.get("/ui/pools/1").await.html;
+        assert!(!page.contains(EDIT) && !page.contains(DELETE));
+        assert!(!visitor.get("/ui/pools").await.html.contains(NEW));
+    }
+    let admin = admin(&site).await;
+    let page = admin.get("/ui/pools/1").await.html;
+    assert!(page.contains(EDIT) && page.contains(DELETE));
+    assert!(admin.get("/ui/pools").await.html.contains(NEW));
+    let page = site
+        .send(post(EDIT, &admin.cookie, &form("10.9.0.0/24", 1)))
+        .await;
+    assert_eq!(page.status, StatusCode::FORBIDDEN, "without the token");
+}
+
+#[tokio::test]
+async fn a_pool_is_looked_at_before_it_is_made() {
+    let site = Site::new().await;
+    let admin = admin(&site).await;
+    let wrong = "name=lab&addresses=10.0.0.0/33&gateway=10.0.0.1&network=default";
+    let page = admin.post(NEW, wrong).await;
+    assert_eq!(page.status, StatusCode::UNPROCESSABLE_ENTITY);
+    assert!(
+        page.html.contains("id=\"addresses-error\""),
+        "{}",
+        page.html
+    );
+    assert!(page.html.contains("10.0.0.0/33</textarea>") && page.html.contains("value=\"lab\""));
+    let right = "name=lab&addresses=10.0.0.128/25&gateway=10.0.0.129&network=default";
+    let page = admin.post(NEW, right).await;
+    assert_eq!(page.status, StatusCode::OK, "{}", page.html);
+    for text in [
+        "<strong>125</strong>",
+        "Shares addresses with other pools",
+        "href=\"/ui/pools/1\"",
+        "type=\"hidden\" name=\"addresses\" value=\"10.0.0.128/25\"",
+    ] {
+        assert!(page.html.contains(text), "no {text} in {}", page.html);
+    }
+    assert!(pool(&site, "lab").is_none(), "looking makes nothing");
+    let page = admin.post(NEW, &format!("{right}&step=edit")).await;
+    assert!(page.html.contains("10.0.0.128/25</textarea>"));
+    let page = admin.post(NEW, &format!("{right}&step=do")).await;
+    assert_eq!(page.status, StatusCode::SEE_OTHER, "{}", page.html);
+    assert_eq!(page.headers[header::LOCATION], "/ui/pools/2");
+    let made = pool(&site, "lab").unwrap();
+    assert_eq!((made.spec.ends.first, made.spec.ends.last), (1, 1));
+    let html = admin.get("/ui/pools/2").await.html;
+    assert!(html.contains("Pool lab was made."), "{html}");
+    let again = "name=lab&addresses=10.7.0.0/24&network=default";
+    let page = admin.post(NEW, again).await;
+    assert_eq!(page.status, StatusCode::UNPROCESSABLE_ENTITY);
+    assert!(
+        page.html.contains("id=\"name-error\">a pool named lab"),
+        "{}",
+        page.html
+    );
+}
+
+#[tokio::test]
+async fn leaving_leases_out_takes_a_reason() {
+    let site = Site::new().await;
+    let admin = admin(&site).await;
+    let give = "owner=fipd/host/lab/a&address=10.0.0.9";
+    admin.post("/ui/pools/1/allocate", give).await;
+    admin
+        .post("/ui/tenants", "tenant=t&pool=dmz&limit=99")
+        .await;
+    let narrow = form("10.0.0.64/26", 1);
+    let page = admin.post(EDIT, &narrow).await;
+    assert_eq!(page.status, StatusCode::OK);
+    for text in [
+        "1 lease would be out of range",
+        "fipd/host/lab/a",
+        "Limits above what the pool can give",
+        "Change it and leave them out of range",
+        "<strong>256</strong> before, <strong>64</strong> after",
+        ">10.0.0.0/24</td>",
+    ] {
+        assert!(page.html.contains(text), "no {text} in {}", page.html);
+    }
+    let page = admin.post(EDIT, &format!("{narrow}&step=do")).await;
+    assert_eq!(page.status, StatusCode::UNPROCESSABLE_ENTITY);
+    assert!(page.html.contains("id=\"reason-error\">Say why"));
+    assert_eq!(pool(&site, "dmz").unwrap().generation, 1);
+    let page = admin
+        .post(EDIT, &format!("{narrow}&step=do&reason=new+plan"))
+        .await;
+    assert_eq!(page.status, StatusCode::SEE_OTHER, "{}", page.html);
+    assert_eq!(pool(&site, "dmz").unwrap().generation, 2);
+    assert!(site.holds("10.0.0.9"), "the lease stays with its holder");
+    let audit = admin.get("/ui/audit").await.html;
+    assert!(audit.contains("dmz: new plan"), "{audit}");
+}
+
+#[tokio::test]
+async fn what_others_changed_is_shown_and_nothing_typed_is_lost() {
+    let site = Site::new().await;
+    let admin = admin(&site).await;
+    let mut spec = pool(&site, "dmz").unwrap().spec.clone();
+    spec.gateway = Some("10.0.0.254".parse().unwrap());
+    let edit = PoolEdit {
+        pool: PoolId(1),
+        spec,
+        if_generation: None,
+        force: false,
+        actor: "somebody".into(),
+        reason: "".into(),
+    };
+    site.api
+        .ipam
+        .submit(fipd_core::Request::UpdatePool(edit))
+        .await
+        .unwrap();
+    let mine = form("10.0.0.0/23", 1);
+    for step in ["", "&step=do"] {
+        let page = admin.post(EDIT, &format!("{mine}{step}")).await;
+        assert_eq!(page.status, StatusCode::CONFLICT);
+        for text in [
+            "Somebody else changed the pool meanwhile",
+            "10.0.0.0/23</textarea>",
+            "At present it is 10.0.0.0/24.",
+            "id=\"gateway-error\">At present it is 10.0.0.254.",
+            "name=\"generation\" value=\"2\"",
+        ] {
+            assert!(page.html.contains(text), "no {text} in {}", page.html);
+        }
+    }
+    let page = admin
+        .post(EDIT, &(form("10.0.0.0/23", 2) + "&step=do"))
+        .await;
+    assert_eq!(page.status, StatusCode::SEE_OTHER, "{}", page.html);
+    assert_eq!(pool(&site, "dmz").unwrap().spec.gateway, None);
+}
+
+#[tokio::test]
+async fn an_empty_pool_is_deleted_and_a_used_one_is_not() {
+    let site = Site::new().await;
+    let admin = admin(&site).await;
+    let give = "owner=fipd/host/lab/a&address=10.0.0.9";
+    admin.post("/ui/pools/1/allocate", give).await;
+    let page = admin.get(DELETE).await;
+    assert!(
+        page.html.contains("still has a lease") && !page.html.contains("value=\"do\""),
+        "{}",
+        page.html
+    );
+    let page = admin.post(DELETE, "generation=1").await;
+    assert_eq!(page.status, StatusCode::CONFLICT);
+    let lease = "/ui/networks/0/addresses/10.0.0.9/release";
+    let seen = field(&admin.get(lease).await.html, "seen");
+    admin.post(lease, &format!("seen={seen}")).await;
+    let page = admin.post(DELETE, "generation=7").await;
+    assert_eq!(page.status, StatusCode::CONFLICT);
+    assert!(pool(&site, "dmz").is_some());
+    let page = admin.post(DELETE, "generation=1").await;
+    assert_eq!(page.status, StatusCode::SEE_OTHER, "{}", page.html);
+    assert!(pool(&site, "dmz").is_none());
+}
+
+#[tokio::test]
+async fn a_mirror_is_read_only() {
+    let site = Site::new().await;
+    let admin = admin(&site).await;
+    let mut spec = PoolSpec::own("rancher-fip/edge/web", vec!["10.5.0.0/24".parse().unwrap()]);
+    spec.origin = Origin::Mirror {
+        system: "rancher-fip".parse().unwrap(),
+        cluster: fipd_core::ClusterId("c-1".into()),
+        object: "web".into(),
+        uid: "u".into(),
+    };
+    let create = fipd_core::Request::CreatePool {
+        spec,
+        actor: "test".into(),
+    };
+    site.api.ipam.submit(create).await.unwrap();
+    let page = admin.get("/ui/pools/2").await.html;
+    assert!(!page.contains("/ui/pools/2/edit") && page.contains("/ui/clusters?filter=c-1"));
+    for path in ["/ui/pools/2/edit", "/ui/pools/2/delete"] {
+        assert_eq!(admin.get(path).await.status, StatusCode::CONFLICT);
+        let page = admin.post(path, &form("10.6.0.0/24", 1)).await;
+        assert!(
+            page.html.contains("follows the object web"),
+            "{}",
+            page.html
+        );
+    }
+}

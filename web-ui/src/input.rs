@@ -1,0 +1,304 @@
+//! Forms made of labelled fields: what is asked, what was typed, what is wrong with it.
+
+use askama::Template;
+
+use crate::{Field, Shell};
+
+/// One field of a form.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Input {
+    /// As it is sent, and the element's id.
+    pub name: &'static str,
+    pub label: &'static str,
+    /// A word after the label, such as `optional`.
+    pub note: &'static str,
+    /// A sentence below the field.
+    pub hint: String,
+    pub kind: InputKind,
+    pub required: bool,
+    pub field: Field,
+}
+
+/// How it is typed.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub enum InputKind {
+    #[default]
+    Line,
+    /// Never shown again.
+    Secret,
+    /// One entry a line.
+    Lines,
+    /// A day and a time, in UTC.
+    Time,
+    /// Value and label of each choice.
+    Choice(Vec<(String, String)>),
+    /// Ticked or not: sent as `yes`.
+    Tick,
+    /// Carried along unseen.
+    Hidden,
+}
+
+/// A form with its fields and one button.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Form {
+    pub target: String,
+    pub inputs: Vec<Input>,
+    /// What is wrong with no field.
+    pub error: Option<String>,
+    pub button: String,
+    /// The button takes something away.
+    pub danger: bool,
+}
+
+/// A page that is one form.
+#[derive(Clone, Debug, Template)]
+#[template(path = "form_page.html")]
+pub struct FormPage {
+    pub shell: Shell,
+    pub title: String,
+    /// Addresses and names of the pages above.
+    pub trail: Vec<(String, String)>,
+    /// What it is about, a paragraph each.
+    pub lead: Vec<String>,
+    /// What to think of first; may be empty.
+    pub caution: String,
+    pub form: Form,
+    /// Where to go without sending it.
+    pub back: String,
+}
+
+impl Input {
+    /// A line that may be left empty.
+    pub fn new(name: &'static str, label: &'static str) -> Self {
+        Self {
+            name,
+            label,
+            ..Self::default()
+        }
+    }
+
+    #[must_use]
+    pub fn kind(self, kind: InputKind) -> Self {
+        Self { kind, ..self }
+    }
+
+    #[must_use]
+    pub fn note(self, note: &'static str) -> Self {
+        Self { note, ..self }
+    }
+
+    #[must_use]
+    pub fn hint(self, hint: impl Into<String>) -> Self {
+        let hint = hint.into();
+        Self { hint, ..self }
+    }
+
+    #[must_use]
+    pub fn required(self) -> Self {
+        Self {
+            required: true,
+            ..self
+        }
+    }
+
+    #[must_use]
+    pub fn value(mut self, value: impl Into<String>) -> Self {
+        self.field.value = value.into();
+        self
+    }
+
+    pub(crate) fn is_hidden(&self) -> bool {
+        self.kind == InputKind::Hidden
+    }
+
+    pub(crate) fn is_lines(&self) -> bool {
+        self.kind == InputKind::Lines
+    }
+
+    pub(crate) fn is_tick(&self) -> bool {
+        self.kind == InputKind::Tick
+    }
+
+    pub(crate) fn ticked(&self) -> bool {
+        self.field.value == "yes"
+    }
+
+    pub(crate) fn choices(&self) -> Option<&[(String, String)]> {
+        match &self.kind {
+            InputKind::Choice(choices) => Some(choices),
+            InputKind::Line
+            | InputKind::Secret
+            | InputKind::Lines
+            | InputKind::Time
+            | InputKind::Tick
+            | InputKind::Hidden => None,
+        }
+    }
+
+    /// The element's type; what is secret is never filled in.
+    pub(crate) fn typed(&self) -> &'static str {
+        match self.kind {
+            InputKind::Secret => "password",
+            InputKind::Time => "datetime-local",
+            InputKind::Line
+            | InputKind::Lines
+            | InputKind::Choice(_)
+            | InputKind::Tick
+            | InputKind::Hidden => "text",
+        }
+    }
+
+    pub(crate) fn shown(&self) -> &str {
+        match self.kind {
+            InputKind::Secret => "",
+            InputKind::Line
+            | InputKind::Lines
+            | InputKind::Time
+            | InputKind::Choice(_)
+            | InputKind::Tick
+            | InputKind::Hidden => &self.field.value,
+        }
+    }
+
+    pub(crate) fn is(&self, choice: &str) -> bool {
+        self.field.value == choice
+    }
+
+    /// The texts that describe the field, for those who hear the page.
+    pub(crate) fn described(&self) -> String {
+        let error = self.field.error.is_some();
+        let error = error.then(|| format!("{}-error", self.name));
+        let hint = (!self.hint.is_empty()).then(|| format!("{}-hint", self.name));
+        let ids: Vec<_> = error.into_iter().chain(hint).collect();
+        ids.join(" ")
+    }
+
+    /// Lines to show at once.
+    pub(crate) fn rows(&self) -> usize {
+        self.field.value.lines().count().clamp(2, 12) + 1
+    }
+}
+
+impl Form {
+    /// What was typed into the field; empty where there is none of that name.
+    pub fn value(&self, name: &str) -> &str {
+        let input = self.inputs.iter().find(|input| input.name == name);
+        input.map_or("", |input| &input.field.value)
+    }
+
+    /// Fills a field in.
+    pub fn set(&mut self, name: &str, value: impl Into<String>) {
+        if let Some(input) = self.input(name) {
+            input.field.value = value.into();
+        }
+    }
+
+    /// Notes what is wrong beside the field; above the form where there is no such field to be seen.
+    pub fn wrong(&mut self, name: &str, text: impl Into<String>) {
+        let text = Some(text.into());
+        match self.input(name).filter(|input| !input.is_hidden()) {
+            Some(input) => input.field.error = text,
+            None => self.error = text,
+        }
+    }
+
+    /// Whether something has to be put right.
+    pub fn failed(&self) -> bool {
+        self.error.is_some() || self.inputs.iter().any(|input| input.field.error.is_some())
+    }
+
+    /// The same values, carried along unseen.
+    #[must_use]
+    pub fn hidden(&self) -> Vec<Input> {
+        let input = |input: &Input| Input {
+            kind: InputKind::Hidden,
+            ..input.clone()
+        };
+        self.inputs.iter().map(input).collect()
+    }
+
+    fn input(&mut self, name: &str) -> Option<&mut Input> {
+        self.inputs.iter_mut().find(|input| input.name == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+
+    fn form() -> Form {
+        let network = InputKind::Choice(vec![
+            ("0".into(), "default".into()),
+            ("1".into(), "b<l>ue".into()),
+        ]);
+        Form {
+            target: "/ui/somewhere".into(),
+            inputs: vec![
+                Input::new("name", "Name").required().value("d<m>z"),
+                Input::new("network", "Network").kind(network).value("1"),
+                Input::new("addresses", "Addresses")
+                    .kind(InputKind::Lines)
+                    .hint("One a line.")
+                    .value("10.0.0.0/24\n10.0.1.0/24"),
+                Input::new("password", "Password")
+                    .kind(InputKind::Secret)
+                    .value("s3cret"),
+                Input::new("closed", "Closed")
+                    .kind(InputKind::Tick)
+                    .value("yes"),
+                Input::new("generation", "")
+                    .kind(InputKind::Hidden)
+                    .value("7"),
+            ],
+            button: "Save".into(),
+            ..Form::default()
+        }
+    }
+
+    #[test]
+    fn what_was_typed_stays_and_mistakes_stand_beside_it() {
+        let mut form = form();
+        assert!(!form.failed());
+        form.wrong("addresses", "that is <no> address");
+        form.wrong("generation", "it has changed");
+        assert!(form.failed());
+        let page = FormPage {
+            shell: sample::shell(true),
+            title: "Edit d<m>z".into(),
+            trail: vec![("/ui/pools".into(), "Pools".into())],
+            lead: vec![],
+            caution: String::new(),
+            form,
+            back: "/ui/pools/1".into(),
+        };
+        let html = page.render().unwrap();
+        for text in [
+            "<title>Error: Edit d&#60;m&#62;z",
+            "action=\"/ui/somewhere\" method=\"post\"",
+            "name=\"csrf\" value=\"c5rf\"",
+            "value=\"d&#60;m&#62;z\"",
+            "<option value=\"1\" selected>b&#60;l&#62;ue</option>",
+            "10.0.0.0/24\n10.0.1.0/24</textarea>",
+            "id=\"addresses-error\">that is &#60;no&#62; address",
+            "aria-invalid=\"true\" aria-describedby=\"addresses-error addresses-hint\"",
+            "type=\"checkbox\" name=\"closed\" value=\"yes\" checked",
+            "type=\"hidden\" name=\"generation\" value=\"7\"",
+            "role=\"alert\">it has changed",
+        ] {
+            assert!(html.contains(text), "no {text} in {html}");
+        }
+        assert!(!html.contains("s3cret"), "{html}");
+    }
+
+    #[test]
+    fn values_are_carried_along() {
+        let form = form();
+        let hidden = Form {
+            inputs: form.hidden(),
+            ..Form::default()
+        };
+        assert_eq!(hidden.value("addresses"), form.value("addresses"));
+        assert!(hidden.inputs.iter().all(Input::is_hidden));
+    }
+}

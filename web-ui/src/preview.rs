@@ -1,0 +1,143 @@
+//! What an edit of a pool would do, before it is done.
+
+use askama::Template;
+
+use crate::{Form, LeaseRow, Shell, count};
+
+/// A quota that the edit touches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TouchedQuota {
+    pub tenant: String,
+    pub used: u64,
+    pub limit: u64,
+}
+
+/// Shown between the form of a pool and its doing.
+#[derive(Clone, Debug, Template)]
+#[template(path = "preview.html")]
+pub struct PreviewPage {
+    pub shell: Shell,
+    /// `Make pool dmz?`
+    pub title: String,
+    pub trail: Vec<(String, String)>,
+    /// Label, before (empty for a new pool) and after of what becomes another.
+    pub changes: Vec<(&'static str, String, String)>,
+    /// Addresses that can be given, before and after.
+    pub size: (Option<u128>, Option<u128>),
+    /// Leases that would be out of range, the first few.
+    pub leaving: Vec<LeaseRow>,
+    /// How many there are in all, at least.
+    pub leaving_count: usize,
+    pub leaving_more: bool,
+    /// Addresses and names of pools that share addresses with it.
+    pub overlaps: Vec<(String, String)>,
+    pub quotas: Vec<TouchedQuota>,
+    /// Why it cannot be done; empty where it can.
+    pub obstacle: String,
+    /// The values, and a reason where one is needed.
+    pub form: Form,
+    /// Whether the form can be had back to change something.
+    pub editable: bool,
+    pub back: String,
+}
+
+impl PreviewPage {
+    pub(crate) fn leaving_text(&self) -> String {
+        let many = count(self.leaving_count as u128);
+        let or_more = if self.leaving_more { " or more" } else { "" };
+        match self.leaving_count {
+            1 => "1 lease would be out of range".to_owned(),
+            _ => format!("{many}{or_more} leases would be out of range"),
+        }
+    }
+
+    pub(crate) fn before(&self) -> Option<String> {
+        self.size.0.map(count)
+    }
+
+    pub(crate) fn after(&self) -> Option<String> {
+        self.size.1.map(count)
+    }
+
+    pub(crate) fn rest(&self) -> Option<String> {
+        let rest = self.leaving_count.saturating_sub(self.leaving.len());
+        (rest > 0).then(|| count(rest as u128))
+    }
+}
+
+impl TouchedQuota {
+    pub(crate) fn used_text(&self) -> String {
+        count(self.used.into())
+    }
+
+    pub(crate) fn limit_text(&self) -> String {
+        count(self.limit.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Input, InputKind, State, sample};
+
+    fn page() -> PreviewPage {
+        let hidden = Input::new("name", "").kind(InputKind::Hidden);
+        PreviewPage {
+            shell: sample::shell(true),
+            title: "Change pool dmz?".into(),
+            trail: vec![],
+            changes: vec![("Addresses", "10.0.0.0/24".into(), "10.0.0.0/25 <b>".into())],
+            size: (Some(254), Some(126)),
+            leaving: vec![sample::lease("10.20.0.7", State::Allocated)],
+            leaving_count: 1_204,
+            leaving_more: false,
+            overlaps: vec![("/ui/pools/3".into(), "o<ther>".into())],
+            quotas: vec![TouchedQuota {
+                tenant: "team<a>".into(),
+                used: 3,
+                limit: 200,
+            }],
+            obstacle: String::new(),
+            form: Form {
+                target: "/ui/pools/1/edit".into(),
+                inputs: vec![
+                    hidden.value("dmz"),
+                    Input::new("reason", "Reason").required(),
+                ],
+                button: "Change it".into(),
+                danger: true,
+                error: None,
+            },
+            editable: true,
+            back: "/ui/pools/1".into(),
+        }
+    }
+
+    #[test]
+    fn says_what_changes_and_what_would_break() {
+        let html = page().render().unwrap();
+        for text in [
+            "10.0.0.0/25 &#60;b&#62;",
+            "254",
+            "126",
+            "1,204 leases would be out of range",
+            "10.20.0.7",
+            "and 1,203 more",
+            "o&#60;ther&#62;",
+            "team&#60;a&#62;",
+            "name=\"reason\"",
+            "name=\"step\" value=\"do\"",
+            "name=\"step\" value=\"edit\"",
+        ] {
+            assert!(html.contains(text), "no {text} in {html}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_done_has_no_button() {
+        let mut page = page();
+        page.obstacle = "It still has leases.".into();
+        let html = page.render().unwrap();
+        assert!(html.contains("It still has leases.") && !html.contains("value=\"do\""));
+    }
+}
