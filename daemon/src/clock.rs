@@ -27,9 +27,40 @@ pub fn parse_rfc3339(text: &str) -> Option<Timestamp> {
     u64::try_from(at.as_millisecond()).ok().map(Timestamp)
 }
 
+/// Reads what people type into a form: RFC 3339, or a day with or without a time, in UTC. `None` for anything else
+/// and for times before 1970.
+pub fn parse_typed(text: &str) -> Option<Timestamp> {
+    parse_rfc3339(text).or_else(|| {
+        let typed: jiff::civil::DateTime = text.parse().ok()?;
+        let at = typed.to_zoned(jiff::tz::TimeZone::UTC).ok()?;
+        let millis = at.timestamp().as_millisecond();
+        u64::try_from(millis).ok().map(Timestamp)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn typed_times_are_in_utc() {
+        let noon = parse_rfc3339("2026-03-01T12:00:00Z");
+        assert!(noon.is_some());
+        for text in [
+            "2026-03-01T12:00",
+            "2026-03-01 12:00:00",
+            "2026-03-01T13:00:00+01:00",
+        ] {
+            assert_eq!(parse_typed(text), noon, "{text}");
+        }
+        assert_eq!(
+            parse_typed("2026-03-01"),
+            parse_rfc3339("2026-03-01T00:00:00Z")
+        );
+        for text in ["", "tomorrow", "2026-13-01", "12:00", "1969-01-01"] {
+            assert_eq!(parse_typed(text), None, "{text}");
+        }
+    }
 
     #[test]
     fn times_survive_their_text() {

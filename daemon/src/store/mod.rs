@@ -36,6 +36,7 @@ use fipd_core::{Authority, Decision, Outcome, Refused};
 use parking_lot::{Condvar, Mutex, RwLock};
 use redb::{Builder, Database};
 
+mod audit_search;
 mod backup;
 mod batch;
 mod check;
@@ -52,6 +53,7 @@ mod rows;
 mod schema;
 mod tables;
 
+pub use audit_search::{AuditFilter, AuditFound};
 pub use check::{Problem, check};
 pub use codec::DecodeError;
 pub use error::{BackupError, OpenError, ReadError};

@@ -121,7 +121,7 @@ impl StoreReader {
         known.ok_or_else(|| std::io::Error::other("the file system does not say"))
     }
 
-    fn begin(&self) -> Result<ReadTransaction, ReadError> {
+    pub(super) fn begin(&self) -> Result<ReadTransaction, ReadError> {
         let slot = self.shared.database.read();
         let database = slot.as_ref().ok_or(ReadError::Reopening)?;
         Ok(database.begin_read()?)

@@ -1,0 +1,125 @@
+//! Looking for entries of the audit log, newest first and a bounded number of rows at a time.
+
+use std::net::IpAddr;
+
+use fipd_core::{Action, AuditEntry, NetworkId, PoolId, Text, Timestamp};
+use redb::ReadableTable;
+
+use super::{codec, error::ReadError, reader::StoreReader, tables::AUDIT};
+
+/// Which entries are wanted; empty fields match all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AuditFilter {
+    /// Part of who asked.
+    pub actor: Option<Text>,
+    pub action: Option<Action>,
+    pub network: Option<NetworkId>,
+    pub address: Option<IpAddr>,
+    pub pool: Option<PoolId>,
+    /// Not before.
+    pub from: Option<Timestamp>,
+    /// Not after.
+    pub to: Option<Timestamp>,
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AuditFound {
+    /// With their numbers, newest first.
+    pub entries: Vec<(u64, AuditEntry)>,
+    /// Ask again below this number; `None` at the end. There may be more after an empty answer.
+    pub next: Option<u64>,
+}
+
+impl AuditFilter {
+    /// Whether the entry is wanted.
+    pub fn matches(&self, entry: &AuditEntry) -> bool {
+        let actor = |part: &Text| entry.actor.contains(&**part);
+        self.address
+            .is_none_or(|address| entry.address == Some(address))
+            && self
+                .network
+                .is_none_or(|network| entry.network == Some(network))
+            && self.pool.is_none_or(|pool| entry.pool == Some(pool))
+            && self.action.is_none_or(|action| entry.action == action)
+            && self.actor.as_ref().is_none_or(actor)
+            && self.from.is_none_or(|from| entry.at >= from)
+            && self.to.is_none_or(|to| entry.at <= to)
+    }
+}
+
+impl StoreReader {
+    /// Wanted entries below number `before`, at most `limit`, from at most `rows` rows. Blocks on the disk.
+    ///
+    /// # Errors
+    /// While the store is being reopened, and when an entry cannot be read.
+    pub fn audit_search(
+        &self,
+        filter: &AuditFilter,
+        before: Option<u64>,
+        limit: usize,
+        rows: usize,
+    ) -> Result<AuditFound, ReadError> {
+        let table = self.begin()?.open_table(AUDIT)?;
+        let mut end = before.unwrap_or(u64::MAX);
+        if let Some(to) = filter.to {
+            end = end.min(first_after(&table, to, end)?);
+        }
+        let mut found = AuditFound::default();
+        let newest = table.range::<[u8; 8]>(..end.to_be_bytes())?.rev();
+        for (seen, item) in newest.enumerate() {
+            let (key, value) = item?;
+            let number = u64::from_be_bytes(key.value());
+            if seen == rows || found.entries.len() == limit {
+                found.next = Some(number.saturating_add(1));
+                break;
+            }
+            let entry = decoded(number, value.value())?;
+            // Time never runs backwards in the log.
+            if filter.from.is_some_and(|from| entry.at < from) {
+                break;
+            }
+            if filter.matches(&entry) {
+                found.entries.push((number, entry));
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// The number of the first entry later than `at`, or `end`: halving, since numbers and times grow together.
+fn first_after(
+    table: &impl ReadableTable<[u8; 8], &'static [u8]>,
+    at: Timestamp,
+    end: u64,
+) -> Result<u64, ReadError> {
+    let first = table.first()?;
+    let mut low = first.map_or(end, |(key, _)| u64::from_be_bytes(key.value()));
+    let last = table.last()?;
+    let last = last.map_or(0, |(key, _)| u64::from_be_bytes(key.value()));
+    let mut high = end.min(last.saturating_add(1));
+    while low < high {
+        let middle = low + (high - low) / 2;
+        let next = table.range::<[u8; 8]>(middle.to_be_bytes()..)?.next();
+        let Some(item) = next else {
+            high = middle;
+            continue;
+        };
+        let (key, value) = item?;
+        let number = u64::from_be_bytes(key.value());
+        if decoded(number, value.value())?.at > at {
+            high = middle;
+        } else {
+            low = number.saturating_add(1);
+        }
+    }
+    Ok(low)
+}
+
+fn decoded(number: u64, bytes: &[u8]) -> Result<AuditEntry, ReadError> {
+    codec::decode_audit(bytes).map_err(|error| ReadError::Row {
+        table: "audit".to_owned(),
+        row: number.to_string(),
+        error,
+    })
+}
