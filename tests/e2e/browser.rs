@@ -9,6 +9,9 @@ use std::time::Duration;
 use fipd_tests::scenario::{Scenario, config, write_kubeconfig};
 use fipd_tests::testbed::{Browser, BrowserOptions, Fipd, FipdOptions, SiteOptions, wait_until};
 
+#[path = "browser/rooms.rs"]
+mod rooms;
+
 const NOTICE: &str = "[role=status]";
 const ALERT: &str = "[role=alert]";
 /// Of the form on the page of a pool.
@@ -459,6 +462,18 @@ async fn pages_fit_phones_and_follow_the_readers_colours() {
                 "clusters",
                 "audit",
                 "search?q=machine",
+                "leases",
+                "leases?q=machine&sort=-since",
+                "tenants",
+                "users",
+                "users/new",
+                "tokens",
+                "backup",
+                "reserve",
+                "password",
+                "pools/new",
+                "pools/1/edit",
+                "pools/1/delete",
             ] {
                 browser
                     .open(&format!("{}/ui/{page}", fipd.url()))
@@ -471,7 +486,10 @@ async fn pages_fit_phones_and_follow_the_readers_colours() {
                     true,
                     "{title} is wider than {width} pixels"
                 );
-                let word = title.split(' ').next().unwrap().to_lowercase();
+                let word = title
+                    .trim_end_matches(" – fipd")
+                    .to_lowercase()
+                    .replace(' ', "-");
                 let picture = browser
                     .screenshot(&format!("{word}-{width}-{name}"))
                     .await

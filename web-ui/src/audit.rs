@@ -2,7 +2,7 @@
 
 use askama::Template;
 
-use crate::{Moment, Pager, Shell, shorten, text};
+use crate::{Form, Moment, Pager, Shell, shorten, text};
 
 /// One decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +23,9 @@ pub struct AuditRow {
 #[template(path = "audit.html")]
 pub struct AuditPage {
     pub shell: Shell,
+    pub filters: Form,
+    /// The same rows as CSV, all of them; `None` while a filter is wrong.
+    pub csv: Option<String>,
     pub rows: Vec<AuditRow>,
     pub pager: Pager,
 }
@@ -44,12 +47,18 @@ impl AuditRow {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample;
+    use crate::{Input, sample};
 
     #[test]
     fn rows_name_time_actor_action_and_object() {
         let page = AuditPage {
             shell: sample::shell(false),
+            filters: Form {
+                target: "/ui/audit".into(),
+                inputs: vec![Input::new("actor", "Who").value("a<nn")],
+                ..Form::default()
+            },
+            csv: Some("/ui/audit.csv?actor=a%3Cnn".into()),
             rows: sample::history(),
             pager: Pager {
                 first: Some("/ui/audit".into()),
@@ -64,6 +73,8 @@ mod tests {
             "datetime=\"2026-11-21T05:57:20Z\"",
             "Rows 51 to 52",
             "a &#60;reason&#62;",
+            "value=\"a&#60;nn\"",
+            "href=\"/ui/audit.csv?actor=a%3Cnn\"",
         ] {
             assert!(html.contains(text), "no {text} in {html}");
         }
@@ -73,6 +84,8 @@ mod tests {
     fn an_empty_log_says_so() {
         let page = AuditPage {
             shell: sample::shell(false),
+            filters: Form::default(),
+            csv: None,
             rows: vec![],
             pager: Pager::default(),
         };

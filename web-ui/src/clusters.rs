@@ -2,7 +2,7 @@
 
 use askama::Template;
 
-use crate::{Moment, Shell, count};
+use crate::{Form, Moment, Pager, Shell, count, links};
 
 /// How a cluster or a part of the daemon is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,11 @@ pub struct ClusterRow {
 #[template(path = "clusters.html")]
 pub struct ClustersPage {
     pub shell: Shell,
+    pub filters: Form,
+    /// How many there are, whatever the filters say.
+    pub total: usize,
     pub clusters: Vec<ClusterRow>,
+    pub pager: Pager,
 }
 
 impl Health {
@@ -51,6 +55,11 @@ impl Health {
 }
 
 impl ClusterRow {
+    /// The leases that its owners hold.
+    pub(crate) fn leases_link(&self) -> String {
+        links::leases_of_cluster(&self.name)
+    }
+
     pub(crate) fn lease_count(&self) -> String {
         count(self.leases)
     }
@@ -65,7 +74,10 @@ mod tests {
     fn health_error_and_identity_are_shown() {
         let page = ClustersPage {
             shell: sample::shell(false),
+            filters: Form::default(),
+            total: 3,
             clusters: sample::clusters(),
+            pager: Pager::default(),
         };
         let html = page.render().unwrap();
         for text in [
@@ -84,7 +96,10 @@ mod tests {
     fn without_clusters_the_next_step_is_named() {
         let page = ClustersPage {
             shell: sample::shell(false),
+            filters: Form::default(),
+            total: 0,
             clusters: vec![],
+            pager: Pager::default(),
         };
         assert!(page.render().unwrap().contains("[[cluster]]"));
     }

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use askama::Template;
 
-use crate::{AuditRow, Moment, Shell, links, shorten, text};
+use crate::{AuditRow, Moment, Pager, Shell, links, shorten, text};
 
 /// State of a lease as it is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,6 +51,8 @@ pub struct FreeAddress {
     pub status: String,
     /// Address of the form that gives it.
     pub allocate: Option<String>,
+    /// Address of the form that keeps it for later.
+    pub reserve: Option<String>,
 }
 
 /// Everything about one address of one network.
@@ -70,10 +72,13 @@ pub struct LeasePage {
     pub free: Option<FreeAddress>,
     pub holders: Vec<Party>,
     pub contenders: Vec<Party>,
-    /// Newest first.
+    /// Pools of the network that list it: link, name and whether they give it.
+    pub listed: Vec<(String, String, bool)>,
+    /// Newest first, one page of it.
     pub history: Vec<AuditRow>,
-    /// How many of the newest rows of the audit log were searched for the history.
-    pub searched: usize,
+    pub pager: Pager,
+    /// How many rows of the audit log were looked at for the page.
+    pub searched: String,
 }
 
 impl State {
@@ -168,9 +173,11 @@ mod tests {
         page.free = Some(FreeAddress {
             status: "free in pool dmz".into(),
             allocate: Some("/ui/pools/1/allocate?address=10.20.0.7".into()),
+            reserve: Some("/ui/reserve?pool=dmz&address=10.20.0.7".into()),
         });
         let html = page.render().unwrap();
         assert!(html.contains("free in pool dmz") && html.contains("allocate?address=10.20.0.7"));
+        assert!(html.contains("/ui/reserve?pool=dmz"), "{html}");
         assert!(!html.contains("/release"));
     }
 }

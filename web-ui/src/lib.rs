@@ -12,8 +12,10 @@
 //! Pages need no script and no inline style, so that the strictest content security policy holds.
 #![forbid(unsafe_code)]
 
+mod accounts;
 pub mod assets;
 mod audit;
+mod backup;
 mod clusters;
 mod confirm;
 mod dashboard;
@@ -21,7 +23,9 @@ mod error;
 mod form;
 mod input;
 mod lease;
+mod leases;
 pub mod links;
+mod list;
 mod login;
 pub mod map;
 mod pool;
@@ -36,8 +40,10 @@ mod text;
 mod transfer;
 mod usage;
 
+pub use accounts::{TokenMadePage, TokenRow, TokensPage, UserRow, UsersPage};
 pub use askama::Template;
 pub use audit::{AuditPage, AuditRow};
+pub use backup::BackupPage;
 pub use clusters::{ClusterRow, ClustersPage, Health};
 pub use confirm::ReleasePage;
 pub use dashboard::{Dashboard, HeldNetwork, StoreCard, Warning};
@@ -45,6 +51,8 @@ pub use error::ErrorPage;
 pub use form::{AllocateForm, AllocatePage, Field};
 pub use input::{Form, FormPage, Input, InputKind};
 pub use lease::{FreeAddress, LeasePage, LeaseRow, Party, State};
+pub use leases::LeasesPage;
+pub use list::{Column, Direction};
 pub use login::LoginPage;
 pub use map::{AddressMap, Cell, CellKind};
 pub use pool::{PoolPage, Waiter};

@@ -10,6 +10,15 @@ pub const POOL_NEW: &str = "/ui/pools/new";
 pub const CLUSTERS: &str = "/ui/clusters";
 pub const TENANTS: &str = "/ui/tenants";
 pub const AUDIT: &str = "/ui/audit";
+pub const AUDIT_CSV: &str = "/ui/audit.csv";
+pub const LEASES: &str = "/ui/leases";
+pub const RESERVE: &str = "/ui/reserve";
+pub const USERS: &str = "/ui/users";
+pub const USER_NEW: &str = "/ui/users/new";
+pub const TOKENS: &str = "/ui/tokens";
+pub const TOKEN_NEW: &str = "/ui/tokens/new";
+pub const PASSWORD: &str = "/ui/password";
+pub const BACKUP: &str = "/ui/backup";
 pub const SEARCH: &str = "/ui/search";
 
 /// The page of a pool.
@@ -45,4 +54,31 @@ pub fn transfer(network: u32, address: IpAddr) -> String {
 /// Where the release of one address is confirmed and sent to.
 pub fn release(network: u32, address: IpAddr) -> String {
     format!("/ui/networks/{network}/addresses/{address}/release")
+}
+
+/// Where a user is given another role or password.
+pub fn user(name: &str) -> String {
+    format!("/ui/users/{name}/edit")
+}
+
+/// Where the end of a user is confirmed and sent to.
+pub fn user_delete(name: &str) -> String {
+    format!("/ui/users/{name}/delete")
+}
+
+/// Where the end of a token is confirmed and sent to.
+pub fn token_revoke(id: u64) -> String {
+    format!("/ui/tokens/{id}/revoke")
+}
+
+/// The leases of a cluster; names of clusters are written as they are but for what ends a value.
+pub fn leases_of_cluster(name: &str) -> String {
+    let name = name
+        .replace('%', "%25")
+        .replace('&', "%26")
+        .replace('#', "%23");
+    format!(
+        "{LEASES}?cluster={}",
+        name.replace(' ', "%20").replace('+', "%2B")
+    )
 }

@@ -2,7 +2,7 @@
 
 use askama::Template;
 
-use crate::{Pager, Shell, Usage, links, shorten};
+use crate::{Column, Form, Pager, Shell, Usage, links, shorten};
 
 /// One line of a list of pools.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,8 +23,9 @@ pub struct PoolRow {
 #[template(path = "pools.html")]
 pub struct PoolsPage {
     pub shell: Shell,
-    /// Part of the names that are listed; empty for all.
-    pub filter: String,
+    pub filters: Form,
+    pub columns: Vec<Column>,
+    /// How many there are, whatever the filters say.
     pub total: usize,
     pub pools: Vec<PoolRow>,
     pub pager: Pager,
@@ -43,13 +44,18 @@ impl PoolRow {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample;
+    use crate::{Input, sample};
 
     #[test]
     fn lists_pools_with_their_use() {
         let page = PoolsPage {
             shell: sample::shell(true),
-            filter: "d<m".into(),
+            filters: Form {
+                target: "/ui/pools".into(),
+                inputs: vec![Input::new("filter", "Name contains").value("d<m")],
+                ..Form::default()
+            },
+            columns: crate::list::of_pools(),
             total: 2,
             pools: vec![
                 sample::pool_row(1, "dmz", 254, 200),
@@ -76,7 +82,8 @@ mod tests {
     fn without_pools_the_next_step_is_named() {
         let page = PoolsPage {
             shell: sample::shell(true),
-            filter: String::new(),
+            filters: Form::default(),
+            columns: vec![],
             total: 0,
             pools: vec![],
             pager: Pager::default(),

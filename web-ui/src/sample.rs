@@ -99,8 +99,10 @@ pub fn lease_page(may_write: bool) -> LeasePage {
         free: None,
         holders: vec![party(OWNER)],
         contenders: vec![party("kube-fip/c-2/FloatingIP/old/web")],
+        listed: vec![("/ui/pools/1".into(), "dmz".into(), true)],
         history: history(),
-        searched: 1_000,
+        pager: Pager::default(),
+        searched: "20,000".into(),
     }
 }
 

@@ -4,8 +4,8 @@ use askama::Template;
 
 use crate::{LeaseRow, PoolRow, Shell};
 
-/// Leases and pools.
-#[derive(Clone, Debug, Template)]
+/// What was found, kind by kind.
+#[derive(Clone, Debug, Default, Template)]
 #[template(path = "search.html")]
 pub struct SearchPage {
     pub shell: Shell,
@@ -14,6 +14,21 @@ pub struct SearchPage {
     pub pools: Vec<PoolRow>,
     /// There may be more leases than shown.
     pub more: bool,
+    /// The list of all leases that match.
+    pub all: String,
+    /// Link, name and a word about each.
+    pub clusters: Vec<(String, String, String)>,
+    /// The same of tenants; empty for those who may not see them.
+    pub tenants: Vec<(String, String, String)>,
+}
+
+impl SearchPage {
+    pub(crate) fn nothing(&self) -> bool {
+        self.leases.is_empty()
+            && self.pools.is_empty()
+            && self.clusters.is_empty()
+            && self.tenants.is_empty()
+    }
 }
 
 #[cfg(test)]
@@ -29,18 +44,29 @@ mod tests {
             leases: vec![sample::lease("10.20.0.7", State::Allocated)],
             pools: vec![sample::pool_row(1, "web", 10, 1)],
             more: true,
+            all: "/ui/leases?q=web".into(),
+            clusters: vec![(
+                "/ui/clusters?filter=w".into(),
+                "we<st".into(),
+                "ready".into(),
+            )],
+            tenants: vec![("/ui/tenants?filter=w".into(), "te<am".into(), "3".into())],
         };
         let html = page.render().unwrap();
         for text in [
             "we&#60;b",
             "/ui/networks/0/addresses/10.20.0.7",
             "/ui/pools/1",
-            "There may be more",
+            "href=\"/ui/leases?q=web\"",
+            "we&#60;st",
+            "te&#60;am",
         ] {
             assert!(html.contains(text), "no {text} in {html}");
         }
         page.leases.clear();
         page.pools.clear();
+        page.clusters.clear();
+        page.tenants.clear();
         assert!(page.render().unwrap().contains("Nothing was found"));
     }
 }

@@ -18,9 +18,12 @@ pub struct Shell {
 pub enum Nav {
     Dashboard,
     Pools,
+    Leases,
     Tenants,
     Clusters,
     Audit,
+    Users,
+    Backup,
     #[default]
     None,
 }

@@ -2,7 +2,7 @@
 
 use askama::Template;
 
-use crate::{Field, Pager, Shell, count, links, shorten};
+use crate::{Column, Field, Form, Pager, Shell, count, links, shorten};
 
 /// One tenant in one pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,8 +31,8 @@ pub struct QuotaForm {
 #[template(path = "tenants.html")]
 pub struct TenantsPage {
     pub shell: Shell,
-    /// The tenant that is listed; empty for all.
-    pub filter: String,
+    pub filters: Form,
+    pub columns: Vec<Column>,
     pub rows: Vec<TenantRow>,
     pub pager: Pager,
     pub form: Option<QuotaForm>,
@@ -93,7 +93,8 @@ mod tests {
         };
         TenantsPage {
             shell: sample::shell(true),
-            filter: String::new(),
+            filters: Form::default(),
+            columns: vec![Column::plain("Tenant")],
             rows: vec![
                 row("team<a>", 1_204, Some(1_200)),
                 row("b", 2, Some(2)),

@@ -1,69 +1,237 @@
-//! The audit log, newest first.
+//! The audit log, newest first, and the way to the rows that somebody looks for.
 
 use std::sync::Arc;
 
 use axum::extract::State;
-use fipd_core::AuditEntry;
-use fipd_web_ui::{AuditPage, Nav, Pager, count, links};
+use fipd_core::{Action, Ledger};
+use fipd_web_ui::{AuditPage, Form, Input, InputKind, Nav, Pager, count, links};
 use http::StatusCode;
 
 use super::{
-    fields::with_query,
-    page::{Answered, page},
+    fields::{Fields, with_query},
+    page::{Answered, Failure, page},
     views,
     visit::{Query, Visitor},
 };
-use crate::api::Api;
+use crate::{
+    api::Api,
+    clock,
+    store::{AuditFilter, AuditFound},
+};
 
 /// Rows of one page.
 const PAGE: usize = 50;
+/// Rows of the log that one page looks at.
+pub const LOOKED_AT: usize = 20_000;
+
+/// The actions that are offered, in the wire's words.
+const ACTIONS: [&str; 24] = [
+    "allocated",
+    "reserved",
+    "adopted",
+    "contended",
+    "contender-left",
+    "instance-changed",
+    "handed-over",
+    "released",
+    "expired",
+    "passed-on",
+    "orphaned",
+    "forgotten",
+    "network-created",
+    "pool-created",
+    "pool-updated",
+    "pool-deleted",
+    "quota-set",
+    "quota-deleted",
+    "cluster-adopted",
+    "adoption-skipped",
+    "account-changed",
+    "account-deleted",
+    "token-created",
+    "token-deleted",
+];
 
 pub async fn list(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Query) -> Answered {
+    let mut filters = filled(&query);
+    let filter = api.ipam.read(|ledger| filter(ledger, &mut filters));
     let before = query.get("before").parse().ok();
-    let mut entries = read_page(&api, before, PAGE + 1).await.map_err(|error| {
-        let next = "Everything else works. Try again in a moment.";
-        visitor.failure(
-            StatusCode::SERVICE_UNAVAILABLE,
-            format!("The audit log cannot be read: {error}."),
-            next,
-        )
-    })?;
-    let more = entries.len() > PAGE;
-    entries.truncate(PAGE);
-    let ends = entries
-        .first()
-        .zip(entries.last())
-        .map(|((first, _), (last, _))| (*first, *last));
-    let label = |(first, last): (u64, u64)| {
-        format!("Rows {} to {}", count(first.into()), count(last.into()))
+    let found = match &filter {
+        Some(filter) => search(&api, filter, before, PAGE)
+            .await
+            .map_err(|error| unreadable(&visitor, &error))?,
+        None => AuditFound::default(),
     };
+    let link = |to: &str, more: &[(&str, &str)]| {
+        let inputs = filters.inputs.iter();
+        let pairs = inputs.map(|input| (input.name, input.field.value.as_str()));
+        with_query(to, &pairs.chain(more.iter().copied()).collect::<Vec<_>>())
+    };
+    let next = found.next.map(|number| number.to_string());
     let pager = Pager {
-        first: before.map(|_| links::AUDIT.to_owned()),
-        next: ends
-            .filter(|_| more)
-            .map(|(_, last)| with_query(links::AUDIT, &[("before", &last.to_string())])),
-        label: ends.map_or_else(String::new, label),
+        first: before.map(|_| link(links::AUDIT, &[])),
+        next: next.map(|next| link(links::AUDIT, &[("before", &next)])),
+        label: label(&found),
     };
-    let shell = visitor.shell(Nav::Audit);
     let rows = api.ipam.read(|ledger| {
+        let entries = found.entries.iter();
         entries
-            .iter()
             .map(|(_, entry)| views::audit_row(ledger, entry))
             .collect()
     });
-    Ok(page(&AuditPage { shell, rows, pager }))
+    Ok(page(&AuditPage {
+        shell: visitor.shell(Nav::Audit),
+        csv: filter.map(|_| link(links::AUDIT_CSV, &[])),
+        filters,
+        rows,
+        pager,
+    }))
+}
+
+/// The filters with what the query says.
+pub fn filled(query: &Fields) -> Form {
+    let actions = ACTIONS.map(|word| (word.to_owned(), word.to_owned()));
+    let inputs = vec![
+        Input::new("actor", "Who").note("user:ann"),
+        Input::new("action", "What").kind(Form::any_of(actions)),
+        Input::new("pool", "Pool"),
+        Input::new("address", "Address").note("10.0.0.7"),
+        Input::new("from", "From (UTC)").kind(InputKind::Time),
+        Input::new("to", "To (UTC)").kind(InputKind::Time),
+    ];
+    let mut form = Form {
+        target: links::AUDIT.to_owned(),
+        inputs,
+        ..Form::default()
+    };
+    for input in &mut form.inputs {
+        input.field.value = query.get(input.name).to_owned();
+    }
+    form
+}
+
+/// What was asked for; `None` with the mistakes noted beside the filters.
+pub fn filter(ledger: &Ledger, form: &mut Form) -> Option<AuditFilter> {
+    let text = |name: &str| Some(form.value(name).to_owned()).filter(|text| !text.is_empty());
+    let (actor, word) = (text("actor"), text("action"));
+    let action = word.map(|word| action(&word));
+    let pool = text("pool").map(|name| ledger.find_pool(&name).map(|pool| pool.id));
+    let address = text("address").map(|text| text.parse::<std::net::IpAddr>());
+    let from = text("from").map(|text| clock::parse_typed(&text));
+    // To the end of the second that was said.
+    let to =
+        text("to").map(|text| clock::parse_typed(&text).map(|to| fipd_core::Timestamp(to.0 + 999)));
+    if action == Some(None) {
+        form.wrong("action", "There is no such action.");
+    }
+    let pool = pool
+        .transpose()
+        .map_err(|error| form.wrong("pool", error.to_string()));
+    let address = address.transpose();
+    let address = address.map_err(|_| form.wrong("address", "That is no address."));
+    for (name, time) in [("from", from), ("to", to)] {
+        if time == Some(None) {
+            form.wrong(name, "Write a day and a time, such as 2026-03-01T12:00.");
+        }
+    }
+    if form.failed() {
+        return None;
+    }
+    Some(AuditFilter {
+        actor: actor.map(Into::into),
+        action: action.flatten(),
+        network: None,
+        address: address.ok()?.map(|address| address.to_canonical()),
+        pool: pool.ok()?,
+        from: from.flatten(),
+        to: to.flatten(),
+    })
+}
+
+fn action(word: &str) -> Option<Action> {
+    serde_json::from_value(word.into()).ok()
+}
+
+fn label(found: &AuditFound) -> String {
+    let ends = found.entries.first().zip(found.entries.last());
+    match ends {
+        Some(((first, _), (last, _))) => {
+            format!(
+                "Rows {} to {}",
+                count((*first).into()),
+                count((*last).into())
+            )
+        }
+        None if found.next.is_some() => {
+            let looked = count(LOOKED_AT as u128);
+            format!(
+                "Nothing in the {looked} rows that were looked at; the next page goes on from there"
+            )
+        }
+        None => String::new(),
+    }
 }
 
 /// Reads the file on a thread that may block.
-pub async fn read_page(
+pub async fn search(
     api: &Api,
+    filter: &AuditFilter,
     before: Option<u64>,
     limit: usize,
-) -> Result<Vec<(u64, AuditEntry)>, String> {
-    let reader = api.ipam.reader().clone();
-    let read = tokio::task::spawn_blocking(move || reader.audit_page(before, limit));
-    match read.await {
-        Ok(page) => page.map_err(|error| error.to_string()),
+) -> Result<AuditFound, String> {
+    let (reader, filter) = (api.ipam.reader().clone(), filter.clone());
+    let read = move || reader.audit_search(&filter, before, limit, LOOKED_AT);
+    match tokio::task::spawn_blocking(read).await {
+        Ok(found) => found.map_err(|error| error.to_string()),
         Err(error) => Err(error.to_string()),
+    }
+}
+
+/// What the page says while the log cannot be read.
+pub fn unreadable(visitor: &Visitor, error: &str) -> Failure {
+    let what = format!("The audit log cannot be read: {error}.");
+    let next = "Everything else works. Try again in a moment.";
+    visitor.failure(StatusCode::SERVICE_UNAVAILABLE, what, next)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_action_that_is_offered_exists() {
+        for word in ACTIONS {
+            assert_eq!(action(word).map(views::action).as_deref(), Some(word));
+        }
+        assert_eq!(action("nonsense"), None);
+    }
+
+    #[test]
+    fn filters_are_read_and_mistakes_stand_beside_them() {
+        let ledger = Ledger::new();
+        let read = |query: &str| {
+            let mut form = filled(&Fields::parse(query.as_bytes()));
+            (filter(&ledger, &mut form), form)
+        };
+        let (found, _) = read(
+            "actor=ann&action=released&address=::ffff:10.0.0.7&from=2026-03-01T12:00&to=2026-03-02",
+        );
+        let found = found.unwrap();
+        assert_eq!(found.address, Some("10.0.0.7".parse().unwrap()));
+        assert_eq!(found.action, Some(Action::Released));
+        assert!(found.from < found.to);
+        assert_eq!(read("").0, Some(AuditFilter::default()));
+        for (query, name) in [
+            ("action=nonsense", "action"),
+            ("address=10.0.0", "address"),
+            ("pool=nope", "pool"),
+            ("from=yesterday", "from"),
+            ("to=%00", "to"),
+        ] {
+            let (found, form) = read(query);
+            assert_eq!(found, None, "{query}");
+            let wrong = form.inputs.iter().find(|input| input.field.error.is_some());
+            assert_eq!(wrong.map(|input| input.name), Some(name), "{query}");
+        }
     }
 }

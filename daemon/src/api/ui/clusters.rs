@@ -3,22 +3,66 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use fipd_web_ui::{ClusterRow, ClustersPage, Health, Nav};
+use fipd_web_ui::{ClusterRow, ClustersPage, Form, Health, Input, Nav, links};
 
 use super::{
+    list::{Listing, Order},
     page::{Answered, page},
     views,
-    visit::Visitor,
+    visit::{Query, Visitor},
 };
 use crate::{
     api::Api,
     clusters::{ClusterState, ClusterView},
 };
 
-pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor) -> Answered {
+/// Clusters of one page.
+const PAGE: usize = 50;
+const ORDERS: &[Order] = &[
+    Order::up("name", "by name"),
+    Order::down("name", "by name, from the end"),
+    Order::up("health", "ill ones first"),
+    Order::down("leases", "most leases first"),
+    Order::down("since", "latest change first"),
+];
+
+pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Query) -> Answered {
+    let health = [("well", "well"), ("ill", "not well")];
+    let health = health.map(|(value, label)| (value.to_owned(), label.to_owned()));
+    let inputs = vec![
+        Input::new("filter", "Name or identity contains"),
+        Input::new("system", "System"),
+        Input::new("health", "State").kind(Form::any_of(health)),
+    ];
+    let list = Listing::new(links::CLUSTERS, inputs, ORDERS, &query);
+    let mut clusters = rows(&api);
+    let total = clusters.len();
+    let (part, system) = (list.filter("filter"), list.filter("system"));
+    clusters.retain(|row| {
+        let well = row.health == Health::Good;
+        (row.name.contains(part) || row.id.contains(part))
+            && (system.is_empty() || row.systems.iter().any(|known| known == system))
+            && match list.filter("health") {
+                "well" => well,
+                "ill" => !well,
+                _ => true,
+            }
+    });
+    match list.order.key {
+        "health" => list.sort(&mut clusters, |row| {
+            (row.health == Health::Good, row.name.clone())
+        }),
+        "leases" => list.sort(&mut clusters, |row| row.leases),
+        "since" => list.sort(&mut clusters, |row| row.since),
+        _ => list.sort(&mut clusters, |row| row.name.clone()),
+    }
+    let pager = list.page(&mut clusters, PAGE, &query);
     Ok(page(&ClustersPage {
         shell: visitor.shell(Nav::Clusters),
-        clusters: rows(&api),
+        filters: list.filters,
+        total,
+        clusters,
+        pager,
     }))
 }
 

@@ -11,6 +11,7 @@ use fipd_web_ui::{
 use super::{
     clusters as cluster_page,
     page::{Answered, page},
+    pools::fill,
     views,
     visit::Visitor,
 };
@@ -79,15 +80,8 @@ pub fn rows(ipam: &Ipam) -> Vec<PoolRow> {
 fn pools_by_use(ipam: &Ipam) -> Vec<PoolRow> {
     let mut pools = rows(ipam);
     pools.sort_by(|left, right| {
-        let key = |row: &PoolRow| {
-            (
-                row.closed,
-                std::cmp::Reverse((row.waiting, row.usage.permille())),
-            )
-        };
-        key(left)
-            .cmp(&key(right))
-            .then_with(|| left.name.cmp(&right.name))
+        let order = fill(right).cmp(&fill(left));
+        order.then_with(|| left.name.cmp(&right.name))
     });
     pools
 }
@@ -249,7 +243,7 @@ fn store_card(ipam: &Ipam) -> StoreCard {
 }
 
 /// `12.3 MiB`.
-fn size(bytes: u64) -> String {
+pub fn size(bytes: u64) -> String {
     let mib = bytes as f64 / f64::from(1 << 20);
     if mib < 1024.0 {
         format!("{mib:.1} MiB")

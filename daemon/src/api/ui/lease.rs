@@ -3,23 +3,24 @@
 use std::{net::IpAddr, sync::Arc};
 
 use axum::extract::State;
-use fipd_core::{Contender, Lease, LeaseKey, Ledger, Member, NetworkId};
-use fipd_web_ui::{AuditRow, FreeAddress, LeasePage, Nav, Party, links};
+use fipd_core::{Contender, Lease, LeaseKey, Ledger, Member, NetworkId, PoolId};
+use fipd_web_ui::{FreeAddress, LeasePage, Nav, Pager, Party, count, links};
 
 use super::{
-    audit::read_page,
+    audit::{LOOKED_AT, search},
     fields::with_query,
-    page::{Answered, Failure, page},
+    page::{Answered, Failure, go_to, page},
     views,
-    visit::{Place, Visitor},
+    visit::{Place, Query, Visitor},
 };
-use crate::api::{
-    Api,
-    convert::{network_name, owner_text},
+use crate::{
+    api::{
+        Api,
+        convert::{network_name, owner_text},
+    },
+    store::{AuditFilter, AuditFound},
 };
 
-/// Newest rows of the audit log that are searched for the address.
-const SEARCHED: usize = 1_000;
 /// Rows of history, holders and contenders that are shown.
 const SHOWN: usize = 50;
 
@@ -27,9 +28,18 @@ pub async fn show(
     State(api): State<Arc<Api>>,
     visitor: Visitor,
     Place((network, address)): Place<(String, String)>,
+    Query(query): Query,
 ) -> Answered {
     let key = find(&api, &visitor, &network, &address)?;
-    let history = history(&api, key).await;
+    let before = query.get("before").parse().ok();
+    let history = history(&api, key, before).await;
+    let here = links::lease(key.network.0, key.address);
+    let next = history.next.map(|number| number.to_string());
+    let pager = Pager {
+        first: before.map(|_| here.clone()),
+        next: next.map(|next| with_query(&here, &[("before", &next)])),
+        label: String::new(),
+    };
     let shell = visitor.shell(Nav::Pools);
     let may_write = visitor.may_write();
     let page_of_lease = api.ipam.read(|ledger| {
@@ -52,11 +62,37 @@ pub async fn show(
             free: lease.is_none().then(|| free(ledger, key, may_write)),
             holders: lease.map_or_else(Vec::new, |lease| holders(ledger, lease)),
             contenders: lease.map_or_else(Vec::new, |lease| contenders(ledger, lease)),
-            history,
-            searched: SEARCHED,
+            listed: listed(ledger, key),
+            history: history
+                .entries
+                .iter()
+                .map(|(_, entry)| views::audit_row(ledger, entry))
+                .collect(),
+            pager,
+            searched: count(LOOKED_AT as u128),
         }
     });
     Ok(page(&page_of_lease))
+}
+
+/// From a network by its name to the page of the address.
+pub async fn by_name(
+    State(api): State<Arc<Api>>,
+    visitor: Visitor,
+    Place((network, address)): Place<(String, String)>,
+) -> Answered {
+    let known = |ledger: &Ledger| ledger.network_by_name(&network).map(|found| found.id.0);
+    let number = api.ipam.read(known).map(|id| id.to_string());
+    let key = find(&api, &visitor, &number.unwrap_or(network), &address)?;
+    Ok(go_to(&links::lease(key.network.0, key.address)))
+}
+
+fn listed(ledger: &Ledger, key: LeaseKey) -> Vec<(String, String, bool)> {
+    let pools = ledger.pools_at(key).into_iter().take(SHOWN);
+    let named = pools.filter_map(|(id, gives)| Some((ledger.pool(id)?, gives)));
+    named
+        .map(|(pool, gives)| (links::pool(pool.id.0), pool.spec.name.to_string(), gives))
+        .collect()
 }
 
 /// The address of a known network.
@@ -80,7 +116,7 @@ pub fn find(
 }
 
 /// The pool that gives the address, else one that lists it.
-fn pool_of(ledger: &Ledger, key: LeaseKey) -> Option<fipd_core::PoolId> {
+fn pool_of(ledger: &Ledger, key: LeaseKey) -> Option<PoolId> {
     let pools = ledger.pools_at(key);
     let giving = pools.iter().find(|(_, assignable)| *assignable);
     giving.or(pools.first()).map(|(id, _)| *id)
@@ -97,28 +133,28 @@ fn free(ledger: &Ledger, key: LeaseKey, may_write: bool) -> FreeAddress {
     let giving = pools
         .iter()
         .find(|(id, assignable)| *assignable && open(*id));
-    match (giving, pools.first()) {
-        (Some((id, _)), _) => FreeAddress {
-            status: format!("free in pool {}", name(*id)),
-            allocate: may_write.then(|| {
-                with_query(
-                    &links::allocate(id.0),
-                    &[("address", &key.address.to_string())],
-                )
-            }),
-        },
-        (None, Some((id, true))) => FreeAddress {
-            status: format!("free in pool {}, which is closed", name(*id)),
-            allocate: None,
-        },
-        (None, Some((id, false))) => FreeAddress {
-            status: format!("excluded or reserved in pool {} and never given", name(*id)),
-            allocate: None,
-        },
-        (None, None) => FreeAddress {
-            status: "in no pool of this network".to_owned(),
-            allocate: None,
-        },
+    let status = match (giving, pools.first()) {
+        (Some((id, _)), _) => format!("free in pool {}", name(*id)),
+        (None, Some((id, true))) => format!("free in pool {}, which is closed", name(*id)),
+        (None, Some((id, false))) => {
+            format!("excluded or reserved in pool {} and never given", name(*id))
+        }
+        (None, None) => "in no pool of this network".to_owned(),
+    };
+    let giving = giving.filter(|_| may_write);
+    let address = key.address.to_string();
+    let allocate =
+        |(id, _): &(PoolId, bool)| with_query(&links::allocate(id.0), &[("address", &address)]);
+    let reserve = |(id, _): &(PoolId, bool)| {
+        with_query(
+            links::RESERVE,
+            &[("pool", &name(*id)), ("address", &address)],
+        )
+    };
+    FreeAddress {
+        status,
+        allocate: giving.map(allocate),
+        reserve: giving.map(reserve),
     }
 }
 
@@ -162,18 +198,13 @@ fn party(ledger: &Ledger, holder: &fipd_core::Holder) -> Party {
 }
 
 /// Empty while the log cannot be read: the page is still worth showing.
-async fn history(api: &Api, key: LeaseKey) -> Vec<AuditRow> {
-    let Ok(entries) = read_page(api, None, SEARCHED).await else {
-        return Vec::new();
+async fn history(api: &Api, key: LeaseKey, before: Option<u64>) -> AuditFound {
+    let filter = AuditFilter {
+        network: Some(key.network),
+        address: Some(key.address),
+        ..AuditFilter::default()
     };
-    let of_address = entries.iter().filter(|(_, entry)| {
-        entry.network == Some(key.network) && entry.address == Some(key.address)
-    });
-    let of_address: Vec<_> = of_address.take(SHOWN).map(|(_, entry)| entry).collect();
-    api.ipam.read(|ledger| {
-        of_address
-            .iter()
-            .map(|entry| views::audit_row(ledger, entry))
-            .collect()
-    })
+    search(api, &filter, before, SHOWN)
+        .await
+        .unwrap_or_default()
 }

@@ -141,7 +141,8 @@ fn safe_next(next: &str) -> &str {
     }
 }
 
-fn locked(wait: Duration) -> String {
+/// When the next attempt is looked at.
+pub fn locked(wait: Duration) -> String {
     let seconds = wait.as_secs().max(1);
     if seconds < 120 {
         format!("Too many failed attempts. Try again in {seconds} seconds.")

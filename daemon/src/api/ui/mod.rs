@@ -9,13 +9,17 @@
 
 mod allocate;
 mod audit;
+mod audit_csv;
+mod backup;
 mod change;
 mod clusters;
 mod cookies;
 mod dashboard;
 mod fields;
 mod lease;
+mod leases;
 mod limiter;
+mod list;
 mod live;
 mod login;
 mod page;
@@ -25,10 +29,13 @@ mod pool_form;
 mod pool_preview;
 mod pools;
 mod release;
+mod reserve;
 mod search;
 mod sessions;
 mod tenants;
+mod tokens;
 mod transfer;
+mod users;
 mod views;
 mod visit;
 
@@ -50,7 +57,9 @@ use visit::{Place, Visitor};
 pub fn routes(routes: Routes) -> Routes {
     let (look, change) = (Access::Page(Role::Viewer), Access::Page(Role::Operator));
     let manage = Access::Page(Role::Admin);
-    routes
+    administration(routes, manage)
+        .get(links::PASSWORD, look, users::own)
+        .post(links::PASSWORD, look, users::change_own)
         .get("/", look, home)
         .get("/ui", look, home)
         .get(links::HOME, look, dashboard::show)
@@ -94,12 +103,35 @@ pub fn routes(routes: Routes) -> Routes {
             change,
             transfer::submit,
         )
+        .get(links::LEASES, look, leases::list)
+        .get("/ui/leases/{network}/{address}", look, lease::by_name)
+        .get(links::RESERVE, change, reserve::show)
+        .post(links::RESERVE, change, reserve::submit)
         .get(links::CLUSTERS, look, clusters::show)
         .get(links::AUDIT, look, audit::list)
+        .get(links::AUDIT_CSV, look, audit_csv::download)
         .get(links::SEARCH, look, search::find)
         .get("/ui/events", look, live::events)
         .get("/ui/static/{name}", Access::Open, static_file)
         .get("/ui/{*rest}", look, no_page)
+}
+
+/// The rooms of admins.
+fn administration(routes: Routes, manage: Access) -> Routes {
+    routes
+        .get(links::USERS, manage, users::list)
+        .get(links::USER_NEW, manage, users::new)
+        .post(links::USER_NEW, manage, users::create)
+        .get("/ui/users/{name}/edit", manage, users::edit)
+        .post("/ui/users/{name}/edit", manage, users::update)
+        .get("/ui/users/{name}/delete", manage, users::ask_delete)
+        .post("/ui/users/{name}/delete", manage, users::delete)
+        .get(links::TOKENS, manage, tokens::list)
+        .get(links::TOKEN_NEW, manage, tokens::new)
+        .post(links::TOKEN_NEW, manage, tokens::create)
+        .get("/ui/tokens/{id}/revoke", manage, tokens::ask_revoke)
+        .post("/ui/tokens/{id}/revoke", manage, tokens::revoke)
+        .get(links::BACKUP, manage, backup::show)
 }
 
 /// Sends a visitor without a session to the login page.

@@ -1,13 +1,13 @@
 //! The list of pools.
 
-use std::sync::Arc;
+use std::{cmp::Reverse, sync::Arc};
 
 use axum::extract::State;
-use fipd_web_ui::{Nav, Pager, PoolRow, PoolsPage, links};
+use fipd_web_ui::{Form, Input, Nav, PoolRow, PoolsPage, links};
 
 use super::{
     dashboard::rows,
-    fields::with_query,
+    list::{Listing, Order},
     page::{Answered, page},
     visit::{Query, Visitor},
 };
@@ -15,6 +15,16 @@ use crate::{api::Api, ipam::Ipam};
 
 /// Pools of one page.
 const PAGE: usize = 100;
+const ORDERS: &[Order] = &[
+    Order::up("name", "by name"),
+    Order::down("name", "by name, from the end"),
+    Order::down("use", "fullest first"),
+    Order::up("use", "emptiest first"),
+    Order::up("free", "least free first"),
+    Order::down("free", "most free first"),
+    Order::up("network", "by network"),
+    Order::down("network", "by network, from the end"),
+];
 
 /// Pools with the text in their name, by name.
 pub fn rows_named(ipam: &Ipam, text: &str, most: usize) -> Vec<PoolRow> {
@@ -26,29 +36,50 @@ pub fn rows_named(ipam: &Ipam, text: &str, most: usize) -> Vec<PoolRow> {
 }
 
 pub async fn list(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Query) -> Answered {
-    let (filter, after) = (query.get("filter"), query.get("after"));
+    let families = ["IPv4", "IPv6"].map(|name| (name.to_owned(), name.to_owned()));
+    let inputs = vec![
+        Input::new("filter", "Name contains"),
+        Input::new("network", "Network"),
+        Input::new("family", "Family").kind(Form::any_of(families)),
+    ];
+    let list = Listing::new(links::POOLS, inputs, ORDERS, &query);
     let total = api.ipam.read(|ledger| ledger.pools().count());
-    let mut pools = rows_named(&api.ipam, filter, usize::MAX);
-    let matching = pools.len();
-    pools.retain(|row| after.is_empty() || row.name.as_str() > after);
-    let more = pools.len() > PAGE;
-    pools.truncate(PAGE);
-    let link = |after: &str| with_query(links::POOLS, &[("filter", filter), ("after", after)]);
-    let pager = Pager {
-        first: (!after.is_empty()).then(|| link("")),
-        next: pools.last().filter(|_| more).map(|row| link(&row.name)),
-        label: if more || !after.is_empty() {
-            format!("{} of {matching}", pools.len())
-        } else {
-            String::new()
-        },
-    };
-    let (shell, filter) = (visitor.shell(Nav::Pools), filter.to_owned());
+    let mut pools = rows_named(&api.ipam, list.filter("filter"), usize::MAX);
+    let (network, family) = (list.filter("network"), list.filter("family"));
+    pools.retain(|row| {
+        (network.is_empty() || row.network == network)
+            && (family.is_empty() || row.family == family)
+    });
+    match list.order.key {
+        "use" => list.sort(&mut pools, fill),
+        "free" => list.sort(&mut pools, |row| row.usage.free),
+        "network" => list.sort(&mut pools, |row| row.network.clone()),
+        _ => list.sort(&mut pools, |row| row.name.clone()),
+    }
+    let pager = list.page(&mut pools, PAGE, &query);
     Ok(page(&PoolsPage {
-        shell,
-        filter,
+        shell: visitor.shell(Nav::Pools),
+        columns: vec![
+            list.column("name", "Pool"),
+            list.column("network", "Network"),
+            list.column("family", "Family"),
+            list.column("use", "Use"),
+            list.numbers("free", "Free"),
+        ],
+        filters: list.filters,
         total,
         pools,
         pager,
     }))
+}
+
+/// How near a pool is to having nothing left: by share, then who waits, then by what is left.
+pub fn fill(row: &PoolRow) -> (bool, u32, usize, Reverse<u128>) {
+    let open = !row.closed && row.usage.size > 0;
+    (
+        open,
+        row.usage.permille(),
+        row.waiting,
+        Reverse(row.usage.free),
+    )
 }

@@ -1,14 +1,18 @@
-//! One box for addresses, owners and pools.
+//! One box for addresses, CIDRs, owners, namespaces, pools, tenants and clusters.
 
 use std::{net::IpAddr, sync::Arc};
 
 use axum::{extract::State, response::Response};
-use fipd_core::{LeaseFilter, LeaseKey, Ledger, NetworkId};
-use fipd_web_ui::{LeaseRow, Nav, SearchPage, links};
+use fipd_core::{AddressSpec, LeaseFilter, LeaseKey, Ledger, NetworkId, Span};
+use fipd_web_ui::{LeaseRow, Nav, PoolRow, SearchPage, count, links};
 
 use super::{
+    clusters::rows as clusters,
+    dashboard::rows as pools,
+    fields::with_query,
     page::{Answered, go_to, page},
     pools::rows_named,
+    tenants::rows_of,
     views,
     visit::{Query, Visitor},
 };
@@ -18,9 +22,11 @@ use crate::{
 };
 
 /// Leases and pools that are shown.
-const SHOWN: usize = 100;
+const SHOWN: usize = 50;
 /// Steps of [`Ledger::SCAN`] rows a search by text takes at the most.
 const STEPS: usize = 100;
+/// Clusters and tenants that are shown.
+const GROUP: usize = 20;
 /// Longer texts are found nowhere.
 const MAX_TEXT: usize = 600;
 
@@ -29,24 +35,91 @@ pub async fn find(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
     if let Some(target) = direct(&api.ipam, &text) {
         return Ok(target);
     }
-    let (leases, more) = if text.is_empty() {
-        (Vec::new(), false)
-    } else {
-        leases(&api.ipam, &text).await
-    };
-    let pools = if text.is_empty() {
-        Vec::new()
-    } else {
-        rows_named(&api.ipam, &text, SHOWN)
-    };
     let shell = visitor.shell(Nav::None);
+    if text.is_empty() {
+        return Ok(page(&SearchPage {
+            shell,
+            ..SearchPage::default()
+        }));
+    }
+    let span = text.parse::<AddressSpec>().ok().map(|spec| spec.span());
+    let mut found = match span {
+        Some(span) => within(&api.ipam, span).await,
+        None => named(&api, &text, visitor.may_write()).await,
+    };
+    let all = match span {
+        Some(_) => ("within", text.as_str()),
+        None => ("q", text.as_str()),
+    };
+    found.all = with_query(links::LEASES, &[all]);
     Ok(page(&SearchPage {
         shell,
         query: text,
-        leases,
-        pools,
-        more,
+        ..found
     }))
+}
+
+/// What lies on the addresses of a CIDR or range.
+async fn within(ipam: &Ipam, span: Span) -> SearchPage {
+    let filter = LeaseFilter {
+        within: Some(span),
+        ..LeaseFilter::default()
+    };
+    let (leases, more) = walk(ipam, &filter).await;
+    let overlapping = |row: &PoolRow| {
+        let spans = ipam.read(|ledger| ledger.pool_spans(fipd_core::PoolId(row.id), span));
+        spans.is_some_and(|spans| !spans.listed.is_empty())
+    };
+    let mut pools = pools(ipam);
+    pools.retain(overlapping);
+    pools.truncate(SHOWN);
+    SearchPage {
+        leases,
+        more,
+        pools,
+        ..SearchPage::default()
+    }
+}
+
+/// What has the text in its name.
+async fn named(api: &Api, text: &str, tenants: bool) -> SearchPage {
+    let (leases, more) = leases(&api.ipam, text).await;
+    let mut clusters = clusters(api);
+    clusters.retain(|row| row.name.contains(text) || row.id.contains(text));
+    clusters.truncate(GROUP);
+    let cluster = |row: &fipd_web_ui::ClusterRow| {
+        let link = with_query(links::CLUSTERS, &[("filter", &row.name)]);
+        let about = format!("{}, {} leases", row.state, count(row.leases));
+        (link, row.name.clone(), about)
+    };
+    let mut tenancies = if tenants {
+        rows_of(&api.ipam, text)
+    } else {
+        Vec::new()
+    };
+    tenancies.sort_by(|left, right| left.tenant.cmp(&right.tenant));
+    let mut tenants = Vec::new();
+    for of_one in tenancies.chunk_by(|left, right| left.tenant == right.tenant) {
+        let held: u64 = of_one.iter().map(|row| row.used).sum();
+        let name = of_one.first().map_or("", |row| &row.tenant).to_owned();
+        let about = format!("{} addresses of {} pools", count(held.into()), of_one.len());
+        tenants.push((
+            with_query(links::TENANTS, &[("filter", &name)]),
+            name,
+            about,
+        ));
+        if tenants.len() == GROUP {
+            break;
+        }
+    }
+    SearchPage {
+        leases,
+        more,
+        pools: rows_named(&api.ipam, text, SHOWN),
+        clusters: clusters.iter().map(cluster).collect(),
+        tenants,
+        ..SearchPage::default()
+    }
 }
 
 /// What has a page of its own: an address of one network, the name of a pool.
@@ -108,10 +181,15 @@ async fn leases(ipam: &Ipam, text: &str) -> (Vec<LeaseRow>, bool) {
         text: Some(text.into()),
         ..LeaseFilter::default()
     };
+    walk(ipam, &filter).await
+}
+
+/// The first leases that match, step by step.
+async fn walk(ipam: &Ipam, filter: &LeaseFilter) -> (Vec<LeaseRow>, bool) {
     let (mut found, mut after) = (Vec::new(), None);
     for _ in 0..STEPS {
         let next = ipam.read(|ledger| {
-            let step = ledger.leases(&filter, after, SHOWN - found.len());
+            let step = ledger.leases(filter, after, SHOWN - found.len());
             found.extend(
                 step.leases
                     .iter()

@@ -4,18 +4,34 @@ use std::sync::Arc;
 
 use axum::{extract::State, response::Response};
 use fipd_core::{Ledger, PoolId, Quota, Request, Role, Tenancy, Tenant};
-use fipd_web_ui::{Field, Nav, Pager, QuotaForm, TenantRow, TenantsPage, count, links};
+use fipd_web_ui::{Field, Input, Nav, QuotaForm, TenantRow, TenantsPage, count, links};
 use http::StatusCode;
 
 use super::{
     fields::{Fields, with_query},
+    list::{Listing, Order},
     page::{Answered, go_to, page_as},
     visit::{Posted, Query, Visitor},
 };
-use crate::api::{Api, convert};
+use crate::{
+    api::{Api, convert},
+    ipam::Ipam,
+};
 
 /// Rows of one page.
 const PAGE: usize = 100;
+/// Steps of [`Ledger::SCAN`] rows that one page takes at the most.
+const STEPS: usize = 200;
+const ORDERS: &[Order] = &[
+    Order::up("tenant", "by tenant"),
+    Order::down("tenant", "by tenant, from the end"),
+    Order::up("pool", "by pool"),
+    Order::down("pool", "by pool, from the end"),
+    Order::down("used", "most used first"),
+    Order::up("used", "least used first"),
+    Order::down("limit", "highest limit first"),
+    Order::up("limit", "lowest limit first"),
+];
 
 pub async fn list(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Query) -> Answered {
     let form = (visitor.session.role == Role::Admin).then(|| filled(&query));
@@ -110,35 +126,54 @@ fn show(
     query: &Fields,
     form: Option<QuotaForm>,
 ) -> Response {
-    let (filter, after) = (query.get("filter"), query.get("after"));
-    let tenant = (!filter.is_empty()).then(|| Tenant(filter.into()));
-    let place = after.split_once('_').and_then(|(pool, tenant)| {
-        let pool = PoolId(pool.parse().ok()?);
-        Some((pool, Tenant(tenant.into())))
-    });
-    let (rows, next) = api.ipam.read(|ledger| {
-        let mut found = ledger.tenancies(tenant.as_ref(), place, PAGE + 1);
-        let more = found.len() > PAGE;
-        found.truncate(PAGE);
-        let last = found.last().filter(|_| more);
-        let next = last.map(|last| format!("{}_{}", last.pool.0, last.tenant.0));
-        let rows: Vec<_> = found.iter().map(|found| row(ledger, found)).collect();
-        (rows, next)
-    });
-    let link = |after: &str| with_query(links::TENANTS, &[("filter", filter), ("after", after)]);
-    let pager = Pager {
-        first: (!after.is_empty()).then(|| link("")),
-        next: next.as_deref().map(link),
-        label: String::new(),
-    };
+    let inputs = vec![
+        Input::new("filter", "Tenant contains"),
+        Input::new("of", "Pool contains"),
+    ];
+    let list = Listing::new(links::TENANTS, inputs, ORDERS, query);
+    let mut rows = rows_of(&api.ipam, list.filter("filter"));
+    let pool = list.filter("of");
+    rows.retain(|row| row.pool_name.contains(pool));
+    match list.order.key {
+        "pool" => list.sort(&mut rows, |row| (row.pool_name.clone(), row.tenant.clone())),
+        "used" => list.sort(&mut rows, |row| row.used),
+        // No limit is above every limit.
+        "limit" => list.sort(&mut rows, |row| (row.limit.is_none(), row.limit)),
+        _ => list.sort(&mut rows, |row| (row.tenant.clone(), row.pool_name.clone())),
+    }
+    let pager = list.page(&mut rows, PAGE, query);
     let page = TenantsPage {
         shell: visitor.shell(Nav::Tenants),
-        filter: filter.to_owned(),
+        columns: vec![
+            list.column("tenant", "Tenant"),
+            list.column("pool", "Pool"),
+            list.numbers("used", "Used"),
+            list.numbers("limit", "Limit"),
+        ],
+        filters: list.filters,
         rows,
         pager,
         form,
     };
     page_as(status, &page)
+}
+
+/// Tenants with the text in their name, in each pool that they have something of, read step by step.
+pub fn rows_of(ipam: &Ipam, text: &str) -> Vec<TenantRow> {
+    let (mut rows, mut after) = (Vec::new(), None);
+    for _ in 0..STEPS {
+        let more = ipam.read(|ledger| {
+            let found = ledger.tenancies(None, after.take(), Ledger::SCAN);
+            let wanted = found.iter().filter(|found| found.tenant.0.contains(text));
+            rows.extend(wanted.map(|found| row(ledger, found)));
+            after = found.last().map(|last| (last.pool, last.tenant.clone()));
+            found.len() == Ledger::SCAN
+        });
+        if !more {
+            break;
+        }
+    }
+    rows
 }
 
 fn row(ledger: &Ledger, found: &Tenancy) -> TenantRow {

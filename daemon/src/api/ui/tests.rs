@@ -18,7 +18,9 @@ use crate::{
     metrics::Metrics,
 };
 
+mod lists;
 mod pools;
+mod rooms;
 mod transfer;
 
 const PASSWORD: &str = "a long password";

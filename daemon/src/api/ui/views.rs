@@ -116,7 +116,7 @@ pub fn audit_row(ledger: &Ledger, entry: &AuditEntry) -> AuditRow {
 }
 
 /// The wire's word, `handed-over`.
-fn action(action: Action) -> String {
+pub fn action(action: Action) -> String {
     let value = serde_json::to_value(action).ok();
     value
         .as_ref()

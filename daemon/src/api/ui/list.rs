@@ -1,0 +1,220 @@
+//! What lists share: the order they are in, how the address of the page says it, and pages of rows.
+
+use fipd_web_ui::{Column, Direction, Form, Input, InputKind, Pager, count};
+
+use super::fields::{Fields, with_query};
+
+/// An order of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Order {
+    /// As the address says it.
+    pub key: &'static str,
+    pub direction: Direction,
+    /// As the form offers it.
+    pub label: &'static str,
+}
+
+impl Order {
+    pub const fn up(key: &'static str, label: &'static str) -> Self {
+        Self {
+            key,
+            direction: Direction::Up,
+            label,
+        }
+    }
+
+    pub const fn down(key: &'static str, label: &'static str) -> Self {
+        Self {
+            key,
+            direction: Direction::Down,
+            label,
+        }
+    }
+
+    fn text(self) -> String {
+        match self.direction {
+            Direction::Up => self.key.to_owned(),
+            Direction::Down => format!("-{}", self.key),
+        }
+    }
+}
+
+/// A list as its address says it: filters, order and page.
+pub struct Listing<'a> {
+    /// Its address without a query.
+    here: &'a str,
+    /// The orders it can be had in; the first one is meant where none is said.
+    orders: &'a [Order],
+    pub order: Order,
+    pub filters: Form,
+}
+
+impl<'a> Listing<'a> {
+    /// The filters are `inputs`, filled in from the query; `orders` must not be empty.
+    pub fn new(here: &'a str, mut inputs: Vec<Input>, orders: &'a [Order], query: &Fields) -> Self {
+        const FALLBACK: Order = Order::up("", "");
+        let first = orders.first().copied().unwrap_or(FALLBACK);
+        let asked = query.get("sort");
+        let order = orders.iter().find(|order| order.text() == asked).copied();
+        let order = order.unwrap_or(first);
+        for input in &mut inputs {
+            input.field.value = query.get(input.name).to_owned();
+        }
+        let choice = |order: &Order| (order.text(), order.label.to_owned());
+        if orders.len() > 1 {
+            let choices = InputKind::Choice(orders.iter().map(choice).collect());
+            let sort = Input::new("sort", "Order").kind(choices);
+            inputs.push(sort.value(order.text()));
+        }
+        let filters = Form {
+            target: here.to_owned(),
+            inputs,
+            ..Form::default()
+        };
+        Self {
+            here,
+            orders,
+            order,
+            filters,
+        }
+    }
+
+    /// What was typed into a filter.
+    pub fn filter(&self, name: &str) -> &str {
+        self.filters.value(name)
+    }
+
+    /// The same list elsewhere: `more` says where.
+    pub fn link(&self, more: &[(&str, &str)]) -> String {
+        self.in_order(self.order, more)
+    }
+
+    fn in_order(&self, order: Order, more: &[(&str, &str)]) -> String {
+        let text = order.text();
+        let usual = self.orders.first() == Some(&order);
+        let sort = ("sort", if usual { "" } else { text.as_str() });
+        let inputs = self.filters.inputs.iter();
+        let filters = inputs
+            .filter(|input| input.name != "sort")
+            .map(|input| (input.name, input.field.value.as_str()));
+        let pairs: Vec<_> = filters.chain([sort]).chain(more.iter().copied()).collect();
+        with_query(self.here, &pairs)
+    }
+
+    /// A head of a column that leads to the list in its order, or in the other direction of it.
+    pub fn column(&self, key: &str, label: &'static str) -> Column {
+        let current = self.order.key == key;
+        let of_key = || self.orders.iter().filter(|order| order.key == key);
+        let other = of_key().find(|order| !current || **order != self.order);
+        Column {
+            label,
+            link: other.map(|order| self.in_order(*order, &[])),
+            order: current.then_some(self.order.direction),
+            number: false,
+        }
+    }
+
+    /// [`Listing::column`] of numbers.
+    pub fn numbers(&self, key: &str, label: &'static str) -> Column {
+        Column {
+            number: true,
+            ..self.column(key, label)
+        }
+    }
+
+    /// Sorts by the key, in the direction of the order.
+    pub fn sort<T, K: Ord>(&self, rows: &mut [T], key: impl Fn(&T) -> K) {
+        rows.sort_by(|left, right| match self.order.direction {
+            Direction::Up => key(left).cmp(&key(right)),
+            Direction::Down => key(right).cmp(&key(left)),
+        });
+    }
+
+    /// Cuts the page out that the query asks for (`page`, from 1) and says where the others are.
+    pub fn page<T>(&self, rows: &mut Vec<T>, most: usize, query: &Fields) -> Pager {
+        let total = rows.len();
+        let pages = total.div_ceil(most).max(1);
+        let page: usize = query.get("page").parse().unwrap_or(1);
+        let page = page.clamp(1, pages);
+        let skip = (page - 1) * most;
+        rows.drain(..skip.min(total));
+        rows.truncate(most);
+        if pages == 1 {
+            return Pager::default();
+        }
+        let first = skip + 1;
+        let last = skip + rows.len();
+        let number = |number: usize| count(number as u128);
+        let link = |page: usize| self.link(&[("page", &page.to_string())]);
+        Pager {
+            first: (page > 1).then(|| self.link(&[])),
+            next: (page < pages).then(|| link(page + 1)),
+            label: format!("{} to {} of {}", number(first), number(last), number(total)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ORDERS: &[Order] = &[
+        Order::up("name", "by name"),
+        Order::down("name", "by name, from the end"),
+        Order::down("use", "fullest first"),
+    ];
+
+    fn listing(query: &Fields) -> Listing<'static> {
+        let inputs = vec![Input::new("filter", "Name contains")];
+        Listing::new("/ui/pools", inputs, ORDERS, query)
+    }
+
+    #[test]
+    fn the_address_holds_filter_order_and_page() {
+        let query = Fields::parse(b"filter=a+b&sort=-use&page=2");
+        let list = listing(&query);
+        assert_eq!((list.order, list.filter("filter")), (ORDERS[2], "a b"));
+        assert_eq!(list.link(&[]), "/ui/pools?filter=a%20b&sort=-use");
+        let head = list.column("name", "Name");
+        assert_eq!(head.link.unwrap(), "/ui/pools?filter=a%20b");
+        let head = list.column("use", "Use");
+        assert_eq!((head.link, head.order), (None, Some(Direction::Down)));
+        let mut rows: Vec<_> = (1..=25).collect();
+        let pager = list.page(&mut rows, 10, &query);
+        assert_eq!(rows, (11..=20).collect::<Vec<_>>());
+        assert_eq!(pager.label, "11 to 20 of 25");
+        assert_eq!(
+            pager.next.unwrap(),
+            "/ui/pools?filter=a%20b&sort=-use&page=3"
+        );
+    }
+
+    #[test]
+    fn nonsense_is_the_usual_order_and_the_nearest_page() {
+        let query = Fields::parse(b"sort=%3Cb%3E&page=99");
+        let list = listing(&query);
+        assert_eq!(list.order, ORDERS[0]);
+        let head = list.column("name", "Name");
+        assert_eq!(head.link.unwrap(), "/ui/pools?sort=-name");
+        let mut rows: Vec<_> = (1..=25).collect();
+        let pager = list.page(&mut rows, 10, &query);
+        assert_eq!((rows.len(), pager.next), (5, None));
+        for page in ["-1", "0", "x"] {
+            let query = Fields::parse(format!("page={page}").as_bytes());
+            let mut rows = vec![1, 2, 3];
+            list.page(&mut rows, 10, &query);
+            assert_eq!(rows.len(), 3);
+        }
+        let mut none: Vec<u8> = Vec::new();
+        assert_eq!(list.page(&mut none, 10, &query), Pager::default());
+    }
+
+    #[test]
+    fn rows_are_sorted_both_ways() {
+        let mut rows = vec![2, 3, 1];
+        listing(&Fields::default()).sort(&mut rows, |row| *row);
+        assert_eq!(rows, [1, 2, 3]);
+        listing(&Fields::parse(b"sort=-name")).sort(&mut rows, |row| *row);
+        assert_eq!(rows, [3, 2, 1]);
+    }
+}

@@ -1,0 +1,223 @@
+//! Lists that filter, sort and page; the search; the history of an address; the audit log as CSV.
+
+use super::*;
+
+/// Leases `10.0.0.2`, `10.0.0.3`, ... of `fipd/host/lab/m-2`, ...
+async fn fill(visitor: &Visitor<'_>, many: u8) {
+    for number in 2..2 + many {
+        let form = format!("owner=fipd/host/lab/m-{number}&address=10.0.0.{number}");
+        let page = visitor.post("/ui/pools/1/allocate", &form).await;
+        assert_eq!(page.status, StatusCode::SEE_OTHER, "{}", page.html);
+    }
+}
+
+/// The addresses of a list's rows, in order.
+fn addresses(html: &str) -> Vec<String> {
+    let rows = html.split("<th scope=\"row\"><a href=\"/ui/networks/0/addresses/");
+    let address = |row: &str| row.split('"').next().unwrap().to_owned();
+    rows.skip(1).map(address).collect()
+}
+
+fn next(html: &str) -> Option<String> {
+    let (before, _) = html.split_once("\" rel=\"next\"")?;
+    let (_, link) = before.rsplit_once("href=\"")?;
+    Some(link.replace("&#38;", "&"))
+}
+
+#[tokio::test]
+async fn leases_are_filtered_sorted_and_paged() {
+    let site = Site::new().await;
+    let operator = site.visitor("operator").await;
+    fill(&operator, 60).await;
+    let first = operator.get("/ui/leases").await.html;
+    assert_eq!(addresses(&first).len(), 50);
+    let second = operator.get(&next(&first).unwrap()).await.html;
+    assert_eq!(addresses(&second).len(), 10);
+    assert_eq!(addresses(&second)[0], "10.0.0.52");
+    assert_eq!(next(&second), None);
+
+    let newest = operator.get("/ui/leases?sort=-since").await.html;
+    let mut all = addresses(&newest);
+    assert_eq!(all[0], "10.0.0.61");
+    all.extend(addresses(&operator.get(&next(&newest).unwrap()).await.html));
+    let mut distinct = all.clone();
+    distinct.sort();
+    distinct.dedup();
+    assert_eq!((all.len(), distinct.len()), (60, 60));
+    let oldest = operator.get("/ui/leases?sort=since&q=m-1").await.html;
+    assert_eq!(addresses(&oldest)[0], "10.0.0.10");
+    assert_eq!(addresses(&oldest).len(), 10);
+    for (query, many) in [
+        ("within=10.0.0.4/31", 2),
+        ("within=10.0.0.4-10.0.0.6", 3),
+        ("state=reserved", 0),
+        ("pool=dmz&namespace=lab&q=m-7", 1),
+        ("network=default&q=10.0.0.33", 1),
+        ("tenant=nobody", 0),
+        ("sort=until", 0),
+    ] {
+        let html = operator.get(&format!("/ui/leases?{query}")).await.html;
+        assert_eq!(addresses(&html).len(), many, "{query}");
+    }
+    for (query, error) in [
+        ("pool=nope", "id=\"pool-error\">no pool is named nope"),
+        ("within=x", "id=\"within-error\">"),
+        ("network=nope", "id=\"network-error\">"),
+    ] {
+        let html = operator.get(&format!("/ui/leases?{query}")).await.html;
+        assert!(html.contains(error), "{query}: {html}");
+    }
+    let viewer = site.visitor("viewer").await.get("/ui/leases").await.html;
+    assert!(!viewer.contains("/release") && !viewer.contains("/ui/reserve"));
+}
+
+#[tokio::test]
+async fn pools_and_tenants_are_sorted() {
+    let site = Site::new().await;
+    site.account("root", Role::Admin, PASSWORD).await;
+    let admin = site.visitor("root").await;
+    fill(&admin, 3).await;
+    for (name, net) in [("abc", "10.1.0.0/30"), ("zed", "2001:db8::/64")] {
+        let form = format!("name={name}&addresses={net}&network=default&step=do");
+        admin.post("/ui/pools/new", &form).await;
+    }
+    for (tenant, limit) in [("a", 9), ("b", 3), ("c", 5)] {
+        let form = format!("tenant={tenant}&pool=dmz&limit={limit}");
+        admin.post("/ui/tenants", &form).await;
+    }
+    let order = |html: &str, names: &[&str]| {
+        let at = |name: &&str| html.find(&format!(">{name}</")).unwrap_or(usize::MAX);
+        let mut sorted = names.to_vec();
+        sorted.sort_by_key(at);
+        assert!(names.iter().all(|name| at(name) < usize::MAX), "{html}");
+        sorted.join(" ")
+    };
+    for (path, names, expected) in [
+        ("/ui/pools", ["abc", "dmz", "zed"], "abc dmz zed"),
+        ("/ui/pools?sort=-name", ["abc", "dmz", "zed"], "zed dmz abc"),
+        ("/ui/pools?sort=-use", ["abc", "dmz", "zed"], "dmz abc zed"),
+        ("/ui/pools?sort=free", ["abc", "dmz", "zed"], "abc dmz zed"),
+        ("/ui/tenants?sort=-limit", ["a", "b", "c"], "a c b"),
+        ("/ui/tenants?sort=limit", ["a", "b", "c"], "b c a"),
+        ("/ui/tenants", ["a", "b", "c"], "a b c"),
+    ] {
+        let html = admin.get(path).await.html;
+        assert_eq!(order(&html, &names), expected, "{path}");
+    }
+    let html = admin.get("/ui/pools?family=IPv6").await.html;
+    assert!(html.contains(">zed</") && !html.contains(">abc</"));
+}
+
+#[tokio::test]
+async fn the_search_groups_what_it_finds() {
+    let site = Site::new().await;
+    site.account("root", Role::Admin, PASSWORD).await;
+    let admin = site.visitor("root").await;
+    fill(&admin, 3).await;
+    admin
+        .post("/ui/tenants", "tenant=lab-team&pool=dmz&limit=3")
+        .await;
+    let html = admin.get("/ui/search?q=lab").await.html;
+    for text in [
+        "/ui/tenants?filter=lab-team",
+        "fipd/host/lab/m-3",
+        "/ui/leases?q=lab",
+    ] {
+        assert!(html.contains(text), "no {text} in {html}");
+    }
+    let viewer = site.visitor("viewer").await.get("/ui/search?q=lab").await;
+    assert!(
+        !viewer.html.contains("lab-team"),
+        "as on the page of tenants"
+    );
+    let html = admin.get("/ui/search?q=10.0.0.2/31").await.html;
+    assert_eq!(addresses(&html), ["10.0.0.2", "10.0.0.3"]);
+    assert!(html.contains("href=\"/ui/pools/1\""), "{html}");
+    for (query, to) in [
+        ("10.0.0.3", "/ui/networks/0/addresses/10.0.0.3"),
+        ("dmz", "/ui/pools/1"),
+    ] {
+        let page = admin.get(&format!("/ui/search?q={query}")).await;
+        assert_eq!(page.headers[header::LOCATION], to);
+    }
+}
+
+#[tokio::test]
+async fn an_address_remembers_who_had_it() {
+    let site = Site::new().await;
+    let operator = site.visitor("operator").await;
+    let lease = "/ui/networks/0/addresses/10.0.0.9";
+    for round in 0..30 {
+        let give = format!("owner=fipd/host/lab/round-{round}&address=10.0.0.9");
+        operator.post("/ui/pools/1/allocate", &give).await;
+        let release = format!("{lease}/release");
+        let seen = field(&operator.get(&release).await.html, "seen");
+        operator.post(&release, &format!("seen={seen}")).await;
+    }
+    let first = operator.get(lease).await.html;
+    for text in [
+        "free in pool dmz",
+        "round-29",
+        "/ui/pools/1/allocate?address=10.0.0.9",
+        "/ui/reserve?pool=dmz&#38;address=10.0.0.9",
+        "Listed by",
+    ] {
+        assert!(first.contains(text), "no {text} in {first}");
+    }
+    assert!(!first.contains("round-3<"));
+    let second = operator.get(&next(&first).unwrap()).await.html;
+    assert!(
+        second.contains("round-0<") && next(&second).is_none(),
+        "{second}"
+    );
+    let page = operator.get("/ui/leases/default/10.0.0.9").await;
+    assert_eq!(page.headers[header::LOCATION], lease);
+    let html = operator
+        .get("/ui/networks/0/addresses/10.77.0.9")
+        .await
+        .html;
+    assert!(html.contains("in no pool of this network") && !html.contains("/ui/reserve?"));
+}
+
+#[tokio::test]
+async fn the_audit_log_is_filtered_and_downloaded() {
+    let site = Site::new().await;
+    let operator = site.visitor("operator").await;
+    fill(&operator, 3).await;
+    let release = "/ui/networks/0/addresses/10.0.0.3/release";
+    let seen = field(&operator.get(release).await.html, "seen");
+    operator
+        .post(release, &format!("seen={seen}&reason=%3D1%2B1"))
+        .await;
+    for (query, shown, hidden) in [
+        ("action=released", "10.0.0.3", "10.0.0.4"),
+        ("address=10.0.0.4", "10.0.0.4", "10.0.0.2"),
+        ("actor=operator&pool=dmz", "10.0.0.2", "user:root"),
+    ] {
+        let html = operator.get(&format!("/ui/audit?{query}")).await.html;
+        let (_, rows) = html.split_once("<tbody>").unwrap();
+        assert!(rows.contains(shown) && !rows.contains(hidden), "{query}");
+        assert!(html.contains("/ui/audit.csv?"), "{html}");
+    }
+    let html = operator.get("/ui/audit?from=2999-01-01").await.html;
+    assert!(html.contains("Nothing is like that"), "{html}");
+    let html = operator.get("/ui/audit?from=soon").await.html;
+    assert!(html.contains("id=\"from-error\"") && !html.contains("/ui/audit.csv?"));
+
+    let csv = operator.get("/ui/audit.csv?action=released").await;
+    assert_eq!(csv.status, StatusCode::OK);
+    assert!(
+        csv.headers[header::CONTENT_DISPOSITION]
+            .to_str()
+            .unwrap()
+            .starts_with("attachment")
+    );
+    let lines: Vec<_> = csv.html.lines().collect();
+    assert_eq!(lines.len(), 2, "{}", csv.html);
+    assert!(lines[0].starts_with("number,at,actor,action"));
+    assert!(lines[1].ends_with(",'=1+1"), "{}", lines[1]);
+    let page = operator.get("/ui/audit.csv?action=nonsense").await;
+    assert_eq!(page.status, StatusCode::UNPROCESSABLE_ENTITY);
+    let page = site.send(get("/ui/audit.csv", "")).await;
+    assert_eq!(page.status, StatusCode::SEE_OTHER, "only after signing in");
+}

@@ -1,0 +1,247 @@
+//! Reserving, users, tokens, the own password, backup; and who may send which form.
+
+use super::*;
+use crate::api::access::{Access, Routes};
+
+async fn admin(site: &Site) -> Visitor<'_> {
+    site.account("root", Role::Admin, PASSWORD).await;
+    site.visitor("root").await
+}
+
+#[tokio::test]
+async fn every_form_needs_its_role_and_its_token() {
+    let site = Site::new().await;
+    let (viewer, operator) = (site.visitor("viewer").await, site.visitor("operator").await);
+    let (_, table) = super::super::routes(Routes::default()).finish();
+    let mut forms = 0;
+    for (method, pattern, access) in table.iter() {
+        let path = pattern
+            .replace("{network}", "0")
+            .replace("{address}", "10.0.0.9")
+            .replace("{name}", "viewer")
+            .replace("{id}", "1");
+        let Access::Page(role) = access else {
+            continue;
+        };
+        if method == "POST" && pattern != "/ui/logout" {
+            forms += 1;
+            let page = site.send(post(&path, &operator.cookie, "a=b")).await;
+            assert_eq!(
+                page.status,
+                StatusCode::FORBIDDEN,
+                "{pattern} without token"
+            );
+            let page = site.send(post(&path, "", "a=b")).await;
+            assert_eq!(page.status, StatusCode::SEE_OTHER, "{pattern} signed out");
+        }
+        for (visitor, own) in [(&viewer, Role::Viewer), (&operator, Role::Operator)] {
+            if role > own {
+                let page = match method {
+                    "POST" => visitor.post(&path, "a=b").await,
+                    _ => visitor.get(&path).await,
+                };
+                assert_eq!(page.status, StatusCode::FORBIDDEN, "{method} {pattern}");
+            }
+        }
+    }
+    assert!(forms >= 12, "{forms} forms");
+}
+
+#[tokio::test]
+async fn an_address_is_kept_for_tomorrow() {
+    let site = Site::new().await;
+    let operator = site.visitor("operator").await;
+    for (form, error) in [
+        ("owner=fipd/host/lab/a", "id=\"pool-error\">Name a pool"),
+        (
+            "pool=nope&owner=fipd/host/lab/a",
+            "id=\"pool-error\">no pool",
+        ),
+        ("pool=dmz&owner=", "id=\"owner-error\">Say who"),
+        ("pool=dmz&owner=x+y", "id=\"owner-error\">"),
+        (
+            "address=10.99.0.1&owner=fipd/host/lab/a",
+            "id=\"address-error\">No pool gives",
+        ),
+        (
+            "address=10.0.0&owner=fipd/host/lab/a",
+            "id=\"address-error\">That is no address",
+        ),
+        (
+            "pool=dmz&owner=fipd/host/lab/a&until=2001-01-01T00:00",
+            "id=\"until-error\">",
+        ),
+    ] {
+        let page = operator.post("/ui/reserve", form).await;
+        assert_eq!(page.status, StatusCode::UNPROCESSABLE_ENTITY, "{form}");
+        assert!(page.html.contains(error), "{form}: {}", page.html);
+    }
+    let form = "address=10.0.0.77&owner=fipd/host/lab/later&tenant=t&until=2999-01-01T12:00";
+    let page = operator.post("/ui/reserve", form).await;
+    assert_eq!(page.status, StatusCode::SEE_OTHER, "{}", page.html);
+    let html = operator
+        .get("/ui/networks/0/addresses/10.0.0.77")
+        .await
+        .html;
+    for text in [
+        "10.0.0.77 is reserved.",
+        "reserved</span>",
+        "2999-01-01 12:00:00 UTC",
+    ] {
+        assert!(html.contains(text), "no {text} in {html}");
+    }
+    let taken = "address=10.0.0.77&owner=fipd/host/lab/other";
+    let page = operator.post("/ui/reserve", taken).await;
+    assert_eq!(page.status, StatusCode::CONFLICT);
+    assert!(
+        page.html
+            .contains("id=\"address-error\">10.0.0.77 is held by")
+    );
+    let page = operator
+        .post("/ui/reserve", "pool=dmz&owner=fipd/host/lab/next")
+        .await;
+    assert_eq!(page.status, StatusCode::SEE_OTHER, "{}", page.html);
+}
+
+#[tokio::test]
+async fn users_come_change_and_go_but_the_last_admin_stays() {
+    let site = Site::new().await;
+    let admin = admin(&site).await;
+    let new = |name: &str, again: &str| {
+        format!("name={name}&role=viewer&password=long+enough&again={again}")
+    };
+    for (form, error) in [
+        (new("a b", "long+enough"), "id=\"name-error\">"),
+        (
+            new("viewer", "long+enough"),
+            "id=\"name-error\">a user named viewer",
+        ),
+        (
+            new("ann", "other"),
+            "id=\"again-error\">That is not the same",
+        ),
+        (
+            "name=ann&role=viewer&password=short&again=short".into(),
+            "id=\"password-error\">At least 8",
+        ),
+        (
+            "name=ann&role=king&password=long+enough&again=long+enough".into(),
+            "id=\"role",
+        ),
+    ] {
+        let page = admin.post("/ui/users/new", &form).await;
+        assert_eq!(page.status, StatusCode::UNPROCESSABLE_ENTITY, "{form}");
+        assert!(page.html.contains(error), "{form}: {}", page.html);
+        assert!(
+            !page.html.contains("long enough"),
+            "passwords are not shown"
+        );
+    }
+    let page = admin
+        .post("/ui/users/new", &new("ann", "long+enough"))
+        .await;
+    assert_eq!(page.status, StatusCode::SEE_OTHER, "{}", page.html);
+    let html = admin.get("/ui/users?role=viewer").await.html;
+    assert!(html.contains("/ui/users/ann/edit") && !html.contains("/ui/users/root/edit"));
+    admin.post("/ui/users/ann/edit", "role=operator").await;
+    let role = |name: &str| {
+        site.api
+            .ipam
+            .read(|ledger| ledger.account(name).map(|a| a.role))
+    };
+    assert_eq!(role("ann"), Some(Role::Operator));
+    admin.post("/ui/users/ann/delete", "").await;
+    assert_eq!(role("ann"), None);
+    assert_eq!(
+        admin.get("/ui/users/ann/edit").await.status,
+        StatusCode::NOT_FOUND
+    );
+    // The account made at the first start is an admin too.
+    admin.post("/ui/users/admin/delete", "").await;
+    let page = admin.post("/ui/users/root/delete", "").await;
+    assert_eq!(page.status, StatusCode::CONFLICT);
+    assert!(
+        page.html.contains("root is the last admin"),
+        "{}",
+        page.html
+    );
+    let page = admin.post("/ui/users/root/edit", "role=viewer").await;
+    assert_eq!(page.status, StatusCode::CONFLICT);
+    assert!(
+        page.html
+            .contains("id=\"role-error\">root is the last admin")
+    );
+    assert_eq!(role("root"), Some(Role::Admin));
+}
+
+#[tokio::test]
+async fn everybody_changes_the_own_password_and_signs_in_again() {
+    let site = Site::new().await;
+    let viewer = site.visitor("viewer").await;
+    let form = |present: &str| format!("present={present}&password=another+one&again=another+one");
+    let page = viewer.post("/ui/password", &form("wrong")).await;
+    assert_eq!(page.status, StatusCode::UNPROCESSABLE_ENTITY);
+    assert!(page.html.contains("id=\"present-error\""));
+    for _ in 0..5 {
+        viewer.post("/ui/password", &form("wrong")).await;
+    }
+    let right = form(&PASSWORD.replace(' ', "+"));
+    let page = viewer.post("/ui/password", &right).await;
+    assert_eq!(
+        page.status,
+        StatusCode::TOO_MANY_REQUESTS,
+        "guesses are few"
+    );
+    let from = std::net::IpAddr::from([0, 0, 0, 0]);
+    site.api.sessions.limiter.succeeded("viewer", from);
+    let page = viewer.post("/ui/password", &right).await;
+    assert_eq!(page.headers[header::LOCATION], "/ui/login", "{}", page.html);
+    assert_eq!(viewer.get("/ui/").await.status, StatusCode::SEE_OTHER);
+    assert!(
+        site.api
+            .accounts
+            .login("viewer", "another one")
+            .await
+            .is_some()
+    );
+    assert!(site.api.accounts.login("viewer", PASSWORD).await.is_none());
+}
+
+#[tokio::test]
+async fn a_token_is_shown_once_and_revoked() {
+    let site = Site::new().await;
+    let admin = admin(&site).await;
+    let page = admin
+        .post("/ui/tokens/new", "name=ci&role=viewer&expires=1999-01-01")
+        .await;
+    assert_eq!(page.status, StatusCode::UNPROCESSABLE_ENTITY);
+    assert!(page.html.contains("id=\"expires-error\"") && page.html.contains("value=\"ci\""));
+    let page = admin
+        .post(
+            "/ui/tokens/new",
+            "name=ci&role=operator&expires=2999-01-01T00:00",
+        )
+        .await;
+    assert_eq!(page.status, StatusCode::OK, "{}", page.html);
+    let (_, text) = page.html.split_once("id=\"token\">").unwrap();
+    let text = text.split('<').next().unwrap().to_owned();
+    assert!(crate::api::tokens::caller(&site.api.ipam, &text).is_some());
+    let list = admin.get("/ui/tokens").await.html;
+    assert!(list.contains(">ci</") && !list.contains(&text), "{list}");
+    let id = text.split('_').nth(1).unwrap();
+    let page = admin.post(&format!("/ui/tokens/{id}/revoke"), "").await;
+    assert_eq!(page.status, StatusCode::SEE_OTHER);
+    assert!(crate::api::tokens::caller(&site.api.ipam, &text).is_none());
+}
+
+#[tokio::test]
+async fn the_backup_room_leads_to_files_that_a_session_may_have() {
+    let site = Site::new().await;
+    let admin = admin(&site).await;
+    let html = admin.get("/ui/backup").await.html;
+    assert!(html.contains("href=\"/api/v1/backup\""), "{html}");
+    let request = get("/api/v1/export?what=pools&format=csv", &admin.cookie);
+    let page = site.send(request).await;
+    assert_eq!(page.status, StatusCode::OK, "{}", page.html);
+    assert!(page.html.contains("dmz"));
+}

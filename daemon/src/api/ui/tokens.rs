@@ -1,0 +1,240 @@
+//! What programs sign in with.
+
+use std::sync::Arc;
+
+use axum::{extract::State, response::Response};
+use fipd_core::{Request, Token, TokenId};
+use fipd_web_ui::{
+    Form, FormPage, Input, InputKind, Nav, TokenMadePage, TokenRow, TokensPage, links,
+};
+use http::StatusCode;
+
+use super::{
+    list::{Listing, Order},
+    page::{Answered, Failure, go_to, page, page_as},
+    pool_form::typed,
+    users::{role, roles},
+    views,
+    visit::{Place, Posted, Query, Visitor},
+};
+use crate::{
+    api::{Api, admin::plain_name, auth::role_name, tokens::mint},
+    clock,
+};
+
+/// Tokens of one page.
+const PAGE: usize = 100;
+const ORDERS: &[Order] = &[
+    Order::up("name", "by name"),
+    Order::down("name", "by name, from the end"),
+    Order::down("role", "admins first"),
+    Order::up("role", "viewers first"),
+    Order::down("created", "newest first"),
+    Order::up("created", "oldest first"),
+    Order::up("expires", "next to expire first"),
+    Order::down("expires", "last to expire first"),
+];
+
+pub async fn list(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Query) -> Answered {
+    visitor.must_administer()?;
+    let inputs = vec![
+        Input::new("filter", "Name contains"),
+        Input::new("role", "Role").kind(Form::any_of(roles())),
+    ];
+    let list = Listing::new(links::TOKENS, inputs, ORDERS, &query);
+    let (part, role) = (list.filter("filter"), list.filter("role"));
+    let wanted = |token: &&Token| {
+        token.name.contains(part) && (role.is_empty() || role_name(token.role) == role)
+    };
+    let found = |ledger: &fipd_core::Ledger| ledger.tokens().filter(wanted).cloned().collect();
+    let mut tokens: Vec<Token> = api.ipam.read(found);
+    match list.order.key {
+        "role" => list.sort(&mut tokens, |token| token.role),
+        "created" => list.sort(&mut tokens, |token| token.created),
+        // Those that never do come last.
+        "expires" => list.sort(&mut tokens, |token| {
+            token.expires.map_or(u64::MAX, |end| end.0)
+        }),
+        _ => list.sort(&mut tokens, |token| token.name.clone()),
+    }
+    let pager = list.page(&mut tokens, PAGE, &query);
+    Ok(page(&TokensPage {
+        shell: visitor.shell(Nav::Users),
+        columns: vec![
+            list.column("name", "Name"),
+            list.column("role", "Role"),
+            list.column("scope", "Limited to"),
+            list.column("created", "Made"),
+            list.column("expires", "Expires"),
+        ],
+        filters: list.filters,
+        tokens: tokens.iter().map(row).collect(),
+        pager,
+    }))
+}
+
+pub async fn new(visitor: Visitor) -> Answered {
+    visitor.must_administer()?;
+    Ok(ask(&visitor, StatusCode::OK, form()))
+}
+
+/// Makes it and shows its text, once.
+pub async fn create(State(api): State<Arc<Api>>, posted: Posted) -> Answered {
+    let Posted { visitor, fields } = posted;
+    visitor.must_administer()?;
+    let mut form = form();
+    typed(&mut form, &fields);
+    let name = form.value("name").to_owned();
+    if let Err(problem) = plain_name(&name) {
+        form.wrong("name", problem.detail.to_string());
+    }
+    let now = clock::now();
+    let expires = match form.value("expires") {
+        "" => None,
+        text => {
+            let end = clock::parse_typed(text).filter(|end| *end > now);
+            if end.is_none() {
+                form.wrong(
+                    "expires",
+                    "Write a day and a time to come, such as 2030-03-01T12:00.",
+                );
+            }
+            end
+        }
+    };
+    let (Some(role), false) = (role(&mut form), form.failed()) else {
+        return Ok(ask(&visitor, StatusCode::UNPROCESSABLE_ENTITY, form));
+    };
+    let minted = match mint(&name, role, now, expires) {
+        Ok(minted) => minted,
+        Err(error) => {
+            form.error = Some(format!("The system gives no random numbers: {error}."));
+            return Ok(ask(&visitor, StatusCode::INTERNAL_SERVER_ERROR, form));
+        }
+    };
+    let request = Request::PutToken {
+        token: minted.token,
+        actor: visitor.actor(),
+    };
+    if let Err(error) = api.ipam.submit(request).await {
+        form.error = Some(error.to_string());
+        return Ok(ask(&visitor, StatusCode::SERVICE_UNAVAILABLE, form));
+    }
+    Ok(page(&TokenMadePage {
+        shell: visitor.shell(Nav::Users),
+        name,
+        text: minted.text,
+    }))
+}
+
+pub async fn ask_revoke(
+    State(api): State<Arc<Api>>,
+    visitor: Visitor,
+    Place(id): Place<String>,
+) -> Answered {
+    let token = find(&api, &visitor, &id)?;
+    Ok(revocation(&visitor, &token, StatusCode::OK, None))
+}
+
+pub async fn revoke(
+    State(api): State<Arc<Api>>,
+    Place(id): Place<String>,
+    posted: Posted,
+) -> Answered {
+    let Posted { visitor, .. } = posted;
+    let token = find(&api, &visitor, &id)?;
+    let request = Request::DeleteToken {
+        id: token.id,
+        actor: visitor.actor(),
+    };
+    if let Err(error) = api.ipam.submit(request).await {
+        let status = StatusCode::SERVICE_UNAVAILABLE;
+        return Ok(revocation(
+            &visitor,
+            &token,
+            status,
+            Some(error.to_string()),
+        ));
+    }
+    visitor.tell(true, format!("Token {} was revoked.", token.name), None);
+    Ok(go_to(links::TOKENS))
+}
+
+fn find(api: &Api, visitor: &Visitor, id: &str) -> Result<Token, Failure> {
+    visitor.must_administer()?;
+    let id = id.parse().ok().map(TokenId);
+    let token = id.and_then(|id| api.ipam.read(|ledger| ledger.token(id).cloned()));
+    token.ok_or_else(|| visitor.not_found("There is no such token."))
+}
+
+fn row(token: &Token) -> TokenRow {
+    TokenRow {
+        id: token.id.0,
+        name: token.name.to_string(),
+        role: role_name(token.role).to_owned(),
+        scope: String::new(),
+        created: views::moment(token.created),
+        expires: token.expires.map(views::moment),
+        expired: token.expires.is_some_and(|end| end <= clock::now()),
+    }
+}
+
+fn form() -> Form {
+    let role = Input::new("role", "Role").kind(InputKind::Choice(roles()));
+    Form {
+        target: links::TOKEN_NEW.to_owned(),
+        inputs: vec![
+            Input::new("name", "Name")
+                .required()
+                .hint("For whom it is, such as ci: the audit log says token:ci."),
+            role.value("viewer"),
+            Input::new("expires", "Expires (UTC)")
+                .note("optional")
+                .kind(InputKind::Time)
+                .hint("Empty: never."),
+        ],
+        button: "Make the token".to_owned(),
+        ..Form::default()
+    }
+}
+
+fn trail() -> Vec<(String, String)> {
+    vec![(links::TOKENS.to_owned(), "Tokens".to_owned())]
+}
+
+fn ask(visitor: &Visitor, status: StatusCode, form: Form) -> Response {
+    let page = FormPage {
+        shell: visitor.shell(Nav::Users),
+        title: "Make a token".to_owned(),
+        trail: trail(),
+        lead: vec!["For a program that talks to the REST API. Its text is shown once.".to_owned()],
+        caution: String::new(),
+        form,
+        back: links::TOKENS.to_owned(),
+    };
+    page_as(status, &page)
+}
+
+fn revocation(
+    visitor: &Visitor,
+    token: &Token,
+    status: StatusCode,
+    error: Option<String>,
+) -> Response {
+    let page = FormPage {
+        shell: visitor.shell(Nav::Users),
+        title: format!("Revoke token {}?", token.name),
+        trail: trail(),
+        lead: vec!["Whatever program uses it is refused from then on.".to_owned()],
+        caution: String::new(),
+        form: Form {
+            target: links::token_revoke(token.id.0),
+            error,
+            button: "Revoke it".to_owned(),
+            danger: true,
+            ..Form::default()
+        },
+        back: links::TOKENS.to_owned(),
+    };
+    page_as(status, &page)
+}

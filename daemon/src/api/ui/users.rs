@@ -1,0 +1,368 @@
+//! Who signs in with a password, and the own password of everybody.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Instant,
+};
+
+use axum::{
+    Extension,
+    extract::{ConnectInfo, State},
+    response::Response,
+};
+use fipd_core::{Account, Refusal, Role};
+use fipd_web_ui::{Form, FormPage, Input, InputKind, Nav, UserRow, UsersPage, links};
+use http::StatusCode;
+
+use super::{
+    list::{Listing, Order},
+    login::locked,
+    page::{Answered, Failure, go_to, page, page_as},
+    pool_form::typed,
+    views,
+    visit::{Place, Posted, Query, Visitor},
+};
+use crate::{
+    api::{Api, accounts::AccountError, admin::plain_name, auth::role_name},
+    ipam::IpamError,
+};
+
+/// Users of one page.
+const PAGE: usize = 100;
+const ROLES: [Role; 3] = [Role::Viewer, Role::Operator, Role::Admin];
+const ORDERS: &[Order] = &[
+    Order::up("name", "by name"),
+    Order::down("name", "by name, from the end"),
+    Order::down("role", "admins first"),
+    Order::up("role", "viewers first"),
+    Order::down("created", "newest first"),
+    Order::up("created", "oldest first"),
+];
+
+pub async fn list(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Query) -> Answered {
+    visitor.must_administer()?;
+    let inputs = vec![
+        Input::new("filter", "Name contains"),
+        Input::new("role", "Role").kind(Form::any_of(roles())),
+    ];
+    let list = Listing::new(links::USERS, inputs, ORDERS, &query);
+    let (part, role) = (list.filter("filter"), list.filter("role"));
+    let wanted = |account: &&Account| {
+        account.name.contains(part) && (role.is_empty() || role_name(account.role) == role)
+    };
+    let found = |ledger: &fipd_core::Ledger| ledger.accounts().filter(wanted).cloned().collect();
+    let mut accounts: Vec<Account> = api.ipam.read(found);
+    match list.order.key {
+        "role" => list.sort(&mut accounts, |account| account.role),
+        "created" => list.sort(&mut accounts, |account| account.created),
+        _ => list.sort(&mut accounts, |account| account.name.clone()),
+    }
+    let pager = list.page(&mut accounts, PAGE, &query);
+    let row = |account: &Account| UserRow {
+        name: account.name.to_string(),
+        role: role_name(account.role).to_owned(),
+        created: views::moment(account.created),
+        me: account.name == visitor.session.name,
+    };
+    Ok(page(&UsersPage {
+        shell: visitor.shell(Nav::Users),
+        columns: vec![
+            list.column("name", "Name"),
+            list.column("role", "Role"),
+            list.column("created", "Made"),
+        ],
+        filters: list.filters,
+        users: accounts.iter().map(row).collect(),
+        pager,
+    }))
+}
+
+pub async fn new(visitor: Visitor) -> Answered {
+    visitor.must_administer()?;
+    Ok(ask(&visitor, StatusCode::OK, "Make a user", new_form()))
+}
+
+pub async fn create(State(api): State<Arc<Api>>, posted: Posted) -> Answered {
+    let Posted { visitor, fields } = posted;
+    visitor.must_administer()?;
+    let mut form = new_form();
+    typed(&mut form, &fields);
+    let name = form.value("name").to_owned();
+    if let Err(problem) = plain_name(&name) {
+        form.wrong("name", problem.detail.to_string());
+    }
+    let taken = |ledger: &fipd_core::Ledger| ledger.account(&name).is_some();
+    // Before the costly hash; decided again by the ledger.
+    if api.ipam.read(taken) {
+        form.wrong(
+            "name",
+            Refusal::AccountExists(name.as_str().into()).to_string(),
+        );
+    }
+    let password = new_password(&mut form, &fields);
+    let (Some(role), Some(password), false) = (role(&mut form), password, form.failed()) else {
+        let status = StatusCode::UNPROCESSABLE_ENTITY;
+        return Ok(ask(&visitor, status, "Make a user", form));
+    };
+    let made = api.accounts.create(&name, role, password, visitor.actor());
+    if let Err(error) = made.await {
+        let status = blame(&mut form, &error);
+        return Ok(ask(&visitor, status, "Make a user", form));
+    }
+    visitor.tell(true, format!("User {name} was made."), None);
+    Ok(go_to(links::USERS))
+}
+
+pub async fn edit(
+    State(api): State<Arc<Api>>,
+    visitor: Visitor,
+    Place(name): Place<String>,
+) -> Answered {
+    let account = find(&api, &visitor, &name)?;
+    let title = format!("Change user {name}");
+    Ok(ask(&visitor, StatusCode::OK, &title, edit_form(&account)))
+}
+
+pub async fn update(
+    State(api): State<Arc<Api>>,
+    Place(name): Place<String>,
+    posted: Posted,
+) -> Answered {
+    let Posted { visitor, fields } = posted;
+    let account = find(&api, &visitor, &name)?;
+    let mut form = edit_form(&account);
+    typed(&mut form, &fields);
+    let title = format!("Change user {name}");
+    let other = !fields.raw("password").is_empty() || !fields.raw("again").is_empty();
+    let password = if other {
+        new_password(&mut form, &fields)
+    } else {
+        None
+    };
+    let (Some(role), false) = (role(&mut form), form.failed()) else {
+        let status = StatusCode::UNPROCESSABLE_ENTITY;
+        return Ok(ask(&visitor, status, &title, form));
+    };
+    let role = Some(role).filter(|role| *role != account.role);
+    let edited = api.accounts.edit(&name, role, password, visitor.actor());
+    if let Err(error) = edited.await {
+        let status = blame(&mut form, &error);
+        return Ok(ask(&visitor, status, &title, form));
+    }
+    visitor.tell(true, format!("User {name} was changed."), None);
+    Ok(go_to(links::USERS))
+}
+
+pub async fn ask_delete(
+    State(api): State<Arc<Api>>,
+    visitor: Visitor,
+    Place(name): Place<String>,
+) -> Answered {
+    find(&api, &visitor, &name)?;
+    Ok(deletion(&visitor, &name, StatusCode::OK, None))
+}
+
+pub async fn delete(
+    State(api): State<Arc<Api>>,
+    Place(name): Place<String>,
+    posted: Posted,
+) -> Answered {
+    let Posted { visitor, .. } = posted;
+    find(&api, &visitor, &name)?;
+    if let Err(error) = api.accounts.delete(&name, visitor.actor()).await {
+        let error = Some(error.to_string());
+        return Ok(deletion(&visitor, &name, StatusCode::CONFLICT, error));
+    }
+    visitor.tell(true, format!("User {name} was deleted."), None);
+    Ok(go_to(links::USERS))
+}
+
+/// Everybody's own password.
+pub async fn own(visitor: Visitor) -> Answered {
+    Ok(ask_own(&visitor, StatusCode::OK, own_form()))
+}
+
+/// Changes it for who knows it, and asks to sign in again: all sessions of the account end. Guesses count as they do
+/// at the sign-in.
+pub async fn change_own(
+    State(api): State<Arc<Api>>,
+    from: Option<Extension<ConnectInfo<SocketAddr>>>,
+    posted: Posted,
+) -> Answered {
+    let Posted { visitor, fields } = posted;
+    let name = visitor.session.name.to_string();
+    let mut form = own_form();
+    let wrong = StatusCode::UNPROCESSABLE_ENTITY;
+    let Some(password) = new_password(&mut form, &fields) else {
+        return Ok(ask_own(&visitor, wrong, form));
+    };
+    let from = from.map_or(IpAddr::from([0, 0, 0, 0]), |info| info.0.0.ip());
+    if let Err(wait) = api.sessions.limiter.attempt(&name, from, Instant::now()) {
+        form.wrong("present", locked(wait));
+        return Ok(ask_own(&visitor, StatusCode::TOO_MANY_REQUESTS, form));
+    }
+    let known = api.accounts.login(&name, fields.raw("present")).await;
+    if known.is_none() {
+        form.wrong("present", "That is not your password.");
+        return Ok(ask_own(&visitor, wrong, form));
+    }
+    api.sessions.limiter.succeeded(&name, from);
+    let edited = api
+        .accounts
+        .edit(&name, None, Some(password), visitor.actor());
+    if let Err(error) = edited.await {
+        let status = blame(&mut form, &error);
+        return Ok(ask_own(&visitor, status, form));
+    }
+    Ok(go_to(links::LOGIN))
+}
+
+fn find(api: &Api, visitor: &Visitor, name: &str) -> Result<Account, Failure> {
+    visitor.must_administer()?;
+    let account = api.ipam.read(|ledger| ledger.account(name).cloned());
+    account.ok_or_else(|| visitor.not_found("There is no user of that name."))
+}
+
+/// Value and label of each role.
+pub fn roles() -> Vec<(String, String)> {
+    let name = |role| role_name(role).to_owned();
+    ROLES.map(|role| (name(role), name(role))).to_vec()
+}
+
+/// The role that was chosen; `None` with the mistake noted.
+pub fn role(form: &mut Form) -> Option<Role> {
+    let chosen = form.value("role");
+    let role = ROLES.into_iter().find(|role| role_name(*role) == chosen);
+    if role.is_none() {
+        form.wrong("role", "Choose viewer, operator or admin.");
+    }
+    role
+}
+
+fn passwords(note: &'static str) -> [Input; 2] {
+    let secret = |name, label| Input::new(name, label).kind(InputKind::Secret);
+    [
+        secret("password", "New password")
+            .note(note)
+            .hint("At least 8 characters."),
+        secret("again", "The same again").note(note),
+    ]
+}
+
+fn role_input() -> Input {
+    let hint = "Viewers look, operators give and take addresses, admins do everything.";
+    let input = Input::new("role", "Role").kind(InputKind::Choice(roles()));
+    input.hint(hint).value("viewer")
+}
+
+fn new_form() -> Form {
+    let name = Input::new("name", "Name").required();
+    let [password, again] = passwords("");
+    Form {
+        target: links::USER_NEW.to_owned(),
+        inputs: vec![name, role_input(), password.required(), again.required()],
+        button: "Make the user".to_owned(),
+        ..Form::default()
+    }
+}
+
+fn edit_form(account: &Account) -> Form {
+    let role = role_input().value(role_name(account.role));
+    let [password, again] = passwords("only to give another one");
+    Form {
+        target: links::user(&account.name),
+        inputs: vec![role, password, again],
+        button: "Change the user".to_owned(),
+        ..Form::default()
+    }
+}
+
+fn own_form() -> Form {
+    let present = Input::new("present", "Present password").kind(InputKind::Secret);
+    let [password, again] = passwords("");
+    Form {
+        target: links::PASSWORD.to_owned(),
+        inputs: vec![present.required(), password.required(), again.required()],
+        button: "Change the password".to_owned(),
+        ..Form::default()
+    }
+}
+
+/// A new password typed twice; `None` with the mistake noted.
+fn new_password(form: &mut Form, fields: &super::fields::Fields) -> Option<String> {
+    let password = fields.raw("password");
+    if password.chars().count() < 8 {
+        form.wrong("password", "At least 8 characters are needed.");
+    } else if password != fields.raw("again") {
+        form.wrong("again", "That is not the same.");
+    } else {
+        return Some(password.to_owned());
+    }
+    None
+}
+
+fn blame(form: &mut Form, error: &AccountError) -> StatusCode {
+    let text = error.to_string();
+    match error {
+        AccountError::Length { .. } => form.wrong("password", text),
+        AccountError::Ipam(IpamError::Refused(Refusal::AccountExists(_))) => {
+            form.wrong("name", text)
+        }
+        AccountError::Ipam(IpamError::Refused(Refusal::LastAdmin(_))) => form.wrong("role", text),
+        AccountError::Ipam(_)
+        | AccountError::Random(_)
+        | AccountError::Hash(_)
+        | AccountError::File { .. } => form.error = Some(text),
+    }
+    StatusCode::CONFLICT
+}
+
+fn ask(visitor: &Visitor, status: StatusCode, title: &str, form: Form) -> Response {
+    let page = FormPage {
+        shell: visitor.shell(Nav::Users),
+        title: title.to_owned(),
+        trail: vec![(links::USERS.to_owned(), "Users".to_owned())],
+        lead: Vec::new(),
+        caution: String::new(),
+        form,
+        back: links::USERS.to_owned(),
+    };
+    page_as(status, &page)
+}
+
+fn ask_own(visitor: &Visitor, status: StatusCode, form: Form) -> Response {
+    let page = FormPage {
+        shell: visitor.shell(Nav::None),
+        title: "Change your password".to_owned(),
+        trail: Vec::new(),
+        lead: vec![
+            "You sign in again afterwards, here and wherever else you are signed in.".to_owned(),
+        ],
+        caution: String::new(),
+        form,
+        back: links::HOME.to_owned(),
+    };
+    page_as(status, &page)
+}
+
+fn deletion(visitor: &Visitor, name: &str, status: StatusCode, error: Option<String>) -> Response {
+    let page = FormPage {
+        shell: visitor.shell(Nav::Users),
+        title: format!("Delete user {name}?"),
+        trail: vec![(links::USERS.to_owned(), "Users".to_owned())],
+        lead: vec![format!(
+            "{name} is signed out at once and cannot sign in any more. What {name} did stays in the audit log."
+        )],
+        caution: String::new(),
+        form: Form {
+            target: links::user_delete(name),
+            error,
+            button: format!("Delete {name}"),
+            danger: true,
+            ..Form::default()
+        },
+        back: links::USERS.to_owned(),
+    };
+    page_as(status, &page)
+}

@@ -1,0 +1,132 @@
+//! Who may sign in, and with which tokens programs do.
+
+use askama::Template;
+
+use crate::{Column, Form, Moment, Pager, Shell, links};
+
+/// Somebody who signs in with a password.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UserRow {
+    pub name: String,
+    pub role: String,
+    pub created: Moment,
+    /// It is who looks at the page.
+    pub me: bool,
+}
+
+/// What a program signs in with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenRow {
+    pub id: u64,
+    pub name: String,
+    pub role: String,
+    /// What it is limited to; empty where it is not.
+    pub scope: String,
+    pub created: Moment,
+    pub expires: Option<Moment>,
+    pub expired: bool,
+}
+
+/// The list of users.
+#[derive(Clone, Debug, Template)]
+#[template(path = "users.html")]
+pub struct UsersPage {
+    pub shell: Shell,
+    pub filters: Form,
+    pub columns: Vec<Column>,
+    pub users: Vec<UserRow>,
+    pub pager: Pager,
+}
+
+/// The list of tokens.
+#[derive(Clone, Debug, Template)]
+#[template(path = "tokens.html")]
+pub struct TokensPage {
+    pub shell: Shell,
+    pub filters: Form,
+    pub columns: Vec<Column>,
+    pub tokens: Vec<TokenRow>,
+    pub pager: Pager,
+}
+
+/// A token that was made; its text is on this page and nowhere else.
+#[derive(Clone, Debug, Template)]
+#[template(path = "token_made.html")]
+pub struct TokenMadePage {
+    pub shell: Shell,
+    pub name: String,
+    pub text: String,
+}
+
+impl UserRow {
+    pub(crate) fn edit(&self) -> String {
+        links::user(&self.name)
+    }
+
+    pub(crate) fn delete(&self) -> String {
+        links::user_delete(&self.name)
+    }
+}
+
+impl TokenRow {
+    pub(crate) fn revoke(&self) -> String {
+        links::token_revoke(self.id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+
+    #[test]
+    fn users_and_tokens_are_listed_with_what_can_be_done() {
+        let user = |name: &str, me| UserRow {
+            name: name.into(),
+            role: "admin".into(),
+            created: Moment(1_795_240_640_000),
+            me,
+        };
+        let page = UsersPage {
+            shell: sample::shell(true),
+            filters: Form::default(),
+            columns: vec![],
+            users: vec![user("ann", true), user("bob@lab", false)],
+            pager: Pager::default(),
+        };
+        let html = page.render().unwrap();
+        for text in ["/ui/users/ann/edit", "/ui/users/bob@lab/delete", "you"] {
+            assert!(html.contains(text), "no {text} in {html}");
+        }
+        let page = TokensPage {
+            shell: sample::shell(true),
+            filters: Form::default(),
+            columns: vec![],
+            tokens: vec![TokenRow {
+                id: 77,
+                name: "ci".into(),
+                role: "operator".into(),
+                scope: "pool dmz".into(),
+                created: Moment(0),
+                expires: Some(Moment(1)),
+                expired: true,
+            }],
+            pager: Pager::default(),
+        };
+        let html = page.render().unwrap();
+        for text in ["/ui/tokens/77/revoke", "expired", "pool dmz", "operator"] {
+            assert!(html.contains(text), "no {text} in {html}");
+        }
+    }
+
+    #[test]
+    fn a_new_token_is_shown_with_how_to_use_it() {
+        let page = TokenMadePage {
+            shell: sample::shell(true),
+            name: "ci".into(),
+            text: "fipd_77_abc".into(),
+        };
+        let html = page.render().unwrap();
+        assert!(html.contains("fipd_77_abc") && html.contains("not be shown again"));
+    }
+}
