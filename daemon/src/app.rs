@@ -30,6 +30,7 @@ use crate::{
     expiry,
     ipam::{Ipam, IpamError, Writer},
     metrics::Metrics,
+    restore_hold,
     settings::Settings,
     store::OpenError,
 };
@@ -129,6 +130,11 @@ async fn serve(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Re
     let ending = expiry::run(ipam.clone(), expiry::Pace::default(), stop.clone());
     tasks.spawn(async {
         ending.await;
+        Ok(())
+    });
+    let holding = restore_hold::run(ipam.clone(), restore_hold::PACE, stop.clone());
+    tasks.spawn(async {
+        holding.await;
         Ok(())
     });
     tracing::info!(

@@ -18,5 +18,6 @@ pub mod expiry;
 pub mod ipam;
 pub mod logging;
 pub mod metrics;
+pub mod restore_hold;
 pub mod settings;
 pub mod store;

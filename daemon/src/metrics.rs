@@ -285,6 +285,10 @@ impl State {
 
     fn store(&self) -> Vec<Series<'static>> {
         let stats = self.ipam.reader().stats();
+        let epoch = self.ipam.read(|ledger| ledger.epoch().copied());
+        let hold = epoch
+            .and_then(|epoch| epoch.hold)
+            .map_or(0, |hold| hold.left);
         let plain = |value: f64| vec![(Vec::new(), value)];
         let serving = if stats.condition == Condition::Serving {
             1.0
@@ -316,6 +320,16 @@ impl State {
                 name: "store_failed_commits",
                 help: "Commits that failed and were looked up in the reopened file",
                 values: plain(stats.failed_commits as f64),
+            },
+            Series {
+                name: "store_epoch",
+                help: "How often the store was restored from a backup",
+                values: plain(epoch.map_or(0, |epoch| epoch.number) as f64),
+            },
+            Series {
+                name: "restore_hold_seconds",
+                help: "Time left in which free addresses are held after a restore",
+                values: plain(hold as f64 / 1_000.0),
             },
             Series {
                 name: "requests_waiting",

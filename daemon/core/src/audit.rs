@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Identity, NetworkId, PoolId, Text, Timestamp};
 
-/// Who asked: `user:NAME`, `token:NAME`, `socket:UID`, `controller:SYSTEM/CLUSTER`, `fipd`.
+/// Who asked: `user:NAME`, `token:NAME`, `socket:UID`, `offline:UID`, `controller:SYSTEM/CLUSTER`, `fipd`.
 pub type Actor = Text;
 
 /// What was decided.
@@ -43,6 +43,9 @@ pub enum Action {
     AccountDeleted,
     TokenCreated,
     TokenDeleted,
+    /// A backup took the place of the store.
+    Restored,
+    RestoreHoldEnded,
 }
 
 /// One row of the audit log; its sequence number is given by the store.

@@ -15,6 +15,7 @@ mod account;
 mod address;
 mod adoption;
 mod audit;
+mod epoch;
 mod identity;
 mod layout;
 mod lease;
@@ -30,6 +31,7 @@ pub use account::{Account, Role, Token, TokenId};
 pub use address::{AddressError, AddressSpec, Family, Span};
 pub use adoption::{Adoption, ClusterRecord, Expectation, Hold};
 pub use audit::{Action, Actor, AuditEntry};
+pub use epoch::{Epoch, RestoreHold};
 pub use identity::{ClusterId, Holder, Identity, IdentityError, System, Tenant, Text};
 pub use lease::{Contender, Lease, LeaseKey, LeaseState, Mark, Member, PortClaim, Protocol};
 pub use ledger::{

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::{
-    Account, Adoption, AuditEntry, ClusterId, ClusterRecord, Lease, LeaseKey, Network, NetworkId,
-    Pool, PoolId, Quota, System, Tenant, Text, Token, TokenId,
+    Account, Adoption, AuditEntry, ClusterId, ClusterRecord, Epoch, Lease, LeaseKey, Network,
+    NetworkId, Pool, PoolId, Quota, System, Tenant, Text, Token, TokenId,
 };
 
 /// One row written or removed. Ops name their row whole, so that applying one twice changes nothing.
@@ -34,6 +34,7 @@ pub enum Op {
     DeleteAccount(Text),
     PutToken(Token),
     DeleteToken(TokenId),
+    PutEpoch(Epoch),
 }
 
 /// The rows of one request: all or none of them become durable.

@@ -90,6 +90,16 @@ pub enum Request {
         id: TokenId,
         actor: Actor,
     },
+    /// fipd has run for so many milliseconds more of a hold after a restore.
+    PassHold {
+        elapsed: u64,
+        actor: Actor,
+    },
+    /// Ends a hold after a restore before its time: an admin's word.
+    LiftHold {
+        reason: Text,
+        actor: Actor,
+    },
 }
 
 /// Addresses for one holder, all or nothing.
@@ -292,6 +302,10 @@ pub enum Refusal {
     },
     #[error("network {network} gives no new address until it has been adopted: waiting for {}", list(.waiting))]
     NetworkHeld { network: Text, waiting: Vec<Hold> },
+    #[error(
+        "a backup was restored: until about {until} a free address is given to nobody new, for somebody may use it; an admin may end that with `fipd hold lift`"
+    )]
+    RestoreHeld { until: Timestamp },
     #[error("pool {0} is closed and gives no new address")]
     PoolClosed(Text),
     #[error("no pool with number {0:?}")]

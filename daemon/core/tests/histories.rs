@@ -14,10 +14,10 @@ use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use fipd_core::{
     Action, Adopt, Adoption, Allocate, AuditEntry, Change, ClusterId, ClusterRecord, Contender,
-    Ends, EndsOf, Expectation, Family, Handover, Holder, Identity, Lease, LeaseFilter, LeaseKey,
-    LeaseState, Ledger, Mark, Member, NetworkId, Op, Order, Origin, Planned, PoolEdit, PoolId,
-    PoolSpec, Quota, QuotaUsage, Refusal, Release, ReleaseScope, Request, Reserve, Tenant, Ticket,
-    Timestamp, Transfer, Want,
+    Ends, EndsOf, Epoch, Expectation, Family, Handover, Holder, Identity, Lease, LeaseFilter,
+    LeaseKey, LeaseState, Ledger, Mark, Member, NetworkId, Op, Order, Origin, Planned, PoolEdit,
+    PoolId, PoolSpec, Quota, QuotaUsage, Refusal, Release, ReleaseScope, Request, Reserve,
+    RestoreHold, Tenant, Ticket, Timestamp, Transfer, Want,
 };
 use model::{Model, Verdict, new_lease};
 use proptest::{prelude::*, sample::select, test_runner::Config};
@@ -312,6 +312,30 @@ fn admin() -> impl Strategy<Value = Request> {
     ]
 }
 
+/// Mostly nothing; or a restore whose hold still lasts.
+fn epoch() -> impl Strategy<Value = Option<Epoch>> {
+    let hold = (1..3_000_u64).prop_map(|left| RestoreHold {
+        left,
+        until: Timestamp(left + 500),
+    });
+    let held = prop::option::weighted(0.8, hold).prop_map(|hold| Epoch {
+        number: 1,
+        began: Timestamp(0),
+        hold,
+    });
+    prop::option::weighted(0.2, held)
+}
+
+fn hold() -> impl Strategy<Value = Request> {
+    prop_oneof![
+        6 => (0..2_000_u64).prop_map(|elapsed| Request::PassHold { elapsed, actor: ACTOR.into() }),
+        1 => select(vec!["", "all is known"]).prop_map(|reason| Request::LiftHold {
+            reason: reason.into(),
+            actor: ACTOR.into(),
+        }),
+    ]
+}
+
 fn step() -> impl Strategy<Value = Step> {
     let expectation =
         (network(), select(vec!["one", "two"]), system()).prop_map(|(network, cluster, system)| {
@@ -330,6 +354,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => handover().prop_map(Step::Ask),
         2 => transfer().prop_map(Step::Ask),
         5 => admin().prop_map(Step::Ask),
+        1 => hold().prop_map(Step::Ask),
         12 => (0..4_usize).prop_map(Step::Confirm),
         3 => (0..4_usize).prop_map(Step::Abort),
         1 => prop::collection::vec(expectation, 0..2).prop_map(Step::Expect),
@@ -432,16 +457,18 @@ struct History {
 }
 
 impl History {
-    fn new(leases: Vec<Lease>) -> Self {
+    fn new(leases: Vec<Lease>, epoch: Option<Epoch>) -> Self {
         let rows: Vec<Op> = leases
             .iter()
             .cloned()
             .map(Arc::new)
             .map(Op::PutLease)
+            .chain(epoch.map(Op::PutEpoch))
             .collect();
         let ledger = Ledger::load(rows.iter().cloned(), 0).unwrap();
         let mut model = Model::new();
         model.leases = leases;
+        model.epoch = epoch;
         let mut history = Self {
             ledger,
             model,
@@ -460,6 +487,7 @@ impl History {
                 Op::PutPool(pool) => format!("pool {}", pool.id.0),
                 Op::DeletePool(id) => format!("pool {}", id.0),
                 Op::PutNextPool(_) => "next".to_owned(),
+                Op::PutEpoch(_) => "epoch".to_owned(),
                 Op::PutQuota(Quota { pool, tenant, .. }) | Op::DeleteQuota { pool, tenant } => {
                     format!("quota {} {}", pool.0, tenant.0)
                 }
@@ -634,6 +662,7 @@ impl History {
         let ends = self.model.leases.iter().filter_map(|lease| lease.until);
         assert_eq!(self.ledger.next_expiry(), ends.min());
         self.compare_quotas();
+        assert_eq!(self.ledger.epoch(), self.model.epoch.as_ref());
         for network in &self.model.networks {
             assert_eq!(self.ledger.holds(network.id), self.model.holds(network.id));
         }
@@ -745,9 +774,10 @@ proptest! {
     fn the_ledger_answers_as_the_model(
         pools in prop::collection::vec(spec(), 1..5),
         found in found(),
+        epoch in epoch(),
         steps in prop::collection::vec((step(), select(vec![0, 0, 0, 500, 500, 1_500])), 1..80),
     ) {
-        let mut history = History::new(found);
+        let mut history = History::new(found, epoch);
         for spec in pools {
             let request = Request::CreatePool { spec, actor: ACTOR.into() };
             history.step(&Step::Ask(request), Timestamp(0));

@@ -176,6 +176,7 @@ pub fn network_view(ledger: &Ledger, network: &Network) -> NetworkView {
             .filter(|pool| pool.spec.network == network.id)
             .count(),
         waiting_for: holds.collect(),
+        held_until: ledger.restore_hold().map(|hold| clock::rfc3339(hold.until)),
     }
 }
 

@@ -24,6 +24,7 @@ pub mod openapi;
 pub mod pools;
 pub mod problem;
 pub mod quotas;
+pub mod restore_hold;
 pub mod tls;
 pub mod tokens;
 pub mod transfer;
@@ -110,6 +111,8 @@ fn routes() -> Routes {
         .get("/api/v1/quotas", OPERATOR, quotas::list)
         .put("/api/v1/quotas/{pool}/{tenant}", ADMIN, quotas::put)
         .delete("/api/v1/quotas/{pool}/{tenant}", ADMIN, quotas::delete)
+        .get("/api/v1/restore-hold", VIEWER, restore_hold::show)
+        .post("/api/v1/restore-hold/lift", ADMIN, restore_hold::lift)
         .get("/api/v1/clusters", VIEWER, clusters::list)
         .get("/api/v1/clusters/{name}", VIEWER, clusters::show)
         .post("/api/v1/clusters/{name}/forget", ADMIN, clusters::forget)

@@ -6,7 +6,9 @@ use utoipa::{
     openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
 };
 
-use super::{admin, clusters, export, health, leases, pools, quotas, transfer, users, wire};
+use super::{
+    admin, clusters, export, health, leases, pools, quotas, restore_hold, transfer, users, wire,
+};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -17,6 +19,7 @@ use super::{admin, clusters, export, health, leases, pools, quotas, transfer, us
         leases::list, leases::show, leases::allocate, leases::reserve, leases::release_address, leases::release,
         transfer::transfer,
         quotas::list, quotas::put, quotas::delete,
+        restore_hold::show, restore_hold::lift,
         clusters::list, clusters::show, clusters::forget, clusters::skip_adoption,
         clusters::confirm_release, clusters::install_crds,
         admin::audit, admin::check, admin::backup, export::export,

@@ -27,6 +27,8 @@ pub enum Code {
     NotAssignable,
     /// The network waits for clusters to be adopted.
     NetworkHeld,
+    /// A backup was restored lately: free addresses are held.
+    RestoreHeld,
     PoolClosed,
     PoolInUse,
     /// The edit would leave leases out of range.
@@ -104,6 +106,7 @@ impl Code {
             | Self::QuotaExceeded
             | Self::AddressTaken
             | Self::NetworkHeld
+            | Self::RestoreHeld
             | Self::PoolClosed
             | Self::PoolInUse
             | Self::WouldOrphan
@@ -153,6 +156,7 @@ impl Code {
             Self::AddressTaken => "Address taken",
             Self::NotAssignable => "Address not assignable",
             Self::NetworkHeld => "Network held",
+            Self::RestoreHeld => "Held after a restore",
             Self::PoolClosed => "Pool closed",
             Self::PoolInUse => "Pool in use",
             Self::WouldOrphan => "Leases would be out of range",
@@ -283,6 +287,7 @@ impl From<Refusal> for Problem {
             Refusal::NetworkHeld { network, .. } => {
                 Self::new(Code::NetworkHeld, detail).about("network", &*network)
             }
+            Refusal::RestoreHeld { .. } => Self::new(Code::RestoreHeld, detail),
             Refusal::PoolClosed(pool) => Self::new(Code::PoolClosed, detail).about("pool", &*pool),
             Refusal::UnknownPool(_) | Refusal::UnknownNetwork(_) | Refusal::UnknownCluster(_) => {
                 Self::new(Code::NotFound, detail)

@@ -12,6 +12,7 @@ mod lease;
 mod network;
 mod pool;
 mod quota;
+mod restore;
 mod token;
 mod user;
 
@@ -26,6 +27,7 @@ pub use lease::{
 pub use network::{HoldView, NetworkCreate, NetworkList, NetworkView};
 pub use pool::{OriginView, PoolCreate, PoolList, PoolPatch, PoolView, Reserve, Usage};
 pub use quota::{QuotaPage, QuotaPut, QuotaQuery, QuotaView};
+pub use restore::{LiftHold, RestoreHoldView};
 pub use token::{TokenCreate, TokenList, TokenMade, TokenView};
 pub use user::{Password, UserCreate, UserList, UserPatch, UserView};
 

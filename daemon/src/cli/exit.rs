@@ -61,6 +61,7 @@ impl From<Problem> for Failure {
             Code::QuotaExceeded
             | Code::AddressTaken
             | Code::NetworkHeld
+            | Code::RestoreHeld
             | Code::PoolClosed
             | Code::PoolInUse
             | Code::WouldOrphan

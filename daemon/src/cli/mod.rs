@@ -1,6 +1,6 @@
 //! The command line: one file per group of commands.
 //!
-//! Every command but `serve`, `crds` and an offline `check` is a client of a running daemon and talks HTTP over its
+//! Every command but `serve`, `crds`, `restore` and an offline `check` is a client of a running daemon and talks HTTP over its
 //! Unix socket; none of them opens the store while a daemon has it.
 
 mod audit;
@@ -13,12 +13,14 @@ mod crds;
 mod download;
 mod exit;
 mod export;
+mod hold;
 mod lease;
 mod network;
 mod output;
 mod password;
 mod pool;
 mod quota;
+mod restore;
 mod serve;
 mod token;
 mod transfer;
@@ -119,6 +121,11 @@ enum ClientCommand {
     Check(check::Check),
     /// Write a copy of the store to a file while the daemon runs
     Backup(backup::Backup),
+    /// Put a backup in the place of the store while no daemon runs
+    Restore(restore::Restore),
+    /// Free addresses that are held after a restore
+    #[command(subcommand)]
+    Hold(hold::Hold),
     /// Write out all leases, pools, networks or the audit log
     Export(export::Export),
     /// Bearer tokens for the REST API
@@ -209,6 +216,8 @@ fn run(cli: Cli) -> Result<(), Failure> {
             ClientCommand::Audit(command) => command.run(&session).await,
             ClientCommand::Check(command) => command.run(&session, &socket).await,
             ClientCommand::Backup(command) => command.run(&session).await,
+            ClientCommand::Restore(command) => command.run(&session),
+            ClientCommand::Hold(command) => command.run(&session).await,
             ClientCommand::Export(command) => command.run(&session).await,
             ClientCommand::Token(command) => command.run(&session).await,
             ClientCommand::User(command) => command.run(&session).await,

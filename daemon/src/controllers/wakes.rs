@@ -167,7 +167,7 @@ impl State {
         edited
     }
 
-    /// Who waited for the adoption of a network that now gives addresses.
+    /// Who waited for the adoption of a network that gives addresses, unless a hold after a restore goes on.
     fn lifted(&self, ledger: &Ledger) -> Vec<Key> {
         let networks = self.waiting.keys().filter_map(|cause| match cause {
             Cause::Held(network) => Some(*network),
@@ -191,7 +191,7 @@ pub fn cause(refusal: &Refusal, network: NetworkId) -> Option<Cause> {
                 address: *address,
             }))
         }
-        Refusal::NetworkHeld { .. } => Some(Cause::Held(network)),
+        Refusal::NetworkHeld { .. } | Refusal::RestoreHeld { .. } => Some(Cause::Held(network)),
         Refusal::NotAssignable { .. }
         | Refusal::PoolClosed(_)
         | Refusal::UnknownPool(_)

@@ -6,31 +6,37 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use redb::{Builder, Database, Durability, Key, ReadTransaction, TableDefinition};
+use fipd_core::Timestamp;
+use redb::{Builder, Database, Durability, Key, ReadOnlyTable, ReadTransaction, TableDefinition};
 
 use super::{
     CACHE_BYTES,
+    batch::read_state,
     check::check,
+    codec,
     error::{BackupError, ReadError},
     medium::publish,
-    tables::{
-        ACCOUNTS, ADOPTIONS, AUDIT, CLUSTERS, LEASES, META, NETWORKS, POOLS, QUOTAS, TOKENS,
-        existing,
-    },
+    schema,
+    seal::{ROW, Seal},
+    tables::{self, META, SEAL, Visit, existing},
 };
 
 /// Rows copied in one transaction: bounds the memory of the copy.
 const CHUNK: usize = 20_000;
 
 /// Copies what the transaction sees. The file has its final name only once it is complete and verified.
-pub(super) fn backup(from: &ReadTransaction, path: &Path) -> Result<(), BackupError> {
+pub(super) fn backup(
+    from: &ReadTransaction,
+    path: &Path,
+    now: Timestamp,
+) -> Result<(), BackupError> {
     if fs::symlink_metadata(path).is_ok() {
         return Err(BackupError::Exists(path.to_owned()));
     }
     let mut partial = path.as_os_str().to_owned();
     partial.push(".partial");
     let partial = PathBuf::from(partial);
-    let done = fill(from, &partial, path).and_then(|()| {
+    let done = fill(from, &partial, path, now).and_then(|()| {
         publish(&partial, path).map_err(|source| {
             if source.kind() == io::ErrorKind::AlreadyExists {
                 return BackupError::Exists(path.to_owned());
@@ -48,7 +54,12 @@ pub(super) fn backup(from: &ReadTransaction, path: &Path) -> Result<(), BackupEr
     done
 }
 
-fn fill(from: &ReadTransaction, partial: &Path, path: &Path) -> Result<(), BackupError> {
+fn fill(
+    from: &ReadTransaction,
+    partial: &Path,
+    path: &Path,
+    now: Timestamp,
+) -> Result<(), BackupError> {
     let io = |doing| {
         move |source| BackupError::Io {
             path: path.to_owned(),
@@ -74,6 +85,7 @@ fn fill(from: &ReadTransaction, partial: &Path, path: &Path) -> Result<(), Backu
         .create_file(file)
         .map_err(|error| write(error.into()))?;
     copy_all(from, &database, path)?;
+    seal(from, &database, path, now)?;
     // Closing writes the state that makes opening it need no repair.
     drop(database);
     fs::File::open(partial)
@@ -93,29 +105,48 @@ fn fill(from: &ReadTransaction, partial: &Path, path: &Path) -> Result<(), Backu
 }
 
 fn copy_all(from: &ReadTransaction, to: &Database, path: &Path) -> Result<(), BackupError> {
-    copy(from, to, path, NETWORKS)?;
-    copy(from, to, path, POOLS)?;
-    if existing(from, QUOTAS).map_err(ReadError::from)?.is_some() {
-        copy(from, to, path, QUOTAS)?;
+    struct Copy<'a>(&'a ReadTransaction, &'a Database, &'a Path);
+    impl Visit for Copy<'_> {
+        type Error = BackupError;
+        fn table<K: Key + 'static>(
+            &mut self,
+            definition: TableDefinition<'static, K, &'static [u8]>,
+        ) -> Result<(), BackupError> {
+            match existing(self.0, definition).map_err(ReadError::from)? {
+                Some(table) => copy(&table, self.1, self.2, definition),
+                None => Ok(()),
+            }
+        }
     }
-    copy(from, to, path, LEASES)?;
-    copy(from, to, path, CLUSTERS)?;
-    copy(from, to, path, ADOPTIONS)?;
-    copy(from, to, path, ACCOUNTS)?;
-    copy(from, to, path, TOKENS)?;
-    copy(from, to, path, AUDIT)?;
-    // Last: a copy without it would not open.
-    copy(from, to, path, META)?;
-    let write = |error: redb::Error| BackupError::Write {
+    tables::each(&mut Copy(from, to, path))
+}
+
+/// What the backup says of itself; with it, all of it becomes durable.
+fn seal(
+    from: &ReadTransaction,
+    to: &Database,
+    path: &Path,
+    now: Timestamp,
+) -> Result<(), BackupError> {
+    let state = read_state(&from.open_table(META).map_err(ReadError::from)?)?;
+    let seal = Seal::of(from, &state, schema::known(), now)?;
+    let row = codec::encode_seal(&seal).map_err(|error| BackupError::Verify {
+        path: path.to_owned(),
+        reason: error.to_string(),
+    })?;
+    let write = || -> Result<(), redb::Error> {
+        let txn = to.begin_write()?;
+        txn.open_table(SEAL)?.insert(ROW, row.as_slice())?;
+        Ok(txn.commit()?)
+    };
+    write().map_err(|error| BackupError::Write {
         path: path.to_owned(),
         error,
-    };
-    let txn = to.begin_write().map_err(|error| write(error.into()))?;
-    txn.commit().map_err(|error| write(error.into()))
+    })
 }
 
 fn copy<K: Key + 'static>(
-    from: &ReadTransaction,
+    table: &ReadOnlyTable<K, &'static [u8]>,
     to: &Database,
     path: &Path,
     definition: TableDefinition<'static, K, &'static [u8]>,
@@ -124,7 +155,6 @@ fn copy<K: Key + 'static>(
         path: path.to_owned(),
         error,
     };
-    let table = from.open_table(definition).map_err(ReadError::from)?;
     let mut rows = table
         .range::<K::SelfType<'static>>(..)
         .map_err(ReadError::from)?

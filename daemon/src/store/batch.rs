@@ -8,8 +8,8 @@ use super::{
     error::ReadError,
     rows::StateV1,
     tables::{
-        ACCOUNTS, ADOPTIONS, AUDIT, CLUSTERS, LEASES, LeaseBytes, META, NETWORKS, POOLS, QUOTAS,
-        STATE, TOKENS, adoption_key, lease_key, quota_key,
+        ACCOUNTS, ADOPTIONS, AUDIT, CLUSTERS, EPOCH, LEASES, LeaseBytes, META, NETWORKS, POOLS,
+        QUOTAS, STATE, TOKENS, adoption_key, lease_key, quota_key,
     },
 };
 
@@ -32,6 +32,7 @@ pub(super) struct Batch {
     adoptions: Rows<Vec<u8>>,
     accounts: Rows<String>,
     tokens: Rows<[u8; 8]>,
+    epoch: Option<Vec<u8>>,
     audit: Vec<Vec<u8>>,
     latest: u64,
     next_pool: u32,
@@ -114,6 +115,7 @@ impl Batch {
                     .push((token.id.0.to_be_bytes(), Some(codec::encode_token(token)?)));
             }
             Op::DeleteToken(id) => self.tokens.push((id.0.to_be_bytes(), None)),
+            Op::PutEpoch(epoch) => self.epoch = Some(codec::encode_epoch(epoch)?),
         }
         Ok(())
     }
@@ -134,6 +136,7 @@ impl Batch {
             + self.adoptions.len()
             + self.accounts.len()
             + self.tokens.len()
+            + usize::from(self.epoch.is_some())
             + self.audit.len()
     }
 
@@ -160,7 +163,11 @@ impl Batch {
         };
         self.write_audit(txn, &mut after, audit_limit)?;
         let row = codec::encode_state(&after).map_err(|error| unencodable(&error))?;
-        txn.open_table(META)?.insert(STATE, row.as_slice())?;
+        let mut meta = txn.open_table(META)?;
+        meta.insert(STATE, row.as_slice())?;
+        if let Some(epoch) = &self.epoch {
+            meta.insert(EPOCH, epoch.as_slice())?;
+        }
         Ok(after)
     }
 

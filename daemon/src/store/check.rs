@@ -15,7 +15,7 @@ use super::{
     load,
     overlay::Overlay,
     rows::StateV1,
-    schema,
+    schema, seal,
     tables::{ADOPTIONS, AUDIT, META, SCHEMA, adoption_key},
 };
 
@@ -28,6 +28,8 @@ pub enum Problem {
     Row(ReadError),
     /// The rows contradict each other.
     Violation(Violation),
+    /// A backup has other rows than those that it was made of.
+    Seal,
     /// The audit log is not what its bounds say.
     Audit(String),
 }
@@ -38,6 +40,7 @@ impl fmt::Display for Problem {
             Self::Pages(text) => write!(f, "pages: {text}"),
             Self::Row(error) => write!(f, "{error}"),
             Self::Violation(violation) => write!(f, "{violation}"),
+            Self::Seal => f.write_str("backup: the rows do not match their checksum"),
             Self::Audit(text) => write!(f, "audit log: {text}"),
         }
     }
@@ -118,6 +121,7 @@ pub(super) fn contents(
     };
     problems.extend(violations.iter().cloned().map(Problem::Violation));
     adoptions(txn, &mut problems)?;
+    sealed(txn, &mut problems)?;
     audit(txn, state, &mut problems)?;
     Ok((ledger.ok(), problems))
 }
@@ -132,6 +136,16 @@ fn note_bad(
             return Err(error);
         }
         problems.push(Problem::Row(error));
+    }
+    Ok(())
+}
+
+/// The rows of a backup are those that were copied.
+fn sealed(txn: &ReadTransaction, problems: &mut Vec<Problem>) -> Result<(), ReadError> {
+    match seal::read(txn) {
+        Ok(Some(seal)) if seal.digest != seal::digest(txn)? => problems.push(Problem::Seal),
+        Ok(_) => {}
+        Err(error) => note_bad([error], problems)?,
     }
     Ok(())
 }

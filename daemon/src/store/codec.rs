@@ -6,14 +6,17 @@
 use std::net::IpAddr;
 
 use fipd_core::{
-    Account, Adoption, AuditEntry, ClusterId, ClusterRecord, Identity, Lease, LeaseKey, Network,
-    NetworkId, PoolId, Quota, System, Tenant, Timestamp, Token, TokenId,
+    Account, Adoption, AuditEntry, ClusterId, ClusterRecord, Epoch, Identity, Lease, LeaseKey,
+    Network, NetworkId, PoolId, Quota, RestoreHold, System, Tenant, Timestamp, Token, TokenId,
 };
 use serde::{Deserialize, Serialize};
 
-use super::rows::{
-    AccountV1, AdoptionV1, AuditV1, ClusterV1, ContenderV1, HolderV1, IdentityV1, IpV1, LeaseV1,
-    MemberV1, NetworkV1, QuotaV1, StateV1, TokenV1, V1,
+use super::{
+    rows::{
+        AccountV1, AdoptionV1, AuditV1, ClusterV1, ContenderV1, EpochV1, HolderV1, IdentityV1,
+        IpV1, LeaseV1, MemberV1, NetworkV1, QuotaV1, SealV1, StateV1, TokenV1, V1,
+    },
+    seal::Seal,
 };
 
 mod code;
@@ -80,6 +83,51 @@ pub(super) fn encode_state(state: &StateV1) -> Result<Vec<u8>, EncodeError> {
 
 pub(super) fn decode_state(bytes: &[u8]) -> Result<StateV1, DecodeError> {
     decode(bytes)
+}
+
+pub(super) fn encode_epoch(epoch: &Epoch) -> Result<Vec<u8>, EncodeError> {
+    encode(&EpochV1 {
+        number: epoch.number,
+        began: epoch.began.0,
+        hold: epoch.hold.map(|hold| (hold.left, hold.until.0)),
+    })
+}
+
+pub(super) fn decode_epoch(bytes: &[u8]) -> Result<Epoch, DecodeError> {
+    let row: EpochV1 = decode(bytes)?;
+    let hold = |(left, until)| match left {
+        0 => Err(DecodeError::value("hold of", "0 ms")),
+        left => Ok(RestoreHold {
+            left,
+            until: Timestamp(until),
+        }),
+    };
+    Ok(Epoch {
+        number: row.number,
+        began: Timestamp(row.began),
+        hold: row.hold.map(hold).transpose()?,
+    })
+}
+
+pub(super) fn encode_seal(seal: &Seal) -> Result<Vec<u8>, EncodeError> {
+    encode(&SealV1 {
+        created: seal.created.0,
+        version: &seal.version,
+        schema: seal.schema,
+        revision: seal.revision,
+        digest: seal.digest,
+    })
+}
+
+pub(super) fn decode_seal(bytes: &[u8]) -> Result<Seal, DecodeError> {
+    let row: SealV1<'_> = decode(bytes)?;
+    Ok(Seal {
+        created: Timestamp(row.created),
+        version: row.version.to_owned(),
+        schema: row.schema,
+        revision: row.revision,
+        digest: row.digest,
+    })
 }
 
 pub(super) fn encode_network(network: &Network) -> Result<Vec<u8>, EncodeError> {

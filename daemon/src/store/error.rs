@@ -84,6 +84,21 @@ pub enum BackupError {
     Verify { path: PathBuf, reason: String },
 }
 
+/// Why a backup was not put in place. The store is as it was then.
+#[derive(Debug, thiserror::Error)]
+pub enum RestoreError {
+    #[error("the store {} is in use by a running fipd; stop that one first", .0.display())]
+    Running(PathBuf),
+    #[error("the backup {} cannot be restored: {reason}", .path.display())]
+    Unusable { path: PathBuf, reason: String },
+    #[error("{} cannot be {doing}: {source}", .path.display())]
+    Io {
+        path: PathBuf,
+        doing: &'static str,
+        source: io::Error,
+    },
+}
+
 macro_rules! into_read_error {
     ($($error:ty),*) => {
         $(impl From<$error> for ReadError {

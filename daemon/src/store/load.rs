@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fipd_core::{Ledger, Op, PoolId, Timestamp};
+use fipd_core::{Epoch, Ledger, Op, PoolId, Timestamp};
 use redb::{Key, ReadOnlyTable, ReadTransaction, TableDefinition, TableHandle as _};
 
 use super::{
@@ -11,8 +11,8 @@ use super::{
     error::{OpenError, ReadError},
     rows::StateV1,
     tables::{
-        ACCOUNTS, ADOPTIONS, CLUSTERS, LEASES, META, NETWORKS, POOLS, QUOTAS, TOKENS, existing,
-        parse_lease_key, parse_quota_key,
+        ACCOUNTS, ADOPTIONS, CLUSTERS, EPOCH, LEASES, META, NETWORKS, POOLS, QUOTAS, TOKENS,
+        existing, parse_lease_key, parse_quota_key,
     },
 };
 
@@ -53,8 +53,10 @@ pub(super) fn ops(txn: &ReadTransaction, state: &StateV1) -> Result<Ops, ReadErr
     let tokens = rows(txn, TOKENS, |key, value| {
         codec::decode_token(key, value).map(Op::PutToken)
     })?;
+    let epoch = epoch(txn)?.map(|epoch| Ok(Op::PutEpoch(epoch)));
     let head = numbers
         .into_iter()
+        .chain(epoch)
         .chain(networks)
         .chain(clusters)
         .chain(adoptions);
@@ -65,6 +67,19 @@ pub(super) fn ops(txn: &ReadTransaction, state: &StateV1) -> Result<Ops, ReadErr
             .chain(accounts)
             .chain(tokens),
     ))
+}
+
+/// The restore that the rows come from.
+pub(super) fn epoch(txn: &ReadTransaction) -> Result<Option<Epoch>, ReadError> {
+    let Some(row) = txn.open_table(META)?.get(EPOCH)? else {
+        return Ok(None);
+    };
+    let epoch = codec::decode_epoch(row.value()).map_err(|error| ReadError::Row {
+        table: META.name().to_owned(),
+        row: EPOCH.to_owned(),
+        error,
+    })?;
+    Ok(Some(epoch))
 }
 
 /// A file from before quotas has no table of them.

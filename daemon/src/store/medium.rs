@@ -26,6 +26,11 @@ const BALLAST_PAUSE_MAX: Duration = Duration::from_secs(300);
 /// A file that was begun longer ago belongs to nobody who is still at it.
 const STALE: Duration = Duration::from_secs(60);
 
+/// What the names of databases in the making have after that of the database.
+const NEW: &str = ".new-";
+/// The same of backups that are not in place yet.
+pub(super) const RESTORE: &str = ".restore-";
+
 /// Where a database lies.
 pub trait Medium: fmt::Debug + Send + Sync {
     /// What to call it in messages.
@@ -85,9 +90,7 @@ impl Disk {
 
     /// An empty database gets its name only when it is complete, so that a power cut leaves none or one that opens.
     fn make(&self, builder: &Builder) -> Result<(), DatabaseError> {
-        let mut new = self.new_prefix();
-        new.push(std::process::id().to_string());
-        let new = PathBuf::from(new);
+        let new = beside(&self.path, NEW);
         let made = self.make_as(&new, builder);
         if made.is_err() {
             // Mostly gone already. One that stays is swept by a later start.
@@ -96,25 +99,20 @@ impl Disk {
         made
     }
 
-    fn new_prefix(&self) -> OsString {
-        let mut prefix = self.path.as_os_str().to_owned();
-        prefix.push(".new-");
-        prefix
-    }
-
     /// Removes what earlier starts left half made.
     pub(super) fn sweep(&self) {
-        let prefix = self.new_prefix();
+        let prefixes = [NEW, RESTORE].map(|what| prefix(&self.path, what));
         let left = fs::read_dir(directory(&self.path)).into_iter().flatten();
         for path in left.flatten().map(|entry| entry.path()) {
-            let ours = path.file_name().zip(Path::new(&prefix).file_name());
-            let ours = ours.is_some_and(|(name, prefix)| {
-                name.as_encoded_bytes()
-                    .starts_with(prefix.as_encoded_bytes())
-            });
+            let name = path.as_os_str().as_encoded_bytes();
+            let ours = prefixes
+                .iter()
+                .any(|prefix| name.starts_with(prefix.as_encoded_bytes()));
             if ours && is_stale(&path) {
                 match fs::remove_file(&path) {
-                    Ok(()) => tracing::info!(path = %path.display(), "removed; a start left it"),
+                    Ok(()) => {
+                        tracing::info!(path = %path.display(), "removed; a start or a restore left it")
+                    }
                     Err(error) => {
                         tracing::warn!(path = %path.display(), %error, "cannot be removed");
                     }
@@ -264,8 +262,21 @@ fn is_stale(path: &Path) -> bool {
     })
 }
 
+/// A name beside `path` that nobody else makes.
+pub(super) fn beside(path: &Path, what: &str) -> PathBuf {
+    let mut name = prefix(path, what);
+    name.push(std::process::id().to_string());
+    name.into()
+}
+
+fn prefix(path: &Path, what: &str) -> OsString {
+    let mut prefix = path.as_os_str().to_owned();
+    prefix.push(what);
+    prefix
+}
+
 /// The directory that `path` is in.
-fn directory(path: &Path) -> &Path {
+pub(super) fn directory(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         Some(_) | None => Path::new("."),

@@ -48,20 +48,24 @@ mod medium;
 mod open;
 mod overlay;
 mod reader;
+mod restore;
 mod room;
 mod rows;
 mod schema;
+mod seal;
 mod tables;
 
 pub use audit_search::{AuditFilter, AuditFound};
 pub use check::{Problem, check};
 pub use codec::DecodeError;
-pub use error::{BackupError, OpenError, ReadError};
+pub use error::{BackupError, OpenError, ReadError, RestoreError};
 pub use health::{Condition, StoreStats};
 pub use load::Loaded;
 pub use medium::Medium;
 pub use reader::StoreReader;
+pub use restore::{Restore, Restored};
 use room::Room;
+pub use seal::Seal;
 
 use batch::Batch;
 use medium::Disk;

@@ -87,7 +87,7 @@ fn unsettled(path: &Path, source: io::Error) -> OpenError {
 }
 
 /// Refuses a newer schema, and migrates an older one.
-fn prepare(medium: &dyn Medium, database: &Database) -> Result<(), OpenError> {
+pub(super) fn prepare(medium: &dyn Medium, database: &Database) -> Result<(), OpenError> {
     let path = medium.path().to_owned();
     let found = match stored_version(database) {
         Ok(found) => found,

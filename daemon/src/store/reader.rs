@@ -15,6 +15,7 @@ use super::{
     room,
     tables::{AUDIT, LEASES, META, lease_key},
 };
+use crate::clock;
 
 /// Reads the store while it is written; cheap to clone. Sees only what is durable.
 #[derive(Clone, Debug)]
@@ -68,7 +69,7 @@ impl StoreReader {
     /// # Errors
     /// When the file exists, or cannot be written or verified; nothing is left behind then.
     pub fn backup(&self, path: &Path) -> Result<(), BackupError> {
-        backup::backup(&self.begin()?, path)
+        backup::backup(&self.begin()?, path, clock::now())
     }
 
     /// Checks every row and every invariant of the file as it is at this moment, and gives the ledger that the rows make,

@@ -29,6 +29,24 @@ pub(super) struct StateV1 {
     pub next_pool: u32,
 }
 
+/// The restore that the rows come from. `hold`: what is left of it and about when it ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct EpochV1 {
+    pub number: u64,
+    pub began: u64,
+    pub hold: Option<(u64, u64)>,
+}
+
+/// What a backup says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct SealV1<'a> {
+    pub created: u64,
+    pub version: &'a str,
+    pub schema: u32,
+    pub revision: u64,
+    pub digest: [u8; 32],
+}
+
 /// An address without its network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum IpV1 {

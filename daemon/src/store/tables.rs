@@ -13,7 +13,7 @@ use super::codec::DecodeError;
 /// What a lease is found by: network (u32), family (4 or 6), address in the last 4 or all of 16 bytes.
 pub(super) type LeaseBytes = [u8; 21];
 
-/// Key: `"schema"` or `"state"`. Value: the schema version as u32 big-endian; a [`super::rows::StateV1`].
+/// Key: [`SCHEMA`], [`STATE`] or [`EPOCH`]. Value: what is said there.
 pub(super) const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
 /// Key: network number. Value: [`super::rows::NetworkV1`].
 pub(super) const NETWORKS: TableDefinition<'_, [u8; 4], &[u8]> = TableDefinition::new("networks");
@@ -34,10 +34,38 @@ pub(super) const TOKENS: TableDefinition<'_, [u8; 8], &[u8]> = TableDefinition::
 /// Key: number of the entry, from 1, without gaps. Value: [`super::rows::AuditV1`].
 pub(super) const AUDIT: TableDefinition<'_, [u8; 8], &[u8]> = TableDefinition::new("audit");
 
-/// Row of [`META`]: the schema version.
+/// Key: [`super::seal::ROW`]. Value: [`super::rows::SealV1`]. Only in backups.
+pub(super) const SEAL: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("seal");
+
+/// Row of [`META`]: the schema version, as u32 big-endian.
 pub(super) const SCHEMA: &str = "schema";
-/// Row of [`META`]: what each commit moves on.
+/// Row of [`META`]: what each commit moves on, a [`super::rows::StateV1`].
 pub(super) const STATE: &str = "state";
+/// Row of [`META`]: the restore that the rows come from, a [`super::rows::EpochV1`]; missing where there was none.
+pub(super) const EPOCH: &str = "epoch";
+
+/// Does something with each table of a store.
+pub(super) trait Visit {
+    type Error;
+    fn table<K: Key + 'static>(
+        &mut self,
+        definition: TableDefinition<'static, K, &'static [u8]>,
+    ) -> Result<(), Self::Error>;
+}
+
+/// Every table but the seal, [`META`] last: a copy without it does not open.
+pub(super) fn each<V: Visit>(visit: &mut V) -> Result<(), V::Error> {
+    visit.table(NETWORKS)?;
+    visit.table(POOLS)?;
+    visit.table(QUOTAS)?;
+    visit.table(LEASES)?;
+    visit.table(CLUSTERS)?;
+    visit.table(ADOPTIONS)?;
+    visit.table(ACCOUNTS)?;
+    visit.table(TOKENS)?;
+    visit.table(AUDIT)?;
+    visit.table(META)
+}
 
 /// A table to read; `None` in a file that no row of it was ever written to.
 pub(super) fn existing<K: Key + 'static>(

@@ -7,3 +7,4 @@ mod file;
 mod full;
 mod history;
 mod medium;
+mod restore;

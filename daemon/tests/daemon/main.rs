@@ -13,4 +13,5 @@ mod harness;
 mod life;
 mod quotas;
 mod rest;
+mod restore;
 mod roles;

@@ -4,7 +4,8 @@ use std::{collections::VecDeque, sync::Arc};
 
 use smallvec::SmallVec;
 
-use crate::{Identity, LeaseKey, PoolId, Tenant};
+use super::{Ledger, identities};
+use crate::{Identity, LeaseKey, Op, PoolId, RestoreHold, Tenant};
 
 /// What one confirmed decision touched. Lists are sorted and without repetition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -84,5 +85,47 @@ impl Changes {
         }
         let skip = usize::try_from(revision - oldest).unwrap_or(usize::MAX);
         Ok(self.log.iter().skip(skip).cloned().collect())
+    }
+}
+
+impl Ledger {
+    /// Notes what `op` is about to change.
+    pub(super) fn note(&self, op: &Op, change: &mut Change) {
+        self.note_room(op, change);
+        match op {
+            Op::PutLease(lease) => {
+                self.note_lease(lease.key, change);
+                change.pools.extend(lease.pool);
+                change.identities.extend(identities(lease).cloned());
+            }
+            Op::DeleteLease(key) => self.note_lease(*key, change),
+            Op::PutPool(pool) => change.pools.push(pool.id),
+            Op::DeletePool(id) => change.pools.push(*id),
+            Op::PutNextPool(_) | Op::PutQuota(_) | Op::DeleteQuota { .. } => {}
+            Op::PutNetwork(_)
+            | Op::PutCluster(_)
+            | Op::DeleteCluster(_)
+            | Op::PutAdoption(_)
+            | Op::DeleteAdoption { .. }
+            | Op::PutAccount(_)
+            | Op::DeleteAccount(_)
+            | Op::PutToken(_)
+            | Op::DeleteToken(_) => change.other = true,
+            Op::PutEpoch(epoch) => {
+                let until = |hold: RestoreHold| hold.until;
+                change.other |= self.restore_hold().map(until) != epoch.hold.map(until);
+            }
+        }
+    }
+
+    fn note_lease(&self, key: LeaseKey, change: &mut Change) {
+        change.leases.push(key);
+        change
+            .pools
+            .extend(self.free.stab(key).iter().map(|part| part.pool));
+        if let Some(old) = self.rows.leases.get(&key) {
+            change.pools.extend(old.pool);
+            change.identities.extend(identities(old).cloned());
+        }
     }
 }

@@ -27,6 +27,7 @@ mod plan_account;
 mod plan_adopt;
 mod plan_allocate;
 mod plan_cluster;
+mod plan_epoch;
 mod plan_expire;
 mod plan_pool;
 mod plan_release;
@@ -122,7 +123,8 @@ impl Ledger {
                 | Op::PutAccount(_)
                 | Op::DeleteAccount(_)
                 | Op::PutToken(_)
-                | Op::DeleteToken(_)) => ledger.apply(&op),
+                | Op::DeleteToken(_)
+                | Op::PutEpoch(_)) => ledger.apply(&op),
             }
         }
         leases.sort_by_key(|lease| lease.key);
@@ -200,6 +202,7 @@ impl Ledger {
             Op::DeleteToken(id) => {
                 self.rows.tokens.remove(id);
             }
+            Op::PutEpoch(epoch) => self.rows.epoch = Some(*epoch),
         }
     }
 
@@ -359,42 +362,6 @@ impl Ledger {
             Err(_) => self.free.drop_pool(pool.id),
         }
         self.rows.put_pool(pool);
-    }
-
-    /// Notes what `op` is about to change.
-    fn note(&self, op: &Op, change: &mut Change) {
-        self.note_room(op, change);
-        match op {
-            Op::PutLease(lease) => {
-                self.note_lease(lease.key, change);
-                change.pools.extend(lease.pool);
-                change.identities.extend(identities(lease).cloned());
-            }
-            Op::DeleteLease(key) => self.note_lease(*key, change),
-            Op::PutPool(pool) => change.pools.push(pool.id),
-            Op::DeletePool(id) => change.pools.push(*id),
-            Op::PutNextPool(_) | Op::PutQuota(_) | Op::DeleteQuota { .. } => {}
-            Op::PutNetwork(_)
-            | Op::PutCluster(_)
-            | Op::DeleteCluster(_)
-            | Op::PutAdoption(_)
-            | Op::DeleteAdoption { .. }
-            | Op::PutAccount(_)
-            | Op::DeleteAccount(_)
-            | Op::PutToken(_)
-            | Op::DeleteToken(_) => change.other = true,
-        }
-    }
-
-    fn note_lease(&self, key: LeaseKey, change: &mut Change) {
-        change.leases.push(key);
-        change
-            .pools
-            .extend(self.free.stab(key).iter().map(|part| part.pool));
-        if let Some(old) = self.rows.leases.get(&key) {
-            change.pools.extend(old.pool);
-            change.identities.extend(identities(old).cloned());
-        }
     }
 }
 

@@ -159,6 +159,8 @@ impl Ledger {
             Request::DeleteAccount { name, actor } => self.plan_delete_account(name, actor, now),
             Request::PutToken { token, actor } => self.plan_put_token(token, actor, now),
             Request::DeleteToken { id, actor } => self.plan_delete_token(*id, actor, now),
+            Request::PassHold { elapsed, actor } => self.plan_pass_hold(*elapsed, actor, now),
+            Request::LiftHold { reason, actor } => self.plan_lift_hold(reason, actor, now),
         };
         match planned {
             Ok((draft, answer)) => self.depart(draft, answer),

@@ -198,8 +198,8 @@ impl Ledger {
             return Err(Refusal::PoolClosed(Arc::clone(&spec.name)).into());
         }
         match want.key {
-            Some(key) => self.check_address(&want.pool, key, ask),
-            None => Ok(false),
+            Some(key) if self.check_address(&want.pool, key, ask)? => Ok(true),
+            Some(_) | None => self.check_restored().map(|()| false),
         }
     }
 

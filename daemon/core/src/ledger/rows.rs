@@ -6,8 +6,8 @@ use std::{
 };
 
 use crate::{
-    Account, Adoption, ClusterId, ClusterRecord, Lease, LeaseKey, Network, NetworkId, Op, Origin,
-    Pool, PoolId, Quota, System, Tenant, Text, Token, TokenId,
+    Account, Adoption, ClusterId, ClusterRecord, Epoch, Lease, LeaseKey, Network, NetworkId, Op,
+    Origin, Pool, PoolId, Quota, System, Tenant, Text, Token, TokenId,
 };
 
 /// All rows but those of leases in their indexes.
@@ -23,6 +23,7 @@ pub(super) struct Rows {
     pub adoptions: BTreeMap<(NetworkId, Text, System), Adoption>,
     pub accounts: BTreeMap<Text, Account>,
     pub tokens: BTreeMap<TokenId, Token>,
+    pub epoch: Option<Epoch>,
     network_names: BTreeMap<Text, NetworkId>,
     pool_names: BTreeMap<Text, PoolId>,
     /// Last path part of the names.
@@ -159,6 +160,7 @@ impl Rows {
         let adoptions = self.adoptions.values().cloned().map(Op::PutAdoption);
         let accounts = self.accounts.values().cloned().map(Op::PutAccount);
         let tokens = self.tokens.values().cloned().map(Op::PutToken);
+        let epoch = self.epoch.into_iter().map(Op::PutEpoch);
         networks
             .chain(next)
             .chain(pools)
@@ -168,6 +170,7 @@ impl Rows {
             .chain(adoptions)
             .chain(accounts)
             .chain(tokens)
+            .chain(epoch)
     }
 }
 

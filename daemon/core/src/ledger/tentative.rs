@@ -27,6 +27,7 @@ pub(super) enum Table {
     Clusters,
     Accounts,
     Tokens,
+    Epoch,
 }
 
 /// What a decision in flight locks and leaves behind.

@@ -142,8 +142,12 @@ impl Model {
         if spec.closed {
             return Err(Stop::Refused(Refusal::PoolClosed(spec.name.clone())));
         }
+        let free = || match self.epoch.and_then(|epoch| epoch.hold) {
+            Some(hold) => Err(Stop::Refused(Refusal::RestoreHeld { until: hold.until })),
+            None => Ok(false),
+        };
         let Some(key) = want.key else {
-            return Ok(false);
+            return free();
         };
         let (pool, address) = (spec.name.clone(), key.address);
         if !assignable(spec, address) {
@@ -169,7 +173,7 @@ impl Model {
                 address,
                 owner: String::new(),
             })),
-            None => Ok(false),
+            None => free(),
         }
     }
 

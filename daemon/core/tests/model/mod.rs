@@ -9,9 +9,9 @@ mod transfer;
 use std::{net::IpAddr, sync::Arc};
 
 use fipd_core::{
-    Action, Adoption, Answer, ClusterId, ClusterRecord, Expectation, Family, Hold, Holder,
+    Action, Adoption, Answer, ClusterId, ClusterRecord, Epoch, Expectation, Family, Hold, Holder,
     Identity, Lease, LeaseKey, LeaseState, Member, Network, NetworkId, Op, Pool, PoolId, Quota,
-    Refusal, Request, Tenant, Text, Timestamp,
+    Refusal, Request, RestoreHold, Tenant, Text, Timestamp,
 };
 
 pub use pool::assignable;
@@ -76,6 +76,7 @@ pub struct Model {
     pub leases: Vec<Lease>,
     pub clusters: Vec<ClusterRecord>,
     pub adoptions: Vec<Adoption>,
+    pub epoch: Option<Epoch>,
     pub expectations: Vec<Expectation>,
     pub waiters: Vec<Waiter>,
     pub flights: Vec<Flight>,
@@ -129,6 +130,9 @@ impl Model {
             | Request::DeleteAccount { .. }
             | Request::PutToken { .. }
             | Request::DeleteToken { .. } => Err(Stop::Answer(Answer::Done)),
+            Request::PassHold { elapsed, .. } => self.shorten_hold(*elapsed, now),
+            Request::LiftHold { reason, .. } if reason.is_empty() => pool::invalid("reason"),
+            Request::LiftHold { .. } => self.shorten_hold(u64::MAX, now),
         };
         match plan {
             Err(Stop::Answer(answer)) => Verdict::Answer(answer),
@@ -247,8 +251,33 @@ impl Model {
             } => self.adoptions.retain(|known| {
                 (known.network, &known.cluster, &known.system) != (network, &cluster, &system)
             }),
+            Op::PutEpoch(epoch) => self.epoch = Some(epoch),
             Op::PutAccount(_) | Op::DeleteAccount(_) | Op::PutToken(_) | Op::DeleteToken(_) => {}
         }
+    }
+
+    fn shorten_hold(&mut self, elapsed: u64, now: Timestamp) -> Plan {
+        let changed = |flight: &Flight| flight.ops.iter().any(|op| matches!(op, Op::PutEpoch(_)));
+        if self.flights.iter().any(changed) {
+            return Err(Stop::Busy);
+        }
+        let Some((mut epoch, hold)) = self.epoch.and_then(|epoch| Some((epoch, epoch.hold?)))
+        else {
+            return Err(Stop::Answer(Answer::Done));
+        };
+        let left = hold.left.saturating_sub(elapsed);
+        let until = Timestamp(now.0 + left);
+        let far = until.0.abs_diff(hold.until.0) > 120_000;
+        let until = if far { until } else { hold.until };
+        epoch.hold = (left > 0).then_some(RestoreHold { left, until });
+        let mut flight = Flight {
+            ops: vec![Op::PutEpoch(epoch)],
+            ..Flight::default()
+        };
+        if left == 0 {
+            flight.say(Action::RestoreHoldEnded);
+        }
+        Ok((flight, Answer::Done))
     }
 
     pub fn pool(&self, id: PoolId) -> Option<&Arc<Pool>> {

@@ -73,7 +73,7 @@ const POOLS: &[&str] = &[
     "usage.reserved",
     "usage.out_of_range",
 ];
-const NETWORKS: &[&str] = &["id", "name", "pools", "waiting_for"];
+const NETWORKS: &[&str] = &["id", "name", "pools", "waiting_for", "held_until"];
 const AUDIT: &[&str] = &[
     "number", "at", "actor", "action", "network", "address", "pool", "owner", "detail",
 ];

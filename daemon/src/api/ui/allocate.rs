@@ -162,6 +162,7 @@ fn explain(form: &mut AllocateForm, error: IpamError) -> StatusCode {
         }
         Refusal::QuotaExceeded { .. }
         | Refusal::NetworkHeld { .. }
+        | Refusal::RestoreHeld { .. }
         | Refusal::PoolClosed(_)
         | Refusal::UnknownPool(_)
         | Refusal::UnknownNetwork(_)

@@ -10,6 +10,9 @@ pub struct NetworkView {
     pub pools: usize,
     /// Clusters that must be adopted before the network gives a new address; empty when it may.
     pub waiting_for: Vec<HoldView>,
+    /// Until about when no free address is given, because a backup was restored.
+    #[serde(default)]
+    pub held_until: Option<String>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]

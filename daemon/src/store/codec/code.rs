@@ -89,6 +89,8 @@ pub(super) fn of_action(action: Action) -> u8 {
         Action::Expired => 22,
         Action::QuotaSet => 23,
         Action::QuotaDeleted => 24,
+        Action::Restored => 25,
+        Action::RestoreHoldEnded => 26,
     }
 }
 
@@ -119,6 +121,8 @@ pub(super) fn action(code: u8) -> Result<Action, DecodeError> {
         22 => Action::Expired,
         23 => Action::QuotaSet,
         24 => Action::QuotaDeleted,
+        25 => Action::Restored,
+        26 => Action::RestoreHoldEnded,
         other => return Err(DecodeError::value("action", other)),
     })
 }
@@ -131,7 +135,7 @@ mod tests {
     fn codes_are_read_back_as_written() {
         for code in 0..=u8::MAX {
             assert!(
-                action(code).map(of_action).is_ok_and(|again| again == code) || code > 24,
+                action(code).map(of_action).is_ok_and(|again| again == code) || code > 26,
                 "action {code}"
             );
             assert!(

@@ -78,6 +78,7 @@ pub fn refused(refusal: &Refusal, network: NetworkId) -> Problem {
         Refusal::AddressTaken { .. } | Refusal::Quarantined { .. } => "AddressTaken",
         Refusal::NotAssignable { .. } => "AddressNotAssignable",
         Refusal::NetworkHeld { .. } => "WaitingForAdoption",
+        Refusal::RestoreHeld { .. } => "RestoreHold",
         Refusal::PoolClosed(_) | Refusal::UnknownPool(_) | Refusal::UnknownNetwork(_) => {
             "PoolNotFound"
         }

@@ -1,0 +1,240 @@
+//! The rules after a restore: free addresses are held, and everything else goes on.
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::wildcard_enum_match_arm,
+    reason = "a test fails by panicking"
+)]
+
+use std::sync::Arc;
+
+use fipd_core::{
+    Action, Adopt, Allocate, Answer, Contender, Decision, Epoch, Holder, Lease, LeaseKey,
+    LeaseState, Ledger, NetworkId, Op, Planned, Pool, PoolId, PoolSpec, Refusal, Release,
+    ReleaseScope, Request, Reserve, RestoreHold, Tenant, Timestamp, Want,
+};
+
+const WEB: &str = "rancher-fip/c1/Service/shop/web";
+const API: &str = "rancher-fip/c1/Service/shop/api";
+const POOL: PoolId = PoolId(1);
+const START: Timestamp = Timestamp(1_000_000);
+
+fn holder(owner: &str) -> Holder {
+    Holder {
+        identity: owner.parse().expect(owner),
+        instance: "1".into(),
+    }
+}
+
+fn key(text: &str) -> LeaseKey {
+    LeaseKey {
+        network: NetworkId::DEFAULT,
+        address: text.parse().expect(text),
+    }
+}
+
+fn allocate(owner: &str, address: Option<&str>) -> Allocate {
+    Allocate {
+        holder: holder(owner),
+        tenant: Some(Tenant("p-1".into())),
+        wants: vec![Want {
+            pool: POOL,
+            address: address.map(|text| text.parse().expect(text)),
+            count: 1,
+        }],
+        waiting_since: None,
+        by_admin: true,
+        actor: "test".into(),
+    }
+}
+
+/// WEB holds 10.0.0.8, which the file knows; 10.0.0.9 cools.
+fn restored() -> Ledger {
+    let addresses = vec!["10.0.0.8/29".parse().expect("a CIDR")];
+    let lease = |address, state: LeaseState| {
+        let holder = holder(WEB);
+        let member = fipd_core::Member {
+            holder,
+            ports: Vec::new(),
+        };
+        let cools = state == LeaseState::Quarantined;
+        Op::PutLease(Arc::new(Lease {
+            key: key(address),
+            pool: Some(POOL),
+            state,
+            members: (!cools).then_some(member).into_iter().collect(),
+            contenders: Vec::<Contender>::new(),
+            tenant: Some(Tenant("p-1".into())),
+            group: None,
+            since: Timestamp(1),
+            until: cools.then_some(Timestamp(u64::MAX)),
+        }))
+    };
+    let rows = [
+        Op::PutPool(Arc::new(Pool {
+            id: POOL,
+            spec: PoolSpec::own("p", addresses),
+            created: Timestamp(1),
+            generation: 1,
+        })),
+        lease("10.0.0.8", LeaseState::Allocated),
+        lease("10.0.0.9", LeaseState::Quarantined),
+        Op::PutEpoch(Epoch {
+            number: 1,
+            began: START,
+            hold: Some(RestoreHold::starting(START)),
+        }),
+    ];
+    Ledger::load(rows.into_iter(), 0).expect("the rows are in order")
+}
+
+fn done(ledger: &mut Ledger, request: &Request, now: Timestamp) -> (Answer, Decision) {
+    match ledger.plan(request, now) {
+        Planned::Tentative {
+            ticket,
+            decision,
+            answer,
+        } => {
+            ledger.confirm(ticket);
+            (answer, decision)
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+fn held(ledger: &mut Ledger, request: &Request, now: Timestamp) -> String {
+    match ledger.plan(request, now) {
+        Planned::Refused(refusal @ Refusal::RestoreHeld { .. }) => refusal.to_string(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn pass(ledger: &mut Ledger, elapsed: u64, now: Timestamp) -> Decision {
+    let request = Request::PassHold {
+        elapsed,
+        actor: "fipd".into(),
+    };
+    done(ledger, &request, now).1
+}
+
+fn lift(reason: &str) -> Request {
+    Request::LiftHold {
+        reason: reason.into(),
+        actor: "user:root".into(),
+    }
+}
+
+#[test]
+fn a_free_address_is_given_to_nobody_new_while_it_is_held() {
+    let mut ledger = restored();
+    let reserve = Request::Reserve(Reserve {
+        ask: allocate(API, None),
+        until: None,
+    });
+    for request in [
+        Request::Allocate(allocate(API, None)),
+        Request::Allocate(allocate(API, Some("10.0.0.12"))),
+        reserve,
+    ] {
+        let text = held(&mut ledger, &request, START);
+        assert!(text.contains("until about 1970-01-02T00:16Z"), "{text}");
+        assert!(text.contains("fipd hold lift"), "{text}");
+    }
+}
+
+#[test]
+fn what_the_file_knows_and_what_is_found_in_use_goes_on_while_it_is_held() {
+    let mut ledger = restored();
+    let again = ledger.plan(&Request::Allocate(allocate(WEB, None)), START);
+    assert!(matches!(again, Planned::Answer(Answer::Granted { .. })));
+    let back = Request::Allocate(allocate(API, Some("10.0.0.9")));
+    assert!(matches!(
+        done(&mut ledger, &back, START).0,
+        Answer::Granted { fresh: true, .. }
+    ));
+    let adopt = Request::Adopt(Adopt {
+        key: key("10.0.0.11"),
+        holder: holder(API),
+        tenant: None,
+        since: Timestamp(1),
+        actor: "test".into(),
+    });
+    assert!(matches!(
+        done(&mut ledger, &adopt, START).0,
+        Answer::Adopted { .. }
+    ));
+    let release = Request::Release(Release {
+        scope: ReleaseScope::Holder(holder(WEB)),
+        actor: "test".into(),
+        reason: "".into(),
+    });
+    done(&mut ledger, &release, START);
+    // What is freed meanwhile is as free as the rest.
+    held(
+        &mut ledger,
+        &Request::Allocate(allocate(WEB, Some("10.0.0.8"))),
+        START,
+    );
+}
+
+#[test]
+fn it_ends_when_fipd_has_run_for_its_time_whatever_the_clock_does() {
+    let mut ledger = restored();
+    let ask = Request::Allocate(allocate(API, None));
+    let year = Timestamp(START.0 + 365 * Epoch::HOLD);
+    held(&mut ledger, &ask, year);
+    let decision = pass(&mut ledger, Epoch::HOLD - 1, year);
+    assert_eq!(decision.audit, []);
+    let until = ledger.restore_hold().map(|hold| hold.until);
+    assert_eq!(until, Some(Timestamp(year.0 + 1)));
+    held(&mut ledger, &ask, year);
+    let decision = pass(&mut ledger, 1, year);
+    assert_eq!(decision.audit[0].action, Action::RestoreHoldEnded);
+    assert_eq!(ledger.restore_hold(), None);
+    done(&mut ledger, &ask, year);
+    let more = Request::PassHold {
+        elapsed: 1,
+        actor: "fipd".into(),
+    };
+    assert!(matches!(
+        ledger.plan(&more, year),
+        Planned::Answer(Answer::Done)
+    ));
+    assert_eq!(ledger.epoch().map(|epoch| epoch.number), Some(1));
+}
+
+#[test]
+fn what_is_told_of_its_end_stays_while_it_is_about_right() {
+    let mut ledger = restored();
+    let first = ledger.restore_hold().map(|hold| hold.until);
+    let revision = ledger.revision();
+    pass(&mut ledger, 60_000, Timestamp(START.0 + 61_000));
+    assert_eq!(ledger.restore_hold().map(|hold| hold.until), first);
+    let changes = ledger.changes_since(revision).expect("a recent revision");
+    assert!(changes.iter().all(|change| !change.other));
+}
+
+#[test]
+fn an_admin_lifts_it_with_a_reason() {
+    let mut ledger = restored();
+    for reason in ["", "  "] {
+        let refused = ledger.plan(&lift(reason), START);
+        assert!(
+            matches!(&refused, Planned::Refused(Refusal::Invalid { field, .. }) if *field == "reason"),
+            "{refused:?}"
+        );
+    }
+    let (_, decision) = done(&mut ledger, &lift("nothing was given since"), START);
+    let entry = &decision.audit[0];
+    assert_eq!(
+        (entry.action, &*entry.detail, &*entry.actor),
+        (
+            Action::RestoreHoldEnded,
+            "nothing was given since",
+            "user:root"
+        )
+    );
+    done(&mut ledger, &Request::Allocate(allocate(API, None)), START);
+    let again = ledger.plan(&lift("once more"), START);
+    assert!(matches!(again, Planned::Answer(Answer::Done)));
+}

@@ -1,0 +1,45 @@
+//! `fipd hold`.
+
+use clap::Subcommand;
+
+use super::{
+    Session,
+    exit::Failure,
+    output::{Table, or_dash},
+};
+use crate::api::wire::{LiftHold, RestoreHoldView};
+
+#[derive(Debug, Subcommand)]
+pub enum Hold {
+    /// Whether free addresses are held, and until when
+    Show,
+    /// Give free addresses again before the hold has ended
+    Lift {
+        /// Why free addresses are certainly free; for the audit log
+        #[arg(long, value_name = "TEXT")]
+        reason: String,
+    },
+}
+
+impl Hold {
+    pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
+        let hold: RestoreHoldView = match self {
+            Self::Show => session.client.get("/api/v1/restore-hold").await?,
+            Self::Lift { reason } => {
+                let body = LiftHold { reason };
+                session
+                    .client
+                    .post("/api/v1/restore-hold/lift", &body)
+                    .await?
+            }
+        };
+        session.output.show(&hold, |hold| {
+            Table::facts([
+                ("Held", if hold.held { "yes" } else { "no" }.to_owned()),
+                ("Until about", or_dash(hold.until.as_ref())),
+                ("Restored", or_dash(hold.restored.as_ref())),
+                ("Epoch", hold.epoch.to_string()),
+            ])
+        })
+    }
+}

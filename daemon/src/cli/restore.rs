@@ -1,0 +1,117 @@
+//! `fipd restore`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::{
+    Session,
+    exit::Failure,
+    output::{Table, or_dash},
+    shown,
+};
+use crate::{
+    clock,
+    ipam::DATABASE,
+    settings::{Overrides, Settings},
+    store::{self, RestoreError},
+};
+
+const LONG_ABOUT: &str = "\
+Put a backup in the place of the store, while the daemon is stopped. The backup is verified first; the store that was
+there stays beside it under another name. Users and tokens are those of the backup, revoked ones included.
+
+The backup does not know what was given after it was made. So every network waits until its clusters are adopted
+again, and until fipd has run for 24 hours a free address is given to nobody new; who uses one is adopted, and what is
+held can be asked for again, released and transferred. `fipd hold lift` ends that, --no-hold does not begin it.";
+
+#[derive(Debug, Args)]
+#[command(long_about = LONG_ABOUT)]
+pub struct Restore {
+    /// The backup: from `fipd backup`, or a copy of a store
+    file: PathBuf,
+    /// Where the store lives; else as the configuration says
+    #[arg(long, env = "FIPD_DATA_DIR", value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+    /// Configuration file
+    #[arg(short, long, env = "FIPD_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Give free addresses at once
+    #[arg(long, requires = "reason")]
+    no_hold: bool,
+    /// Why no address of the time after the backup can be in use; for the audit log
+    #[arg(long, value_name = "TEXT", requires = "no_hold")]
+    reason: Option<String>,
+}
+
+/// What was put in place.
+#[derive(serde::Serialize)]
+struct Done {
+    store: String,
+    /// When the backup was made; unknown for a copy of a store.
+    backup_of: Option<String>,
+    /// The fipd that made it.
+    version: Option<String>,
+    epoch: u64,
+    held_until: Option<String>,
+    /// The name of the store that was there.
+    kept: Option<String>,
+}
+
+impl Restore {
+    pub(super) fn run(self, session: &Session) -> Result<(), Failure> {
+        let no_hold = match self.reason.as_deref().map(str::trim) {
+            Some("") => {
+                let allowed = "why no address can be in use";
+                return Err(Failure::Input(format!(
+                    "reason: \"\" is not allowed: {allowed}"
+                )));
+            }
+            reason => reason.map(Into::into),
+        };
+        let overrides = Overrides {
+            config: self.config,
+            data_dir: self.data_dir,
+            ..Overrides::default()
+        };
+        let settings =
+            Settings::load(overrides).map_err(|error| Failure::Input(error.to_string()))?;
+        if !self.file.exists() {
+            return Err(Failure::NotFound(format!(
+                "there is no backup {}",
+                shown(&self.file)
+            )));
+        }
+        let store = settings.data_dir.join(DATABASE);
+        let restore = store::Restore {
+            backup: &self.file,
+            store: &store,
+            no_hold,
+            actor: format!("offline:{}", nix::unistd::getuid()).into(),
+            now: clock::now(),
+        };
+        let restored = restore.run().map_err(|error| match error {
+            RestoreError::Unusable { .. } => Failure::Input(error.to_string()),
+            RestoreError::Running(_) | RestoreError::Io { .. } => Failure::failed(error),
+        })?;
+        let seal = restored.seal.as_ref();
+        let done = Done {
+            store: shown(&store),
+            backup_of: seal.map(|seal| clock::rfc3339(seal.created)),
+            version: seal.map(|seal| seal.version.clone()),
+            epoch: restored.epoch.number,
+            held_until: restored.epoch.hold.map(|hold| clock::rfc3339(hold.until)),
+            kept: restored.kept.as_deref().map(shown),
+        };
+        session.output.show(&done, |done| {
+            Table::facts([
+                ("Store", done.store.clone()),
+                ("Backup of", or_dash(done.backup_of.as_ref())),
+                ("Made by fipd", or_dash(done.version.as_ref())),
+                ("Epoch", done.epoch.to_string()),
+                ("Held until about", or_dash(done.held_until.as_ref())),
+                ("Store before", or_dash(done.kept.as_ref())),
+            ])
+        })
+    }
+}

@@ -1,0 +1,280 @@
+//! Puts a backup in the place of the store, while no daemon has it.
+//!
+//! ```text
+//!  backup --copy--> NAME.restore-PID --check, new epoch, check--> rename to NAME
+//!                                        NAME --link--> NAME.before-restore-TIME
+//! ```
+//!
+//! Until the rename the old file is in place, from then on the new one: an end at any point leaves one of them.
+
+use std::{
+    fs, io,
+    ops::Bound,
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+};
+
+use fipd_core::{Action, Actor, AuditEntry, Decision, Epoch, Op, RestoreHold, Text, Timestamp};
+use redb::{Builder, Database, ReadableDatabase as _, StorageBackend as _, backends::FileBackend};
+
+use super::{
+    CACHE_BYTES,
+    batch::{Batch, read_state},
+    builder,
+    check::check,
+    error::{OpenError, ReadError, RestoreError},
+    load, medium,
+    medium::{Disk, Medium as _, directory},
+    open,
+    overlay::Overlay,
+    seal::{self, Seal},
+    tables::{ADOPTIONS, META, SEAL},
+};
+
+/// A restore as it is asked for.
+#[derive(Clone, Debug)]
+pub struct Restore<'a> {
+    pub backup: &'a Path,
+    /// The store whose place it takes; need not be there.
+    pub store: &'a Path,
+    /// Why no hold is needed; `None`: free addresses are held.
+    pub no_hold: Option<Text>,
+    pub actor: Actor,
+    /// The wall clock.
+    pub now: Timestamp,
+}
+
+/// What was put in place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Restored {
+    pub epoch: Epoch,
+    /// What the backup says of itself; `None` for a plain copy of a store.
+    pub seal: Option<Seal>,
+    /// The name that the old file has now.
+    pub kept: Option<PathBuf>,
+}
+
+impl Restore<'_> {
+    /// Verifies the backup and puts it in place as the first file of a new epoch. Blocks for long.
+    ///
+    /// # Errors
+    /// When a daemon has the store, the backup is not whole, or something cannot be written. The store is as it was then.
+    pub fn run(&self) -> Result<Restored, RestoreError> {
+        let store = fs::canonicalize(self.store).unwrap_or_else(|_| self.store.to_owned());
+        let last = last_epoch(&store)?;
+        let lock = lock(&store)?;
+        let new = Partial::copy(self.backup, &store)?;
+        self.whole(&new.0)?;
+        let (epoch, seal) = self.renew(&new.0, last)?;
+        self.whole(&new.0)?;
+        let store = store.as_path();
+        let io = |doing| move |source| failed(store, doing, source);
+        owner_as(&new.0, store).map_err(io("given its owner"))?;
+        let kept = match &lock {
+            Some(_) => Some(keep(store, self.now).map_err(io("kept under another name"))?),
+            None => None,
+        };
+        let placed = match &lock {
+            Some(_) => fs::rename(&new.0, store)
+                .and_then(|()| fs::File::open(directory(store))?.sync_all()),
+            None => medium::publish(&new.0, store),
+        };
+        placed.map_err(io("put in place"))?;
+        Ok(Restored { epoch, seal, kept })
+    }
+
+    /// Fails with the first problem of the file.
+    fn whole(&self, file: &Path) -> Result<(), RestoreError> {
+        let problems = check(file).map_err(|error| self.unusable(&error))?;
+        match problems.first() {
+            None => Ok(()),
+            Some(problem) => Err(self.unusable(problem)),
+        }
+    }
+
+    fn unusable(&self, reason: &impl ToString) -> RestoreError {
+        RestoreError::Unusable {
+            path: self.backup.to_owned(),
+            reason: reason.to_string(),
+        }
+    }
+
+    /// Begins the new epoch in the copy: no marker of an adoption is worth anything any more.
+    fn renew(&self, file: &Path, last: u64) -> Result<(Epoch, Option<Seal>), RestoreError> {
+        let disk = Disk::new(file, 0);
+        let database = disk
+            .open(&builder())
+            .map_err(|error| self.unusable(&error))?;
+        open::prepare(&disk, &database).map_err(|error| self.unusable(&error))?;
+        let renewed = self.write(&database, last);
+        drop(database);
+        let renewed = renewed.map_err(|error| self.unusable(&error))?;
+        fs::File::open(file)
+            .and_then(|file| file.sync_all())
+            .map_err(|source| failed(file, "written", source))?;
+        Ok(renewed)
+    }
+
+    fn write(&self, database: &Database, last: u64) -> Result<(Epoch, Option<Seal>), ReadError> {
+        let read = database.begin_read()?;
+        let state = read_state(&read.open_table(META)?)?;
+        let seal = seal::read(&read)?;
+        let before = load::epoch(&read)?.map_or(0, |epoch| epoch.number);
+        drop(read);
+        let began = Timestamp(self.now.0.max(state.last_time));
+        let hold = self.no_hold.is_none();
+        let epoch = Epoch {
+            number: before.max(last) + 1,
+            began,
+            hold: hold.then(|| RestoreHold::starting(began)),
+        };
+        let mut batch = Batch::default();
+        let decision = Decision {
+            ops: vec![Op::PutEpoch(epoch)],
+            audit: vec![self.entry(&epoch, seal.as_ref())],
+        };
+        batch.add(&decision).map_err(|error| ReadError::Row {
+            table: "audit".to_owned(),
+            row: "of the restore".to_owned(),
+            error: super::DecodeError::Malformed(error.to_string()),
+        })?;
+        let txn = database.begin_write()?;
+        txn.delete_table(SEAL)?;
+        txn.delete_table(ADOPTIONS)?;
+        txn.open_table(ADOPTIONS)?;
+        batch.write(&txn, &state, u64::MAX)?;
+        txn.commit().map_err(redb::Error::from)?;
+        Ok((epoch, seal))
+    }
+
+    fn entry(&self, epoch: &Epoch, seal: Option<&Seal>) -> AuditEntry {
+        let what = match seal {
+            Some(seal) => format!("the backup of {}", seal.created),
+            None => "a copy of a store".to_owned(),
+        };
+        let hold = match (&self.no_hold, epoch.hold) {
+            (Some(reason), _) => format!("no address is held: {reason}"),
+            (None, Some(hold)) => format!("free addresses are held until about {}", hold.until),
+            (None, None) => "no address is held".to_owned(),
+        };
+        AuditEntry {
+            at: epoch.began,
+            actor: self.actor.clone(),
+            action: Action::Restored,
+            network: None,
+            address: None,
+            pool: None,
+            identity: None,
+            detail: format!("epoch {}, {what}; {hold}", epoch.number).into(),
+        }
+    }
+}
+
+/// The epoch of the store in place, as far as it can be read: it may be damaged, which is why it is replaced.
+fn last_epoch(store: &Path) -> Result<u64, RestoreError> {
+    if !store.exists() {
+        return Ok(0);
+    }
+    let mut builder = Builder::new();
+    builder.set_cache_size(CACHE_BYTES);
+    let read = || -> Result<u64, OpenError> {
+        let overlay = Overlay::open(store).map_err(|error| OpenError::from_redb(store, error))?;
+        let database = builder
+            .create_with_backend(overlay)
+            .map_err(|error| OpenError::from_redb(store, error))?;
+        let epoch = database
+            .begin_read()
+            .map_err(ReadError::from)
+            .and_then(|txn| load::epoch(&txn));
+        Ok(epoch.ok().flatten().map_or(0, |epoch| epoch.number))
+    };
+    match read() {
+        Err(OpenError::Locked(path)) => Err(RestoreError::Running(path)),
+        Err(error) => {
+            tracing::warn!(%error, "the store in place cannot be read");
+            Ok(0)
+        }
+        Ok(number) => Ok(number),
+    }
+}
+
+/// Keeps daemons out of the store in place, if there is one.
+fn lock(store: &Path) -> Result<Option<FileBackend>, RestoreError> {
+    let io = |source| failed(store, "locked", source);
+    let file = match fs::OpenOptions::new().read(true).write(true).open(store) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        file => file.map_err(io)?,
+    };
+    let running = || RestoreError::Running(store.to_owned());
+    let backend = FileBackend::new(file).map_err(|_| running())?;
+    match backend.try_lock_range(Bound::Unbounded, Bound::Unbounded) {
+        Ok(true) => Ok(Some(backend)),
+        Ok(false) => Err(running()),
+        Err(error) => Err(io(io::Error::other(format!("{error:?}")))),
+    }
+}
+
+/// Another name for the old file; both names are durable.
+fn keep(store: &Path, now: Timestamp) -> io::Result<PathBuf> {
+    let stamp = crate::clock::rfc3339(now).replace(['-', ':'], "");
+    let mut name = store.as_os_str().to_owned();
+    name.push(format!(".before-restore-{stamp}"));
+    let kept = PathBuf::from(name);
+    match fs::hard_link(store, &kept) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(error),
+        Ok(()) => {}
+        // A file system without links.
+        Err(_) => {
+            fs::copy(store, &kept)?;
+            fs::File::open(&kept)?.sync_all()?;
+        }
+    }
+    fs::File::open(directory(store))?.sync_all()?;
+    Ok(kept)
+}
+
+/// The new file belongs to whom the old one does, else to whom the directory does: the daemon may be another user.
+fn owner_as(new: &Path, store: &Path) -> io::Result<()> {
+    let like = fs::metadata(store).or_else(|_| fs::metadata(directory(store)))?;
+    let own = fs::metadata(new)?;
+    if (own.uid(), own.gid()) == (like.uid(), like.gid()) {
+        return Ok(());
+    }
+    std::os::unix::fs::chown(new, Some(like.uid()), Some(like.gid()))
+}
+
+fn failed(path: &Path, doing: &'static str, source: io::Error) -> RestoreError {
+    RestoreError::Io {
+        path: path.to_owned(),
+        doing,
+        source,
+    }
+}
+
+/// A copy that is not in place yet; removed when dropped before it is.
+struct Partial(PathBuf);
+
+impl Partial {
+    fn copy(backup: &Path, store: &Path) -> Result<Self, RestoreError> {
+        let mut from = fs::File::open(backup).map_err(|source| failed(backup, "read", source))?;
+        let new = Self(medium::beside(store, medium::RESTORE));
+        let write = |source| failed(&new.0, "written", source);
+        let mut to = fs::OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&new.0)
+            .map_err(write)?;
+        io::copy(&mut from, &mut to).map_err(write)?;
+        to.sync_all().map_err(write)?;
+        Ok(new)
+    }
+}
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        // Mostly in place by now. One that stays is swept by a later start.
+        let _ = fs::remove_file(&self.0);
+    }
+}
