@@ -23,6 +23,7 @@ use crate::{
         listen::{self, ListenError, Port, Socket, TlsSettings},
         tls, ui,
     },
+    backups::{Backups, Schedule},
     clock,
     clusters::{self, Clusters},
     config::Listener,
@@ -92,9 +93,17 @@ async fn serve(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Re
     let listen_file = ListenFile::write(&settings.data_dir, &url).inspect_err(
         |error| tracing::warn!(%error, url, "tools do not find the listener by themselves"),
     );
+    let schedule = Schedule::new(&settings.config.backup, &settings.data_dir);
+    let backups = Backups::new(ipam.clone(), schedule);
+    let copying = backups.clone().run(stop.clone());
+    tasks.spawn(async {
+        copying.await;
+        Ok(())
+    });
     let api = Arc::new(Api {
         ipam: ipam.clone(),
-        metrics: Metrics::new(ipam.clone(), clusters.clone()),
+        metrics: Metrics::new(ipam.clone(), clusters.clone(), backups.clone()),
+        backups,
         sessions: ui::Sessions::new(ipam.clone()),
         clusters,
         accounts,

@@ -1,6 +1,6 @@
 //! The wall clock, read in one place.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fipd_core::Timestamp;
 
@@ -38,6 +38,27 @@ pub fn parse_typed(text: &str) -> Option<Timestamp> {
     })
 }
 
+/// Reads a number and its unit, such as `90d`.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let allowed = || "a number and s, m, h or d is allowed, such as 90d".to_owned();
+    let unit = text.chars().next_back().ok_or_else(allowed)?;
+    let seconds: u64 = match unit {
+        's' => 1,
+        'm' => 60,
+        'h' => 3600,
+        'd' => 86_400,
+        _ => return Err(allowed()),
+    };
+    let number = text
+        .strip_suffix(unit)
+        .and_then(|number| number.parse::<u64>().ok());
+    let number = number.filter(|number| *number > 0).ok_or_else(allowed)?;
+    number
+        .checked_mul(seconds)
+        .map(Duration::from_secs)
+        .ok_or_else(allowed)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -59,6 +80,14 @@ mod tests {
         );
         for text in ["", "tomorrow", "2026-13-01", "12:00", "1969-01-01"] {
             assert_eq!(parse_typed(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn durations_have_a_unit() {
+        assert_eq!(duration("90d"), Ok(Duration::from_secs(90 * 86_400)));
+        for bad in ["", "90", "d", "-1h", "0m", "1€", "99999999999999999999d"] {
+            assert!(duration(bad).is_err(), "{bad}");
         }
     }
 

@@ -9,6 +9,7 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 pub mod api;
 pub mod app;
+pub mod backups;
 pub mod cli;
 pub mod clock;
 pub mod clusters;

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fipd_core::{LeaseFilter, LeaseState, Ledger, Pool};
+use fipd_core::{LeaseFilter, LeaseState, Ledger, Pool, Timestamp};
 use http::{Method, StatusCode};
 use parking_lot::Mutex;
 use prometheus_client::{
@@ -24,6 +24,7 @@ use prometheus_client::{
 use tokio::sync::Semaphore;
 
 use crate::{
+    backups::Backups,
     clusters::{ClusterState, Clusters},
     ipam::Ipam,
     store::Condition,
@@ -66,7 +67,7 @@ fn request_buckets() -> Histogram {
 
 impl Metrics {
     /// Series over this address book and these clusters.
-    pub fn new(ipam: Ipam, clusters: Clusters) -> Self {
+    pub fn new(ipam: Ipam, clusters: Clusters, backups: Backups) -> Self {
         let mut registry = Registry::with_prefix("fipd");
         let requests = Family::default();
         registry.register("http_requests", "HTTP requests answered", requests.clone());
@@ -80,6 +81,7 @@ impl Metrics {
         registry.register_collector(Box::new(State {
             ipam,
             clusters,
+            backups,
             counted: Mutex::default(),
         }));
         Self(Arc::new(Inner {
@@ -154,6 +156,7 @@ impl Inner {
 struct State {
     ipam: Ipam,
     clusters: Clusters,
+    backups: Backups,
     counted: Mutex<Option<(Instant, BTreeMap<LeaseState, u64>)>>,
 }
 
@@ -194,6 +197,7 @@ impl Collector for State {
             .pools()
             .into_iter()
             .chain(self.store())
+            .chain(self.backups())
             .chain(self.clusters())
         {
             series.encode(&mut encoder)?;
@@ -352,6 +356,24 @@ impl State {
         all
     }
 
+    fn backups(&self) -> Vec<Series<'static>> {
+        let standing = self.backups.standing();
+        let failed = if standing.failure.is_some() { 1.0 } else { 0.0 };
+        let seconds = |at: Timestamp| (Vec::new(), at.0 as f64 / 1_000.0);
+        vec![
+            Series {
+                name: "backup_last_success_timestamp_seconds",
+                help: "When the newest backup that the daemon keeps was made",
+                values: standing.last.map(seconds).into_iter().collect(),
+            },
+            Series {
+                name: "backup_failed",
+                help: "1 while the last attempt to make a backup has failed",
+                values: vec![(Vec::new(), failed)],
+            },
+        ]
+    }
+
     fn clusters(&self) -> Vec<Series<'static>> {
         let now = crate::clock::now().0;
         let mut up = Vec::new();
@@ -442,7 +464,9 @@ mod tests {
             stop.clone(),
         );
         let (clusters, _registry) = started.await.unwrap();
-        let metrics = Metrics::new(ipam, clusters);
+        let schedule = crate::backups::Schedule::new(&crate::config::Backup::default(), dir.path());
+        let backups = Backups::new(ipam.clone(), schedule);
+        let metrics = Metrics::new(ipam, clusters, backups);
         let first = metrics.text().await;
         assert!(first.contains("fipd_store_up 1"), "{first}");
         metrics.request(&Method::GET, "/x", StatusCode::OK, Duration::ZERO);

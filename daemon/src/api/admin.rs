@@ -172,7 +172,14 @@ fn copy_of_store(api: &Api) -> Result<RemoveOnDrop, Problem> {
     responses((status = 200, content_type = "application/octet-stream"), (status = 503, body = Problem)))]
 pub async fn backup(State(api): State<Arc<Api>>) -> Result<Response, Problem> {
     let guard = blocking(move || copy_of_store(&api)).await??;
-    let path = guard.0.clone();
+    file_answer(guard.0.clone(), guard).await
+}
+
+/// A file as it is read; `guard` is dropped at its end, or when the client goes away.
+pub(super) async fn file_answer<G: Send + 'static>(
+    path: PathBuf,
+    guard: G,
+) -> Result<Response, Problem> {
     let io = |error: std::io::Error| {
         Problem::new(Code::Internal, format!("{}: {error}", path.display()))
     };
@@ -300,7 +307,7 @@ fn token_view(token: &Token) -> TokenView {
 }
 
 /// Runs what waits for the disk on a thread of its own.
-async fn blocking<T: Send + 'static>(
+pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Problem> {
     tokio::task::spawn_blocking(work).await.map_err(|error| {

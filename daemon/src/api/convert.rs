@@ -182,6 +182,21 @@ pub fn network_view(ledger: &Ledger, network: &Network) -> NetworkView {
 
 /// A pool as clients see it.
 pub fn pool_view(ledger: &Ledger, pool: &Pool) -> PoolView {
+    with_addresses(pool_head(ledger, pool), pool)
+}
+
+/// Adds the addresses, which takes no ledger: there may be many.
+pub fn with_addresses(head: PoolView, pool: &Pool) -> PoolView {
+    let texts = |specs: &[AddressSpec]| specs.iter().map(ToString::to_string).collect();
+    PoolView {
+        addresses: texts(&pool.spec.addresses),
+        exclusions: texts(&pool.spec.exclusions),
+        ..head
+    }
+}
+
+/// A pool without its addresses and exclusions.
+pub fn pool_head(ledger: &Ledger, pool: &Pool) -> PoolView {
     let spec = &pool.spec;
     let usage = ledger.usage(pool.id);
     let count = |pick: fn(&fipd_core::PoolUsage) -> u128| Count(usage.as_ref().map_or(0, pick));
@@ -190,8 +205,8 @@ pub fn pool_view(ledger: &Ledger, pool: &Pool) -> PoolView {
         name: spec.name.to_string(),
         network: network_name(ledger, spec.network),
         family: spec.family(),
-        addresses: spec.addresses.iter().map(ToString::to_string).collect(),
-        exclusions: spec.exclusions.iter().map(ToString::to_string).collect(),
+        addresses: Vec::new(),
+        exclusions: Vec::new(),
         gateway: spec.gateway,
         prefix: spec.prefix_len,
         subnet: spec.subnet.map(|net| net.to_string()),

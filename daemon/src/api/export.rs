@@ -13,7 +13,7 @@ use axum::{
     extract::State,
     response::{IntoResponse as _, Response},
 };
-use fipd_core::{LeaseFilter, LeaseKey, Ledger, NetworkId, PoolId};
+use fipd_core::{LeaseFilter, LeaseKey, Ledger, NetworkId, Pool, PoolId, QuotaUsage, Tenant};
 use futures::{StreamExt as _, stream};
 use http::{HeaderValue, header};
 
@@ -21,19 +21,23 @@ use super::{
     Api, admin, convert,
     extract::Query,
     problem::{Code, Problem},
-    wire::ExportQuery,
+    quotas,
+    wire::{ExportQuery, PoolView},
 };
 use rows::{Format, Rows};
 
 /// Pools have lists of their own.
 const POOLS: usize = 200;
+/// A page of pools ends with the one that brings as many entries of such lists.
+const ENTRIES: usize = 10_000;
 
 /// Where the next page begins.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 enum Place {
     Leases(Option<LeaseKey>),
     Pools(Option<PoolId>),
     Networks(Option<NetworkId>),
+    Quotas(Option<(PoolId, Tenant)>),
     Audit(Option<u64>),
 }
 
@@ -45,7 +49,7 @@ struct Export {
     next: Option<Place>,
 }
 
-/// All leases, pools or networks, or the audit log, as JSON Lines or CSV, for as long as the reader reads.
+/// All leases, pools, networks or quotas, or the audit log, as JSON Lines or CSV, for as long as the reader reads.
 #[utoipa::path(get, path = "/api/v1/export", tag = "admin", params(ExportQuery),
     responses((status = 200, content_type = "application/jsonl"), (status = 422, body = Problem),
         (status = 503, body = Problem)))]
@@ -76,9 +80,10 @@ impl Place {
             None | Some("leases") => Ok(Self::Leases(None)),
             Some("pools") => Ok(Self::Pools(None)),
             Some("networks") => Ok(Self::Networks(None)),
+            Some("quotas") => Ok(Self::Quotas(None)),
             Some("audit") => Ok(Self::Audit(None)),
             Some(other) => {
-                let allowed = "leases, pools, networks or audit";
+                let allowed = "leases, pools, networks, quotas or audit";
                 Err(Problem::invalid("what", other, allowed))
             }
         }
@@ -88,7 +93,7 @@ impl Place {
 impl Export {
     /// The next rows as text; `None` at the end.
     async fn page(&mut self, first: bool) -> Result<Option<Bytes>, Problem> {
-        let Some(place) = self.next else {
+        let Some(place) = self.next.take() else {
             return Ok(None);
         };
         if self.api.stop.is_cancelled() {
@@ -96,7 +101,14 @@ impl Export {
         }
         let (rows, next) = match place {
             Place::Leases(after) => self.api.ipam.read(|ledger| leases(ledger, after)),
-            Place::Pools(after) => self.api.ipam.read(|ledger| pools(ledger, after)),
+            Place::Pools(after) => {
+                let (pools, next) = self.api.ipam.read(|ledger| pools(ledger, after));
+                let rows = pools
+                    .into_iter()
+                    .map(|(head, pool)| convert::with_addresses(head, &pool));
+                (Rows::Pools(rows.collect()), next)
+            }
+            Place::Quotas(after) => self.api.ipam.read(|ledger| quotas(ledger, after)),
             Place::Networks(after) => self.api.ipam.read(|ledger| networks(ledger, after)),
             Place::Audit(before) => {
                 let page = admin::audit_page(&self.api, before, Ledger::SCAN).await?;
@@ -117,12 +129,27 @@ fn leases(ledger: &Ledger, after: Option<LeaseKey>) -> (Rows, Option<Place>) {
     (Rows::Leases(rows), next)
 }
 
-fn pools(ledger: &Ledger, after: Option<PoolId>) -> (Rows, Option<Place>) {
-    let pools: Vec<_> = ledger.pools_after(after).take(POOLS).collect();
-    let last = pools.last().filter(|_| pools.len() == POOLS);
-    let next = last.map(|pool| Place::Pools(Some(pool.id)));
-    let views = pools.iter().map(|pool| convert::pool_view(ledger, pool));
-    (Rows::Pools(views.collect()), next)
+/// The pools of a page without their addresses, which are made into text without the ledger.
+fn pools(ledger: &Ledger, after: Option<PoolId>) -> (Vec<(PoolView, Arc<Pool>)>, Option<Place>) {
+    let (mut page, mut entries) = (Vec::new(), 0);
+    for pool in ledger.pools_after(after) {
+        page.push((convert::pool_head(ledger, pool), Arc::clone(pool)));
+        entries += pool.spec.addresses.len() + pool.spec.exclusions.len();
+        if page.len() == POOLS || entries >= ENTRIES {
+            let next = Some(Place::Pools(Some(pool.id)));
+            return (page, next);
+        }
+    }
+    (page, None)
+}
+
+fn quotas(ledger: &Ledger, after: Option<(PoolId, Tenant)>) -> (Rows, Option<Place>) {
+    let found = ledger.quotas(None, None, after, Ledger::SCAN);
+    let last = found.last().filter(|_| found.len() == Ledger::SCAN);
+    let key = |usage: &QuotaUsage| (usage.quota.pool, usage.quota.tenant.clone());
+    let next = last.map(|usage| Place::Quotas(Some(key(usage))));
+    let rows = found.iter().map(|usage| quotas::view(ledger, usage));
+    (Rows::Quotas(rows.collect()), next)
 }
 
 fn networks(ledger: &Ledger, after: Option<NetworkId>) -> (Rows, Option<Place>) {

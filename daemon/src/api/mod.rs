@@ -13,6 +13,7 @@ pub mod access;
 pub mod accounts;
 pub mod admin;
 pub mod auth;
+pub mod backups;
 pub mod clusters;
 pub mod convert;
 pub mod export;
@@ -50,7 +51,7 @@ use tower_http::{
     catch_panic::CatchPanicLayer, limit::RequestBodyLimitLayer, timeout::TimeoutLayer,
 };
 
-use crate::{clusters::Clusters, config::Serve, ipam::Ipam, metrics::Metrics};
+use crate::{backups::Backups, clusters::Clusters, config::Serve, ipam::Ipam, metrics::Metrics};
 use access::{Access, Routes};
 use accounts::Accounts;
 use auth::{Guard, SocketPolicy};
@@ -68,6 +69,7 @@ pub struct Api {
     pub accounts: Accounts,
     pub sessions: ui::Sessions,
     pub metrics: Metrics,
+    pub backups: Backups,
     pub data_dir: PathBuf,
     /// One permit: a check copies the ledger and the store.
     pub checking: Arc<Semaphore>,
@@ -134,6 +136,9 @@ fn routes() -> Routes {
         .get("/api/v1/audit", VIEWER, admin::audit)
         .get("/api/v1/check", OPERATOR, admin::check)
         .get("/api/v1/backup", ADMIN, admin::backup)
+        .get("/api/v1/backups", ADMIN, backups::list)
+        .post("/api/v1/backups", ADMIN, backups::make)
+        .get("/api/v1/backups/{name}", ADMIN, backups::download)
         .get("/api/v1/export", VIEWER, export::export)
         .get("/api/v1/tokens", ADMIN, admin::list_tokens)
         .post("/api/v1/tokens", ADMIN, admin::create_token)

@@ -7,7 +7,8 @@ use utoipa::{
 };
 
 use super::{
-    admin, clusters, export, health, leases, pools, quotas, restore_hold, transfer, users, wire,
+    admin, backups, clusters, export, health, leases, pools, quotas, restore_hold, transfer, users,
+    wire,
 };
 
 #[derive(OpenApi)]
@@ -22,7 +23,8 @@ use super::{
         restore_hold::show, restore_hold::lift,
         clusters::list, clusters::show, clusters::forget, clusters::skip_adoption,
         clusters::confirm_release, clusters::install_crds,
-        admin::audit, admin::check, admin::backup, export::export,
+        admin::audit, admin::check, admin::backup, backups::list, backups::make, backups::download,
+        export::export,
         admin::list_tokens, admin::create_token, admin::revoke_token,
         users::list, users::create, users::update, users::delete,
         document, health::healthz, health::readyz, health::metrics,

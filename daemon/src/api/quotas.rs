@@ -108,7 +108,7 @@ fn tenant(name: &str) -> Result<Tenant, Problem> {
     convert::text("tenant", name).map(Tenant)
 }
 
-fn view(ledger: &Ledger, usage: &QuotaUsage) -> QuotaView {
+pub(super) fn view(ledger: &Ledger, usage: &QuotaUsage) -> QuotaView {
     let Quota {
         pool,
         tenant,

@@ -5,6 +5,7 @@
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 mod audit;
+mod backup;
 mod check;
 mod cluster;
 mod export;
@@ -17,6 +18,7 @@ mod token;
 mod user;
 
 pub use audit::{AuditPage, AuditQuery, AuditView};
+pub use backup::{BackupList, BackupView, StoreCounts};
 pub use check::{CheckReport, Checked, Readiness};
 pub use cluster::{ClusterList, ClusterView, HeldBackView, Outcome, SkipAdoption};
 pub use export::ExportQuery;

@@ -1,24 +1,81 @@
 //! `fipd backup`.
 
+mod drill;
+
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 
 use super::{
     Session,
     download::{Written, to_file},
     exit::Failure,
+    output::Table,
 };
+use crate::api::wire::{BackupList, BackupView};
+
+const LONG_ABOUT: &str = "\
+Write a copy of the store to a file while the daemon runs. Without a file: show, make or try the copies that the daemon
+keeps, as [backup] in its configuration says.";
 
 #[derive(Debug, Args)]
+#[command(long_about = LONG_ABOUT, args_conflicts_with_subcommands = true, arg_required_else_help = true)]
 pub struct Backup {
     /// File to write; must not exist. Readable by its owner only
-    file: PathBuf,
+    file: Option<PathBuf>,
+    #[command(subcommand)]
+    kept: Option<Kept>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Kept {
+    /// The copies that the daemon keeps, newest first
+    List,
+    /// Let the daemon make one at once
+    Now,
+    /// Restore the newest one into a temporary directory, check it and compare it; nothing is changed
+    Drill {
+        /// This backup instead
+        file: Option<PathBuf>,
+    },
 }
 
 impl Backup {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
-        let written = to_file(session, "/api/v1/backup", &self.file).await?;
-        session.output.show(&written, Written::facts)
+        match (self.kept, self.file) {
+            (None, Some(file)) => {
+                let written = to_file(session, "/api/v1/backup", &file).await?;
+                session.output.show(&written, Written::facts)
+            }
+            (Some(Kept::List) | None, _) => {
+                let list: BackupList = session.client.get("/api/v1/backups").await?;
+                session.output.show(&list, table)
+            }
+            (Some(Kept::Now), _) => {
+                let made: BackupView = session.client.post("/api/v1/backups", &()).await?;
+                session.output.show(&made, |made| {
+                    Table::facts([
+                        ("Name", made.name.clone()),
+                        ("Created", made.created.clone()),
+                        ("Bytes", made.bytes.to_string()),
+                    ])
+                })
+            }
+            (Some(Kept::Drill { file }), _) => drill::run(session, file.as_deref()).await,
+        }
     }
+}
+
+fn table(list: &BackupList) -> Table {
+    let mut table = Table::new(["NAME", "CREATED", "BYTES", "VERIFIED"]);
+    for copy in &list.backups {
+        let verified = if copy.verified { "yes" } else { "NO" };
+        table.row([
+            copy.name.clone(),
+            copy.created.clone(),
+            copy.bytes.to_string(),
+            verified.to_owned(),
+        ]);
+    }
+    table
 }

@@ -10,7 +10,6 @@ use super::{
     client::{segment, with_query},
     exit::Failure,
     output::{Table, or_dash},
-    token::duration,
     wants::wants,
 };
 use crate::{
@@ -18,7 +17,7 @@ use crate::{
         Allocate as AllocateBody, Granted, LeasePage, LeaseQuery, LeaseSummary, LeaseView,
         ReleaseRequest, Released, ReleasedAddress, ReserveRequest, text_of,
     },
-    clock,
+    clock::{self, duration},
 };
 
 #[derive(Debug, Subcommand)]

@@ -12,9 +12,11 @@ use super::{
     client::{segment, with_query},
     exit::Failure,
     output::{Table, or_dash},
-    token::duration,
 };
-use crate::api::wire::{PoolCreate, PoolList, PoolPatch, PoolView, text_of};
+use crate::{
+    api::wire::{PoolCreate, PoolList, PoolPatch, PoolView, text_of},
+    clock::duration,
+};
 
 #[derive(Debug, Subcommand)]
 pub enum Pool {

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     api::wire::{TokenCreate, TokenList, TokenMade, TokenView, text_of},
-    clock,
+    clock::{self, duration},
 };
 
 #[derive(Debug, Subcommand)]
@@ -98,38 +98,5 @@ pub(super) fn role(text: &str) -> Result<Role, String> {
         "operator" => Ok(Role::Operator),
         "admin" => Ok(Role::Admin),
         _ => Err("viewer, operator or admin is allowed".to_owned()),
-    }
-}
-
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    let allowed = || "a number and s, m, h or d is allowed, such as 90d".to_owned();
-    let unit = text.chars().next_back().ok_or_else(allowed)?;
-    let seconds: u64 = match unit {
-        's' => 1,
-        'm' => 60,
-        'h' => 3600,
-        'd' => 86_400,
-        _ => return Err(allowed()),
-    };
-    let number = text
-        .strip_suffix(unit)
-        .and_then(|number| number.parse::<u64>().ok());
-    let number = number.filter(|number| *number > 0).ok_or_else(allowed)?;
-    number
-        .checked_mul(seconds)
-        .map(Duration::from_secs)
-        .ok_or_else(allowed)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn durations_have_a_unit() {
-        assert_eq!(duration("90d"), Ok(Duration::from_secs(90 * 86_400)));
-        for bad in ["", "90", "d", "-1h", "0m", "1€", "99999999999999999999d"] {
-            assert!(duration(bad).is_err(), "{bad}");
-        }
     }
 }

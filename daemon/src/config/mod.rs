@@ -3,6 +3,7 @@
 //! Owns parsing, validation and the pure functions over the parsed values. It opens nothing but the file
 //! itself: kubeconfigs are read by [`crate::clusters`], which also watches both.
 
+mod backup;
 mod cluster;
 mod error;
 mod expect;
@@ -21,6 +22,7 @@ use std::{
 use serde::{Deserialize, de::IgnoredAny};
 use toml::Spanned;
 
+pub use backup::{Backup, Every, Keep};
 pub use cluster::{
     Announce, ClusterConfig, ClusterSettings, Discovery, RancherFip, RancherFipRole, Source,
 };
@@ -45,6 +47,7 @@ pub struct Config {
     /// `None` without a configuration file: the user's state directory then.
     pub data_dir: Option<PathBuf>,
     pub api: Api,
+    pub backup: Backup,
     pub listeners: Vec<Listener>,
     pub clusters: Vec<ClusterConfig>,
     pub discovery: Option<Discovery>,
@@ -92,6 +95,8 @@ struct File {
     #[serde(default)]
     api: Option<Spanned<Api>>,
     #[serde(default)]
+    backup: Backup,
+    #[serde(default)]
     cluster: Vec<Spanned<ClusterConfig>>,
     discovery: Option<Spanned<Discovery>>,
     #[serde(default)]
@@ -133,6 +138,8 @@ impl Config {
             api.cert = api.cert.map(|path| base.join(path));
             api.key = api.key.map(|path| base.join(path));
         }
+        let mut backup = file.backup;
+        backup.directory = backup.directory.map(|path| base.join(path));
         listener::check(&file.listener).map_err(|(span, what)| at(span, &what))?;
         cluster::check_together(&file.cluster, file.discovery.as_ref())
             .map_err(|(span, what)| at(span, &what))?;
@@ -144,6 +151,7 @@ impl Config {
             role: HostRole::Standalone,
             data_dir: Some(base.join(file.data_dir.unwrap_or_else(|| DEFAULT_DATA_DIR.into()))),
             api,
+            backup,
             listeners: file.listener.into_iter().map(Spanned::into_inner).collect(),
             clusters,
             discovery: file.discovery.map(Spanned::into_inner),
@@ -164,6 +172,7 @@ impl Config {
         self.role != before.role
             || self.data_dir != before.data_dir
             || self.api != before.api
+            || self.backup != before.backup
             || self.listeners != before.listeners
     }
 

@@ -1,4 +1,7 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use fipd_core::{System, Text};
 
@@ -57,6 +60,33 @@ fn refused(text: &str) -> String {
 fn with(anchor: &str, line: &str) -> String {
     assert!(SITE.contains(anchor), "no {anchor:?} in the site");
     SITE.replacen(anchor, &format!("{anchor}\n{line}"), 1)
+}
+
+#[test]
+fn backups_are_made_daily_unless_told_otherwise() {
+    let parse = |text: &str| Config::parse(text, Path::new("/etc/fipd"));
+    let backup = |text: &str| parse(text).unwrap().backup;
+    let day = Duration::from_secs(86_400);
+    assert_eq!(backup(""), Backup::default());
+    assert_eq!(
+        (Backup::default().every, Backup::default().keep),
+        (Every(Some(day)), Keep(7))
+    );
+    let given = backup("[backup]\nevery = \"6h\"\nkeep = 3\ndirectory = \"b\"\n");
+    assert_eq!(given.every, Every(Some(day / 4)));
+    assert_eq!(given.keep, Keep(3));
+    assert_eq!(given.directory, Some("/etc/fipd/b".into()));
+    assert_eq!(backup("[backup]\nevery = \"off\"\n").every, Every(None));
+    for (text, words) in [
+        ("every = \"5s\"", "every = \"5s\""),
+        ("every = \"daily\"", "\"24h\""),
+        ("keep = 0", "1 to 10000"),
+        ("often = true", "unknown field"),
+    ] {
+        let error = parse(&format!("[backup]\n{text}\n")).unwrap_err();
+        assert!(error.contains(words), "{text}: {error}");
+        assert!(error.contains("line 2"), "{text}: {error}");
+    }
 }
 
 #[test]

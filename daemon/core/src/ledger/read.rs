@@ -242,6 +242,11 @@ impl Ledger {
         self.index.count_of_cluster(cluster, system)
     }
 
+    /// How many quotas there are.
+    pub fn quota_count(&self) -> usize {
+        self.rows.quotas.len()
+    }
+
     /// Leases with contenders, in key order.
     pub fn contentions(&self) -> impl Iterator<Item = &Arc<Lease>> {
         self.index

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::api::{
     problem::{Code, Problem},
-    wire::{AuditView, LeaseView, NetworkView, PoolView},
+    wire::{AuditView, LeaseView, NetworkView, PoolView, QuotaView},
 };
 
 /// How rows are written.
@@ -23,6 +23,7 @@ pub enum Rows {
     Leases(Vec<LeaseView>),
     Pools(Vec<PoolView>),
     Networks(Vec<NetworkView>),
+    Quotas(Vec<QuotaView>),
     Audit(Vec<AuditView>),
 }
 
@@ -74,6 +75,7 @@ const POOLS: &[&str] = &[
     "usage.out_of_range",
 ];
 const NETWORKS: &[&str] = &["id", "name", "pools", "waiting_for", "held_until"];
+const QUOTAS: &[&str] = &["tenant", "pool", "used", "limit"];
 const AUDIT: &[&str] = &[
     "number", "at", "actor", "action", "network", "address", "pool", "owner", "detail",
 ];
@@ -102,6 +104,7 @@ impl Rows {
             Self::Leases(rows) => write(rows, LEASES, format, first),
             Self::Pools(rows) => write(rows, POOLS, format, first),
             Self::Networks(rows) => write(rows, NETWORKS, format, first),
+            Self::Quotas(rows) => write(rows, QUOTAS, format, first),
             Self::Audit(rows) => write(rows, AUDIT, format, first),
         }
         .map_err(|what| Problem::new(Code::Internal, what))
@@ -231,6 +234,13 @@ mod tests {
             detail: String::new(),
         };
         complete(&audit, AUDIT);
+        let quota = QuotaView {
+            tenant: String::new(),
+            pool: String::new(),
+            used: 0,
+            limit: 0,
+        };
+        complete(&quota, QUOTAS);
         let (pool, lease) = super::super::tests::samples();
         complete(&pool, POOLS);
         complete(&lease, LEASES);

@@ -20,7 +20,7 @@ const LEASES: usize = 25_000;
 /// A pool and a lease as clients see them.
 pub fn samples() -> (PoolView, LeaseView) {
     let mut ledger = Ledger::new();
-    let pool = fipd_core::Pool {
+    let pool = Pool {
         id: PoolId(1),
         spec: spec("p", "10.0.0.0/24"),
         generation: 1,
@@ -191,6 +191,36 @@ async fn what_stays_comes_once_whatever_changes_meanwhile() {
     );
 }
 
+#[test]
+fn a_page_of_pools_ends_by_the_number_of_entries() {
+    let mut ledger = Ledger::new();
+    let single = |at: u32| fipd_core::AddressSpec::Single(std::net::Ipv4Addr::from(at).into());
+    for (id, entries) in [(1, 4_000), (2, 4_000), (3, 4_000), (4, 30_000), (5, 1)] {
+        let addresses = (0..entries)
+            .map(|at| single((id << 24) | (at * 2)))
+            .collect();
+        let pool = Pool {
+            id: PoolId(id),
+            spec: PoolSpec::own(format!("p{id}"), addresses),
+            generation: 1,
+            created: fipd_core::Timestamp(1),
+        };
+        ledger.apply(&fipd_core::Op::PutPool(Arc::new(pool)));
+    }
+    let mut pages = Vec::new();
+    let mut after = None;
+    loop {
+        let (page, next) = pools(&ledger, after);
+        assert!(page.iter().all(|(head, _)| head.addresses.is_empty()));
+        pages.push(page.iter().map(|(head, _)| head.id).collect::<Vec<_>>());
+        match next {
+            Some(Place::Pools(last)) => after = last,
+            _ => break,
+        }
+    }
+    assert_eq!(pages, [vec![1, 2, 3], vec![4], vec![5]]);
+}
+
 #[tokio::test]
 async fn pools_networks_and_the_audit_log_are_whole() {
     let site = Site::new().await;
@@ -202,10 +232,24 @@ async fn pools_networks_and_the_audit_log_are_whole() {
         )
         .await;
     }
+    let quota = |number: usize| fipd_core::Quota {
+        pool: PoolId(1),
+        tenant: Tenant(format!("t-{number}").into()),
+        limit: 3,
+    };
+    for number in 0..1_001 {
+        let (quota, actor) = (quota(number), "test".into());
+        let request = Request::SetQuota { quota, actor };
+        site.api.ipam.submit(request).await.unwrap();
+    }
     let lines = |text: String| text.lines().count();
     assert_eq!(lines(whole(ask(&site, "pools", "csv").await).await), 452);
     assert_eq!(lines(whole(ask(&site, "pools", "jsonl").await).await), 451);
     assert_eq!(lines(whole(ask(&site, "networks", "csv").await).await), 2);
+    assert_eq!(lines(whole(ask(&site, "quotas", "csv").await).await), 1_002);
+    let text = whole(ask(&site, "quotas", "jsonl").await).await;
+    let row: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+    assert_eq!((&row["tenant"], &row["limit"]), (&"t-0".into(), &3.into()));
     for number in 0..1_100 {
         give(&site, PoolId(1), "fipd/Host/lab/a", 1).await;
         let scope = ReleaseScope::Address(key("10.0.0.0"));

@@ -12,6 +12,7 @@ use tower::Service as _;
 use super::Sessions;
 use crate::{
     api::{Api, accounts::Accounts, auth::SocketPolicy, router},
+    backups::{Backups, Schedule},
     clock,
     clusters::{self, ClusterSession, Clusters, SystemRunner},
     ipam::Ipam,
@@ -78,8 +79,11 @@ impl Site {
             actor: "test".into(),
         };
         ipam.submit(create).await.unwrap();
+        let schedule = Schedule::new(&crate::config::Backup::default(), dir.path());
+        let backups = Backups::new(ipam.clone(), schedule);
         let api = Arc::new(Api {
-            metrics: Metrics::new(ipam.clone(), clusters.clone()),
+            metrics: Metrics::new(ipam.clone(), clusters.clone(), backups.clone()),
+            backups,
             sessions: Sessions::new(ipam.clone()),
             ipam,
             clusters,

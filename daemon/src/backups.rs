@@ -1,0 +1,321 @@
+//! Copies of the store on a schedule: made, kept and shown.
+//!
+//! A copy has its final name only when it has been read back, and an older one goes only after that. Who reads the clock
+//! here decides nothing about addresses: a clock that is set makes a copy sooner or later, and no more.
+
+use std::{
+    fs, io,
+    os::unix::fs::DirBuilderExt as _,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use fipd_core::Timestamp;
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use crate::{clock, config, ipam::Ipam, store::BackupError};
+
+/// After the start: it has other things to do first.
+const FIRST: Duration = Duration::from_secs(300);
+/// After a copy that could not be made.
+const RETRY: Duration = Duration::from_secs(900);
+/// At most without a look at the clock.
+const LOOK: Duration = Duration::from_secs(60);
+/// Room that must be left beside a copy.
+const SPARE: u64 = 64 << 20;
+
+const PREFIX: &str = "fipd-";
+const SUFFIX: &str = ".redb";
+const PARTIAL: &str = ".redb.partial";
+
+/// What is copied when and where to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Schedule {
+    pub directory: PathBuf,
+    /// `None`: only when asked.
+    pub every: Option<Duration>,
+    pub keep: usize,
+}
+
+/// A copy that was read back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Copy {
+    pub name: String,
+    pub created: Timestamp,
+    pub bytes: u64,
+}
+
+/// Why there is no new copy; the older ones stay.
+#[derive(Debug, thiserror::Error)]
+pub enum CopyError {
+    #[error("another backup is being made")]
+    Busy,
+    #[error(
+        "the disk of {} is too full for a backup: {free} bytes free, {needed} needed", .directory.display()
+    )]
+    Full {
+        directory: PathBuf,
+        free: u64,
+        needed: u64,
+    },
+    #[error("{}: {source}", .path.display())]
+    Io { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Store(#[from] BackupError),
+}
+
+/// How it has gone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// When the newest copy was made.
+    pub last: Option<Timestamp>,
+    /// Why the last attempt failed, and when that was.
+    pub failure: Option<(Timestamp, String)>,
+}
+
+/// The copies of this daemon's store; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Backups(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    ipam: Ipam,
+    schedule: Schedule,
+    standing: Mutex<Standing>,
+    /// Held while a copy is made.
+    turn: Mutex<()>,
+}
+
+impl Schedule {
+    /// What the configuration says.
+    pub fn new(config: &config::Backup, data_dir: &Path) -> Self {
+        let directory = config.directory.clone();
+        Self {
+            directory: directory.unwrap_or_else(|| data_dir.join("backups")),
+            every: config.every.0,
+            keep: config.keep.0,
+        }
+    }
+}
+
+impl Backups {
+    /// Looks at what is there; makes nothing yet. Blocks on the disk.
+    pub fn new(ipam: Ipam, schedule: Schedule) -> Self {
+        let standing = Standing {
+            last: newest(&list(&schedule.directory)),
+            failure: None,
+        };
+        Self(Arc::new(Shared {
+            ipam,
+            schedule,
+            standing: Mutex::new(standing),
+            turn: Mutex::new(()),
+        }))
+    }
+
+    pub fn schedule(&self) -> &Schedule {
+        &self.0.schedule
+    }
+
+    pub fn standing(&self) -> Standing {
+        self.0.standing.lock().clone()
+    }
+
+    /// All copies, newest first. Blocks on the disk.
+    pub fn list(&self) -> io::Result<Vec<Copy>> {
+        list(&self.0.schedule.directory)
+    }
+
+    /// The file of a copy with this name; `None` for any other name.
+    pub fn path(&self, name: &str) -> Option<PathBuf> {
+        created(name)?;
+        let path = self.0.schedule.directory.join(name);
+        path.is_file().then_some(path)
+    }
+
+    /// Makes a copy, reads it back, and then removes what is too many. Blocks for long.
+    ///
+    /// # Errors
+    /// When there is no room, something cannot be written, or another copy is being made.
+    pub fn make(&self) -> Result<Copy, CopyError> {
+        let Some(_turn) = self.0.turn.try_lock() else {
+            return Err(CopyError::Busy);
+        };
+        let now = clock::now();
+        let made = self.copy(now);
+        let mut standing = self.0.standing.lock();
+        match &made {
+            Ok(copy) => {
+                standing.last = Some(copy.created);
+                standing.failure = None;
+                tracing::info!(name = copy.name, bytes = copy.bytes, "a backup was made");
+            }
+            Err(error) => {
+                standing.failure = Some((now, error.to_string()));
+                tracing::error!(%error, "no backup was made");
+            }
+        }
+        drop(standing);
+        if made.is_ok() {
+            self.prune();
+        }
+        made
+    }
+
+    fn copy(&self, now: Timestamp) -> Result<Copy, CopyError> {
+        let directory = &self.0.schedule.directory;
+        let io = |path: &Path| {
+            let path = path.to_owned();
+            move |source| CopyError::Io { path, source }
+        };
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(directory)
+            .map_err(io(directory))?;
+        sweep(directory);
+        self.room()?;
+        let name = name(now);
+        let path = directory.join(&name);
+        self.0.ipam.reader().backup(&path)?;
+        let bytes = fs::metadata(&path).map_err(io(&path))?.len();
+        Ok(Copy {
+            name,
+            created: now,
+            bytes,
+        })
+    }
+
+    /// A copy may be as large as the store. Where the file systems do not say, it is tried.
+    fn room(&self) -> Result<(), CopyError> {
+        let directory = &self.0.schedule.directory;
+        let used = self.0.ipam.reader().disk().map_or(0, |(used, _)| used);
+        let needed = used.saturating_add(SPARE);
+        let Ok(stat) = nix::sys::statvfs::statvfs(directory) else {
+            return Ok(());
+        };
+        let free = stat.blocks_available().saturating_mul(stat.fragment_size());
+        if free < needed {
+            return Err(CopyError::Full {
+                directory: directory.clone(),
+                free,
+                needed,
+            });
+        }
+        Ok(())
+    }
+
+    fn prune(&self) {
+        let copies = match self.list() {
+            Ok(copies) => copies,
+            Err(error) => {
+                tracing::warn!(%error, "old backups stay: they cannot be listed");
+                return;
+            }
+        };
+        for old in copies.iter().skip(self.0.schedule.keep) {
+            let path = self.0.schedule.directory.join(&old.name);
+            match fs::remove_file(&path) {
+                Ok(()) => tracing::info!(name = old.name, "an old backup was removed"),
+                Err(error) => {
+                    tracing::warn!(path = %path.display(), %error, "an old backup stays");
+                }
+            }
+        }
+    }
+
+    /// Makes copies on time until told to stop.
+    pub async fn run(self, stop: CancellationToken) {
+        let work = std::pin::pin!(self.work());
+        let _ = stop.run_until_cancelled(work).await;
+    }
+
+    async fn work(&self) {
+        let Some(every) = self.0.schedule.every else {
+            return std::future::pending().await;
+        };
+        let mut wait = FIRST;
+        loop {
+            tokio::time::sleep(wait).await;
+            let left = left(clock::now(), self.standing().last, every);
+            wait = left.min(LOOK);
+            if !left.is_zero() {
+                continue;
+            }
+            let this = self.clone();
+            let made = tokio::task::spawn_blocking(move || this.make()).await;
+            if !matches!(made, Ok(Ok(_))) {
+                wait = RETRY;
+            }
+        }
+    }
+}
+
+/// How long until the next copy. One that seems to be of the future is of no known age.
+fn left(now: Timestamp, last: Option<Timestamp>, every: Duration) -> Duration {
+    let age = last.and_then(|last| now.0.checked_sub(last.0));
+    age.map_or(Duration::ZERO, |age| {
+        every.saturating_sub(Duration::from_millis(age))
+    })
+}
+
+fn newest(copies: &io::Result<Vec<Copy>>) -> Option<Timestamp> {
+    copies.as_ref().ok()?.first().map(|copy| copy.created)
+}
+
+fn list(directory: &Path) -> io::Result<Vec<Copy>> {
+    let entries = match fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut copies = Vec::new();
+    for entry in entries {
+        let entry = entry?;
+        let Ok(name) = entry.file_name().into_string() else {
+            continue;
+        };
+        if let Some(created) = created(&name) {
+            let bytes = entry.metadata()?.len();
+            copies.push(Copy {
+                name,
+                created,
+                bytes,
+            });
+        }
+    }
+    copies.sort_by(|a, b| (b.created, &b.name).cmp(&(a.created, &a.name)));
+    Ok(copies)
+}
+
+/// Removes what an end in the middle of a copy has left. Only who has the turn.
+fn sweep(directory: &Path) {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    for path in entries.map(|entry| entry.path()) {
+        let name = path.file_name().and_then(|name| name.to_str());
+        if name.is_some_and(|name| name.starts_with(PREFIX) && name.ends_with(PARTIAL))
+            && let Err(error) = fs::remove_file(&path)
+        {
+            tracing::warn!(path = %path.display(), %error, "half a backup stays");
+        }
+    }
+}
+
+fn name(at: Timestamp) -> String {
+    let stamp = clock::rfc3339(at).replace(['-', ':'], "");
+    format!("{PREFIX}{stamp}{SUFFIX}")
+}
+
+/// When a copy of this name was made; `None` if no copy is called so.
+fn created(name: &str) -> Option<Timestamp> {
+    let stamp = name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?;
+    let (date, time) = stamp.split_once('T')?;
+    let (year, month, day) = (date.get(..4)?, date.get(4..6)?, date.get(6..)?);
+    let (hour, minute, second) = (time.get(..2)?, time.get(2..4)?, time.get(4..)?);
+    let at = clock::parse_rfc3339(&format!("{year}-{month}-{day}T{hour}:{minute}:{second}"))?;
+    (self::name(at) == name).then_some(at)
+}
+
+#[cfg(test)]
+mod tests;
