@@ -33,7 +33,7 @@ use crate::{
     metrics::Metrics,
     restore_hold,
     settings::Settings,
-    store::OpenError,
+    store::{OpenError, Options},
 };
 
 /// How long servers and clusters have to come to an end. The store gets 5 s afterwards; all of it stays below 10 s.
@@ -69,7 +69,11 @@ pub async fn run(settings: Settings) -> Result<(), AppError> {
     // A second provider cannot be there: nothing else installs one.
     let _ = rustls::crypto::ring::default_provider().install_default();
     // First of all: who has the store is the daemon.
-    let (ipam, writer) = Ipam::start(&settings.data_dir, Arc::new(clock::now))?;
+    let options = Options {
+        audit_limit: settings.config.audit.keep.0,
+        ..Options::default()
+    };
+    let (ipam, writer) = Ipam::start_with(&settings.data_dir, options, Arc::new(clock::now))?;
     let stop = CancellationToken::new();
     let result = serve(&settings, &ipam, &stop).await;
     stop.cancel();

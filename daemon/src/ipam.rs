@@ -157,18 +157,30 @@ impl Shared {
 }
 
 impl Ipam {
+    /// [`Self::start_with`] the default options.
+    ///
+    /// # Errors
+    /// As [`Self::start_with`].
+    pub fn start(data_dir: &Path, clock: Clock) -> Result<(Self, Writer), OpenError> {
+        Self::start_with(data_dir, Options::default(), clock)
+    }
+
     /// Opens the store in `data_dir` (made with mode 0700 where missing) and starts the writer.
     ///
     /// # Errors
     /// What [`Store::open`] says, or when the directory or a thread cannot be made.
-    pub fn start(data_dir: &Path, clock: Clock) -> Result<(Self, Writer), OpenError> {
+    pub fn start_with(
+        data_dir: &Path,
+        options: Options,
+        clock: Clock,
+    ) -> Result<(Self, Writer), OpenError> {
         let io = |source| OpenError::Io {
             path: data_dir.to_owned(),
             doing: "made",
             source,
         };
         make_private(data_dir).map_err(io)?;
-        let (store, loaded) = Store::open(&data_dir.join(DATABASE), Options::default())?;
+        let (store, loaded) = Store::open(&data_dir.join(DATABASE), options)?;
         Self::with_store(store, loaded, clock).map_err(io)
     }
 

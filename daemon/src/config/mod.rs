@@ -3,6 +3,7 @@
 //! Owns parsing, validation and the pure functions over the parsed values. It opens nothing but the file
 //! itself: kubeconfigs are read by [`crate::clusters`], which also watches both.
 
+mod audit;
 mod backup;
 mod cluster;
 mod error;
@@ -22,6 +23,7 @@ use std::{
 use serde::{Deserialize, de::IgnoredAny};
 use toml::Spanned;
 
+pub use audit::{Audit, Entries};
 pub use backup::{Backup, Every, Keep};
 pub use cluster::{
     Announce, ClusterConfig, ClusterSettings, Discovery, RancherFip, RancherFipRole, Source,
@@ -48,6 +50,7 @@ pub struct Config {
     pub data_dir: Option<PathBuf>,
     pub api: Api,
     pub backup: Backup,
+    pub audit: Audit,
     pub listeners: Vec<Listener>,
     pub clusters: Vec<ClusterConfig>,
     pub discovery: Option<Discovery>,
@@ -96,6 +99,8 @@ struct File {
     api: Option<Spanned<Api>>,
     #[serde(default)]
     backup: Backup,
+    #[serde(default)]
+    audit: Audit,
     #[serde(default)]
     cluster: Vec<Spanned<ClusterConfig>>,
     discovery: Option<Spanned<Discovery>>,
@@ -152,6 +157,7 @@ impl Config {
             data_dir: Some(base.join(file.data_dir.unwrap_or_else(|| DEFAULT_DATA_DIR.into()))),
             api,
             backup,
+            audit: file.audit,
             listeners: file.listener.into_iter().map(Spanned::into_inner).collect(),
             clusters,
             discovery: file.discovery.map(Spanned::into_inner),
@@ -173,6 +179,7 @@ impl Config {
             || self.data_dir != before.data_dir
             || self.api != before.api
             || self.backup != before.backup
+            || self.audit != before.audit
             || self.listeners != before.listeners
     }
 

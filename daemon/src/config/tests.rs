@@ -63,6 +63,18 @@ fn with(anchor: &str, line: &str) -> String {
 }
 
 #[test]
+fn the_audit_log_keeps_a_million_entries_unless_told_otherwise() {
+    let parse = |text: &str| Config::parse(text, Path::new("/etc/fipd"));
+    assert_eq!(parse("").unwrap().audit.keep, Entries(1_000_000));
+    let given = parse("[audit]\nkeep = 5000\n").unwrap();
+    assert_eq!(given.audit.keep, Entries(5_000));
+    for bad in ["999", "10000001"] {
+        let error = parse(&format!("[audit]\nkeep = {bad}\n")).unwrap_err();
+        assert!(error.contains("1000 to 10000000"), "{error}");
+    }
+}
+
+#[test]
 fn backups_are_made_daily_unless_told_otherwise() {
     let parse = |text: &str| Config::parse(text, Path::new("/etc/fipd"));
     let backup = |text: &str| parse(text).unwrap().backup;

@@ -1,12 +1,14 @@
 //! Copies of the store that the daemon keeps, and whether they could be restored.
 
+use std::sync::Arc;
+
 use serde_json::json;
 
 use crate::harness::Daemon;
 
 #[test]
 fn copies_are_made_listed_and_handed_out_to_admins() {
-    let home = std::sync::Arc::new(tempfile::tempdir().unwrap());
+    let home = Arc::new(tempfile::tempdir().unwrap());
     let config = home.path().join("fipd.toml");
     std::fs::write(&config, "[backup]\nevery = \"off\"\nkeep = 2\n").unwrap();
     let fipd = Daemon::start_in(home, &["--config", config.to_str().unwrap()]);

@@ -64,6 +64,21 @@ fn a_listen_file_that_cannot_be_written_is_a_warning() {
 }
 
 #[test]
+fn the_audit_log_is_as_long_as_the_configuration_says() {
+    let home = Arc::new(tempfile::tempdir().unwrap());
+    let config = home.path().join("fipd.toml");
+    std::fs::write(&config, "[audit]\nkeep = 1000\n").unwrap();
+    let fipd = Daemon::start_in(home, &["--config", config.to_str().unwrap()]);
+    fipd.json("pool create p --cidr 10.0.0.0/16");
+    fipd.json("lease allocate --pool p --owner fipd/Host/lab/a --count 1000");
+    fipd.json("lease release --owner fipd/Host/lab/a");
+    let log = fipd.cli("export --what audit").out;
+    let kept = log.lines().count();
+    assert!((1_000..1_100).contains(&kept), "{kept}");
+    assert_eq!(fipd.json("check")["ok"], true);
+}
+
+#[test]
 fn what_was_given_is_there_after_kill_and_restart() {
     let mut fipd = Daemon::start();
     fipd.json("pool create p --cidr 10.0.0.0/24");
