@@ -35,6 +35,7 @@ impl Layout {
         let family = check_families(spec)?;
         check_name(spec)?;
         check_quarantine(spec)?;
+        check_sticky(spec)?;
         let listed = set(spec.addresses.iter().map(AddressSpec::span));
         let cidrs = outermost_cidrs(&spec.addresses);
         check_link(spec, family, &listed)?;
@@ -189,6 +190,19 @@ fn check_quarantine(spec: &PoolSpec) -> Result<(), PoolError> {
     if spec.quarantine > most {
         let allowed = format!("0 to {most} seconds (30 days)");
         return Err(error("quarantine", spec.quarantine, allowed));
+    }
+    Ok(())
+}
+
+fn check_sticky(spec: &PoolSpec) -> Result<(), PoolError> {
+    let (lasts, most) = (spec.sticky.lasts, spec.sticky.most);
+    if lasts > PoolSpec::MAX_STICKY {
+        let allowed = format!("0 to {} seconds (365 days)", PoolSpec::MAX_STICKY);
+        return Err(error("sticky_for", lasts, allowed));
+    }
+    if most > PoolSpec::MAX_REMEMBERED || (most == 0 && spec.sticky.is_on()) {
+        let allowed = format!("1 to {} addresses", PoolSpec::MAX_REMEMBERED);
+        return Err(error("sticky_most", most, allowed));
     }
     Ok(())
 }

@@ -22,6 +22,7 @@ mod lease;
 mod ledger;
 mod network;
 mod op;
+mod past;
 mod pool;
 mod quota;
 mod request;
@@ -40,7 +41,8 @@ pub use ledger::{
 };
 pub use network::{Network, NetworkId};
 pub use op::{Authority, Decision, Op, Outcome, Refused};
-pub use pool::{Ends, EndsOf, Order, Origin, Pool, PoolError, PoolId, PoolSize, PoolSpec};
+pub use past::PastLease;
+pub use pool::{Ends, EndsOf, Order, Origin, Pool, PoolError, PoolId, PoolSize, PoolSpec, Sticky};
 pub use quota::{Quota, QuotaUsage, Tenancy};
 pub use request::{
     AccountEdit, Adopt, Allocate, Answer, Handover, PoolEdit, Refusal, Release, ReleaseScope,

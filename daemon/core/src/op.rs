@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     Account, Adoption, AuditEntry, ClusterId, ClusterRecord, Epoch, Lease, LeaseKey, Network,
-    NetworkId, Pool, PoolId, Quota, System, Tenant, Text, Token, TokenId,
+    NetworkId, PastLease, Pool, PoolId, Quota, System, Tenant, Text, Token, TokenId,
 };
 
 /// One row written or removed. Ops name their row whole, so that applying one twice changes nothing.
@@ -22,6 +22,8 @@ pub enum Op {
     },
     PutLease(Arc<Lease>),
     DeleteLease(LeaseKey),
+    PutPast(Arc<PastLease>),
+    DeletePast(LeaseKey),
     PutCluster(ClusterRecord),
     DeleteCluster(ClusterId),
     PutAdoption(Adoption),

@@ -23,6 +23,21 @@ pub enum Order {
     Lowest,
     /// Any, so that nobody can tell which it will be.
     Random,
+    /// The lowest of those that were never used, then the one that was released longest ago. The pool remembers the
+    /// last [`PoolSpec::MAX_REMEMBERED`] releases; what it has forgotten was never used.
+    LeastRecentlyUsed,
+}
+
+/// Whether who had an address gets the same one again: an identity that asks for any address of the pool, as long
+/// as nobody has the one that it had, and not later than `lasts` seconds after its release. Others are given it
+/// only where the pool has no other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sticky {
+    /// Seconds; 0: nobody is remembered.
+    pub lasts: u32,
+    /// How many addresses are remembered; the oldest release is forgotten first. A pool with the order
+    /// [`Order::LeastRecentlyUsed`] remembers more.
+    pub most: u32,
 }
 
 /// What the reserved ends are counted from.
@@ -83,6 +98,7 @@ pub struct PoolSpec {
     pub closed: bool,
     /// Seconds that an address cools after a release before it is free; 0 for none. At most [`PoolSpec::MAX_QUARANTINE`].
     pub quarantine: u32,
+    pub sticky: Sticky,
 }
 
 /// A pool as the ledger keeps it.
@@ -157,6 +173,27 @@ impl Ends {
     };
 }
 
+impl Sticky {
+    /// Nobody is remembered.
+    pub const OFF: Self = Self { lasts: 0, most: 0 };
+
+    /// Pools that an admin makes: a thousand addresses for a week.
+    pub const OWN_DEFAULT: Self = Self {
+        lasts: 7 * 24 * 3_600,
+        most: 1_000,
+    };
+
+    /// Whether anybody is remembered.
+    pub fn is_on(&self) -> bool {
+        self.lasts > 0
+    }
+
+    /// Whether what was released then is remembered no more.
+    pub fn is_over(&self, released: Timestamp, now: Timestamp) -> bool {
+        released.0.saturating_add(u64::from(self.lasts) * 1_000) <= now.0
+    }
+}
+
 impl PoolSpec {
     /// The most entries of `addresses` and `exclusions` together.
     pub const MAX_SPECS: usize = 100_000;
@@ -164,6 +201,10 @@ impl PoolSpec {
     pub const MAX_LINKS: u128 = 65_536;
     /// The longest quarantine, in seconds: 30 days.
     pub const MAX_QUARANTINE: u32 = 30 * 24 * 3_600;
+    /// The longest time that it is remembered who had an address, in seconds: 365 days.
+    pub const MAX_STICKY: u32 = 365 * 24 * 3_600;
+    /// The most addresses that a pool remembers.
+    pub const MAX_REMEMBERED: u32 = 65_536;
     /// The longest name, in bytes.
     pub const MAX_NAME: usize = 640;
 
@@ -182,7 +223,18 @@ impl PoolSpec {
             origin: Origin::Own,
             closed: false,
             quarantine: 0,
+            sticky: Sticky::OFF,
         }
+    }
+
+    /// How many past leases the pool remembers.
+    pub fn remembers(&self) -> usize {
+        let most = match self.order {
+            Order::LeastRecentlyUsed => Self::MAX_REMEMBERED,
+            Order::Lowest | Order::Random if self.sticky.is_on() => self.sticky.most,
+            Order::Lowest | Order::Random => 0,
+        };
+        usize::try_from(most).unwrap_or(usize::MAX)
     }
 
     /// The family of the pool: that of its first entry; `None` for a specification without addresses.

@@ -10,8 +10,8 @@ use std::net::IpAddr;
 
 use fipd_core::{
     Action, Adopt, Allocate, Answer, Ends, Holder, LeaseKey, LeaseState, Ledger, NetworkId, Order,
-    Origin, Planned, PoolId, PoolSpec, Refusal, Release, ReleaseScope, Request, Reserve, Tenant,
-    Timestamp, Transfer, Want,
+    Origin, Planned, PoolId, PoolSpec, Refusal, Release, ReleaseScope, Request, Reserve, Sticky,
+    Tenant, Timestamp, Transfer, Want,
 };
 
 const WEB: &str = "fipd/vm/lab/web";
@@ -87,6 +87,7 @@ fn spec(quarantine: u32) -> PoolSpec {
         origin: Origin::Own,
         closed: false,
         quarantine,
+        sticky: Sticky::OFF,
     }
 }
 

@@ -56,7 +56,11 @@ pub fn order(text: &str) -> Result<Order, Problem> {
     match text {
         "lowest" => Ok(Order::Lowest),
         "random" => Ok(Order::Random),
-        _ => Err(Problem::invalid("order", text, "lowest or random")),
+        "least-recently-used" => Ok(Order::LeastRecentlyUsed),
+        _ => {
+            let allowed = "lowest, random or least-recently-used";
+            Err(Problem::invalid("order", text, allowed))
+        }
     }
 }
 
@@ -219,6 +223,8 @@ pub fn pool_head(ledger: &Ledger, pool: &Pool) -> PoolView {
         origin: origin_view(ledger, &spec.origin),
         closed: spec.closed,
         quarantine: spec.quarantine,
+        sticky_for: spec.sticky.lasts,
+        sticky_most: spec.sticky.most,
         generation: pool.generation,
         created: clock::rfc3339(pool.created),
         usage: Usage {

@@ -9,6 +9,7 @@ use axum::{
 };
 use fipd_core::{
     Answer, Ends, Family, Ledger, NetworkId, Order, Origin, Pool, PoolEdit, PoolSpec, Request,
+    Sticky,
 };
 use http::{HeaderValue, StatusCode, header};
 use ipnet::IpNet;
@@ -245,6 +246,7 @@ pub(super) fn new_spec(ledger: &Ledger, body: PoolCreate) -> Result<PoolSpec, Pr
         origin: Origin::Own,
         closed: false,
         quarantine: body.quarantine.unwrap_or(0),
+        sticky: sticky(Sticky::OWN_DEFAULT, body.sticky_for, body.sticky_most),
     })
 }
 
@@ -280,6 +282,7 @@ pub(super) fn patched(
     set_ends(&mut spec.ends, first, last, patch.reserve_of.as_deref())?;
     spec.order = order(patch.order.as_deref())?.unwrap_or(spec.order);
     spec.closed = patch.closed.unwrap_or(spec.closed);
+    spec.sticky = sticky(spec.sticky, patch.sticky_for, patch.sticky_most);
     spec.quarantine = patch.quarantine.unwrap_or(spec.quarantine);
     Ok(spec)
 }
@@ -301,6 +304,21 @@ fn set_ends(
         ends.of = convert::ends_of(of)?;
     }
     Ok(())
+}
+
+/// Who switches it on and gives no number of addresses gets that of new pools.
+fn sticky(before: Sticky, lasts: Option<u32>, most: Option<u32>) -> Sticky {
+    let lasts = lasts.unwrap_or(before.lasts);
+    if lasts == 0 {
+        return Sticky::OFF;
+    }
+    let known = if before.is_on() {
+        before
+    } else {
+        Sticky::OWN_DEFAULT
+    };
+    let most = most.unwrap_or(known.most);
+    Sticky { lasts, most }
 }
 
 fn order(text: Option<&str>) -> Result<Option<Order>, Problem> {

@@ -77,11 +77,17 @@ pub struct Details {
     #[arg(long, value_name = "WHAT", value_parser = ["prefix", "each-cidr"])]
     reserve_of: Option<String>,
     /// Which free address is given next
-    #[arg(long, value_name = "ORDER", value_parser = ["lowest", "random"])]
+    #[arg(long, value_name = "ORDER", value_parser = ["lowest", "random", "least-recently-used"])]
     order: Option<String>,
     /// How long an address cools after a release before it is free, such as 90s, 2h or 7d; 0 for not at all
     #[arg(long, value_name = "TIME", value_parser = quarantine)]
     quarantine: Option<u32>,
+    /// How long who had an address gets the same one again, such as 90s, 2h or 7d; 0 for not at all (new pools: 7d)
+    #[arg(long, value_name = "TIME", value_parser = sticky_for)]
+    sticky_for: Option<u32>,
+    /// How many addresses are remembered for that, the latest releases (new pools: 1000)
+    #[arg(long, value_name = "COUNT")]
+    sticky_most: Option<u32>,
 }
 
 #[derive(Debug, Args)]
@@ -183,6 +189,8 @@ impl Create {
             reserve_of: details.reserve_of,
             order: details.order,
             quarantine: details.quarantine,
+            sticky_for: details.sticky_for,
+            sticky_most: details.sticky_most,
         }
     }
 }
@@ -218,6 +226,8 @@ impl Update {
             closed: (self.close || self.open).then_some(self.close),
             order: details.order.clone(),
             quarantine: details.quarantine,
+            sticky_for: details.sticky_for,
+            sticky_most: details.sticky_most,
             force: self.force,
             reason: self.reason.clone(),
         };
@@ -266,15 +276,23 @@ fn any(text: &str) -> Result<String, String> {
 }
 
 fn quarantine(text: &str) -> Result<u32, String> {
-    let most = PoolSpec::MAX_QUARANTINE;
+    seconds(text, PoolSpec::MAX_QUARANTINE)
+}
+
+fn sticky_for(text: &str) -> Result<u32, String> {
+    seconds(text, PoolSpec::MAX_STICKY)
+}
+
+fn seconds(text: &str, most: u32) -> Result<u32, String> {
     if text == "0" {
         return Ok(0);
     }
+    let days = most / (24 * 3_600);
     duration(text)
         .ok()
         .and_then(|time| u32::try_from(time.as_secs()).ok())
         .filter(|seconds| *seconds <= most)
-        .ok_or_else(|| "0 to 30d is allowed, such as 90s, 2h or 7d".to_owned())
+        .ok_or_else(|| format!("0 to {days}d is allowed, such as 90s, 2h or 7d"))
 }
 
 fn table(list: &PoolList) -> Table {
@@ -324,6 +342,13 @@ fn facts(pool: &PoolView) -> Table {
         ),
         ("Order", text_of(&pool.order)),
         ("Quarantine", format!("{} s", pool.quarantine)),
+        (
+            "Remembered",
+            match pool.sticky_for {
+                0 => "-".to_owned(),
+                time => format!("{} addresses for {time} s", pool.sticky_most),
+            },
+        ),
         ("Closed", if pool.closed { "yes" } else { "no" }.to_owned()),
         ("Size", pool.usage.size.to_string()),
         ("Used", pool.usage.used.to_string()),

@@ -7,7 +7,7 @@ use std::sync::{
 
 use fipd_core::{
     Allocate, Ends, Holder, LeaseState, NetworkId, Order, Origin, PoolId, PoolSpec, Release,
-    ReleaseScope, Reserve, Timestamp, Want,
+    ReleaseScope, Reserve, Sticky, Timestamp, Want,
 };
 
 use super::*;
@@ -82,6 +82,7 @@ impl Site {
             subnet: None,
             ends: Ends::NONE,
             order: Order::Lowest,
+            sticky: Sticky::OFF,
             origin: Origin::Own,
             closed: false,
             quarantine: 60,

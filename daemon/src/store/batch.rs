@@ -8,8 +8,8 @@ use super::{
     error::ReadError,
     rows::StateV1,
     tables::{
-        ACCOUNTS, ADOPTIONS, AUDIT, CLUSTERS, EPOCH, LEASES, LeaseBytes, META, NETWORKS, POOLS,
-        QUOTAS, STATE, TOKENS, adoption_key, lease_key, quota_key,
+        ACCOUNTS, ADOPTIONS, AUDIT, CLUSTERS, EPOCH, LEASES, LeaseBytes, META, NETWORKS, PASTS,
+        POOLS, QUOTAS, STATE, TOKENS, adoption_key, lease_key, quota_key,
     },
 };
 
@@ -28,6 +28,7 @@ pub(super) struct Batch {
     pools: Rows<[u8; 4]>,
     quotas: Rows<Vec<u8>>,
     leases: Rows<LeaseBytes>,
+    pasts: Rows<LeaseBytes>,
     clusters: Rows<String>,
     adoptions: Rows<Vec<u8>>,
     accounts: Rows<String>,
@@ -83,6 +84,11 @@ impl Batch {
                     .push((lease_key(lease.key), Some(codec::encode_lease(lease)?)));
             }
             Op::DeleteLease(key) => self.leases.push((lease_key(*key), None)),
+            Op::PutPast(past) => {
+                self.pasts
+                    .push((lease_key(past.key), Some(codec::encode_past(past)?)));
+            }
+            Op::DeletePast(key) => self.pasts.push((lease_key(*key), None)),
             Op::PutCluster(cluster) => {
                 self.clusters.push((
                     cluster.id.to_string(),
@@ -132,6 +138,7 @@ impl Batch {
             + self.pools.len()
             + self.quotas.len()
             + self.leases.len()
+            + self.pasts.len()
             + self.clusters.len()
             + self.adoptions.len()
             + self.accounts.len()
@@ -151,6 +158,7 @@ impl Batch {
         put(txn, POOLS, &self.pools, |key| *key)?;
         put(txn, QUOTAS, &self.quotas, Vec::as_slice)?;
         put(txn, LEASES, &self.leases, |key| *key)?;
+        put(txn, PASTS, &self.pasts, |key| *key)?;
         put(txn, CLUSTERS, &self.clusters, String::as_str)?;
         put(txn, ADOPTIONS, &self.adoptions, Vec::as_slice)?;
         put(txn, ACCOUNTS, &self.accounts, String::as_str)?;

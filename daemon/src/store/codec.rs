@@ -7,14 +7,15 @@ use std::net::IpAddr;
 
 use fipd_core::{
     Account, Adoption, AuditEntry, ClusterId, ClusterRecord, Epoch, Identity, Lease, LeaseKey,
-    Network, NetworkId, PoolId, Quota, RestoreHold, System, Tenant, Timestamp, Token, TokenId,
+    Network, NetworkId, PastLease, PoolId, Quota, RestoreHold, System, Tenant, Timestamp, Token,
+    TokenId,
 };
 use serde::{Deserialize, Serialize};
 
 use super::{
     rows::{
         AccountV1, AdoptionV1, AuditV1, ClusterV1, ContenderV1, EpochV1, HolderV1, IdentityV1,
-        IpV1, LeaseV1, MemberV1, NetworkV1, QuotaV1, SealV1, StateV1, TokenV1, V1,
+        IpV1, LeaseV1, MemberV1, NetworkV1, PastV1, QuotaV1, SealV1, StateV1, TokenV1, V1,
     },
     seal::Seal,
 };
@@ -187,6 +188,26 @@ pub(super) fn decode_lease(key: LeaseKey, bytes: &[u8]) -> Result<Lease, DecodeE
         group: row.group.map(Into::into),
         since: Timestamp(row.since),
         until: row.until.map(Timestamp),
+    })
+}
+
+pub(super) fn encode_past(past: &PastLease) -> Result<Vec<u8>, EncodeError> {
+    encode(&PastV1 {
+        pool: past.pool.0,
+        identity: identity_row(&past.identity),
+        released: past.released.0,
+        own: past.own,
+    })
+}
+
+pub(super) fn decode_past(key: LeaseKey, bytes: &[u8]) -> Result<PastLease, DecodeError> {
+    let row: PastV1<'_> = decode(bytes)?;
+    Ok(PastLease {
+        key,
+        pool: PoolId(row.pool),
+        identity: identity(&row.identity)?,
+        released: Timestamp(row.released),
+        own: row.own,
     })
 }
 

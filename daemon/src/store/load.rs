@@ -11,7 +11,7 @@ use super::{
     error::{OpenError, ReadError},
     rows::StateV1,
     tables::{
-        ACCOUNTS, ADOPTIONS, CLUSTERS, EPOCH, LEASES, META, NETWORKS, POOLS, QUOTAS, TOKENS,
+        ACCOUNTS, ADOPTIONS, CLUSTERS, EPOCH, LEASES, META, NETWORKS, PASTS, POOLS, QUOTAS, TOKENS,
         existing, parse_lease_key, parse_quota_key,
     },
 };
@@ -47,6 +47,7 @@ pub(super) fn ops(txn: &ReadTransaction, state: &StateV1) -> Result<Ops, ReadErr
         codec::decode_lease(parse_lease_key(&key)?, value)
             .map(|lease| Op::PutLease(Arc::new(lease)))
     })?;
+    let pasts = pasts(txn)?;
     let accounts = rows(txn, ACCOUNTS, |key, value| {
         codec::decode_account(key, value).map(Op::PutAccount)
     })?;
@@ -64,6 +65,7 @@ pub(super) fn ops(txn: &ReadTransaction, state: &StateV1) -> Result<Ops, ReadErr
         head.chain(pools)
             .chain(quotas)
             .chain(leases)
+            .chain(pasts)
             .chain(accounts)
             .chain(tokens),
     ))
@@ -89,6 +91,16 @@ fn quotas(txn: &ReadTransaction) -> Result<Ops, ReadError> {
     };
     decoded(&table, QUOTAS.name().to_owned(), |key, value| {
         codec::decode_quota(parse_quota_key(key)?, value).map(Op::PutQuota)
+    })
+}
+
+/// A file in which nothing was ever remembered has no table of it.
+fn pasts(txn: &ReadTransaction) -> Result<Ops, ReadError> {
+    let Some(table) = existing(txn, PASTS)? else {
+        return Ok(Box::new(std::iter::empty()));
+    };
+    decoded(&table, PASTS.name().to_owned(), |key, value| {
+        codec::decode_past(parse_lease_key(&key)?, value).map(|past| Op::PutPast(Arc::new(past)))
     })
 }
 

@@ -12,6 +12,9 @@ pub(super) const V1: u8 = 1;
 /// The version byte before a [`PoolV2`].
 pub(super) const V2: u8 = 2;
 
+/// The version byte before a [`PoolV3`].
+pub(super) const V3: u8 = 3;
+
 /// What each commit moves on; row `state` of table `meta`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct StateV1 {
@@ -119,6 +122,16 @@ pub(super) struct LeaseV1<'a> {
     pub until: Option<u64>,
 }
 
+/// The last lease of an address; network and address are the key.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct PastV1<'a> {
+    pub pool: u32,
+    #[serde(borrow)]
+    pub identity: IdentityV1<'a>,
+    pub released: u64,
+    pub own: bool,
+}
+
 /// Whose pool it is.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum OriginV1<'a> {
@@ -131,7 +144,8 @@ pub(super) enum OriginV1<'a> {
     },
 }
 
-/// A pool; its number is the key. `ends_of`: 0 prefix, 1 each CIDR. `order`: 0 lowest, 1 random.
+/// A pool; its number is the key. `ends_of`: 0 prefix, 1 each CIDR. `order`: 0 lowest, 1 random, 2 least
+/// recently used.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct PoolV1<'a> {
     pub name: &'a str,
@@ -158,6 +172,16 @@ pub(super) struct PoolV2<'a> {
     #[serde(borrow)]
     pub pool: PoolV1<'a>,
     pub quarantine: u32,
+}
+
+/// A [`PoolV2`] and for how many seconds and how many addresses it remembers who had them. It is written only where
+/// it does.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct PoolV3<'a> {
+    #[serde(borrow)]
+    pub pool: PoolV2<'a>,
+    pub sticky_lasts: u32,
+    pub sticky_most: u32,
 }
 
 /// A quota; pool and tenant are the key.

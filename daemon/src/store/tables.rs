@@ -17,12 +17,14 @@ pub(super) type LeaseBytes = [u8; 21];
 pub(super) const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
 /// Key: network number. Value: [`super::rows::NetworkV1`].
 pub(super) const NETWORKS: TableDefinition<'_, [u8; 4], &[u8]> = TableDefinition::new("networks");
-/// Key: pool number. Value: [`super::rows::PoolV1`] or [`super::rows::PoolV2`].
+/// Key: pool number. Value: [`super::rows::PoolV1`] or a later one.
 pub(super) const POOLS: TableDefinition<'_, [u8; 4], &[u8]> = TableDefinition::new("pools");
 /// Key: pool number, tenant. Value: [`super::rows::QuotaV1`]. Made by its first row.
 pub(super) const QUOTAS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("quotas");
 /// Key: [`LeaseBytes`]. Value: [`super::rows::LeaseV1`].
 pub(super) const LEASES: TableDefinition<'_, LeaseBytes, &[u8]> = TableDefinition::new("leases");
+/// Key: [`LeaseBytes`]. Value: [`super::rows::PastV1`]. Made by its first row.
+pub(super) const PASTS: TableDefinition<'_, LeaseBytes, &[u8]> = TableDefinition::new("pasts");
 /// Key: UID of the cluster's `kube-system`. Value: [`super::rows::ClusterV1`].
 pub(super) const CLUSTERS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("clusters");
 /// Key: network number, length of the system's name, its name, the cluster. Value: [`super::rows::AdoptionV1`].
@@ -59,6 +61,7 @@ pub(super) fn each<V: Visit>(visit: &mut V) -> Result<(), V::Error> {
     visit.table(POOLS)?;
     visit.table(QUOTAS)?;
     visit.table(LEASES)?;
+    visit.table(PASTS)?;
     visit.table(CLUSTERS)?;
     visit.table(ADOPTIONS)?;
     visit.table(ACCOUNTS)?;

@@ -111,7 +111,7 @@ fn an_address_cools_after_a_release() {
     let fipd = Daemon::start();
     fipd.cli("pool create p --cidr 192.0.2.0/30 --quarantine 31d")
         .fails(2, &["quarantine", "30d"]);
-    let pool = fipd.json("pool create p --cidr 192.0.2.0/30 --quarantine 2h");
+    let pool = fipd.json("pool create p --cidr 192.0.2.0/30 --quarantine 2h --sticky-for 0");
     assert_eq!(pool["quarantine"], 7_200);
     let web = "lease allocate --pool p --owner fipd/vm/lab/web";
     fipd.json(&format!("{web} --tenant blue"));
@@ -160,7 +160,7 @@ fn an_address_cools_after_a_release() {
 fn the_order_of_a_pool_says_which_address_is_next() {
     let fipd = Daemon::start();
     fipd.cli("pool create p --cidr 10.0.0.0/8 --order highest")
-        .fails(2, &["lowest, random"]);
+        .fails(2, &["lowest, random, least-recently-used"]);
     let pool = fipd.json("pool create p --cidr 10.0.0.0/8 --order random");
     assert_eq!(pool["order"], "random");
     let given = |name: &str| {
@@ -176,6 +176,45 @@ fn the_order_of_a_pool_says_which_address_is_next() {
     let patch = json!({ "order": "highest" });
     let refused = admin.json(http::Method::PATCH, "/api/v1/pools/p", &[], patch);
     assert_eq!(refused.problem(422, "invalid")["field"], "order");
+}
+
+#[test]
+fn who_had_an_address_gets_it_again() {
+    let mut fipd = Daemon::start();
+    let pool = fipd.json("pool create p --cidr 192.0.2.0/29");
+    assert_eq!(
+        (&pool["sticky_for"], &pool["sticky_most"]),
+        (&json!(604_800), &json!(1_000))
+    );
+    let given = |fipd: &Daemon, name: &str| {
+        let line = format!("lease allocate --pool p --owner fipd/vm/lab/{name}");
+        fipd.json(&line)["leases"][0]["address"].clone()
+    };
+    assert_eq!(given(&fipd, "a"), "192.0.2.1");
+    fipd.json("lease release --owner fipd/vm/lab/a");
+    fipd.signal(nix::sys::signal::Signal::SIGKILL);
+    fipd.wait();
+    let fipd = Daemon::start_in(fipd.home(), &[]);
+    assert_eq!(given(&fipd, "b"), "192.0.2.2");
+    assert_eq!(given(&fipd, "a"), "192.0.2.1");
+    fipd.json("lease release --owner fipd/vm/lab/a");
+    let line = "pool update p --sticky-for 0 --order least-recently-used";
+    let pool = fipd.json(line);
+    assert_eq!(
+        (&pool["sticky_for"], &pool["sticky_most"]),
+        (&json!(0), &json!(0))
+    );
+    assert_eq!(given(&fipd, "a"), "192.0.2.3");
+    let pool = fipd.json("pool update p --sticky-for 2h");
+    assert_eq!(
+        (&pool["sticky_for"], &pool["sticky_most"]),
+        (&json!(7_200), &json!(1_000))
+    );
+    fipd.cli("pool update p --sticky-for 366d")
+        .fails(2, &["365d"]);
+    fipd.cli("pool update p --sticky-most 70000")
+        .fails(2, &["65536"]);
+    assert_eq!(fipd.json("check")["ok"], true);
 }
 
 #[test]

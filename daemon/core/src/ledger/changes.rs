@@ -101,7 +101,11 @@ impl Ledger {
             Op::DeleteLease(key) => self.note_lease(*key, change),
             Op::PutPool(pool) => change.pools.push(pool.id),
             Op::DeletePool(id) => change.pools.push(*id),
-            Op::PutNextPool(_) | Op::PutQuota(_) | Op::DeleteQuota { .. } => {}
+            Op::PutNextPool(_)
+            | Op::PutQuota(_)
+            | Op::DeleteQuota { .. }
+            | Op::PutPast(_)
+            | Op::DeletePast(_) => {}
             Op::PutNetwork(_)
             | Op::PutCluster(_)
             | Op::DeleteCluster(_)

@@ -53,6 +53,11 @@ pub enum Violation {
     PoolNumber { pool: PoolId, next: PoolId },
     #[error("quota of tenant {}: its pool {} does not exist", .tenant.0, .pool.0)]
     QuotaOfUnknownPool { pool: PoolId, tenant: Tenant },
+    #[error("past {}: {why}", at(.address))]
+    PastLease {
+        address: LeaseKey,
+        why: &'static str,
+    },
     #[error("several clusters are named {name}: {}", list(.clusters))]
     SameClusterName {
         name: Text,
@@ -97,6 +102,7 @@ impl Ledger {
         }
         self.check_pools(found);
         self.check_quotas(found);
+        self.check_memory(found);
         self.check_names(found);
     }
 

@@ -16,8 +16,9 @@ use smallvec::SmallVec;
 
 use super::{
     choice::Choice,
+    memory::Memory,
     runs::Runs,
-    space::{Part, Space},
+    space::{Layer, Part, Space},
 };
 use crate::{Family, Lease, LeaseKey, NetworkId, PoolId, Span, address::number, layout::Layout};
 
@@ -31,6 +32,7 @@ pub(super) struct Free {
     rooms: BTreeMap<PoolId, Room>,
     /// Addresses that decisions in flight have taken; not leased yet.
     taken: BTreeSet<LeaseKey>,
+    memory: Memory,
 }
 
 /// A pool's place in its space. Invariant: `used + taken <= layout.size.assignable`.
@@ -46,6 +48,8 @@ pub(super) struct Room {
     pub taken: u128,
     /// Segments with at least one address that is neither leased nor taken.
     open: BTreeSet<u128>,
+    /// Of these, those with one that is not remembered, either; empty where no pool remembers anything.
+    unused: BTreeSet<u128>,
 }
 
 impl Room {
@@ -56,6 +60,20 @@ impl Room {
             .assignable
             .saturating_sub(self.used)
             .saturating_sub(self.taken)
+    }
+
+    fn open_in(&self, layer: Layer) -> &BTreeSet<u128> {
+        match layer {
+            Layer::Occupied => &self.open,
+            Layer::Shunned => &self.unused,
+        }
+    }
+
+    fn open_in_mut(&mut self, layer: Layer) -> &mut BTreeSet<u128> {
+        match layer {
+            Layer::Occupied => &mut self.open,
+            Layer::Shunned => &mut self.unused,
+        }
     }
 }
 
@@ -103,9 +121,32 @@ impl Free {
         runs.flatten().flat_map(|segment| &segment.parts)
     }
 
+    /// A free address of `pool` that nobody is remembered for, if there is one.
+    pub fn choose_unused(
+        &self,
+        pool: PoolId,
+        choose: impl FnOnce(Choice<'_>) -> Option<u128>,
+    ) -> Option<LeaseKey> {
+        let room = self.rooms.get(&pool)?;
+        let space = self.spaces.get(&(room.network, room.layout.family))?;
+        match &space.shunned {
+            Some(_) => self.choose_in(Layer::Shunned, pool, choose),
+            None => self.choose_in(Layer::Occupied, pool, choose),
+        }
+    }
+
     /// A free address of `pool`, if there is one.
     pub fn choose(
         &self,
+        pool: PoolId,
+        choose: impl FnOnce(Choice<'_>) -> Option<u128>,
+    ) -> Option<LeaseKey> {
+        self.choose_in(Layer::Occupied, pool, choose)
+    }
+
+    fn choose_in(
+        &self,
+        layer: Layer,
         pool: PoolId,
         choose: impl FnOnce(Choice<'_>) -> Option<u128>,
     ) -> Option<LeaseKey> {
@@ -114,8 +155,8 @@ impl Free {
         let at = choose(Choice {
             layout: &room.layout,
             space,
-            filled: &space.occupied,
-            open: &room.open,
+            filled: space.filled(layer)?,
+            open: room.open_in(layer),
         })?;
         Some(LeaseKey {
             network: room.network,
@@ -236,6 +277,7 @@ impl Free {
                 own,
                 taken,
                 open: BTreeSet::new(),
+                unused: BTreeSet::new(),
             },
         );
         self.reopen((network, family), &changed);
@@ -256,116 +298,24 @@ impl Free {
         self.reopen(at, &changed);
     }
 
-    /// Whether segments, open sets and counters are what the leases make them; with `in_flight`, taken addresses
-    /// count as well. Looks at everything.
-    pub fn consistent(&self, leases: &Leases, in_flight: bool) -> bool {
-        let open = |id: PoolId, room: &Room| {
-            let Some(space) = self.spaces.get(&(room.network, room.layout.family)) else {
-                return false;
-            };
-            let parts = space.segments.iter().filter(|(first, segment)| {
-                segment
-                    .parts
-                    .iter()
-                    .any(|part| part.pool == id && part.assignable)
-                    && !space.occupied.covers(**first, segment.last)
-            });
-            parts.map(|(first, _)| *first).eq(room.open.iter().copied())
-        };
-        (in_flight || self.taken.is_empty())
-            && self
-                .taken
-                .iter()
-                .all(|key| !leases.contains_key(key) && !self.is_free(*key))
-            && self.rooms.iter().all(|(id, room)| {
-                let spans = || {
-                    room.layout
-                        .assignable
-                        .iter()
-                        .map(|span| keys(room.network, *span))
-                };
-                let rows = || spans().flat_map(|range| leases.range(range));
-                let used = rows().count() as u128;
-                let own = rows().filter(|(_, lease)| lease.pool == Some(*id)).count() as u128;
-                let taken = spans()
-                    .map(|range| self.taken.range(range).count() as u128)
-                    .sum::<u128>();
-                (room.used, room.own, room.taken) == (used, own, taken) && open(*id, room)
-            })
-    }
-
-    /// Decides anew which of the segments at `starts` are open, for each of their pools.
-    fn reopen(&mut self, at: (NetworkId, Family), starts: &[u128]) {
-        let Some(space) = self.spaces.get(&at) else {
-            return;
-        };
-        for start in starts {
-            // A start that was joined to the segment below is open for nobody any more.
-            let Some((first, segment)) = space.segment(*start) else {
-                continue;
-            };
-            let full = first != *start || space.occupied.covers(first, segment.last);
-            for part in &segment.parts {
-                let Some(room) = self.rooms.get_mut(&part.pool) else {
-                    continue;
-                };
-                if part.assignable && !full {
-                    room.open.insert(*start);
-                } else {
-                    room.open.remove(start);
-                }
-            }
-        }
-    }
-
     /// Marks the address as not free; false if it was not.
-    fn occupy(&mut self, key: LeaseKey, mut count: impl FnMut(&mut Room, PoolId)) -> bool {
-        let at = number(key.address);
-        let of = space_of(key);
-        let space = self
-            .spaces
-            .entry(of)
-            .or_insert_with(|| Space::new(Runs::new(of.1)));
-        if !space.occupied.insert(at) {
-            return false;
+    fn occupy(&mut self, key: LeaseKey, count: impl FnMut(&mut Room, PoolId)) -> bool {
+        let free = self.fill(Layer::Occupied, key, count);
+        if free {
+            self.fill(Layer::Shunned, key, |_, _| {});
+            self.memory.occupied(key);
         }
-        let Some((first, segment)) = space.segment(at) else {
-            return true;
-        };
-        let full = space.occupied.covers(first, segment.last);
-        for part in segment.parts.iter().filter(|part| part.assignable) {
-            let Some(room) = self.rooms.get_mut(&part.pool) else {
-                continue;
-            };
-            count(room, part.pool);
-            if full {
-                room.open.remove(&first);
-            }
-        }
-        true
+        free
     }
 
     /// Marks the address as free again.
-    fn vacate(&mut self, key: LeaseKey, mut count: impl FnMut(&mut Room, PoolId)) {
-        let at = number(key.address);
-        let Some(space) = self.spaces.get_mut(&space_of(key)) else {
-            return;
-        };
-        let Some((first, segment)) = space.segment(at) else {
-            space.occupied.remove(at);
-            return;
-        };
-        let full = space.occupied.covers(first, segment.last);
-        for part in segment.parts.iter().filter(|part| part.assignable) {
-            let Some(room) = self.rooms.get_mut(&part.pool) else {
-                continue;
-            };
-            count(room, part.pool);
-            if full {
-                room.open.insert(first);
-            }
+    fn vacate(&mut self, key: LeaseKey, count: impl FnMut(&mut Room, PoolId)) {
+        self.clear(Layer::Occupied, key, count);
+        if self.memory.get(key).is_some() {
+            self.memory.vacated(key);
+        } else {
+            self.clear(Layer::Shunned, key, |_, _| {});
         }
-        space.occupied.remove(at);
     }
 
     fn assigning(&self, key: LeaseKey) -> SmallVec<[PoolId; 2]> {
@@ -387,5 +337,7 @@ fn space_of(key: LeaseKey) -> (NetworkId, Family) {
     (key.network, Family::of(key.address))
 }
 
+mod consistent;
+mod layers;
 #[cfg(test)]
 mod tests;

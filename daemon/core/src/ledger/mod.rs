@@ -22,6 +22,7 @@ mod identities;
 mod index;
 mod intern;
 mod keyset;
+mod memory;
 mod plan;
 mod plan_account;
 mod plan_adopt;
@@ -31,6 +32,7 @@ mod plan_epoch;
 mod plan_expire;
 mod plan_pool;
 mod plan_release;
+mod plan_remember;
 mod plan_reserve;
 mod plan_transfer;
 mod preview;
@@ -42,6 +44,7 @@ mod space;
 mod spans;
 mod tentative;
 mod waiters;
+mod wants;
 
 use std::sync::Arc;
 
@@ -101,7 +104,7 @@ impl Ledger {
     /// A ledger of stored rows, in any order. Fails with everything that is wrong with them.
     pub fn load(ops: impl Iterator<Item = Op>, revision: u64) -> Result<Self, Vec<Violation>> {
         let mut ledger = Self::at(revision);
-        let (mut pools, mut leases) = (Vec::new(), Vec::new());
+        let (mut pools, mut leases, mut pasts) = (Vec::new(), Vec::new(), Vec::new());
         for op in ops {
             match op {
                 Op::PutPool(pool) => pools.push(pool),
@@ -110,12 +113,14 @@ impl Ledger {
                     ledger.interner.keep(&mut lease);
                     leases.push(lease);
                 }
+                Op::PutPast(past) => pasts.push(past),
                 op @ (Op::PutNetwork(_)
                 | Op::DeletePool(_)
                 | Op::PutNextPool(_)
                 | Op::PutQuota(_)
                 | Op::DeleteQuota { .. }
                 | Op::DeleteLease(_)
+                | Op::DeletePast(_)
                 | Op::PutCluster(_)
                 | Op::DeleteCluster(_)
                 | Op::PutAdoption(_)
@@ -135,6 +140,9 @@ impl Ledger {
         // Free space is counted from the leases, so pools come last.
         for pool in pools {
             ledger.put_pool(pool);
+        }
+        for past in pasts {
+            ledger.free.remember(past);
         }
         let mut violations = Vec::new();
         if rows != ledger.rows.leases.len() {
@@ -166,6 +174,8 @@ impl Ledger {
             Op::DeleteQuota { pool, tenant } => self.drop_quota(*pool, tenant),
             Op::PutLease(lease) => self.put_lease(Arc::clone(lease)),
             Op::DeleteLease(key) => self.delete_lease(*key),
+            Op::PutPast(past) => self.free.remember(Arc::clone(past)),
+            Op::DeletePast(key) => self.free.forget(*key),
             Op::PutCluster(record) => {
                 self.rows.put_cluster(record.clone());
                 self.gate.review(&self.rows);
@@ -208,7 +218,8 @@ impl Ledger {
 
     /// All rows as ops; [`Ledger::load`] of them gives an equal ledger.
     pub fn dump(&self) -> impl Iterator<Item = Op> {
-        self.rows.dump()
+        let pasts = self.free.memory().rows().cloned().map(Op::PutPast);
+        self.rows.dump().chain(pasts)
     }
 
     /// The decision is durable: makes it visible.
@@ -220,6 +231,7 @@ impl Ledger {
             });
         };
         self.uncount_ahead(&flight);
+        self.end_in_memory(&flight);
         let mut change = Change::default();
         for op in flight.ops {
             match (op, flight.prints) {
@@ -252,6 +264,7 @@ impl Ledger {
             return;
         };
         self.uncount_ahead(&flight);
+        self.end_in_memory(&flight);
         for key in flight.taken {
             self.free.give_back(key);
         }
@@ -358,6 +371,9 @@ impl Ledger {
                     Arc::new(layout),
                     &self.rows.leases,
                 );
+                if let Some(family) = pool.spec.family().filter(|_| pool.spec.remembers() > 0) {
+                    self.free.shun(pool.spec.network, family);
+                }
             }
             Err(_) => self.free.drop_pool(pool.id),
         }

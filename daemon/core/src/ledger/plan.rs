@@ -1,9 +1,10 @@
 //! From a request to a tentative decision.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
-    Ledger, Ticket, intern::fingerprint, plan_reserve::Purpose, space::Part, tentative::InFlight,
+    Ledger, Ticket, intern::fingerprint, plan_remember::Shift, plan_reserve::Purpose, space::Part,
+    tentative::InFlight,
 };
 use crate::{
     Action, Actor, Answer, AuditEntry, Decision, Identity, Lease, LeaseKey, Op, PoolId, Refusal,
@@ -47,6 +48,8 @@ pub(super) struct Draft {
     pub actor: Actor,
     pub flight: InFlight,
     pub audit: Vec<AuditEntry>,
+    /// What it adds to the pools' memories and forgets of them.
+    pub shifts: BTreeMap<PoolId, Shift>,
 }
 
 impl Draft {
@@ -56,6 +59,7 @@ impl Draft {
             actor: Arc::clone(actor),
             flight: InFlight::default(),
             audit: Vec::with_capacity(1),
+            shifts: BTreeMap::new(),
         }
     }
 
@@ -171,18 +175,21 @@ impl Ledger {
     }
 
     /// Puts a finished draft in flight; one without rows is an answer at once.
-    fn depart(&mut self, draft: Draft, answer: Answer) -> Planned {
+    fn depart(&mut self, mut draft: Draft, answer: Answer) -> Planned {
         if draft.flight.ops.is_empty() {
             if let Some((identity, instance)) = draft.flight.leaves.as_deref() {
                 self.leave_queues(identity, instance.as_ref());
             }
             return Planned::Answer(answer);
         }
+        let forgets = self.forget_granted(&draft.flight);
+        draft.flight.ops.extend(forgets);
         let decision = Decision {
             ops: draft.flight.ops.to_vec(),
             audit: draft.audit,
         };
         self.count_ahead(&draft.flight);
+        self.start_in_memory(&draft.flight);
         let ticket = self.tentative.start(draft.flight);
         Planned::Tentative {
             ticket,

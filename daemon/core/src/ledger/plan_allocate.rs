@@ -2,10 +2,10 @@
 //!
 //! Policy, in this order: a want is answered by leases that the identity has already; only what is missing is
 //! new. New leases need an open pool, a network that is not held back, room in the tenant's quotas, and the asker's
-//! turn in the queue. All wants are served or none. An address that cools is given only by name, and only to an
-//! admin or its last tenant.
+//! turn in the queue. All wants are served or none. An address that cools is given only to who gave it back, or by
+//! name to an admin or its last tenant.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
 use smallvec::SmallVec;
 
@@ -15,28 +15,13 @@ use super::{
     plan::{Draft, Draw, Stop},
     plan_adopt::exclusive,
     plan_reserve::Purpose,
-    quotas::Need,
     waiters::Waiter,
+    wants::{Asked, needs, sums},
 };
 use crate::{
-    Action, Allocate, Answer, Lease, LeaseKey, LeaseState, Order, Pool, Refusal, Text, Timestamp,
-    Want, address::number, layout,
+    Action, Allocate, Answer, LeaseKey, LeaseState, Pool, Refusal, Text, Timestamp,
+    address::number, layout,
 };
-
-/// One want with what the identity has of it already.
-struct Asked {
-    pool: Arc<Pool>,
-    key: Option<LeaseKey>,
-    existing: SmallVec<[Arc<Lease>; 1]>,
-    /// How many new leases it takes.
-    missing: u32,
-    /// Their keys, once taken.
-    fresh: SmallVec<[LeaseKey; 1]>,
-    /// The named address cools, and the asker may end that.
-    cools: bool,
-}
-
-type Wants = SmallVec<[(Arc<Pool>, Want); 2]>;
 
 impl Ledger {
     pub(super) fn plan_allocate(
@@ -51,8 +36,10 @@ impl Ledger {
         held.retain(|lease| lease.held_by(&ask.holder.identity));
         let mut asked = self.match_held(wants, held);
         for want in asked.iter_mut().filter(|want| want.missing > 0) {
-            want.cools = self.check_new(want, ask)?;
+            let cools = self.check_new(want, ask)?;
+            want.again.cooling.extend(want.key.filter(|_| cools));
         }
+        self.find_again(&mut asked, prints, ask, now)?;
         self.check_tenant(&asked, ask)?;
         self.check_turn(&asked, ask)?;
         let mut draft = Draft::new(now, &ask.actor);
@@ -74,110 +61,7 @@ impl Ledger {
         Ok(self.grant(draft, asked, prints, ask, purpose))
     }
 
-    fn check_wants(&self, ask: &Allocate) -> Result<Wants, Stop> {
-        let invalid = |field, value: String, allowed: &str| Refusal::Invalid {
-            field,
-            value,
-            allowed: allowed.into(),
-        };
-        if ask.wants.is_empty() || ask.wants.len() > Allocate::MAX_WANTS {
-            return Err(invalid(
-                "wants",
-                ask.wants.len().to_string(),
-                &format!("1 to {}", Allocate::MAX_WANTS),
-            )
-            .into());
-        }
-        let mut wants = Wants::new();
-        for (at, want) in ask.wants.iter().enumerate() {
-            if !(1..=Want::MAX_COUNT).contains(&want.count) {
-                return Err(invalid(
-                    "count",
-                    want.count.to_string(),
-                    &format!("1 to {}", Want::MAX_COUNT),
-                )
-                .into());
-            }
-            if want.address.is_some() && want.count != 1 {
-                return Err(invalid(
-                    "count",
-                    want.count.to_string(),
-                    "1 where an address is named",
-                )
-                .into());
-            }
-            let pool = self
-                .rows
-                .pools
-                .get(&want.pool)
-                .ok_or(Refusal::UnknownPool(want.pool))?;
-            let want = Want {
-                address: want.address.map(|address| address.to_canonical()),
-                ..want.clone()
-            };
-            let twice = |before: &(Arc<Pool>, Want)| {
-                before.1.address == want.address && before.0.spec.network == pool.spec.network
-            };
-            if want.address.is_some() && wants.iter().take(at).any(twice) {
-                let address = want
-                    .address
-                    .map_or_else(String::new, |address| address.to_string());
-                return Err(invalid("address", address, "each address once").into());
-            }
-            wants.push((Arc::clone(pool), want));
-        }
-        Ok(wants)
-    }
-
-    /// Gives each want the leases that the identity has of it: named addresses first, then the lowest in use, then the
-    /// others.
-    fn match_held(&self, wants: Wants, mut held: Vec<Arc<Lease>>) -> SmallVec<[Asked; 2]> {
-        held.sort_by_key(|lease| lease.state != LeaseState::Allocated);
-        let mut asked: SmallVec<[Asked; 2]> = wants
-            .into_iter()
-            .map(|(pool, want)| {
-                let key = want.address.map(|address| LeaseKey {
-                    network: pool.spec.network,
-                    address,
-                });
-                let at = key.and_then(|key| held.iter().position(|lease| lease.key == key));
-                let existing: SmallVec<[_; 1]> = at.map(|at| held.remove(at)).into_iter().collect();
-                let missing = want.count - u32::from(!existing.is_empty());
-                Asked {
-                    pool,
-                    key,
-                    existing,
-                    missing,
-                    fresh: SmallVec::new(),
-                    cools: false,
-                }
-            })
-            .collect();
-        for want in asked.iter_mut().filter(|want| want.key.is_none()) {
-            held.retain(|lease| {
-                let takes = want.missing > 0 && self.answers(lease, &want.pool);
-                if takes {
-                    want.existing.push(Arc::clone(lease));
-                    want.missing -= 1;
-                }
-                !takes
-            });
-        }
-        asked
-    }
-
-    /// Whether a lease of the identity is one of the pool's: attributed to it or on its assignable addresses.
-    fn answers(&self, lease: &Lease, pool: &Pool) -> bool {
-        let assigns = || {
-            self.free
-                .stab(lease.key)
-                .iter()
-                .any(|part| part.pool == pool.id && part.assignable)
-        };
-        lease.key.network == pool.spec.network && (lease.pool == Some(pool.id) || assigns())
-    }
-
-    /// What has to hold before a pool gives anything new. Whether the address cools, see [`Asked`].
+    /// What has to hold before a pool gives anything new; whether the named address cools.
     fn check_new(&self, want: &Asked, ask: &Allocate) -> Result<bool, Stop> {
         let spec = &want.pool.spec;
         if self.tentative.edits(spec.network) {
@@ -236,7 +120,7 @@ impl Ledger {
     fn check_tenant(&mut self, asked: &[Asked], ask: &Allocate) -> Result<(), Stop> {
         match &ask.tenant {
             Some(tenant) if self.has_quotas() => {
-                let needs = sums(asked.iter());
+                let needs = sums(asked, |want| want.missing.into());
                 self.check_quota(&needs, tenant, &ask.holder)
             }
             Some(_) | None => Ok(()),
@@ -304,16 +188,16 @@ impl Ledger {
     /// on pools that share addresses can come away empty here, and they get no place in a queue.
     fn take(&mut self, asked: &mut [Asked], draft: &mut Draft) -> Result<(), Arc<Pool>> {
         for want in asked.iter_mut().filter(|want| want.missing > 0) {
-            if let Some(key) = want.key {
-                if !want.cools {
-                    self.free.take(key);
-                    draft.flight.taken.push(key);
-                }
+            let named = want.key.filter(|_| want.lacks() > 0);
+            want.again.free.extend(named);
+            for key in std::mem::take(&mut want.again.free) {
+                self.free.take(key);
+                draft.flight.taken.push(key);
                 want.fresh.push(key);
             }
         }
-        for want in asked.iter_mut().filter(|want| want.key.is_none()) {
-            for _ in 0..want.missing {
+        for want in asked.iter_mut() {
+            while want.fresh.len() < want.lacks() {
                 let Some(key) = self.choose(&want.pool) else {
                     return Err(Arc::clone(&want.pool));
                 };
@@ -325,15 +209,22 @@ impl Ledger {
         Ok(())
     }
 
-    /// A free address, by the order of the pool.
-    fn choose(&mut self, pool: &Pool) -> Option<LeaseKey> {
-        match pool.spec.order {
-            Order::Lowest => self.free.choose(pool.id, |choice| choice.lowest()),
-            Order::Random => {
-                let dice = &mut self.dice;
-                self.free.choose(pool.id, |choice| choice.random(dice))
+    /// Finds what the identity had before and gets again, for wants that name no address.
+    fn find_again(
+        &self,
+        asked: &mut [Asked],
+        prints: Prints,
+        ask: &Allocate,
+        now: Timestamp,
+    ) -> Result<(), Stop> {
+        let mut named: BTreeSet<LeaseKey> = asked.iter().filter_map(|want| want.key).collect();
+        for want in asked.iter_mut() {
+            if want.key.is_none() && want.missing > 0 {
+                let who = (prints, &ask.holder);
+                want.again = self.had(&want.pool, who, want.missing, &mut named, now)?;
             }
         }
+        Ok(())
     }
 
     /// Writes the leases and answers them in the order of the wants, then by address.
@@ -346,7 +237,8 @@ impl Ledger {
         purpose: Purpose,
     ) -> (Draft, Answer) {
         let shared = self.interner.shared(prints, &ask.holder, &ask.tenant);
-        let fresh = asked.iter().map(|want| want.fresh.len()).sum();
+        let news = |want: &Asked| want.again.cooling.len() + want.fresh.len();
+        let fresh = asked.iter().map(news).sum();
         let mut leases = Vec::with_capacity(asked.len());
         let mut any_fresh = fresh > 0;
         let mut holders = std::iter::repeat_n(shared, fresh);
@@ -359,11 +251,13 @@ impl Ledger {
                     *lease = next;
                 }
             }
-            for (key, (holder, tenant)) in want.fresh.into_iter().zip(holders.by_ref()) {
+            let cooling = want.again.cooling.into_iter().map(|key| (key, true));
+            let fresh = want.fresh.into_iter().map(|key| (key, false));
+            for ((key, cools), (holder, tenant)) in cooling.chain(fresh).zip(holders.by_ref()) {
                 let mut lease = exclusive(key, Some(want.pool.id), holder, tenant, draft.now);
                 let action = purpose.dedicate(&mut lease);
                 let lease = Arc::new(lease);
-                if want.cools {
+                if cools {
                     draft.put(&lease, action, "it was in quarantine".into());
                 } else {
                     draft.put_new(&lease, action, Text::default());
@@ -383,22 +277,4 @@ impl Ledger {
             },
         )
     }
-}
-
-/// Pools that are to give something free, each once, and how much.
-fn needs(asked: &[Asked]) -> SmallVec<[Need<'_>; 2]> {
-    sums(asked.iter().filter(|want| !want.cools))
-}
-
-/// What the wants miss, by pool.
-fn sums<'a>(asked: impl Iterator<Item = &'a Asked>) -> SmallVec<[Need<'a>; 2]> {
-    let mut needs: SmallVec<[Need<'_>; 2]> = SmallVec::new();
-    for want in asked.filter(|want| want.missing > 0) {
-        let missing = u128::from(want.missing);
-        match needs.iter_mut().find(|(id, ..)| *id == want.pool.id) {
-            Some((_, need, _)) => *need += missing,
-            None => needs.push((want.pool.id, missing, &want.pool)),
-        }
-    }
-    needs
 }

@@ -163,7 +163,7 @@ impl Ledger {
             let of_cluster = |identity: &&Identity| identity.cluster.as_ref() == Some(cluster);
             let gone = identities(lease).filter(of_cluster);
             systems.extend(gone.map(|identity| identity.system.clone()));
-            leases += usize::from(self.forget_lease(&mut draft, lease, cluster));
+            leases += usize::from(self.forget_lease(&mut draft, lease, cluster)?);
         }
         let last = !more && self.index.count_of_cluster(cluster, None) == leases;
         let forgotten = self.rows.adoptions.values().filter(|marker| {
@@ -223,7 +223,12 @@ impl Ledger {
     }
 
     /// Takes the cluster's contenders off a lease, and frees it if it is the cluster's own; whether it was.
-    fn forget_lease(&self, draft: &mut Draft, lease: &Arc<Lease>, cluster: &ClusterId) -> bool {
+    fn forget_lease(
+        &self,
+        draft: &mut Draft,
+        lease: &Arc<Lease>,
+        cluster: &ClusterId,
+    ) -> Result<bool, Stop> {
         let of_cluster = |holder: &Holder| holder.identity.cluster.as_ref() == Some(cluster);
         let mut rest = Lease::clone(lease);
         for contender in rest
@@ -241,12 +246,12 @@ impl Ledger {
         let own = rest.state == LeaseState::Orphaned
             && rest.members.iter().any(|member| of_cluster(&member.holder));
         if own {
-            self.vacate(draft, &rest, Action::Forgotten, &Text::default());
+            self.vacate(draft, &rest, (Action::Forgotten, &Text::default()), false)?;
         } else {
             draft.flight.keys.push(rest.key);
             draft.flight.ops.push(Op::PutLease(rest));
         }
-        own
+        Ok(own)
     }
 
     /// Markers an admin left under a name of this cluster before its id was known. They end with what becomes known

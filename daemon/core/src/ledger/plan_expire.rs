@@ -23,7 +23,7 @@ impl Ledger {
                     "the reservation is over"
                 }
             };
-            self.vacate(&mut draft, lease, Action::Expired, &what.into());
+            self.vacate(&mut draft, lease, (Action::Expired, &what.into()), false)?;
         }
         let leases = keys.len();
         Ok((draft, Answer::Moved { leases, more }))

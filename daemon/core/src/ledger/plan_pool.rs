@@ -150,6 +150,9 @@ impl Ledger {
             draft.flight.keys.push(lease);
             draft.flight.ops.push(Op::DeleteLease(lease));
         }
+        let pasts = self.free.memory().of_pool(id);
+        let forgets = pasts.map(|(_, key)| Op::DeletePast(key));
+        draft.flight.ops.extend(forgets);
         draft.flight.ops.push(Op::DeletePool(id));
         say_pool(
             &mut draft,
@@ -275,6 +278,14 @@ impl Ledger {
         let from = before.map_or(network, |before| before.spec.network);
         self.unlocked_spans(from, gone)?;
         self.unlocked_spans(network, &come)?;
+        if let Some((before, (_, old))) = before
+            .zip(old)
+            .filter(|(pool, _)| pool.spec.remembers() > 0)
+        {
+            self.unlocked_spans(from, &old.listed)?;
+            let forgets = self.forget_by_edit(before, &pool.spec, layout);
+            draft.flight.ops.extend(forgets);
+        }
         draft.flight.table = Some(Table::Pools);
         draft.flight.edits.push(network);
         if from != network {

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::{
     Ledger,
-    plan::{Draft, Draw},
+    plan::{Draft, Draw, Stop},
 };
 use crate::{
     Action, Answer, Holder, Lease, LeaseKey, LeaseState, Member, Op, Release, ReleaseScope, Text,
@@ -22,7 +22,7 @@ impl Ledger {
         match &ask.scope {
             ReleaseScope::Holder(holder) => {
                 for lease in self.settled_leases(&holder.identity)? {
-                    released.extend(self.leave(&mut draft, &lease, holder, &ask.reason));
+                    released.extend(self.leave(&mut draft, &lease, holder, &ask.reason)?);
                 }
                 let leaves = (holder.identity.clone(), Some(Arc::clone(&holder.instance)));
                 draft.flight.leaves = Some(Box::new(leaves));
@@ -30,7 +30,7 @@ impl Ledger {
             ReleaseScope::HolderAddresses(holder, keys) => {
                 for lease in self.settled_leases(&holder.identity)? {
                     if keys.iter().any(|key| key.canonical() == lease.key) {
-                        released.extend(self.leave(&mut draft, &lease, holder, &ask.reason));
+                        released.extend(self.leave(&mut draft, &lease, holder, &ask.reason)?);
                     }
                 }
             }
@@ -40,7 +40,8 @@ impl Ledger {
                 let early = matches!(ask.scope, ReleaseScope::Quarantine(_));
                 let meant = |lease: &&Arc<Lease>| (lease.state == LeaseState::Quarantined) == early;
                 if let Some(lease) = self.rows.leases.get(&key).filter(meant) {
-                    self.vacate(&mut draft, lease, Action::Released, &ask.reason);
+                    let why = (Action::Released, &ask.reason);
+                    self.vacate(&mut draft, lease, why, false)?;
                     released.push(key);
                 }
             }
@@ -55,7 +56,7 @@ impl Ledger {
         lease: &Arc<Lease>,
         holder: &Holder,
         reason: &Text,
-    ) -> Option<LeaseKey> {
+    ) -> Result<Option<LeaseKey>, Stop> {
         if lease.members.iter().any(|member| member.holder == *holder) {
             if lease.members.len() > 1 {
                 let mut rest = Lease::clone(lease);
@@ -69,9 +70,9 @@ impl Ledger {
                     Arc::clone(reason),
                 );
             } else {
-                self.vacate(draft, lease, Action::Released, reason);
+                self.vacate(draft, lease, (Action::Released, reason), true)?;
             }
-            return Some(lease.key);
+            return Ok(Some(lease.key));
         }
         if lease
             .contenders
@@ -90,24 +91,25 @@ impl Ledger {
                 Arc::clone(reason),
             );
         }
-        None
+        Ok(None)
     }
 
-    /// All members go: the lease passes to the oldest contender, cools or is deleted, with `action` in the audit log.
+    /// All members go: the lease passes to the oldest contender, cools or is deleted, with action and reason in the
+    /// audit log. `own`: by their own word.
     pub(super) fn vacate(
         &self,
         draft: &mut Draft,
         lease: &Arc<Lease>,
-        action: Action,
-        reason: &Text,
-    ) {
+        (action, reason): (Action, &Text),
+        own: bool,
+    ) -> Result<(), Stop> {
         let mut contenders = lease.contenders.iter().cloned();
         let Some(next) = contenders.next() else {
             match self.cools_until(lease, draft.now) {
                 Some(until) => cool(draft, lease, until, action, reason),
                 None => draft.delete(lease, action, Arc::clone(reason)),
             }
-            return;
+            return self.remember(draft, lease, own);
         };
         let detail = from_whom(lease.owner(), reason);
         let passed = Lease {
@@ -126,17 +128,25 @@ impl Ledger {
             until: None,
         };
         draft.put(&Arc::new(passed), Action::PassedOn, detail);
+        Ok(())
     }
 
     /// Until when an address that is given up cools. One that was not in use by its members does not.
     fn cools_until(&self, lease: &Lease, now: Timestamp) -> Option<Timestamp> {
-        let in_use = match lease.state {
-            LeaseState::Allocated | LeaseState::Orphaned => true,
-            LeaseState::Reserved | LeaseState::Probing | LeaseState::Quarantined => false,
-        };
-        let pool = self.rows.pools.get(&lease.pool.filter(|_| in_use)?)?;
+        let pool = self
+            .rows
+            .pools
+            .get(&lease.pool.filter(|_| in_use(lease))?)?;
         let cooling = u64::from(pool.spec.quarantine).saturating_mul(1_000);
         (cooling > 0).then_some(Timestamp(now.0.saturating_add(cooling)))
+    }
+}
+
+/// Whether its members have used the address.
+pub(super) fn in_use(lease: &Lease) -> bool {
+    match lease.state {
+        LeaseState::Allocated | LeaseState::Orphaned => true,
+        LeaseState::Reserved | LeaseState::Probing | LeaseState::Quarantined => false,
     }
 }
 

@@ -23,6 +23,8 @@ pub(super) struct Part {
 pub(super) struct Space {
     /// Leased or taken.
     pub occupied: Runs,
+    /// These, and what is remembered for those who had it. `None` where no pool remembers anything.
+    pub shunned: Option<Runs>,
     /// `first -> segment`, disjoint.
     pub segments: BTreeMap<u128, Segment>,
 }
@@ -34,11 +36,34 @@ pub(super) struct Segment {
     pub parts: Stab,
 }
 
+/// Which addresses a pool leaves out when it gives one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Layer {
+    Occupied,
+    Shunned,
+}
+
 impl Space {
+    /// What the layer leaves out.
+    pub fn filled(&self, layer: Layer) -> Option<&Runs> {
+        match layer {
+            Layer::Occupied => Some(&self.occupied),
+            Layer::Shunned => self.shunned.as_ref(),
+        }
+    }
+
+    pub fn filled_mut(&mut self, layer: Layer) -> Option<&mut Runs> {
+        match layer {
+            Layer::Occupied => Some(&mut self.occupied),
+            Layer::Shunned => self.shunned.as_mut(),
+        }
+    }
+
     /// A space without pools.
     pub fn new(occupied: Runs) -> Self {
         Self {
             occupied,
+            shunned: None,
             segments: BTreeMap::new(),
         }
     }

@@ -17,8 +17,16 @@ struct Asked {
     key: Option<LeaseKey>,
     have: Vec<Lease>,
     missing: u32,
-    /// The named address is quarantined and may be given.
-    cools: bool,
+    /// Quarantined and may be given.
+    cooling: Vec<LeaseKey>,
+    /// Free, and the identity had them before.
+    again: Vec<LeaseKey>,
+}
+
+impl Asked {
+    fn lacks(&self) -> u32 {
+        self.missing - self.cooling.len() as u32
+    }
 }
 
 impl Model {
@@ -45,14 +53,24 @@ impl Model {
                 key,
                 have: Vec::new(),
                 missing: want.count,
-                cools: false,
+                cooling: Vec::new(),
+                again: Vec::new(),
             });
         }
         let mut held = self.leases_with(identity)?;
         held.retain(|lease| lease.held_by(identity));
         distribute(&mut asked, &mut held);
         for want in asked.iter_mut().filter(|want| want.missing > 0) {
-            want.cools = self.may_give(want, ask)?;
+            if self.may_give(want, ask)? {
+                want.cooling.extend(want.key);
+            }
+        }
+        let mut named: Vec<LeaseKey> = asked.iter().filter_map(|want| want.key).collect();
+        for want in asked.iter_mut() {
+            if want.key.is_none() && want.missing > 0 {
+                (want.again, want.cooling) =
+                    self.had(&want.pool, identity, want.missing, &mut named, now)?;
+            }
         }
         let mut needs: Vec<(PoolId, u64)> = Vec::new();
         for want in asked.iter().filter(|want| want.missing > 0) {
@@ -104,7 +122,8 @@ impl Model {
                 fresh |= revived;
                 mine.push(lease);
             }
-            for key in keys {
+            let cooling = want.cooling.clone();
+            for key in cooling.iter().copied().chain(keys) {
                 let mut lease = new_lease(key, Some(want.pool.id), &ask.holder, &ask.tenant, now);
                 let mut action = Action::Allocated;
                 if let Some(until) = keep {
@@ -113,7 +132,7 @@ impl Model {
                     action = Action::Reserved;
                 }
                 flight.put(&lease, action, Some(identity.clone()));
-                if !want.cools {
+                if !cooling.contains(&key) {
                     flight.taken.push(key);
                 }
                 mine.push(lease);
@@ -191,10 +210,10 @@ impl Model {
     fn turn(&mut self, asked: &[Asked], ask: &Allocate) -> Result<(), Stop> {
         let identity = &ask.holder.identity;
         let mut pools: Vec<(PoolId, u128)> = Vec::new();
-        for want in asked.iter().filter(|want| want.missing > 0 && !want.cools) {
+        for want in asked.iter().filter(|want| want.lacks() > 0) {
             match pools.iter_mut().find(|(id, _)| *id == want.pool.id) {
-                Some((_, need)) => *need += u128::from(want.missing),
-                None => pools.push((want.pool.id, want.missing.into())),
+                Some((_, need)) => *need += u128::from(want.lacks()),
+                None => pools.push((want.pool.id, want.lacks().into())),
             }
         }
         let mut full = Vec::new();
@@ -257,29 +276,38 @@ impl Model {
             .iter()
             .filter(|want| want.missing > 0)
             .filter_map(|want| want.key)
+            .chain(asked.iter().flat_map(|want| want.again.clone()))
             .collect();
         let mut chosen = Vec::new();
         let mut given = self.given.iter().copied();
         for want in asked {
             if let Some(key) = want.key {
-                if want.missing > 0 && !want.cools {
+                if want.lacks() > 0 {
                     given.next();
                 }
-                chosen.push(if want.missing > 0 {
+                chosen.push(if want.lacks() > 0 {
                     vec![key]
                 } else {
                     Vec::new()
                 });
                 continue;
             }
-            let mut keys = Vec::new();
-            for _ in 0..want.missing {
+            let mut keys = want.again.clone();
+            for _ in &keys {
+                given.next();
+            }
+            while keys.len() < want.lacks() as usize {
                 let free = |key: &LeaseKey| self.is_free(*key) && !gone.contains(key);
                 let all = self.assignable(&want.pool);
+                let unused = |key: &LeaseKey| free(key) && !self.remembers(*key);
                 let by_chance = given.next().filter(|key| {
-                    want.pool.spec.order == Order::Random && free(key) && all.contains(key)
+                    want.pool.spec.order == Order::Random && unused(key) && all.contains(key)
                 });
-                let Some(key) = by_chance.or_else(|| all.iter().copied().find(free)) else {
+                let key = by_chance
+                    .or_else(|| all.iter().copied().find(unused))
+                    .or_else(|| self.oldest_first(want.pool.id).into_iter().find(free))
+                    .or_else(|| all.iter().copied().find(free));
+                let Some(key) = key else {
                     let taken = |key: &LeaseKey| {
                         self.flights.iter().any(|flight| flight.taken.contains(key))
                     };
@@ -311,7 +339,7 @@ impl Model {
                 if let Some(lease) =
                     lease.filter(|lease| cools == (lease.state == LeaseState::Quarantined))
                 {
-                    self.vacate(&mut flight, lease, Action::Released, now);
+                    self.vacate(&mut flight, lease, (Action::Released, false), now)?;
                     freed.push(*key);
                 }
                 return Ok((flight, Answer::Released { leases: freed }));
@@ -327,7 +355,7 @@ impl Model {
             if lease.members.iter().any(|member| member.holder == *holder) {
                 freed.push(lease.key);
                 if lease.members.len() == 1 {
-                    self.vacate(&mut flight, &lease, Action::Released, now);
+                    self.vacate(&mut flight, &lease, (Action::Released, true), now)?;
                 } else {
                     let mut rest = lease.clone();
                     rest.members.retain(|member| member.holder != *holder);
@@ -575,7 +603,7 @@ impl Model {
                 }
             }
             if owned.contains(lease) {
-                self.vacate(&mut flight, &rest, Action::Forgotten, now);
+                self.vacate(&mut flight, &rest, (Action::Forgotten, false), now)?;
             } else {
                 flight.keys.push(rest.key);
                 flight.ops.push(Op::PutLease(Arc::new(rest)));
@@ -623,19 +651,26 @@ impl Model {
         }
         let mut flight = Flight::default();
         for lease in &over {
-            self.vacate(&mut flight, lease, Action::Expired, now);
+            self.vacate(&mut flight, lease, (Action::Expired, false), now)?;
         }
         let leases = over.len();
         Ok((flight, Answer::Moved { leases, more }))
     }
 
-    fn vacate(&self, flight: &mut Flight, lease: &Lease, action: Action, now: Timestamp) {
+    /// `own`: by the word of who had it.
+    fn vacate(
+        &self,
+        flight: &mut Flight,
+        lease: &Lease,
+        (action, own): (Action, bool),
+        now: Timestamp,
+    ) -> Result<(), Stop> {
         if let Some(next) = lease.contenders.first() {
             let mut passed = new_lease(lease.key, lease.pool, &next.holder, &next.tenant, now);
             passed.contenders = lease.contenders[1..].to_vec();
             let who = Some(next.holder.identity.clone());
             flight.put(&passed, Action::PassedOn, who);
-            return;
+            return Ok(());
         }
         let pool = lease.pool.and_then(|id| self.pool(id));
         let seconds = pool.map_or(0, |pool| pool.spec.quarantine);
@@ -654,6 +689,7 @@ impl Model {
             let address = Some(lease.key.address);
             flight.audit.push((action, address, owner(lease)));
         }
+        self.remember(flight, lease, own, now)
     }
 }
 

@@ -2,6 +2,7 @@
 //! ledger the request and answer types and nothing else, and is slow on purpose.
 
 mod lease;
+mod memory;
 mod pool;
 mod quota;
 mod transfer;
@@ -10,8 +11,8 @@ use std::{net::IpAddr, sync::Arc};
 
 use fipd_core::{
     Action, Adoption, Answer, ClusterId, ClusterRecord, Epoch, Expectation, Family, Hold, Holder,
-    Identity, Lease, LeaseKey, LeaseState, Member, Network, NetworkId, Op, Pool, PoolId, Quota,
-    Refusal, Request, RestoreHold, Tenant, Text, Timestamp,
+    Identity, Lease, LeaseKey, LeaseState, Member, Network, NetworkId, Op, PastLease, Pool, PoolId,
+    Quota, Refusal, Request, RestoreHold, Tenant, Text, Timestamp,
 };
 
 pub use pool::assignable;
@@ -74,6 +75,7 @@ pub struct Model {
     pub next_pool: u32,
     pub quotas: Vec<Quota>,
     pub leases: Vec<Lease>,
+    pub pasts: Vec<PastLease>,
     pub clusters: Vec<ClusterRecord>,
     pub adoptions: Vec<Adoption>,
     pub epoch: Option<Epoch>,
@@ -143,6 +145,7 @@ impl Model {
                 Verdict::Answer(answer)
             }
             Ok((mut flight, answer)) => {
+                self.forget_granted(&mut flight);
                 self.planned += 1;
                 flight.number = self.planned;
                 let (number, ops, audit) =
@@ -235,6 +238,12 @@ impl Model {
                 self.leases.sort_by_key(|lease| lease.key);
             }
             Op::DeleteLease(key) => self.leases.retain(|known| known.key != key),
+            Op::PutPast(past) => {
+                self.pasts.retain(|known| known.key != past.key);
+                self.pasts.push(PastLease::clone(&past));
+                self.pasts.sort_by_key(|past| past.key);
+            }
+            Op::DeletePast(key) => self.pasts.retain(|known| known.key != key),
             Op::PutCluster(record) => {
                 self.clusters.retain(|known| known.id != record.id);
                 self.clusters.push(record);

@@ -7,7 +7,7 @@ use fipd_core::{
     Network, NetworkId, Op, Pool, PoolEdit, PoolId, PoolSpec, Refusal, Text, Timestamp,
 };
 
-use super::{Flight, Model, Plan, Stop, same_marker, world};
+use super::{Flight, Model, Plan, Stop, memory, same_marker, world};
 
 /// Whether the specification names the address.
 pub fn lists(spec: &PoolSpec, address: IpAddr) -> bool {
@@ -228,6 +228,9 @@ impl Model {
             flight.keys.push(lease.key);
             flight.ops.push(Op::DeleteLease(lease.key));
         }
+        for key in self.oldest_first(id) {
+            flight.ops.push(Op::DeletePast(key));
+        }
         flight.ops.push(Op::DeletePool(id));
         flight.say(Action::PoolDeleted);
         Ok((flight, Answer::Done))
@@ -268,6 +271,12 @@ impl Model {
         };
         if self.flight_in(spec, comes) {
             return Err(Stop::Busy);
+        }
+        if let Some(old) = old.filter(|old| memory::size(&old.spec) > 0) {
+            if self.flight_in(&old.spec, |address| lists(&old.spec, address)) {
+                return Err(Stop::Busy);
+            }
+            self.forget_by_edit(&mut flight, old.id, spec);
         }
         flight.edits.push(spec.network);
         if let Some(old) = old.filter(|old| old.spec.network != spec.network) {

@@ -64,6 +64,8 @@ const POOLS: &[&str] = &[
     "origin.object",
     "closed",
     "quarantine",
+    "sticky_for",
+    "sticky_most",
     "generation",
     "created",
     "usage.size",

@@ -14,7 +14,14 @@ use crate::api::{
 const NETWORKS: usize = 1_000;
 
 /// Which free address is given next.
-const ORDERS: [(&str, &str); 2] = [("lowest", "the lowest"), ("random", "one by chance")];
+const ORDERS: [(&str, &str); 3] = [
+    ("lowest", "the lowest"),
+    ("random", "one by chance"),
+    (
+        "least-recently-used",
+        "the one released longest ago, unused ones first",
+    ),
+];
 
 /// The fields as `spec` has them; those of a new pool without one.
 pub fn form(ledger: &Ledger, spec: Option<&PoolSpec>) -> Form {
@@ -116,6 +123,7 @@ fn fill(ledger: &Ledger, form: &mut Form, spec: &PoolSpec) {
         match spec.order {
             Order::Lowest => "lowest",
             Order::Random => "random",
+            Order::LeastRecentlyUsed => "least-recently-used",
         },
     );
     form.set("quarantine", duration(spec.quarantine));
@@ -146,6 +154,7 @@ pub fn spec(ledger: &Ledger, form: &mut Form, before: Option<&PoolSpec>) -> Opti
         reserve_of: optional("reserve_of"),
         order: optional("order"),
         quarantine: Some(quarantine?),
+        ..PoolCreate::default()
     };
     let closed = form.value("closed") == "yes";
     let made = match before {

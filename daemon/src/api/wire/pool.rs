@@ -31,6 +31,10 @@ pub struct PoolView {
     pub closed: bool,
     /// Seconds that an address cools after a release before it is free.
     pub quarantine: u32,
+    /// Seconds for which who had an address gets the same one again; 0: not.
+    pub sticky_for: u32,
+    /// How many addresses are remembered for that.
+    pub sticky_most: u32,
     /// What the ETag shows.
     pub generation: u64,
     pub created: String,
@@ -113,12 +117,18 @@ pub struct PoolCreate {
     /// `prefix` or `each-cidr`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserve_of: Option<String>,
-    /// Which free address is given next: `lowest` (when left out) or `random`.
+    /// Which free address is given next: `lowest` (when left out), `random` or `least-recently-used`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<String>,
     /// Seconds that an address cools after a release, up to 30 days; 0 when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quarantine: Option<u32>,
+    /// Seconds for which who had an address gets the same one again, up to 365 days; 0: not. 7 days when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sticky_for: Option<u32>,
+    /// How many addresses are remembered for that, up to 65,536; 1,000 when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sticky_most: Option<u32>,
 }
 
 /// Changes to a pool: what is left out stays, `null` takes the value away.
@@ -163,12 +173,17 @@ pub struct PoolPatch {
     pub reserve_of: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closed: Option<bool>,
-    /// `lowest` or `random`.
+    /// `lowest`, `random` or `least-recently-used`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<String>,
     /// Seconds; what cools already is not changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quarantine: Option<u32>,
+    /// Seconds; 0: nobody is remembered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sticky_for: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sticky_most: Option<u32>,
     /// Keep leases that the change leaves out of range, instead of refusing the change.
     #[serde(default)]
     pub force: bool,

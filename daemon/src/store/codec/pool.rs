@@ -1,13 +1,13 @@
 //! Pools to bytes and back.
 
 use fipd_core::{
-    AddressSpec, ClusterId, Ends, EndsOf, NetworkId, Order, Origin, Pool, PoolId, PoolSpec,
+    AddressSpec, ClusterId, Ends, EndsOf, NetworkId, Order, Origin, Pool, PoolId, PoolSpec, Sticky,
     Timestamp,
 };
 use ipnet::IpNet;
 
 use super::{DecodeError, EncodeError, decode, decode_as, encode, encode_as, ip, ip_row, system};
-use crate::store::rows::{IpV1, OriginV1, PoolV1, PoolV2, SpecV1, V1, V2};
+use crate::store::rows::{IpV1, OriginV1, PoolV1, PoolV2, PoolV3, SpecV1, V1, V2, V3};
 
 pub(in crate::store) fn encode_pool(pool: &Pool) -> Result<Vec<u8>, EncodeError> {
     let spec = &pool.spec;
@@ -30,6 +30,7 @@ pub(in crate::store) fn encode_pool(pool: &Pool) -> Result<Vec<u8>, EncodeError>
         order: match spec.order {
             Order::Lowest => 0,
             Order::Random => 1,
+            Order::LeastRecentlyUsed => 2,
         },
         origin: match &spec.origin {
             Origin::Own => OriginV1::Own,
@@ -49,31 +50,52 @@ pub(in crate::store) fn encode_pool(pool: &Pool) -> Result<Vec<u8>, EncodeError>
         created: pool.created.0,
         generation: pool.generation,
     };
-    // Files of pools without quarantine can be read by an earlier fipd.
-    match spec.quarantine {
-        0 => encode(&row),
-        quarantine => encode_as(
-            V2,
-            &PoolV2 {
-                pool: row,
-                quarantine,
-            },
-        ),
+    // Each row is written as the earliest fipd that has all of its fields can read it.
+    if (spec.quarantine, spec.sticky) == (0, Sticky::OFF) {
+        return encode(&row);
     }
+    let row = PoolV2 {
+        pool: row,
+        quarantine: spec.quarantine,
+    };
+    if spec.sticky == Sticky::OFF {
+        return encode_as(V2, &row);
+    }
+    let row = PoolV3 {
+        pool: row,
+        sticky_lasts: spec.sticky.lasts,
+        sticky_most: spec.sticky.most,
+    };
+    encode_as(V3, &row)
+}
+
+/// The row of any version, with the plain values of what it does not have.
+fn latest(bytes: &[u8]) -> Result<PoolV3<'_>, DecodeError> {
+    let pool = match bytes.first() {
+        Some(&V1) => PoolV2 {
+            pool: decode(bytes)?,
+            quarantine: 0,
+        },
+        Some(&V2) => decode_as(V2, bytes)?,
+        Some(_) | None => return decode_as(V3, bytes),
+    };
+    Ok(PoolV3 {
+        pool,
+        sticky_lasts: Sticky::OFF.lasts,
+        sticky_most: Sticky::OFF.most,
+    })
 }
 
 pub(in crate::store) fn decode_pool(key: [u8; 4], bytes: &[u8]) -> Result<Pool, DecodeError> {
+    let PoolV3 {
+        pool,
+        sticky_lasts: lasts,
+        sticky_most: most,
+    } = latest(bytes)?;
     let PoolV2 {
         pool: row,
         quarantine,
-    } = if bytes.first() == Some(&V1) {
-        PoolV2 {
-            pool: decode(bytes)?,
-            quarantine: 0,
-        }
-    } else {
-        decode_as(V2, bytes)?
-    };
+    } = pool;
     let of = match row.ends_of {
         0 => EndsOf::Prefix,
         1 => EndsOf::EachCidr,
@@ -82,6 +104,7 @@ pub(in crate::store) fn decode_pool(key: [u8; 4], bytes: &[u8]) -> Result<Pool, 
     let order = match row.order {
         0 => Order::Lowest,
         1 => Order::Random,
+        2 => Order::LeastRecentlyUsed,
         other => return Err(DecodeError::value("order", other)),
     };
     let origin = match row.origin {
@@ -126,6 +149,7 @@ pub(in crate::store) fn decode_pool(key: [u8; 4], bytes: &[u8]) -> Result<Pool, 
         origin,
         closed: row.closed,
         quarantine,
+        sticky: Sticky { lasts, most },
     };
     Ok(Pool {
         id: PoolId(u32::from_be_bytes(key)),

@@ -5,11 +5,11 @@ use std::{fs, net::IpAddr, path::Path, sync::Arc};
 use fipd_core::{
     Account, Action, AddressSpec, Adoption, AuditEntry, Authority as _, ClusterId, ClusterRecord,
     Contender, Decision, Ends, EndsOf, Holder, Identity, Lease, LeaseKey, LeaseState, Member,
-    Network, NetworkId, Op, Order, Origin, Outcome, Pool, PoolId, PoolSpec, PortClaim, Protocol,
-    Quota, Role, Tenant, Text, Timestamp, Token, TokenId,
+    Network, NetworkId, Op, Order, Origin, Outcome, PastLease, Pool, PoolId, PoolSpec, PortClaim,
+    Protocol, Quota, Role, Sticky, Tenant, Text, Timestamp, Token, TokenId,
 };
 use ipnet::IpNet;
-use proptest::{collection::vec, option, prelude::*};
+use proptest::{collection::vec, option, prelude::*, sample::select};
 
 use crate::store::{Options, Store, check, codec, rows::StateV1, tables};
 
@@ -153,9 +153,12 @@ fn pool() -> impl Strategy<Value = Pool> {
         option::of(address()),
         option::of(0..=128_u8),
     );
-    let order = prop_oneof![Just(Order::Lowest), Just(Order::Random)];
+    let order = select(vec![Order::Lowest, Order::Random, Order::LeastRecentlyUsed]);
+    let sticky = (any::<u32>(), any::<u32>()).prop_map(|(lasts, most)| Sticky { lasts, most });
+    let sticky = prop_oneof![Just(Sticky::OFF), sticky];
     let closed = any::<bool>();
-    let rest = (option::of(net()), ends, order, origin, closed, any::<u32>());
+    let kept = (prop_oneof![Just(0), any::<u32>()], sticky);
+    let rest = (option::of(net()), ends, order, origin, closed, kept);
     (
         any::<u32>(),
         text(),
@@ -171,7 +174,7 @@ fn pool() -> impl Strategy<Value = Pool> {
                 name,
                 network,
                 space,
-                (subnet, ends, order, origin, closed, quarantine),
+                (subnet, ends, order, origin, closed, (quarantine, sticky)),
                 created,
                 generation,
             )| {
@@ -190,6 +193,7 @@ fn pool() -> impl Strategy<Value = Pool> {
                     origin,
                     closed,
                     quarantine,
+                    sticky,
                 };
                 Pool {
                     id: PoolId(id),
@@ -266,6 +270,13 @@ proptest! {
     }
 
     #[test]
+    fn past_leases(key in key(), pool in any::<u32>(), identity in identity(), released in time(), own in any::<bool>()) {
+        let past = PastLease { key, pool: PoolId(pool), identity, released, own };
+        let row = codec::encode_past(&past).unwrap();
+        prop_assert_eq!(codec::decode_past(key, &row).unwrap(), past);
+    }
+
+    #[test]
     fn audit_entries(entry in entry()) {
         let row = codec::encode_audit(&entry).unwrap();
         prop_assert_eq!(codec::decode_audit(&row).unwrap(), entry);
@@ -318,6 +329,7 @@ proptest! {
         codec::decode_quota((PoolId(0), Tenant("".into())), &bytes).ok();
         codec::decode_state(&bytes).ok();
         codec::decode_lease(lease_key, &bytes).ok();
+        codec::decode_past(lease_key, &bytes).ok();
         codec::decode_pool([0; 4], &bytes).ok();
         codec::decode_network([0; 4], &bytes).ok();
         codec::decode_cluster("", &bytes).ok();
@@ -408,6 +420,7 @@ fn everything() -> Vec<Op> {
         },
         closed: false,
         quarantine: 0,
+        sticky: Sticky::OFF,
     };
     let cluster = ClusterRecord {
         id: ClusterId("0d1f4f9e".into()),

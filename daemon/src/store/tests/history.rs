@@ -3,7 +3,7 @@
 use fipd_core::{
     Adopt, Allocate, Answer, Authority as _, Decision, Ends, Family, Holder, LeaseKey, Ledger,
     NetworkId, Op, Order, Origin, Outcome, Planned, PoolId, PoolSpec, Quota, Release, ReleaseScope,
-    Request, Reserve, Tenant, Ticket, Timestamp, Want,
+    Request, Reserve, Sticky, Tenant, Ticket, Timestamp, Want,
 };
 
 use crate::store::Store;
@@ -252,7 +252,15 @@ impl History {
             prefix_len: None,
             subnet: None,
             ends: Ends::own_default(family),
-            order: Order::Lowest,
+            order: match number % 3 {
+                0 => Order::Lowest,
+                1 => Order::Random,
+                _ => Order::LeastRecentlyUsed,
+            },
+            sticky: Sticky {
+                lasts: (number % 4) as u32,
+                most: 3,
+            },
             origin: Origin::Own,
             closed: false,
             quarantine: (number % 2) as u32,

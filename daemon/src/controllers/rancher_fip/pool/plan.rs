@@ -1,7 +1,7 @@
 //! What the mirror of a FloatingIPPool is to be, and the request that makes it so.
 
 use fipd_core::{
-    ClusterId, NetworkId, Order, Origin, Pool, PoolEdit, PoolSpec, Request, System, Text,
+    ClusterId, NetworkId, Order, Origin, Pool, PoolEdit, PoolSpec, Request, Sticky, System, Text,
 };
 
 use super::validate::Ranges;
@@ -28,6 +28,7 @@ pub fn desired(source: &Source<'_>, ranges: &Ranges, network: NetworkId) -> Pool
         subnet: Some(ranges.subnet),
         ends: ranges.ends,
         order: Order::Lowest,
+        sticky: Sticky::OFF,
         origin: Origin::Mirror {
             system: System::rancher_fip(),
             cluster: source.cluster.clone(),
