@@ -227,7 +227,7 @@ impl Bed {
             instance: "".into(),
         };
         let wants = vec![Want {
-            pool,
+            pool: pool.into(),
             address: None,
             count: 1,
         }];

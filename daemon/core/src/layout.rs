@@ -12,6 +12,7 @@ use rangemap::RangeInclusiveSet;
 
 use crate::{
     AddressSpec, Family, Origin, PoolError, PoolSpec, Span, address::number, pool::PoolSize,
+    select::check_scopes,
 };
 
 /// The spans of a valid specification, each list sorted, disjoint and not adjacent.
@@ -36,6 +37,7 @@ impl Layout {
         check_name(spec)?;
         check_quarantine(spec)?;
         check_sticky(spec)?;
+        check_scopes(spec)?;
         let listed = set(spec.addresses.iter().map(AddressSpec::span));
         let cidrs = outermost_cidrs(&spec.addresses);
         check_link(spec, family, &listed)?;

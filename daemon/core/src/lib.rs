@@ -26,6 +26,7 @@ mod past;
 mod pool;
 mod quota;
 mod request;
+mod select;
 mod time;
 
 pub use account::{Account, Role, Token, TokenId};
@@ -48,4 +49,5 @@ pub use request::{
     AccountEdit, Adopt, Allocate, Answer, Handover, PoolEdit, Refusal, Release, ReleaseScope,
     Request, Reserve, Transfer, Want,
 };
+pub use select::{Asker, Choice, PoolScope, Selection};
 pub use time::Timestamp;

@@ -5,7 +5,9 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use crate::{AddressSpec, ClusterId, Family, NetworkId, System, Text, Timestamp, layout::Layout};
+use crate::{
+    AddressSpec, ClusterId, Family, NetworkId, PoolScope, System, Text, Timestamp, layout::Layout,
+};
 
 /// The immutable number of a pool; never used again. The first one is 1.
 #[derive(
@@ -99,6 +101,10 @@ pub struct PoolSpec {
     /// Seconds that an address cools after a release before it is free; 0 for none. At most [`PoolSpec::MAX_QUARANTINE`].
     pub quarantine: u32,
     pub sticky: Sticky,
+    /// Of the pools that are there for an asker the one with the highest is asked first; equal ones by name.
+    pub priority: u16,
+    /// For whom the pool is there without being named; without any it is given only by name.
+    pub scopes: Vec<PoolScope>,
 }
 
 /// A pool as the ledger keeps it.
@@ -224,6 +230,8 @@ impl PoolSpec {
             closed: false,
             quarantine: 0,
             sticky: Sticky::OFF,
+            priority: 0,
+            scopes: Vec::new(),
         }
     }
 

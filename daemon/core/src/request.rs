@@ -3,9 +3,9 @@
 use std::{net::IpAddr, sync::Arc};
 
 use crate::{
-    Account, Actor, Adoption, ClusterId, ClusterRecord, Hold, Holder, Lease, LeaseKey, Network,
-    NetworkId, Pool, PoolError, PoolId, PoolSpec, Quota, Role, System, Tenant, Text, Timestamp,
-    Token, TokenId,
+    Account, Actor, Adoption, Choice, ClusterId, ClusterRecord, Family, Hold, Holder, Lease,
+    LeaseKey, Network, NetworkId, Pool, PoolError, PoolId, PoolSpec, Quota, Role, System, Tenant,
+    Text, Timestamp, Token, TokenId,
 };
 
 /// One question to the address book; a pure value. `actor` says in the audit log who asked.
@@ -130,10 +130,10 @@ pub struct Reserve {
     pub until: Option<Timestamp>,
 }
 
-/// `count` addresses of `pool`, or just `address`.
+/// `count` addresses of one pool, or just `address`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Want {
-    pub pool: PoolId,
+    pub pool: Choice,
     /// This one and no other; `count` must be 1 then.
     pub address: Option<IpAddr>,
     /// 1 to 1,024.
@@ -288,6 +288,20 @@ pub enum Refusal {
         used: u64,
         limit: u64,
     },
+    #[error(
+        "no pool is there for this asker that has {}; name a pool, or give one a scope that fits", .address.map_or_else(|| format!("{family} addresses"), |address| address.to_string())
+    )]
+    NoPool {
+        family: Family,
+        address: Option<IpAddr>,
+    },
+    /// The first reasons, in the order of the pools; `more` were left out. `full`: it waits in a queue.
+    #[error("none of the {} pools for this asker can give an address: {}{}", .reasons.len() + .more, texts(.reasons), if *.more > 0 { "; ..." } else { "" })]
+    NoneGives {
+        reasons: Vec<Refusal>,
+        more: usize,
+        full: bool,
+    },
     #[error("{address} is held by {owner}; choose another address or release that lease")]
     AddressTaken { address: IpAddr, owner: String },
     #[error(
@@ -361,6 +375,11 @@ impl std::fmt::Debug for AccountEdit {
             .field("role", &self.role)
             .finish_non_exhaustive()
     }
+}
+
+fn texts(reasons: &[Refusal]) -> String {
+    let texts: Vec<_> = reasons.iter().map(ToString::to_string).collect();
+    texts.join("; ")
 }
 
 fn list(waiting: &[Hold]) -> String {

@@ -44,7 +44,7 @@ fn ask(owner: &str, tenant: &str, address: Option<&str>) -> Allocate {
         holder: holder(owner),
         tenant: (!tenant.is_empty()).then(|| Tenant(tenant.into())),
         wants: vec![Want {
-            pool: POOL,
+            pool: POOL.into(),
             address: address.map(|text| text.parse().unwrap()),
             count: 1,
         }],
@@ -88,6 +88,8 @@ fn spec(quarantine: u32) -> PoolSpec {
         closed: false,
         quarantine,
         sticky: Sticky::OFF,
+        priority: 0,
+        scopes: Vec::new(),
     }
 }
 

@@ -13,11 +13,12 @@ mod model;
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use fipd_core::{
-    Action, Adopt, Adoption, Allocate, AuditEntry, Change, ClusterId, ClusterRecord, Contender,
-    Ends, EndsOf, Epoch, Expectation, Family, Handover, Holder, Identity, Lease, LeaseFilter,
-    LeaseKey, LeaseState, Ledger, Mark, Member, NetworkId, Op, Order, Origin, PastLease, Planned,
-    PoolEdit, PoolId, PoolSpec, Quota, QuotaUsage, Refusal, Release, ReleaseScope, Request,
-    Reserve, RestoreHold, Sticky, Tenant, Ticket, Timestamp, Transfer, Want,
+    Action, Adopt, Adoption, Allocate, Asker, AuditEntry, Change, Choice, ClusterId, ClusterRecord,
+    Contender, Ends, EndsOf, Epoch, Expectation, Family, Handover, Holder, Identity, Lease,
+    LeaseFilter, LeaseKey, LeaseState, Ledger, Mark, Member, NetworkId, Op, Order, Origin,
+    PastLease, Planned, PoolEdit, PoolId, PoolScope, PoolSpec, Quota, QuotaUsage, Refusal, Release,
+    ReleaseScope, Request, Reserve, RestoreHold, Selection, Sticky, Tenant, Text, Ticket,
+    Timestamp, Transfer, Want,
 };
 use model::{Model, Verdict, new_lease};
 use proptest::{prelude::*, sample::select, test_runner::Config};
@@ -138,10 +139,11 @@ fn spec() -> impl Strategy<Value = PoolSpec> {
     ]);
     let sticky = select(vec![(0, 0), (1, 1), (2, 2), (60, 1), (60, 3)]);
     let sticky = sticky.prop_map(|(lasts, most)| Sticky { lasts, most });
-    let place = (name, network(), entries);
-    (place, ends, gateway, closed, quarantine, (order, sticky)).prop_map(
-        |(place, ends, gateway, closed, quarantine, (order, sticky))| {
-            let (name, network, (addresses, exclusions)) = place;
+    let scopes = prop::collection::vec(pool_scope(), 0..3);
+    let asked = (closed, quarantine, order, sticky, 0..3_u16, scopes);
+    (name, network(), entries, ends, gateway, asked).prop_map(
+        |(name, network, (addresses, exclusions), ends, gateway, asked)| {
+            let (closed, quarantine, order, sticky, priority, scopes) = asked;
             let addresses: Vec<fipd_core::AddressSpec> =
                 addresses.iter().map(|text| text.parse().unwrap()).collect();
             let gateway = gateway.then(|| addresses[0].span().first_address());
@@ -161,16 +163,66 @@ fn spec() -> impl Strategy<Value = PoolSpec> {
                 closed,
                 quarantine,
                 sticky,
+                priority,
+                scopes,
                 addresses,
             }
         },
     )
 }
 
+fn labels() -> impl Strategy<Value = BTreeMap<Text, Text>> {
+    let value = select(vec!["web", "db"]).prop_map(|value| [("tier".into(), value.into())].into());
+    prop_oneof![2 => Just(BTreeMap::new()), 1 => value]
+}
+
+fn pool_scope() -> impl Strategy<Value = PoolScope> {
+    let cluster = prop::option::weighted(0.4, select(vec!["c1", "c2", "one", "two"]));
+    let project = prop::option::weighted(0.2, select(vec!["p-1", "p-2"]));
+    let namespaces = prop::collection::vec(select(vec!["a", "b"]), 0..2);
+    (cluster, project, namespaces, labels()).prop_map(|(cluster, project, namespaces, labels)| {
+        PoolScope {
+            cluster: cluster.map(Into::into),
+            project: project.map(Into::into),
+            namespaces: namespaces.into_iter().map(Into::into).collect(),
+            labels,
+        }
+    })
+}
+
+fn selection() -> impl Strategy<Value = Choice> {
+    let asker = (
+        prop::option::weighted(0.9, cluster()),
+        prop::option::of(select(vec!["p-1", "p-2"])),
+        prop::option::of(select(vec!["a", "b"])),
+        labels(),
+    );
+    let family = prop_oneof![3 => Just(Family::V4), 1 => Just(Family::V6)];
+    let network = prop::option::weighted(0.2, network());
+    (network, family, asker).prop_map(|(network, family, (cluster, project, namespace, labels))| {
+        let (project, namespace) = (project.map(Into::into), namespace.map(Into::into));
+        let asker = Asker {
+            cluster,
+            project,
+            namespace,
+            labels,
+        };
+        Choice::from(Selection {
+            network,
+            family,
+            asker,
+        })
+    })
+}
+
+fn choice() -> impl Strategy<Value = Choice> {
+    prop_oneof![3 => pool().prop_map(Choice::from), 2 => selection()]
+}
+
 fn want() -> impl Strategy<Value = Want> {
     prop_oneof![
-        4 => (pool(), 1..4_u32).prop_map(|(pool, count)| Want { pool, address: None, count }),
-        2 => (pool(), address()).prop_map(|(pool, address)| Want { pool, address: Some(address), count: 1 }),
+        4 => (choice(), 1..4_u32).prop_map(|(pool, count)| Want { pool, address: None, count }),
+        2 => (choice(), address()).prop_map(|(pool, address)| Want { pool, address: Some(address), count: 1 }),
     ]
 }
 
@@ -438,6 +490,9 @@ fn found() -> impl Strategy<Value = Vec<Lease>> {
 /// Names the refusal; texts are for people and not compared.
 fn plain(mut refusal: Refusal) -> Refusal {
     match &mut refusal {
+        Refusal::NoneGives { reasons, .. } => {
+            *reasons = reasons.drain(..).map(plain).collect();
+        }
         Refusal::AddressTaken { owner, .. } | Refusal::ChangedHands { owner, .. } => owner.clear(),
         Refusal::NotAssignable { why, .. } | Refusal::NotTransferable { why, .. } => why.clear(),
         Refusal::Invalid { value, allowed, .. } => {
@@ -615,11 +670,12 @@ impl History {
         let (Request::Allocate(ask) | Request::Reserve(Reserve { ask, .. })) = request else {
             return false;
         };
-        let mut pools = ask
-            .wants
-            .iter()
-            .filter_map(|want| self.model.pool(want.pool));
-        ask.wants.len() > 1 && pools.any(|pool| pool.spec.order == Order::Random)
+        let by_chance = |pool: &Arc<fipd_core::Pool>| pool.spec.order == Order::Random;
+        let may = |want: &Want| match &want.pool {
+            Choice::Pool(id) => self.model.pool(*id).is_some_and(by_chance),
+            Choice::Any(_) => self.model.pools.iter().any(by_chance),
+        };
+        ask.wants.len() > 1 && ask.wants.iter().any(may)
     }
 
     /// The addresses of leases in `ops` that nobody has.

@@ -103,7 +103,7 @@ impl Book {
             holder: holder(owner),
             tenant: None,
             wants: vec![Want {
-                pool: POOL,
+                pool: POOL.into(),
                 address: address.map(|last| key(last).address),
                 count: 1,
             }],
@@ -281,7 +281,7 @@ fn a_pool_that_remembers_nothing_writes_no_more_than_the_lease() {
 fn a_reservation_that_nobody_used_is_not_remembered() {
     let mut book = Book::sticky(WEEK);
     let wants = vec![Want {
-        pool: POOL,
+        pool: POOL.into(),
         address: None,
         count: 1,
     }];

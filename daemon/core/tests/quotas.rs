@@ -36,7 +36,7 @@ fn holder(n: usize) -> Holder {
 
 fn want(pool: PoolId, count: u32) -> Want {
     Want {
-        pool,
+        pool: pool.into(),
         address: None,
         count,
     }

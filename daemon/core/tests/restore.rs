@@ -38,7 +38,7 @@ fn allocate(owner: &str, address: Option<&str>) -> Allocate {
         holder: holder(owner),
         tenant: Some(Tenant("p-1".into())),
         wants: vec![Want {
-            pool: POOL,
+            pool: POOL.into(),
             address: address.map(|text| text.parse().expect(text)),
             count: 1,
         }],

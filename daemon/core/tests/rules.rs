@@ -66,7 +66,7 @@ fn allocate(owner: &str, pool: PoolId) -> Allocate {
         holder: holder(owner, "1"),
         tenant: None,
         wants: vec![Want {
-            pool,
+            pool: pool.into(),
             address: None,
             count: 1,
         }],
@@ -78,7 +78,7 @@ fn allocate(owner: &str, pool: PoolId) -> Allocate {
 
 fn named(owner: &str, pool: PoolId, text: &str) -> Request {
     let wants = vec![Want {
-        pool,
+        pool: pool.into(),
         address: Some(address(text)),
         count: 1,
     }];
@@ -228,12 +228,12 @@ fn several_addresses_and_both_families_come_all_or_not_at_all() {
     let six = book.pool(spec("six", &["fd00::1"]));
     let wants = vec![
         Want {
-            pool: four,
+            pool: four.into(),
             address: None,
             count: 3,
         },
         Want {
-            pool: six,
+            pool: six.into(),
             address: None,
             count: 1,
         },

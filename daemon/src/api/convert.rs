@@ -11,6 +11,7 @@ use fipd_core::{
 
 use super::{
     problem::{Code, Problem},
+    wants,
     wire::{
         ContenderView, Count, HoldView, LeaseSummary, LeaseView, MemberView, NetworkView,
         OriginView, PoolView, Reserve, Usage,
@@ -225,6 +226,8 @@ pub fn pool_head(ledger: &Ledger, pool: &Pool) -> PoolView {
         quarantine: spec.quarantine,
         sticky_for: spec.sticky.lasts,
         sticky_most: spec.sticky.most,
+        priority: spec.priority,
+        scopes: spec.scopes.iter().map(wants::scope_view).collect(),
         generation: pool.generation,
         created: clock::rfc3339(pool.created),
         usage: Usage {

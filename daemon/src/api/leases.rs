@@ -20,9 +20,10 @@ use super::{
     convert,
     extract::{Body, Path, Query},
     problem::{Code, Problem},
+    wants::allocation,
     wire::{
         Allocate, Granted, LeasePage, LeaseQuery, LeaseView, ReleaseRequest, Released,
-        ReleasedAddress, ReserveRequest, Want,
+        ReleasedAddress, ReserveRequest,
     },
 };
 use crate::clock;
@@ -292,67 +293,6 @@ fn few(ledger: &Ledger, query: &LeaseQuery, filter: &LeaseFilter) -> Result<Leas
     Ok(LeasePage {
         leases: leases.collect(),
         next: None,
-    })
-}
-
-fn allocation(
-    ledger: &Ledger,
-    body: Allocate,
-    caller: Caller,
-) -> Result<fipd_core::Allocate, Problem> {
-    let most = fipd_core::Allocate::MAX_WANTS;
-    if !(1..=most).contains(&body.wants.len()) {
-        let allowed = format!("1 to {most} entries");
-        return Err(Problem::invalid(
-            "wants",
-            body.wants.len().to_string(),
-            allowed,
-        ));
-    }
-    let identity = convert::owner(ledger, &body.owner)?;
-    let instance = convert::text("instance", &body.instance)?;
-    let tenant = body
-        .tenant
-        .as_deref()
-        .map(|tenant| convert::text("tenant", tenant))
-        .transpose()?;
-    let wants = body
-        .wants
-        .iter()
-        .map(|want| want_of(ledger, want))
-        .collect::<Result<_, _>>()?;
-    Ok(fipd_core::Allocate {
-        holder: Holder { identity, instance },
-        tenant: tenant.map(Tenant),
-        wants,
-        waiting_since: None,
-        by_admin: caller.role == Role::Admin,
-        actor: caller.actor,
-    })
-}
-
-fn want_of(ledger: &Ledger, want: &Want) -> Result<fipd_core::Want, Problem> {
-    let count = want.count.unwrap_or(1);
-    if !(1..=fipd_core::Want::MAX_COUNT).contains(&count) {
-        let allowed = format!("1 to {}", fipd_core::Want::MAX_COUNT);
-        return Err(Problem::invalid("count", count.to_string(), allowed));
-    }
-    let address: Option<IpAddr> = want
-        .address
-        .as_deref()
-        .map(|text| convert::address("address", text))
-        .transpose()?;
-    if address.is_some() && count != 1 {
-        return Err(Problem::invalid(
-            "count",
-            count.to_string(),
-            "1 where an address is named",
-        ));
-    }
-    Ok(fipd_core::Want {
-        pool: pool_id(ledger, &want.pool)?,
-        address,
-        count,
     })
 }
 

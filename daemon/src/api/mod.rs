@@ -32,6 +32,7 @@ pub mod transfer;
 pub mod ui;
 pub mod users;
 pub mod verify;
+mod wants;
 pub mod wire;
 
 use std::{any::Any, collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};

@@ -20,6 +20,7 @@ use super::{
     convert,
     extract::{Body, IfMatch, Path},
     problem::{Code, Problem},
+    wants,
     wire::{NetworkCreate, NetworkList, NetworkView, PoolCreate, PoolList, PoolPatch, PoolView},
 };
 
@@ -247,6 +248,8 @@ pub(super) fn new_spec(ledger: &Ledger, body: PoolCreate) -> Result<PoolSpec, Pr
         closed: false,
         quarantine: body.quarantine.unwrap_or(0),
         sticky: sticky(Sticky::OWN_DEFAULT, body.sticky_for, body.sticky_most),
+        priority: body.priority.unwrap_or(0),
+        scopes: body.scopes.into_iter().map(wants::scope).collect(),
     })
 }
 
@@ -284,6 +287,10 @@ pub(super) fn patched(
     spec.closed = patch.closed.unwrap_or(spec.closed);
     spec.sticky = sticky(spec.sticky, patch.sticky_for, patch.sticky_most);
     spec.quarantine = patch.quarantine.unwrap_or(spec.quarantine);
+    spec.priority = patch.priority.unwrap_or(spec.priority);
+    if let Some(scopes) = patch.scopes {
+        spec.scopes = scopes.into_iter().map(wants::scope).collect();
+    }
     Ok(spec)
 }
 

@@ -272,6 +272,15 @@ impl From<Refusal> for Problem {
             Refusal::Exhausted { pool, .. } => {
                 Self::new(Code::Exhausted, detail).about("pool", &*pool)
             }
+            Refusal::NoPool { .. } => Self::new(Code::NotFound, detail).about("select", ""),
+            Refusal::NoneGives { full: true, .. } => {
+                Self::new(Code::Exhausted, detail).about("select", "")
+            }
+            Refusal::NoneGives { reasons, .. } => {
+                let first = reasons.into_iter().next().map(Self::from);
+                let code = first.map_or(Code::Exhausted, |first| first.code);
+                Self::new(code, detail).about("select", "")
+            }
             Refusal::QuotaExceeded { tenant, .. } => {
                 Self::new(Code::QuotaExceeded, detail).about("tenant", &*tenant.0)
             }

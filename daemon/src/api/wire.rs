@@ -24,10 +24,10 @@ pub use cluster::{ClusterList, ClusterView, HeldBackView, Outcome, SkipAdoption}
 pub use export::ExportQuery;
 pub use lease::{
     Allocate, ContenderView, Granted, LeasePage, LeaseQuery, LeaseSummary, LeaseView, MemberView,
-    ReleaseRequest, Released, ReleasedAddress, ReserveRequest, TransferRequest, Want,
+    ReleaseRequest, Released, ReleasedAddress, ReserveRequest, Select, TransferRequest, Want,
 };
 pub use network::{HoldView, NetworkCreate, NetworkList, NetworkView};
-pub use pool::{OriginView, PoolCreate, PoolList, PoolPatch, PoolView, Reserve, Usage};
+pub use pool::{OriginView, PoolCreate, PoolList, PoolPatch, PoolScope, PoolView, Reserve, Usage};
 pub use quota::{QuotaPage, QuotaPut, QuotaQuery, QuotaView};
 pub use restore::{LiftHold, RestoreHoldView};
 pub use token::{TokenCreate, TokenList, TokenMade, TokenView};

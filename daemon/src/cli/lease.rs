@@ -10,7 +10,7 @@ use super::{
     client::{segment, with_query},
     exit::Failure,
     output::{Table, or_dash},
-    wants::wants,
+    wants::Source,
 };
 use crate::{
     api::wire::{
@@ -23,9 +23,9 @@ use crate::{
 #[derive(Debug, Subcommand)]
 pub enum Lease {
     /// Give addresses to an owner; asking again gives the same ones
-    Allocate(Allocate),
+    Allocate(Box<Allocate>),
     /// Keep addresses for an owner that comes later; asking again changes until when
-    Reserve(Reserve),
+    Reserve(Box<Reserve>),
     /// Take addresses back; releasing what nobody holds succeeds
     Release(Release),
     /// Give a lease to another owner, without a moment in between
@@ -43,15 +43,11 @@ pub enum Lease {
 
 #[derive(Debug, Args)]
 pub struct Allocate {
-    /// Pool to take from; a second one of the other family for dual-stack, all or nothing
-    #[arg(long, required = true, value_name = "POOL")]
-    pool: Vec<String>,
+    #[command(flatten)]
+    source: Source,
     /// Who shall hold it: SYSTEM/[CLUSTER/]KIND/NAMESPACE/NAME, such as fipd/Host/lab/printer
     #[arg(long, value_name = "OWNER")]
     owner: String,
-    /// This address and no other (repeatable)
-    #[arg(long, value_name = "ADDRESS")]
-    address: Vec<IpAddr>,
     /// How many from each pool, 1 to 1024
     #[arg(long, value_name = "N", conflicts_with = "address",
           value_parser = clap::value_parser!(u32).range(1..=i64::from(fipd_core::Want::MAX_COUNT)))]
@@ -66,15 +62,11 @@ pub struct Allocate {
 
 #[derive(Debug, Args)]
 pub struct Reserve {
-    /// Pool to take from; a second one of the other family for dual-stack, all or nothing
-    #[arg(long, required = true, value_name = "POOL")]
-    pool: Vec<String>,
+    #[command(flatten)]
+    source: Source,
     /// Who will hold it: SYSTEM/[CLUSTER/]KIND/NAMESPACE/NAME
     #[arg(long, value_name = "OWNER")]
     owner: String,
-    /// This address and no other (repeatable)
-    #[arg(long, value_name = "ADDRESS")]
-    address: Vec<IpAddr>,
     /// Who is charged
     #[arg(long, value_name = "TENANT")]
     tenant: Option<String>,
@@ -195,7 +187,7 @@ struct Listed<'a> {
 
 impl Allocate {
     async fn body(self, session: &Session) -> Result<AllocateBody, Failure> {
-        let wants = wants(session, &self.pool, &self.address, self.count).await?;
+        let wants = self.source.wants(session, self.count).await?;
         Ok(AllocateBody {
             owner: self.owner,
             instance: self.instance,
@@ -213,7 +205,7 @@ impl Reserve {
         };
         let until = self.until.or(self.lasts.map(from_now));
         Ok(ReserveRequest {
-            wants: wants(session, &self.pool, &self.address, None).await?,
+            wants: self.source.wants(session, None).await?,
             owner: self.owner,
             tenant: self.tenant,
             until: until.map(clock::rfc3339),

@@ -21,6 +21,7 @@ mod password;
 mod pool;
 mod quota;
 mod restore;
+mod scopes;
 mod serve;
 mod token;
 mod transfer;

@@ -12,6 +12,7 @@ use super::{
     client::{segment, with_query},
     exit::Failure,
     output::{Table, or_dash},
+    scopes::{self, Scopes},
 };
 use crate::{
     api::wire::{PoolCreate, PoolList, PoolPatch, PoolView, text_of},
@@ -31,7 +32,7 @@ pub enum Pool {
     },
     /// Change a pool; what is not named stays
     #[command(
-        after_help = "--cidr and --range together replace all addresses of the pool, and --exclude all its exclusions: name those that are to stay as well."
+        after_help = "--cidr and --range together replace all addresses of the pool, --exclude all its exclusions and --scope all its scopes: name those that are to stay as well."
     )]
     Update(Update),
     /// Remove a pool that has no leases
@@ -98,6 +99,8 @@ pub struct Create {
     addresses: Addresses,
     #[command(flatten)]
     details: Details,
+    #[command(flatten)]
+    scopes: Scopes,
 }
 
 #[derive(Debug, Args)]
@@ -110,6 +113,11 @@ pub struct Update {
     addresses: Addresses,
     #[command(flatten)]
     details: Details,
+    #[command(flatten)]
+    scopes: Scopes,
+    /// Give the pool only where it is named
+    #[arg(long, conflicts_with = "scope")]
+    no_scope: bool,
     /// Take all exclusions away
     #[arg(long, conflicts_with = "exclude")]
     no_exclude: bool,
@@ -175,6 +183,7 @@ impl Create {
             name,
             addresses,
             details,
+            scopes,
         } = self;
         PoolCreate {
             name,
@@ -191,6 +200,8 @@ impl Create {
             quarantine: details.quarantine,
             sticky_for: details.sticky_for,
             sticky_most: details.sticky_most,
+            priority: scopes.priority,
+            scopes: scopes.scope,
         }
     }
 }
@@ -228,6 +239,9 @@ impl Update {
             quarantine: details.quarantine,
             sticky_for: details.sticky_for,
             sticky_most: details.sticky_most,
+            priority: self.scopes.priority,
+            scopes: (self.no_scope || !self.scopes.scope.is_empty())
+                .then(|| self.scopes.scope.clone()),
             force: self.force,
             reason: self.reason.clone(),
         };
@@ -349,6 +363,8 @@ fn facts(pool: &PoolView) -> Table {
                 time => format!("{} addresses for {time} s", pool.sticky_most),
             },
         ),
+        ("Priority", pool.priority.to_string()),
+        ("For", for_whom(pool)),
         ("Closed", if pool.closed { "yes" } else { "no" }.to_owned()),
         ("Size", pool.usage.size.to_string()),
         ("Used", pool.usage.used.to_string()),
@@ -358,6 +374,14 @@ fn facts(pool: &PoolView) -> Table {
         ("Generation", pool.generation.to_string()),
         ("Created", pool.created.clone()),
     ])
+}
+
+fn for_whom(pool: &PoolView) -> String {
+    let scopes: Vec<_> = pool.scopes.iter().map(scopes::text).collect();
+    match scopes.as_slice() {
+        [] => "whoever names it".to_owned(),
+        scopes => scopes.join("; "),
+    }
 }
 
 /// The pool of that name as the daemon has it.

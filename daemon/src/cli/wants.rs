@@ -1,41 +1,143 @@
 //! What `fipd lease allocate` and `reserve` ask of which pool.
 
-use std::net::IpAddr;
+use std::{collections::BTreeMap, net::IpAddr};
 
+use clap::{ArgGroup, Args};
 use fipd_core::Family;
 
 use super::{Session, exit::Failure, pool};
-use crate::api::wire::Want;
+use crate::api::wire::{Select, Want};
 
-/// What is wanted of the named pools.
-pub(super) async fn wants(
-    session: &Session,
-    pools: &[String],
-    addresses: &[IpAddr],
-    count: Option<u32>,
-) -> Result<Vec<Want>, Failure> {
-    match (pools, addresses) {
-        (pools, []) => {
-            let want = |pool: &String| Want {
-                pool: pool.clone(),
-                address: None,
-                count,
-            };
-            Ok(pools.iter().map(want).collect())
+/// Where addresses shall come from.
+#[derive(Debug, Args)]
+#[command(group(ArgGroup::new("source").required(true).multiple(true).args(["pool", "select"])))]
+pub struct Source {
+    /// Pool to take from; a second one of the other family for dual-stack, all or nothing
+    #[arg(long, value_name = "POOL")]
+    pool: Vec<String>,
+    /// Take from the pool with the highest priority that is there for the asker and can give
+    #[arg(long, conflicts_with = "pool")]
+    select: bool,
+    /// With --select: which family; both for dual-stack, all or nothing
+    #[arg(long, requires = "select", conflicts_with = "pool", value_name = "FAMILY", value_parser = ["ipv4", "ipv6"])]
+    family: Vec<String>,
+    /// With --select: only pools of this network
+    #[arg(
+        long,
+        requires = "select",
+        conflicts_with = "pool",
+        value_name = "NAME"
+    )]
+    network: Option<String>,
+    /// With --select: name or id of the asker's cluster
+    #[arg(
+        long,
+        requires = "select",
+        conflicts_with = "pool",
+        value_name = "CLUSTER"
+    )]
+    cluster: Option<String>,
+    /// With --select: Rancher project of the asker
+    #[arg(
+        long,
+        requires = "select",
+        conflicts_with = "pool",
+        value_name = "PROJECT"
+    )]
+    project: Option<String>,
+    /// With --select: namespace of the asker
+    #[arg(
+        long,
+        requires = "select",
+        conflicts_with = "pool",
+        value_name = "NAMESPACE"
+    )]
+    namespace: Option<String>,
+    /// With --select: label of the asker (repeatable)
+    #[arg(long, requires = "select", conflicts_with = "pool", value_name = "KEY=VALUE", value_parser = label)]
+    label: Vec<(String, String)>,
+    /// This address and no other (repeatable)
+    #[arg(long, value_name = "ADDRESS")]
+    address: Vec<IpAddr>,
+}
+
+impl Source {
+    /// What is wanted, `count` of each pool where no address is named.
+    pub(super) async fn wants(
+        self,
+        session: &Session,
+        count: Option<u32>,
+    ) -> Result<Vec<Want>, Failure> {
+        if self.select {
+            return self.selected(count);
         }
-        ([pool], addresses) => Ok(addresses
-            .iter()
-            .map(|address| this(pool, *address))
-            .collect()),
-        (pools, addresses) => by_family(session, pools, addresses).await,
+        match (self.pool.as_slice(), self.address.as_slice()) {
+            (pools, []) => {
+                let want = |pool: &String| Want {
+                    pool: Some(pool.clone()),
+                    count,
+                    ..Want::default()
+                };
+                Ok(pools.iter().map(want).collect())
+            }
+            ([pool], addresses) => Ok(addresses
+                .iter()
+                .map(|address| this(pool, *address))
+                .collect()),
+            (pools, addresses) => by_family(session, pools, addresses).await,
+        }
     }
+
+    /// Named addresses say their family; each other family is wanted once.
+    fn selected(self, count: Option<u32>) -> Result<Vec<Want>, Failure> {
+        if self.family.is_empty() && self.address.is_empty() {
+            let line =
+                "--family: \"\" is not allowed: ipv4 or ipv6, or both, is needed with --select";
+            return Err(Failure::Input(line.to_owned()));
+        }
+        let select = Select {
+            network: self.network,
+            family: None,
+            cluster: self.cluster,
+            project: self.project,
+            namespace: self.namespace,
+            labels: self.label.into_iter().collect::<BTreeMap<_, _>>(),
+        };
+        let named = self.address.iter().map(|address| Want {
+            select: Some(select.clone()),
+            address: Some(address.to_string()),
+            ..Want::default()
+        });
+        let has = |family: &String| {
+            let mut addresses = self.address.iter();
+            addresses.any(|address| address.to_canonical().is_ipv4() == (family == "ipv4"))
+        };
+        let open = self.family.iter().filter(|family| !has(family));
+        let open = open.map(|family| Want {
+            select: Some(Select {
+                family: Some(family.clone()),
+                ..select.clone()
+            }),
+            count,
+            ..Want::default()
+        });
+        Ok(named.chain(open).collect())
+    }
+}
+
+fn label(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text
+        .split_once('=')
+        .filter(|(key, _)| !key.is_empty())
+        .ok_or("KEY=VALUE is allowed, such as tier=web")?;
+    Ok((key.to_owned(), value.to_owned()))
 }
 
 fn this(pool: &str, address: IpAddr) -> Want {
     Want {
-        pool: pool.to_owned(),
+        pool: Some(pool.to_owned()),
         address: Some(address.to_string()),
-        count: None,
+        ..Want::default()
     }
 }
 
@@ -55,9 +157,8 @@ async fn by_family(
         left = others;
         if mine.is_empty() {
             wants.push(Want {
-                pool: pool.clone(),
-                address: None,
-                count: None,
+                pool: Some(pool.clone()),
+                ..Want::default()
             });
         }
         wants.extend(mine.into_iter().map(|address| this(pool, address)));
@@ -67,5 +168,60 @@ async fn by_family(
         Some(address) => Err(Failure::Input(format!(
             "--address: \"{address}\" is not allowed: none of the named pools has its family"
         ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        source: Source,
+    }
+
+    fn selected(arguments: &[&str]) -> Result<Vec<Want>, String> {
+        let line = std::iter::once(&"x").chain(arguments);
+        let line = <Line as clap::Parser>::try_parse_from(line).map_err(|e| e.to_string())?;
+        line.source.selected(None).map_err(|e| format!("{e:?}"))
+    }
+
+    #[test]
+    fn a_selection_is_asked_per_family() {
+        let wants = selected(&[
+            "--select",
+            "--family",
+            "ipv4",
+            "--family",
+            "ipv6",
+            "--cluster",
+            "east",
+            "--label",
+            "tier=web",
+            "--address",
+            "10.0.0.7",
+        ]);
+        let wants = wants.unwrap();
+        assert_eq!(wants.len(), 2);
+        assert_eq!(wants[0].address.as_deref(), Some("10.0.0.7"));
+        let six = wants[1].select.clone().unwrap();
+        assert_eq!(six.family.as_deref(), Some("ipv6"));
+        assert_eq!(six.labels["tier"], "web");
+    }
+
+    #[test]
+    fn a_pool_or_a_selection_is_needed() {
+        assert!(selected(&["--select"]).unwrap_err().contains("--family"));
+        for bad in [
+            &["--select", "--pool", "p", "--family", "ipv4"][..],
+            &["--pool", "p", "--cluster", "east"],
+            &["--family", "ipv4"],
+            &["--select", "--family", "ipv4", "--label", "tier"],
+        ] {
+            assert!(
+                <Line as clap::Parser>::try_parse_from(std::iter::once(&"x").chain(bad)).is_err()
+            );
+        }
     }
 }

@@ -192,7 +192,12 @@ pub fn cause(refusal: &Refusal, network: NetworkId) -> Option<Cause> {
             }))
         }
         Refusal::NetworkHeld { .. } | Refusal::RestoreHeld { .. } => Some(Cause::Held(network)),
+        Refusal::NoneGives { full: true, .. } => Some(Cause::Exhausted),
+        Refusal::NoneGives { reasons, .. } => {
+            reasons.first().and_then(|first| cause(first, network))
+        }
         Refusal::NotAssignable { .. }
+        | Refusal::NoPool { .. }
         | Refusal::PoolClosed(_)
         | Refusal::UnknownPool(_)
         | Refusal::UnknownNetwork(_)

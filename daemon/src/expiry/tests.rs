@@ -6,8 +6,7 @@ use std::sync::{
 };
 
 use fipd_core::{
-    Allocate, Ends, Holder, LeaseState, NetworkId, Order, Origin, PoolId, PoolSpec, Release,
-    ReleaseScope, Reserve, Sticky, Timestamp, Want,
+    Allocate, Holder, LeaseState, PoolId, PoolSpec, Release, ReleaseScope, Reserve, Timestamp, Want,
 };
 
 use super::*;
@@ -57,7 +56,7 @@ fn ask() -> Allocate {
         holder: holder(),
         tenant: None,
         wants: vec![Want {
-            pool: PoolId(1),
+            pool: PoolId(1).into(),
             address: None,
             count: 1,
         }],
@@ -72,20 +71,10 @@ impl Site {
     async fn new() -> Self {
         let clock = Arc::new(AtomicU64::new(1_000_000));
         let site = start(&clock, tempfile::tempdir().unwrap());
+        let addresses = vec!["10.0.0.1-10.0.0.9".parse().unwrap()];
         let spec = PoolSpec {
-            name: "p".into(),
-            network: NetworkId::DEFAULT,
-            addresses: vec!["10.0.0.1-10.0.0.9".parse().unwrap()],
-            exclusions: Vec::new(),
-            gateway: None,
-            prefix_len: None,
-            subnet: None,
-            ends: Ends::NONE,
-            order: Order::Lowest,
-            sticky: Sticky::OFF,
-            origin: Origin::Own,
-            closed: false,
             quarantine: 60,
+            ..PoolSpec::own("p", addresses)
         };
         let actor = "test".into();
         site.done(Request::CreatePool { spec, actor }).await;

@@ -60,7 +60,7 @@ fn ask(pool: PoolId, number: usize) -> Request {
         holder: holder(number),
         tenant: None,
         wants: vec![Want {
-            pool,
+            pool: pool.into(),
             address: None,
             count: 1,
         }],

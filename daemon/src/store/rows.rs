@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize};
 pub(super) const V1: u8 = 1;
 /// The version byte before a [`PoolV2`].
 pub(super) const V2: u8 = 2;
-
 /// The version byte before a [`PoolV3`].
 pub(super) const V3: u8 = 3;
 
@@ -174,14 +173,27 @@ pub(super) struct PoolV2<'a> {
     pub quarantine: u32,
 }
 
-/// A [`PoolV2`] and for how many seconds and how many addresses it remembers who had them. It is written only where
-/// it does.
+/// A [`PoolV2`], for how many seconds and how many addresses it remembers who had them, and for whom it is there. It is
+/// written only where one of the new fields is not its default.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct PoolV3<'a> {
     #[serde(borrow)]
     pub pool: PoolV2<'a>,
     pub sticky_lasts: u32,
     pub sticky_most: u32,
+    pub priority: u16,
+    pub scopes: Vec<ScopeV1<'a>>,
+}
+
+/// For whom a pool is there; labels are (key, value).
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct ScopeV1<'a> {
+    pub cluster: Option<&'a str>,
+    pub project: Option<&'a str>,
+    #[serde(borrow)]
+    pub namespaces: Vec<&'a str>,
+    #[serde(borrow)]
+    pub labels: Vec<(&'a str, &'a str)>,
 }
 
 /// A quota; pool and tenant are the key.

@@ -150,7 +150,7 @@ fn round(ledger: &mut Ledger) -> Result<Duration> {
                 holder: holder.clone(),
                 tenant: None,
                 wants: vec![Want {
-                    pool: PoolId(1),
+                    pool: PoolId(1).into(),
                     address: None,
                     count: 1,
                 }],

@@ -128,7 +128,7 @@ fn request(pools: &Pools, number: u64) -> Result<Request> {
         },
         tenant: None,
         wants: vec![Want {
-            pool,
+            pool: pool.into(),
             address: None,
             count: 1,
         }],

@@ -3,8 +3,8 @@
 use std::{collections::BTreeSet, ops::Bound, sync::Arc};
 
 use super::{
-    Ledger, due, identities, index::contending_clusters, intern::fingerprint, keyset::KeySet,
-    tentative::Table,
+    Ledger, candidates::Candidates, due, identities, index::contending_clusters,
+    intern::fingerprint, keyset::KeySet, tentative::Table,
 };
 use crate::{
     ClusterId, Family, Lease, LeaseKey, LeaseState, NetworkId, PoolId, Tenant, Text, layout::Layout,
@@ -240,7 +240,17 @@ impl Ledger {
         self.check_pools(&mut found);
         self.check_names(&mut found);
         self.check_waiters(&mut found);
+        self.check_candidates(&mut found);
         found
+    }
+
+    fn check_candidates(&self, found: &mut Vec<Violation>) {
+        if Candidates::of(&self.rows.pools) != self.rows.candidates {
+            found.push(Violation::Index {
+                what: "pools by scope",
+                row: "the pools".to_owned(),
+            });
+        }
     }
 
     fn check_waiters(&self, found: &mut Vec<Violation>) {
@@ -332,6 +342,7 @@ impl Ledger {
             broken("charges of tenants", "the counts".to_owned());
         }
         self.check_waiters(found);
+        self.check_candidates(found);
     }
 }
 

@@ -9,6 +9,7 @@
 //! number of leases, whatever the size of the pools. Nothing here iterates over a hash map: the same requests in
 //! the same order give the same answers.
 
+mod candidates;
 mod changes;
 mod charges;
 mod check;
@@ -40,6 +41,7 @@ mod quotas;
 mod read;
 mod rows;
 mod runs;
+mod select;
 mod space;
 mod spans;
 mod tentative;
@@ -58,8 +60,7 @@ pub use spans::PoolSpans;
 pub use tentative::Ticket;
 
 use crate::{
-    Expectation, Identity, Lease, LeaseKey, Network, NetworkId, Op, Pool, PoolId, Text,
-    layout::Layout,
+    Expectation, Identity, Lease, LeaseKey, Network, NetworkId, Op, Pool, PoolId, layout::Layout,
 };
 use changes::Changes;
 use dice::Dice;
@@ -233,6 +234,9 @@ impl Ledger {
         self.uncount_ahead(&flight);
         self.end_in_memory(&flight);
         let mut change = Change::default();
+        change
+            .pools
+            .extend(flight.places.iter().map(|(id, ..)| *id));
         for op in flight.ops {
             match (op, flight.prints) {
                 (Op::PutLease(lease), Some(prints)) if flight.taken.contains(&lease.key) => {
@@ -248,8 +252,9 @@ impl Ledger {
             self.free.give_back(key);
         }
         if let Some((identity, instance)) = flight.leaves.map(|leaves| *leaves) {
-            let pools = self.waiters.leave_all(&identity, instance.as_ref());
-            change.pools.extend(pools);
+            change
+                .pools
+                .extend(self.waiters.leave_all(&identity, instance.as_ref()));
         }
         if let Some(cluster) = flight.cluster_leaves {
             change.pools.extend(self.waiters.leave_cluster(&cluster));
@@ -294,17 +299,6 @@ impl Ledger {
         self.leave_queues(identity, None);
         self.tentative
             .forget_places(fingerprint(identity), identity);
-    }
-
-    /// Who waits behind those that leave may be served next.
-    fn leave_queues(&mut self, identity: &Identity, instance: Option<&Text>) {
-        let pools = self.waiters.leave_all(identity, instance);
-        if !pools.is_empty() {
-            self.changes.push(Change {
-                pools: pools.into_iter().collect(),
-                ..Change::default()
-            });
-        }
     }
 
     fn at(revision: u64) -> Self {

@@ -180,6 +180,7 @@ impl Ledger {
             if let Some((identity, instance)) = draft.flight.leaves.as_deref() {
                 self.leave_queues(identity, instance.as_ref());
             }
+            self.moved_up(draft.flight.places.iter().map(|(id, ..)| *id).collect());
             return Planned::Answer(answer);
         }
         let forgets = self.forget_granted(&draft.flight);

@@ -15,11 +15,11 @@ use super::{
     plan::{Draft, Draw, Stop},
     plan_adopt::exclusive,
     plan_reserve::Purpose,
-    waiters::Waiter,
+    quotas::Need,
     wants::{Asked, needs, sums},
 };
 use crate::{
-    Action, Allocate, Answer, LeaseKey, LeaseState, Pool, Refusal, Text, Timestamp,
+    Action, Allocate, Answer, LeaseKey, LeaseState, Pool, PoolId, Refusal, Text, Timestamp,
     address::number, layout,
 };
 
@@ -30,16 +30,18 @@ impl Ledger {
         purpose: Purpose,
         now: Timestamp,
     ) -> Draw {
-        let wants = self.check_wants(ask)?;
+        let mut asked = self.open(ask)?;
         let prints = Prints::of(&ask.holder.identity);
         let mut held = self.settled_prints(prints.whole, &ask.holder.identity)?;
         held.retain(|lease| lease.held_by(&ask.holder.identity));
-        let mut asked = self.match_held(wants, held);
-        for want in asked.iter_mut().filter(|want| want.missing > 0) {
+        self.match_held(&mut asked, held);
+        let named = |want: &&mut Asked<'_>| want.missing > 0 && want.selection.is_none();
+        for want in asked.iter_mut().filter(named) {
             let cools = self.check_new(want, ask)?;
             want.again.cooling.extend(want.key.filter(|_| cools));
         }
         self.find_again(&mut asked, prints, ask, now)?;
+        self.settle(&mut asked, (prints, ask), now)?;
         self.check_tenant(&asked, ask)?;
         self.check_turn(&asked, ask)?;
         let mut draft = Draft::new(now, &ask.actor);
@@ -51,18 +53,12 @@ impl Ledger {
             }
             return Err(self.full(&pool));
         }
-        for want in &asked {
-            let place = self.waiters.leave(want.pool.id, &ask.holder.identity);
-            draft
-                .flight
-                .places
-                .extend(place.map(|(place, waiter)| (want.pool.id, place, waiter)));
-        }
+        draft.flight.places = self.leave_places(&asked, ask);
         Ok(self.grant(draft, asked, prints, ask, purpose))
     }
 
     /// What has to hold before a pool gives anything new; whether the named address cools.
-    fn check_new(&self, want: &Asked, ask: &Allocate) -> Result<bool, Stop> {
+    pub(super) fn check_new(&self, want: &Asked<'_>, ask: &Allocate) -> Result<bool, Stop> {
         let spec = &want.pool.spec;
         if self.tentative.edits(spec.network) {
             return Err(Stop::Busy);
@@ -117,7 +113,7 @@ impl Ledger {
     }
 
     /// Whether the tenant's quotas allow it. Without any quota nothing is looked at.
-    fn check_tenant(&mut self, asked: &[Asked], ask: &Allocate) -> Result<(), Stop> {
+    fn check_tenant(&mut self, asked: &[Asked<'_>], ask: &Allocate) -> Result<(), Stop> {
         match &ask.tenant {
             Some(tenant) if self.has_quotas() => {
                 let needs = sums(asked, |want| want.missing.into());
@@ -129,43 +125,25 @@ impl Ledger {
 
     /// Whether it is the asker's turn in all pools that are to give something new. If not, and it says since when
     /// it waits, it gets a place in the queues of the pools that are full.
-    fn check_turn(&mut self, asked: &[Asked], ask: &Allocate) -> Result<(), Stop> {
+    fn check_turn(&mut self, asked: &[Asked<'_>], ask: &Allocate) -> Result<(), Stop> {
+        let mut full: SmallVec<[Need<'_>; 2]> = SmallVec::new();
         let needs = needs(asked);
-        let identity = &ask.holder.identity;
-        let mut full = Vec::new();
-        for (id, need, pool) in &needs {
-            let free = self.free.room(*id).map_or(0, |room| room.free());
-            if self.waiters.none(*id) && *need <= free {
-                continue;
-            }
-            if !self
-                .waiters
-                .admits(*id, identity, ask.waiting_since, *need, free)
-            {
-                if self.free.room(*id).is_some_and(|room| room.taken > 0) {
-                    return Err(Stop::Busy);
-                }
-                full.push((*id, *need, *pool));
+        for need in &needs {
+            if !self.has_turn(need.0, need.1, ask)? {
+                full.push(*need);
             }
         }
-        let Some((_, _, first)) = full.first() else {
+        let Some((.., first)) = full.first() else {
             return Ok(());
         };
         let refusal = self.exhausted(first);
-        if let Some(since) = ask.waiting_since {
-            for (id, ..) in &needs {
-                self.waiters.leave(*id, identity);
-            }
-            for (id, need, _) in full {
-                let instance = Arc::clone(&ask.holder.instance);
-                self.waiters
-                    .keep(id, (since, identity.clone()), Waiter { need, instance });
-            }
-        }
+        let pools: SmallVec<[PoolId; 2]> = needs.iter().map(|(id, ..)| *id).collect();
+        let full: Vec<(PoolId, u128)> = full.iter().map(|(id, need, _)| (*id, *need)).collect();
+        self.move_places(&pools, &full, ask);
         Err(refusal)
     }
 
-    fn exhausted(&self, pool: &Pool) -> Stop {
+    pub(super) fn exhausted(&self, pool: &Pool) -> Stop {
         let room = self.free.room(pool.id);
         let (used, size) = room.map_or((0, 0), |room| (room.used, room.layout.size.assignable));
         Refusal::Exhausted {
@@ -186,7 +164,7 @@ impl Ledger {
 
     /// Takes the addresses that are missing, named ones first. Fails with the pool that has none left: only wants
     /// on pools that share addresses can come away empty here, and they get no place in a queue.
-    fn take(&mut self, asked: &mut [Asked], draft: &mut Draft) -> Result<(), Arc<Pool>> {
+    fn take(&mut self, asked: &mut [Asked<'_>], draft: &mut Draft) -> Result<(), Arc<Pool>> {
         for want in asked.iter_mut().filter(|want| want.missing > 0) {
             let named = want.key.filter(|_| want.lacks() > 0);
             want.again.free.extend(named);
@@ -212,14 +190,14 @@ impl Ledger {
     /// Finds what the identity had before and gets again, for wants that name no address.
     fn find_again(
         &self,
-        asked: &mut [Asked],
+        asked: &mut [Asked<'_>],
         prints: Prints,
         ask: &Allocate,
         now: Timestamp,
     ) -> Result<(), Stop> {
         let mut named: BTreeSet<LeaseKey> = asked.iter().filter_map(|want| want.key).collect();
         for want in asked.iter_mut() {
-            if want.key.is_none() && want.missing > 0 {
+            if want.key.is_none() && want.missing > 0 && want.selection.is_none() {
                 let who = (prints, &ask.holder);
                 want.again = self.had(&want.pool, who, want.missing, &mut named, now)?;
             }
@@ -231,13 +209,13 @@ impl Ledger {
     fn grant(
         &self,
         mut draft: Draft,
-        asked: SmallVec<[Asked; 2]>,
+        asked: SmallVec<[Asked<'_>; 2]>,
         prints: Prints,
         ask: &Allocate,
         purpose: Purpose,
     ) -> (Draft, Answer) {
         let shared = self.interner.shared(prints, &ask.holder, &ask.tenant);
-        let news = |want: &Asked| want.again.cooling.len() + want.fresh.len();
+        let news = |want: &Asked<'_>| want.again.cooling.len() + want.fresh.len();
         let fresh = asked.iter().map(news).sum();
         let mut leases = Vec::with_capacity(asked.len());
         let mut any_fresh = fresh > 0;

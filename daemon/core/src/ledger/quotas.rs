@@ -131,13 +131,8 @@ impl Ledger {
     /// Those behind may be served next.
     fn give_up_places(&mut self, needs: &[Need<'_>], holder: &Holder) {
         let left = |pool: &PoolId| self.waiters.leave(*pool, &holder.identity).is_some();
-        let pools: Vec<PoolId> = needs.iter().map(|(id, ..)| *id).filter(left).collect();
-        if !pools.is_empty() {
-            self.changes.push(Change {
-                pools: pools.into_iter().collect(),
-                ..Change::default()
-            });
-        }
+        let pools = needs.iter().map(|(id, ..)| *id).filter(left).collect();
+        self.moved_up(pools);
     }
 
     /// Whether there is any quota, or one may come of a decision in flight.

@@ -5,6 +5,7 @@ use std::{
     sync::Arc,
 };
 
+use super::candidates::Candidates;
 use crate::{
     Account, Adoption, ClusterId, ClusterRecord, Epoch, Lease, LeaseKey, Network, NetworkId, Op,
     Origin, Pool, PoolId, Quota, System, Tenant, Text, Token, TokenId,
@@ -30,6 +31,8 @@ pub(super) struct Rows {
     short_names: BTreeMap<Text, BTreeSet<PoolId>>,
     mirrors: BTreeMap<(System, ClusterId, Text), PoolId>,
     cluster_names: BTreeMap<Text, ClusterId>,
+    /// Pools by whom they are there for.
+    pub candidates: Candidates,
 }
 
 impl Rows {
@@ -89,6 +92,7 @@ impl Rows {
         if let Some(mirror) = mirror_key(&pool) {
             self.mirrors.insert(mirror, pool.id);
         }
+        self.candidates.put(&pool);
         self.next_pool = self.next_pool.max(PoolId(pool.id.0.saturating_add(1)));
         self.pools.insert(pool.id, pool);
     }
@@ -97,6 +101,7 @@ impl Rows {
         let Some(pool) = self.pools.remove(&id) else {
             return;
         };
+        self.candidates.remove(&pool);
         let name = &pool.spec.name;
         if self.pool_names.get(name) == Some(&id) {
             self.pool_names.remove(name);

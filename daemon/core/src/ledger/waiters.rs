@@ -74,6 +74,12 @@ impl Waiters {
         admits
     }
 
+    /// The pools in whose queues the identity is.
+    pub fn pools_of(&self, identity: &Identity) -> impl Iterator<Item = PoolId> {
+        let places = self.places.get(identity);
+        places.into_iter().flat_map(BTreeMap::keys).copied()
+    }
+
     /// Whether nobody waits for the pool.
     pub fn none(&self, pool: PoolId) -> bool {
         !self.queues.contains_key(&pool)

@@ -5,11 +5,15 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::{Ledger, plan::Stop, plan_remember::Again, quotas::Need};
-use crate::{Allocate, Lease, LeaseKey, LeaseState, Pool, Refusal, Want};
+use crate::{
+    Allocate, Choice, Lease, LeaseKey, LeaseState, Pool, PoolId, Refusal, Selection, Want,
+};
 
 /// One want with what the identity has of it already.
-pub(super) struct Asked {
+pub(super) struct Asked<'a> {
     pub pool: Arc<Pool>,
+    /// Where the pool is left open, `pool` is the first that it may be until it is settled.
+    pub selection: Option<&'a Selection>,
     pub key: Option<LeaseKey>,
     pub existing: SmallVec<[Arc<Lease>; 1]>,
     /// How many new leases it takes.
@@ -20,7 +24,7 @@ pub(super) struct Asked {
     pub again: Again,
 }
 
-impl Asked {
+impl Asked<'_> {
     /// How many free addresses it takes.
     pub fn lacks(&self) -> usize {
         let missing = usize::try_from(self.missing).unwrap_or(usize::MAX);
@@ -28,95 +32,78 @@ impl Asked {
     }
 }
 
-pub(super) type Wants = SmallVec<[(Arc<Pool>, Want); 2]>;
-
 impl Ledger {
-    pub(super) fn check_wants(&self, ask: &Allocate) -> Result<Wants, Stop> {
-        let invalid = |field, value: String, allowed: &str| Refusal::Invalid {
-            field,
-            value,
-            allowed: allowed.into(),
-        };
-        if ask.wants.is_empty() || ask.wants.len() > Allocate::MAX_WANTS {
-            return Err(invalid(
-                "wants",
-                ask.wants.len().to_string(),
-                &format!("1 to {}", Allocate::MAX_WANTS),
-            )
-            .into());
-        }
-        let mut wants = Wants::new();
-        for (at, want) in ask.wants.iter().enumerate() {
-            if !(1..=Want::MAX_COUNT).contains(&want.count) {
-                return Err(invalid(
-                    "count",
-                    want.count.to_string(),
-                    &format!("1 to {}", Want::MAX_COUNT),
-                )
-                .into());
-            }
-            if want.address.is_some() && want.count != 1 {
-                return Err(invalid(
-                    "count",
-                    want.count.to_string(),
-                    "1 where an address is named",
-                )
-                .into());
-            }
-            let pool = self
-                .rows
-                .pools
-                .get(&want.pool)
-                .ok_or(Refusal::UnknownPool(want.pool))?;
-            let want = Want {
-                address: want.address.map(|address| address.to_canonical()),
-                ..want.clone()
+    /// The wants with their pools, before anything is found for them.
+    pub(super) fn open<'a>(&self, ask: &'a Allocate) -> Result<SmallVec<[Asked<'a>; 2]>, Stop> {
+        check_wants(ask)?;
+        let mut asked: SmallVec<[Asked<'a>; 2]> = SmallVec::new();
+        for want in &ask.wants {
+            let address = want.address.map(|address| address.to_canonical());
+            let (pool, selection) = match &want.pool {
+                Choice::Pool(id) => {
+                    let pool = self.rows.pools.get(id).ok_or(Refusal::UnknownPool(*id))?;
+                    (Arc::clone(pool), None)
+                }
+                Choice::Any(selection) => {
+                    let first = self.next_candidate(&self.search(selection), address, None);
+                    let family = selection.family;
+                    let pool = first.ok_or(Refusal::NoPool { family, address })?;
+                    (pool, Some(&**selection))
+                }
             };
-            let twice = |before: &(Arc<Pool>, Want)| {
-                before.1.address == want.address && before.0.spec.network == pool.spec.network
+            let key = address.map(|address| LeaseKey {
+                network: pool.spec.network,
+                address,
+            });
+            let twice = |other: &Asked<'_>| {
+                let open = other.selection.is_some() || selection.is_some();
+                let same =
+                    |(a, b): (LeaseKey, LeaseKey)| a == b || (open && a.address == b.address);
+                other.key.zip(key).is_some_and(same)
             };
-            if want.address.is_some() && wants.iter().take(at).any(twice) {
-                let address = want
-                    .address
-                    .map_or_else(String::new, |address| address.to_string());
+            if asked.iter().any(twice) {
+                let address = address.map_or_else(String::new, |address| address.to_string());
                 return Err(invalid("address", address, "each address once").into());
             }
-            wants.push((Arc::clone(pool), want));
+            asked.push(Asked {
+                pool,
+                selection,
+                key,
+                existing: SmallVec::new(),
+                missing: want.count,
+                fresh: SmallVec::new(),
+                again: Again::default(),
+            });
         }
-        Ok(wants)
+        Ok(asked)
     }
 
     /// Gives each want the leases that the identity has of it: named addresses first, then the lowest in use, then the
     /// others.
-    pub(super) fn match_held(
-        &self,
-        wants: Wants,
-        mut held: Vec<Arc<Lease>>,
-    ) -> SmallVec<[Asked; 2]> {
+    pub(super) fn match_held(&self, asked: &mut [Asked<'_>], mut held: Vec<Arc<Lease>>) {
         held.sort_by_key(|lease| lease.state != LeaseState::Allocated);
-        let mut asked: SmallVec<[Asked; 2]> = wants
-            .into_iter()
-            .map(|(pool, want)| {
-                let key = want.address.map(|address| LeaseKey {
-                    network: pool.spec.network,
-                    address,
-                });
-                let at = key.and_then(|key| held.iter().position(|lease| lease.key == key));
-                let existing: SmallVec<[_; 1]> = at.map(|at| held.remove(at)).into_iter().collect();
-                let missing = want.count - u32::from(!existing.is_empty());
-                Asked {
-                    pool,
-                    key,
-                    existing,
-                    missing,
-                    fresh: SmallVec::new(),
-                    again: Again::default(),
+        for want in asked.iter_mut() {
+            let Some(key) = want.key else { continue };
+            let answers = |lease: &Arc<Lease>| match want.selection {
+                None => lease.key == key,
+                Some(selection) => {
+                    lease.key.address == key.address
+                        && self.is_selected(lease, &self.search(selection))
                 }
-            })
-            .collect();
+            };
+            if let Some(at) = held.iter().position(answers) {
+                want.existing.push(held.remove(at));
+                want.missing = 0;
+            }
+        }
         for want in asked.iter_mut().filter(|want| want.key.is_none()) {
+            let search = want.selection.map(|selection| self.search(selection));
             held.retain(|lease| {
-                let takes = want.missing > 0 && self.answers(lease, &want.pool);
+                let takes = want.missing > 0
+                    && match &search {
+                        None => self.answers(lease, &want.pool),
+                        Some(search) => self.is_selected(lease, search),
+                    };
                 if takes {
                     want.existing.push(Arc::clone(lease));
                     want.missing -= 1;
@@ -124,29 +111,59 @@ impl Ledger {
                 !takes
             });
         }
-        asked
     }
 
     /// Whether a lease of the identity is one of the pool's: attributed to it or on its assignable addresses.
     fn answers(&self, lease: &Lease, pool: &Pool) -> bool {
-        let assigns = || {
-            self.free
-                .stab(lease.key)
-                .iter()
-                .any(|part| part.pool == pool.id && part.assignable)
-        };
+        let assigns = || self.assigns(lease.key, pool.id);
         lease.key.network == pool.spec.network && (lease.pool == Some(pool.id) || assigns())
+    }
+    /// Whether the pool may give the address.
+    pub(super) fn assigns(&self, key: LeaseKey, pool: PoolId) -> bool {
+        let mut parts = self.free.stab(key).iter();
+        parts.any(|part| part.pool == pool && part.assignable)
+    }
+}
+
+/// What can be judged of the wants by themselves.
+fn check_wants(ask: &Allocate) -> Result<(), Refusal> {
+    let many = ask.wants.len();
+    if !(1..=Allocate::MAX_WANTS).contains(&many) {
+        let allowed = format!("1 to {}", Allocate::MAX_WANTS);
+        return Err(invalid("wants", many.to_string(), &allowed));
+    }
+    for want in &ask.wants {
+        if !(1..=Want::MAX_COUNT).contains(&want.count) {
+            let allowed = format!("1 to {}", Want::MAX_COUNT);
+            return Err(invalid("count", want.count.to_string(), &allowed));
+        }
+        if want.address.is_some() && want.count != 1 {
+            let count = want.count.to_string();
+            return Err(invalid("count", count, "1 where an address is named"));
+        }
+    }
+    Ok(())
+}
+
+fn invalid(field: &'static str, value: String, allowed: &str) -> Refusal {
+    Refusal::Invalid {
+        field,
+        value,
+        allowed: allowed.to_owned(),
     }
 }
 
 /// Pools that are to give something free, each once, and how much.
-pub(super) fn needs(asked: &[Asked]) -> SmallVec<[Need<'_>; 2]> {
+pub(super) fn needs<'a>(asked: &'a [Asked<'_>]) -> SmallVec<[Need<'a>; 2]> {
     sums(asked, |want| want.lacks() as u128)
 }
 
 /// What is counted of the wants, by pool.
-pub(super) fn sums(asked: &[Asked], count: impl Fn(&Asked) -> u128) -> SmallVec<[Need<'_>; 2]> {
-    let mut needs: SmallVec<[Need<'_>; 2]> = SmallVec::new();
+pub(super) fn sums<'a>(
+    asked: &'a [Asked<'_>],
+    count: impl Fn(&Asked<'_>) -> u128,
+) -> SmallVec<[Need<'a>; 2]> {
+    let mut needs: SmallVec<[Need<'a>; 2]> = SmallVec::new();
     for want in asked {
         match (
             count(want),

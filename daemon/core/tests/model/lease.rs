@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use fipd_core::{
-    Action, Adopt, Allocate, Answer, ClusterId, Contender, Handover, Holder, Lease, LeaseKey,
-    LeaseState, Op, Order, Pool, PoolId, Refusal, Release, ReleaseScope, System, Timestamp,
+    Action, Adopt, Allocate, Answer, Choice, ClusterId, Contender, Handover, Holder, Lease,
+    LeaseKey, LeaseState, Op, Order, Pool, PoolId, Refusal, Release, ReleaseScope, Selection,
+    System, Timestamp,
 };
 
 use super::{
@@ -12,19 +13,22 @@ use super::{
     pool::{assignable, delete_marker, lists},
 };
 
-struct Asked {
-    pool: Arc<Pool>,
-    key: Option<LeaseKey>,
+pub struct Asked {
+    pub pool: Arc<Pool>,
+    pub selection: Option<Selection>,
+    /// Pools that the selection may be served by.
+    pub candidates: Vec<Arc<Pool>>,
+    pub key: Option<LeaseKey>,
     have: Vec<Lease>,
-    missing: u32,
+    pub missing: u32,
     /// Quarantined and may be given.
-    cooling: Vec<LeaseKey>,
+    pub cooling: Vec<LeaseKey>,
     /// Free, and the identity had them before.
-    again: Vec<LeaseKey>,
+    pub again: Vec<LeaseKey>,
 }
 
 impl Asked {
-    fn lacks(&self) -> u32 {
+    pub fn lacks(&self) -> u32 {
         self.missing - self.cooling.len() as u32
     }
 }
@@ -40,16 +44,33 @@ impl Model {
         let identity = &ask.holder.identity;
         let mut asked = Vec::new();
         for want in &ask.wants {
-            let pool = self
-                .pool(want.pool)
-                .cloned()
-                .ok_or(Stop::Refused(Refusal::UnknownPool(want.pool)))?;
+            let (selection, candidates) = match &want.pool {
+                Choice::Pool(id) => {
+                    let pool = self.pool(*id).cloned();
+                    let pool = pool.ok_or(Stop::Refused(Refusal::UnknownPool(*id)))?;
+                    (None, vec![pool])
+                }
+                Choice::Any(selection) => {
+                    let all = self.selected(selection);
+                    let candidates = self.with_address(all, want.address);
+                    (Some(Selection::clone(selection)), candidates)
+                }
+            };
+            let Some(pool) = candidates.first().cloned() else {
+                let family = selection.expect("a named pool is there").family;
+                return Err(Stop::Refused(Refusal::NoPool {
+                    family,
+                    address: want.address,
+                }));
+            };
             let key = want.address.map(|address| LeaseKey {
                 network: pool.spec.network,
                 address,
             });
             asked.push(Asked {
                 pool,
+                selection,
+                candidates,
                 key,
                 have: Vec::new(),
                 missing: want.count,
@@ -60,18 +81,20 @@ impl Model {
         let mut held = self.leases_with(identity)?;
         held.retain(|lease| lease.held_by(identity));
         distribute(&mut asked, &mut held);
-        for want in asked.iter_mut().filter(|want| want.missing > 0) {
+        let named = |want: &&mut Asked| want.missing > 0 && want.selection.is_none();
+        for want in asked.iter_mut().filter(named) {
             if self.may_give(want, ask)? {
                 want.cooling.extend(want.key);
             }
         }
         let mut named: Vec<LeaseKey> = asked.iter().filter_map(|want| want.key).collect();
         for want in asked.iter_mut() {
-            if want.key.is_none() && want.missing > 0 {
+            if want.key.is_none() && want.missing > 0 && want.selection.is_none() {
                 (want.again, want.cooling) =
                     self.had(&want.pool, identity, want.missing, &mut named, now)?;
             }
         }
+        self.settle(&mut asked, ask, now)?;
         let mut needs: Vec<(PoolId, u64)> = Vec::new();
         for want in asked.iter().filter(|want| want.missing > 0) {
             match needs.iter_mut().find(|(id, _)| *id == want.pool.id) {
@@ -87,8 +110,12 @@ impl Model {
             ..Flight::default()
         };
         for want in &asked {
+            let pools = match &want.selection {
+                None => vec![want.pool.id],
+                Some(selection) => self.selectable(selection),
+            };
             let of_mine =
-                |waiter: &Waiter| waiter.pool == want.pool.id && waiter.identity == *identity;
+                |waiter: &Waiter| pools.contains(&waiter.pool) && waiter.identity == *identity;
             flight.gave_up.extend(
                 self.waiters
                     .iter()
@@ -144,7 +171,7 @@ impl Model {
         Ok((flight, Answer::Granted { leases, fresh }))
     }
 
-    fn may_give(&self, want: &Asked, ask: &Allocate) -> Result<bool, Stop> {
+    pub fn may_give(&self, want: &Asked, ask: &Allocate) -> Result<bool, Stop> {
         let spec = &want.pool.spec;
         if self.edited(spec.network) {
             return Err(Stop::Busy);
@@ -196,7 +223,7 @@ impl Model {
         }
     }
 
-    fn exhausted(&self, pool: &Pool) -> Stop {
+    pub fn exhausted(&self, pool: &Pool) -> Stop {
         let all = self.assignable(pool);
         let used = all.iter().filter(|key| self.lease(**key).is_some()).count() as u128;
         Stop::Refused(Refusal::Exhausted {
@@ -208,7 +235,6 @@ impl Model {
 
     /// An asker gets what is left after everybody with an earlier place had theirs.
     fn turn(&mut self, asked: &[Asked], ask: &Allocate) -> Result<(), Stop> {
-        let identity = &ask.holder.identity;
         let mut pools: Vec<(PoolId, u128)> = Vec::new();
         for want in asked.iter().filter(|want| want.lacks() > 0) {
             match pools.iter_mut().find(|(id, _)| *id == want.pool.id) {
@@ -218,33 +244,7 @@ impl Model {
         }
         let mut full = Vec::new();
         for (id, need) in &pools {
-            let pool = self.pool(*id).expect("checked before").clone();
-            let all = self.assignable(&pool);
-            let free = all.iter().filter(|key| self.is_free(**key)).count() as u128;
-            let queue: Vec<&Waiter> = self
-                .waiters
-                .iter()
-                .filter(|waiter| waiter.pool == *id)
-                .collect();
-            let kept = queue
-                .iter()
-                .find(|waiter| waiter.identity == *identity)
-                .map(|waiter| waiter.since);
-            let since = ask.waiting_since.or(kept);
-            let ahead: u128 = queue
-                .iter()
-                .filter(|waiter| waiter.identity != *identity)
-                .filter(|waiter| {
-                    since.is_none_or(|since| (waiter.since, &waiter.identity) < (since, identity))
-                })
-                .map(|waiter| waiter.need)
-                .sum();
-            if ahead + need > free {
-                let taken =
-                    |key: &&LeaseKey| self.flights.iter().any(|flight| flight.taken.contains(key));
-                if all.iter().any(|key| taken(&key)) {
-                    return Err(Stop::Busy);
-                }
+            if !self.has_turn(*id, *need, ask)? {
                 full.push((*id, *need));
             }
         }
@@ -252,23 +252,63 @@ impl Model {
             return Ok(());
         };
         let refusal = self.exhausted(&self.pool(*first).expect("checked before").clone());
-        if let Some(since) = ask.waiting_since {
-            for (id, _) in &pools {
-                self.waiters
-                    .retain(|waiter| waiter.pool != *id || waiter.identity != *identity);
-            }
-            for (pool, need) in full {
-                let instance = ask.holder.instance.clone();
-                self.waiters.push(Waiter {
-                    pool,
-                    since,
-                    identity: identity.clone(),
-                    need,
-                    instance,
-                });
-            }
-        }
+        let pools: Vec<PoolId> = pools.iter().map(|(id, _)| *id).collect();
+        self.wait(&pools, &full, ask);
         Err(refusal)
+    }
+
+    /// Whether so many addresses are left after everybody with an earlier place had theirs.
+    pub fn has_turn(&self, id: PoolId, need: u128, ask: &Allocate) -> Result<bool, Stop> {
+        let identity = &ask.holder.identity;
+        let pool = self.pool(id).expect("checked before");
+        let all = self.assignable(pool);
+        let free = all.iter().filter(|key| self.is_free(**key)).count() as u128;
+        let queue: Vec<&Waiter> = self
+            .waiters
+            .iter()
+            .filter(|waiter| waiter.pool == id)
+            .collect();
+        let kept = queue
+            .iter()
+            .find(|waiter| waiter.identity == *identity)
+            .map(|waiter| waiter.since);
+        let since = ask.waiting_since.or(kept);
+        let ahead: u128 = queue
+            .iter()
+            .filter(|waiter| waiter.identity != *identity)
+            .filter(|waiter| {
+                since.is_none_or(|since| (waiter.since, &waiter.identity) < (since, identity))
+            })
+            .map(|waiter| waiter.need)
+            .sum();
+        if ahead + need <= free {
+            return Ok(true);
+        }
+        let taken = |key: &LeaseKey| self.flights.iter().any(|flight| flight.taken.contains(key));
+        if all.iter().any(taken) {
+            return Err(Stop::Busy);
+        }
+        Ok(false)
+    }
+
+    /// Leaves the queues of `pools` for places in those that are full.
+    pub fn wait(&mut self, pools: &[PoolId], full: &[(PoolId, u128)], ask: &Allocate) {
+        let Some(since) = ask.waiting_since else {
+            return;
+        };
+        let identity = &ask.holder.identity;
+        let gone = |pool: &PoolId| pools.contains(pool) || full.iter().any(|(id, _)| id == pool);
+        self.waiters
+            .retain(|waiter| !gone(&waiter.pool) || waiter.identity != *identity);
+        for (pool, need) in full {
+            self.waiters.push(Waiter {
+                pool: *pool,
+                since,
+                identity: identity.clone(),
+                need: *need,
+                instance: ask.holder.instance.clone(),
+            });
+        }
     }
 
     fn choose(&self, asked: &[Asked]) -> Result<Vec<Vec<LeaseKey>>, Stop> {
@@ -725,14 +765,18 @@ fn distribute(asked: &mut [Asked], held: &mut Vec<Lease>) {
     *held = in_use;
     for want in asked.iter_mut() {
         let Some(key) = want.key else { continue };
-        if let Some(at) = held.iter().position(|lease| lease.key == key) {
+        let named = |lease: &Lease| match want.selection {
+            None => lease.key == key,
+            Some(_) => lease.key.address == key.address && want.answered_by(lease),
+        };
+        if let Some(at) = held.iter().position(named) {
             want.have.push(held.remove(at));
             want.missing = 0;
         }
     }
     for want in asked.iter_mut().filter(|want| want.key.is_none()) {
         while want.missing > 0 {
-            let Some(at) = held.iter().position(|lease| answers(lease, &want.pool)) else {
+            let Some(at) = held.iter().position(|lease| want.answered_by(lease)) else {
                 break;
             };
             want.have.push(held.remove(at));
@@ -741,7 +785,7 @@ fn distribute(asked: &mut [Asked], held: &mut Vec<Lease>) {
     }
 }
 
-fn answers(lease: &Lease, pool: &Pool) -> bool {
+pub fn answers(lease: &Lease, pool: &Pool) -> bool {
     let here = assignable(&pool.spec, lease.key.address);
     lease.key.network == pool.spec.network && (lease.pool == Some(pool.id) || here)
 }

@@ -5,6 +5,7 @@ mod lease;
 mod memory;
 mod pool;
 mod quota;
+mod select;
 mod transfer;
 
 use std::{net::IpAddr, sync::Arc};

@@ -66,6 +66,8 @@ const POOLS: &[&str] = &[
     "quarantine",
     "sticky_for",
     "sticky_most",
+    "priority",
+    "scopes",
     "generation",
     "created",
     "usage.size",

@@ -74,7 +74,7 @@ async fn give(site: &Site, pool: PoolId, owner: &str, count: usize) {
         },
         tenant: Some(Tenant("research, \"blue\"".into())),
         wants: vec![Want {
-            pool,
+            pool: pool.into(),
             address: None,
             count: u32::try_from(count).unwrap(),
         }],

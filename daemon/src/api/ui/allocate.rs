@@ -62,7 +62,7 @@ pub async fn submit(
         },
         tenant: None,
         wants: vec![Want {
-            pool: pool.id,
+            pool: pool.id.into(),
             address,
             count: 1,
         }],
@@ -160,7 +160,9 @@ fn explain(form: &mut AllocateForm, error: IpamError) -> StatusCode {
         Refusal::Exhausted { .. } => {
             form.error = Some(text.split(';').next().unwrap_or_default().to_owned());
         }
-        Refusal::QuotaExceeded { .. }
+        Refusal::NoPool { .. }
+        | Refusal::NoneGives { .. }
+        | Refusal::QuotaExceeded { .. }
         | Refusal::NetworkHeld { .. }
         | Refusal::RestoreHeld { .. }
         | Refusal::PoolClosed(_)

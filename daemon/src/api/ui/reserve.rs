@@ -136,7 +136,7 @@ fn parse(ledger: &Ledger, visitor: &Visitor, form: &mut Form) -> Option<Reserve>
         },
         tenant: tenant.map(Tenant),
         wants: vec![Want {
-            pool: pool?,
+            pool: pool?.into(),
             address,
             count: 1,
         }],

@@ -1,6 +1,6 @@
 //! Leases, and what is asked about them.
 
-use std::net::IpAddr;
+use std::{collections::BTreeMap, net::IpAddr};
 
 use fipd_core::{LeaseState, Mark, PortClaim};
 use serde::{Deserialize, Serialize};
@@ -102,13 +102,38 @@ pub struct ReserveRequest {
 #[serde(deny_unknown_fields)]
 pub struct Want {
     /// Name of a pool.
-    pub pool: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
+    /// Instead of `pool`: the pool with the highest priority that is there for the asker and can give.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub select: Option<Select>,
     /// This address and no other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
     /// 1 to 1024; 1 when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<u32>,
+}
+
+/// Who asks, to be held against the scopes of pools.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Select {
+    /// Only pools of this network.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<String>,
+    /// `ipv4` or `ipv6`; may be left out where an address is named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub family: Option<String>,
+    /// Name or id of the asker's cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
 }
 
 /// Gives back what an owner holds.

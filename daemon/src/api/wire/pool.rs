@@ -1,6 +1,6 @@
 //! Pools.
 
-use std::net::IpAddr;
+use std::{collections::BTreeMap, net::IpAddr};
 
 use fipd_core::{EndsOf, Family, Order};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -35,6 +35,10 @@ pub struct PoolView {
     pub sticky_for: u32,
     /// How many addresses are remembered for that.
     pub sticky_most: u32,
+    /// Of the pools that are there for an asker the one with the highest is asked first; equal ones by name.
+    pub priority: u16,
+    /// For whom the pool is there without being named; empty: it is given only by name.
+    pub scopes: Vec<PoolScope>,
     /// What the ETag shows.
     pub generation: u64,
     pub created: String,
@@ -45,6 +49,23 @@ pub struct PoolView {
 pub struct PoolList {
     /// By id.
     pub pools: Vec<PoolView>,
+}
+
+/// For whom a pool is there without being named. All parts that are given must fit; `{}` is everybody.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PoolScope {
+    /// Id, or any name, of a cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project: Option<String>,
+    /// One of these.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub namespaces: Vec<String>,
+    /// The asker has all of these.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
 }
 
 /// How many addresses at the ends are never given.
@@ -129,6 +150,12 @@ pub struct PoolCreate {
     /// How many addresses are remembered for that, up to 65,536; 1,000 when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sticky_most: Option<u32>,
+    /// 0 when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<u16>,
+    /// At most 32.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scopes: Vec<PoolScope>,
 }
 
 /// Changes to a pool: what is left out stays, `null` takes the value away.
@@ -184,6 +211,11 @@ pub struct PoolPatch {
     pub sticky_for: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sticky_most: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<u16>,
+    /// In place of all that it has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scopes: Option<Vec<PoolScope>>,
     /// Keep leases that the change leaves out of range, instead of refusing the change.
     #[serde(default)]
     pub force: bool,

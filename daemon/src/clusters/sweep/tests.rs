@@ -321,7 +321,7 @@ async fn a_reservation_stays_while_its_owner_is_yet_to_come() {
         },
         tenant: None,
         wants: vec![fipd_core::Want {
-            pool: pool.id,
+            pool: pool.id.into(),
             address: None,
             count: 1,
         }],

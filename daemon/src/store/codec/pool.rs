@@ -1,13 +1,13 @@
 //! Pools to bytes and back.
 
 use fipd_core::{
-    AddressSpec, ClusterId, Ends, EndsOf, NetworkId, Order, Origin, Pool, PoolId, PoolSpec, Sticky,
-    Timestamp,
+    AddressSpec, ClusterId, Ends, EndsOf, NetworkId, Order, Origin, Pool, PoolId, PoolScope,
+    PoolSpec, Sticky, Timestamp,
 };
 use ipnet::IpNet;
 
 use super::{DecodeError, EncodeError, decode, decode_as, encode, encode_as, ip, ip_row, system};
-use crate::store::rows::{IpV1, OriginV1, PoolV1, PoolV2, PoolV3, SpecV1, V1, V2, V3};
+use crate::store::rows::{IpV1, OriginV1, PoolV1, PoolV2, PoolV3, ScopeV1, SpecV1, V1, V2, V3};
 
 pub(in crate::store) fn encode_pool(pool: &Pool) -> Result<Vec<u8>, EncodeError> {
     let spec = &pool.spec;
@@ -51,20 +51,23 @@ pub(in crate::store) fn encode_pool(pool: &Pool) -> Result<Vec<u8>, EncodeError>
         generation: pool.generation,
     };
     // Each row is written as the earliest fipd that has all of its fields can read it.
-    if (spec.quarantine, spec.sticky) == (0, Sticky::OFF) {
+    let newest = (spec.sticky, spec.priority) != (Sticky::OFF, 0) || !spec.scopes.is_empty();
+    if spec.quarantine == 0 && !newest {
         return encode(&row);
     }
     let row = PoolV2 {
         pool: row,
         quarantine: spec.quarantine,
     };
-    if spec.sticky == Sticky::OFF {
+    if !newest {
         return encode_as(V2, &row);
     }
     let row = PoolV3 {
         pool: row,
         sticky_lasts: spec.sticky.lasts,
         sticky_most: spec.sticky.most,
+        priority: spec.priority,
+        scopes: spec.scopes.iter().map(scope_row).collect(),
     };
     encode_as(V3, &row)
 }
@@ -83,6 +86,8 @@ fn latest(bytes: &[u8]) -> Result<PoolV3<'_>, DecodeError> {
         pool,
         sticky_lasts: Sticky::OFF.lasts,
         sticky_most: Sticky::OFF.most,
+        priority: 0,
+        scopes: Vec::new(),
     })
 }
 
@@ -91,6 +96,8 @@ pub(in crate::store) fn decode_pool(key: [u8; 4], bytes: &[u8]) -> Result<Pool, 
         pool,
         sticky_lasts: lasts,
         sticky_most: most,
+        priority,
+        scopes,
     } = latest(bytes)?;
     let PoolV2 {
         pool: row,
@@ -150,6 +157,8 @@ pub(in crate::store) fn decode_pool(key: [u8; 4], bytes: &[u8]) -> Result<Pool, 
         closed: row.closed,
         quarantine,
         sticky: Sticky { lasts, most },
+        priority,
+        scopes: scopes.into_iter().map(scope).collect(),
     };
     Ok(Pool {
         id: PoolId(u32::from_be_bytes(key)),
@@ -157,6 +166,28 @@ pub(in crate::store) fn decode_pool(key: [u8; 4], bytes: &[u8]) -> Result<Pool, 
         created: Timestamp(row.created),
         generation: row.generation,
     })
+}
+
+fn scope_row(scope: &PoolScope) -> ScopeV1<'_> {
+    let labels = scope.labels.iter();
+    ScopeV1 {
+        cluster: scope.cluster.as_deref(),
+        project: scope.project.as_deref(),
+        namespaces: scope.namespaces.iter().map(|name| &**name).collect(),
+        labels: labels.map(|(key, value)| (&**key, &**value)).collect(),
+    }
+}
+
+fn scope(row: ScopeV1<'_>) -> PoolScope {
+    let labels = row.labels.into_iter();
+    PoolScope {
+        cluster: row.cluster.map(Into::into),
+        project: row.project.map(Into::into),
+        namespaces: row.namespaces.into_iter().map(Into::into).collect(),
+        labels: labels
+            .map(|(key, value)| (key.into(), value.into()))
+            .collect(),
+    }
 }
 
 fn spec_row(spec: &AddressSpec) -> SpecV1 {

@@ -5,11 +5,16 @@ use std::{fs, net::IpAddr, path::Path, sync::Arc};
 use fipd_core::{
     Account, Action, AddressSpec, Adoption, AuditEntry, Authority as _, ClusterId, ClusterRecord,
     Contender, Decision, Ends, EndsOf, Holder, Identity, Lease, LeaseKey, LeaseState, Member,
-    Network, NetworkId, Op, Order, Origin, Outcome, PastLease, Pool, PoolId, PoolSpec, PortClaim,
-    Protocol, Quota, Role, Sticky, Tenant, Text, Timestamp, Token, TokenId,
+    Network, NetworkId, Op, Order, Origin, Outcome, PastLease, Pool, PoolId, PoolScope, PoolSpec,
+    PortClaim, Protocol, Quota, Role, Sticky, Tenant, Text, Timestamp, Token, TokenId,
 };
 use ipnet::IpNet;
-use proptest::{collection::vec, option, prelude::*, sample::select};
+use proptest::{
+    collection::{btree_map, vec},
+    option,
+    prelude::*,
+    sample::select,
+};
 
 use crate::store::{Options, Store, check, codec, rows::StateV1, tables};
 
@@ -153,11 +158,24 @@ fn pool() -> impl Strategy<Value = Pool> {
         option::of(address()),
         option::of(0..=128_u8),
     );
+    let scope = (
+        option::of(text()),
+        option::of(text()),
+        vec(text(), 0..3),
+        btree_map(text(), text(), 0..3),
+    );
+    let scope = scope.prop_map(|(cluster, project, namespaces, labels)| PoolScope {
+        cluster,
+        project,
+        namespaces,
+        labels,
+    });
+    let whom = (prop_oneof![Just(0), any::<u16>()], vec(scope, 0..3));
     let order = select(vec![Order::Lowest, Order::Random, Order::LeastRecentlyUsed]);
     let sticky = (any::<u32>(), any::<u32>()).prop_map(|(lasts, most)| Sticky { lasts, most });
     let sticky = prop_oneof![Just(Sticky::OFF), sticky];
     let closed = any::<bool>();
-    let kept = (prop_oneof![Just(0), any::<u32>()], sticky);
+    let kept = (prop_oneof![Just(0), any::<u32>()], sticky, whom);
     let rest = (option::of(net()), ends, order, origin, closed, kept);
     (
         any::<u32>(),
@@ -174,7 +192,7 @@ fn pool() -> impl Strategy<Value = Pool> {
                 name,
                 network,
                 space,
-                (subnet, ends, order, origin, closed, (quarantine, sticky)),
+                (subnet, ends, order, origin, closed, (quarantine, sticky, (priority, scopes))),
                 created,
                 generation,
             )| {
@@ -194,6 +212,8 @@ fn pool() -> impl Strategy<Value = Pool> {
                     closed,
                     quarantine,
                     sticky,
+                    priority,
+                    scopes,
                 };
                 Pool {
                     id: PoolId(id),
@@ -421,6 +441,8 @@ fn everything() -> Vec<Op> {
         closed: false,
         quarantine: 0,
         sticky: Sticky::OFF,
+        priority: 0,
+        scopes: Vec::new(),
     };
     let cluster = ClusterRecord {
         id: ClusterId("0d1f4f9e".into()),
@@ -508,6 +530,26 @@ fn a_file_of_schema_1_opens_with_everything_in_it() {
     }
     assert_eq!(store.reader().audit_page(None, 10).unwrap(), [(1, said())]);
     assert_eq!(loaded.last_time, Timestamp(7));
+}
+
+/// So that an earlier fipd reads all that it knows.
+#[test]
+fn a_pool_is_written_in_the_oldest_version_that_has_all_of_it() {
+    let mut pool = Pool {
+        id: PoolId(1),
+        spec: PoolSpec::own("p", vec!["10.0.0.0/24".parse().unwrap()]),
+        created: Timestamp(1),
+        generation: 1,
+    };
+    let version = |pool: &Pool| codec::encode_pool(pool).unwrap()[0];
+    assert_eq!(version(&pool), 1);
+    pool.spec.quarantine = 60;
+    assert_eq!(version(&pool), 2);
+    pool.spec.priority = 1;
+    assert_eq!(version(&pool), 3);
+    pool.spec.priority = 0;
+    pool.spec.scopes = vec![PoolScope::default()];
+    assert_eq!(version(&pool), 3);
 }
 
 /// It has no table of quotas, until it has one.

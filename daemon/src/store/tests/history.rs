@@ -219,7 +219,7 @@ impl History {
     fn allocate(&mut self) -> Allocate {
         let count = 1 + self.dice.below(3) as u32;
         let wants = vec![Want {
-            pool: self.pool(),
+            pool: self.pool().into(),
             address: None,
             count,
         }];
@@ -264,6 +264,8 @@ impl History {
             origin: Origin::Own,
             closed: false,
             quarantine: (number % 2) as u32,
+            priority: 0,
+            scopes: Vec::new(),
         };
         Request::CreatePool {
             spec,

@@ -66,7 +66,7 @@ pub fn own(
         holder: holder.clone(),
         tenant: Some(wish.project.clone()),
         wants: vec![Want {
-            pool: pool.id,
+            pool: pool.id.into(),
             address: wish.address,
             count: 1,
         }],

@@ -73,15 +73,16 @@ pub fn unknown_pool(field: &str, pool: &str) -> Problem {
 /// The ledger said no.
 pub fn refused(refusal: &Refusal, network: NetworkId) -> Problem {
     let reason = match refusal {
-        Refusal::Exhausted { .. } => "PoolExhausted",
+        Refusal::Exhausted { .. } | Refusal::NoneGives { .. } => "PoolExhausted",
         Refusal::QuotaExceeded { .. } => "QuotaExceeded",
         Refusal::AddressTaken { .. } | Refusal::Quarantined { .. } => "AddressTaken",
         Refusal::NotAssignable { .. } => "AddressNotAssignable",
         Refusal::NetworkHeld { .. } => "WaitingForAdoption",
         Refusal::RestoreHeld { .. } => "RestoreHold",
-        Refusal::PoolClosed(_) | Refusal::UnknownPool(_) | Refusal::UnknownNetwork(_) => {
-            "PoolNotFound"
-        }
+        Refusal::NoPool { .. }
+        | Refusal::PoolClosed(_)
+        | Refusal::UnknownPool(_)
+        | Refusal::UnknownNetwork(_) => "PoolNotFound",
         Refusal::UnknownCluster(_)
         | Refusal::PoolExists(_)
         | Refusal::PoolInUse { .. }

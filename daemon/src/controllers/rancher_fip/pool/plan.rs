@@ -37,6 +37,8 @@ pub fn desired(source: &Source<'_>, ranges: &Ranges, network: NetworkId) -> Pool
         },
         closed: false,
         quarantine: 0,
+        priority: 0,
+        scopes: Vec::new(),
     }
 }
 

@@ -84,7 +84,7 @@ pub fn allocate(
         .filter_map(|family| {
             let pool = pools.get(family)?;
             Some(Want {
-                pool: pool.id,
+                pool: pool.id.into(),
                 address: wish.addresses.get(family).copied(),
                 count: 1,
             })
@@ -238,7 +238,7 @@ mod tests {
         assert_eq!(
             ask.wants,
             [Want {
-                pool: PoolId(2),
+                pool: PoolId(2).into(),
                 address: None,
                 count: 1
             }]
