@@ -53,6 +53,9 @@ pub const DATABASE: &str = "fipd.redb";
 /// Tells the time; need not be monotonic.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
+/// Looks at the ledger whenever the request is decided, before it is: an error is its answer.
+pub type Guard = Box<dyn Fn(&Ledger, &Request) -> Result<(), IpamError> + Send>;
+
 /// Why there is no answer.
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub enum IpamError {
@@ -60,6 +63,12 @@ pub enum IpamError {
     Refused(#[from] Refusal),
     #[error("{0}")]
     Store(#[from] Refused),
+    /// The asker's [`Guard`] says so.
+    #[error("{0}")]
+    Forbidden(String),
+    /// What was read and what is to be written do not belong together, says the asker's [`Guard`].
+    #[error("{0} was changed by someone else; read it again")]
+    Stale(String),
     #[error("fipd is stopping and took no decision it could tell; ask again")]
     Stopping,
 }
@@ -230,6 +239,18 @@ impl Ipam {
     /// [`IpamError::Refused`] when the ledger says no, [`IpamError::Store`] when the decision certainly is not in
     /// the file, [`IpamError::Stopping`] when nobody can tell: asking again is free.
     pub async fn submit(&self, request: Request) -> Result<Answer, IpamError> {
+        self.ask(request, None).await
+    }
+
+    /// As [`Ipam::submit`], if the guard has nothing against it.
+    ///
+    /// # Errors
+    /// Those of [`Ipam::submit`], and what the guard says.
+    pub async fn submit_if(&self, request: Request, guard: Guard) -> Result<Answer, IpamError> {
+        self.ask(request, Some(guard)).await
+    }
+
+    async fn ask(&self, request: Request, guard: Option<Guard>) -> Result<Answer, IpamError> {
         let place = Arc::clone(&self.shared.places)
             .acquire_owned()
             .await
@@ -237,6 +258,7 @@ impl Ipam {
         let (reply, answer) = oneshot::channel();
         let waiting = Waiting {
             request,
+            guard,
             reply,
             place,
         };

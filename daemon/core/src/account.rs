@@ -1,8 +1,9 @@
 //! People and machines that may ask.
 
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use crate::{Text, Timestamp};
+use crate::{Scope, Text, Timestamp};
 
 /// What somebody may do. Ordered: each role may do all of the roles before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -38,6 +39,10 @@ pub struct Token {
     pub hash: [u8; 32],
     pub created: Timestamp,
     pub expires: Option<Timestamp>,
+    /// What it is for.
+    pub scope: Scope,
+    /// Where it may be used from; anywhere if empty.
+    pub from: Vec<IpNet>,
 }
 
 impl std::fmt::Debug for Account {

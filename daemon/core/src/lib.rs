@@ -26,6 +26,7 @@ mod past;
 mod pool;
 mod quota;
 mod request;
+mod scope;
 mod select;
 mod time;
 
@@ -49,5 +50,6 @@ pub use request::{
     AccountEdit, Adopt, Allocate, Answer, Handover, PoolEdit, Refusal, Release, ReleaseScope,
     Request, Reserve, Transfer, Want,
 };
+pub use scope::Scope;
 pub use select::{Asker, Choice, PoolScope, Selection};
 pub use time::Timestamp;

@@ -205,6 +205,8 @@ pub struct Transfer {
     pub to: Holder,
     /// Who is charged from then on; `None`: as before.
     pub tenant: Option<Tenant>,
+    /// The tenant may have it beyond its quota.
+    pub force: bool,
     pub actor: Actor,
     /// For the audit log.
     pub reason: Text,
@@ -305,7 +307,7 @@ pub enum Refusal {
     #[error("{address} is held by {owner}; choose another address or release that lease")]
     AddressTaken { address: IpAddr, owner: String },
     #[error(
-        "{address} is in quarantine after a release; choose another address, wait, name the tenant that had it, or ask an admin"
+        "{address} is in quarantine after a release; choose another address, wait, ask as the tenant that had it, or ask an admin"
     )]
     Quarantined { address: IpAddr },
     #[error("{address} is not an assignable address of pool {pool}: {why}")]

@@ -304,6 +304,7 @@ fn a_reservation_given_to_who_uses_the_address_does_not_end_under_it() {
         from: None,
         to: holder(API),
         tenant: None,
+        force: false,
         reason: "it uses it".into(),
         actor: "test".into(),
     }));

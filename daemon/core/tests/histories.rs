@@ -309,12 +309,14 @@ fn handover() -> impl Strategy<Value = Request> {
 }
 
 fn transfer() -> impl Strategy<Value = Request> {
-    (key(), prop::option::of(holder()), holder(), tenant()).prop_map(|(key, from, to, tenant)| {
+    let from = prop::option::of(holder());
+    (key(), from, holder(), tenant(), any::<bool>()).prop_map(|(key, from, to, tenant, force)| {
         Request::Transfer(Transfer {
             key,
             from,
             to,
             tenant,
+            force,
             actor: ACTOR.into(),
             reason: "".into(),
         })

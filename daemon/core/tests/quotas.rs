@@ -11,7 +11,7 @@ use std::sync::Arc;
 use fipd_core::{
     Adopt, Allocate, Answer, Change, Handover, Holder, Identity, LeaseKey, Ledger, NetworkId, Op,
     Planned, PoolId, PoolSpec, Quota, Refusal, Release, ReleaseScope, Request, Tenant, Ticket,
-    Timestamp, Violation, Want,
+    Timestamp, Transfer, Violation, Want,
 };
 
 const SHOP: &str = "p-shop";
@@ -223,6 +223,54 @@ fn what_is_found_in_use_is_adopted_above_the_limit() {
         reason: "".into(),
     }));
     assert_eq!(book.used(pool), 3, "the lease stays the tenant's");
+}
+
+#[test]
+fn a_lease_is_transferred_beyond_a_quota_only_by_force() {
+    let (mut book, pool, _) = Book::new();
+    book.done(&one(0, pool));
+    book.done(&one(1, pool));
+    let other = tenant("p-other");
+    book.done(&Request::SetQuota {
+        quota: Quota {
+            pool,
+            tenant: other.clone(),
+            limit: 1,
+        },
+        actor: "test".into(),
+    });
+    let give = |last: u8, force| {
+        Request::Transfer(Transfer {
+            key: LeaseKey {
+                network: NetworkId::DEFAULT,
+                address: [10, 0, 0, last].into(),
+            },
+            from: None,
+            to: holder(9),
+            tenant: Some(other.clone()),
+            force,
+            actor: "user:ann".into(),
+            reason: "it moved".into(),
+        })
+    };
+    let ticket = book.flies(&give(0, false));
+    book.busy(&give(1, false));
+    book.0.confirm(ticket);
+    assert_eq!(book.refused(&give(1, false)), (1, 1));
+    let Planned::Tentative {
+        ticket, decision, ..
+    } = book.0.plan(&give(1, true), NOW)
+    else {
+        panic!("an admin's word counts");
+    };
+    let said = &decision.audit[0].detail;
+    assert!(
+        said.contains("p-other beyond its quota: it moved"),
+        "{said}"
+    );
+    book.0.confirm(ticket);
+    assert_eq!(book.0.charged(pool, &other), 2);
+    assert_eq!(book.used(pool), 0);
 }
 
 #[test]

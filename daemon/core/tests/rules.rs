@@ -12,8 +12,8 @@ use fipd_core::{
     Account, AccountEdit, Action, Adopt, Adoption, Allocate, Answer, ClusterId, ClusterRecord,
     Decision, Ends, Expectation, Family, Handover, Holder, LeaseKey, LeaseState, Ledger, Mark,
     NameError, NetworkId, Op, Origin, Planned, PoolEdit, PoolId, PoolSpec, Refusal, Release,
-    ReleaseScope, Request, Role, System, Tenant, Text, Ticket, Timestamp, Token, TokenId, Transfer,
-    Want,
+    ReleaseScope, Request, Role, Scope, System, Tenant, Text, Ticket, Timestamp, Token, TokenId,
+    Transfer, Want,
 };
 
 const WEB: &str = "rancher-fip/c1/Service/shop/web";
@@ -754,6 +754,7 @@ fn transfer(text: &str, from: Option<&str>, to: &str) -> Transfer {
         from: from.map(|owner| holder(owner, "1")),
         to: holder(to, ""),
         tenant: None,
+        force: false,
         actor: "user:ann".into(),
         reason: "it moved".into(),
     }
@@ -1019,6 +1020,8 @@ fn accounts_and_tokens_come_and_go_once() {
         hash: [7; 32],
         created: Timestamp(1),
         expires: None,
+        scope: Scope::default(),
+        from: Vec::new(),
     };
     let puts = [
         Request::CreateAccount {

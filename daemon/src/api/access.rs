@@ -1,6 +1,10 @@
 //! The table of who may call what.
 //!
-//! A route can only be registered together with its [`Access`]; a request whose route is not in the table is refused.
+//! A route can only be registered together with its [`Access`]; a request whose route is not in the table is refused. What
+//! a token with a scope sees of the ledger is in [`reach`], what it may ask of it in [`permit`].
+
+pub mod permit;
+pub mod reach;
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -19,8 +23,10 @@ use super::Api;
 pub enum Access {
     /// Everybody, without login.
     Open,
-    /// REST: from this role up. Socket peers and bearer tokens; the session cookie for GET and HEAD only.
+    /// REST: from this role up. Socket peers and bearer tokens without a scope; the session cookie for GET and HEAD only.
     Api(Role),
+    /// As [`Access::Api`], and for tokens with a scope: the handler keeps to it.
+    Scoped(Role),
     /// A page: from this role up; without a session the visitor is sent to the login page.
     Page(Role),
 }

@@ -79,9 +79,9 @@ impl Accounts {
         Ok(accounts)
     }
 
-    /// The actor and role of a name and password; `None` if they do not belong together. Takes as long either way.
+    /// The account of a name and password, as it was when they were compared; `None` if they do not belong together. Takes as long either way.
     /// The first success of the first account removes `initial-admin`.
-    pub async fn login(&self, name: &str, password: &str) -> Option<(Actor, Role)> {
+    pub async fn login(&self, name: &str, password: &str) -> Option<Account> {
         let account = self.ipam.read(|ledger| ledger.account(name).cloned());
         let hash = account
             .as_ref()
@@ -91,7 +91,7 @@ impl Accounts {
         if &*account.name == INITIAL_ADMIN {
             self.remove_initial_file();
         }
-        Some((format!("user:{}", account.name).into(), account.role))
+        Some(account)
     }
 
     /// The file with the first password, while it is there.

@@ -1,4 +1,4 @@
-//! `/api/v1/audit`, `/check`, `/backup` and `/tokens`.
+//! `/api/v1/audit`, `/check` and `/backup`.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -8,22 +8,19 @@ use axum::{
     extract::State,
     response::{IntoResponse, Response},
 };
-use fipd_core::{AuditEntry, Ledger, Request, Token, TokenId};
-use http::{HeaderValue, StatusCode, header};
+use fipd_core::{AuditEntry, Ledger};
+use http::{HeaderValue, header};
 use tokio::{io::AsyncReadExt as _, sync::Semaphore};
 
 use super::{
     Api,
     auth::Caller,
     convert,
-    extract::{Body, Path, Query},
+    extract::Query,
     health,
     problem::{Code, Problem},
-    tokens, verify,
-    wire::{
-        AuditPage, AuditQuery, AuditView, CheckReport, Checked, TokenCreate, TokenList, TokenMade,
-        TokenView, text_of,
-    },
+    verify,
+    wire::{AuditPage, AuditQuery, AuditView, CheckReport, Checked, text_of},
 };
 use crate::{clock, store};
 
@@ -32,18 +29,23 @@ use crate::{clock, store};
     responses((status = 200, body = AuditPage), (status = 422, body = Problem), (status = 503, body = Problem)))]
 pub async fn audit(
     State(api): State<Arc<Api>>,
+    caller: Caller,
     Query(query): Query<AuditQuery>,
 ) -> Result<Json<AuditPage>, Problem> {
     let limit = query.limit.unwrap_or(100);
     if !(1..=1000).contains(&limit) {
         return Err(Problem::invalid("limit", limit.to_string(), "1 to 1000"));
     }
-    audit_page(&api, query.before, limit).await.map(Json)
+    caller.may_read_audit()?;
+    audit_page(&api, &caller, query.before, limit)
+        .await
+        .map(Json)
 }
 
-/// Up to `limit` entries before that number, newest first.
+/// Of the `limit` entries before that number those that the caller sees, newest first.
 pub(super) async fn audit_page(
     api: &Api,
+    caller: &Caller,
     before: Option<u64>,
     limit: usize,
 ) -> Result<AuditPage, Problem> {
@@ -55,7 +57,9 @@ pub(super) async fn audit_page(
         .map(|(number, _)| *number)
         .filter(|_| rows.len() == limit);
     let entries = api.ipam.read(|ledger| {
+        let reach = caller.within(ledger);
         rows.iter()
+            .filter(|(_, entry)| reach.has_entry(entry))
             .map(|(number, entry)| audit_view(ledger, *number, entry))
             .collect()
     });
@@ -215,73 +219,6 @@ impl Drop for RemoveOnDrop {
     }
 }
 
-/// All tokens, without their text.
-#[utoipa::path(get, path = "/api/v1/tokens", tag = "tokens", responses((status = 200, body = TokenList)))]
-pub async fn list_tokens(State(api): State<Arc<Api>>) -> Json<TokenList> {
-    let tokens = api
-        .ipam
-        .read(|ledger| ledger.tokens().map(token_view).collect());
-    Json(TokenList { tokens })
-}
-
-/// Makes a token; its text is in this answer and nowhere else.
-#[utoipa::path(post, path = "/api/v1/tokens", tag = "tokens", request_body = TokenCreate,
-    responses((status = 201, body = TokenMade), (status = 422, body = Problem)))]
-pub async fn create_token(
-    State(api): State<Arc<Api>>,
-    caller: Caller,
-    Body(body): Body<TokenCreate>,
-) -> Result<Response, Problem> {
-    let name = plain_name(&body.name)?;
-    let now = clock::now();
-    let expires = match body.expires.as_deref() {
-        None => None,
-        Some(text) => {
-            let end = clock::parse_rfc3339(text).filter(|end| *end > now);
-            let allowed = "a time to come such as 2030-01-01T00:00:00Z";
-            Some(end.ok_or_else(|| Problem::invalid("expires", text, allowed))?)
-        }
-    };
-    let minted = tokens::mint(name, body.role, now, expires)
-        .map_err(|error| Problem::new(Code::Internal, format!("no random numbers: {error}")))?;
-    let view = token_view(&minted.token);
-    api.ipam
-        .submit(Request::PutToken {
-            token: minted.token,
-            actor: caller.actor,
-        })
-        .await?;
-    let made = TokenMade {
-        view,
-        token: minted.text,
-    };
-    Ok((StatusCode::CREATED, Json(made)).into_response())
-}
-
-/// Ends a token at once.
-#[utoipa::path(delete, path = "/api/v1/tokens/{id}", tag = "tokens", params(("id" = u64, Path)),
-    responses((status = 204), (status = 404, body = Problem)))]
-pub async fn revoke_token(
-    State(api): State<Arc<Api>>,
-    caller: Caller,
-    Path(id): Path<String>,
-) -> Result<StatusCode, Problem> {
-    let id: u64 = id
-        .parse()
-        .map_err(|_| Problem::invalid("id", id, "the number of a token"))?;
-    let id = TokenId(id);
-    if api.ipam.read(|ledger| ledger.token(id).is_none()) {
-        return Err(Problem::not_found("token", id.0));
-    }
-    api.ipam
-        .submit(Request::DeleteToken {
-            id,
-            actor: caller.actor,
-        })
-        .await?;
-    Ok(StatusCode::NO_CONTENT)
-}
-
 /// The name appears in the audit log as `token:NAME` or `user:NAME`.
 pub(super) fn plain_name(name: &str) -> Result<&str, Problem> {
     let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '@');
@@ -293,16 +230,6 @@ pub(super) fn plain_name(name: &str) -> Result<&str, Problem> {
             name,
             "1 to 63 of letters, digits, '-', '_', '.' and '@'",
         ))
-    }
-}
-
-fn token_view(token: &Token) -> TokenView {
-    TokenView {
-        id: token.id.0,
-        name: token.name.to_string(),
-        role: token.role,
-        created: clock::rfc3339(token.created),
-        expires: token.expires.map(clock::rfc3339),
     }
 }
 

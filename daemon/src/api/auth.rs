@@ -2,7 +2,7 @@
 //!
 //! Authentication happens once, in [`authenticate`], before any handler; handlers only read the [`Caller`].
 
-use std::sync::Arc;
+use std::{net::SocketAddr, sync::Arc};
 
 use axum::{
     extract::{
@@ -12,7 +12,7 @@ use axum::{
     response::{IntoResponse as _, Response},
     serve::IncomingStream,
 };
-use fipd_core::{Actor, Role};
+use fipd_core::{Actor, Role, Scope};
 use http::{HeaderMap, Method, header, request::Parts};
 use tokio::net::UnixListener;
 
@@ -30,6 +30,8 @@ pub struct Caller {
     pub actor: Actor,
     pub role: Role,
     pub via: Via,
+    /// All of the address book, but for some tokens.
+    pub scope: Arc<Scope>,
 }
 
 /// How the caller was recognised.
@@ -83,6 +85,7 @@ impl SocketPolicy {
             actor: format!("socket:{uid}").into(),
             role: Role::Admin,
             via: Via::Socket,
+            scope: Arc::default(),
         })
     }
 }
@@ -152,19 +155,15 @@ fn find_caller(
         });
     }
     if request.headers().contains_key(header::AUTHORIZATION) {
-        let caller =
-            bearer(request.headers()).and_then(|text| tokens::caller(&guard.api.ipam, text));
-        return caller.map(Some).ok_or_else(|| {
-            Problem::new(
-                Code::Unauthenticated,
-                "the bearer token is unknown, revoked or expired",
-            )
-        });
+        let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
+        let peer = peer.map(|ConnectInfo(peer)| peer.ip().to_canonical());
+        let text = bearer(request.headers());
+        return tokens::caller(&guard.api, text.unwrap_or_default(), peer).map(Some);
     }
     let safe = matches!(*request.method(), Method::GET | Method::HEAD);
     let cookie_counts = match access {
         Access::Open | Access::Page(_) => true,
-        Access::Api(_) => safe,
+        Access::Api(_) | Access::Scoped(_) => safe,
     };
     Ok(if cookie_counts {
         guard.api.sessions.caller(request.headers())
@@ -185,9 +184,13 @@ enum Admission {
 fn admit(access: Access, caller: Option<&Caller>) -> Admission {
     let needed = match access {
         Access::Open => return Admission::In,
-        Access::Api(role) | Access::Page(role) => role,
+        Access::Api(role) | Access::Scoped(role) | Access::Page(role) => role,
     };
     match (caller, access) {
+        (Some(caller), Access::Api(_)) if !caller.scope.is_all() => {
+            let detail = format!("{} has a scope that this is beyond", caller.actor);
+            Admission::Out(Problem::new(Code::Forbidden, detail))
+        }
         (Some(caller), _) if caller.role >= needed => Admission::In,
         (Some(caller), _) => {
             let (needed, has) = (role_name(needed), role_name(caller.role));
@@ -200,7 +203,7 @@ fn admit(access: Access, caller: Option<&Caller>) -> Admission {
             }
         }
         (None, Access::Page(_)) => Admission::SignIn,
-        (None, Access::Api(_) | Access::Open) => {
+        (None, Access::Api(_) | Access::Scoped(_) | Access::Open) => {
             let detail = "send a bearer token (made by `fipd token create`) or use the Unix socket";
             Admission::Out(Problem::new(Code::Unauthenticated, detail))
         }

@@ -10,6 +10,7 @@ use fipd_core::{
 };
 
 use super::{
+    access::reach::Reach,
     problem::{Code, Problem},
     wants,
     wire::{
@@ -167,19 +168,20 @@ pub fn cursor(text: &str) -> Result<LeaseKey, Problem> {
 }
 
 /// A network as clients see it.
-pub fn network_view(ledger: &Ledger, network: &Network) -> NetworkView {
-    let holds = ledger.holds(network.id).into_iter().map(|hold| HoldView {
-        cluster: hold.cluster.to_string(),
-        id: hold.id.map(|id| id.0.to_string()),
-        system: hold.system.to_string(),
-    });
+pub fn network_view(reach: Reach<'_>, network: &Network) -> NetworkView {
+    let holds = reach
+        .ledger
+        .holds(network.id)
+        .into_iter()
+        .map(|hold| HoldView {
+            cluster: hold.cluster.to_string(),
+            id: hold.id.map(|id| id.0.to_string()),
+            system: hold.system.to_string(),
+        });
     NetworkView {
         id: network.id.0,
         name: network.name.to_string(),
-        pools: ledger
-            .pools()
-            .filter(|pool| pool.spec.network == network.id)
-            .count(),
+        pools: reach.pools_of(network),
         waiting_for: holds.collect(),
         held_until: ledger.restore_hold().map(|hold| clock::rfc3339(hold.until)),
     }

@@ -18,7 +18,11 @@ use futures::{StreamExt as _, stream};
 use http::{HeaderValue, header};
 
 use super::{
-    Api, admin, convert,
+    Api,
+    access::reach::Reach,
+    admin,
+    auth::Caller,
+    convert,
     extract::Query,
     problem::{Code, Problem},
     quotas,
@@ -44,6 +48,7 @@ enum Place {
 /// An export on its way.
 struct Export {
     api: Arc<Api>,
+    caller: Caller,
     format: Format,
     /// `None` at the end.
     next: Option<Place>,
@@ -55,11 +60,20 @@ struct Export {
         (status = 503, body = Problem)))]
 pub async fn export(
     State(api): State<Arc<Api>>,
+    caller: Caller,
     Query(query): Query<ExportQuery>,
 ) -> Result<Response, Problem> {
     let format = Format::parse(query.format.as_deref())?;
     let next = Some(Place::parse(query.what.as_deref())?);
-    let mut export = Export { api, format, next };
+    if matches!(next, Some(Place::Audit(_))) {
+        caller.may_read_audit()?;
+    }
+    let mut export = Export {
+        api,
+        caller,
+        format,
+        next,
+    };
     // What fails at once is a problem and not half an answer.
     let first = export.page(true).await?;
     let rest = stream::try_unfold(export, |mut export| async move {
@@ -99,19 +113,20 @@ impl Export {
         if self.api.stop.is_cancelled() {
             return Err(Problem::new(Code::Unavailable, "fipd is stopping"));
         }
+        let (ipam, caller) = (&self.api.ipam, &self.caller);
         let (rows, next) = match place {
-            Place::Leases(after) => self.api.ipam.read(|ledger| leases(ledger, after)),
+            Place::Leases(after) => ipam.read(|ledger| leases(caller.within(ledger), after)),
             Place::Pools(after) => {
-                let (pools, next) = self.api.ipam.read(|ledger| pools(ledger, after));
+                let (pools, next) = ipam.read(|ledger| pools(caller.within(ledger), after));
                 let rows = pools
                     .into_iter()
                     .map(|(head, pool)| convert::with_addresses(head, &pool));
                 (Rows::Pools(rows.collect()), next)
             }
-            Place::Quotas(after) => self.api.ipam.read(|ledger| quotas(ledger, after)),
-            Place::Networks(after) => self.api.ipam.read(|ledger| networks(ledger, after)),
+            Place::Quotas(after) => ipam.read(|ledger| quotas(caller.within(ledger), after)),
+            Place::Networks(after) => ipam.read(|ledger| networks(caller.within(ledger), after)),
             Place::Audit(before) => {
-                let page = admin::audit_page(&self.api, before, Ledger::SCAN).await?;
+                let page = admin::audit_page(&self.api, caller, before, Ledger::SCAN).await?;
                 let next = page.next.map(|number| Place::Audit(Some(number)));
                 (Rows::Audit(page.entries), next)
             }
@@ -121,21 +136,28 @@ impl Export {
     }
 }
 
-fn leases(ledger: &Ledger, after: Option<LeaseKey>) -> (Rows, Option<Place>) {
-    let page = ledger.leases(&LeaseFilter::default(), after, Ledger::SCAN);
-    let view = |lease| convert::lease_view(ledger, lease);
+fn leases(reach: Reach<'_>, after: Option<LeaseKey>) -> (Rows, Option<Place>) {
+    let filter = LeaseFilter {
+        scope: reach.scope.clone(),
+        ..LeaseFilter::default()
+    };
+    let page = reach.ledger.leases(&filter, after, Ledger::SCAN);
+    let view = |lease| convert::lease_view(reach.ledger, lease);
     let rows = page.leases.iter().map(|lease| view(lease)).collect();
     let next = page.next.map(|key| Place::Leases(Some(key)));
     (Rows::Leases(rows), next)
 }
 
 /// The pools of a page without their addresses, which are made into text without the ledger.
-fn pools(ledger: &Ledger, after: Option<PoolId>) -> (Vec<(PoolView, Arc<Pool>)>, Option<Place>) {
-    let (mut page, mut entries) = (Vec::new(), 0);
-    for pool in ledger.pools_after(after) {
-        page.push((convert::pool_head(ledger, pool), Arc::clone(pool)));
-        entries += pool.spec.addresses.len() + pool.spec.exclusions.len();
-        if page.len() == POOLS || entries >= ENTRIES {
+fn pools(reach: Reach<'_>, after: Option<PoolId>) -> (Vec<(PoolView, Arc<Pool>)>, Option<Place>) {
+    let (mut page, mut looked, mut entries) = (Vec::new(), 0, 0);
+    for pool in reach.ledger.pools_after(after) {
+        if reach.scope.has_pool(pool) {
+            page.push((convert::pool_head(reach.ledger, pool), Arc::clone(pool)));
+            entries += pool.spec.addresses.len() + pool.spec.exclusions.len();
+        }
+        looked += 1;
+        if looked == POOLS || entries >= ENTRIES {
             let next = Some(Place::Pools(Some(pool.id)));
             return (page, next);
         }
@@ -143,22 +165,22 @@ fn pools(ledger: &Ledger, after: Option<PoolId>) -> (Vec<(PoolView, Arc<Pool>)>,
     (page, None)
 }
 
-fn quotas(ledger: &Ledger, after: Option<(PoolId, Tenant)>) -> (Rows, Option<Place>) {
-    let found = ledger.quotas(None, None, after, Ledger::SCAN);
+fn quotas(reach: Reach<'_>, after: Option<(PoolId, Tenant)>) -> (Rows, Option<Place>) {
+    let found = reach.ledger.quotas(None, None, after, Ledger::SCAN);
     let last = found.last().filter(|_| found.len() == Ledger::SCAN);
     let key = |usage: &QuotaUsage| (usage.quota.pool, usage.quota.tenant.clone());
     let next = last.map(|usage| Place::Quotas(Some(key(usage))));
-    let rows = found.iter().map(|usage| quotas::view(ledger, usage));
+    let mine = found.iter().filter(|usage| reach.has_quota(&usage.quota));
+    let rows = mine.map(|usage| quotas::view(reach.ledger, usage));
     (Rows::Quotas(rows.collect()), next)
 }
 
-fn networks(ledger: &Ledger, after: Option<NetworkId>) -> (Rows, Option<Place>) {
-    let networks: Vec<_> = ledger.networks_after(after).take(POOLS).collect();
+fn networks(reach: Reach<'_>, after: Option<NetworkId>) -> (Rows, Option<Place>) {
+    let networks: Vec<_> = reach.ledger.networks_after(after).take(POOLS).collect();
     let last = networks.last().filter(|_| networks.len() == POOLS);
     let next = last.map(|network| Place::Networks(Some(network.id)));
-    let views = networks
-        .iter()
-        .map(|network| convert::network_view(ledger, network));
+    let mine = networks.iter().filter(|network| reach.has_network(network));
+    let views = mine.map(|network| convert::network_view(reach, network));
     (Rows::Networks(views.collect()), next)
 }
 

@@ -8,7 +8,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use fipd_core::{
-    AddressSpec, Answer, Holder, Identity, Lease, LeaseFilter, LeaseKey, Ledger, NetworkId, PoolId,
+    AddressSpec, Answer, Holder, Identity, Lease, LeaseFilter, LeaseKey, Ledger, NetworkId,
     Release, ReleaseScope, Request, Role, Tenant, Text,
 };
 use http::StatusCode;
@@ -16,6 +16,7 @@ use serde::Deserialize;
 
 use super::{
     Api,
+    access::reach::Reach,
     auth::Caller,
     convert,
     extract::{Body, Path, Query},
@@ -36,13 +37,16 @@ const SCANS: usize = 50;
     responses((status = 200, body = LeasePage), (status = 404, body = Problem), (status = 422, body = Problem)))]
 pub async fn list(
     State(api): State<Arc<Api>>,
+    caller: Caller,
     Query(query): Query<LeaseQuery>,
 ) -> Result<Json<LeasePage>, Problem> {
     let limit = query.limit.unwrap_or(100);
     if !(1..=Ledger::SCAN).contains(&limit) {
         return Err(Problem::invalid("limit", limit.to_string(), "1 to 1000"));
     }
-    let filter = api.ipam.read(|ledger| filter_of(ledger, &query))?;
+    let filter = api
+        .ipam
+        .read(|ledger| filter_of(caller.within(ledger), &query))?;
     if query.owner.is_some() || query.address.is_some() {
         return api
             .ipam
@@ -78,12 +82,14 @@ pub async fn list(
     responses((status = 200, body = LeaseView), (status = 404, body = Problem)))]
 pub async fn show(
     State(api): State<Arc<Api>>,
+    caller: Caller,
     Path((network, address)): Path<(String, String)>,
 ) -> Result<Json<LeaseView>, Problem> {
     let address = convert::address("address", &address)?;
     api.ipam.read(|ledger| {
-        let network = convert::network(ledger, &network)?.id;
-        let lease = ledger.lease(LeaseKey { network, address });
+        let reach = caller.within(ledger);
+        let network = reach.network(&network)?.id;
+        let lease = reach.lease(LeaseKey { network, address });
         let lease = lease.ok_or_else(|| Problem::not_found("lease of", address))?;
         Ok(Json(convert::lease_view(ledger, lease)))
     })
@@ -98,8 +104,9 @@ pub async fn allocate(
     caller: Caller,
     Body(body): Body<Allocate>,
 ) -> Result<Response, Problem> {
-    let request = api.ipam.read(|ledger| allocation(ledger, body, caller))?;
-    granted(&api, api.ipam.submit(Request::Allocate(request)).await?)
+    let request = api.ipam.read(|ledger| allocation(ledger, body, &caller))?;
+    let answer = api.submit(&caller, Request::Allocate(request)).await?;
+    granted(&api, answer)
 }
 
 fn granted(api: &Api, answer: Answer) -> Result<Response, Problem> {
@@ -148,9 +155,9 @@ pub async fn reserve(
     };
     let ask = api
         .ipam
-        .read(|ledger| allocation(ledger, allocate, caller))?;
+        .read(|ledger| allocation(ledger, allocate, &caller))?;
     let request = Request::Reserve(fipd_core::Reserve { ask, until });
-    granted(&api, api.ipam.submit(request).await?)
+    granted(&api, api.submit(&caller, request).await?)
 }
 
 /// How and why, the latter for the audit log.
@@ -177,9 +184,12 @@ pub async fn release_address(
     Query(query): Query<Reason>,
 ) -> Result<StatusCode, Problem> {
     let address = convert::address("address", &address)?;
-    let network = api
-        .ipam
-        .read(|ledger| convert::network(ledger, &network).map(|found| found.id))?;
+    let network = api.ipam.read(|ledger| {
+        caller
+            .within(ledger)
+            .network(&network)
+            .map(|found| found.id)
+    })?;
     let key = LeaseKey { network, address };
     let scope = match query.end_quarantine {
         true if caller.role < Role::Admin => {
@@ -191,10 +201,10 @@ pub async fn release_address(
     };
     let release = Release {
         scope,
-        actor: caller.actor,
+        actor: caller.actor.clone(),
         reason: convert::text("reason", &query.reason)?,
     };
-    api.ipam.submit(Request::Release(release)).await?;
+    api.submit(&caller, Request::Release(release)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -207,7 +217,9 @@ pub async fn release(
     Body(body): Body<ReleaseRequest>,
 ) -> Result<Json<Released>, Problem> {
     let reason = convert::text("reason", &body.reason)?;
-    let by_holder = api.ipam.read(|ledger| to_release(ledger, &body))?;
+    let by_holder = api
+        .ipam
+        .read(|ledger| to_release(caller.within(ledger), &body))?;
     let mut released = Vec::new();
     for (holder, keys) in by_holder {
         let request = Request::Release(Release {
@@ -215,7 +227,7 @@ pub async fn release(
             actor: caller.actor.clone(),
             reason: Text::clone(&reason),
         });
-        let answer = api.ipam.submit(request).await?;
+        let answer = api.submit(&caller, request).await?;
         let Answer::Released { leases } = answer else {
             return Err(convert::unexpected(&answer));
         };
@@ -231,25 +243,23 @@ pub async fn release(
     Ok(Json(Released { released }))
 }
 
-fn filter_of(ledger: &Ledger, query: &LeaseQuery) -> Result<LeaseFilter, Problem> {
-    let network = query
-        .network
-        .as_deref()
-        .map(|name| convert::network(ledger, name))
-        .transpose()?;
+fn filter_of(reach: Reach<'_>, query: &LeaseQuery) -> Result<LeaseFilter, Problem> {
+    let network = query.network.as_deref().map(|name| reach.network(name));
+    let pool = query.pool.as_deref().map(|name| reach.pool_id(name));
+    // Where there is one pool only, no other's leases are walked.
+    let only = match reach.scope.pools.as_slice() {
+        [only] => Some(*only),
+        _ => None,
+    };
     Ok(LeaseFilter {
-        network: network.map(|network| network.id),
-        pool: query
-            .pool
-            .as_deref()
-            .map(|name| pool_id(ledger, name))
-            .transpose()?,
+        network: network.transpose()?.map(|network| network.id),
+        pool: pool.transpose()?.or(only),
         state: query.state.as_deref().map(convert::state).transpose()?,
         system: query.system.as_deref().map(convert::system).transpose()?,
         cluster: query
             .cluster
             .as_deref()
-            .map(|text| convert::cluster_id(ledger, text)),
+            .map(|text| convert::cluster_id(reach.ledger, text)),
         within: query
             .within
             .as_deref()
@@ -257,12 +267,9 @@ fn filter_of(ledger: &Ledger, query: &LeaseQuery) -> Result<LeaseFilter, Problem
             .transpose()?
             .map(|spec| spec.span()),
         tenant: query.tenant.as_deref().map(|name| Tenant(name.into())),
+        scope: reach.scope.clone(),
         ..LeaseFilter::default()
     })
-}
-
-fn pool_id(ledger: &Ledger, name: &str) -> Result<PoolId, Problem> {
-    Ok(ledger.find_pool(name)?.id)
 }
 
 /// The leases of an owner or of an address: never many, so they come as one page.
@@ -298,28 +305,23 @@ fn few(ledger: &Ledger, query: &LeaseQuery, filter: &LeaseFilter) -> Result<Leas
 
 /// What of the owner's leases goes, by holder: each instance must be named as the lease has it.
 fn to_release(
-    ledger: &Ledger,
+    reach: Reach<'_>,
     body: &ReleaseRequest,
 ) -> Result<BTreeMap<Holder, Vec<LeaseKey>>, Problem> {
-    let identity: Identity = convert::owner(ledger, &body.owner)?;
-    let network = body
-        .network
-        .as_deref()
-        .map(|name| convert::network(ledger, name))
-        .transpose()?;
-    let pool = body
-        .pool
-        .as_deref()
-        .map(|name| pool_id(ledger, name))
-        .transpose()?;
+    let identity: Identity = convert::owner(reach.ledger, &body.owner)?;
+    let network = body.network.as_deref().map(|name| reach.network(name));
+    let network = network.transpose()?;
+    let pool = body.pool.as_deref().map(|name| reach.pool_id(name));
+    let pool = pool.transpose()?;
     let addresses = body
         .addresses
         .iter()
         .map(|text| convert::address("addresses", text));
     let addresses: Vec<IpAddr> = addresses.collect::<Result<_, _>>()?;
     let mut by_holder: BTreeMap<Holder, Vec<LeaseKey>> = BTreeMap::new();
-    for lease in ledger.leases_of(&identity) {
-        let wanted = network.is_none_or(|network| lease.key.network == network.id)
+    for lease in reach.ledger.leases_of(&identity) {
+        let wanted = reach.scope.has_lease(&lease)
+            && network.is_none_or(|network| lease.key.network == network.id)
             && pool.is_none_or(|pool| lease.pool == Some(pool))
             && (addresses.is_empty() || addresses.contains(&lease.key.address));
         let member = lease

@@ -71,6 +71,7 @@ pub struct Api {
     pub sessions: ui::Sessions,
     pub metrics: Metrics,
     pub backups: Backups,
+    pub tokens_used: tokens::LastUsed,
     pub data_dir: PathBuf,
     /// One permit: a check copies the ledger and the store.
     pub checking: Arc<Semaphore>,
@@ -83,37 +84,45 @@ fn routes() -> Routes {
     const VIEWER: Access = Access::Api(Role::Viewer);
     const OPERATOR: Access = Access::Api(Role::Operator);
     const ADMIN: Access = Access::Api(Role::Admin);
+    // Also for tokens with a scope.
+    const MY_VIEWER: Access = Access::Scoped(Role::Viewer);
+    const MY_OPERATOR: Access = Access::Scoped(Role::Operator);
+    const MY_ADMIN: Access = Access::Scoped(Role::Admin);
     let routes = Routes::default()
         .get("/healthz", Access::Open, health::healthz)
         .get("/readyz", Access::Open, health::readyz)
         .get("/metrics", VIEWER, health::metrics)
-        .get("/api/v1/openapi.json", VIEWER, openapi::document)
-        .get("/api/v1/networks", VIEWER, pools::list_networks)
+        .get("/api/v1/openapi.json", MY_VIEWER, openapi::document)
+        .get("/api/v1/networks", MY_VIEWER, pools::list_networks)
         .post("/api/v1/networks", ADMIN, pools::create_network)
-        .get("/api/v1/networks/{name}", VIEWER, pools::show_network)
-        .get("/api/v1/pools", VIEWER, pools::list)
+        .get("/api/v1/networks/{name}", MY_VIEWER, pools::show_network)
+        .get("/api/v1/pools", MY_VIEWER, pools::list)
         .post("/api/v1/pools", ADMIN, pools::create)
-        .get("/api/v1/pools/{name}", VIEWER, pools::show)
+        .get("/api/v1/pools/{name}", MY_VIEWER, pools::show)
         .patch("/api/v1/pools/{name}", ADMIN, pools::update)
         .delete("/api/v1/pools/{name}", ADMIN, pools::delete)
-        .get("/api/v1/leases", VIEWER, leases::list)
-        .post("/api/v1/leases", OPERATOR, leases::allocate)
-        .post("/api/v1/leases/release", OPERATOR, leases::release)
-        .post("/api/v1/leases/reserve", OPERATOR, leases::reserve)
-        .get("/api/v1/leases/{network}/{address}", VIEWER, leases::show)
+        .get("/api/v1/leases", MY_VIEWER, leases::list)
+        .post("/api/v1/leases", MY_OPERATOR, leases::allocate)
+        .post("/api/v1/leases/release", MY_OPERATOR, leases::release)
+        .post("/api/v1/leases/reserve", MY_OPERATOR, leases::reserve)
+        .get(
+            "/api/v1/leases/{network}/{address}",
+            MY_VIEWER,
+            leases::show,
+        )
         .delete(
             "/api/v1/leases/{network}/{address}",
-            OPERATOR,
+            MY_OPERATOR,
             leases::release_address,
         )
         .post(
             "/api/v1/leases/{network}/{address}/transfer",
-            OPERATOR,
+            MY_OPERATOR,
             transfer::transfer,
         )
-        .get("/api/v1/quotas", OPERATOR, quotas::list)
-        .put("/api/v1/quotas/{pool}/{tenant}", ADMIN, quotas::put)
-        .delete("/api/v1/quotas/{pool}/{tenant}", ADMIN, quotas::delete)
+        .get("/api/v1/quotas", MY_OPERATOR, quotas::list)
+        .put("/api/v1/quotas/{pool}/{tenant}", MY_ADMIN, quotas::put)
+        .delete("/api/v1/quotas/{pool}/{tenant}", MY_ADMIN, quotas::delete)
         .get("/api/v1/restore-hold", VIEWER, restore_hold::show)
         .post("/api/v1/restore-hold/lift", ADMIN, restore_hold::lift)
         .get("/api/v1/clusters", VIEWER, clusters::list)
@@ -134,16 +143,16 @@ fn routes() -> Routes {
             ADMIN,
             clusters::install_crds,
         )
-        .get("/api/v1/audit", VIEWER, admin::audit)
+        .get("/api/v1/audit", MY_VIEWER, admin::audit)
         .get("/api/v1/check", OPERATOR, admin::check)
         .get("/api/v1/backup", ADMIN, admin::backup)
         .get("/api/v1/backups", ADMIN, backups::list)
         .post("/api/v1/backups", ADMIN, backups::make)
         .get("/api/v1/backups/{name}", ADMIN, backups::download)
-        .get("/api/v1/export", VIEWER, export::export)
-        .get("/api/v1/tokens", ADMIN, admin::list_tokens)
-        .post("/api/v1/tokens", ADMIN, admin::create_token)
-        .delete("/api/v1/tokens/{id}", ADMIN, admin::revoke_token)
+        .get("/api/v1/export", MY_VIEWER, export::export)
+        .get("/api/v1/tokens", ADMIN, tokens::list)
+        .post("/api/v1/tokens", ADMIN, tokens::create)
+        .delete("/api/v1/tokens/{id}", ADMIN, tokens::revoke)
         .get("/api/v1/users", ADMIN, users::list)
         .post("/api/v1/users", ADMIN, users::create)
         .patch("/api/v1/users/{name}", ADMIN, users::update)
@@ -283,7 +292,7 @@ mod tests {
             }
             if method != "GET" && pattern.starts_with("/api/") {
                 assert!(
-                    matches!(access, Access::Api(role) if role > Role::Viewer),
+                    matches!(access, Access::Api(role) | Access::Scoped(role) if role > Role::Viewer),
                     "{method} {pattern}"
                 );
             }

@@ -7,8 +7,8 @@ use utoipa::{
 };
 
 use super::{
-    admin, backups, clusters, export, health, leases, pools, quotas, restore_hold, transfer, users,
-    wire,
+    admin, backups, clusters, export, health, leases, pools, quotas, restore_hold, tokens, transfer,
+    users, wire,
 };
 
 #[derive(OpenApi)]
@@ -25,7 +25,7 @@ use super::{
         clusters::confirm_release, clusters::install_crds,
         admin::audit, admin::check, admin::backup, backups::list, backups::make, backups::download,
         export::export,
-        admin::list_tokens, admin::create_token, admin::revoke_token,
+        tokens::list, tokens::create, tokens::revoke,
         users::list, users::create, users::update, users::delete,
         document, health::healthz, health::readyz, health::metrics,
     ),

@@ -27,11 +27,12 @@ use super::{
 /// All networks.
 #[utoipa::path(get, path = "/api/v1/networks", tag = "networks",
     responses((status = 200, body = NetworkList)))]
-pub async fn list_networks(State(api): State<Arc<Api>>) -> Json<NetworkList> {
+pub async fn list_networks(State(api): State<Arc<Api>>, caller: Caller) -> Json<NetworkList> {
     let networks = api.ipam.read(|ledger| {
-        ledger
-            .networks()
-            .map(|network| convert::network_view(ledger, network))
+        let reach = caller.within(ledger);
+        let networks = ledger.networks().filter(|one| reach.has_network(one));
+        networks
+            .map(|network| convert::network_view(reach, network))
             .collect()
     });
     Json(NetworkList { networks })
@@ -43,11 +44,13 @@ pub async fn list_networks(State(api): State<Arc<Api>>) -> Json<NetworkList> {
     responses((status = 200, body = NetworkView), (status = 404, body = Problem)))]
 pub async fn show_network(
     State(api): State<Arc<Api>>,
+    caller: Caller,
     Path(name): Path<String>,
 ) -> Result<Json<NetworkView>, Problem> {
     api.ipam.read(|ledger| {
-        let network = convert::network(ledger, &name)?;
-        Ok(Json(convert::network_view(ledger, network)))
+        let reach = caller.within(ledger);
+        let network = reach.network(&name)?;
+        Ok(Json(convert::network_view(reach, network)))
     })
 }
 
@@ -61,25 +64,27 @@ pub async fn create_network(
 ) -> Result<Json<NetworkView>, Problem> {
     let request = Request::CreateNetwork {
         name: body.name.into(),
-        actor: caller.actor,
+        actor: caller.actor.clone(),
     };
-    let answer = api.ipam.submit(request).await?;
+    let answer = api.submit(&caller, request).await?;
     let Answer::Network(network) = answer else {
         return Err(convert::unexpected(&answer));
     };
-    Ok(Json(
-        api.ipam
-            .read(|ledger| convert::network_view(ledger, &network)),
-    ))
+    Ok(Json(api.ipam.read(|ledger| {
+        convert::network_view(caller.within(ledger), &network)
+    })))
 }
 
 /// All pools with their use.
 #[utoipa::path(get, path = "/api/v1/pools", tag = "pools",
     responses((status = 200, body = PoolList)))]
-pub async fn list(State(api): State<Arc<Api>>) -> Json<PoolList> {
+pub async fn list(State(api): State<Arc<Api>>, caller: Caller) -> Json<PoolList> {
     // The lock is given back every so many pools.
     const PAGE: usize = 200;
-    let all: Vec<Arc<Pool>> = api.ipam.read(|ledger| ledger.pools().cloned().collect());
+    let all: Vec<Arc<Pool>> = api.ipam.read(|ledger| {
+        let pools = ledger.pools().filter(|pool| caller.scope.has_pool(pool));
+        pools.cloned().collect()
+    });
     let mut pools = Vec::with_capacity(all.len());
     for page in all.chunks(PAGE) {
         api.ipam.read(|ledger| {
@@ -96,9 +101,10 @@ pub async fn list(State(api): State<Arc<Api>>) -> Json<PoolList> {
         (status = 409, body = Problem)))]
 pub async fn show(
     State(api): State<Arc<Api>>,
+    caller: Caller,
     Path(name): Path<String>,
 ) -> Result<Response, Problem> {
-    let pool = find(&api, &name)?;
+    let pool = find(&api, &caller, &name)?;
     Ok(shown(&api, &pool, StatusCode::OK))
 }
 
@@ -114,9 +120,9 @@ pub async fn create(
     let spec = api.ipam.read(|ledger| new_spec(ledger, body))?;
     let request = Request::CreatePool {
         spec,
-        actor: caller.actor,
+        actor: caller.actor.clone(),
     };
-    let pool = pool_of(api.ipam.submit(request).await?)?;
+    let pool = pool_of(api.submit(&caller, request).await?)?;
     Ok(shown(&api, &pool, StatusCode::CREATED))
 }
 
@@ -132,7 +138,7 @@ pub async fn update(
     IfMatch(generation): IfMatch,
     Body(patch): Body<PoolPatch>,
 ) -> Result<Response, Problem> {
-    let pool = find(&api, &name)?;
+    let pool = find(&api, &caller, &name)?;
     refuse_mirror(&pool)?;
     let force = patch.force;
     let reason = convert::text("reason", patch.reason.as_deref().unwrap_or_default())?;
@@ -145,10 +151,10 @@ pub async fn update(
         // What was read and what is written belong together, whether or not the client asks for it.
         if_generation: Some(generation.unwrap_or(pool.generation)),
         force,
-        actor: caller.actor,
+        actor: caller.actor.clone(),
         reason,
     };
-    let pool = pool_of(api.ipam.submit(Request::UpdatePool(edit)).await?)?;
+    let pool = pool_of(api.submit(&caller, Request::UpdatePool(edit)).await?)?;
     Ok(shown(&api, &pool, StatusCode::OK))
 }
 
@@ -163,7 +169,7 @@ pub async fn delete(
     Path(name): Path<String>,
     IfMatch(generation): IfMatch,
 ) -> Result<StatusCode, Problem> {
-    let pool = find(&api, &name)?;
+    let pool = find(&api, &caller, &name)?;
     refuse_mirror(&pool)?;
     if let Some(expected) = generation.filter(|expected| *expected != pool.generation) {
         let (pool, actual) = (pool.spec.name.clone(), pool.generation);
@@ -174,19 +180,17 @@ pub async fn delete(
         }
         .into());
     }
-    api.ipam
-        .submit(Request::DeletePool {
-            pool: pool.id,
-            actor: caller.actor,
-        })
-        .await?;
+    let request = Request::DeletePool {
+        pool: pool.id,
+        actor: caller.actor.clone(),
+    };
+    api.submit(&caller, request).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-fn find(api: &Api, name: &str) -> Result<Arc<Pool>, Problem> {
+fn find(api: &Api, caller: &Caller, name: &str) -> Result<Arc<Pool>, Problem> {
     api.ipam
-        .read(|ledger| ledger.find_pool(name).cloned())
-        .map_err(Problem::from)
+        .read(|ledger| caller.within(ledger).pool(name).cloned())
 }
 
 /// A mirror says what its object says; a change here would be undone by the next look at the object.

@@ -340,6 +340,8 @@ impl From<IpamError> for Problem {
         let detail = error.to_string();
         match error {
             IpamError::Refused(refusal) => refusal.into(),
+            IpamError::Forbidden(_) => Self::new(Code::Forbidden, detail),
+            IpamError::Stale(_) => Self::new(Code::Stale, detail),
             IpamError::Store(Refused::DiskFull { .. }) => Self::new(Code::DiskFull, detail),
             IpamError::Store(Refused::Failed(_)) | IpamError::Stopping => {
                 Self::new(Code::Unavailable, detail)

@@ -15,29 +15,45 @@ use super::{
     wire::{QuotaPage, QuotaPut, QuotaQuery, QuotaView},
 };
 
+/// Pages of the ledger one request looks at before it answers with what it has.
+const SCANS: usize = 50;
+
 /// Quotas with their use, in order of pool number and tenant.
 #[utoipa::path(get, path = "/api/v1/quotas", tag = "quotas", params(QuotaQuery),
     responses((status = 200, body = QuotaPage), (status = 404, body = Problem), (status = 422, body = Problem)))]
 pub async fn list(
     State(api): State<Arc<Api>>,
+    caller: Caller,
     Query(query): Query<QuotaQuery>,
 ) -> Result<Json<QuotaPage>, Problem> {
     let limit = query.limit.unwrap_or(100);
     if !(1..=Ledger::SCAN).contains(&limit) {
         return Err(Problem::invalid("limit", limit.to_string(), "1 to 1000"));
     }
-    let after = query.cursor.as_deref().map(cursor).transpose()?;
+    let mut after = query.cursor.as_deref().map(cursor).transpose()?;
     let tenant = query.tenant.as_deref().map(tenant).transpose()?;
-    api.ipam.read(|ledger| {
-        let pool = query.pool.as_deref().map(|name| ledger.find_pool(name));
-        let pool = pool.transpose()?.map(|pool| pool.id);
-        let found = ledger.quotas(tenant.as_ref(), pool, after, limit);
-        let last = found.last().filter(|_| found.len() == limit);
-        Ok(Json(QuotaPage {
-            next: last.map(|usage| cursor_text(&usage.quota)),
-            quotas: found.iter().map(|usage| view(ledger, usage)).collect(),
-        }))
-    })
+    let pool = query.pool.as_deref().map(|name| {
+        let find = |ledger: &Ledger| caller.within(ledger).pool_id(name);
+        api.ipam.read(find)
+    });
+    let pool = pool.transpose()?;
+    let mut quotas: Vec<QuotaView> = Vec::new();
+    for _ in 0..SCANS {
+        let wanted = limit - quotas.len();
+        after = api.ipam.read(|ledger| {
+            let found = ledger.quotas(tenant.as_ref(), pool, after, wanted);
+            let reach = caller.within(ledger);
+            let mine = found.iter().filter(|usage| reach.has_quota(&usage.quota));
+            quotas.extend(mine.map(|usage| view(ledger, usage)));
+            let last = found.last().filter(|_| found.len() == wanted);
+            last.map(|usage| (usage.quota.pool, usage.quota.tenant.clone()))
+        });
+        if after.is_none() || quotas.len() >= limit {
+            break;
+        }
+    }
+    let next = after.map(|(pool, tenant)| cursor_text(pool, &tenant));
+    Ok(Json(QuotaPage { quotas, next }))
 }
 
 /// Limits what a tenant may have of a pool. What it holds already stays, also above the limit.
@@ -52,18 +68,17 @@ pub async fn put(
     Body(QuotaPut { limit }): Body<QuotaPut>,
 ) -> Result<Json<QuotaView>, Problem> {
     let tenant = tenant(&name)?;
-    let pool = pool_id(&api, &pool)?;
+    let pool = pool_id(&api, &caller, &pool)?;
     let quota = Quota {
         pool,
         tenant,
         limit,
     };
-    let actor = caller.actor;
     let request = Request::SetQuota {
         quota: quota.clone(),
-        actor,
+        actor: caller.actor.clone(),
     };
-    api.ipam.submit(request).await?;
+    api.submit(&caller, request).await?;
     Ok(Json(api.ipam.read(|ledger| {
         let used = ledger.charged(pool, &quota.tenant);
         view(ledger, &QuotaUsage { quota, used })
@@ -81,22 +96,26 @@ pub async fn delete(
     Path((pool, name)): Path<(String, String)>,
 ) -> Result<StatusCode, Problem> {
     let tenant = tenant(&name)?;
-    let id = pool_id(&api, &pool)?;
-    if api.ipam.read(|ledger| ledger.quota(id, &tenant).is_none()) {
+    let id = pool_id(&api, &caller, &pool)?;
+    let known = api.ipam.read(|ledger| {
+        let usage = ledger.quota(id, &tenant);
+        usage.is_some_and(|usage| caller.within(ledger).has_quota(&usage.quota))
+    });
+    if !known {
         let of = format!("of tenant {name} in pool {pool}");
         return Err(Problem::not_found("quota", of));
     }
     let request = Request::DeleteQuota {
         pool: id,
         tenant,
-        actor: caller.actor,
+        actor: caller.actor.clone(),
     };
-    api.ipam.submit(request).await?;
+    api.submit(&caller, request).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-fn pool_id(api: &Api, name: &str) -> Result<PoolId, Problem> {
-    api.ipam.read(|ledger| Ok(ledger.find_pool(name)?.id))
+fn pool_id(api: &Api, caller: &Caller, name: &str) -> Result<PoolId, Problem> {
+    api.ipam.read(|ledger| caller.within(ledger).pool_id(name))
 }
 
 /// A tenant that can have a quota.
@@ -127,8 +146,8 @@ pub(super) fn view(ledger: &Ledger, usage: &QuotaUsage) -> QuotaView {
 }
 
 /// A cursor: the key of the last quota of a page.
-fn cursor_text(quota: &Quota) -> String {
-    format!("{}_{}", quota.pool.0, quota.tenant.0)
+fn cursor_text(pool: PoolId, tenant: &Tenant) -> String {
+    format!("{}_{}", pool.0, tenant.0)
 }
 
 fn cursor(text: &str) -> Result<(PoolId, Tenant), Problem> {

@@ -1,19 +1,37 @@
-//! Bearer tokens: their text, how they are made, and who is behind one.
+//! `/api/v1/tokens`, and who is behind a bearer token.
 //!
-//! The text is `fipd_<id>_<secret>`: the id finds the row, the secret (32 random bytes as hex) is compared with the
+//! Its text is `fipd_<id>_<secret>`: the id finds the row, the secret (32 random bytes as hex) is compared with the
 //! stored SHA-256 in constant time.
 
-use std::fmt::Write as _;
+use std::{collections::BTreeMap, fmt::Write as _, net::IpAddr, sync::Arc};
 
-use fipd_core::{Role, Timestamp, Token, TokenId};
+use axum::{
+    Json,
+    extract::State,
+    response::{IntoResponse as _, Response},
+};
+use fipd_core::{Ledger, Request, Role, Scope, Tenant, Timestamp, Token, TokenId};
+use http::StatusCode;
+use ipnet::IpNet;
+use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use super::auth::{Caller, Via};
-use crate::{clock, ipam::Ipam};
+use super::{
+    Api,
+    admin::plain_name,
+    auth::{Caller, Via},
+    convert,
+    extract::{Body, Path},
+    problem::{Code, Problem},
+    wire::{TokenCreate, TokenList, TokenMade, TokenView},
+};
+use crate::clock;
 
 const PREFIX: &str = "fipd_";
 const SECRET_BYTES: usize = 32;
+/// The longest list of a token's scope.
+const MOST_LISTED: usize = 100;
 
 /// A fresh token and the text that is shown once.
 pub struct Minted {
@@ -21,13 +39,21 @@ pub struct Minted {
     pub text: String,
 }
 
+/// What a token is made for.
+pub struct Grant {
+    pub name: String,
+    pub role: Role,
+    pub expires: Option<Timestamp>,
+    pub scope: Scope,
+    pub from: Vec<IpNet>,
+}
+
+/// When tokens were used last, as far as this process knows: a write per request would cost more than it tells.
+#[derive(Debug, Default)]
+pub struct LastUsed(Mutex<BTreeMap<TokenId, Timestamp>>);
+
 /// Makes a token. Fails only where the system has no randomness.
-pub fn mint(
-    name: &str,
-    role: Role,
-    created: Timestamp,
-    expires: Option<Timestamp>,
-) -> Result<Minted, getrandom::Error> {
+pub fn mint(grant: Grant, created: Timestamp) -> Result<Minted, getrandom::Error> {
     let mut secret = [0_u8; SECRET_BYTES];
     getrandom::fill(&mut secret)?;
     // 48 bits: exact in every JSON reader, and never given twice in practice.
@@ -36,30 +62,186 @@ pub fn mint(
     let text = format!("{PREFIX}{}_{}", id.0, hex(&secret));
     let token = Token {
         id,
-        name: name.into(),
-        role,
+        name: grant.name.into(),
+        role: grant.role,
         hash,
         created,
-        expires,
+        expires: grant.expires,
+        scope: grant.scope,
+        from: grant.from,
     };
     Ok(Minted { token, text })
 }
 
-/// Who is behind a token's text; `None` for unknown, revoked and expired ones.
-pub fn caller(ipam: &Ipam, text: &str) -> Option<Caller> {
-    let (id, secret) = parse(text)?;
+/// Who is behind a token's text. Only who has the secret hears that the token has expired, or what it is used from.
+pub fn caller(api: &Api, text: &str, peer: Option<IpAddr>) -> Result<Caller, Problem> {
+    let unknown = || {
+        let detail = "the bearer token is unknown or revoked";
+        Problem::new(Code::Unauthenticated, detail)
+    };
+    let (id, secret) = parse(text).ok_or_else(unknown)?;
     let hash: [u8; 32] = Sha256::digest(secret).into();
-    let now = clock::now();
-    ipam.read(|ledger| {
-        let token = ledger.token(id)?;
-        let fresh = token.expires.is_none_or(|end| end > now);
-        let same = bool::from(token.hash.ct_eq(&hash));
-        (fresh && same).then(|| Caller {
-            actor: format!("token:{}", token.name).into(),
-            role: token.role,
-            via: Via::Token,
-        })
+    let token = api.ipam.read(|ledger| ledger.token(id).cloned());
+    let known = token.filter(|token| bool::from(token.hash.ct_eq(&hash)));
+    let token = known.ok_or_else(unknown)?;
+    let now = api.ipam.now();
+    if let Some(end) = token.expires.filter(|end| *end <= now) {
+        let (name, end) = (&token.name, clock::rfc3339(end));
+        let detail = format!("the token {name} expired at {end}; ask an admin for another one");
+        return Err(Problem::new(Code::Unauthenticated, detail));
+    }
+    let here = |peer: &IpAddr| token.from.iter().any(|net| net.contains(peer));
+    if !token.from.is_empty() && !peer.as_ref().is_some_and(here) {
+        let peer = peer.map_or_else(|| "here".to_owned(), |peer| peer.to_string());
+        let detail = format!("the token {} may not be used from {peer}", token.name);
+        return Err(Problem::new(Code::Forbidden, detail));
+    }
+    api.tokens_used.0.lock().insert(id, now);
+    Ok(Caller {
+        actor: format!("token:{}", token.name).into(),
+        role: token.role,
+        via: Via::Token,
+        scope: Arc::new(token.scope),
     })
+}
+
+/// All tokens, without their text.
+#[utoipa::path(get, path = "/api/v1/tokens", tag = "tokens", responses((status = 200, body = TokenList)))]
+pub async fn list(State(api): State<Arc<Api>>) -> Json<TokenList> {
+    let used = api.tokens_used.0.lock().clone();
+    let tokens = api.ipam.read(|ledger| {
+        let view = |token: &Token| token_view(ledger, token, used.get(&token.id).copied());
+        ledger.tokens().map(view).collect()
+    });
+    Json(TokenList { tokens })
+}
+
+/// Makes a token; its text is in this answer and nowhere else.
+#[utoipa::path(post, path = "/api/v1/tokens", tag = "tokens", request_body = TokenCreate,
+    responses((status = 201, body = TokenMade), (status = 422, body = Problem)))]
+pub async fn create(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    Body(body): Body<TokenCreate>,
+) -> Result<Response, Problem> {
+    let name = plain_name(&body.name)?;
+    let now = api.ipam.now();
+    let expires = match body.expires.as_deref() {
+        None => None,
+        Some(text) => {
+            let end = clock::parse_rfc3339(text).filter(|end| *end > now);
+            let allowed = "a time to come such as 2030-01-01T00:00:00Z";
+            Some(end.ok_or_else(|| Problem::invalid("expires", text, allowed))?)
+        }
+    };
+    let grant = Grant {
+        name: name.to_owned(),
+        role: body.role,
+        expires,
+        scope: api.ipam.read(|ledger| scope_of(ledger, &body))?,
+        from: body
+            .from
+            .iter()
+            .map(|text| source(text))
+            .collect::<Result<_, _>>()?,
+    };
+    let minted = mint(grant, now)
+        .map_err(|error| Problem::new(Code::Internal, format!("no random numbers: {error}")))?;
+    let view = |ledger: &Ledger| token_view(ledger, &minted.token, None);
+    let view = api.ipam.read(view);
+    let request = Request::PutToken {
+        token: minted.token,
+        actor: caller.actor.clone(),
+    };
+    api.submit(&caller, request).await?;
+    let made = TokenMade {
+        view,
+        token: minted.text,
+    };
+    Ok((StatusCode::CREATED, Json(made)).into_response())
+}
+
+/// Ends a token at once.
+#[utoipa::path(delete, path = "/api/v1/tokens/{id}", tag = "tokens", params(("id" = u64, Path)),
+    responses((status = 204), (status = 404, body = Problem)))]
+pub async fn revoke(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<StatusCode, Problem> {
+    let id: u64 = id
+        .parse()
+        .map_err(|_| Problem::invalid("id", id, "the number of a token"))?;
+    let id = TokenId(id);
+    if api.ipam.read(|ledger| ledger.token(id).is_none()) {
+        return Err(Problem::not_found("token", id.0));
+    }
+    let request = Request::DeleteToken {
+        id,
+        actor: caller.actor.clone(),
+    };
+    api.submit(&caller, request).await?;
+    api.tokens_used.0.lock().remove(&id);
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// The names of a scope as the numbers they have now.
+fn scope_of(ledger: &Ledger, body: &TokenCreate) -> Result<Scope, Problem> {
+    for (field, list) in [
+        ("pools", &body.pools),
+        ("networks", &body.networks),
+        ("tenants", &body.tenants),
+        ("from", &body.from),
+    ] {
+        if list.len() > MOST_LISTED {
+            let allowed = format!("up to {MOST_LISTED} entries");
+            return Err(Problem::invalid(field, list.len().to_string(), allowed));
+        }
+    }
+    let pools = body.pools.iter().map(|name| Ok(ledger.find_pool(name)?.id));
+    let networks = body.networks.iter();
+    let networks = networks.map(|name| Ok(convert::network(ledger, name)?.id));
+    let tenants = body.tenants.iter().map(|name| match &**name {
+        "" => Err(Problem::invalid("tenants", "", "names of tenants")),
+        name => convert::text("tenants", name).map(Tenant),
+    });
+    Ok(Scope {
+        pools: pools.collect::<Result<_, Problem>>()?,
+        networks: networks.collect::<Result<_, Problem>>()?,
+        tenants: tenants.collect::<Result<_, _>>()?,
+    })
+}
+
+/// A CIDR, or one address.
+fn source(text: &str) -> Result<IpNet, Problem> {
+    let one = text.parse::<IpAddr>().map(IpNet::from);
+    let net = one.or_else(|_| text.parse::<IpNet>());
+    net.map(|net| net.trunc())
+        .map_err(|_| Problem::invalid("from", text, "a CIDR such as 10.0.0.0/8"))
+}
+
+fn token_view(ledger: &Ledger, token: &Token, used: Option<Timestamp>) -> TokenView {
+    let scope = &token.scope;
+    let pool = |id| match ledger.pool(id) {
+        Some(pool) => pool.spec.name.to_string(),
+        None => format!("#{}", id.0),
+    };
+    TokenView {
+        id: token.id.0,
+        name: token.name.to_string(),
+        role: token.role,
+        created: clock::rfc3339(token.created),
+        expires: token.expires.map(clock::rfc3339),
+        pools: scope.pools.iter().map(|id| pool(*id)).collect(),
+        networks: scope
+            .networks
+            .iter()
+            .map(|id| convert::network_name(ledger, *id))
+            .collect(),
+        tenants: scope.tenants.iter().map(|one| one.0.to_string()).collect(),
+        from: token.from.iter().map(ToString::to_string).collect(),
+        last_used: used.map(clock::rfc3339),
+    }
 }
 
 fn parse(text: &str) -> Option<(TokenId, [u8; SECRET_BYTES])> {
@@ -89,7 +271,14 @@ mod tests {
 
     #[test]
     fn a_token_is_found_by_its_text() {
-        let minted = mint("ci", Role::Operator, Timestamp(1), None).unwrap();
+        let grant = Grant {
+            name: "ci".to_owned(),
+            role: Role::Operator,
+            expires: None,
+            scope: Scope::default(),
+            from: Vec::new(),
+        };
+        let minted = mint(grant, Timestamp(1)).unwrap();
         let (id, secret) = parse(&minted.text).unwrap();
         assert_eq!(id, minted.token.id);
         assert_eq!(<[u8; 32]>::from(Sha256::digest(secret)), minted.token.hash);

@@ -27,10 +27,10 @@ pub async fn transfer(
 ) -> Result<Json<LeaseView>, Problem> {
     let address = convert::address("address", &address)?;
     let ask = api.ipam.read(|ledger| {
-        let network = convert::network(ledger, &network)?.id;
+        let network = caller.within(ledger).network(&network)?.id;
         to_transfer(ledger, LeaseKey { network, address }, &body, &caller)
     })?;
-    let answer = api.ipam.submit(Request::Transfer(ask)).await?;
+    let answer = api.submit(&caller, Request::Transfer(ask)).await?;
     let Answer::Transferred { lease } = answer else {
         return Err(convert::unexpected(&answer));
     };
@@ -76,6 +76,7 @@ fn to_transfer(
             instance: convert::text("instance", &body.instance)?,
         },
         tenant: tenant.map(Tenant),
+        force: body.force,
         actor: Arc::clone(&caller.actor),
         reason: convert::text("reason", &body.reason)?,
     })

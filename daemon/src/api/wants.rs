@@ -7,6 +7,7 @@ use fipd_core::{
 };
 
 use super::{
+    access::reach::Reach,
     auth::Caller,
     convert,
     problem::Problem,
@@ -20,7 +21,7 @@ const MAX_LABELS: usize = 256;
 pub fn allocation(
     ledger: &Ledger,
     body: wire::Allocate,
-    caller: Caller,
+    caller: &Caller,
 ) -> Result<Allocate, Problem> {
     let most = Allocate::MAX_WANTS;
     if !(1..=most).contains(&body.wants.len()) {
@@ -41,19 +42,27 @@ pub fn allocation(
     let wants = body
         .wants
         .iter()
-        .map(|want| want_of(ledger, want))
+        .map(|want| want_of(caller.within(ledger), want))
         .collect::<Result<_, _>>()?;
     Ok(Allocate {
         holder: Holder { identity, instance },
-        tenant: tenant.map(Tenant),
+        tenant: tenant.map(Tenant).or_else(|| own_tenant(caller)),
         wants,
         waiting_since: None,
         by_admin: caller.role == Role::Admin,
-        actor: caller.actor,
+        actor: caller.actor.clone(),
     })
 }
 
-fn want_of(ledger: &Ledger, want: &Want) -> Result<fipd_core::Want, Problem> {
+/// Who is charged where the request does not say: the tenant of a token that is for one.
+fn own_tenant(caller: &Caller) -> Option<Tenant> {
+    match caller.scope.tenants.as_slice() {
+        [only] => Some(only.clone()),
+        _ => None,
+    }
+}
+
+fn want_of(reach: Reach<'_>, want: &Want) -> Result<fipd_core::Want, Problem> {
     let count = want.count.unwrap_or(1);
     if !(1..=fipd_core::Want::MAX_COUNT).contains(&count) {
         let allowed = format!("1 to {}", fipd_core::Want::MAX_COUNT);
@@ -72,8 +81,8 @@ fn want_of(ledger: &Ledger, want: &Want) -> Result<fipd_core::Want, Problem> {
         ));
     }
     let pool = match (&want.pool, &want.select) {
-        (Some(name), None) => Choice::Pool(ledger.find_pool(name)?.id),
-        (None, Some(select)) => selection(ledger, select, address)?.into(),
+        (Some(name), None) => Choice::Pool(reach.pool_id(name)?),
+        (None, Some(select)) => selection(reach, select, address)?.into(),
         (Some(name), Some(_)) => {
             return Err(Problem::invalid("pool", name, "either `pool` or `select`"));
         }
@@ -87,14 +96,14 @@ fn want_of(ledger: &Ledger, want: &Want) -> Result<fipd_core::Want, Problem> {
 }
 
 fn selection(
-    ledger: &Ledger,
+    reach: Reach<'_>,
     select: &Select,
     address: Option<IpAddr>,
 ) -> Result<Selection, Problem> {
     let network = select
         .network
         .as_deref()
-        .map(|name| convert::network(ledger, name).map(|network| network.id))
+        .map(|name| reach.network(name).map(|network| network.id))
         .transpose()?;
     let family = match (select.family.as_deref(), address) {
         (Some("ipv4"), _) => Family::V4,
@@ -127,7 +136,7 @@ fn selection(
         network,
         family,
         asker: Asker {
-            cluster: cluster.map(|cluster| convert::cluster_id(ledger, &cluster)),
+            cluster: cluster.map(|cluster| convert::cluster_id(reach.ledger, &cluster)),
             project: name("project", &select.project)?,
             namespace: name("namespace", &select.namespace)?,
             labels: labels?,
@@ -165,8 +174,13 @@ pub fn scope_view(scope: &PoolScope) -> wire::PoolScope {
 mod tests {
     use super::*;
 
+    fn parsed(want: &Want) -> Result<fipd_core::Want, Problem> {
+        let (ledger, scope) = (&Ledger::new(), &fipd_core::Scope::default());
+        want_of(Reach { ledger, scope }, want)
+    }
+
     fn field(want: Want) -> String {
-        let problem = want_of(&Ledger::new(), &want).unwrap_err();
+        let problem = parsed(&want).unwrap_err();
         problem.field.map_or_else(String::new, String::from)
     }
 
@@ -196,7 +210,7 @@ mod tests {
             ..Select::default()
         };
         assert_eq!(field(selecting(bad)), "family");
-        let want = want_of(&Ledger::new(), &selecting(select)).unwrap();
+        let want = parsed(&selecting(select)).unwrap();
         let Choice::Any(selection) = want.pool else {
             panic!("{want:?}");
         };
@@ -205,7 +219,7 @@ mod tests {
             address: Some("fd00::1".into()),
             ..selecting(Select::default())
         };
-        let want = want_of(&Ledger::new(), &by_address).unwrap();
+        let want = parsed(&by_address).unwrap();
         assert!(matches!(want.pool, Choice::Any(selection) if selection.family == Family::V6));
     }
 }

@@ -24,9 +24,21 @@ pub enum Token {
         /// What it may do
         #[arg(long, value_parser = role, value_name = "viewer|operator|admin")]
         role: Role,
+        /// Only for this pool; may be repeated
+        #[arg(long, value_name = "NAME")]
+        pool: Vec<String>,
+        /// Only for this network; may be repeated
+        #[arg(long, value_name = "NAME")]
+        network: Vec<String>,
+        /// Only for what this tenant is charged for; may be repeated
+        #[arg(long, value_name = "NAME")]
+        tenant: Vec<String>,
         /// When it ends, such as 12h or 90d; never when left out
         #[arg(long, value_parser = duration, value_name = "TIME")]
-        expires_in: Option<Duration>,
+        expires: Option<Duration>,
+        /// Where it may be used from; may be repeated; anywhere when left out
+        #[arg(long, value_name = "CIDR")]
+        from: Vec<String>,
     },
     /// All tokens, without their text
     List,
@@ -43,27 +55,23 @@ impl Token {
             Self::Create {
                 name,
                 role,
-                expires_in,
+                pool,
+                network,
+                tenant,
+                expires,
+                from,
             } => {
-                let end = expires_in.map(|time| {
-                    let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-                    clock::rfc3339(Timestamp(clock::now().0.saturating_add(millis)))
-                });
                 let body = TokenCreate {
                     name,
                     role,
-                    expires: end,
+                    expires: expires.map(end),
+                    pools: pool,
+                    networks: network,
+                    tenants: tenant,
+                    from,
                 };
                 let made: TokenMade = session.client.post("/api/v1/tokens", &body).await?;
-                session.output.show(&made, |made| {
-                    Table::facts([
-                        ("Token", made.token.clone()),
-                        ("Id", made.view.id.to_string()),
-                        ("Name", made.view.name.clone()),
-                        ("Role", text_of(&made.view.role)),
-                        ("Expires", or_dash(made.view.expires.as_ref())),
-                    ])
-                })
+                session.output.show(&made, facts)
             }
             Self::List => {
                 let list: TokenList = session.client.get("/api/v1/tokens").await?;
@@ -78,18 +86,71 @@ impl Token {
     }
 }
 
+fn end(after: Duration) -> String {
+    let millis = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
+    clock::rfc3339(Timestamp(clock::now().0.saturating_add(millis)))
+}
+
+fn facts(made: &TokenMade) -> Table {
+    let token = &made.view;
+    Table::facts([
+        ("Token", made.token.clone()),
+        ("Id", token.id.to_string()),
+        ("Name", token.name.clone()),
+        ("Role", text_of(&token.role)),
+        ("Scope", scope(token)),
+        ("From", from(token)),
+        ("Expires", or_dash(token.expires.as_ref())),
+    ])
+}
+
 fn table(tokens: &[TokenView]) -> Table {
-    let mut table = Table::new(["ID", "NAME", "ROLE", "CREATED", "EXPIRES"]);
+    let mut table = Table::new([
+        "ID",
+        "NAME",
+        "ROLE",
+        "SCOPE",
+        "FROM",
+        "CREATED",
+        "EXPIRES",
+        "LAST USED",
+    ]);
     for token in tokens {
         table.row([
             token.id.to_string(),
             token.name.clone(),
             text_of(&token.role),
+            scope(token),
+            from(token),
             token.created.clone(),
             or_dash(token.expires.as_ref()),
+            or_dash(token.last_used.as_ref()),
         ]);
     }
     table
+}
+
+fn scope(token: &TokenView) -> String {
+    let parts = [
+        ("pool", &token.pools),
+        ("network", &token.networks),
+        ("tenant", &token.tenants),
+    ];
+    let parts = parts.iter().filter(|(_, names)| !names.is_empty());
+    let parts: Vec<_> = parts
+        .map(|(what, names)| format!("{what} {}", names.join(",")))
+        .collect();
+    match parts.is_empty() {
+        true => "all".to_owned(),
+        false => parts.join(" "),
+    }
+}
+
+fn from(token: &TokenView) -> String {
+    match token.from.is_empty() {
+        true => "anywhere".to_owned(),
+        false => token.from.join(","),
+    }
 }
 
 pub(super) fn role(text: &str) -> Result<Role, String> {

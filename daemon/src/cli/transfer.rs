@@ -27,6 +27,9 @@ pub struct Transfer {
     /// Who is charged from then on; as before when left out
     #[arg(long, value_name = "TENANT")]
     tenant: Option<String>,
+    /// Also where the tenant's quota is used up
+    #[arg(long)]
+    force: bool,
     /// Network, where several have the address
     #[arg(long, value_name = "NAME")]
     network: Option<String>,
@@ -49,6 +52,7 @@ impl Transfer {
             from: self.from,
             from_instance: None,
             tenant: self.tenant,
+            force: self.force,
             reason: self.reason,
         };
         let (network, address) = (segment(&network), self.address);

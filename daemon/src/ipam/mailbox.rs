@@ -10,7 +10,7 @@ use fipd_core::{Answer, Decision, Outcome, Request};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use super::IpamError;
+use super::{Guard, IpamError};
 
 /// The most decisions of one commit.
 pub(super) const BATCH: usize = 512;
@@ -23,6 +23,7 @@ const LOOK_OUT: Duration = Duration::from_micros(100);
 /// A request whose caller waits.
 pub(super) struct Waiting {
     pub request: Request,
+    pub guard: Option<Guard>,
     pub reply: oneshot::Sender<Result<Answer, IpamError>>,
     /// Given back with the answer.
     pub place: OwnedSemaphorePermit,

@@ -86,6 +86,12 @@ impl Planner<'_> {
         let now = self.shared.now();
         let (planned, changed) = {
             let mut ledger = self.shared.ledger.write();
+            let guard = waiting.guard.as_ref();
+            let refused = guard.and_then(|guard| guard(&ledger, &waiting.request).err());
+            if let Some(error) = refused {
+                drop(ledger);
+                return waiting.answer(Err(error));
+            }
             let before = ledger.revision();
             let planned = ledger.plan(&waiting.request, now);
             (planned, ledger.revision() != before)

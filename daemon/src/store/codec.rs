@@ -7,23 +7,24 @@ use std::net::IpAddr;
 
 use fipd_core::{
     Account, Adoption, AuditEntry, ClusterId, ClusterRecord, Epoch, Identity, Lease, LeaseKey,
-    Network, NetworkId, PastLease, PoolId, Quota, RestoreHold, System, Tenant, Timestamp, Token,
-    TokenId,
+    Network, NetworkId, PastLease, PoolId, Quota, RestoreHold, System, Tenant, Timestamp,
 };
 use serde::{Deserialize, Serialize};
 
 use super::{
     rows::{
         AccountV1, AdoptionV1, AuditV1, ClusterV1, ContenderV1, EpochV1, HolderV1, IdentityV1,
-        IpV1, LeaseV1, MemberV1, NetworkV1, PastV1, QuotaV1, SealV1, StateV1, TokenV1, V1,
+        IpV1, LeaseV1, MemberV1, NetworkV1, PastV1, QuotaV1, SealV1, StateV1, V1,
     },
     seal::Seal,
 };
 
 mod code;
 mod pool;
+mod token;
 
 pub(super) use pool::{decode_pool, encode_pool};
+pub(super) use token::{decode_token, encode_token};
 
 /// Why a row could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -265,28 +266,6 @@ pub(super) fn decode_account(key: &str, bytes: &[u8]) -> Result<Account, DecodeE
         role: code::role(row.role)?,
         password_hash: row.password_hash.into(),
         created: Timestamp(row.created),
-    })
-}
-
-pub(super) fn encode_token(token: &Token) -> Result<Vec<u8>, EncodeError> {
-    encode(&TokenV1 {
-        name: &token.name,
-        role: code::of_role(token.role),
-        hash: token.hash,
-        created: token.created.0,
-        expires: token.expires.map(|at| at.0),
-    })
-}
-
-pub(super) fn decode_token(key: [u8; 8], bytes: &[u8]) -> Result<Token, DecodeError> {
-    let row: TokenV1<'_> = decode(bytes)?;
-    Ok(Token {
-        id: TokenId(u64::from_be_bytes(key)),
-        name: row.name.into(),
-        role: code::role(row.role)?,
-        hash: row.hash,
-        created: Timestamp(row.created),
-        expires: row.expires.map(Timestamp),
     })
 }
 

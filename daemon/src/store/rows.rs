@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// The version byte before each row of this module.
 pub(super) const V1: u8 = 1;
-/// The version byte before a [`PoolV2`].
+/// The version byte before a [`PoolV2`] or [`TokenV2`].
 pub(super) const V2: u8 = 2;
 /// The version byte before a [`PoolV3`].
 pub(super) const V3: u8 = 3;
@@ -237,6 +237,19 @@ pub(super) struct TokenV1<'a> {
     pub hash: [u8; 32],
     pub created: u64,
     pub expires: Option<u64>,
+}
+
+/// A [`TokenV1`] and what it is for: numbers of pools and networks, tenants, and from which CIDRs. It is written only where
+/// that is limited.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct TokenV2<'a> {
+    #[serde(borrow)]
+    pub token: TokenV1<'a>,
+    pub pools: Vec<u32>,
+    pub networks: Vec<u32>,
+    #[serde(borrow)]
+    pub tenants: Vec<&'a str>,
+    pub from: Vec<(IpV1, u8)>,
 }
 
 /// One decision in the audit log; its number is the key. `action`: see [`super::codec`].

@@ -31,7 +31,7 @@ pub(super) const CLUSTERS: TableDefinition<'_, &str, &[u8]> = TableDefinition::n
 pub(super) const ADOPTIONS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("adoptions");
 /// Key: name of the account. Value: [`super::rows::AccountV1`].
 pub(super) const ACCOUNTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("accounts");
-/// Key: number of the token. Value: [`super::rows::TokenV1`].
+/// Key: number of the token. Value: [`super::rows::TokenV1`] or [`super::rows::TokenV2`].
 pub(super) const TOKENS: TableDefinition<'_, [u8; 8], &[u8]> = TableDefinition::new("tokens");
 /// Key: number of the entry, from 1, without gaps. Value: [`super::rows::AuditV1`].
 pub(super) const AUDIT: TableDefinition<'_, [u8; 8], &[u8]> = TableDefinition::new("audit");

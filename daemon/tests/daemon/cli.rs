@@ -127,21 +127,25 @@ fn an_address_cools_after_a_release() {
         .fails(4, &[]);
 
     let operator = fipd.rest(Some(&fipd.token("op", "operator")));
-    let named = |tenant: Option<&str>| {
+    let made = fipd.json("token create blue --role operator --tenant blue");
+    let blue = fipd.rest(made["token"].as_str());
+    let named = |rest: &crate::harness::Rest, tenant: Option<&str>| {
         let wants = json!([{ "pool": "p", "address": "192.0.2.1" }]);
         let owner = "fipd/vm/lab/api";
-        operator.post(
+        rest.post(
             "/api/v1/leases",
             json!({ "owner": owner, "tenant": tenant, "wants": wants }),
         )
     };
-    let refused = named(Some("red")).problem(409, "address-taken");
+    let refused = named(&operator, Some("red")).problem(409, "address-taken");
     assert!(
         refused["detail"].as_str().unwrap().contains("quarantine"),
         "{refused}"
     );
-    named(None).problem(409, "address-taken");
-    assert_eq!(named(Some("blue")).status, 201);
+    named(&operator, None).problem(409, "address-taken");
+    // Whoever says so is not the tenant yet.
+    named(&operator, Some("blue")).problem(409, "address-taken");
+    assert_eq!(named(&blue, None).status, 201);
     fipd.json("lease release 192.0.2.1");
     // The socket is an admin's.
     fipd.json("lease allocate --pool p --owner fipd/vm/lab/api --address 192.0.2.1");
@@ -494,7 +498,7 @@ fn failures_have_their_exit_code_and_one_line() {
             &["--role", "king", "viewer"],
         ),
         (
-            "token create x --role viewer --expires-in soon",
+            "token create x --role viewer --expires soon",
             2,
             &["soon", "90d"],
         ),

@@ -16,3 +16,4 @@ mod quotas;
 mod rest;
 mod restore;
 mod roles;
+mod scope;

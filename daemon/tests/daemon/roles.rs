@@ -112,7 +112,7 @@ fn each_role_may_do_its_part() {
 #[test]
 fn tokens_end() {
     let fipd = Daemon::start();
-    let made = fipd.json("token create ci --role viewer --expires-in 1h");
+    let made = fipd.json("token create ci --role viewer --expires 1h");
     let client = fipd.rest(made["token"].as_str());
     assert_eq!(client.get("/api/v1/pools").status, 200);
     let listed = fipd.cli("token list -o json");

@@ -8,7 +8,8 @@ use std::{
 
 use super::{Ledger, free::keys};
 use crate::{
-    ClusterId, Identity, Lease, LeaseKey, LeaseState, NetworkId, PoolId, Span, System, Tenant, Text,
+    ClusterId, Identity, Lease, LeaseKey, LeaseState, NetworkId, PoolId, Scope, Span, System,
+    Tenant, Text,
 };
 
 /// Which leases to show; empty fields match all.
@@ -25,6 +26,7 @@ pub struct LeaseFilter {
     pub tenant: Option<Tenant>,
     /// Part of the address or of an owner's text.
     pub text: Option<Text>,
+    pub scope: Scope,
 }
 
 /// Some leases in key order.
@@ -175,5 +177,6 @@ impl LeaseFilter {
                 .is_none_or(|span| span.contains(lease.key.address))
             && (self.tenant.is_none() || self.tenant == lease.tenant)
             && self.text.as_deref().is_none_or(text)
+            && self.scope.has_lease(lease)
     }
 }

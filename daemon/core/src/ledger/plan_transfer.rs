@@ -33,9 +33,10 @@ impl Ledger {
             let lease = Arc::clone(lease);
             return Err(Stop::Answer(Answer::Transferred { lease }));
         }
+        let beyond = self.beyond_quota(lease, &next, ask.force)?;
         let mut draft = Draft::new(now, &ask.actor);
         draft.flight.identities.push(fingerprint(&ask.to.identity));
-        let detail = detail(lease, giver, ask);
+        let detail = detail(lease, giver, ask, beyond);
         let lease = Arc::new(next);
         draft.flight.keys.push(lease.key);
         draft.flight.ops.push(Op::PutLease(Arc::clone(&lease)));
@@ -133,10 +134,13 @@ fn refused(lease: &Lease, why: impl Into<String>) -> Refusal {
     }
 }
 
-fn detail(lease: &Lease, giver: &Holder, ask: &Transfer) -> Text {
+fn detail(lease: &Lease, giver: &Holder, ask: &Transfer, beyond: bool) -> Text {
     let mut detail = format!("from {}", giver.identity);
     if let Some(tenant) = ask.tenant.as_ref().filter(|_| ask.tenant != lease.tenant) {
         detail.push_str(&format!(", charged to {}", tenant.0));
+    }
+    if beyond {
+        detail.push_str(" beyond its quota");
     }
     if !ask.reason.is_empty() {
         detail.push_str(&format!(": {}", ask.reason));

@@ -4,7 +4,7 @@
 //! each other cannot exceed it together. Without a quota nothing is counted ahead; a quota that becomes one while
 //! decisions are in flight counts them then.
 
-use std::{collections::BTreeSet, ops::Bound};
+use std::{collections::BTreeSet, ops::Bound, sync::Arc};
 
 use super::{
     Change, Ledger,
@@ -14,8 +14,8 @@ use super::{
     tentative::{InFlight, Table},
 };
 use crate::{
-    Action, Actor, Answer, Holder, LeaseKey, Op, Pool, PoolId, Quota, QuotaUsage, Refusal, Tenancy,
-    Tenant, Text, Timestamp,
+    Action, Actor, Answer, Holder, Lease, LeaseKey, Op, Pool, PoolId, Quota, QuotaUsage, Refusal,
+    Tenancy, Tenant, Text, Timestamp,
 };
 
 /// A pool, how many addresses it is to give, and its name.
@@ -126,6 +126,41 @@ impl Ledger {
             busy |= after + u128::from(self.tentative.charges.of(&key)) > limit.into();
         }
         if busy { Err(Stop::Busy) } else { Ok(()) }
+    }
+
+    /// Whether a lease that changes counts for a tenant beyond its quota then: refused unless `force`.
+    pub(super) fn beyond_quota(
+        &self,
+        before: &Lease,
+        after: &Lease,
+        force: bool,
+    ) -> Result<bool, Stop> {
+        let new = charge(after).filter(|new| charge(before).as_ref() != Some(new));
+        let Some(new) = new else {
+            return Ok(false);
+        };
+        if self.tentative.locks_quota(&new) {
+            return Err(Stop::Busy);
+        }
+        let Some(limit) = self.rows.quotas.get(&new).copied() else {
+            return Ok(false);
+        };
+        let used = self.index.charges().of(&new);
+        if used >= limit && !force {
+            let name = |pool: &Arc<Pool>| Text::clone(&pool.spec.name);
+            return Err(Refusal::QuotaExceeded {
+                pool: self.rows.pools.get(&new.0).map_or_else(|| "".into(), name),
+                tenant: new.1,
+                used,
+                limit,
+            }
+            .into());
+        }
+        let beyond = used.saturating_add(self.tentative.charges.of(&new)) >= limit;
+        match beyond {
+            true if !force => Err(Stop::Busy),
+            _ => Ok(beyond),
+        }
     }
 
     /// Those behind may be served next.

@@ -52,6 +52,33 @@ impl Model {
             .map(|quota| quota.limit)
     }
 
+    /// A lease that changes must not count beyond the quota of whom it counts for then, unless forced.
+    pub fn one_more(&self, before: &Lease, after: &Lease, force: bool) -> Result<(), Stop> {
+        let Some(new) = charge(after).filter(|new| charge(before).as_ref() != Some(new)) else {
+            return Ok(());
+        };
+        if self.flights.iter().any(|flight| changes(flight, &new)) {
+            return Err(Stop::Busy);
+        }
+        let (pool, tenant) = new;
+        let Some(limit) = self.limit(pool, &tenant).filter(|_| !force) else {
+            return Ok(());
+        };
+        let used = self.used(pool, &tenant);
+        if used + 1 > limit {
+            return Err(Stop::Refused(Refusal::QuotaExceeded {
+                pool: self.pool(pool).expect("it has a lease").spec.name.clone(),
+                tenant,
+                used,
+                limit,
+            }));
+        }
+        if used + self.ahead(pool, &tenant) + 1 > limit {
+            return Err(Stop::Busy);
+        }
+        Ok(())
+    }
+
     /// `needs`: what is asked of each pool, in the order of the wants.
     pub fn within_quota(&mut self, needs: &[(PoolId, u64)], ask: &Allocate) -> Result<(), Stop> {
         let Some(tenant) = &ask.tenant else {

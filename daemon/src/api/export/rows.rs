@@ -219,7 +219,9 @@ mod tests {
     fn every_field_has_a_column() {
         let ledger = Ledger::new();
         let network = ledger.network(NetworkId::DEFAULT).unwrap();
-        let mut network = convert::network_view(&ledger, network);
+        let (ledger, scope) = (&ledger, &fipd_core::Scope::default());
+        let mut network =
+            convert::network_view(crate::api::access::reach::Reach { ledger, scope }, network);
         network.waiting_for.push(HoldView {
             cluster: "c".into(),
             id: None,

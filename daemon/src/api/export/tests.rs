@@ -44,6 +44,15 @@ pub fn samples() -> (PoolView, LeaseView) {
     )
 }
 
+fn root() -> Caller {
+    Caller {
+        actor: "test".into(),
+        role: fipd_core::Role::Admin,
+        via: crate::api::auth::Via::Socket,
+        scope: Arc::default(),
+    }
+}
+
 fn key(address: &str) -> LeaseKey {
     LeaseKey {
         network: NetworkId::DEFAULT,
@@ -104,7 +113,7 @@ async fn ask(site: &Site, what: &str, format: &str) -> Response {
         what: Some(what.into()),
         format: Some(format.into()),
     };
-    export(State(Arc::clone(&site.api)), Query(query))
+    export(State(Arc::clone(&site.api)), root(), Query(query))
         .await
         .unwrap()
 }
@@ -280,7 +289,7 @@ async fn pools_networks_and_the_audit_log_are_whole() {
             what: Some(what.into()),
             format: Some(format.into()),
         };
-        let problem = export(State(Arc::clone(&site.api)), Query(query)).await;
+        let problem = export(State(Arc::clone(&site.api)), root(), Query(query)).await;
         assert_eq!(problem.unwrap_err().status, 422);
     }
 }

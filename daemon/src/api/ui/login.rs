@@ -63,12 +63,12 @@ pub async fn sign_in(State(api): State<Arc<Api>>, request: Request) -> Response 
         return retry(StatusCode::TOO_MANY_REQUESTS, &locked(wait));
     }
     let fits = !name.is_empty() && name.len() <= MAX_NAME;
-    let caller = if fits {
+    let account = if fits {
         api.accounts.login(name, fields.raw("password")).await
     } else {
         None
     };
-    let cookie = caller.and_then(|_| api.sessions.open(name));
+    let cookie = account.and_then(|account| api.sessions.open(&account));
     let Some(cookie) = cookie else {
         tracing::warn!(name, %from, "sign-in failed");
         return retry(

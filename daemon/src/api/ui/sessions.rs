@@ -89,6 +89,7 @@ impl Sessions {
             actor,
             role: session.role,
             via: Via::Session,
+            scope: Arc::default(),
         })
     }
 
@@ -116,10 +117,13 @@ impl Sessions {
         }
     }
 
-    /// Signs an account in. Returns the `Set-Cookie` of the new session; `None` where the account is gone or the
-    /// system gives no random numbers.
-    pub fn open(&self, name: &str) -> Option<String> {
-        let account = self.ipam.read(|ledger| ledger.account(name).cloned())?;
+    /// Signs an account in, as it was when its password was found right. Returns the `Set-Cookie` of the new session;
+    /// `None` where the account is gone or has changed since, or the system gives no random numbers.
+    pub fn open(&self, verified: &Account) -> Option<String> {
+        let account = self
+            .ipam
+            .read(|ledger| ledger.account(&verified.name).cloned());
+        let account = account.filter(|account| account == verified)?;
         let (secret, csrf, now) = (random()?, random()?, Instant::now());
         let (name, password_hash) = (account.name, account.password_hash);
         let row = Row {

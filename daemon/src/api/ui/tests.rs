@@ -88,6 +88,7 @@ impl Site {
             ipam,
             clusters,
             accounts,
+            tokens_used: crate::api::tokens::LastUsed::default(),
             data_dir: dir.path().to_owned(),
             checking: Arc::new(tokio::sync::Semaphore::new(1)),
             stop,
@@ -394,6 +395,24 @@ async fn a_session_follows_its_account() {
     let viewer = site.visitor("viewer").await;
     viewer.post("/ui/logout", "").await;
     assert_eq!(viewer.get("/ui/").await.status, StatusCode::SEE_OTHER);
+}
+
+#[tokio::test]
+async fn a_password_that_changes_during_sign_in_opens_nothing() {
+    let site = Site::new().await;
+    let accounts = &site.api.accounts;
+    let verified = accounts.login("operator", PASSWORD).await.unwrap();
+    let other = Some("another password".to_owned());
+    accounts
+        .edit("operator", None, other, "test".into())
+        .await
+        .unwrap();
+    assert!(site.api.sessions.open(&verified).is_none());
+    let verified = accounts
+        .login("operator", "another password")
+        .await
+        .unwrap();
+    assert!(site.api.sessions.open(&verified).is_some());
 }
 
 #[tokio::test]

@@ -131,6 +131,7 @@ fn parse(api: &Api, visitor: &Visitor, lease: &Lease, form: &mut Form) -> Option
             instance: "".into(),
         },
         tenant: (!tenant.is_empty()).then_some(Tenant(tenant)),
+        force: false,
         actor: visitor.actor(),
         reason: form.reason.value.as_str().into(),
     })
@@ -141,7 +142,9 @@ fn explain(form: &mut Form, error: IpamError) -> StatusCode {
     let text = error.to_string();
     match error {
         IpamError::Refused(Refusal::NotTransferable { .. }) => form.to.error = Some(text),
-        IpamError::Refused(_) => form.error = Some(text),
+        IpamError::Refused(_) | IpamError::Forbidden(_) | IpamError::Stale(_) => {
+            form.error = Some(text);
+        }
         IpamError::Store(_) | IpamError::Stopping => {
             form.error = Some(text);
             return StatusCode::SERVICE_UNAVAILABLE;

@@ -174,6 +174,9 @@ pub struct TransferRequest {
     /// Who is charged from then on; left out: as before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
+    /// The tenant may have it beyond its quota; only for admins.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub force: bool,
     /// For the audit log; not empty.
     pub reason: String,
 }

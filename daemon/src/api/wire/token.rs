@@ -14,6 +14,19 @@ pub struct TokenCreate {
     /// RFC 3339; left out: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<String>,
+    /// Only for these pools, by name; left out: all. Where several of these lists are given, what is in all of them. A token
+    /// with any of them reads and changes leases and quotas, and nothing else.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pools: Vec<String>,
+    /// Only for these networks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub networks: Vec<String>,
+    /// Only for what these tenants are charged for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tenants: Vec<String>,
+    /// CIDRs that it may be used from; left out: from anywhere.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub from: Vec<String>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
@@ -24,6 +37,19 @@ pub struct TokenView {
     pub role: Role,
     pub created: String,
     pub expires: Option<String>,
+    /// Empty: all.
+    #[serde(default)]
+    pub pools: Vec<String>,
+    #[serde(default)]
+    pub networks: Vec<String>,
+    #[serde(default)]
+    pub tenants: Vec<String>,
+    /// Empty: from anywhere.
+    #[serde(default)]
+    pub from: Vec<String>,
+    /// Null where it was not used since fipd started.
+    #[serde(default)]
+    pub last_used: Option<String>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]

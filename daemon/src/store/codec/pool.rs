@@ -212,7 +212,7 @@ fn spec(row: SpecV1) -> Result<AddressSpec, DecodeError> {
     })
 }
 
-fn net(address: IpV1, len: u8) -> Result<IpNet, DecodeError> {
+pub(super) fn net(address: IpV1, len: u8) -> Result<IpNet, DecodeError> {
     let net = IpNet::new(ip(address), len).map_err(|_| DecodeError::value("prefix length", len))?;
     if net.trunc() == net {
         Ok(net)

@@ -6,7 +6,7 @@ use fipd_core::{
     Account, Action, AddressSpec, Adoption, AuditEntry, Authority as _, ClusterId, ClusterRecord,
     Contender, Decision, Ends, EndsOf, Holder, Identity, Lease, LeaseKey, LeaseState, Member,
     Network, NetworkId, Op, Order, Origin, Outcome, PastLease, Pool, PoolId, PoolScope, PoolSpec,
-    PortClaim, Protocol, Quota, Role, Sticky, Tenant, Text, Timestamp, Token, TokenId,
+    PortClaim, Protocol, Quota, Role, Scope, Sticky, Tenant, Text, Timestamp, Token, TokenId,
 };
 use ipnet::IpNet;
 use proptest::{
@@ -117,6 +117,15 @@ fn lease() -> impl Strategy<Value = Lease> {
                 until,
             },
         )
+}
+
+fn scope() -> impl Strategy<Value = Scope> {
+    let ids = || vec(any::<u32>(), 0..2);
+    (ids(), ids(), vec(text(), 0..2)).prop_map(|(pools, networks, tenants)| Scope {
+        pools: pools.into_iter().map(PoolId).collect(),
+        networks: networks.into_iter().map(NetworkId).collect(),
+        tenants: tenants.into_iter().map(Tenant).collect(),
+    })
 }
 
 fn net() -> impl Strategy<Value = IpNet> {
@@ -320,12 +329,14 @@ proptest! {
     }
 
     #[test]
-    fn people(name in text(), role in role(), secret in text(), hash in any::<[u8; 32]>(), id in any::<u64>(), created in time(), expires in option::of(time())) {
+    fn people(name in text(), role in role(), secret in text(), hash in any::<[u8; 32]>(), id in any::<u64>(), created in time(), expires in option::of(time()), scope in scope(), from in vec(net(), 0..2)) {
         let account = Account { name: name.clone(), role, password_hash: secret, created };
         let row = codec::encode_account(&account).unwrap();
         prop_assert!(codec::decode_account(&account.name, &row).unwrap() == account);
-        let token = Token { id: TokenId(id), name, role, hash, created, expires };
+        let plain = scope.is_all() && from.is_empty();
+        let token = Token { id: TokenId(id), name, role, hash, created, expires, scope, from };
         let row = codec::encode_token(&token).unwrap();
+        prop_assert_eq!(row[0], if plain { 1 } else { 2 });
         prop_assert!(codec::decode_token(id.to_be_bytes(), &row).unwrap() == token);
     }
 
@@ -470,6 +481,8 @@ fn everything() -> Vec<Op> {
         hash: [9; 32],
         created: Timestamp(4),
         expires: None,
+        scope: Scope::default(),
+        from: Vec::new(),
     };
     vec![
         Op::PutNetwork(Network {

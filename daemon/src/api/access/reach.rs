@@ -1,0 +1,113 @@
+//! What of the ledger a caller sees. What is out of its scope looks as if it were not there.
+
+use std::sync::Arc;
+
+use fipd_core::{
+    AuditEntry, Lease, LeaseKey, Ledger, NameError, Network, Pool, PoolId, Quota, Scope,
+};
+
+use crate::api::{
+    auth::Caller,
+    problem::{Code, Problem},
+};
+
+/// The ledger within a scope.
+#[derive(Clone, Copy)]
+pub struct Reach<'a> {
+    pub ledger: &'a Ledger,
+    pub scope: &'a Scope,
+}
+
+impl Caller {
+    /// What of the ledger this caller sees.
+    pub fn within<'a>(&'a self, ledger: &'a Ledger) -> Reach<'a> {
+        Reach {
+            ledger,
+            scope: &self.scope,
+        }
+    }
+
+    /// Audit entries do not say who was charged, so that nobody may read them for some tenants only.
+    pub fn may_read_audit(&self) -> Result<(), Problem> {
+        if self.scope.tenants.is_empty() {
+            return Ok(());
+        }
+        let detail = format!(
+            "the audit log does not say who is charged; {} is for some tenants only and may not read it",
+            self.actor
+        );
+        Err(Problem::new(Code::Forbidden, detail))
+    }
+}
+
+impl<'a> Reach<'a> {
+    /// The pool of a full name, or of a short name that no other pool in scope has.
+    pub fn pool(&self, name: &str) -> Result<&'a Arc<Pool>, Problem> {
+        let unknown = || NameError::Unknown(name.to_owned());
+        let error = match self.ledger.find_pool(name) {
+            Ok(pool) if self.scope.has_pool(pool) => return Ok(pool),
+            Ok(_) => unknown(),
+            Err(NameError::Ambiguous { name, candidates }) => {
+                let in_scope = |name: &fipd_core::Text| {
+                    let pool = self.ledger.find_pool(name);
+                    pool.is_ok_and(|pool| self.scope.has_pool(pool))
+                };
+                let candidates: Vec<_> = candidates.into_iter().filter(in_scope).collect();
+                match candidates.as_slice() {
+                    [] => unknown(),
+                    [only] => return self.ledger.find_pool(only).map_err(Problem::from),
+                    _ => NameError::Ambiguous { name, candidates },
+                }
+            }
+            Err(error @ NameError::Unknown(_)) => error,
+        };
+        Err(error.into())
+    }
+
+    pub fn pool_id(&self, name: &str) -> Result<PoolId, Problem> {
+        Ok(self.pool(name)?.id)
+    }
+
+    /// The network of a name; with a scope of pools only those that have one of them.
+    pub fn network(&self, name: &str) -> Result<&'a Network, Problem> {
+        let known = self.ledger.network_by_name(name);
+        let known = known.filter(|network| self.has_network(network));
+        known.ok_or_else(|| Problem::not_found("network", name).about("network", name))
+    }
+
+    pub fn has_network(&self, network: &Network) -> bool {
+        let scope = self.scope;
+        let listed = scope.networks.is_empty() || scope.networks.contains(&network.id);
+        listed && (scope.pools.is_empty() || self.pools_of(network) > 0)
+    }
+
+    /// How many pools in scope the network has.
+    pub fn pools_of(&self, network: &Network) -> usize {
+        let pools = self.ledger.pools();
+        let mine = pools.filter(|pool| pool.spec.network == network.id);
+        mine.filter(|pool| self.scope.has_pool(pool)).count()
+    }
+
+    pub fn lease(&self, key: LeaseKey) -> Option<&'a Arc<Lease>> {
+        let lease = self.ledger.lease(key);
+        lease.filter(|lease| self.scope.has_lease(lease))
+    }
+
+    pub fn has_quota(&self, quota: &Quota) -> bool {
+        let pool = self.ledger.pool(quota.pool);
+        pool.is_some_and(|pool| self.scope.has_pool(pool))
+            && self.scope.has_tenant(Some(&quota.tenant))
+    }
+
+    /// Whether an audit entry is about a pool or network in scope.
+    pub fn has_entry(&self, entry: &AuditEntry) -> bool {
+        let scope = self.scope;
+        let network = || {
+            let pool = entry.pool.and_then(|id| self.ledger.pool(id));
+            entry.network.or_else(|| Some(pool?.spec.network))
+        };
+        (scope.pools.is_empty() || entry.pool.is_some_and(|id| scope.pools.contains(&id)))
+            && (scope.networks.is_empty()
+                || network().is_some_and(|id| scope.networks.contains(&id)))
+    }
+}
