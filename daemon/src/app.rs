@@ -111,6 +111,7 @@ async fn serve(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Re
         sessions: ui::Sessions::new(ipam.clone()),
         clusters,
         accounts,
+        streams: Arc::new(Semaphore::new(api::changes::STREAMS)),
         tokens_used: api::tokens::LastUsed::default(),
         data_dir: settings.data_dir.clone(),
         checking: Arc::new(Semaphore::new(1)),

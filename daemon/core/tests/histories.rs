@@ -27,7 +27,7 @@ const ACTOR: &str = "test";
 
 #[derive(Clone, Debug)]
 enum Step {
-    Ask(Request),
+    Ask(Box<Request>),
     /// Of the decisions in flight, by index modulo their number.
     Confirm(usize),
     Abort(usize),
@@ -308,6 +308,10 @@ fn handover() -> impl Strategy<Value = Request> {
     })
 }
 
+fn asks(request: Request) -> Step {
+    Step::Ask(Box::new(request))
+}
+
 fn transfer() -> impl Strategy<Value = Request> {
     let from = prop::option::of(holder());
     (key(), from, holder(), tenant(), any::<bool>()).prop_map(|(key, from, to, tenant, force)| {
@@ -409,15 +413,15 @@ fn step() -> impl Strategy<Value = Step> {
             }
         });
     prop_oneof![
-        12 => allocate().prop_map(Request::Allocate).prop_map(Step::Ask),
-        3 => reserve().prop_map(Step::Ask),
-        3 => expire().prop_map(Step::Ask),
-        5 => release().prop_map(Step::Ask),
-        4 => adopt().prop_map(Step::Ask),
-        1 => handover().prop_map(Step::Ask),
-        2 => transfer().prop_map(Step::Ask),
-        5 => admin().prop_map(Step::Ask),
-        1 => hold().prop_map(Step::Ask),
+        12 => allocate().prop_map(Request::Allocate).prop_map(asks),
+        3 => reserve().prop_map(asks),
+        3 => expire().prop_map(asks),
+        5 => release().prop_map(asks),
+        4 => adopt().prop_map(asks),
+        1 => handover().prop_map(asks),
+        2 => transfer().prop_map(asks),
+        5 => admin().prop_map(asks),
+        1 => hold().prop_map(asks),
         12 => (0..4_usize).prop_map(Step::Confirm),
         3 => (0..4_usize).prop_map(Step::Abort),
         1 => prop::collection::vec(expectation, 0..2).prop_map(Step::Expect),
@@ -875,7 +879,7 @@ proptest! {
         let mut history = History::new(found, epoch);
         for spec in pools {
             let request = Request::CreatePool { spec, actor: ACTOR.into() };
-            history.step(&Step::Ask(request), Timestamp(0));
+            history.step(&asks(request), Timestamp(0));
             history.step(&Step::Confirm(0), Timestamp(0));
         }
         let mut now = 500;

@@ -18,7 +18,7 @@ use tokio::sync::Semaphore;
 
 use crate::{
     clock,
-    ipam::{Ipam, IpamError},
+    ipam::{Guard, Ipam, IpamError},
 };
 
 /// The name of the account made at first start.
@@ -127,6 +127,19 @@ impl Accounts {
         password: Option<String>,
         actor: Actor,
     ) -> Result<(), AccountError> {
+        let guard = Box::new(|_: &_, _: &_| Ok(()));
+        self.edit_if(name, role, password, actor, guard).await
+    }
+
+    /// The same, if the guard has nothing against it.
+    pub async fn edit_if(
+        &self,
+        name: &str,
+        role: Option<Role>,
+        password: Option<String>,
+        actor: Actor,
+        guard: Guard,
+    ) -> Result<(), AccountError> {
         let password_hash = match password {
             Some(password) => Some(self.hashed(password).await?),
             None => None,
@@ -138,7 +151,9 @@ impl Accounts {
             password_hash,
             actor,
         };
-        self.ipam.submit(Request::EditAccount(edit)).await?;
+        self.ipam
+            .submit_if(Request::EditAccount(edit), guard)
+            .await?;
         if name == INITIAL_ADMIN && other_password {
             self.remove_initial_file();
         }
@@ -147,11 +162,22 @@ impl Accounts {
 
     /// Deletes an account; its sessions end. There may be none of that name.
     pub async fn delete(&self, name: &str, actor: Actor) -> Result<(), AccountError> {
+        let guard = Box::new(|_: &_, _: &_| Ok(()));
+        self.delete_if(name, actor, guard).await
+    }
+
+    /// The same, if the guard has nothing against it.
+    pub async fn delete_if(
+        &self,
+        name: &str,
+        actor: Actor,
+        guard: Guard,
+    ) -> Result<(), AccountError> {
         let request = Request::DeleteAccount {
             name: name.into(),
             actor,
         };
-        self.ipam.submit(request).await?;
+        self.ipam.submit_if(request, guard).await?;
         if name == INITIAL_ADMIN {
             self.remove_initial_file();
         }

@@ -18,37 +18,47 @@ use super::{
     convert,
     extract::Query,
     health,
+    page::{self, Ask},
     problem::{Code, Problem},
     verify,
     wire::{AuditPage, AuditQuery, AuditView, CheckReport, Checked, text_of},
 };
 use crate::{clock, store};
 
+/// Steps through the log of one request.
+const SCANS: usize = 20;
+
 /// Who did what, newest first.
 #[utoipa::path(get, path = "/api/v1/audit", tag = "audit", params(AuditQuery),
-    responses((status = 200, body = AuditPage), (status = 422, body = Problem), (status = 503, body = Problem)))]
+    responses((status = 200, body = AuditPage), (status = 400, body = Problem), (status = 422, body = Problem), (status = 503, body = Problem)))]
 pub async fn audit(
     State(api): State<Arc<Api>>,
     caller: Caller,
     Query(query): Query<AuditQuery>,
 ) -> Result<Json<AuditPage>, Problem> {
-    let limit = query.limit.unwrap_or(100);
-    if !(1..=1000).contains(&limit) {
-        return Err(Problem::invalid("limit", limit.to_string(), "1 to 1000"));
-    }
     caller.may_read_audit()?;
-    audit_page(&api, &caller, query.before, limit)
-        .await
-        .map(Json)
+    let ask = Ask::<u64>::new(query.limit, query.cursor.as_deref())?;
+    let (mut before, limit) = (ask.after.or(query.before), ask.limit);
+    let mut entries = Vec::new();
+    for _ in 0..SCANS {
+        let (found, next) = audit_rows(&api, &caller, before, limit - entries.len()).await?;
+        entries.extend(found);
+        before = next;
+        if before.is_none() || entries.len() >= limit {
+            break;
+        }
+    }
+    let next = before.as_ref().map(page::text);
+    Ok(Json(AuditPage { entries, next }))
 }
 
-/// Of the `limit` entries before that number those that the caller sees, newest first.
-pub(super) async fn audit_page(
+/// Of the `limit` entries before that number those that the caller sees, newest first, and where the next begin.
+pub(super) async fn audit_rows(
     api: &Api,
     caller: &Caller,
     before: Option<u64>,
     limit: usize,
-) -> Result<AuditPage, Problem> {
+) -> Result<(Vec<AuditView>, Option<u64>), Problem> {
     let reader = api.ipam.reader().clone();
     let rows = blocking(move || reader.audit_page(before, limit)).await?;
     let rows = rows.map_err(|error| Problem::new(Code::Unavailable, error.to_string()))?;
@@ -63,7 +73,7 @@ pub(super) async fn audit_page(
             .map(|(number, entry)| audit_view(ledger, *number, entry))
             .collect()
     });
-    Ok(AuditPage { entries, next })
+    Ok((entries, next))
 }
 
 fn audit_view(ledger: &Ledger, number: u64, entry: &AuditEntry) -> AuditView {

@@ -12,7 +12,7 @@ use axum::{
     response::{IntoResponse as _, Response},
     serve::IncomingStream,
 };
-use fipd_core::{Actor, Role, Scope};
+use fipd_core::{Actor, Role, Scope, TokenId};
 use http::{HeaderMap, Method, header, request::Parts};
 use tokio::net::UnixListener;
 
@@ -38,7 +38,7 @@ pub struct Caller {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Via {
     Socket,
-    Token,
+    Token(TokenId),
     Session,
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::{Json, extract::State};
+use axum::{Json, extract::State as Shared, response::Response};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
     ResourceExt as _,
@@ -12,9 +12,11 @@ use kube::{
 use super::{
     Api,
     auth::Caller,
-    extract::{Body, Path},
+    etag::{IfMatch, IfNoneMatch, State},
+    extract::{Body, Path, Query},
+    page::Ask,
     problem::{Code, Problem},
-    wire::{ClusterList, ClusterView, HeldBackView, Outcome, SkipAdoption},
+    wire::{ClusterList, ClusterView, HeldBackView, Outcome, PageQuery, SkipAdoption},
 };
 use crate::{
     clock,
@@ -22,35 +24,64 @@ use crate::{
 };
 
 /// All clusters with their health.
-#[utoipa::path(get, path = "/api/v1/clusters", tag = "clusters", responses((status = 200, body = ClusterList)))]
-pub async fn list(State(api): State<Arc<Api>>) -> Json<ClusterList> {
-    Json(ClusterList {
-        clusters: api.clusters.views().iter().map(view).collect(),
-    })
+#[utoipa::path(get, path = "/api/v1/clusters", tag = "clusters", params(PageQuery),
+    responses((status = 200, body = ClusterList), (status = 400, body = Problem), (status = 422, body = Problem)))]
+pub async fn list(
+    Shared(api): Shared<Arc<Api>>,
+    Query(query): Query<PageQuery>,
+) -> Result<Json<ClusterList>, Problem> {
+    let ask = Ask::<String>::new(query.limit, query.cursor.as_deref())?;
+    let all = api.clusters.views();
+    let (clusters, next) = ask.walk(|after, limit| {
+        let after = after.as_deref();
+        let rest = all
+            .iter()
+            .filter(|one| after.is_none_or(|after| &*one.name > after));
+        let page = Ask::<String> { limit, after: None };
+        page.of(rest, |one| one.name.to_string(), |one| Some(view(one)))
+    });
+    Ok(Json(ClusterList { clusters, next }))
 }
 
 /// One cluster, by any of its names.
 #[utoipa::path(get, path = "/api/v1/clusters/{name}", tag = "clusters", params(("name" = String, Path)),
-    responses((status = 200, body = ClusterView), (status = 404, body = Problem)))]
+    responses((status = 200, body = ClusterView, headers(("ETag" = String))), (status = 304), (status = 404, body = Problem),
+        (status = 422, body = Problem)))]
 pub async fn show(
-    State(api): State<Arc<Api>>,
+    Shared(api): Shared<Arc<Api>>,
     Path(name): Path<String>,
-) -> Result<Json<ClusterView>, Problem> {
+    known: IfNoneMatch,
+) -> Result<Response, Problem> {
     let found = api
         .clusters
         .view(&name)
         .ok_or_else(|| Problem::not_found("cluster", name))?;
-    Ok(Json(view(&found)))
+    let view = view(&found);
+    Ok(known.answer(&State::of(&view), &view))
+}
+
+/// Compared before the work begins: a cluster changes by itself at any time.
+fn unchanged(api: &Api, name: &str, if_match: &IfMatch) -> Result<(), Problem> {
+    let found = api.clusters.view(name);
+    let state = found.as_ref().map(|found| State::of(&view(found)));
+    match state {
+        // What does not exist is told by who looks for it.
+        None => Ok(()),
+        Some(state) => if_match.check(&format!("cluster {name}"), Some(&state)),
+    }
 }
 
 /// Frees the leases of a cluster that is gone for good.
-#[utoipa::path(post, path = "/api/v1/clusters/{name}/forget", tag = "clusters", params(("name" = String, Path)),
-    responses((status = 200, body = Outcome), (status = 404, body = Problem), (status = 409, body = Problem)))]
+#[utoipa::path(post, path = "/api/v1/clusters/{name}/forget", tag = "clusters", params(("name" = String, Path), ("If-Match" = Option<String>, Header)),
+    responses((status = 200, body = Outcome), (status = 404, body = Problem), (status = 412, body = Problem),
+        (status = 422, body = Problem), (status = 409, body = Problem)))]
 pub async fn forget(
-    State(api): State<Arc<Api>>,
+    Shared(api): Shared<Arc<Api>>,
     caller: Caller,
     Path(name): Path<String>,
+    if_match: IfMatch,
 ) -> Result<Json<Outcome>, Problem> {
+    unchanged(&api, &name, &if_match)?;
     let leases = api.clusters.forget(&name, caller.actor).await?;
     Ok(done(format!(
         "cluster {name} is forgotten, {leases} leases were freed"
@@ -59,14 +90,17 @@ pub async fn forget(
 
 /// Lets a network give addresses although the cluster was never listed.
 #[utoipa::path(post, path = "/api/v1/clusters/{name}/skip-adoption", tag = "clusters",
-    params(("name" = String, Path)), request_body = SkipAdoption,
-    responses((status = 200, body = Outcome), (status = 404, body = Problem), (status = 409, body = Problem)))]
+    params(("name" = String, Path), ("If-Match" = Option<String>, Header)), request_body = SkipAdoption,
+    responses((status = 200, body = Outcome), (status = 404, body = Problem), (status = 412, body = Problem),
+        (status = 422, body = Problem), (status = 409, body = Problem)))]
 pub async fn skip_adoption(
-    State(api): State<Arc<Api>>,
+    Shared(api): Shared<Arc<Api>>,
     caller: Caller,
     Path(name): Path<String>,
+    if_match: IfMatch,
     Body(body): Body<SkipAdoption>,
 ) -> Result<Json<Outcome>, Problem> {
+    unchanged(&api, &name, &if_match)?;
     api.clusters
         .skip_adoption(&name, &body.network, caller.actor)
         .await?;
@@ -79,13 +113,16 @@ pub async fn skip_adoption(
 /// Confirms that most of the cluster's addresses really went away at once. They are released once a fresh list does
 /// not have their owners either; a restart of fipd before that forgets the word.
 #[utoipa::path(post, path = "/api/v1/clusters/{name}/confirm-release", tag = "clusters",
-    params(("name" = String, Path)),
-    responses((status = 200, body = Outcome), (status = 404, body = Problem), (status = 409, body = Problem)))]
+    params(("name" = String, Path), ("If-Match" = Option<String>, Header)),
+    responses((status = 200, body = Outcome), (status = 404, body = Problem), (status = 412, body = Problem),
+        (status = 422, body = Problem), (status = 409, body = Problem)))]
 pub async fn confirm_release(
-    State(api): State<Arc<Api>>,
+    Shared(api): Shared<Arc<Api>>,
     caller: Caller,
     Path(name): Path<String>,
+    if_match: IfMatch,
 ) -> Result<Json<Outcome>, Problem> {
+    unchanged(&api, &name, &if_match)?;
     let leases = api.clusters.confirm_release(&name, &caller.actor)?;
     Ok(done(format!(
         "{leases} leases of cluster {name} are released once a fresh list shows their owners absent as well; if fipd \
@@ -94,14 +131,17 @@ pub async fn confirm_release(
 }
 
 /// Installs fipd's CustomResourceDefinitions in the cluster.
-#[utoipa::path(post, path = "/api/v1/clusters/{name}/crds", tag = "clusters", params(("name" = String, Path)),
-    responses((status = 200, body = Outcome), (status = 404, body = Problem), (status = 502, body = Problem),
+#[utoipa::path(post, path = "/api/v1/clusters/{name}/crds", tag = "clusters", params(("name" = String, Path), ("If-Match" = Option<String>, Header)),
+    responses((status = 200, body = Outcome), (status = 404, body = Problem), (status = 412, body = Problem),
+        (status = 422, body = Problem), (status = 502, body = Problem),
         (status = 503, body = Problem)))]
 pub async fn install_crds(
-    State(api): State<Arc<Api>>,
+    Shared(api): Shared<Arc<Api>>,
     caller: Caller,
     Path(name): Path<String>,
+    if_match: IfMatch,
 ) -> Result<Json<Outcome>, Problem> {
+    unchanged(&api, &name, &if_match)?;
     let Some(session) = api.clusters.session(&name) else {
         return Err(match api.clusters.view(&name) {
             Some(view) => {

@@ -5,8 +5,8 @@
 use std::{net::IpAddr, str::FromStr};
 
 use fipd_core::{
-    AddressSpec, ClusterId, EndsOf, Identity, Lease, LeaseKey, LeaseState, Ledger, Network,
-    NetworkId, Order, Origin, Pool, System, Text,
+    AddressSpec, ClusterId, EndsOf, Identity, Lease, LeaseState, Ledger, Network, NetworkId, Order,
+    Origin, Pool, System, Text,
 };
 
 use super::{
@@ -148,23 +148,6 @@ pub fn network_name(ledger: &Ledger, id: NetworkId) -> String {
 /// The system of that name.
 pub fn system(text: &str) -> Result<System, Problem> {
     parse("system", text)
-}
-
-/// A cursor: the key of the last lease of a page.
-pub fn cursor_text(key: LeaseKey) -> String {
-    format!("{}_{}", key.network.0, key.address)
-}
-
-/// Reads a cursor back.
-pub fn cursor(text: &str) -> Result<LeaseKey, Problem> {
-    let key = text.split_once('_').and_then(|(network, address)| {
-        let network = NetworkId(network.parse().ok()?);
-        Some(LeaseKey {
-            network,
-            address: address.parse().ok()?,
-        })
-    });
-    key.ok_or_else(|| Problem::invalid("cursor", text, "the `next` of an earlier page"))
 }
 
 /// A network as clients see it.
@@ -320,22 +303,6 @@ pub fn unexpected(answer: &fipd_core::Answer) -> Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn cursors_survive_their_text() {
-        let key = LeaseKey {
-            network: NetworkId(7),
-            address: "2001:db8::7".parse().unwrap(),
-        };
-        assert_eq!(cursor(&cursor_text(key)).unwrap(), key);
-        for bad in ["", "7", "7_", "x_10.0.0.1", "7_10.0.0.256"] {
-            assert_eq!(
-                cursor(bad).unwrap_err().field.as_deref(),
-                Some("cursor"),
-                "{bad}"
-            );
-        }
-    }
 
     #[test]
     fn owners_are_checked_and_named() {

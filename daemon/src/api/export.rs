@@ -126,9 +126,10 @@ impl Export {
             Place::Quotas(after) => ipam.read(|ledger| quotas(caller.within(ledger), after)),
             Place::Networks(after) => ipam.read(|ledger| networks(caller.within(ledger), after)),
             Place::Audit(before) => {
-                let page = admin::audit_page(&self.api, caller, before, Ledger::SCAN).await?;
-                let next = page.next.map(|number| Place::Audit(Some(number)));
-                (Rows::Audit(page.entries), next)
+                let page = admin::audit_rows(&self.api, caller, before, Ledger::SCAN);
+                let (entries, next) = page.await?;
+                let next = next.map(|number| Place::Audit(Some(number)));
+                (Rows::Audit(entries), next)
             }
         };
         self.next = next;

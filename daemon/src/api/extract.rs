@@ -18,9 +18,6 @@ pub struct Query<T>(pub T);
 /// The variable parts of the path, decoded.
 pub struct Path<T>(pub T);
 
-/// The generation that `If-Match` asks for; `None` without the header and for `*`.
-pub struct IfMatch(pub Option<u64>);
-
 fn malformed(detail: String) -> Problem {
     let mut problem = Problem::new(Code::Invalid, detail);
     problem.status = StatusCode::BAD_REQUEST.as_u16();
@@ -77,30 +74,5 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Path<T>
             .await
             .map(|axum::extract::Path(path)| Self(path))
             .map_err(|rejection| malformed(format!("path: {}", rejection.body_text())))
-    }
-}
-
-impl<S: Send + Sync> FromRequestParts<S> for IfMatch {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Self::Rejection> {
-        let Some(value) = parts.headers.get(header::IF_MATCH) else {
-            return Ok(Self(None));
-        };
-        let text = value.to_str().unwrap_or_default().trim();
-        if text == "*" {
-            return Ok(Self(None));
-        }
-        let inner = text
-            .strip_prefix('"')
-            .and_then(|text| text.strip_suffix('"'));
-        match inner.and_then(|text| text.parse().ok()) {
-            Some(generation) => Ok(Self(Some(generation))),
-            None => Err(Problem::invalid(
-                "If-Match",
-                text,
-                "the ETag of the pool, such as \"3\", or *",
-            )),
-        }
     }
 }

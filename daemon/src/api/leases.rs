@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use axum::{
     Json,
-    extract::State,
+    extract::State as Shared,
     response::{IntoResponse, Response},
 };
 use fipd_core::{
@@ -19,7 +19,9 @@ use super::{
     access::reach::Reach,
     auth::Caller,
     convert,
+    etag::{IfMatch, IfNoneMatch, State},
     extract::{Body, Path, Query},
+    page::Ask,
     problem::{Code, Problem},
     wants::allocation,
     wire::{
@@ -29,21 +31,15 @@ use super::{
 };
 use crate::clock;
 
-/// Pages of the ledger one request looks at before it answers with what it has.
-const SCANS: usize = 50;
-
 /// Leases in order of network and address.
 #[utoipa::path(get, path = "/api/v1/leases", tag = "leases", params(LeaseQuery),
-    responses((status = 200, body = LeasePage), (status = 404, body = Problem), (status = 422, body = Problem)))]
+    responses((status = 200, body = LeasePage), (status = 400, body = Problem), (status = 404, body = Problem), (status = 422, body = Problem)))]
 pub async fn list(
-    State(api): State<Arc<Api>>,
+    Shared(api): Shared<Arc<Api>>,
     caller: Caller,
     Query(query): Query<LeaseQuery>,
 ) -> Result<Json<LeasePage>, Problem> {
-    let limit = query.limit.unwrap_or(100);
-    if !(1..=Ledger::SCAN).contains(&limit) {
-        return Err(Problem::invalid("limit", limit.to_string(), "1 to 1000"));
-    }
+    let ask = Ask::new(query.limit, query.cursor.as_deref())?;
     let filter = api
         .ipam
         .read(|ledger| filter_of(caller.within(ledger), &query))?;
@@ -53,45 +49,35 @@ pub async fn list(
             .read(|ledger| few(ledger, &query, &filter))
             .map(Json);
     }
-    let mut after = query.cursor.as_deref().map(convert::cursor).transpose()?;
-    let mut leases: Vec<LeaseView> = Vec::new();
-    for _ in 0..SCANS {
-        let wanted = limit - leases.len();
-        after = api.ipam.read(|ledger| {
-            let page = ledger.leases(&filter, after, wanted);
-            leases.extend(
-                page.leases
-                    .iter()
-                    .map(|lease| convert::lease_view(ledger, lease)),
-            );
-            page.next
-        });
-        if after.is_none() || leases.len() >= limit {
-            break;
-        }
-    }
-    Ok(Json(LeasePage {
-        leases,
-        next: after.map(convert::cursor_text),
-    }))
+    let (leases, next) = ask.walk(|after, limit| {
+        api.ipam.read(|ledger| {
+            let page = ledger.leases(&filter, after, limit);
+            let view = |lease: &Arc<Lease>| convert::lease_view(ledger, lease);
+            (page.leases.iter().map(view).collect(), page.next)
+        })
+    });
+    Ok(Json(LeasePage { leases, next }))
 }
 
 /// One lease.
 #[utoipa::path(get, path = "/api/v1/leases/{network}/{address}", tag = "leases",
     params(("network" = String, Path), ("address" = String, Path)),
-    responses((status = 200, body = LeaseView), (status = 404, body = Problem)))]
+    responses((status = 200, body = LeaseView, headers(("ETag" = String))), (status = 304), (status = 404, body = Problem),
+        (status = 422, body = Problem)))]
 pub async fn show(
-    State(api): State<Arc<Api>>,
+    Shared(api): Shared<Arc<Api>>,
     caller: Caller,
     Path((network, address)): Path<(String, String)>,
-) -> Result<Json<LeaseView>, Problem> {
+    known: IfNoneMatch,
+) -> Result<Response, Problem> {
     let address = convert::address("address", &address)?;
     api.ipam.read(|ledger| {
         let reach = caller.within(ledger);
         let network = reach.network(&network)?.id;
         let lease = reach.lease(LeaseKey { network, address });
         let lease = lease.ok_or_else(|| Problem::not_found("lease of", address))?;
-        Ok(Json(convert::lease_view(ledger, lease)))
+        let view = convert::lease_view(ledger, lease);
+        Ok(known.answer(&State::of(&**lease), &view))
     })
 }
 
@@ -100,16 +86,25 @@ pub async fn show(
     responses((status = 201, body = Granted), (status = 200, body = Granted), (status = 404, body = Problem),
         (status = 409, body = Problem), (status = 422, body = Problem)))]
 pub async fn allocate(
-    State(api): State<Arc<Api>>,
+    Shared(api): Shared<Arc<Api>>,
     caller: Caller,
     Body(body): Body<Allocate>,
 ) -> Result<Response, Problem> {
-    let request = api.ipam.read(|ledger| allocation(ledger, body, &caller))?;
-    let answer = api.submit(&caller, Request::Allocate(request)).await?;
-    granted(&api, answer)
+    let granted = give(&api, &caller, body).await?;
+    Ok(shown(granted))
 }
 
-fn granted(api: &Api, answer: Answer) -> Result<Response, Problem> {
+/// Allocates.
+pub(super) async fn give(
+    api: &Api,
+    caller: &Caller,
+    body: Allocate,
+) -> Result<(StatusCode, Granted), Problem> {
+    let request = api.ipam.read(|ledger| allocation(ledger, body, caller))?;
+    granted(api, api.submit(caller, Request::Allocate(request)).await?)
+}
+
+fn granted(api: &Api, answer: Answer) -> Result<(StatusCode, Granted), Problem> {
     let Answer::Granted { leases, fresh } = answer else {
         return Err(convert::unexpected(&answer));
     };
@@ -126,7 +121,11 @@ fn granted(api: &Api, answer: Answer) -> Result<Response, Problem> {
     } else {
         StatusCode::OK
     };
-    Ok((status, Json(granted)).into_response())
+    Ok((status, granted))
+}
+
+fn shown((status, granted): (StatusCode, Granted)) -> Response {
+    (status, Json(granted)).into_response()
 }
 
 /// Keeps addresses for an owner that comes later, all or nothing. What the owner has in use already is answered as it is.
@@ -134,10 +133,20 @@ fn granted(api: &Api, answer: Answer) -> Result<Response, Problem> {
     responses((status = 201, body = Granted), (status = 200, body = Granted), (status = 404, body = Problem),
         (status = 409, body = Problem), (status = 422, body = Problem)))]
 pub async fn reserve(
-    State(api): State<Arc<Api>>,
+    Shared(api): Shared<Arc<Api>>,
     caller: Caller,
     Body(body): Body<ReserveRequest>,
 ) -> Result<Response, Problem> {
+    let granted = keep(&api, &caller, body).await?;
+    Ok(shown(granted))
+}
+
+/// Reserves.
+pub(super) async fn keep(
+    api: &Api,
+    caller: &Caller,
+    body: ReserveRequest,
+) -> Result<(StatusCode, Granted), Problem> {
     let until = body.until.as_deref().map(|text| {
         clock::parse_rfc3339(text)
             .filter(|until| *until > api.ipam.now())
@@ -155,9 +164,9 @@ pub async fn reserve(
     };
     let ask = api
         .ipam
-        .read(|ledger| allocation(ledger, allocate, &caller))?;
+        .read(|ledger| allocation(ledger, allocate, caller))?;
     let request = Request::Reserve(fipd_core::Reserve { ask, until });
-    granted(&api, api.submit(&caller, request).await?)
+    granted(api, api.submit(caller, request).await?)
 }
 
 /// How and why, the latter for the audit log.
@@ -175,13 +184,15 @@ pub struct Reason {
 /// `end_quarantine` an admin frees one that cools.
 #[utoipa::path(delete, path = "/api/v1/leases/{network}/{address}", tag = "leases",
     params(("network" = String, Path), ("address" = String, Path), ("reason" = Option<String>, Query),
-        ("end_quarantine" = Option<bool>, Query)),
-    responses((status = 204), (status = 403, body = Problem), (status = 404, body = Problem)))]
+        ("end_quarantine" = Option<bool>, Query), ("If-Match" = Option<String>, Header)),
+    responses((status = 204), (status = 403, body = Problem), (status = 404, body = Problem),
+        (status = 412, body = Problem), (status = 422, body = Problem)))]
 pub async fn release_address(
-    State(api): State<Arc<Api>>,
+    Shared(api): Shared<Arc<Api>>,
     caller: Caller,
     Path((network, address)): Path<(String, String)>,
     Query(query): Query<Reason>,
+    if_match: IfMatch,
 ) -> Result<StatusCode, Problem> {
     let address = convert::address("address", &address)?;
     let network = api.ipam.read(|ledger| {
@@ -204,7 +215,9 @@ pub async fn release_address(
         actor: caller.actor.clone(),
         reason: convert::text("reason", &query.reason)?,
     };
-    api.submit(&caller, Request::Release(release)).await?;
+    let guard = if_match.guard(lease_text(key), move |ledger| state_of(ledger, key));
+    api.submit_if(&caller, Request::Release(release), guard)
+        .await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -212,14 +225,23 @@ pub async fn release_address(
 #[utoipa::path(post, path = "/api/v1/leases/release", tag = "leases", request_body = ReleaseRequest,
     responses((status = 200, body = Released), (status = 404, body = Problem), (status = 422, body = Problem)))]
 pub async fn release(
-    State(api): State<Arc<Api>>,
+    Shared(api): Shared<Arc<Api>>,
     caller: Caller,
     Body(body): Body<ReleaseRequest>,
 ) -> Result<Json<Released>, Problem> {
+    take_back(&api, &caller, &body).await.map(Json)
+}
+
+/// Releases.
+pub(super) async fn take_back(
+    api: &Api,
+    caller: &Caller,
+    body: &ReleaseRequest,
+) -> Result<Released, Problem> {
     let reason = convert::text("reason", &body.reason)?;
     let by_holder = api
         .ipam
-        .read(|ledger| to_release(caller.within(ledger), &body))?;
+        .read(|ledger| to_release(caller.within(ledger), body))?;
     let mut released = Vec::new();
     for (holder, keys) in by_holder {
         let request = Request::Release(Release {
@@ -227,7 +249,7 @@ pub async fn release(
             actor: caller.actor.clone(),
             reason: Text::clone(&reason),
         });
-        let answer = api.submit(&caller, request).await?;
+        let answer = api.submit(caller, request).await?;
         let Answer::Released { leases } = answer else {
             return Err(convert::unexpected(&answer));
         };
@@ -240,7 +262,18 @@ pub async fn release(
         };
         released.into_iter().map(view).collect()
     });
-    Ok(Json(Released { released }))
+    Ok(Released { released })
+}
+
+/// What `If-Match` compares.
+pub(super) fn state_of(ledger: &Ledger, key: LeaseKey) -> Option<State> {
+    let lease = ledger.lease(key.canonical());
+    lease.map(|lease| State::of(&**lease))
+}
+
+/// The lease as a sentence names it.
+pub(super) fn lease_text(key: LeaseKey) -> String {
+    format!("the lease of {}", key.address)
 }
 
 fn filter_of(reach: Reach<'_>, query: &LeaseQuery) -> Result<LeaseFilter, Problem> {

@@ -14,14 +14,18 @@ pub mod accounts;
 pub mod admin;
 pub mod auth;
 pub mod backups;
+pub mod bulk;
+pub mod changes;
 pub mod clusters;
 pub mod convert;
+pub mod etag;
 pub mod export;
 pub mod extract;
 pub mod health;
 pub mod leases;
 pub mod listen;
 pub mod openapi;
+pub mod page;
 pub mod pools;
 pub mod problem;
 pub mod quotas;
@@ -71,6 +75,8 @@ pub struct Api {
     pub sessions: ui::Sessions,
     pub metrics: Metrics,
     pub backups: Backups,
+    /// Places for streams of changes.
+    pub streams: Arc<Semaphore>,
     pub tokens_used: tokens::LastUsed,
     pub data_dir: PathBuf,
     /// One permit: a check copies the ledger and the store.
@@ -121,10 +127,13 @@ fn routes() -> Routes {
             transfer::transfer,
         )
         .get("/api/v1/quotas", MY_OPERATOR, quotas::list)
+        .get("/api/v1/quotas/{pool}/{tenant}", MY_OPERATOR, quotas::show)
         .put("/api/v1/quotas/{pool}/{tenant}", MY_ADMIN, quotas::put)
         .delete("/api/v1/quotas/{pool}/{tenant}", MY_ADMIN, quotas::delete)
         .get("/api/v1/restore-hold", VIEWER, restore_hold::show)
         .post("/api/v1/restore-hold/lift", ADMIN, restore_hold::lift)
+        .post("/api/v1/bulk", MY_OPERATOR, bulk::bulk)
+        .get("/api/v1/changes", MY_VIEWER, changes::changes)
         .get("/api/v1/clusters", VIEWER, clusters::list)
         .get("/api/v1/clusters/{name}", VIEWER, clusters::show)
         .post("/api/v1/clusters/{name}/forget", ADMIN, clusters::forget)
@@ -152,9 +161,11 @@ fn routes() -> Routes {
         .get("/api/v1/export", MY_VIEWER, export::export)
         .get("/api/v1/tokens", ADMIN, tokens::list)
         .post("/api/v1/tokens", ADMIN, tokens::create)
+        .get("/api/v1/tokens/{id}", ADMIN, tokens::show)
         .delete("/api/v1/tokens/{id}", ADMIN, tokens::revoke)
         .get("/api/v1/users", ADMIN, users::list)
         .post("/api/v1/users", ADMIN, users::create)
+        .get("/api/v1/users/{name}", ADMIN, users::show)
         .patch("/api/v1/users/{name}", ADMIN, users::update)
         .delete("/api/v1/users/{name}", ADMIN, users::delete);
     ui::routes(routes)

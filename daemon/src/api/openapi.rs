@@ -7,8 +7,8 @@ use utoipa::{
 };
 
 use super::{
-    admin, backups, clusters, export, health, leases, pools, quotas, restore_hold, tokens, transfer,
-    users, wire,
+    admin, backups, bulk, changes, clusters, export, health, leases, pools, quotas, restore_hold,
+    tokens, transfer, users, wire,
 };
 
 #[derive(OpenApi)]
@@ -19,14 +19,15 @@ use super::{
         pools::list, pools::show, pools::create, pools::update, pools::delete,
         leases::list, leases::show, leases::allocate, leases::reserve, leases::release_address, leases::release,
         transfer::transfer,
-        quotas::list, quotas::put, quotas::delete,
+        quotas::list, quotas::show, quotas::put, quotas::delete,
         restore_hold::show, restore_hold::lift,
+        bulk::bulk, changes::changes,
         clusters::list, clusters::show, clusters::forget, clusters::skip_adoption,
         clusters::confirm_release, clusters::install_crds,
         admin::audit, admin::check, admin::backup, backups::list, backups::make, backups::download,
         export::export,
-        tokens::list, tokens::create, tokens::revoke,
-        users::list, users::create, users::update, users::delete,
+        tokens::list, tokens::show, tokens::create, tokens::revoke,
+        users::list, users::show, users::create, users::update, users::delete,
         document, health::healthz, health::readyz, health::metrics,
     ),
     components(schemas(super::problem::Problem, wire::LeaseSummary)),

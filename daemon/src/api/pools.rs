@@ -2,55 +2,68 @@
 
 use std::sync::Arc;
 
-use axum::{
-    Json,
-    extract::State,
-    response::{IntoResponse, Response},
-};
+use axum::{Json, extract::State as Shared, response::Response};
 use fipd_core::{
-    Answer, Ends, Family, Ledger, NetworkId, Order, Origin, Pool, PoolEdit, PoolSpec, Request,
-    Sticky,
+    AddressSpec, Answer, Ends, Family, Ledger, Network, NetworkId, Order, Origin, Pool, PoolEdit,
+    PoolSpec, Request, Span, Sticky,
 };
-use http::{HeaderValue, StatusCode, header};
+use http::StatusCode;
 use ipnet::IpNet;
 
 use super::{
     Api,
+    access::reach::Reach,
     auth::Caller,
     convert,
-    extract::{Body, IfMatch, Path},
+    etag::{IfMatch, IfNoneMatch, State, tagged},
+    extract::{Body, Path, Query},
+    page::Ask,
     problem::{Code, Problem},
     wants,
-    wire::{NetworkCreate, NetworkList, NetworkView, PoolCreate, PoolList, PoolPatch, PoolView},
+    wire::{
+        NetworkCreate, NetworkList, NetworkView, PageQuery, PoolCreate, PoolList, PoolPatch,
+        PoolQuery, PoolView,
+    },
 };
 
 /// All networks.
-#[utoipa::path(get, path = "/api/v1/networks", tag = "networks",
-    responses((status = 200, body = NetworkList)))]
-pub async fn list_networks(State(api): State<Arc<Api>>, caller: Caller) -> Json<NetworkList> {
-    let networks = api.ipam.read(|ledger| {
-        let reach = caller.within(ledger);
-        let networks = ledger.networks().filter(|one| reach.has_network(one));
-        networks
-            .map(|network| convert::network_view(reach, network))
-            .collect()
+#[utoipa::path(get, path = "/api/v1/networks", tag = "networks", params(PageQuery),
+    responses((status = 200, body = NetworkList), (status = 400, body = Problem), (status = 422, body = Problem)))]
+pub async fn list_networks(
+    Shared(api): Shared<Arc<Api>>,
+    caller: Caller,
+    Query(query): Query<PageQuery>,
+) -> Result<Json<NetworkList>, Problem> {
+    let ask = Ask::new(query.limit, query.cursor.as_deref())?;
+    let (networks, next) = ask.walk(|after, limit| {
+        api.ipam.read(|ledger| {
+            let reach = caller.within(ledger);
+            let view = |network: &&Network| {
+                let mine = reach.has_network(network);
+                mine.then(|| convert::network_view(reach, network))
+            };
+            let networks = ledger.networks_after(after);
+            Ask { limit, after }.of(networks, |network| network.id, view)
+        })
     });
-    Json(NetworkList { networks })
+    Ok(Json(NetworkList { networks, next }))
 }
 
 /// One network.
 #[utoipa::path(get, path = "/api/v1/networks/{name}", tag = "networks",
     params(("name" = String, Path)),
-    responses((status = 200, body = NetworkView), (status = 404, body = Problem)))]
+    responses((status = 200, body = NetworkView, headers(("ETag" = String))), (status = 304), (status = 404, body = Problem)))]
 pub async fn show_network(
-    State(api): State<Arc<Api>>,
+    Shared(api): Shared<Arc<Api>>,
     caller: Caller,
     Path(name): Path<String>,
-) -> Result<Json<NetworkView>, Problem> {
+    known: IfNoneMatch,
+) -> Result<Response, Problem> {
     api.ipam.read(|ledger| {
         let reach = caller.within(ledger);
         let network = reach.network(&name)?;
-        Ok(Json(convert::network_view(reach, network)))
+        let view = convert::network_view(reach, network);
+        Ok(known.answer(&State::of(network), &view))
     })
 }
 
@@ -58,7 +71,7 @@ pub async fn show_network(
 #[utoipa::path(post, path = "/api/v1/networks", tag = "networks", request_body = NetworkCreate,
     responses((status = 200, body = NetworkView), (status = 422, body = Problem)))]
 pub async fn create_network(
-    State(api): State<Arc<Api>>,
+    Shared(api): Shared<Arc<Api>>,
     caller: Caller,
     Body(body): Body<NetworkCreate>,
 ) -> Result<Json<NetworkView>, Problem> {
@@ -76,36 +89,85 @@ pub async fn create_network(
 }
 
 /// All pools with their use.
-#[utoipa::path(get, path = "/api/v1/pools", tag = "pools",
-    responses((status = 200, body = PoolList)))]
-pub async fn list(State(api): State<Arc<Api>>, caller: Caller) -> Json<PoolList> {
-    // The lock is given back every so many pools.
-    const PAGE: usize = 200;
-    let all: Vec<Arc<Pool>> = api.ipam.read(|ledger| {
-        let pools = ledger.pools().filter(|pool| caller.scope.has_pool(pool));
-        pools.cloned().collect()
-    });
-    let mut pools = Vec::with_capacity(all.len());
-    for page in all.chunks(PAGE) {
+#[utoipa::path(get, path = "/api/v1/pools", tag = "pools", params(PoolQuery),
+    responses((status = 200, body = PoolList), (status = 400, body = Problem), (status = 404, body = Problem),
+        (status = 422, body = Problem)))]
+pub async fn list(
+    Shared(api): Shared<Arc<Api>>,
+    caller: Caller,
+    Query(query): Query<PoolQuery>,
+) -> Result<Json<PoolList>, Problem> {
+    // What is shown of a pool takes longer than a look at a row.
+    const MOST: usize = 200;
+    let ask = Ask::new(query.limit, query.cursor.as_deref())?;
+    let filter = api
+        .ipam
+        .read(|ledger| PoolFilter::new(caller.within(ledger), &query))?;
+    let (pools, next) = ask.walk(|after, limit| {
         api.ipam.read(|ledger| {
-            pools.extend(page.iter().map(|pool| convert::pool_view(ledger, pool)));
-        });
+            let view = |pool: &&Arc<Pool>| {
+                let mine = caller.scope.has_pool(pool) && filter.matches(pool);
+                mine.then(|| convert::pool_view(ledger, pool))
+            };
+            let limit = limit.min(MOST);
+            Ask { limit, after }.of(ledger.pools_after(after), |pool| pool.id, view)
+        })
+    });
+    Ok(Json(PoolList { pools, next }))
+}
+
+/// Which pools are listed.
+struct PoolFilter {
+    network: Option<NetworkId>,
+    containing: Option<Span>,
+    within: Option<Span>,
+}
+
+impl PoolFilter {
+    fn new(reach: Reach<'_>, query: &PoolQuery) -> Result<Self, Problem> {
+        let network = query.network.as_deref().map(|name| reach.network(name));
+        let span = |field: &str, text: &Option<String>| {
+            let text = text.as_deref();
+            let spec = text.map(|text| convert::parse::<AddressSpec>(field, text));
+            Ok::<_, Problem>(spec.transpose()?.map(|spec| spec.span()))
+        };
+        Ok(Self {
+            network: network.transpose()?.map(|network| network.id),
+            containing: span("containing", &query.containing)?,
+            within: span("within", &query.within)?,
+        })
     }
-    Json(PoolList { pools })
+
+    fn matches(&self, pool: &Pool) -> bool {
+        let spec = &pool.spec;
+        let holds = |outer: Span, inner: Span| {
+            outer.family == inner.family && outer.first <= inner.first && inner.last <= outer.last
+        };
+        let mut entries = spec.addresses.iter().map(|entry| entry.span());
+        self.network.is_none_or(|network| spec.network == network)
+            && self
+                .within
+                .is_none_or(|outer| entries.clone().all(|entry| holds(outer, entry)))
+            && self
+                .containing
+                .is_none_or(|inner| entries.any(|entry| holds(entry, inner)))
+    }
 }
 
 /// One pool, by full or unique short name.
 #[utoipa::path(get, path = "/api/v1/pools/{name}", tag = "pools",
     params(("name" = String, Path, description = "slashes as %2F")),
-    responses((status = 200, body = PoolView, headers(("ETag" = String))), (status = 404, body = Problem),
-        (status = 409, body = Problem)))]
+    responses((status = 200, body = PoolView, headers(("ETag" = String))), (status = 304), (status = 404, body = Problem),
+        (status = 409, body = Problem), (status = 422, body = Problem)))]
 pub async fn show(
-    State(api): State<Arc<Api>>,
+    Shared(api): Shared<Arc<Api>>,
     caller: Caller,
     Path(name): Path<String>,
+    known: IfNoneMatch,
 ) -> Result<Response, Problem> {
     let pool = find(&api, &caller, &name)?;
-    Ok(shown(&api, &pool, StatusCode::OK))
+    let view = api.ipam.read(|ledger| convert::pool_view(ledger, &pool));
+    Ok(known.answer(&State::number(pool.generation), &view))
 }
 
 /// Makes a pool.
@@ -113,7 +175,7 @@ pub async fn show(
     responses((status = 201, body = PoolView, headers(("ETag" = String))), (status = 404, body = Problem),
         (status = 409, body = Problem), (status = 422, body = Problem)))]
 pub async fn create(
-    State(api): State<Arc<Api>>,
+    Shared(api): Shared<Arc<Api>>,
     caller: Caller,
     Body(body): Body<PoolCreate>,
 ) -> Result<Response, Problem> {
@@ -132,14 +194,18 @@ pub async fn create(
     responses((status = 200, body = PoolView, headers(("ETag" = String))), (status = 404, body = Problem),
         (status = 409, body = Problem), (status = 412, body = Problem), (status = 422, body = Problem)))]
 pub async fn update(
-    State(api): State<Arc<Api>>,
+    Shared(api): Shared<Arc<Api>>,
     caller: Caller,
     Path(name): Path<String>,
-    IfMatch(generation): IfMatch,
+    if_match: IfMatch,
     Body(patch): Body<PoolPatch>,
 ) -> Result<Response, Problem> {
     let pool = find(&api, &caller, &name)?;
     refuse_mirror(&pool)?;
+    if_match.check(
+        &format!("pool {name}"),
+        Some(&State::number(pool.generation)),
+    )?;
     let force = patch.force;
     let reason = convert::text("reason", patch.reason.as_deref().unwrap_or_default())?;
     let spec = api
@@ -149,7 +215,7 @@ pub async fn update(
         pool: pool.id,
         spec,
         // What was read and what is written belong together, whether or not the client asks for it.
-        if_generation: Some(generation.unwrap_or(pool.generation)),
+        if_generation: Some(pool.generation),
         force,
         actor: caller.actor.clone(),
         reason,
@@ -164,27 +230,22 @@ pub async fn update(
     responses((status = 204), (status = 404, body = Problem), (status = 409, body = Problem),
         (status = 412, body = Problem)))]
 pub async fn delete(
-    State(api): State<Arc<Api>>,
+    Shared(api): Shared<Arc<Api>>,
     caller: Caller,
     Path(name): Path<String>,
-    IfMatch(generation): IfMatch,
+    if_match: IfMatch,
 ) -> Result<StatusCode, Problem> {
     let pool = find(&api, &caller, &name)?;
     refuse_mirror(&pool)?;
-    if let Some(expected) = generation.filter(|expected| *expected != pool.generation) {
-        let (pool, actual) = (pool.spec.name.clone(), pool.generation);
-        return Err(fipd_core::Refusal::Stale {
-            pool,
-            expected,
-            actual,
-        }
-        .into());
-    }
     let request = Request::DeletePool {
         pool: pool.id,
         actor: caller.actor.clone(),
     };
-    api.submit(&caller, request).await?;
+    let id = pool.id;
+    let guard = if_match.guard(format!("pool {name}"), move |ledger| {
+        ledger.pool(id).map(|pool| State::number(pool.generation))
+    });
+    api.submit_if(&caller, request, guard).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -216,18 +277,12 @@ fn pool_of(answer: Answer) -> Result<Arc<Pool>, Problem> {
 
 fn shown(api: &Api, pool: &Pool, status: StatusCode) -> Response {
     let view: PoolView = api.ipam.read(|ledger| convert::pool_view(ledger, pool));
-    let mut response = (status, Json(view)).into_response();
-    if let Ok(etag) = HeaderValue::from_str(&format!("\"{}\"", pool.generation)) {
-        response.headers_mut().insert(header::ETAG, etag);
-    }
-    response
+    tagged(status, &State::number(pool.generation), &view)
 }
 
 pub(super) fn new_spec(ledger: &Ledger, body: PoolCreate) -> Result<PoolSpec, Problem> {
     let addresses = convert::specs("addresses", &body.addresses)?;
-    let family = addresses
-        .first()
-        .map_or(Family::V4, fipd_core::AddressSpec::family);
+    let family = addresses.first().map_or(Family::V4, AddressSpec::family);
     let mut ends = Ends::own_default(family);
     set_ends(
         &mut ends,

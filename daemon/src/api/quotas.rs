@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::{Json, extract::State};
+use axum::{Json, extract::State as Shared, response::Response};
 use fipd_core::{Ledger, PoolId, Quota, QuotaUsage, Request, Tenant};
 use http::StatusCode;
 
@@ -10,65 +10,89 @@ use super::{
     Api,
     auth::Caller,
     convert,
+    etag::{IfMatch, IfNoneMatch, State, tagged},
     extract::{Body, Path, Query},
+    page::Ask,
     problem::Problem,
     wire::{QuotaPage, QuotaPut, QuotaQuery, QuotaView},
 };
-
-/// Pages of the ledger one request looks at before it answers with what it has.
-const SCANS: usize = 50;
+use crate::ipam::Guard;
 
 /// Quotas with their use, in order of pool number and tenant.
 #[utoipa::path(get, path = "/api/v1/quotas", tag = "quotas", params(QuotaQuery),
-    responses((status = 200, body = QuotaPage), (status = 404, body = Problem), (status = 422, body = Problem)))]
+    responses((status = 200, body = QuotaPage), (status = 400, body = Problem), (status = 404, body = Problem), (status = 422, body = Problem)))]
 pub async fn list(
-    State(api): State<Arc<Api>>,
+    Shared(api): Shared<Arc<Api>>,
     caller: Caller,
     Query(query): Query<QuotaQuery>,
 ) -> Result<Json<QuotaPage>, Problem> {
-    let limit = query.limit.unwrap_or(100);
-    if !(1..=Ledger::SCAN).contains(&limit) {
-        return Err(Problem::invalid("limit", limit.to_string(), "1 to 1000"));
-    }
-    let mut after = query.cursor.as_deref().map(cursor).transpose()?;
+    let ask = Ask::new(query.limit, query.cursor.as_deref())?;
     let tenant = query.tenant.as_deref().map(tenant).transpose()?;
     let pool = query.pool.as_deref().map(|name| {
         let find = |ledger: &Ledger| caller.within(ledger).pool_id(name);
         api.ipam.read(find)
     });
     let pool = pool.transpose()?;
-    let mut quotas: Vec<QuotaView> = Vec::new();
-    for _ in 0..SCANS {
-        let wanted = limit - quotas.len();
-        after = api.ipam.read(|ledger| {
-            let found = ledger.quotas(tenant.as_ref(), pool, after, wanted);
+    let (quotas, next) = ask.walk(|after, limit| {
+        api.ipam.read(|ledger| {
             let reach = caller.within(ledger);
+            let found = ledger.quotas(tenant.as_ref(), pool, after, limit);
             let mine = found.iter().filter(|usage| reach.has_quota(&usage.quota));
-            quotas.extend(mine.map(|usage| view(ledger, usage)));
-            let last = found.last().filter(|_| found.len() == wanted);
-            last.map(|usage| (usage.quota.pool, usage.quota.tenant.clone()))
-        });
-        if after.is_none() || quotas.len() >= limit {
-            break;
-        }
-    }
-    let next = after.map(|(pool, tenant)| cursor_text(pool, &tenant));
+            let views = mine.map(|usage| view(ledger, usage)).collect();
+            let last = found.last().filter(|_| found.len() == limit);
+            (views, last.map(|usage| key(&usage.quota)))
+        })
+    });
     Ok(Json(QuotaPage { quotas, next }))
+}
+
+/// One quota with its use.
+#[utoipa::path(get, path = "/api/v1/quotas/{pool}/{tenant}", tag = "quotas",
+    params(("pool" = String, Path, description = "slashes as %2F"), ("tenant" = String, Path)),
+    responses((status = 200, body = QuotaView, headers(("ETag" = String))), (status = 304), (status = 404, body = Problem),
+        (status = 409, body = Problem), (status = 422, body = Problem)))]
+pub async fn show(
+    Shared(api): Shared<Arc<Api>>,
+    caller: Caller,
+    Path((pool, name)): Path<(String, String)>,
+    known: IfNoneMatch,
+) -> Result<Response, Problem> {
+    let tenant = tenant(&name)?;
+    let id = pool_id(&api, &caller, &pool)?;
+    api.ipam.read(|ledger| {
+        let usage = find(ledger, &caller, id, &tenant);
+        let usage = usage.ok_or_else(|| unknown(&name, &pool))?;
+        Ok(known.answer(&State::of(&usage.quota), &view(ledger, &usage)))
+    })
 }
 
 /// Limits what a tenant may have of a pool. What it holds already stays, also above the limit.
 #[utoipa::path(put, path = "/api/v1/quotas/{pool}/{tenant}", tag = "quotas", request_body = QuotaPut,
-    params(("pool" = String, Path, description = "slashes as %2F"), ("tenant" = String, Path)),
-    responses((status = 200, body = QuotaView), (status = 404, body = Problem), (status = 409, body = Problem),
-        (status = 422, body = Problem)))]
+    params(("pool" = String, Path, description = "slashes as %2F"), ("tenant" = String, Path),
+        ("If-Match" = Option<String>, Header)),
+    responses((status = 200, body = QuotaView, headers(("ETag" = String))), (status = 404, body = Problem),
+        (status = 409, body = Problem), (status = 412, body = Problem), (status = 422, body = Problem)))]
 pub async fn put(
-    State(api): State<Arc<Api>>,
+    Shared(api): Shared<Arc<Api>>,
     caller: Caller,
     Path((pool, name)): Path<(String, String)>,
+    if_match: IfMatch,
     Body(QuotaPut { limit }): Body<QuotaPut>,
-) -> Result<Json<QuotaView>, Problem> {
-    let tenant = tenant(&name)?;
-    let pool = pool_id(&api, &caller, &pool)?;
+) -> Result<Response, Problem> {
+    let (state, view) = set(&api, &caller, (&pool, &name), if_match, limit).await?;
+    Ok(tagged(StatusCode::OK, &state, &view))
+}
+
+/// Sets the limit of a tenant in a pool.
+pub(super) async fn set(
+    api: &Api,
+    caller: &Caller,
+    (pool, name): (&str, &str),
+    if_match: IfMatch,
+    limit: u64,
+) -> Result<(State, QuotaView), Problem> {
+    let tenant = tenant(name)?;
+    let pool = pool_id(api, caller, pool)?;
     let quota = Quota {
         pool,
         tenant,
@@ -78,40 +102,72 @@ pub async fn put(
         quota: quota.clone(),
         actor: caller.actor.clone(),
     };
-    api.submit(&caller, request).await?;
-    Ok(Json(api.ipam.read(|ledger| {
+    let guard = guard(if_match, &quota);
+    api.submit_if(caller, request, guard).await?;
+    Ok(api.ipam.read(|ledger| {
         let used = ledger.charged(pool, &quota.tenant);
-        view(ledger, &QuotaUsage { quota, used })
-    })))
+        let state = State::of(&quota);
+        (state, view(ledger, &QuotaUsage { quota, used }))
+    }))
 }
 
 /// Takes a limit away: the tenant may have any number of the pool's addresses.
 #[utoipa::path(delete, path = "/api/v1/quotas/{pool}/{tenant}", tag = "quotas",
-    params(("pool" = String, Path, description = "slashes as %2F"), ("tenant" = String, Path)),
+    params(("pool" = String, Path, description = "slashes as %2F"), ("tenant" = String, Path),
+        ("If-Match" = Option<String>, Header)),
     responses((status = 204), (status = 404, body = Problem), (status = 409, body = Problem),
-        (status = 422, body = Problem)))]
+        (status = 412, body = Problem), (status = 422, body = Problem)))]
 pub async fn delete(
-    State(api): State<Arc<Api>>,
+    Shared(api): Shared<Arc<Api>>,
     caller: Caller,
     Path((pool, name)): Path<(String, String)>,
+    if_match: IfMatch,
 ) -> Result<StatusCode, Problem> {
-    let tenant = tenant(&name)?;
-    let id = pool_id(&api, &caller, &pool)?;
-    let known = api.ipam.read(|ledger| {
-        let usage = ledger.quota(id, &tenant);
-        usage.is_some_and(|usage| caller.within(ledger).has_quota(&usage.quota))
-    });
-    if !known {
-        let of = format!("of tenant {name} in pool {pool}");
-        return Err(Problem::not_found("quota", of));
-    }
+    lift(&api, &caller, (&pool, &name), if_match).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Takes the limit of a tenant in a pool away.
+pub(super) async fn lift(
+    api: &Api,
+    caller: &Caller,
+    (pool, name): (&str, &str),
+    if_match: IfMatch,
+) -> Result<(), Problem> {
+    let tenant = tenant(name)?;
+    let id = pool_id(api, caller, pool)?;
+    let found = api.ipam.read(|ledger| find(ledger, caller, id, &tenant));
+    let quota = found.ok_or_else(|| unknown(name, pool))?.quota;
     let request = Request::DeleteQuota {
         pool: id,
         tenant,
         actor: caller.actor.clone(),
     };
-    api.submit(&caller, request).await?;
-    Ok(StatusCode::NO_CONTENT)
+    let guard = guard(if_match, &quota);
+    api.submit_if(caller, request, guard).await?;
+    Ok(())
+}
+
+fn find(ledger: &Ledger, caller: &Caller, pool: PoolId, tenant: &Tenant) -> Option<QuotaUsage> {
+    let usage = ledger.quota(pool, tenant);
+    usage.filter(|usage| caller.within(ledger).has_quota(&usage.quota))
+}
+
+fn unknown(tenant: &str, pool: &str) -> Problem {
+    Problem::not_found("quota", format!("of tenant {tenant} in pool {pool}"))
+}
+
+fn guard(if_match: IfMatch, quota: &Quota) -> Guard {
+    let (pool, tenant) = key(quota);
+    let what = format!("the quota of tenant {}", tenant.0);
+    if_match.guard(what, move |ledger| {
+        let usage = ledger.quota(pool, &tenant);
+        usage.map(|usage| State::of(&usage.quota))
+    })
+}
+
+fn key(quota: &Quota) -> (PoolId, Tenant) {
+    (quota.pool, quota.tenant.clone())
 }
 
 fn pool_id(api: &Api, caller: &Caller, name: &str) -> Result<PoolId, Problem> {
@@ -143,17 +199,4 @@ pub(super) fn view(ledger: &Ledger, usage: &QuotaUsage) -> QuotaView {
         used: usage.used,
         limit: *limit,
     }
-}
-
-/// A cursor: the key of the last quota of a page.
-fn cursor_text(pool: PoolId, tenant: &Tenant) -> String {
-    format!("{}_{}", pool.0, tenant.0)
-}
-
-fn cursor(text: &str) -> Result<(PoolId, Tenant), Problem> {
-    let key = text.split_once('_').and_then(|(pool, tenant)| {
-        let pool = PoolId(pool.parse().ok()?);
-        Some((pool, Tenant(tenant.into())))
-    });
-    key.ok_or_else(|| Problem::invalid("cursor", text, "the `next` of an earlier page"))
 }

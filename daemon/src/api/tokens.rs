@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fmt::Write as _, net::IpAddr, sync::Arc};
 
 use axum::{
     Json,
-    extract::State,
+    extract::State as Shared,
     response::{IntoResponse as _, Response},
 };
 use fipd_core::{Ledger, Request, Role, Scope, Tenant, Timestamp, Token, TokenId};
@@ -22,9 +22,11 @@ use super::{
     admin::plain_name,
     auth::{Caller, Via},
     convert,
-    extract::{Body, Path},
+    etag::{IfMatch, IfNoneMatch, State},
+    extract::{Body, Path, Query},
+    page::Ask,
     problem::{Code, Problem},
-    wire::{TokenCreate, TokenList, TokenMade, TokenView},
+    wire::{PageQuery, TokenCreate, TokenList, TokenMade, TokenView},
 };
 use crate::clock;
 
@@ -100,27 +102,54 @@ pub fn caller(api: &Api, text: &str, peer: Option<IpAddr>) -> Result<Caller, Pro
     Ok(Caller {
         actor: format!("token:{}", token.name).into(),
         role: token.role,
-        via: Via::Token,
+        via: Via::Token(id),
         scope: Arc::new(token.scope),
     })
 }
 
 /// All tokens, without their text.
-#[utoipa::path(get, path = "/api/v1/tokens", tag = "tokens", responses((status = 200, body = TokenList)))]
-pub async fn list(State(api): State<Arc<Api>>) -> Json<TokenList> {
+#[utoipa::path(get, path = "/api/v1/tokens", tag = "tokens", params(PageQuery),
+    responses((status = 200, body = TokenList), (status = 400, body = Problem), (status = 422, body = Problem)))]
+pub async fn list(
+    Shared(api): Shared<Arc<Api>>,
+    Query(query): Query<PageQuery>,
+) -> Result<Json<TokenList>, Problem> {
+    let ask = Ask::new(query.limit, query.cursor.as_deref())?;
     let used = api.tokens_used.0.lock().clone();
-    let tokens = api.ipam.read(|ledger| {
-        let view = |token: &Token| token_view(ledger, token, used.get(&token.id).copied());
-        ledger.tokens().map(view).collect()
+    let (tokens, next) = ask.walk(|after, limit| {
+        api.ipam.read(|ledger| {
+            let rest = |token: &&Token| after.is_none_or(|after| token.id > after);
+            let tokens = ledger.tokens().filter(rest);
+            let view = |token: &&Token| {
+                let used = used.get(&token.id).copied();
+                Some(token_view(ledger, token, used))
+            };
+            Ask { limit, after }.of(tokens, |token| token.id, view)
+        })
     });
-    Json(TokenList { tokens })
+    Ok(Json(TokenList { tokens, next }))
+}
+
+/// One token, without its text.
+#[utoipa::path(get, path = "/api/v1/tokens/{id}", tag = "tokens", params(("id" = u64, Path)),
+    responses((status = 200, body = TokenView, headers(("ETag" = String))), (status = 304), (status = 404, body = Problem),
+        (status = 422, body = Problem)))]
+pub async fn show(
+    Shared(api): Shared<Arc<Api>>,
+    Path(id): Path<String>,
+    known: IfNoneMatch,
+) -> Result<Response, Problem> {
+    let token = find(&api, &id)?;
+    let used = api.tokens_used.0.lock().get(&token.id).copied();
+    let view = api.ipam.read(|ledger| token_view(ledger, &token, used));
+    Ok(known.answer(&State::of(&token), &view))
 }
 
 /// Makes a token; its text is in this answer and nowhere else.
 #[utoipa::path(post, path = "/api/v1/tokens", tag = "tokens", request_body = TokenCreate,
     responses((status = 201, body = TokenMade), (status = 422, body = Problem)))]
 pub async fn create(
-    State(api): State<Arc<Api>>,
+    Shared(api): Shared<Arc<Api>>,
     caller: Caller,
     Body(body): Body<TokenCreate>,
 ) -> Result<Response, Problem> {
@@ -162,27 +191,34 @@ pub async fn create(
 }
 
 /// Ends a token at once.
-#[utoipa::path(delete, path = "/api/v1/tokens/{id}", tag = "tokens", params(("id" = u64, Path)),
-    responses((status = 204), (status = 404, body = Problem)))]
+#[utoipa::path(delete, path = "/api/v1/tokens/{id}", tag = "tokens", params(("id" = u64, Path),
+        ("If-Match" = Option<String>, Header)),
+    responses((status = 204), (status = 404, body = Problem), (status = 412, body = Problem),
+        (status = 422, body = Problem)))]
 pub async fn revoke(
-    State(api): State<Arc<Api>>,
+    Shared(api): Shared<Arc<Api>>,
     caller: Caller,
     Path(id): Path<String>,
+    if_match: IfMatch,
 ) -> Result<StatusCode, Problem> {
-    let id: u64 = id
-        .parse()
-        .map_err(|_| Problem::invalid("id", id, "the number of a token"))?;
-    let id = TokenId(id);
-    if api.ipam.read(|ledger| ledger.token(id).is_none()) {
-        return Err(Problem::not_found("token", id.0));
-    }
+    let id = find(&api, &id)?.id;
     let request = Request::DeleteToken {
         id,
         actor: caller.actor.clone(),
     };
-    api.submit(&caller, request).await?;
+    let guard = if_match.guard(format!("token {}", id.0), move |ledger| {
+        ledger.token(id).map(State::of)
+    });
+    api.submit_if(&caller, request, guard).await?;
     api.tokens_used.0.lock().remove(&id);
     Ok(StatusCode::NO_CONTENT)
+}
+
+fn find(api: &Api, id: &str) -> Result<Token, Problem> {
+    let number = id.parse().map(TokenId);
+    let id = number.map_err(|_| Problem::invalid("id", id, "the number of a token"))?;
+    let token = api.ipam.read(|ledger| ledger.token(id).cloned());
+    token.ok_or_else(|| Problem::not_found("token", id.0))
 }
 
 /// The names of a scope as the numbers they have now.

@@ -2,41 +2,60 @@
 
 use std::sync::Arc;
 
-use axum::{Json, extract::State};
-use fipd_core::{Answer, Holder, LeaseKey, Ledger, Request, Tenant, Transfer};
+use axum::{extract::State as Shared, response::Response};
+use fipd_core::{Answer, Holder, Lease, LeaseKey, Ledger, Request, Tenant, Transfer};
+use http::StatusCode;
 
 use super::{
     Api,
     auth::Caller,
     convert,
+    etag::{IfMatch, State, tagged},
     extract::{Body, Path},
+    leases::{lease_text, state_of},
     problem::Problem,
     wire::{LeaseView, TransferRequest},
 };
 
 /// Gives the lease of an address to another owner; it is never free in between. Asking again answers the same.
 #[utoipa::path(post, path = "/api/v1/leases/{network}/{address}/transfer", tag = "leases",
-    request_body = TransferRequest, params(("network" = String, Path), ("address" = String, Path)),
-    responses((status = 200, body = LeaseView), (status = 404, body = Problem), (status = 409, body = Problem),
-        (status = 422, body = Problem)))]
+    request_body = TransferRequest, params(("network" = String, Path), ("address" = String, Path),
+        ("If-Match" = Option<String>, Header)),
+    responses((status = 200, body = LeaseView, headers(("ETag" = String))), (status = 404, body = Problem), (status = 409, body = Problem),
+        (status = 412, body = Problem), (status = 422, body = Problem)))]
 pub async fn transfer(
-    State(api): State<Arc<Api>>,
+    Shared(api): Shared<Arc<Api>>,
     caller: Caller,
     Path((network, address)): Path<(String, String)>,
+    if_match: IfMatch,
     Body(body): Body<TransferRequest>,
-) -> Result<Json<LeaseView>, Problem> {
-    let address = convert::address("address", &address)?;
+) -> Result<Response, Problem> {
+    let place = (&*network, &*address);
+    let lease = hand(&api, &caller, place, if_match, &body).await?;
+    let view = api.ipam.read(|ledger| convert::lease_view(ledger, &lease));
+    Ok(tagged(StatusCode::OK, &State::of(&*lease), &view))
+}
+
+/// Transfers the lease of an address in a network.
+pub(super) async fn hand(
+    api: &Api,
+    caller: &Caller,
+    (network, address): (&str, &str),
+    if_match: IfMatch,
+    body: &TransferRequest,
+) -> Result<Arc<Lease>, Problem> {
+    let address = convert::address("address", address)?;
     let ask = api.ipam.read(|ledger| {
-        let network = caller.within(ledger).network(&network)?.id;
-        to_transfer(ledger, LeaseKey { network, address }, &body, &caller)
+        let network = caller.within(ledger).network(network)?.id;
+        to_transfer(ledger, LeaseKey { network, address }, body, caller)
     })?;
-    let answer = api.submit(&caller, Request::Transfer(ask)).await?;
+    let key = ask.key;
+    let guard = if_match.guard(lease_text(key), move |ledger| state_of(ledger, key));
+    let answer = api.submit_if(caller, Request::Transfer(ask), guard).await?;
     let Answer::Transferred { lease } = answer else {
         return Err(convert::unexpected(&answer));
     };
-    Ok(Json(
-        api.ipam.read(|ledger| convert::lease_view(ledger, &lease)),
-    ))
+    Ok(lease)
 }
 
 fn to_transfer(

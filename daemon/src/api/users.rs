@@ -2,12 +2,8 @@
 
 use std::sync::Arc;
 
-use axum::{
-    Json,
-    extract::State,
-    response::{IntoResponse as _, Response},
-};
-use fipd_core::Account;
+use axum::{Json, extract::State as Shared, response::Response};
+use fipd_core::{Account, Text};
 use http::StatusCode;
 
 use super::{
@@ -15,26 +11,56 @@ use super::{
     accounts::AccountError,
     admin::plain_name,
     auth::Caller,
-    extract::{Body, Path},
+    etag::{IfMatch, IfNoneMatch, State, tagged},
+    extract::{Body, Path, Query},
+    page::Ask,
     problem::{Code, Problem},
-    wire::{UserCreate, UserList, UserPatch, UserView},
+    wire::{PageQuery, UserCreate, UserList, UserPatch, UserView},
 };
-use crate::clock;
+use crate::{clock, ipam::Guard};
 
 /// All users.
-#[utoipa::path(get, path = "/api/v1/users", tag = "users", responses((status = 200, body = UserList)))]
-pub async fn list(State(api): State<Arc<Api>>) -> Json<UserList> {
-    let users = api
-        .ipam
-        .read(|ledger| ledger.accounts().map(view).collect());
-    Json(UserList { users })
+#[utoipa::path(get, path = "/api/v1/users", tag = "users", params(PageQuery),
+    responses((status = 200, body = UserList), (status = 400, body = Problem), (status = 422, body = Problem)))]
+pub async fn list(
+    Shared(api): Shared<Arc<Api>>,
+    Query(query): Query<PageQuery>,
+) -> Result<Json<UserList>, Problem> {
+    let ask = Ask::<Text>::new(query.limit, query.cursor.as_deref())?;
+    let (users, next) = ask.walk(|after, limit| {
+        api.ipam.read(|ledger| {
+            let rest =
+                |account: &&Account| after.as_ref().is_none_or(|after| account.name > *after);
+            let accounts = ledger.accounts().filter(rest);
+            let page = Ask::<Text> { limit, after: None };
+            page.of(
+                accounts,
+                |account| Text::clone(&account.name),
+                |account| Some(view(account)),
+            )
+        })
+    });
+    Ok(Json(UserList { users, next }))
+}
+
+/// One user.
+#[utoipa::path(get, path = "/api/v1/users/{name}", tag = "users", params(("name" = String, Path)),
+    responses((status = 200, body = UserView, headers(("ETag" = String))), (status = 304), (status = 404, body = Problem),
+        (status = 422, body = Problem)))]
+pub async fn show(
+    Shared(api): Shared<Arc<Api>>,
+    Path(name): Path<String>,
+    known: IfNoneMatch,
+) -> Result<Response, Problem> {
+    let account = find(&api, &name)?;
+    Ok(known.answer(&State::of(&account), &view(&account)))
 }
 
 /// Makes a user.
 #[utoipa::path(post, path = "/api/v1/users", tag = "users", request_body = UserCreate,
-    responses((status = 201, body = UserView), (status = 409, body = Problem), (status = 422, body = Problem)))]
+    responses((status = 201, body = UserView, headers(("ETag" = String))), (status = 409, body = Problem), (status = 422, body = Problem)))]
 pub async fn create(
-    State(api): State<Arc<Api>>,
+    Shared(api): Shared<Arc<Api>>,
     caller: Caller,
     Body(body): Body<UserCreate>,
 ) -> Result<Response, Problem> {
@@ -46,43 +72,69 @@ pub async fn create(
     api.accounts
         .create(name, body.role, body.password.0, caller.actor)
         .await?;
-    Ok((StatusCode::CREATED, Json(show(&api, name)?)).into_response())
+    shown(&api, StatusCode::CREATED, name)
 }
 
 /// Gives a user another role or password. The user's sessions end.
-#[utoipa::path(patch, path = "/api/v1/users/{name}", tag = "users", params(("name" = String, Path)),
-    request_body = UserPatch, responses((status = 200, body = UserView), (status = 404, body = Problem),
-        (status = 409, body = Problem), (status = 422, body = Problem)))]
+#[utoipa::path(patch, path = "/api/v1/users/{name}", tag = "users", params(("name" = String, Path),
+        ("If-Match" = Option<String>, Header)), request_body = UserPatch,
+    responses((status = 200, body = UserView, headers(("ETag" = String))), (status = 404, body = Problem),
+        (status = 409, body = Problem), (status = 412, body = Problem), (status = 422, body = Problem)))]
 pub async fn update(
-    State(api): State<Arc<Api>>,
+    Shared(api): Shared<Arc<Api>>,
     caller: Caller,
     Path(name): Path<String>,
+    if_match: IfMatch,
     Body(body): Body<UserPatch>,
-) -> Result<Json<UserView>, Problem> {
-    show(&api, &name)?;
+) -> Result<Response, Problem> {
+    // Before the costly hash; decided again by the ledger.
+    if_match.check(
+        &format!("user {name}"),
+        Some(&State::of(&find(&api, &name)?)),
+    )?;
     let password = body.password.map(|password| password.0);
     api.accounts
-        .edit(&name, body.role, password, caller.actor)
+        .edit_if(
+            &name,
+            body.role,
+            password,
+            caller.actor,
+            guard(if_match, &name),
+        )
         .await?;
-    show(&api, &name).map(Json)
+    shown(&api, StatusCode::OK, &name)
 }
 
 /// Deletes a user and ends the user's sessions.
-#[utoipa::path(delete, path = "/api/v1/users/{name}", tag = "users", params(("name" = String, Path)),
-    responses((status = 204), (status = 404, body = Problem), (status = 409, body = Problem)))]
+#[utoipa::path(delete, path = "/api/v1/users/{name}", tag = "users", params(("name" = String, Path),
+        ("If-Match" = Option<String>, Header)),
+    responses((status = 204), (status = 404, body = Problem), (status = 409, body = Problem),
+        (status = 412, body = Problem), (status = 422, body = Problem)))]
 pub async fn delete(
-    State(api): State<Arc<Api>>,
+    Shared(api): Shared<Arc<Api>>,
     caller: Caller,
     Path(name): Path<String>,
+    if_match: IfMatch,
 ) -> Result<StatusCode, Problem> {
-    show(&api, &name)?;
-    api.accounts.delete(&name, caller.actor).await?;
+    find(&api, &name)?;
+    let guard = guard(if_match, &name);
+    api.accounts.delete_if(&name, caller.actor, guard).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-fn show(api: &Api, name: &str) -> Result<UserView, Problem> {
-    let found = api.ipam.read(|ledger| ledger.account(name).map(view));
+fn find(api: &Api, name: &str) -> Result<Account, Problem> {
+    let found = api.ipam.read(|ledger| ledger.account(name).cloned());
     found.ok_or_else(|| Problem::not_found("user", name))
+}
+
+fn shown(api: &Api, status: StatusCode, name: &str) -> Result<Response, Problem> {
+    let account = find(api, name)?;
+    Ok(tagged(status, &State::of(&account), &view(&account)))
+}
+
+fn guard(if_match: IfMatch, name: &str) -> Guard {
+    let (what, name) = (format!("user {name}"), name.to_owned());
+    if_match.guard(what, move |ledger| ledger.account(&name).map(State::of))
 }
 
 fn view(account: &Account) -> UserView {

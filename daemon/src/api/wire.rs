@@ -6,11 +6,14 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 mod audit;
 mod backup;
+mod bulk;
+mod change;
 mod check;
 mod cluster;
 mod export;
 mod lease;
 mod network;
+mod page;
 mod pool;
 mod quota;
 mod restore;
@@ -19,6 +22,8 @@ mod user;
 
 pub use audit::{AuditPage, AuditQuery, AuditView};
 pub use backup::{BackupList, BackupView, StoreCounts};
+pub use bulk::{Bulk, BulkDone, BulkOperation, BulkQuota, BulkQuotaOf, BulkResult, BulkTransfer};
+pub use change::{ChangeView, ChangedLease, ChangedPool, ChangesPage, ChangesQuery};
 pub use check::{CheckReport, Checked, Readiness};
 pub use cluster::{ClusterList, ClusterView, HeldBackView, Outcome, SkipAdoption};
 pub use export::ExportQuery;
@@ -27,7 +32,10 @@ pub use lease::{
     ReleaseRequest, Released, ReleasedAddress, ReserveRequest, Select, TransferRequest, Want,
 };
 pub use network::{HoldView, NetworkCreate, NetworkList, NetworkView};
-pub use pool::{OriginView, PoolCreate, PoolList, PoolPatch, PoolScope, PoolView, Reserve, Usage};
+pub use page::PageQuery;
+pub use pool::{
+    OriginView, PoolCreate, PoolList, PoolPatch, PoolQuery, PoolScope, PoolView, Reserve, Usage,
+};
 pub use quota::{QuotaPage, QuotaPut, QuotaQuery, QuotaView};
 pub use restore::{LiftHold, RestoreHoldView};
 pub use token::{TokenCreate, TokenList, TokenMade, TokenView};

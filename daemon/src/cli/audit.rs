@@ -25,6 +25,7 @@ impl Audit {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
         let query = AuditQuery {
             before: self.before,
+            cursor: None,
             limit: Some(self.limit.into()),
         };
         let page: AuditPage = session

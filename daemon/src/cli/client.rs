@@ -11,9 +11,13 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper_util::rt::TokioIo;
 use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
 
 use super::exit::Failure;
-use crate::api::problem::{MEDIA_TYPE, Problem};
+use crate::api::{
+    problem::{MEDIA_TYPE, Problem},
+    wire::PageQuery,
+};
 
 /// How long one request may take, from connecting to the last byte.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -39,6 +43,26 @@ impl Client {
 
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
         self.send(Method::GET, path, None).await?.json()
+    }
+
+    /// All pages of a list whose rows are in `field`, as one.
+    pub async fn all<T: DeserializeOwned>(&self, path: &str, field: &str) -> Result<T, Failure> {
+        let mut rows = Vec::new();
+        let mut query = PageQuery {
+            cursor: None,
+            limit: Some(1_000),
+        };
+        loop {
+            let mut page: Value = self.get(&with_query(path, &query)?).await?;
+            if let Some(Value::Array(found)) = page.get_mut(field) {
+                rows.append(found);
+            }
+            query.cursor = page.get("next").and_then(Value::as_str).map(str::to_owned);
+            if query.cursor.is_none() {
+                let whole = serde_json::json!({ field: rows, "next": null });
+                return serde_json::from_value(whole).map_err(not_understood);
+            }
+        }
     }
 
     pub async fn post<T: DeserializeOwned>(
@@ -131,12 +155,14 @@ impl Client {
 impl Reply {
     /// The body as JSON.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, Failure> {
-        serde_json::from_slice(&self.body).map_err(|error| {
-            Failure::Failed(format!(
-                "the daemon's answer is not understood ({error}); is it another version?"
-            ))
-        })
+        serde_json::from_slice(&self.body).map_err(not_understood)
     }
+}
+
+fn not_understood(error: serde_json::Error) -> Failure {
+    Failure::Failed(format!(
+        "the daemon's answer is not understood ({error}); is it another version?"
+    ))
 }
 
 async fn problem_of(response: http::Response<Incoming>) -> Failure {

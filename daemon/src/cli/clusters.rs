@@ -39,7 +39,7 @@ impl Clusters {
         let client = &session.client;
         let outcome: Outcome = match self {
             Self::List => {
-                let list: ClusterList = client.get("/api/v1/clusters").await?;
+                let list: ClusterList = client.all("/api/v1/clusters", "clusters").await?;
                 return session.output.show(&list, table);
             }
             Self::Show { name } => {

@@ -20,7 +20,7 @@ impl Network {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
         match self {
             Self::List => {
-                let list: NetworkList = session.client.get("/api/v1/networks").await?;
+                let list: NetworkList = session.client.all("/api/v1/networks", "networks").await?;
                 session.output.show(&list, |list| table(&list.networks))
             }
             Self::Create { name } => {

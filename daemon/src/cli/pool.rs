@@ -152,7 +152,7 @@ impl Pool {
                 session.output.show(&made, facts)
             }
             Self::List => {
-                let list: PoolList = session.client.get("/api/v1/pools").await?;
+                let list: PoolList = session.client.all("/api/v1/pools", "pools").await?;
                 session.output.show(&list, table)
             }
             Self::Show { name } => {

@@ -74,7 +74,7 @@ impl Token {
                 session.output.show(&made, facts)
             }
             Self::List => {
-                let list: TokenList = session.client.get("/api/v1/tokens").await?;
+                let list: TokenList = session.client.all("/api/v1/tokens", "tokens").await?;
                 session.output.show(&list, |list| table(&list.tokens))
             }
             Self::Revoke { id } => session

@@ -46,7 +46,7 @@ impl User {
                 session.output.show(&made, facts)
             }
             Self::List => {
-                let list: UserList = session.client.get(users).await?;
+                let list: UserList = session.client.all(users, "users").await?;
                 session.output.show(&list, |list| table(&list.users))
             }
             Self::SetRole { name, role } => {

@@ -17,3 +17,4 @@ mod rest;
 mod restore;
 mod roles;
 mod scope;
+mod writes;

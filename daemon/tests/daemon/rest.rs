@@ -38,7 +38,8 @@ fn etags_guard_against_lost_updates() {
         patch("*", json!({ "gateway": null })).json()["gateway"],
         Value::Null
     );
-    patch("\"soon\"", json!({})).problem(422, "invalid");
+    patch("\"soon\"", json!({})).problem(412, "stale");
+    patch("soon", json!({})).problem(422, "invalid");
     let stale = rest.send(
         Method::DELETE,
         "/api/v1/pools/p",
@@ -113,7 +114,10 @@ fn lists_come_in_pages_that_miss_nothing() {
         .fails(2, &["within"]);
     let audit = rest.get("/api/v1/audit?limit=5").json();
     let rest_of_it = rest
-        .get(&format!("/api/v1/audit?limit=5&before={}", audit["next"]))
+        .get(&format!(
+            "/api/v1/audit?limit=5&cursor={}",
+            audit["next"].as_str().unwrap()
+        ))
         .json();
     let number = |page: &Value, at: usize| page["entries"][at]["number"].as_u64().unwrap();
     assert_eq!(number(&audit, 4), number(&rest_of_it, 0) + 1);
@@ -218,7 +222,7 @@ fn what_is_wrong_with_a_request_is_a_problem() {
     rest.get("/api/v1/leases?colour=red")
         .problem(400, "invalid");
     rest.get("/api/v1/leases?cursor=nonsense")
-        .problem(422, "invalid");
+        .problem(400, "invalid");
     rest.get("/api/v1/leases/nowhere/10.0.0.1")
         .problem(404, "not-found");
     rest.get("/api/v1/leases/default/10.0.0.2")

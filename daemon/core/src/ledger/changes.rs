@@ -77,14 +77,14 @@ impl Changes {
         change
     }
 
-    /// All changes after `revision`.
-    pub fn since(&self, revision: u64) -> Result<Vec<Arc<Change>>, TooOld> {
+    /// The first `most` changes after `revision`.
+    pub fn since(&self, revision: u64, most: usize) -> Result<Vec<Arc<Change>>, TooOld> {
         let oldest = self.revision - self.log.len() as u64;
         if revision < oldest {
             return Err(TooOld { oldest });
         }
         let skip = usize::try_from(revision - oldest).unwrap_or(usize::MAX);
-        Ok(self.log.iter().skip(skip).cloned().collect())
+        Ok(self.log.iter().skip(skip).take(most).cloned().collect())
     }
 }
 

@@ -49,7 +49,12 @@ impl Ledger {
 
     /// What changed after `revision`.
     pub fn changes_since(&self, revision: u64) -> Result<Vec<Arc<Change>>, TooOld> {
-        self.changes.since(revision)
+        self.changes.since(revision, usize::MAX)
+    }
+
+    /// The first `most` changes after `revision`.
+    pub fn changes_page(&self, revision: u64, most: usize) -> Result<Vec<Arc<Change>>, TooOld> {
+        self.changes.since(revision, most)
     }
 
     /// When [`crate::Request::Expire`] has something to do; `None` while nothing has an end.

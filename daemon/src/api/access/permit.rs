@@ -9,28 +9,41 @@ use fipd_core::{
 
 use crate::{
     api::{Api, auth::Caller, problem::Problem},
-    ipam::IpamError,
+    ipam::{Guard, IpamError},
 };
 
 impl Api {
     /// Asks the ledger on behalf of a caller, within what the caller may.
     pub async fn submit(&self, caller: &Caller, request: Request) -> Result<Answer, Problem> {
+        self.submit_if(caller, request, Box::new(|_, _| Ok(())))
+            .await
+    }
+
+    /// The same, if the guard has nothing against it either.
+    pub async fn submit_if(
+        &self,
+        caller: &Caller,
+        request: Request,
+        more: Guard,
+    ) -> Result<Answer, Problem> {
         let asker = caller.clone();
-        let guard = move |ledger: &Ledger, request: &Request| permits(ledger, &asker, request);
+        let guard = move |ledger: &Ledger, request: &Request| {
+            permits(ledger, &asker, request)?;
+            more(ledger, request)
+        };
         let answer = self.ipam.submit_if(request, Box::new(guard)).await;
         answer.map_err(|error| discreet(caller, error).into())
     }
 }
 
 /// Who else holds an address is not for callers with a scope.
-fn discreet(caller: &Caller, error: IpamError) -> IpamError {
-    match error {
-        IpamError::Refused(Refusal::AddressTaken { address, .. }) if !caller.scope.is_all() => {
-            let owner = "somebody else".to_owned();
-            IpamError::Refused(Refusal::AddressTaken { address, owner })
-        }
-        error => error,
+fn discreet(caller: &Caller, mut error: IpamError) -> IpamError {
+    if let IpamError::Refused(Refusal::AddressTaken { owner, .. }) = &mut error
+        && !caller.scope.is_all()
+    {
+        *owner = "somebody else".to_owned();
     }
+    error
 }
 
 /// Whether the caller may ask for this.
@@ -44,17 +57,17 @@ pub fn permits(ledger: &Ledger, caller: &Caller, request: &Request) -> Result<()
     if let Request::Transfer(ask) = request {
         return transfers(ledger, caller, ask);
     }
-    if caller.scope.is_all() {
-        return Ok(());
-    }
-    if let Request::Release(release) = request {
-        return releases(ledger, caller, &release.scope);
-    }
     if let Request::SetQuota { quota, .. } = request {
         return limits(ledger, caller, quota.pool);
     }
     if let Request::DeleteQuota { pool, .. } = request {
         return limits(ledger, caller, *pool);
+    }
+    if caller.scope.is_all() {
+        return Ok(());
+    }
+    if let Request::Release(release) = request {
+        return releases(ledger, caller, &release.scope);
     }
     Err(beyond(caller))
 }
@@ -164,6 +177,10 @@ fn transfers(ledger: &Ledger, caller: &Caller, ask: &Transfer) -> Result<(), Ipa
 
 /// Who raises its own limit has none: quotas are not for who is for some tenants only.
 fn limits(ledger: &Ledger, caller: &Caller, pool: PoolId) -> Result<(), IpamError> {
+    if caller.role < Role::Admin {
+        let said = "only an admin may set quotas".to_owned();
+        return Err(IpamError::Forbidden(said));
+    }
     if caller.scope.tenants.is_empty() {
         pool_in_reach(ledger, caller, pool)
     } else {

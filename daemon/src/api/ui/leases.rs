@@ -13,7 +13,7 @@ use super::{
     visit::{Query, Visitor},
 };
 use crate::{
-    api::{Api, convert},
+    api::{Api, convert, page as cursor},
     ipam::Ipam,
 };
 
@@ -136,7 +136,7 @@ fn filter(ledger: &Ledger, form: &mut Form) -> Option<LeaseFilter> {
 }
 
 async fn by_address(ipam: &Ipam, filter: &LeaseFilter, after: &str) -> Found {
-    let mut after = convert::cursor(after).ok();
+    let mut after = cursor::read(after).ok();
     let mut rows = Vec::new();
     for _ in 0..STEPS {
         after = ipam.read(|ledger| {
@@ -152,7 +152,7 @@ async fn by_address(ipam: &Ipam, filter: &LeaseFilter, after: &str) -> Found {
     }
     Found {
         cut: after.is_some() && rows.len() < PAGE,
-        next: after.map(convert::cursor_text),
+        next: after.as_ref().map(cursor::text),
         rows,
     }
 }
@@ -191,7 +191,7 @@ async fn by_time(
     ranks.truncate(PAGE);
     let next = ranks.last().filter(|_| more);
     Found {
-        next: next.map(|(time, key)| format!("{time}_{}", convert::cursor_text(*key))),
+        next: next.map(|(time, key)| format!("{time}_{}", cursor::text(key))),
         rows: ipam.read(|ledger| {
             let leases = ranks.iter().filter_map(|(_, key)| ledger.lease(*key));
             leases
@@ -217,5 +217,5 @@ fn rank(lease: &Lease, (key, direction): (&str, Direction)) -> Option<Rank> {
 
 fn rank_of(text: &str) -> Option<Rank> {
     let (time, key) = text.split_once('_')?;
-    Some((time.parse().ok()?, convert::cursor(key).ok()?))
+    Some((time.parse().ok()?, cursor::read(key).ok()?))
 }

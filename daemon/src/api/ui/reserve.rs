@@ -220,7 +220,11 @@ fn explain(form: &mut Form, error: &IpamError) {
         ) => "address",
         IpamError::Refused(Refusal::Exhausted { .. } | Refusal::PoolClosed(_)) => "pool",
         IpamError::Refused(Refusal::QuotaExceeded { .. }) => "tenant",
-        IpamError::Refused(_) | IpamError::Store(_) | IpamError::Stopping => "",
+        IpamError::Refused(_)
+        | IpamError::Store(_)
+        | IpamError::Forbidden(_)
+        | IpamError::Stale(_)
+        | IpamError::Stopping => "",
     };
     form.wrong(name, text);
 }

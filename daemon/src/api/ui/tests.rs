@@ -88,6 +88,7 @@ impl Site {
             ipam,
             clusters,
             accounts,
+            streams: Arc::new(tokio::sync::Semaphore::new(1)),
             tokens_used: crate::api::tokens::LastUsed::default(),
             data_dir: dir.path().to_owned(),
             checking: Arc::new(tokio::sync::Semaphore::new(1)),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::{extract::State, response::Response};
-use fipd_core::{Request, Token, TokenId};
+use fipd_core::{Request, Scope, Token, TokenId};
 use fipd_web_ui::{
     Form, FormPage, Input, InputKind, Nav, TokenMadePage, TokenRow, TokensPage, links,
 };
@@ -18,7 +18,12 @@ use super::{
     visit::{Place, Posted, Query, Visitor},
 };
 use crate::{
-    api::{Api, admin::plain_name, auth::role_name, tokens::mint},
+    api::{
+        Api,
+        admin::plain_name,
+        auth::role_name,
+        tokens::{Grant, mint},
+    },
     clock,
 };
 
@@ -105,7 +110,14 @@ pub async fn create(State(api): State<Arc<Api>>, posted: Posted) -> Answered {
     let (Some(role), false) = (role(&mut form), form.failed()) else {
         return Ok(ask(&visitor, StatusCode::UNPROCESSABLE_ENTITY, form));
     };
-    let minted = match mint(&name, role, now, expires) {
+    let grant = Grant {
+        name: name.clone(),
+        role,
+        expires,
+        scope: Scope::default(),
+        from: Vec::new(),
+    };
+    let minted = match mint(grant, now) {
         Ok(minted) => minted,
         Err(error) => {
             form.error = Some(format!("The system gives no random numbers: {error}."));

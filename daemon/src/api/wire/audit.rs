@@ -9,11 +9,15 @@ use utoipa::{IntoParams, ToSchema};
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub struct AuditQuery {
-    /// Only entries with a smaller number (`next` of the page before).
+    /// Only entries with a smaller number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<u64>,
+    /// `next` of the page before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
     /// 1 to 1000; 100 when left out.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[param(minimum = 1, maximum = 1000)]
     pub limit: Option<usize>,
 }
 
@@ -21,7 +25,8 @@ pub struct AuditQuery {
 pub struct AuditPage {
     /// Newest first.
     pub entries: Vec<AuditView>,
-    pub next: Option<u64>,
+    /// Cursor of the next page; null on the last.
+    pub next: Option<String>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]

@@ -37,6 +37,9 @@ pub struct HeldBackView {
 pub struct ClusterList {
     /// By name.
     pub clusters: Vec<ClusterView>,
+    /// Cursor of the next page; null on the last.
+    #[serde(default)]
+    pub next: Option<String>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]

@@ -227,5 +227,6 @@ pub struct LeaseQuery {
     pub cursor: Option<String>,
     /// 1 to 1000; 100 when left out.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[param(minimum = 1, maximum = 1000)]
     pub limit: Option<usize>,
 }

@@ -19,6 +19,9 @@ pub struct NetworkView {
 pub struct NetworkList {
     /// By id.
     pub networks: Vec<NetworkView>,
+    /// Cursor of the next page; null on the last.
+    #[serde(default)]
+    pub next: Option<String>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]

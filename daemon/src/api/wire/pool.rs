@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, net::IpAddr};
 
 use fipd_core::{EndsOf, Family, Order};
 use serde::{Deserialize, Deserializer, Serialize};
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
 use super::Count;
 
@@ -49,6 +49,32 @@ pub struct PoolView {
 pub struct PoolList {
     /// By id.
     pub pools: Vec<PoolView>,
+    /// Cursor of the next page; null on the last.
+    #[serde(default)]
+    pub next: Option<String>,
+}
+
+/// Which pools to list.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub struct PoolQuery {
+    /// Name of a network.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network: Option<String>,
+    /// Pools whose entries list all of a CIDR, a range or one address.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub containing: Option<String>,
+    /// Pools all of whose entries are on these addresses: a CIDR or a range.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub within: Option<String>,
+    /// `next` of the page before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
+    /// 1 to 1000; 100 when left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[param(minimum = 1, maximum = 1000)]
+    pub limit: Option<usize>,
 }
 
 /// For whom a pool is there without being named. All parts that are given must fit; `{}` is everybody.

@@ -56,6 +56,9 @@ pub struct TokenView {
 pub struct TokenList {
     /// By id.
     pub tokens: Vec<TokenView>,
+    /// Cursor of the next page; null on the last.
+    #[serde(default)]
+    pub next: Option<String>,
 }
 
 /// A fresh token; `token` is shown here and never again.

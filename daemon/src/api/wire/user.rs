@@ -46,6 +46,9 @@ pub struct UserView {
 pub struct UserList {
     /// By name.
     pub users: Vec<UserView>,
+    /// Cursor of the next page; null on the last.
+    #[serde(default)]
+    pub next: Option<String>,
 }
 
 impl std::fmt::Debug for Password {
