@@ -14,12 +14,22 @@ pub const KUBERNETES: &str = "v1.35.4";
 /// `cargo deny`.
 pub const CARGO_DENY: &str = "0.20.2";
 
+/// `schemathesis`; `tests/schemathesis/requirements.txt` has it with what it needs.
+pub const SCHEMATHESIS: &str = "4.32.5";
+
 /// What the browser suite needs from Debian.
 pub const BROWSER_PACKAGES: &[&str] = &["chromium", "chromium-driver"];
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_list_for_pypi_has_the_same_version() {
+        let list = include_str!("../schemathesis/requirements.txt");
+        let wanted = format!("schemathesis=={SCHEMATHESIS}");
+        assert!(list.lines().any(|line| line == wanted));
+    }
 
     #[test]
     fn go_modules_require_the_same_versions() {

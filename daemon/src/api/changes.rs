@@ -34,6 +34,8 @@ use super::{
 
 /// Streams that are open at once.
 pub const STREAMS: usize = 128;
+/// The document calls revisions 64-bit integers, which have a sign there.
+const MOST_REVISION: u64 = i64::MAX as u64;
 /// Events that wait for one client.
 const QUEUE: usize = 64;
 /// How long a client may take until its queue has room.
@@ -61,6 +63,9 @@ pub async fn changes(
     let ask = Ask::<u64>::new(query.limit, query.cursor.as_deref())?;
     let last = last_event(&headers)?;
     let since = last.or(ask.after).or(query.since);
+    if let Some(since) = since.filter(|since| *since > MOST_REVISION) {
+        return Err(Problem::invalid("since", since.to_string(), "a revision"));
+    }
     let since = since.unwrap_or_else(|| api.ipam.read(Ledger::revision));
     let accept = headers.get(header::ACCEPT);
     let accept = accept.and_then(|value| value.to_str().ok());
@@ -304,7 +309,7 @@ impl Teller {
                 let token = self.api.ipam.read(|ledger| ledger.token(id).cloned());
                 token.is_some_and(|token| token.expires.is_none_or(|end| end > now))
             }
-            Via::Session => self.api.sessions.find(&self.headers).is_some(),
+            Via::Session => self.api.sessions.lives(&self.headers),
         }
     }
 }

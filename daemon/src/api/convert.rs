@@ -166,7 +166,10 @@ pub fn network_view(reach: Reach<'_>, network: &Network) -> NetworkView {
         name: network.name.to_string(),
         pools: reach.pools_of(network),
         waiting_for: holds.collect(),
-        held_until: ledger.restore_hold().map(|hold| clock::rfc3339(hold.until)),
+        held_until: reach
+            .ledger
+            .restore_hold()
+            .map(|hold| clock::rfc3339(hold.until)),
     }
 }
 

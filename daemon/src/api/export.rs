@@ -13,7 +13,7 @@ use axum::{
     extract::State,
     response::{IntoResponse as _, Response},
 };
-use fipd_core::{LeaseFilter, LeaseKey, Ledger, NetworkId, Pool, PoolId, QuotaUsage, Tenant};
+use fipd_core::{LeaseFilter, LeaseKey, Ledger, NetworkId, Pool, PoolId, QuotaUsage, Role, Tenant};
 use futures::{StreamExt as _, stream};
 use http::{HeaderValue, header};
 
@@ -56,7 +56,7 @@ struct Export {
 
 /// All leases, pools, networks or quotas, or the audit log, as JSON Lines or CSV, for as long as the reader reads.
 #[utoipa::path(get, path = "/api/v1/export", tag = "admin", params(ExportQuery),
-    responses((status = 200, content_type = "application/jsonl"), (status = 422, body = Problem),
+    responses((status = 200, content((String = "application/jsonl"), (String = "text/csv"))), (status = 422, body = Problem),
         (status = 503, body = Problem)))]
 pub async fn export(
     State(api): State<Arc<Api>>,
@@ -65,8 +65,14 @@ pub async fn export(
 ) -> Result<Response, Problem> {
     let format = Format::parse(query.format.as_deref())?;
     let next = Some(Place::parse(query.what.as_deref())?);
-    if matches!(next, Some(Place::Audit(_))) {
-        caller.may_read_audit()?;
+    match next {
+        Some(Place::Audit(_)) => caller.may_read_audit()?,
+        // As their list.
+        Some(Place::Quotas(_)) if caller.role < Role::Operator => {
+            let detail = format!("quotas need the role operator, {} has viewer", caller.actor);
+            return Err(Problem::new(Code::Forbidden, detail));
+        }
+        Some(_) | None => {}
     }
     let mut export = Export {
         api,

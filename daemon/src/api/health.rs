@@ -16,14 +16,16 @@ use super::{
 use crate::{ipam::Ipam, store::Condition};
 
 /// The process answers.
-#[utoipa::path(get, path = "/healthz", tag = "health", responses((status = 200, body = String)))]
+#[utoipa::path(get, path = "/healthz", tag = "health", security(()), responses((status = 200, body = String)))]
 pub async fn healthz() -> &'static str {
     "ok\n"
 }
 
 /// Whether decisions are taken, and why not. Plain text, or JSON where that is asked for.
 #[utoipa::path(get, path = "/readyz", tag = "health",
-    responses((status = 200, body = Readiness), (status = 503, body = Readiness)))]
+    security(()),
+    responses((status = 200, content((Readiness = "application/json"), (String = "text/plain"))),
+        (status = 503, content((Readiness = "application/json"), (String = "text/plain")))))]
 pub async fn readyz(State(api): State<Arc<Api>>, headers: HeaderMap) -> Response {
     let readiness = readiness(&api);
     let status = if readiness.ready {
@@ -50,7 +52,8 @@ pub async fn readyz(State(api): State<Arc<Api>>, headers: HeaderMap) -> Response
 }
 
 /// What Prometheus reads.
-#[utoipa::path(get, path = "/metrics", tag = "health", responses((status = 200, body = String)))]
+#[utoipa::path(get, path = "/metrics", tag = "metrics",
+    responses((status = 200, body = String, content_type = "application/openmetrics-text")))]
 pub async fn metrics(State(api): State<Arc<Api>>) -> Response {
     let text = api.metrics.text().await;
     let mut response = text.to_string().into_response();

@@ -3,9 +3,14 @@
 use axum::Json;
 use utoipa::{
     Modify, OpenApi,
-    openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
+    openapi::{
+        Content, Ref, RefOr, ResponseBuilder,
+        path::Operation,
+        security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
+    },
 };
 
+use super::problem::MEDIA_TYPE;
 use super::{
     admin, backups, bulk, changes, clusters, export, health, leases, pools, quotas, restore_hold,
     tokens, transfer, users, wire,
@@ -32,7 +37,7 @@ use super::{
     ),
     components(schemas(super::problem::Problem, wire::LeaseSummary)),
     security(("bearer" = [])),
-    modifiers(&Bearer),
+    modifiers(&Bearer, &Errors),
 )]
 struct Document;
 
@@ -49,6 +54,64 @@ impl Modify for Bearer {
         components
             .security_schemes
             .insert("bearer".to_owned(), SecurityScheme::Http(scheme).into());
+    }
+}
+
+/// Adds the errors that every operation has, and says of which media type errors are.
+struct Errors;
+
+impl Modify for Errors {
+    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+        for item in document.paths.paths.values_mut() {
+            let operations = [
+                &mut item.get,
+                &mut item.put,
+                &mut item.post,
+                &mut item.patch,
+                &mut item.delete,
+            ];
+            operations.into_iter().flatten().for_each(complete);
+        }
+    }
+}
+
+fn complete(operation: &mut Operation) {
+    let reads = [
+        (400, "The query, path or body cannot be read"),
+        (401, "No or unknown credentials"),
+        (403, "The caller may not do it"),
+        (422, "A value is not allowed"),
+        (503, "fipd cannot do it at the moment; ask again"),
+        (504, "It took too long"),
+    ];
+    let writes = [
+        (404, "Something that is named does not exist"),
+        (409, "The address book is in the way"),
+        (413, "The body is too large"),
+        (415, "The body is not JSON"),
+        (507, "The disk is full"),
+    ];
+    let writes = writes.iter().filter(|_| operation.request_body.is_some());
+    let health = operation.tags.iter().flatten().any(|tag| tag == "health");
+    let responses = &mut operation.responses.responses;
+    for (status, response) in responses.iter_mut() {
+        if let RefOr::T(response) = response
+            && status.starts_with(['4', '5'])
+            && !health
+            && let Some(content) = response.content.swap_remove("application/json")
+        {
+            response.content.insert(MEDIA_TYPE.to_owned(), content);
+        }
+    }
+    for (status, why) in reads.iter().chain(writes) {
+        let schema = Ref::from_schema_name("Problem");
+        let response = ResponseBuilder::new()
+            .description(*why)
+            .content(MEDIA_TYPE, Content::new(Some(schema)))
+            .build();
+        responses
+            .entry(status.to_string())
+            .or_insert_with(|| response.into());
     }
 }
 

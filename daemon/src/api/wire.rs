@@ -3,6 +3,10 @@
 //! Plain data only. Addresses, times and owners are text, so that every client can read them.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use utoipa::{
+    PartialSchema, ToSchema,
+    openapi::{ObjectBuilder, OneOfBuilder, RefOr, Schema, Type},
+};
 
 mod audit;
 mod backup;
@@ -44,6 +48,19 @@ pub use user::{Password, UserCreate, UserList, UserPatch, UserView};
 /// A count of addresses: a JSON number up to 2^53, above that (IPv6) its decimal digits as a string.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Count(pub u128);
+
+impl PartialSchema for Count {
+    fn schema() -> RefOr<Schema> {
+        let of = |kind: Type| ObjectBuilder::new().schema_type(kind);
+        let either = OneOfBuilder::new();
+        either
+            .item(of(Type::Integer).minimum(Some(0)))
+            .item(of(Type::String).pattern(Some("^[0-9]+$")))
+            .into()
+    }
+}
+
+impl ToSchema for Count {}
 
 impl Serialize for Count {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {

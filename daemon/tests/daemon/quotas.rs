@@ -103,7 +103,7 @@ fn quotas_are_listed_in_pages_and_go_with_their_pool() {
     rest.get("/api/v1/quotas?pool=nope")
         .problem(404, "not-found");
     rest.get("/api/v1/quotas?limit=0").problem(422, "invalid");
-    rest.get("/api/v1/quotas?cursor=x").problem(422, "invalid");
+    rest.get("/api/v1/quotas?cursor=x").problem(400, "invalid");
     let wrong = |path: &str, body| rest.json(Method::PUT, path, &[], body);
     wrong("/api/v1/quotas/nope/x", json!({ "limit": 1 })).problem(404, "not-found");
     wrong("/api/v1/quotas/p/x", json!({ "limit": -1 })).problem(400, "invalid");

@@ -48,6 +48,7 @@ fn about_other(path: &str) -> String {
         ("/pools/{name}", "/pools/other"),
         ("/users/{name}", "/users/admin"),
         ("/clusters/{name}", "/clusters/east"),
+        ("/backups/{name}", "/backups/none"),
     ];
     let fill = |path: String, (from, to): &(&str, &str)| path.replace(from, to);
     let path = place.iter().fold(path.to_owned(), fill);
@@ -63,13 +64,13 @@ fn body(method: &Method, path: &str) -> Value {
             json!({ "owner": owner, "tenant": "red", "wants": [{ "pool": "other" }] })
         }
         ("POST", "/api/v1/bulk") => json!({ "operations": [
-            { "op": "allocate", "owner": owner, "tenant": "red", "wants": [{ "pool": "other" }] },
-            { "op": "reserve", "owner": owner, "tenant": "red", "wants": [{ "pool": "other" }] },
-            { "op": "release", "owner": "fipd/Host/lab/nobody" },
-            { "op": "transfer", "network": "default", "address": "10.2.0.1",
-                "transfer": { "to": "fipd/Host/lab/red", "reason": "mine now" } },
-            { "op": "put-quota", "pool": "other", "tenant": "red", "quota": { "limit": 9 } },
-            { "op": "delete-quota", "pool": "other", "tenant": "red" },
+            { "allocate": { "owner": owner, "tenant": "red", "wants": [{ "pool": "other" }] } },
+            { "reserve": { "owner": owner, "tenant": "red", "wants": [{ "pool": "other" }] } },
+            { "release": { "owner": "fipd/Host/lab/nobody" } },
+            { "transfer": { "network": "default", "address": "10.2.0.1",
+                "transfer": { "to": "fipd/Host/lab/red", "reason": "mine now" } } },
+            { "put-quota": { "pool": "other", "tenant": "red", "quota": { "limit": 9 } } },
+            { "delete-quota": { "pool": "other", "tenant": "red" } },
         ] }),
         ("POST", "/api/v1/leases/release") => json!({ "owner": owner }),
         ("POST", "/api/v1/leases/{network}/{address}/transfer") => {
@@ -83,12 +84,14 @@ fn body(method: &Method, path: &str) -> Value {
         ("POST", "/api/v1/users") => {
             json!({ "name": "u", "role": "admin", "password": "open sesame" })
         }
+        ("POST", "/api/v1/restore-hold/lift") => json!({ "reason": "because" }),
         ("PATCH", "/api/v1/users/{name}") => json!({ "role": "viewer" }),
         ("POST", "/api/v1/clusters/{name}/skip-adoption") => json!({ "network": "default" }),
         ("DELETE", _)
         | (
             "POST",
-            "/api/v1/clusters/{name}/forget"
+            "/api/v1/backups"
+            | "/api/v1/clusters/{name}/forget"
             | "/api/v1/clusters/{name}/confirm-release"
             | "/api/v1/clusters/{name}/crds",
         ) => Value::Null,

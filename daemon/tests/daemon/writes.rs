@@ -192,7 +192,8 @@ fn many_operations_are_answered_in_order() {
     fipd.json("pool create p --cidr 10.0.0.0/22");
     let rest = admin(&fipd);
     let want = json!([{ "pool": "p" }]);
-    let allocate = |n: usize| json!({ "op": "allocate", "owner": format!("fipd/Host/lab/h{n}"), "wants": want });
+    let allocate =
+        |n: usize| json!({ "allocate": { "owner": format!("fipd/Host/lab/h{n}"), "wants": want } });
     let all: Vec<Value> = (0..1_000).map(allocate).collect();
     let bulk = |rest: &Rest, operations: Vec<Value>| {
         rest.post("/api/v1/bulk", json!({ "operations": operations }))
@@ -214,13 +215,13 @@ fn many_operations_are_answered_in_order() {
             .all(|one| one["status"] == 200)
     );
     let mixed = vec![
-        json!({ "op": "release", "owner": "fipd/Host/lab/h0" }),
-        json!({ "op": "allocate", "owner": "fipd/Host/lab/x", "wants": [{ "pool": "nope" }] }),
-        json!({ "op": "transfer", "network": "default", "address": "10.0.0.2",
-            "transfer": { "to": "fipd/Host/lab/y", "reason": "moved" } }),
-        json!({ "op": "put-quota", "pool": "p", "tenant": "red", "quota": { "limit": 3 } }),
-        json!({ "op": "delete-quota", "pool": "p", "tenant": "blue" }),
-        json!({ "op": "reserve", "owner": "fipd/Host/lab/z", "wants": [{ "pool": "p" }] }),
+        json!({ "release": { "owner": "fipd/Host/lab/h0" } }),
+        json!({ "allocate": { "owner": "fipd/Host/lab/x", "wants": [{ "pool": "nope" }] } }),
+        json!({ "transfer": { "network": "default", "address": "10.0.0.2",
+            "transfer": { "to": "fipd/Host/lab/y", "reason": "moved" } } }),
+        json!({ "put-quota": { "pool": "p", "tenant": "red", "quota": { "limit": 3 } } }),
+        json!({ "delete-quota": { "pool": "p", "tenant": "blue" } }),
+        json!({ "reserve": { "owner": "fipd/Host/lab/z", "wants": [{ "pool": "p" }] } }),
     ];
     let statuses = |answer: &Value| {
         let results = answer["results"].as_array().unwrap().iter();
@@ -238,7 +239,7 @@ fn many_operations_are_answered_in_order() {
     bulk(&rest, [all, vec![allocate(0)]].concat()).problem(422, "invalid");
     let atomic = json!({ "operations": [allocate(0)], "atomic": true });
     rest.post("/api/v1/bulk", atomic).problem(400, "invalid");
-    bulk(&rest, vec![json!({ "op": "format-disk" })]).problem(400, "invalid");
+    bulk(&rest, vec![json!({ "format-disk": {} })]).problem(400, "invalid");
 }
 
 #[test]

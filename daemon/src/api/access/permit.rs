@@ -126,7 +126,10 @@ fn any_in_reach(caller: &Caller, any: &Selection) -> Result<(), IpamError> {
     if scope.pools.is_empty() && (scope.networks.is_empty() || any.network.is_some_and(network)) {
         return Ok(());
     }
-    let said = format!("{} is not for every pool; name one of its pools", caller.actor);
+    let said = format!(
+        "{} is not for every pool; name one of its pools",
+        caller.actor
+    );
     Err(IpamError::Forbidden(said))
 }
 

@@ -47,7 +47,7 @@ pub fn samples() -> (PoolView, LeaseView) {
 fn root() -> Caller {
     Caller {
         actor: "test".into(),
-        role: fipd_core::Role::Admin,
+        role: Role::Admin,
         via: crate::api::auth::Via::Socket,
         scope: Arc::default(),
     }
@@ -219,7 +219,8 @@ fn a_page_of_pools_ends_by_the_number_of_entries() {
     let mut pages = Vec::new();
     let mut after = None;
     loop {
-        let (page, next) = pools(&ledger, after);
+        let (ledger, scope) = (&ledger, &fipd_core::Scope::default());
+        let (page, next) = pools(Reach { ledger, scope }, after);
         assert!(page.iter().all(|(head, _)| head.addresses.is_empty()));
         pages.push(page.iter().map(|(head, _)| head.id).collect::<Vec<_>>());
         match next {

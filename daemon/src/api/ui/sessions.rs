@@ -95,11 +95,17 @@ impl Sessions {
 
     /// The session behind the cookie; using it keeps it alive, but for what the script asks by itself.
     pub fn find(&self, headers: &HeaderMap) -> Option<Session> {
+        self.look(headers, !is_background(headers))
+    }
+
+    /// Whether there is a session behind the cookie; asking does not keep it alive.
+    pub fn lives(&self, headers: &HeaderMap) -> bool {
+        self.look(headers, false).is_some()
+    }
+
+    fn look(&self, headers: &HeaderMap, keep: bool) -> Option<Session> {
         let key = key(headers)?;
-        let row = self
-            .store
-            .lock()
-            .touch(&key, Instant::now(), !is_background(headers))?;
+        let row = self.store.lock().touch(&key, Instant::now(), keep)?;
         let account = self.ipam.read(|ledger| ledger.account(&row.name).cloned());
         let same = |account: &Account| {
             account.password_hash == row.password_hash && account.role == row.role

@@ -15,7 +15,7 @@ pub struct Bulk {
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "kebab-case", tag = "op")]
+#[serde(rename_all = "kebab-case")]
 pub enum BulkOperation {
     Allocate(Allocate),
     Reserve(ReserveRequest),

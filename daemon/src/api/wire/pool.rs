@@ -118,23 +118,16 @@ pub enum OriginView {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Usage {
     /// Addresses the pool can give.
-    #[schema(value_type = u64)]
     pub size: Count,
-    #[schema(value_type = u64)]
     pub used: Count,
-    #[schema(value_type = u64)]
     pub free: Count,
     /// Leases that cool after a release; counted in `used`.
-    #[schema(value_type = u64)]
     pub quarantined: Count,
     /// Addresses taken out by exclusions.
-    #[schema(value_type = u64)]
     pub excluded: Count,
     /// Addresses that are the gateway or reserved ends.
-    #[schema(value_type = u64)]
     pub reserved: Count,
     /// Leases of the pool that are outside its assignable addresses.
-    #[schema(value_type = u64)]
     pub out_of_range: Count,
 }
 

@@ -1,0 +1,83 @@
+//! The REST API held against its own OpenAPI document by schemathesis: what the document says must be so, and nothing that
+//! is sent may make the daemon fail.
+
+#![expect(clippy::unwrap_used, reason = "in a test a panic is the verdict")]
+
+use std::process::Command;
+use std::time::Duration;
+
+use fipd_tests::process::Process;
+use fipd_tests::testbed::{Fipd, FipdOptions};
+use fipd_tests::toolchain;
+
+/// Schemathesis repeats its last phases until this is spent.
+const SECONDS: &str = "100";
+/// And must have ended by then.
+const DEADLINE: Duration = Duration::from_secs(300);
+/// The same requests on every machine.
+const SEED: &str = "20260301";
+/// What is not asked: names and addresses have a grammar that a schema of strings cannot tell, so good data of the schema may
+/// be refused.
+const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,\
+                      response_headers_conformance,response_schema_conformance,negative_data_rejection,\
+                      unsupported_method,ignored_auth";
+
+/// Something to be found, so that more is asked than what is not there.
+async fn fill(fipd: &Fipd) {
+    for line in [
+        "pool create vips --cidr 192.0.2.0/24 --quarantine 1h",
+        "pool create six --cidr 2001:db8::/64",
+        "lease allocate --pool vips --pool six --tenant red --count 3 --owner fipd/vm/lab/a",
+        "lease allocate --pool vips --owner fipd/vm/lab/b",
+        "lease release --owner fipd/vm/lab/b",
+        "quota set --tenant red --pool vips --limit 5",
+        "token create ci --role viewer --pool vips --from 10.0.0.0/8",
+    ] {
+        let done = fipd.cli(line.split(' ')).await.unwrap();
+        done.success().unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_api_is_what_its_document_says() {
+    let tool = tokio::task::spawn_blocking(toolchain::python::schemathesis);
+    let tool = tool.await.unwrap().unwrap();
+    let fipd = Fipd::start(FipdOptions::default()).await.unwrap();
+    fill(&fipd).await;
+    let made = ["token", "create", "fuzz", "--role", "admin", "-o", "json"];
+    let made = fipd.cli(made).await.unwrap().json().unwrap();
+    let token = made["token"].as_str().unwrap();
+    let (program, first) = tool.split_first().unwrap();
+    let mut command = Command::new(program);
+    command.args(first).arg("run");
+    command.arg(format!("{}/api/v1/openapi.json", fipd.url()));
+    command.args(["--header", &format!("Authorization: Bearer {token}")]);
+    command.arg("--tls-verify");
+    command.arg(fipd.data_dir().join("tls/ca.crt"));
+    command.args(["--phases", "examples,coverage,fuzzing", "--mode", "all"]);
+    command.args(["--checks", CHECKS, "--seed", SEED, "--max-time", SECONDS]);
+    command.args([
+        "--max-examples",
+        "30",
+        "--workers",
+        "2",
+        "--continue-on-failure",
+    ]);
+    command.args(["--request-timeout", "20", "--no-color", "--warnings", "off"]);
+    // It keeps what failed in the directory where it runs.
+    command.current_dir(fipd.directory());
+    let log = fipd.directory().join("schemathesis.log");
+    let run = Process::spawn("schemathesis", command, &log).unwrap();
+    let status = run.wait(DEADLINE).await.unwrap();
+    let said = std::fs::read_to_string(&log).unwrap();
+    assert!(status.success(), "{said}");
+    let tested = said
+        .lines()
+        .find(|line| line.contains("Operations:"))
+        .unwrap_or("");
+    assert!(!tested.is_empty(), "it says what it did: {said}");
+    let check = fipd.cli(["check", "-o", "json"]).await.unwrap();
+    assert_eq!(check.json().unwrap()["ok"], true);
+    let log = fipd.log().unwrap();
+    assert!(!log.contains("panicked"), "{log}");
+}
