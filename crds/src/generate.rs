@@ -1,15 +1,29 @@
 //! The CustomResourceDefinitions as they are installed, and their YAML.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    CustomResourceDefinition, CustomResourceDefinitionVersion, JSONSchemaProps,
-    JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
+    CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
 use kube::CustomResourceExt;
 
-use crate::floating_ip::{v1beta1, v1beta2};
+use crate::{
+    fipd_io,
+    floating_ip::{v1beta1, v1beta2},
+};
 
 /// The committed YAML of [`all`], in the same order: file name and text.
-pub const MANIFESTS: [(&str, &str); 3] = [
+pub const MANIFESTS: [(&str, &str); 6] = [
+    (
+        "fipd.io_addressclaims.yaml",
+        include_str!("../yaml/fipd.io_addressclaims.yaml"),
+    ),
+    (
+        "fipd.io_namespacedpools.yaml",
+        include_str!("../yaml/fipd.io_namespacedpools.yaml"),
+    ),
+    (
+        "fipd.io_pools.yaml",
+        include_str!("../yaml/fipd.io_pools.yaml"),
+    ),
     (
         "rancher.k8s.binbash.org_floatingippools.yaml",
         include_str!("../yaml/rancher.k8s.binbash.org_floatingippools.yaml"),
@@ -28,6 +42,9 @@ pub const MANIFESTS: [(&str, &str); 3] = [
 #[must_use]
 pub fn all() -> Vec<CustomResourceDefinition> {
     vec![
+        own(fipd_io::AddressClaim::crd()),
+        own(fipd_io::NamespacedPool::crd()),
+        own(fipd_io::Pool::crd()),
         merge(
             v1beta2::FloatingIPPool::crd(),
             v1beta1::FloatingIPPool::crd(),
@@ -62,21 +79,25 @@ fn merge(
     older: CustomResourceDefinition,
 ) -> CustomResourceDefinition {
     stored.spec.versions.extend(older.spec.versions);
-    stored.spec.versions.iter_mut().for_each(tidy_version);
+    for root in roots(&mut stored) {
+        tidy(root);
+        // The originals take objects without a spec.
+        root.required = None;
+    }
     stored
 }
 
-fn tidy_version(version: &mut CustomResourceDefinitionVersion) {
-    let Some(root) = version
-        .schema
-        .as_mut()
-        .and_then(|schema| schema.open_api_v3_schema.as_mut())
-    else {
-        return;
-    };
-    tidy(root);
-    // The originals take objects without a spec.
-    root.required = None;
+/// A kind of fipd's own, in one version.
+fn own(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
+    roots(&mut crd).for_each(tidy);
+    crd
+}
+
+/// The schema of each version.
+fn roots(crd: &mut CustomResourceDefinition) -> impl Iterator<Item = &mut JSONSchemaProps> {
+    let schemas = crd.spec.versions.iter_mut();
+    let schemas = schemas.filter_map(|version| version.schema.as_mut());
+    schemas.filter_map(|schema| schema.open_api_v3_schema.as_mut())
 }
 
 /// Takes out what the generator adds for Rust's sake: the originals have no defaults, refuse null, and name no integer format but in

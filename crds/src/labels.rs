@@ -161,6 +161,8 @@ pub const NETWORK: &str = "fipd.io/network";
 pub const PARTNER_POOL: &str = "fipd.io/partner-pool";
 /// Annotation: who holds the address, in fipd's words.
 pub const HOLDER: &str = "fipd.io/holder";
+/// Finalizer on claims: the address is free before the object goes.
+pub const CLAIM_CLEANUP: &str = "fipd.io/address";
 /// Field manager of everything fipd applies.
 pub const FIELD_MANAGER: &str = "fipd";
 /// Label on everything fipd creates, with the value [`FIELD_MANAGER`].

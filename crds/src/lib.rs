@@ -6,6 +6,7 @@
 //! Types here mirror the wire. They decode whatever an API server may hold and judge nothing: values become checked types in the
 //! controllers.
 
+pub mod fipd_io;
 pub mod floating_ip;
 mod generate;
 pub mod labels;

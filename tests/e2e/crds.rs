@@ -23,6 +23,9 @@ use kube::{Client, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+#[path = "crds/own.rs"]
+mod own;
+
 const NAMESPACE: &str = "c-m-4x2bq";
 const SOON: Duration = Duration::from_secs(60);
 const GROUP: &str = "rancher.k8s.binbash.org";
@@ -670,6 +673,7 @@ async fn our_definitions_replace_those_of_the_first_release() {
     let (plane, client) = cluster("upgrade").await;
     let olds: Vec<Value> = all()
         .into_iter()
+        .filter(|crd| crd.spec.group == GROUP)
         .map(|crd| serde_json::to_value(first_release(crd)).unwrap())
         .collect();
     let text: Vec<String> = olds.iter().map(ToString::to_string).collect();

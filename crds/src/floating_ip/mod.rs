@@ -8,6 +8,7 @@ mod parts;
 pub mod v1beta1;
 pub mod v1beta2;
 
+pub(crate) use parts::ADDRESS_OR_EMPTY;
 pub use parts::{AddressRange, IpConfig, PoolStatus, QuotaStatus, QuotaUsage, ServiceRef};
 pub use v1beta2::{
     Assigned, FloatingIP, FloatingIPPool, FloatingIPPoolSpec, FloatingIPProjectQuota,

@@ -154,7 +154,7 @@ const ADDRESS: &str = concat!(
     r"|[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*)$"
 );
 /// [`ADDRESS`] or nothing.
-pub(super) const ADDRESS_OR_EMPTY: &str = concat!(
+pub(crate) const ADDRESS_OR_EMPTY: &str = concat!(
     r"^((25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])(\.(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])){3}",
     r"|[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*|)$"
 );

@@ -24,11 +24,17 @@ fn files_are_current() {
     }
 }
 
+fn of_group(group: &str) -> Vec<CustomResourceDefinition> {
+    let all = all().into_iter();
+    let found: Vec<_> = all.filter(|crd| crd.spec.group == group).collect();
+    assert_eq!(found.len(), 3, "{group}");
+    found
+}
+
 #[test]
 fn versions_are_as_the_family_has_them() {
-    for crd in all() {
+    for crd in of_group(crate::floating_ip::GROUP) {
         let kind = &crd.spec.names.kind;
-        assert_eq!(crd.spec.group, crate::floating_ip::GROUP);
         assert_eq!(
             crd.spec.scope,
             if kind == "FloatingIP" {
@@ -65,6 +71,21 @@ fn versions_are_as_the_family_has_them() {
                 .iter()
                 .all(|version| version.subresources.as_ref().unwrap().status.is_some())
         );
+    }
+}
+
+/// An own kind is nothing without its spec, and only fipd writes its status.
+#[test]
+fn own_kinds_have_one_version_a_spec_and_a_status() {
+    for crd in of_group(crate::fipd_io::GROUP) {
+        let [version] = crd.spec.versions.as_slice() else {
+            panic!("{} has several versions", crd.spec.names.kind);
+        };
+        assert_eq!((version.name.as_str(), version.storage), ("v1alpha1", true));
+        assert!(version.subresources.as_ref().unwrap().status.is_some());
+        let schema = version.schema.as_ref().unwrap();
+        let root = schema.open_api_v3_schema.as_ref().unwrap();
+        assert_eq!(root.required.as_deref(), Some(&["spec".to_owned()][..]));
     }
 }
 
