@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 /// Shared immutable text. The ledger interns what repeats (clusters, kinds, namespaces).
 pub type Text = Arc<str>;
 
-/// The system on whose behalf an address is held: one of the five drop-ins, or `fipd` itself, or a
-/// name of the admin's own. 1 to 40 of `[a-z0-9-]`, starts with a letter.
+/// The system on whose behalf an address is held: one of the five drop-ins, or `fipd` itself, or its
+/// own kinds in clusters, or a name of the admin's own. 1 to 40 of `[a-z0-9-]`, starts with a letter.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct System(Text);
@@ -75,6 +75,11 @@ impl System {
     /// The rancher-fip family.
     pub fn rancher_fip() -> Self {
         Self("rancher-fip".into())
+    }
+
+    /// fipd's own kinds in clusters: claims, and pools as objects.
+    pub fn claims() -> Self {
+        Self("claims".into())
     }
 
     /// Stands for the list of clusters that a discovery source gives.

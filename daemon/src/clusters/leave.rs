@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use fipd_core::{Actor, Adoption, Answer, ClusterId, Request, System, Text};
 
 use super::{ClustersError, registry::Registry, settle::Standings};
-use crate::ipam::IpamError;
+use crate::{config::served, ipam::IpamError};
 
 /// Leases orphaned or forgotten by one request.
 const CHUNK: usize = 512;
@@ -189,9 +189,4 @@ impl Registry {
         }
         Ok(())
     }
-}
-
-/// Drop-ins that a configuration can switch on.
-fn served() -> Vec<System> {
-    vec![System::rancher_fip()]
 }

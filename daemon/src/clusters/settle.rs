@@ -178,13 +178,20 @@ impl Registry {
                 .and_then(|standing| standing.joined.clone())
                 .unwrap_or_else(|| name.clone())
         };
-        let systems =
-            |systems: &BTreeSet<System>, management: Option<&Text>| -> BTreeMap<System, Text> {
-                systems
-                    .iter()
-                    .filter_map(|system| Some((system.clone(), lead(management?))))
-                    .collect()
+        let systems = |own: &Text,
+                       systems: &BTreeSet<System>,
+                       management: Option<&Text>|
+         -> BTreeMap<System, Text> {
+            let pools_in = |system: &System| {
+                let pools_in = if *system == System::claims() {
+                    Some(own)
+                } else {
+                    management
+                };
+                Some((system.clone(), lead(pools_in?)))
             };
+            systems.iter().filter_map(pools_in).collect()
+        };
         let sites: Vec<config::Site> = self
             .sites
             .values()
@@ -192,7 +199,11 @@ impl Registry {
             .map(|site| config::Site {
                 name: site.spec.name.clone(),
                 names: names(&site.spec),
-                systems: systems(&site.spec.systems, site.spec.management.as_ref()),
+                systems: systems(
+                    &site.spec.name,
+                    &site.spec.systems,
+                    site.spec.management.as_ref(),
+                ),
             })
             .collect();
         let unlisted = self
@@ -206,13 +217,43 @@ impl Registry {
                     .management_of(&discovery.cluster, &discovery.settings.rancher_fip);
                 (
                     &discovery.cluster,
-                    systems(&discovery.systems, management.as_ref()),
+                    systems(&discovery.cluster, &discovery.systems, management.as_ref()),
                 )
             });
         let unlisted = unlisted
             .as_ref()
             .map(|(cluster, systems)| (*cluster, systems));
-        config::awaited(&self.config.networks, &sites, &self.seen, unlisted)
+        let mut seen = self.seen.clone();
+        seen.extend(self.offered());
+        config::awaited(&self.config.networks, &sites, &seen, unlisted)
+    }
+
+    /// The networks of fipd's own pools that clusters may use for claims.
+    fn offered(&self) -> Vec<(Text, System, Text)> {
+        let sites = self.sites.values().map(|site| &site.spec);
+        let mut asking: Vec<(&Text, &config::Claims)> = sites
+            .filter(|spec| spec.systems.contains(&System::claims()))
+            .map(|spec| (&spec.name, &spec.settings.claims))
+            .collect();
+        // What a discovery may bring counts until it has.
+        let discovery = self.config.discovery.as_ref();
+        let unlisted = discovery.filter(|discovery| {
+            self.found.is_none() && discovery.systems.contains(&System::claims())
+        });
+        asking.extend(unlisted.map(|one| (&one.cluster, &one.settings.claims)));
+        let mut offered = Vec::new();
+        self.ipam.read(|ledger| {
+            for pool in ledger.pools() {
+                let Some(network) = ledger.network(pool.spec.network) else {
+                    continue;
+                };
+                let takers = asking.iter().filter(|(_, claims)| claims.offers(pool));
+                offered.extend(takers.map(|(cluster, _)| {
+                    (Text::clone(cluster), System::claims(), network.name.clone())
+                }));
+            }
+        });
+        offered
     }
 
     /// The network of that name, made if it is new.

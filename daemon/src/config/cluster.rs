@@ -10,6 +10,11 @@ use fipd_core::{System, Text};
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
+use super::{
+    claims::{self, Claims},
+    systems::systems,
+};
+
 /// A cluster of the configuration.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "RawCluster")]
@@ -39,6 +44,7 @@ pub enum Source {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ClusterSettings {
     pub rancher_fip: RancherFip,
+    pub claims: Claims,
 }
 
 /// `[cluster.rancher-fip]`
@@ -232,6 +238,7 @@ struct RawCluster {
     #[serde(default)]
     systems: Vec<String>,
     rancher_fip: Option<RancherFip>,
+    claims: Option<Claims>,
 }
 
 impl TryFrom<RawCluster> for ClusterConfig {
@@ -259,12 +266,17 @@ impl TryFrom<RawCluster> for ClusterConfig {
         let systems = systems(&raw.systems, &format!("[[cluster]] {name:?}"))?;
         let place = format!("[[cluster]] {name:?}, [cluster.rancher-fip]");
         let rancher_fip = rancher_fip(raw.rancher_fip, RancherFip::default(), &systems, &place)?;
+        let place = format!("[[cluster]] {name:?}, [cluster.claims]");
+        let claims = claims::checked(raw.claims, &systems, &place)?;
         Ok(Self {
             name,
             source,
             insecure_skip_tls_verify: raw.insecure_skip_tls_verify,
             systems,
-            settings: ClusterSettings { rancher_fip },
+            settings: ClusterSettings {
+                rancher_fip,
+                claims,
+            },
         })
     }
 }
@@ -281,6 +293,7 @@ struct RawDiscovery {
     #[serde(default)]
     insecure_skip_tls_verify: bool,
     rancher_fip: Option<DiscoveredRancherFip>,
+    claims: Option<Claims>,
 }
 
 /// `[discovery.rancher-fip]`: the keys of a downstream cluster that can hold for many.
@@ -335,13 +348,17 @@ impl TryFrom<RawDiscovery> for Discovery {
                 .unwrap_or_else(|| template.app_namespace.clone()),
         });
         let rancher_fip = rancher_fip(given, template, &systems, "[discovery.rancher-fip]")?;
+        let claims = claims::checked(raw.claims, &systems, "[discovery.claims]")?;
         Ok(Self {
             cluster,
             namespaces,
             match_labels: raw.match_labels,
             systems,
             insecure_skip_tls_verify: raw.insecure_skip_tls_verify,
-            settings: ClusterSettings { rancher_fip },
+            settings: ClusterSettings {
+                rancher_fip,
+                claims,
+            },
         })
     }
 }
@@ -360,22 +377,6 @@ fn checked_name(name: &str) -> Result<Text, String> {
             "cluster name {name:?} must be 1 to 63 of a-z, 0-9, '-' and '.', starting and ending with a letter or digit"
         ))
     }
-}
-
-fn systems(given: &[String], place: &str) -> Result<BTreeSet<System>, String> {
-    let served = System::rancher_fip();
-    let mut systems = BTreeSet::new();
-    for name in given {
-        if name != served.as_str() {
-            return Err(format!(
-                "{place}: systems: {name:?} is not served by this version; allowed is \"{served}\""
-            ));
-        }
-        if !systems.insert(served.clone()) {
-            return Err(format!("{place}: systems: {name:?} is there twice"));
-        }
-    }
-    Ok(systems)
 }
 
 fn rancher_fip(

@@ -5,12 +5,14 @@
 
 mod audit;
 mod backup;
+mod claims;
 mod cluster;
 mod error;
 mod expect;
 mod listener;
 mod network;
 mod pattern;
+mod systems;
 
 #[cfg(test)]
 mod tests;
@@ -25,6 +27,7 @@ use toml::Spanned;
 
 pub use audit::{Audit, Entries};
 pub use backup::{Backup, Every, Keep};
+pub use claims::Claims;
 pub use cluster::{
     Announce, ClusterConfig, ClusterSettings, Discovery, RancherFip, RancherFipRole, Source,
 };
@@ -33,6 +36,7 @@ pub use expect::{Awaited, Site, awaited};
 pub use listener::{Listener, Serve};
 pub use network::{ChosenBy, Match, NetworkChoice, NetworkRule, NetworkRules, PoolFacts};
 pub use pattern::Pattern;
+pub use systems::served;
 
 /// Where the daemon looks for its configuration when nothing else is said.
 pub const DEFAULT_PATH: &str = "/etc/fipd/fipd.toml";

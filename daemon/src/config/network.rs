@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use fipd_core::{System, Text};
 use serde::Deserialize;
 
-use super::Pattern;
+use super::{Pattern, systems::system};
 
 /// Name of the network that always exists.
 pub const DEFAULT_NETWORK: &str = "default";
@@ -205,14 +205,9 @@ fn network_name<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Text, D::Er
 
 fn served_system<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<System>, D::Error> {
     let name = String::deserialize(from)?;
-    let served = System::rancher_fip();
-    if name == served.as_str() {
-        Ok(Some(served))
-    } else {
-        Err(serde::de::Error::custom(format!(
-            "system {name:?} is not served by this version; allowed is \"{served}\""
-        )))
-    }
+    let system =
+        system(&name).map_err(|what| serde::de::Error::custom(format!("system {what}")))?;
+    Ok(Some(system))
 }
 
 fn matches<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<Match>, D::Error> {

@@ -540,3 +540,45 @@ fn rules_see_every_name_of_a_cluster() {
         ["lab lab rancher-fip"]
     );
 }
+
+#[test]
+fn claims_are_offered_what_the_cluster_says() {
+    let cluster = "[[cluster]]\nname = \"lab\"\nin-cluster = true\n";
+    let on = format!(
+        "{cluster}systems = [\"claims\"]\n[cluster.claims]\npools = [\"lab-*\"]\ndefault-pool = \"lab-a\"\n"
+    );
+    let config = parse(&on).expect("a configuration");
+    let claims = &config.clusters[0].settings.claims;
+    assert_eq!(claims.default_pool.as_deref(), Some("lab-a"));
+    let mut pool = fipd_core::Pool {
+        id: fipd_core::PoolId(1),
+        spec: fipd_core::PoolSpec::own("lab-a", Vec::new()),
+        created: fipd_core::Timestamp(0),
+        generation: 1,
+    };
+    assert!(claims.offers(&pool));
+    assert!(
+        !Claims::default().offers(&pool),
+        "nothing unless it is said"
+    );
+    pool.spec.name = "office".into();
+    assert!(!claims.offers(&pool));
+    pool.spec.name = "lab-x".into();
+    pool.spec.origin = fipd_core::Origin::Mirror {
+        system: System::rancher_fip(),
+        cluster: fipd_core::ClusterId("c".into()),
+        object: "lab-x".into(),
+        uid: "u".into(),
+    };
+    assert!(!claims.offers(&pool), "a mirror is not fipd's own");
+
+    let off = format!("{cluster}systems = []\n[cluster.claims]\npools = [\"*\"]\n");
+    assert!(refused(&off).contains("does not have \"claims\""));
+    let found = "[discovery.rancher-fip]";
+    let stray = SITE.replacen(
+        found,
+        &format!("[discovery.claims]\npools = [\"*\"]\n{found}"),
+        1,
+    );
+    assert!(refused(&stray).contains("[discovery.claims]"));
+}

@@ -4,6 +4,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{Condition, Time},
     jiff,
 };
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 /// The merge patch (RFC 7386) that turns `old` into `new`; `None` if they are equal.
@@ -28,6 +29,14 @@ pub fn diff(old: &Value, new: &Value) -> Option<Value> {
         patch.insert(key.clone(), Value::Null);
     }
     (!patch.is_empty()).then_some(Value::Object(patch))
+}
+
+/// The merge patch between two values of a type; `None` if they are equal.
+pub fn change<T: Serialize>(old: &T, new: &T) -> Result<Option<Value>, serde_json::Error> {
+    Ok(diff(
+        &serde_json::to_value(old)?,
+        &serde_json::to_value(new)?,
+    ))
 }
 
 /// What a condition is to say.

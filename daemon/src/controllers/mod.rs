@@ -5,12 +5,16 @@
 //! (what to write), `status` (what to show). Here are the parts all of them use. Nothing here decides about an
 //! address: that is the ledger's, through [`crate::ipam`].
 
+pub mod claims;
 pub mod events;
 pub mod merge;
 pub mod objects;
+pub mod problem;
 pub mod queue;
 pub mod rancher_fip;
 pub mod remote;
+pub mod site;
+pub mod tasks;
 pub mod wakes;
 
 use std::time::Duration;
@@ -40,6 +44,9 @@ impl SystemRunner for Runner {
     fn run(&self, session: ClusterSession, system: System) -> BoxFuture<'static, ()> {
         if system == System::rancher_fip() {
             return self.rancher_fip.run(session);
+        }
+        if system == System::claims() {
+            return claims::run(session);
         }
         Box::pin(async move {
             tracing::error!(cluster = %session.name, %system, "there are no controllers for this system");

@@ -7,9 +7,9 @@ use std::{
     sync::Arc,
 };
 
-use fipd_core::Text;
+use fipd_core::{Text, Timestamp};
 use futures::StreamExt;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::{
     Api, Resource,
     runtime::{WatchStreamExt, watcher},
@@ -65,6 +65,14 @@ impl Key {
             meta.name.as_deref().unwrap_or(""),
         )
     }
+}
+
+/// The time an object was made.
+pub fn created(time: Option<&Time>) -> Timestamp {
+    Timestamp(
+        time.and_then(|time| u64::try_from(time.0.as_millisecond()).ok())
+            .unwrap_or_default(),
+    )
 }
 
 impl<T> Clone for Seen<T> {

@@ -4,8 +4,13 @@ use std::{fmt, future::Future, time::Duration};
 
 use http::{Method, Request, header::CONTENT_TYPE};
 use kube::Client;
-use serde::{Serialize, de::DeserializeOwned};
+use serde::{
+    Serialize,
+    de::{DeserializeOwned, IgnoredAny},
+};
 use serde_json::{Value, json};
+
+use crate::clusters::absence::Presence;
 
 /// The longest a single call may take.
 pub const DEADLINE: Duration = Duration::from_secs(10);
@@ -73,6 +78,15 @@ impl Remote {
         }
     }
 
+    /// Whether the object is there, by a fresh read.
+    pub async fn presence(&self, target: &Target) -> Presence {
+        match self.get::<IgnoredAny>(target).await {
+            Ok(Some(_)) => Presence::Present,
+            Ok(None) => Presence::Gone,
+            Err(_) => Presence::Unknown,
+        }
+    }
+
     /// All objects of a kind with a label, in one namespace or in all where `target.namespace` is empty.
     pub async fn list(&self, target: &Target, label: &str) -> Result<Vec<Value>, CallError> {
         let path = format!("{}?labelSelector={label}", target.path());
@@ -90,7 +104,7 @@ impl Remote {
         patch: Patch,
         body: &impl Serialize,
     ) -> Result<(), CallError> {
-        self.send_patch::<serde::de::IgnoredAny>(target, &target.path(), patch, body)
+        self.send_patch::<IgnoredAny>(target, &target.path(), patch, body)
             .await
             .map(drop)
     }
@@ -102,7 +116,7 @@ impl Remote {
         patch: Patch,
         body: &impl Serialize,
     ) -> Result<(), CallError> {
-        self.patch_status_seen::<serde::de::IgnoredAny>(target, patch, body)
+        self.patch_status_seen::<IgnoredAny>(target, patch, body)
             .await
             .map(drop)
     }

@@ -34,6 +34,7 @@ pub enum Cause {
 
 /// The objects of one controller that wait.
 pub struct Wakes {
+    system: System,
     cluster: ClusterId,
     kind: &'static str,
     state: Mutex<State>,
@@ -54,9 +55,10 @@ pub enum News<'a> {
 }
 
 impl Wakes {
-    /// For the objects of `kind` of this cluster.
-    pub fn new(cluster: ClusterId, kind: &'static str) -> Self {
+    /// For the objects of `kind` of a system of this cluster.
+    pub fn new(system: System, cluster: ClusterId, kind: &'static str) -> Self {
         Self {
+            system,
             cluster,
             kind,
             state: Mutex::new(State::default()),
@@ -138,7 +140,7 @@ impl Wakes {
 
     /// The key of the object with this identity, if it is one of this controller's.
     fn key(&self, identity: &Identity) -> Option<Key> {
-        let ours = identity.system == System::rancher_fip()
+        let ours = identity.system == self.system
             && identity.cluster.as_ref() == Some(&self.cluster)
             && &*identity.kind == self.kind;
         ours.then(|| Key {

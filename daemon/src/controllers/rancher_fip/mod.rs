@@ -17,7 +17,6 @@ pub mod rancher;
 #[cfg(test)]
 mod sample;
 pub mod service;
-pub mod site;
 pub mod stock;
 
 use std::{sync::Arc, time::Duration};
@@ -29,27 +28,27 @@ use fipd_crds::{
 };
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Namespace;
-use kube::{Api, Resource, api::ListParams, core::PartialObjectMeta};
-use serde::de::DeserializeOwned;
+use kube::{Api, api::ListParams, core::PartialObjectMeta};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-pub use self::site::Site;
 use self::{
     floating_ip::FloatingIps,
     pool::Pools,
     rancher::{Data, Listener, Rancher, Ranchers},
     service::Services,
 };
+pub use super::site::Site;
 use super::{
     events::Events,
-    objects::{Key, Objects, follow},
+    objects::Key,
     queue::{self, Queue, backoff},
     remote::Remote,
+    tasks::{finish, quiet, spawn},
     wakes,
 };
 use crate::{
-    clusters::{ClusterSession, adoption, lenient::Lenient},
+    clusters::{ClusterSession, adoption},
     config::RancherFipRole,
 };
 
@@ -361,46 +360,6 @@ fn work(site: &Arc<Site>, services: &Arc<Services>, tasks: &mut JoinSet<()>) {
         cancel,
         move |ledger, news| all.heard(ledger, news),
     ));
-}
-
-/// Follows a kind of the cluster.
-fn spawn<K, T>(
-    tasks: &mut JoinSet<()>,
-    site: &Site,
-    objects: Arc<Objects<T>>,
-    slim: impl Fn(K) -> Option<T> + Send + Sync + 'static,
-    changed: impl Fn(&Key) + Send + Sync + 'static,
-) where
-    K: Resource<DynamicType = ()>
-        + Clone
-        + DeserializeOwned
-        + std::fmt::Debug
-        + Send
-        + Sync
-        + 'static,
-    T: PartialEq + Send + Sync + 'static,
-{
-    let api: Api<Lenient<K>> = Api::all(site.session.client.clone());
-    tasks.spawn(follow(api, objects, slim, changed, site.cancel()));
-}
-
-/// Waits until nobody waits in `queue`, for a while at most.
-async fn quiet(queue: Arc<Queue<Key>>) {
-    let idle = async {
-        while !queue.is_idle() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    let _ = tokio::time::timeout(Duration::from_secs(3), idle).await;
-}
-
-/// Lets work that was begun end.
-async fn finish(mut tasks: JoinSet<()>) {
-    while let Some(ended) = tasks.join_next().await {
-        if let Err(error) = ended {
-            tracing::error!(%error, "a task of the controllers ended abnormally");
-        }
-    }
 }
 
 #[cfg(test)]

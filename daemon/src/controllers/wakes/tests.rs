@@ -62,7 +62,7 @@ fn network() -> Request {
 async fn a_change_wakes_who_waits_for_it_and_nobody_else() {
     let dir = tempfile::tempdir().expect("a directory");
     let (ipam, _writer) = Ipam::start(dir.path(), Arc::new(clock::now)).expect("a store");
-    let wakes = Wakes::new(ClusterId("X".into()), "FloatingIP");
+    let wakes = Wakes::new(System::rancher_fip(), ClusterId("X".into()), "FloatingIP");
     for (name, cause) in [
         ("pools", Cause::Pools),
         ("address", Cause::Address(place(1))),

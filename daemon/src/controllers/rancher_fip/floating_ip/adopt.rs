@@ -23,7 +23,6 @@ use crate::{
         rancher_fip::{
             Site,
             names::{self, KIND_FLOATING_IP, KIND_SERVICE},
-            service::adopt::presence,
         },
         remote::Remote,
     },
@@ -127,6 +126,6 @@ impl Inventory for FloatingIpInventory {
     }
 
     fn read<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, Presence> {
-        Box::pin(presence(&self.remote, target(&names::key(identity))))
+        Box::pin(async move { self.remote.presence(&target(&names::key(identity))).await })
     }
 }

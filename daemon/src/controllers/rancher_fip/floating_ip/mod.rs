@@ -76,7 +76,7 @@ impl FloatingIps {
         events: Arc<Events>,
         queue: Arc<Queue<Key>>,
     ) -> Arc<Self> {
-        let wakes = Wakes::new(site.id.clone(), KIND_FLOATING_IP);
+        let wakes = Wakes::new(site.system.clone(), site.id.clone(), KIND_FLOATING_IP);
         Arc::new(Self {
             site,
             rancher,

@@ -7,10 +7,9 @@ use fipd_crds::{
     floating_ip::{FloatingIP, FloatingIPStatus, STATE_ERROR, ServiceRef as Assignee},
     labels::services,
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::controllers::{
-    objects::Key,
+    objects::{Key, created},
     rancher_fip::names::{CLUSTER, FINALIZER, GROUP, HOLDER, PROJECT, ServiceRef},
 };
 
@@ -78,14 +77,6 @@ fn assignees(labels: &BTreeMap<String, String>) -> Vec<Assignee> {
         }
     }
     found
-}
-
-/// The time an object was made.
-pub fn created(time: Option<&Time>) -> Timestamp {
-    Timestamp(
-        time.and_then(|time| u64::try_from(time.0.as_millisecond()).ok())
-            .unwrap_or_default(),
-    )
 }
 
 impl Fip {

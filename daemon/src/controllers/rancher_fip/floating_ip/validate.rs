@@ -2,39 +2,17 @@
 
 use std::net::IpAddr;
 
-use fipd_core::{NetworkId, Refusal, Tenant};
+use fipd_core::Tenant;
 
 use super::observe::Fip;
-use crate::controllers::{
-    rancher_fip::names::PROJECT,
-    wakes::{self, Cause},
-};
+pub use crate::controllers::problem::{Problem, refused};
+use crate::controllers::{rancher_fip::names::PROJECT, wakes::Cause};
 
 /// What is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wish {
     pub project: Tenant,
     pub address: Option<IpAddr>,
-}
-
-/// Why an object is not served, and what it waits for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
-    /// Reason of the Event.
-    pub reason: &'static str,
-    pub message: String,
-    /// `None`: for a change of the object itself.
-    pub cause: Option<Cause>,
-}
-
-impl Problem {
-    pub fn new(reason: &'static str, message: impl Into<String>, cause: Option<Cause>) -> Self {
-        Self {
-            reason,
-            message: message.into(),
-            cause,
-        }
-    }
 }
 
 /// Reads the wish. The address that the status shows goes before the one of the spec.
@@ -68,36 +46,6 @@ pub fn unknown_pool(field: &str, pool: &str) -> Problem {
     let message =
         format!("{field}: no usable FloatingIPPool {pool:?}; it is tried again when one appears");
     Problem::new("PoolNotFound", message, Some(Cause::Pools))
-}
-
-/// The ledger said no.
-pub fn refused(refusal: &Refusal, network: NetworkId) -> Problem {
-    let reason = match refusal {
-        Refusal::Exhausted { .. } | Refusal::NoneGives { .. } => "PoolExhausted",
-        Refusal::QuotaExceeded { .. } => "QuotaExceeded",
-        Refusal::AddressTaken { .. } | Refusal::Quarantined { .. } => "AddressTaken",
-        Refusal::NotAssignable { .. } => "AddressNotAssignable",
-        Refusal::NetworkHeld { .. } => "WaitingForAdoption",
-        Refusal::RestoreHeld { .. } => "RestoreHold",
-        Refusal::NoPool { .. }
-        | Refusal::PoolClosed(_)
-        | Refusal::UnknownPool(_)
-        | Refusal::UnknownNetwork(_) => "PoolNotFound",
-        Refusal::UnknownCluster(_)
-        | Refusal::PoolExists(_)
-        | Refusal::PoolInUse { .. }
-        | Refusal::WouldOrphan { .. }
-        | Refusal::Stale { .. }
-        | Refusal::UnknownAccount(_)
-        | Refusal::AccountExists(_)
-        | Refusal::LastAdmin(_)
-        | Refusal::NotHeld(_)
-        | Refusal::ChangedHands { .. }
-        | Refusal::NotTransferable { .. }
-        | Refusal::Invalid { .. }
-        | Refusal::Pool(_) => "AllocationFailed",
-    };
-    Problem::new(reason, refusal.to_string(), wakes::cause(refusal, network))
 }
 
 #[cfg(test)]

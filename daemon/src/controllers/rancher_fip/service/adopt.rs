@@ -30,7 +30,6 @@ use crate::{
             Site,
             names::{self, KIND_SERVICE, STATIC_NETWORK, ServiceRef},
         },
-        remote::{Remote, Target},
     },
 };
 
@@ -219,14 +218,5 @@ impl Inventory for ServiceInventory {
 
     fn heir(&self, holder: &Holder, key: LeaseKey) -> Option<Holder> {
         self.services.heir(&ServiceRef::of(holder)?, key)
-    }
-}
-
-/// A fresh read of an object.
-pub async fn presence(remote: &Remote, target: Target) -> Presence {
-    match remote.get::<serde_json::Value>(&target).await {
-        Ok(Some(_)) => Presence::Present,
-        Ok(None) => Presence::Gone,
-        Err(_) => Presence::Unknown,
     }
 }

@@ -90,7 +90,7 @@ impl Services {
         events: Arc<Events>,
         queue: Arc<Queue<Key>>,
     ) -> Arc<Self> {
-        let wakes = Wakes::new(site.id.clone(), KIND_SERVICE);
+        let wakes = Wakes::new(site.system.clone(), site.id.clone(), KIND_SERVICE);
         let settings = site.session.settings.rancher_fip.clone();
         Arc::new(Self {
             site,

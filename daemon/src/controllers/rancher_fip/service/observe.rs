@@ -6,9 +6,9 @@ use fipd_core::{Family, Text, Timestamp};
 use k8s_openapi::api::core::v1::{Namespace, Service};
 use kube::core::ObjectMeta;
 
-use crate::controllers::rancher_fip::{
-    floating_ip::observe::created,
-    names::{
+use crate::controllers::{
+    objects::created,
+    rancher_fip::names::{
         FINALIZER, FLOATING_IP, HOLDER, KUBE_VIP_ADDRESSES, PROJECT, PURELB_GROUP, RANCHER_PROJECT,
         SERVICE_LABEL, SERVICE_NAMESPACE_LABEL, STATIC_IP, STATIC_NETWORK,
     },

@@ -1,0 +1,55 @@
+//! Why an object cannot be served, and what it waits for.
+
+use fipd_core::{NetworkId, Refusal};
+
+use super::wakes::{self, Cause};
+
+/// Why an object is not served, and what it waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Reason of the Event.
+    pub reason: &'static str,
+    pub message: String,
+    /// `None`: for a change of the object itself.
+    pub cause: Option<Cause>,
+}
+
+impl Problem {
+    pub fn new(reason: &'static str, message: impl Into<String>, cause: Option<Cause>) -> Self {
+        Self {
+            reason,
+            message: message.into(),
+            cause,
+        }
+    }
+}
+
+/// The ledger said no.
+pub fn refused(refusal: &Refusal, network: NetworkId) -> Problem {
+    let reason = match refusal {
+        Refusal::Exhausted { .. } | Refusal::NoneGives { .. } => "PoolExhausted",
+        Refusal::QuotaExceeded { .. } => "QuotaExceeded",
+        Refusal::AddressTaken { .. } | Refusal::Quarantined { .. } => "AddressTaken",
+        Refusal::NotAssignable { .. } => "AddressNotAssignable",
+        Refusal::NetworkHeld { .. } => "WaitingForAdoption",
+        Refusal::RestoreHeld { .. } => "RestoreHold",
+        Refusal::NoPool { .. }
+        | Refusal::PoolClosed(_)
+        | Refusal::UnknownPool(_)
+        | Refusal::UnknownNetwork(_) => "PoolNotFound",
+        Refusal::UnknownCluster(_)
+        | Refusal::PoolExists(_)
+        | Refusal::PoolInUse { .. }
+        | Refusal::WouldOrphan { .. }
+        | Refusal::Stale { .. }
+        | Refusal::UnknownAccount(_)
+        | Refusal::AccountExists(_)
+        | Refusal::LastAdmin(_)
+        | Refusal::NotHeld(_)
+        | Refusal::ChangedHands { .. }
+        | Refusal::NotTransferable { .. }
+        | Refusal::Invalid { .. }
+        | Refusal::Pool(_) => "AllocationFailed",
+    };
+    Problem::new(reason, refusal.to_string(), wakes::cause(refusal, network))
+}

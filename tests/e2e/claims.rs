@@ -1,0 +1,416 @@
+//! Claims of users of any cluster, answered from the ledger.
+
+#![expect(clippy::unwrap_used, reason = "in a test a panic is the verdict")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use fipd_crds::fipd_io::AddressClaim;
+use fipd_tests::testbed::{
+    ControlPlane, ControlPlaneOptions, Fault, FaultProxy, Fipd, FipdOptions, RESTRICTED_USER,
+    wait_until,
+};
+use futures::{StreamExt, stream};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+
+const DEADLINE: Duration = Duration::from_secs(60);
+const ROLE: &str = include_str!("../../packaging/rbac/claims.yaml");
+
+/// Clusters with two namespaces each, and fipd, which has no more rights in them than the role gives.
+struct Bench {
+    planes: BTreeMap<String, ControlPlane>,
+    fipd: Fipd,
+}
+
+fn definitions() -> String {
+    let texts = fipd_crds::MANIFESTS.iter();
+    let own = texts.filter(|(name, _)| name.starts_with("fipd.io_"));
+    own.map(|(_, text)| format!("---\n{text}")).collect()
+}
+
+fn rights() -> String {
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+        "metadata": { "name": "fipd-claims" },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "fipd-claims" },
+        "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": RESTRICTED_USER }],
+    });
+    let namespace = |name: &str| {
+        json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } }).to_string()
+    };
+    [
+        ROLE.into(),
+        binding.to_string(),
+        namespace("one"),
+        namespace("two"),
+    ]
+    .join("\n---\n")
+}
+
+impl Bench {
+    async fn start(names: &[&str], settings: &str) -> Self {
+        let options = ControlPlaneOptions::default();
+        let planes = ControlPlane::start_many(names, &options).await.unwrap();
+        let mut fipd = Fipd::prepare(FipdOptions::default()).await.unwrap();
+        let mut config = String::new();
+        let mut by_name = BTreeMap::new();
+        for plane in planes {
+            let name = plane.name().to_owned();
+            plane.install_crds(&definitions()).await.unwrap();
+            plane.apply(&rights()).await.unwrap();
+            let kubeconfig = plane.kubeconfig_of(RESTRICTED_USER);
+            fipd.write_file(&format!("{name}.kubeconfig"), &kubeconfig)
+                .unwrap();
+            config.push_str(&format!(
+                "[[cluster]]\nname = \"{name}\"\nkubeconfig = \"{name}.kubeconfig\"\nsystems = [\"claims\"]\n\
+                 [cluster.claims]\n{settings}\n"
+            ));
+            by_name.insert(name, plane);
+        }
+        fipd.write_config(&config).unwrap();
+        fipd.restart().await.unwrap();
+        fipd.wait_ready(DEADLINE).await.unwrap();
+        Self {
+            planes: by_name,
+            fipd,
+        }
+    }
+
+    async fn fipd<const N: usize>(&self, arguments: [&str; N]) -> String {
+        self.fipd.cli(arguments).await.unwrap().success().unwrap()
+    }
+
+    async fn pool(&self, name: &str, cidr: &str, gateway: &str) {
+        self.fipd(["pool", "create", name, "--cidr", cidr, "--gateway", gateway])
+            .await;
+    }
+
+    async fn namespace(&self, cluster: &str, namespace: &str) -> Claims {
+        let client = self.planes[cluster].client().await.unwrap();
+        Claims(Api::namespaced(client, namespace))
+    }
+
+    /// All leases as fipd lists them.
+    async fn leases(&self) -> Vec<Value> {
+        let listed = self
+            .fipd
+            .cli(["lease", "list", "-o", "json"])
+            .await
+            .unwrap()
+            .json()
+            .unwrap();
+        let leases = listed["leases"].as_array().or(listed.as_array());
+        leases.unwrap().clone()
+    }
+}
+
+/// The claims of a namespace.
+#[derive(Clone)]
+struct Claims(Api<AddressClaim>);
+
+impl Claims {
+    async fn make(&self, name: &str, spec: Value) {
+        let claim: AddressClaim = serde_json::from_value(json!({
+            "apiVersion": "fipd.io/v1alpha1", "kind": "AddressClaim", "metadata": { "name": name }, "spec": spec,
+        }))
+        .unwrap();
+        self.0.create(&PostParams::default(), &claim).await.unwrap();
+    }
+
+    async fn wait(&self, name: &str, what: &str, test: impl Fn(&Value) -> bool) -> Value {
+        wait_until(&format!("claim {name}: {what}"), DEADLINE, || async {
+            let claim = self.0.get(name).await.map_err(|error| error.to_string())?;
+            let claim = json!(claim);
+            if test(&claim) {
+                Ok(claim)
+            } else {
+                Err(claim.to_string())
+            }
+        })
+        .await
+        .unwrap()
+    }
+
+    async fn address(&self, name: &str) -> String {
+        let claim = self.wait(name, "has an address", |claim| reason(claim) == "Allocated");
+        claim.await["status"]["address"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    }
+
+    async fn reason(&self, name: &str, wanted: &str) -> Value {
+        let what = format!("says {wanted}");
+        self.wait(name, &what, |claim| reason(claim) == wanted)
+            .await
+    }
+
+    async fn patch_status(&self, name: &str, status: Value) {
+        let patch = Patch::Merge(json!({ "status": status }));
+        self.0
+            .patch_status(name, &PatchParams::default(), &patch)
+            .await
+            .unwrap();
+    }
+
+    async fn delete(&self, name: &str) {
+        self.0.delete(name, &DeleteParams::default()).await.unwrap();
+    }
+
+    async fn gone(&self, name: &str) {
+        wait_until(&format!("claim {name} is gone"), DEADLINE, || async {
+            match self
+                .0
+                .get_opt(name)
+                .await
+                .map_err(|error| error.to_string())?
+            {
+                None => Ok(()),
+                Some(claim) => Err(json!(claim).to_string()),
+            }
+        })
+        .await
+        .unwrap();
+    }
+
+    /// The address of each claim; `None` while one has none.
+    async fn addresses(&self) -> BTreeMap<String, Option<String>> {
+        let claims = self.0.list(&ListParams::default()).await.unwrap();
+        let address = |claim: AddressClaim| {
+            let address = claim.status.unwrap_or_default().address;
+            let name = claim.metadata.name.unwrap();
+            (name, (!address.is_empty()).then_some(address))
+        };
+        claims.into_iter().map(address).collect()
+    }
+
+    /// The addresses once all claims have one.
+    async fn all(&self, count: usize) -> BTreeMap<String, String> {
+        wait_until(
+            &format!("{count} claims are served"),
+            DEADLINE * 2,
+            || async {
+                let addresses = self.addresses().await;
+                let served: BTreeMap<String, String> = addresses
+                    .into_iter()
+                    .filter_map(|(name, address)| Some((name, address?)))
+                    .collect();
+                if served.len() == count {
+                    Ok(served)
+                } else {
+                    Err(format!("{} are served", served.len()))
+                }
+            },
+        )
+        .await
+        .unwrap()
+    }
+}
+
+fn reason(claim: &Value) -> &str {
+    let conditions = claim["status"]["conditions"].as_array();
+    let ready = conditions
+        .into_iter()
+        .flatten()
+        .find(|one| one["type"] == "Ready");
+    ready
+        .and_then(|ready| ready["reason"].as_str())
+        .unwrap_or("")
+}
+
+fn distinct(addresses: &BTreeMap<String, String>) -> bool {
+    addresses.values().collect::<BTreeSet<_>>().len() == addresses.len()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_gets_an_address_and_gives_it_back() {
+    let bench = Bench::start(&["a"], "pools = [\"lab*\"]\ndefault-pool = \"lab\"").await;
+    let (one, two) = (
+        bench.namespace("a", "one").await,
+        bench.namespace("a", "two").await,
+    );
+    // First the claim, then its pool.
+    one.make("any", json!({})).await;
+    one.reason("any", "PoolNotFound").await;
+    bench.pool("lab", "10.70.0.0/29", "10.70.0.1").await;
+    bench.pool("office", "10.71.0.0/29", "10.71.0.1").await;
+    assert_eq!(one.address("any").await, "10.70.0.2");
+    let any = one.wait("any", "is whole", |_| true).await;
+    let status = &any["status"];
+    assert_eq!(
+        (
+            &status["prefixLength"],
+            &status["gateway"],
+            &status["pool"],
+            &status["network"]
+        ),
+        (
+            &json!(29),
+            &json!("10.70.0.1"),
+            &json!("lab"),
+            &json!("default")
+        )
+    );
+    assert_eq!(any["metadata"]["finalizers"], json!(["fipd.io/address"]));
+    let leases = bench.leases().await;
+    assert_eq!(leases[0]["tenant"], "a/one", "{leases:?}");
+
+    // A named address, a taken one, and a pool that the cluster may not use.
+    one.make(
+        "named",
+        json!({ "poolRef": { "name": "lab" }, "address": "10.70.0.5" }),
+    )
+    .await;
+    assert_eq!(one.address("named").await, "10.70.0.5");
+    two.make("same", json!({ "address": "10.70.0.5" })).await;
+    two.reason("same", "AddressTaken").await;
+    two.make("secret", json!({ "poolRef": { "name": "office" } }))
+        .await;
+    two.reason("secret", "PoolNotFound").await;
+    two.make("outside", json!({ "address": "10.99.0.5" })).await;
+    two.reason("outside", "AddressNotAssignable").await;
+
+    // What is written by hand is put back, and nothing is written without need.
+    one.patch_status("any", json!({ "address": "10.70.0.6", "pool": "mine" }))
+        .await;
+    let back = one.wait("any", "is put right", |claim| {
+        claim["status"]["address"] == "10.70.0.2" && claim["status"]["pool"] == "lab"
+    });
+    let version = back.await["metadata"]["resourceVersion"].clone();
+
+    // A full pool serves the next as soon as one goes.
+    for name in ["third", "fourth", "last"] {
+        two.make(name, json!({})).await;
+    }
+    let full = two.reason("last", "PoolExhausted").await;
+    assert_eq!(full["status"]["address"], Value::Null);
+    one.delete("named").await;
+    one.gone("named").await;
+    two.address("same").await;
+    two.delete("third").await;
+    two.gone("third").await;
+    two.address("last").await;
+    let now = one.wait("any", "is as before", |_| true).await;
+    assert_eq!(now["metadata"]["resourceVersion"], version);
+    let held = bench.leases().await;
+    assert_eq!(held.len(), 4, "{held:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_clusters_never_share_an_address_nor_a_trouble() {
+    let mut bench = Bench::start(&["a", "b"], "pools = [\"*\"]\ndefault-pool = \"lab\"").await;
+    bench.pool("lab", "10.72.0.0/24", "10.72.0.1").await;
+    let (a, b) = (
+        bench.namespace("a", "one").await,
+        bench.namespace("b", "one").await,
+    );
+    for number in 0..20 {
+        let name = format!("claim-{number}");
+        futures::future::join(a.make(&name, json!({})), b.make(&name, json!({}))).await;
+    }
+    let mut all = a.all(20).await;
+    for (name, address) in b.all(20).await {
+        all.insert(format!("b-{name}"), address);
+    }
+    assert_eq!(all.len(), 40);
+    assert!(distinct(&all), "{all:?}");
+
+    // A cluster that swallows everything it is sent delays nobody.
+    let proxy: FaultProxy = bench.planes["b"].fault_proxy().unwrap();
+    bench
+        .fipd
+        .write_file("b.kubeconfig", proxy.kubeconfig_yaml())
+        .unwrap();
+    bench.fipd.restart().await.unwrap();
+    b.make("through", json!({})).await;
+    b.address("through").await;
+    proxy.set(Fault::BlackHole);
+    b.make("waits", json!({})).await;
+    let begun = std::time::Instant::now();
+    a.make("quick", json!({})).await;
+    let quick = a.address("quick").await;
+    assert!(
+        begun.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        begun.elapsed()
+    );
+    assert!(!all.values().any(|address| *address == quick));
+    proxy.set(Fault::Pass);
+    b.address("waits").await;
+}
+
+/// Two hundred claims, three kills, a lost store.
+#[tokio::test(flavor = "multi_thread")]
+async fn claims_outlive_kills_and_a_lost_store() {
+    let mut bench = Bench::start(&["a"], "pools = [\"*\"]\ndefault-pool = \"lab\"").await;
+    bench.pool("lab", "10.73.0.0/24", "10.73.0.1").await;
+    let claims = bench.namespace("a", "one").await;
+    let makers = {
+        let claims = claims.clone();
+        tokio::spawn(async move {
+            let makes = stream::iter(0..200).map(|number| {
+                let claims = claims.clone();
+                async move { claims.make(&format!("claim-{number:03}"), json!({})).await }
+            });
+            makes.buffer_unordered(4).collect::<Vec<()>>().await;
+        })
+    };
+    for _ in 0..3 {
+        tokio::time::sleep(Duration::from_millis(400)).await;
+        bench.fipd.restart().await.unwrap();
+    }
+    makers.await.unwrap();
+    let before = claims.all(200).await;
+    assert!(distinct(&before), "{before:?}");
+    assert_eq!(bench.leases().await.len(), 200);
+
+    // One goes while nobody looks.
+    bench.fipd.kill9().unwrap();
+    claims.delete("claim-000").await;
+    bench.fipd.restart().await.unwrap();
+    claims.gone("claim-000").await;
+
+    // The store is lost, and meanwhile one claim was made to show the address of another.
+    bench.fipd.kill9().unwrap();
+    std::fs::remove_dir_all(bench.fipd.data_dir()).unwrap();
+    let taken = before["claim-002"].clone();
+    claims
+        .patch_status("claim-001", json!({ "address": taken }))
+        .await;
+    bench.fipd.restart().await.unwrap();
+    bench.pool("lab", "10.73.0.0/24", "10.73.0.1").await;
+    claims.make("new", json!({})).await;
+    let new = claims.address("new").await;
+    let clash = |name: &'static str| {
+        claims.wait(name, "is looked at", |claim| {
+            !claim["status"]["conditions"].is_null()
+        })
+    };
+    clash("claim-001").await;
+    let contended = |claim: &Value| {
+        let conditions = claim["status"]["conditions"].as_array();
+        conditions
+            .into_iter()
+            .flatten()
+            .any(|one| one["type"] == "AddressConflict")
+    };
+    claims
+        .wait("claim-001", "knows of the clash", contended)
+        .await;
+    claims
+        .wait("claim-002", "knows of the clash", contended)
+        .await;
+    let after = claims.addresses().await;
+    for (name, address) in &before {
+        if !["claim-000", "claim-001"].contains(&name.as_str()) {
+            assert_eq!(after[name].as_ref(), Some(address), "{name}");
+            assert_ne!(*address, new, "{name}");
+        }
+    }
+    assert_eq!(
+        bench.leases().await.len(),
+        199,
+        "198 claims with addresses of their own, and the new one"
+    );
+}
