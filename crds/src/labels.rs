@@ -163,6 +163,8 @@ pub const PARTNER_POOL: &str = "fipd.io/partner-pool";
 pub const HOLDER: &str = "fipd.io/holder";
 /// Finalizer on claims: the address is free before the object goes.
 pub const CLAIM_CLEANUP: &str = "fipd.io/address";
+/// Finalizer on pools that are the source of one of fipd: nobody holds an address of it before the object goes.
+pub const POOL_CLEANUP: &str = "fipd.io/pool";
 /// Field manager of everything fipd applies.
 pub const FIELD_MANAGER: &str = "fipd";
 /// Label on everything fipd creates, with the value [`FIELD_MANAGER`].

@@ -17,6 +17,11 @@ use serde_json::{Value, json};
 const DEADLINE: Duration = Duration::from_secs(60);
 const ROLE: &str = include_str!("../../packaging/rbac/claims.yaml");
 
+#[path = "claims/pools.rs"]
+mod pools;
+#[path = "claims/sources.rs"]
+mod sources;
+
 /// Clusters with two namespaces each, and fipd, which has no more rights in them than the role gives.
 struct Bench {
     planes: BTreeMap<String, ControlPlane>,
@@ -30,18 +35,22 @@ fn definitions() -> String {
 }
 
 fn rights() -> String {
-    let binding = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
-        "metadata": { "name": "fipd-claims" },
-        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "fipd-claims" },
-        "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": RESTRICTED_USER }],
-    });
+    let binding = |role: &str| {
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+            "metadata": { "name": role },
+            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role },
+            "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": RESTRICTED_USER }],
+        })
+        .to_string()
+    };
     let namespace = |name: &str| {
         json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } }).to_string()
     };
     [
         ROLE.into(),
-        binding.to_string(),
+        binding("fipd-claims"),
+        binding("fipd-claims-pool-objects"),
         namespace("one"),
         namespace("two"),
     ]
@@ -83,6 +92,14 @@ impl Bench {
 
     async fn pool(&self, name: &str, cidr: &str, gateway: &str) {
         self.fipd(["pool", "create", name, "--cidr", cidr, "--gateway", gateway])
+            .await;
+    }
+
+    /// The pool `lab` in a network of its own.
+    async fn blue_pool(&self) {
+        self.fipd(["network", "create", "blue"]).await;
+        let cidr = "10.73.0.0/24";
+        self.fipd(["pool", "create", "lab", "--cidr", cidr, "--network", "blue"])
             .await;
     }
 
@@ -279,22 +296,24 @@ async fn a_claim_gets_an_address_and_gives_it_back() {
     });
     let version = back.await["metadata"]["resourceVersion"].clone();
 
-    // A full pool serves the next as soon as one goes.
-    for name in ["third", "fourth", "last"] {
-        two.make(name, json!({})).await;
-    }
-    let full = two.reason("last", "PoolExhausted").await;
-    assert_eq!(full["status"]["address"], Value::Null);
+    // A taken address goes to who named it, and a full pool serves the next as soon as one goes.
     one.delete("named").await;
     one.gone("named").await;
-    two.address("same").await;
+    assert_eq!(two.address("same").await, "10.70.0.5");
+    for name in ["third", "fourth", "fifth"] {
+        two.make(name, json!({})).await;
+        two.address(name).await;
+    }
+    two.make("last", json!({})).await;
+    let full = two.reason("last", "PoolExhausted").await;
+    assert_eq!(full["status"]["address"], Value::Null);
     two.delete("third").await;
     two.gone("third").await;
     two.address("last").await;
     let now = one.wait("any", "is as before", |_| true).await;
     assert_eq!(now["metadata"]["resourceVersion"], version);
     let held = bench.leases().await;
-    assert_eq!(held.len(), 4, "{held:?}");
+    assert_eq!(held.len(), 5, "{held:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -344,7 +363,7 @@ async fn two_clusters_never_share_an_address_nor_a_trouble() {
 #[tokio::test(flavor = "multi_thread")]
 async fn claims_outlive_kills_and_a_lost_store() {
     let mut bench = Bench::start(&["a"], "pools = [\"*\"]\ndefault-pool = \"lab\"").await;
-    bench.pool("lab", "10.73.0.0/24", "10.73.0.1").await;
+    bench.blue_pool().await;
     let claims = bench.namespace("a", "one").await;
     let makers = {
         let claims = claims.clone();
@@ -375,19 +394,17 @@ async fn claims_outlive_kills_and_a_lost_store() {
     bench.fipd.kill9().unwrap();
     std::fs::remove_dir_all(bench.fipd.data_dir()).unwrap();
     let taken = before["claim-002"].clone();
+    let shown = claims
+        .wait("claim-002", "shows its network", |_| true)
+        .await;
+    assert_eq!(shown["status"]["network"], "blue");
     claims
         .patch_status("claim-001", json!({ "address": taken }))
         .await;
     bench.fipd.restart().await.unwrap();
-    bench.pool("lab", "10.73.0.0/24", "10.73.0.1").await;
+    bench.blue_pool().await;
     claims.make("new", json!({})).await;
     let new = claims.address("new").await;
-    let clash = |name: &'static str| {
-        claims.wait(name, "is looked at", |claim| {
-            !claim["status"]["conditions"].is_null()
-        })
-    };
-    clash("claim-001").await;
     let contended = |claim: &Value| {
         let conditions = claim["status"]["conditions"].as_array();
         conditions

@@ -15,6 +15,8 @@ pub struct Claims {
     pub pools: Vec<Pattern>,
     /// The pool of claims that name none, by the name of its `Pool` object.
     pub default_pool: Option<Text>,
+    /// Whether `Pool` and `NamespacedPool` objects that others write become pools. Who may write them decides over addresses.
+    pub pool_objects: bool,
 }
 
 impl Claims {

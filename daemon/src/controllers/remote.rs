@@ -97,6 +97,19 @@ impl Remote {
         }
     }
 
+    /// Makes the object; a conflict if there is one of its name.
+    pub async fn create(&self, target: &Target, body: &impl Serialize) -> Result<(), CallError> {
+        let all = Target {
+            name: String::new(),
+            ..target.clone()
+        };
+        let path = format!("{}?fieldManager={MANAGER}", all.path());
+        let body = ("application/json", encode(target, body)?);
+        self.send::<IgnoredAny>(Method::POST, target, &path, Some(body))
+            .await
+            .map(drop)
+    }
+
     /// Changes the object.
     pub async fn patch(
         &self,

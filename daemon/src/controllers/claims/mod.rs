@@ -1,8 +1,9 @@
 //! fipd's own kinds in clusters: claims on addresses, answered from the ledger.
 //!
 //! ```text
-//!  own pool of fipd (offered by the configuration) --+
-//!                                                    +--> AddressClaim --> lease --> its status
+//!  own pool of fipd (offered by the configuration) --> Pool with our label --+
+//!                                                                           +--> AddressClaim --> lease --> its status
+//!  Pool and NamespacedPool of others --> pool (mirror) ----------------------+
 //! ```
 //!
 //! A claim names a pool by the object that stands for it in the cluster, and uses only what the configuration offers
@@ -14,31 +15,39 @@
 
 pub mod claim;
 pub mod names;
+pub mod pool;
 
 use std::sync::Arc;
 
-use fipd_core::System;
-use fipd_crds::fipd_io::AddressClaim;
+use fipd_core::{Ledger, System};
+use fipd_crds::fipd_io::{self, AddressClaim};
 use futures::future::BoxFuture;
 use tokio::task::JoinSet;
 
 use super::{
     events::Events,
-    objects::Key,
+    objects::{Key, Objects},
     queue::{self, Queue},
     remote::Remote,
     site::Site,
     tasks::{finish, quiet, spawn},
-    wakes,
+    wakes::{self, News},
 };
 use crate::clusters::{ClusterSession, adoption};
 use claim::Claims;
+use pool::{
+    Pools,
+    kind::Kind,
+    observe::{self, Object},
+    source::Sources,
+};
 
 /// API of all own kinds.
 pub const API: &str = "apis/fipd.io/v1alpha1";
 
 /// Reconciles at once.
 const CLAIMS_AT_ONCE: usize = 16;
+const POOLS_AT_ONCE: usize = 4;
 
 /// Runs the system on a cluster until the session ends.
 pub fn run(session: ClusterSession) -> BoxFuture<'static, ()> {
@@ -55,8 +64,9 @@ async fn serve(site: Arc<Site>) {
         cancel.clone(),
         move || quiet(Arc::clone(&idle)),
     ));
-    let claims = Claims::new(Arc::clone(&site), remote, events, queue);
     let mut tasks = JoinSet::new();
+    pools(&site, &remote, &events, &mut tasks);
+    let claims = Claims::new(Arc::clone(&site), remote, events, queue);
     let all = Arc::clone(&claims);
     let slim = |claim: AddressClaim| Some(claim::observe::slim(claim));
     let objects = Arc::clone(&claims.objects);
@@ -88,4 +98,72 @@ async fn serve(site: Arc<Site>) {
     ));
     adoption::keep(&site.session, &site.system, &inventory).await;
     finish(tasks).await;
+}
+
+/// Pool objects, in both directions. A cluster whose pools cannot be listed has its claims served all the same.
+fn pools(site: &Arc<Site>, remote: &Remote, events: &Arc<Events>, tasks: &mut JoinSet<()>) {
+    let mirrors = Pools::new(Arc::clone(site), remote.clone(), Arc::clone(events));
+    let objects = Arc::clone(&mirrors.objects);
+    let sources = |kind, objects: &Arc<Objects<Object>>| {
+        let (site, remote, events) = (Arc::clone(site), remote.clone(), Arc::clone(events));
+        Sources::new(site, remote, events, kind, Arc::clone(objects))
+    };
+    let cluster = sources(Kind::Pool, &objects);
+    let on = site.session.settings.claims.pool_objects;
+    let (mirror, source) = (Arc::clone(&mirrors.queue), Arc::clone(&cluster.queue));
+    let slim = |pool: fipd_io::Pool| Some(observe::slim(pool));
+    spawn(tasks, site, Arc::clone(&objects), slim, move |key| {
+        mirror.add(key.clone());
+        source.add(key.clone());
+    });
+    let (heard, worker) = (Arc::clone(&mirrors), Arc::clone(&mirrors));
+    let hear = move |ledger: &Ledger, news: &News<'_>| heard.heard(ledger, news);
+    let work = move |key| Arc::clone(&worker).reconcile(key);
+    keep(
+        site,
+        &objects,
+        Arc::clone(&mirrors.queue),
+        hear,
+        work,
+        tasks,
+    );
+    if !on {
+        return;
+    }
+    let own = Objects::new();
+    let namespaced = sources(Kind::Namespaced, &own);
+    let queue = Arc::clone(&namespaced.queue);
+    let slim = |pool: fipd_io::NamespacedPool| Some(observe::slim_namespaced(pool));
+    spawn(tasks, site, Arc::clone(&own), slim, move |key| {
+        queue.add(key.clone());
+    });
+    for (all, objects) in [(cluster, objects), (namespaced, own)] {
+        let (heard, worker) = (Arc::clone(&all), Arc::clone(&all));
+        let hear = move |ledger: &Ledger, news: &News<'_>| heard.heard(ledger, news);
+        let work = move |key| Arc::clone(&worker).reconcile(key);
+        keep(site, &objects, Arc::clone(&all.queue), hear, work, tasks);
+    }
+}
+
+/// Works on a queue once the objects are known.
+fn keep<W, F>(
+    site: &Arc<Site>,
+    objects: &Arc<Objects<Object>>,
+    queue: Arc<Queue<Key>>,
+    hear: impl Fn(&Ledger, &News<'_>) + Send + 'static,
+    work: W,
+    tasks: &mut JoinSet<()>,
+) where
+    W: Fn(Key) -> F + Send + 'static,
+    F: Future<Output = queue::Next> + Send + 'static,
+{
+    let (cancel, objects) = (site.cancel(), Arc::clone(objects));
+    tasks.spawn(wakes::listen(site.ipam.clone(), cancel.clone(), hear));
+    tasks.spawn(async move {
+        tokio::select! {
+            () = cancel.cancelled() => return,
+            () = objects.completed() => {}
+        }
+        queue::run(queue, POOLS_AT_ONCE, cancel, work).await;
+    });
 }

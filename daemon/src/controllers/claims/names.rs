@@ -4,7 +4,7 @@ use fipd_core::{ClusterId, Identity, System, Tenant, Text};
 
 use crate::controllers::objects::Key;
 
-pub use fipd_crds::labels::CLAIM_CLEANUP as FINALIZER;
+pub use fipd_crds::labels::{CLAIM_CLEANUP as FINALIZER, POOL_CLEANUP as POOL_FINALIZER};
 
 pub const KIND_CLAIM: &str = "AddressClaim";
 

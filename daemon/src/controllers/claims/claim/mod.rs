@@ -72,7 +72,8 @@ impl Claims {
         })
     }
 
-    /// Queues the claims that a change of the ledger concerns. An edit of a pool may change what any claim shows.
+    /// Queues the claims that a change of the ledger concerns. An edit of a pool, which touches no lease, may change what
+    /// any claim shows.
     pub fn heard(&self, ledger: &Ledger, news: &News<'_>) {
         for key in self.wakes.woken(ledger, news) {
             self.queue.add(key);
@@ -81,7 +82,7 @@ impl Claims {
             News::Everything => true,
             News::Changes(changes) => changes
                 .iter()
-                .any(|change| !change.pools.is_empty() && change.identities.is_empty()),
+                .any(|change| !change.pools.is_empty() && change.leases.is_empty()),
         };
         if all {
             let keys = self.objects.keys();

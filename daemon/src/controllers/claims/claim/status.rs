@@ -113,7 +113,7 @@ pub fn conflict(outcome: &Outcome) -> Option<String> {
 
 /// Whether the address in the status may be in use all the same: it is not known yet, or another holds it too.
 fn stays(problem: &Problem) -> bool {
-    problem.reason == CONTENDED || problem.reason == "WaitingForAdoption"
+    [CONTENDED, "WaitingForAdoption", "RestoreHold"].contains(&problem.reason)
 }
 
 fn ready(outcome: &Outcome) -> Says {

@@ -1,0 +1,77 @@
+//! What is kept of a Pool object, and what the ledger knows of a pool.
+
+use fipd_core::{Ledger, Pool, PoolUsage, Text, Timestamp};
+use fipd_crds::{
+    fipd_io::{self, PoolSpec, PoolStatus},
+    labels::{FIELD_MANAGER, MANAGED_BY},
+};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use crate::controllers::objects::created;
+
+/// A Pool object, as far as it matters.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Object {
+    pub uid: Text,
+    pub version: String,
+    pub finalizers: Vec<String>,
+    pub generation: Option<i64>,
+    pub created: Timestamp,
+    pub terminating: bool,
+    /// Written by fipd, which alone says what is in it.
+    pub ours: bool,
+    pub spec: PoolSpec,
+    pub status: PoolStatus,
+}
+
+/// Keeps what matters of the object.
+pub fn slim(object: fipd_io::Pool) -> Object {
+    slim_parts(object.metadata, object.spec, object.status)
+}
+
+/// The same of a NamespacedPool.
+pub fn slim_namespaced(object: fipd_io::NamespacedPool) -> Object {
+    slim_parts(object.metadata, object.spec.pool, object.status)
+}
+
+fn slim_parts(meta: ObjectMeta, spec: PoolSpec, status: Option<PoolStatus>) -> Object {
+    let labels = meta.labels.unwrap_or_default();
+    Object {
+        uid: meta.uid.unwrap_or_default().into(),
+        version: meta.resource_version.unwrap_or_default(),
+        finalizers: meta.finalizers.unwrap_or_default(),
+        generation: meta.generation,
+        created: created(meta.creation_timestamp.as_ref()),
+        terminating: meta.deletion_timestamp.is_some(),
+        ours: labels.get(MANAGED_BY).is_some_and(|by| by == FIELD_MANAGER),
+        spec,
+        status: status.unwrap_or_default(),
+    }
+}
+
+/// What the status shows of a pool.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Facts {
+    pub usage: PoolUsage,
+    /// Why its network gives nothing yet.
+    pub waiting: Vec<String>,
+    pub closed: bool,
+}
+
+impl Facts {
+    /// Whether the pool gives addresses.
+    pub fn gives(&self) -> bool {
+        self.waiting.is_empty() && !self.closed
+    }
+}
+
+/// Reads them.
+pub fn facts(ledger: &Ledger, pool: &Pool) -> Option<Facts> {
+    let holds = ledger.holds(pool.spec.network);
+    Some(Facts {
+        usage: ledger.usage(pool.id)?,
+        waiting: holds.iter().map(ToString::to_string).collect(),
+        closed: pool.spec.closed,
+    })
+}

@@ -1,0 +1,170 @@
+//! What an object says of its pool, as a specification of the ledger.
+
+use std::net::IpAddr;
+
+use fipd_core::{
+    AddressSpec, ClusterId, Ends, EndsOf, Family, NetworkId, Order, Origin, PoolSpec, System,
+};
+use fipd_crds::fipd_io::{self, OF_EACH_CIDR, OF_PREFIX, ReservedEnds};
+
+/// The object that is mirrored.
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'a> {
+    pub cluster: &'a ClusterId,
+    pub cluster_name: &'a str,
+    /// `[namespace/]name`.
+    pub object: &'a str,
+    pub uid: &'a str,
+}
+
+/// The specification, or what is wrong with which field.
+pub fn spec(
+    source: &Source<'_>,
+    raw: &fipd_io::PoolSpec,
+    network: NetworkId,
+) -> Result<PoolSpec, String> {
+    let addresses = addresses("spec.addresses", &raw.addresses)?;
+    let family = addresses.first().map(AddressSpec::family);
+    let ends = ends(raw.reserved_ends.as_ref(), family.unwrap_or(Family::V4))?;
+    let gateway = match raw.gateway.as_str() {
+        "" => None,
+        text => Some(
+            text.parse::<IpAddr>()
+                .map_err(|_| format!("spec.gateway: {text:?} is no IP address"))?,
+        ),
+    };
+    let spec = PoolSpec {
+        network,
+        exclusions: self::addresses("spec.exclusions", &raw.exclusions)?,
+        gateway,
+        prefix_len: raw
+            .prefix_length
+            .map(|length| number("spec.prefixLength", length))
+            .transpose()?,
+        ends,
+        order: Order::Lowest,
+        origin: Origin::Mirror {
+            system: System::claims(),
+            cluster: source.cluster.clone(),
+            object: source.object.into(),
+            uid: source.uid.into(),
+        },
+        closed: raw.closed,
+        quarantine: number("spec.quarantineSeconds", raw.quarantine_seconds)?,
+        ..PoolSpec::own(
+            format!(
+                "{}/{}/{}",
+                System::claims(),
+                source.cluster_name,
+                source.object
+            ),
+            addresses,
+        )
+    };
+    spec.validate().map_err(|wrong| wrong.to_string())?;
+    Ok(spec)
+}
+
+fn addresses(field: &str, texts: &[String]) -> Result<Vec<AddressSpec>, String> {
+    let parse = |(index, text): (usize, &String)| {
+        text.parse()
+            .map_err(|wrong| format!("{field}[{index}]: {wrong}"))
+    };
+    texts.iter().enumerate().map(parse).collect()
+}
+
+fn ends(raw: Option<&ReservedEnds>, family: Family) -> Result<Ends, String> {
+    let Some(raw) = raw else {
+        return Ok(Ends::own_default(family));
+    };
+    let of = match raw.of.as_str() {
+        "" | OF_PREFIX => EndsOf::Prefix,
+        OF_EACH_CIDR => EndsOf::EachCidr,
+        other => {
+            return Err(format!(
+                "spec.reservedEnds.of: {other:?} is unknown; allowed are {OF_PREFIX:?} and {OF_EACH_CIDR:?}"
+            ));
+        }
+    };
+    Ok(Ends {
+        first: number("spec.reservedEnds.first", raw.first)?,
+        last: number("spec.reservedEnds.last", raw.last)?,
+        of,
+    })
+}
+
+fn number<T: TryFrom<i64>>(field: &str, number: i64) -> Result<T, String> {
+    T::try_from(number).map_err(|_| format!("{field}: {number} is out of range"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(raw: serde_json::Value) -> Result<PoolSpec, String> {
+        let raw: fipd_io::PoolSpec = serde_json::from_value(raw).expect("a spec");
+        let source = Source {
+            cluster: &ClusterId("c".into()),
+            cluster_name: "x",
+            object: "ns/lab",
+            uid: "u",
+        };
+        spec(&source, &raw, NetworkId::DEFAULT)
+    }
+
+    #[test]
+    fn every_field_counts_and_every_mistake_is_named() {
+        let full = read(json!({
+            "addresses": ["10.0.0.0/24", "10.0.1.5-10.0.1.9"], "exclusions": ["10.0.0.7"], "gateway": "10.0.0.1",
+            "prefixLength": 16, "reservedEnds": { "first": 2, "of": "EachCidr" }, "quarantineSeconds": 60, "closed": true,
+        }))
+        .expect("valid");
+        assert_eq!(&*full.name, "claims/x/ns/lab");
+        assert_eq!(
+            (full.prefix_len, full.quarantine, full.closed),
+            (Some(16), 60, true)
+        );
+        assert_eq!(
+            (full.ends.first, full.ends.last, full.ends.of),
+            (2, 0, EndsOf::EachCidr)
+        );
+        let plain = read(json!({ "addresses": ["10.0.0.0/24"] })).expect("valid");
+        assert_eq!(plain.ends, Ends::own_default(Family::V4));
+        for (raw, named) in [
+            (json!({}), "addresses"),
+            (
+                json!({ "addresses": ["10.0.0.0/24", "10.0.0.9/24"] }),
+                "spec.addresses[1]",
+            ),
+            (
+                json!({ "addresses": ["10.0.0.9-10.0.0.1"] }),
+                "spec.addresses[0]",
+            ),
+            (
+                json!({ "addresses": ["10.0.0.0/24"], "exclusions": ["x"] }),
+                "spec.exclusions[0]",
+            ),
+            (
+                json!({ "addresses": ["10.0.0.0/24"], "gateway": "x" }),
+                "spec.gateway",
+            ),
+            (
+                json!({ "addresses": ["10.0.0.0/24"], "prefixLength": 300 }),
+                "spec.prefixLength",
+            ),
+            (
+                json!({ "addresses": ["10.0.0.0/24"], "prefixLength": 33 }),
+                "prefix",
+            ),
+            (
+                json!({ "addresses": ["10.0.0.0/24"], "quarantineSeconds": -1 }),
+                "spec.quarantineSeconds",
+            ),
+        ] {
+            let wrong = read(raw.clone()).expect_err("a mistake");
+            assert!(wrong.contains(named), "{raw}: {wrong}");
+        }
+    }
+}
