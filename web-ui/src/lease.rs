@@ -77,8 +77,6 @@ pub struct LeasePage {
     /// Newest first, one page of it.
     pub history: Vec<AuditRow>,
     pub pager: Pager,
-    /// How many rows of the audit log were looked at for the page.
-    pub searched: String,
 }
 
 impl State {

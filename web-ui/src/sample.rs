@@ -102,7 +102,6 @@ pub fn lease_page(may_write: bool) -> LeasePage {
         listed: vec![("/ui/pools/1".into(), "dmz".into(), true)],
         history: history(),
         pager: Pager::default(),
-        searched: "20,000".into(),
     }
 }
 

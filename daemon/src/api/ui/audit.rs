@@ -1,6 +1,9 @@
 //! The audit log, newest first, and the way to the rows that somebody looks for.
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use axum::extract::State;
 use fipd_core::{Action, Ledger};
@@ -16,13 +19,15 @@ use super::{
 use crate::{
     api::Api,
     clock,
-    store::{AuditFilter, AuditFound},
+    store::{AuditFilter, AuditFound, ReadError},
 };
 
 /// Rows of one page.
 const PAGE: usize = 50;
-/// Rows of the log that one page looks at.
-pub const LOOKED_AT: usize = 20_000;
+/// Rows of the log that are read at once.
+const STEP: usize = 2_000;
+/// How long one page looks for rows before it shows what it has.
+const PATIENCE: Duration = Duration::from_millis(25);
 
 /// The actions that are offered, in the wire's words.
 const ACTIONS: [&str; 24] = [
@@ -163,16 +168,14 @@ fn label(found: &AuditFound) -> String {
             )
         }
         None if found.next.is_some() => {
-            let looked = count(LOOKED_AT as u128);
-            format!(
-                "Nothing in the {looked} rows that were looked at; the next page goes on from there"
-            )
+            "Nothing so far; the next page looks further back".to_owned()
         }
         None => String::new(),
     }
 }
 
-/// Reads the file on a thread that may block.
+/// Wanted rows below number `before`, at most `limit`, as far as they are found in a short time. Reads the file on a
+/// thread that may block.
 pub async fn search(
     api: &Api,
     filter: &AuditFilter,
@@ -180,7 +183,17 @@ pub async fn search(
     limit: usize,
 ) -> Result<AuditFound, String> {
     let (reader, filter) = (api.ipam.reader().clone(), filter.clone());
-    let read = move || reader.audit_search(&filter, before, limit, LOOKED_AT);
+    let read = move || {
+        let started = Instant::now();
+        let mut found = reader.audit_search(&filter, before, limit, STEP)?;
+        while found.next.is_some() && found.entries.len() < limit && started.elapsed() < PATIENCE {
+            let wanted = limit - found.entries.len();
+            let more = reader.audit_search(&filter, found.next, wanted, STEP)?;
+            found.entries.extend(more.entries);
+            found.next = more.next;
+        }
+        Ok::<_, ReadError>(found)
+    };
     match tokio::task::spawn_blocking(read).await {
         Ok(found) => found.map_err(|error| error.to_string()),
         Err(error) => Err(error.to_string()),

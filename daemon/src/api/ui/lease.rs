@@ -4,10 +4,10 @@ use std::{net::IpAddr, sync::Arc};
 
 use axum::extract::State;
 use fipd_core::{Contender, Lease, LeaseKey, Ledger, Member, NetworkId, PoolId};
-use fipd_web_ui::{FreeAddress, LeasePage, Nav, Pager, Party, count, links};
+use fipd_web_ui::{FreeAddress, LeasePage, Nav, Pager, Party, links};
 
 use super::{
-    audit::{LOOKED_AT, search},
+    audit::search,
     fields::with_query,
     page::{Answered, Failure, go_to, page},
     views,
@@ -69,7 +69,6 @@ pub async fn show(
                 .map(|(_, entry)| views::audit_row(ledger, entry))
                 .collect(),
             pager,
-            searched: count(LOOKED_AT as u128),
         }
     });
     Ok(page(&page_of_lease))

@@ -1,6 +1,10 @@
 //! One box for addresses, CIDRs, owners, namespaces, pools, tenants and clusters.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{
+    net::IpAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use axum::{extract::State, response::Response};
 use fipd_core::{AddressSpec, LeaseFilter, LeaseKey, Ledger, NetworkId, Span};
@@ -23,8 +27,8 @@ use crate::{
 
 /// Leases and pools that are shown.
 const SHOWN: usize = 50;
-/// Steps of [`Ledger::SCAN`] rows a search by text takes at the most.
-const STEPS: usize = 100;
+/// How long a search by text looks for leases before it shows what it has.
+const PATIENCE: Duration = Duration::from_millis(40);
 /// Clusters and tenants that are shown.
 const GROUP: usize = 20;
 /// Longer texts are found nowhere.
@@ -187,7 +191,8 @@ async fn leases(ipam: &Ipam, text: &str) -> (Vec<LeaseRow>, bool) {
 /// The first leases that match, step by step.
 async fn walk(ipam: &Ipam, filter: &LeaseFilter) -> (Vec<LeaseRow>, bool) {
     let (mut found, mut after) = (Vec::new(), None);
-    for _ in 0..STEPS {
+    let started = Instant::now();
+    loop {
         let next = ipam.read(|ledger| {
             let step = ledger.leases(filter, after, SHOWN - found.len());
             found.extend(
@@ -197,11 +202,10 @@ async fn walk(ipam: &Ipam, filter: &LeaseFilter) -> (Vec<LeaseRow>, bool) {
             );
             step.next
         });
-        if next.is_none() || found.len() >= SHOWN {
+        if next.is_none() || found.len() >= SHOWN || started.elapsed() > PATIENCE {
             return (found, next.is_some());
         }
         after = next;
         tokio::task::yield_now().await;
     }
-    (found, true)
 }

@@ -13,7 +13,7 @@ use super::{
     list::{Listing, Order},
     page::{Answered, Failure, go_to, page, page_as},
     pool_form::typed,
-    users::{role, roles},
+    users::{filters, role, roles, wanted},
     views,
     visit::{Place, Posted, Query, Visitor},
 };
@@ -42,15 +42,8 @@ const ORDERS: &[Order] = &[
 
 pub async fn list(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Query) -> Answered {
     visitor.must_administer()?;
-    let inputs = vec![
-        Input::new("filter", "Name contains"),
-        Input::new("role", "Role").kind(Form::any_of(roles())),
-    ];
-    let list = Listing::new(links::TOKENS, inputs, ORDERS, &query);
-    let (part, role) = (list.filter("filter"), list.filter("role"));
-    let wanted = |token: &&Token| {
-        token.name.contains(part) && (role.is_empty() || role_name(token.role) == role)
-    };
+    let list = Listing::new(links::TOKENS, filters(), ORDERS, &query);
+    let wanted = |token: &&Token| wanted(&list, &token.name, token.role);
     let found = |ledger: &fipd_core::Ledger| ledger.tokens().filter(wanted).cloned().collect();
     let mut tokens: Vec<Token> = api.ipam.read(found);
     match list.order.key {

@@ -42,15 +42,8 @@ const ORDERS: &[Order] = &[
 
 pub async fn list(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Query) -> Answered {
     visitor.must_administer()?;
-    let inputs = vec![
-        Input::new("filter", "Name contains"),
-        Input::new("role", "Role").kind(Form::any_of(roles())),
-    ];
-    let list = Listing::new(links::USERS, inputs, ORDERS, &query);
-    let (part, role) = (list.filter("filter"), list.filter("role"));
-    let wanted = |account: &&Account| {
-        account.name.contains(part) && (role.is_empty() || role_name(account.role) == role)
-    };
+    let list = Listing::new(links::USERS, filters(), ORDERS, &query);
+    let wanted = |account: &&Account| wanted(&list, &account.name, account.role);
     let found = |ledger: &fipd_core::Ledger| ledger.accounts().filter(wanted).cloned().collect();
     let mut accounts: Vec<Account> = api.ipam.read(found);
     match list.order.key {
@@ -228,6 +221,18 @@ fn find(api: &Api, visitor: &Visitor, name: &str) -> Result<Account, Failure> {
 pub fn roles() -> Vec<(String, String)> {
     let name = |role| role_name(role).to_owned();
     ROLES.map(|role| (name(role), name(role))).to_vec()
+}
+
+/// What lists of names with roles are filtered by.
+pub fn filters() -> Vec<Input> {
+    let role = Input::new("role", "Role").kind(Form::any_of(roles()));
+    vec![Input::new("filter", "Name contains"), role]
+}
+
+/// Whether the filters let a name with its role pass.
+pub fn wanted(list: &Listing<'_>, name: &str, role: Role) -> bool {
+    let asked = list.filter("role");
+    name.contains(list.filter("filter")) && (asked.is_empty() || role_name(role) == asked)
 }
 
 /// The role that was chosen; `None` with the mistake noted.

@@ -72,6 +72,33 @@ fn each_filter_is_obeyed() {
 }
 
 #[test]
+fn the_octets_of_an_address_lie_in_its_row() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("fipd.redb");
+    let (mut store, _) = Store::open(&path, Options::default()).unwrap();
+    let texts = [
+        "0.0.0.0",
+        "255.255.255.255",
+        "10.0.0.200",
+        "::",
+        "2001:db8::7",
+        "ff00::ff",
+    ];
+    for (number, text) in (1..).zip(texts) {
+        let mut decision = decision(number);
+        decision.audit[0].address = Some(text.parse().unwrap());
+        store.commit(&[decision]);
+    }
+    for (number, text) in (1..).zip(texts) {
+        let filter = AuditFilter {
+            address: Some(text.parse().unwrap()),
+            ..AuditFilter::default()
+        };
+        assert_eq!(numbers(&store, &filter, None, 10), [number], "{text}");
+    }
+}
+
+#[test]
 fn times_are_found_without_reading_the_rest() {
     let dir = tempfile::tempdir().unwrap();
     let store = store(&dir);
