@@ -489,7 +489,7 @@ async fn pages_fit_phones_and_follow_the_readers_colours() {
                 let word = title
                     .trim_end_matches(" – fipd")
                     .to_lowercase()
-                    .replace(' ', "-");
+                    .replace(|c: char| !c.is_alphanumeric() && c != '.', "-");
                 let picture = browser
                     .screenshot(&format!("{word}-{width}-{name}"))
                     .await

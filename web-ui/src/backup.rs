@@ -2,7 +2,16 @@
 
 use askama::Template;
 
-use crate::Shell;
+use crate::{Form, Moment, Pager, Shell};
+
+/// A copy that is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CopyRow {
+    pub name: String,
+    pub link: String,
+    pub made: Moment,
+    pub size: String,
+}
 
 /// What can be taken away, and how it is brought back.
 #[derive(Clone, Debug, Template)]
@@ -11,40 +20,82 @@ pub struct BackupPage {
     pub shell: Shell,
     /// A name for the file, with the day in it.
     pub file: String,
-    /// Where the database lies.
-    pub database: String,
-    /// Size of the database, and what is free beside it; empty where nobody knows.
+    /// Size of the database; empty where nobody knows.
     pub room: String,
-    /// Label and address of each export.
+    /// Where copies are kept.
+    pub directory: String,
+    /// How often they are made, and how many stay.
+    pub plan: String,
+    /// What went wrong with the last one; may be empty.
+    pub error: String,
+    /// Newest first, one page of them.
+    pub copies: Vec<CopyRow>,
+    pub pager: Pager,
+    /// While free addresses are held after a restore: until when.
+    pub held_until: Option<Moment>,
+    /// Ends that.
+    pub lifting: Form,
+    /// Label, format and address of each export.
     pub exports: Vec<(&'static str, &'static str, String)>,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample;
+    use crate::{Input, sample};
 
-    #[test]
-    fn names_the_file_and_the_way_back() {
-        let page = BackupPage {
+    fn page() -> BackupPage {
+        BackupPage {
             shell: sample::shell(true),
             file: "fipd-2026-11-21.redb".into(),
-            database: "/var/lib/fipd/fipd.redb".into(),
             room: "12.0 MiB".into(),
+            directory: "/var/lib/fipd/backups".into(),
+            plan: "A copy is made every 24 h; the newest 7 are kept.".into(),
+            error: "the <disk> is full".into(),
+            copies: vec![CopyRow {
+                name: "fipd-a.redb".into(),
+                link: "/api/v1/backups/fipd-a.redb".into(),
+                made: Moment(1_795_240_640_000),
+                size: "1.0 MiB".into(),
+            }],
+            pager: Pager::default(),
+            held_until: Some(Moment(1_795_240_640_000)),
+            lifting: Form {
+                target: "/ui/backup/hold".into(),
+                inputs: vec![Input::new("reason", "Reason").required()],
+                button: "Give free addresses again".into(),
+                ..Form::default()
+            },
             exports: vec![(
                 "Leases",
                 "CSV",
                 "/api/v1/export?what=leases&format=csv".into(),
             )],
-        };
-        let html = page.render().unwrap();
+        }
+    }
+
+    #[test]
+    fn names_the_copies_and_the_way_back() {
+        let html = page().render().unwrap();
         for text in [
             "href=\"/api/v1/backup\" download=\"fipd-2026-11-21.redb\"",
-            "/var/lib/fipd/fipd.redb",
-            "systemctl stop fipd",
+            "href=\"/api/v1/backups/fipd-a.redb\"",
+            "the &#60;disk&#62; is full",
+            "sudo fipd restore",
             "what=leases&#38;format=csv",
+            "action=\"/ui/backup/hold\" method=\"post\"",
+            "name=\"reason\"",
         ] {
             assert!(html.contains(text), "no {text} in {html}");
         }
+    }
+
+    #[test]
+    fn without_a_hold_there_is_nothing_to_lift() {
+        let mut page = page();
+        (page.held_until, page.copies) = (None, vec![]);
+        let html = page.render().unwrap();
+        assert!(!html.contains("/ui/backup/hold"), "{html}");
+        assert!(html.contains("There is no copy yet"));
     }
 }

@@ -48,6 +48,8 @@ pub struct Form {
     pub button: String,
     /// The button takes something away.
     pub danger: bool,
+    /// Whose passwords are typed, for those who keep passwords; may be empty.
+    pub account: String,
 }
 
 /// A page that is one form.
@@ -115,6 +117,10 @@ impl Input {
         self.kind == InputKind::Lines
     }
 
+    pub(crate) fn is_time(&self) -> bool {
+        self.kind == InputKind::Time
+    }
+
     pub(crate) fn is_tick(&self) -> bool {
         self.kind == InputKind::Tick
     }
@@ -145,6 +151,15 @@ impl Input {
             | InputKind::Choice(_)
             | InputKind::Tick
             | InputKind::Hidden => "text",
+        }
+    }
+
+    /// What browsers may fill in.
+    pub(crate) fn completed(&self) -> &'static str {
+        match (self.typed(), self.name) {
+            ("password", "present") => "current-password",
+            ("password", _) => "new-password",
+            _ => "off",
         }
     }
 

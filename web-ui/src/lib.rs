@@ -43,7 +43,7 @@ mod usage;
 pub use accounts::{TokenMadePage, TokenRow, TokensPage, UserRow, UsersPage};
 pub use askama::Template;
 pub use audit::{AuditPage, AuditRow};
-pub use backup::BackupPage;
+pub use backup::{BackupPage, CopyRow};
 pub use clusters::{ClusterRow, ClustersPage, Health};
 pub use confirm::ReleasePage;
 pub use dashboard::{Dashboard, HeldNetwork, StoreCard, Warning};

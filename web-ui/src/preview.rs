@@ -106,7 +106,7 @@ mod tests {
                 ],
                 button: "Change it".into(),
                 danger: true,
-                error: None,
+                ..Form::default()
             },
             editable: true,
             back: "/ui/pools/1".into(),

@@ -225,6 +225,26 @@ async fn users_tokens_and_passwords_have_their_rooms() {
 }
 
 #[tokio::test]
+async fn copies_are_made_and_offered() {
+    let fipd = daemon().await;
+    let browser = Browser::start(BrowserOptions::default()).await.unwrap();
+    sign_in(&browser, &fipd, &initial_admin(&fipd)).await;
+    follow_link(&browser, "Backup").await;
+    follow_link(&browser, "Make a copy now").await;
+    let notice = browser.text(NOTICE).await.unwrap();
+    assert!(notice.contains("was made and checked."), "{notice}");
+    let fetch = "return fetch(document.querySelector('main tbody a').href)
+        .then(answer => answer.arrayBuffer())
+        .then(body => body.byteLength)";
+    let size = browser.script(fetch).await.unwrap().as_u64().unwrap();
+    assert!(size > 10_000, "{size} bytes");
+    let text = main_text(&browser).await;
+    assert!(text.contains("sudo fipd restore"), "{text}");
+    browser.screenshot("backup-made").await.unwrap();
+    no_complaints(&browser).await;
+}
+
+#[tokio::test]
 async fn lists_sort_and_filter_and_the_audit_log_is_downloaded() {
     let fipd = daemon().await;
     for number in [9, 17, 30] {

@@ -30,7 +30,7 @@ const STEP: usize = 2_000;
 const PATIENCE: Duration = Duration::from_millis(25);
 
 /// The actions that are offered, in the wire's words.
-const ACTIONS: [&str; 24] = [
+const ACTIONS: [&str; 26] = [
     "allocated",
     "reserved",
     "adopted",
@@ -55,6 +55,8 @@ const ACTIONS: [&str; 24] = [
     "account-deleted",
     "token-created",
     "token-deleted",
+    "restored",
+    "restore-hold-ended",
 ];
 
 pub async fn list(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Query) -> Answered {

@@ -1,18 +1,28 @@
-//! Where copies of the address book are taken, and how they are brought back.
+//! Where copies of the address book are made and had, and how they are brought back.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use axum::extract::State;
-use fipd_web_ui::{BackupPage, Nav};
+use axum::{extract::State, response::Response};
+use fipd_core::Request;
+use fipd_web_ui::{BackupPage, CopyRow, Form, Input, Nav, links};
+use http::StatusCode;
 
 use super::{
+    change::check_reason,
     dashboard::size,
-    fields::with_query,
-    page::{Answered, page},
-    visit::Visitor,
+    fields::{Fields, with_query},
+    page::{Answered, go_to, page_as},
+    views,
+    visit::{Posted, Query, Visitor},
 };
-use crate::{api::Api, clock, ipam::DATABASE};
+use crate::{
+    api::Api,
+    backups::{Backups, Copy, Standing},
+    clock,
+};
 
+/// Copies of one page.
+const PAGE: usize = 50;
 /// What is exported: label and name.
 const EXPORTS: [(&str, &str); 4] = [
     ("Leases", "leases"),
@@ -21,23 +31,178 @@ const EXPORTS: [(&str, &str); 4] = [
     ("Audit log", "audit"),
 ];
 
-pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor) -> Answered {
+pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Query) -> Answered {
     visitor.must_administer()?;
+    Ok(room(&api, &visitor, StatusCode::OK, &query, lifting()).await)
+}
+
+/// Makes a copy in the directory of copies.
+pub async fn make(State(api): State<Arc<Api>>, posted: Posted) -> Answered {
+    let Posted { visitor, .. } = posted;
+    visitor.must_administer()?;
+    let backups = api.backups.clone();
+    let made = tokio::task::spawn_blocking(move || backups.make()).await;
+    let (good, text) = match made {
+        Ok(Ok(copy)) => (true, format!("{} was made and checked.", copy.name)),
+        Ok(Err(error)) => (false, format!("No copy was made: {error}.")),
+        Err(error) => (false, format!("No copy was made: {error}.")),
+    };
+    visitor.tell(good, text, None);
+    Ok(go_to(links::BACKUP))
+}
+
+/// Ends the hold that a restore began.
+pub async fn lift(State(api): State<Arc<Api>>, posted: Posted) -> Answered {
+    let Posted { visitor, fields } = posted;
+    visitor.must_administer()?;
+    let mut form = lifting();
+    form.set("reason", fields.get("reason"));
+    let reason = form.inputs.first_mut().map(|input| &mut input.field);
+    if !reason.is_some_and(|reason| check_reason(reason, true)) {
+        let status = StatusCode::UNPROCESSABLE_ENTITY;
+        return Ok(room(&api, &visitor, status, &Fields::default(), form).await);
+    }
+    let request = Request::LiftHold {
+        reason: form.value("reason").into(),
+        actor: visitor.actor(),
+    };
+    if let Err(error) = api.ipam.submit(request).await {
+        form.error = Some(error.to_string());
+        let status = StatusCode::SERVICE_UNAVAILABLE;
+        return Ok(room(&api, &visitor, status, &Fields::default(), form).await);
+    }
+    visitor.tell(true, "Free addresses are given again.", None);
+    Ok(go_to(links::BACKUP))
+}
+
+fn lifting() -> Form {
+    let reason = Input::new("reason", "Reason").note("for the audit log");
+    Form {
+        target: links::BACKUP_HOLD.to_owned(),
+        inputs: vec![reason.required().hint(
+            "Why free addresses are certainly free, such as: everything that uses one was adopted.",
+        )],
+        button: "Give free addresses again".to_owned(),
+        danger: true,
+        ..Form::default()
+    }
+}
+
+async fn room(
+    api: &Api,
+    visitor: &Visitor,
+    status: StatusCode,
+    query: &Fields,
+    lifting: Form,
+) -> Response {
+    let backups = api.backups.clone();
+    let listed = tokio::task::spawn_blocking(move || backups.list()).await;
+    let mut error = failure(&api.backups.standing());
+    let mut copies = match listed {
+        Ok(Ok(copies)) => copies,
+        Ok(Err(unreadable)) => {
+            error = format!("The directory cannot be read: {unreadable}.");
+            Vec::new()
+        }
+        Err(ended) => {
+            error = ended.to_string();
+            Vec::new()
+        }
+    };
+    let list = super::list::Listing::new(links::BACKUP, Vec::new(), &[], query);
+    let pager = list.page(&mut copies, PAGE, query);
+    let hold = api.ipam.read(|ledger| ledger.restore_hold());
     let now = clock::rfc3339(clock::now());
     let day = now.split('T').next().unwrap_or_default();
     let disk = api.ipam.reader().disk().ok();
+    let page = BackupPage {
+        shell: visitor.shell(Nav::Backup),
+        file: format!("fipd-{day}.redb"),
+        room: disk.map_or_else(String::new, |(used, _)| size(used)),
+        directory: api.backups.schedule().directory.display().to_string(),
+        plan: plan(&api.backups),
+        error,
+        copies: copies.iter().map(row).collect(),
+        pager,
+        held_until: hold.map(|hold| views::moment(hold.until)),
+        lifting,
+        exports: exports(),
+    };
+    page_as(status, &page)
+}
+
+fn failure(standing: &Standing) -> String {
+    standing
+        .failure
+        .as_ref()
+        .map_or_else(String::new, |(at, error)| {
+            format!(
+                "The last attempt failed at {}: {error}.",
+                clock::rfc3339(*at)
+            )
+        })
+}
+
+/// `A copy is made every 24 h; the newest 7 are kept.`
+fn plan(backups: &Backups) -> String {
+    let schedule = backups.schedule();
+    let keep = schedule.keep;
+    match schedule.every {
+        Some(every) => format!(
+            "A copy is made every {}; the newest {keep} are kept.",
+            spoken(every)
+        ),
+        None => format!("Copies are made only when asked; the newest {keep} are kept."),
+    }
+}
+
+fn spoken(every: Duration) -> String {
+    let seconds = every.as_secs();
+    let units = [(86_400, "days"), (3_600, "h"), (60, "min")];
+    let whole = units
+        .iter()
+        .find(|(unit, _)| seconds > *unit && seconds.is_multiple_of(*unit));
+    match whole {
+        Some((unit, name)) => format!("{} {name}", seconds / unit),
+        None if seconds == 86_400 => "24 h".to_owned(),
+        None => format!("{seconds} s"),
+    }
+}
+
+fn row(copy: &Copy) -> CopyRow {
+    CopyRow {
+        name: copy.name.clone(),
+        link: format!("/api/v1/backups/{}", copy.name),
+        made: views::moment(copy.created),
+        size: size(copy.bytes),
+    }
+}
+
+fn exports() -> Vec<(&'static str, &'static str, String)> {
     let formats = [("CSV", "csv"), ("JSON Lines", "jsonl")];
-    let exports = EXPORTS.iter().flat_map(|(label, what)| {
+    let links = EXPORTS.iter().flat_map(|(label, what)| {
         formats.map(|(name, format)| {
             let pairs = [("what", *what), ("format", format)];
             (*label, name, with_query("/api/v1/export", &pairs))
         })
     });
-    Ok(page(&BackupPage {
-        shell: visitor.shell(Nav::Backup),
-        file: format!("fipd-{day}.redb"),
-        database: api.data_dir.join(DATABASE).display().to_string(),
-        room: disk.map_or_else(String::new, |(used, _)| size(used)),
-        exports: exports.collect(),
-    }))
+    links.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_between_copies_are_spoken() {
+        for (seconds, text) in [
+            (90, "90 s"),
+            (600, "10 min"),
+            (7_200, "2 h"),
+            (86_400, "24 h"),
+            (604_800, "7 days"),
+        ] {
+            assert_eq!(spoken(Duration::from_secs(seconds)), text);
+        }
+    }
 }

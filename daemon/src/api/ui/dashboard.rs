@@ -33,6 +33,7 @@ pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor) -> Answered {
     let mut pools = pools_by_use(&api.ipam);
     let mut clusters = cluster_page::rows(&api);
     let mut warnings: Vec<_> = store_warning(&api.ipam).into_iter().collect();
+    warnings.extend(api.ipam.read(restore_hold));
     warnings.extend(config_warnings(&api.clusters));
     warnings.extend(full_pools(&pools));
     warnings.extend(api.ipam.read(contended));
@@ -144,6 +145,20 @@ fn ill_clusters(clusters: &[ClusterRow]) -> impl Iterator<Item = Warning> {
         next: row.last_error.clone(),
         command: String::new(),
         link: Some((links::CLUSTERS.to_owned(), "Open the clusters".into())),
+    })
+}
+
+/// That a backup was brought back and free addresses are held.
+fn restore_hold(ledger: &Ledger) -> Option<Warning> {
+    let hold = ledger.restore_hold()?;
+    Some(Warning {
+        what: "A backup was brought back: free addresses are given to nobody new".into(),
+        next: format!(
+            "That ends by itself at about {}. If nothing of the time after the backup can be in use:",
+            views::moment(hold.until).human()
+        ),
+        command: "fipd hold lift --reason TEXT".into(),
+        link: Some((links::BACKUP.to_owned(), "End it here".into())),
     })
 }
 

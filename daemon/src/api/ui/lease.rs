@@ -62,7 +62,7 @@ pub async fn show(
             free: lease.is_none().then(|| free(ledger, key, may_write)),
             holders: lease.map_or_else(Vec::new, |lease| holders(ledger, lease)),
             contenders: lease.map_or_else(Vec::new, |lease| contenders(ledger, lease)),
-            listed: listed(ledger, key),
+            listed: listed(ledger, key, pool.map(|pool| pool.id)),
             history: history
                 .entries
                 .iter()
@@ -72,6 +72,21 @@ pub async fn show(
         }
     });
     Ok(page(&page_of_lease))
+}
+
+/// Pools that list the address, where there is more to say than the one it belongs to.
+fn listed(ledger: &Ledger, key: LeaseKey, pool: Option<PoolId>) -> Vec<(String, String, bool)> {
+    let pools = ledger.pools_at(key).into_iter().take(SHOWN);
+    let named = pools.filter_map(|(id, gives)| Some((ledger.pool(id)?, gives)));
+    let all: Vec<_> = named.collect();
+    if let [(only, true)] = all.as_slice()
+        && pool == Some(only.id)
+    {
+        return Vec::new();
+    }
+    let all = all.into_iter();
+    all.map(|(pool, gives)| (links::pool(pool.id.0), pool.spec.name.to_string(), gives))
+        .collect()
 }
 
 /// From a network by its name to the page of the address.
@@ -84,14 +99,6 @@ pub async fn by_name(
     let number = api.ipam.read(known).map(|id| id.to_string());
     let key = find(&api, &visitor, &number.unwrap_or(network), &address)?;
     Ok(go_to(&links::lease(key.network.0, key.address)))
-}
-
-fn listed(ledger: &Ledger, key: LeaseKey) -> Vec<(String, String, bool)> {
-    let pools = ledger.pools_at(key).into_iter().take(SHOWN);
-    let named = pools.filter_map(|(id, gives)| Some((ledger.pool(id)?, gives)));
-    named
-        .map(|(pool, gives)| (links::pool(pool.id.0), pool.spec.name.to_string(), gives))
-        .collect()
 }
 
 /// The address of a known network.

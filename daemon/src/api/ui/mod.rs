@@ -132,6 +132,8 @@ fn administration(routes: Routes, manage: Access) -> Routes {
         .get("/ui/tokens/{id}/revoke", manage, tokens::ask_revoke)
         .post("/ui/tokens/{id}/revoke", manage, tokens::revoke)
         .get(links::BACKUP, manage, backup::show)
+        .post(links::BACKUP, manage, backup::make)
+        .post(links::BACKUP_HOLD, manage, backup::lift)
 }
 
 /// Sends a visitor without a session to the login page.

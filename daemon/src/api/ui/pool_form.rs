@@ -30,8 +30,8 @@ pub fn form(ledger: &Ledger, spec: Option<&PoolSpec>) -> Form {
     let networks = networks.map(|network| (name(network), name(network)));
     let labelled = |(value, label): (&str, &str)| (value.to_owned(), label.to_owned());
     let ends = [
-        ("prefix", "of each network by the prefix length"),
-        ("each-cidr", "of each CIDR of the pool"),
+        ("prefix", "each network, by prefix length"),
+        ("each-cidr", "each CIDR of the pool"),
     ];
     let ends = ends.map(labelled);
     let line = |name, label| Input::new(name, label).note("optional");
@@ -54,7 +54,7 @@ pub fn form(ledger: &Ledger, spec: Option<&PoolSpec>) -> Form {
             .hint("How many addresses at the start are never given. Empty: 1, the network's own."),
         line("reserve_last", "Reserved at the end")
             .hint("How many at the end. Empty: 1 for IPv4 (broadcast), 0 for IPv6."),
-        Input::new("reserve_of", "Start and end").kind(InputKind::Choice(ends.to_vec())),
+        Input::new("reserve_of", "Start and end of").kind(InputKind::Choice(ends.to_vec())),
         Input::new("order", "Order")
             .kind(InputKind::Choice(ORDERS.map(labelled).to_vec()))
             .hint("Which free address is given next."),
@@ -171,7 +171,13 @@ pub fn blame(form: &mut Form, problem: &Problem) {
         Some(name) => name,
         None => "",
     };
-    form.wrong(name, problem.detail.to_string());
+    // What is said of a text often quotes it already.
+    let quoted = |allowed: &&str| {
+        let value = problem.value.as_deref();
+        value.is_some_and(|value| !value.is_empty() && allowed.contains(value))
+    };
+    let said = problem.allowed.as_deref().filter(quoted);
+    form.wrong(name, said.unwrap_or(&problem.detail));
 }
 
 /// Every field is said, so that one left empty is taken away.

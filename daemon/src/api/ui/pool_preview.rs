@@ -88,6 +88,7 @@ pub fn show(
         error,
         button,
         danger: force,
+        ..Form::default()
     };
     let shell = visitor.shell(Nav::Pools);
     let page = api.ipam.read(|ledger| PreviewPage {
@@ -210,6 +211,7 @@ pub fn deletion(
                 error,
                 button: "Delete the pool".to_owned(),
                 danger: true,
+                ..Form::default()
             },
             editable: false,
             back: links::pool(pool.id.0),

@@ -173,7 +173,8 @@ pub async fn delete(
 
 /// Everybody's own password.
 pub async fn own(visitor: Visitor) -> Answered {
-    Ok(ask_own(&visitor, StatusCode::OK, own_form()))
+    let form = own_form(&visitor.session.name);
+    Ok(ask_own(&visitor, StatusCode::OK, form))
 }
 
 /// Changes it for who knows it, and asks to sign in again: all sessions of the account end. Guesses count as they do
@@ -185,7 +186,7 @@ pub async fn change_own(
 ) -> Answered {
     let Posted { visitor, fields } = posted;
     let name = visitor.session.name.to_string();
-    let mut form = own_form();
+    let mut form = own_form(&name);
     let wrong = StatusCode::UNPROCESSABLE_ENTITY;
     let Some(password) = new_password(&mut form, &fields) else {
         return Ok(ask_own(&visitor, wrong, form));
@@ -279,17 +280,19 @@ fn edit_form(account: &Account) -> Form {
         target: links::user(&account.name),
         inputs: vec![role, password, again],
         button: "Change the user".to_owned(),
+        account: account.name.to_string(),
         ..Form::default()
     }
 }
 
-fn own_form() -> Form {
+fn own_form(name: &str) -> Form {
     let present = Input::new("present", "Present password").kind(InputKind::Secret);
     let [password, again] = passwords("");
     Form {
         target: links::PASSWORD.to_owned(),
         inputs: vec![present.required(), password.required(), again.required()],
         button: "Change the password".to_owned(),
+        account: name.to_owned(),
         ..Form::default()
     }
 }

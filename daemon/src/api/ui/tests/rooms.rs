@@ -238,7 +238,23 @@ async fn a_token_is_shown_once_and_revoked() {
 async fn the_backup_room_leads_to_files_that_a_session_may_have() {
     let site = Site::new().await;
     let admin = admin(&site).await;
+    let page = admin.post("/ui/backup", "").await;
+    assert_eq!(page.status, StatusCode::SEE_OTHER);
     let html = admin.get("/ui/backup").await.html;
+    assert!(html.contains("was made and checked."), "{html}");
+    let (_, copy) = html.split_once("href=\"/api/v1/backups/").unwrap();
+    let copy = copy.split('"').next().unwrap();
+    let path = format!("/api/v1/backups/{copy}");
+    let request = get(&path, &admin.cookie);
+    assert_eq!(site.send(request).await.status, StatusCode::OK, "{path}");
+    let page = admin.post("/ui/backup/hold", "reason=").await;
+    assert_eq!(page.status, StatusCode::UNPROCESSABLE_ENTITY);
+    let page = admin.post("/ui/backup/hold", "reason=all+adopted").await;
+    assert_eq!(
+        page.status,
+        StatusCode::SEE_OTHER,
+        "lifting nothing succeeds"
+    );
     assert!(html.contains("href=\"/api/v1/backup\""), "{html}");
     let request = get("/api/v1/export?what=pools&format=csv", &admin.cookie);
     let page = site.send(request).await;
