@@ -124,6 +124,9 @@ fn filter(ledger: &Ledger, form: &mut Form) -> Option<LeaseFilter> {
     if let Err(problem) = &network {
         form.wrong("network", problem.detail.to_string());
     }
+    if let Err(problem) = &state {
+        form.wrong("state", problem.detail.to_string());
+    }
     if let Err(error) = &within {
         form.wrong("within", error.to_string());
     }

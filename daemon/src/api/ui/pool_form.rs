@@ -1,6 +1,6 @@
 //! The form of a pool: its fields, and the way from what was typed to a specification and back.
 
-use fipd_core::{Ends, EndsOf, Family, Ledger, Network, Order, PoolSpec};
+use fipd_core::{Ends, EndsOf, Family, Ledger, Network, Order, PoolSpec, Sticky};
 use fipd_web_ui::{Form, Input, InputKind};
 
 use super::fields::Fields;
@@ -61,6 +61,14 @@ pub fn form(ledger: &Ledger, spec: Option<&PoolSpec>) -> Form {
         line("quarantine", "Quarantine")
             .hint("How long an address cools after a release, such as 10m, 2h or 7d. Empty: not at all."),
     ];
+    let priority = line("priority", "Priority");
+    inputs.push(priority.hint(
+        "Of the pools that are there for an asker who names none, the one with the highest is asked first. Empty: 0.",
+    ));
+    let sticky = line("sticky_for", "Remembered for");
+    inputs.push(sticky.hint(
+        "How long who had an address gets the same one again, such as 7d. Empty: not at all.",
+    ));
     if spec.is_some() {
         let closed = Input::new("closed", "Closed: gives nothing new, its leases stay");
         inputs.push(closed.kind(InputKind::Tick));
@@ -73,7 +81,10 @@ pub fn form(ledger: &Ledger, spec: Option<&PoolSpec>) -> Form {
     };
     match spec {
         Some(spec) => fill(ledger, &mut form, spec),
-        None => form.set("network", "default"),
+        None => {
+            form.set("network", "default");
+            form.set("sticky_for", duration(Sticky::OWN_DEFAULT.lasts));
+        }
     }
     form
 }
@@ -127,6 +138,12 @@ fn fill(ledger: &Ledger, form: &mut Form, spec: &PoolSpec) {
         },
     );
     form.set("quarantine", duration(spec.quarantine));
+    form.set("sticky_for", duration(spec.sticky.lasts));
+    let priority = Some(spec.priority).filter(|priority| *priority > 0);
+    form.set(
+        "priority",
+        text(priority.map(|priority| priority.to_string())),
+    );
     form.set("closed", if spec.closed { "yes" } else { "" });
 }
 
@@ -135,7 +152,9 @@ pub fn spec(ledger: &Ledger, form: &mut Form, before: Option<&PoolSpec>) -> Opti
     let prefix = number(form, "prefix", "a prefix length such as 24");
     let first = number(form, "reserve_first", "a whole number");
     let last = number(form, "reserve_last", "a whole number");
-    let quarantine = quarantine(form);
+    let priority = number(form, "priority", "a whole number up to 65535");
+    let quarantine = lasting(form, "quarantine");
+    let sticky = lasting(form, "sticky_for");
     let optional = |name: &str| Some(form.value(name).to_owned()).filter(|text| !text.is_empty());
     let addresses = entries(form.value("addresses"));
     let family = addresses.first().and_then(|text| text.parse().ok());
@@ -154,6 +173,8 @@ pub fn spec(ledger: &Ledger, form: &mut Form, before: Option<&PoolSpec>) -> Opti
         reserve_of: optional("reserve_of"),
         order: optional("order"),
         quarantine: Some(quarantine?),
+        sticky_for: Some(sticky?),
+        priority: Some(priority?.unwrap_or(0)),
         ..PoolCreate::default()
     };
     let closed = form.value("closed") == "yes";
@@ -196,6 +217,8 @@ fn patch(create: PoolCreate, closed: bool) -> PoolPatch {
         closed: Some(closed),
         order: create.order,
         quarantine: create.quarantine,
+        sticky_for: create.sticky_for,
+        priority: create.priority,
         ..PoolPatch::default()
     }
 }
@@ -219,10 +242,11 @@ fn number<T: std::str::FromStr>(form: &mut Form, name: &str, allowed: &str) -> O
     }
 }
 
-fn quarantine(form: &mut Form) -> Option<u32> {
-    let seconds = seconds(form.value("quarantine"));
+/// Seconds as they were typed; `None` with the mistake noted.
+fn lasting(form: &mut Form, name: &str) -> Option<u32> {
+    let seconds = seconds(form.value(name));
     if seconds.is_none() {
-        form.wrong("quarantine", "Write a number and s, m, h or d, such as 2h.");
+        form.wrong(name, "Write a number and s, m, h or d, such as 2h.");
     }
     seconds
 }
@@ -277,6 +301,8 @@ mod tests {
         before.closed = true;
         before.order = Order::Random;
         before.quarantine = 7_200;
+        before.sticky = Sticky::OWN_DEFAULT;
+        before.priority = 7;
         let mut form = form(&ledger, Some(&before));
         assert_eq!(form.value("quarantine"), "2h");
         let other = PoolSpec::own("other", vec!["10.9.0.0/24".parse().unwrap()]);

@@ -63,6 +63,7 @@ async fn leases_are_filtered_sorted_and_paged() {
         ("pool=nope", "id=\"pool-error\">no pool is named nope"),
         ("within=x", "id=\"within-error\">"),
         ("network=nope", "id=\"network-error\">"),
+        ("state=nope", "id=\"state-error\">"),
     ] {
         let html = operator.get(&format!("/ui/leases?{query}")).await.html;
         assert!(html.contains(error), "{query}: {html}");
