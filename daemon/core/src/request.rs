@@ -59,8 +59,8 @@ pub enum Request {
         most: usize,
         actor: Actor,
     },
-    /// Frees orphaned leases of the cluster and ends its contending, `most` leases at once; with the last ones its
-    /// places in queues go. Answer: `Moved`, with the number of leases it had.
+    /// Frees orphaned leases of the cluster and what is reserved for it, and ends its contending, `most` leases at once;
+    /// with the last ones its places in queues go. Answer: `Moved`, with the number of leases it had.
     Forget {
         cluster: ClusterId,
         most: usize,

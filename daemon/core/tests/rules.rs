@@ -12,8 +12,8 @@ use fipd_core::{
     Account, AccountEdit, Action, Adopt, Adoption, Allocate, Answer, ClusterId, ClusterRecord,
     Decision, Ends, Expectation, Family, Handover, Holder, LeaseKey, LeaseState, Ledger, Mark,
     NameError, NetworkId, Op, Origin, Planned, PoolEdit, PoolId, PoolSpec, Refusal, Release,
-    ReleaseScope, Request, Role, Scope, System, Tenant, Text, Ticket, Timestamp, Token, TokenId,
-    Transfer, Want,
+    ReleaseScope, Request, Reserve, Role, Scope, System, Tenant, Text, Ticket, Timestamp, Token,
+    TokenId, Transfer, Want,
 };
 
 const WEB: &str = "rancher-fip/c1/Service/shop/web";
@@ -1246,4 +1246,50 @@ fn a_pool_moves_to_another_network_only_when_nothing_is_decided_in_either() {
     book.0.confirm(moving);
     assert_eq!(book.0.check(), []);
     assert_eq!(book.gets(&give), ["10.0.0.8"]);
+}
+
+#[test]
+fn a_forgotten_cluster_leaves_no_reservation_behind() {
+    let mut book = Book::new();
+    let mut spec = spec("p", &["10.0.0.1-10.0.0.9"]);
+    spec.quarantine = 60;
+    let pool = book.pool(spec);
+    let cluster = ClusterId("c1".into());
+    book.done(&Request::RecordCluster {
+        record: ClusterRecord {
+            id: cluster.clone(),
+            names: vec!["east".into()],
+            discovered: false,
+            first_seen: Timestamp(1),
+        },
+    });
+    book.gets(&Request::Allocate(allocate(WEB, pool)));
+    for owner in [API, DB] {
+        let ask = allocate(owner, pool);
+        book.gets(&Request::Reserve(Reserve { ask, until: None }));
+    }
+    let actor: Text = "test".into();
+    book.done(&Request::Orphan {
+        cluster: cluster.clone(),
+        system: None,
+        most: 9,
+        actor: actor.clone(),
+    });
+    let (answer, actions) = book.done(&Request::Forget {
+        cluster: cluster.clone(),
+        most: 9,
+        actor,
+    });
+    assert_eq!(
+        answer,
+        Answer::Moved {
+            leases: 2,
+            more: false
+        }
+    );
+    assert_eq!(actions, [Action::Forgotten, Action::Forgotten]);
+    assert!(book.0.cluster(&cluster).is_none());
+    // Nobody has used it, so it does not cool; what is reserved for another cluster stays.
+    assert_eq!(book.0.lease(key("10.0.0.2")), None);
+    assert_eq!(book.owner("10.0.0.3").as_deref(), Some(DB));
 }

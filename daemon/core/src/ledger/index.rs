@@ -9,7 +9,7 @@ use super::{
     intern::{Prints, fingerprint},
     keyset::KeySet,
 };
-use crate::{ClusterId, Identity, Lease, LeaseKey, LeaseState, PoolId, System};
+use crate::{ClusterId, Lease, LeaseKey, LeaseState, PoolId, System};
 
 /// The secondary indexes of the leases.
 #[derive(Clone, Debug, Default)]
@@ -29,48 +29,43 @@ pub(super) struct Index {
     charges: Charges,
 }
 
-/// The leases of one system of one cluster.
+/// The leases of one system of one cluster; no set is empty.
 #[derive(Clone, Debug, Default)]
-struct Shelf {
-    /// `Allocated`, and all members are of this cluster and system: what may become orphaned.
-    live: KeySet,
-    orphaned: KeySet,
-    other: KeySet,
-}
+struct Shelf(BTreeMap<Part, KeySet>);
 
 /// Which set of a shelf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Part {
+    /// `Allocated`, and all members are of this cluster and system: what may become orphaned.
     Live,
     Orphaned,
+    /// Not in use yet, and all members are of this cluster.
+    Kept,
     Other,
 }
 
 impl Shelf {
-    fn sets(&self) -> [&KeySet; 3] {
-        [&self.live, &self.orphaned, &self.other]
-    }
-
-    fn part(&mut self, part: Part) -> &mut KeySet {
-        match part {
-            Part::Live => &mut self.live,
-            Part::Orphaned => &mut self.orphaned,
-            Part::Other => &mut self.other,
-        }
+    fn sets(&self) -> impl Iterator<Item = &KeySet> {
+        self.0.values()
     }
 }
 
 impl Part {
     fn of(lease: &Lease) -> Self {
-        let whose = |identity: &Identity| (identity.cluster.clone(), identity.system.clone());
         let mut members = lease.members.iter().map(|member| &member.holder.identity);
-        let alike = lease.members.len() <= 1
-            || members
-                .next()
-                .map(whose)
-                .is_none_or(|first| members.all(|next| whose(next) == first));
+        let first = members.next();
+        let mut others = members.filter_map(|next| first.map(|first| (first, next)));
         match lease.state {
-            LeaseState::Allocated if alike => Self::Live,
+            LeaseState::Allocated
+                if others.all(|(a, b)| (&a.cluster, &a.system) == (&b.cluster, &b.system)) =>
+            {
+                Self::Live
+            }
+            LeaseState::Reserved | LeaseState::Probing
+                if others.all(|(a, b)| a.cluster == b.cluster) =>
+            {
+                Self::Kept
+            }
             LeaseState::Orphaned => Self::Orphaned,
             LeaseState::Allocated
             | LeaseState::Reserved
@@ -117,7 +112,8 @@ impl Index {
         let mut clusters: BTreeMap<ClusterId, BTreeMap<System, Shelf>> = BTreeMap::new();
         for ((cluster, system, part), keys) in shelves {
             let systems = clusters.entry(cluster.clone()).or_default();
-            *systems.entry(system.clone()).or_default().part(part) = keys.into_iter().collect();
+            let shelf = systems.entry(system.clone()).or_default();
+            shelf.0.insert(part, keys.into_iter().collect());
         }
         Self {
             identities: Identities::of_sorted(leases),
@@ -168,16 +164,13 @@ impl Index {
                 .get_mut(cluster)
                 .and_then(|systems| systems.get_mut(&identity.system))
             {
-                Some(shelf) => shelf.part(part).insert(key),
+                Some(shelf) => file(&mut shelf.0, &part, key),
                 None => {
                     let systems = self.clusters.entry(cluster.clone()).or_default();
-                    systems
-                        .entry(identity.system.clone())
-                        .or_default()
-                        .part(part)
-                        .insert(key)
+                    let shelf = systems.entry(identity.system.clone()).or_default();
+                    file(&mut shelf.0, &part, key);
                 }
-            };
+            }
         }
         match lease.pool {
             Some(pool) => file(&mut self.pools, &pool, key),
@@ -220,8 +213,8 @@ impl Index {
             let Some(shelf) = systems.get_mut(&identity.system) else {
                 continue;
             };
-            shelf.part(Part::of(lease)).remove(key);
-            if shelf.sets().iter().all(|set| set.is_empty()) {
+            unfile(&mut shelf.0, &Part::of(lease), key);
+            if shelf.0.is_empty() {
                 systems.remove(&identity.system);
             }
             if systems.is_empty() {
@@ -315,16 +308,20 @@ impl Index {
     ) -> (Vec<LeaseKey>, bool) {
         let sets: Vec<_> = self
             .shelves(cluster, system)
-            .map(|shelf| &shelf.live)
+            .filter_map(|shelf| shelf.0.get(&Part::Live))
             .collect();
         lowest(&sets, most)
     }
 
-    /// The lowest `most` leases that forgetting the cluster changes, and whether there are more: its orphaned ones
-    /// and those it contends for.
+    /// The lowest `most` leases that forgetting the cluster changes, and whether there are more: its orphaned ones,
+    /// those kept for it and those it contends for.
     pub fn forgettable(&self, cluster: &ClusterId, most: usize) -> (Vec<LeaseKey>, bool) {
-        let orphaned = self.shelves(cluster, None).map(|shelf| &shelf.orphaned);
-        let sets: Vec<_> = orphaned.chain(self.contending.get(cluster)).collect();
+        let of = |part: Part| {
+            self.shelves(cluster, None)
+                .filter_map(move |shelf| shelf.0.get(&part))
+        };
+        let own = of(Part::Orphaned).chain(of(Part::Kept));
+        let sets: Vec<_> = own.chain(self.contending.get(cluster)).collect();
         lowest(&sets, most)
     }
 

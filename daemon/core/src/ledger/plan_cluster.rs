@@ -243,8 +243,13 @@ impl Ledger {
             );
         }
         let rest = Arc::new(rest);
-        let own = rest.state == LeaseState::Orphaned
-            && rest.members.iter().any(|member| of_cluster(&member.holder));
+        let mut members = rest.members.iter().map(|member| &member.holder);
+        let own = match rest.state {
+            LeaseState::Orphaned => members.any(of_cluster),
+            // A reservation without end would be kept for nobody.
+            LeaseState::Reserved | LeaseState::Probing => members.all(of_cluster),
+            LeaseState::Allocated | LeaseState::Quarantined => false,
+        };
         if own {
             self.vacate(draft, &rest, (Action::Forgotten, &Text::default()), false)?;
         } else {

@@ -602,7 +602,15 @@ impl Model {
 
     pub fn forget(&mut self, cluster: &ClusterId, most: usize, now: Timestamp) -> Plan {
         self.clusters_busy()?;
-        let owned = self.of_cluster(cluster, LeaseState::Orphaned, None);
+        let mut owned = self.of_cluster(cluster, LeaseState::Orphaned, None);
+        let kept = self.leases.iter().filter(|lease| {
+            matches!(lease.state, LeaseState::Reserved | LeaseState::Probing)
+                && lease
+                    .members
+                    .iter()
+                    .all(|member| of(&member.holder, cluster))
+        });
+        owned.extend(kept.cloned());
         let mut all = self.leases.clone();
         all.retain(|lease| owned.contains(lease) || contends(lease, cluster));
         let leases: Vec<Lease> = all.iter().take(most).cloned().collect();
