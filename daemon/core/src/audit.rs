@@ -43,6 +43,8 @@ pub enum Action {
     AccountDeleted,
     TokenCreated,
     TokenDeleted,
+    /// Written as an admin's file says.
+    Imported,
     /// A backup took the place of the store.
     Restored,
     RestoreHoldEnded,

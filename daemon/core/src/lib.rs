@@ -17,6 +17,7 @@ mod adoption;
 mod audit;
 mod epoch;
 mod identity;
+mod import;
 mod layout;
 mod lease;
 mod ledger;
@@ -36,6 +37,7 @@ pub use adoption::{Adoption, ClusterRecord, Expectation, Hold};
 pub use audit::{Action, Actor, AuditEntry};
 pub use epoch::{Epoch, RestoreHold};
 pub use identity::{ClusterId, Holder, Identity, IdentityError, System, Tenant, Text};
+pub use import::{Import, ImportRow, ImportedLease, ImportedPool, RowFate};
 pub use lease::{Contender, Lease, LeaseKey, LeaseState, Mark, Member, PortClaim, Protocol};
 pub use ledger::{
     Change, CheckedPage, LeaseFilter, LeasePage, Ledger, NameError, Planned, PoolPreview,

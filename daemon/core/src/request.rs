@@ -3,9 +3,9 @@
 use std::{net::IpAddr, sync::Arc};
 
 use crate::{
-    Account, Actor, Adoption, Choice, ClusterId, ClusterRecord, Family, Hold, Holder, Lease,
-    LeaseKey, Network, NetworkId, Pool, PoolError, PoolId, PoolSpec, Quota, Role, System, Tenant,
-    Text, Timestamp, Token, TokenId,
+    Account, Actor, Adoption, Choice, ClusterId, ClusterRecord, Family, Hold, Holder, Import,
+    Lease, LeaseKey, Network, NetworkId, Pool, PoolError, PoolId, PoolSpec, Quota, Role, RowFate,
+    System, Tenant, Text, Timestamp, Token, TokenId,
 };
 
 /// One question to the address book; a pure value. `actor` says in the audit log who asked.
@@ -90,6 +90,7 @@ pub enum Request {
         id: TokenId,
         actor: Actor,
     },
+    Import(Import),
     /// fipd has run for so many milliseconds more of a hold after a restore.
     PassHold {
         elapsed: u64,
@@ -270,6 +271,11 @@ pub enum Answer {
     Moved {
         leases: usize,
         more: bool,
+    },
+    /// What became of each row, or what would become of it; `written`: all of them are.
+    Imported {
+        rows: Vec<RowFate>,
+        written: bool,
     },
     Done,
 }

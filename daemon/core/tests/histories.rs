@@ -13,12 +13,12 @@ mod model;
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use fipd_core::{
-    Action, Adopt, Adoption, Allocate, Asker, AuditEntry, Change, Choice, ClusterId, ClusterRecord,
-    Contender, Ends, EndsOf, Epoch, Expectation, Family, Handover, Holder, Identity, Lease,
-    LeaseFilter, LeaseKey, LeaseState, Ledger, Mark, Member, NetworkId, Op, Order, Origin,
-    PastLease, Planned, PoolEdit, PoolId, PoolScope, PoolSpec, Quota, QuotaUsage, Refusal, Release,
-    ReleaseScope, Request, Reserve, RestoreHold, Selection, Sticky, Tenant, Text, Ticket,
-    Timestamp, Transfer, Want,
+    Action, Adopt, Adoption, Allocate, Answer, Asker, AuditEntry, Change, Choice, ClusterId,
+    ClusterRecord, Contender, Ends, EndsOf, Epoch, Expectation, Family, Handover, Holder, Identity,
+    Import, ImportRow, ImportedLease, ImportedPool, Lease, LeaseFilter, LeaseKey, LeaseState,
+    Ledger, Mark, Member, NetworkId, Op, Order, Origin, PastLease, Planned, PoolEdit, PoolId,
+    PoolScope, PoolSpec, Quota, QuotaUsage, Refusal, Release, ReleaseScope, Request, Reserve,
+    RestoreHold, RowFate, Selection, Sticky, Tenant, Text, Ticket, Timestamp, Transfer, Want,
 };
 use model::{Model, Verdict, new_lease};
 use proptest::{prelude::*, sample::select, test_runner::Config};
@@ -403,6 +403,49 @@ fn hold() -> impl Strategy<Value = Request> {
     ]
 }
 
+fn import() -> impl Strategy<Value = Request> {
+    let name = || select(vec!["default", "default", "default", "blue", "none"]);
+    let pool_name = || select(vec!["p1", "p2", "p3", "p4", "p5", "p9"]);
+    let pool = (name(), spec(), prop::option::of(1..9_u32)).prop_map(|(network, spec, id)| {
+        ImportRow::Pool(Box::new(ImportedPool {
+            network: network.into(),
+            spec,
+            id: id.map(PoolId),
+            created: id.map(|_| Timestamp(77)),
+            generation: id.map(u64::from),
+        }))
+    });
+    let lease = (
+        name(),
+        prop::option::of(pool_name()),
+        lease(),
+        any::<bool>(),
+    )
+        .prop_map(|(network, pool, lease, dated)| {
+            ImportRow::Lease(Box::new(ImportedLease {
+                network: network.into(),
+                pool: pool.map(Into::into),
+                since: dated.then_some(Timestamp(3)),
+                lease,
+            }))
+        });
+    let quota =
+        (pool_name(), some_tenant(), 0..5_u64).prop_map(|(pool, tenant, limit)| ImportRow::Quota {
+            pool: pool.into(),
+            tenant,
+            limit,
+        });
+    let network = name().prop_map(|name| ImportRow::Network(name.into()));
+    let row = prop_oneof![1 => network, 3 => pool, 2 => quota, 8 => lease];
+    (prop::collection::vec(row, 0..6), prop::bool::weighted(0.2)).prop_map(|(rows, dry_run)| {
+        Request::Import(Import {
+            rows,
+            dry_run,
+            actor: ACTOR.into(),
+        })
+    })
+}
+
 fn step() -> impl Strategy<Value = Step> {
     let expectation =
         (network(), select(vec!["one", "two"]), system()).prop_map(|(network, cluster, system)| {
@@ -422,6 +465,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => transfer().prop_map(asks),
         5 => admin().prop_map(asks),
         1 => hold().prop_map(asks),
+        2 => import().prop_map(asks),
         12 => (0..4_usize).prop_map(Step::Confirm),
         3 => (0..4_usize).prop_map(Step::Abort),
         1 => prop::collection::vec(expectation, 0..2).prop_map(Step::Expect),
@@ -429,8 +473,8 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Leases in all states.
-fn found() -> impl Strategy<Value = Vec<Lease>> {
+/// A lease in any state.
+fn lease() -> impl Strategy<Value = Lease> {
     let state = select(vec![
         LeaseState::Allocated,
         LeaseState::Reserved,
@@ -448,7 +492,7 @@ fn found() -> impl Strategy<Value = Vec<Lease>> {
         any::<bool>(),
         moment(9),
     );
-    let lease = lease.prop_map(
+    lease.prop_map(
         |(key, holder, other, tenant, state, shared, contended, until)| {
             let mut lease = new_lease(key, None, &holder, &tenant, Timestamp(0));
             lease.state = state;
@@ -482,8 +526,12 @@ fn found() -> impl Strategy<Value = Vec<Lease>> {
             }
             lease
         },
-    );
-    prop::collection::vec(lease, 0..4).prop_map(|leases| {
+    )
+}
+
+/// Leases in all states.
+fn found() -> impl Strategy<Value = Vec<Lease>> {
+    prop::collection::vec(lease(), 0..4).prop_map(|leases| {
         let known: BTreeMap<LeaseKey, Lease> = leases
             .into_iter()
             .filter(|lease| lease.key.network == NetworkId(0))
@@ -508,6 +556,17 @@ fn plain(mut refusal: Refusal) -> Refusal {
         _ => {}
     }
     refusal
+}
+
+fn plain_answer(mut answer: Answer) -> Answer {
+    if let Answer::Imported { rows, .. } = &mut answer {
+        for row in rows {
+            if let RowFate::Refused(refusal) = row {
+                *refusal = plain(refusal.clone());
+            }
+        }
+    }
+    answer
 }
 
 fn said(audit: &[AuditEntry]) -> Vec<(Action, Option<IpAddr>, Option<Identity>)> {
@@ -634,7 +693,9 @@ impl History {
         };
         let verdict = self.model.plan(request, now);
         match (planned, verdict) {
-            (Planned::Answer(ours), Verdict::Answer(model)) => assert_eq!(ours, model),
+            (Planned::Answer(ours), Verdict::Answer(model)) => {
+                assert_eq!(plain_answer(ours), plain_answer(model));
+            }
             (Planned::Busy, Verdict::Busy) => {}
             (
                 Planned::Busy | Planned::Refused(Refusal::Exhausted { .. }),

@@ -237,7 +237,7 @@ fn origin_view(ledger: &Ledger, origin: &Origin) -> OriginView {
             system,
             cluster,
             object,
-            ..
+            uid,
         } => {
             let name = ledger
                 .cluster(cluster)
@@ -246,6 +246,7 @@ fn origin_view(ledger: &Ledger, origin: &Origin) -> OriginView {
                 system: system.to_string(),
                 cluster: name.unwrap_or(&cluster.0).to_string(),
                 object: object.to_string(),
+                uid: uid.to_string(),
             }
         }
     }

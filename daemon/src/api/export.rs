@@ -192,4 +192,4 @@ fn networks(reach: Reach<'_>, after: Option<NetworkId>) -> (Rows, Option<Place>)
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

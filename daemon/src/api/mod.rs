@@ -22,6 +22,7 @@ pub mod etag;
 pub mod export;
 pub mod extract;
 pub mod health;
+pub mod import;
 pub mod leases;
 pub mod listen;
 pub mod openapi;
@@ -158,6 +159,7 @@ fn routes() -> Routes {
         .get("/api/v1/backups", ADMIN, backups::list)
         .post("/api/v1/backups", ADMIN, backups::make)
         .get("/api/v1/backups/{name}", ADMIN, backups::download)
+        .post("/api/v1/import", ADMIN, import::import)
         .get("/api/v1/export", MY_VIEWER, export::export)
         .get("/api/v1/tokens", ADMIN, tokens::list)
         .post("/api/v1/tokens", ADMIN, tokens::create)

@@ -12,8 +12,8 @@ use utoipa::{
 
 use super::problem::MEDIA_TYPE;
 use super::{
-    admin, backups, bulk, changes, clusters, export, health, leases, pools, quotas, restore_hold,
-    tokens, transfer, users, wire,
+    admin, backups, bulk, changes, clusters, export, health, import, leases, pools, quotas,
+    restore_hold, tokens, transfer, users, wire,
 };
 
 #[derive(OpenApi)]
@@ -30,7 +30,7 @@ use super::{
         clusters::list, clusters::show, clusters::forget, clusters::skip_adoption,
         clusters::confirm_release, clusters::install_crds,
         admin::audit, admin::check, admin::backup, backups::list, backups::make, backups::download,
-        export::export,
+        export::export, import::import,
         tokens::list, tokens::show, tokens::create, tokens::revoke,
         users::list, users::show, users::create, users::update, users::delete,
         document, health::healthz, health::readyz, health::metrics,

@@ -373,7 +373,7 @@ fn set_ends(
 }
 
 /// Who switches it on and gives no number of addresses gets that of new pools.
-fn sticky(before: Sticky, lasts: Option<u32>, most: Option<u32>) -> Sticky {
+pub(super) fn sticky(before: Sticky, lasts: Option<u32>, most: Option<u32>) -> Sticky {
     let lasts = lasts.unwrap_or(before.lasts);
     if lasts == 0 {
         return Sticky::OFF;

@@ -15,6 +15,7 @@ mod change;
 mod check;
 mod cluster;
 mod export;
+mod import;
 mod lease;
 mod network;
 mod page;
@@ -31,6 +32,7 @@ pub use change::{ChangeView, ChangedLease, ChangedPool, ChangesPage, ChangesQuer
 pub use check::{CheckReport, Checked, Readiness};
 pub use cluster::{ClusterList, ClusterView, HeldBackView, Outcome, SkipAdoption};
 pub use export::ExportQuery;
+pub use import::{ImportQuery, ImportReport, ImportedRow};
 pub use lease::{
     Allocate, ContenderView, Granted, LeasePage, LeaseQuery, LeaseSummary, LeaseView, MemberView,
     ReleaseRequest, Released, ReleasedAddress, ReserveRequest, Select, TransferRequest, Want,

@@ -14,6 +14,7 @@ mod download;
 mod exit;
 mod export;
 mod hold;
+mod import;
 mod lease;
 mod network;
 mod output;
@@ -127,6 +128,8 @@ enum ClientCommand {
     /// Free addresses that are held after a restore
     #[command(subcommand)]
     Hold(hold::Hold),
+    /// Write networks, pools, quotas and leases from a file, all or none
+    Import(import::Import),
     /// Write out all leases, pools, networks or the audit log
     Export(export::Export),
     /// Bearer tokens for the REST API
@@ -219,6 +222,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
             ClientCommand::Backup(command) => command.run(&session).await,
             ClientCommand::Restore(command) => command.run(&session),
             ClientCommand::Hold(command) => command.run(&session).await,
+            ClientCommand::Import(command) => command.run(&session).await,
             ClientCommand::Export(command) => command.run(&session).await,
             ClientCommand::Token(command) => command.run(&session).await,
             ClientCommand::User(command) => command.run(&session).await,

@@ -11,6 +11,7 @@
 mod backups;
 mod cli;
 mod harness;
+mod import;
 mod life;
 mod quotas;
 mod rest;

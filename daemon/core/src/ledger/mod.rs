@@ -31,6 +31,7 @@ mod plan_allocate;
 mod plan_cluster;
 mod plan_epoch;
 mod plan_expire;
+mod plan_import;
 mod plan_pool;
 mod plan_release;
 mod plan_remember;

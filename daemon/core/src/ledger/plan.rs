@@ -164,6 +164,7 @@ impl Ledger {
             Request::PutToken { token, actor } => self.plan_put_token(token, actor, now),
             Request::DeleteToken { id, actor } => self.plan_delete_token(*id, actor, now),
             Request::PassHold { elapsed, actor } => self.plan_pass_hold(*elapsed, actor, now),
+            Request::Import(ask) => self.plan_import(ask, now),
             Request::LiftHold { reason, actor } => self.plan_lift_hold(reason, actor, now),
         };
         match planned {

@@ -63,17 +63,7 @@ impl Ledger {
         if self.tentative.edits(spec.network) {
             return Err(Stop::Busy);
         }
-        let holds = self.gate.holds(spec.network);
-        if !holds.is_empty() {
-            let network = self.rows.networks.get(&spec.network);
-            let network =
-                network.map_or_else(|| Text::from("?"), |network| Arc::clone(&network.name));
-            return Err(Refusal::NetworkHeld {
-                network,
-                waiting: holds.to_vec(),
-            }
-            .into());
-        }
+        self.check_adopted(spec.network)?;
         if spec.closed {
             return Err(Refusal::PoolClosed(Arc::clone(&spec.name)).into());
         }

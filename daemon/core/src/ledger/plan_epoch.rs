@@ -1,11 +1,14 @@
-//! The hold after a restore: how it stops allocations, passes and is lifted.
+//! What is held back: networks until they are adopted, and free addresses after a restore. How that hold passes and is
+//! lifted.
+
+use std::sync::Arc;
 
 use super::{
     Ledger,
     plan::{Draft, Draw, Stop},
     tentative::Table,
 };
-use crate::{Action, Actor, Answer, Epoch, Op, Refusal, RestoreHold, Text, Timestamp};
+use crate::{Action, Actor, Answer, Epoch, NetworkId, Op, Refusal, RestoreHold, Text, Timestamp};
 
 impl Ledger {
     /// The restore that the rows come from; `None` in a store that was never restored.
@@ -16,6 +19,21 @@ impl Ledger {
     /// Until when free addresses are held after a restore.
     pub fn restore_hold(&self) -> Option<RestoreHold> {
         self.epoch()?.hold
+    }
+
+    /// Refuses what would give an address of a network that waits for clusters.
+    pub(super) fn check_adopted(&self, network: NetworkId) -> Result<(), Stop> {
+        let holds = self.gate.holds(network);
+        if holds.is_empty() {
+            return Ok(());
+        }
+        let network = self.rows.networks.get(&network);
+        let network = network.map_or_else(|| Text::from("?"), |network| Arc::clone(&network.name));
+        Err(Refusal::NetworkHeld {
+            network,
+            waiting: holds.to_vec(),
+        }
+        .into())
     }
 
     /// Refuses what would give a free address while they are held.

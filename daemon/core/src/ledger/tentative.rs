@@ -43,6 +43,8 @@ pub(super) struct InFlight {
     /// Prints of the one holder of all leases on `taken` addresses.
     pub prints: Option<Prints>,
     pub table: Option<Table>,
+    /// Another one.
+    pub also: Option<Table>,
     /// The networks whose pools it edits: two when a pool moves.
     pub edits: SmallVec<[NetworkId; 2]>,
     /// Places in queues given up at planning; an abort gives them back.
@@ -76,6 +78,7 @@ impl Tentative {
         self.identities
             .extend(flight.identities.iter().map(|print| (*print, at)));
         self.tables.extend(flight.table);
+        self.tables.extend(flight.also);
         self.edits.extend(flight.edits.iter().copied());
         self.quotas.extend(quotas(&flight));
         match self.flights.get_mut(at) {
@@ -95,8 +98,8 @@ impl Tentative {
         for print in &flight.identities {
             self.identities.remove(print);
         }
-        if let Some(table) = flight.table {
-            self.tables.remove(&table);
+        for table in flight.table.iter().chain(&flight.also) {
+            self.tables.remove(table);
         }
         for network in &flight.edits {
             self.edits.remove(network);

@@ -506,7 +506,7 @@ impl Model {
     }
 
     /// Of the pools that list it an open one, the smallest, the oldest.
-    fn pool_of(&self, key: LeaseKey) -> Option<PoolId> {
+    pub fn pool_of(&self, key: LeaseKey) -> Option<PoolId> {
         let size = |pool: &Pool| {
             let family = pool.spec.addresses[0].family();
             super::world(family)

@@ -1,6 +1,7 @@
 //! A deliberately naive address book: lists, linear scans and address-by-address loops. It shares with the
 //! ledger the request and answer types and nothing else, and is slow on purpose.
 
+mod import;
 mod lease;
 mod memory;
 mod pool;
@@ -69,7 +70,7 @@ pub struct Waiter {
     pub instance: Text,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Model {
     pub networks: Vec<Network>,
     pub pools: Vec<Arc<Pool>>,
@@ -103,6 +104,7 @@ impl Model {
 
     pub fn plan(&mut self, request: &Request, now: Timestamp) -> Verdict {
         let plan = match request {
+            Request::Import(ask) => self.import(ask, now),
             Request::Allocate(ask) => self.allocate(ask, None, now),
             Request::Reserve(ask) if ask.until.is_some_and(|until| until <= now) => {
                 pool::invalid("until")

@@ -44,7 +44,7 @@ fn nth_last(last: u128, n: u128, family: Family) -> IpAddr {
     family.address(last - n)
 }
 
-fn refused<T>(refusal: Refusal) -> Result<T, Stop> {
+pub fn refused<T>(refusal: Refusal) -> Result<T, Stop> {
     Err(Stop::Refused(refusal))
 }
 

@@ -62,6 +62,7 @@ const POOLS: &[&str] = &[
     "origin.system",
     "origin.cluster",
     "origin.object",
+    "origin.uid",
     "closed",
     "quarantine",
     "sticky_for",

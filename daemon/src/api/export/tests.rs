@@ -44,7 +44,7 @@ pub fn samples() -> (PoolView, LeaseView) {
     )
 }
 
-fn root() -> Caller {
+pub fn root() -> Caller {
     Caller {
         actor: "test".into(),
         role: Role::Admin,

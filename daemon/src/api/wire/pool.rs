@@ -112,6 +112,9 @@ pub enum OriginView {
         system: String,
         cluster: String,
         object: String,
+        /// UID of the object.
+        #[serde(default)]
+        uid: String,
     },
 }
 

@@ -91,6 +91,7 @@ pub(super) fn of_action(action: Action) -> u8 {
         Action::QuotaDeleted => 24,
         Action::Restored => 25,
         Action::RestoreHoldEnded => 26,
+        Action::Imported => 27,
     }
 }
 
@@ -123,6 +124,7 @@ pub(super) fn action(code: u8) -> Result<Action, DecodeError> {
         24 => Action::QuotaDeleted,
         25 => Action::Restored,
         26 => Action::RestoreHoldEnded,
+        27 => Action::Imported,
         other => return Err(DecodeError::value("action", other)),
     })
 }
@@ -135,7 +137,7 @@ mod tests {
     fn codes_are_read_back_as_written() {
         for code in 0..=u8::MAX {
             assert!(
-                action(code).map(of_action).is_ok_and(|again| again == code) || code > 26,
+                action(code).map(of_action).is_ok_and(|again| again == code) || code > 27,
                 "action {code}"
             );
             assert!(

@@ -1,0 +1,292 @@
+//! The rules of imports: all rows or none, each with its fate, and twice is once.
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::wildcard_enum_match_arm,
+    reason = "a test fails by panicking"
+)]
+
+use fipd_core::{
+    Action, Allocate, Answer, Decision, Holder, Import, ImportRow, ImportedLease, ImportedPool,
+    Lease, LeaseKey, LeaseState, Ledger, Member, NetworkId, Op, Planned, PoolId, PoolSpec, Refusal,
+    Request, RowFate, Tenant, Timestamp, Want,
+};
+
+const NOW: Timestamp = Timestamp(1_000);
+
+fn holder(owner: &str) -> Holder {
+    Holder {
+        identity: owner.parse().expect(owner),
+        instance: "".into(),
+    }
+}
+
+fn pool(name: &str, addresses: &str, id: Option<u32>) -> ImportRow {
+    ImportRow::Pool(Box::new(ImportedPool {
+        network: "default".into(),
+        spec: PoolSpec::own(name, vec![addresses.parse().expect(addresses)]),
+        id: id.map(PoolId),
+        created: id.map(|_| Timestamp(7)),
+        generation: id.map(|_| 3),
+    }))
+}
+
+fn lease(address: &str, owner: &str) -> ImportRow {
+    let member = Member {
+        holder: holder(owner),
+        ports: Vec::new(),
+    };
+    ImportRow::Lease(Box::new(ImportedLease {
+        network: "default".into(),
+        pool: None,
+        since: Some(Timestamp(5)),
+        lease: Lease {
+            key: LeaseKey {
+                network: NetworkId::DEFAULT,
+                address: address.parse().expect(address),
+            },
+            pool: None,
+            state: LeaseState::Allocated,
+            members: [member].into_iter().collect(),
+            contenders: Vec::new(),
+            tenant: Some(Tenant("t".into())),
+            group: None,
+            since: Timestamp(0),
+            until: None,
+        },
+    }))
+}
+
+fn quota(pool: &str, limit: u64) -> ImportRow {
+    ImportRow::Quota {
+        pool: pool.into(),
+        tenant: Tenant("t".into()),
+        limit,
+    }
+}
+
+fn import(rows: &[ImportRow], dry_run: bool) -> Request {
+    Request::Import(Import {
+        rows: rows.to_vec(),
+        dry_run,
+        actor: "test".into(),
+    })
+}
+
+/// What became of the rows, and what was decided.
+fn take(ledger: &mut Ledger, request: &Request) -> (Vec<RowFate>, Option<Decision>) {
+    match ledger.plan(request, NOW) {
+        Planned::Tentative {
+            ticket,
+            decision,
+            answer: Answer::Imported { rows, written },
+        } => {
+            assert!(written);
+            ledger.confirm(ticket);
+            assert_eq!(ledger.check(), []);
+            (rows, Some(decision))
+        }
+        Planned::Answer(Answer::Imported { rows, .. }) => (rows, None),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn site() -> [ImportRow; 5] {
+    [
+        pool("vips", "10.0.0.0/24", Some(4)),
+        quota("vips", 1),
+        lease("10.0.0.3", "fipd/Host/lab/a"),
+        lease("10.0.0.9", "fipd/Host/lab/b"),
+        lease("192.0.2.1", "fipd/Host/lab/c"),
+    ]
+}
+
+fn rows(ledger: &Ledger) -> Vec<Op> {
+    ledger.dump().collect()
+}
+
+#[test]
+fn rows_stand_on_the_rows_before_them_and_are_one_decision() {
+    let mut ledger = Ledger::new();
+    let empty = rows(&ledger);
+    let (preview, none) = take(&mut ledger, &import(&site(), true));
+    assert_eq!(
+        (&preview[..], none),
+        (
+            &std::array::from_fn::<_, 5, _>(|_| RowFate::Created)[..],
+            None
+        )
+    );
+    assert_eq!(rows(&ledger), empty, "a dry run writes nothing");
+    let (fates, decision) = take(&mut ledger, &import(&site(), false));
+    assert_eq!(fates, preview);
+    let audit = decision.expect("a decision").audit;
+    assert_eq!(audit.len(), 5);
+    assert_eq!(audit[4].action, Action::Imported);
+    let made = ledger.find_pool("vips").expect("the pool is there");
+    assert_eq!(
+        (made.id, made.created, made.generation),
+        (PoolId(4), Timestamp(7), 3)
+    );
+    let given = ledger.pool_leases(made.id, None, 9);
+    assert_eq!(given.len(), 2);
+    assert_eq!(given[0].since, Timestamp(5));
+    assert_eq!(ledger.charged(made.id, &Tenant("t".into())), 2);
+    // The next pool gets a number that none had.
+    let (_, decision) = take(
+        &mut ledger,
+        &import(&[pool("more", "10.1.0.0/24", None)], false),
+    );
+    assert!(
+        decision
+            .expect("a decision")
+            .ops
+            .contains(&Op::PutNextPool(PoolId(6)))
+    );
+}
+
+#[test]
+fn the_same_once_more_changes_nothing_and_a_difference_is_a_change() {
+    let mut ledger = Ledger::new();
+    take(&mut ledger, &import(&site(), false));
+    let before = rows(&ledger);
+    let (fates, decision) = take(&mut ledger, &import(&site(), false));
+    assert!(fates.iter().all(|fate| *fate == RowFate::Same), "{fates:?}");
+    assert_eq!((rows(&ledger), decision), (before, None));
+    let mut other = site();
+    other[0] = pool("vips", "10.0.0.0/23", None);
+    other[1] = quota("vips", 9);
+    if let ImportRow::Lease(row) = &mut other[2] {
+        row.lease.tenant = None;
+    }
+    let (fates, _) = take(&mut ledger, &import(&other, false));
+    let changed = fates.iter().filter(|fate| **fate == RowFate::Changed);
+    assert_eq!(changed.count(), 3, "{fates:?}");
+}
+
+#[test]
+fn a_row_that_does_not_say_since_when_leaves_that_as_it_is() {
+    let mut ledger = Ledger::new();
+    let mut rows = site();
+    for row in &mut rows {
+        if let ImportRow::Lease(row) = row {
+            row.since = None;
+        }
+    }
+    take(&mut ledger, &import(&rows, false));
+    let later = ledger.plan(&import(&rows, false), Timestamp(NOW.0 + 9));
+    let Planned::Answer(Answer::Imported { rows, .. }) = later else {
+        panic!("{later:?}")
+    };
+    assert!(rows.iter().all(|fate| *fate == RowFate::Same), "{rows:?}");
+}
+
+#[test]
+fn one_bad_row_keeps_all_others_out_and_says_why() {
+    let mut ledger = Ledger::new();
+    take(&mut ledger, &import(&site(), false));
+    let before = rows(&ledger);
+    let bad: [(ImportRow, &str); 4] = [
+        (lease("10.0.0.3", "fipd/Host/lab/z"), "held by"),
+        (quota("nowhere", 1), "pool"),
+        (
+            {
+                let mut row = lease("10.0.0.4", "fipd/Host/lab/z");
+                if let ImportRow::Lease(row) = &mut row {
+                    row.lease.until = Some(Timestamp(9));
+                }
+                row
+            },
+            "until",
+        ),
+        (
+            {
+                let mut row = lease("10.0.0.4", "fipd/Host/lab/z");
+                if let ImportRow::Lease(row) = &mut row {
+                    row.network = "none".into();
+                }
+                row
+            },
+            "network",
+        ),
+    ];
+    for (row, words) in bad {
+        let mut all: Vec<ImportRow> = (20..40)
+            .map(|at| lease(&format!("10.0.0.{at}"), "fipd/Host/lab/y"))
+            .collect();
+        all.insert(7, row);
+        let (fates, decision) = take(&mut ledger, &import(&all, false));
+        assert_eq!(decision, None);
+        let RowFate::Refused(refusal) = &fates[7] else {
+            panic!("{:?}", fates[7])
+        };
+        assert!(refusal.to_string().contains(words), "{refusal}");
+        let created = fates.iter().filter(|fate| **fate == RowFate::Created);
+        assert_eq!(created.count(), 20);
+        assert_eq!(rows(&ledger), before, "{words}");
+    }
+}
+
+#[test]
+fn what_is_being_imported_is_given_to_nobody_else() {
+    let mut ledger = Ledger::new();
+    take(
+        &mut ledger,
+        &import(&[pool("vips", "10.0.0.0/30", None)], false),
+    );
+    let rows = [lease("10.0.0.0", "fipd/Host/lab/a")];
+    let Planned::Tentative { ticket, .. } = ledger.plan(&import(&rows, false), NOW) else {
+        panic!("no decision")
+    };
+    let ask = |owner: &str| {
+        Request::Allocate(Allocate {
+            holder: holder(owner),
+            tenant: None,
+            wants: vec![Want {
+                pool: PoolId(1).into(),
+                address: None,
+                count: 1,
+            }],
+            waiting_since: None,
+            by_admin: false,
+            actor: "test".into(),
+        })
+    };
+    assert_eq!(ledger.plan(&ask("fipd/Host/lab/a"), NOW), Planned::Busy);
+    let Planned::Tentative {
+        ticket: other,
+        decision,
+        ..
+    } = ledger.plan(&ask("fipd/Host/lab/b"), NOW)
+    else {
+        panic!("no decision")
+    };
+    assert!(
+        matches!(&decision.ops[..], [Op::PutLease(lease)] if lease.key.address.to_string() == "10.0.0.1"),
+        "{decision:?}"
+    );
+    ledger.abort(ticket);
+    ledger.abort(other);
+    assert_eq!(ledger.check(), []);
+}
+
+#[test]
+fn ten_thousand_rows_are_decided_at_once_and_more_than_the_most_are_refused() {
+    let mut ledger = Ledger::new();
+    let mut all = vec![pool("vips", "10.0.0.0/16", None)];
+    all.extend((0..9_999).map(|at| {
+        let address = format!("10.0.{}.{}", at / 250, at % 250);
+        lease(&address, &format!("fipd/Host/lab/h{at}"))
+    }));
+    let (fates, _) = take(&mut ledger, &import(&all, false));
+    assert!(fates.iter().all(|fate| *fate == RowFate::Created));
+    let many = vec![quota("vips", 1); Import::MAX_ROWS + 1];
+    let refused = ledger.plan(&import(&many, true), NOW);
+    assert!(
+        matches!(
+            &refused,
+            Planned::Refused(Refusal::Invalid { field: "rows", .. })
+        ),
+        "{refused:?}"
+    );
+}

@@ -1,0 +1,204 @@
+//! Imports of the model: each row on a copy that has the rows before it.
+
+use std::sync::Arc;
+
+use fipd_core::{
+    Action, Answer, Family, Import, ImportRow, ImportedLease, ImportedPool, Lease, LeaseKey,
+    LeaseState, Op, Pool, PoolEdit, PoolSpec, Quota, Refusal, RowFate, Text, Timestamp,
+};
+
+use super::{
+    Flight, Model, Plan, Stop, owner,
+    pool::{invalid, refused},
+};
+
+impl Model {
+    pub fn import(&mut self, ask: &Import, now: Timestamp) -> Plan {
+        if (self.flights.iter()).any(|flight| flight.networks || !flight.edits.is_empty()) {
+            return Err(Stop::Busy);
+        }
+        let mut trial = self.clone();
+        let (mut whole, mut rows) = (Flight::default(), Vec::new());
+        for row in &ask.rows {
+            rows.push(match trial.import_row(row, now) {
+                Ok((flight, fate)) => {
+                    for op in &flight.ops {
+                        trial.apply(op.clone());
+                    }
+                    whole.ops.extend(flight.ops);
+                    whole.audit.extend(flight.audit);
+                    whole.keys.extend(flight.keys);
+                    whole.taken.extend(flight.taken);
+                    whole.gains.extend(flight.gains);
+                    whole.edits.extend(flight.edits);
+                    whole.networks |= flight.networks;
+                    fate
+                }
+                Err(Stop::Answer(_)) => RowFate::Same,
+                Err(Stop::Refused(refusal)) => RowFate::Refused(refusal),
+                Err(Stop::Busy) => return Err(Stop::Busy),
+            });
+        }
+        let bad = rows.iter().any(|row| matches!(row, RowFate::Refused(_)));
+        let written = !bad && !ask.dry_run;
+        let answer = Answer::Imported { rows, written };
+        if written {
+            Ok((whole, answer))
+        } else {
+            Err(Stop::Answer(answer))
+        }
+    }
+
+    fn import_row(&mut self, row: &ImportRow, now: Timestamp) -> Result<(Flight, RowFate), Stop> {
+        match row {
+            ImportRow::Network(name) => Ok((self.create_network(name)?.0, RowFate::Created)),
+            ImportRow::Pool(row) => self.import_pool(row, now),
+            ImportRow::Quota {
+                pool,
+                tenant,
+                limit,
+            } => {
+                let pool = self.pool_called(pool)?.id;
+                let fate = made(self.limit(pool, tenant).is_some());
+                let (tenant, limit) = (tenant.clone(), *limit);
+                let quota = Quota {
+                    pool,
+                    tenant,
+                    limit,
+                };
+                Ok((self.set_quota(&quota)?.0, fate))
+            }
+            ImportRow::Lease(row) => self.import_lease(row, now),
+        }
+    }
+
+    fn import_pool(
+        &mut self,
+        row: &ImportedPool,
+        now: Timestamp,
+    ) -> Result<(Flight, RowFate), Stop> {
+        let Some(network) = self.networks.iter().find(|known| known.name == row.network) else {
+            return invalid("network");
+        };
+        let spec = PoolSpec {
+            network: network.id,
+            ..row.spec.clone()
+        };
+        if let Ok(known) = self.pool_called(&spec.name) {
+            let edit = PoolEdit {
+                pool: known.id,
+                spec,
+                if_generation: None,
+                force: false,
+                actor: "".into(),
+                reason: "".into(),
+            };
+            return Ok((self.update_pool(&edit)?.0, RowFate::Changed));
+        }
+        let mut flight = self.create_pool(&spec, now)?.0;
+        let attached = flight.ops.iter().any(|op| matches!(op, Op::PutLease(_)));
+        let next = self.next_pool;
+        let id = row.id.filter(|id| !attached && id.0 >= next);
+        for op in &mut flight.ops {
+            if let Op::PutPool(pool) = op {
+                let mut known = Pool::clone(pool);
+                known.id = id.unwrap_or(known.id);
+                known.created = row.created.unwrap_or(known.created);
+                known.generation = row.generation.unwrap_or(known.generation);
+                *pool = Arc::new(known);
+            } else if let Op::PutNextPool(next) = op {
+                next.0 = id.map_or(next.0, |id| id.0 + 1);
+            }
+        }
+        Ok((flight, RowFate::Created))
+    }
+
+    fn import_lease(
+        &mut self,
+        row: &ImportedLease,
+        now: Timestamp,
+    ) -> Result<(Flight, RowFate), Stop> {
+        let Some(network) = self.networks.iter().find(|known| known.name == row.network) else {
+            return invalid("network");
+        };
+        let (network, address) = (network.id, row.lease.key.address);
+        let key = LeaseKey { network, address };
+        let pool = match &row.pool {
+            None => self.pool_of(key),
+            Some(name) => {
+                let pool = self.pool_called(name)?;
+                let family = pool.spec.addresses[0].family();
+                if pool.spec.network != network || family != Family::of(address) {
+                    return invalid("pool");
+                }
+                Some(pool.id)
+            }
+        };
+        let lease = Lease {
+            key,
+            pool,
+            since: match (row.since, self.lease(key)) {
+                (Some(since), _) => since,
+                (None, Some(known)) => known.since,
+                (None, None) => now,
+            },
+            ..row.lease.clone()
+        };
+        if (lease.state == LeaseState::Quarantined) != lease.members.is_empty()
+            || lease.members.len() > 1 && lease.group.is_none()
+        {
+            return invalid("members");
+        }
+        let ends = lease.until.is_some();
+        let fine = match lease.state {
+            LeaseState::Reserved => true,
+            LeaseState::Quarantined | LeaseState::Probing => ends,
+            LeaseState::Allocated | LeaseState::Orphaned => !ends,
+        };
+        if !fine {
+            return invalid("until");
+        }
+        let members = lease.members.iter().map(|member| &member.holder);
+        let others = lease.contenders.iter().map(|contender| &contender.holder);
+        let named: Vec<_> = members.chain(others).map(|one| &one.identity).collect();
+        let taken = (self.flights.iter()).any(|flight| flight.taken.contains(&key));
+        if self.locked(key) || taken || named.iter().any(|one| self.gains(one)) {
+            return Err(Stop::Busy);
+        }
+        let known = self.lease(key);
+        if known == Some(&lease) {
+            return Err(Stop::Answer(Answer::Done));
+        }
+        if let Some(holds) = known.and_then(owner)
+            && owner(&lease) != Some(holds)
+        {
+            return refused(Refusal::AddressTaken {
+                address,
+                owner: String::new(),
+            });
+        }
+        let mut flight = Flight {
+            gains: named.into_iter().cloned().collect(),
+            ..Flight::default()
+        };
+        if known.is_none() {
+            flight.taken.push(key);
+        }
+        flight.put(&lease, Action::Imported, owner(&lease));
+        let fate = made(known.is_some());
+        Ok((flight, fate))
+    }
+
+    fn pool_called(&self, name: &Text) -> Result<Arc<Pool>, Stop> {
+        let pool = self.pools.iter().find(|pool| pool.spec.name == *name);
+        pool.map_or_else(|| invalid("pool"), |pool| Ok(Arc::clone(pool)))
+    }
+}
+
+fn made(known: bool) -> RowFate {
+    if known {
+        RowFate::Changed
+    } else {
+        RowFate::Created
+    }
+}

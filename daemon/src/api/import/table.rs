@@ -1,0 +1,98 @@
+//! The text of an import as one JSON object a row.
+
+use serde_json::{Map, Value};
+
+use crate::api::problem::{Code, Problem};
+
+/// A row, or why it is none.
+pub type Row = Result<Value, Problem>;
+
+/// Columns that hold words joined with spaces.
+const WORDS: &[&str] = &["addresses", "exclusions"];
+/// Columns that hold JSON.
+const JSON: &[&str] = &["members", "contenders", "scopes"];
+/// Columns of text that may look like numbers.
+const TEXT: &[&str] = &[
+    "name",
+    "network",
+    "pool",
+    "tenant",
+    "group",
+    "owner",
+    "address",
+    "origin.object",
+    "origin.cluster",
+    "origin.uid",
+];
+/// Columns that follow from others: an export has them, an import looks at none.
+const DERIVED: &[&str] = &[
+    "marks",
+    "waiting_for",
+    "held_until",
+    "pools",
+    "used",
+    "family",
+];
+
+/// One object a line; empty lines count for nothing.
+pub fn of_lines(body: &[u8]) -> Result<Vec<Row>, Problem> {
+    let text = std::str::from_utf8(body)
+        .map_err(|error| Problem::new(Code::Invalid, format!("body: {error}")))?;
+    let lines = text.lines().filter(|line| !line.trim().is_empty());
+    let read = |line: &str| match serde_json::from_str(line) {
+        Ok(value @ Value::Object(_)) => Ok(value),
+        Ok(_) => Err(Problem::invalid("row", line, "one JSON object a line")),
+        Err(error) => Err(Problem::invalid("row", line, format!("JSON: {error}"))),
+    };
+    Ok(lines.map(read).collect())
+}
+
+/// CSV with a header line whose columns are fields, those of a nested object behind a dot.
+pub fn of_csv(body: &[u8]) -> Result<Vec<Row>, Problem> {
+    let mut reader = csv::Reader::from_reader(body);
+    let malformed = |error: csv::Error| Problem::new(Code::Invalid, format!("CSV: {error}"));
+    let heads = reader.headers().map_err(malformed)?.clone();
+    let rows = reader.records().map(|record| {
+        let record = record.map_err(malformed)?;
+        let mut row = Map::new();
+        for (head, cell) in heads.iter().zip(&record) {
+            put(&mut row, head, cell)?;
+        }
+        Ok(Value::Object(row))
+    });
+    Ok(rows.collect())
+}
+
+fn put(row: &mut Map<String, Value>, head: &str, cell: &str) -> Result<(), Problem> {
+    let derived = DERIVED.contains(&head) || head.starts_with("usage.");
+    if derived || cell.is_empty() {
+        return Ok(());
+    }
+    let value = if WORDS.contains(&head) {
+        cell.split_whitespace().map(Value::from).collect()
+    } else if JSON.contains(&head) {
+        serde_json::from_str(cell)
+            .map_err(|error| Problem::invalid(head, cell, format!("JSON: {error}")))?
+    } else if TEXT.contains(&head) {
+        Value::from(cell)
+    } else {
+        match (cell.parse::<u64>(), cell) {
+            (Ok(number), _) => Value::from(number),
+            (Err(_), "true") => Value::from(true),
+            (Err(_), "false") => Value::from(false),
+            (Err(_), text) => Value::from(text),
+        }
+    };
+    match head.split_once('.') {
+        None => drop(row.insert(head.to_owned(), value)),
+        Some((outer, inner)) => {
+            let object = row
+                .entry(outer)
+                .or_insert_with(|| Value::Object(Map::new()));
+            if let Value::Object(object) = object {
+                object.insert(inner.to_owned(), value);
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,226 @@
+//! What is exported is imported, and what is wrong is named.
+
+use fipd_core::{Allocate, Holder, PoolId, PoolSpec, Quota, Reserve, Tenant, Timestamp, Want};
+use http_body_util::BodyExt as _;
+
+use super::*;
+use crate::api::{export, ui::tests::Site, wire::ExportQuery};
+
+/// A site without any pool.
+async fn empty() -> Site {
+    let site = Site::new().await;
+    let request = Request::DeletePool {
+        pool: PoolId(1),
+        actor: "test".into(),
+    };
+    site.api.ipam.submit(request).await.unwrap();
+    site
+}
+
+async fn ask(site: &Site, request: Request) {
+    site.api.ipam.submit(request).await.unwrap();
+}
+
+fn allocate(owner: &str, pool: u32, count: u32) -> Allocate {
+    Allocate {
+        holder: Holder {
+            identity: owner.parse().unwrap(),
+            instance: "uid-1".into(),
+        },
+        tenant: Some(Tenant("research, \"blue\" 7".into())),
+        wants: vec![Want {
+            pool: PoolId(pool).into(),
+            address: None,
+            count,
+        }],
+        waiting_since: None,
+        by_admin: false,
+        actor: "test".into(),
+    }
+}
+
+/// Networks, pools of both families, quotas, leases and a reservation.
+async fn full() -> Site {
+    let site = empty().await;
+    let actor = || "test".into();
+    let create = Request::CreateNetwork {
+        name: "blue".into(),
+        actor: actor(),
+    };
+    ask(&site, create).await;
+    for (name, cidr, network) in [("7", "10.1.0.0/24", 0), ("six", "2001:db8::/64", 1)] {
+        let spec = PoolSpec {
+            network: fipd_core::NetworkId(network),
+            exclusions: vec![cidr.split('/').next().unwrap().parse().unwrap()],
+            quarantine: 60,
+            ..PoolSpec::own(name, vec![cidr.parse().unwrap()])
+        };
+        let actor = actor();
+        ask(&site, Request::CreatePool { spec, actor }).await;
+    }
+    let quota = Quota {
+        pool: PoolId(2),
+        tenant: Tenant("t".into()),
+        limit: 3,
+    };
+    let actor = actor();
+    ask(&site, Request::SetQuota { quota, actor }).await;
+    ask(&site, Request::Allocate(allocate("fipd/Host/lab/a", 2, 20))).await;
+    ask(&site, Request::Allocate(allocate("fipd/Host/lab/b", 3, 20))).await;
+    let later = Reserve {
+        ask: allocate("fipd/Host/lab/later", 2, 1),
+        until: Some(Timestamp(4_000_000_000_000)),
+    };
+    ask(&site, Request::Reserve(later)).await;
+    site
+}
+
+const KINDS: [&str; 4] = ["networks", "pools", "quotas", "leases"];
+
+async fn exported(site: &Site, what: &str, format: &str) -> String {
+    let query = ExportQuery {
+        what: Some(what.into()),
+        format: Some(format.into()),
+    };
+    let answer = export::export(
+        State(Arc::clone(&site.api)),
+        export::tests::root(),
+        Query(query),
+    );
+    let body = answer.await.unwrap().into_body();
+    let bytes = body.collect().await.unwrap().to_bytes();
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+async fn whole(site: &Site, format: &str) -> Vec<String> {
+    let mut texts = Vec::new();
+    for what in KINDS {
+        texts.push(exported(site, what, format).await);
+    }
+    texts
+}
+
+async fn give(site: &Site, text: String, csv: bool, dry_run: bool) -> ImportReport {
+    take(&site.api.ipam, "test".into(), text.into(), csv, dry_run)
+        .await
+        .unwrap()
+}
+
+#[tokio::test]
+async fn an_export_imported_into_an_empty_store_is_exported_the_same() {
+    let before = full().await;
+    for csv in [false, true] {
+        let format = if csv { "csv" } else { "jsonl" };
+        let files = whole(&before, format).await;
+        let after = empty().await;
+        let files_at_once = if csv {
+            files.clone()
+        } else {
+            vec![files.concat()]
+        };
+        for file in &files_at_once {
+            let preview = give(&after, file.clone(), csv, true).await;
+            assert_eq!(
+                (preview.written, preview.refused),
+                (false, 0),
+                "{preview:?}"
+            );
+            let report = give(&after, file.clone(), csv, false).await;
+            assert!(report.written, "{report:?}");
+            assert_eq!(report.rows, preview.rows);
+        }
+        assert_eq!(whole(&after, "jsonl").await, whole(&before, "jsonl").await);
+        for file in files_at_once {
+            let again = give(&after, file, csv, false).await;
+            assert_eq!(again.same, again.rows.len(), "{again:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_bad_row_is_named_with_its_field_and_keeps_all_others_out() {
+    let site = full().await;
+    let before = whole(&site, "jsonl").await;
+    let good = |at: usize| {
+        format!("{{\"address\":\"10.1.0.{at}\",\"owner\":\"fipd/Host/lab/n{at}\",\"pool\":\"7\"}}")
+    };
+    for (bad, field, words) in [
+        (
+            r#"{"address":"10.1.0.1","owner":"fipd/Host/lab/z"}"#,
+            "address",
+            "held by",
+        ),
+        (
+            r#"{"address":"10.1.0.300","owner":"fipd/Host/lab/z"}"#,
+            "address",
+            "192.0.2.7",
+        ),
+        (
+            r#"{"address":"10.1.0.99","owner":"nobody"}"#,
+            "owner",
+            "not allowed",
+        ),
+        (r#"{"address":"10.1.0.99"}"#, "members", "at least one"),
+        (
+            r#"{"address":"10.1.0.99","owner":"fipd/Host/lab/z","color":"red"}"#,
+            "row",
+            "color",
+        ),
+        (
+            r#"{"address":"10.1.0.99","owner":"fipd/Host/lab/z","pool":"x"}"#,
+            "pool",
+            "row before",
+        ),
+        (r#"{"tenant":"t","pool":"7","limit":-1}"#, "row", "limit"),
+        (
+            r#"{"name":"p9","addresses":["10.9.0.0/99"]}"#,
+            "addresses",
+            "10.9.0.0/99",
+        ),
+        (r#"{"name":"Bad Name"}"#, "network", "a-z"),
+        (r#"[1]"#, "row", "one JSON object"),
+        (r#"{"address""#, "row", "JSON"),
+    ] {
+        let mut lines: Vec<String> = (100..150).map(good).collect();
+        lines.insert(20, bad.to_owned());
+        let report = give(&site, lines.join("\n"), false, false).await;
+        assert!(!report.written, "{bad}");
+        assert_eq!(
+            (report.refused, report.created),
+            (1, 50),
+            "{bad}: {report:?}"
+        );
+        let row = &report.rows[20];
+        assert_eq!(
+            (row.row, &*row.fate, row.field.as_deref()),
+            (21, "error", Some(field)),
+            "{row:?}"
+        );
+        assert!(row.error.as_ref().unwrap().contains(words), "{row:?}");
+        assert_eq!(whole(&site, "jsonl").await, before, "{bad}");
+    }
+}
+
+#[tokio::test]
+async fn cells_that_look_like_numbers_stay_the_text_they_are() {
+    let site = empty().await;
+    let pool = "name,addresses,prefix,closed,reserve.first\n7,10.1.0.0/28 10.1.1.0/28,24,true,3\n";
+    let report = give(&site, pool.to_owned(), true, false).await;
+    assert!(report.written, "{report:?}");
+    let lease = "address,owner,pool,tenant\n10.1.0.5,fipd/Host/lab/a,7,12\n";
+    let report = give(&site, lease.to_owned(), true, false).await;
+    assert!(report.written, "{report:?}");
+    let pools = exported(&site, "pools", "jsonl").await;
+    let pool: Value = serde_json::from_str(&pools).unwrap();
+    assert_eq!((&pool["name"], &pool["prefix"]), (&"7".into(), &24.into()));
+    assert_eq!(
+        (&pool["closed"], &pool["reserve"]["first"]),
+        (&true.into(), &3.into())
+    );
+    let leases = exported(&site, "leases", "jsonl").await;
+    let lease: Value = serde_json::from_str(&leases).unwrap();
+    assert_eq!(
+        (&lease["tenant"], &lease["pool"]),
+        (&"12".into(), &"7".into())
+    );
+}

@@ -1,0 +1,78 @@
+//! `fipd import`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use http::Method;
+
+use super::{Session, client::with_query, exit::Failure, output::Table, shown};
+use crate::api::wire::{ImportQuery, ImportReport};
+
+const LONG_ABOUT: &str = "\
+Write networks, pools, quotas and leases from a file, in the form in which `fipd export` writes them. A lease needs no
+more than address and owner, a pool no more than name and addresses; what is named must be there or come first. All
+rows are taken in one decision or none is: one bad row keeps all others out. What is so already stays as it is.";
+
+#[derive(Debug, Args)]
+#[command(long_about = LONG_ABOUT)]
+pub struct Import {
+    /// JSON Lines, or CSV with a header line
+    file: PathBuf,
+    /// Only say what would become of each row
+    #[arg(long)]
+    dry_run: bool,
+    /// Left out: CSV where the file is called so
+    #[arg(long, value_name = "FORMAT", value_parser = ["jsonl", "csv"])]
+    format: Option<String>,
+}
+
+impl Import {
+    pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
+        let file = shown(&self.file);
+        let text = std::fs::read(&self.file)
+            .map_err(|error| Failure::Input(format!("{file}: {error}")))?;
+        let csv = self.file.extension().is_some_and(|end| end == "csv");
+        let format = self
+            .format
+            .unwrap_or_else(|| if csv { "csv" } else { "jsonl" }.to_owned());
+        let query = ImportQuery {
+            dry_run: self.dry_run,
+            format: Some(format),
+        };
+        let path = with_query("/api/v1/import", &query)?;
+        let reply = session.client.send(Method::POST, &path, Some(text)).await?;
+        let report: ImportReport = reply.json()?;
+        session.output.show(&report, table)?;
+        if report.refused == 0 {
+            return Ok(());
+        }
+        Err(Failure::Input(format!(
+            "{file}: {} of {} rows are refused; nothing is written",
+            report.refused,
+            report.rows.len()
+        )))
+    }
+}
+
+fn table(report: &ImportReport) -> Table {
+    let mut table = Table::new(["ROW", "WHAT", "FATE", "WHY"]);
+    for row in &report.rows {
+        table.row([
+            row.row.to_string(),
+            row.what.clone(),
+            row.fate.clone(),
+            row.error.clone().unwrap_or_default(),
+        ]);
+    }
+    let written = if report.written {
+        "written"
+    } else {
+        "not written"
+    };
+    let counts = format!(
+        "{} to create, {} to change, {} the same, {} refused",
+        report.created, report.changed, report.same, report.refused
+    );
+    table.row(["all".to_owned(), counts, written.to_owned(), String::new()]);
+    table
+}
