@@ -77,7 +77,7 @@ fn versions_are_as_the_family_has_them() {
 /// An own kind is nothing without its spec, and only fipd writes its status.
 #[test]
 fn own_kinds_have_one_version_a_spec_and_a_status() {
-    for crd in of_group(crate::fipd_io::GROUP) {
+    for crd in of_group(fipd_io::GROUP) {
         let [version] = crd.spec.versions.as_slice() else {
             panic!("{} has several versions", crd.spec.names.kind);
         };
