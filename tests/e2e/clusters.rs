@@ -237,6 +237,7 @@ impl Bed {
             wants,
             waiting_since: None,
             by_admin: false,
+            share: None,
             actor: "test".into(),
         };
         self.ipam.submit(Request::Allocate(request)).await

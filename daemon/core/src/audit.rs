@@ -22,6 +22,8 @@ pub enum Action {
     ContenderLeft,
     /// The holder's identity kept the lease under a new instance.
     InstanceChanged,
+    /// A member of a sharing group uses other ports, or one began to share.
+    PortsChanged,
     HandedOver,
     Released,
     /// Its time was over: a quarantine or a reservation.

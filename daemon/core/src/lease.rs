@@ -1,6 +1,6 @@
 //! One address held.
 
-use std::{cmp::Ordering, net::IpAddr};
+use std::{cmp::Ordering, fmt, net::IpAddr, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -56,6 +56,42 @@ pub struct PortClaim {
     pub port: u16,
 }
 
+/// Why a text is no port.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("port {0:?} must be PROTOCOL/NUMBER such as TCP/80: TCP, UDP or SCTP, and 1 to 65535")]
+pub struct PortError(String);
+
+/// `TCP/80`.
+impl fmt::Display for PortClaim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let protocol = match self.protocol {
+            Protocol::Tcp => "TCP",
+            Protocol::Udp => "UDP",
+            Protocol::Sctp => "SCTP",
+        };
+        write!(f, "{protocol}/{}", self.port)
+    }
+}
+
+/// As it is displayed, in any case.
+impl FromStr for PortClaim {
+    type Err = PortError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let error = || PortError(text.to_owned());
+        let (protocol, port) = text.split_once('/').ok_or_else(error)?;
+        let protocol = match protocol.to_ascii_uppercase().as_str() {
+            "TCP" => Protocol::Tcp,
+            "UDP" => Protocol::Udp,
+            "SCTP" => Protocol::Sctp,
+            _ => return Err(error()),
+        };
+        let port = port.parse().ok().filter(|port| *port > 0);
+        let port = port.ok_or_else(error)?;
+        Ok(Self { protocol, port })
+    }
+}
+
 /// One of the holders of a lease.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
@@ -75,7 +111,8 @@ pub struct Contender {
 /// One address held.
 ///
 /// Invariants: `members` is empty exactly when the state is `Quarantined`; without `group` there is at most
-/// one member; members and contenders have distinct identities; contenders are ordered by `since`.
+/// one member; no two members have a port in common; members and contenders have distinct identities; contenders are
+/// ordered by `since`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
     pub key: LeaseKey,
@@ -125,6 +162,9 @@ impl LeaseKey {
 }
 
 impl Lease {
+    /// The most members.
+    pub const MAX_MEMBERS: usize = 64;
+
     /// Whether `identity` is one of the members.
     pub fn held_by(&self, identity: &Identity) -> bool {
         self.members

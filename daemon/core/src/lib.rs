@@ -38,7 +38,9 @@ pub use audit::{Action, Actor, AuditEntry};
 pub use epoch::{Epoch, RestoreHold};
 pub use identity::{ClusterId, Holder, Identity, IdentityError, System, Tenant, Text};
 pub use import::{Import, ImportRow, ImportedLease, ImportedPool, RowFate};
-pub use lease::{Contender, Lease, LeaseKey, LeaseState, Mark, Member, PortClaim, Protocol};
+pub use lease::{
+    Contender, Lease, LeaseKey, LeaseState, Mark, Member, PortClaim, PortError, Protocol,
+};
 pub use ledger::{
     Change, CheckedPage, LeaseFilter, LeasePage, Ledger, NameError, Planned, PoolPreview,
     PoolSpans, PoolUsage, Ticket, TooOld, Violation,
@@ -50,7 +52,7 @@ pub use pool::{Ends, EndsOf, Order, Origin, Pool, PoolError, PoolId, PoolSize, P
 pub use quota::{Quota, QuotaUsage, Tenancy};
 pub use request::{
     AccountEdit, Adopt, Allocate, Answer, Handover, PoolEdit, Refusal, Release, ReleaseScope,
-    Request, Reserve, Transfer, Want,
+    Request, Reserve, Share, Transfer, Want,
 };
 pub use scope::Scope;
 pub use select::{Asker, Choice, PoolScope, Selection};

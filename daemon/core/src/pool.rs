@@ -105,6 +105,8 @@ pub struct PoolSpec {
     pub priority: u16,
     /// For whom the pool is there without being named; without any it is given only by name.
     pub scopes: Vec<PoolScope>,
+    /// Whether the members of a sharing group may be of several clusters.
+    pub share_across_clusters: bool,
 }
 
 /// A pool as the ledger keeps it.
@@ -232,6 +234,7 @@ impl PoolSpec {
             sticky: Sticky::OFF,
             priority: 0,
             scopes: Vec::new(),
+            share_across_clusters: false,
         }
     }
 

@@ -4,8 +4,8 @@ use std::{net::IpAddr, sync::Arc};
 
 use crate::{
     Account, Actor, Adoption, Choice, ClusterId, ClusterRecord, Family, Hold, Holder, Import,
-    Lease, LeaseKey, Network, NetworkId, Pool, PoolError, PoolId, PoolSpec, Quota, Role, RowFate,
-    System, Tenant, Text, Timestamp, Token, TokenId,
+    Lease, LeaseKey, Network, NetworkId, Pool, PoolError, PoolId, PoolSpec, PortClaim, Quota, Role,
+    RowFate, System, Tenant, Text, Timestamp, Token, TokenId,
 };
 
 /// One question to the address book; a pure value. `actor` says in the audit log who asked.
@@ -118,7 +118,25 @@ pub struct Allocate {
     pub waiting_since: Option<Timestamp>,
     /// An admin asks: a named address is given even while it cools after a release by another tenant.
     pub by_admin: bool,
+    /// The addresses may be shared with others; each want is one address then.
+    pub share: Option<Share>,
     pub actor: Actor,
+}
+
+/// Under which key an address is shared, and what of it the asker has for itself. Asking again changes the ports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// Members of one lease are of one network and tenant, name one key, and have no port in common.
+    pub key: Text,
+    /// Without any, nothing is shared.
+    pub ports: Vec<PortClaim>,
+}
+
+impl Share {
+    /// The longest key, in bytes.
+    pub const MAX_KEY: usize = 253;
+    /// The most ports of one member.
+    pub const MAX_PORTS: usize = 100;
 }
 
 /// Addresses kept for a holder that comes later: as [`Allocate`], but the leases are `Reserved` until the same identity
@@ -366,6 +384,8 @@ pub enum Refusal {
     ChangedHands { address: IpAddr, owner: String },
     #[error("{address} cannot be transferred: {why}")]
     NotTransferable { address: IpAddr, why: String },
+    #[error("{address} cannot be shared: {why}")]
+    NotShareable { address: IpAddr, why: String },
     #[error("{field}: {value:?} is not allowed: {allowed}")]
     Invalid {
         field: &'static str,

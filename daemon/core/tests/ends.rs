@@ -50,6 +50,7 @@ fn ask(owner: &str, tenant: &str, address: Option<&str>) -> Allocate {
         }],
         waiting_since: None,
         by_admin: false,
+        share: None,
         actor: "test".into(),
     }
 }
@@ -90,6 +91,7 @@ fn spec(quarantine: u32) -> PoolSpec {
         sticky: Sticky::OFF,
         priority: 0,
         scopes: Vec::new(),
+        share_across_clusters: false,
     }
 }
 

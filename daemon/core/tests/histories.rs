@@ -17,8 +17,9 @@ use fipd_core::{
     ClusterRecord, Contender, Ends, EndsOf, Epoch, Expectation, Family, Handover, Holder, Identity,
     Import, ImportRow, ImportedLease, ImportedPool, Lease, LeaseFilter, LeaseKey, LeaseState,
     Ledger, Mark, Member, NetworkId, Op, Order, Origin, PastLease, Planned, PoolEdit, PoolId,
-    PoolScope, PoolSpec, Quota, QuotaUsage, Refusal, Release, ReleaseScope, Request, Reserve,
-    RestoreHold, RowFate, Selection, Sticky, Tenant, Text, Ticket, Timestamp, Transfer, Want,
+    PoolScope, PoolSpec, PortClaim, Protocol, Quota, QuotaUsage, Refusal, Release, ReleaseScope,
+    Request, Reserve, RestoreHold, RowFate, Selection, Share, Sticky, Tenant, Text, Ticket,
+    Timestamp, Transfer, Want,
 };
 use model::{Model, Verdict, new_lease};
 use proptest::{prelude::*, sample::select, test_runner::Config};
@@ -140,10 +141,18 @@ fn spec() -> impl Strategy<Value = PoolSpec> {
     let sticky = select(vec![(0, 0), (1, 1), (2, 2), (60, 1), (60, 3)]);
     let sticky = sticky.prop_map(|(lasts, most)| Sticky { lasts, most });
     let scopes = prop::collection::vec(pool_scope(), 0..3);
-    let asked = (closed, quarantine, order, sticky, 0..3_u16, scopes);
+    let asked = (
+        closed,
+        quarantine,
+        order,
+        sticky,
+        0..3_u16,
+        (scopes, any::<bool>()),
+    );
     (name, network(), entries, ends, gateway, asked).prop_map(
         |(name, network, (addresses, exclusions), ends, gateway, asked)| {
             let (closed, quarantine, order, sticky, priority, scopes) = asked;
+            let (scopes, share_across_clusters) = scopes;
             let addresses: Vec<fipd_core::AddressSpec> =
                 addresses.iter().map(|text| text.parse().unwrap()).collect();
             let gateway = gateway.then(|| addresses[0].span().first_address());
@@ -165,6 +174,7 @@ fn spec() -> impl Strategy<Value = PoolSpec> {
                 sticky,
                 priority,
                 scopes,
+                share_across_clusters,
                 addresses,
             }
         },
@@ -233,26 +243,55 @@ fn allocate() -> impl Strategy<Value = Allocate> {
         tenant(),
         prop::collection::vec(want(), 1..3),
         waiting,
-        prop::bool::weighted(0.4),
+        (
+            prop::bool::weighted(0.4),
+            prop::option::weighted(0.4, share()),
+        ),
     )
         .prop_filter("each address once", |(_, _, wants, ..)| {
             wants.len() < 2 || wants[0].address.is_none() || wants[0].address != wants[1].address
         })
         .prop_map(
-            |(holder, tenant, wants, waiting_since, by_admin)| Allocate {
-                holder,
-                tenant,
-                wants,
-                waiting_since,
-                by_admin,
-                actor: ACTOR.into(),
+            |(holder, tenant, mut wants, waiting_since, (by_admin, share))| {
+                // Now and then one that is refused.
+                let single = share.is_some() && waiting_since != Some(Timestamp(1));
+                for want in wants.iter_mut().filter(|_| single) {
+                    want.count = 1;
+                }
+                Allocate {
+                    holder,
+                    tenant,
+                    wants,
+                    waiting_since,
+                    by_admin,
+                    share,
+                    actor: ACTOR.into(),
+                }
             },
         )
 }
 
+fn share() -> impl Strategy<Value = Share> {
+    let key = prop_oneof![20 => Just("g"), 10 => Just("h"), 1 => Just("")];
+    let port = select(vec!["TCP/80", "TCP/443", "UDP/80", "SCTP/1"]);
+    let port = port.prop_map(|text| text.parse().unwrap());
+    let zero = PortClaim {
+        protocol: Protocol::Tcp,
+        port: 0,
+    };
+    let port = prop_oneof![40 => port, 1 => Just(zero)];
+    (key, prop::collection::vec(port, 0..3)).prop_map(|(key, ports)| Share {
+        key: key.into(),
+        ports,
+    })
+}
+
 fn reserve() -> impl Strategy<Value = Request> {
     let until = prop::option::weighted(0.8, moment(60));
-    (allocate(), until).prop_map(|(ask, until)| Request::Reserve(Reserve { ask, until }))
+    (allocate(), until).prop_map(|(ask, until)| {
+        let ask = Allocate { share: None, ..ask };
+        Request::Reserve(Reserve { ask, until })
+    })
 }
 
 /// Few, so that things happen at the same time.
@@ -548,7 +587,9 @@ fn plain(mut refusal: Refusal) -> Refusal {
             *reasons = reasons.drain(..).map(plain).collect();
         }
         Refusal::AddressTaken { owner, .. } | Refusal::ChangedHands { owner, .. } => owner.clear(),
-        Refusal::NotAssignable { why, .. } | Refusal::NotTransferable { why, .. } => why.clear(),
+        Refusal::NotAssignable { why, .. }
+        | Refusal::NotTransferable { why, .. }
+        | Refusal::NotShareable { why, .. } => why.clear(),
         Refusal::Invalid { value, allowed, .. } => {
             value.clear();
             allowed.clear();

@@ -249,6 +249,7 @@ fn what_is_being_imported_is_given_to_nobody_else() {
             }],
             waiting_since: None,
             by_admin: false,
+            share: None,
             actor: "test".into(),
         })
     };

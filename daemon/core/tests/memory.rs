@@ -109,6 +109,7 @@ impl Book {
             }],
             waiting_since: None,
             by_admin: false,
+            share: None,
             actor: "test".into(),
         }))?;
         let Answer::Granted { leases, .. } = answer else {
@@ -291,6 +292,7 @@ fn a_reservation_that_nobody_used_is_not_remembered() {
         wants,
         waiting_since: None,
         by_admin: false,
+        share: None,
         actor: "test".into(),
     };
     let until = None;

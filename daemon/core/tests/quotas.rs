@@ -49,6 +49,7 @@ fn ask(n: usize, wants: &[Want]) -> Request {
         wants: wants.to_vec(),
         waiting_since: Some(Timestamp(n as u64)),
         by_admin: false,
+        share: None,
         actor: "test".into(),
     })
 }
@@ -189,6 +190,7 @@ fn asking_again_is_free_and_both_families_are_charged_or_none() {
         wants: vec![want(four, 1)],
         waiting_since: None,
         by_admin: false,
+        share: None,
         actor: "test".into(),
     });
     book.done(&other);

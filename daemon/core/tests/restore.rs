@@ -44,6 +44,7 @@ fn allocate(owner: &str, address: Option<&str>) -> Allocate {
         }],
         waiting_since: None,
         by_admin: true,
+        share: None,
         actor: "test".into(),
     }
 }

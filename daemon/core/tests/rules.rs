@@ -72,6 +72,7 @@ fn allocate(owner: &str, pool: PoolId) -> Allocate {
         }],
         waiting_since: None,
         by_admin: false,
+        share: None,
         actor: "test".into(),
     }
 }

@@ -86,6 +86,7 @@ fn ask(name: &str, wants: &[Want]) -> Allocate {
         wants: wants.to_vec(),
         waiting_since: Some(Timestamp(1)),
         by_admin: false,
+        share: None,
         actor: "test".into(),
     }
 }

@@ -15,7 +15,7 @@ use super::{
     wants,
     wire::{
         ContenderView, Count, HoldView, LeaseSummary, LeaseView, MemberView, NetworkView,
-        OriginView, PoolView, Reserve, Usage,
+        OriginView, PoolView, Reserve, Share, Usage,
     },
 };
 use crate::clock;
@@ -91,6 +91,19 @@ pub fn text(field: &str, text: &str) -> Result<Text, Problem> {
         ));
     }
     Ok(text.into())
+}
+
+/// Parses a wish to share.
+pub fn share(share: &Share) -> Result<fipd_core::Share, Problem> {
+    let port = |text: &String| {
+        let allowed = "PROTOCOL/NUMBER such as TCP/80, with TCP, UDP or SCTP";
+        let parsed = text.parse();
+        parsed.map_err(|_| Problem::invalid("share.ports", text.as_str(), allowed))
+    };
+    Ok(fipd_core::Share {
+        key: text("share.key", &share.key)?,
+        ports: share.ports.iter().map(port).collect::<Result<_, _>>()?,
+    })
 }
 
 /// Parses an owner. Its cluster may be given by name.
@@ -216,6 +229,7 @@ pub fn pool_head(ledger: &Ledger, pool: &Pool) -> PoolView {
         sticky_most: spec.sticky.most,
         priority: spec.priority,
         scopes: spec.scopes.iter().map(wants::scope_view).collect(),
+        share_across_clusters: spec.share_across_clusters,
         generation: pool.generation,
         created: clock::rfc3339(pool.created),
         usage: Usage {
@@ -274,7 +288,7 @@ pub fn lease_view(ledger: &Ledger, lease: &Lease) -> LeaseView {
     let members = lease.members.iter().map(|member| MemberView {
         owner: owner_text(ledger, &member.holder.identity),
         instance: member.holder.instance.to_string(),
-        ports: member.ports.clone(),
+        ports: member.ports.iter().map(ToString::to_string).collect(),
     });
     let contenders = lease.contenders.iter().map(|contender| ContenderView {
         owner: owner_text(ledger, &contender.holder.identity),

@@ -161,6 +161,7 @@ pub(super) async fn keep(
         instance: String::new(),
         tenant: body.tenant,
         wants: body.wants,
+        share: None,
     };
     let ask = api
         .ipam

@@ -309,6 +309,7 @@ pub(super) fn new_spec(ledger: &Ledger, body: PoolCreate) -> Result<PoolSpec, Pr
         sticky: sticky(Sticky::OWN_DEFAULT, body.sticky_for, body.sticky_most),
         priority: body.priority.unwrap_or(0),
         scopes: body.scopes.into_iter().map(wants::scope).collect(),
+        share_across_clusters: body.share_across_clusters.unwrap_or(false),
     })
 }
 
@@ -345,6 +346,8 @@ pub(super) fn patched(
     spec.order = order(patch.order.as_deref())?.unwrap_or(spec.order);
     spec.closed = patch.closed.unwrap_or(spec.closed);
     spec.sticky = sticky(spec.sticky, patch.sticky_for, patch.sticky_most);
+    let across = patch.share_across_clusters;
+    spec.share_across_clusters = across.unwrap_or(spec.share_across_clusters);
     spec.quarantine = patch.quarantine.unwrap_or(spec.quarantine);
     spec.priority = patch.priority.unwrap_or(spec.priority);
     if let Some(scopes) = patch.scopes {

@@ -320,7 +320,7 @@ impl From<Refusal> for Problem {
             Refusal::ChangedHands { address, .. } => {
                 Self::new(Code::AddressTaken, detail).about("address", address.to_string())
             }
-            Refusal::NotTransferable { address, .. } => {
+            Refusal::NotTransferable { address, .. } | Refusal::NotShareable { address, .. } => {
                 Self::new(Code::Conflict, detail).about("address", address.to_string())
             }
             Refusal::Invalid {

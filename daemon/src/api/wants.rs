@@ -50,6 +50,7 @@ pub fn allocation(
         wants,
         waiting_since: None,
         by_admin: caller.role == Role::Admin,
+        share: body.share.as_ref().map(convert::share).transpose()?,
         actor: caller.actor.clone(),
     })
 }

@@ -35,7 +35,8 @@ pub use export::ExportQuery;
 pub use import::{ImportQuery, ImportReport, ImportedRow};
 pub use lease::{
     Allocate, ContenderView, Granted, LeasePage, LeaseQuery, LeaseSummary, LeaseView, MemberView,
-    ReleaseRequest, Released, ReleasedAddress, ReserveRequest, Select, TransferRequest, Want,
+    ReleaseRequest, Released, ReleasedAddress, ReserveRequest, Select, Share, TransferRequest,
+    Want,
 };
 pub use network::{HoldView, NetworkCreate, NetworkList, NetworkView};
 pub use page::PageQuery;

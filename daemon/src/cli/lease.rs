@@ -10,7 +10,7 @@ use super::{
     client::{segment, with_query},
     exit::Failure,
     output::{Table, or_dash},
-    wants::Source,
+    wants::{Sharing, Source},
 };
 use crate::{
     api::wire::{
@@ -58,6 +58,8 @@ pub struct Allocate {
     /// Who is charged
     #[arg(long, value_name = "TENANT")]
     tenant: Option<String>,
+    #[command(flatten)]
+    sharing: Sharing,
 }
 
 #[derive(Debug, Args)]
@@ -193,6 +195,7 @@ impl Allocate {
             instance: self.instance,
             tenant: self.tenant,
             wants,
+            share: self.sharing.body(),
         })
     }
 }
@@ -369,7 +372,10 @@ pub(super) fn facts(lease: &LeaseView) -> Table {
     let owners: Vec<_> = lease
         .members
         .iter()
-        .map(|member| member.owner.clone())
+        .map(|member| match member.ports.as_slice() {
+            [] => member.owner.clone(),
+            ports => format!("{} ({})", member.owner, ports.join(", ")),
+        })
         .collect();
     Table::facts([
         ("Address", format!("{}/{}", summary.address, summary.prefix)),
@@ -379,6 +385,7 @@ pub(super) fn facts(lease: &LeaseView) -> Table {
         ("State", text_of(&summary.state)),
         ("Marks", marks.join(", ")),
         ("Owner", owners.join(", ")),
+        ("Sharing key", or_dash(lease.group.as_ref())),
         ("Contenders", contenders.join(", ")),
         ("Tenant", or_dash(lease.tenant.as_ref())),
         ("Since", lease.since.clone()),

@@ -89,6 +89,9 @@ pub struct Details {
     /// How many addresses are remembered for that, the latest releases (new pools: 1000)
     #[arg(long, value_name = "COUNT")]
     sticky_most: Option<u32>,
+    /// Whether owners in several clusters may share an address
+    #[arg(long, value_name = "BOOL", action = clap::ArgAction::Set)]
+    share_across_clusters: Option<bool>,
 }
 
 #[derive(Debug, Args)]
@@ -202,6 +205,7 @@ impl Create {
             sticky_most: details.sticky_most,
             priority: scopes.priority,
             scopes: scopes.scope,
+            share_across_clusters: details.share_across_clusters,
         }
     }
 }
@@ -242,6 +246,7 @@ impl Update {
             priority: self.scopes.priority,
             scopes: (self.no_scope || !self.scopes.scope.is_empty())
                 .then(|| self.scopes.scope.clone()),
+            share_across_clusters: details.share_across_clusters,
             force: self.force,
             reason: self.reason.clone(),
         };

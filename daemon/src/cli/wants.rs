@@ -3,10 +3,10 @@
 use std::{collections::BTreeMap, net::IpAddr};
 
 use clap::{ArgGroup, Args};
-use fipd_core::Family;
+use fipd_core::{Family, PortClaim};
 
 use super::{Session, exit::Failure, pool};
-use crate::api::wire::{Select, Want};
+use crate::api::wire::{Select, Share, Want};
 
 /// Where addresses shall come from.
 #[derive(Debug, Args)]
@@ -169,6 +169,28 @@ async fn by_family(
             "--address: \"{address}\" is not allowed: none of the named pools has its family"
         ))),
     }
+}
+
+/// With whom an address may be shared.
+#[derive(Debug, Args)]
+pub(super) struct Sharing {
+    /// Share the address with owners that are charged to the same tenant, name the same key and use other ports
+    #[arg(long, value_name = "KEY", requires = "port", conflicts_with = "count")]
+    share: Option<String>,
+    /// Port that the owner has for itself, such as TCP/80 (repeatable)
+    #[arg(long, value_name = "PORT", requires = "share", value_parser = port)]
+    port: Vec<PortClaim>,
+}
+
+impl Sharing {
+    pub(super) fn body(self) -> Option<Share> {
+        let ports = self.port.iter().map(ToString::to_string).collect();
+        self.share.map(|key| Share { key, ports })
+    }
+}
+
+fn port(text: &str) -> Result<PortClaim, String> {
+    text.parse::<PortClaim>().map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

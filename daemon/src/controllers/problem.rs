@@ -48,6 +48,7 @@ pub fn refused(refusal: &Refusal, network: NetworkId) -> Problem {
         | Refusal::NotHeld(_)
         | Refusal::ChangedHands { .. }
         | Refusal::NotTransferable { .. }
+        | Refusal::NotShareable { .. }
         | Refusal::Invalid { .. }
         | Refusal::Pool(_) => "AllocationFailed",
     };

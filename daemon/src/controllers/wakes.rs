@@ -215,6 +215,7 @@ pub fn cause(refusal: &Refusal, network: NetworkId) -> Option<Cause> {
         | Refusal::NotHeld(_)
         | Refusal::ChangedHands { .. }
         | Refusal::NotTransferable { .. }
+        | Refusal::NotShareable { .. }
         | Refusal::Invalid { .. } => None,
     }
 }

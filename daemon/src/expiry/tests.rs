@@ -62,6 +62,7 @@ fn ask() -> Allocate {
         }],
         waiting_since: None,
         by_admin: false,
+        share: None,
         actor: "test".into(),
     }
 }

@@ -66,6 +66,7 @@ fn ask(pool: PoolId, number: usize) -> Request {
         }],
         waiting_since: None,
         by_admin: false,
+        share: None,
         actor: "test".into(),
     })
 }

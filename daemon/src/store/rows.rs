@@ -173,8 +173,8 @@ pub(super) struct PoolV2<'a> {
     pub quarantine: u32,
 }
 
-/// A [`PoolV2`], for how many seconds and how many addresses it remembers who had them, and for whom it is there. It is
-/// written only where one of the new fields is not its default.
+/// A [`PoolV2`], for how many seconds and how many addresses it remembers who had them, for whom it is there, and
+/// whether sharing groups may span clusters. It is written only where one of the new fields is not its default.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct PoolV3<'a> {
     #[serde(borrow)]
@@ -183,6 +183,7 @@ pub(super) struct PoolV3<'a> {
     pub sticky_most: u32,
     pub priority: u16,
     pub scopes: Vec<ScopeV1<'a>>,
+    pub share_across_clusters: bool,
 }
 
 /// For whom a pool is there; labels are (key, value).

@@ -222,6 +222,56 @@ fn who_had_an_address_gets_it_again() {
 }
 
 #[test]
+fn owners_with_other_ports_share_an_address() {
+    let fipd = Daemon::start();
+    fipd.json("pool create p --cidr 192.0.2.0/29");
+    let line = |owner: &str, ports: &str| {
+        let owner = format!("--owner fipd/svc/lab/{owner}");
+        format!("lease allocate --pool p {owner} --share front {ports}")
+    };
+    let given = |owner, ports| fipd.json(&line(owner, ports))["leases"][0]["address"].clone();
+    assert_eq!(given("web", "--port TCP/80 --port TCP/443"), "192.0.2.1");
+    assert_eq!(given("dns", "--port udp/53"), "192.0.2.1");
+    assert_eq!(given("two", "--port TCP/80"), "192.0.2.2");
+    fipd.cli(&line("out", "")).fails(2, &["--port"]);
+    fipd.cli(&line("out", "--port 80")).fails(2, &["TCP/80"]);
+    fipd.cli(&line("out", "--port TCP/443 --address 192.0.2.1"))
+        .fails(1, &["TCP/443", "fipd/svc/lab/web"]);
+
+    let lease = fipd.json("lease show 192.0.2.1");
+    assert_eq!(lease["group"], "front");
+    let ports = |at: usize| lease["members"][at]["ports"].clone();
+    assert_eq!(
+        (ports(0), ports(1)),
+        (json!(["TCP/80", "TCP/443"]), json!(["UDP/53"]))
+    );
+    fipd.json("lease release --owner fipd/svc/lab/web");
+    let members = fipd.json("lease show 192.0.2.1")["members"].clone();
+    assert_eq!(members.as_array().unwrap().len(), 1);
+    fipd.json("lease release --owner fipd/svc/lab/dns");
+    fipd.cli("lease show 192.0.2.1").fails(3, &["192.0.2.1"]);
+
+    let rest = fipd.rest(Some(&fipd.token("op", "operator")));
+    let ask = |share| {
+        let wants = json!([{ "pool": "p" }]);
+        let owner = "fipd/svc/lab/rest";
+        rest.post(
+            "/api/v1/leases",
+            json!({ "owner": owner, "wants": wants, "share": share }),
+        )
+    };
+    let refused = ask(json!({ "key": "front", "ports": ["TCP/0"] }));
+    assert_eq!(refused.problem(422, "invalid")["field"], "share.ports");
+    assert_eq!(
+        ask(json!({ "key": "front", "ports": ["TCP/22"] })).status,
+        201
+    );
+    let pool = fipd.json("pool update p --share-across-clusters true");
+    assert_eq!(pool["share_across_clusters"], true);
+    assert_eq!(fipd.json("check")["ok"], true);
+}
+
+#[test]
 fn dual_stack_is_all_or_nothing() {
     let fipd = Daemon::start();
     fipd.json("pool create four --range 10.0.0.1");

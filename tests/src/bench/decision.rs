@@ -156,6 +156,7 @@ fn round(ledger: &mut Ledger) -> Result<Duration> {
                 }],
                 waiting_since: None,
                 by_admin: false,
+                share: None,
                 actor: actor.clone(),
             })
         })

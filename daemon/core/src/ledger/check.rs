@@ -3,11 +3,12 @@
 use std::{collections::BTreeSet, ops::Bound, sync::Arc};
 
 use super::{
-    Ledger, candidates::Candidates, due, identities, index::contending_clusters,
+    Ledger, candidates::Candidates, due, groups, identities, index::contending_clusters,
     intern::fingerprint, keyset::KeySet, tentative::Table,
 };
 use crate::{
-    ClusterId, Family, Lease, LeaseKey, LeaseState, NetworkId, PoolId, Tenant, Text, layout::Layout,
+    ClusterId, Family, Lease, LeaseKey, LeaseState, NetworkId, PoolId, PortClaim, Tenant, Text,
+    layout::Layout,
 };
 
 /// A broken invariant. Names the rows.
@@ -35,6 +36,8 @@ pub enum Violation {
     },
     #[error("{}: it has {members} members without a sharing group", at(.lease))]
     NotShared { lease: LeaseKey, members: usize },
+    #[error("{}: {port} is used by two members", at(.lease))]
+    SamePortTwice { lease: LeaseKey, port: PortClaim },
     #[error("{}: {identity} is in it twice", at(.lease))]
     SameIdentityTwice { lease: LeaseKey, identity: String },
     #[error("{}: its contenders are not ordered by age", at(.lease))]
@@ -299,6 +302,9 @@ impl Ledger {
         if !self.index.due().has(lease) {
             broken("ends of leases");
         }
+        if !self.index.groups().has(lease) {
+            broken("sharing groups");
+        }
         let contending = contending_clusters(lease).collect::<BTreeSet<_>>().len();
         (entries, contending)
     }
@@ -322,6 +328,11 @@ impl Ledger {
             .filter_map(|lease| due::end(lease));
         if due.count() != self.index.due().len() {
             broken("ends of leases", "their number".to_owned());
+        }
+        let leases = self.rows.leases.values();
+        let shared = leases.filter(|lease| groups::joinable(lease).is_some());
+        if shared.count() != self.index.groups().len() {
+            broken("sharing groups", "their number".to_owned());
         }
         for id in self.rows.pools.keys() {
             let keys = self.index.of_pool(*id).into_iter().flat_map(KeySet::iter);
@@ -360,6 +371,15 @@ fn check_holders(lease: &Lease, found: &mut Vec<Violation>) {
             lease: key,
             members,
         });
+    }
+    let mut ports = BTreeSet::new();
+    for claim in lease.members.iter().flat_map(|member| &member.ports) {
+        if !ports.insert(claim) {
+            found.push(Violation::SamePortTwice {
+                lease: key,
+                port: *claim,
+            });
+        }
     }
     let mut seen = BTreeSet::new();
     let several = members + lease.contenders.len() > 1;

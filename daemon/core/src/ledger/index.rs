@@ -5,9 +5,11 @@ use std::{collections::BTreeMap, sync::Arc};
 use super::{
     charges::Charges,
     due::Due,
+    groups::Groups,
     identities::Identities,
     intern::{Prints, fingerprint},
     keyset::KeySet,
+    shelf::{Part, Shelf},
 };
 use crate::{ClusterId, Lease, LeaseKey, LeaseState, PoolId, System};
 
@@ -27,52 +29,7 @@ pub(super) struct Index {
     /// How many leases of a pool are quarantined; pools without any are not in it.
     cooling: BTreeMap<PoolId, u64>,
     charges: Charges,
-}
-
-/// The leases of one system of one cluster; no set is empty.
-#[derive(Clone, Debug, Default)]
-struct Shelf(BTreeMap<Part, KeySet>);
-
-/// Which set of a shelf.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Part {
-    /// `Allocated`, and all members are of this cluster and system: what may become orphaned.
-    Live,
-    Orphaned,
-    /// Not in use yet, and all members are of this cluster.
-    Kept,
-    Other,
-}
-
-impl Shelf {
-    fn sets(&self) -> impl Iterator<Item = &KeySet> {
-        self.0.values()
-    }
-}
-
-impl Part {
-    fn of(lease: &Lease) -> Self {
-        let mut members = lease.members.iter().map(|member| &member.holder.identity);
-        let first = members.next();
-        let mut others = members.filter_map(|next| first.map(|first| (first, next)));
-        match lease.state {
-            LeaseState::Allocated
-                if others.all(|(a, b)| (&a.cluster, &a.system) == (&b.cluster, &b.system)) =>
-            {
-                Self::Live
-            }
-            LeaseState::Reserved | LeaseState::Probing
-                if others.all(|(a, b)| a.cluster == b.cluster) =>
-            {
-                Self::Kept
-            }
-            LeaseState::Orphaned => Self::Orphaned,
-            LeaseState::Allocated
-            | LeaseState::Reserved
-            | LeaseState::Probing
-            | LeaseState::Quarantined => Self::Other,
-        }
-    }
+    groups: Groups,
 }
 
 impl Index {
@@ -128,6 +85,7 @@ impl Index {
             due: leases.iter().map(Arc::as_ref).collect(),
             cooling,
             charges,
+            groups: leases.iter().map(Arc::as_ref).collect(),
         }
     }
 
@@ -148,6 +106,7 @@ impl Index {
     fn add_rest(&mut self, lease: &Lease) {
         let key = lease.key;
         self.due.add(lease);
+        self.groups.add(lease);
         if let Some(pool) = cooling_in(lease) {
             *self.cooling.entry(pool).or_default() += 1;
         }
@@ -190,6 +149,7 @@ impl Index {
     pub fn remove(&mut self, lease: &Lease) {
         let key = lease.key;
         self.due.remove(lease);
+        self.groups.remove(lease);
         if let Some(pool) = cooling_in(lease)
             && let Some(count) = self.cooling.get_mut(&pool)
         {
@@ -254,6 +214,11 @@ impl Index {
         &self.due
     }
 
+    /// Leases that others of their group may join.
+    pub fn groups(&self) -> &Groups {
+        &self.groups
+    }
+
     /// Leases attributed to a pool; `None` if there are none.
     pub fn of_pool(&self, pool: PoolId) -> Option<&KeySet> {
         self.pools.get(&pool)
@@ -313,14 +278,22 @@ impl Index {
         lowest(&sets, most)
     }
 
+    /// Whether the cluster has no lease for itself that is in use: it has left.
+    pub fn has_left(&self, cluster: &ClusterId) -> bool {
+        self.shelves(cluster, None)
+            .all(|shelf| !shelf.0.contains_key(&Part::Live))
+    }
+
     /// The lowest `most` leases that forgetting the cluster changes, and whether there are more: its orphaned ones,
-    /// those kept for it and those it contends for.
+    /// those kept for it, those it contends for and, where it has left, those it shares with others.
     pub fn forgettable(&self, cluster: &ClusterId, most: usize) -> (Vec<LeaseKey>, bool) {
         let of = |part: Part| {
             self.shelves(cluster, None)
                 .filter_map(move |shelf| shelf.0.get(&part))
         };
-        let own = of(Part::Orphaned).chain(of(Part::Kept));
+        let left = self.has_left(cluster);
+        let shared = of(Part::Shared).filter(|_| left);
+        let own = of(Part::Orphaned).chain(of(Part::Kept)).chain(shared);
         let sets: Vec<_> = own.chain(self.contending.get(cluster)).collect();
         lowest(&sets, most)
     }

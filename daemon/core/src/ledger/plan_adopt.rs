@@ -214,7 +214,16 @@ fn handed_over(lease: &Arc<Lease>, from: &Holder, to: &Holder) -> Lease {
     let mut next = Lease::clone(lease);
     stop_contending(&mut next, to);
     if from.identity != to.identity && next.held_by(&to.identity) {
-        next.members.retain(|member| member.holder != *from);
+        let place = next
+            .members
+            .iter()
+            .position(|member| member.holder == *from);
+        let left = place.map(|at| next.members.remove(at));
+        let mut members = next.members.iter_mut();
+        if let Some(heir) = members.find(|member| member.holder.identity == to.identity) {
+            heir.ports
+                .extend(left.into_iter().flat_map(|member| member.ports));
+        }
         return next;
     }
     for member in next

@@ -19,8 +19,8 @@ use super::{
     wants::{Asked, needs, sums},
 };
 use crate::{
-    Action, Allocate, Answer, LeaseKey, LeaseState, Pool, PoolId, Refusal, Text, Timestamp,
-    address::number, layout,
+    Action, Allocate, Answer, LeaseKey, LeaseState, Pool, PoolId, PoolSpec, Refusal, Share, Text,
+    Timestamp, address::number, layout,
 };
 
 impl Ledger {
@@ -31,10 +31,15 @@ impl Ledger {
         now: Timestamp,
     ) -> Draw {
         let mut asked = self.open(ask)?;
+        let share = Self::check_share(ask)?;
         let prints = Prints::of(&ask.holder.identity);
         let mut held = self.settled_prints(prints.whole, &ask.holder.identity)?;
         held.retain(|lease| lease.held_by(&ask.holder.identity));
         self.match_held(&mut asked, held);
+        if let Some(share) = &share {
+            self.share_again(&mut asked, share, &ask.holder)?;
+            self.join(&mut asked, share, ask)?;
+        }
         let named = |want: &&mut Asked<'_>| want.missing > 0 && want.selection.is_none();
         for want in asked.iter_mut().filter(named) {
             let cools = self.check_new(want, ask)?;
@@ -54,12 +59,20 @@ impl Ledger {
             return Err(self.full(&pool));
         }
         draft.flight.places = self.leave_places(&asked, ask);
-        Ok(self.grant(draft, asked, prints, ask, purpose))
+        Ok(self.grant(draft, asked, prints, ask, (purpose, share.as_ref())))
     }
 
     /// What has to hold before a pool gives anything new; whether the named address cools.
     pub(super) fn check_new(&self, want: &Asked<'_>, ask: &Allocate) -> Result<bool, Stop> {
-        let spec = &want.pool.spec;
+        self.check_open(&want.pool.spec)?;
+        match want.key {
+            Some(key) if self.check_address(&want.pool, key, ask)? => Ok(true),
+            Some(_) | None => self.check_restored().map(|()| false),
+        }
+    }
+
+    /// What has to hold before anybody more has an address of the pool.
+    pub(super) fn check_open(&self, spec: &PoolSpec) -> Result<(), Stop> {
         if self.tentative.edits(spec.network) {
             return Err(Stop::Busy);
         }
@@ -67,10 +80,7 @@ impl Ledger {
         if spec.closed {
             return Err(Refusal::PoolClosed(Arc::clone(&spec.name)).into());
         }
-        match want.key {
-            Some(key) if self.check_address(&want.pool, key, ask)? => Ok(true),
-            Some(_) | None => self.check_restored().map(|()| false),
-        }
+        Ok(())
     }
 
     /// Whether a named address can be given. One that cools goes only to an admin's request or back to its tenant.
@@ -202,7 +212,7 @@ impl Ledger {
         asked: SmallVec<[Asked<'_>; 2]>,
         prints: Prints,
         ask: &Allocate,
-        purpose: Purpose,
+        (purpose, share): (Purpose, Option<&Share>),
     ) -> (Draft, Answer) {
         let shared = self.interner.shared(prints, &ask.holder, &ask.tenant);
         let news = |want: &Asked<'_>| want.again.cooling.len() + want.fresh.len();
@@ -217,13 +227,23 @@ impl Ledger {
                     any_fresh |= action == Action::Allocated;
                     draft.put(&next, action, Text::default());
                     *lease = next;
+                } else if want.reshared {
+                    draft.put(lease, Action::PortsChanged, Text::default());
                 }
+            }
+            if let Some(lease) = want.joins {
+                draft.join(&lease, &ask.holder);
+                any_fresh = true;
+                mine.push(lease);
             }
             let cooling = want.again.cooling.into_iter().map(|key| (key, true));
             let fresh = want.fresh.into_iter().map(|key| (key, false));
             for ((key, cools), (holder, tenant)) in cooling.chain(fresh).zip(holders.by_ref()) {
                 let mut lease = exclusive(key, Some(want.pool.id), holder, tenant, draft.now);
                 let action = purpose.dedicate(&mut lease);
+                if let Some(share) = share {
+                    lease.open_to(share);
+                }
                 let lease = Arc::new(lease);
                 if cools {
                     draft.put(&lease, action, "it was in quarantine".into());

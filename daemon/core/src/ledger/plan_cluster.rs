@@ -222,7 +222,8 @@ impl Ledger {
         ))
     }
 
-    /// Takes the cluster's contenders off a lease, and frees it if it is the cluster's own; whether it was.
+    /// Takes the cluster's contenders off a lease, and frees it if it is the cluster's own. One that it shares with
+    /// others stays theirs. Whether the cluster had it.
     fn forget_lease(
         &self,
         draft: &mut Draft,
@@ -242,14 +243,31 @@ impl Ledger {
                 "its cluster is forgotten".into(),
             );
         }
+        let members = rest.members.iter();
+        let count = members.filter(|member| of_cluster(&member.holder)).count();
+        let own = count > 0
+            && match rest.state {
+                LeaseState::Orphaned => true,
+                LeaseState::Allocated => self.index.has_left(cluster),
+                // A reservation without end would be kept for nobody.
+                LeaseState::Reserved | LeaseState::Probing => count == rest.members.len(),
+                LeaseState::Quarantined => false,
+            };
+        if own && count < rest.members.len() {
+            for member in rest
+                .members
+                .iter()
+                .filter(|member| of_cluster(&member.holder))
+            {
+                let identity = Some(member.holder.identity.clone());
+                draft.say_lease(lease, Action::Forgotten, identity, Text::default());
+            }
+            rest.members.retain(|member| !of_cluster(&member.holder));
+            draft.flight.keys.push(rest.key);
+            draft.flight.ops.push(Op::PutLease(Arc::new(rest)));
+            return Ok(true);
+        }
         let rest = Arc::new(rest);
-        let mut members = rest.members.iter().map(|member| &member.holder);
-        let own = match rest.state {
-            LeaseState::Orphaned => members.any(of_cluster),
-            // A reservation without end would be kept for nobody.
-            LeaseState::Reserved | LeaseState::Probing => members.all(of_cluster),
-            LeaseState::Allocated | LeaseState::Quarantined => false,
-        };
         if own {
             self.vacate(draft, &rest, (Action::Forgotten, &Text::default()), false)?;
         } else {

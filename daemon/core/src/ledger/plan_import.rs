@@ -260,6 +260,15 @@ fn sound(lease: &Lease) -> Result<(), Stop> {
         let allowed = "one without a sharing group";
         return Err(invalid("members", lease.members.len(), allowed));
     }
+    if lease.members.len() > Lease::MAX_MEMBERS {
+        let allowed = format!("at most {}", Lease::MAX_MEMBERS);
+        return Err(invalid("members", lease.members.len(), &allowed));
+    }
+    let mut ports = BTreeSet::new();
+    let mut claims = lease.members.iter().flat_map(|member| &member.ports);
+    if let Some(twice) = claims.find(|claim| !ports.insert(**claim)) {
+        return Err(invalid("ports", twice, "each port for one member"));
+    }
     let mut seen = BTreeSet::new();
     if let Some(twice) = super::identities(lease).find(|identity| !seen.insert(*identity)) {
         let allowed = "each owner once, as member or contender";

@@ -23,6 +23,14 @@ impl Ledger {
             }
             .into());
         }
+        if let Some(share) = &ask.ask.share {
+            return Err(Refusal::Invalid {
+                field: "share",
+                value: share.key.to_string(),
+                allowed: "nothing: what is reserved is not shared".to_owned(),
+            }
+            .into());
+        }
         self.plan_allocate(&ask.ask, Purpose::Keep(ask.until), now)
     }
 }

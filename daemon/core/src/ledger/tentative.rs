@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 
 use super::{
     charges::{Charge, Charges},
+    groups::{Group, group},
     intern::Prints,
     waiters::{Place, Waiter},
 };
@@ -66,6 +67,7 @@ pub(super) struct Tentative {
     tables: BTreeSet<Table>,
     edits: BTreeSet<NetworkId>,
     quotas: BTreeSet<Charge>,
+    groups: BTreeMap<Group, usize>,
     /// What decisions in flight add for tenants that have a quota.
     pub charges: Charges,
 }
@@ -81,6 +83,9 @@ impl Tentative {
         self.tables.extend(flight.also);
         self.edits.extend(flight.edits.iter().copied());
         self.quotas.extend(quotas(&flight));
+        for group in groups(&flight) {
+            *self.groups.entry(group).or_default() += 1;
+        }
         match self.flights.get_mut(at) {
             Some(place) => *place = Some(flight),
             None => self.flights.push(Some(flight)),
@@ -107,6 +112,14 @@ impl Tentative {
         for quota in quotas(&flight) {
             self.quotas.remove(&quota);
         }
+        for group in groups(&flight) {
+            if let Some(times) = self.groups.get_mut(&group) {
+                *times -= 1;
+                if *times == 0 {
+                    self.groups.remove(&group);
+                }
+            }
+        }
         Some(flight)
     }
 
@@ -126,6 +139,11 @@ impl Tentative {
     /// Whether a pool of the network is being edited.
     pub fn edits(&self, network: NetworkId) -> bool {
         self.edits.contains(&network)
+    }
+
+    /// Whether a lease of the sharing group is being written.
+    pub fn locks_group(&self, group: &Group) -> bool {
+        self.groups.contains_key(group)
     }
 
     /// Whether the quota is being changed.
@@ -176,6 +194,17 @@ impl Tentative {
             flight.places.retain(|(_, place, _)| stays(place));
         }
     }
+}
+
+/// The sharing groups of the leases that the decision writes.
+fn groups(flight: &InFlight) -> impl Iterator<Item = Group> {
+    flight.ops.iter().filter_map(|op| {
+        if let Op::PutLease(lease) = op {
+            group(lease)
+        } else {
+            None
+        }
+    })
 }
 
 /// The quotas that the decision changes.

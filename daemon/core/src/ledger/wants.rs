@@ -20,6 +20,10 @@ pub(super) struct Asked<'a> {
     pub missing: u32,
     /// Their keys, once taken.
     pub fresh: SmallVec<[LeaseKey; 1]>,
+    /// What it has already has another group or other ports than before.
+    pub reshared: bool,
+    /// A lease of its group, with the asker as a member.
+    pub joins: Option<Arc<Lease>>,
     /// Addresses that it is given before others. Those that cool are no part of `fresh`.
     pub again: Again,
 }
@@ -72,6 +76,8 @@ impl Ledger {
                 existing: SmallVec::new(),
                 missing: want.count,
                 fresh: SmallVec::new(),
+                reshared: false,
+                joins: None,
                 again: Again::default(),
             });
         }

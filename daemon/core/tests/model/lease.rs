@@ -11,6 +11,7 @@ use fipd_core::{
 use super::{
     Flight, Model, Plan, Stop, Waiter, new_lease, owner,
     pool::{assignable, delete_marker, lists},
+    share,
 };
 
 pub struct Asked {
@@ -25,6 +26,8 @@ pub struct Asked {
     pub cooling: Vec<LeaseKey>,
     /// Free, and the identity had them before.
     pub again: Vec<LeaseKey>,
+    reshared: bool,
+    pub joins: Option<Lease>,
 }
 
 impl Asked {
@@ -76,11 +79,28 @@ impl Model {
                 missing: want.count,
                 cooling: Vec::new(),
                 again: Vec::new(),
+                reshared: false,
+                joins: None,
             });
         }
+        let share = share::wish(ask)?;
         let mut held = self.leases_with(identity)?;
         held.retain(|lease| lease.held_by(identity));
         distribute(&mut asked, &mut held);
+        if let Some(share) = &share {
+            for want in asked.iter_mut() {
+                for lease in &mut want.have {
+                    want.reshared |= share::again(lease, share, &ask.holder)?;
+                }
+            }
+            let mut joined = Vec::new();
+            for want in asked.iter_mut().filter(|want| want.missing > 0) {
+                self.may_open(want)?;
+                want.joins = self.join(&want.pool, want.key, share, ask, &joined)?;
+                joined.extend(want.joins.as_ref().map(|lease| lease.key));
+                want.missing -= u32::from(want.joins.is_some());
+            }
+        }
         let named = |want: &&mut Asked| want.missing > 0 && want.selection.is_none();
         for want in asked.iter_mut().filter(named) {
             if self.may_give(want, ask)? {
@@ -145,14 +165,26 @@ impl Model {
                     };
                     let who = owner(&lease);
                     flight.put(&lease, action, who);
+                } else if want.reshared {
+                    let who = owner(&lease);
+                    flight.put(&lease, Action::PortsChanged, who);
                 }
                 fresh |= revived;
                 mine.push(lease);
+            }
+            if let Some(lease) = want.joins {
+                flight.put(&lease, Action::Allocated, Some(identity.clone()));
+                mine.push(lease);
+                fresh = true;
             }
             let cooling = want.cooling.clone();
             for key in cooling.iter().copied().chain(keys) {
                 let mut lease = new_lease(key, Some(want.pool.id), &ask.holder, &ask.tenant, now);
                 let mut action = Action::Allocated;
+                if let Some(share) = &share {
+                    lease.group = Some(share.key.clone());
+                    lease.members[0].ports = share.ports.clone();
+                }
                 if let Some(until) = keep {
                     lease.state = LeaseState::Reserved;
                     lease.until = until;
@@ -172,6 +204,11 @@ impl Model {
     }
 
     pub fn may_give(&self, want: &Asked, ask: &Allocate) -> Result<bool, Stop> {
+        self.may_open(want)?;
+        self.may_name(want, ask)
+    }
+
+    fn may_open(&self, want: &Asked) -> Result<(), Stop> {
         let spec = &want.pool.spec;
         if self.edited(spec.network) {
             return Err(Stop::Busy);
@@ -188,6 +225,12 @@ impl Model {
         if spec.closed {
             return Err(Stop::Refused(Refusal::PoolClosed(spec.name.clone())));
         }
+        Ok(())
+    }
+
+    /// Whether the address that is named cools and may be given.
+    fn may_name(&self, want: &Asked, ask: &Allocate) -> Result<bool, Stop> {
+        let spec = &want.pool.spec;
         let free = || match self.epoch.and_then(|epoch| epoch.hold) {
             Some(hold) => Err(Stop::Refused(Refusal::RestoreHeld { until: hold.until })),
             None => Ok(false),
@@ -547,7 +590,12 @@ impl Model {
                 lease.until = None;
             }
             if ask.from.identity != ask.to.identity && lease.held_by(&ask.to.identity) {
-                lease.members.remove(mine);
+                let gone = lease.members.remove(mine);
+                for member in &mut lease.members {
+                    if member.holder.identity == ask.to.identity {
+                        member.ports.extend(gone.ports.clone());
+                    }
+                }
             } else {
                 lease.members[mine].holder = ask.to.clone();
                 if lease.state == LeaseState::Orphaned {
@@ -611,6 +659,19 @@ impl Model {
                     .all(|member| of(&member.holder, cluster))
         });
         owned.extend(kept.cloned());
+        if self
+            .of_cluster(cluster, LeaseState::Allocated, None)
+            .is_empty()
+        {
+            let shared = self.leases.iter().filter(|lease| {
+                lease.state == LeaseState::Allocated
+                    && lease
+                        .members
+                        .iter()
+                        .any(|member| of(&member.holder, cluster))
+            });
+            owned.extend(shared.cloned());
+        }
         let mut all = self.leases.clone();
         all.retain(|lease| owned.contains(lease) || contends(lease, cluster));
         let leases: Vec<Lease> = all.iter().take(most).cloned().collect();
@@ -650,7 +711,22 @@ impl Model {
                     flight.audit.push((Action::ContenderLeft, address, who));
                 }
             }
-            if owned.contains(lease) {
+            let others = rest
+                .members
+                .iter()
+                .filter(|member| !of(&member.holder, cluster));
+            if owned.contains(lease) && others.count() > 0 {
+                for member in &lease.members {
+                    if of(&member.holder, cluster) {
+                        let who = Some(member.holder.identity.clone());
+                        let address = Some(lease.key.address);
+                        flight.audit.push((Action::Forgotten, address, who));
+                    }
+                }
+                rest.members.retain(|member| !of(&member.holder, cluster));
+                flight.keys.push(rest.key);
+                flight.ops.push(Op::PutLease(Arc::new(rest)));
+            } else if owned.contains(lease) {
                 self.vacate(&mut flight, &rest, (Action::Forgotten, false), now)?;
             } else {
                 flight.keys.push(rest.key);

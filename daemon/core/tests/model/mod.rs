@@ -7,6 +7,7 @@ mod memory;
 mod pool;
 mod quota;
 mod select;
+mod share;
 mod transfer;
 
 use std::{net::IpAddr, sync::Arc};

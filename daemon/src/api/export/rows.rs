@@ -69,6 +69,7 @@ const POOLS: &[&str] = &[
     "sticky_most",
     "priority",
     "scopes",
+    "share_across_clusters",
     "generation",
     "created",
     "usage.size",

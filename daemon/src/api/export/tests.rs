@@ -89,6 +89,7 @@ async fn give(site: &Site, pool: PoolId, owner: &str, count: usize) {
         }],
         waiting_since: None,
         by_admin: false,
+        share: None,
         actor: "test".into(),
     });
     site.api.ipam.submit(request).await.unwrap();

@@ -89,6 +89,8 @@ struct PoolRow {
     priority: u16,
     #[serde(default)]
     scopes: Vec<PoolScope>,
+    #[serde(default)]
+    share_across_clusters: bool,
     sticky_for: Option<u32>,
     sticky_most: Option<u32>,
     id: Option<u32>,
@@ -214,6 +216,7 @@ fn pool(ledger: &Ledger, row: PoolRow) -> Result<ImportRow, Problem> {
         closed: row.closed,
         priority: row.priority,
         scopes: row.scopes.into_iter().map(wants::scope).collect(),
+        share_across_clusters: row.share_across_clusters,
         quarantine: row.quarantine,
         sticky: pools::sticky(Sticky::OWN_DEFAULT, row.sticky_for, row.sticky_most),
         ..PoolSpec::own(row.name, addresses)

@@ -68,6 +68,7 @@ pub async fn submit(
         }],
         waiting_since: None,
         by_admin: visitor.is_admin(),
+        share: None,
         actor: visitor.actor(),
     });
     let status = match api.ipam.submit(request).await {
@@ -179,6 +180,7 @@ fn explain(form: &mut AllocateForm, error: IpamError) -> StatusCode {
         | Refusal::NotHeld(_)
         | Refusal::ChangedHands { .. }
         | Refusal::NotTransferable { .. }
+        | Refusal::NotShareable { .. }
         | Refusal::Pool(_) => form.error = Some(text),
     }
     StatusCode::CONFLICT

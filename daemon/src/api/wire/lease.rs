@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, net::IpAddr};
 
-use fipd_core::{LeaseState, Mark, PortClaim};
+use fipd_core::{LeaseState, Mark};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -45,8 +45,8 @@ pub struct MemberView {
     pub owner: String,
     /// Object UID or container id; empty where the owner has none.
     pub instance: String,
-    #[schema(value_type = Vec<Object>)]
-    pub ports: Vec<PortClaim>,
+    /// Ports it has for itself in a sharing group, such as `TCP/80`.
+    pub ports: Vec<String>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
@@ -81,6 +81,19 @@ pub struct Allocate {
     pub tenant: Option<String>,
     /// One for a single family, two for dual-stack; all or nothing.
     pub wants: Vec<Want>,
+    /// The addresses may be shared with others. Asking again changes the ports.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share: Option<Share>,
+}
+
+/// Owners that are charged to one tenant, name one key and have no port in common get the same address.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Share {
+    /// 1 to 253 bytes.
+    pub key: String,
+    /// What the owner has for itself, such as `TCP/80`; at most 100. Without any, nothing is shared.
+    pub ports: Vec<String>,
 }
 
 /// As [`Allocate`], for an owner that comes later.

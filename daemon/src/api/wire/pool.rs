@@ -39,6 +39,8 @@ pub struct PoolView {
     pub priority: u16,
     /// For whom the pool is there without being named; empty: it is given only by name.
     pub scopes: Vec<PoolScope>,
+    /// Whether the members of a sharing group may be of several clusters.
+    pub share_across_clusters: bool,
     /// What the ETag shows.
     pub generation: u64,
     pub created: String,
@@ -178,6 +180,9 @@ pub struct PoolCreate {
     /// At most 32.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scopes: Vec<PoolScope>,
+    /// Whether the members of a sharing group may be of several clusters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share_across_clusters: Option<bool>,
 }
 
 /// Changes to a pool: what is left out stays, `null` takes the value away.
@@ -238,6 +243,9 @@ pub struct PoolPatch {
     /// In place of all that it has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scopes: Option<Vec<PoolScope>>,
+    /// Who shares an address already goes on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share_across_clusters: Option<bool>,
     /// Keep leases that the change leaves out of range, instead of refusing the change.
     #[serde(default)]
     pub force: bool,

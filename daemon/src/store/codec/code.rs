@@ -92,6 +92,7 @@ pub(super) fn of_action(action: Action) -> u8 {
         Action::Restored => 25,
         Action::RestoreHoldEnded => 26,
         Action::Imported => 27,
+        Action::PortsChanged => 28,
     }
 }
 
@@ -125,6 +126,7 @@ pub(super) fn action(code: u8) -> Result<Action, DecodeError> {
         25 => Action::Restored,
         26 => Action::RestoreHoldEnded,
         27 => Action::Imported,
+        28 => Action::PortsChanged,
         other => return Err(DecodeError::value("action", other)),
     })
 }

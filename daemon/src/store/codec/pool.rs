@@ -51,7 +51,9 @@ pub(in crate::store) fn encode_pool(pool: &Pool) -> Result<Vec<u8>, EncodeError>
         generation: pool.generation,
     };
     // Each row is written as the earliest fipd that has all of its fields can read it.
-    let newest = (spec.sticky, spec.priority) != (Sticky::OFF, 0) || !spec.scopes.is_empty();
+    let newest = (spec.sticky, spec.priority) != (Sticky::OFF, 0)
+        || !spec.scopes.is_empty()
+        || spec.share_across_clusters;
     if spec.quarantine == 0 && !newest {
         return encode(&row);
     }
@@ -68,6 +70,7 @@ pub(in crate::store) fn encode_pool(pool: &Pool) -> Result<Vec<u8>, EncodeError>
         sticky_most: spec.sticky.most,
         priority: spec.priority,
         scopes: spec.scopes.iter().map(scope_row).collect(),
+        share_across_clusters: spec.share_across_clusters,
     };
     encode_as(V3, &row)
 }
@@ -88,6 +91,7 @@ fn latest(bytes: &[u8]) -> Result<PoolV3<'_>, DecodeError> {
         sticky_most: Sticky::OFF.most,
         priority: 0,
         scopes: Vec::new(),
+        share_across_clusters: false,
     })
 }
 
@@ -98,6 +102,7 @@ pub(in crate::store) fn decode_pool(key: [u8; 4], bytes: &[u8]) -> Result<Pool, 
         sticky_most: most,
         priority,
         scopes,
+        share_across_clusters,
     } = latest(bytes)?;
     let PoolV2 {
         pool: row,
@@ -159,6 +164,7 @@ pub(in crate::store) fn decode_pool(key: [u8; 4], bytes: &[u8]) -> Result<Pool, 
         sticky: Sticky { lasts, most },
         priority,
         scopes: scopes.into_iter().map(scope).collect(),
+        share_across_clusters,
     };
     Ok(Pool {
         id: PoolId(u32::from_be_bytes(key)),

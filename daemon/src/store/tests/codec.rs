@@ -184,7 +184,11 @@ fn pool() -> impl Strategy<Value = Pool> {
     let sticky = (any::<u32>(), any::<u32>()).prop_map(|(lasts, most)| Sticky { lasts, most });
     let sticky = prop_oneof![Just(Sticky::OFF), sticky];
     let closed = any::<bool>();
-    let kept = (prop_oneof![Just(0), any::<u32>()], sticky, whom);
+    let kept = (
+        prop_oneof![Just(0), any::<u32>()],
+        sticky,
+        (whom, any::<bool>()),
+    );
     let rest = (option::of(net()), ends, order, origin, closed, kept);
     (
         any::<u32>(),
@@ -201,7 +205,14 @@ fn pool() -> impl Strategy<Value = Pool> {
                 name,
                 network,
                 space,
-                (subnet, ends, order, origin, closed, (quarantine, sticky, (priority, scopes))),
+                (
+                    subnet,
+                    ends,
+                    order,
+                    origin,
+                    closed,
+                    (quarantine, sticky, ((priority, scopes), share_across_clusters)),
+                ),
                 created,
                 generation,
             )| {
@@ -223,6 +234,7 @@ fn pool() -> impl Strategy<Value = Pool> {
                     sticky,
                     priority,
                     scopes,
+                    share_across_clusters,
                 };
                 Pool {
                     id: PoolId(id),
@@ -454,6 +466,7 @@ fn everything() -> Vec<Op> {
         sticky: Sticky::OFF,
         priority: 0,
         scopes: Vec::new(),
+        share_across_clusters: false,
     };
     let cluster = ClusterRecord {
         id: ClusterId("0d1f4f9e".into()),

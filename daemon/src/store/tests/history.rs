@@ -3,7 +3,7 @@
 use fipd_core::{
     Adopt, Allocate, Answer, Authority as _, Decision, Ends, Family, Holder, LeaseKey, Ledger,
     NetworkId, Op, Order, Origin, Outcome, Planned, PoolId, PoolSpec, Quota, Release, ReleaseScope,
-    Request, Reserve, Sticky, Tenant, Ticket, Timestamp, Want,
+    Request, Reserve, Share, Sticky, Tenant, Ticket, Timestamp, Want,
 };
 
 use crate::store::Store;
@@ -209,7 +209,11 @@ impl History {
             10..=12 => {
                 let until = self.time + 1 + self.dice.below(3_000);
                 let until = self.dice.coin().then_some(Timestamp(until));
-                let ask = self.allocate();
+                let share = None;
+                let ask = Allocate {
+                    share,
+                    ..self.allocate()
+                };
                 Request::Reserve(Reserve { ask, until })
             }
             _ => Request::Allocate(self.allocate()),
@@ -217,7 +221,11 @@ impl History {
     }
 
     fn allocate(&mut self) -> Allocate {
-        let count = 1 + self.dice.below(3) as u32;
+        let share = self.share();
+        let count = match share {
+            Some(_) => 1,
+            None => 1 + self.dice.below(3) as u32,
+        };
         let wants = vec![Want {
             pool: self.pool().into(),
             address: None,
@@ -229,8 +237,23 @@ impl History {
             wants,
             waiting_since: None,
             by_admin: false,
+            share,
             actor: "test".into(),
         }
+    }
+
+    fn share(&mut self) -> Option<Share> {
+        let port = match self.dice.below(6) {
+            0 => "TCP/80",
+            1 => "TCP/443",
+            2 => "UDP/53",
+            _ => return None,
+        };
+        let port = port.parse().unwrap();
+        Some(Share {
+            key: "g".into(),
+            ports: vec![port],
+        })
     }
 
     fn tenant(&mut self) -> Tenant {
@@ -261,6 +284,7 @@ impl History {
                 lasts: (number % 4) as u32,
                 most: 3,
             },
+            share_across_clusters: number == 1,
             origin: Origin::Own,
             closed: false,
             quarantine: (number % 2) as u32,

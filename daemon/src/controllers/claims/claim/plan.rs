@@ -71,6 +71,7 @@ fn allocate(asker: &Asker, wish: &Wish) -> Request {
         }],
         waiting_since: Some(asker.created),
         by_admin: false,
+        share: None,
         actor: Text::clone(&asker.actor),
     })
 }

@@ -72,6 +72,7 @@ pub fn own(
         }],
         waiting_since: Some(fip.created),
         by_admin: false,
+        share: None,
         actor: Text::clone(actor),
     });
     Plan::Ask(Box::new(allocate))

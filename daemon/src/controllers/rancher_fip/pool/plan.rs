@@ -29,6 +29,7 @@ pub fn desired(source: &Source<'_>, ranges: &Ranges, network: NetworkId) -> Pool
         ends: ranges.ends,
         order: Order::Lowest,
         sticky: Sticky::OFF,
+        share_across_clusters: false,
         origin: Origin::Mirror {
             system: System::rancher_fip(),
             cluster: source.cluster.clone(),

@@ -96,6 +96,7 @@ pub fn allocate(
         wants,
         waiting_since: Some(since),
         by_admin: false,
+        share: None,
         actor: Text::clone(actor),
     }
 }
