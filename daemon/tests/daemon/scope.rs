@@ -87,6 +87,7 @@ fn body(method: &Method, path: &str) -> Value {
         ("POST", "/api/v1/restore-hold/lift") => json!({ "reason": "because" }),
         ("PATCH", "/api/v1/users/{name}") => json!({ "role": "viewer" }),
         ("POST", "/api/v1/clusters/{name}/skip-adoption") => json!({ "network": "default" }),
+        ("POST", "/api/v1/import") => json!({ "name": "imported" }),
         ("DELETE", _)
         | (
             "POST",

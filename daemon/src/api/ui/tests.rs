@@ -123,7 +123,8 @@ impl Site {
         let response: Response<Body> = self.router.clone().call(request).await.unwrap();
         let (parts, body) = response.into_parts();
         let bytes = body.collect().await.unwrap().to_bytes();
-        let html = String::from_utf8(bytes.to_vec()).unwrap();
+        // A copy of the store is no text.
+        let html = String::from_utf8_lossy(&bytes).into_owned();
         Page {
             status: parts.status,
             headers: parts.headers,

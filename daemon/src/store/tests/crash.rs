@@ -138,13 +138,12 @@ fn a_failed_commit_is_answered_by_what_the_file_says() {
     );
 }
 
-/// The test above would notice a store that trusts the page cache after a failed sync.
+/// The test above would notice a store that trusts the page cache after a failed sync: the same histories end with a
+/// wrong answer, or in redb.
 #[test]
-#[should_panic(expected = "the answer is not what the disk says")]
 fn trusting_cached_pages_after_a_failed_sync_loses_answers() {
-    for seed in 1..=12 {
-        faulty_history(seed, true);
-    }
+    let fails = |seed| std::panic::catch_unwind(|| faulty_history(seed, true)).is_err();
+    assert!((1..=12).any(fails));
 }
 
 #[test]
