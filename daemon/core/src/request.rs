@@ -348,6 +348,8 @@ pub enum Refusal {
     RestoreHeld { until: Timestamp },
     #[error("pool {0} is closed and gives no new address")]
     PoolClosed(Text),
+    #[error("all numbers of pools are used up; change a pool instead of making another")]
+    NoPoolNumber,
     #[error("no pool with number {0:?}")]
     UnknownPool(PoolId),
     #[error("no network with number {0:?}")]

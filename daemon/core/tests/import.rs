@@ -157,7 +157,7 @@ fn the_same_once_more_changes_nothing_and_a_difference_is_a_change() {
     other[0] = pool("vips", "10.0.0.0/23", None);
     other[1] = quota("vips", 9);
     if let ImportRow::Lease(row) = &mut other[2] {
-        row.lease.tenant = None;
+        row.lease.tenant = Some(Tenant("u".into()));
     }
     let (fates, _) = take(&mut ledger, &import(&other, false));
     let changed = fates.iter().filter(|fate| **fate == RowFate::Changed);
@@ -290,4 +290,90 @@ fn ten_thousand_rows_are_decided_at_once_and_more_than_the_most_are_refused() {
         ),
         "{refused:?}"
     );
+}
+
+/// The lease row with one more member and ports for both.
+fn shared(row: ImportRow) -> ImportRow {
+    let ImportRow::Lease(mut row) = row else {
+        panic!("no lease");
+    };
+    row.lease.group = Some("web".into());
+    row.lease.members.push(Member {
+        holder: holder("fipd/Host/lab/late"),
+        ports: vec!["TCP/443".parse().expect("a port")],
+    });
+    for member in row.lease.members.iter_mut().take(1) {
+        member.ports = vec!["TCP/80".parse().expect("a port")];
+        member.holder.instance = "uid-1".into();
+    }
+    ImportRow::Lease(row)
+}
+
+#[test]
+fn nobody_who_uses_an_address_is_left_out_by_an_older_file() {
+    let mut ledger = Ledger::new();
+    let old = lease("10.0.0.3", "fipd/Host/lab/a");
+    take(&mut ledger, &import(&[shared(old.clone())], false));
+    let before = rows(&ledger);
+    let (fates, decision) = take(&mut ledger, &import(&[old], false));
+    let RowFate::Refused(refusal) = fates.first().expect("a row") else {
+        panic!("{fates:?}");
+    };
+    assert!(refusal.to_string().contains("lab/late"), "{refusal}");
+    assert_eq!((rows(&ledger), decision), (before, None));
+}
+
+#[test]
+fn what_a_row_does_not_say_of_its_owner_stays() {
+    let mut ledger = Ledger::new();
+    let whole = shared(lease("10.0.0.3", "fipd/Host/lab/a"));
+    take(&mut ledger, &import(std::slice::from_ref(&whole), false));
+    let ImportRow::Lease(mut less) = whole else {
+        panic!("no lease");
+    };
+    less.lease.tenant = None;
+    less.lease.group = None;
+    for member in &mut less.lease.members {
+        member.ports.clear();
+        member.holder.instance = "".into();
+    }
+    let (fates, _) = take(&mut ledger, &import(&[ImportRow::Lease(less)], false));
+    assert_eq!(fates, [RowFate::Same]);
+}
+
+#[test]
+fn one_file_does_not_use_up_the_numbers_of_pools() {
+    let mut ledger = Ledger::new();
+    let far = pool("far", "10.0.0.0/24", Some(u32::MAX - 1));
+    take(&mut ledger, &import(&[far], false));
+    let made = ledger.find_pool("far").expect("the pool is there").id;
+    assert_eq!(made, PoolId(1));
+}
+
+#[test]
+fn a_pool_stays_while_a_lease_that_names_it_is_imported() {
+    let mut ledger = Ledger::new();
+    let given = pool("vips", "10.0.0.0/24", None);
+    take(&mut ledger, &import(&[given], false));
+    let ImportRow::Lease(mut row) = lease("192.0.2.1", "fipd/Host/lab/a") else {
+        panic!("no lease");
+    };
+    row.pool = Some("vips".into());
+    let Planned::Tentative { ticket, .. } =
+        ledger.plan(&import(&[ImportRow::Lease(row)], false), NOW)
+    else {
+        panic!("it is not imported");
+    };
+    let delete = Request::DeletePool {
+        pool: PoolId(1),
+        actor: "test".into(),
+    };
+    assert!(matches!(ledger.plan(&delete, NOW), Planned::Busy));
+    ledger.confirm(ticket);
+    assert_eq!(ledger.check(), []);
+    let refused = Planned::Refused(Refusal::PoolInUse {
+        pool: "vips".into(),
+        leases: 1,
+    });
+    assert_eq!(ledger.plan(&delete, NOW), refused);
 }

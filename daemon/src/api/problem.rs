@@ -301,6 +301,7 @@ impl From<Refusal> for Problem {
             Refusal::UnknownPool(_) | Refusal::UnknownNetwork(_) | Refusal::UnknownCluster(_) => {
                 Self::new(Code::NotFound, detail)
             }
+            Refusal::NoPoolNumber => Self::new(Code::Conflict, detail),
             Refusal::PoolExists(pool) => Self::new(Code::Exists, detail).about("name", &*pool),
             Refusal::PoolInUse { pool, .. } => {
                 Self::new(Code::PoolInUse, detail).about("pool", &*pool)

@@ -39,6 +39,7 @@ pub fn refused(refusal: &Refusal, network: NetworkId) -> Problem {
         | Refusal::UnknownNetwork(_) => "PoolNotFound",
         Refusal::UnknownCluster(_)
         | Refusal::PoolExists(_)
+        | Refusal::NoPoolNumber
         | Refusal::PoolInUse { .. }
         | Refusal::WouldOrphan { .. }
         | Refusal::Stale { .. }

@@ -206,6 +206,7 @@ pub fn cause(refusal: &Refusal, network: NetworkId) -> Option<Cause> {
         | Refusal::Pool(_) => Some(Cause::Pools),
         Refusal::UnknownCluster(_)
         | Refusal::PoolExists(_)
+        | Refusal::NoPoolNumber
         | Refusal::PoolInUse { .. }
         | Refusal::WouldOrphan { .. }
         | Refusal::Stale { .. }

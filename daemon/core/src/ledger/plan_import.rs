@@ -13,9 +13,9 @@ use super::{
     tentative::Table,
 };
 use crate::{
-    Action, Actor, Answer, Family, Import, ImportRow, ImportedLease, ImportedPool, Lease, LeaseKey,
-    LeaseState, Network, Op, Pool, PoolEdit, PoolId, PoolSpec, Quota, Refusal, RowFate, Text,
-    Timestamp,
+    Action, Actor, Answer, Family, Identity, Import, ImportRow, ImportedLease, ImportedPool, Lease,
+    LeaseKey, LeaseState, Network, Op, Pool, PoolEdit, PoolId, PoolSpec, Quota, Refusal, RowFate,
+    Text, Timestamp,
 };
 
 /// The rows so far.
@@ -67,7 +67,8 @@ impl Ledger {
             networks,
             ..
         } = trial;
-        draft.flight.table = (!draft.flight.edits.is_empty()).then_some(Table::Pools);
+        // The pools that the rows name must stay until it is durable.
+        draft.flight.table = Some(Table::Pools);
         draft.flight.also = networks.then_some(Table::Networks);
         for key in fresh {
             self.free.take(key);
@@ -78,6 +79,9 @@ impl Ledger {
 }
 
 impl Trial<'_> {
+    /// How far beyond the others the number of an imported pool may be: one file must not use up the numbers.
+    const GAP: u32 = 1_000_000;
+
     fn row(&mut self, row: &ImportRow) -> Result<RowFate, Stop> {
         match row {
             ImportRow::Network(name) => {
@@ -146,10 +150,11 @@ impl Trial<'_> {
     /// before say it, or where it may have been another pool's.
     fn as_it_was(&self, mut draft: Draft, row: &ImportedPool) -> Draft {
         let attached = |op: &Op| matches!(op, Op::PutLease(_));
+        let next = self.ledger.rows.next_pool.0;
         let may_choose = !draft.flight.ops.iter().any(attached);
         let id = row
             .id
-            .filter(|id| may_choose && *id >= self.ledger.rows.next_pool && id.0 < u32::MAX);
+            .filter(|id| may_choose && (next..next.saturating_add(Self::GAP)).contains(&id.0));
         for op in &mut draft.flight.ops {
             if let Op::PutPool(pool) = &mut *op {
                 *pool = Arc::new(Pool {
@@ -186,13 +191,17 @@ impl Trial<'_> {
                 Some(pool.id)
             }
         };
-        let since = self.ledger.rows.leases.get(&key).map(|known| known.since);
-        let lease = Lease {
+        let known = self.ledger.rows.leases.get(&key);
+        let since = known.map(|known| known.since);
+        let mut lease = Lease {
             key,
             pool,
             since: row.since.or(since).unwrap_or(self.now),
             ..row.lease.clone()
         };
+        if let Some(known) = known {
+            fill(&mut lease, known);
+        }
         sound(&lease)?;
         self.ledger.settled(std::iter::once(key))?;
         let prints: Vec<u64> = super::identities(&lease).map(fingerprint).collect();
@@ -218,6 +227,10 @@ impl Trial<'_> {
             }
             Some(_) => {}
             None => self.fresh.push(key),
+        }
+        if let Some(lost) = known.and_then(|known| left_out(&lease, known)) {
+            let allowed = "every owner and contender of the lease; release first who is to go";
+            return Err(invalid("members", lost, allowed));
         }
         let lease = Arc::new(lease);
         self.draft.put(&lease, Action::Imported, Text::default());
@@ -247,6 +260,37 @@ fn made(known: bool) -> RowFate {
     } else {
         RowFate::Created
     }
+}
+
+/// What the row does not say of its owners stays.
+fn fill(lease: &mut Lease, known: &Lease) {
+    for member in &mut lease.members {
+        let mut before = known.members.iter();
+        if let Some(before) = before.find(|before| before.holder.identity == member.holder.identity)
+        {
+            if member.holder.instance.is_empty() {
+                member.holder = before.holder.clone();
+            }
+            if member.ports.is_empty() {
+                member.ports.clone_from(&before.ports);
+            }
+        }
+    }
+    for contender in &mut lease.contenders {
+        let mut before = known.contenders.iter();
+        if let Some(before) =
+            before.find(|before| before.holder.identity == contender.holder.identity)
+        {
+            contender.tenant = contender.tenant.take().or_else(|| before.tenant.clone());
+        }
+    }
+    lease.tenant = lease.tenant.take().or_else(|| known.tenant.clone());
+    lease.group = lease.group.take().or_else(|| known.group.clone());
+}
+
+/// Who uses the address and is not in the row.
+fn left_out<'a>(lease: &Lease, known: &'a Lease) -> Option<&'a Identity> {
+    super::identities(known).find(|one| !super::identities(lease).any(|named| named == *one))
 }
 
 /// What [`Lease`] promises of itself.

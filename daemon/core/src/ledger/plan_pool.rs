@@ -66,6 +66,9 @@ impl Ledger {
         }
         let layout = self.check_spec(spec, None)?;
         let id = self.rows.next_pool;
+        if id.0 == u32::MAX {
+            return Err(Refusal::NoPoolNumber.into());
+        }
         let pool = Arc::new(Pool {
             id,
             spec: spec.clone(),
@@ -109,7 +112,7 @@ impl Ledger {
         }
         let next = Pool {
             spec: edit.spec.clone(),
-            generation: pool.generation + 1,
+            generation: pool.generation.saturating_add(1),
             ..Pool::clone(pool)
         };
         let draft = Draft::new(now, &edit.actor);

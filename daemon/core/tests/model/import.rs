@@ -14,11 +14,15 @@ use super::{
 
 impl Model {
     pub fn import(&mut self, ask: &Import, now: Timestamp) -> Plan {
-        if (self.flights.iter()).any(|flight| flight.networks || !flight.edits.is_empty()) {
+        if (self.flights.iter()).any(|flight| flight.networks || flight.locks_pools()) {
             return Err(Stop::Busy);
         }
         let mut trial = self.clone();
-        let (mut whole, mut rows) = (Flight::default(), Vec::new());
+        let mut whole = Flight {
+            pools: true,
+            ..Flight::default()
+        };
+        let mut rows = Vec::new();
         for row in &ask.rows {
             rows.push(match trial.import_row(row, now) {
                 Ok((flight, fate)) => {
@@ -134,7 +138,7 @@ impl Model {
                 Some(pool.id)
             }
         };
-        let lease = Lease {
+        let mut lease = Lease {
             key,
             pool,
             since: match (row.since, self.lease(key)) {
@@ -144,6 +148,9 @@ impl Model {
             },
             ..row.lease.clone()
         };
+        if let Some(known) = self.lease(key) {
+            fill(&mut lease, known);
+        }
         if (lease.state == LeaseState::Quarantined) != lease.members.is_empty()
             || lease.members.len() > 1 && lease.group.is_none()
         {
@@ -177,6 +184,15 @@ impl Model {
                 owner: String::new(),
             });
         }
+        let uses = |known: &Lease| {
+            let mut all: Vec<_> = known.members.iter().map(|one| one.holder.clone()).collect();
+            all.extend(known.contenders.iter().map(|one| one.holder.clone()));
+            all
+        };
+        let mut before = known.map(uses).unwrap_or_default().into_iter();
+        if before.any(|one| !named.contains(&&one.identity)) {
+            return invalid("members");
+        }
         let mut flight = Flight {
             gains: named.into_iter().cloned().collect(),
             ..Flight::default()
@@ -192,6 +208,35 @@ impl Model {
     fn pool_called(&self, name: &Text) -> Result<Arc<Pool>, Stop> {
         let pool = self.pools.iter().find(|pool| pool.spec.name == *name);
         pool.map_or_else(|| invalid("pool"), |pool| Ok(Arc::clone(pool)))
+    }
+}
+
+/// What the row leaves out.
+fn fill(lease: &mut Lease, known: &Lease) {
+    for member in &mut lease.members {
+        for before in &known.members {
+            if before.holder.identity == member.holder.identity {
+                if member.holder.instance.is_empty() {
+                    member.holder.instance = before.holder.instance.clone();
+                }
+                if member.ports.is_empty() {
+                    member.ports = before.ports.clone();
+                }
+            }
+        }
+    }
+    for contender in &mut lease.contenders {
+        for before in &known.contenders {
+            if before.holder.identity == contender.holder.identity && contender.tenant.is_none() {
+                contender.tenant = before.tenant.clone();
+            }
+        }
+    }
+    if lease.tenant.is_none() {
+        lease.tenant = known.tenant.clone();
+    }
+    if lease.group.is_none() {
+        lease.group = known.group.clone();
     }
 }
 

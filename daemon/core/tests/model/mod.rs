@@ -55,6 +55,8 @@ pub struct Flight {
     pub taken: Vec<LeaseKey>,
     pub gains: Vec<Identity>,
     pub edits: Vec<NetworkId>,
+    /// No pool is edited meanwhile.
+    pub pools: bool,
     pub clusters: bool,
     pub networks: bool,
     pub gave_up: Vec<Waiter>,
@@ -377,6 +379,10 @@ impl Model {
 }
 
 impl Flight {
+    pub fn locks_pools(&self) -> bool {
+        self.pools || !self.edits.is_empty()
+    }
+
     pub fn put(&mut self, lease: &Lease, action: Action, identity: Option<Identity>) {
         self.keys.push(lease.key);
         self.ops.push(Op::PutLease(Arc::new(lease.clone())));

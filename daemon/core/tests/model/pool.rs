@@ -91,7 +91,7 @@ impl Model {
     }
 
     fn pools_busy(&self) -> Result<(), Stop> {
-        if self.flights.iter().any(|flight| !flight.edits.is_empty()) {
+        if self.flights.iter().any(Flight::locks_pools) {
             Err(Stop::Busy)
         } else {
             Ok(())

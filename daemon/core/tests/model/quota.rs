@@ -116,7 +116,7 @@ impl Model {
     }
 
     fn quota_busy(&self, charge: &Charge) -> Result<(), Stop> {
-        let of = |flight: &Flight| !flight.edits.is_empty() || changes(flight, charge);
+        let of = |flight: &Flight| flight.locks_pools() || changes(flight, charge);
         if self.flights.iter().any(of) {
             Err(Stop::Busy)
         } else {

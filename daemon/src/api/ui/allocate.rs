@@ -71,7 +71,7 @@ pub async fn submit(
         share: None,
         actor: visitor.actor(),
     });
-    let status = match api.ipam.submit(request).await {
+    let status = match api.submit_for_user(request).await {
         Ok(answer) => return Ok(granted(&visitor, &pool, &answer)),
         Err(error) => explain(&mut form, error),
     };
@@ -171,6 +171,7 @@ fn explain(form: &mut AllocateForm, error: IpamError) -> StatusCode {
         | Refusal::UnknownNetwork(_)
         | Refusal::UnknownCluster(_)
         | Refusal::PoolExists(_)
+        | Refusal::NoPoolNumber
         | Refusal::PoolInUse { .. }
         | Refusal::WouldOrphan { .. }
         | Refusal::Stale { .. }
