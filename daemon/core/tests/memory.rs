@@ -8,7 +8,8 @@
 
 use fipd_core::{
     Allocate, Answer, Holder, LeaseKey, LeaseState, Ledger, NetworkId, Op, Order, Planned,
-    PoolEdit, PoolId, PoolSpec, Refusal, Release, ReleaseScope, Request, Sticky, Timestamp, Want,
+    PoolEdit, PoolId, PoolSpec, Refusal, Release, ReleaseScope, Request, Sticky, Tenant, Timestamp,
+    Want,
 };
 
 const POOL: PoolId = PoolId(1);
@@ -99,9 +100,18 @@ impl Book {
     }
 
     fn given(&mut self, owner: &str, address: Option<u8>) -> Result<u8, Refusal> {
+        self.charged(owner, None, address)
+    }
+
+    fn charged(
+        &mut self,
+        owner: &str,
+        tenant: Option<&str>,
+        address: Option<u8>,
+    ) -> Result<u8, Refusal> {
         let answer = self.plan(&Request::Allocate(Allocate {
             holder: holder(owner),
-            tenant: None,
+            tenant: tenant.map(|tenant| Tenant(tenant.into())),
             wants: vec![Want {
                 pool: POOL.into(),
                 address: address.map(|last| key(last).address),
@@ -227,6 +237,20 @@ fn a_quarantine_ends_for_who_gave_the_address_back() {
     book.gives_back("a");
     assert_eq!(book.gets("c"), 4);
     assert_eq!(book.past(), [1, 2, 3]);
+}
+
+#[test]
+fn a_quarantine_does_not_end_for_another_tenant_under_the_same_name() {
+    let change = |spec: &mut PoolSpec| {
+        spec.sticky = WEEK;
+        spec.quarantine = 3_600;
+    };
+    let mut book = Book::new(change);
+    assert_eq!(book.charged("a", Some("red"), None), Ok(1));
+    book.gives_back("a");
+    assert_eq!(book.charged("a", Some("blue"), None), Ok(2));
+    book.gives_back("a");
+    assert_eq!(book.charged("a", Some("red"), None), Ok(1));
 }
 
 #[test]

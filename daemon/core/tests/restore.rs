@@ -11,7 +11,7 @@ use std::sync::Arc;
 use fipd_core::{
     Action, Adopt, Allocate, Answer, Contender, Decision, Epoch, Holder, Lease, LeaseKey,
     LeaseState, Ledger, NetworkId, Op, Planned, Pool, PoolId, PoolSpec, Refusal, Release,
-    ReleaseScope, Request, Reserve, RestoreHold, Tenant, Timestamp, Want,
+    ReleaseScope, Request, Reserve, RestoreHold, Share, Tenant, Timestamp, Want,
 };
 
 const WEB: &str = "rancher-fip/c1/Service/shop/web";
@@ -238,4 +238,39 @@ fn an_admin_lifts_it_with_a_reason() {
     done(&mut ledger, &Request::Allocate(allocate(API, None)), START);
     let again = ledger.plan(&lift("once more"), START);
     assert!(matches!(again, Planned::Answer(Answer::Done)));
+}
+
+#[test]
+fn a_port_that_looks_free_is_given_to_nobody_new_while_it_is_held() {
+    let mut ledger = restored();
+    let share = |owner, port: &str| {
+        Request::Allocate(Allocate {
+            share: Some(Share {
+                key: "k".into(),
+                ports: vec![port.parse().expect(port)],
+            }),
+            ..allocate(owner, None)
+        })
+    };
+    held(&mut ledger, &share(WEB, "TCP/80"), START);
+    done(&mut ledger, &lift("all ports are known"), START);
+    done(&mut ledger, &share(WEB, "TCP/80"), START);
+    let mut rows: Vec<Op> = ledger.dump().collect();
+    for row in &mut rows {
+        if let Op::PutEpoch(epoch) = row {
+            epoch.hold = Some(RestoreHold::starting(START));
+        }
+    }
+    let mut ledger = Ledger::load(rows.into_iter(), 0).expect("the rows are in order");
+    held(&mut ledger, &share(API, "TCP/443"), START);
+    held(&mut ledger, &share(WEB, "TCP/443"), START);
+    // Asking again is free.
+    let again = ledger.plan(&share(WEB, "TCP/80"), START);
+    assert!(matches!(again, Planned::Answer(_)), "{again:?}");
+    done(&mut ledger, &lift("all ports are known"), START);
+    let (answer, _) = done(&mut ledger, &share(API, "TCP/443"), START);
+    let Answer::Granted { leases, .. } = answer else {
+        panic!("{answer:?}");
+    };
+    assert_eq!(leases.first().map(|lease| lease.key), Some(key("10.0.0.8")));
 }

@@ -198,7 +198,7 @@ impl Ledger {
         let mut named: BTreeSet<LeaseKey> = asked.iter().filter_map(|want| want.key).collect();
         for want in asked.iter_mut() {
             if want.key.is_none() && want.missing > 0 && want.selection.is_none() {
-                let who = (prints, &ask.holder);
+                let who = (prints, ask);
                 want.again = self.had(&want.pool, who, want.missing, &mut named, now)?;
             }
         }

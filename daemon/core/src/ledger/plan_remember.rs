@@ -16,7 +16,7 @@ use super::{
     tentative::InFlight,
 };
 use crate::{
-    Holder, Lease, LeaseKey, LeaseState, Op, Order, PastLease, Pool, PoolSpec, Timestamp,
+    Allocate, Lease, LeaseKey, LeaseState, Op, Order, PastLease, Pool, PoolSpec, Timestamp,
     address::number, layout::Layout,
 };
 
@@ -96,11 +96,12 @@ impl Ledger {
     }
 
     /// What the holder's identity had of the pool and may have again, at most `most` addresses, the latest first.
-    /// `named` are the addresses that the request gives out already; what is found is added to them.
+    /// `named` are the addresses that the request gives out already; what is found is added to them. One that cools is
+    /// found only where the same tenant asks.
     pub(super) fn had(
         &self,
         pool: &Pool,
-        (prints, holder): (Prints, &Holder),
+        (prints, ask): (Prints, &Allocate),
         most: u32,
         named: &mut BTreeSet<LeaseKey>,
         now: Timestamp,
@@ -112,7 +113,7 @@ impl Ledger {
             return Ok(again);
         }
         let most = usize::try_from(most).unwrap_or(usize::MAX);
-        for past in memory.of_owner(prints.whole, &holder.identity, pool.id) {
+        for past in memory.of_owner(prints.whole, &ask.holder.identity, pool.id) {
             if again.free.len() + again.cooling.len() == most || sticky.is_over(past.released, now)
             {
                 break;
@@ -122,7 +123,9 @@ impl Ledger {
             }
             let list = match self.rows.leases.get(&past.key) {
                 None if self.free.is_free(past.key) => &mut again.free,
-                Some(lease) if past.own && lease.contenders.is_empty() => {
+                Some(lease)
+                    if past.own && lease.contenders.is_empty() && lease.tenant == ask.tenant =>
+                {
                     self.settled(std::iter::once(past.key))?;
                     &mut again.cooling
                 }

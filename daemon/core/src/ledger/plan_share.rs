@@ -70,6 +70,7 @@ impl Ledger {
     ) -> Result<(), Stop> {
         for want in asked {
             for lease in &mut want.existing {
+                let mut more = false;
                 let mut next = Lease::clone(lease);
                 if next.group.as_ref() != Some(&share.key) && next.members.len() > 1 {
                     let why = "others share it under another key; release it first";
@@ -78,10 +79,15 @@ impl Ledger {
                 next.group = Some(Arc::clone(&share.key));
                 for member in &mut next.members {
                     if member.holder.identity == holder.identity {
+                        more |= !share.ports.iter().all(|port| member.ports.contains(port));
                         member.ports.clone_from(&share.ports);
                     } else if let Some(clash) = clash(lease, member, &share.ports) {
                         return Err(clash.into());
                     }
+                }
+                if more {
+                    // The ports of a member that a restored file does not know look free.
+                    self.check_restored()?;
                 }
                 if next != **lease {
                     *lease = Arc::new(next);
@@ -92,7 +98,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Answers wants with leases of the group, where there is one to join.
+    /// Answers wants with leases of the group, where there is one to join. A port counts as a free address does while
+    /// those are held.
     pub(super) fn join(
         &self,
         asked: &mut [Asked<'_>],
@@ -135,6 +142,7 @@ impl Ledger {
             return Ok(());
         };
         self.settled(std::iter::once(lease.key))?;
+        self.check_restored()?;
         joined.insert(lease.key);
         let mut next = Lease::clone(lease);
         next.members.push(Member {

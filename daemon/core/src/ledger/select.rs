@@ -137,7 +137,7 @@ impl Ledger {
         let cools = self.check_new(want, ask)?;
         want.again.cooling.extend(want.key.filter(|_| cools));
         if want.key.is_none() {
-            let who = (look.prints, &ask.holder);
+            let who = (look.prints, ask);
             want.again = self.had(&want.pool, who, want.missing, &mut given, look.now)?;
         }
         let id = want.pool.id;

@@ -90,13 +90,20 @@ impl Model {
         if let Some(share) = &share {
             for want in asked.iter_mut() {
                 for lease in &mut want.have {
+                    let before = lease.clone();
                     want.reshared |= share::again(lease, share, &ask.holder)?;
+                    if share::more_ports(lease, &before) {
+                        self.restored()?;
+                    }
                 }
             }
             let mut joined = Vec::new();
             for want in asked.iter_mut().filter(|want| want.missing > 0) {
                 self.may_open(want)?;
                 want.joins = self.join(&want.pool, want.key, share, ask, &joined)?;
+                if want.joins.is_some() {
+                    self.restored()?;
+                }
                 joined.extend(want.joins.as_ref().map(|lease| lease.key));
                 want.missing -= u32::from(want.joins.is_some());
             }
@@ -111,7 +118,7 @@ impl Model {
         for want in asked.iter_mut() {
             if want.key.is_none() && want.missing > 0 && want.selection.is_none() {
                 (want.again, want.cooling) =
-                    self.had(&want.pool, identity, want.missing, &mut named, now)?;
+                    self.had(&want.pool, ask, want.missing, &mut named, now)?;
             }
         }
         self.settle(&mut asked, ask, now)?;
@@ -228,13 +235,18 @@ impl Model {
         Ok(())
     }
 
+    /// Whether free addresses are given again after a restore.
+    fn restored(&self) -> Result<(), Stop> {
+        match self.epoch.and_then(|epoch| epoch.hold) {
+            Some(hold) => Err(Stop::Refused(Refusal::RestoreHeld { until: hold.until })),
+            None => Ok(()),
+        }
+    }
+
     /// Whether the address that is named cools and may be given.
     fn may_name(&self, want: &Asked, ask: &Allocate) -> Result<bool, Stop> {
         let spec = &want.pool.spec;
-        let free = || match self.epoch.and_then(|epoch| epoch.hold) {
-            Some(hold) => Err(Stop::Refused(Refusal::RestoreHeld { until: hold.until })),
-            None => Ok(false),
-        };
+        let free = || self.restored().map(|()| false);
         let Some(key) = want.key else {
             return free();
         };

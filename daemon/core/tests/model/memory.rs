@@ -3,7 +3,7 @@
 use std::{cmp::Reverse, sync::Arc};
 
 use fipd_core::{
-    Identity, Lease, LeaseKey, LeaseState, Op, Order, PastLease, Pool, PoolId, PoolSpec, Timestamp,
+    Allocate, Lease, LeaseKey, LeaseState, Op, Order, PastLease, Pool, PoolId, PoolSpec, Timestamp,
 };
 
 use super::{Flight, Model, Stop, pool::assignable};
@@ -109,14 +109,14 @@ impl Model {
     pub fn had(
         &self,
         pool: &Pool,
-        identity: &Identity,
+        ask: &Allocate,
         most: u32,
         named: &mut Vec<LeaseKey>,
         now: Timestamp,
     ) -> Result<(Vec<LeaseKey>, Vec<LeaseKey>), Stop> {
         let (mut free, mut cooling) = (Vec::new(), Vec::new());
         let mut pasts: Vec<&PastLease> = self.pasts.iter().collect();
-        pasts.retain(|past| past.pool == pool.id && past.identity == *identity);
+        pasts.retain(|past| past.pool == pool.id && past.identity == ask.holder.identity);
         pasts.retain(|past| !over(&pool.spec, past, now) && !named.contains(&past.key));
         pasts.sort_by_key(|past| (Reverse(past.released), past.key));
         for past in pasts {
@@ -125,7 +125,9 @@ impl Model {
             }
             match self.lease(past.key) {
                 None if self.is_free(past.key) => free.push(past.key),
-                Some(lease) if past.own && lease.contenders.is_empty() => {
+                Some(lease)
+                    if past.own && lease.contenders.is_empty() && lease.tenant == ask.tenant =>
+                {
                     if self.locked(past.key) {
                         return Err(Stop::Busy);
                     }

@@ -147,9 +147,8 @@ impl Model {
         let (key, missing) = (asked[at].key, asked[at].missing);
         asked[at].cooling.extend(key.filter(|_| cools));
         if key.is_none() {
-            let identity = &ask.holder.identity;
             (asked[at].again, asked[at].cooling) =
-                self.had(&pool, identity, missing, &mut given, now)?;
+                self.had(&pool, ask, missing, &mut given, now)?;
         }
         let charged: u32 = (0..asked.len())
             .filter(|other| settled(asked, at, *other) && asked[*other].pool.id == pool.id)

@@ -66,6 +66,17 @@ pub fn again(lease: &mut Lease, share: &Share, holder: &Holder) -> Result<bool, 
     Ok(*lease != before)
 }
 
+/// Whether a member has a port that it did not have.
+pub fn more_ports(lease: &Lease, before: &Lease) -> bool {
+    let had = |member: &Member, claim: &PortClaim| {
+        let same = |old: &&Member| old.holder.identity == member.holder.identity;
+        let old = before.members.iter().find(same);
+        old.is_some_and(|old| old.ports.contains(claim))
+    };
+    let mut members = lease.members.iter();
+    members.any(|member| member.ports.iter().any(|claim| !had(member, claim)))
+}
+
 impl Model {
     fn group_busy(&self, like: &Lease) -> bool {
         let ops = self.flights.iter().flat_map(|flight| &flight.ops);
