@@ -4,6 +4,7 @@
 //! here decides nothing about addresses: a clock that is set makes a copy sooner or later, and no more.
 
 use std::{
+    cmp::Reverse,
     fs, io,
     os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
@@ -158,8 +159,8 @@ impl Backups {
             }
         }
         drop(standing);
-        if made.is_ok() {
-            self.prune();
+        if let Ok(copy) = &made {
+            self.prune(copy);
         }
         made
     }
@@ -207,14 +208,16 @@ impl Backups {
         Ok(())
     }
 
-    fn prune(&self) {
-        let copies = match self.list() {
+    /// Those of a clock that was ahead go first, so that the new copy always stays.
+    fn prune(&self, made: &Copy) {
+        let mut copies = match self.list() {
             Ok(copies) => copies,
             Err(error) => {
                 tracing::warn!(%error, "old backups stay: they cannot be listed");
                 return;
             }
         };
+        copies.sort_by_key(|copy| (copy.created > made.created, Reverse(copy.created)));
         for old in copies.iter().skip(self.0.schedule.keep) {
             let path = self.0.schedule.directory.join(&old.name);
             match fs::remove_file(&path) {

@@ -55,6 +55,20 @@ fn the_next_copy_is_due_when_the_last_is_old_or_of_no_known_age() {
 }
 
 #[tokio::test]
+async fn copies_of_a_clock_that_was_ahead_do_not_push_out_a_new_one() {
+    let (_dir, _ipam, backups) = site();
+    let ahead = |days: u64| name(Timestamp(clock::now().0 + days * 86_400_000));
+    fs::create_dir_all(&backups.schedule().directory).unwrap();
+    for days in [30, 40] {
+        fs::write(backups.schedule().directory.join(ahead(days)), "").unwrap();
+    }
+    let first = backups.make().unwrap().name;
+    std::thread::sleep(Duration::from_millis(2));
+    let second = backups.make().unwrap().name;
+    assert_eq!(names(&backups), [second, first]);
+}
+
+#[tokio::test]
 async fn copies_are_private_whole_and_as_many_as_told() {
     let (_dir, _ipam, backups) = site();
     assert_eq!(backups.list().unwrap(), []);
