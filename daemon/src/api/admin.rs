@@ -16,7 +16,7 @@ use super::{
     Api,
     auth::Caller,
     convert,
-    extract::Query,
+    extract::{Query, in_document},
     health,
     page::{self, Ask},
     problem::{Code, Problem},
@@ -38,6 +38,7 @@ pub async fn audit(
 ) -> Result<Json<AuditPage>, Problem> {
     caller.may_read_audit()?;
     let ask = Ask::<u64>::new(query.limit, query.cursor.as_deref())?;
+    in_document("before", query.before, "the number of an entry")?;
     let (mut before, limit) = (ask.after.or(query.before), ask.limit);
     let mut entries = Vec::new();
     for _ in 0..SCANS {

@@ -26,7 +26,7 @@ use super::{
     access::reach::Reach,
     auth::{Caller, Via},
     convert,
-    extract::Query,
+    extract::{Query, in_document},
     page::{self, Ask},
     problem::{Code, Problem},
     wire::{ChangeView, ChangedLease, ChangedPool, ChangesPage, ChangesQuery, text_of},
@@ -34,8 +34,6 @@ use super::{
 
 /// Streams that are open at once.
 pub const STREAMS: usize = 128;
-/// The document calls revisions 64-bit integers, which have a sign there.
-const MOST_REVISION: u64 = i64::MAX as u64;
 /// Events that wait for one client.
 const QUEUE: usize = 64;
 /// How long a client may take until its queue has room.
@@ -62,10 +60,10 @@ pub async fn changes(
     caller.may_read_audit()?;
     let ask = Ask::<u64>::new(query.limit, query.cursor.as_deref())?;
     let last = last_event(&headers)?;
-    let since = last.or(ask.after).or(query.since);
-    if let Some(since) = since.filter(|since| *since > MOST_REVISION) {
-        return Err(Problem::invalid("since", since.to_string(), "a revision"));
+    for (field, since) in [("Last-Event-ID", last), ("since", query.since)] {
+        in_document(field, since, "a revision")?;
     }
+    let since = last.or(ask.after).or(query.since);
     let since = since.unwrap_or_else(|| api.ipam.read(Ledger::revision));
     let accept = headers.get(header::ACCEPT);
     let accept = accept.and_then(|value| value.to_str().ok());

@@ -76,3 +76,11 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Path<T>
             .map_err(|rejection| malformed(format!("path: {}", rejection.body_text())))
     }
 }
+
+/// Refuses a number that the document has no room for: it calls them 64-bit integers, which have a sign there.
+pub fn in_document(field: &str, number: Option<u64>, allowed: &str) -> Result<(), Problem> {
+    match number.filter(|number| i64::try_from(*number).is_err()) {
+        Some(number) => Err(Problem::invalid(field, number.to_string(), allowed)),
+        None => Ok(()),
+    }
+}

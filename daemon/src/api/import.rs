@@ -30,7 +30,7 @@ struct Read {
 /// Writes networks, pools, quotas and leases as they are exported, in one decision. A row may stand on the ones before
 /// it. If one is refused, or with `dry-run`, nothing is written; the report says what becomes of each row.
 #[utoipa::path(post, path = "/api/v1/import", tag = "admin", params(ImportQuery),
-    request_body(content = String, content_type = "application/jsonl"),
+    request_body(content = String, content_type = "text/plain"),
     responses((status = 200, body = ImportReport), (status = 413, body = Problem), (status = 422, body = Problem),
         (status = 503, body = Problem)))]
 pub async fn import(

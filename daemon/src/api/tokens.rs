@@ -256,7 +256,7 @@ fn source(text: &str) -> Result<IpNet, Problem> {
         .map_err(|_| Problem::invalid("from", text, "a CIDR such as 10.0.0.0/8"))
 }
 
-fn token_view(ledger: &Ledger, token: &Token, used: Option<Timestamp>) -> TokenView {
+pub fn token_view(ledger: &Ledger, token: &Token, used: Option<Timestamp>) -> TokenView {
     let scope = &token.scope;
     let pool = |id| match ledger.pool(id) {
         Some(pool) => pool.spec.name.to_string(),

@@ -49,7 +49,7 @@ pub fn allocation(
         tenant: tenant.map(Tenant).or_else(|| own_tenant(caller)),
         wants,
         waiting_since: None,
-        by_admin: caller.role == Role::Admin,
+        by_admin: caller.role == Role::Admin && caller.scope.tenants.is_empty(),
         share: body.share.as_ref().map(convert::share).transpose()?,
         actor: caller.actor.clone(),
     })

@@ -34,6 +34,20 @@ impl Api {
         let answer = self.ipam.submit_if(request, Box::new(guard)).await;
         answer.map_err(|error| discreet(caller, error).into())
     }
+
+    /// Asks the ledger for a signed-in user, who has no scope.
+    pub async fn submit_for_user(&self, request: Request) -> Result<Answer, IpamError> {
+        let guard = |ledger: &Ledger, request: &Request| {
+            if let Request::Allocate(ask) = request {
+                return ends_no_quarantine(ledger, &[], ask);
+            }
+            if let Request::Reserve(reserve) = request {
+                return ends_no_quarantine(ledger, &[], &reserve.ask);
+            }
+            Ok(())
+        };
+        self.ipam.submit_if(request, Box::new(guard)).await
+    }
 }
 
 /// Who else holds an address is not for callers with a scope.
@@ -85,7 +99,7 @@ fn releases(ledger: &Ledger, caller: &Caller, scope: &ReleaseScope) -> Result<()
 }
 
 fn asks(ledger: &Ledger, caller: &Caller, ask: &Allocate) -> Result<(), IpamError> {
-    ends_no_quarantine(ledger, caller, ask)?;
+    ends_no_quarantine(ledger, &caller.scope.tenants, ask)?;
     let scope = &caller.scope;
     if scope.is_all() {
         return Ok(());
@@ -134,8 +148,11 @@ fn any_in_reach(caller: &Caller, any: &Selection) -> Result<(), IpamError> {
 }
 
 /// That it was the tenant that had the address is believed of a token for that tenant, not of who merely says so.
-fn ends_no_quarantine(ledger: &Ledger, caller: &Caller, ask: &Allocate) -> Result<(), IpamError> {
-    let tenants = &caller.scope.tenants;
+fn ends_no_quarantine(
+    ledger: &Ledger,
+    tenants: &[fipd_core::Tenant],
+    ask: &Allocate,
+) -> Result<(), IpamError> {
     let own = |tenant: &fipd_core::Tenant| tenants.contains(tenant);
     if ask.by_admin || ask.tenant.as_ref().is_some_and(own) {
         return Ok(());

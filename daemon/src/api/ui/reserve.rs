@@ -36,7 +36,7 @@ pub async fn submit(State(api): State<Arc<Api>>, posted: Posted) -> Answered {
     let Some(request) = api.ipam.read(|ledger| parse(ledger, &visitor, &mut form)) else {
         return Ok(ask(&visitor, StatusCode::UNPROCESSABLE_ENTITY, form));
     };
-    match api.ipam.submit(Request::Reserve(request)).await {
+    match api.submit_for_user(Request::Reserve(request)).await {
         Ok(answer) => Ok(reserved(&visitor, &answer)),
         Err(error) => {
             explain(&mut form, &error);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::{extract::State, response::Response};
-use fipd_core::{Request, Scope, Token, TokenId};
+use fipd_core::{Ledger, Request, Scope, Token, TokenId};
 use fipd_web_ui::{
     Form, FormPage, Input, InputKind, Nav, TokenMadePage, TokenRow, TokensPage, links,
 };
@@ -22,7 +22,8 @@ use crate::{
         Api,
         admin::plain_name,
         auth::role_name,
-        tokens::{Grant, mint},
+        tokens::{Grant, mint, token_view},
+        wire::TokenView,
     },
     clock,
 };
@@ -44,7 +45,7 @@ pub async fn list(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
     visitor.must_administer()?;
     let list = Listing::new(links::TOKENS, filters(), ORDERS, &query);
     let wanted = |token: &&Token| wanted(&list, &token.name, token.role);
-    let found = |ledger: &fipd_core::Ledger| ledger.tokens().filter(wanted).cloned().collect();
+    let found = |ledger: &Ledger| ledger.tokens().filter(wanted).cloned().collect();
     let mut tokens: Vec<Token> = api.ipam.read(found);
     match list.order.key {
         "role" => list.sort(&mut tokens, |token| token.role),
@@ -66,7 +67,9 @@ pub async fn list(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
             list.column("expires", "Expires"),
         ],
         filters: list.filters,
-        tokens: tokens.iter().map(row).collect(),
+        tokens: api
+            .ipam
+            .read(|ledger| tokens.iter().map(|token| row(ledger, token)).collect()),
         pager,
     }))
 }
@@ -172,16 +175,31 @@ fn find(api: &Api, visitor: &Visitor, id: &str) -> Result<Token, Failure> {
     token.ok_or_else(|| visitor.not_found("There is no such token."))
 }
 
-fn row(token: &Token) -> TokenRow {
+fn row(ledger: &Ledger, token: &Token) -> TokenRow {
     TokenRow {
         id: token.id.0,
         name: token.name.to_string(),
         role: role_name(token.role).to_owned(),
-        scope: String::new(),
+        scope: limits(&token_view(ledger, token, None)),
         created: views::moment(token.created),
         expires: token.expires.map(views::moment),
         expired: token.expires.is_some_and(|end| end <= clock::now()),
     }
+}
+
+/// What the token is limited to; empty where it is for all that its role may.
+fn limits(token: &TokenView) -> String {
+    let parts = [
+        ("pools", &token.pools),
+        ("networks", &token.networks),
+        ("tenants", &token.tenants),
+        ("from", &token.from),
+    ];
+    let named = parts.iter().filter(|(_, names)| !names.is_empty());
+    let texts: Vec<_> = named
+        .map(|(what, names)| format!("{what} {}", names.join(", ")))
+        .collect();
+    texts.join("; ")
 }
 
 fn form() -> Form {

@@ -8,7 +8,7 @@ use fipd_crds::{
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::controllers::objects::created;
+use crate::controllers::{claims::names::POOL_FINALIZER, objects::created};
 
 /// A Pool object, as far as it matters.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,14 +37,17 @@ pub fn slim_namespaced(object: fipd_io::NamespacedPool) -> Object {
 
 fn slim_parts(meta: ObjectMeta, spec: PoolSpec, status: Option<PoolStatus>) -> Object {
     let labels = meta.labels.unwrap_or_default();
+    let finalizers = meta.finalizers.unwrap_or_default();
+    // Labels are copied from object to object; what is mirrored is somebody else's, whatever its labels say.
+    let mirrored = finalizers.iter().any(|one| one == POOL_FINALIZER);
     Object {
         uid: meta.uid.unwrap_or_default().into(),
         version: meta.resource_version.unwrap_or_default(),
-        finalizers: meta.finalizers.unwrap_or_default(),
         generation: meta.generation,
         created: created(meta.creation_timestamp.as_ref()),
         terminating: meta.deletion_timestamp.is_some(),
-        ours: labels.get(MANAGED_BY).is_some_and(|by| by == FIELD_MANAGER),
+        ours: !mirrored && labels.get(MANAGED_BY).is_some_and(|by| by == FIELD_MANAGER),
+        finalizers,
         spec,
         status: status.unwrap_or_default(),
     }
