@@ -42,7 +42,7 @@ pub use lease::{
     Contender, Lease, LeaseKey, LeaseState, Mark, Member, PortClaim, PortError, Protocol,
 };
 pub use ledger::{
-    Change, CheckedPage, LeaseFilter, LeasePage, Ledger, NameError, Planned, PoolPreview,
+    Change, CheckedPage, LeaseFilter, LeasePage, Ledger, NameError, Overlap, Planned, PoolPreview,
     PoolSpans, PoolUsage, Ticket, TooOld, Violation,
 };
 pub use network::{Network, NetworkId};

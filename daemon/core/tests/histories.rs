@@ -852,6 +852,7 @@ impl History {
                     .map(|lease| &**lease)
                     .eq(mine)
             );
+            assert_eq!(self.ledger.overlaps(pool.id, 99), self.model.overlaps(pool));
             self.compare_queue(pool.id, usage.free);
         }
         assert!(self.ledger.pools().eq(&self.model.pools));

@@ -11,9 +11,9 @@ use std::{net::IpAddr, sync::Arc};
 use fipd_core::{
     Account, AccountEdit, Action, Adopt, Adoption, Allocate, Answer, ClusterId, ClusterRecord,
     Decision, Ends, Expectation, Family, Handover, Holder, LeaseKey, LeaseState, Ledger, Mark,
-    NameError, NetworkId, Op, Origin, Planned, PoolEdit, PoolId, PoolSpec, Refusal, Release,
-    ReleaseScope, Request, Reserve, Role, Scope, System, Tenant, Text, Ticket, Timestamp, Token,
-    TokenId, Transfer, Want,
+    NameError, NetworkId, Op, Origin, Overlap, Planned, PoolEdit, PoolId, PoolSpec, Refusal,
+    Release, ReleaseScope, Request, Reserve, Role, Scope, System, Tenant, Text, Ticket, Timestamp,
+    Token, TokenId, Transfer, Want,
 };
 
 const WEB: &str = "rancher-fip/c1/Service/shop/web";
@@ -1293,4 +1293,35 @@ fn a_forgotten_cluster_leaves_no_reservation_behind() {
     // Nobody has used it, so it does not cool; what is reserved for another cluster stays.
     assert_eq!(book.0.lease(key("10.0.0.2")), None);
     assert_eq!(book.owner("10.0.0.3").as_deref(), Some(DB));
+}
+
+#[test]
+fn pools_of_one_network_that_overlap_are_named() {
+    let mut book = Book::new();
+    book.done(&Request::CreateNetwork {
+        name: "blue".into(),
+        actor: "test".into(),
+    });
+    let all = book.pool(spec("all", &["10.0.0.0/28"]));
+    let some = book.pool(spec("some", &["10.0.0.4-10.0.0.7"]));
+    let mut cut = spec("more", &["10.0.0.6-10.0.0.20"]);
+    cut.exclusions
+        .push("10.0.0.12".parse().expect("an address"));
+    let more = book.pool(cut);
+    let mut elsewhere = spec("elsewhere", &["10.0.0.0/24"]);
+    elsewhere.network = NetworkId(1);
+    let elsewhere = book.pool(elsewhere);
+    let overlap = |pool, first: &str, last: &str| Overlap {
+        pool,
+        first: address(first),
+        last: address(last),
+    };
+    let expected = [
+        overlap(some, "10.0.0.4", "10.0.0.7"),
+        overlap(more, "10.0.0.6", "10.0.0.11"),
+        overlap(more, "10.0.0.13", "10.0.0.15"),
+    ];
+    assert_eq!(book.0.overlaps(all, 9), expected);
+    assert_eq!(book.0.overlaps(all, 1), expected.get(..1).expect("one"));
+    assert_eq!(book.0.overlaps(elsewhere, 9), []);
 }

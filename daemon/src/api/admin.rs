@@ -17,7 +17,7 @@ use super::{
     auth::Caller,
     convert,
     extract::{Query, in_document},
-    health,
+    health, overlaps,
     page::{self, Ask},
     problem::{Code, Problem},
     verify,
@@ -150,6 +150,7 @@ fn check_all(api: &Api) -> Result<Vec<Checked>, Problem> {
     let mut checks = verdict("ledger", live.wrong, fine);
     checks.extend(in_file);
     checks.push(health::store(&api.ipam));
+    checks.extend(overlaps::checks(api));
     Ok(checks)
 }
 

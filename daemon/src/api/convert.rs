@@ -230,6 +230,7 @@ pub fn pool_head(ledger: &Ledger, pool: &Pool) -> PoolView {
         priority: spec.priority,
         scopes: spec.scopes.iter().map(wants::scope_view).collect(),
         share_across_clusters: spec.share_across_clusters,
+        overlaps: Vec::new(),
         generation: pool.generation,
         created: clock::rfc3339(pool.created),
         usage: Usage {

@@ -26,6 +26,7 @@ pub mod import;
 pub mod leases;
 pub mod listen;
 pub mod openapi;
+mod overlaps;
 pub mod page;
 pub mod pools;
 pub mod problem;

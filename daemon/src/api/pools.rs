@@ -17,6 +17,7 @@ use super::{
     convert,
     etag::{IfMatch, IfNoneMatch, State, tagged},
     extract::{Body, Path, Query},
+    overlaps,
     page::Ask,
     problem::{Code, Problem},
     wants,
@@ -166,7 +167,10 @@ pub async fn show(
     known: IfNoneMatch,
 ) -> Result<Response, Problem> {
     let pool = find(&api, &caller, &name)?;
-    let view = api.ipam.read(|ledger| convert::pool_view(ledger, &pool));
+    let view = api.ipam.read(|ledger| PoolView {
+        overlaps: overlaps::views(caller.within(ledger), pool.id, overlaps::SHOWN),
+        ..convert::pool_view(ledger, &pool)
+    });
     Ok(known.answer(&State::number(pool.generation), &view))
 }
 

@@ -41,7 +41,8 @@ pub use lease::{
 pub use network::{HoldView, NetworkCreate, NetworkList, NetworkView};
 pub use page::PageQuery;
 pub use pool::{
-    OriginView, PoolCreate, PoolList, PoolPatch, PoolQuery, PoolScope, PoolView, Reserve, Usage,
+    OriginView, OverlapView, PoolCreate, PoolList, PoolPatch, PoolQuery, PoolScope, PoolView,
+    Reserve, Usage,
 };
 pub use quota::{QuotaPage, QuotaPut, QuotaQuery, QuotaView};
 pub use restore::{LiftHold, RestoreHoldView};

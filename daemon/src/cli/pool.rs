@@ -342,6 +342,7 @@ fn summary(addresses: &[String]) -> String {
 
 fn facts(pool: &PoolView) -> Table {
     let reserve = &pool.reserve;
+    let overlaps: Vec<_> = pool.overlaps.iter().map(ToString::to_string).collect();
     Table::facts([
         ("Name", pool.name.clone()),
         ("Network", pool.network.clone()),
@@ -370,6 +371,7 @@ fn facts(pool: &PoolView) -> Table {
         ),
         ("Priority", pool.priority.to_string()),
         ("For", for_whom(pool)),
+        ("Overlaps", overlaps.join(", ")),
         ("Closed", if pool.closed { "yes" } else { "no" }.to_owned()),
         ("Size", pool.usage.size.to_string()),
         ("Used", pool.usage.used.to_string()),

@@ -18,7 +18,7 @@ use super::{
     choice::Choice,
     memory::Memory,
     runs::Runs,
-    space::{Layer, Part, Space},
+    space::{Layer, Part, Segment, Space},
 };
 use crate::{Family, Lease, LeaseKey, NetworkId, PoolId, Span, address::number, layout::Layout};
 
@@ -103,6 +103,21 @@ impl Free {
             .get(&space_of(key))
             .and_then(|space| space.segment(number(key.address)))
             .map_or(&[], |(_, segment)| segment.parts.as_slice())
+    }
+
+    /// Runs of addresses that the same pools have, those that touch the span.
+    pub fn segments(
+        &self,
+        network: NetworkId,
+        span: Span,
+    ) -> impl Iterator<Item = (u128, &Segment)> {
+        let space = self.spaces.get(&(network, span.family));
+        space.into_iter().flat_map(move |space| {
+            let around = space.segment(span.first).map(|(first, _)| first);
+            let from = around.unwrap_or(span.first);
+            let runs = space.segments.range(from..=span.last);
+            runs.map(|(first, segment)| (*first, segment))
+        })
     }
 
     /// What lists an address of one of the spans, run by run.

@@ -4,6 +4,7 @@
 mod import;
 mod lease;
 mod memory;
+mod overlap;
 mod pool;
 mod quota;
 mod select;

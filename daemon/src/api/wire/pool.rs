@@ -41,6 +41,9 @@ pub struct PoolView {
     pub scopes: Vec<PoolScope>,
     /// Whether the members of a sharing group may be of several clusters.
     pub share_across_clusters: bool,
+    /// The first 20 runs of addresses that other pools of the network may give as well; only where one pool is shown.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub overlaps: Vec<OverlapView>,
     /// What the ETag shows.
     pub generation: u64,
     pub created: String,
@@ -94,6 +97,23 @@ pub struct PoolScope {
     /// The asker has all of these.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
+}
+
+/// Addresses that another pool of the network may give as well.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct OverlapView {
+    pub pool: String,
+    #[schema(value_type = String)]
+    pub first: IpAddr,
+    #[schema(value_type = String)]
+    pub last: IpAddr,
+}
+
+/// `10.0.0.4-10.0.0.7 with POOL`.
+impl std::fmt::Display for OverlapView {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}-{} with {}", self.first, self.last, self.pool)
+    }
 }
 
 /// How many addresses at the ends are never given.

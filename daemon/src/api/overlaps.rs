@@ -1,0 +1,52 @@
+//! Pools of one network that may give the same addresses: allowed, and easily not meant.
+
+use fipd_core::{Overlap, PoolId, Scope};
+
+use super::{
+    Api,
+    access::reach::Reach,
+    wire::{Checked, OverlapView},
+};
+
+/// The most overlaps of a pool that are shown.
+pub const SHOWN: usize = 20;
+
+/// Where other pools that the caller sees may give what the pool may give.
+pub fn views(reach: Reach<'_>, pool: PoolId, most: usize) -> Vec<OverlapView> {
+    let overlaps = reach.ledger.overlaps(pool, most).into_iter();
+    let view = |overlap: Overlap| {
+        let other = reach.ledger.pool(overlap.pool)?;
+        reach.scope.has_pool(other).then(|| OverlapView {
+            pool: other.spec.name.to_string(),
+            first: overlap.first,
+            last: overlap.last,
+        })
+    };
+    overlaps.filter_map(view).collect()
+}
+
+/// One line for each pool that overlaps another; the lock is given back after each.
+pub fn checks(api: &Api) -> Vec<Checked> {
+    const TOLD: usize = 3;
+    let scope = Scope::default();
+    let pools: Vec<_> = api.ipam.read(|ledger| ledger.pools().cloned().collect());
+    let mut checks = Vec::new();
+    for pool in pools {
+        let overlaps = api.ipam.read(|ledger| {
+            let scope = &scope;
+            views(Reach { ledger, scope }, pool.id, TOLD)
+        });
+        if !overlaps.is_empty() {
+            let texts: Vec<_> = overlaps.iter().map(ToString::to_string).collect();
+            checks.push(Checked {
+                what: format!("pool {}", pool.spec.name),
+                ok: true,
+                detail: format!(
+                    "may give the same addresses as another: {}",
+                    texts.join(", ")
+                ),
+            });
+        }
+    }
+    checks
+}
