@@ -10,17 +10,16 @@ use fipd_tests::process::Process;
 use fipd_tests::testbed::{Fipd, FipdOptions};
 use fipd_tests::toolchain;
 
-/// Schemathesis repeats its last phases until this is spent.
-const SECONDS: &str = "60";
+/// For how many seconds random requests follow those that cover the document; none without it.
+const FUZZ_SECONDS: &str = "FIPD_FUZZ_SECONDS";
 /// And must have ended by then.
 const DEADLINE: Duration = Duration::from_secs(300);
 /// The same requests on every machine.
 const SEED: &str = "20260301";
 /// What is not asked: names and addresses have a grammar that a schema of strings cannot tell, so good data of the schema may
-/// be refused.
+/// be refused; and an operation of many that is refused is told in the answer, with the status 200.
 const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,\
-                      response_headers_conformance,response_schema_conformance,negative_data_rejection,\
-                      unsupported_method,ignored_auth";
+                      response_headers_conformance,response_schema_conformance,unsupported_method,ignored_auth";
 
 /// Something to be found, so that more is asked than what is not there.
 async fn fill(fipd: &Fipd) {
@@ -54,13 +53,21 @@ async fn the_api_is_what_its_document_says() {
     command.args(["--header", &format!("Authorization: Bearer {token}")]);
     command.arg("--tls-verify");
     command.arg(fipd.data_dir().join("tls/ca.crt"));
-    command.args(["--phases", "examples,coverage,fuzzing", "--mode", "all"]);
-    command.args(["--checks", CHECKS, "--seed", SEED, "--max-time", SECONDS]);
+    command.args(["--mode", "all", "--checks", CHECKS, "--seed", SEED]);
+    match std::env::var(FUZZ_SECONDS) {
+        Ok(seconds) => {
+            command.args(["--phases", "examples,coverage,fuzzing"]);
+            command.args(["--max-time", &seconds]);
+        }
+        Err(_) => {
+            command.args(["--phases", "examples,coverage"]);
+        }
+    }
     command.args([
         "--max-examples",
         "30",
         "--workers",
-        "2",
+        "1",
         "--continue-on-failure",
     ]);
     command.args(["--request-timeout", "20", "--no-color", "--warnings", "off"]);

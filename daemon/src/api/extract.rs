@@ -49,6 +49,10 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
                 let code = Code::of_status(rejection.status());
                 Problem::new(code, rejection.body_text())
             })?;
+        // Serde would take a list for the fields of an object, in their order.
+        if body.trim_ascii_start().first() != Some(&b'{') {
+            return Err(malformed("body: send a JSON object".to_owned()));
+        }
         serde_json::from_slice(&body)
             .map(Self)
             .map_err(|error| malformed(format!("body: {error}")))
