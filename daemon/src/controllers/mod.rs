@@ -6,6 +6,7 @@
 //! address: that is the ledger's, through [`crate::ipam`].
 
 pub mod claims;
+pub mod conflict;
 pub mod events;
 pub mod merge;
 pub mod objects;

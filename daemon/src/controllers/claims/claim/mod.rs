@@ -25,6 +25,7 @@ use crate::{
     config::PoolFacts,
     controllers::{
         Trouble,
+        conflict::CONFLICT,
         events::Events,
         merge::change,
         objects::{Key, Malformed, Objects, Seen},
@@ -246,7 +247,7 @@ impl Claims {
     fn tell(&self, key: &Key, claim: &Claim, outcome: &Outcome) {
         let reference = reference(key, &claim.uid);
         if let Some(message) = status::conflict(outcome) {
-            self.events.warning(&reference, status::CONFLICT, message);
+            self.events.warning(&reference, CONFLICT, message);
             return;
         }
         match outcome {

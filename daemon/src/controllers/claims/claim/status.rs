@@ -10,14 +10,13 @@ use super::{observe::Claim, plan::CONTENDED};
 use crate::{
     clock,
     controllers::{
-        merge::{Says, set, unset},
+        conflict::{also_used, set_conflict},
+        merge::{Says, set},
         problem::Problem,
     },
 };
 
 pub const READY: &str = "Ready";
-/// Somebody else uses the address as well.
-pub const CONFLICT: &str = "AddressConflict";
 
 /// What became of a claim.
 pub type Outcome = Result<Shown, Problem>;
@@ -83,31 +82,21 @@ pub fn desired(claim: &Claim, outcome: &Outcome, now: jiff::Timestamp) -> Addres
         claim.generation,
         now,
     );
-    match conflict(outcome) {
-        Some(message) => {
-            let says = Says {
-                kind: CONFLICT,
-                status: true,
-                reason: "AlsoUsedBy",
-                message,
-            };
-            set(&mut status.conditions, &says, claim.generation, now);
-        }
-        None => unset(&mut status.conditions, CONFLICT),
-    }
+    set_conflict(
+        &mut status.conditions,
+        conflict(outcome),
+        claim.generation,
+        now,
+    );
     status
 }
 
 /// What is to be said of others on the same address.
 pub fn conflict(outcome: &Outcome) -> Option<String> {
     match outcome {
-        Ok(shown) if !shown.contenders.is_empty() => Some(format!(
-            "{} is also used by {}; end one of the two uses",
-            shown.address,
-            shown.contenders.join(", ")
-        )),
+        Ok(shown) => also_used(shown.address, &shown.contenders),
         Err(problem) if problem.reason == CONTENDED => Some(problem.message.clone()),
-        Ok(_) | Err(_) => None,
+        Err(_) => None,
     }
 }
 

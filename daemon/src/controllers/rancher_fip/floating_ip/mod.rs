@@ -35,6 +35,7 @@ use super::{
 use crate::{
     controllers::{
         Trouble,
+        conflict::CONFLICT,
         events::Events,
         merge::diff,
         objects::{Key, Malformed, Seen},
@@ -287,7 +288,7 @@ impl FloatingIps {
     fn tell(&self, key: &Key, fip: &Fip, outcome: &Outcome) {
         let reference = reference(key, &fip.uid);
         if let Some(message) = status::conflict(outcome) {
-            self.events.warning(&reference, status::CONFLICT, message);
+            self.events.warning(&reference, CONFLICT, message);
             return;
         }
         match outcome {

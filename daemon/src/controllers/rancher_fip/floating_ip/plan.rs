@@ -9,10 +9,10 @@ use fipd_core::{
 
 use super::{
     observe::Fip,
-    status::{CONFLICT, Shown},
+    status::Shown,
     validate::{Problem, Wish},
 };
-use crate::controllers::{rancher_fip::names::ServiceRef, wakes::Cause};
+use crate::controllers::{conflict::CONFLICT, rancher_fip::names::ServiceRef, wakes::Cause};
 
 /// What is to be done about a FloatingIP.
 #[derive(Clone, Debug, PartialEq)]

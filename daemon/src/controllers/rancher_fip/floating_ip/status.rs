@@ -8,11 +8,12 @@ use k8s_openapi::jiff;
 use sha2::{Digest, Sha256};
 
 use super::{observe::Fip, validate::Problem};
-use crate::controllers::merge::{Says, set, unset};
+use crate::controllers::{
+    conflict::{CONFLICT, also_used, set_conflict},
+    merge::{Says, set},
+};
 
 pub const READY: &str = "Ready";
-/// Somebody else uses the address as well.
-pub const CONFLICT: &str = "AddressConflict";
 
 /// What became of a FloatingIP.
 pub type Outcome = Result<Shown, Problem>;
@@ -62,31 +63,21 @@ pub fn desired(fip: &Fip, outcome: &Outcome, now: jiff::Timestamp) -> FloatingIP
         }
     };
     set(&mut status.conditions, &says, fip.generation, now);
-    match conflict(outcome) {
-        Some(message) => {
-            let says = Says {
-                kind: CONFLICT,
-                status: true,
-                reason: "AlsoUsedBy",
-                message,
-            };
-            set(&mut status.conditions, &says, fip.generation, now);
-        }
-        None => unset(&mut status.conditions, CONFLICT),
-    }
+    set_conflict(
+        &mut status.conditions,
+        conflict(outcome),
+        fip.generation,
+        now,
+    );
     status
 }
 
 /// What is to be said of others on the same address.
 pub fn conflict(outcome: &Outcome) -> Option<String> {
     match outcome {
-        Ok(shown) if !shown.contenders.is_empty() => Some(format!(
-            "{} is also used by {}; end one of the two uses",
-            shown.address,
-            shown.contenders.join(", ")
-        )),
+        Ok(shown) => also_used(shown.address, &shown.contenders),
         Err(problem) if problem.reason == CONFLICT => Some(problem.message.clone()),
-        Ok(_) | Err(_) => None,
+        Err(_) => None,
     }
 }
 
