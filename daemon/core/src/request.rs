@@ -142,6 +142,9 @@ impl Share {
 /// Addresses kept for a holder that comes later: as [`Allocate`], but the leases are `Reserved` until the same identity
 /// allocates them or `until` has come. What the identity has in use already is answered as it is. Asking again
 /// changes `until`.
+///
+/// An address that cools is kept for nobody, neither its last tenant nor an admin: a reservation that ends unused frees
+/// its address at once, which would shorten the quarantine for whoever comes next.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reserve {
     pub ask: Allocate,
@@ -330,10 +333,13 @@ pub enum Refusal {
     },
     #[error("{address} is held by {owner}; choose another address or release that lease")]
     AddressTaken { address: IpAddr, owner: String },
-    #[error(
-        "{address} is in quarantine after a release; choose another address, wait, ask as the tenant that had it, or ask an admin"
-    )]
-    Quarantined { address: IpAddr },
+    /// `keep`: it was to be kept for later.
+    #[error("{address} is in quarantine after a release until about {until}; choose another address, wait, {}", if *.keep { "or let an admin end the quarantine before it is kept" } else { "ask as the tenant that had it, or ask an admin" })]
+    Quarantined {
+        address: IpAddr,
+        until: Timestamp,
+        keep: bool,
+    },
     #[error("{address} is not an assignable address of pool {pool}: {why}")]
     NotAssignable {
         pool: Text,
@@ -386,7 +392,7 @@ pub enum Refusal {
     ChangedHands { address: IpAddr, owner: String },
     #[error("{address} cannot be transferred: {why}")]
     NotTransferable { address: IpAddr, why: String },
-    #[error("{address} cannot be shared: {why}")]
+    #[error("{address} cannot be given as it is asked for: {why}")]
     NotShareable { address: IpAddr, why: String },
     #[error("{field}: {value:?} is not allowed: {allowed}")]
     Invalid {
@@ -396,6 +402,18 @@ pub enum Refusal {
     },
     #[error(transparent)]
     Pool(#[from] PoolError),
+}
+
+impl Refusal {
+    /// The address of a lease that cools is not given; `keep`: nor kept for later.
+    #[must_use]
+    pub fn cools(lease: &Lease, keep: bool) -> Self {
+        Self::Quarantined {
+            address: lease.key.address,
+            until: lease.until.unwrap_or(lease.since),
+            keep,
+        }
+    }
 }
 
 impl std::fmt::Debug for AccountEdit {

@@ -97,12 +97,14 @@ fn spec(quarantine: u32) -> PoolSpec {
 
 impl Book {
     fn new(quarantine: u32) -> Self {
+        Self::of(spec(quarantine))
+    }
+
+    fn of(spec: PoolSpec) -> Self {
         let ledger = Ledger::new();
         let mut book = Self { ledger, now: 1_000 };
-        book.done(&Request::CreatePool {
-            spec: spec(quarantine),
-            actor: "test".into(),
-        });
+        let actor = "test".into();
+        book.done(&Request::CreatePool { spec, actor });
         book
     }
 
@@ -218,6 +220,34 @@ fn an_address_in_use_is_adopted_out_of_quarantine_and_an_admin_may_end_it() {
     }));
     assert_eq!(book.state("10.0.0.1"), Some(LeaseState::Allocated));
     assert_eq!(book.ledger.next_expiry(), None);
+}
+
+#[test]
+fn what_cools_is_kept_for_nobody() {
+    let mut book = Book::new(60);
+    book.cooled();
+    for (tenant, by_admin) in [("red", false), ("blue", false), ("blue", true)] {
+        let named = Allocate {
+            by_admin,
+            ..ask(API, tenant, Some("10.0.0.1"))
+        };
+        let refusal = book.refused(&reserve(named, 10_000));
+        let text = refusal.to_string();
+        assert!(
+            text.contains("until about 1970-01-01") && text.contains("is kept"),
+            "{text}"
+        );
+    }
+    // Who had it and has it again by itself keeps another one meanwhile.
+    let (lasts, most) = (600, 10);
+    let mut book = Book::of(PoolSpec {
+        sticky: Sticky { lasts, most },
+        ..spec(60)
+    });
+    book.cooled();
+    book.done(&reserve(ask(WEB, "blue", None), 10_000));
+    assert_eq!(book.state("10.0.0.1"), Some(LeaseState::Quarantined));
+    assert_eq!(book.state("10.0.0.2"), Some(LeaseState::Reserved));
 }
 
 #[test]

@@ -343,6 +343,27 @@ fn who_asks_again_gives_up_places_in_pools_that_are_not_for_it_any_more() {
 }
 
 #[test]
+fn who_has_an_address_keeps_it_whatever_the_scopes_say_by_then() {
+    let shop = of_namespace("shop");
+    let mut book = Book::of(vec![
+        pool("a", "10.1.0.0/24", 2, &[shop]),
+        pool("b", "10.2.0.0/24", 1, &[anybody()]),
+    ]);
+    assert_eq!(book.one("web"), "10.1.0.0");
+    book.edit("a", |spec| spec.scopes = vec![of_namespace("bank")]);
+    assert_eq!(book.one("web"), "10.1.0.0", "not another one of b");
+    book.edit("b", |spec| spec.scopes.clear());
+    assert_eq!(book.one("web"), "10.1.0.0", "where no pool is left for it");
+    assert_eq!(book.gets(ask("web", &[this("10.1.0.0")])), ["10.1.0.0"]);
+    for more in [vec![this("10.1.0.2")], vec![any(v4()), any(v4())]] {
+        let refusal = book.refused(ask("web", &more));
+        assert!(matches!(refusal, Refusal::NoPool { .. }), "{refusal}");
+    }
+    let refusal = book.refused(ask("other", &[any(v4())]));
+    assert!(matches!(refusal, Refusal::NoPool { .. }), "{refusal}");
+}
+
+#[test]
 fn a_named_address_is_given_by_the_pool_that_has_it() {
     let mut book = Book::of(vec![
         pool("a", "10.0.1.0/24", 2, &[anybody()]),

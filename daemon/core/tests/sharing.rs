@@ -8,9 +8,9 @@
 use std::sync::Arc;
 
 use fipd_core::{
-    Allocate, Answer, ClusterId, Handover, Holder, Lease, LeaseKey, LeaseState, Ledger, NetworkId,
-    Planned, PoolEdit, PoolId, PoolSpec, PortClaim, Protocol, Quota, Refusal, Release,
-    ReleaseScope, Request, Reserve, Share, Tenant, Timestamp, Want,
+    Allocate, Answer, ClusterId, ClusterRecord, Handover, Holder, Lease, LeaseKey, LeaseState,
+    Ledger, NetworkId, Planned, PoolEdit, PoolId, PoolSpec, PortClaim, Protocol, Quota, Refusal,
+    Release, ReleaseScope, Request, Reserve, Share, Tenant, Timestamp, Want,
 };
 
 const POOL: PoolId = PoolId(1);
@@ -233,6 +233,59 @@ fn asking_again_changes_the_ports_if_nobody_has_them() {
 }
 
 #[test]
+fn asking_again_without_a_key_shares_nothing() {
+    let mut book = Book::new();
+    let mut alone = ask("svc/a/web", "g", &[]);
+    alone.share = None;
+    book.gets("svc/a/web", "g", &["TCP/80"]);
+    book.gets("svc/a/tls", "g", &["TCP/443"]);
+    let refused = book.asks(alone.clone());
+    let text = refused.expect_err("another member").to_string();
+    assert!(text.contains("others share it"), "{text}");
+    assert_eq!(book.lease(1).members.len(), 2);
+    book.gives_back("svc/a/tls");
+    assert_eq!(book.asks(alone), Ok(1));
+    assert_eq!(book.lease(1).group, None);
+    assert_eq!(book.lease(1).members[0].ports, []);
+    assert_eq!(book.gets("svc/a/tls", "g", &["TCP/443"]), 2, "not joined");
+}
+
+#[test]
+fn what_is_shared_and_reserved_again_stays_shared() {
+    let mut book = Book::new();
+    book.gets("svc/a/web", "g", &["TCP/80"]);
+    let (mut ask, until) = (ask("svc/a/web", "g", &[]), None);
+    ask.share = None;
+    book.done(&Request::Reserve(Reserve { ask, until }));
+    assert_eq!(book.lease(1).group.as_deref(), Some("g"));
+}
+
+#[test]
+fn one_forget_ends_what_two_systems_of_a_cluster_share() {
+    let mut book = Book::new();
+    let record = ClusterRecord {
+        id: ClusterId("c1".into()),
+        names: vec!["one".into()],
+        discovered: false,
+        first_seen: NOW,
+    };
+    book.done(&Request::RecordCluster { record });
+    book.gets("c1/svc/a/web", "g", &["TCP/80"]);
+    let mut other = ask("c1/svc/a/web", "g", &["TCP/443"]);
+    other.holder.identity = "kube-fip/c1/svc/a/web".parse().expect("an identity");
+    assert_eq!(book.asks(other), Ok(1));
+    let cluster = ClusterId("c1".into());
+    let (most, actor) = (10, "test".into());
+    book.done(&Request::Forget {
+        cluster: cluster.clone(),
+        most,
+        actor,
+    });
+    assert!(book.0.lease(key(1)).is_none());
+    assert!(book.0.cluster(&cluster).is_none(), "its record went along");
+}
+
+#[test]
 fn clusters_share_only_where_the_pool_allows_it() {
     let mut book = Book::new();
     assert_eq!(book.gets("c1/svc/a/web", "g", &["TCP/80"]), 1);
@@ -280,14 +333,17 @@ fn a_handover_between_members_keeps_the_ports() {
     let mut book = Book::new();
     book.gets("svc/a/web", "g", &["TCP/80"]);
     book.gets("svc/a/tls", "g", &["TCP/443"]);
+    let mut heir = holder("svc/a/tls");
+    heir.instance = "2".into();
     book.done(&Request::Handover(Handover {
         from: holder("svc/a/web"),
-        to: holder("svc/a/tls"),
+        to: heir.clone(),
         keys: Vec::new(),
         actor: "test".into(),
         reason: "".into(),
     }));
     assert_eq!(book.lease(1).members.len(), 1);
+    assert_eq!(book.lease(1).members[0].holder, heir, "as it was reported");
     assert_eq!(
         book.lease(1).members[0].ports,
         ports(&["TCP/443", "TCP/80"])

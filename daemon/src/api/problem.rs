@@ -284,7 +284,7 @@ impl From<Refusal> for Problem {
             Refusal::QuotaExceeded { tenant, .. } => {
                 Self::new(Code::QuotaExceeded, detail).about("tenant", &*tenant.0)
             }
-            Refusal::AddressTaken { address, .. } | Refusal::Quarantined { address } => {
+            Refusal::AddressTaken { address, .. } | Refusal::Quarantined { address, .. } => {
                 Self::new(Code::AddressTaken, detail).about("address", address.to_string())
             }
             Refusal::NotAssignable { address, why, .. } => {

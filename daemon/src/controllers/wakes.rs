@@ -187,7 +187,7 @@ pub fn cause(refusal: &Refusal, network: NetworkId) -> Option<Cause> {
     match refusal {
         Refusal::Exhausted { .. } => Some(Cause::Exhausted),
         Refusal::QuotaExceeded { tenant, .. } => Some(Cause::Quota(tenant.clone())),
-        Refusal::AddressTaken { address, .. } | Refusal::Quarantined { address } => {
+        Refusal::AddressTaken { address, .. } | Refusal::Quarantined { address, .. } => {
             Some(Cause::Address(LeaseKey {
                 network,
                 address: *address,

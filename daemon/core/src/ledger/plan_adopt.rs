@@ -221,6 +221,7 @@ fn handed_over(lease: &Arc<Lease>, from: &Holder, to: &Holder) -> Lease {
         let left = place.map(|at| next.members.remove(at));
         let mut members = next.members.iter_mut();
         if let Some(heir) = members.find(|member| member.holder.identity == to.identity) {
+            heir.holder.instance = Arc::clone(&to.instance);
             heir.ports
                 .extend(left.into_iter().flat_map(|member| member.ports));
         }

@@ -3,7 +3,7 @@
 //! Policy, in this order: a want is answered by leases that the identity has already; only what is missing is
 //! new. New leases need an open pool, a network that is not held back, room in the tenant's quotas, and the asker's
 //! turn in the queue. All wants are served or none. An address that cools is given only to who gave it back, or by
-//! name to an admin or its last tenant.
+//! name to an admin or its last tenant, and not to be kept for later.
 
 use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
@@ -30,7 +30,7 @@ impl Ledger {
         purpose: Purpose,
         now: Timestamp,
     ) -> Draw {
-        let mut asked = self.open(ask)?;
+        let mut asked = self.open(ask, purpose)?;
         let share = Self::check_share(ask)?;
         let prints = Prints::of(&ask.holder.identity);
         let mut held = self.settled_prints(prints.whole, &ask.holder.identity)?;
@@ -39,6 +39,8 @@ impl Ledger {
         if let Some(share) = &share {
             self.share_again(&mut asked, share, &ask.holder)?;
             self.join(&mut asked, share, ask)?;
+        } else if matches!(purpose, Purpose::Use) {
+            Self::alone_again(&mut asked)?;
         }
         let named = |want: &&mut Asked<'_>| want.missing > 0 && want.selection.is_none();
         for want in asked.iter_mut().filter(named) {
@@ -66,7 +68,7 @@ impl Ledger {
     pub(super) fn check_new(&self, want: &Asked<'_>, ask: &Allocate) -> Result<bool, Stop> {
         self.check_open(&want.pool.spec)?;
         match want.key {
-            Some(key) if self.check_address(&want.pool, key, ask)? => Ok(true),
+            Some(key) if self.check_address(want, key, ask)? => Ok(true),
             Some(_) | None => self.check_restored().map(|()| false),
         }
     }
@@ -84,8 +86,8 @@ impl Ledger {
     }
 
     /// Whether a named address can be given. One that cools goes only to an admin's request or back to its tenant.
-    fn check_address(&self, pool: &Pool, key: LeaseKey, ask: &Allocate) -> Result<bool, Stop> {
-        let address: IpAddr = key.address;
+    fn check_address(&self, want: &Asked<'_>, key: LeaseKey, ask: &Allocate) -> Result<bool, Stop> {
+        let (pool, address): (&Pool, IpAddr) = (&want.pool, key.address);
         let room = self.free.room(pool.id);
         let why = room.map_or_else(
             || Some("the pool's specification is not valid".to_owned()),
@@ -101,10 +103,10 @@ impl Ledger {
         };
         if lease.state == LeaseState::Quarantined {
             let tenant = ask.tenant.is_some() && ask.tenant == lease.tenant;
-            if (ask.by_admin || tenant) && lease.contenders.is_empty() {
+            if !want.keep && (ask.by_admin || tenant) && lease.contenders.is_empty() {
                 return Ok(true);
             }
-            return Err(Refusal::Quarantined { address }.into());
+            return Err(Refusal::cools(lease, want.keep).into());
         }
         let owner = lease
             .owner()
@@ -199,7 +201,7 @@ impl Ledger {
         for want in asked.iter_mut() {
             if want.key.is_none() && want.missing > 0 && want.selection.is_none() {
                 let who = (prints, ask);
-                want.again = self.had(&want.pool, who, want.missing, &mut named, now)?;
+                want.again = self.had(want, who, &mut named, now)?;
             }
         }
         Ok(())

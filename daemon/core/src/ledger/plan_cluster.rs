@@ -158,14 +158,17 @@ impl Ledger {
         self.settled(keys.iter().copied())?;
         let mut draft = Draft::new(now, actor);
         draft.flight.table = Some(Table::Clusters);
-        let (mut systems, mut leases) = (BTreeSet::new(), 0);
+        let (mut systems, mut leases, mut entries) = (BTreeSet::new(), 0, 0);
         for lease in keys.iter().filter_map(|key| self.rows.leases.get(key)) {
             let of_cluster = |identity: &&Identity| identity.cluster.as_ref() == Some(cluster);
             let gone = identities(lease).filter(of_cluster);
             systems.extend(gone.map(|identity| identity.system.clone()));
-            leases += usize::from(self.forget_lease(&mut draft, lease, cluster)?);
+            if self.forget_lease(&mut draft, lease, cluster)? {
+                leases += 1;
+                entries += systems_of(lease, cluster);
+            }
         }
-        let last = !more && self.index.count_of_cluster(cluster, None) == leases;
+        let last = !more && self.index.count_of_cluster(cluster, None) == entries;
         let forgotten = self.rows.adoptions.values().filter(|marker| {
             marker.cluster == cluster.0 && (last || systems.contains(&marker.system))
         });
@@ -287,6 +290,14 @@ impl Ledger {
                 .is_some_and(|(name, record)| record.names.iter().any(|known| **known == *name))
         })
     }
+}
+
+/// How many of the cluster's systems have the lease.
+fn systems_of(lease: &Lease, cluster: &ClusterId) -> usize {
+    let members = lease.members.iter().map(|member| &member.holder.identity);
+    let of_cluster = members.filter(|identity| identity.cluster.as_ref() == Some(cluster));
+    let systems: BTreeSet<&System> = of_cluster.map(|identity| &identity.system).collect();
+    systems.len()
 }
 
 fn deletion(marker: &Adoption) -> Op {

@@ -14,6 +14,7 @@ use super::{
     plan::{Draft, Stop},
     plan_release::in_use,
     tentative::InFlight,
+    wants::Asked,
 };
 use crate::{
     Allocate, Lease, LeaseKey, LeaseState, Op, Order, PastLease, Pool, PoolSpec, Timestamp,
@@ -95,24 +96,24 @@ impl Ledger {
         true
     }
 
-    /// What the holder's identity had of the pool and may have again, at most `most` addresses, the latest first.
-    /// `named` are the addresses that the request gives out already; what is found is added to them. One that cools is
-    /// found only where the same tenant asks.
+    /// What the holder's identity had of the want's pool and may have again, as many addresses as are missing, the
+    /// latest first. `named` are the addresses that the request gives out already; what is found is added to them. One
+    /// that cools is found only where the same tenant asks for it at once.
     pub(super) fn had(
         &self,
-        pool: &Pool,
+        want: &Asked<'_>,
         (prints, ask): (Prints, &Allocate),
-        most: u32,
         named: &mut BTreeSet<LeaseKey>,
         now: Timestamp,
     ) -> Result<Again, Stop> {
         let mut again = Again::default();
+        let pool = &want.pool;
         let sticky = pool.spec.sticky;
         let memory = self.free.memory();
         if !sticky.is_on() || memory.is_empty() {
             return Ok(again);
         }
-        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let most = usize::try_from(want.missing).unwrap_or(usize::MAX);
         for past in memory.of_owner(prints.whole, &ask.holder.identity, pool.id) {
             if again.free.len() + again.cooling.len() == most || sticky.is_over(past.released, now)
             {
@@ -124,7 +125,10 @@ impl Ledger {
             let list = match self.rows.leases.get(&past.key) {
                 None if self.free.is_free(past.key) => &mut again.free,
                 Some(lease)
-                    if past.own && lease.contenders.is_empty() && lease.tenant == ask.tenant =>
+                    if !want.keep
+                        && past.own
+                        && lease.contenders.is_empty()
+                        && lease.tenant == ask.tenant =>
                 {
                     self.settled(std::iter::once(past.key))?;
                     &mut again.cooling

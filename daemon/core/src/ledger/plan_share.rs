@@ -98,6 +98,28 @@ impl Ledger {
         Ok(())
     }
 
+    /// What the holder's identity has already, for itself: without naming a key it shares nothing.
+    pub(super) fn alone_again(asked: &mut [Asked<'_>]) -> Result<(), Stop> {
+        for want in asked {
+            let shared = want.existing.iter_mut();
+            for lease in shared.filter(|lease| lease.group.is_some()) {
+                if lease.members.len() > 1 {
+                    let why =
+                        "others share it already; name its key and ports, or release it first";
+                    return Err(not_shareable(lease, why.to_owned()).into());
+                }
+                let mut next = Lease::clone(lease);
+                next.group = None;
+                for member in &mut next.members {
+                    member.ports.clear();
+                }
+                *lease = Arc::new(next);
+                want.reshared = true;
+            }
+        }
+        Ok(())
+    }
+
     /// Answers wants with leases of the group, where there is one to join. A port counts as a free address does while
     /// those are held.
     pub(super) fn join(

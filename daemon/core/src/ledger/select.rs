@@ -98,6 +98,10 @@ impl Ledger {
         look: Look<'_>,
     ) -> Result<(), Stop> {
         let address = want.key.map(|key| key.address);
+        if want.outside {
+            let family = selection.family;
+            return Err(Refusal::NoPool { family, address }.into());
+        }
         let mut passed = PassedOver::default();
         let mut next = Some(Arc::clone(&want.pool));
         while let Some(pool) = next {
@@ -138,7 +142,7 @@ impl Ledger {
         want.again.cooling.extend(want.key.filter(|_| cools));
         if want.key.is_none() {
             let who = (look.prints, ask);
-            want.again = self.had(&want.pool, who, want.missing, &mut given, look.now)?;
+            want.again = self.had(want, who, &mut given, look.now)?;
         }
         let id = want.pool.id;
         if let Some(tenant) = ask.tenant.as_ref().filter(|_| self.has_quotas()) {

@@ -1,12 +1,16 @@
 //! What a request for addresses asks of the pools, and what its identity has of it already.
 
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
 use smallvec::SmallVec;
 
-use super::{Ledger, plan::Stop, plan_remember::Again, quotas::Need};
+use super::{
+    Ledger, intern::fingerprint, plan::Stop, plan_remember::Again, plan_reserve::Purpose,
+    quotas::Need,
+};
 use crate::{
-    Allocate, Choice, Lease, LeaseKey, LeaseState, Pool, PoolId, Refusal, Selection, Want,
+    Allocate, Choice, Family, Identity, Lease, LeaseKey, LeaseState, Pool, PoolId, Refusal,
+    Selection, Want,
 };
 
 /// One want with what the identity has of it already.
@@ -14,6 +18,10 @@ pub(super) struct Asked<'a> {
     pub pool: Arc<Pool>,
     /// Where the pool is left open, `pool` is the first that it may be until it is settled.
     pub selection: Option<&'a Selection>,
+    /// The selection leads to no pool; `pool` is that of a lease of the identity.
+    pub outside: bool,
+    /// For later, not to be used at once.
+    pub keep: bool,
     pub key: Option<LeaseKey>,
     pub existing: SmallVec<[Arc<Lease>; 1]>,
     /// How many new leases it takes.
@@ -34,15 +42,32 @@ impl Asked<'_> {
         let missing = usize::try_from(self.missing).unwrap_or(usize::MAX);
         missing.saturating_sub(self.again.cooling.len())
     }
+
+    /// Takes what it misses of the leases that answer it.
+    fn claim(&mut self, held: &mut Vec<Arc<Lease>>, answers: impl Fn(&Lease) -> bool) {
+        held.retain(|lease| {
+            let takes = self.missing > 0 && answers(lease);
+            if takes {
+                self.existing.push(Arc::clone(lease));
+                self.missing -= 1;
+            }
+            !takes
+        });
+    }
 }
 
 impl Ledger {
     /// The wants with their pools, before anything is found for them.
-    pub(super) fn open<'a>(&self, ask: &'a Allocate) -> Result<SmallVec<[Asked<'a>; 2]>, Stop> {
+    pub(super) fn open<'a>(
+        &self,
+        ask: &'a Allocate,
+        purpose: Purpose,
+    ) -> Result<SmallVec<[Asked<'a>; 2]>, Stop> {
         check_wants(ask)?;
         let mut asked: SmallVec<[Asked<'a>; 2]> = SmallVec::new();
         for want in &ask.wants {
             let address = want.address.map(|address| address.to_canonical());
+            let mut outside = false;
             let (pool, selection) = match &want.pool {
                 Choice::Pool(id) => {
                     let pool = self.rows.pools.get(id).ok_or(Refusal::UnknownPool(*id))?;
@@ -50,8 +75,11 @@ impl Ledger {
                 }
                 Choice::Any(selection) => {
                     let first = self.next_candidate(&self.search(selection), address, None);
+                    outside = first.is_none();
                     let family = selection.family;
-                    let pool = first.ok_or(Refusal::NoPool { family, address })?;
+                    let pool = first
+                        .or_else(|| self.pool_of_held(&ask.holder.identity, selection, address))
+                        .ok_or(Refusal::NoPool { family, address })?;
                     (pool, Some(&**selection))
                 }
             };
@@ -72,6 +100,8 @@ impl Ledger {
             asked.push(Asked {
                 pool,
                 selection,
+                outside,
+                keep: matches!(purpose, Purpose::Keep(_)),
                 key,
                 existing: SmallVec::new(),
                 missing: want.count,
@@ -103,20 +133,36 @@ impl Ledger {
             }
         }
         for want in asked.iter_mut().filter(|want| want.key.is_none()) {
-            let search = want.selection.map(|selection| self.search(selection));
-            held.retain(|lease| {
-                let takes = want.missing > 0
-                    && match &search {
-                        None => self.answers(lease, &want.pool),
-                        Some(search) => self.is_selected(lease, search),
-                    };
-                if takes {
-                    want.existing.push(Arc::clone(lease));
-                    want.missing -= 1;
+            match want.selection.map(|selection| self.search(selection)) {
+                None => {
+                    let pool = Arc::clone(&want.pool);
+                    want.claim(&mut held, |lease| self.answers(lease, &pool));
                 }
-                !takes
-            });
+                Some(search) => want.claim(&mut held, |lease| self.is_selected(lease, &search)),
+            }
         }
+        // What it has stays its own, whatever the scopes of the pool say by now.
+        for want in asked.iter_mut() {
+            if let Some(selection) = want.selection {
+                let address = want.key.map(|key| key.address);
+                want.claim(&mut held, |lease| is_like(lease, selection, address));
+            }
+        }
+    }
+
+    /// The pool of an address that the identity has and that answers a selection which leads to no pool.
+    fn pool_of_held(
+        &self,
+        identity: &Identity,
+        selection: &Selection,
+        address: Option<IpAddr>,
+    ) -> Option<Arc<Pool>> {
+        let keys = self.index.of_identity(fingerprint(identity));
+        let mut leases = keys.filter_map(|key| self.rows.leases.get(&key));
+        let like =
+            |lease: &&Arc<Lease>| lease.held_by(identity) && is_like(lease, selection, address);
+        let pool = leases.find(like)?.pool?;
+        self.rows.pools.get(&pool).cloned()
     }
 
     /// Whether a lease of the identity is one of the pool's: attributed to it or on its assignable addresses.
@@ -124,11 +170,23 @@ impl Ledger {
         let assigns = || self.assigns(lease.key, pool.id);
         lease.key.network == pool.spec.network && (lease.pool == Some(pool.id) || assigns())
     }
+
     /// Whether the pool may give the address.
     pub(super) fn assigns(&self, key: LeaseKey, pool: PoolId) -> bool {
         let mut parts = self.free.stab(key).iter();
         parts.any(|part| part.pool == pool && part.assignable)
     }
+}
+
+/// Whether a lease of a pool answers the selection but for who may use the pool.
+fn is_like(lease: &Lease, selection: &Selection, address: Option<IpAddr>) -> bool {
+    let key = lease.key;
+    lease.pool.is_some()
+        && Family::of(key.address) == selection.family
+        && selection
+            .network
+            .is_none_or(|network| network == key.network)
+        && address.is_none_or(|address| address == key.address)
 }
 
 /// What can be judged of the wants by themselves.

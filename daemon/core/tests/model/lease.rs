@@ -1,9 +1,9 @@
 //! Leases of the model.
 
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
 use fipd_core::{
-    Action, Adopt, Allocate, Answer, Choice, ClusterId, Contender, Handover, Holder, Lease,
+    Action, Adopt, Allocate, Answer, Choice, ClusterId, Contender, Family, Handover, Holder, Lease,
     LeaseKey, LeaseState, Op, Order, Pool, PoolId, Refusal, Release, ReleaseScope, Selection,
     System, Timestamp,
 };
@@ -19,6 +19,7 @@ pub struct Asked {
     pub selection: Option<Selection>,
     /// Pools that the selection may be served by.
     pub candidates: Vec<Arc<Pool>>,
+    pub keep: bool,
     pub key: Option<LeaseKey>,
     have: Vec<Lease>,
     pub missing: u32,
@@ -59,7 +60,16 @@ impl Model {
                     (Some(Selection::clone(selection)), candidates)
                 }
             };
-            let Some(pool) = candidates.first().cloned() else {
+            let held = || {
+                let like = |lease: &&Lease| {
+                    let selection = selection.as_ref();
+                    lease.held_by(identity)
+                        && selection.is_some_and(|all| is_like(lease, all, want.address))
+                };
+                let lease = self.leases.iter().find(like)?;
+                self.pool(lease.pool?).cloned()
+            };
+            let Some(pool) = candidates.first().cloned().or_else(held) else {
                 let family = selection.expect("a named pool is there").family;
                 return Err(Stop::Refused(Refusal::NoPool {
                     family,
@@ -74,6 +84,7 @@ impl Model {
                 pool,
                 selection,
                 candidates,
+                keep: keep.is_some(),
                 key,
                 have: Vec::new(),
                 missing: want.count,
@@ -107,6 +118,12 @@ impl Model {
                 joined.extend(want.joins.as_ref().map(|lease| lease.key));
                 want.missing -= u32::from(want.joins.is_some());
             }
+        } else if keep.is_none() {
+            for want in asked.iter_mut() {
+                for lease in &mut want.have {
+                    want.reshared |= share::alone(lease)?;
+                }
+            }
         }
         let named = |want: &&mut Asked| want.missing > 0 && want.selection.is_none();
         for want in asked.iter_mut().filter(named) {
@@ -117,8 +134,7 @@ impl Model {
         let mut named: Vec<LeaseKey> = asked.iter().filter_map(|want| want.key).collect();
         for want in asked.iter_mut() {
             if want.key.is_none() && want.missing > 0 && want.selection.is_none() {
-                (want.again, want.cooling) =
-                    self.had(&want.pool, ask, want.missing, &mut named, now)?;
+                (want.again, want.cooling) = self.had(want, ask, &mut named, now)?;
             }
         }
         self.settle(&mut asked, ask, now)?;
@@ -264,10 +280,15 @@ impl Model {
         match self.lease(key) {
             Some(lease) if lease.state == LeaseState::Quarantined => {
                 let back = ask.tenant.is_some() && lease.tenant == ask.tenant;
-                if lease.contenders.is_empty() && (back || ask.by_admin) {
+                let (until, keep) = (lease.until.expect("it ends"), want.keep);
+                if !keep && lease.contenders.is_empty() && (back || ask.by_admin) {
                     Ok(true)
                 } else {
-                    Err(Stop::Refused(Refusal::Quarantined { address }))
+                    Err(Stop::Refused(Refusal::Quarantined {
+                        address,
+                        until,
+                        keep,
+                    }))
                 }
             }
             Some(_) => Err(Stop::Refused(Refusal::AddressTaken {
@@ -605,6 +626,7 @@ impl Model {
                 let gone = lease.members.remove(mine);
                 for member in &mut lease.members {
                     if member.holder.identity == ask.to.identity {
+                        member.holder = ask.to.clone();
                         member.ports.extend(gone.ports.clone());
                     }
                 }
@@ -706,7 +728,9 @@ impl Model {
             return Err(Stop::Busy);
         }
         let more = all.len() > leases.len();
-        let last = !more && count == freed;
+        let gone = leases.iter().filter(|lease| owned.contains(lease));
+        let gone: usize = gone.map(|lease| systems_of(lease, cluster)).sum();
+        let last = !more && count == gone;
         let mut flight = Flight {
             clusters: true,
             cluster_leaves: (!more).then(|| cluster.clone()),
@@ -879,6 +903,28 @@ fn distribute(asked: &mut [Asked], held: &mut Vec<Lease>) {
             want.missing -= 1;
         }
     }
+    for want in asked {
+        let Some(selection) = &want.selection else {
+            continue;
+        };
+        let address = want.key.map(|key| key.address);
+        while want.missing > 0 {
+            let like = |lease: &Lease| is_like(lease, selection, address);
+            let Some(at) = held.iter().position(like) else {
+                break;
+            };
+            want.have.push(held.remove(at));
+            want.missing -= 1;
+        }
+    }
+}
+
+/// Whether the lease could answer the selection if its pool were there for everybody.
+fn is_like(lease: &Lease, selection: &Selection, address: Option<IpAddr>) -> bool {
+    lease.pool.is_some()
+        && Family::of(lease.key.address) == selection.family
+        && selection.network.is_none_or(|id| id == lease.key.network)
+        && address.is_none_or(|address| address == lease.key.address)
 }
 
 pub fn answers(lease: &Lease, pool: &Pool) -> bool {

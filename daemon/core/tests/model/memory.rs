@@ -3,10 +3,10 @@
 use std::{cmp::Reverse, sync::Arc};
 
 use fipd_core::{
-    Allocate, Lease, LeaseKey, LeaseState, Op, Order, PastLease, Pool, PoolId, PoolSpec, Timestamp,
+    Allocate, Lease, LeaseKey, LeaseState, Op, Order, PastLease, PoolId, PoolSpec, Timestamp,
 };
 
-use super::{Flight, Model, Stop, pool::assignable};
+use super::{Flight, Model, Stop, lease::Asked, pool::assignable};
 
 /// How many past leases the pool remembers.
 pub fn size(spec: &PoolSpec) -> usize {
@@ -108,25 +108,28 @@ impl Model {
     /// What the identity gets again: free ones, and those that cool.
     pub fn had(
         &self,
-        pool: &Pool,
+        want: &Asked,
         ask: &Allocate,
-        most: u32,
         named: &mut Vec<LeaseKey>,
         now: Timestamp,
     ) -> Result<(Vec<LeaseKey>, Vec<LeaseKey>), Stop> {
+        let pool = &want.pool;
         let (mut free, mut cooling) = (Vec::new(), Vec::new());
         let mut pasts: Vec<&PastLease> = self.pasts.iter().collect();
         pasts.retain(|past| past.pool == pool.id && past.identity == ask.holder.identity);
         pasts.retain(|past| !over(&pool.spec, past, now) && !named.contains(&past.key));
         pasts.sort_by_key(|past| (Reverse(past.released), past.key));
         for past in pasts {
-            if free.len() + cooling.len() == most as usize {
+            if free.len() + cooling.len() == want.missing as usize {
                 break;
             }
             match self.lease(past.key) {
                 None if self.is_free(past.key) => free.push(past.key),
                 Some(lease)
-                    if past.own && lease.contenders.is_empty() && lease.tenant == ask.tenant =>
+                    if !want.keep
+                        && past.own
+                        && lease.contenders.is_empty()
+                        && lease.tenant == ask.tenant =>
                 {
                     if self.locked(past.key) {
                         return Err(Stop::Busy);

@@ -81,6 +81,12 @@ impl Model {
             if asked[at].selection.is_none() || asked[at].missing == 0 {
                 continue;
             }
+            if asked[at].candidates.is_empty() {
+                let (want, selection) = (&asked[at], &asked[at].selection);
+                let family = selection.as_ref().expect("checked").family;
+                let address = want.key.map(|key| key.address);
+                return Err(Stop::Refused(Refusal::NoPool { family, address }));
+            }
             let (mut reasons, mut full) = (Vec::new(), Vec::new());
             let mut found = false;
             for pool in asked[at].candidates.clone() {
@@ -147,8 +153,7 @@ impl Model {
         let (key, missing) = (asked[at].key, asked[at].missing);
         asked[at].cooling.extend(key.filter(|_| cools));
         if key.is_none() {
-            (asked[at].again, asked[at].cooling) =
-                self.had(&pool, ask, missing, &mut given, now)?;
+            (asked[at].again, asked[at].cooling) = self.had(&asked[at], ask, &mut given, now)?;
         }
         let charged: u32 = (0..asked.len())
             .filter(|other| settled(asked, at, *other) && asked[*other].pool.id == pool.id)

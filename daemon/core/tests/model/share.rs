@@ -66,6 +66,19 @@ pub fn again(lease: &mut Lease, share: &Share, holder: &Holder) -> Result<bool, 
     Ok(*lease != before)
 }
 
+/// Takes key and ports off a lease of the holder alone; whether it had them.
+pub fn alone(lease: &mut Lease) -> Result<bool, Stop> {
+    if lease.group.is_none() {
+        return Ok(false);
+    }
+    if lease.members.len() > 1 {
+        return refused(lease);
+    }
+    lease.group = None;
+    lease.members[0].ports = Vec::new();
+    Ok(true)
+}
+
 /// Whether a member has a port that it did not have.
 pub fn more_ports(lease: &Lease, before: &Lease) -> bool {
     let had = |member: &Member, claim: &PortClaim| {

@@ -176,8 +176,7 @@ fn ends_no_quarantine(
             lease.filter(|lease| lease.state == LeaseState::Quarantined)
         });
         if let Some(lease) = lease {
-            let address = lease.key.address;
-            return Err(Refusal::Quarantined { address }.into());
+            return Err(Refusal::cools(lease, false).into());
         }
     }
     Ok(())
