@@ -9,6 +9,8 @@
 )]
 
 mod model;
+#[path = "histories/week.rs"]
+mod week;
 
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
@@ -735,7 +737,7 @@ impl History {
         let verdict = self.model.plan(request, now);
         match (planned, verdict) {
             (Planned::Answer(ours), Verdict::Answer(model)) => {
-                assert_eq!(plain_answer(ours), plain_answer(model));
+                assert_eq!(plain_answer(ours), plain_answer(model), "{request:?}");
             }
             (Planned::Busy, Verdict::Busy) => {}
             (

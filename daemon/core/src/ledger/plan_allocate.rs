@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     Action, Allocate, Answer, LeaseKey, LeaseState, Pool, PoolId, PoolSpec, Refusal, Share, Text,
-    Timestamp, address::number, layout,
+    Timestamp, layout,
 };
 
 impl Ledger {
@@ -255,7 +255,7 @@ impl Ledger {
                 mine.push(lease);
             }
             if mine.len() > 1 {
-                mine.sort_by_key(|lease| number(lease.key.address));
+                mine.sort_by_key(|lease| lease.key);
             }
             leases.extend(mine);
         }

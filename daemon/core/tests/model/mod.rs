@@ -217,7 +217,8 @@ impl Model {
         self.waiters.retain(stays);
     }
 
-    fn apply(&mut self, op: Op) {
+    /// Takes a row as a store holds it.
+    pub fn apply(&mut self, op: Op) {
         match op {
             Op::PutNetwork(network) => self.networks.push(network),
             Op::PutPool(pool) => {
