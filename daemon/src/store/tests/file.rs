@@ -3,11 +3,12 @@
 use std::{fs, os::unix::fs::PermissionsExt as _, time::Duration};
 
 use fipd_core::{
-    Account, Action, AuditEntry, Authority as _, Decision, Op, Outcome, Role, Timestamp,
+    Account, Action, AuditEntry, Authority as _, ClusterId, ClusterRecord, Decision, Op, Outcome,
+    Planned, Request, Role, Timestamp,
 };
 
 use crate::store::{
-    Condition, Medium as _, OpenError, Options, Store, check, medium::Disk, schema, tables,
+    Condition, Loaded, Medium as _, OpenError, Options, Store, check, medium::Disk, schema, tables,
 };
 
 /// A decision with a row and an audit entry.
@@ -55,6 +56,37 @@ fn the_file_is_private() {
             .mode()
             & 0o777;
         assert_eq!(mode, 0o600, "{name}");
+    }
+}
+
+/// Otherwise a reader that comes back would take the changes of the new run for those that follow what it has seen.
+#[test]
+fn revisions_of_an_earlier_run_are_too_old_even_if_the_clock_stood_still() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("fipd.redb");
+    let mut seen = 0;
+    for run in 0..3 {
+        let (mut store, Loaded { mut ledger, .. }) =
+            Store::open(&path, Options::default()).unwrap();
+        assert!(ledger.changes_since(seen).is_err(), "run {run}");
+        for number in 0..40 {
+            let record = ClusterRecord {
+                id: ClusterId(format!("c-{run}-{number}").into()),
+                names: Vec::new(),
+                discovered: false,
+                first_seen: Timestamp(9),
+            };
+            let request = Request::RecordCluster { record };
+            let Planned::Tentative {
+                ticket, decision, ..
+            } = ledger.plan(&request, Timestamp(9))
+            else {
+                panic!("nothing to write");
+            };
+            assert_eq!(store.commit(&[decision]), [Outcome::Committed]);
+            ledger.confirm(ticket);
+        }
+        seen = ledger.revision();
     }
 }
 
