@@ -1,5 +1,6 @@
 //! The store on files and on media that fail.
 
+mod asks;
 mod audit;
 mod codec;
 mod crash;

@@ -1,6 +1,6 @@
 //! Power cuts and I/O errors at every point: nothing that was answered is lost, nothing is there twice.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use fipd_core::{Account, Authority as _, Decision, Ledger, Op, Outcome, Role, Timestamp};
 use redb::ReadableDatabase as _;
@@ -11,6 +11,36 @@ use super::{
     medium::{Call, Fault, Faulty, Persists},
 };
 use crate::store::{Medium as _, OpenError, Options, Store, builder, check, open};
+
+/// What is decided while the disk fails.
+const EVERYTHING: [&str; 26] = [
+    "Allocated",
+    "Reserved",
+    "Adopted",
+    "Contended",
+    "PortsChanged",
+    "HandedOver",
+    "Released",
+    "Expired",
+    "PassedOn",
+    "Orphaned",
+    "Forgotten",
+    "NetworkCreated",
+    "PoolCreated",
+    "PoolUpdated",
+    "PoolDeleted",
+    "QuotaSet",
+    "QuotaDeleted",
+    "ClusterRecorded",
+    "ClusterAdopted",
+    "AdoptionSkipped",
+    "AccountChanged",
+    "AccountDeleted",
+    "TokenCreated",
+    "TokenDeleted",
+    "InstanceChanged",
+    "Imported",
+];
 
 fn options() -> Options {
     // A small audit log, so that its trimming is under test as well.
@@ -85,7 +115,7 @@ fn a_power_cut_while_tables_are_made_leaves_a_store_that_opens() {
 }
 
 /// One history with a fault set before some of its commits.
-fn faulty_history(seed: u64, unsettled: bool) -> (usize, usize, u32) {
+fn faulty_history(seed: u64, unsettled: bool) -> (History, u32) {
     let mut medium = Faulty::default();
     medium.unsettled = unsettled;
     let (store, ledger) = start(&medium);
@@ -122,16 +152,25 @@ fn faulty_history(seed: u64, unsettled: bool) -> (usize, usize, u32) {
             }
         }
     }
-    (history.answered, history.refused, struck)
+    (history, struck)
 }
 
 #[test]
 fn a_failed_commit_is_answered_by_what_the_file_says() {
     let (mut answered, mut refused, mut struck) = (0, 0, 0);
+    let mut actions = BTreeSet::new();
     for seed in 1..=12 {
-        let (a, r, s) = faulty_history(seed, false);
-        (answered, refused, struck) = (answered + a, refused + r, struck + s);
+        let (mut history, times) = faulty_history(seed, false);
+        answered += history.answered;
+        refused += history.refused;
+        struck += times;
+        actions.append(&mut history.actions);
     }
+    let missing: Vec<_> = EVERYTHING
+        .iter()
+        .filter(|action| !actions.contains(**action))
+        .collect();
+    assert!(missing.is_empty(), "never decided: {missing:?}");
     assert!(
         answered > 800 && refused > 50 && struck > 100,
         "{answered} answered, {refused} refused, {struck}"

@@ -1,0 +1,346 @@
+//! What random histories ask: everything that a ledger is ever asked.
+
+use fipd_core::{
+    Account, AccountEdit, Adopt, Adoption, Allocate, ClusterId, ClusterRecord, Ends, Family,
+    Handover, Holder, Import, ImportRow, ImportedLease, Lease, LeaseKey, LeaseState, Member,
+    NetworkId, Order, Origin, PoolEdit, PoolId, PoolSpec, Quota, Release, ReleaseScope, Request,
+    Reserve, Role, Scope, Share, Sticky, Tenant, Timestamp, Token, TokenId, Transfer, Want,
+};
+
+use super::history::History;
+
+impl History {
+    fn holder(&mut self) -> Holder {
+        let system = ["fipd", "kube-fip/c-1"][self.dice.below(2) as usize];
+        let identity = format!("{system}/Service/apps/s{}", self.dice.below(60));
+        Holder {
+            identity: identity.parse().unwrap(),
+            instance: format!("i{}", self.dice.below(2)).into(),
+        }
+    }
+
+    fn pool(&mut self) -> PoolId {
+        let pools: Vec<_> = self.ledger.pools().map(|pool| pool.id).collect();
+        match pools.len() as u64 {
+            0 => PoolId(1),
+            count => pools[self.dice.below(count) as usize],
+        }
+    }
+
+    pub(super) fn request(&mut self) -> Request {
+        let actor = "test".into();
+        let pools = self.ledger.pools().count();
+        match self.dice.below(36) {
+            _ if pools == 0 => self.new_pool(),
+            0 => self.new_pool(),
+            24 => self.import(),
+            25..=27 => self.of_an_admin(),
+            28..=29 => self.of_a_cluster(),
+            32..=35 => self.of_access(),
+            30..=31 => self.hand_on(),
+            1 => {
+                // Now and then one that may go.
+                let empty =
+                    |id: &PoolId| self.ledger.usage(*id).is_some_and(|usage| usage.used == 0);
+                let empty = self.ledger.pools().map(|pool| pool.id).find(empty);
+                let pool = empty.unwrap_or_else(|| self.pool());
+                Request::DeletePool { pool, actor }
+            }
+            2..=6 => {
+                let scope = ReleaseScope::Holder(self.holder());
+                Request::Release(Release {
+                    scope,
+                    actor,
+                    reason: "done".into(),
+                })
+            }
+            7 => {
+                let (key, holder) = (self.key(), self.holder());
+                Request::Adopt(Adopt {
+                    key,
+                    holder,
+                    tenant: None,
+                    since: Timestamp(self.time),
+                    actor,
+                })
+            }
+            13 => Request::SetQuota {
+                quota: Quota {
+                    pool: self.pool(),
+                    tenant: self.tenant(),
+                    limit: self.dice.below(20),
+                },
+                actor,
+            },
+            14 if self.dice.coin() => Request::DeleteQuota {
+                pool: self.pool(),
+                tenant: self.tenant(),
+                actor,
+            },
+            8 => Request::CreateNetwork {
+                name: format!("net-{}", self.dice.below(5)).into(),
+                actor,
+            },
+            9 => Request::Expire { most: 3, actor },
+            10..=12 => {
+                let until = self.time + 1 + self.dice.below(3_000);
+                let until = self.dice.coin().then_some(Timestamp(until));
+                let share = None;
+                let ask = Allocate {
+                    share,
+                    ..self.allocate()
+                };
+                Request::Reserve(Reserve { ask, until })
+            }
+            _ => Request::Allocate(self.allocate()),
+        }
+    }
+
+    fn allocate(&mut self) -> Allocate {
+        let share = self.share();
+        let count = match share {
+            Some(_) => 1,
+            None => 1 + self.dice.below(3) as u32,
+        };
+        let wants = vec![Want {
+            pool: self.pool().into(),
+            address: None,
+            count,
+        }];
+        Allocate {
+            holder: self.holder(),
+            tenant: Some(self.tenant()),
+            wants,
+            waiting_since: None,
+            by_admin: false,
+            share,
+            actor: "test".into(),
+        }
+    }
+
+    fn share(&mut self) -> Option<Share> {
+        let port = match self.dice.below(6) {
+            0 => "TCP/80",
+            1 => "TCP/443",
+            2 => "UDP/53",
+            _ => return None,
+        };
+        let port = port.parse().unwrap();
+        Some(Share {
+            key: "g".into(),
+            ports: vec![port],
+        })
+    }
+
+    /// A lease changes hands.
+    fn hand_on(&mut self) -> Request {
+        let (from, to, actor) = (self.holder(), self.holder(), "test".into());
+        let key = self.key();
+        if self.dice.coin() {
+            return Request::Handover(Handover {
+                from,
+                to,
+                keys: Vec::new(),
+                actor,
+                reason: "it lives on".into(),
+            });
+        }
+        Request::Transfer(Transfer {
+            key,
+            from: None,
+            to,
+            tenant: Some(self.tenant()),
+            force: self.dice.coin(),
+            actor,
+            reason: "moved".into(),
+        })
+    }
+
+    /// Many rows in one decision.
+    fn import(&mut self) -> Request {
+        let mut rows = vec![ImportRow::Network("default".into())];
+        for _ in 0..self.dice.below(30) {
+            let (key, holder) = (self.key(), self.holder());
+            let member = Member {
+                holder,
+                ports: Vec::new(),
+            };
+            let lease = Lease {
+                key,
+                pool: None,
+                state: LeaseState::Allocated,
+                members: std::iter::once(member).collect(),
+                contenders: Vec::new(),
+                tenant: Some(self.tenant()),
+                group: None,
+                since: Timestamp(self.time),
+                until: None,
+            };
+            rows.push(ImportRow::Lease(Box::new(ImportedLease {
+                network: "default".into(),
+                pool: None,
+                since: None,
+                lease,
+            })));
+        }
+        Request::Import(Import {
+            rows,
+            dry_run: false,
+            actor: "test".into(),
+        })
+    }
+
+    fn of_an_admin(&mut self) -> Request {
+        let actor = "test".into();
+        match self.dice.below(4) {
+            0 => Request::Release(Release {
+                scope: ReleaseScope::Quarantine(self.key()),
+                actor,
+                reason: "needed".into(),
+            }),
+            _ => {
+                let pool = self.pool();
+                let Some(known) = self.ledger.pool(pool) else {
+                    return self.new_pool();
+                };
+                let mut spec = known.spec.clone();
+                let third = self.dice.below(3) * 16;
+                let out = format!("10.0.{}.{third}/28", self.dice.below(4));
+                spec.exclusions = vec![out.parse().unwrap()];
+                spec.priority = self.dice.below(3) as u16;
+                Request::UpdatePool(PoolEdit {
+                    pool,
+                    spec,
+                    if_generation: None,
+                    force: self.dice.coin(),
+                    actor,
+                    reason: "smaller".into(),
+                })
+            }
+        }
+    }
+
+    fn of_a_cluster(&mut self) -> Request {
+        let (cluster, actor) = (ClusterId("c-1".into()), "test".into());
+        match self.dice.below(4) {
+            0 => Request::Orphan {
+                cluster,
+                system: None,
+                most: 5,
+                actor,
+            },
+            1 => Request::Forget {
+                cluster,
+                most: 5,
+                actor,
+            },
+            2 => Request::MarkAdopted {
+                marker: Adoption {
+                    network: NetworkId::DEFAULT,
+                    cluster: cluster.0,
+                    system: ["kube-fip", "claims"][self.dice.below(2) as usize]
+                        .parse()
+                        .unwrap(),
+                    at: Timestamp(self.time),
+                    skipped: self.dice.coin(),
+                },
+                actor,
+            },
+            _ => Request::RecordCluster {
+                record: ClusterRecord {
+                    id: cluster,
+                    names: vec![format!("east-{}", self.dice.below(3)).into()],
+                    discovered: true,
+                    first_seen: Timestamp(self.time),
+                },
+            },
+        }
+    }
+
+    fn of_access(&mut self) -> Request {
+        let actor = "test".into();
+        let name = format!("user-{}", self.dice.below(3)).into();
+        let id = TokenId(self.dice.below(3));
+        match self.dice.below(5) {
+            0 => Request::CreateAccount {
+                account: Account {
+                    name,
+                    role: [Role::Admin, Role::Viewer][self.dice.below(2) as usize],
+                    password_hash: "x".into(),
+                    created: Timestamp(self.time),
+                },
+                actor,
+            },
+            1 => Request::EditAccount(AccountEdit {
+                name,
+                role: Some(Role::Viewer),
+                password_hash: Some("y".into()),
+                actor,
+            }),
+            2 => Request::DeleteAccount { name, actor },
+            3 => Request::PutToken {
+                token: Token {
+                    id,
+                    name,
+                    role: Role::Operator,
+                    hash: [7; 32],
+                    created: Timestamp(self.time),
+                    expires: None,
+                    scope: Scope::default(),
+                    from: vec!["10.0.0.0/8".parse().unwrap()],
+                },
+                actor,
+            },
+            _ => Request::DeleteToken { id, actor },
+        }
+    }
+
+    fn key(&mut self) -> LeaseKey {
+        let address = format!("10.0.{}.{}", self.dice.below(4), self.dice.below(64));
+        LeaseKey {
+            network: NetworkId::DEFAULT,
+            address: address.parse().unwrap(),
+        }
+    }
+
+    fn tenant(&mut self) -> Tenant {
+        Tenant(format!("p-{}", self.dice.below(4)).into())
+    }
+
+    fn new_pool(&mut self) -> Request {
+        let number = self.dice.below(6);
+        let (addresses, family) = match number {
+            0..4 => (format!("10.0.{number}.0/26"), Family::V4),
+            _ => (format!("fd00:{number}::/120"), Family::V6),
+        };
+        let spec = PoolSpec {
+            name: format!("pool-{number}").into(),
+            network: NetworkId::DEFAULT,
+            addresses: vec![addresses.parse().unwrap()],
+            exclusions: Vec::new(),
+            gateway: None,
+            prefix_len: None,
+            subnet: None,
+            ends: Ends::own_default(family),
+            order: match number % 3 {
+                0 => Order::Lowest,
+                1 => Order::Random,
+                _ => Order::LeastRecentlyUsed,
+            },
+            sticky: Sticky {
+                lasts: (number % 4) as u32,
+                most: 3,
+            },
+            share_across_clusters: number == 1,
+            origin: Origin::Own,
+            closed: false,
+            quarantine: (number % 2) as u32,
+            priority: 0,
+            scopes: Vec::new(),
+        };
+        Request::CreatePool {
+            spec,
+            actor: "test".into(),
+        }
+    }
+}
