@@ -37,6 +37,11 @@ pub fn pool_delete(id: u32) -> String {
     format!("/ui/pools/{id}/delete")
 }
 
+/// Where a pool is taken to another network.
+pub fn pool_move(id: u32) -> String {
+    format!("/ui/pools/{id}/move")
+}
+
 /// Where the allocate form of a pool is shown and sent to.
 pub fn allocate(pool: u32) -> String {
     format!("/ui/pools/{pool}/allocate")

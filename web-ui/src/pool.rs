@@ -52,6 +52,15 @@ impl PoolPage {
         self.follows.is_none() && self.shell.is_admin()
     }
 
+    /// Whether who looks at it may take it to another network; mirrors, too.
+    pub(crate) fn movable(&self) -> bool {
+        self.shell.is_admin()
+    }
+
+    pub(crate) fn move_link(&self) -> String {
+        links::pool_move(self.id)
+    }
+
     pub(crate) fn edit(&self) -> String {
         links::pool_edit(self.id)
     }

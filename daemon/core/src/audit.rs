@@ -36,6 +36,8 @@ pub enum Action {
     PoolCreated,
     PoolUpdated,
     PoolDeleted,
+    /// It went to another network with all of its leases.
+    PoolMoved,
     QuotaSet,
     QuotaDeleted,
     ClusterRecorded,

@@ -42,8 +42,8 @@ pub use lease::{
     Contender, Lease, LeaseKey, LeaseState, Mark, Member, PortClaim, PortError, Protocol,
 };
 pub use ledger::{
-    Change, CheckedPage, LeaseFilter, LeasePage, Ledger, NameError, Overlap, Planned, PoolPreview,
-    PoolSpans, PoolUsage, Ticket, TooOld, Violation,
+    Change, CheckedPage, LeaseFilter, LeasePage, Ledger, MovePage, NameError, Overlap, Planned,
+    PoolPreview, PoolSpans, PoolUsage, Ticket, TooOld, Violation,
 };
 pub use network::{Network, NetworkId};
 pub use op::{Authority, Decision, Op, Outcome, Refused};
@@ -51,8 +51,8 @@ pub use past::PastLease;
 pub use pool::{Ends, EndsOf, Order, Origin, Pool, PoolError, PoolId, PoolSize, PoolSpec, Sticky};
 pub use quota::{Quota, QuotaUsage, Tenancy};
 pub use request::{
-    AccountEdit, Adopt, Allocate, Answer, Handover, PoolEdit, Refusal, Release, ReleaseScope,
-    Request, Reserve, Share, Transfer, Want,
+    AccountEdit, Adopt, Allocate, Answer, Collision, Handover, PoolEdit, Refusal, Release,
+    ReleaseScope, Request, Reserve, Share, Transfer, Want,
 };
 pub use scope::Scope;
 pub use select::{Asker, Choice, PoolScope, Selection};

@@ -32,6 +32,14 @@ pub enum Request {
         pool: PoolId,
         actor: Actor,
     },
+    /// Takes a pool to another network with all that it has: leases in every state with their contenders, what it
+    /// remembers, its quotas and its queue. All or nothing. Refused while either network waits for clusters, after a
+    /// restore, and where somebody has one of the addresses there.
+    MoveNetwork {
+        pool: PoolId,
+        network: NetworkId,
+        actor: Actor,
+    },
     /// Limits what a tenant may have of a pool, in place of the limit it had.
     SetQuota {
         quota: Quota,
@@ -301,6 +309,25 @@ pub enum Answer {
     Done,
 }
 
+/// An address of a pool that somebody has in the network that the pool was to go to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Collision {
+    pub address: IpAddr,
+    /// Who has it there.
+    pub owner: String,
+}
+
+impl Collision {
+    /// The most that are listed.
+    pub const LISTED: usize = 100;
+}
+
+impl std::fmt::Display for Collision {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} ({})", self.address, self.owner)
+    }
+}
+
 /// Why the ledger says no. Nothing has changed then (but for a place in a queue).
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Refusal {
@@ -371,6 +398,14 @@ pub enum Refusal {
         pool: Text,
         count: u64,
         sample: Vec<IpAddr>,
+    },
+    /// `first`: the lowest of them, at most [`Collision::LISTED`].
+    #[error("pool {pool} cannot go to network {network}: {count} of its addresses are in use there: {}{}; release them in one of the networks first", .first.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "), if *.count > .first.len() as u64 { ", ..." } else { "" })]
+    Collisions {
+        pool: Text,
+        network: Text,
+        count: u64,
+        first: Vec<Collision>,
     },
     #[error(
         "pool {pool} was changed by someone else: it has generation {actual}, not {expected}; read it again"

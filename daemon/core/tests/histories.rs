@@ -401,6 +401,7 @@ fn admin() -> impl Strategy<Value = Request> {
             Request::UpdatePool(PoolEdit { pool, spec, if_generation, force, actor: actor(), reason: "".into() })
         }),
         2 => pool().prop_map(move |pool| Request::DeletePool { pool, actor: actor() }),
+        3 => (pool(), network()).prop_map(move |(pool, network)| Request::MoveNetwork { pool, network, actor: actor() }),
         4 => (pool(), some_tenant(), 0..5_u64).prop_map(move |(pool, tenant, limit)| {
             Request::SetQuota { quota: Quota { pool, tenant, limit }, actor: actor() }
         }),

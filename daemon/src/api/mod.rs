@@ -25,6 +25,7 @@ pub mod health;
 pub mod import;
 pub mod leases;
 pub mod listen;
+pub mod move_network;
 pub mod openapi;
 mod overlaps;
 pub mod page;
@@ -109,6 +110,16 @@ fn routes() -> Routes {
         .get("/api/v1/pools/{name}", MY_VIEWER, pools::show)
         .patch("/api/v1/pools/{name}", ADMIN, pools::update)
         .delete("/api/v1/pools/{name}", ADMIN, pools::delete)
+        .get(
+            "/api/v1/pools/{name}/move-network",
+            ADMIN,
+            move_network::preview,
+        )
+        .post(
+            "/api/v1/pools/{name}/move-network",
+            ADMIN,
+            move_network::move_network,
+        )
         .get("/api/v1/leases", MY_VIEWER, leases::list)
         .post("/api/v1/leases", MY_OPERATOR, leases::allocate)
         .post("/api/v1/leases/release", MY_OPERATOR, leases::release)

@@ -253,7 +253,7 @@ pub async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-fn find(api: &Api, caller: &Caller, name: &str) -> Result<Arc<Pool>, Problem> {
+pub(super) fn find(api: &Api, caller: &Caller, name: &str) -> Result<Arc<Pool>, Problem> {
     api.ipam
         .read(|ledger| caller.within(ledger).pool(name).cloned())
 }
@@ -272,14 +272,14 @@ fn refuse_mirror(pool: &Pool) -> Result<(), Problem> {
     }
 }
 
-fn pool_of(answer: Answer) -> Result<Arc<Pool>, Problem> {
+pub(super) fn pool_of(answer: Answer) -> Result<Arc<Pool>, Problem> {
     let Answer::Pool(pool) = answer else {
         return Err(convert::unexpected(&answer));
     };
     Ok(pool)
 }
 
-fn shown(api: &Api, pool: &Pool, status: StatusCode) -> Response {
+pub(super) fn shown(api: &Api, pool: &Pool, status: StatusCode) -> Response {
     let view: PoolView = api.ipam.read(|ledger| convert::pool_view(ledger, pool));
     tagged(status, &State::number(pool.generation), &view)
 }

@@ -33,6 +33,8 @@ pub enum Code {
     PoolInUse,
     /// The edit would leave leases out of range.
     WouldOrphan,
+    /// The network that the pool was to go to has some of its addresses in use.
+    Collision,
     /// The name is taken.
     Exists,
     /// The holder already holds something that contradicts the request.
@@ -110,6 +112,7 @@ impl Code {
             | Self::PoolClosed
             | Self::PoolInUse
             | Self::WouldOrphan
+            | Self::Collision
             | Self::Exists
             | Self::Ambiguous
             | Self::Conflict => StatusCode::CONFLICT,
@@ -160,6 +163,7 @@ impl Code {
             Self::PoolClosed => "Pool closed",
             Self::PoolInUse => "Pool in use",
             Self::WouldOrphan => "Leases would be out of range",
+            Self::Collision => "Addresses in use there",
             Self::Exists => "Already exists",
             Self::Conflict => "Conflict",
             Self::Stale => "Changed meanwhile",
@@ -308,6 +312,9 @@ impl From<Refusal> for Problem {
             }
             Refusal::WouldOrphan { pool, .. } => {
                 Self::new(Code::WouldOrphan, detail).about("pool", &*pool)
+            }
+            Refusal::Collisions { network, .. } => {
+                Self::new(Code::Collision, detail).about("network", &*network)
             }
             Refusal::Stale { pool, .. } => Self::new(Code::Stale, detail).about("pool", &*pool),
             Refusal::UnknownAccount(name) => {

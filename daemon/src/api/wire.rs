@@ -17,6 +17,7 @@ mod cluster;
 mod export;
 mod import;
 mod lease;
+mod move_network;
 mod network;
 mod page;
 mod pool;
@@ -38,6 +39,7 @@ pub use lease::{
     ReleaseRequest, Released, ReleasedAddress, ReserveRequest, Select, Share, TransferRequest,
     Want,
 };
+pub use move_network::{CollisionView, PoolMove, PoolMovePreview, PoolMoveQuery};
 pub use network::{HoldView, NetworkCreate, NetworkList, NetworkView};
 pub use page::PageQuery;
 pub use pool::{

@@ -65,6 +65,7 @@ impl From<Problem> for Failure {
             | Code::PoolClosed
             | Code::PoolInUse
             | Code::WouldOrphan
+            | Code::Collision
             | Code::Exists
             | Code::Conflict
             | Code::Stale

@@ -16,6 +16,7 @@ mod export;
 mod hold;
 mod import;
 mod lease;
+mod move_network;
 mod network;
 mod output;
 mod password;

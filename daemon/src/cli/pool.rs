@@ -11,6 +11,7 @@ use super::{
     Session,
     client::{segment, with_query},
     exit::Failure,
+    move_network::MoveNetwork,
     output::{Table, or_dash},
     scopes::{self, Scopes},
 };
@@ -35,6 +36,8 @@ pub enum Pool {
         after_help = "--cidr and --range together replace all addresses of the pool, --exclude all its exclusions and --scope all its scopes: name those that are to stay as well."
     )]
     Update(Update),
+    /// Take a pool to another network with all of its leases, or say what is in the way
+    MoveNetwork(MoveNetwork),
     /// Remove a pool that has no leases
     Delete { name: String },
 }
@@ -171,12 +174,13 @@ impl Pool {
                     .await?;
                 session.output.show(&reply.json::<PoolView>()?, facts)
             }
+            Self::MoveNetwork(to) => to.run(session).await,
             Self::Delete { name } => session.client.delete(&path(&name)).await.map(drop),
         }
     }
 }
 
-fn path(name: &str) -> String {
+pub(super) fn path(name: &str) -> String {
     format!("/api/v1/pools/{}", segment(name))
 }
 
@@ -340,7 +344,7 @@ fn summary(addresses: &[String]) -> String {
     }
 }
 
-fn facts(pool: &PoolView) -> Table {
+pub(super) fn facts(pool: &PoolView) -> Table {
     let reserve = &pool.reserve;
     let overlaps: Vec<_> = pool.overlaps.iter().map(ToString::to_string).collect();
     Table::facts([

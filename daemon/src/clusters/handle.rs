@@ -240,8 +240,10 @@ impl Clusters {
         &self,
         cluster: &Text,
         pool: &PoolFacts<'_>,
+        present: Option<Text>,
     ) -> Result<(NetworkId, NetworkChoice), ClustersError> {
         let choice = self.0.published.read().rules.choose(pool);
+        let choice = choice.unless_in(present);
         let (cluster, system, name) =
             (cluster.clone(), pool.system.clone(), choice.network.clone());
         let network = self

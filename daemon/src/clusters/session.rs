@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use fipd_core::{Actor, ClusterId, NetworkId, System, Text};
+use fipd_core::{Actor, ClusterId, NetworkId, Pool, System, Text};
 use futures::future::BoxFuture;
 use kube::{Client, runtime::events::Recorder};
 use tokio::sync::watch;
@@ -186,7 +186,22 @@ impl ClusterSession {
         &self,
         pool: &PoolFacts<'_>,
     ) -> Result<(NetworkId, NetworkChoice), ClustersError> {
-        self.clusters.network_of(&self.name, pool).await
+        self.clusters.network_of(&self.name, pool, None).await
+    }
+
+    /// The same for an object that has a mirror: it stays in its network where neither the object nor a rule says another.
+    pub async fn network_of_mirror(
+        &self,
+        pool: &PoolFacts<'_>,
+        mirror: Option<&Pool>,
+    ) -> Result<(NetworkId, NetworkChoice), ClustersError> {
+        let present = mirror.and_then(|mirror| {
+            self.ipam.read(|ledger| {
+                let network = ledger.network(mirror.spec.network);
+                network.map(|network| Text::clone(&network.name))
+            })
+        });
+        self.clusters.network_of(&self.name, pool, present).await
     }
 
     /// The session of the cluster that holds the pools, while it is connected.

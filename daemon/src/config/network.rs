@@ -69,6 +69,17 @@ pub enum ChosenBy {
     Default,
 }
 
+impl NetworkChoice {
+    /// The network that the pool is in, where nothing says another: a default takes nothing away from where an admin took it.
+    #[must_use]
+    pub fn unless_in(self, network: Option<Text>) -> Self {
+        match network {
+            Some(network) if self.by == ChosenBy::Default => Self { network, ..self },
+            Some(_) | None => self,
+        }
+    }
+}
+
 /// The rules in the order of the file; the first that fits decides.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NetworkRules(Vec<NetworkRule>);

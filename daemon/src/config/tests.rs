@@ -223,6 +223,31 @@ fn listeners_serve_what_needs_no_login() {
 }
 
 #[test]
+fn a_default_leaves_a_mirror_where_it_is_and_a_rule_does_not() {
+    let cluster = ["east".into()];
+    let system = System::rancher_fip();
+    let mut facts = PoolFacts {
+        cluster: &cluster,
+        system: &system,
+        namespace: None,
+        interface: None,
+        vlan: None,
+        pool: "vips",
+        annotation: None,
+    };
+    let is_in = || Some("blue".into());
+    let nothing = NetworkRules::default();
+    let choice = nothing.choose(&facts).unless_in(is_in());
+    assert_eq!((&*choice.network, choice.by), ("blue", ChosenBy::Default));
+    assert_eq!(&*nothing.choose(&facts).unless_in(None).network, "default");
+    let text = "[[network]]\nname = \"red\"\nmatch = [{ cluster = \"east\" }]\n";
+    let rules = parse(text).unwrap().networks;
+    assert_eq!(&*rules.choose(&facts).unless_in(is_in()).network, "red");
+    facts.annotation = Some("green");
+    assert_eq!(&*nothing.choose(&facts).unless_in(is_in()).network, "green");
+}
+
+#[test]
 fn only_what_is_bound_once_needs_a_restart() {
     let before = parse("").unwrap();
     let needs = |text: &str| parse(text).unwrap().needs_restart_after(&before);

@@ -42,6 +42,7 @@ pub fn refused(refusal: &Refusal, network: NetworkId) -> Problem {
         | Refusal::NoPoolNumber
         | Refusal::PoolInUse { .. }
         | Refusal::WouldOrphan { .. }
+        | Refusal::Collisions { .. }
         | Refusal::Stale { .. }
         | Refusal::UnknownAccount(_)
         | Refusal::AccountExists(_)

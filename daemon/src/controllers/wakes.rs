@@ -209,6 +209,7 @@ pub fn cause(refusal: &Refusal, network: NetworkId) -> Option<Cause> {
         | Refusal::NoPoolNumber
         | Refusal::PoolInUse { .. }
         | Refusal::WouldOrphan { .. }
+        | Refusal::Collisions { .. }
         | Refusal::Stale { .. }
         | Refusal::UnknownAccount(_)
         | Refusal::AccountExists(_)

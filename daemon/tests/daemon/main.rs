@@ -13,6 +13,7 @@ mod cli;
 mod harness;
 mod import;
 mod life;
+mod moves;
 mod quotas;
 mod rest;
 mod restore;

@@ -136,6 +136,11 @@ impl Ledger {
             Request::CreatePool { spec, actor } => self.plan_create_pool(spec, actor, now),
             Request::UpdatePool(edit) => self.plan_update_pool(edit, now),
             Request::DeletePool { pool, actor } => self.plan_delete_pool(*pool, actor, now),
+            Request::MoveNetwork {
+                pool,
+                network,
+                actor,
+            } => self.plan_move_network(*pool, *network, actor, now),
             Request::SetQuota { quota, actor } => self.plan_set_quota(quota, actor, now),
             Request::DeleteQuota {
                 pool,

@@ -69,7 +69,10 @@ impl Ledger {
         self.check_open(&want.pool.spec)?;
         match want.key {
             Some(key) if self.check_address(want, key, ask)? => Ok(true),
-            Some(_) | None => self.check_restored().map(|()| false),
+            Some(_) | None => {
+                self.check_restored()?;
+                Ok(false)
+            }
         }
     }
 

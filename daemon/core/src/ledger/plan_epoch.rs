@@ -1,8 +1,6 @@
 //! What is held back: networks until they are adopted, and free addresses after a restore. How that hold passes and is
 //! lifted.
 
-use std::sync::Arc;
-
 use super::{
     Ledger,
     plan::{Draft, Draw, Stop},
@@ -22,24 +20,21 @@ impl Ledger {
     }
 
     /// Refuses what would give an address of a network that waits for clusters.
-    pub(super) fn check_adopted(&self, network: NetworkId) -> Result<(), Stop> {
+    pub(super) fn check_adopted(&self, network: NetworkId) -> Result<(), Refusal> {
         let holds = self.gate.holds(network);
         if holds.is_empty() {
             return Ok(());
         }
-        let network = self.rows.networks.get(&network);
-        let network = network.map_or_else(|| Text::from("?"), |network| Arc::clone(&network.name));
         Err(Refusal::NetworkHeld {
-            network,
+            network: self.network_name(network),
             waiting: holds.to_vec(),
-        }
-        .into())
+        })
     }
 
     /// Refuses what would give a free address while they are held.
-    pub(super) fn check_restored(&self) -> Result<(), Stop> {
+    pub(super) fn check_restored(&self) -> Result<(), Refusal> {
         match self.restore_hold() {
-            Some(RestoreHold { until, .. }) => Err(Refusal::RestoreHeld { until }.into()),
+            Some(RestoreHold { until, .. }) => Err(Refusal::RestoreHeld { until }),
             None => Ok(()),
         }
     }

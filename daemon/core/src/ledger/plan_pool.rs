@@ -202,7 +202,7 @@ impl Ledger {
         }
         if self.index.of_pool(before.id).is_some() {
             if before.spec.network != spec.network {
-                let allowed = "the pool's network while it has leases; release them first";
+                let allowed = "the pool's network while it has leases; `fipd pool move-network` takes them along";
                 return Err(invalid("network", &spec.network.0.to_string(), allowed));
             }
             if before.spec.family() != spec.family() {
@@ -295,12 +295,22 @@ impl Ledger {
             draft.flight.edits.push(from);
         }
         draft.flight.ops.push(Op::PutPool(Arc::clone(&pool)));
-        let mut attached = 0_usize;
+        let detail = match self.attach(&mut draft, &pool, &come) {
+            0 => Arc::clone(&pool.spec.name),
+            attached => format!("{}, with {attached} leases found before", pool.spec.name).into(),
+        };
+        say_pool(&mut draft, action, &pool, detail);
+        Ok((draft, Answer::Pool(pool)))
+    }
+
+    /// Gives the pool the leases without a pool that its network has on the spans; how many.
+    pub(super) fn attach(&self, draft: &mut Draft, pool: &Pool, spans: &[Span]) -> usize {
+        let mut attached = 0;
         let known = |span: &Span| {
-            let range = keys(network, *span);
+            let range = keys(pool.spec.network, *span);
             self.index.poolless().within(*range.start(), *range.end())
         };
-        for key in come.iter().flat_map(known) {
+        for key in spans.iter().flat_map(known) {
             if let Some(lease) = self.rows.leases.get(&key) {
                 let lease = Lease {
                     pool: Some(pool.id),
@@ -311,16 +321,11 @@ impl Ledger {
                 attached += 1;
             }
         }
-        let detail = match attached {
-            0 => Arc::clone(&pool.spec.name),
-            _ => format!("{}, with {attached} leases found before", pool.spec.name).into(),
-        };
-        say_pool(&mut draft, action, &pool, detail);
-        Ok((draft, Answer::Pool(pool)))
+        attached
     }
 
     /// Busy if a decision in flight is about an address of one of the spans.
-    fn unlocked_spans(&self, network: NetworkId, spans: &[Span]) -> Result<(), Stop> {
+    pub(super) fn unlocked_spans(&self, network: NetworkId, spans: &[Span]) -> Result<(), Stop> {
         if self.tentative.is_empty() {
             return Ok(());
         }
@@ -360,7 +365,7 @@ fn invalid(field: &'static str, value: &str, allowed: &str) -> Refusal {
     }
 }
 
-fn say_pool(draft: &mut Draft, action: Action, pool: &Pool, detail: Text) {
+pub(super) fn say_pool(draft: &mut Draft, action: Action, pool: &Pool, detail: Text) {
     draft.say(action, detail);
     if let Some(entry) = draft.audit.last_mut() {
         entry.network = Some(pool.spec.network);

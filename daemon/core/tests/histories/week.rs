@@ -346,6 +346,7 @@ fn of_these(request: &mut Request, pools: &[PoolId]) {
         }
         Request::UpdatePool(PoolEdit { pool, .. })
         | Request::DeletePool { pool, .. }
+        | Request::MoveNetwork { pool, .. }
         | Request::SetQuota {
             quota: Quota { pool, .. },
             ..

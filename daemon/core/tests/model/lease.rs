@@ -238,11 +238,7 @@ impl Model {
         }
         let waiting = self.holds(spec.network);
         if !waiting.is_empty() {
-            let network = self
-                .networks
-                .iter()
-                .find(|network| network.id == spec.network);
-            let network = network.expect("a pool's network exists").name.clone();
+            let network = self.network_name(spec.network);
             return Err(Stop::Refused(Refusal::NetworkHeld { network, waiting }));
         }
         if spec.closed {
@@ -252,7 +248,7 @@ impl Model {
     }
 
     /// Whether free addresses are given again after a restore.
-    fn restored(&self) -> Result<(), Stop> {
+    pub fn restored(&self) -> Result<(), Stop> {
         match self.epoch.and_then(|epoch| epoch.hold) {
             Some(hold) => Err(Stop::Refused(Refusal::RestoreHeld { until: hold.until })),
             None => Ok(()),

@@ -4,6 +4,7 @@
 mod import;
 mod lease;
 mod memory;
+mod moves;
 mod overlap;
 mod pool;
 mod quota;
@@ -123,6 +124,7 @@ impl Model {
             Request::CreatePool { spec, .. } => self.create_pool(spec, now),
             Request::UpdatePool(edit) => self.update_pool(edit),
             Request::DeletePool { pool, .. } => self.delete_pool(*pool),
+            Request::MoveNetwork { pool, network, .. } => self.move_network(*pool, *network),
             Request::SetQuota { quota, .. } => self.set_quota(quota),
             Request::DeleteQuota { pool, tenant, .. } => self.delete_quota(*pool, tenant),
             Request::RecordCluster { record } => self.record_cluster(record),
@@ -295,6 +297,11 @@ impl Model {
             flight.say(Action::RestoreHoldEnded);
         }
         Ok((flight, Answer::Done))
+    }
+
+    pub fn network_name(&self, id: NetworkId) -> Text {
+        let network = self.networks.iter().find(|network| network.id == id);
+        network.expect("a pool's network exists").name.clone()
     }
 
     pub fn pool(&self, id: PoolId) -> Option<&Arc<Pool>> {

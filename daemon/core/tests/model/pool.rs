@@ -90,7 +90,7 @@ impl Model {
         Ok((flight, Answer::Network(network)))
     }
 
-    fn pools_busy(&self) -> Result<(), Stop> {
+    pub fn pools_busy(&self) -> Result<(), Stop> {
         if self.flights.iter().any(Flight::locks_pools) {
             Err(Stop::Busy)
         } else {

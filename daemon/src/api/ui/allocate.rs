@@ -174,6 +174,7 @@ fn explain(form: &mut AllocateForm, error: IpamError) -> StatusCode {
         | Refusal::NoPoolNumber
         | Refusal::PoolInUse { .. }
         | Refusal::WouldOrphan { .. }
+        | Refusal::Collisions { .. }
         | Refusal::Stale { .. }
         | Refusal::UnknownAccount(_)
         | Refusal::AccountExists(_)

@@ -30,7 +30,7 @@ const STEP: usize = 2_000;
 const PATIENCE: Duration = Duration::from_millis(25);
 
 /// The actions that are offered, in the wire's words.
-const ACTIONS: [&str; 26] = [
+const ACTIONS: [&str; 27] = [
     "allocated",
     "reserved",
     "adopted",
@@ -47,6 +47,7 @@ const ACTIONS: [&str; 26] = [
     "pool-created",
     "pool-updated",
     "pool-deleted",
+    "pool-moved",
     "quota-set",
     "quota-deleted",
     "cluster-adopted",

@@ -26,6 +26,7 @@ mod page;
 mod pool;
 mod pool_edit;
 mod pool_form;
+mod pool_move;
 mod pool_preview;
 mod pools;
 mod release;
@@ -74,6 +75,8 @@ pub fn routes(routes: Routes) -> Routes {
         .post("/ui/pools/{id}/edit", manage, pool_edit::update)
         .get("/ui/pools/{id}/delete", manage, pool_edit::ask_delete)
         .post("/ui/pools/{id}/delete", manage, pool_edit::delete)
+        .get("/ui/pools/{id}/move", manage, pool_move::ask)
+        .post("/ui/pools/{id}/move", manage, pool_move::step)
         .get("/ui/pools/{id}/allocate", change, allocate::show)
         .post("/ui/pools/{id}/allocate", change, allocate::submit)
         .get(

@@ -93,6 +93,7 @@ pub(super) fn of_action(action: Action) -> u8 {
         Action::RestoreHoldEnded => 26,
         Action::Imported => 27,
         Action::PortsChanged => 28,
+        Action::PoolMoved => 29,
     }
 }
 
@@ -127,6 +128,7 @@ pub(super) fn action(code: u8) -> Result<Action, DecodeError> {
         26 => Action::RestoreHoldEnded,
         27 => Action::Imported,
         28 => Action::PortsChanged,
+        29 => Action::PoolMoved,
         other => return Err(DecodeError::value("action", other)),
     })
 }
@@ -139,7 +141,7 @@ mod tests {
     fn codes_are_read_back_as_written() {
         for code in 0..=u8::MAX {
             assert!(
-                action(code).map(of_action).is_ok_and(|again| again == code) || code > 27,
+                action(code).map(of_action).is_ok_and(|again| again == code) || code > 29,
                 "action {code}"
             );
             assert!(

@@ -1,6 +1,9 @@
 //! Making, changing and deleting pools.
 
-use fipd_core::{Origin, PoolEdit, PoolId};
+use fipd_core::{
+    Adopt, Holder, LeaseKey, Origin, PoolEdit, PoolId, Release, ReleaseScope, Request as Ask,
+    Timestamp,
+};
 
 use super::*;
 
@@ -221,4 +224,73 @@ async fn a_mirror_is_read_only() {
             page.html
         );
     }
+}
+
+#[tokio::test]
+async fn a_pool_goes_to_another_network_after_a_look() {
+    const MOVE: &str = "/ui/pools/1/move";
+    let site = Site::new().await;
+    let (admin, operator) = (admin(&site).await, site.visitor("operator").await);
+    assert_eq!(operator.get(MOVE).await.status, StatusCode::FORBIDDEN);
+    let page = operator.post(MOVE, "network=blue&step=do").await;
+    assert_eq!(page.status, StatusCode::FORBIDDEN);
+    assert!(!operator.get("/ui/pools/1").await.html.contains(MOVE));
+    assert!(admin.get("/ui/pools/1").await.html.contains(MOVE));
+    let page = admin.post(MOVE, "network=blue").await;
+    assert_eq!(page.status, StatusCode::NOT_FOUND);
+    assert!(page.html.contains("network-error"), "{}", page.html);
+    let (name, actor) = ("blue".into(), "test".into());
+    let made = site.api.ipam.submit(Ask::CreateNetwork { name, actor });
+    let Ok(fipd_core::Answer::Network(blue)) = made.await else {
+        panic!("no network");
+    };
+    let give = "owner=fipd/host/lab/a&address=10.0.0.9";
+    admin.post("/ui/pools/1/allocate", give).await;
+    let key = LeaseKey {
+        network: blue.id,
+        address: "10.0.0.9".parse().unwrap(),
+    };
+    let there = |owner: &str| Holder {
+        identity: owner.parse().unwrap(),
+        instance: "".into(),
+    };
+    let adopt = Ask::Adopt(Adopt {
+        key,
+        holder: there("fipd/host/lab/there"),
+        tenant: None,
+        since: Timestamp(1),
+        actor: "test".into(),
+    });
+    site.api.ipam.submit(adopt).await.unwrap();
+    assert!(
+        admin
+            .get(MOVE)
+            .await
+            .html
+            .contains("<option value=\"blue\"")
+    );
+    let page = admin.post(MOVE, "network=blue").await;
+    for text in [
+        "1 in default",
+        "1 in blue",
+        "10.0.0.9 (fipd/host/lab/there)",
+    ] {
+        assert!(page.html.contains(text), "no {text} in {}", page.html);
+    }
+    assert!(!page.html.contains("value=\"do\""), "{}", page.html);
+    let page = admin.post(MOVE, "network=blue&step=do").await;
+    assert_eq!(page.status, StatusCode::CONFLICT, "{}", page.html);
+    let release = Ask::Release(Release {
+        scope: ReleaseScope::Address(key),
+        actor: "test".into(),
+        reason: "".into(),
+    });
+    site.api.ipam.submit(release).await.unwrap();
+    let page = admin.post(MOVE, "network=blue").await;
+    assert!(page.html.contains("value=\"do\""), "{}", page.html);
+    let page = admin.post(MOVE, "network=blue&step=do").await;
+    assert_eq!(page.status, StatusCode::SEE_OTHER, "{}", page.html);
+    assert_eq!(pool(&site, "dmz").unwrap().spec.network, blue.id);
+    let html = admin.get("/ui/pools/1").await.html;
+    assert!(html.contains("Pool dmz went to network blue."), "{html}");
 }

@@ -172,7 +172,12 @@ impl Sources {
             pool: &key.name,
             annotation: Some(&*object.spec.network).filter(|network| !network.is_empty()),
         };
-        let network = self.site.session.network_of(&facts).await;
+        let existing = self.existing(key);
+        let network = self
+            .site
+            .session
+            .network_of_mirror(&facts, existing.as_deref())
+            .await;
         let (network, choice) =
             network.map_err(|error| Refused::Trouble(Trouble::internal(error.to_string())))?;
         let source = Source {

@@ -159,7 +159,12 @@ impl Pools {
             pool: &key.name,
             annotation: annotation(object, NETWORK),
         };
-        let network = self.site.session.network_of(&facts).await;
+        let existing = self.existing(key);
+        let network = self
+            .site
+            .session
+            .network_of_mirror(&facts, existing.as_deref())
+            .await;
         let (network, choice) =
             network.map_err(|error| Refused::Trouble(Trouble::internal(error.to_string())))?;
         let source = plan::Source {
@@ -168,7 +173,6 @@ impl Pools {
             name: &key.name,
             uid: object.metadata.uid.as_deref().unwrap_or(""),
         };
-        let existing = self.existing(key);
         let desired = plan::desired(&source, &ranges, network);
         if let Some(request) = plan::change(existing.as_deref(), desired, &self.site.name) {
             self.submit(request).await?;
