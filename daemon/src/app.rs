@@ -31,7 +31,7 @@ use crate::{
     expiry,
     ipam::{Ipam, IpamError, Writer},
     metrics::Metrics,
-    restore_hold,
+    restore_hold, rollup,
     settings::Settings,
     store::{OpenError, Options},
 };
@@ -71,6 +71,7 @@ pub async fn run(settings: Settings) -> Result<(), AppError> {
     // First of all: who has the store is the daemon.
     let options = Options {
         audit_limit: settings.config.audit.keep.0,
+        history: settings.config.history.retention(),
         ..Options::default()
     };
     let (ipam, writer) = Ipam::start_with(&settings.data_dir, options, Arc::new(clock::now))?;
@@ -145,6 +146,11 @@ async fn serve(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Re
     let ending = expiry::run(ipam.clone(), expiry::Pace::default(), stop.clone());
     tasks.spawn(async {
         ending.await;
+        Ok(())
+    });
+    let noting = rollup::run(ipam.clone(), stop.clone());
+    tasks.spawn(async {
+        noting.await;
         Ok(())
     });
     let holding = restore_hold::run(ipam.clone(), restore_hold::PACE, stop.clone());

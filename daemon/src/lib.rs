@@ -20,5 +20,6 @@ pub mod ipam;
 pub mod logging;
 pub mod metrics;
 pub mod restore_hold;
+pub mod rollup;
 pub mod settings;
 pub mod store;

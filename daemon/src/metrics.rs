@@ -210,12 +210,15 @@ impl State {
     fn pools(&self) -> Vec<Series<'static>> {
         let all: Vec<Arc<Pool>> = self.ipam.read(|ledger| ledger.pools().cloned().collect());
         let mut figures: [Vec<(Labels<'static>, f64)>; 5] = Default::default();
+        let mut full_in = Vec::new();
+        let now = self.ipam.now();
         for pool in all {
-            let (usage, network) = self.ipam.read(|ledger| {
+            let (usage, network, forecast) = self.ipam.read(|ledger| {
                 let network = ledger.network(pool.spec.network);
                 (
                     ledger.usage(pool.id),
                     network.map(|network| network.name.to_string()),
+                    ledger.forecast(pool.id, now),
                 )
             });
             let Some(usage) = usage else { continue };
@@ -223,6 +226,8 @@ impl State {
                 ("pool", pool.spec.name.to_string()),
                 ("network", network.unwrap_or_default()),
             ];
+            let hours = forecast.hours().into_iter();
+            full_in.extend(hours.map(|hours| (labels.clone(), f64::from(hours) * 3_600.0)));
             let counts = [
                 usage.size,
                 usage.used,
@@ -260,6 +265,11 @@ impl State {
                 name: "pool_out_of_range",
                 help: "Leases outside of the pool's addresses",
                 values: out,
+            },
+            Series {
+                name: "pool_full_in_seconds",
+                help: "Time until the pool is full at the pace of the last seven days; missing where that is not in sight",
+                values: full_in,
             },
         ]
     }

@@ -2,7 +2,7 @@
 
 use askama::Template;
 
-use crate::{AddressMap, AllocateForm, LeaseRow, Moment, Pager, Shell, Usage, count, links};
+use crate::{AddressMap, AllocateForm, Chart, LeaseRow, Moment, Pager, Shell, Usage, count, links};
 
 /// Somebody waiting for a free address.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +33,15 @@ pub struct PoolPage {
     pub closed: bool,
     /// How long an address cools; empty where it does not.
     pub quarantine: String,
+    /// For how long and how many addresses their last owners are remembered; empty where they are not.
+    pub remembered: String,
+    pub priority: u16,
+    /// For whom it is there without being named, a scope each.
+    pub scopes: Vec<String>,
+    /// A sentence about when it is full.
+    pub forecast: String,
+    /// `None` before the first hour is over.
+    pub chart: Option<Chart>,
     /// Clusters that must be adopted before anything new is given.
     pub held_by: Vec<String>,
     pub usage: Usage,
@@ -94,6 +103,10 @@ mod tests {
             "rancher-fip/c-1/Service/shop/web&#60;1&#62;",
             "action=\"/ui/pools/1/allocate\"",
             "waiting for an address",
+            "class=\"chart\"",
+            "it is full in about 3 days.",
+            "cluster=east,namespace=shop",
+            "1000 addresses for 7 d",
         ] {
             assert!(html.contains(text), "no {text} in {html}");
         }

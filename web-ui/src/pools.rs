@@ -14,6 +14,10 @@ pub struct PoolRow {
     pub family: &'static str,
     pub usage: Usage,
     pub closed: bool,
+    /// Hours until it is full at its pace; `None` where nobody can say.
+    pub full_in: Option<u32>,
+    /// The same in words.
+    pub forecast: String,
     /// Owners waiting for a free address.
     pub waiting: usize,
 }
@@ -34,6 +38,14 @@ pub struct PoolsPage {
 impl PoolRow {
     pub(crate) fn link(&self) -> String {
         links::pool(self.id)
+    }
+
+    /// Said where there is an end to be seen; a full pool says so already.
+    pub(crate) fn outlook(&self) -> &str {
+        match self.full_in {
+            None | Some(0) => "",
+            Some(_) => &self.forecast,
+        }
     }
 
     pub(crate) fn short_name(&self) -> String {

@@ -3,9 +3,9 @@
 use std::net::Ipv4Addr;
 
 use crate::{
-    AddressMap, AllocateForm, AuditRow, ClusterRow, Dashboard, Field, Health, HeldNetwork,
-    LeasePage, LeaseRow, Moment, Nav, Pager, Party, PoolPage, PoolRow, Shell, State, StoreCard,
-    Usage, Viewer, Waiter, Warning, map,
+    AddressMap, AllocateForm, AuditRow, Chart, ClusterRow, Dashboard, Field, Health, HeldNetwork,
+    LeasePage, LeaseRow, Moment, Nav, Pager, Party, Point, PoolPage, PoolRow, Shell, State,
+    StoreCard, Usage, Viewer, Waiter, Warning, map,
 };
 
 const NOW: Moment = Moment(1_795_240_640_000);
@@ -57,6 +57,8 @@ pub fn pool_row(id: u32, name: &str, size: u128, used: u128) -> PoolRow {
         usage,
         closed: false,
         waiting: 0,
+        full_in: Some(50),
+        forecast: "full in about 2 days".into(),
     }
 }
 
@@ -122,6 +124,19 @@ pub fn pool_page(may_write: bool) -> PoolPage {
         generation: 3,
         closed: false,
         quarantine: "1 h".into(),
+        remembered: "1000 addresses for 7 d".into(),
+        priority: 5,
+        scopes: vec!["cluster=east,namespace=shop".into()],
+        forecast: "At the pace of the last seven days it is full in about 3 days.".into(),
+        chart: Some(Chart {
+            from: Moment(NOW.0 - 1_000),
+            to: NOW,
+            points: vec![Point {
+                at: NOW,
+                used: 3,
+                size: 242,
+            }],
+        }),
         held_by: vec![],
         usage: Usage {
             size: 242,

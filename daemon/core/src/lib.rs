@@ -27,6 +27,7 @@ mod past;
 mod pool;
 mod quota;
 mod request;
+mod rollup;
 mod scope;
 mod select;
 mod time;
@@ -54,6 +55,7 @@ pub use request::{
     AccountEdit, Adopt, Allocate, Answer, Collision, Handover, PoolEdit, Refusal, Release,
     ReleaseScope, Request, Reserve, Share, Transfer, Want,
 };
+pub use rollup::{Forecast, Hour, Retention, Rollup};
 pub use scope::Scope;
 pub use select::{Asker, Choice, PoolScope, Selection};
 pub use time::Timestamp;

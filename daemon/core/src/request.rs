@@ -79,6 +79,12 @@ pub enum Request {
         most: usize,
         actor: Actor,
     },
+    /// Notes how the last hour that is over ended for up to `most` pools after `after`. Answer: `RolledUp`.
+    RollUp {
+        after: Option<PoolId>,
+        most: usize,
+        actor: Actor,
+    },
     /// Refused where the name is taken.
     CreateAccount {
         account: Account,
@@ -300,6 +306,11 @@ pub enum Answer {
     Moved {
         leases: usize,
         more: bool,
+    },
+    /// `next`: ask again, for the pools after it.
+    RolledUp {
+        rows: usize,
+        next: Option<PoolId>,
     },
     /// What became of each row, or what would become of it; `written`: all of them are.
     Imported {

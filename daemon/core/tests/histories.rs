@@ -678,7 +678,11 @@ impl History {
                     cluster,
                     system,
                 } => format!("adoption {} {cluster} {system}", network.0),
-                Op::PutAccount(_) | Op::DeleteAccount(_) | Op::PutToken(_) | Op::DeleteToken(_) => {
+                Op::PutAccount(_)
+                | Op::DeleteAccount(_)
+                | Op::PutToken(_)
+                | Op::DeleteToken(_)
+                | Op::PutRollup(_) => {
                     unreachable!()
                 }
             };

@@ -231,6 +231,7 @@ pub fn pool_head(ledger: &Ledger, pool: &Pool) -> PoolView {
         scopes: spec.scopes.iter().map(wants::scope_view).collect(),
         share_across_clusters: spec.share_across_clusters,
         overlaps: Vec::new(),
+        forecast: None,
         generation: pool.generation,
         created: clock::rfc3339(pool.created),
         usage: Usage {

@@ -22,6 +22,7 @@ pub mod etag;
 pub mod export;
 pub mod extract;
 pub mod health;
+pub mod history;
 pub mod import;
 pub mod leases;
 pub mod listen;
@@ -108,6 +109,7 @@ fn routes() -> Routes {
         .get("/api/v1/pools", MY_VIEWER, pools::list)
         .post("/api/v1/pools", ADMIN, pools::create)
         .get("/api/v1/pools/{name}", MY_VIEWER, pools::show)
+        .get("/api/v1/pools/{name}/history", MY_VIEWER, history::history)
         .patch("/api/v1/pools/{name}", ADMIN, pools::update)
         .delete("/api/v1/pools/{name}", ADMIN, pools::delete)
         .get(

@@ -12,8 +12,8 @@ use utoipa::{
 
 use super::problem::MEDIA_TYPE;
 use super::{
-    admin, backups, bulk, changes, clusters, export, health, import, leases, move_network, pools,
-    quotas, restore_hold, tokens, transfer, users, wire,
+    admin, backups, bulk, changes, clusters, export, health, history, import, leases, move_network,
+    pools, quotas, restore_hold, tokens, transfer, users, wire,
 };
 
 #[derive(OpenApi)]
@@ -22,7 +22,7 @@ use super::{
     paths(
         pools::list_networks, pools::show_network, pools::create_network,
         pools::list, pools::show, pools::create, pools::update, pools::delete,
-        move_network::preview, move_network::move_network,
+        move_network::preview, move_network::move_network, history::history,
         leases::list, leases::show, leases::allocate, leases::reserve, leases::release_address, leases::release,
         transfer::transfer,
         quotas::list, quotas::show, quotas::put, quotas::delete,

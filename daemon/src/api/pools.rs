@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::{Json, extract::State as Shared, response::Response};
 use fipd_core::{
     AddressSpec, Answer, Ends, Family, Ledger, Network, NetworkId, Order, Origin, Pool, PoolEdit,
-    PoolSpec, Request, Span, Sticky,
+    PoolSpec, Request, Span, Sticky, Timestamp,
 };
 use http::StatusCode;
 use ipnet::IpNet;
@@ -104,11 +104,12 @@ pub async fn list(
     let filter = api
         .ipam
         .read(|ledger| PoolFilter::new(caller.within(ledger), &query))?;
+    let now = api.ipam.now();
     let (pools, next) = ask.walk(|after, limit| {
         api.ipam.read(|ledger| {
             let view = |pool: &&Arc<Pool>| {
                 let mine = caller.scope.has_pool(pool) && filter.matches(pool);
-                mine.then(|| convert::pool_view(ledger, pool))
+                mine.then(|| with_forecast(ledger, pool, now))
             };
             let limit = limit.min(MOST);
             Ask { limit, after }.of(ledger.pools_after(after), |pool| pool.id, view)
@@ -167,9 +168,10 @@ pub async fn show(
     known: IfNoneMatch,
 ) -> Result<Response, Problem> {
     let pool = find(&api, &caller, &name)?;
+    let now = api.ipam.now();
     let view = api.ipam.read(|ledger| PoolView {
         overlaps: overlaps::views(caller.within(ledger), pool.id, overlaps::SHOWN),
-        ..convert::pool_view(ledger, &pool)
+        ..with_forecast(ledger, &pool, now)
     });
     Ok(known.answer(&State::number(pool.generation), &view))
 }
@@ -258,6 +260,13 @@ pub(super) fn find(api: &Api, caller: &Caller, name: &str) -> Result<Arc<Pool>, 
         .read(|ledger| caller.within(ledger).pool(name).cloned())
 }
 
+fn with_forecast(ledger: &Ledger, pool: &Pool, now: Timestamp) -> PoolView {
+    PoolView {
+        forecast: Some(ledger.forecast(pool.id, now).into()),
+        ..convert::pool_view(ledger, pool)
+    }
+}
+
 /// A mirror says what its object says; a change here would be undone by the next look at the object.
 fn refuse_mirror(pool: &Pool) -> Result<(), Problem> {
     match &pool.spec.origin {
@@ -280,7 +289,8 @@ pub(super) fn pool_of(answer: Answer) -> Result<Arc<Pool>, Problem> {
 }
 
 pub(super) fn shown(api: &Api, pool: &Pool, status: StatusCode) -> Response {
-    let view: PoolView = api.ipam.read(|ledger| convert::pool_view(ledger, pool));
+    let now = api.ipam.now();
+    let view = api.ipam.read(|ledger| with_forecast(ledger, pool, now));
     tagged(status, &State::number(pool.generation), &view)
 }
 

@@ -168,11 +168,7 @@ pub async fn create(
         role: body.role,
         expires,
         scope: api.ipam.read(|ledger| scope_of(ledger, &body))?,
-        from: body
-            .from
-            .iter()
-            .map(|text| source(text))
-            .collect::<Result<_, _>>()?,
+        from: sources(&body)?,
     };
     let minted = mint(grant, now)
         .map_err(|error| Problem::new(Code::Internal, format!("no random numbers: {error}")))?;
@@ -222,7 +218,7 @@ fn find(api: &Api, id: &str) -> Result<Token, Problem> {
 }
 
 /// The names of a scope as the numbers they have now.
-fn scope_of(ledger: &Ledger, body: &TokenCreate) -> Result<Scope, Problem> {
+pub(super) fn scope_of(ledger: &Ledger, body: &TokenCreate) -> Result<Scope, Problem> {
     for (field, list) in [
         ("pools", &body.pools),
         ("networks", &body.networks),
@@ -246,6 +242,11 @@ fn scope_of(ledger: &Ledger, body: &TokenCreate) -> Result<Scope, Problem> {
         networks: networks.collect::<Result<_, Problem>>()?,
         tenants: tenants.collect::<Result<_, _>>()?,
     })
+}
+
+/// From where the token may be used.
+pub(super) fn sources(body: &TokenCreate) -> Result<Vec<IpNet>, Problem> {
+    body.from.iter().map(|text| source(text)).collect()
 }
 
 /// A CIDR, or one address.

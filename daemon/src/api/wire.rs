@@ -15,6 +15,7 @@ mod change;
 mod check;
 mod cluster;
 mod export;
+mod history;
 mod import;
 mod lease;
 mod move_network;
@@ -23,6 +24,7 @@ mod page;
 mod pool;
 mod quota;
 mod restore;
+mod scope;
 mod token;
 mod user;
 
@@ -33,6 +35,7 @@ pub use change::{ChangeView, ChangedLease, ChangedPool, ChangesPage, ChangesQuer
 pub use check::{CheckReport, Checked, Readiness};
 pub use cluster::{ClusterList, ClusterView, HeldBackView, Outcome, SkipAdoption};
 pub use export::ExportQuery;
+pub use history::{ForecastView, HistoryPage, HistoryQuery, HistoryView};
 pub use import::{ImportQuery, ImportReport, ImportedRow};
 pub use lease::{
     Allocate, ContenderView, Granted, LeasePage, LeaseQuery, LeaseSummary, LeaseView, MemberView,
@@ -43,11 +46,11 @@ pub use move_network::{CollisionView, PoolMove, PoolMovePreview, PoolMoveQuery};
 pub use network::{HoldView, NetworkCreate, NetworkList, NetworkView};
 pub use page::PageQuery;
 pub use pool::{
-    OriginView, OverlapView, PoolCreate, PoolList, PoolPatch, PoolQuery, PoolScope, PoolView,
-    Reserve, Usage,
+    OriginView, OverlapView, PoolCreate, PoolList, PoolPatch, PoolQuery, PoolView, Reserve, Usage,
 };
 pub use quota::{QuotaPage, QuotaPut, QuotaQuery, QuotaView};
 pub use restore::{LiftHold, RestoreHoldView};
+pub use scope::PoolScope;
 pub use token::{TokenCreate, TokenList, TokenMade, TokenView};
 pub use user::{Password, UserCreate, UserList, UserPatch, UserView};
 

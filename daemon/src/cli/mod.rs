@@ -13,6 +13,7 @@ mod crds;
 mod download;
 mod exit;
 mod export;
+mod history;
 mod hold;
 mod import;
 mod lease;

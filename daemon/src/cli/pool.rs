@@ -11,9 +11,10 @@ use super::{
     Session,
     client::{segment, with_query},
     exit::Failure,
+    history::History,
     move_network::MoveNetwork,
     output::{Table, or_dash},
-    scopes::{self, Scopes},
+    scopes::Scopes,
 };
 use crate::{
     api::wire::{PoolCreate, PoolList, PoolPatch, PoolView, text_of},
@@ -31,6 +32,8 @@ pub enum Pool {
         /// Full name, or the last part of it where that is unique
         name: String,
     },
+    /// How full a pool was, by the hour or by the day
+    History(History),
     /// Change a pool; what is not named stays
     #[command(
         after_help = "--cidr and --range together replace all addresses of the pool, --exclude all its exclusions and --scope all its scopes: name those that are to stay as well."
@@ -165,6 +168,7 @@ impl Pool {
                 let pool: PoolView = session.client.get(&path(&name)).await?;
                 session.output.show(&pool, facts)
             }
+            Self::History(history) => history.run(session).await,
             Self::Update(update) => {
                 let patch = update.patch()?;
                 let body = serde_json::to_vec(&patch).map_err(Failure::failed)?;
@@ -376,6 +380,7 @@ pub(super) fn facts(pool: &PoolView) -> Table {
         ("Priority", pool.priority.to_string()),
         ("For", for_whom(pool)),
         ("Overlaps", overlaps.join(", ")),
+        ("Forecast", or_dash(pool.forecast.as_ref())),
         ("Closed", if pool.closed { "yes" } else { "no" }.to_owned()),
         ("Size", pool.usage.size.to_string()),
         ("Used", pool.usage.used.to_string()),
@@ -388,7 +393,7 @@ pub(super) fn facts(pool: &PoolView) -> Table {
 }
 
 fn for_whom(pool: &PoolView) -> String {
-    let scopes: Vec<_> = pool.scopes.iter().map(scopes::text).collect();
+    let scopes: Vec<_> = pool.scopes.iter().map(ToString::to_string).collect();
     match scopes.as_slice() {
         [] => "whoever names it".to_owned(),
         scopes => scopes.join("; "),

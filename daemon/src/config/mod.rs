@@ -9,6 +9,7 @@ mod claims;
 mod cluster;
 mod error;
 mod expect;
+mod history;
 mod listener;
 mod network;
 mod pattern;
@@ -33,6 +34,7 @@ pub use cluster::{
 };
 pub use error::ConfigError;
 pub use expect::{Awaited, Site, awaited};
+pub use history::History;
 pub use listener::{Listener, Serve};
 pub use network::{ChosenBy, Match, NetworkChoice, NetworkRule, NetworkRules, PoolFacts};
 pub use pattern::Pattern;
@@ -55,6 +57,7 @@ pub struct Config {
     pub api: Api,
     pub backup: Backup,
     pub audit: Audit,
+    pub history: History,
     pub listeners: Vec<Listener>,
     pub clusters: Vec<ClusterConfig>,
     pub discovery: Option<Discovery>,
@@ -105,6 +108,8 @@ struct File {
     backup: Backup,
     #[serde(default)]
     audit: Audit,
+    #[serde(default)]
+    history: History,
     #[serde(default)]
     cluster: Vec<Spanned<ClusterConfig>>,
     discovery: Option<Spanned<Discovery>>,
@@ -162,6 +167,7 @@ impl Config {
             api,
             backup,
             audit: file.audit,
+            history: file.history,
             listeners: file.listener.into_iter().map(Spanned::into_inner).collect(),
             clusters,
             discovery: file.discovery.map(Spanned::into_inner),
@@ -184,6 +190,7 @@ impl Config {
             || self.api != before.api
             || self.backup != before.backup
             || self.audit != before.audit
+            || self.history != before.history
             || self.listeners != before.listeners
     }
 

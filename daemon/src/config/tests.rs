@@ -75,6 +75,24 @@ fn the_audit_log_keeps_a_million_entries_unless_told_otherwise() {
 }
 
 #[test]
+fn hours_of_pools_are_kept_for_five_weeks_and_days_for_a_year_unless_told_otherwise() {
+    let parse = |text: &str| Config::parse(text, Path::new("/etc/fipd"));
+    let kept = |text: &str| {
+        let kept = parse(text).unwrap().history.retention();
+        (kept.hourly, kept.daily)
+    };
+    assert_eq!(kept(""), (35, 400));
+    assert_eq!(
+        kept("[history]\nkeep-hours = 8\nkeep-days = 3660\n"),
+        (8, 3_660)
+    );
+    for bad in ["keep-hours = 7", "keep-days = 3661"] {
+        let error = parse(&format!("[history]\n{bad}\n")).unwrap_err();
+        assert!(error.contains("allowed is 8 to 3660 days"), "{error}");
+    }
+}
+
+#[test]
 fn backups_are_made_daily_unless_told_otherwise() {
     let parse = |text: &str| Config::parse(text, Path::new("/etc/fipd"));
     let backup = |text: &str| parse(text).unwrap().backup;

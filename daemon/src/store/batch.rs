@@ -1,11 +1,12 @@
 //! A batch of decisions as rows: encoded before the transaction starts, written inside it.
 
-use fipd_core::{AuditEntry, Decision, Op};
+use fipd_core::{AuditEntry, Decision, Op, PoolId, Retention, Rollup};
 use redb::{Key, TableDefinition, WriteTransaction};
 
 use super::{
     codec::{self, EncodeError},
     error::ReadError,
+    rollups,
     rows::StateV1,
     tables::{
         ACCOUNTS, ADOPTIONS, AUDIT, CLUSTERS, EPOCH, LEASES, LeaseBytes, META, NETWORKS, PASTS,
@@ -17,6 +18,14 @@ use super::{
 const TRIM_SLACK: u64 = 64;
 /// Entries removed by one commit at least, once trimming starts.
 const TRIM_STEP: u64 = 256;
+
+/// How much of what only grows is kept.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Keep {
+    /// Audit entries.
+    pub audit: u64,
+    pub history: Retention,
+}
 
 /// A row to write (`Some`) or to remove.
 type Rows<K> = Vec<(K, Option<Vec<u8>>)>;
@@ -34,6 +43,7 @@ pub(super) struct Batch {
     accounts: Rows<String>,
     tokens: Rows<[u8; 8]>,
     epoch: Option<Vec<u8>>,
+    rollups: Vec<(Rollup, Vec<u8>)>,
     audit: Vec<Vec<u8>>,
     latest: u64,
     next_pool: u32,
@@ -122,6 +132,11 @@ impl Batch {
             }
             Op::DeleteToken(id) => self.tokens.push((id.0.to_be_bytes(), None)),
             Op::PutEpoch(epoch) => self.epoch = Some(codec::encode_epoch(epoch)?),
+            Op::PutRollup(row) => {
+                // A clock that is set back must not bring the hour again.
+                self.latest = self.latest.max(row.hour.end().0);
+                self.rollups.push((*row, codec::encode_rollup(row)?));
+            }
         }
         Ok(())
     }
@@ -144,6 +159,7 @@ impl Batch {
             + self.accounts.len()
             + self.tokens.len()
             + usize::from(self.epoch.is_some())
+            + self.rollups.len()
             + self.audit.len()
     }
 
@@ -152,7 +168,7 @@ impl Batch {
         &self,
         txn: &WriteTransaction,
         before: &StateV1,
-        audit_limit: u64,
+        keep: Keep,
     ) -> Result<StateV1, ReadError> {
         put(txn, NETWORKS, &self.networks, |key| *key)?;
         put(txn, POOLS, &self.pools, |key| *key)?;
@@ -169,7 +185,10 @@ impl Batch {
             next_pool: before.next_pool.max(self.next_pool),
             ..*before
         };
-        self.write_audit(txn, &mut after, audit_limit)?;
+        let gone = self.pools.iter().filter(|(_, row)| row.is_none());
+        let gone = gone.map(|(id, _)| PoolId(u32::from_be_bytes(*id)));
+        rollups::write(txn, &self.rollups, gone, keep.history)?;
+        self.write_audit(txn, &mut after, keep.audit)?;
         let row = codec::encode_state(&after).map_err(|error| unencodable(&error))?;
         let mut meta = txn.open_table(META)?;
         meta.insert(STATE, row.as_slice())?;

@@ -14,6 +14,7 @@ use super::{
     error::{OpenError, ReadError},
     load,
     overlay::Overlay,
+    rollups,
     rows::StateV1,
     schema, seal,
     tables::{ADOPTIONS, AUDIT, META, SCHEMA, adoption_key},
@@ -121,6 +122,7 @@ pub(super) fn contents(
     };
     problems.extend(violations.iter().cloned().map(Problem::Violation));
     adoptions(txn, &mut problems)?;
+    note_bad(rollups::problems(txn)?, &mut problems)?;
     sealed(txn, &mut problems)?;
     audit(txn, state, &mut problems)?;
     Ok((ledger.ok(), problems))

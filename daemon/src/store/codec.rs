@@ -6,15 +6,16 @@
 use std::net::IpAddr;
 
 use fipd_core::{
-    Account, Adoption, AuditEntry, ClusterId, ClusterRecord, Epoch, Identity, Lease, LeaseKey,
-    Network, NetworkId, PastLease, PoolId, Quota, RestoreHold, System, Tenant, Timestamp,
+    Account, Adoption, AuditEntry, ClusterId, ClusterRecord, Epoch, Hour, Identity, Lease,
+    LeaseKey, Network, NetworkId, PastLease, PoolId, Quota, RestoreHold, Rollup, System, Tenant,
+    Timestamp,
 };
 use serde::{Deserialize, Serialize};
 
 use super::{
     rows::{
         AccountV1, AdoptionV1, AuditV1, ClusterV1, ContenderV1, EpochV1, HolderV1, IdentityV1,
-        IpV1, LeaseV1, MemberV1, NetworkV1, PastV1, QuotaV1, SealV1, StateV1, V1,
+        IpV1, LeaseV1, MemberV1, NetworkV1, PastV1, QuotaV1, RollupV1, SealV1, StateV1, V1,
     },
     seal::Seal,
 };
@@ -266,6 +267,33 @@ pub(super) fn decode_account(key: &str, bytes: &[u8]) -> Result<Account, DecodeE
         role: code::role(row.role)?,
         password_hash: row.password_hash.into(),
         created: Timestamp(row.created),
+    })
+}
+
+pub(super) fn encode_rollup(row: &Rollup) -> Result<Vec<u8>, EncodeError> {
+    encode(&RollupV1 {
+        size: row.size,
+        used: row.used,
+        quarantined: row.quarantined,
+        highest: row.highest,
+        given: row.given,
+        released: row.released,
+        refused: row.refused,
+    })
+}
+
+pub(super) fn decode_rollup(pool: PoolId, hour: Hour, bytes: &[u8]) -> Result<Rollup, DecodeError> {
+    let row: RollupV1 = decode(bytes)?;
+    Ok(Rollup {
+        pool,
+        hour,
+        size: row.size,
+        used: row.used,
+        quarantined: row.quarantined,
+        highest: row.highest,
+        given: row.given,
+        released: row.released,
+        refused: row.refused,
     })
 }
 

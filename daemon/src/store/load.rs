@@ -9,6 +9,7 @@ use super::{
     batch::read_state,
     codec::{self, DecodeError},
     error::{OpenError, ReadError},
+    rollups,
     rows::StateV1,
     tables::{
         ACCOUNTS, ADOPTIONS, CLUSTERS, EPOCH, LEASES, META, NETWORKS, PASTS, POOLS, QUOTAS, TOKENS,
@@ -27,7 +28,7 @@ pub struct Loaded {
 /// The rows of a file, in the order in which a ledger wants them.
 pub(super) type Ops = Box<dyn Iterator<Item = Result<Op, ReadError>>>;
 
-/// All rows but the audit log. `lease_bytes` grows by the size of each lease row read.
+/// All rows but the audit log and old roll-ups. `lease_bytes` grows by the size of each lease row read.
 pub(super) fn ops(txn: &ReadTransaction, state: &StateV1) -> Result<Ops, ReadError> {
     let numbers = (state.next_pool > 0).then_some(Ok(Op::PutNextPool(PoolId(state.next_pool))));
     let networks = rows(txn, NETWORKS, |key, value| {
@@ -48,6 +49,7 @@ pub(super) fn ops(txn: &ReadTransaction, state: &StateV1) -> Result<Ops, ReadErr
             .map(|lease| Op::PutLease(Arc::new(lease)))
     })?;
     let pasts = pasts(txn)?;
+    let rollups = rollups::recent(txn)?;
     let accounts = rows(txn, ACCOUNTS, |key, value| {
         codec::decode_account(key, value).map(Op::PutAccount)
     })?;
@@ -67,7 +69,8 @@ pub(super) fn ops(txn: &ReadTransaction, state: &StateV1) -> Result<Ops, ReadErr
             .chain(leases)
             .chain(pasts)
             .chain(accounts)
-            .chain(tokens),
+            .chain(tokens)
+            .chain(rollups),
     ))
 }
 

@@ -32,7 +32,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fipd_core::{Authority, Decision, Outcome, Refused};
+use fipd_core::{Authority, Decision, Outcome, Refused, Retention};
 use parking_lot::{Condvar, Mutex, RwLock};
 use redb::{Builder, Database};
 
@@ -49,6 +49,7 @@ mod open;
 mod overlay;
 mod reader;
 mod restore;
+mod rollups;
 mod room;
 mod rows;
 mod schema;
@@ -64,10 +65,11 @@ pub use load::Loaded;
 pub use medium::Medium;
 pub use reader::StoreReader;
 pub use restore::{Restore, Restored};
+pub use rollups::HistoryAsk;
 use room::Room;
 pub use seal::Seal;
 
-use batch::Batch;
+use batch::{Batch, Keep};
 use medium::Disk;
 use rows::StateV1;
 
@@ -83,6 +85,8 @@ const RETRY_MAX: Duration = Duration::from_secs(5);
 pub struct Options {
     /// Audit entries kept, about.
     pub audit_limit: u64,
+    /// How long hourly figures of pools are kept.
+    pub history: Retention,
     /// Bytes that must be free on the disk for a commit, beside what the commit itself needs.
     pub reserve: u64,
     /// Bytes of the ballast file beside the store, given up when the disk is full.
@@ -95,9 +99,19 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             audit_limit: 1_000_000,
+            history: Retention::default(),
             reserve: 4 << 20,
             ballast: 8 << 20,
             retry: Duration::from_millis(50),
+        }
+    }
+}
+
+impl Options {
+    fn keep(&self) -> Keep {
+        Keep {
+            audit: self.audit_limit,
+            history: self.history,
         }
     }
 }
@@ -230,7 +244,7 @@ impl Store {
         let slot = self.shared.database.read();
         let database = slot.as_ref().ok_or(ReadError::Reopening)?;
         let txn = database.begin_write()?;
-        let after = batch.write(&txn, &self.state, self.options.audit_limit)?;
+        let after = batch.write(&txn, &self.state, self.options.keep())?;
         txn.commit().map_err(redb::Error::from)?;
         Ok(after)
     }

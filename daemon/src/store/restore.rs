@@ -14,12 +14,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use fipd_core::{Action, Actor, AuditEntry, Decision, Epoch, Op, RestoreHold, Text, Timestamp};
+use fipd_core::{
+    Action, Actor, AuditEntry, Decision, Epoch, Op, RestoreHold, Retention, Text, Timestamp,
+};
 use redb::{Builder, Database, ReadableDatabase as _, StorageBackend as _, backends::FileBackend};
 
 use super::{
     CACHE_BYTES,
-    batch::{Batch, read_state},
+    batch::{Batch, Keep, read_state},
     builder,
     check::check,
     error::{OpenError, ReadError, RestoreError},
@@ -142,7 +144,11 @@ impl Restore<'_> {
         txn.delete_table(SEAL)?;
         txn.delete_table(ADOPTIONS)?;
         txn.open_table(ADOPTIONS)?;
-        batch.write(&txn, &state, u64::MAX)?;
+        let keep = Keep {
+            audit: u64::MAX,
+            history: Retention::default(),
+        };
+        batch.write(&txn, &state, keep)?;
         txn.commit().map_err(redb::Error::from)?;
         Ok((epoch, seal))
     }

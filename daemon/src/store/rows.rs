@@ -253,6 +253,18 @@ pub(super) struct TokenV2<'a> {
     pub from: Vec<(IpV1, u8)>,
 }
 
+/// How an hour of a pool ended; pool and hour are the key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct RollupV1 {
+    pub size: u128,
+    pub used: u64,
+    pub quarantined: u64,
+    pub highest: u64,
+    pub given: u64,
+    pub released: u64,
+    pub refused: u64,
+}
+
 /// One decision in the audit log; its number is the key. `action`: see [`super::codec`].
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct AuditV1<'a> {

@@ -5,7 +5,7 @@
 
 use std::net::IpAddr;
 
-use fipd_core::{LeaseKey, NetworkId, PoolId, System, Tenant};
+use fipd_core::{Hour, LeaseKey, NetworkId, PoolId, System, Tenant};
 use redb::{Key, ReadOnlyTable, ReadTransaction, TableDefinition, TableError};
 
 use super::codec::DecodeError;
@@ -33,6 +33,8 @@ pub(super) const ADOPTIONS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition:
 pub(super) const ACCOUNTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("accounts");
 /// Key: number of the token. Value: [`super::rows::TokenV1`] or [`super::rows::TokenV2`].
 pub(super) const TOKENS: TableDefinition<'_, [u8; 8], &[u8]> = TableDefinition::new("tokens");
+/// Key: pool number, hours since the epoch. Value: [`super::rows::RollupV1`]. Made by its first row.
+pub(super) const ROLLUPS: TableDefinition<'_, [u8; 8], &[u8]> = TableDefinition::new("rollups");
 /// Key: number of the entry, from 1, without gaps. Value: [`super::rows::AuditV1`].
 pub(super) const AUDIT: TableDefinition<'_, [u8; 8], &[u8]> = TableDefinition::new("audit");
 
@@ -66,6 +68,7 @@ pub(super) fn each<V: Visit>(visit: &mut V) -> Result<(), V::Error> {
     visit.table(ADOPTIONS)?;
     visit.table(ACCOUNTS)?;
     visit.table(TOKENS)?;
+    visit.table(ROLLUPS)?;
     visit.table(AUDIT)?;
     visit.table(META)
 }
@@ -96,6 +99,18 @@ pub(super) fn parse_quota_key(bytes: &[u8]) -> Result<(PoolId, Tenant), DecodeEr
         Some((PoolId(u32::from_be_bytes(*pool)), Tenant(tenant.into())))
     });
     parts.ok_or_else(|| DecodeError::value("quota key", format!("{bytes:02x?}")))
+}
+
+/// The row key of a roll-up.
+pub(super) fn rollup_key(pool: PoolId, hour: Hour) -> [u8; 8] {
+    (u64::from(pool.0) << 32 | u64::from(hour.0)).to_be_bytes()
+}
+
+/// The pool and hour a row key names.
+pub(super) fn parse_rollup_key(bytes: [u8; 8]) -> (PoolId, Hour) {
+    let [p0, p1, p2, p3, h0, h1, h2, h3] = bytes;
+    let pool = PoolId(u32::from_be_bytes([p0, p1, p2, p3]));
+    (pool, Hour(u32::from_be_bytes([h0, h1, h2, h3])))
 }
 
 /// The row key of a lease.

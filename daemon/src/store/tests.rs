@@ -9,3 +9,4 @@ mod full;
 mod history;
 mod medium;
 mod restore;
+mod rollups;

@@ -11,6 +11,7 @@
 mod backups;
 mod cli;
 mod harness;
+mod history;
 mod import;
 mod life;
 mod moves;

@@ -105,7 +105,8 @@ impl Ledger {
             | Op::PutQuota(_)
             | Op::DeleteQuota { .. }
             | Op::PutPast(_)
-            | Op::DeletePast(_) => {}
+            | Op::DeletePast(_)
+            | Op::PutRollup(_) => {}
             Op::PutNetwork(_)
             | Op::PutCluster(_)
             | Op::DeleteCluster(_)

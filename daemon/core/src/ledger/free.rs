@@ -42,6 +42,8 @@ pub(super) struct Room {
     pub layout: Arc<Layout>,
     /// Committed leases on assignable addresses, whatever pool they were given from.
     pub used: u128,
+    /// The most of `used` since the last roll-up, or since the pool has these addresses.
+    pub highest: u128,
     /// Of these leases, those attributed to this pool.
     pub own: u128,
     /// Assignable addresses taken by decisions in flight.
@@ -220,6 +222,7 @@ impl Free {
             if let Some(room) = self.rooms.get_mut(id) {
                 room.taken -= u128::from(taken);
                 room.used += 1;
+                room.highest = room.highest.max(room.used);
                 room.own += u128::from(Some(*id) == pool);
             }
         }
@@ -289,6 +292,7 @@ impl Free {
                 network,
                 layout,
                 used,
+                highest: used,
                 own,
                 taken,
                 open: BTreeSet::new(),
@@ -296,6 +300,13 @@ impl Free {
             },
         );
         self.reopen((network, family), &changed);
+    }
+
+    /// The highest use is counted from here on.
+    pub fn begin_hour(&mut self, pool: PoolId) {
+        if let Some(room) = self.rooms.get_mut(&pool) {
+            room.highest = room.used;
+        }
     }
 
     /// Takes a pool out of its space.

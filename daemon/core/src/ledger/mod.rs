@@ -44,6 +44,7 @@ mod plan_transfer;
 mod preview;
 mod quotas;
 mod read;
+mod rollups;
 mod rows;
 mod runs;
 mod select;
@@ -68,7 +69,8 @@ pub use spans::PoolSpans;
 pub use tentative::Ticket;
 
 use crate::{
-    Expectation, Identity, Lease, LeaseKey, Network, NetworkId, Op, Pool, PoolId, layout::Layout,
+    Expectation, Identity, Lease, LeaseKey, LeaseState, Network, NetworkId, Op, Pool, PoolId,
+    layout::Layout,
 };
 use changes::Changes;
 use dice::Dice;
@@ -76,6 +78,7 @@ use free::Free;
 use gate::Gate;
 use index::Index;
 use intern::{Interner, Prints, fingerprint};
+use rollups::Rollups;
 use rows::Rows;
 use tentative::Tentative;
 use waiters::Waiters;
@@ -96,6 +99,7 @@ pub struct Ledger {
     tentative: Tentative,
     changes: Changes,
     dice: Dice,
+    rollups: Rollups,
 }
 
 impl Default for Ledger {
@@ -138,7 +142,8 @@ impl Ledger {
                 | Op::DeleteAccount(_)
                 | Op::PutToken(_)
                 | Op::DeleteToken(_)
-                | Op::PutEpoch(_)) => ledger.apply(&op),
+                | Op::PutEpoch(_)
+                | Op::PutRollup(_)) => ledger.apply(&op),
             }
         }
         leases.sort_by_key(|lease| lease.key);
@@ -176,6 +181,7 @@ impl Ledger {
             Op::DeletePool(id) => {
                 self.free.drop_pool(*id);
                 self.waiters.close(*id);
+                self.rollups.drop_pool(*id);
                 self.rows.delete_pool(*id);
             }
             Op::PutNextPool(id) => self.rows.next_pool = self.rows.next_pool.max(*id),
@@ -222,13 +228,18 @@ impl Ledger {
                 self.rows.tokens.remove(id);
             }
             Op::PutEpoch(epoch) => self.rows.epoch = Some(*epoch),
+            Op::PutRollup(row) => {
+                self.rollups.put(*row);
+                self.free.begin_hour(row.pool);
+            }
         }
     }
 
-    /// All rows as ops; [`Ledger::load`] of them gives an equal ledger.
+    /// All rows as ops, but roll-ups older than a forecast looks back; [`Ledger::load`] of them gives an equal ledger.
     pub fn dump(&self) -> impl Iterator<Item = Op> {
         let pasts = self.free.memory().rows().cloned().map(Op::PutPast);
-        self.rows.dump().chain(pasts)
+        let rollups = self.rollups.rows().copied().map(Op::PutRollup);
+        self.rows.dump().chain(pasts).chain(rollups)
     }
 
     /// The decision is durable: makes it visible.
@@ -326,12 +337,15 @@ impl Ledger {
             tentative: Tentative::default(),
             changes: Changes::new(revision),
             dice: Dice::new(0),
+            rollups: Rollups::default(),
         }
     }
 
     fn put_lease(&mut self, mut lease: Arc<Lease>) {
         self.interner.keep(&mut lease);
-        match self.rows.leases.insert(lease.key, Arc::clone(&lease)) {
+        let old = self.rows.leases.insert(lease.key, Arc::clone(&lease));
+        self.tally(old.as_deref(), Some(&lease));
+        match old {
             Some(old) => {
                 self.index.remove(&old);
                 self.interner.drop(&old);
@@ -351,6 +365,7 @@ impl Ledger {
         change.identities.extend(identities(&lease).cloned());
         self.interner.keep_one(prints, &mut lease);
         self.index.add_one(prints, &lease);
+        self.rollups.given(lease.pool);
         change.pools.extend(self.free.leased(lease.key, lease.pool));
         self.rows.leases.insert(lease.key, lease);
     }
@@ -359,7 +374,18 @@ impl Ledger {
         if let Some(old) = self.rows.leases.remove(&key) {
             self.index.remove(&old);
             self.interner.drop(&old);
+            self.tally(Some(&old), None);
             self.free.freed(key, old.pool);
+        }
+    }
+
+    /// Counts an address that gets its first holder or loses its last.
+    fn tally(&mut self, before: Option<&Lease>, after: Option<&Lease>) {
+        let held = |lease: &&Lease| lease.state != LeaseState::Quarantined;
+        match (before.filter(held), after.filter(held)) {
+            (None, Some(lease)) => self.rollups.given(lease.pool),
+            (Some(lease), None) => self.rollups.released(lease.pool),
+            (None, None) | (Some(_), Some(_)) => {}
         }
     }
 

@@ -161,6 +161,7 @@ impl Ledger {
                 actor,
             } => self.plan_forget(cluster, *most, actor, now),
             Request::Expire { most, actor } => self.plan_expire(*most, actor, now),
+            Request::RollUp { after, most, actor } => self.plan_roll_up(*after, *most, actor, now),
             Request::CreateAccount { account, actor } => {
                 self.plan_create_account(account, actor, now)
             }
@@ -176,7 +177,10 @@ impl Ledger {
             Ok((draft, answer)) => self.depart(draft, answer),
             Err(Stop::Answer(answer)) => Planned::Answer(answer),
             Err(Stop::Busy) => Planned::Busy,
-            Err(Stop::Refused(refusal)) => Planned::Refused(refusal),
+            Err(Stop::Refused(refusal)) => {
+                self.count_refused(&refusal);
+                Planned::Refused(refusal)
+            }
         }
     }
 

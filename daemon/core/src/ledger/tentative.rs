@@ -29,6 +29,7 @@ pub(super) enum Table {
     Accounts,
     Tokens,
     Epoch,
+    Rollups,
 }
 
 /// What a decision in flight locks and leaves behind.

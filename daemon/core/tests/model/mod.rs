@@ -136,7 +136,8 @@ impl Model {
                 ..
             } => self.orphan(cluster, system.as_ref(), *most),
             Request::Forget { cluster, most, .. } => self.forget(cluster, *most, now),
-            Request::CreateAccount { .. }
+            Request::RollUp { .. }
+            | Request::CreateAccount { .. }
             | Request::EditAccount(_)
             | Request::DeleteAccount { .. }
             | Request::PutToken { .. }
@@ -271,7 +272,11 @@ impl Model {
                 (known.network, &known.cluster, &known.system) != (network, &cluster, &system)
             }),
             Op::PutEpoch(epoch) => self.epoch = Some(epoch),
-            Op::PutAccount(_) | Op::DeleteAccount(_) | Op::PutToken(_) | Op::DeleteToken(_) => {}
+            Op::PutAccount(_)
+            | Op::DeleteAccount(_)
+            | Op::PutToken(_)
+            | Op::DeleteToken(_)
+            | Op::PutRollup(_) => {}
         }
     }
 

@@ -67,11 +67,12 @@ pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor) -> Answered {
 /// All pools with their figures, read step by step.
 pub fn rows(ipam: &Ipam) -> Vec<PoolRow> {
     let pools: Vec<Arc<Pool>> = ipam.read(|ledger| ledger.pools().cloned().collect());
+    let now = ipam.now();
     let read = |chunk: &[Arc<Pool>]| {
         ipam.read(|ledger| {
             chunk
                 .iter()
-                .map(|pool| views::pool_row(ledger, pool))
+                .map(|pool| views::pool_row(ledger, pool, now))
                 .collect::<Vec<_>>()
         })
     };
@@ -81,10 +82,17 @@ pub fn rows(ipam: &Ipam) -> Vec<PoolRow> {
 fn pools_by_use(ipam: &Ipam) -> Vec<PoolRow> {
     let mut pools = rows(ipam);
     pools.sort_by(|left, right| {
-        let order = fill(right).cmp(&fill(left));
+        let order = runs_out(left).cmp(&runs_out(right));
+        let order = order.then_with(|| fill(right).cmp(&fill(left)));
         order.then_with(|| left.name.cmp(&right.name))
     });
     pools
+}
+
+/// The sooner a pool is full the less; what gives nothing comes last.
+fn runs_out(row: &PoolRow) -> (bool, u32) {
+    let open = !row.closed && row.usage.size > 0;
+    (!open, row.full_in.unwrap_or(u32::MAX))
 }
 
 fn held_networks(ledger: &Ledger) -> Vec<HeldNetwork> {

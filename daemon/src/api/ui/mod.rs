@@ -24,6 +24,7 @@ mod live;
 mod login;
 mod page;
 mod pool;
+mod pool_chart;
 mod pool_edit;
 mod pool_form;
 mod pool_move;

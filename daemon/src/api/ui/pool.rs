@@ -14,12 +14,13 @@ use fipd_web_ui::{
 use super::{
     fields::{Fields, with_query},
     page::{Answered, Failure, page},
-    views,
+    pool_chart, views,
     visit::{Place, Query, Visitor},
 };
 use crate::api::{
     Api,
     convert::{network_name, owner_text},
+    wants,
 };
 
 /// Leases of one page.
@@ -56,6 +57,8 @@ pub async fn show(
         ..AllocateForm::default()
     });
     let shell = visitor.shell(Nav::Pools);
+    let now = api.ipam.now();
+    let chart = pool_chart::chart(&api, id, now).await;
     let page_of_pool = api.ipam.read(|ledger| PoolPage {
         shell,
         id: id.0,
@@ -78,6 +81,11 @@ pub async fn show(
         generation: pool.generation,
         closed: pool.spec.closed,
         quarantine: views::quarantine(&pool),
+        remembered: views::remembered(&pool),
+        priority: pool.spec.priority,
+        scopes: pool.spec.scopes.iter().map(scope_text).collect(),
+        forecast: pool_chart::sentence(ledger.forecast(id, now)),
+        chart,
         held_by: ledger
             .holds(pool.spec.network)
             .iter()
@@ -172,6 +180,11 @@ fn origin(ledger: &Ledger, pool: &Pool) -> String {
             )
         }
     }
+}
+
+/// As it is typed for `--scope`.
+fn scope_text(scope: &fipd_core::PoolScope) -> String {
+    wants::scope_view(scope).to_string()
 }
 
 /// Where the cluster of a mirror is shown.

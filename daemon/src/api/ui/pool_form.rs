@@ -7,7 +7,8 @@ use super::fields::Fields;
 use crate::api::{
     pools::{new_spec, patched},
     problem::Problem,
-    wire::{PoolCreate, PoolPatch},
+    wants::scope_view,
+    wire::{PoolCreate, PoolPatch, PoolScope},
 };
 
 /// Networks to choose from.
@@ -65,10 +66,16 @@ pub fn form(ledger: &Ledger, spec: Option<&PoolSpec>) -> Form {
     inputs.push(priority.hint(
         "Of the pools that are there for an asker who names none, the one with the highest is asked first. Empty: 0.",
     ));
+    inputs.push(lines("scopes", "For whom, without being named").note("optional").hint(
+        "One a line: any, or parts that must all fit of cluster=C, project=P, namespace=N (several: one of them) and \
+         label=KEY=VALUE, with commas in between. Empty: it is given only by its name.",
+    ));
     let sticky = line("sticky_for", "Remembered for");
     inputs.push(sticky.hint(
         "How long who had an address gets the same one again, such as 7d. Empty: not at all.",
     ));
+    let most = line("sticky_most", "Addresses remembered");
+    inputs.push(most.hint("How many of them, the latest releases. Empty: 1000."));
     if spec.is_some() {
         let closed = Input::new("closed", "Closed: gives nothing new, its leases stay");
         inputs.push(closed.kind(InputKind::Tick));
@@ -84,6 +91,7 @@ pub fn form(ledger: &Ledger, spec: Option<&PoolSpec>) -> Form {
         None => {
             form.set("network", "default");
             form.set("sticky_for", duration(Sticky::OWN_DEFAULT.lasts));
+            form.set("sticky_most", Sticky::OWN_DEFAULT.most.to_string());
         }
     }
     form
@@ -139,6 +147,11 @@ fn fill(ledger: &Ledger, form: &mut Form, spec: &PoolSpec) {
     );
     form.set("quarantine", duration(spec.quarantine));
     form.set("sticky_for", duration(spec.sticky.lasts));
+    let most = Some(spec.sticky.most).filter(|_| spec.sticky.is_on());
+    form.set("sticky_most", text(most.map(|most| most.to_string())));
+    let scopes = spec.scopes.iter().map(scope_view);
+    let scopes: Vec<_> = scopes.map(|scope| scope.to_string()).collect();
+    form.set("scopes", scopes.join("\n"));
     let priority = Some(spec.priority).filter(|priority| *priority > 0);
     form.set(
         "priority",
@@ -155,6 +168,8 @@ pub fn spec(ledger: &Ledger, form: &mut Form, before: Option<&PoolSpec>) -> Opti
     let priority = number(form, "priority", "a whole number up to 65535");
     let quarantine = lasting(form, "quarantine");
     let sticky = lasting(form, "sticky_for");
+    let most = number(form, "sticky_most", "a whole number");
+    let scopes = scopes(form);
     let optional = |name: &str| Some(form.value(name).to_owned()).filter(|text| !text.is_empty());
     let addresses = entries(form.value("addresses"));
     let family = addresses.first().and_then(|text| text.parse().ok());
@@ -174,7 +189,9 @@ pub fn spec(ledger: &Ledger, form: &mut Form, before: Option<&PoolSpec>) -> Opti
         order: optional("order"),
         quarantine: Some(quarantine?),
         sticky_for: Some(sticky?),
+        sticky_most: Some(most?.unwrap_or(Sticky::OWN_DEFAULT.most)),
         priority: Some(priority?.unwrap_or(0)),
+        scopes: scopes?,
         ..PoolCreate::default()
     };
     let closed = form.value("closed") == "yes";
@@ -218,12 +235,24 @@ fn patch(create: PoolCreate, closed: bool) -> PoolPatch {
         order: create.order,
         quarantine: create.quarantine,
         sticky_for: create.sticky_for,
+        sticky_most: create.sticky_most,
         priority: create.priority,
+        scopes: Some(create.scopes),
         ..PoolPatch::default()
     }
 }
 
-fn entries(text: &str) -> Vec<String> {
+/// One a line; `None` with the mistake noted.
+fn scopes(form: &mut Form) -> Option<Vec<PoolScope>> {
+    let lines = form.value("scopes").lines().map(str::trim);
+    let lines = lines.filter(|line| !line.is_empty());
+    let read = |line: &str| line.parse().map_err(|error| format!("{line}: {error}."));
+    let scopes: Result<_, String> = lines.map(read).collect();
+    scopes.map_err(|error| form.wrong("scopes", error)).ok()
+}
+
+/// What is between spaces, commas and line ends.
+pub fn entries(text: &str) -> Vec<String> {
     let parts = text.split(|c: char| c.is_whitespace() || c == ',');
     let parts = parts.filter(|part| !part.is_empty());
     parts.map(ToOwned::to_owned).collect()
@@ -301,8 +330,15 @@ mod tests {
         before.closed = true;
         before.order = Order::Random;
         before.quarantine = 7_200;
-        before.sticky = Sticky::OWN_DEFAULT;
+        before.sticky = Sticky {
+            lasts: 3_600,
+            most: 25,
+        };
         before.priority = 7;
+        let scopes = ["any", "cluster=east,namespace=a,namespace=b,label=tier=web"];
+        before.scopes = scopes
+            .map(|text| crate::api::wants::scope(text.parse().unwrap()))
+            .to_vec();
         let mut form = form(&ledger, Some(&before));
         assert_eq!(form.value("quarantine"), "2h");
         let other = PoolSpec::own("other", vec!["10.9.0.0/24".parse().unwrap()]);
@@ -342,6 +378,11 @@ mod tests {
                 "quarantine",
             ),
             ("name=x&addresses=10.0.0.0/24&network=nope", "network"),
+            (
+                "name=x&addresses=10.0.0.0/24&scopes=any%0Azone%3D1",
+                "scopes",
+            ),
+            ("name=x&addresses=10.0.0.0/24&sticky_most=-1", "sticky_most"),
         ] {
             let mut form = filled(&ledger, pairs);
             assert_eq!(spec(&ledger, &mut form, None), None, "{pairs}");

@@ -3,16 +3,17 @@
 use std::sync::Arc;
 
 use axum::{extract::State, response::Response};
-use fipd_core::{Ledger, Request, Scope, Token, TokenId};
+use fipd_core::{Ledger, Request, Role, Scope, Token, TokenId};
 use fipd_web_ui::{
     Form, FormPage, Input, InputKind, Nav, TokenMadePage, TokenRow, TokensPage, links,
 };
 use http::StatusCode;
+use ipnet::IpNet;
 
 use super::{
     list::{Listing, Order},
     page::{Answered, Failure, go_to, page, page_as},
-    pool_form::typed,
+    pool_form::{entries, typed},
     users::{filters, role, roles, wanted},
     views,
     visit::{Place, Posted, Query, Visitor},
@@ -22,8 +23,9 @@ use crate::{
         Api,
         admin::plain_name,
         auth::role_name,
-        tokens::{Grant, mint, token_view},
-        wire::TokenView,
+        problem::Problem,
+        tokens::{Grant, mint, scope_of, sources, token_view},
+        wire::{TokenCreate, TokenView},
     },
     clock,
 };
@@ -103,15 +105,17 @@ pub async fn create(State(api): State<Arc<Api>>, posted: Posted) -> Answered {
             end
         }
     };
-    let (Some(role), false) = (role(&mut form), form.failed()) else {
+    let role = role(&mut form);
+    let limits = api.ipam.read(|ledger| limited(ledger, &mut form));
+    let (Some(role), Some((scope, from)), false) = (role, limits, form.failed()) else {
         return Ok(ask(&visitor, StatusCode::UNPROCESSABLE_ENTITY, form));
     };
     let grant = Grant {
         name: name.clone(),
         role,
         expires,
-        scope: Scope::default(),
-        from: Vec::new(),
+        scope,
+        from,
     };
     let minted = match mint(grant, now) {
         Ok(minted) => minted,
@@ -187,6 +191,39 @@ fn row(ledger: &Ledger, token: &Token) -> TokenRow {
     }
 }
 
+/// The fields that limit a token.
+const LIMITS: [&str; 4] = ["pools", "networks", "tenants", "from"];
+
+/// What the form limits the token to; `None` with the mistakes noted beside their fields.
+fn limited(ledger: &Ledger, form: &mut Form) -> Option<(Scope, Vec<IpNet>)> {
+    let read = |asked: &TokenCreate| Ok::<_, Problem>((scope_of(ledger, asked)?, sources(asked)?));
+    for field in LIMITS {
+        if let Err(problem) = read(&asked(form, &[field])) {
+            form.wrong(field, problem.detail.to_string());
+        }
+    }
+    read(&asked(form, &LIMITS)).ok()
+}
+
+/// What stands in these of the fields.
+fn asked(form: &Form, fields: &[&str]) -> TokenCreate {
+    let text = |name: &str| match fields.contains(&name) {
+        true => form.value(name),
+        false => "",
+    };
+    let tenants = text("tenants").lines().map(str::trim);
+    let tenants = tenants.filter(|line| !line.is_empty());
+    TokenCreate {
+        name: String::new(),
+        role: Role::Viewer,
+        expires: None,
+        pools: entries(text("pools")),
+        networks: entries(text("networks")),
+        tenants: tenants.map(ToOwned::to_owned).collect(),
+        from: entries(text("from")),
+    }
+}
+
 /// What the token is limited to; empty where it is for all that its role may.
 fn limits(token: &TokenView) -> String {
     let parts = [
@@ -203,6 +240,11 @@ fn limits(token: &TokenView) -> String {
 }
 
 fn form() -> Form {
+    let lines = |name, label| {
+        Input::new(name, label)
+            .note("optional")
+            .kind(InputKind::Lines)
+    };
     let role = Input::new("role", "Role").kind(InputKind::Choice(roles()));
     Form {
         target: links::TOKEN_NEW.to_owned(),
@@ -215,6 +257,12 @@ fn form() -> Form {
                 .note("optional")
                 .kind(InputKind::Time)
                 .hint("Empty: never."),
+            lines("pools", "Only for pools").hint("Names, one a line. Empty: all pools."),
+            lines("networks", "Only for networks").hint("Names, one a line. Empty: all networks."),
+            lines("tenants", "Only for tenants")
+                .hint("One a line: the token acts only for them. Empty: for all."),
+            lines("from", "Only from")
+                .hint("CIDRs such as 10.0.0.0/8, one a line. Empty: from anywhere."),
         ],
         button: "Make the token".to_owned(),
         ..Form::default()

@@ -6,7 +6,10 @@ use fipd_core::{
 };
 use fipd_web_ui::{AuditRow, LeaseRow, Moment, PoolRow, State, Usage, links};
 
-use crate::api::convert::{network_name, owner_text};
+use crate::api::{
+    convert::{network_name, owner_text},
+    wire::ForecastView,
+};
 
 /// Waiting owners that are counted in lists.
 const WAITERS: usize = 100;
@@ -59,7 +62,8 @@ pub fn lease_row(ledger: &Ledger, lease: &Lease) -> LeaseRow {
     }
 }
 
-pub fn pool_row(ledger: &Ledger, pool: &Pool) -> PoolRow {
+pub fn pool_row(ledger: &Ledger, pool: &Pool, now: Timestamp) -> PoolRow {
+    let forecast = ledger.forecast(pool.id, now);
     PoolRow {
         id: pool.id.0,
         name: pool.spec.name.to_string(),
@@ -67,13 +71,28 @@ pub fn pool_row(ledger: &Ledger, pool: &Pool) -> PoolRow {
         family: family(pool),
         usage: ledger.usage(pool.id).map(usage).unwrap_or_default(),
         closed: pool.spec.closed,
+        full_in: forecast.hours(),
+        forecast: ForecastView::from(forecast).to_string(),
         waiting: ledger.waiters(pool.id, WAITERS).len(),
     }
 }
 
 /// How long an address of the pool cools; empty where it does not.
 pub fn quarantine(pool: &Pool) -> String {
-    let seconds = pool.spec.quarantine;
+    time(pool.spec.quarantine)
+}
+
+/// How many addresses are remembered for whom had them, and for how long; empty where none are.
+pub fn remembered(pool: &Pool) -> String {
+    let sticky = pool.spec.sticky;
+    match sticky.is_on() {
+        true => format!("{} addresses for {}", sticky.most, time(sticky.lasts)),
+        false => String::new(),
+    }
+}
+
+/// Seconds in the largest unit that they are a multiple of; empty for none.
+fn time(seconds: u32) -> String {
     let units = [(86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")];
     let whole = units.iter().find(|(unit, _)| seconds.is_multiple_of(*unit));
     match whole.filter(|_| seconds > 0) {

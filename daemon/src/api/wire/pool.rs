@@ -1,12 +1,12 @@
 //! Pools.
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::net::IpAddr;
 
 use fipd_core::{EndsOf, Family, Order};
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::Count;
+use super::{Count, ForecastView, PoolScope};
 
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct PoolView {
@@ -44,6 +44,9 @@ pub struct PoolView {
     /// The first 20 runs of addresses that other pools of the network may give as well; only where one pool is shown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overlaps: Vec<OverlapView>,
+    /// When it is full at the pace of the last days; only where pools are listed or one is shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forecast: Option<ForecastView>,
     /// What the ETag shows.
     pub generation: u64,
     pub created: String,
@@ -80,23 +83,6 @@ pub struct PoolQuery {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[param(minimum = 1, maximum = 1000)]
     pub limit: Option<usize>,
-}
-
-/// For whom a pool is there without being named. All parts that are given must fit; `{}` is everybody.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct PoolScope {
-    /// Id, or any name, of a cluster.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cluster: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub project: Option<String>,
-    /// One of these.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub namespaces: Vec<String>,
-    /// The asker has all of these.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub labels: BTreeMap<String, String>,
 }
 
 /// Addresses that another pool of the network may give as well.

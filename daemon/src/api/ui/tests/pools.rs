@@ -53,6 +53,46 @@ async fn only_admins_change_pools() {
 }
 
 #[tokio::test]
+async fn for_whom_a_pool_is_and_what_it_remembers_is_set_and_shown() {
+    let site = Site::new().await;
+    let admin = admin(&site).await;
+    let lab = |scopes: &str| {
+        format!(
+            "name=lab&addresses=10.0.0.0/24&network=default&sticky_for=2d&sticky_most=25&priority=3&scopes={scopes}"
+        )
+    };
+    let page = admin.post(NEW, &lab("cluster%3Deast%0Azone%3D1")).await;
+    assert_eq!(page.status, StatusCode::UNPROCESSABLE_ENTITY);
+    assert!(page.html.contains("id=\"scopes-error\""), "{}", page.html);
+    assert!(page.html.contains("cluster=east\nzone=1</textarea>"));
+    let good = lab("cluster%3Deast%2Cnamespace%3Dshop%0Aproject%3Dp-1%2Clabel%3Dtier%3Dweb");
+    let page = admin.post(NEW, &format!("{good}&step=do")).await;
+    assert_eq!(page.status, StatusCode::SEE_OTHER, "{}", page.html);
+    let made = pool(&site, "lab").unwrap();
+    assert_eq!(
+        (made.spec.sticky.lasts, made.spec.sticky.most),
+        (172_800, 25)
+    );
+    assert_eq!(made.spec.scopes.len(), 2);
+    let html = admin.get(&format!("/ui/pools/{}", made.id.0)).await.html;
+    for text in [
+        "cluster=east,namespace=shop",
+        "project=p-1,label=tier=web",
+        "priority 3",
+        "25 addresses for 2 d",
+    ] {
+        assert!(html.contains(text), "no {text} in {html}");
+    }
+    let edit = admin
+        .get(&format!("/ui/pools/{}/edit", made.id.0))
+        .await
+        .html;
+    assert!(
+        edit.contains("value=\"25\"") && edit.contains("project=p-1,label=tier=web</textarea>")
+    );
+}
+
+#[tokio::test]
 async fn a_pool_is_looked_at_before_it_is_made() {
     let site = Site::new().await;
     let admin = admin(&site).await;

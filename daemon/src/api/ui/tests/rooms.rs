@@ -235,6 +235,35 @@ async fn a_token_is_shown_once_and_revoked() {
 }
 
 #[tokio::test]
+async fn a_token_is_limited_where_it_is_made() {
+    let site = Site::new().await;
+    let admin = admin(&site).await;
+    let form = |pools: &str, from: &str| {
+        format!(
+            "name=ci&role=operator&pools={pools}&networks=default&tenants=p-1%0Ap-2&from={from}"
+        )
+    };
+    for (pools, from, field) in [("dmz%0Anone", "", "pools"), ("dmz", "10.0.0.0/33", "from")] {
+        let page = admin.post("/ui/tokens/new", &form(pools, from)).await;
+        assert_eq!(page.status, StatusCode::UNPROCESSABLE_ENTITY);
+        let error = format!("id=\"{field}-error\"");
+        assert!(page.html.contains(&error), "{field}: {}", page.html);
+        assert!(page.html.contains("p-1\np-2</textarea>"), "{}", page.html);
+    }
+    let page = admin
+        .post("/ui/tokens/new", &form("dmz", "10.0.0.0/8"))
+        .await;
+    assert_eq!(page.status, StatusCode::OK, "{}", page.html);
+    let token = site.api.ipam.read(|ledger| ledger.tokens().next().cloned());
+    let token = token.unwrap();
+    assert_eq!((token.scope.pools.len(), token.scope.tenants.len()), (1, 2));
+    assert_eq!(token.from.len(), 1);
+    let list = admin.get("/ui/tokens").await.html;
+    let limits = "pools dmz; networks default; tenants p-1, p-2; from 10.0.0.0/8";
+    assert!(list.contains(limits), "{list}");
+}
+
+#[tokio::test]
 async fn the_backup_room_leads_to_files_that_a_session_may_have() {
     let site = Site::new().await;
     let admin = admin(&site).await;

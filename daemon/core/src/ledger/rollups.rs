@@ -1,0 +1,158 @@
+//! The running hour of each pool and how its last ones ended.
+
+use std::collections::BTreeMap;
+
+use super::{
+    Ledger,
+    plan::{Draft, Draw},
+    tentative::Table,
+};
+use crate::{Actor, Answer, Forecast, Hour, Op, PoolId, Refusal, Rollup, Timestamp};
+
+/// What happened to a pool since its last row was made; in memory only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Tally {
+    given: u64,
+    released: u64,
+    refused: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+struct History {
+    tally: Tally,
+    /// Those a forecast looks at, and the one before them.
+    rows: BTreeMap<Hour, Rollup>,
+}
+
+impl History {
+    /// Rows may come in any order.
+    fn put(&mut self, row: Rollup) {
+        let latest = self.rows.last_key_value().map(|(hour, _)| *hour);
+        if latest.is_none_or(|latest| latest < row.hour) {
+            self.tally.given = self.tally.given.saturating_sub(row.given);
+            self.tally.released = self.tally.released.saturating_sub(row.released);
+            self.tally.refused = self.tally.refused.saturating_sub(row.refused);
+        }
+        self.rows.insert(row.hour, row);
+        let Some((latest, _)) = self.rows.last_key_value() else {
+            return;
+        };
+        let window = latest.before(Forecast::WINDOW);
+        let before = self.rows.range(..=window).next_back();
+        if let Some(first) = before.map(|(hour, _)| *hour) {
+            self.rows = self.rows.split_off(&first);
+        }
+    }
+}
+
+/// Histories of all pools that have one.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Rollups(BTreeMap<PoolId, History>);
+
+impl Rollups {
+    pub fn put(&mut self, row: Rollup) {
+        self.0.entry(row.pool).or_default().put(row);
+    }
+
+    pub fn drop_pool(&mut self, pool: PoolId) {
+        self.0.remove(&pool);
+    }
+
+    /// An address of the pool got a holder.
+    pub fn given(&mut self, pool: Option<PoolId>) {
+        if let Some(pool) = pool {
+            self.0.entry(pool).or_default().tally.given += 1;
+        }
+    }
+
+    /// An address of the pool lost its last holder.
+    pub fn released(&mut self, pool: Option<PoolId>) {
+        if let Some(pool) = pool {
+            self.0.entry(pool).or_default().tally.released += 1;
+        }
+    }
+
+    /// A request was refused because the pool is full.
+    pub fn refused(&mut self, pool: PoolId) {
+        self.0.entry(pool).or_default().tally.refused += 1;
+    }
+
+    /// All rows kept in memory, by pool and hour.
+    pub fn rows(&self) -> impl Iterator<Item = &Rollup> {
+        self.0.values().flat_map(|history| history.rows.values())
+    }
+}
+
+impl Ledger {
+    /// When a pool is full at the pace of its last days; `now` is the time of the address book.
+    pub fn forecast(&self, pool: PoolId, now: Timestamp) -> Forecast {
+        let free = self.usage(pool).map_or(0, |usage| usage.free);
+        let rows = self.rollups.0.get(&pool).map(|history| &history.rows);
+        let ends = rows.into_iter().flatten();
+        let ends = ends.map(|(hour, row)| (*hour, row.used));
+        Forecast::new(ends, Hour::of(now).before(1), free)
+    }
+
+    /// Rows of the last hour that is over, of up to `most` pools after `after` in which something happened.
+    pub(super) fn plan_roll_up(
+        &self,
+        after: Option<PoolId>,
+        most: usize,
+        actor: &Actor,
+        now: Timestamp,
+    ) -> Draw {
+        self.unlocked(Table::Rollups)?;
+        // A pool that is being deleted must not get a row after its end.
+        self.unlocked(Table::Pools)?;
+        let mut draft = Draft::new(now, actor);
+        let hour = Hour::of(now).before(1);
+        let mut pools = self.pools_after(after).map(|pool| pool.id).peekable();
+        let mut last = after;
+        for pool in pools.by_ref().take(most.max(1)) {
+            last = Some(pool);
+            draft
+                .flight
+                .ops
+                .extend(self.row(pool, hour).map(Op::PutRollup));
+        }
+        draft.flight.table = Some(Table::Rollups);
+        let rows = draft.flight.ops.len();
+        let next = last.filter(|_| pools.peek().is_some());
+        Ok((draft, Answer::RolledUp { rows, next }))
+    }
+
+    /// Counts a request that was refused for want of room.
+    pub(super) fn count_refused(&mut self, refusal: &Refusal) {
+        if let Refusal::NoneGives { reasons, .. } = refusal {
+            for reason in reasons {
+                self.count_refused(reason);
+            }
+        } else if let Refusal::Exhausted { pool, .. } = refusal
+            && let Some(id) = self.rows.pool_by_name(pool).map(|pool| pool.id)
+        {
+            self.rollups.refused(id);
+        }
+    }
+
+    /// `None` where the hour has a row, a later one has, or nothing happened.
+    fn row(&self, pool: PoolId, hour: Hour) -> Option<Rollup> {
+        let room = self.free.room(pool)?;
+        let history = self.rollups.0.get(&pool);
+        let tally = history.map_or_else(Tally::default, |history| history.tally);
+        let count = |count: u128| u64::try_from(count).unwrap_or(u64::MAX);
+        let row = Rollup {
+            pool,
+            hour,
+            size: room.layout.size.assignable,
+            used: count(room.used),
+            quarantined: self.index.cooling(pool),
+            highest: count(room.highest),
+            given: tally.given,
+            released: tally.released,
+            refused: tally.refused,
+        };
+        let before = history.and_then(|history| history.rows.last_key_value());
+        let new = before.is_none_or(|(last, before)| *last < hour && !row.idle_since(before));
+        new.then_some(row)
+    }
+}

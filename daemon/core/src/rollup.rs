@@ -1,0 +1,208 @@
+//! How full a pool was hour by hour, what of that is kept, and when the pool will be full at this pace.
+//!
+//! A row says how an hour ended. An hour in which nothing happened in a pool has no row: it was as the row before says.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{PoolId, Timestamp};
+
+/// Hours since the Unix epoch, UTC.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Hour(pub u32);
+
+impl Hour {
+    const MILLIS: u64 = 3_600_000;
+
+    /// The hour of a point in time.
+    pub fn of(at: Timestamp) -> Self {
+        Self(u32::try_from(at.0 / Self::MILLIS).unwrap_or(u32::MAX))
+    }
+
+    /// When it begins.
+    pub fn begin(self) -> Timestamp {
+        Timestamp(u64::from(self.0) * Self::MILLIS)
+    }
+
+    /// When it is over.
+    pub fn end(self) -> Timestamp {
+        Timestamp((u64::from(self.0) + 1) * Self::MILLIS)
+    }
+
+    /// The first hour of its day.
+    pub fn day(self) -> Self {
+        Self(self.0 - self.0 % 24)
+    }
+
+    pub fn before(self, hours: u32) -> Self {
+        Self(self.0.saturating_sub(hours))
+    }
+}
+
+/// How an hour of a pool ended, and what happened in it. Counts saturate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rollup {
+    pub pool: PoolId,
+    pub hour: Hour,
+    /// Assignable addresses.
+    pub size: u128,
+    /// Of these, leased, through whatever pool.
+    pub used: u64,
+    /// Leases attributed to the pool that cooled after a release.
+    pub quarantined: u64,
+    /// The highest `used` of the hour.
+    pub highest: u64,
+    /// Addresses that got a holder.
+    pub given: u64,
+    /// Addresses that lost their last holder.
+    pub released: u64,
+    /// Requests refused because the pool was full; one that asks again is counted again.
+    pub refused: u64,
+}
+
+impl Rollup {
+    /// Whether nothing happened in the hour, and it ended as `before` did.
+    pub(crate) fn idle_since(&self, before: &Self) -> bool {
+        let quiet = Self {
+            hour: self.hour,
+            highest: before.used,
+            given: 0,
+            released: 0,
+            refused: 0,
+            ..*before
+        };
+        *self == quiet
+    }
+
+    /// This row and those of later hours as one.
+    pub fn and(self, later: &Self) -> Self {
+        Self {
+            highest: self.highest.max(later.highest),
+            given: self.given.saturating_add(later.given),
+            released: self.released.saturating_add(later.released),
+            refused: self.refused.saturating_add(later.refused),
+            ..*later
+        }
+    }
+}
+
+/// How long rows are kept, in days, counted back from the latest row of the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retention {
+    /// Each hour; of older days only the last row.
+    pub hourly: u32,
+    pub daily: u32,
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        Self {
+            hourly: 35,
+            daily: 400,
+        }
+    }
+}
+
+impl Retention {
+    /// Rows before it are thinned: the begin of a day.
+    pub fn thin_before(self, latest: Hour) -> Hour {
+        latest.before(self.hourly.saturating_mul(24)).day()
+    }
+
+    /// Rows before it go: the begin of a day.
+    pub fn drop_before(self, latest: Hour) -> Hour {
+        let kept = self.daily.max(self.hourly);
+        latest.before(kept.saturating_mul(24)).day()
+    }
+
+    /// Of rows of whole days, latest first: those that are not the last of their day.
+    pub fn thinned(latest_first: impl IntoIterator<Item = Hour>) -> Vec<Hour> {
+        let mut day = None;
+        let mut go = Vec::new();
+        for hour in latest_first {
+            if day.replace(hour.day()) == Some(hour.day()) {
+                go.push(hour);
+            }
+        }
+        go
+    }
+}
+
+/// When a pool is full, if it goes on as in the last seven days.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Forecast {
+    /// Its history is shorter than a day.
+    TooLittle,
+    /// Not within ten years.
+    NotAtThisPace,
+    /// In about so many hours; 0: it is full.
+    FullIn { hours: u32 },
+}
+
+impl Forecast {
+    /// Hours that are looked at.
+    pub const WINDOW: u32 = 7 * 24;
+    /// Hours of history below which nothing is said.
+    pub const LEAST: u32 = 24;
+    const MOST: f64 = 10.0 * 365.0 * 24.0;
+
+    /// From how the hours ended, `(hour, used)` in the order of time; one that is missing was as the one before. Least
+    /// squares over the hours up to `last`, the last that is over.
+    pub fn new(ends: impl IntoIterator<Item = (Hour, u64)>, last: Hour, free: u128) -> Self {
+        if free == 0 {
+            return Self::FullIn { hours: 0 };
+        }
+        match pace(ends, last) {
+            None => Self::TooLittle,
+            Some(pace) => {
+                let hours = (free as f64 / pace).ceil();
+                if pace > 0.0 && hours <= Self::MOST {
+                    Self::FullIn {
+                        hours: hours as u32,
+                    }
+                } else {
+                    Self::NotAtThisPace
+                }
+            }
+        }
+    }
+
+    /// Hours until it is full; `None` where nobody can say.
+    pub fn hours(self) -> Option<u32> {
+        match self {
+            Self::FullIn { hours } => Some(hours),
+            Self::TooLittle | Self::NotAtThisPace => None,
+        }
+    }
+}
+
+/// Addresses an hour; `None` for too little history.
+fn pace(ends: impl IntoIterator<Item = (Hour, u64)>, last: Hour) -> Option<f64> {
+    let first = last.before(Forecast::WINDOW - 1);
+    let mut ends = ends.into_iter().peekable();
+    let mut used = None;
+    let mut points = Vec::with_capacity(Forecast::WINDOW as usize);
+    for hour in first.0..=last.0 {
+        while let Some((_, end)) = ends.next_if(|(at, _)| at.0 <= hour) {
+            used = Some(end);
+        }
+        points.extend(used.map(|used| (f64::from(hour - first.0), used as f64)));
+    }
+    if points.len() < Forecast::LEAST as usize {
+        return None;
+    }
+    let count = points.len() as f64;
+    let mean_x = points.iter().map(|(x, _)| x).sum::<f64>() / count;
+    let mean_y = points.iter().map(|(_, y)| y).sum::<f64>() / count;
+    let spread: f64 = points.iter().map(|(x, _)| (x - mean_x).powi(2)).sum();
+    let along: f64 = points
+        .iter()
+        .map(|(x, y)| (x - mean_x) * (y - mean_y))
+        .sum();
+    Some(along / spread)
+}
+
+#[cfg(test)]
+mod tests;

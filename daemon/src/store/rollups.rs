@@ -1,0 +1,186 @@
+//! The table of hourly roll-ups: written and thinned in the commits of decisions, read beside them.
+
+use fipd_core::{Hour, Op, PoolId, Retention, Rollup};
+use redb::{ReadTransaction, ReadableTable, WriteTransaction};
+
+use super::{
+    codec,
+    error::ReadError,
+    load::Ops,
+    reader::StoreReader,
+    tables::{POOLS, ROLLUPS, existing, parse_rollup_key, rollup_key},
+};
+
+/// Rows looked at, and rows removed, for one that is written, at the most.
+const STEP: usize = 128;
+
+/// Writes rows, thins what is old of their pools, and removes all rows of pools that are gone.
+pub(super) fn write(
+    txn: &WriteTransaction,
+    rows: &[(Rollup, Vec<u8>)],
+    gone: impl Iterator<Item = PoolId>,
+    keep: Retention,
+) -> Result<(), ReadError> {
+    let mut gone = gone.peekable();
+    if rows.is_empty() && gone.peek().is_none() {
+        return Ok(());
+    }
+    let mut table = txn.open_table(ROLLUPS)?;
+    for (row, value) in rows {
+        table.insert(rollup_key(row.pool, row.hour), value.as_slice())?;
+        for hour in surplus(&table, row.pool, row.hour, keep)? {
+            table.remove(rollup_key(row.pool, hour))?;
+        }
+    }
+    for pool in gone {
+        let all = rollup_key(pool, Hour(0))..=rollup_key(pool, Hour(u32::MAX));
+        table.retain_in(all, |_, _| false)?;
+    }
+    Ok(())
+}
+
+/// What of a pool is kept for too long, a step of it.
+fn surplus(
+    table: &impl ReadableTable<[u8; 8], &'static [u8]>,
+    pool: PoolId,
+    latest: Hour,
+    keep: Retention,
+) -> Result<Vec<Hour>, ReadError> {
+    let key = |hour| rollup_key(pool, hour);
+    let (drop, thin) = (keep.drop_before(latest), keep.thin_before(latest));
+    let hours = |found: Vec<[u8; 8]>| found.into_iter().map(|key| parse_rollup_key(key).1);
+    let old = table.range(key(Hour(0))..key(drop))?.take(STEP);
+    let old: Vec<_> = old
+        .map(|row| row.map(|(key, _)| key.value()))
+        .collect::<Result<_, _>>()?;
+    let days = table.range(key(drop)..key(thin))?.rev().take(STEP);
+    let days: Vec<_> = days
+        .map(|row| row.map(|(key, _)| key.value()))
+        .collect::<Result<_, _>>()?;
+    Ok(hours(old).chain(Retention::thinned(hours(days))).collect())
+}
+
+fn decoded(key: [u8; 8], value: &[u8]) -> Result<Rollup, ReadError> {
+    let (pool, hour) = parse_rollup_key(key);
+    codec::decode_rollup(pool, hour, value).map_err(|error| ReadError::Row {
+        table: "rollups".to_owned(),
+        row: format!("hour {} of pool {}", hour.0, pool.0),
+        error,
+    })
+}
+
+/// The rows that a ledger keeps: of each pool those that a forecast looks at, and the one before.
+pub(super) fn recent(txn: &ReadTransaction) -> Result<Ops, ReadError> {
+    let Some(table) = existing(txn, ROLLUPS)? else {
+        return Ok(Box::new(std::iter::empty()));
+    };
+    let pools = txn.open_table(POOLS)?.range::<[u8; 4]>(..)?;
+    let of_pool = move |pool: PoolId| -> Result<Vec<Op>, ReadError> {
+        let all = rollup_key(pool, Hour(0))..=rollup_key(pool, Hour(u32::MAX));
+        let mut rows = Vec::new();
+        let mut window = None;
+        for item in table.range(all)?.rev() {
+            let (key, value) = item?;
+            let row = decoded(key.value(), value.value())?;
+            let first = *window.get_or_insert(row.hour.before(fipd_core::Forecast::WINDOW));
+            rows.push(Op::PutRollup(row));
+            if row.hour <= first {
+                break;
+            }
+        }
+        Ok(rows)
+    };
+    let ops = pools.flat_map(move |pool| {
+        let rows = pool
+            .map_err(ReadError::from)
+            .and_then(|(key, _)| of_pool(PoolId(u32::from_be_bytes(key.value()))));
+        match rows {
+            Ok(rows) => rows.into_iter().map(Ok).collect(),
+            Err(error) => vec![Err(error)],
+        }
+    });
+    Ok(Box::new(ops))
+}
+
+/// Rows that cannot be read, or are of no pool.
+pub(super) fn problems(txn: &ReadTransaction) -> Result<Vec<ReadError>, ReadError> {
+    let Some(table) = existing(txn, ROLLUPS)? else {
+        return Ok(Vec::new());
+    };
+    let pools = txn.open_table(POOLS)?;
+    let mut found = Vec::new();
+    for item in table.range::<[u8; 8]>(..)? {
+        let (key, value) = item?;
+        match decoded(key.value(), value.value()) {
+            Ok(row) if pools.get(row.pool.0.to_be_bytes())?.is_none() => {
+                found.push(ReadError::Row {
+                    table: "rollups".to_owned(),
+                    row: format!("hour {}", row.hour.0),
+                    error: codec::DecodeError::value("pool", row.pool.0),
+                });
+            }
+            Ok(_) => {}
+            Err(error) => found.push(error),
+        }
+    }
+    Ok(found)
+}
+
+/// A part of a pool's history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HistoryAsk {
+    pub pool: PoolId,
+    pub from: Hour,
+    /// Included.
+    pub to: Hour,
+    /// One row a day: how the day ended, and what happened in it.
+    pub daily: bool,
+    /// Rows at the most.
+    pub limit: usize,
+}
+
+impl StoreReader {
+    /// Rows in the order of time, and where the next page begins. Hours in which nothing happened have none. Blocks on
+    /// the disk.
+    ///
+    /// # Errors
+    /// While the store is being reopened, and when a row cannot be read.
+    pub fn history(&self, ask: HistoryAsk) -> Result<(Vec<Rollup>, Option<Hour>), ReadError> {
+        let txn = self.begin()?;
+        let Some(table) = existing(&txn, ROLLUPS)? else {
+            return Ok((Vec::new(), None));
+        };
+        let mut rows: Vec<Rollup> = Vec::new();
+        if ask.from > ask.to {
+            return Ok((rows, None));
+        }
+        for item in table.range(rollup_key(ask.pool, ask.from)..=rollup_key(ask.pool, ask.to))? {
+            let (key, value) = item?;
+            let row = decoded(key.value(), value.value())?;
+            let of_day = |last: &&mut Rollup| ask.daily && last.hour.day() == row.hour.day();
+            if let Some(last) = rows.last_mut().filter(of_day) {
+                *last = last.and(&row);
+            } else if rows.len() < ask.limit {
+                rows.push(row);
+            } else {
+                return Ok((rows, Some(row.hour)));
+            }
+        }
+        Ok((rows, None))
+    }
+
+    /// The last row before an hour: how the pool was when the hour began. Blocks on the disk.
+    ///
+    /// # Errors
+    /// As [`Self::history`].
+    pub fn row_before(&self, pool: PoolId, hour: Hour) -> Result<Option<Rollup>, ReadError> {
+        let txn = self.begin()?;
+        let Some(table) = existing(&txn, ROLLUPS)? else {
+            return Ok(None);
+        };
+        let mut before = table.range(rollup_key(pool, Hour(0))..rollup_key(pool, hour))?;
+        let last = before.next_back().transpose()?;
+        last.map(|(key, value)| decoded(key.value(), value.value()))
+            .transpose()
+    }
+}
