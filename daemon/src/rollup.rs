@@ -3,7 +3,7 @@
 //! One timer an hour; a pool in which nothing happened gets no row. What was given and released in the running hour is
 //! counted in memory: an end of the daemon loses these counts, never the figures of use.
 
-use std::{future::Future, time::Duration};
+use std::time::Duration;
 
 use fipd_core::{Answer, Hour, Request, Timestamp};
 use tokio_util::sync::CancellationToken;
@@ -19,11 +19,9 @@ const SLACK: Duration = Duration::from_secs(1);
 const RETRY: Duration = Duration::from_secs(60);
 
 /// Works until it is told to stop or the address book is gone.
-pub fn run(ipam: Ipam, stop: CancellationToken) -> impl Future<Output = ()> + Send {
-    async move {
-        if stop.run_until_cancelled(work(&ipam)).await.is_some() {
-            stop.cancelled().await;
-        }
+pub async fn run(ipam: Ipam, stop: CancellationToken) {
+    if stop.run_until_cancelled(work(&ipam)).await.is_some() {
+        stop.cancelled().await;
     }
 }
 
