@@ -26,7 +26,9 @@ use std::{
     time::Duration,
 };
 
-use fipd_core::{Answer, Expectation, Identity, Ledger, Refusal, Refused, Request, Timestamp};
+use fipd_core::{
+    Answer, ClusterId, Expectation, Identity, Ledger, Refusal, Refused, Request, System, Timestamp,
+};
 use parking_lot::{Mutex, RwLock};
 use tokio::{
     runtime::Handle,
@@ -307,6 +309,14 @@ impl Ipam {
     /// Gives up the identity's places in all queues.
     pub fn forget_waiter(&self, identity: &Identity) {
         self.shared.ledger.write().forget_waiter(identity);
+        self.shared.publish();
+    }
+
+    /// Gives up the places of a cluster (or of one of its systems) in all queues.
+    pub fn forget_waiters_of(&self, cluster: &ClusterId, system: Option<&System>) {
+        let mut ledger = self.shared.ledger.write();
+        ledger.forget_waiters_of(cluster, system);
+        drop(ledger);
         self.shared.publish();
     }
 

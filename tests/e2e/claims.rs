@@ -26,6 +26,7 @@ mod sources;
 struct Bench {
     planes: BTreeMap<String, ControlPlane>,
     fipd: Fipd,
+    config: String,
 }
 
 fn definitions() -> String {
@@ -83,7 +84,14 @@ impl Bench {
         Self {
             planes: by_name,
             fipd,
+            config,
         }
+    }
+
+    /// Other settings in the configuration of all clusters, while fipd runs.
+    fn set(&mut self, from: &str, to: &str) {
+        self.config = self.config.replace(from, to);
+        self.fipd.write_config(&self.config).unwrap();
     }
 
     async fn fipd<const N: usize>(&self, arguments: [&str; N]) -> String {
@@ -314,6 +322,42 @@ async fn a_claim_gets_an_address_and_gives_it_back() {
     assert_eq!(now["metadata"]["resourceVersion"], version);
     let held = bench.leases().await;
     assert_eq!(held.len(), 5, "{held:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_quota_holds_and_a_finalizer_comes_back() {
+    let bench = Bench::start(&["a"], "pools = [\"lab\"]\ndefault-pool = \"lab\"").await;
+    bench.pool("lab", "10.74.0.0/29", "10.74.0.1").await;
+    let limit = async |limit: &str| {
+        let quota = [
+            "quota", "set", "--pool", "lab", "--tenant", "a/one", "--limit", limit,
+        ];
+        bench.fipd(quota).await
+    };
+    limit("1").await;
+    let claims = bench.namespace("a", "one").await;
+    claims.make("first", json!({})).await;
+    let address = claims.address("first").await;
+    claims.make("second", json!({})).await;
+    let refused = claims.reason("second", "QuotaExceeded").await;
+    assert_eq!(refused["status"]["address"], Value::Null);
+    limit("2").await;
+    claims.address("second").await;
+
+    // Stripped by hand: the claim keeps its address, and gives it back when it goes.
+    let strip = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
+    let stripped = claims.0.patch("first", &PatchParams::default(), &strip);
+    stripped.await.unwrap();
+    claims
+        .wait("first", "is protected again", |claim| {
+            claim["metadata"]["finalizers"] == json!(["fipd.io/address"])
+        })
+        .await;
+    assert_eq!(claims.address("first").await, address);
+    claims.delete("first").await;
+    claims.gone("first").await;
+    let left = bench.leases().await;
+    assert_eq!(left.len(), 1, "{left:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

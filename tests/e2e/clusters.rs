@@ -208,9 +208,13 @@ impl Bed {
     }
 
     async fn pool(&self) -> PoolId {
+        self.pool_of("10.7.0.0/24").await
+    }
+
+    async fn pool_of(&self, addresses: &str) -> PoolId {
         let spec = PoolSpec {
             ends: Ends::own_default(fipd_core::Family::V4),
-            ..PoolSpec::own("own", vec!["10.7.0.0/24".to_owned().try_into().unwrap()])
+            ..PoolSpec::own("own", vec![addresses.to_owned().try_into().unwrap()])
         };
         let actor = "test".into();
         let request = Request::CreatePool { spec, actor };
@@ -222,8 +226,17 @@ impl Bed {
     }
 
     async fn allocate(&self, pool: PoolId) -> Result<Answer, IpamError> {
+        self.allocate_to("fipd/Test/ns/one", pool, None).await
+    }
+
+    async fn allocate_to(
+        &self,
+        owner: &str,
+        pool: PoolId,
+        waiting_since: Option<Timestamp>,
+    ) -> Result<Answer, IpamError> {
         let holder = Holder {
-            identity: "fipd/Test/ns/one".parse().unwrap(),
+            identity: owner.parse().unwrap(),
             instance: "".into(),
         };
         let wants = vec![Want {
@@ -235,7 +248,7 @@ impl Bed {
             holder,
             tenant: None,
             wants,
-            waiting_since: None,
+            waiting_since,
             by_admin: false,
             share: None,
             actor: "test".into(),
@@ -511,7 +524,22 @@ async fn clusters_come_change_and_go_with_the_files() {
     })
     .await;
     assert_eq!(bed.clusters.sessions().len(), 2);
+
+    // What it waited for is waited for no more when it is gone.
+    let pool = bed.pool_of("10.9.0.1/32").await;
+    bed.allocate(pool).await.unwrap();
+    let gone = format!("rancher-fip/{}/Test/ns/a", ready.id.as_ref().unwrap());
+    for (since, owner) in [(1, &*gone), (2, "fipd/Test/ns/behind")] {
+        let full = bed.allocate_to(owner, pool, Some(Timestamp(since))).await;
+        assert!(full.is_err(), "{full:?}");
+    }
+    assert_eq!(bed.ipam.read(|ledger| ledger.waiters(pool, 9).len()), 2);
     bed.write("fipd.toml", &cluster("b"));
+    bed.until("its place is left", SOON, |_| {
+        let waiters = bed.ipam.read(|ledger| ledger.waiters(pool, 9));
+        waiters.len() == 1 && &*waiters[0].1.name == "behind"
+    })
+    .await;
     bed.until_lease("orphaned", "10.7.0.11", |lease| {
         lease == Some((LeaseState::Orphaned, "ma".into()))
     })

@@ -20,7 +20,7 @@ use fipd_core::{
     Import, ImportRow, ImportedLease, ImportedPool, Lease, LeaseFilter, LeaseKey, LeaseState,
     Ledger, Mark, Member, NetworkId, Op, Order, Origin, PastLease, Planned, PoolEdit, PoolId,
     PoolScope, PoolSpec, PortClaim, Protocol, Quota, QuotaUsage, Refusal, Release, ReleaseScope,
-    Request, Reserve, RestoreHold, RowFate, Selection, Share, Sticky, Tenant, Text, Ticket,
+    Request, Reserve, RestoreHold, RowFate, Selection, Share, Sticky, System, Tenant, Text, Ticket,
     Timestamp, Transfer, Want,
 };
 use model::{Model, Verdict, new_lease};
@@ -36,6 +36,7 @@ enum Step {
     Abort(usize),
     Expect(Vec<Expectation>),
     ForgetWaiter(Identity),
+    ForgetWaitersOf(ClusterId, Option<System>),
 }
 
 fn identity() -> impl Strategy<Value = Identity> {
@@ -512,6 +513,9 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (0..4_usize).prop_map(Step::Abort),
         1 => prop::collection::vec(expectation, 0..2).prop_map(Step::Expect),
         1 => identity().prop_map(Step::ForgetWaiter),
+        1 => (cluster(), prop::option::of(system())).prop_map(|(cluster, system)| {
+            Step::ForgetWaitersOf(cluster, system.map(|name| name.parse().unwrap()))
+        }),
     ]
 }
 
@@ -728,6 +732,10 @@ impl History {
             Step::ForgetWaiter(identity) => {
                 self.ledger.forget_waiter(identity);
                 self.model.forget_waiter(identity);
+            }
+            Step::ForgetWaitersOf(cluster, system) => {
+                self.ledger.forget_waiters_of(cluster, system.as_ref());
+                self.model.forget_waiters_of(cluster, system.as_ref());
             }
         }
         self.compare();

@@ -457,6 +457,36 @@ fn a_waiter_that_is_released_leaves_the_queue() {
 }
 
 #[test]
+fn a_system_that_ends_leaves_the_queues_to_those_behind() {
+    let mut book = Book::new();
+    let pool = book.pool(spec("p", &["10.0.0.8"]));
+    book.gets(&Request::Allocate(allocate(WEB, pool)));
+    let (fip, claim) = ("rancher-fip/c1/Service/ns/a", "claims/c1/Claim/ns/a");
+    for (since, owner) in [fip, claim, "rancher-fip/c2/Service/ns/a"]
+        .iter()
+        .enumerate()
+    {
+        book.refused(&waiting(owner, pool, since as u64));
+    }
+    let waiters = |book: &Book| {
+        let all = book.0.waiters(pool, 9).into_iter();
+        all.map(|(_, identity)| identity.to_string())
+            .collect::<Vec<_>>()
+    };
+    let (cluster, system) = (ClusterId("c1".into()), System::rancher_fip());
+    let before = book.0.revision();
+    book.0.forget_waiters_of(&cluster, Some(&system));
+    assert_eq!(waiters(&book), [claim, "rancher-fip/c2/Service/ns/a"]);
+    let changes = book.0.changes_since(before).unwrap();
+    assert_eq!(changes[0].pools.as_slice(), [pool], "who is next hears it");
+    book.0.forget_waiters_of(&cluster, None);
+    assert_eq!(waiters(&book), ["rancher-fip/c2/Service/ns/a"]);
+    let before = book.0.revision();
+    book.0.forget_waiters_of(&cluster, None);
+    assert_eq!(book.0.revision(), before, "nothing was left to forget");
+}
+
+#[test]
 fn an_adopted_address_belongs_to_who_uses_it_and_reserved_ends_do_not_matter() {
     let mut book = Book::new();
     let mut wide = spec("wide", &["10.0.0.0/24"]);

@@ -20,6 +20,8 @@ impl Registry {
             {
                 continue;
             }
+            // Nothing of it asks again; those behind it are to have their turn.
+            self.ipam.forget_waiters_of(&id, system.as_ref());
             let moved = self.orphan(&id, system.as_ref(), &"fipd".into()).await?;
             self.orphaned.insert((id.clone(), system));
             if moved > 0 {

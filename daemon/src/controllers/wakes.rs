@@ -90,8 +90,13 @@ impl Wakes {
 
     /// The objects to look at again.
     pub fn woken(&self, ledger: &Ledger, news: &News<'_>) -> BTreeSet<Key> {
+        self.heard(ledger, news).0
+    }
+
+    /// The objects to look at again, and whether a pool is new, gone or has another specification than before.
+    pub fn heard(&self, ledger: &Ledger, news: &News<'_>) -> (BTreeSet<Key>, bool) {
         let mut state = self.state.lock();
-        let mut keys = BTreeSet::new();
+        let (mut keys, mut edited) = (BTreeSet::new(), true);
         match news {
             News::Everything => {
                 keys.extend(state.causes.keys().cloned());
@@ -105,7 +110,8 @@ impl Wakes {
                     .iter()
                     .flat_map(|change| change.pools.iter().copied())
                     .collect();
-                if state.pools_edited(ledger, &pools) {
+                edited = state.pools_edited(ledger, &pools);
+                if edited {
                     keys.extend(state.waiting_for(&Cause::Pools));
                 }
                 for pool in &pools {
@@ -135,7 +141,7 @@ impl Wakes {
                 }
             }
         }
-        keys
+        (keys, edited)
     }
 
     /// The key of the object with this identity, if it is one of this controller's.

@@ -32,9 +32,13 @@ fn says(object: &Value, wanted: &str, part: &str) -> bool {
     reason(object) == wanted && message.as_str().is_some_and(|text| text.contains(part))
 }
 
+fn mirrored(pool: &Value) -> bool {
+    reason(pool) == "Mirrored" && pool["metadata"]["finalizers"].is_array()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn pools_of_a_cluster_and_of_a_namespace() {
-    let bench = Bench::start(&["a"], "pool-objects = true").await;
+    let mut bench = Bench::start(&["a"], "pool-objects = true").await;
     let (one, two) = (
         bench.namespace("a", "one").await,
         bench.namespace("a", "two").await,
@@ -109,6 +113,31 @@ async fn pools_of_a_cluster_and_of_a_namespace() {
         pool["status"]["total"] == 13
     })
     .await;
+
+    // Switched off, objects are let go and pools are closed; leases stay. Switched on again, all is as before.
+    bench.set("pool-objects = true", "pool-objects = false");
+    for path in ["pools/site", "namespaces/one/namespacedpools/mine"] {
+        let off = |pool: &Value| {
+            says(pool, "Off", "pool-objects is off") && pool["metadata"]["finalizers"].is_null()
+        };
+        wait(&bench, path, "is let go", off).await;
+    }
+    one.make("closed", json!({ "poolRef": { "name": "site" } }))
+        .await;
+    one.reason("closed", "PoolNotFound").await;
+    assert_eq!(one.address("d").await, "10.80.0.5");
+    bench.set("pool-objects = false", "pool-objects = true");
+    wait(
+        &bench,
+        "namespaces/one/namespacedpools/mine",
+        "is back",
+        mirrored,
+    )
+    .await;
+    wait(&bench, "pools/site", "is back", mirrored).await;
+    one.address("closed").await;
+    one.delete("closed").await;
+    one.gone("closed").await;
 
     // It goes when nobody holds an address of it, and says who does.
     let client = bench.planes["a"].client().await.unwrap();

@@ -276,8 +276,9 @@ impl Ledger {
                 .extend(self.waiters.leave_all(&identity, instance.as_ref()));
         }
         if let Some(cluster) = flight.cluster_leaves {
-            change.pools.extend(self.waiters.leave_cluster(&cluster));
-            self.tentative.forget_places_of(&cluster);
+            let pools = self.waiters.leave_cluster(&cluster, None);
+            change.pools.extend(pools);
+            self.tentative.forget_places_of(&cluster, None);
         }
         self.changes.push(change)
     }

@@ -19,7 +19,8 @@ use super::{
     wants::Asked,
 };
 use crate::{
-    Allocate, Change, Identity, LeaseKey, Pool, PoolId, Refusal, Selection, Text, Timestamp,
+    Allocate, Change, ClusterId, Identity, LeaseKey, Pool, PoolId, Refusal, Selection, System,
+    Text, Timestamp,
 };
 
 /// What is looked for: by whom, what else the request asks, and when.
@@ -239,6 +240,14 @@ impl Ledger {
             self.waiters.keep(*id, (since, identity.clone()), waiter);
         }
         self.moved_up(left);
+    }
+
+    /// Gives up the places of a cluster (or of one of its systems) in all queues: nothing asks for it any more. Counts as
+    /// a change of the pools where it had some.
+    pub fn forget_waiters_of(&mut self, cluster: &ClusterId, system: Option<&System>) {
+        let pools = self.waiters.leave_cluster(cluster, system);
+        self.tentative.forget_places_of(cluster, system);
+        self.moved_up(pools.into_iter().collect());
     }
 
     /// Gives up places in all queues; with `instance`, only those of that instance.

@@ -11,9 +11,9 @@ use super::{
     charges::{Charge, Charges},
     groups::{Group, group},
     intern::Prints,
-    waiters::{Place, Waiter},
+    waiters::{Place, Waiter, is_of},
 };
-use crate::{ClusterId, Identity, LeaseKey, NetworkId, Op, PoolId, Quota, Text};
+use crate::{ClusterId, Identity, LeaseKey, NetworkId, Op, PoolId, Quota, System, Text};
 
 /// Stands for one decision in flight; hand it back by `confirm` or `abort`.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -188,10 +188,10 @@ impl Tentative {
         }
     }
 
-    /// [`Tentative::forget_places`] of everybody in the cluster.
-    pub fn forget_places_of(&mut self, cluster: &ClusterId) {
+    /// [`Tentative::forget_places`] of everybody in the cluster (and system).
+    pub fn forget_places_of(&mut self, cluster: &ClusterId, system: Option<&System>) {
         for flight in self.flights.iter_mut().flatten() {
-            let stays = |place: &Place| place.1.cluster.as_ref() != Some(cluster);
+            let stays = |place: &Place| !is_of(&place.1, cluster, system);
             flight.places.retain(|(_, place, _)| stays(place));
         }
     }

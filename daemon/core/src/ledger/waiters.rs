@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::{ClusterId, Identity, PoolId, Text, Timestamp};
+use crate::{ClusterId, Identity, PoolId, System, Text, Timestamp};
 
 /// Orders waiters: the oldest object first, then by identity.
 pub(super) type Place = (Timestamp, Identity);
@@ -139,10 +139,15 @@ impl Waiters {
         pools
     }
 
-    /// Gives up the places of everybody in the cluster; where it had some. Looks at all who wait.
-    pub fn leave_cluster(&mut self, cluster: &ClusterId) -> Vec<PoolId> {
-        let of_cluster = |identity: &&Identity| identity.cluster.as_ref() == Some(cluster);
-        let leavers: Vec<Identity> = self.places.keys().filter(of_cluster).cloned().collect();
+    /// Gives up the places of everybody in the cluster (and system); where it had some, each once. Looks at all who
+    /// wait.
+    pub fn leave_cluster(
+        &mut self,
+        cluster: &ClusterId,
+        system: Option<&System>,
+    ) -> BTreeSet<PoolId> {
+        let leaves = |identity: &&Identity| is_of(identity, cluster, system);
+        let leavers: Vec<Identity> = self.places.keys().filter(leaves).cloned().collect();
         let pools = leavers
             .iter()
             .flat_map(|identity| self.leave_all(identity, None));
@@ -200,6 +205,12 @@ impl Waiters {
                     == Some(since)
             })
     }
+}
+
+/// Whether the identity is one of the cluster (and system).
+pub(super) fn is_of(identity: &Identity, cluster: &ClusterId, system: Option<&System>) -> bool {
+    identity.cluster.as_ref() == Some(cluster)
+        && system.is_none_or(|system| identity.system == *system)
 }
 
 impl Queue {

@@ -17,7 +17,7 @@ use std::{net::IpAddr, sync::Arc};
 use fipd_core::{
     Action, Adoption, Answer, ClusterId, ClusterRecord, Epoch, Expectation, Family, Hold, Holder,
     Identity, Lease, LeaseKey, LeaseState, Member, Network, NetworkId, Op, PastLease, Pool, PoolId,
-    Quota, Refusal, Request, RestoreHold, Tenant, Text, Timestamp,
+    Quota, Refusal, Request, RestoreHold, System, Tenant, Text, Timestamp,
 };
 
 pub use pool::assignable;
@@ -209,6 +209,17 @@ impl Model {
         self.waiters.retain(|waiter| waiter.identity != *identity);
         for flight in &mut self.flights {
             flight.gave_up.retain(|waiter| waiter.identity != *identity);
+        }
+    }
+
+    pub fn forget_waiters_of(&mut self, cluster: &ClusterId, system: Option<&System>) {
+        let of = |waiter: &Waiter| {
+            waiter.identity.cluster.as_ref() == Some(cluster)
+                && system.is_none_or(|system| waiter.identity.system == *system)
+        };
+        self.waiters.retain(|waiter| !of(waiter));
+        for flight in &mut self.flights {
+            flight.gave_up.retain(|waiter| !of(waiter));
         }
     }
 

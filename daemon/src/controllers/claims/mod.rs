@@ -39,7 +39,7 @@ use pool::{
     Pools,
     kind::Kind,
     observe::{self, Object},
-    source::Sources,
+    source::{self, Sources},
 };
 
 /// API of all own kinds.
@@ -65,6 +65,11 @@ async fn serve(site: Arc<Site>) {
         move || quiet(Arc::clone(&idle)),
     ));
     let mut tasks = JoinSet::new();
+    if !site.session.settings.claims.pool_objects
+        && let Err(error) = source::close_all(&site).await
+    {
+        tracing::warn!(cluster = %site.name, "pools of its objects are not closed yet: {error}");
+    }
     pools(&site, &remote, &events, &mut tasks);
     let claims = Claims::new(Arc::clone(&site), remote, events, queue);
     let all = Arc::clone(&claims);
@@ -108,8 +113,9 @@ fn pools(site: &Arc<Site>, remote: &Remote, events: &Arc<Events>, tasks: &mut Jo
         let (site, remote, events) = (Arc::clone(site), remote.clone(), Arc::clone(events));
         Sources::new(site, remote, events, kind, Arc::clone(objects))
     };
+    let own = Objects::new();
     let cluster = sources(Kind::Pool, &objects);
-    let on = site.session.settings.claims.pool_objects;
+    let namespaced = sources(Kind::Namespaced, &own);
     let (mirror, source) = (Arc::clone(&mirrors.queue), Arc::clone(&cluster.queue));
     let slim = |pool: fipd_io::Pool| Some(observe::slim(pool));
     spawn(tasks, site, Arc::clone(&objects), slim, move |key| {
@@ -127,22 +133,31 @@ fn pools(site: &Arc<Site>, remote: &Remote, events: &Arc<Events>, tasks: &mut Jo
         work,
         tasks,
     );
-    if !on {
+    follow_source(site, cluster, objects, tasks);
+    // Switched off, it may still have finalizers to take off; its role may have gone, which then shows in the log.
+    let made = |ledger: &Ledger| ledger.pools().any(|pool| namespaced.key_of(pool).is_some());
+    if !site.session.settings.claims.pool_objects && !site.ipam.read(made) {
         return;
     }
-    let own = Objects::new();
-    let namespaced = sources(Kind::Namespaced, &own);
     let queue = Arc::clone(&namespaced.queue);
     let slim = |pool: fipd_io::NamespacedPool| Some(observe::slim_namespaced(pool));
     spawn(tasks, site, Arc::clone(&own), slim, move |key| {
         queue.add(key.clone());
     });
-    for (all, objects) in [(cluster, objects), (namespaced, own)] {
-        let (heard, worker) = (Arc::clone(&all), Arc::clone(&all));
-        let hear = move |ledger: &Ledger, news: &News<'_>| heard.heard(ledger, news);
-        let work = move |key| Arc::clone(&worker).reconcile(key);
-        keep(site, &objects, Arc::clone(&all.queue), hear, work, tasks);
-    }
+    follow_source(site, namespaced, own, tasks);
+}
+
+/// Works on the objects of one kind as sources of pools.
+fn follow_source(
+    site: &Arc<Site>,
+    all: Arc<Sources>,
+    objects: Arc<Objects<Object>>,
+    tasks: &mut JoinSet<()>,
+) {
+    let (heard, worker) = (Arc::clone(&all), Arc::clone(&all));
+    let hear = move |ledger: &Ledger, news: &News<'_>| heard.heard(ledger, news);
+    let work = move |key| Arc::clone(&worker).reconcile(key);
+    keep(site, &objects, Arc::clone(&all.queue), hear, work, tasks);
 }
 
 /// Works on a queue once the objects are known.

@@ -77,21 +77,18 @@ async fn a_change_wakes_who_waits_for_it_and_nobody_else() {
     let cancel = CancellationToken::new();
     let (sender, mut woken) = mpsc::unbounded_channel();
     let listener = listen(ipam.clone(), cancel.clone(), move |ledger, news| {
-        let keys = wakes.woken(ledger, news);
-        sender.send(keys).expect("a reader");
+        sender.send(wakes.heard(ledger, news)).expect("a reader");
     });
     let script = async {
         let mut next = async || {
             let next = tokio::time::timeout(Duration::from_secs(5), woken.recv());
-            let keys = next.await.expect("in time").expect("news");
+            let (keys, edited) = next.await.expect("in time").expect("news");
             let names: BTreeSet<String> = keys.iter().map(|key| key.name.to_string()).collect();
-            names.into_iter().collect::<Vec<_>>()
+            (names.into_iter().collect::<Vec<_>>(), edited)
         };
-        assert_eq!(
-            next().await,
-            ["address", "held", "other", "pools", "quota"],
-            "at the start"
-        );
+        let (names, edited) = next().await;
+        assert_eq!(names, ["address", "held", "other", "pools", "quota"]);
+        assert!(edited, "at the start");
         for (request, expected) in [
             (pool(), &["pools"][..]),
             (adopt("Service", "web", 2), &[]),
@@ -103,7 +100,9 @@ async fn a_change_wakes_who_waits_for_it_and_nobody_else() {
         ] {
             let told = format!("{request:?}");
             ipam.submit(request).await.expect("an answer");
-            assert_eq!(next().await, expected, "{told}");
+            let (names, edited) = next().await;
+            assert_eq!(names, expected, "{told}");
+            assert_eq!(edited, told.starts_with("CreatePool"), "{told}");
         }
         cancel.cancel();
     };

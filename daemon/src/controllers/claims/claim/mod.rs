@@ -73,19 +73,13 @@ impl Claims {
         })
     }
 
-    /// Queues the claims that a change of the ledger concerns. An edit of a pool, which touches no lease, may change what
-    /// any claim shows.
+    /// Queues the claims that a change of the ledger concerns. An edit of a pool may change what any claim shows.
     pub fn heard(&self, ledger: &Ledger, news: &News<'_>) {
-        for key in self.wakes.woken(ledger, news) {
+        let (woken, edited) = self.wakes.heard(ledger, news);
+        for key in woken {
             self.queue.add(key);
         }
-        let all = match news {
-            News::Everything => true,
-            News::Changes(changes) => changes
-                .iter()
-                .any(|change| !change.pools.is_empty() && change.leases.is_empty()),
-        };
-        if all {
+        if edited {
             let keys = self.objects.keys();
             keys.into_iter().for_each(|key| self.queue.add(key));
         }
@@ -149,7 +143,10 @@ impl Claims {
             .ipam
             .read(|ledger| plan::plan(ledger, &asker, wish))
         {
-            Plan::Show(shown) => Ok(shown),
+            Plan::Show(shown) => {
+                self.protect(key, claim).await?;
+                Ok(shown)
+            }
             Plan::Problem(problem) => Err(problem),
             Plan::Ask(request) => {
                 self.protect(key, claim).await?;
@@ -186,7 +183,8 @@ impl Claims {
             .map_err(|error| Trouble::internal(error.to_string()))
     }
 
-    /// The finalizer comes before the address, so that no claim goes without giving back.
+    /// The finalizer comes before the address, so that no claim goes without giving back. Taken off by hand, it comes
+    /// back.
     async fn protect(&self, key: &Key, claim: &Claim) -> Result<(), Trouble> {
         if claim.has_finalizer() {
             return Ok(());

@@ -2,10 +2,13 @@
 //!
 //! An object that cannot be taken as written changes nothing: what was in force stays, and its condition names the field
 //! or the leases in the way. Its finalizer keeps it until nobody holds an address of it.
+//!
+//! Where `pool-objects` was switched off, objects are let go and what they made is closed; its leases stay. Switched on
+//! again, it follows its object as before.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use fipd_core::{Ledger, Origin, Pool, PoolEdit, PoolSpec, Refusal, Request};
+use fipd_core::{Ledger, Origin, Pool, PoolEdit, PoolSpec, Refusal, Request, Text};
 use k8s_openapi::{api::core::v1::ObjectReference, jiff};
 use parking_lot::Mutex;
 use serde_json::json;
@@ -34,6 +37,8 @@ use crate::{
     ipam::IpamError,
 };
 
+/// Why the pools of all objects are closed.
+const OFF: &str = "pool-objects is off for this cluster";
 /// Holders that a condition names.
 const NAMED: usize = 5;
 
@@ -89,7 +94,7 @@ impl Sources {
     }
 
     /// The object that a pool follows, if it is one of these.
-    fn key_of(&self, pool: &Pool) -> Option<Key> {
+    pub fn key_of(&self, pool: &Pool) -> Option<Key> {
         let Origin::Mirror {
             system,
             cluster,
@@ -122,7 +127,11 @@ impl Sources {
     }
 
     async fn try_reconcile(&self, key: &Key) -> Result<Next, Trouble> {
-        match self.objects.seen(key) {
+        let seen = self.objects.seen(key);
+        if !self.site.session.settings.claims.pool_objects {
+            return self.disown(key, seen).await;
+        }
+        match seen {
             None => {
                 self.written.lock().remove(key);
                 self.withdraw(key).await?;
@@ -147,6 +156,43 @@ impl Sources {
                 };
                 self.show(key, &object, says).await
             }
+        }
+    }
+
+    /// `pool-objects` is off: nothing of fipd stays in the object.
+    async fn disown(&self, key: &Key, seen: Option<Seen<Object>>) -> Result<Next, Trouble> {
+        let (uid, finalizers, object) = match seen {
+            None => {
+                self.written.lock().remove(key);
+                self.withdraw(key).await?;
+                return Ok(Next::Done);
+            }
+            Some(Seen::Malformed(object)) => {
+                (object.uid.as_str().into(), object.finalizers.clone(), None)
+            }
+            Some(Seen::Good(object)) if object.ours && self.kind == Kind::Pool => {
+                return Ok(Next::Done);
+            }
+            Some(Seen::Good(object)) => {
+                let shown = (!object.terminating).then(|| Arc::clone(&object));
+                (Text::clone(&object.uid), object.finalizers.clone(), shown)
+            }
+        };
+        let pool = self.existing(key);
+        if let Some(pool) = &pool {
+            close(&self.site, pool, OFF).await?;
+        }
+        let target = self.target(key);
+        let drop = self
+            .remote
+            .drop_finalizer(&target, &uid, &finalizers, POOL_FINALIZER);
+        drop.await?;
+        match object.filter(|_| pool.is_some()) {
+            Some(object) => {
+                let says = not_ready("Off", format!("{OFF}; addresses in use stay"));
+                self.show(key, &object, Some(says)).await
+            }
+            None => Ok(Next::Done),
         }
     }
 
@@ -265,33 +311,17 @@ impl Sources {
         let Some(pool) = self.existing(key) else {
             return Ok(None);
         };
-        let actor = self.site.actor();
         let delete = Request::DeletePool {
             pool: pool.id,
-            actor: actor.clone(),
+            actor: self.site.actor(),
         };
         match self.site.ipam.submit(delete).await {
             Ok(_) | Err(IpamError::Refused(Refusal::UnknownPool(_))) => return Ok(None),
-            Err(IpamError::Refused(_)) if pool.spec.closed => return Ok(Some(pool)),
             Err(IpamError::Refused(_)) => {}
             Err(error) => return Err(error.into()),
         }
-        let spec = PoolSpec {
-            closed: true,
-            ..pool.spec.clone()
-        };
-        let close = Request::UpdatePool(PoolEdit {
-            pool: pool.id,
-            spec,
-            if_generation: None,
-            force: false,
-            reason: "its object is deleted".into(),
-            actor,
-        });
-        match self.site.ipam.submit(close).await {
-            Ok(_) | Err(IpamError::Refused(_)) => Ok(Some(pool)),
-            Err(error) => Err(error.into()),
-        }
+        close(&self.site, &pool, "its object is deleted").await?;
+        Ok(Some(pool))
     }
 
     async fn show(&self, key: &Key, object: &Object, says: Option<Says>) -> Result<Next, Trouble> {
@@ -363,6 +393,44 @@ impl Sources {
             namespace: key.namespace.to_string(),
             name: key.name.to_string(),
         }
+    }
+}
+
+/// Closes all that objects of the cluster made, where they are not to make pools any more.
+pub async fn close_all(site: &Site) -> Result<(), Trouble> {
+    let of_site = |pool: &&Arc<Pool>| {
+        matches!(&pool.spec.origin, Origin::Mirror { system, cluster, .. }
+            if *system == site.system && *cluster == site.id)
+    };
+    let pools: Vec<Arc<Pool>> = site
+        .ipam
+        .read(|ledger| ledger.pools().filter(of_site).cloned().collect());
+    for pool in pools {
+        close(site, &pool, OFF).await?;
+    }
+    Ok(())
+}
+
+/// The pool gives nothing new. One that cannot be closed goes on as it is.
+async fn close(site: &Site, pool: &Pool, reason: &str) -> Result<(), Trouble> {
+    if pool.spec.closed {
+        return Ok(());
+    }
+    let spec = PoolSpec {
+        closed: true,
+        ..pool.spec.clone()
+    };
+    let close = Request::UpdatePool(PoolEdit {
+        pool: pool.id,
+        spec,
+        if_generation: None,
+        force: false,
+        reason: reason.into(),
+        actor: site.actor(),
+    });
+    match site.ipam.submit(close).await {
+        Ok(_) | Err(IpamError::Refused(_)) => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }
 
