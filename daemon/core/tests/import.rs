@@ -7,9 +7,9 @@
 )]
 
 use fipd_core::{
-    Action, Allocate, Answer, Decision, Holder, Import, ImportRow, ImportedLease, ImportedPool,
-    Lease, LeaseKey, LeaseState, Ledger, Member, NetworkId, Op, Planned, PoolId, PoolSpec, Refusal,
-    Request, RowFate, Tenant, Timestamp, Want,
+    Action, Allocate, Answer, ClusterId, ClusterRecord, Decision, Holder, Import, ImportRow,
+    ImportedLease, ImportedPool, Lease, LeaseKey, LeaseState, Ledger, Member, NetworkId, Op,
+    Planned, PoolId, PoolSpec, Refusal, Request, RowFate, Tenant, Timestamp, Want,
 };
 
 const NOW: Timestamp = Timestamp(1_000);
@@ -376,4 +376,23 @@ fn a_pool_stays_while_a_lease_that_names_it_is_imported() {
         leases: 1,
     });
     assert_eq!(ledger.plan(&delete, NOW), refused);
+}
+
+#[test]
+fn an_import_waits_until_nothing_is_in_flight() {
+    let mut ledger = Ledger::new();
+    let record = ClusterRecord {
+        id: ClusterId("c1".into()),
+        names: vec!["one".into()],
+        discovered: false,
+        first_seen: NOW,
+    };
+    let other = Request::RecordCluster { record };
+    let Planned::Tentative { ticket, .. } = ledger.plan(&other, NOW) else {
+        panic!("no cluster");
+    };
+    let row = import(&[pool("vips", "10.0.0.0/24", None)], false);
+    assert!(matches!(ledger.plan(&row, NOW), Planned::Busy));
+    ledger.confirm(ticket);
+    take(&mut ledger, &row);
 }

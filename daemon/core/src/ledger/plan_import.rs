@@ -2,7 +2,7 @@
 //!
 //! They are tried one after the other on a copy of the ledger, so that a row may stand on the ones before it and a row
 //! that is refused leaves nothing behind. That costs the memory of a second ledger for a moment; it is an admin's
-//! request.
+//! request. It waits until no other decision is in flight, so that one copy is enough.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -36,8 +36,10 @@ impl Ledger {
             let allowed = format!("up to {} rows at once", Import::MAX_ROWS);
             return Err(invalid("rows", ask.rows.len(), &allowed));
         }
-        self.unlocked(Table::Networks)?;
-        self.unlocked(Table::Pools)?;
+        // Nothing may be in the way later: the copy is made once.
+        if self.tentative.any() {
+            return Err(Stop::Busy);
+        }
         let mut trial = Trial {
             ledger: self.clone(),
             draft: Draft::new(now, &ask.actor),
