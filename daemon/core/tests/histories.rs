@@ -879,6 +879,7 @@ impl History {
         let ends = self.model.leases.iter().filter_map(|lease| lease.until);
         assert_eq!(self.ledger.next_expiry(), ends.min());
         self.compare_quotas();
+        self.compare_networks();
         assert_eq!(self.ledger.epoch(), self.model.epoch.as_ref());
         for network in &self.model.networks {
             assert_eq!(self.ledger.holds(network.id), self.model.holds(network.id));
@@ -895,6 +896,14 @@ impl History {
                 marks.contains(&Mark::Contended),
                 !lease.contenders.is_empty()
             );
+        }
+    }
+
+    fn compare_networks(&self) {
+        for network in &self.model.networks {
+            let pools = self.model.pools.iter();
+            let mine = pools.filter(|pool| pool.spec.network == network.id);
+            assert_eq!(self.ledger.pool_count(network.id), mine.count());
         }
     }
 

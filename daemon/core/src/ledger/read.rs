@@ -261,6 +261,11 @@ impl Ledger {
     }
 
     /// All known clusters, by id.
+    /// How many pools the network has.
+    pub fn pool_count(&self, network: NetworkId) -> usize {
+        self.rows.pool_count(network)
+    }
+
     pub fn clusters(&self) -> impl Iterator<Item = &ClusterRecord> {
         self.rows.clusters.values()
     }

@@ -27,6 +27,8 @@ pub(super) struct Rows {
     pub epoch: Option<Epoch>,
     network_names: BTreeMap<Text, NetworkId>,
     pool_names: BTreeMap<Text, PoolId>,
+    /// How many pools a network has; none that has none.
+    pool_counts: BTreeMap<NetworkId, usize>,
     /// Last path part of the names.
     short_names: BTreeMap<Text, BTreeSet<PoolId>>,
     mirrors: BTreeMap<(System, ClusterId, Text), PoolId>,
@@ -42,6 +44,11 @@ impl Rows {
 
     pub fn pool_by_name(&self, name: &str) -> Option<&Arc<Pool>> {
         self.pools.get(self.pool_names.get(name)?)
+    }
+
+    /// How many pools the network has.
+    pub fn pool_count(&self, network: NetworkId) -> usize {
+        self.pool_counts.get(&network).copied().unwrap_or(0)
     }
 
     /// Pools whose name ends in `/short`, or is it.
@@ -93,6 +100,7 @@ impl Rows {
             self.mirrors.insert(mirror, pool.id);
         }
         self.candidates.put(&pool);
+        *self.pool_counts.entry(pool.spec.network).or_default() += 1;
         self.next_pool = self.next_pool.max(PoolId(pool.id.0.saturating_add(1)));
         self.pools.insert(pool.id, pool);
     }
@@ -102,6 +110,12 @@ impl Rows {
             return;
         };
         self.candidates.remove(&pool);
+        if let Some(count) = self.pool_counts.get_mut(&pool.spec.network) {
+            *count -= 1;
+            if *count == 0 {
+                self.pool_counts.remove(&pool.spec.network);
+            }
+        }
         let name = &pool.spec.name;
         if self.pool_names.get(name) == Some(&id) {
             self.pool_names.remove(name);

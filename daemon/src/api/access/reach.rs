@@ -1,6 +1,6 @@
 //! What of the ledger a caller sees. What is out of its scope looks as if it were not there.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use fipd_core::{
     AuditEntry, Lease, LeaseKey, Ledger, NameError, Network, Pool, PoolId, Quota, Scope,
@@ -81,11 +81,18 @@ impl<'a> Reach<'a> {
         listed && (scope.pools.is_empty() || self.pools_of(network) > 0)
     }
 
-    /// How many pools in scope the network has.
+    /// How many pools in scope the network has. No pool is looked at but those that the scope names.
     pub fn pools_of(&self, network: &Network) -> usize {
-        let pools = self.ledger.pools();
-        let mine = pools.filter(|pool| pool.spec.network == network.id);
-        mine.filter(|pool| self.scope.has_pool(pool)).count()
+        let scope = self.scope;
+        if !scope.networks.is_empty() && !scope.networks.contains(&network.id) {
+            return 0;
+        }
+        if scope.pools.is_empty() {
+            return self.ledger.pool_count(network.id);
+        }
+        let named: BTreeSet<PoolId> = scope.pools.iter().copied().collect();
+        let pools = named.iter().filter_map(|id| self.ledger.pool(*id));
+        pools.filter(|pool| pool.spec.network == network.id).count()
     }
 
     pub fn lease(&self, key: LeaseKey) -> Option<&'a Arc<Lease>> {
@@ -109,5 +116,48 @@ impl<'a> Reach<'a> {
         (scope.pools.is_empty() || entry.pool.is_some_and(|id| scope.pools.contains(&id)))
             && (scope.networks.is_empty()
                 || network().is_some_and(|id| scope.networks.contains(&id)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fipd_core::{NetworkId, Op, PoolSpec, Timestamp};
+
+    use super::*;
+
+    #[test]
+    fn a_network_counts_the_pools_that_the_caller_sees() {
+        let mut ledger = Ledger::new();
+        let blue = Network {
+            id: NetworkId(1),
+            name: "blue".into(),
+        };
+        ledger.apply(&Op::PutNetwork(blue.clone()));
+        for (id, network) in [(1, 0), (2, 1), (3, 1)] {
+            let spec = PoolSpec {
+                network: NetworkId(network),
+                ..PoolSpec::own(format!("p{id}"), vec!["10.0.0.0/24".parse().unwrap()])
+            };
+            ledger.apply(&Op::PutPool(Arc::new(Pool {
+                id: PoolId(id),
+                spec,
+                created: Timestamp(0),
+                generation: 1,
+            })));
+        }
+        let count = |pools: &[u32], networks: &[u32]| {
+            let scope = Scope {
+                pools: pools.iter().copied().map(PoolId).collect(),
+                networks: networks.iter().copied().map(NetworkId).collect(),
+                ..Scope::default()
+            };
+            let (ledger, scope) = (&ledger, &scope);
+            Reach { ledger, scope }.pools_of(&blue)
+        };
+        assert_eq!(count(&[], &[]), 2);
+        assert_eq!(count(&[], &[1]), 2);
+        assert_eq!(count(&[], &[0]), 0);
+        assert_eq!(count(&[1, 2, 2, 9], &[]), 1);
+        assert_eq!(count(&[2, 3], &[0]), 0);
     }
 }
