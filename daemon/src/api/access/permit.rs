@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use fipd_core::{
-    Allocate, Answer, Choice, Family, LeaseKey, LeaseState, Ledger, NetworkId, PoolId, Refusal,
-    ReleaseScope, Request, Role, Selection, Transfer,
+    Allocate, Answer, Choice, Family, Lease, LeaseKey, LeaseState, Ledger, NetworkId, PoolId,
+    Refusal, ReleaseScope, Request, Role, Scope, Selection, Tenant, Transfer,
 };
 
 use crate::{
@@ -39,10 +39,10 @@ impl Api {
     pub async fn submit_for_user(&self, request: Request) -> Result<Answer, IpamError> {
         let guard = |ledger: &Ledger, request: &Request| {
             if let Request::Allocate(ask) = request {
-                return ends_no_quarantine(ledger, &[], ask);
+                return ends_no_quarantine(ledger, &Scope::default(), ask);
             }
             if let Request::Reserve(reserve) = request {
-                return ends_no_quarantine(ledger, &[], &reserve.ask);
+                return ends_no_quarantine(ledger, &Scope::default(), &reserve.ask);
             }
             Ok(())
         };
@@ -99,7 +99,7 @@ fn releases(ledger: &Ledger, caller: &Caller, scope: &ReleaseScope) -> Result<()
 }
 
 fn asks(ledger: &Ledger, caller: &Caller, ask: &Allocate) -> Result<(), IpamError> {
-    ends_no_quarantine(ledger, &caller.scope.tenants, ask)?;
+    ends_no_quarantine(ledger, &caller.scope, ask)?;
     let scope = &caller.scope;
     if scope.is_all() {
         return Ok(());
@@ -147,16 +147,19 @@ fn any_in_reach(caller: &Caller, any: &Selection) -> Result<(), IpamError> {
     Err(IpamError::Forbidden(said))
 }
 
-/// That it was the tenant that had the address is believed of a token for that tenant, not of who merely says so.
-fn ends_no_quarantine(
-    ledger: &Ledger,
-    tenants: &[fipd_core::Tenant],
-    ask: &Allocate,
-) -> Result<(), IpamError> {
-    let own = |tenant: &fipd_core::Tenant| tenants.contains(tenant);
-    if ask.by_admin || ask.tenant.as_ref().is_some_and(own) {
+/// That it was the tenant that had the address is believed of a token for that tenant, not of who merely says so. A scope
+/// must have all pools that give the address: whichever is named, the quarantine of another would end.
+fn ends_no_quarantine(ledger: &Ledger, scope: &Scope, ask: &Allocate) -> Result<(), IpamError> {
+    let own = |tenant: &Tenant| scope.tenants.contains(tenant);
+    let may = ask.by_admin || ask.tenant.as_ref().is_some_and(own);
+    if may && scope.is_all() {
         return Ok(());
     }
+    let covers = |lease: &Lease| {
+        let mut pools = ledger.pools_at(lease.key).into_iter();
+        let in_scope = |id| ledger.pool(id).is_none_or(|pool| scope.has_pool(pool));
+        scope.has_lease(lease) && pools.all(|(id, _)| in_scope(id))
+    };
     for want in &ask.wants {
         let Some(address) = want.address else {
             continue;
@@ -165,17 +168,13 @@ fn ends_no_quarantine(
             Choice::Pool(id) => ledger.pool(*id).map(|pool| pool.spec.network),
             Choice::Any(any) => any.network,
         };
-        let mut networks = ledger.networks().map(|one| one.id);
-        let lease = networks.find_map(|one| {
-            let wanted = network.is_none_or(|network| network == one);
-            let key = LeaseKey {
-                network: one,
-                address,
-            };
-            let lease = ledger.lease(key.canonical()).filter(|_| wanted);
-            lease.filter(|lease| lease.state == LeaseState::Quarantined)
+        let all = ledger.networks().map(|one| one.id);
+        let meant = all.filter(|one| network.is_none_or(|network| network == *one));
+        let mut cooling = meant.filter_map(|network| {
+            let lease = ledger.lease(LeaseKey { network, address }.canonical())?;
+            (lease.state == LeaseState::Quarantined).then_some(lease)
         });
-        if let Some(lease) = lease {
+        if let Some(lease) = cooling.find(|lease| !may || !covers(lease)) {
             return Err(Refusal::cools(lease, false).into());
         }
     }
@@ -207,7 +206,7 @@ fn limits(ledger: &Ledger, caller: &Caller, pool: PoolId) -> Result<(), IpamErro
     }
 }
 
-fn charges(caller: &Caller, tenant: Option<&fipd_core::Tenant>) -> Result<(), IpamError> {
+fn charges(caller: &Caller, tenant: Option<&Tenant>) -> Result<(), IpamError> {
     if caller.scope.has_tenant(tenant) {
         return Ok(());
     }
@@ -231,7 +230,7 @@ fn pool_in_reach(ledger: &Ledger, caller: &Caller, id: PoolId) -> Result<(), Ipa
 
 /// A lease out of reach is as if nobody held the address.
 fn in_reach(ledger: &Ledger, caller: &Caller, key: LeaseKey) -> Result<(), IpamError> {
-    let out = |lease: &&Arc<fipd_core::Lease>| !caller.scope.has_lease(lease);
+    let out = |lease: &&Arc<Lease>| !caller.scope.has_lease(lease);
     match ledger.lease(key).filter(out) {
         Some(lease) => Err(Refusal::NotHeld(lease.key.address).into()),
         None => Ok(()),
@@ -240,4 +239,111 @@ fn in_reach(ledger: &Ledger, caller: &Caller, key: LeaseKey) -> Result<(), IpamE
 
 fn beyond(caller: &Caller) -> IpamError {
     IpamError::Forbidden(format!("{} has a scope that this is beyond", caller.actor))
+}
+
+#[cfg(test)]
+mod tests {
+    use fipd_core::{Asker, Holder, Op, Pool, PoolSpec, Timestamp, Want};
+
+    use super::*;
+    use crate::api::auth::Via;
+
+    fn caller(pools: &[u32], networks: &[u32]) -> Caller {
+        let scope = Scope {
+            pools: pools.iter().copied().map(PoolId).collect(),
+            networks: networks.iter().copied().map(NetworkId).collect(),
+            ..Scope::default()
+        };
+        Caller {
+            actor: "token:t".into(),
+            role: Role::Admin,
+            via: Via::Socket,
+            scope: Arc::new(scope),
+        }
+    }
+
+    fn ask(pool: Choice, address: Option<&str>) -> Request {
+        Request::Allocate(Allocate {
+            holder: Holder {
+                identity: "fipd/Host/lab/a".parse().unwrap(),
+                instance: "".into(),
+            },
+            tenant: None,
+            wants: vec![Want {
+                pool,
+                address: address.map(|text| text.parse().unwrap()),
+                count: 1,
+            }],
+            waiting_since: None,
+            by_admin: true,
+            share: None,
+            actor: "token:t".into(),
+        })
+    }
+
+    /// Two pools of which both give 10.0.0.1, which cools as one of the first.
+    fn ledger() -> Ledger {
+        let mut ledger = Ledger::new();
+        for id in [1, 2] {
+            let spec = PoolSpec::own(format!("p{id}"), vec!["10.0.0.0/24".parse().unwrap()]);
+            ledger.apply(&Op::PutPool(Arc::new(Pool {
+                id: PoolId(id),
+                spec,
+                created: Timestamp(0),
+                generation: 1,
+            })));
+        }
+        ledger.apply(&Op::PutLease(Arc::new(Lease {
+            key: LeaseKey {
+                network: NetworkId::DEFAULT,
+                address: [10, 0, 0, 1].into(),
+            },
+            pool: Some(PoolId(1)),
+            state: LeaseState::Quarantined,
+            members: std::iter::empty().collect(),
+            contenders: Vec::new(),
+            tenant: None,
+            group: None,
+            since: Timestamp(1),
+            until: Some(Timestamp(9)),
+        })));
+        ledger
+    }
+
+    #[test]
+    fn a_scope_ends_only_quarantines_of_pools_it_has() {
+        let ledger = ledger();
+        let permitted = |pools: &[u32], address: &str| {
+            let request = ask(PoolId(2).into(), Some(address));
+            permits(&ledger, &caller(pools, &[]), &request)
+        };
+        for pools in [&[2][..], &[2, 3]] {
+            let error = permitted(pools, "10.0.0.1");
+            assert!(
+                matches!(error, Err(IpamError::Refused(Refusal::Quarantined { .. }))),
+                "{error:?}"
+            );
+        }
+        assert_eq!(permitted(&[1, 2], "10.0.0.1"), Ok(()));
+        assert_eq!(permitted(&[], "10.0.0.1"), Ok(()));
+        assert_eq!(permitted(&[2], "10.0.0.2"), Ok(()));
+    }
+
+    #[test]
+    fn a_scope_selects_only_where_it_has_every_pool() {
+        let ledger = ledger();
+        let permitted = |pools: &[u32], networks: &[u32], network: Option<u32>| {
+            let any = Selection {
+                network: network.map(NetworkId),
+                family: Family::V4,
+                asker: Asker::default(),
+            };
+            permits(&ledger, &caller(pools, networks), &ask(any.into(), None)).is_ok()
+        };
+        assert!(permitted(&[], &[], None));
+        assert!(permitted(&[], &[0], Some(0)));
+        assert!(!permitted(&[], &[0], None), "it may lead elsewhere");
+        assert!(!permitted(&[], &[0], Some(1)));
+        assert!(!permitted(&[1, 2], &[], Some(0)), "another pool may give");
+    }
 }
