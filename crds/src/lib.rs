@@ -14,6 +14,7 @@ mod lenient;
 pub mod machine_config;
 pub mod management;
 pub mod metallb;
+pub mod names;
 pub mod provisioning;
 pub mod purelb;
 

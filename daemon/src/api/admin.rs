@@ -17,7 +17,7 @@ use super::{
     auth::Caller,
     convert,
     extract::{Query, in_document},
-    health, overlaps,
+    health, nameless, overlaps,
     page::{self, Ask},
     problem::{Code, Problem},
     verify,
@@ -151,6 +151,7 @@ fn check_all(api: &Api) -> Result<Vec<Checked>, Problem> {
     checks.extend(in_file);
     checks.push(health::store(&api.ipam));
     checks.extend(overlaps::checks(api));
+    checks.extend(nameless::checks(api));
     Ok(checks)
 }
 

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use clap::{Args, Subcommand};
 use fipd_core::{AddressSpec, PoolSpec};
+use fipd_crds::names::is_object_name;
 use http::Method;
 use ipnet::IpNet;
 
@@ -17,7 +18,7 @@ use super::{
     scopes::Scopes,
 };
 use crate::{
-    api::wire::{PoolCreate, PoolList, PoolPatch, PoolView, text_of},
+    api::wire::{OriginView, PoolCreate, PoolList, PoolPatch, PoolView, text_of},
     clock::duration,
 };
 
@@ -348,6 +349,17 @@ fn summary(addresses: &[String]) -> String {
     }
 }
 
+/// Whether clusters that may use the pool have it as an object.
+fn objects(pool: &PoolView) -> &'static str {
+    match &pool.origin {
+        OriginView::Mirror { .. } => "-",
+        OriginView::Own if is_object_name(&pool.name) => "where the configuration offers it",
+        OriginView::Own => {
+            "none: no object can have its name (lower case letters, digits, - and .)"
+        }
+    }
+}
+
 pub(super) fn facts(pool: &PoolView) -> Table {
     let reserve = &pool.reserve;
     let overlaps: Vec<_> = pool.overlaps.iter().map(ToString::to_string).collect();
@@ -381,6 +393,7 @@ pub(super) fn facts(pool: &PoolView) -> Table {
         ("For", for_whom(pool)),
         ("Overlaps", overlaps.join(", ")),
         ("Forecast", or_dash(pool.forecast.as_ref())),
+        ("Objects", objects(pool).to_owned()),
         ("Closed", if pool.closed { "yes" } else { "no" }.to_owned()),
         ("Size", pool.usage.size.to_string()),
         ("Used", pool.usage.used.to_string()),

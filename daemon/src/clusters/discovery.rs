@@ -9,6 +9,7 @@ use std::{
 };
 
 use fipd_core::{ClusterId, Text};
+use fipd_crds::names::is_object_name;
 use futures::{Stream, StreamExt, stream};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
@@ -252,6 +253,7 @@ impl Finder<'_> {
         let mut gone = BTreeSet::new();
         for (id, names) in not_seen(known, clusters, found) {
             let mut readings = Vec::new();
+            // Display names need not be names of objects.
             for name in names.iter().filter(|name| is_object_name(name)) {
                 readings.push(self.read(name).await?);
             }
@@ -301,17 +303,6 @@ fn not_seen(
 /// Whether the reads of all names of a cluster say that it is gone. Without any read nothing is known.
 fn says_gone(readings: &[Presence]) -> bool {
     !readings.is_empty() && readings.iter().all(|reading| *reading == Presence::Gone)
-}
-
-/// Whether an object may have this name (a DNS-1123 subdomain). Display names need not be such.
-fn is_object_name(name: &str) -> bool {
-    let alphanumeric = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let label = |label: &str| {
-        let ends = [label.bytes().next(), label.bytes().next_back()];
-        ends.into_iter().all(|end| end.is_some_and(alphanumeric))
-            && label.bytes().all(|byte| alphanumeric(byte) || byte == b'-')
-    };
-    name.len() <= 253 && name.split('.').all(label)
 }
 
 fn kubeconfig_of(secret: Secret) -> Option<Arc<str>> {
@@ -465,27 +456,6 @@ mod tests {
         assert!(says_gone(&[Gone]) && says_gone(&[Gone, Gone]));
         for readings in [&[][..], &[Present], &[Gone, Present], &[Gone, Unknown]] {
             assert!(!says_gone(readings), "{readings:?}");
-        }
-    }
-
-    #[test]
-    fn only_names_that_objects_may_have_are_read() {
-        for name in ["c-m-1", "local", "a.b-c.d", "0"] {
-            assert!(is_object_name(name), "{name:?}");
-        }
-        let long = "a".repeat(254);
-        for name in [
-            "",
-            "My Cluster",
-            "Prod",
-            "a/b",
-            "-a",
-            "a-",
-            "a..b",
-            "ä",
-            &long,
-        ] {
-            assert!(!is_object_name(name), "{name:?}");
         }
     }
 

@@ -5,6 +5,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::api::{
+    cell::guarded,
     problem::{Code, Problem},
     wire::{AuditView, LeaseView, NetworkView, PoolView, QuotaView},
 };
@@ -14,7 +15,8 @@ use crate::api::{
 pub enum Format {
     /// One object a line.
     JsonLines,
-    /// RFC 4180 with a header line. Lists of words are joined with spaces, other lists are JSON.
+    /// RFC 4180 with a header line. Lists of words are joined with spaces, other lists are JSON. What a spreadsheet would
+    /// take for a formula is behind an apostrophe, which an import takes off.
     Csv,
 }
 
@@ -147,6 +149,7 @@ fn csv_rows<T: Serialize>(rows: &[T], columns: &[&str], first: bool) -> Result<B
     for row in rows {
         let row = serde_json::to_value(row).map_err(|error| error.to_string())?;
         let cells = columns.iter().map(|column| cell(field(&row, column)));
+        let cells = cells.map(|cell| guarded(&cell).into_owned());
         out.write_record(cells).map_err(|error| error.to_string())?;
     }
     let text = out.into_inner().map_err(|error| error.to_string())?;

@@ -2,7 +2,10 @@
 
 use serde_json::{Map, Value};
 
-use crate::api::problem::{Code, Problem};
+use crate::api::{
+    cell::unguarded,
+    problem::{Code, Problem},
+};
 
 /// A row, or why it is none.
 pub type Row = Result<Value, Problem>;
@@ -56,7 +59,7 @@ pub fn of_csv(body: &[u8]) -> Result<Vec<Row>, Problem> {
         let record = record.map_err(malformed)?;
         let mut row = Map::new();
         for (head, cell) in heads.iter().zip(&record) {
-            put(&mut row, head, cell)?;
+            put(&mut row, head, unguarded(cell))?;
         }
         Ok(Value::Object(row))
     });

@@ -27,7 +27,7 @@ fn allocate(owner: &str, pool: u32, count: u32) -> Allocate {
             identity: owner.parse().unwrap(),
             instance: "uid-1".into(),
         },
-        tenant: Some(Tenant("research, \"blue\" 7".into())),
+        tenant: Some(Tenant("'@research, \"blue\" 7".into())),
         wants: vec![Want {
             pool: PoolId(pool).into(),
             address: None,
@@ -61,7 +61,7 @@ async fn full() -> Site {
     }
     let quota = Quota {
         pool: PoolId(2),
-        tenant: Tenant("t".into()),
+        tenant: Tenant("=cmd|' /C calc'!A0".into()),
         limit: 3,
     };
     let actor = actor();
@@ -131,6 +131,8 @@ async fn an_export_imported_into_an_empty_store_is_exported_the_same() {
             assert_eq!(report.rows, preview.rows);
         }
         assert_eq!(whole(&after, "jsonl").await, whole(&before, "jsonl").await);
+        let formula = |cell: &str| files.iter().any(|file| file.contains(cell));
+        assert!(!csv || formula("\n'=cmd|") && !formula("\n=cmd|"));
         for file in files_at_once {
             let again = give(&after, file, csv, false).await;
             assert_eq!(again.same, again.rows.len(), "{again:?}");

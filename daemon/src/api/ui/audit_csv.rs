@@ -18,7 +18,7 @@ use super::{
     visit::{Query, Visitor},
 };
 use crate::{
-    api::{Api, convert},
+    api::{Api, cell::guarded, convert},
     clock,
     store::AuditFilter,
 };
@@ -133,12 +133,7 @@ fn line<const N: usize>(cells: [String; N]) -> String {
         if index > 0 {
             out.push(',');
         }
-        let formula = cell.starts_with(['=', '+', '-', '@', '\t', '\r']);
-        let text = if formula {
-            format!("'{cell}")
-        } else {
-            cell.clone()
-        };
+        let text = guarded(cell);
         if text.contains([',', '"', '\n', '\r']) {
             out.push('"');
             out.push_str(&text.replace('"', "\"\""));

@@ -21,6 +21,7 @@ use fipd_core::{ClusterId, Ledger, Origin, Pool, PoolId, Text, Timestamp};
 use fipd_crds::{
     fipd_io::{self, PoolSpec, PoolStatus},
     labels::{FIELD_MANAGER, MANAGED_BY},
+    names::is_object_name,
 };
 use k8s_openapi::{api::core::v1::ObjectReference, jiff};
 use kube::Resource;
@@ -40,7 +41,7 @@ use crate::controllers::{
     wakes::News,
 };
 use observe::Object;
-use plan::{Plan, Wanted, is_object_name};
+use plan::{Plan, Wanted};
 
 /// A pool's status is written at most once in this time; the latest wins.
 const STATUS_PAUSE: Duration = Duration::from_secs(1);
@@ -59,6 +60,8 @@ pub struct Pools {
     /// Names of own pools that went while fipd runs.
     went: Mutex<BTreeSet<Text>>,
     written: Mutex<BTreeMap<Key, Instant>>,
+    /// Offered pools that can have no object for their name, as far as that was said.
+    nameless: Mutex<BTreeSet<Text>>,
 }
 
 impl Pools {
@@ -72,6 +75,7 @@ impl Pools {
             names: Mutex::default(),
             went: Mutex::default(),
             written: Mutex::default(),
+            nameless: Mutex::default(),
         })
     }
 
@@ -181,7 +185,18 @@ impl Pools {
             Some(network) if is_object_name(name) => {
                 Wanted::Offered(Arc::clone(pool), Text::clone(&network.name))
             }
-            Some(_) | None => Wanted::Withdrawn,
+            Some(_) => {
+                self.say_nameless(name);
+                Wanted::Withdrawn
+            }
+            None => Wanted::Withdrawn,
+        }
+    }
+
+    /// Says once that a pool has no object for want of a name. There is no object to write an Event about.
+    fn say_nameless(&self, pool: &Text) {
+        if self.nameless.lock().insert(Text::clone(pool)) {
+            tracing::warn!(cluster = %self.site.name, %pool, "no Pool object can have the name of this pool: it is not mirrored; its claims may name it all the same");
         }
     }
 

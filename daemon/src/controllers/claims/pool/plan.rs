@@ -77,17 +77,6 @@ pub fn desired(pool: &Pool, network: &str) -> PoolSpec {
     }
 }
 
-/// Whether a pool's name can be that of an object.
-pub fn is_object_name(name: &str) -> bool {
-    let alnum = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-    let label = |label: &str| {
-        label.starts_with(alnum)
-            && label.ends_with(alnum)
-            && label.chars().all(|c| alnum(c) || c == '-')
-    };
-    name.split('.').all(label)
-}
-
 #[cfg(test)]
 mod tests {
     use fipd_core::{PoolId, PoolSpec as Spec};
@@ -155,15 +144,5 @@ mod tests {
         object.terminating = true;
         assert_eq!(plan(Some(&object), &offered, known), Plan::Leave);
         assert_eq!(plan(Some(&object), &Wanted::Withdrawn, known), Plan::Leave);
-    }
-
-    #[test]
-    fn names_that_no_object_can_have() {
-        for name in ["lab", "lab-1.site", "1"] {
-            assert!(is_object_name(name), "{name}");
-        }
-        for name in ["Lab", "lab_1", "lab-", "lab..1", "lab.-1", ""] {
-            assert!(!is_object_name(name), "{name}");
-        }
     }
 }

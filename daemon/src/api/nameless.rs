@@ -1,0 +1,69 @@
+//! Own pools that clusters may use and that are no objects there, for their names can be those of no object.
+
+use std::sync::Arc;
+
+use fipd_core::{Pool, System, Text};
+use fipd_crds::names::is_object_name;
+
+use super::{Api, wire::Checked};
+use crate::config;
+
+/// One line for each such pool, with the clusters.
+pub fn checks(api: &Api) -> Vec<Checked> {
+    let sessions = api.clusters.sessions().into_iter();
+    let clusters: Vec<(Text, config::Claims)> = sessions
+        .filter(|session| session.systems.contains(&System::claims()))
+        .map(|session| (session.name, session.settings.claims))
+        .collect();
+    if clusters.is_empty() {
+        return Vec::new();
+    }
+    let nameless = |pool: &&Arc<Pool>| !is_object_name(&pool.spec.name);
+    let pools: Vec<Arc<Pool>> = api
+        .ipam
+        .read(|ledger| ledger.pools().filter(nameless).cloned().collect());
+    pools
+        .iter()
+        .filter_map(|pool| check(pool, &clusters))
+        .collect()
+}
+
+fn check(pool: &Pool, clusters: &[(Text, config::Claims)]) -> Option<Checked> {
+    let takers = clusters.iter().filter(|(_, claims)| claims.offers(pool));
+    let names: Vec<&str> = takers.map(|(name, _)| &**name).collect();
+    (!names.is_empty()).then(|| Checked {
+        what: format!("pool {}", pool.spec.name),
+        ok: true,
+        detail: format!(
+            "no Pool object can have its name, so it is none in {}; claims may name it all the same",
+            names.join(", ")
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use fipd_core::{PoolId, PoolSpec, Timestamp};
+
+    use super::*;
+
+    #[test]
+    fn it_names_the_clusters_that_may_use_the_pool() {
+        let pool = Pool {
+            id: PoolId(1),
+            spec: PoolSpec::own("Lab_1", vec!["10.0.0.0/24".parse().unwrap()]),
+            created: Timestamp(0),
+            generation: 1,
+        };
+        let claims = |pools: &str| toml::from_str(&format!("pools = [{pools}]")).unwrap();
+        let clusters = [
+            ("a".into(), claims("\"Lab*\"")),
+            ("b".into(), claims("\"other\"")),
+            ("c".into(), claims("\"*\"")),
+        ];
+        let line = check(&pool, &clusters).unwrap();
+        assert_eq!((&*line.what, line.ok), ("pool Lab_1", true));
+        assert!(line.detail.contains("none in a, c;"), "{}", line.detail);
+        assert!(check(&pool, &clusters[1..2]).is_none());
+    }
+}
