@@ -346,8 +346,8 @@ async fn a_quota_holds_and_a_finalizer_comes_back() {
 
     // Stripped by hand: the claim keeps its address, and gives it back when it goes.
     let strip = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
-    let stripped = claims.0.patch("first", &PatchParams::default(), &strip);
-    stripped.await.unwrap();
+    let params = PatchParams::default();
+    claims.0.patch("first", &params, &strip).await.unwrap();
     claims
         .wait("first", "is protected again", |claim| {
             claim["metadata"]["finalizers"] == json!(["fipd.io/address"])

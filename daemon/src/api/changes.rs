@@ -321,3 +321,6 @@ fn reset(revision: u64) -> Event {
     let event = Event::default().event("reset").id(revision.to_string());
     event.data(format!("{{\"revision\":{revision}}}"))
 }
+
+#[cfg(test)]
+mod tests;
