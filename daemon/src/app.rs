@@ -8,6 +8,7 @@ use std::{
 };
 
 use axum_server::tls_rustls::RustlsConfig;
+use futures::FutureExt as _;
 use sd_notify::NotifyState;
 use tokio::{
     signal::unix::{SignalKind, signal},
@@ -44,6 +45,9 @@ const JOIN_PATIENCE: Duration = Duration::from_millis(250);
 const RENEWAL: Duration = Duration::from_secs(12 * 3600);
 /// Holds the URL of the TLS listener, for tools.
 const LISTEN_FILE: &str = "listen";
+
+/// The parts of the daemon; one that ends by itself takes it down.
+type Tasks = JoinSet<Result<(), String>>;
 
 /// Why the daemon did not start or went down.
 #[derive(Debug, thiserror::Error)]
@@ -100,11 +104,7 @@ async fn serve(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Re
     );
     let schedule = Schedule::new(&settings.config.backup, &settings.data_dir);
     let backups = Backups::new(ipam.clone(), schedule);
-    let copying = backups.clone().run(stop.clone());
-    tasks.spawn(async {
-        copying.await;
-        Ok(())
-    });
+    chores(&mut tasks, ipam, &backups, stop);
     let api = Arc::new(Api {
         ipam: ipam.clone(),
         metrics: Metrics::new(ipam.clone(), clusters.clone(), backups.clone()),
@@ -142,22 +142,34 @@ async fn serve(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Re
     );
     tasks.spawn(async { serving.await.map_err(|error| error.to_string()) });
     tasks.spawn(renew(tls_settings, certificate.clone(), stop.clone()));
-    tasks.spawn(watchdog(ipam.clone(), stop.clone()));
+    tell_ready(settings, &url);
+    let result = supervise(signals, &mut tasks, settings, &certificate, ipam).await;
+    tell(&[NotifyState::Stopping]);
+    tracing::info!("fipd is stopping");
+    stop.cancel();
+    // Not here: a disk that hangs must not keep the daemon.
+    let removed = tokio::task::spawn_blocking(|| drop(listen_file));
+    drain(tasks).await;
+    if tokio::time::timeout(JOIN_PATIENCE, removed).await.is_err() {
+        tracing::warn!("the disk does not answer; the listen file may be left behind");
+    }
+    result
+}
+
+/// What goes on beside the serving.
+fn chores(tasks: &mut Tasks, ipam: &Ipam, backups: &Backups, stop: &CancellationToken) {
+    let copying = backups.clone().run(stop.clone());
     let ending = expiry::run(ipam.clone(), expiry::Pace::default(), stop.clone());
-    tasks.spawn(async {
-        ending.await;
-        Ok(())
-    });
     let noting = rollup::run(ipam.clone(), stop.clone());
-    tasks.spawn(async {
-        noting.await;
-        Ok(())
-    });
     let holding = restore_hold::run(ipam.clone(), restore_hold::PACE, stop.clone());
-    tasks.spawn(async {
-        holding.await;
-        Ok(())
-    });
+    tasks.spawn(copying.map(Ok));
+    tasks.spawn(ending.map(Ok));
+    tasks.spawn(noting.map(Ok));
+    tasks.spawn(holding.map(Ok));
+    tasks.spawn(watchdog(ipam.clone(), stop.clone()));
+}
+
+fn tell_ready(settings: &Settings, url: &str) {
     tracing::info!(
         url,
         socket = %settings.socket.display(),
@@ -170,17 +182,6 @@ async fn serve(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Re
         NotifyState::Ready,
         NotifyState::Status(&format!("serving at {url}")),
     ]);
-    let result = supervise(signals, &mut tasks, settings, &certificate, ipam).await;
-    tell(&[NotifyState::Stopping]);
-    tracing::info!("fipd is stopping");
-    stop.cancel();
-    // Not here: a disk that hangs must not keep the daemon.
-    let removed = tokio::task::spawn_blocking(|| drop(listen_file));
-    drain(tasks).await;
-    if tokio::time::timeout(JOIN_PATIENCE, removed).await.is_err() {
-        tracing::warn!("the disk does not answer; the listen file may be left behind");
-    }
-    result
 }
 
 fn bind_extra(listeners: &[Listener]) -> Result<Vec<(Port, Listener)>, ListenError> {
@@ -223,7 +224,7 @@ impl Signals {
 /// Waits for the reason to stop. A part that ends before it was told to is one.
 async fn supervise(
     mut signals: Signals,
-    tasks: &mut JoinSet<Result<(), String>>,
+    tasks: &mut Tasks,
     settings: &Settings,
     certificate: &RustlsConfig,
     ipam: &Ipam,
@@ -310,7 +311,7 @@ fn tell(state: &[NotifyState<'_>]) {
     }
 }
 
-async fn drain(mut tasks: JoinSet<Result<(), String>>) {
+async fn drain(mut tasks: Tasks) {
     let all = async { while tasks.join_next().await.is_some() {} };
     if tokio::time::timeout(STOP_PATIENCE, all).await.is_err() {
         tracing::warn!(
