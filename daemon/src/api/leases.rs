@@ -129,6 +129,7 @@ fn shown((status, granted): (StatusCode, Granted)) -> Response {
 }
 
 /// Keeps addresses for an owner that comes later, all or nothing. What the owner has in use already is answered as it is.
+/// An address that cools after a release is kept for nobody.
 #[utoipa::path(post, path = "/api/v1/leases/reserve", tag = "leases", request_body = ReserveRequest,
     responses((status = 201, body = Granted), (status = 200, body = Granted), (status = 404, body = Problem),
         (status = 409, body = Problem), (status = 422, body = Problem)))]

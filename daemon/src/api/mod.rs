@@ -91,20 +91,27 @@ pub struct Api {
     pub stop: CancellationToken,
 }
 
+const VIEWER: Access = Access::Api(Role::Viewer);
+const OPERATOR: Access = Access::Api(Role::Operator);
+const ADMIN: Access = Access::Api(Role::Admin);
+// Also for tokens with a scope.
+const MY_VIEWER: Access = Access::Scoped(Role::Viewer);
+const MY_OPERATOR: Access = Access::Scoped(Role::Operator);
+const MY_ADMIN: Access = Access::Scoped(Role::Admin);
+
 /// All routes and who may call them.
 fn routes() -> Routes {
-    const VIEWER: Access = Access::Api(Role::Viewer);
-    const OPERATOR: Access = Access::Api(Role::Operator);
-    const ADMIN: Access = Access::Api(Role::Admin);
-    // Also for tokens with a scope.
-    const MY_VIEWER: Access = Access::Scoped(Role::Viewer);
-    const MY_OPERATOR: Access = Access::Scoped(Role::Operator);
-    const MY_ADMIN: Access = Access::Scoped(Role::Admin);
-    let routes = Routes::default()
+    let own = Routes::default()
         .get("/healthz", Access::Open, health::healthz)
         .get("/readyz", Access::Open, health::readyz)
         .get("/metrics", VIEWER, health::metrics)
-        .get("/api/v1/openapi.json", MY_VIEWER, openapi::document)
+        .get("/api/v1/openapi.json", MY_VIEWER, openapi::document);
+    ui::routes(running(book(own)))
+}
+
+/// What the address book has and decides.
+fn book(routes: Routes) -> Routes {
+    routes
         .get("/api/v1/networks", MY_VIEWER, pools::list_networks)
         .post("/api/v1/networks", ADMIN, pools::create_network)
         .get("/api/v1/networks/{name}", MY_VIEWER, pools::show_network)
@@ -151,6 +158,11 @@ fn routes() -> Routes {
         .post("/api/v1/restore-hold/lift", ADMIN, restore_hold::lift)
         .post("/api/v1/bulk", MY_OPERATOR, bulk::bulk)
         .get("/api/v1/changes", MY_VIEWER, changes::changes)
+}
+
+/// What keeps it running.
+fn running(routes: Routes) -> Routes {
+    routes
         .get("/api/v1/clusters", VIEWER, clusters::list)
         .get("/api/v1/clusters/{name}", VIEWER, clusters::show)
         .post("/api/v1/clusters/{name}/forget", ADMIN, clusters::forget)
@@ -185,8 +197,7 @@ fn routes() -> Routes {
         .post("/api/v1/users", ADMIN, users::create)
         .get("/api/v1/users/{name}", ADMIN, users::show)
         .patch("/api/v1/users/{name}", ADMIN, users::update)
-        .delete("/api/v1/users/{name}", ADMIN, users::delete);
-    ui::routes(routes)
+        .delete("/api/v1/users/{name}", ADMIN, users::delete)
 }
 
 /// The router of the socket and of `[api] listen`.

@@ -21,44 +21,32 @@ pub struct Source {
     /// With --select: which family; both for dual-stack, all or nothing
     #[arg(long, requires = "select", conflicts_with = "pool", value_name = "FAMILY", value_parser = ["ipv4", "ipv6"])]
     family: Vec<String>,
-    /// With --select: only pools of this network
-    #[arg(
-        long,
-        requires = "select",
-        conflicts_with = "pool",
-        value_name = "NAME"
-    )]
-    network: Option<String>,
-    /// With --select: name or id of the asker's cluster
-    #[arg(
-        long,
-        requires = "select",
-        conflicts_with = "pool",
-        value_name = "CLUSTER"
-    )]
-    cluster: Option<String>,
-    /// With --select: Rancher project of the asker
-    #[arg(
-        long,
-        requires = "select",
-        conflicts_with = "pool",
-        value_name = "PROJECT"
-    )]
-    project: Option<String>,
-    /// With --select: namespace of the asker
-    #[arg(
-        long,
-        requires = "select",
-        conflicts_with = "pool",
-        value_name = "NAMESPACE"
-    )]
-    namespace: Option<String>,
-    /// With --select: label of the asker (repeatable)
-    #[arg(long, requires = "select", conflicts_with = "pool", value_name = "KEY=VALUE", value_parser = label)]
-    label: Vec<(String, String)>,
+    #[command(flatten)]
+    asker: Asker,
     /// This address and no other (repeatable)
     #[arg(long, value_name = "ADDRESS")]
     address: Vec<IpAddr>,
+}
+
+/// Who asks, where the pool is left open.
+#[derive(Debug, Args)]
+#[group(requires = "select", conflicts_with = "pool", multiple = true)]
+struct Asker {
+    /// With --select: only pools of this network
+    #[arg(long, value_name = "NAME")]
+    network: Option<String>,
+    /// With --select: name or id of the asker's cluster
+    #[arg(long, value_name = "CLUSTER")]
+    cluster: Option<String>,
+    /// With --select: Rancher project of the asker
+    #[arg(long, value_name = "PROJECT")]
+    project: Option<String>,
+    /// With --select: namespace of the asker
+    #[arg(long, value_name = "NAMESPACE")]
+    namespace: Option<String>,
+    /// With --select: label of the asker (repeatable)
+    #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
+    label: Vec<(String, String)>,
 }
 
 impl Source {
@@ -96,12 +84,12 @@ impl Source {
             return Err(Failure::Input(line.to_owned()));
         }
         let select = Select {
-            network: self.network,
+            network: self.asker.network,
             family: None,
-            cluster: self.cluster,
-            project: self.project,
-            namespace: self.namespace,
-            labels: self.label.into_iter().collect::<BTreeMap<_, _>>(),
+            cluster: self.asker.cluster,
+            project: self.asker.project,
+            namespace: self.asker.namespace,
+            labels: self.asker.label.into_iter().collect::<BTreeMap<_, _>>(),
         };
         let named = self.address.iter().map(|address| Want {
             select: Some(select.clone()),

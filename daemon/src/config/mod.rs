@@ -14,6 +14,7 @@ mod listener;
 mod network;
 mod pattern;
 mod systems;
+mod together;
 
 #[cfg(test)]
 mod tests;
@@ -155,7 +156,7 @@ impl Config {
         let mut backup = file.backup;
         backup.directory = backup.directory.map(|path| base.join(path));
         listener::check(&file.listener).map_err(|(span, what)| at(span, &what))?;
-        cluster::check_together(&file.cluster, file.discovery.as_ref())
+        together::check_together(&file.cluster, file.discovery.as_ref())
             .map_err(|(span, what)| at(span, &what))?;
         let mut clusters: Vec<_> = file.cluster.into_iter().map(Spanned::into_inner).collect();
         for cluster in &mut clusters {
@@ -210,7 +211,7 @@ impl Config {
             (RancherFipRole::Management, _) => Some(name.clone()),
             (RancherFipRole::Downstream, Some(named)) => Some(named.clone()),
             (RancherFipRole::Downstream, None) => {
-                cluster::only_management(self.clusters.iter()).map(|cluster| cluster.name.clone())
+                together::only_management(self.clusters.iter()).map(|cluster| cluster.name.clone())
             }
         }
     }
