@@ -18,6 +18,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{clock, config, ipam::Ipam, store::BackupError};
 
+mod drill;
+
+pub use drill::Drill;
+
 /// After the start: it has other things to do first.
 const FIRST: Duration = Duration::from_secs(300);
 /// After a copy that could not be made.
@@ -46,13 +50,17 @@ pub struct Copy {
     pub name: String,
     pub created: Timestamp,
     pub bytes: u64,
+    /// The last time that it was tried out.
+    pub drill: Option<Drill>,
 }
 
 /// Why there is no new copy; the older ones stay.
 #[derive(Debug, thiserror::Error)]
 pub enum CopyError {
-    #[error("another backup is being made")]
+    #[error("another backup is being made or tried out")]
     Busy,
+    #[error("no backup is called {0}")]
+    Unknown(String),
     #[error(
         "the disk of {} is too full for a backup: {free} bytes free, {needed} needed", .directory.display()
     )]
@@ -85,7 +93,7 @@ struct Shared {
     ipam: Ipam,
     schedule: Schedule,
     standing: Mutex<Standing>,
-    /// Held while a copy is made.
+    /// Held while a copy is made or tried out.
     turn: Mutex<()>,
 }
 
@@ -186,6 +194,7 @@ impl Backups {
             name,
             created: now,
             bytes,
+            drill: None,
         })
     }
 
@@ -221,7 +230,10 @@ impl Backups {
         for old in copies.iter().skip(self.0.schedule.keep) {
             let path = self.0.schedule.directory.join(&old.name);
             match fs::remove_file(&path) {
-                Ok(()) => tracing::info!(name = old.name, "an old backup was removed"),
+                Ok(()) => {
+                    drill::forget(&path);
+                    tracing::info!(name = old.name, "an old backup was removed");
+                }
                 Err(error) => {
                     tracing::warn!(path = %path.display(), %error, "an old backup stays");
                 }
@@ -285,6 +297,7 @@ fn list(directory: &Path) -> io::Result<Vec<Copy>> {
                 name,
                 created,
                 bytes,
+                drill: drill::of(&entry.path()),
             });
         }
     }

@@ -10,6 +10,8 @@ pub struct UserRow {
     pub name: String,
     pub role: String,
     pub created: Moment,
+    /// May not sign in.
+    pub disabled: bool,
     /// It is who looks at the page.
     pub me: bool,
 }
@@ -81,10 +83,11 @@ mod tests {
 
     #[test]
     fn users_and_tokens_are_listed_with_what_can_be_done() {
-        let user = |name: &str, me| UserRow {
+        let user = |name: &str, me: bool| UserRow {
             name: name.into(),
             role: "admin".into(),
             created: Moment(1_795_240_640_000),
+            disabled: !me,
             me,
         };
         let page = UsersPage {
@@ -95,7 +98,12 @@ mod tests {
             pager: Pager::default(),
         };
         let html = page.render().unwrap();
-        for text in ["/ui/users/ann/edit", "/ui/users/bob@lab/delete", "you"] {
+        for text in [
+            "/ui/users/ann/edit",
+            "/ui/users/bob@lab/delete",
+            "you",
+            "disabled",
+        ] {
             assert!(html.contains(text), "no {text} in {html}");
         }
         let page = TokensPage {

@@ -11,6 +11,10 @@ pub struct CopyRow {
     pub link: String,
     pub made: Moment,
     pub size: String,
+    /// When it was restored on trial.
+    pub tried: Option<Moment>,
+    /// What was wrong with it then.
+    pub problem: Option<String>,
 }
 
 /// What can be taken away, and how it is brought back.
@@ -57,6 +61,8 @@ mod tests {
                 link: "/api/v1/backups/fipd-a.redb".into(),
                 made: Moment(1_795_240_640_000),
                 size: "1.0 MiB".into(),
+                tried: Some(Moment(1_795_240_640_000)),
+                problem: Some("a <row>".into()),
             }],
             pager: Pager::default(),
             held_until: Some(Moment(1_795_240_640_000)),

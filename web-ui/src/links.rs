@@ -19,6 +19,7 @@ pub const TOKENS: &str = "/ui/tokens";
 pub const TOKEN_NEW: &str = "/ui/tokens/new";
 pub const PASSWORD: &str = "/ui/password";
 pub const BACKUP: &str = "/ui/backup";
+pub const BACKUP_DRILL: &str = "/ui/backup/drill";
 pub const BACKUP_HOLD: &str = "/ui/backup/hold";
 pub const SEARCH: &str = "/ui/search";
 

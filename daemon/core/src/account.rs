@@ -22,6 +22,8 @@ pub struct Account {
     /// PHC string (argon2id). Never logged.
     pub password_hash: Text,
     pub created: Timestamp,
+    /// May not sign in.
+    pub disabled: bool,
 }
 
 /// The public number of a token; part of the token's text, so that it is found without trying all hashes.

@@ -256,6 +256,8 @@ pub struct AccountEdit {
     pub role: Option<Role>,
     /// PHC string (argon2id). Never logged.
     pub password_hash: Option<Text>,
+    /// Whether it may not sign in. Refused for the last admin that may.
+    pub disabled: Option<bool>,
     pub actor: Actor,
 }
 
@@ -430,7 +432,7 @@ pub enum Refusal {
     UnknownAccount(Text),
     #[error("a user named {0} already exists; choose another name or change that one")]
     AccountExists(Text),
-    #[error("{0} is the last admin; make another one first")]
+    #[error("{0} is the last admin who may sign in; make or enable another one first")]
     LastAdmin(Text),
     #[error("nobody holds {0}")]
     NotHeld(IpAddr),

@@ -1,7 +1,6 @@
 //! Hourly roll-ups: what their rows say is what happened, whatever is in flight and however the clock goes.
 #![expect(
     clippy::expect_used,
-    clippy::panic,
     clippy::wildcard_enum_match_arm,
     reason = "a test fails by panicking"
 )]

@@ -1043,6 +1043,7 @@ fn accounts_and_tokens_come_and_go_once() {
         role: Role::Viewer,
         password_hash: "x".into(),
         created: Timestamp(1),
+        disabled: false,
     };
     let token = Token {
         id: TokenId(5),
@@ -1094,6 +1095,7 @@ fn the_last_admin_stays_and_names_are_taken_once() {
         role,
         password_hash: "x".into(),
         created: Timestamp(1),
+        disabled: false,
     };
     let create = |name, role| Request::CreateAccount {
         account: account(name, role),
@@ -1104,6 +1106,7 @@ fn the_last_admin_stays_and_names_are_taken_once() {
             name: name.into(),
             role,
             password_hash: None,
+            disabled: None,
             actor: "test".into(),
         })
     };
@@ -1139,6 +1142,7 @@ fn the_last_admin_stays_and_names_are_taken_once() {
         name: "bob".into(),
         role: None,
         password_hash: Some("secret".into()),
+        disabled: None,
         actor: "test".into(),
     };
     assert!(!format!("{secret:?}").contains("secret"));
@@ -1147,6 +1151,49 @@ fn the_last_admin_stays_and_names_are_taken_once() {
     book.0.confirm(ticket);
     let bob = book.0.account("bob").expect("there");
     assert_eq!((bob.role, &*bob.password_hash), (Role::Admin, "secret"));
+}
+
+#[test]
+fn an_admin_who_may_sign_in_stays() {
+    let mut book = Book::new();
+    let create = |name: &str| Request::CreateAccount {
+        account: Account {
+            name: name.into(),
+            role: Role::Admin,
+            password_hash: "x".into(),
+            created: Timestamp(1),
+            disabled: false,
+        },
+        actor: "test".into(),
+    };
+    let disable = |name: &str, disabled| {
+        Request::EditAccount(AccountEdit {
+            name: name.into(),
+            role: None,
+            password_hash: None,
+            disabled: Some(disabled),
+            actor: "test".into(),
+        })
+    };
+    book.done(&create("ann"));
+    let last = |name: &str| Refusal::LastAdmin(name.into());
+    assert_eq!(book.refused(&disable("ann", true)), last("ann"));
+    book.done(&create("bob"));
+    let (ticket, decision, _) = book.plan(&disable("bob", true));
+    assert_eq!(&*decision.audit[0].detail, "bob: disabled");
+    book.0.confirm(ticket);
+    assert_eq!(book.answered(&disable("bob", true)), Answer::Done);
+    // An admin who may not sign in is none to fall back on, and may go.
+    assert_eq!(book.refused(&disable("ann", true)), last("ann"));
+    let delete = |name: &str| Request::DeleteAccount {
+        name: name.into(),
+        actor: "test".into(),
+    };
+    assert_eq!(book.refused(&delete("ann")), last("ann"));
+    book.done(&disable("bob", false));
+    book.done(&disable("ann", true));
+    book.done(&delete("ann"));
+    assert_eq!(book.refused(&delete("bob")), last("bob"));
 }
 
 #[test]

@@ -43,6 +43,14 @@ pub struct Accounts {
     slots: Arc<Semaphore>,
 }
 
+/// What of an account becomes another; what is `None` stays.
+#[derive(Default)]
+pub struct Change {
+    pub role: Option<Role>,
+    pub password: Option<String>,
+    pub disabled: Option<bool>,
+}
+
 /// Why an account could not be made or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum AccountError {
@@ -79,7 +87,8 @@ impl Accounts {
         Ok(accounts)
     }
 
-    /// The account of a name and password, as it was when they were compared; `None` if they do not belong together. Takes as long either way.
+    /// The account of a name and password, as it was when they were compared; `None` if they do not belong together, or it
+    /// is disabled. Takes as long either way.
     /// The first success of the first account removes `initial-admin`.
     pub async fn login(&self, name: &str, password: &str) -> Option<Account> {
         let account = self.ipam.read(|ledger| ledger.account(name).cloned());
@@ -87,7 +96,7 @@ impl Accounts {
             .as_ref()
             .map_or(DECOY, |account| &account.password_hash);
         let matches = self.verify(password, hash.into()).await;
-        let account = account.filter(|_| matches)?;
+        let account = account.filter(|account| matches && !account.disabled)?;
         if &*account.name == INITIAL_ADMIN {
             self.remove_initial_file();
         }
@@ -112,6 +121,7 @@ impl Accounts {
             role,
             password_hash: self.hashed(password).await?,
             created: clock::now(),
+            disabled: false,
         };
         self.ipam
             .submit(Request::CreateAccount { account, actor })
@@ -119,36 +129,30 @@ impl Accounts {
         Ok(())
     }
 
-    /// Another role or password for an account; its sessions end.
-    pub async fn edit(
-        &self,
-        name: &str,
-        role: Option<Role>,
-        password: Option<String>,
-        actor: Actor,
-    ) -> Result<(), AccountError> {
+    /// Another role or password for an account, or none to sign in with for a while; its sessions end.
+    pub async fn edit(&self, name: &str, change: Change, actor: Actor) -> Result<(), AccountError> {
         let guard = Box::new(|_: &_, _: &_| Ok(()));
-        self.edit_if(name, role, password, actor, guard).await
+        self.edit_if(name, change, actor, guard).await
     }
 
     /// The same, if the guard has nothing against it.
     pub async fn edit_if(
         &self,
         name: &str,
-        role: Option<Role>,
-        password: Option<String>,
+        change: Change,
         actor: Actor,
         guard: Guard,
     ) -> Result<(), AccountError> {
-        let password_hash = match password {
+        let password_hash = match change.password {
             Some(password) => Some(self.hashed(password).await?),
             None => None,
         };
         let other_password = password_hash.is_some();
         let edit = AccountEdit {
             name: name.into(),
-            role,
+            role: change.role,
             password_hash,
+            disabled: change.disabled,
             actor,
         };
         self.ipam

@@ -14,10 +14,10 @@ use super::{
     Api, admin,
     extract::Path,
     problem::{Code, Problem},
-    wire::{BackupList, BackupView, StoreCounts},
+    wire::{BackupList, BackupView, DrillView, StoreCounts},
 };
 use crate::{
-    backups::{Copy, CopyError},
+    backups::{Copy, CopyError, Drill},
     clock,
 };
 
@@ -49,15 +49,21 @@ pub async fn list(State(api): State<Arc<Api>>) -> Result<Json<BackupList>, Probl
 pub async fn make(State(api): State<Arc<Api>>) -> Result<Response, Problem> {
     let backups = api.backups.clone();
     let made = admin::blocking(move || backups.make()).await?;
-    let copy = made.map_err(|error| {
-        let code = match error {
-            CopyError::Busy => Code::Busy,
-            CopyError::Full { .. } => Code::DiskFull,
-            CopyError::Io { .. } | CopyError::Store(_) => Code::Unavailable,
-        };
-        Problem::new(code, error.to_string())
-    })?;
+    let copy = made?;
     Ok((StatusCode::CREATED, Json(view(&copy))).into_response())
+}
+
+/// Restores a copy on trial, in a place of its own, and notes what came of it.
+#[utoipa::path(post, path = "/api/v1/backups/{name}/drill", tag = "admin", params(("name" = String, Path)),
+    responses((status = 200, body = DrillView), (status = 404, body = Problem), (status = 429, body = Problem),
+        (status = 503, body = Problem), (status = 507, body = Problem)))]
+pub async fn drill(
+    State(api): State<Arc<Api>>,
+    Path(name): Path<String>,
+) -> Result<Json<DrillView>, Problem> {
+    let backups = api.backups.clone();
+    let drill = admin::blocking(move || backups.drill(&name)).await??;
+    Ok(Json(drill_view(&drill)))
 }
 
 /// One copy, as a file.
@@ -78,6 +84,27 @@ fn view(copy: &Copy) -> BackupView {
         created: clock::rfc3339(copy.created),
         bytes: copy.bytes,
         verified: true,
+        drill: copy.drill.as_ref().map(drill_view),
+    }
+}
+
+fn drill_view(drill: &Drill) -> DrillView {
+    DrillView {
+        at: clock::rfc3339(drill.at),
+        ok: drill.problems.is_empty(),
+        problems: drill.problems.clone(),
+    }
+}
+
+impl From<CopyError> for Problem {
+    fn from(error: CopyError) -> Self {
+        let code = match &error {
+            CopyError::Unknown(name) => return Self::not_found("backup", name),
+            CopyError::Busy => Code::Busy,
+            CopyError::Full { .. } => Code::DiskFull,
+            CopyError::Io { .. } | CopyError::Store(_) => Code::Unavailable,
+        };
+        Self::new(code, error.to_string())
     }
 }
 

@@ -187,6 +187,7 @@ fn running(routes: Routes) -> Routes {
         .get("/api/v1/backups", ADMIN, backups::list)
         .post("/api/v1/backups", ADMIN, backups::make)
         .get("/api/v1/backups/{name}", ADMIN, backups::download)
+        .post("/api/v1/backups/{name}/drill", ADMIN, backups::drill)
         .post("/api/v1/import", ADMIN, import::import)
         .get("/api/v1/export", MY_VIEWER, export::export)
         .get("/api/v1/tokens", ADMIN, tokens::list)

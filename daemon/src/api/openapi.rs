@@ -30,7 +30,7 @@ use super::{
         bulk::bulk, changes::changes,
         clusters::list, clusters::show, clusters::forget, clusters::skip_adoption,
         clusters::confirm_release, clusters::install_crds,
-        admin::audit, admin::check, admin::backup, backups::list, backups::make, backups::download,
+        admin::audit, admin::check, admin::backup, backups::list, backups::make, backups::download, backups::drill,
         export::export, import::import,
         tokens::list, tokens::show, tokens::create, tokens::revoke,
         users::list, users::show, users::create, users::update, users::delete,

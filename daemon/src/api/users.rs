@@ -8,7 +8,7 @@ use http::StatusCode;
 
 use super::{
     Api,
-    accounts::AccountError,
+    accounts::{AccountError, Change},
     admin::plain_name,
     auth::Caller,
     etag::{IfMatch, IfNoneMatch, State, tagged},
@@ -75,7 +75,8 @@ pub async fn create(
     shown(&api, StatusCode::CREATED, name)
 }
 
-/// Gives a user another role or password. The user's sessions end.
+/// Gives a user another role or password, or lets nobody sign in as the user. The user's sessions end; tokens belong to
+/// nobody and go on.
 #[utoipa::path(patch, path = "/api/v1/users/{name}", tag = "users", params(("name" = String, Path),
         ("If-Match" = Option<String>, Header)), request_body = UserPatch,
     responses((status = 200, body = UserView, headers(("ETag" = String))), (status = 404, body = Problem),
@@ -92,15 +93,13 @@ pub async fn update(
         &format!("user {name}"),
         Some(&State::of(&find(&api, &name)?)),
     )?;
-    let password = body.password.map(|password| password.0);
+    let change = Change {
+        role: body.role,
+        password: body.password.map(|password| password.0),
+        disabled: body.disabled,
+    };
     api.accounts
-        .edit_if(
-            &name,
-            body.role,
-            password,
-            caller.actor,
-            guard(if_match, &name),
-        )
+        .edit_if(&name, change, caller.actor, guard(if_match, &name))
         .await?;
     shown(&api, StatusCode::OK, &name)
 }
@@ -142,6 +141,7 @@ fn view(account: &Account) -> UserView {
         name: account.name.to_string(),
         role: account.role,
         created: clock::rfc3339(account.created),
+        disabled: account.disabled,
     }
 }
 

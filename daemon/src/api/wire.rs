@@ -29,7 +29,7 @@ mod token;
 mod user;
 
 pub use audit::{AuditPage, AuditQuery, AuditView};
-pub use backup::{BackupList, BackupView, StoreCounts};
+pub use backup::{BackupList, BackupView, DrillView, StoreCounts};
 pub use bulk::{Bulk, BulkDone, BulkOperation, BulkQuota, BulkQuotaOf, BulkResult, BulkTransfer};
 pub use change::{ChangeView, ChangedLease, ChangedPool, ChangesPage, ChangesQuery};
 pub use check::{CheckReport, Checked, Readiness};

@@ -126,3 +126,36 @@ async fn one_copy_is_made_at_a_time() {
     assert_eq!(backups.standing().failure, None);
     backups.make().unwrap();
 }
+
+#[tokio::test]
+async fn a_drill_says_whether_a_copy_can_be_restored_and_goes_with_it() {
+    let (_dir, _ipam, backups) = site();
+    let copy = backups.make().unwrap();
+    assert_eq!(copy.drill, None);
+    let drill = backups.drill(&copy.name).unwrap();
+    assert_eq!(drill.problems, Vec::<String>::new());
+    let listed = backups.list().unwrap();
+    assert_eq!(listed[0].drill, Some(drill));
+    let directory = backups.schedule().directory.clone();
+    assert!(!directory.join("drill").exists(), "the trial is left");
+
+    let path = directory.join(&copy.name);
+    let bytes = fs::read(&path).unwrap();
+    fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+    let drill = backups.drill(&copy.name).unwrap();
+    assert!(!drill.problems.is_empty(), "half a copy");
+    assert_eq!(backups.list().unwrap()[0].drill, Some(drill));
+    fs::write(&path, &bytes).unwrap();
+    let error = backups.drill("fipd-20260101T000000.123Z.redb").unwrap_err();
+    assert!(matches!(error, CopyError::Unknown(_)), "{error}");
+    assert!(backups.drill("../data/fipd.redb").is_err());
+
+    for _ in 0..2 {
+        std::thread::sleep(Duration::from_millis(2));
+        backups.make().unwrap();
+    }
+    let names = fs::read_dir(&directory).unwrap();
+    let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let left: Vec<_> = names.filter(|name| name.starts_with(&copy.name)).collect();
+    assert_eq!(left, Vec::<String>::new());
+}

@@ -26,6 +26,10 @@ pub enum User {
     },
     /// Give a user another password, asked for or the first line of stdin; the user has to sign in again
     SetPassword { name: String },
+    /// End a user's sessions and let nobody sign in as the user; tokens the user knows are to be revoked as well
+    Disable { name: String },
+    /// Let a disabled user sign in again
+    Enable { name: String },
     /// Delete a user and end the user's sessions
     Delete { name: String },
 }
@@ -52,21 +56,31 @@ impl User {
             Self::SetRole { name, role } => {
                 let patch = UserPatch {
                     role: Some(role),
-                    password: None,
+                    ..UserPatch::default()
                 };
                 change(session, &of(&name), &patch).await
             }
             Self::SetPassword { name } => {
                 let password = Some(Password(password::ask(&name)?));
                 let patch = UserPatch {
-                    role: None,
                     password,
+                    ..UserPatch::default()
                 };
                 change(session, &of(&name), &patch).await
             }
+            Self::Disable { name } => disable(session, &of(&name), true).await,
+            Self::Enable { name } => disable(session, &of(&name), false).await,
             Self::Delete { name } => session.client.delete(&of(&name)).await.map(drop),
         }
     }
+}
+
+async fn disable(session: &Session, path: &str, disabled: bool) -> Result<(), Failure> {
+    let patch = UserPatch {
+        disabled: Some(disabled),
+        ..UserPatch::default()
+    };
+    change(session, path, &patch).await
 }
 
 async fn change(session: &Session, path: &str, patch: &UserPatch) -> Result<(), Failure> {
@@ -79,14 +93,24 @@ fn facts(user: &UserView) -> Table {
     Table::facts([
         ("Name", user.name.clone()),
         ("Role", text_of(&user.role)),
+        ("Signs in", signs_in(user).to_owned()),
         ("Created", user.created.clone()),
     ])
 }
 
+fn signs_in(user: &UserView) -> &'static str {
+    if user.disabled { "disabled" } else { "yes" }
+}
+
 fn table(users: &[UserView]) -> Table {
-    let mut table = Table::new(["NAME", "ROLE", "CREATED"]);
+    let mut table = Table::new(["NAME", "ROLE", "SIGNS IN", "CREATED"]);
     for user in users {
-        table.row([user.name.clone(), text_of(&user.role), user.created.clone()]);
+        table.row([
+            user.name.clone(),
+            text_of(&user.role),
+            signs_in(user).to_owned(),
+            user.created.clone(),
+        ]);
     }
     table
 }

@@ -14,8 +14,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     rows::{
-        AccountV1, AdoptionV1, AuditV1, ClusterV1, ContenderV1, EpochV1, HolderV1, IdentityV1,
-        IpV1, LeaseV1, MemberV1, NetworkV1, PastV1, QuotaV1, RollupV1, SealV1, StateV1, V1,
+        AccountV1, AccountV2, AdoptionV1, AuditV1, ClusterV1, ContenderV1, EpochV1, HolderV1,
+        IdentityV1, IpV1, LeaseV1, MemberV1, NetworkV1, PastV1, QuotaV1, RollupV1, SealV1, StateV1,
+        V1, V2,
     },
     seal::Seal,
 };
@@ -253,20 +254,41 @@ pub(super) fn decode_adoption(bytes: &[u8]) -> Result<Adoption, DecodeError> {
 }
 
 pub(super) fn encode_account(account: &Account) -> Result<Vec<u8>, EncodeError> {
-    encode(&AccountV1 {
+    let row = AccountV1 {
         role: code::of_role(account.role),
         password_hash: &account.password_hash,
         created: account.created.0,
-    })
+    };
+    match account.disabled {
+        // Can be read by an earlier fipd.
+        false => encode(&row),
+        true => encode_as(
+            V2,
+            &AccountV2 {
+                account: row,
+                disabled: true,
+            },
+        ),
+    }
 }
 
 pub(super) fn decode_account(key: &str, bytes: &[u8]) -> Result<Account, DecodeError> {
-    let row: AccountV1<'_> = decode(bytes)?;
+    let AccountV2 {
+        account: row,
+        disabled,
+    } = match bytes.first() {
+        Some(&V1) => AccountV2 {
+            account: decode(bytes)?,
+            disabled: false,
+        },
+        _ => decode_as(V2, bytes)?,
+    };
     Ok(Account {
         name: key.into(),
         role: code::role(row.role)?,
         password_hash: row.password_hash.into(),
         created: Timestamp(row.created),
+        disabled,
     })
 }
 

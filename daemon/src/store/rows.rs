@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// The version byte before each row of this module.
 pub(super) const V1: u8 = 1;
-/// The version byte before a [`PoolV2`] or [`TokenV2`].
+/// The version byte before a [`PoolV2`], [`TokenV2`] or [`AccountV2`].
 pub(super) const V2: u8 = 2;
 /// The version byte before a [`PoolV3`].
 pub(super) const V3: u8 = 3;
@@ -228,6 +228,14 @@ pub(super) struct AccountV1<'a> {
     pub role: u8,
     pub password_hash: &'a str,
     pub created: u64,
+}
+
+/// An [`AccountV1`] and whether it may not sign in. It is written only where it may not.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct AccountV2<'a> {
+    #[serde(borrow)]
+    pub account: AccountV1<'a>,
+    pub disabled: bool,
 }
 
 /// A token; its number is the key. `role` as in [`AccountV1`].

@@ -29,7 +29,7 @@ pub(super) const PASTS: TableDefinition<'_, LeaseBytes, &[u8]> = TableDefinition
 pub(super) const CLUSTERS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("clusters");
 /// Key: network number, length of the system's name, its name, the cluster. Value: [`super::rows::AdoptionV1`].
 pub(super) const ADOPTIONS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("adoptions");
-/// Key: name of the account. Value: [`super::rows::AccountV1`].
+/// Key: name of the account. Value: [`super::rows::AccountV1`] or [`super::rows::AccountV2`].
 pub(super) const ACCOUNTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("accounts");
 /// Key: number of the token. Value: [`super::rows::TokenV1`] or [`super::rows::TokenV2`].
 pub(super) const TOKENS: TableDefinition<'_, [u8; 8], &[u8]> = TableDefinition::new("tokens");

@@ -156,6 +156,11 @@ fn users_come_go_and_change_and_the_last_admin_stays() {
     let listed = fipd.json("user list");
     assert_eq!(names(&listed), ["admin", "ann"]);
     assert!(!listed.to_string().contains("argon"), "{listed}");
+    assert_eq!(fipd.json("user disable ann")["disabled"], true);
+    assert!(fipd.cli("user list").out.contains("disabled"));
+    assert_eq!(fipd.json("user enable ann")["disabled"], false);
+    fipd.cli("user disable admin").fails(1, &["last admin"]);
+    fipd.cli("user disable eve").fails(3, &["eve"]);
     fipd.cli("user delete admin").fails(1, &["last admin"]);
     fipd.cli("user set-role admin viewer")
         .fails(1, &["last admin"]);

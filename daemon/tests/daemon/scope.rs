@@ -93,6 +93,7 @@ fn body(method: &Method, path: &str) -> Value {
         | (
             "POST",
             "/api/v1/backups"
+            | "/api/v1/backups/{name}/drill"
             | "/api/v1/clusters/{name}/forget"
             | "/api/v1/clusters/{name}/confirm-release"
             | "/api/v1/clusters/{name}/crds",
@@ -293,6 +294,15 @@ fn a_quarantine_ends_early_for_who_is_known_as_its_tenant() {
     assert_eq!(ask(&red, "10.0.0.1").status, 201);
     let admin = token(&fipd, "root --role admin");
     assert_eq!(ask(&admin, "10.0.0.2").status, 201);
+
+    // An admin for some tenants is an admin of nothing that others had.
+    let lord = token(&fipd, "lord --role admin --tenant blue");
+    let end = "/api/v1/leases/default/10.0.0.3?end_quarantine=true";
+    let early = |rest: &Rest| rest.json(Method::DELETE, end, &[], Value::Null);
+    let refused = early(&lord);
+    assert!([403, 404].contains(&refused.status.as_u16()), "{refused:?}");
+    ask(&lord, "10.0.0.3").problem(409, "address-taken");
+    assert_eq!(fipd.json("lease show 10.0.0.3")["state"], "quarantined");
 }
 
 #[test]

@@ -69,8 +69,7 @@ pub use spans::PoolSpans;
 pub use tentative::Ticket;
 
 use crate::{
-    Expectation, Identity, Lease, LeaseKey, LeaseState, Network, NetworkId, Op, Pool, PoolId,
-    layout::Layout,
+    Expectation, Identity, Lease, LeaseKey, Network, NetworkId, Op, Pool, PoolId, layout::Layout,
 };
 use changes::Changes;
 use dice::Dice;
@@ -377,16 +376,6 @@ impl Ledger {
             self.interner.drop(&old);
             self.tally(Some(&old), None);
             self.free.freed(key, old.pool);
-        }
-    }
-
-    /// Counts an address that gets its first holder or loses its last.
-    fn tally(&mut self, before: Option<&Lease>, after: Option<&Lease>) {
-        let held = |lease: &&Lease| lease.state != LeaseState::Quarantined;
-        match (before.filter(held), after.filter(held)) {
-            (None, Some(lease)) => self.rollups.given(lease.pool),
-            (Some(lease), None) => self.rollups.released(lease.pool),
-            (None, None) | (Some(_), Some(_)) => {}
         }
     }
 

@@ -47,6 +47,14 @@ impl Ledger {
             changes.push("another password".to_owned());
             account.password_hash = Arc::clone(hash);
         }
+        if let Some(disabled) = edit.disabled.filter(|disabled| *disabled != known.disabled) {
+            if disabled {
+                self.not_last_admin(known)?;
+            }
+            let word = if disabled { "disabled" } else { "enabled" };
+            changes.push(word.to_owned());
+            account.disabled = disabled;
+        }
         if account == *known {
             return Err(Stop::Answer(Answer::Done));
         }
@@ -69,8 +77,9 @@ impl Ledger {
 
     /// Somebody must be able to sign in and make accounts.
     fn not_last_admin(&self, account: &Account) -> Result<(), Refusal> {
-        let other = |other: &Account| other.role == Role::Admin && other.name != account.name;
-        if account.role != Role::Admin || self.rows.accounts.values().any(other) {
+        let admin = |account: &Account| account.role == Role::Admin && !account.disabled;
+        let other = |other: &Account| admin(other) && other.name != account.name;
+        if !admin(account) || self.rows.accounts.values().any(other) {
             Ok(())
         } else {
             Err(Refusal::LastAdmin(Arc::clone(&account.name)))

@@ -7,7 +7,9 @@ use super::{
     plan::{Draft, Draw},
     tentative::Table,
 };
-use crate::{Actor, Answer, Forecast, Hour, Op, PoolId, Refusal, Rollup, Timestamp};
+use crate::{
+    Actor, Answer, Forecast, Hour, Lease, LeaseState, Op, PoolId, Refusal, Rollup, Timestamp,
+};
 
 /// What happened to a pool since its last row was made; in memory only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -119,6 +121,16 @@ impl Ledger {
         let rows = draft.flight.ops.len();
         let next = last.filter(|_| pools.peek().is_some());
         Ok((draft, Answer::RolledUp { rows, next }))
+    }
+
+    /// Counts an address that gets its first holder or loses its last.
+    pub(super) fn tally(&mut self, before: Option<&Lease>, after: Option<&Lease>) {
+        let held = |lease: &&Lease| lease.state != LeaseState::Quarantined;
+        match (before.filter(held), after.filter(held)) {
+            (None, Some(lease)) => self.rollups.given(lease.pool),
+            (Some(lease), None) => self.rollups.released(lease.pool),
+            (None, None) | (Some(_), Some(_)) => {}
+        }
     }
 
     /// Counts a request that was refused for want of room.

@@ -51,6 +51,27 @@ pub async fn make(State(api): State<Arc<Api>>, posted: Posted) -> Answered {
     Ok(go_to(links::BACKUP))
 }
 
+/// Restores a copy on trial.
+pub async fn drill(State(api): State<Arc<Api>>, posted: Posted) -> Answered {
+    let Posted { visitor, fields } = posted;
+    visitor.must_administer()?;
+    let (backups, name) = (api.backups.clone(), fields.get("name").to_owned());
+    let tried = tokio::task::spawn_blocking(move || (backups.drill(&name), name)).await;
+    let (good, text) = match tried {
+        Ok((Ok(drill), name)) => match drill.problems.first() {
+            None => (
+                true,
+                format!("{name} was restored on trial: it is in order."),
+            ),
+            Some(problem) => (false, format!("{name} cannot be restored: {problem}.")),
+        },
+        Ok((Err(error), _)) => (false, format!("Nothing was tried out: {error}.")),
+        Err(error) => (false, format!("Nothing was tried out: {error}.")),
+    };
+    visitor.tell(good, text, None);
+    Ok(go_to(links::BACKUP))
+}
+
 /// Ends the hold that a restore began.
 pub async fn lift(State(api): State<Arc<Api>>, posted: Posted) -> Answered {
     let Posted { visitor, fields } = posted;
@@ -175,6 +196,11 @@ fn row(copy: &Copy) -> CopyRow {
         link: format!("/api/v1/backups/{}", copy.name),
         made: views::moment(copy.created),
         size: size(copy.bytes),
+        tried: copy.drill.as_ref().map(|drill| views::moment(drill.at)),
+        problem: copy
+            .drill
+            .as_ref()
+            .and_then(|drill| drill.problems.first().cloned()),
     }
 }
 

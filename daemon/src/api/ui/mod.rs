@@ -137,6 +137,7 @@ fn administration(routes: Routes, manage: Access) -> Routes {
         .post("/ui/tokens/{id}/revoke", manage, tokens::revoke)
         .get(links::BACKUP, manage, backup::show)
         .post(links::BACKUP, manage, backup::make)
+        .post(links::BACKUP_DRILL, manage, backup::drill)
         .post(links::BACKUP_HOLD, manage, backup::lift)
 }
 

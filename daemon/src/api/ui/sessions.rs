@@ -1,7 +1,7 @@
 //! Who is signed in to the web UI: in memory only, so that a restart signs everybody out.
 //!
 //! A session ends after [`IDLE`] without a request, after [`LONGEST`] in any case, and at once when its account is
-//! deleted or gets another password or role.
+//! deleted, disabled or gets another password or role.
 
 use std::{
     collections::BTreeMap,
@@ -108,7 +108,9 @@ impl Sessions {
         let row = self.store.lock().touch(&key, Instant::now(), keep)?;
         let account = self.ipam.read(|ledger| ledger.account(&row.name).cloned());
         let same = |account: &Account| {
-            account.password_hash == row.password_hash && account.role == row.role
+            account.password_hash == row.password_hash
+                && account.role == row.role
+                && !account.disabled
         };
         match account.filter(same) {
             Some(account) => Some(Session {

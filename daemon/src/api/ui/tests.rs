@@ -11,7 +11,12 @@ use tower::Service as _;
 
 use super::Sessions;
 use crate::{
-    api::{Api, accounts::Accounts, auth::SocketPolicy, router},
+    api::{
+        Api,
+        accounts::{Accounts, Change},
+        auth::SocketPolicy,
+        router,
+    },
     backups::{Backups, Schedule},
     clock,
     clusters::{self, ClusterSession, Clusters, SystemRunner},
@@ -240,6 +245,14 @@ async fn only_an_admin_ends_a_quarantine() {
     let page = operator.post(&release, "seen=").await;
     assert_eq!(page.status, StatusCode::FORBIDDEN);
     assert!(site.holds("10.0.0.9"));
+    // Nor by giving it to somebody else.
+    let other = "owner=fipd/host/lab/b&address=10.0.0.9";
+    let page = operator.post("/ui/pools/1/allocate", other).await;
+    assert_eq!(page.status, StatusCode::CONFLICT, "{}", page.html);
+    let keep = "pool=dmz&owner=fipd/host/lab/b&address=10.0.0.9&until=2999-03-01T12:00";
+    let page = operator.post("/ui/reserve", keep).await;
+    assert_eq!(page.status, StatusCode::CONFLICT, "{}", page.html);
+    assert!(operator.get(lease).await.html.contains("quarantined"));
 
     site.account("root", Role::Admin, PASSWORD).await;
     let admin = site.visitor("root").await;
@@ -377,15 +390,22 @@ async fn a_session_follows_its_account() {
             .contains("/allocate\"")
     );
     let accounts = &site.api.accounts;
-    let (role, password) = (Some(Role::Admin), Some("another password".to_owned()));
-    let edit = accounts.edit("operator", None, password, "test".into());
+    let other_password = || Change {
+        password: Some("another password".to_owned()),
+        ..Change::default()
+    };
+    let edit = accounts.edit("operator", other_password(), "test".into());
     edit.await.unwrap();
     let page = operator.get("/ui/").await;
     assert_eq!(page.status, StatusCode::SEE_OTHER);
     assert_eq!(page.headers[header::LOCATION], "/ui/login");
 
     let viewer = site.visitor("viewer").await;
-    let edit = accounts.edit("viewer", role, None, "test".into());
+    let admin = Change {
+        role: Some(Role::Admin),
+        ..Change::default()
+    };
+    let edit = accounts.edit("viewer", admin, "test".into());
     edit.await.unwrap();
     assert_eq!(viewer.get("/ui/").await.status, StatusCode::SEE_OTHER);
     let viewer = site.visitor("viewer").await;
@@ -404,9 +424,12 @@ async fn a_password_that_changes_during_sign_in_opens_nothing() {
     let site = Site::new().await;
     let accounts = &site.api.accounts;
     let verified = accounts.login("operator", PASSWORD).await.unwrap();
-    let other = Some("another password".to_owned());
+    let other = Change {
+        password: Some("another password".to_owned()),
+        ..Change::default()
+    };
     accounts
-        .edit("operator", None, other, "test".into())
+        .edit("operator", other, "test".into())
         .await
         .unwrap();
     assert!(site.api.sessions.open(&verified).is_none());

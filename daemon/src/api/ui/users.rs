@@ -24,7 +24,12 @@ use super::{
     visit::{Place, Posted, Query, Visitor},
 };
 use crate::{
-    api::{Api, accounts::AccountError, admin::plain_name, auth::role_name},
+    api::{
+        Api,
+        accounts::{AccountError, Change},
+        admin::plain_name,
+        auth::role_name,
+    },
     ipam::IpamError,
 };
 
@@ -56,6 +61,7 @@ pub async fn list(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
         name: account.name.to_string(),
         role: role_name(account.role).to_owned(),
         created: views::moment(account.created),
+        disabled: account.disabled,
         me: account.name == visitor.session.name,
     };
     Ok(page(&UsersPage {
@@ -137,8 +143,13 @@ pub async fn update(
         let status = StatusCode::UNPROCESSABLE_ENTITY;
         return Ok(ask(&visitor, status, &title, form));
     };
-    let role = Some(role).filter(|role| *role != account.role);
-    let edited = api.accounts.edit(&name, role, password, visitor.actor());
+    let disabled = form.value("disabled") == "yes";
+    let change = Change {
+        role: Some(role).filter(|role| *role != account.role),
+        password,
+        disabled: Some(disabled).filter(|disabled| *disabled != account.disabled),
+    };
+    let edited = api.accounts.edit(&name, change, visitor.actor());
     if let Err(error) = edited.await {
         let status = blame(&mut form, &error);
         return Ok(ask(&visitor, status, &title, form));
@@ -202,9 +213,11 @@ pub async fn change_own(
         return Ok(ask_own(&visitor, wrong, form));
     }
     api.sessions.limiter.succeeded(&name, from);
-    let edited = api
-        .accounts
-        .edit(&name, None, Some(password), visitor.actor());
+    let change = Change {
+        password: Some(password),
+        ..Change::default()
+    };
+    let edited = api.accounts.edit(&name, change, visitor.actor());
     if let Err(error) = edited.await {
         let status = blame(&mut form, &error);
         return Ok(ask_own(&visitor, status, form));
@@ -276,9 +289,15 @@ fn new_form() -> Form {
 fn edit_form(account: &Account) -> Form {
     let role = role_input().value(role_name(account.role));
     let [password, again] = passwords("only to give another one");
+    let disabled = Input::new("disabled", "Disabled: cannot sign in")
+        .kind(InputKind::Tick)
+        .hint(
+            "Ends the user's sessions. Tokens belong to nobody: revoke those that the user knows.",
+        )
+        .value(if account.disabled { "yes" } else { "" });
     Form {
         target: links::user(&account.name),
-        inputs: vec![role, password, again],
+        inputs: vec![role, password, again, disabled],
         button: "Change the user".to_owned(),
         account: account.name.to_string(),
         ..Form::default()

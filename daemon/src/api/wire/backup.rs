@@ -27,6 +27,18 @@ pub struct BackupView {
     pub bytes: u64,
     /// It was read back and checked before it got its name.
     pub verified: bool,
+    /// The last time that it was restored on trial; null where it never was.
+    #[serde(default)]
+    pub drill: Option<DrillView>,
+}
+
+/// A copy was restored in a place of its own, opened and checked there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DrillView {
+    pub at: String,
+    pub ok: bool,
+    /// What is wrong with it.
+    pub problems: Vec<String>,
 }
 
 /// How much of everything a store holds.

@@ -32,6 +32,9 @@ pub struct UserPatch {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = Password)]
     pub password: Option<Password>,
+    /// Whether the user may not sign in; refused for the last admin who may.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disabled: Option<bool>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -40,6 +43,9 @@ pub struct UserView {
     #[schema(value_type = String)]
     pub role: Role,
     pub created: String,
+    /// May not sign in.
+    #[serde(default)]
+    pub disabled: bool,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]

@@ -341,10 +341,11 @@ proptest! {
     }
 
     #[test]
-    fn people(name in text(), role in role(), secret in text(), hash in any::<[u8; 32]>(), id in any::<u64>(), created in time(), expires in option::of(time()), scope in scope(), from in vec(net(), 0..2)) {
-        let account = Account { name: name.clone(), role, password_hash: secret, created };
+    fn people(name in text(), role in role(), disabled in any::<bool>(), secret in text(), hash in any::<[u8; 32]>(), id in any::<u64>(), created in time(), expires in option::of(time()), scope in scope(), from in vec(net(), 0..2)) {
+        let account = Account { name: name.clone(), role, password_hash: secret, created, disabled };
         let row = codec::encode_account(&account).unwrap();
         prop_assert!(codec::decode_account(&account.name, &row).unwrap() == account);
+        prop_assert_eq!(row.first(), Some(if disabled { &2 } else { &1 }));
         let plain = scope.is_all() && from.is_empty();
         let token = Token { id: TokenId(id), name, role, hash, created, expires, scope, from };
         let row = codec::encode_token(&token).unwrap();
@@ -486,6 +487,7 @@ fn everything() -> Vec<Op> {
         role: Role::Admin,
         password_hash: "$argon2id$x".into(),
         created: Timestamp(4),
+        disabled: false,
     };
     let token = Token {
         id: TokenId(17),

@@ -264,6 +264,7 @@ fn mostly_air() -> Vec<u8> {
         role: Role::Viewer,
         password_hash: "x".repeat(8_000).into(),
         created: Timestamp(1),
+        disabled: false,
     };
     let mut commit = |ops: Vec<Op>| {
         let audit = Vec::new();

@@ -18,6 +18,7 @@ pub(super) fn decision(number: u64) -> Decision {
         role: Role::Viewer,
         password_hash: "x".into(),
         created: Timestamp(number),
+        disabled: false,
     };
     Decision {
         ops: vec![Op::PutAccount(account)],
@@ -355,6 +356,7 @@ fn a_file_that_is_mostly_air_is_compacted_at_the_next_start() {
         role: Role::Viewer,
         password_hash: "x".repeat(size).into(),
         created: Timestamp(1),
+        disabled: false,
     };
     let mut commit = |ops: Vec<Op>| {
         let decision = Decision {

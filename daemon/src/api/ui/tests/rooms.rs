@@ -235,6 +235,37 @@ async fn a_token_is_shown_once_and_revoked() {
 }
 
 #[tokio::test]
+async fn who_is_disabled_is_signed_out_and_stays_out() {
+    let site = Site::new().await;
+    let admin = admin(&site).await;
+    let operator = site.visitor("operator").await;
+    let edit = "/ui/users/operator/edit";
+    let page = admin.post(edit, "role=operator&disabled=yes").await;
+    assert_eq!(page.status, StatusCode::SEE_OTHER, "{}", page.html);
+    assert_eq!(operator.get("/ui/").await.status, StatusCode::SEE_OTHER);
+    let accounts = &site.api.accounts;
+    assert!(accounts.login("operator", PASSWORD).await.is_none());
+    let list = admin.get("/ui/users").await.html;
+    assert!(list.contains(">disabled</span>"), "{list}");
+    let page = admin.post(edit, "role=operator").await;
+    assert_eq!(page.status, StatusCode::SEE_OTHER, "{}", page.html);
+    assert!(accounts.login("operator", PASSWORD).await.is_some());
+    // One admin is left: the first account, which nobody has signed in as.
+    let own = admin
+        .post("/ui/users/root/edit", "role=admin&disabled=yes")
+        .await;
+    assert_eq!(own.status, StatusCode::SEE_OTHER, "{}", own.html);
+    assert_eq!(admin.get("/ui/users").await.status, StatusCode::SEE_OTHER);
+    let last = Change {
+        disabled: Some(true),
+        ..Change::default()
+    };
+    let refused = accounts.edit("admin", last, "test".into()).await;
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("last admin"), "{refused}");
+}
+
+#[tokio::test]
 async fn a_token_is_limited_where_it_is_made() {
     let site = Site::new().await;
     let admin = admin(&site).await;
@@ -276,6 +307,16 @@ async fn the_backup_room_leads_to_files_that_a_session_may_have() {
     let path = format!("/api/v1/backups/{copy}");
     let request = get(&path, &admin.cookie);
     assert_eq!(site.send(request).await.status, StatusCode::OK, "{path}");
+    assert!(html.contains(">never</td>"), "{html}");
+    let page = admin
+        .post("/ui/backup/drill", &format!("name={copy}"))
+        .await;
+    assert_eq!(page.status, StatusCode::SEE_OTHER);
+    let html = admin.get("/ui/backup").await.html;
+    assert!(
+        html.contains("it is in order.") && html.contains(">in order</span>"),
+        "{html}"
+    );
     let page = admin.post("/ui/backup/hold", "reason=").await;
     assert_eq!(page.status, StatusCode::UNPROCESSABLE_ENTITY);
     let page = admin.post("/ui/backup/hold", "reason=all+adopted").await;
