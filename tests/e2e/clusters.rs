@@ -251,6 +251,7 @@ impl Bed {
             waiting_since,
             by_admin: false,
             share: None,
+            probe: false,
             actor: "test".into(),
         };
         self.ipam.submit(Request::Allocate(request)).await

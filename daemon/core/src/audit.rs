@@ -16,6 +16,10 @@ pub enum Action {
     Allocated,
     /// Kept for a holder that comes later, or kept until another time.
     Reserved,
+    /// Given, to be checked on the wire before it is used.
+    Probing,
+    /// The check on the wire found somebody else using it.
+    FoundInUse,
     Adopted,
     Contended,
     /// A contender stopped contending.

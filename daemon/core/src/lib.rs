@@ -15,6 +15,7 @@ mod account;
 mod address;
 mod adoption;
 mod audit;
+mod collision;
 mod epoch;
 mod identity;
 mod import;
@@ -25,6 +26,7 @@ mod network;
 mod op;
 mod past;
 mod pool;
+mod probe;
 mod quota;
 mod request;
 mod rollup;
@@ -36,6 +38,7 @@ pub use account::{Account, Role, Token, TokenId};
 pub use address::{AddressError, AddressSpec, Family, Span};
 pub use adoption::{Adoption, ClusterRecord, Expectation, Hold};
 pub use audit::{Action, Actor, AuditEntry};
+pub use collision::Collision;
 pub use epoch::{Epoch, RestoreHold};
 pub use identity::{ClusterId, Holder, Identity, IdentityError, System, Tenant, Text};
 pub use import::{Import, ImportRow, ImportedLease, ImportedPool, RowFate};
@@ -50,10 +53,11 @@ pub use network::{Network, NetworkId};
 pub use op::{Authority, Decision, Op, Outcome, Refused};
 pub use past::PastLease;
 pub use pool::{Ends, EndsOf, Order, Origin, Pool, PoolError, PoolId, PoolSize, PoolSpec, Sticky};
+pub use probe::{ProbeVerdict, Probed};
 pub use quota::{Quota, QuotaUsage, Tenancy};
 pub use request::{
-    AccountEdit, Adopt, Allocate, Answer, Collision, Handover, PoolEdit, Refusal, Release,
-    ReleaseScope, Request, Reserve, Share, Transfer, Want,
+    AccountEdit, Adopt, Allocate, Answer, Handover, PoolEdit, Refusal, Release, ReleaseScope,
+    Request, Reserve, Share, Transfer, Want,
 };
 pub use rollup::{Forecast, Hour, Retention, Rollup};
 pub use scope::Scope;

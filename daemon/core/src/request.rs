@@ -3,9 +3,9 @@
 use std::{net::IpAddr, sync::Arc};
 
 use crate::{
-    Account, Actor, Adoption, Choice, ClusterId, ClusterRecord, Family, Hold, Holder, Import,
-    Lease, LeaseKey, Network, NetworkId, Pool, PoolError, PoolId, PoolSpec, PortClaim, Quota, Role,
-    RowFate, System, Tenant, Text, Timestamp, Token, TokenId,
+    Account, Actor, Adoption, Choice, ClusterId, ClusterRecord, Collision, Family, Hold, Holder,
+    Import, Lease, LeaseKey, Network, NetworkId, Pool, PoolError, PoolId, PoolSpec, PortClaim,
+    Probed, Quota, Role, RowFate, System, Tenant, Text, Timestamp, Token, TokenId,
 };
 
 /// One question to the address book; a pure value. `actor` says in the audit log who asked.
@@ -14,6 +14,7 @@ pub enum Request {
     Allocate(Allocate),
     Reserve(Reserve),
     Release(Release),
+    Probed(Probed),
     Adopt(Adopt),
     Handover(Handover),
     Transfer(Transfer),
@@ -134,6 +135,9 @@ pub struct Allocate {
     pub by_admin: bool,
     /// The addresses may be shared with others; each want is one address then.
     pub share: Option<Share>,
+    /// What the identity does not use yet is `Probing` first: the asker checks on the wire whether somebody else uses it,
+    /// and reports that by [`Probed`] before [`Allocate::PROBE_TIME`] is over. Not together with `share`.
+    pub probe: bool,
     pub actor: Actor,
 }
 
@@ -177,6 +181,8 @@ pub struct Want {
 }
 
 impl Allocate {
+    /// How long a check on the wire may take, in milliseconds: several times what RFC 5227 takes, some seconds.
+    pub const PROBE_TIME: u64 = 30_000;
     /// The most wants of one request.
     pub const MAX_WANTS: usize = 8;
 }
@@ -322,25 +328,6 @@ pub enum Answer {
     Done,
 }
 
-/// An address of a pool that somebody has in the network that the pool was to go to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Collision {
-    pub address: IpAddr,
-    /// Who has it there.
-    pub owner: String,
-}
-
-impl Collision {
-    /// The most that are listed.
-    pub const LISTED: usize = 100;
-}
-
-impl std::fmt::Display for Collision {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} ({})", self.address, self.owner)
-    }
-}
-
 /// Why the ledger says no. Nothing has changed then (but for a place in a queue).
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Refusal {
@@ -373,8 +360,8 @@ pub enum Refusal {
     },
     #[error("{address} is held by {owner}; choose another address or release that lease")]
     AddressTaken { address: IpAddr, owner: String },
-    /// `keep`: it was to be kept for later.
-    #[error("{address} is in quarantine after a release until about {until}; choose another address, wait, {}", if *.keep { "or let an admin end the quarantine before it is kept" } else { "ask as the tenant that had it, or ask an admin" })]
+    /// `keep`: it was to be kept for later, or checked first.
+    #[error("{address} is in quarantine after a release until about {until}; choose another address, wait, {}", if *.keep { "or let an admin end the quarantine first" } else { "ask as the tenant that had it, or ask an admin" })]
     Quarantined {
         address: IpAddr,
         until: Timestamp,
@@ -442,6 +429,8 @@ pub enum Refusal {
     NotTransferable { address: IpAddr, why: String },
     #[error("{address} cannot be given as it is asked for: {why}")]
     NotShareable { address: IpAddr, why: String },
+    #[error("{address} is not being checked on the wire by this owner: {why}")]
+    NotProbed { address: IpAddr, why: String },
     #[error("{field}: {value:?} is not allowed: {allowed}")]
     Invalid {
         field: &'static str,

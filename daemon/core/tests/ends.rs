@@ -51,6 +51,7 @@ fn ask(owner: &str, tenant: &str, address: Option<&str>) -> Allocate {
         waiting_since: None,
         by_admin: false,
         share: None,
+        probe: false,
         actor: "test".into(),
     }
 }

@@ -19,9 +19,9 @@ use fipd_core::{
     ClusterRecord, Contender, Ends, EndsOf, Epoch, Expectation, Family, Handover, Holder, Identity,
     Import, ImportRow, ImportedLease, ImportedPool, Lease, LeaseFilter, LeaseKey, LeaseState,
     Ledger, Mark, Member, NetworkId, Op, Order, Origin, PastLease, Planned, PoolEdit, PoolId,
-    PoolScope, PoolSpec, PortClaim, Protocol, Quota, QuotaUsage, Refusal, Release, ReleaseScope,
-    Request, Reserve, RestoreHold, RowFate, Selection, Share, Sticky, System, Tenant, Text, Ticket,
-    Timestamp, Transfer, Want,
+    PoolScope, PoolSpec, PortClaim, ProbeVerdict, Probed, Protocol, Quota, QuotaUsage, Refusal,
+    Release, ReleaseScope, Request, Reserve, RestoreHold, RowFate, Selection, Share, Sticky,
+    System, Tenant, Text, Ticket, Timestamp, Transfer, Want,
 };
 use model::{Model, Verdict, new_lease};
 use proptest::{prelude::*, sample::select, test_runner::Config};
@@ -37,6 +37,8 @@ enum Step {
     Expect(Vec<Expectation>),
     ForgetWaiter(Identity),
     ForgetWaitersOf(ClusterId, Option<System>),
+    /// About one of the leases that are being checked, by index modulo their number.
+    Probe(usize, ProbeVerdict),
 }
 
 fn identity() -> impl Strategy<Value = Identity> {
@@ -249,13 +251,14 @@ fn allocate() -> impl Strategy<Value = Allocate> {
         (
             prop::bool::weighted(0.4),
             prop::option::weighted(0.4, share()),
+            prop::bool::weighted(0.2),
         ),
     )
         .prop_filter("each address once", |(_, _, wants, ..)| {
             wants.len() < 2 || wants[0].address.is_none() || wants[0].address != wants[1].address
         })
         .prop_map(
-            |(holder, tenant, mut wants, waiting_since, (by_admin, share))| {
+            |(holder, tenant, mut wants, waiting_since, (by_admin, share, probe))| {
                 // Now and then one that is refused.
                 let single = share.is_some() && waiting_since != Some(Timestamp(1));
                 for want in wants.iter_mut().filter(|_| single) {
@@ -268,6 +271,7 @@ fn allocate() -> impl Strategy<Value = Allocate> {
                     waiting_since,
                     by_admin,
                     share,
+                    probe,
                     actor: ACTOR.into(),
                 }
             },
@@ -292,7 +296,13 @@ fn share() -> impl Strategy<Value = Share> {
 fn reserve() -> impl Strategy<Value = Request> {
     let until = prop::option::weighted(0.8, moment(60));
     (allocate(), until).prop_map(|(ask, until)| {
-        let ask = Allocate { share: None, ..ask };
+        // Now and then one that is refused.
+        let probe = ask.probe && ask.by_admin;
+        let ask = Allocate {
+            share: None,
+            probe,
+            ..ask
+        };
         Request::Reserve(Reserve { ask, until })
     })
 }
@@ -307,6 +317,20 @@ fn expire() -> impl Strategy<Value = Request> {
     (1..4_usize).prop_map(move |most| Request::Expire {
         most,
         actor: actor(),
+    })
+}
+
+fn verdict() -> impl Strategy<Value = ProbeVerdict> {
+    let by = "02:00:00:00:00:07".into();
+    select(vec![ProbeVerdict::Free, ProbeVerdict::Taken { by }])
+}
+
+fn probed((key, identity, verdict): (LeaseKey, Identity, ProbeVerdict)) -> Request {
+    Request::Probed(Probed {
+        key,
+        identity,
+        verdict,
+        actor: ACTOR.into(),
     })
 }
 
@@ -516,6 +540,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (cluster(), prop::option::of(system())).prop_map(|(cluster, system)| {
             Step::ForgetWaitersOf(cluster, system.map(|name| name.parse().unwrap()))
         }),
+        1 => (key(), identity(), verdict()).prop_map(probed).prop_map(asks),
+        3 => (0..4_usize, verdict()).prop_map(|(at, verdict)| Step::Probe(at, verdict)),
     ]
 }
 
@@ -596,7 +622,8 @@ fn plain(mut refusal: Refusal) -> Refusal {
         Refusal::AddressTaken { owner, .. } | Refusal::ChangedHands { owner, .. } => owner.clear(),
         Refusal::NotAssignable { why, .. }
         | Refusal::NotTransferable { why, .. }
-        | Refusal::NotShareable { why, .. } => why.clear(),
+        | Refusal::NotShareable { why, .. }
+        | Refusal::NotProbed { why, .. } => why.clear(),
         Refusal::Invalid { value, allowed, .. } => {
             value.clear();
             allowed.clear();
@@ -725,6 +752,15 @@ impl History {
                 self.model.abort(number);
             }
             Step::Confirm(_) | Step::Abort(_) => {}
+            Step::Probe(at, verdict) => {
+                let mut checked = self.model.leases.clone();
+                checked.retain(|lease| lease.state == LeaseState::Probing);
+                if !checked.is_empty() {
+                    let lease = &checked[at % checked.len()];
+                    let owner = lease.owner().unwrap().identity.clone();
+                    self.ask(&probed((lease.key, owner, verdict.clone())), now);
+                }
+            }
             Step::Expect(expectations) => {
                 self.ledger.expect(expectations.clone());
                 self.model.expectations.clone_from(expectations);

@@ -45,6 +45,7 @@ fn allocate(owner: &str, address: Option<&str>) -> Allocate {
         waiting_since: None,
         by_admin: true,
         share: None,
+        probe: false,
         actor: "test".into(),
     }
 }

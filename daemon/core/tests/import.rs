@@ -250,6 +250,7 @@ fn what_is_being_imported_is_given_to_nobody_else() {
             waiting_since: None,
             by_admin: false,
             share: None,
+            probe: false,
             actor: "test".into(),
         })
     };

@@ -120,6 +120,7 @@ impl Book {
             waiting_since: None,
             by_admin: false,
             share: None,
+            probe: false,
             actor: "test".into(),
         }))?;
         let Answer::Granted { leases, .. } = answer else {
@@ -317,6 +318,7 @@ fn a_reservation_that_nobody_used_is_not_remembered() {
         waiting_since: None,
         by_admin: false,
         share: None,
+        probe: false,
         actor: "test".into(),
     };
     let until = None;

@@ -111,6 +111,7 @@ fn allocate(owner: &str, pool: PoolId) -> Request {
         waiting_since: Some(Timestamp(1)),
         by_admin: false,
         share: None,
+        probe: false,
         actor: "test".into(),
     })
 }

@@ -50,6 +50,7 @@ fn ask(n: usize, wants: &[Want]) -> Request {
         waiting_since: Some(Timestamp(n as u64)),
         by_admin: false,
         share: None,
+        probe: false,
         actor: "test".into(),
     })
 }
@@ -191,6 +192,7 @@ fn asking_again_is_free_and_both_families_are_charged_or_none() {
         waiting_since: None,
         by_admin: false,
         share: None,
+        probe: false,
         actor: "test".into(),
     });
     book.done(&other);

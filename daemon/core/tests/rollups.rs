@@ -36,6 +36,7 @@ fn allocate(number: u32) -> Request {
         waiting_since: None,
         by_admin: false,
         share: None,
+        probe: false,
         actor: "test".into(),
     })
 }

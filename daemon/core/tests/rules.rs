@@ -73,6 +73,7 @@ fn allocate(owner: &str, pool: PoolId) -> Allocate {
         waiting_since: None,
         by_admin: false,
         share: None,
+        probe: false,
         actor: "test".into(),
     }
 }

@@ -87,6 +87,7 @@ fn ask(name: &str, wants: &[Want]) -> Allocate {
         waiting_since: Some(Timestamp(1)),
         by_admin: false,
         share: None,
+        probe: false,
         actor: "test".into(),
     }
 }

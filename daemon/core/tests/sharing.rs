@@ -46,6 +46,7 @@ fn ask(owner: &str, group: &str, claims: &[&str]) -> Allocate {
         }],
         waiting_since: None,
         by_admin: false,
+        probe: false,
         share: Some(Share {
             key: group.into(),
             ports: ports(claims),

@@ -163,6 +163,7 @@ pub(super) async fn keep(
         tenant: body.tenant,
         wants: body.wants,
         share: None,
+        probe: false,
     };
     let ask = api
         .ipam

@@ -33,6 +33,7 @@ pub mod openapi;
 mod overlaps;
 pub mod page;
 pub mod pools;
+pub mod probed;
 pub mod problem;
 pub mod quotas;
 pub mod restore_hold;
@@ -149,6 +150,11 @@ fn book(routes: Routes) -> Routes {
             "/api/v1/leases/{network}/{address}/transfer",
             MY_OPERATOR,
             transfer::transfer,
+        )
+        .post(
+            "/api/v1/leases/{network}/{address}/probed",
+            MY_OPERATOR,
+            probed::probed,
         )
         .get("/api/v1/quotas", MY_OPERATOR, quotas::list)
         .get("/api/v1/quotas/{pool}/{tenant}", MY_OPERATOR, quotas::show)

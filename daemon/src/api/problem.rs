@@ -328,7 +328,9 @@ impl From<Refusal> for Problem {
             Refusal::ChangedHands { address, .. } => {
                 Self::new(Code::AddressTaken, detail).about("address", address.to_string())
             }
-            Refusal::NotTransferable { address, .. } | Refusal::NotShareable { address, .. } => {
+            Refusal::NotTransferable { address, .. }
+            | Refusal::NotShareable { address, .. }
+            | Refusal::NotProbed { address, .. } => {
                 Self::new(Code::Conflict, detail).about("address", address.to_string())
             }
             Refusal::Invalid {

@@ -51,6 +51,7 @@ pub fn allocation(
         waiting_since: None,
         by_admin: caller.role == Role::Admin && caller.scope.tenants.is_empty(),
         share: body.share.as_ref().map(convert::share).transpose()?,
+        probe: body.probe,
         actor: caller.actor.clone(),
     })
 }

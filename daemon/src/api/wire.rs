@@ -39,8 +39,8 @@ pub use history::{ForecastView, HistoryPage, HistoryQuery, HistoryView};
 pub use import::{ImportQuery, ImportReport, ImportedRow};
 pub use lease::{
     Allocate, ContenderView, Granted, LeasePage, LeaseQuery, LeaseSummary, LeaseView, MemberView,
-    ReleaseRequest, Released, ReleasedAddress, ReserveRequest, Select, Share, TransferRequest,
-    Want,
+    ProbedReport, ReleaseRequest, Released, ReleasedAddress, ReserveRequest, Select, Share,
+    TransferRequest, Want,
 };
 pub use move_network::{CollisionView, PoolMove, PoolMovePreview, PoolMoveQuery};
 pub use network::{HoldView, NetworkCreate, NetworkList, NetworkView};

@@ -28,6 +28,8 @@ pub enum Lease {
     Reserve(Box<Reserve>),
     /// Take addresses back; releasing what nobody holds succeeds
     Release(Release),
+    /// Report what the check of an address on the wire has come to
+    Probed(super::probed::Report),
     /// Give a lease to another owner, without a moment in between
     Transfer(Box<super::transfer::Transfer>),
     /// Leases in order of network and address
@@ -60,6 +62,9 @@ pub struct Allocate {
     tenant: Option<String>,
     #[command(flatten)]
     sharing: Sharing,
+    /// Only once it is checked that nobody else uses it: report that by `fipd lease probed` within 30 s
+    #[arg(long, conflicts_with = "share")]
+    probe: bool,
 }
 
 #[derive(Debug, Args)]
@@ -154,6 +159,7 @@ impl Lease {
                 let released = release.run(session).await?;
                 session.output.show(&released, releases)
             }
+            Self::Probed(report) => report.run(session).await,
             Self::Transfer(transfer) => transfer.run(session).await,
             Self::List(list) => {
                 let (query, limit) = list.query();
@@ -196,6 +202,7 @@ impl Allocate {
             tenant: self.tenant,
             wants,
             share: self.sharing.body(),
+            probe: self.probe,
         })
     }
 }

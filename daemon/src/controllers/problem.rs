@@ -51,6 +51,7 @@ pub fn refused(refusal: &Refusal, network: NetworkId) -> Problem {
         | Refusal::ChangedHands { .. }
         | Refusal::NotTransferable { .. }
         | Refusal::NotShareable { .. }
+        | Refusal::NotProbed { .. }
         | Refusal::Invalid { .. }
         | Refusal::Pool(_) => "AllocationFailed",
     };

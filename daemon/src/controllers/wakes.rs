@@ -224,6 +224,7 @@ pub fn cause(refusal: &Refusal, network: NetworkId) -> Option<Cause> {
         | Refusal::ChangedHands { .. }
         | Refusal::NotTransferable { .. }
         | Refusal::NotShareable { .. }
+        | Refusal::NotProbed { .. }
         | Refusal::Invalid { .. } => None,
     }
 }

@@ -63,6 +63,7 @@ fn ask() -> Allocate {
         waiting_since: None,
         by_admin: false,
         share: None,
+        probe: false,
         actor: "test".into(),
     }
 }

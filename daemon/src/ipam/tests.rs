@@ -67,6 +67,7 @@ fn ask(pool: PoolId, number: usize) -> Request {
         waiting_since: None,
         by_admin: false,
         share: None,
+        probe: false,
         actor: "test".into(),
     })
 }

@@ -37,6 +37,7 @@ async fn allocate(ipam: &Ipam, number: u32) {
         waiting_since: None,
         by_admin: false,
         share: None,
+        probe: false,
         actor: "test".into(),
     };
     ipam.submit(Request::Allocate(ask)).await.unwrap();

@@ -15,6 +15,7 @@ mod history;
 mod import;
 mod life;
 mod moves;
+mod probing;
 mod quotas;
 mod rest;
 mod restore;

@@ -157,6 +157,7 @@ fn round(ledger: &mut Ledger) -> Result<Duration> {
                 waiting_since: None,
                 by_admin: false,
                 share: None,
+                probe: false,
                 actor: actor.clone(),
             })
         })

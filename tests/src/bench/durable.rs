@@ -135,6 +135,7 @@ fn request(pools: &Pools, number: u64) -> Result<Request> {
         waiting_since: None,
         by_admin: false,
         share: None,
+        probe: false,
         actor: "controller:rancher-fip/bench".into(),
     }))
 }

@@ -36,6 +36,7 @@ mod plan_expire;
 mod plan_import;
 mod plan_move;
 mod plan_pool;
+mod plan_probe;
 mod plan_release;
 mod plan_remember;
 mod plan_reserve;

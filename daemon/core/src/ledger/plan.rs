@@ -126,9 +126,10 @@ impl Ledger {
     /// `now` must not run backwards between calls.
     pub fn plan(&mut self, request: &Request, now: Timestamp) -> Planned {
         let planned = match request {
-            Request::Allocate(ask) => self.plan_allocate(ask, Purpose::Use, now),
+            Request::Allocate(ask) => self.plan_allocate(ask, Purpose::of(ask, now), now),
             Request::Reserve(ask) => self.plan_reserve(ask, now),
             Request::Release(ask) => self.plan_release(ask, now),
+            Request::Probed(ask) => self.plan_probed(ask, now),
             Request::Adopt(ask) => self.plan_adopt(ask, now),
             Request::Handover(ask) => self.plan_handover(ask, now),
             Request::Transfer(ask) => self.plan_transfer(ask, now),

@@ -39,7 +39,7 @@ impl Ledger {
         if let Some(share) = &share {
             self.share_again(&mut asked, share, &ask.holder)?;
             self.join(&mut asked, share, ask)?;
-        } else if matches!(purpose, Purpose::Use) {
+        } else if !matches!(purpose, Purpose::Keep(_)) {
             Self::alone_again(&mut asked)?;
         }
         let named = |want: &&mut Asked<'_>| want.missing > 0 && want.selection.is_none();
@@ -229,7 +229,7 @@ impl Ledger {
             let mut mine = want.existing;
             for lease in &mut mine {
                 if let Some((next, action)) = purpose.again(lease, &ask.holder) {
-                    any_fresh |= action == Action::Allocated;
+                    any_fresh |= matches!(action, Action::Allocated | Action::Probing);
                     draft.put(&next, action, Text::default());
                     *lease = next;
                 } else if want.reshared {

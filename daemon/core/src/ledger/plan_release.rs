@@ -151,7 +151,13 @@ pub(super) fn in_use(lease: &Lease) -> bool {
 }
 
 /// The address goes into quarantine; it remembers whom it was charged to.
-fn cool(draft: &mut Draft, lease: &Lease, until: Timestamp, action: Action, reason: &Text) {
+pub(super) fn cool(
+    draft: &mut Draft,
+    lease: &Lease,
+    until: Timestamp,
+    action: Action,
+    reason: &Text,
+) {
     let cooling = Lease {
         state: LeaseState::Quarantined,
         members: SmallVec::new(),

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use super::{Ledger, plan::Draw, plan_adopt::renew};
-use crate::{Action, Holder, Lease, LeaseState, Member, Refusal, Reserve, Timestamp};
+use crate::{Action, Allocate, Holder, Lease, LeaseState, Member, Refusal, Reserve, Timestamp};
 
 /// What the addresses are for.
 #[derive(Clone, Copy)]
 pub(super) enum Purpose {
     Use,
+    /// Checked on the wire first, until then.
+    Probe(Timestamp),
     /// Kept until then.
     Keep(Option<Timestamp>),
 }
@@ -31,18 +33,40 @@ impl Ledger {
             }
             .into());
         }
+        if ask.ask.probe {
+            return Err(Refusal::Invalid {
+                field: "probe",
+                value: "true".to_owned(),
+                allowed: "false: what is reserved is checked when it is allocated".to_owned(),
+            }
+            .into());
+        }
         self.plan_allocate(&ask.ask, Purpose::Keep(ask.until), now)
     }
 }
 
 impl Purpose {
+    /// What an allocation is for.
+    pub fn of(ask: &Allocate, now: Timestamp) -> Self {
+        if ask.probe {
+            Self::Probe(Timestamp(now.0.saturating_add(Allocate::PROBE_TIME)))
+        } else {
+            Self::Use
+        }
+    }
+
     /// What becomes of a lease that the holder's identity has already; `None` if it stays as it is.
     pub fn again(self, lease: &Arc<Lease>, holder: &Holder) -> Option<(Arc<Lease>, Action)> {
-        let until = match self {
-            Self::Keep(until) if lease.state == LeaseState::Reserved => until,
+        let (state, until, action) = match self {
+            Self::Keep(until) if lease.state == LeaseState::Reserved => {
+                (LeaseState::Reserved, until, Action::Reserved)
+            }
+            Self::Probe(until) if lease.state == LeaseState::Reserved => {
+                (LeaseState::Probing, Some(until), Action::Probing)
+            }
             // In use, which is more than kept.
             Self::Keep(_) => return None,
-            Self::Use => {
+            Self::Use | Self::Probe(_) => {
                 let (next, revived) = renew(lease, holder, false)?;
                 let action = if revived {
                     Action::Allocated
@@ -53,18 +77,23 @@ impl Purpose {
             }
         };
         let mut next = Lease::clone(lease);
-        next.until = until;
+        (next.state, next.until) = (state, until);
         let mine = |member: &&mut Member| member.holder.identity == holder.identity;
         for member in next.members.iter_mut().filter(mine) {
             member.holder.instance = Arc::clone(&holder.instance);
         }
-        (next != **lease).then(|| (Arc::new(next), Action::Reserved))
+        (next != **lease).then(|| (Arc::new(next), action))
     }
 
     /// Makes a new lease what it is for.
     pub fn dedicate(self, lease: &mut Lease) -> Action {
         match self {
             Self::Use => Action::Allocated,
+            Self::Probe(until) => {
+                lease.state = LeaseState::Probing;
+                lease.until = Some(until);
+                Action::Probing
+            }
             Self::Keep(until) => {
                 lease.state = LeaseState::Reserved;
                 lease.until = until;

@@ -32,6 +32,10 @@ impl Ledger {
                 allowed,
             })
         };
+        if ask.probe {
+            let allowed = "false where an address may be shared".to_owned();
+            return Err(invalid("probe", "true".to_owned(), allowed));
+        }
         if !(1..=Share::MAX_KEY).contains(&share.key.len()) {
             let allowed = format!("1 to {} bytes", Share::MAX_KEY);
             return Err(invalid("share.key", share.key.to_string(), allowed));

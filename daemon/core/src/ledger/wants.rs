@@ -101,7 +101,7 @@ impl Ledger {
                 pool,
                 selection,
                 outside,
-                keep: matches!(purpose, Purpose::Keep(_)),
+                keep: !matches!(purpose, Purpose::Use),
                 key,
                 existing: SmallVec::new(),
                 missing: want.count,

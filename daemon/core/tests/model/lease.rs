@@ -84,7 +84,7 @@ impl Model {
                 pool,
                 selection,
                 candidates,
-                keep: keep.is_some(),
+                keep: keep.is_some() || ask.probe,
                 key,
                 have: Vec::new(),
                 missing: want.count,
@@ -179,9 +179,16 @@ impl Model {
                     mine.push(lease);
                     continue;
                 }
+                let probes = ask.probe && lease.state == LeaseState::Reserved;
                 let (changed, revived) = renew(&mut lease, &ask.holder, false);
+                if probes {
+                    lease.state = LeaseState::Probing;
+                    lease.until = Some(Timestamp(now.0 + 30_000));
+                }
                 if changed {
-                    let action = if revived {
+                    let action = if probes {
+                        Action::Probing
+                    } else if revived {
                         Action::Allocated
                     } else {
                         Action::InstanceChanged
@@ -212,6 +219,10 @@ impl Model {
                     lease.state = LeaseState::Reserved;
                     lease.until = until;
                     action = Action::Reserved;
+                } else if ask.probe {
+                    lease.state = LeaseState::Probing;
+                    lease.until = Some(Timestamp(now.0 + 30_000));
+                    action = Action::Probing;
                 }
                 flight.put(&lease, action, Some(identity.clone()));
                 if !cooling.contains(&key) {
@@ -814,7 +825,7 @@ impl Model {
     }
 
     /// `own`: by the word of who had it.
-    fn vacate(
+    pub fn vacate(
         &self,
         flight: &mut Flight,
         lease: &Lease,

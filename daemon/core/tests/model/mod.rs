@@ -7,6 +7,7 @@ mod memory;
 mod moves;
 mod overlap;
 mod pool;
+mod probe;
 mod quota;
 mod select;
 mod share;
@@ -114,9 +115,13 @@ impl Model {
             Request::Reserve(ask) if ask.until.is_some_and(|until| until <= now) => {
                 pool::invalid("until")
             }
+            Request::Reserve(ask) if ask.ask.share.is_none() && ask.ask.probe => {
+                pool::invalid("probe")
+            }
             Request::Reserve(ask) => self.allocate(&ask.ask, Some(ask.until), now),
             Request::Expire { most, .. } => self.expire(*most, now),
             Request::Release(ask) => self.release(ask, now),
+            Request::Probed(ask) => self.probed(ask, now),
             Request::Adopt(ask) => self.adopt(ask, now),
             Request::Handover(ask) => self.handover(ask),
             Request::Transfer(ask) => self.transfer(ask),

@@ -12,6 +12,9 @@ pub fn wish(ask: &Allocate) -> Result<Option<Share>, Stop> {
     let Some(mut share) = ask.share.clone() else {
         return Ok(None);
     };
+    if ask.probe {
+        return invalid("probe");
+    }
     if share.key.is_empty() {
         return invalid("share.key");
     }

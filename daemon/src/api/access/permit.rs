@@ -80,6 +80,9 @@ pub fn permits(ledger: &Ledger, caller: &Caller, request: &Request) -> Result<()
     if caller.scope.is_all() {
         return Ok(());
     }
+    if let Request::Probed(report) = request {
+        return in_reach(ledger, caller, report.key.canonical());
+    }
     if let Request::Release(release) = request {
         return releases(ledger, caller, &release.scope);
     }
@@ -277,6 +280,7 @@ mod tests {
             waiting_since: None,
             by_admin: true,
             share: None,
+            probe: false,
             actor: "token:t".into(),
         })
     }

@@ -27,6 +27,7 @@ async fn change(site: &Site, number: usize) {
         waiting_since: None,
         by_admin: false,
         share: None,
+        probe: false,
         actor: "test".into(),
     });
     ask(site, request).await;

@@ -90,6 +90,7 @@ async fn give(site: &Site, pool: PoolId, owner: &str, count: usize) {
         waiting_since: None,
         by_admin: false,
         share: None,
+        probe: false,
         actor: "test".into(),
     });
     site.api.ipam.submit(request).await.unwrap();

@@ -36,6 +36,7 @@ fn allocate(owner: &str, pool: u32, count: u32) -> Allocate {
         waiting_since: None,
         by_admin: false,
         share: None,
+        probe: false,
         actor: "test".into(),
     }
 }

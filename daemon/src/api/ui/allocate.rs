@@ -69,6 +69,7 @@ pub async fn submit(
         waiting_since: None,
         by_admin: visitor.is_admin(),
         share: None,
+        probe: false,
         actor: visitor.actor(),
     });
     let status = match api.submit_for_user(request).await {
@@ -183,6 +184,7 @@ fn explain(form: &mut AllocateForm, error: IpamError) -> StatusCode {
         | Refusal::ChangedHands { .. }
         | Refusal::NotTransferable { .. }
         | Refusal::NotShareable { .. }
+        | Refusal::NotProbed { .. }
         | Refusal::Pool(_) => form.error = Some(text),
     }
     StatusCode::CONFLICT

@@ -30,9 +30,11 @@ const STEP: usize = 2_000;
 const PATIENCE: Duration = Duration::from_millis(25);
 
 /// The actions that are offered, in the wire's words.
-const ACTIONS: [&str; 27] = [
+const ACTIONS: [&str; 29] = [
     "allocated",
     "reserved",
+    "probing",
+    "found-in-use",
     "adopted",
     "contended",
     "contender-left",

@@ -143,6 +143,7 @@ fn parse(ledger: &Ledger, visitor: &Visitor, form: &mut Form) -> Option<Reserve>
         waiting_since: None,
         by_admin: visitor.is_admin(),
         share: None,
+        probe: false,
         actor: visitor.actor(),
     };
     Some(Reserve { ask, until })

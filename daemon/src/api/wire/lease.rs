@@ -84,6 +84,25 @@ pub struct Allocate {
     /// The addresses may be shared with others. Asking again changes the ports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<Share>,
+    /// What the owner does not use yet has state `probing` until the asker has checked on the wire whether somebody else
+    /// uses it, and reported that by `/api/v1/leases/{network}/{address}/probed`; without a report it is free again after
+    /// 30 s. Not together with `share`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub probe: bool,
+}
+
+/// What a check on the wire has come to.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ProbedReport {
+    /// Who has the lease.
+    pub owner: String,
+    /// `free`: nobody answered, and the owner has it in use from then on. `taken`: somebody answered; it is given to nobody
+    /// for an hour, or to who was found using it, and the owner asks again.
+    pub verdict: String,
+    /// Who answered, such as a MAC address; only where the address is taken, for the audit log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
 }
 
 /// Owners that are charged to one tenant, name one key and have no port in common get the same address.

@@ -328,6 +328,7 @@ async fn a_reservation_stays_while_its_owner_is_yet_to_come() {
         waiting_since: None,
         by_admin: false,
         share: None,
+        probe: false,
         actor: "test".into(),
     };
     let reserve = fipd_core::Reserve { ask, until: None };

@@ -94,6 +94,8 @@ pub(super) fn of_action(action: Action) -> u8 {
         Action::Imported => 27,
         Action::PortsChanged => 28,
         Action::PoolMoved => 29,
+        Action::Probing => 30,
+        Action::FoundInUse => 31,
     }
 }
 
@@ -129,6 +131,8 @@ pub(super) fn action(code: u8) -> Result<Action, DecodeError> {
         27 => Action::Imported,
         28 => Action::PortsChanged,
         29 => Action::PoolMoved,
+        30 => Action::Probing,
+        31 => Action::FoundInUse,
         other => return Err(DecodeError::value("action", other)),
     })
 }
@@ -141,7 +145,7 @@ mod tests {
     fn codes_are_read_back_as_written() {
         for code in 0..=u8::MAX {
             assert!(
-                action(code).map(of_action).is_ok_and(|again| again == code) || code > 29,
+                action(code).map(of_action).is_ok_and(|again| again == code) || code > 31,
                 "action {code}"
             );
             assert!(

@@ -2,9 +2,10 @@
 
 use fipd_core::{
     Account, AccountEdit, Adopt, Adoption, Allocate, ClusterId, ClusterRecord, Ends, Family,
-    Handover, Holder, Import, ImportRow, ImportedLease, Lease, LeaseKey, LeaseState, Member,
-    NetworkId, Order, Origin, PoolEdit, PoolId, PoolSpec, Quota, Release, ReleaseScope, Request,
-    Reserve, Role, Scope, Share, Sticky, Tenant, Timestamp, Token, TokenId, Transfer, Want,
+    Handover, Holder, Import, ImportRow, ImportedLease, Lease, LeaseFilter, LeaseKey, LeaseState,
+    Member, NetworkId, Order, Origin, PoolEdit, PoolId, PoolSpec, ProbeVerdict, Probed, Quota,
+    Release, ReleaseScope, Request, Reserve, Role, Scope, Share, Sticky, Tenant, Timestamp, Token,
+    TokenId, Transfer, Want,
 };
 
 use super::history::History;
@@ -88,6 +89,7 @@ impl History {
                 let share = None;
                 let ask = Allocate {
                     share,
+                    probe: false,
                     ..self.allocate()
                 };
                 Request::Reserve(Reserve { ask, until })
@@ -113,6 +115,7 @@ impl History {
             wants,
             waiting_since: None,
             by_admin: false,
+            probe: share.is_none() && self.dice.below(4) == 0,
             share,
             actor: "test".into(),
         }
@@ -192,7 +195,13 @@ impl History {
 
     fn of_an_admin(&mut self) -> Request {
         let actor = "test".into();
-        match self.dice.below(4) {
+        match self.dice.below(6) {
+            4 => Request::MoveNetwork {
+                pool: self.pool(),
+                network: NetworkId(self.dice.below(2) as u32),
+                actor,
+            },
+            5 => self.probed(),
             0 => Request::Release(Release {
                 scope: ReleaseScope::Quarantine(self.key()),
                 actor,
@@ -218,6 +227,28 @@ impl History {
                 })
             }
         }
+    }
+
+    /// The check of an address on the wire has come to an end.
+    fn probed(&mut self) -> Request {
+        let filter = LeaseFilter {
+            state: Some(LeaseState::Probing),
+            ..LeaseFilter::default()
+        };
+        let page = self.ledger.leases(&filter, None, 1);
+        let known = page.leases.first();
+        let owner = known.and_then(|lease| Some((lease.key, lease.owner()?.identity.clone())));
+        let (key, identity) = owner.unwrap_or_else(|| (self.key(), self.holder().identity));
+        let verdict = match self.dice.coin() {
+            true => ProbeVerdict::Free,
+            false => ProbeVerdict::Taken { by: "a MAC".into() },
+        };
+        Request::Probed(Probed {
+            key,
+            identity,
+            verdict,
+            actor: "test".into(),
+        })
     }
 
     fn of_a_cluster(&mut self) -> Request {

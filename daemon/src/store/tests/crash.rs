@@ -13,7 +13,7 @@ use super::{
 use crate::store::{Medium as _, OpenError, Options, Store, builder, check, open};
 
 /// What is decided while the disk fails.
-const EVERYTHING: [&str; 26] = [
+const EVERYTHING: [&str; 29] = [
     "Allocated",
     "Reserved",
     "Adopted",
@@ -29,6 +29,9 @@ const EVERYTHING: [&str; 26] = [
     "PoolCreated",
     "PoolUpdated",
     "PoolDeleted",
+    "PoolMoved",
+    "Probing",
+    "FoundInUse",
     "QuotaSet",
     "QuotaDeleted",
     "ClusterRecorded",

@@ -72,6 +72,7 @@ fn allocate(asker: &Asker, wish: &Wish) -> Request {
         waiting_since: Some(asker.created),
         by_admin: false,
         share: None,
+        probe: false,
         actor: Text::clone(&asker.actor),
     })
 }

@@ -73,6 +73,7 @@ pub fn own(
         waiting_since: Some(fip.created),
         by_admin: false,
         share: None,
+        probe: false,
         actor: Text::clone(actor),
     });
     Plan::Ask(Box::new(allocate))

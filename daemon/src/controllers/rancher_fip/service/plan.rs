@@ -97,6 +97,7 @@ pub fn allocate(
         waiting_since: Some(since),
         by_admin: false,
         share: None,
+        probe: false,
         actor: Text::clone(actor),
     }
 }

@@ -1,0 +1,66 @@
+//! `/api/v1/leases/{network}/{address}/probed`.
+
+use std::sync::Arc;
+
+use axum::{Json, extract::State as Shared};
+use fipd_core::{LeaseKey, Ledger, ProbeVerdict, Probed, Request};
+
+use super::{
+    Api,
+    auth::Caller,
+    convert,
+    extract::{Body, Path},
+    problem::Problem,
+    wire::{LeaseView, ProbedReport},
+};
+
+/// Reports what the check of an address with state `probing` has come to. Reporting the same again changes nothing. Answers
+/// the lease of the address as it is then.
+#[utoipa::path(post, path = "/api/v1/leases/{network}/{address}/probed", tag = "leases",
+    request_body = ProbedReport, params(("network" = String, Path), ("address" = String, Path)),
+    responses((status = 200, body = LeaseView), (status = 404, body = Problem), (status = 409, body = Problem),
+        (status = 422, body = Problem)))]
+pub async fn probed(
+    Shared(api): Shared<Arc<Api>>,
+    caller: Caller,
+    Path((network, address)): Path<(String, String)>,
+    Body(body): Body<ProbedReport>,
+) -> Result<Json<LeaseView>, Problem> {
+    let address = convert::address("address", &address)?;
+    let report = api.ipam.read(|ledger| {
+        let network = caller.within(ledger).network(&network)?.id;
+        report(ledger, LeaseKey { network, address }, &body, &caller)
+    })?;
+    let key = report.key.canonical();
+    api.submit(&caller, Request::Probed(report)).await?;
+    api.ipam.read(|ledger| {
+        let lease = caller.within(ledger).lease(key);
+        let lease = lease.ok_or_else(|| Problem::not_found("lease of", address))?;
+        Ok(Json(convert::lease_view(ledger, lease)))
+    })
+}
+
+fn report(
+    ledger: &Ledger,
+    key: LeaseKey,
+    body: &ProbedReport,
+    caller: &Caller,
+) -> Result<Probed, Problem> {
+    let verdict = match (body.verdict.as_str(), body.by.as_deref()) {
+        ("taken", by) => ProbeVerdict::Taken {
+            by: convert::text("by", by.unwrap_or_default())?,
+        },
+        ("free", None) => ProbeVerdict::Free,
+        ("free", Some(by)) => {
+            let allowed = "nothing where the address is free";
+            return Err(Problem::invalid("by", by, allowed));
+        }
+        (other, _) => return Err(Problem::invalid("verdict", other, "free or taken")),
+    };
+    Ok(Probed {
+        key,
+        identity: convert::owner(ledger, &body.owner)?,
+        verdict,
+        actor: caller.actor.clone(),
+    })
+}
