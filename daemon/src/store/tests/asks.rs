@@ -20,6 +20,19 @@ impl History {
         }
     }
 
+    /// Who gives up its addresses: now and then one that others wait for.
+    fn leaver(&mut self) -> Holder {
+        let anybody = self.holder();
+        if self.dice.below(3) > 0 {
+            return anybody;
+        }
+        let page = self.ledger.leases(&LeaseFilter::default(), None, 1_000);
+        let mut leases = page.leases.iter();
+        let contended = leases.find(|lease| !lease.contenders.is_empty());
+        let owner = contended.and_then(|lease| lease.owner().cloned());
+        owner.unwrap_or(anybody)
+    }
+
     fn pool(&mut self) -> PoolId {
         let pools: Vec<_> = self.ledger.pools().map(|pool| pool.id).collect();
         match pools.len() as u64 {
@@ -48,7 +61,7 @@ impl History {
                 Request::DeletePool { pool, actor }
             }
             2..=6 => {
-                let scope = ReleaseScope::Holder(self.holder());
+                let scope = ReleaseScope::Holder(self.leaver());
                 Request::Release(Release {
                     scope,
                     actor,
