@@ -8,13 +8,15 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use fipd_core::{
-    Actor, AddressSpec, Allocate, ClusterId, Ends, Family, Holder, Identity, Lease, LeaseKey,
-    LeaseState, Ledger, Member, NetworkId, Op, Planned, Pool, PoolId, PoolSpec, Release,
-    ReleaseScope, Request, System, Timestamp, Want,
+    Actor, AddressSpec, Allocate, Asker, Choice, ClusterId, Ends, Family, Holder, Identity, Lease,
+    LeaseKey, LeaseState, Ledger, Member, NetworkId, Op, Order, Planned, Pool, PoolId, PoolScope,
+    PoolSpec, Quota, Release, ReleaseScope, Request, Selection, Share, Sticky, System, Tenant,
+    Timestamp, Want,
 };
 
 use super::{Figure, percentile};
 
+const CLUSTER: &str = "5f0c1a52-7f1e-4b9a-9a55-0d8a3f3c0d11";
 const FEW: u128 = 1_000;
 const MANY: u128 = 1_000_000;
 /// Decisions timed together; few beside `FEW`, so that the number in use stays what it is called.
@@ -23,35 +25,64 @@ const ROUNDS: usize = 60;
 /// Peers of PERFORMANCE figures: go-ipam at 31k in use.
 const PEER: &str = "go-ipam 2831 us at 31k";
 
+/// Pools of other clusters that a selection must not look at one by one.
+const OTHERS: u32 = 1_000;
+
+/// How addresses are asked for, and of what pool.
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Plain,
+    /// Whoever asks had the address before.
+    Sticky,
+    Random,
+    LeastRecentlyUsed,
+    /// Every second one joins the group of the one before.
+    Shared,
+    /// By who asks, among a thousand pools of others.
+    Selected,
+    /// Within a quota of the tenant.
+    Charged,
+}
+
 /// A pool and the pattern in which it is used.
 #[derive(Clone, Copy)]
 struct Shape {
     name: &'static str,
     cidr: &'static str,
     step: u128,
+    kind: Kind,
 }
 
-const SHAPES: [Shape; 4] = [
-    Shape {
-        name: "v4 /12 contiguous",
-        cidr: "10.0.0.0/12",
-        step: 1,
-    },
-    Shape {
-        name: "v4 /12 every second",
-        cidr: "10.0.0.0/11",
-        step: 2,
-    },
-    Shape {
-        name: "v6 /64 contiguous",
-        cidr: "2001:db8::/64",
-        step: 1,
-    },
-    Shape {
-        name: "v6 /64 every second",
-        cidr: "2001:db8::/64",
-        step: 2,
-    },
+impl Shape {
+    const fn plain(name: &'static str, cidr: &'static str, step: u128) -> Self {
+        let kind = Kind::Plain;
+        Self {
+            name,
+            cidr,
+            step,
+            kind,
+        }
+    }
+
+    const fn of(name: &'static str, kind: Kind) -> Self {
+        Self {
+            kind,
+            ..Self::plain(name, "10.0.0.0/11", 2)
+        }
+    }
+}
+
+const SHAPES: [Shape; 10] = [
+    Shape::plain("v4 /12 contiguous", "10.0.0.0/12", 1),
+    Shape::plain("v4 /12 every second", "10.0.0.0/11", 2),
+    Shape::plain("v6 /64 contiguous", "2001:db8::/64", 1),
+    Shape::plain("v6 /64 every second", "2001:db8::/64", 2),
+    Shape::of("sticky", Kind::Sticky),
+    Shape::of("random", Kind::Random),
+    Shape::of("least recently used", Kind::LeastRecentlyUsed),
+    Shape::of("shared", Kind::Shared),
+    Shape::of("selected of 1,001", Kind::Selected),
+    Shape::of("within a quota", Kind::Charged),
 ];
 
 /// Two figures a shape: the cost at a million in use, and its ratio to the cost at a thousand.
@@ -63,8 +94,8 @@ pub fn run() -> Result<Vec<Figure>> {
         let (mut at_few, mut at_many) = (Vec::new(), Vec::new());
         // Alternately, so that whatever else the machine does meets both.
         for _ in 0..ROUNDS {
-            at_few.push(round(&mut few)?);
-            at_many.push(round(&mut many)?);
+            at_few.push(round(shape.kind, &mut few)?);
+            at_many.push(round(shape.kind, &mut many)?);
         }
         let micros = |samples: &[Duration]| {
             percentile(samples, 0.5).map(|time| time.as_secs_f64() * 1e6 / ROUND as f64)
@@ -88,16 +119,6 @@ pub fn run() -> Result<Vec<Figure>> {
 /// A ledger with `used` leases in the shape's pool, each as a Service's would be.
 fn filled(shape: Shape, used: u128) -> Result<Ledger> {
     let cidr: AddressSpec = shape.cidr.parse()?;
-    let spec = PoolSpec {
-        ends: Ends::own_default(Family::V4),
-        ..PoolSpec::own("bench", vec![cidr])
-    };
-    let pool = Pool {
-        id: PoolId(1),
-        spec,
-        created: Timestamp(0),
-        generation: 1,
-    };
     let span = cidr.span();
     let leases = (0..used).map(|n| {
         Op::PutLease(Arc::new(Lease {
@@ -119,9 +140,60 @@ fn filled(shape: Shape, used: u128) -> Result<Ledger> {
             until: None,
         }))
     });
-    let pools = [Op::PutPool(Arc::new(pool)), Op::PutNextPool(PoolId(2))];
-    Ledger::load(pools.into_iter().chain(leases), 0)
+    let quota = Quota {
+        pool: PoolId(1),
+        tenant: tenant(),
+        limit: u64::MAX,
+    };
+    let quota = (shape.kind == Kind::Charged).then_some(Op::PutQuota(quota));
+    let rows = pools(shape.kind, cidr)?.into_iter().chain(quota);
+    Ledger::load(rows.chain(leases), 0)
         .map_err(|violations| Error::other(format!("{:?}", violations.first())).into())
+}
+
+/// The pool, and where it is one of many, the others.
+fn pools(kind: Kind, cidr: AddressSpec) -> Result<Vec<Op>> {
+    let mut spec = PoolSpec {
+        ends: Ends::own_default(Family::V4),
+        ..PoolSpec::own("bench", vec![cidr])
+    };
+    match kind {
+        Kind::Plain | Kind::Shared | Kind::Charged => {}
+        Kind::Sticky => spec.sticky = Sticky::OWN_DEFAULT,
+        Kind::Random => spec.order = Order::Random,
+        Kind::LeastRecentlyUsed => spec.order = Order::LeastRecentlyUsed,
+        Kind::Selected => spec.scopes = vec![scope(CLUSTER)],
+    }
+    let others = if kind == Kind::Selected { OTHERS } else { 0 };
+    let mut specs = vec![spec];
+    for n in 0..others {
+        let cidr = format!("172.{}.{}.0/24", 16 + n / 256, n % 256);
+        specs.push(PoolSpec {
+            priority: 1,
+            scopes: vec![scope(&format!("other-{n}"))],
+            ..PoolSpec::own(format!("other-{n}"), vec![cidr.parse()?])
+        });
+    }
+    let pool = |(id, spec)| Pool {
+        id: PoolId(id),
+        spec,
+        created: Timestamp(0),
+        generation: 1,
+    };
+    let mut rows = vec![Op::PutNextPool(PoolId(others + 2))];
+    rows.extend((1..).zip(specs).map(|one| Op::PutPool(Arc::new(pool(one)))));
+    Ok(rows)
+}
+
+fn scope(cluster: &str) -> PoolScope {
+    PoolScope {
+        cluster: Some(cluster.into()),
+        ..PoolScope::default()
+    }
+}
+
+fn tenant() -> Tenant {
+    Tenant("p-1".into())
 }
 
 /// The owner number `n`: one of a thousand namespaces of a cluster.
@@ -129,7 +201,7 @@ fn holder(n: u128) -> Holder {
     Holder {
         identity: Identity {
             system: System::rancher_fip(),
-            cluster: Some(ClusterId("5f0c1a52-7f1e-4b9a-9a55-0d8a3f3c0d11".into())),
+            cluster: Some(ClusterId(CLUSTER.into())),
             kind: "Service".into(),
             namespace: format!("team-{}", n % 1_000).into(),
             name: format!("web-{n}").into(),
@@ -139,29 +211,49 @@ fn holder(n: u128) -> Holder {
     }
 }
 
+/// What owner number `n` of a round asks.
+fn request(kind: Kind, n: usize, holder: Holder) -> Result<Request> {
+    let port = ["TCP/80", "TCP/443"].get(n % 2).context("a port")?;
+    let share = Share {
+        key: format!("group-{}", n / 2).into(),
+        ports: vec![port.parse()?],
+    };
+    let selection = Selection {
+        network: None,
+        family: Family::V4,
+        asker: Asker {
+            cluster: holder.identity.cluster.clone(),
+            namespace: Some(Arc::clone(&holder.identity.namespace)),
+            ..Asker::default()
+        },
+    };
+    let pool = match kind {
+        Kind::Selected => Choice::from(selection),
+        _ => PoolId(1).into(),
+    };
+    Ok(Request::Allocate(Allocate {
+        holder,
+        tenant: matches!(kind, Kind::Shared | Kind::Charged).then(tenant),
+        wants: vec![Want {
+            pool,
+            address: None,
+            count: 1,
+        }],
+        waiting_since: None,
+        by_admin: false,
+        share: (kind == Kind::Shared).then_some(share),
+        probe: false,
+        actor: "bench".into(),
+    }))
+}
+
 /// Times the decisions of one round and gives the addresses back.
-fn round(ledger: &mut Ledger) -> Result<Duration> {
+fn round(kind: Kind, ledger: &mut Ledger) -> Result<Duration> {
     let actor: Actor = "bench".into();
     let holders: Vec<Holder> = (0..ROUND as u128).map(|n| holder(MANY * 2 + n)).collect();
-    let requests: Vec<Request> = holders
-        .iter()
-        .map(|holder| {
-            Request::Allocate(Allocate {
-                holder: holder.clone(),
-                tenant: None,
-                wants: vec![Want {
-                    pool: PoolId(1).into(),
-                    address: None,
-                    count: 1,
-                }],
-                waiting_since: None,
-                by_admin: false,
-                share: None,
-                probe: false,
-                actor: actor.clone(),
-            })
-        })
-        .collect();
+    let requests = holders.iter().cloned().enumerate();
+    let requests = requests.map(|(n, holder)| request(kind, n, holder));
+    let requests = requests.collect::<Result<Vec<_>>>()?;
     let start = Instant::now();
     for request in &requests {
         decide(ledger, request)?;

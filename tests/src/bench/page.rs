@@ -19,37 +19,77 @@ const LEASES: u32 = 30_000;
 const WARM_UP: usize = 3;
 const LOADS: usize = 30;
 const READY_WITHIN: Duration = Duration::from_secs(60);
+/// Milliseconds that a page may take.
+const LIMIT: f64 = 50.0;
 
-/// The page of a /16 with 30,000 leases.
+/// Lists and searches that are fast whatever there is, in every size. The last ones find little or nothing, so that all
+/// that may be looked at is looked at.
+const LISTS: [&str; 12] = [
+    "/ui/",
+    "/ui/pools",
+    "/ui/leases",
+    "/ui/leases?sort=-since",
+    "/ui/leases?within=10.0.3.0/24",
+    "/ui/leases?pool=bench&state=allocated",
+    "/ui/leases?namespace=team-7",
+    "/ui/leases?state=quarantined",
+    "/ui/leases?tenant=nobody",
+    "/ui/leases?q=service-99999",
+    "/ui/search?q=10.0.1.7",
+    "/ui/audit",
+];
+
+/// The page of a /16 with 30,000 leases, and the slowest of the lists with 1,000, 100,000 and 1,000,000.
 pub async fn run() -> Result<Vec<Figure>> {
+    let mut figures = pool().await?;
+    for (leases, name) in [(1_000, "1k"), (100_000, "100k"), (1_000_000, "1M")] {
+        figures.push(lists(leases, name).await?);
+    }
+    Ok(figures)
+}
+
+async fn pool() -> Result<Vec<Figure>> {
+    let (_fipd, mut visitor) = filled("10.0.0.0/16", LEASES).await?;
+    let (time, bytes) = visitor.load("/ui/pools/1", "10.0.0.1").await?;
+    let bytes = bytes as f64 / 1e3;
+    Ok(vec![
+        Figure::at_most("page-pool-30k", "ms", time, "-", LIMIT),
+        Figure::at_most("page-pool-30k-size", "KB", bytes, "-", 150.0),
+    ])
+}
+
+async fn lists(leases: u32, name: &str) -> Result<Figure> {
+    let (_fipd, mut visitor) = filled("10.0.0.0/8", leases).await?;
+    let mut slowest = (0.0, "");
+    for path in LISTS {
+        let (time, _) = visitor.load(path, "</html>").await?;
+        if time > slowest.0 {
+            slowest = (time, path);
+        }
+    }
+    let (time, path) = slowest;
+    Ok(Figure::at_most(
+        &format!("pages-{name}, slowest"),
+        "ms",
+        time,
+        path,
+        LIMIT,
+    ))
+}
+
+/// fipd with so many leases in the pool `bench`, and a browser that has signed in.
+async fn filled(cidr: &str, leases: u32) -> Result<(Fipd, Visitor)> {
     let mut fipd = Fipd::prepare(FipdOptions::default()).await?;
     let store = fipd.data_dir().join("fipd.redb");
     std::fs::create_dir_all(fipd.data_dir())?;
-    let pools = fill::Pools::one("10.0.0.0/16")?;
-    let (pool, _) = pools.place(0)?;
-    let filled = move || fill::fill(&store, &pools, LEASES, u64::from(LEASES));
+    let pools = fill::Pools::one(cidr)?;
+    let filled = move || fill::fill(&store, &pools, leases, u64::from(leases));
     tokio::task::spawn_blocking(filled).await??;
     fipd.restart().await?;
     fipd.wait_ready(READY_WITHIN).await?;
     let mut visitor = Visitor::connect(&fipd).await?;
     visitor.sign_in(&fipd).await?;
-    let path = format!("/ui/pools/{}", pool.0);
-    let (mut times, mut bytes) = (Vec::new(), 0);
-    for _ in 0..WARM_UP + LOADS {
-        let began = Instant::now();
-        let (page, _) = visitor.send(Method::GET, &path, "").await?;
-        times.push(began.elapsed());
-        if !page.contains("10.0.0.1") {
-            bail!("the page of the pool shows none of its leases");
-        }
-        bytes = page.len();
-    }
-    let p50 = percentile(&times.split_off(WARM_UP), 0.5).context("no sample")?;
-    let millis = p50.as_secs_f64() * 1_000.0;
-    Ok(vec![
-        Figure::at_most("page-pool-30k", "ms", millis, "-", 50.0),
-        Figure::at_most("page-pool-30k-size", "KB", bytes as f64 / 1e3, "-", 150.0),
-    ])
+    Ok((fipd, visitor))
 }
 
 /// A browser's part: one connection and its cookies.
@@ -98,6 +138,22 @@ impl Visitor {
             bail!("not signed in: {status}");
         }
         Ok(())
+    }
+
+    /// The median time of a page in milliseconds, and how many bytes it has.
+    async fn load(&mut self, path: &str, shows: &str) -> Result<(f64, usize)> {
+        let (mut times, mut bytes) = (Vec::new(), 0);
+        for _ in 0..WARM_UP + LOADS {
+            let began = Instant::now();
+            let (page, status) = self.send(Method::GET, path, "").await?;
+            times.push(began.elapsed());
+            if status != http::StatusCode::OK || !page.contains(shows) {
+                bail!("{path}: {status}, without {shows:?}");
+            }
+            bytes = page.len();
+        }
+        let p50 = percentile(&times.split_off(WARM_UP), 0.5).context("no sample")?;
+        Ok((p50.as_secs_f64() * 1_000.0, bytes))
     }
 
     async fn send(
