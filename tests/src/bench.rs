@@ -9,6 +9,7 @@ mod durable;
 mod figure;
 mod fill;
 mod floor;
+mod import;
 mod page;
 mod service;
 
@@ -37,6 +38,10 @@ pub const BENCHES: &[Bench] = &[
     Bench {
         name: "durable",
         run: || Box::pin(durable::run()),
+    },
+    Bench {
+        name: "import",
+        run: || Box::pin(import::run()),
     },
     Bench {
         name: "page",

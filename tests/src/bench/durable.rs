@@ -18,25 +18,32 @@ use super::fill::Pools;
 use super::floor::{self, Floor};
 use super::{Figure, fill, percentile};
 
-const LEASES: u32 = 100_000;
 const TURNS: usize = 8;
 const ONE_BY_ONE: usize = 100;
 const CALLERS: usize = 256;
 /// Decisions of the bulk measurement in each turn.
 const BULK: usize = 20 * CALLERS;
 
-/// One decision at a time, and 256 callers at once, in a store with 100,000 leases.
+/// One decision at a time, and 256 callers at once, in stores with 1,000, 100,000 and 1,000,000 leases.
 pub async fn run() -> Result<Vec<Figure>> {
+    let mut figures = Vec::new();
+    for (leases, name) in [(1_000, "1k"), (100_000, "100k"), (1_000_000, "1M")] {
+        figures.extend(beside(leases, name).await?);
+    }
+    Ok(figures)
+}
+
+async fn beside(leases: u32, name: &str) -> Result<Vec<Figure>> {
     let directory = tempfile::tempdir()?;
     let ours = directory.path().join("fipd.redb");
     let raw = directory.path().join("raw.redb");
     let pools = &Pools::many()?;
-    fill::fill(&ours, pools, LEASES, u64::from(LEASES))?;
-    fill::fill(&raw, pools, LEASES, u64::from(LEASES))?;
-    let mut floor = Floor::open(&raw, pools.clone(), u64::from(LEASES))?;
+    fill::fill(&ours, pools, leases, u64::from(leases))?;
+    fill::fill(&raw, pools, leases, u64::from(leases))?;
+    let mut floor = Floor::open(&raw, pools.clone(), u64::from(leases))?;
     let (store, loaded) = Store::open(&ours, Options::default())?;
     let (ipam, writer) = Ipam::with_store(store, loaded, clock())?;
-    let mut next = u64::from(LEASES);
+    let mut next = u64::from(leases);
     let (mut single, mut single_floor) = (Vec::new(), Vec::new());
     let (mut bulk, mut bulk_floor) = (Vec::new(), Vec::new());
     let mut bulk_commits = 0;
@@ -69,15 +76,21 @@ pub async fn run() -> Result<Vec<Figure>> {
     let mean = (TURNS * BULK) as f64 / bulk_commits as f64;
     Ok(vec![
         Figure::cost_ratio(
-            "durable-allocation",
+            &format!("durable-allocation {name}"),
             "us",
             micros(p50(&single)?),
             micros(p50(&single_floor)?),
             1.3,
         ),
-        Figure::rate_ratio("durable-allocation-256", "1/s", our_rate, floor_rate, 0.7),
+        Figure::rate_ratio(
+            &format!("durable-allocation-256 {name}"),
+            "1/s",
+            our_rate,
+            floor_rate,
+            0.7,
+        ),
         Figure::at_least(
-            "durable-allocation-256-rate",
+            &format!("durable-allocation-256-rate {name}"),
             "1/s",
             our_rate,
             &format!("raw {yardstick:.0} keys/s, {mean:.0} a commit"),

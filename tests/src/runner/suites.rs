@@ -13,7 +13,7 @@ use crate::toolchain;
 const OWN_PACKAGE: &str = "fipd-tests";
 
 /// Kill rounds of the crash suite in `verify`; `torture` does more.
-const KILL_ROUNDS: &str = "20";
+const KILL_ROUNDS: [(&str, &str); 1] = [("FIPD_KILL_ROUNDS", "20")];
 
 /// One row of the time table.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -101,7 +101,7 @@ impl Suite {
                 tokio::task::spawn_blocking(toolchain::prepare).await??;
                 Tally::default()
             }
-            Self::EndToEnd(target) => end_to_end(target, KILL_ROUNDS).await?,
+            Self::EndToEnd(target) => end_to_end(target, &KILL_ROUNDS).await?,
         };
         Ok((tally, None))
     }
@@ -131,8 +131,8 @@ async fn unit_tests() -> Result<Tally> {
 const WAITING: [&str; 2] = ["clusters", "service_lb"];
 
 /// Runs one file of `tests/e2e` against the release build of the daemon, mostly one test at a time: each starts several
-/// API servers, and their start is what two cores are busy with.
-pub(super) async fn end_to_end(target: &str, kill_rounds: &str) -> Result<Tally> {
+/// API servers, and their start is what two cores are busy with. `more` is set in its environment.
+pub(super) async fn end_to_end(target: &str, more: &[(&str, &str)]) -> Result<Tally> {
     let daemon = tokio::task::spawn_blocking(move || {
         toolchain::prepare()?;
         build_release_daemon()
@@ -143,11 +143,11 @@ pub(super) async fn end_to_end(target: &str, kill_rounds: &str) -> Result<Tally>
     } else {
         "--test-threads=1"
     };
-    Step::cargo(&["test", "--workspace", "--test", target, "--", threads])
-        .env("FIPD_BIN", daemon)
-        .env("FIPD_KILL_ROUNDS", kill_rounds)
-        .run()
-        .await
+    let test = Step::cargo(&["test", "--workspace", "--test", target, "--", threads]);
+    let test = test.env("FIPD_BIN", daemon);
+    let more = more.iter();
+    let test = more.fold(test, |test, (name, value)| test.env(name, *value));
+    test.run().await
 }
 
 /// The names of the files in `tests/e2e`, as this crate's manifest has them.

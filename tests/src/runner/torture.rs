@@ -9,8 +9,13 @@ use super::steps::{Step, Tally};
 use super::suites::{end_to_end, end_to_end_targets};
 use crate::say::say;
 
-const KILL_ROUNDS: &str = "100";
-const PROPERTY_CASES: &str = "20000";
+/// How much more than in `verify` the tests are to do.
+const MORE: [(&str, &str); 4] = [
+    ("FIPD_KILL_ROUNDS", "100"),
+    ("FIPD_FUZZ_SECONDS", "600"),
+    ("FIPD_WEEKS", "50"),
+    ("PROPTEST_CASES", "20000"),
+];
 
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
@@ -37,7 +42,7 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode> {
             say(format_args!("=== round {round}: {name}"));
             let tally = match target {
                 None => properties().await?,
-                Some(target) => end_to_end(target, KILL_ROUNDS).await?,
+                Some(target) => end_to_end(target, &MORE).await?,
             };
             sum.add(tally);
             if tally.failed > 0 {
@@ -56,5 +61,6 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode> {
 /// The property tests with many more histories than in `verify`.
 async fn properties() -> Result<Tally> {
     let tests = Step::cargo(&["test", "--package", "fipd-core", "--lib", "--tests"]);
-    tests.env("PROPTEST_CASES", PROPERTY_CASES).run().await
+    let more = |test: Step, (name, value): &(&str, &str)| test.env(name, *value);
+    MORE.iter().fold(tests, more).run().await
 }
