@@ -42,6 +42,8 @@ pub enum Action {
     PoolDeleted,
     /// It went to another network with all of its leases.
     PoolMoved,
+    NetworksSeparated,
+    SeparationWithdrawn,
     QuotaSet,
     QuotaDeleted,
     ClusterRecorded,

@@ -5,7 +5,7 @@
 
 mod ends;
 
-use std::net::IpAddr;
+use std::{net::IpAddr, ops::RangeInclusive};
 
 use ipnet::IpNet;
 use rangemap::RangeInclusiveSet;
@@ -23,6 +23,8 @@ pub(crate) struct Layout {
     pub listed: Vec<Span>,
     /// What is given: listed, less exclusions, gateway and reserved ends.
     pub assignable: Vec<Span>,
+    /// What would be given, but for a pool of another network that may mean the same addresses.
+    pub withheld: Vec<Span>,
     pub size: PoolSize,
     /// How many assignable addresses are below each of those spans.
     below: Vec<u128>,
@@ -74,19 +76,60 @@ impl Layout {
                 .collect()
         };
         let assignable: Vec<Span> = spans(&assignable);
-        let below = assignable.iter().scan(0_u128, |sum, span| {
-            let below = *sum;
-            *sum = sum.saturating_add((span.last - span.first).saturating_add(1));
-            Some(below)
-        });
         Ok(Self {
             family,
             listed: spans(&listed),
-            below: below.collect(),
+            below: below(&assignable),
             assignable,
+            withheld: Vec::new(),
             size,
             cidrs,
         })
+    }
+
+    /// The same, but that the spans are withheld.
+    pub fn without(&self, spans: &[Span]) -> Self {
+        let mut assignable = set(self.assignable.iter().copied());
+        for span in spans {
+            assignable.remove(span.first..=span.last);
+        }
+        let mut withheld = set(self.assignable.iter().copied());
+        for run in assignable.iter() {
+            withheld.remove(run.clone());
+        }
+        let spans = |set: &RangeInclusiveSet<u128>| -> Vec<Span> {
+            let span = |run: &RangeInclusive<u128>| Span {
+                family: self.family,
+                first: *run.start(),
+                last: *run.end(),
+            };
+            set.iter().map(span).collect()
+        };
+        let size = PoolSize {
+            assignable: count(&assignable),
+            ..self.size
+        };
+        let (assignable, withheld) = (spans(&assignable), spans(&withheld));
+        Self {
+            below: below(&assignable),
+            assignable,
+            withheld,
+            size,
+            ..self.clone()
+        }
+    }
+
+    /// How many addresses are withheld.
+    pub fn withheld_count(&self) -> u128 {
+        let sizes = self.withheld.iter();
+        sizes.fold(0, |sum, span| {
+            sum.saturating_add((span.last - span.first).saturating_add(1))
+        })
+    }
+
+    /// Whether the specification gives `number`, withheld or not.
+    pub fn in_range(&self, number: u128) -> bool {
+        self.assigns(number) || holds(&self.withheld, number)
     }
 
     /// Whether the specification names `number`.
@@ -113,6 +156,16 @@ impl Layout {
         let (_, last, len) = self.cidrs.get(at.checked_sub(1)?)?;
         (number <= *last).then_some(*len)
     }
+}
+
+/// How many addresses are below each of the spans.
+fn below(spans: &[Span]) -> Vec<u128> {
+    let below = spans.iter().scan(0_u128, |sum, span| {
+        let below = *sum;
+        *sum = sum.saturating_add((span.last - span.first).saturating_add(1));
+        Some(below)
+    });
+    below.collect()
 }
 
 fn holds(spans: &[Span], number: u128) -> bool {

@@ -47,7 +47,7 @@ pub use lease::{
 };
 pub use ledger::{
     Change, CheckedPage, LeaseFilter, LeasePage, Ledger, MovePage, NameError, Overlap, Planned,
-    PoolPreview, PoolSpans, PoolUsage, Ticket, TooOld, Violation,
+    PoolPreview, PoolSpans, PoolUsage, Separation, Ticket, TooOld, Violation,
 };
 pub use network::{Network, NetworkId};
 pub use op::{Authority, Decision, Op, Outcome, Refused};

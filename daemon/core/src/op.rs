@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use crate::{
     Account, Adoption, AuditEntry, ClusterId, ClusterRecord, Epoch, Lease, LeaseKey, Network,
-    NetworkId, PastLease, Pool, PoolId, Quota, Rollup, System, Tenant, Text, Token, TokenId,
+    NetworkId, PastLease, Pool, PoolId, Quota, Rollup, Separation, System, Tenant, Text, Token,
+    TokenId,
 };
 
 /// One row written or removed. Ops name their row whole, so that applying one twice changes nothing.
@@ -39,6 +40,8 @@ pub enum Op {
     PutEpoch(Epoch),
     /// The store thins older rows of the pool in the same transaction.
     PutRollup(Rollup),
+    PutSeparation(Separation),
+    DeleteSeparation(Separation),
 }
 
 /// The rows of one request: all or none of them become durable.

@@ -84,6 +84,9 @@ pub struct PoolSpec {
     /// Unique. Own pools `name`, mirrors `system/cluster-name/[namespace/]name`.
     pub name: Text,
     pub network: NetworkId,
+    /// Nobody chose the network. Where pools of two such networks give the same addresses, neither gives them until an
+    /// admin says whether the networks are two.
+    pub network_by_default: bool,
     /// CIDRs, ranges and single addresses, all of one family, at least one.
     pub addresses: Vec<AddressSpec>,
     pub exclusions: Vec<AddressSpec>,
@@ -221,6 +224,7 @@ impl PoolSpec {
         Self {
             name: name.into(),
             network: NetworkId::DEFAULT,
+            network_by_default: false,
             addresses,
             exclusions: Vec::new(),
             gateway: None,

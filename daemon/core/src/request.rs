@@ -5,7 +5,7 @@ use std::{net::IpAddr, sync::Arc};
 use crate::{
     Account, Actor, Adoption, Choice, ClusterId, ClusterRecord, Collision, Family, Hold, Holder,
     Import, Lease, LeaseKey, Network, NetworkId, Pool, PoolError, PoolId, PoolSpec, PortClaim,
-    Probed, Quota, Role, RowFate, System, Tenant, Text, Timestamp, Token, TokenId,
+    Probed, Quota, Role, RowFate, Separation, System, Tenant, Text, Timestamp, Token, TokenId,
 };
 
 /// One question to the address book; a pure value. `actor` says in the audit log who asked.
@@ -39,6 +39,12 @@ pub enum Request {
     MoveNetwork {
         pool: PoolId,
         network: NetworkId,
+        actor: Actor,
+    },
+    /// Says that two networks are two, even where nobody chose them; or, not `apart`, that this is open again.
+    Separate {
+        networks: Separation,
+        apart: bool,
         actor: Actor,
     },
     /// Limits what a tenant may have of a pool, in place of the limit it had.
@@ -372,6 +378,16 @@ pub enum Refusal {
         pool: Text,
         address: IpAddr,
         why: String,
+    },
+    #[error(
+        "pools {pool} of network {network} and {other} of network {there} may both mean {address}, and nobody chose their networks: an admin says whether they are two with `fipd network separate {network} {there}`, or takes one pool to the other's network with `fipd pool move-network`"
+    )]
+    NetworkAmbiguous {
+        address: IpAddr,
+        pool: Text,
+        network: Text,
+        other: Text,
+        there: Text,
     },
     #[error("network {network} gives no new address until it has been adopted: waiting for {}", list(.waiting))]
     NetworkHeld { network: Text, waiting: Vec<Hold> },

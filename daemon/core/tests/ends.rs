@@ -77,6 +77,7 @@ fn expire() -> Request {
 
 fn spec(quarantine: u32) -> PoolSpec {
     PoolSpec {
+        network_by_default: false,
         name: "p".into(),
         network: NetworkId::DEFAULT,
         addresses: vec!["10.0.0.1-10.0.0.2".parse().unwrap()],

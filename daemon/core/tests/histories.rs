@@ -152,18 +152,19 @@ fn spec() -> impl Strategy<Value = PoolSpec> {
         order,
         sticky,
         0..3_u16,
-        (scopes, any::<bool>()),
+        (scopes, any::<bool>(), any::<bool>()),
     );
     (name, network(), entries, ends, gateway, asked).prop_map(
         |(name, network, (addresses, exclusions), ends, gateway, asked)| {
             let (closed, quarantine, order, sticky, priority, scopes) = asked;
-            let (scopes, share_across_clusters) = scopes;
+            let (scopes, share_across_clusters, network_by_default) = scopes;
             let addresses: Vec<fipd_core::AddressSpec> =
                 addresses.iter().map(|text| text.parse().unwrap()).collect();
             let gateway = gateway.then(|| addresses[0].span().first_address());
             PoolSpec {
                 name: name.into(),
                 network,
+                network_by_default,
                 exclusions: exclusions
                     .iter()
                     .map(|text| text.parse().unwrap())
@@ -430,6 +431,9 @@ fn admin() -> impl Strategy<Value = Request> {
         4 => (pool(), some_tenant(), 0..5_u64).prop_map(move |(pool, tenant, limit)| {
             Request::SetQuota { quota: Quota { pool, tenant, limit }, actor: actor() }
         }),
+        2 => (network(), network(), prop::bool::weighted(0.7)).prop_map(move |(one, other, apart)| {
+            Request::Separate { networks: (one, other), apart, actor: actor() }
+        }),
         1 => (pool(), some_tenant()).prop_map(move |(pool, tenant)| {
             Request::DeleteQuota { pool, tenant, actor: actor() }
         }),
@@ -695,6 +699,9 @@ impl History {
                 Op::PutQuota(Quota { pool, tenant, .. }) | Op::DeleteQuota { pool, tenant } => {
                     format!("quota {} {}", pool.0, tenant.0)
                 }
+                Op::PutSeparation(pair) | Op::DeleteSeparation(pair) => {
+                    format!("separation {pair:?}")
+                }
                 Op::PutLease(lease) => format!("lease {:?}", lease.key),
                 Op::DeleteLease(key) => format!("lease {key:?}"),
                 Op::PutPast(past) => format!("past {:?}", past.key),
@@ -720,6 +727,7 @@ impl History {
             match op {
                 Op::DeletePool(_)
                 | Op::DeleteQuota { .. }
+                | Op::DeleteSeparation(_)
                 | Op::DeleteLease(_)
                 | Op::DeletePast(_)
                 | Op::DeleteCluster(_)
@@ -883,15 +891,20 @@ impl History {
                 .leases
                 .iter()
                 .filter(|lease| lease.pool == Some(pool.id));
-            let out = mine
-                .clone()
-                .filter(|lease| !all.contains(&lease.key))
-                .count() as u128;
+            let gives = |key: &LeaseKey| {
+                let spec = &pool.spec;
+                key.network == spec.network && model::assignable(spec, key.address)
+            };
+            let out = mine.clone().filter(|lease| !gives(&lease.key)).count() as u128;
             assert_eq!(
                 (usage.size, usage.used, usage.out_of_range),
                 (all.len() as u128, used, out)
             );
             assert_eq!(usage.free, usage.size - usage.used);
+            let family = pool.spec.addresses[0].family();
+            let withheld = model::world(family).into_iter();
+            let withheld = withheld.filter(|address| self.model.withheld(pool, *address));
+            assert_eq!(usage.withheld, withheld.count() as u128);
             let cooling = mine
                 .clone()
                 .filter(|lease| lease.state == LeaseState::Quarantined);

@@ -158,7 +158,7 @@ impl Ledger {
             pool.is_some_and(|pool| search.takes(pool))
         };
         let mut parts = self.free.stab(lease.key).iter();
-        lease.pool.is_some_and(takes) || parts.any(|part| part.assignable && takes(part.pool))
+        lease.pool.is_some_and(takes) || parts.any(|part| part.in_range() && takes(part.pool))
     }
 }
 

@@ -92,6 +92,7 @@ impl Ledger {
     /// Notes what `op` is about to change.
     pub(super) fn note(&self, op: &Op, change: &mut Change) {
         self.note_room(op, change);
+        change.pools.extend(self.note_ambiguity(op));
         match op {
             Op::PutLease(lease) => {
                 self.note_lease(lease.key, change);
@@ -115,7 +116,9 @@ impl Ledger {
             | Op::PutAccount(_)
             | Op::DeleteAccount(_)
             | Op::PutToken(_)
-            | Op::DeleteToken(_) => change.other = true,
+            | Op::DeleteToken(_)
+            | Op::PutSeparation(_)
+            | Op::DeleteSeparation(_) => change.other = true,
             Op::PutEpoch(epoch) => {
                 let until = |hold: RestoreHold| hold.until;
                 change.other |= self.restore_hold().map(until) != epoch.hold.map(until);

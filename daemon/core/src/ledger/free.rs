@@ -46,6 +46,8 @@ pub(super) struct Room {
     pub highest: u128,
     /// Of these leases, those attributed to this pool.
     pub own: u128,
+    /// Leases attributed to this pool on addresses that it withholds.
+    pub aside: u128,
     /// Assignable addresses taken by decisions in flight.
     pub taken: u128,
     /// Segments with at least one address that is neither leased nor taken.
@@ -114,12 +116,9 @@ impl Free {
         span: Span,
     ) -> impl Iterator<Item = (u128, &Segment)> {
         let space = self.spaces.get(&(network, span.family));
-        space.into_iter().flat_map(move |space| {
-            let around = space.segment(span.first).map(|(first, _)| first);
-            let from = around.unwrap_or(span.first);
-            let runs = space.segments.range(from..=span.last);
-            runs.map(|(first, segment)| (*first, segment))
-        })
+        space
+            .into_iter()
+            .flat_map(move |space| space.segments_within(span))
     }
 
     /// What lists an address of one of the spans, run by run.
@@ -226,6 +225,9 @@ impl Free {
                 room.own += u128::from(Some(*id) == pool);
             }
         }
+        if let Some(room) = self.withholding(key, pool) {
+            room.aside += 1;
+        }
         pools
     }
 
@@ -235,6 +237,9 @@ impl Free {
             room.used -= 1;
             room.own -= u128::from(Some(id) == pool);
         });
+        if let Some(room) = self.withholding(key, pool) {
+            room.aside -= 1;
+        }
     }
 
     /// A lease row was attributed to another pool.
@@ -248,6 +253,20 @@ impl Free {
                 room.own -= u128::from(Some(id) == from);
             }
         }
+        if let Some(room) = self.withholding(key, from) {
+            room.aside -= 1;
+        }
+        if let Some(room) = self.withholding(key, to) {
+            room.aside += 1;
+        }
+    }
+
+    /// The pool, if it withholds the address.
+    fn withholding(&mut self, key: LeaseKey, pool: Option<PoolId>) -> Option<&mut Room> {
+        let pool = pool?;
+        let here = |part: &Part| part.pool == pool && part.withheld;
+        let withheld = self.stab(key).iter().any(here);
+        self.rooms.get_mut(&pool).filter(|_| withheld)
     }
 
     /// Puts a pool into its space, or changes its spans. Costs as much as there are spans in either layout and, if
@@ -270,22 +289,24 @@ impl Free {
             .entry((network, family))
             .or_insert_with(|| Space::new(Runs::new(family)));
         let mut changed = Vec::new();
-        for (spans, assignable) in [(&layout.listed, false), (&layout.assignable, true)] {
+        for (spans, part) in [
+            (&layout.listed, Part::listed(pool)),
+            (&layout.withheld, Part::withheld(pool)),
+            (&layout.assignable, Part::assignable(pool)),
+        ] {
             for span in spans {
-                space.add(span, Part { pool, assignable }, &mut changed);
+                space.add(span, part, &mut changed);
             }
         }
-        let in_spans = |found: &mut dyn FnMut(Span) -> usize| -> u128 {
-            layout
-                .assignable
-                .iter()
-                .map(|span| found(*span) as u128)
-                .sum()
+        let count = |spans: &[Span], found: &dyn Fn(Span) -> usize| -> u128 {
+            spans.iter().map(|span| found(*span) as u128).sum()
         };
-        let used = in_spans(&mut |span| leases.range(keys(network, span)).count());
+        let (given, aside) = (&layout.assignable, &layout.withheld);
+        let used = count(given, &|span| leases.range(keys(network, span)).count());
         let mine = |row: &(&LeaseKey, &Arc<Lease>)| row.1.pool == Some(pool);
-        let own = in_spans(&mut |span| leases.range(keys(network, span)).filter(mine).count());
-        let taken = in_spans(&mut |span| self.taken.range(keys(network, span)).count());
+        let mine = |span| leases.range(keys(network, span)).filter(mine).count();
+        let (own, aside) = (count(given, &mine), count(aside, &mine));
+        let taken = count(given, &|span| self.taken.range(keys(network, span)).count());
         self.rooms.insert(
             pool,
             Room {
@@ -294,6 +315,7 @@ impl Free {
                 used,
                 highest: used,
                 own,
+                aside,
                 taken,
                 open: BTreeSet::new(),
                 unused: BTreeSet::new(),

@@ -176,10 +176,10 @@ impl Memory {
         shelf.flat_map(|shelf| shelf.ages.iter().copied())
     }
 
-    /// Of the pool's addresses that nobody has or takes, the one released longest ago.
-    pub fn oldest_idle(&self, pool: PoolId) -> Option<LeaseKey> {
-        let (_, key) = self.pools.get(&pool)?.idle.first()?;
-        Some(*key)
+    /// The pool's addresses that nobody has or takes, the one released longest ago first.
+    pub fn idle(&self, pool: PoolId) -> impl Iterator<Item = LeaseKey> {
+        let pool = self.pools.get(&pool).into_iter();
+        pool.flat_map(|pool| pool.idle.iter().map(|(_, key)| *key))
     }
 
     /// What the identity had of the pool, the latest first.

@@ -9,6 +9,7 @@
 //! number of leases, whatever the size of the pools. Nothing here iterates over a hash map: the same requests in
 //! the same order give the same answers.
 
+mod ambiguity;
 mod candidates;
 mod changes;
 mod charges;
@@ -58,6 +59,7 @@ mod wants;
 
 use std::sync::Arc;
 
+pub use ambiguity::Separation;
 pub use changes::{Change, TooOld};
 pub use check::{CheckedPage, Violation};
 pub use filter::{LeaseFilter, LeasePage};
@@ -72,6 +74,7 @@ pub use tentative::Ticket;
 use crate::{
     Expectation, Identity, Lease, LeaseKey, Network, NetworkId, Op, Pool, PoolId, layout::Layout,
 };
+use ambiguity::Ambiguity;
 use changes::Changes;
 use dice::Dice;
 use free::Free;
@@ -100,6 +103,7 @@ pub struct Ledger {
     changes: Changes,
     dice: Dice,
     rollups: Rollups,
+    ambiguity: Ambiguity,
 }
 
 impl Default for Ledger {
@@ -143,7 +147,9 @@ impl Ledger {
                 | Op::PutToken(_)
                 | Op::DeleteToken(_)
                 | Op::PutEpoch(_)
-                | Op::PutRollup(_)) => ledger.apply(&op),
+                | Op::PutRollup(_)
+                | Op::PutSeparation(_)
+                | Op::DeleteSeparation(_)) => ledger.apply(&op),
             }
         }
         leases.sort_by_key(|lease| lease.key);
@@ -180,6 +186,7 @@ impl Ledger {
             Op::PutPool(pool) => self.put_pool(Arc::clone(pool)),
             Op::DeletePool(id) => {
                 self.free.drop_pool(*id);
+                self.place(*id, None);
                 self.waiters.close(*id);
                 self.rollups.drop_pool(*id);
                 self.rows.delete_pool(*id);
@@ -228,6 +235,8 @@ impl Ledger {
                 self.rows.tokens.remove(id);
             }
             Op::PutEpoch(epoch) => self.rows.epoch = Some(*epoch),
+            Op::PutSeparation(pair) => self.put_separation(*pair, true),
+            Op::DeleteSeparation(pair) => self.put_separation(*pair, false),
             Op::PutRollup(row) => {
                 self.rollups.put(*row);
                 self.free.begin_hour(row.pool);
@@ -239,7 +248,9 @@ impl Ledger {
     pub fn dump(&self) -> impl Iterator<Item = Op> {
         let pasts = self.free.memory().rows().cloned().map(Op::PutPast);
         let rollups = self.rollups.rows().copied().map(Op::PutRollup);
-        self.rows.dump().chain(pasts).chain(rollups)
+        let separations = self.separations().map(Op::PutSeparation);
+        let rows = self.rows.dump().chain(separations);
+        rows.chain(pasts).chain(rollups)
     }
 
     /// The decision is durable: makes it visible.
@@ -339,6 +350,7 @@ impl Ledger {
             changes: Changes::new(revision),
             dice: Dice::new(0),
             rollups: Rollups::default(),
+            ambiguity: Ambiguity::default(),
         }
     }
 
@@ -384,17 +396,22 @@ impl Ledger {
     fn put_pool(&mut self, pool: Arc<Pool>) {
         match Layout::new(&pool.spec) {
             Ok(layout) => {
-                self.free.set_pool(
-                    pool.id,
-                    pool.spec.network,
-                    Arc::new(layout),
-                    &self.rows.leases,
-                );
+                let (network, layout) = (pool.spec.network, Arc::new(layout));
+                if pool.spec.network_by_default {
+                    self.place(pool.id, Some((network, &layout)));
+                } else {
+                    self.place(pool.id, None);
+                    self.free
+                        .set_pool(pool.id, network, layout, &self.rows.leases);
+                }
                 if let Some(family) = pool.spec.family().filter(|_| pool.spec.remembers() > 0) {
                     self.free.shun(pool.spec.network, family);
                 }
             }
-            Err(_) => self.free.drop_pool(pool.id),
+            Err(_) => {
+                self.place(pool.id, None);
+                self.free.drop_pool(pool.id);
+            }
         }
         self.rows.put_pool(pool);
     }

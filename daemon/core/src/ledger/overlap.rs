@@ -24,7 +24,9 @@ impl Ledger {
             return Vec::new();
         };
         let (network, layout) = (room.network, &room.layout);
-        let runs = layout.assignable.iter().flat_map(|span| {
+        let mut spans = [layout.assignable.as_slice(), &layout.withheld].concat();
+        spans.sort_unstable_by_key(|span| span.first);
+        let runs = spans.iter().flat_map(|span| {
             let segments = self.free.segments(network, *span);
             segments.map(|(first, segment)| {
                 (first.max(span.first), segment.last.min(span.last), segment)
@@ -32,7 +34,7 @@ impl Ledger {
         });
         for (first, last, segment) in runs.take(Self::RUNS) {
             let others = segment.parts.iter();
-            for part in others.filter(|part| part.assignable && part.pool != pool) {
+            for part in others.filter(|part| part.in_range() && part.pool != pool) {
                 let next = |(other, _, end): &&mut (PoolId, u128, u128)| {
                     *other == part.pool && end.checked_add(1) == Some(first)
                 };

@@ -142,6 +142,11 @@ impl Ledger {
                 network,
                 actor,
             } => self.plan_move_network(*pool, *network, actor, now),
+            Request::Separate {
+                networks,
+                apart,
+                actor,
+            } => self.plan_separate(*networks, *apart, actor, now),
             Request::SetQuota { quota, actor } => self.plan_set_quota(quota, actor, now),
             Request::DeleteQuota {
                 pool,

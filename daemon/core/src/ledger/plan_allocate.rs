@@ -96,6 +96,9 @@ impl Ledger {
             || Some("the pool's specification is not valid".to_owned()),
             |room| layout::why_not(&pool.spec, &room.layout, address),
         );
+        if self.withholds(key, pool.id) {
+            return Err(self.ambiguous(pool, address).into());
+        }
         if let Some(why) = why {
             let pool = Arc::clone(&pool.spec.name);
             return Err(Refusal::NotAssignable { pool, address, why }.into());

@@ -61,6 +61,7 @@ impl Ledger {
         let next = Arc::new(Pool {
             spec: PoolSpec {
                 network: to,
+                network_by_default: false,
                 ..pool.spec.clone()
             },
             generation: pool.generation.saturating_add(1),

@@ -225,7 +225,8 @@ impl Ledger {
         let before = self.free.room(pool.id).map(|room| Arc::clone(&room.layout));
         before.map_or_else(Vec::new, |before| {
             if before.family == layout.family && pool.spec.network == spec.network {
-                minus(&before.assignable, &layout.assignable)
+                let had = [before.assignable.as_slice(), &before.withheld].concat();
+                minus(&had, &layout.assignable)
             } else {
                 before.listed.clone()
             }

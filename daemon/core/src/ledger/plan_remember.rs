@@ -50,7 +50,7 @@ impl Ledger {
         };
         let most = pool.spec.remembers();
         let room = self.free.room(pool.id);
-        if most == 0 || !room.is_some_and(|room| room.layout.assigns(number(lease.key.address))) {
+        if most == 0 || !room.is_some_and(|room| room.layout.in_range(number(lease.key.address))) {
             return Ok(());
         }
         if self.tentative.edits(pool.spec.network) {
@@ -119,7 +119,7 @@ impl Ledger {
             {
                 break;
             }
-            if named.contains(&past.key) {
+            if named.contains(&past.key) || self.withholds(past.key, pool.id) {
                 continue;
             }
             let list = match self.rows.leases.get(&past.key) {
@@ -151,7 +151,7 @@ impl Ledger {
             Order::Random => self.free.choose_unused(id, |choice| choice.random(dice)),
         };
         unused
-            .or_else(|| self.free.memory().oldest_idle(id))
+            .or_else(|| self.free.oldest_idle(id))
             .or_else(|| self.free.choose(id, |choice| choice.lowest()))
     }
 
@@ -221,7 +221,7 @@ impl Ledger {
                 continue;
             };
             let room = self.free.room(past.pool);
-            let given = room.is_some_and(|room| room.layout.assigns(number(past.key.address)));
+            let given = room.is_some_and(|room| room.layout.in_range(number(past.key.address)));
             if !given || pool.spec.network != past.key.network {
                 broken(past, "its pool does not give the address");
             }

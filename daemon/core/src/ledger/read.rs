@@ -25,7 +25,9 @@ pub struct PoolUsage {
     pub excluded: u128,
     /// Listed addresses that are the gateway or reserved ends.
     pub reserved: u128,
-    /// Leases attributed to the pool that are not on its assignable addresses.
+    /// Addresses that pools of other networks may mean as well, see [`Ledger::ambiguities`]; no part of `size`.
+    pub withheld: u128,
+    /// Leases attributed to the pool that are on none of these.
     pub out_of_range: u128,
 }
 
@@ -133,7 +135,8 @@ impl Ledger {
             quarantined: self.index.cooling(id).into(),
             excluded: size.excluded,
             reserved: size.reserved,
-            out_of_range: attributed.saturating_sub(room.own),
+            withheld: room.layout.withheld_count(),
+            out_of_range: attributed.saturating_sub(room.own + room.aside),
         })
     }
 
@@ -144,7 +147,7 @@ impl Ledger {
     /// What a reader should know about the lease.
     pub fn marks(&self, lease: &Lease) -> SmallVec<[Mark; 2]> {
         let open = |part: &Part| {
-            part.assignable
+            part.in_range()
                 && self
                     .rows
                     .pools

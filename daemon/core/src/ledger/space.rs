@@ -16,6 +16,38 @@ pub(super) struct Part {
     pub pool: PoolId,
     /// Whether the pool may give these addresses; otherwise it only lists them.
     pub assignable: bool,
+    /// It could give them, but for a pool of another network that may mean the same.
+    pub withheld: bool,
+}
+
+impl Part {
+    /// The pool lists the addresses and gives none.
+    pub fn listed(pool: PoolId) -> Self {
+        Self {
+            pool,
+            assignable: false,
+            withheld: false,
+        }
+    }
+
+    pub fn assignable(pool: PoolId) -> Self {
+        Self {
+            assignable: true,
+            ..Self::listed(pool)
+        }
+    }
+
+    pub fn withheld(pool: PoolId) -> Self {
+        Self {
+            withheld: true,
+            ..Self::listed(pool)
+        }
+    }
+
+    /// Whether the specification of the pool gives them.
+    pub fn in_range(&self) -> bool {
+        self.assignable || self.withheld
+    }
 }
 
 /// One network and family.
@@ -74,6 +106,14 @@ impl Space {
         (at <= segment.last).then_some((*first, segment))
     }
 
+    /// The segments that touch the span.
+    pub fn segments_within(&self, span: Span) -> impl Iterator<Item = (u128, &Segment)> {
+        let around = self.segment(span.first).map(|(first, _)| first);
+        let from = around.unwrap_or(span.first);
+        let runs = self.segments.range(from..=span.last);
+        runs.map(|(first, segment)| (*first, segment))
+    }
+
     /// Cuts the segment around `at` so that one starts there.
     fn cut(&mut self, at: u128, changed: &mut Vec<u128>) {
         let Some((first, segment)) = self.segment(at).filter(|(first, _)| *first < at) else {
@@ -111,6 +151,7 @@ impl Space {
                 Ok(at) => {
                     if let Some(known) = segment.parts.get_mut(at) {
                         known.assignable |= part.assignable;
+                        known.withheld |= part.withheld;
                     }
                 }
                 Err(at) => segment.parts.insert(at, part),

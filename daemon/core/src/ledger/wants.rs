@@ -174,7 +174,7 @@ impl Ledger {
     /// Whether the pool may give the address.
     pub(super) fn assigns(&self, key: LeaseKey, pool: PoolId) -> bool {
         let mut parts = self.free.stab(key).iter();
-        parts.any(|part| part.pool == pool && part.assignable)
+        parts.any(|part| part.pool == pool && part.in_range())
     }
 }
 

@@ -274,6 +274,9 @@ impl Model {
             return free();
         };
         let (pool, address) = (spec.name.clone(), key.address);
+        if self.withheld(&want.pool, address) {
+            return Err(Stop::Refused(self.ambiguous(&want.pool, address)));
+        }
         if !assignable(spec, address) {
             return Err(Stop::Refused(Refusal::NotAssignable {
                 pool,
@@ -428,7 +431,10 @@ impl Model {
                 });
                 let key = by_chance
                     .or_else(|| all.iter().copied().find(unused))
-                    .or_else(|| self.oldest_first(want.pool.id).into_iter().find(free))
+                    .or_else(|| {
+                        let mut known = self.oldest_first(want.pool.id).into_iter();
+                        known.find(|key| free(key) && all.contains(key))
+                    })
                     .or_else(|| all.iter().copied().find(free));
                 let Some(key) = key else {
                     let taken = |key: &LeaseKey| {

@@ -118,6 +118,7 @@ impl Model {
         let mut pasts: Vec<&PastLease> = self.pasts.iter().collect();
         pasts.retain(|past| past.pool == pool.id && past.identity == ask.holder.identity);
         pasts.retain(|past| !over(&pool.spec, past, now) && !named.contains(&past.key));
+        pasts.retain(|past| !self.withheld(pool, past.key.address));
         pasts.sort_by_key(|past| (Reverse(past.released), past.key));
         for past in pasts {
             if free.len() + cooling.len() == want.missing as usize {

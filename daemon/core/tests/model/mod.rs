@@ -1,6 +1,7 @@
 //! A deliberately naive address book: lists, linear scans and address-by-address loops. It shares with the
 //! ledger the request and answer types and nothing else, and is slow on purpose.
 
+mod ambiguity;
 mod import;
 mod lease;
 mod memory;
@@ -18,7 +19,7 @@ use std::{net::IpAddr, sync::Arc};
 use fipd_core::{
     Action, Adoption, Answer, ClusterId, ClusterRecord, Epoch, Expectation, Family, Hold, Holder,
     Identity, Lease, LeaseKey, LeaseState, Member, Network, NetworkId, Op, PastLease, Pool, PoolId,
-    Quota, Refusal, Request, RestoreHold, System, Tenant, Text, Timestamp,
+    Quota, Refusal, Request, RestoreHold, Separation, System, Tenant, Text, Timestamp,
 };
 
 pub use pool::assignable;
@@ -82,6 +83,7 @@ pub struct Model {
     pub pools: Vec<Arc<Pool>>,
     pub next_pool: u32,
     pub quotas: Vec<Quota>,
+    pub separations: Vec<Separation>,
     pub leases: Vec<Lease>,
     pub pasts: Vec<PastLease>,
     pub clusters: Vec<ClusterRecord>,
@@ -130,6 +132,9 @@ impl Model {
             Request::UpdatePool(edit) => self.update_pool(edit),
             Request::DeletePool { pool, .. } => self.delete_pool(*pool),
             Request::MoveNetwork { pool, network, .. } => self.move_network(*pool, *network),
+            Request::Separate {
+                networks, apart, ..
+            } => self.separate(*networks, *apart),
             Request::SetQuota { quota, .. } => self.set_quota(quota),
             Request::DeleteQuota { pool, tenant, .. } => self.delete_quota(*pool, tenant),
             Request::RecordCluster { record } => self.record_cluster(record),
@@ -250,6 +255,12 @@ impl Model {
                 self.waiters.retain(|waiter| waiter.pool != id);
             }
             Op::PutNextPool(id) => self.next_pool = id.0,
+            Op::PutSeparation(pair) => {
+                self.separations.push(pair);
+                self.separations.sort();
+                self.separations.dedup();
+            }
+            Op::DeleteSeparation(pair) => self.separations.retain(|known| *known != pair),
             Op::PutQuota(quota) => {
                 self.quotas
                     .retain(|known| (known.pool, &known.tenant) != (quota.pool, &quota.tenant));

@@ -71,6 +71,7 @@ impl Model {
         }
         let mut next = Pool::clone(&pool);
         next.spec.network = to;
+        next.spec.network_by_default = false;
         next.generation += 1;
         let next = Arc::new(next);
         let mut flight = Flight {

@@ -63,6 +63,7 @@ impl Model {
         world(family)
             .into_iter()
             .filter(|address| assignable(&pool.spec, *address))
+            .filter(|address| !self.withheld(pool, *address))
             .map(|address| LeaseKey {
                 network: pool.spec.network,
                 address,

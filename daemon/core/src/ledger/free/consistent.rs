@@ -48,7 +48,10 @@ impl Free {
                 let taken = spans()
                     .map(|range| self.taken.range(range).count() as u128)
                     .sum::<u128>();
-                (room.used, room.own, room.taken) == (used, own, taken)
+                let aside = room.layout.withheld.iter();
+                let aside = aside.flat_map(|span| leases.range(keys(room.network, *span)));
+                let aside = aside.filter(|(_, lease)| lease.pool == Some(*id)).count() as u128;
+                (room.used, room.own, room.aside, room.taken) == (used, own, aside, taken)
                     && open(Layer::Occupied, *id, room)
                     && open(Layer::Shunned, *id, room)
             })

@@ -19,6 +19,13 @@ impl Free {
         &self.memory
     }
 
+    /// Of the pool's addresses that nobody has or takes, the one released longest ago.
+    pub fn oldest_idle(&self, pool: PoolId) -> Option<LeaseKey> {
+        let room = self.rooms.get(&pool)?;
+        let mut idle = self.memory.idle(pool);
+        idle.find(|key| room.layout.assigns(number(key.address)))
+    }
+
     /// What decisions in flight add to it and forget of it.
     pub fn memory_mut(&mut self) -> &mut Memory {
         &mut self.memory

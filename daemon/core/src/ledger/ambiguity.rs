@@ -1,0 +1,274 @@
+//! Pools whose networks nobody chose and that have addresses in common. Whether such networks are one or two only an admin
+//! can say: until then none of these pools gives what they share.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    sync::Arc,
+};
+
+use super::{
+    Ledger,
+    plan::{Draft, Draw, Stop},
+    runs::Runs,
+    space::{Part, Space},
+    tentative::Table,
+};
+use crate::{
+    Action, Actor, Answer, Family, LeaseKey, NetworkId, Op, Overlap, Pool, PoolId, Refusal, Span,
+    Timestamp, address::number, layout::Layout,
+};
+
+/// Two networks of which an admin said that they are two; the lower number first.
+pub type Separation = (NetworkId, NetworkId);
+
+/// Where a pool is, with all that its specification gives.
+#[derive(Clone, Debug)]
+struct Place {
+    network: NetworkId,
+    layout: Arc<Layout>,
+}
+
+/// The pools in networks that were chosen by default.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ambiguity {
+    places: BTreeMap<PoolId, Place>,
+    /// What they give, whatever their networks.
+    spaces: BTreeMap<Family, Space>,
+    separate: BTreeSet<Separation>,
+}
+
+impl Ambiguity {
+    /// Puts the pool there, or takes it out, and names the pools that it shares or shared addresses with, itself among them.
+    pub fn set(&mut self, pool: PoolId, to: Option<(NetworkId, &Arc<Layout>)>) -> BTreeSet<PoolId> {
+        let mut near = self.near(pool);
+        if let Some(place) = self.places.remove(&pool)
+            && let Some(space) = self.spaces.get_mut(&place.layout.family)
+        {
+            for span in &place.layout.assignable {
+                space.subtract(span, pool, &mut Vec::new());
+            }
+        }
+        if let Some((network, layout)) = to {
+            let family = layout.family;
+            let space = self.spaces.entry(family);
+            let space = space.or_insert_with(|| Space::new(Runs::new(family)));
+            for span in &layout.assignable {
+                space.add(span, Part::assignable(pool), &mut Vec::new());
+            }
+            let layout = Arc::clone(layout);
+            self.places.insert(pool, Place { network, layout });
+            near.append(&mut self.near(pool));
+            // Even where it gives nothing.
+            near.insert(pool);
+        }
+        near
+    }
+
+    /// The pools that have an address in common with the pool, itself among them.
+    fn near(&self, pool: PoolId) -> BTreeSet<PoolId> {
+        self.shared(pool).map(|(_, part)| part.pool).collect()
+    }
+
+    /// The runs of the pool's addresses with each pool that has them.
+    fn shared(&self, pool: PoolId) -> impl Iterator<Item = (Span, Part)> {
+        let place = self.places.get(&pool).into_iter();
+        place.flat_map(move |place| {
+            let family = place.layout.family;
+            let space = self.spaces.get(&family).into_iter();
+            let spans = place.layout.assignable.iter();
+            let spans = spans.flat_map(move |span| space.clone().map(move |space| (space, *span)));
+            spans.flat_map(move |(space, span)| {
+                space
+                    .segments_within(span)
+                    .flat_map(move |(first, segment)| {
+                        let run = Span {
+                            family,
+                            first: first.max(span.first),
+                            last: segment.last.min(span.last),
+                        };
+                        segment.parts.iter().map(move |part| (run, *part))
+                    })
+            })
+        })
+    }
+
+    /// The runs that the pool must not give, each with a pool that may mean the same addresses.
+    pub fn withheld(&self, pool: PoolId) -> impl Iterator<Item = (Span, PoolId)> {
+        let network = |id: PoolId| self.places.get(&id).map(|place| place.network);
+        let own = network(pool);
+        let doubtful = move |(_, part): &(Span, Part)| {
+            let both = own.zip(network(part.pool));
+            both.is_some_and(|(own, other)| {
+                own != other && !self.separate.contains(&separation(own, other))
+            })
+        };
+        let runs = self.shared(pool).filter(doubtful);
+        runs.map(|(run, part)| (run, part.pool))
+    }
+
+    /// What the pool gives, where it is one of these.
+    pub fn layout(&self, pool: PoolId) -> Option<(NetworkId, Arc<Layout>)> {
+        let place = self.places.get(&pool)?;
+        let withheld: Vec<Span> = self.withheld(pool).map(|(run, _)| run).collect();
+        let layout = match withheld.as_slice() {
+            [] => Arc::clone(&place.layout),
+            spans => Arc::new(place.layout.without(spans)),
+        };
+        Some((place.network, layout))
+    }
+
+    /// The pools of either network.
+    fn of_networks(&self, (a, b): Separation) -> Vec<PoolId> {
+        let of = |(_, place): &(&PoolId, &Place)| place.network == a || place.network == b;
+        self.places.iter().filter(of).map(|(id, _)| *id).collect()
+    }
+
+    pub fn separations(&self) -> impl Iterator<Item = Separation> {
+        self.separate.iter().copied()
+    }
+}
+
+/// The pair in its order.
+pub(super) fn separation(a: NetworkId, b: NetworkId) -> Separation {
+    (a.min(b), a.max(b))
+}
+
+impl Ledger {
+    /// The networks of which an admin said that they are two.
+    pub fn separations(&self) -> impl Iterator<Item = Separation> {
+        self.ambiguity.separations()
+    }
+
+    /// What the pool withholds, and a pool of another network that may mean the same addresses; at most `limit` runs.
+    pub fn ambiguities(&self, pool: PoolId, limit: usize) -> Vec<Overlap> {
+        let runs = self.ambiguity.withheld(pool).take(limit);
+        let overlap = |(run, pool): (Span, PoolId)| Overlap {
+            pool,
+            first: run.first_address(),
+            last: run.last_address(),
+        };
+        runs.map(overlap).collect()
+    }
+
+    /// Whether the pool could give the address, but for another that may mean the same.
+    pub(super) fn withholds(&self, key: LeaseKey, pool: PoolId) -> bool {
+        let mut parts = self.free.stab(key).iter();
+        parts.any(|part| part.pool == pool && part.withheld)
+    }
+
+    /// Why the pool does not give the address.
+    pub(super) fn ambiguous(&self, pool: &Pool, address: IpAddr) -> Refusal {
+        let at = number(address);
+        let around = |(run, _): &(Span, PoolId)| (run.first..=run.last).contains(&at);
+        let mut runs = self.ambiguity.withheld(pool.id).filter(around);
+        let other = runs.find_map(|(_, other)| self.rows.pools.get(&other));
+        let name = |pool: &Pool| {
+            (
+                Arc::clone(&pool.spec.name),
+                self.network_name(pool.spec.network),
+            )
+        };
+        let (other, there) = other.map_or_else(|| ("?".into(), "?".into()), |other| name(other));
+        let (pool, network) = name(pool);
+        Refusal::NetworkAmbiguous {
+            address,
+            pool,
+            network,
+            other,
+            there,
+        }
+    }
+
+    pub(super) fn plan_separate(
+        &self,
+        (a, b): Separation,
+        apart: bool,
+        actor: &Actor,
+        now: Timestamp,
+    ) -> Draw {
+        self.unlocked(Table::Pools)?;
+        for network in [a, b] {
+            if !self.rows.networks.contains_key(&network) {
+                return Err(Refusal::UnknownNetwork(network).into());
+            }
+        }
+        if a == b {
+            return Err(Refusal::Invalid {
+                field: "network",
+                value: self.network_name(a).to_string(),
+                allowed: "two different networks".to_owned(),
+            }
+            .into());
+        }
+        let pair = separation(a, b);
+        if self.ambiguity.separate.contains(&pair) == apart {
+            return Err(Stop::Answer(Answer::Done));
+        }
+        let mut draft = Draft::new(now, actor);
+        draft.flight.table = Some(Table::Pools);
+        draft.flight.edits.extend([a, b]);
+        let (op, action) = if apart {
+            (Op::PutSeparation(pair), Action::NetworksSeparated)
+        } else {
+            (Op::DeleteSeparation(pair), Action::SeparationWithdrawn)
+        };
+        draft.flight.ops.push(op);
+        let detail = format!(
+            "{} and {}",
+            self.network_name(pair.0),
+            self.network_name(pair.1)
+        );
+        draft.say(action, detail.into());
+        Ok((draft, Answer::Done))
+    }
+
+    /// Puts the pool, and those that it shares addresses with, into their spaces with what they may give.
+    pub(super) fn place(&mut self, pool: PoolId, to: Option<(NetworkId, &Arc<Layout>)>) {
+        let near = self.ambiguity.set(pool, to);
+        self.fit(near);
+    }
+
+    pub(super) fn put_separation(&mut self, pair: Separation, apart: bool) {
+        let changed = if apart {
+            self.ambiguity.separate.insert(pair)
+        } else {
+            self.ambiguity.separate.remove(&pair)
+        };
+        if changed {
+            self.fit(self.ambiguity.of_networks(pair));
+        }
+    }
+
+    fn fit(&mut self, pools: impl IntoIterator<Item = PoolId>) {
+        for id in pools {
+            if let Some((network, layout)) = self.ambiguity.layout(id) {
+                self.free.set_pool(id, network, layout, &self.rows.leases);
+            }
+        }
+    }
+
+    /// Pools that may give more or less once the row is applied.
+    pub(super) fn note_ambiguity(&self, op: &Op) -> Vec<PoolId> {
+        match op {
+            Op::PutSeparation(pair) | Op::DeleteSeparation(pair) => {
+                self.ambiguity.of_networks(*pair)
+            }
+            Op::DeletePool(id) => self.ambiguity.near(*id).into_iter().collect(),
+            Op::PutPool(pool) => {
+                let mut near = self.ambiguity.near(pool.id);
+                let there = self
+                    .ambiguity
+                    .spaces
+                    .get(&pool.spec.family().unwrap_or(Family::V4));
+                let listed = pool.spec.addresses.iter().map(|entry| entry.span());
+                for space in there.iter().filter(|_| pool.spec.network_by_default) {
+                    let runs = listed.clone().flat_map(|span| space.segments_within(span));
+                    near.extend(runs.flat_map(|(_, run)| run.parts.iter().map(|part| part.pool)));
+                }
+                near.into_iter().collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+}
