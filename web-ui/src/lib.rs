@@ -57,7 +57,7 @@ pub use leases::LeasesPage;
 pub use list::{Column, Direction};
 pub use login::LoginPage;
 pub use map::{AddressMap, Cell, CellKind};
-pub use pool::{PoolPage, Waiter};
+pub use pool::{Doubt, PoolPage, Waiter};
 pub use pools::{PoolRow, PoolsPage};
 pub use preview::{PreviewPage, TouchedQuota};
 pub use search::SearchPage;

@@ -38,6 +38,11 @@ pub fn pool_delete(id: u32) -> String {
     format!("/ui/pools/{id}/delete")
 }
 
+/// Where the network of a pool is said to be another than a second one.
+pub fn pool_separate(id: u32) -> String {
+    format!("/ui/pools/{id}/separate")
+}
+
 /// Where a pool is taken to another network.
 pub fn pool_move(id: u32) -> String {
     format!("/ui/pools/{id}/move")

@@ -44,6 +44,10 @@ pub struct PoolPage {
     pub chart: Option<Chart>,
     /// Clusters that must be adopted before anything new is given.
     pub held_by: Vec<String>,
+    /// Networks whose pools may mean the same addresses.
+    pub doubts: Vec<Doubt>,
+    /// Addresses that are not given therefore.
+    pub withheld: u128,
     pub usage: Usage,
     /// Oldest first, the first few.
     pub waiting: Vec<Waiter>,
@@ -55,7 +59,22 @@ pub struct PoolPage {
     pub form: Option<AllocateForm>,
 }
 
+/// A network that nobody chose, as little as that of the pool, with a pool that has some of the same addresses.
+#[derive(Clone, Debug)]
+pub struct Doubt {
+    pub network: String,
+    pub pool: String,
+}
+
 impl PoolPage {
+    pub(crate) fn separate(&self) -> String {
+        links::pool_separate(self.id)
+    }
+
+    pub(crate) fn withheld(&self) -> String {
+        count(self.withheld)
+    }
+
     /// Whether the pool is changed by hand by who looks at it.
     pub(crate) fn editable(&self) -> bool {
         self.follows.is_none() && self.shell.is_admin()

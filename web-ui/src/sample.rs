@@ -3,9 +3,9 @@
 use std::net::Ipv4Addr;
 
 use crate::{
-    AddressMap, AllocateForm, AuditRow, Chart, ClusterRow, Dashboard, Field, Health, HeldNetwork,
-    LeasePage, LeaseRow, Moment, Nav, Pager, Party, Point, PoolPage, PoolRow, Shell, State,
-    StoreCard, Usage, Viewer, Waiter, Warning, map,
+    AddressMap, AllocateForm, AuditRow, Chart, ClusterRow, Dashboard, Doubt, Field, Health,
+    HeldNetwork, LeasePage, LeaseRow, Moment, Nav, Pager, Party, Point, PoolPage, PoolRow, Shell,
+    State, StoreCard, Usage, Viewer, Waiter, Warning, map,
 };
 
 const NOW: Moment = Moment(1_795_240_640_000);
@@ -138,6 +138,11 @@ pub fn pool_page(may_write: bool) -> PoolPage {
             }],
         }),
         held_by: vec![],
+        doubts: vec![Doubt {
+            network: "vlan-20".into(),
+            pool: "flat-network/lab/prod/web".into(),
+        }],
+        withheld: 12,
         usage: Usage {
             size: 242,
             used: 3,

@@ -231,6 +231,7 @@ pub fn pool_head(ledger: &Ledger, pool: &Pool) -> PoolView {
         scopes: spec.scopes.iter().map(wants::scope_view).collect(),
         share_across_clusters: spec.share_across_clusters,
         overlaps: Vec::new(),
+        ambiguous: Vec::new(),
         forecast: None,
         generation: pool.generation,
         created: clock::rfc3339(pool.created),
@@ -242,6 +243,7 @@ pub fn pool_head(ledger: &Ledger, pool: &Pool) -> PoolView {
             excluded: count(|usage| usage.excluded),
             reserved: count(|usage| usage.reserved),
             out_of_range: count(|usage| usage.out_of_range),
+            withheld: count(|usage| usage.withheld),
         },
     }
 }

@@ -37,6 +37,7 @@ pub mod probed;
 pub mod problem;
 pub mod quotas;
 pub mod restore_hold;
+mod separate;
 pub mod tls;
 pub mod tokens;
 pub mod transfer;
@@ -116,6 +117,16 @@ fn book(routes: Routes) -> Routes {
         .get("/api/v1/networks", MY_VIEWER, pools::list_networks)
         .post("/api/v1/networks", ADMIN, pools::create_network)
         .get("/api/v1/networks/{name}", MY_VIEWER, pools::show_network)
+        .put(
+            "/api/v1/networks/{name}/separate/{other}",
+            ADMIN,
+            separate::separate,
+        )
+        .delete(
+            "/api/v1/networks/{name}/separate/{other}",
+            ADMIN,
+            separate::withdraw,
+        )
         .get("/api/v1/pools", MY_VIEWER, pools::list)
         .post("/api/v1/pools", ADMIN, pools::create)
         .get("/api/v1/pools/{name}", MY_VIEWER, pools::show)

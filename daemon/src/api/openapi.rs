@@ -13,14 +13,14 @@ use utoipa::{
 use super::problem::MEDIA_TYPE;
 use super::{
     admin, backups, bulk, changes, clusters, export, health, history, import, leases, move_network,
-    pools, probed, quotas, restore_hold, tokens, transfer, users, wire,
+    pools, probed, quotas, restore_hold, separate, tokens, transfer, users, wire,
 };
 
 #[derive(OpenApi)]
 #[openapi(
     info(title = "fipd", description = "The address book of a Rancher, Harvester or Cluster API site."),
     paths(
-        pools::list_networks, pools::show_network, pools::create_network,
+        pools::list_networks, pools::show_network, pools::create_network, separate::separate, separate::withdraw,
         pools::list, pools::show, pools::create, pools::update, pools::delete,
         move_network::preview, move_network::move_network, history::history,
         leases::list, leases::show, leases::allocate, leases::reserve, leases::release_address, leases::release,

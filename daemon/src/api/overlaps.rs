@@ -13,7 +13,15 @@ pub const SHOWN: usize = 20;
 
 /// Where other pools that the caller sees may give what the pool may give.
 pub fn views(reach: Reach<'_>, pool: PoolId, most: usize) -> Vec<OverlapView> {
-    let overlaps = reach.ledger.overlaps(pool, most).into_iter();
+    seen(reach, reach.ledger.overlaps(pool, most))
+}
+
+/// Where pools of other networks, which nobody chose, may mean the same addresses.
+pub fn doubts(reach: Reach<'_>, pool: PoolId, most: usize) -> Vec<OverlapView> {
+    seen(reach, reach.ledger.ambiguities(pool, most))
+}
+
+fn seen(reach: Reach<'_>, overlaps: Vec<Overlap>) -> Vec<OverlapView> {
     let view = |overlap: Overlap| {
         let other = reach.ledger.pool(overlap.pool)?;
         reach.scope.has_pool(other).then(|| OverlapView {
@@ -22,7 +30,7 @@ pub fn views(reach: Reach<'_>, pool: PoolId, most: usize) -> Vec<OverlapView> {
             last: overlap.last,
         })
     };
-    overlaps.filter_map(view).collect()
+    overlaps.into_iter().filter_map(view).collect()
 }
 
 /// One line for each pool that overlaps another; the lock is given back after each.
@@ -36,6 +44,12 @@ pub fn checks(api: &Api) -> Vec<Checked> {
             let scope = &scope;
             views(Reach { ledger, scope }, pool.id, TOLD)
         });
+        let doubt = api.ipam.read(|ledger| ledger.ambiguity(pool.id));
+        checks.extend(doubt.map(|detail| Checked {
+            what: format!("pool {}", pool.spec.name),
+            ok: false,
+            detail,
+        }));
         if !overlaps.is_empty() {
             let texts: Vec<_> = overlaps.iter().map(ToString::to_string).collect();
             checks.push(Checked {

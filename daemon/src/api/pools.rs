@@ -171,6 +171,7 @@ pub async fn show(
     let now = api.ipam.now();
     let view = api.ipam.read(|ledger| PoolView {
         overlaps: overlaps::views(caller.within(ledger), pool.id, overlaps::SHOWN),
+        ambiguous: overlaps::doubts(caller.within(ledger), pool.id, overlaps::SHOWN),
         ..with_forecast(ledger, &pool, now)
     });
     Ok(known.answer(&State::number(pool.generation), &view))
@@ -306,6 +307,7 @@ pub(super) fn new_spec(ledger: &Ledger, body: PoolCreate) -> Result<PoolSpec, Pr
     )?;
     Ok(PoolSpec {
         name: body.name.into(),
+        network_by_default: body.network.is_none(),
         network: network_id(ledger, body.network.as_deref())?.unwrap_or(NetworkId::DEFAULT),
         addresses,
         exclusions: convert::specs("exclusions", &body.exclusions)?,
@@ -337,6 +339,7 @@ pub(super) fn patched(
     }
     if let Some(network) = network_id(ledger, patch.network.as_deref())? {
         spec.network = network;
+        spec.network_by_default = false;
     }
     if let Some(addresses) = patch.addresses {
         spec.addresses = convert::specs("addresses", &addresses)?;

@@ -25,6 +25,8 @@ pub enum Code {
     AddressTaken,
     /// The address is excluded, reserved or outside the pool.
     NotAssignable,
+    /// A pool of another network may mean the same address, and nobody chose the networks.
+    NetworkAmbiguous,
     /// The network waits for clusters to be adopted.
     NetworkHeld,
     /// A backup was restored lately: free addresses are held.
@@ -107,6 +109,7 @@ impl Code {
             Self::Exhausted
             | Self::QuotaExceeded
             | Self::AddressTaken
+            | Self::NetworkAmbiguous
             | Self::NetworkHeld
             | Self::RestoreHeld
             | Self::PoolClosed
@@ -157,6 +160,7 @@ impl Code {
             Self::Exhausted => "No free address",
             Self::QuotaExceeded => "Quota exceeded",
             Self::AddressTaken => "Address taken",
+            Self::NetworkAmbiguous => "Network ambiguous",
             Self::NotAssignable => "Address not assignable",
             Self::NetworkHeld => "Network held",
             Self::RestoreHeld => "Held after a restore",
@@ -290,6 +294,9 @@ impl From<Refusal> for Problem {
             }
             Refusal::AddressTaken { address, .. } | Refusal::Quarantined { address, .. } => {
                 Self::new(Code::AddressTaken, detail).about("address", address.to_string())
+            }
+            Refusal::NetworkAmbiguous { address, .. } => {
+                Self::new(Code::NetworkAmbiguous, detail).about("address", address.to_string())
             }
             Refusal::NotAssignable { address, why, .. } => {
                 let mut problem =

@@ -59,6 +59,7 @@ impl From<Problem> for Failure {
             | Code::MethodNotAllowed
             | Code::UnsupportedMediaType => Self::Input(line),
             Code::QuotaExceeded
+            | Code::NetworkAmbiguous
             | Code::AddressTaken
             | Code::NetworkHeld
             | Code::RestoreHeld

@@ -1,8 +1,9 @@
 //! `fipd network`.
 
 use clap::Subcommand;
+use http::Method;
 
-use super::{Session, exit::Failure, output::Table};
+use super::{Session, client::segment, exit::Failure, output::Table};
 use crate::api::wire::{NetworkCreate, NetworkList, NetworkView};
 
 #[derive(Debug, Subcommand)]
@@ -14,6 +15,17 @@ pub enum Network {
         /// 1 to 63 of a-z, 0-9 and '-'
         name: String,
     },
+    /// Say that two networks are two: their pools may give the same addresses
+    ///
+    /// Pools of two networks that nobody chose, neither by name nor by a rule, may mean the same addresses twice; until this
+    /// is said, or one pool is taken to the other's network by `fipd pool move-network`, neither gives what they share.
+    Separate {
+        name: String,
+        other: String,
+        /// Take it back; leases stay
+        #[arg(long)]
+        undo: bool,
+    },
 }
 
 impl Network {
@@ -22,6 +34,13 @@ impl Network {
             Self::List => {
                 let list: NetworkList = session.client.all("/api/v1/networks", "networks").await?;
                 session.output.show(&list, |list| table(&list.networks))
+            }
+            Self::Separate { name, other, undo } => {
+                let (name, other) = (segment(&name), segment(&other));
+                let path = format!("/api/v1/networks/{name}/separate/{other}");
+                let method = if undo { Method::DELETE } else { Method::PUT };
+                session.client.send(method, &path, None).await?;
+                Ok(())
             }
             Self::Create { name } => {
                 let body = NetworkCreate { name };

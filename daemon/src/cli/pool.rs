@@ -362,6 +362,7 @@ fn objects(pool: &PoolView) -> &'static str {
 
 pub(super) fn facts(pool: &PoolView) -> Table {
     let reserve = &pool.reserve;
+    let ambiguous: Vec<_> = pool.ambiguous.iter().map(ToString::to_string).collect();
     let overlaps: Vec<_> = pool.overlaps.iter().map(ToString::to_string).collect();
     Table::facts([
         ("Name", pool.name.clone()),
@@ -392,6 +393,7 @@ pub(super) fn facts(pool: &PoolView) -> Table {
         ("Priority", pool.priority.to_string()),
         ("For", for_whom(pool)),
         ("Overlaps", overlaps.join(", ")),
+        ("Ambiguous", ambiguous.join(", ")),
         ("Forecast", or_dash(pool.forecast.as_ref())),
         ("Objects", objects(pool).to_owned()),
         ("Closed", if pool.closed { "yes" } else { "no" }.to_owned()),
@@ -399,6 +401,7 @@ pub(super) fn facts(pool: &PoolView) -> Table {
         ("Used", pool.usage.used.to_string()),
         ("Free", pool.usage.free.to_string()),
         ("Quarantined", pool.usage.quarantined.to_string()),
+        ("Withheld", pool.usage.withheld.to_string()),
         ("Out of range", pool.usage.out_of_range.to_string()),
         ("Generation", pool.generation.to_string()),
         ("Created", pool.created.clone()),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use fipd_core::{System, Text};
+use fipd_core::{Pool, System, Text};
 use serde::Deserialize;
 
 use super::{Pattern, systems::system};
@@ -77,6 +77,11 @@ impl NetworkChoice {
             Some(network) if self.by == ChosenBy::Default => Self { network, ..self },
             Some(_) | None => self,
         }
+    }
+
+    /// Whether nobody chose the network: neither object nor rule, nor an admin who took the mirror there.
+    pub fn is_default_for(&self, mirror: Option<&Pool>) -> bool {
+        self.by == ChosenBy::Default && mirror.is_none_or(|pool| pool.spec.network_by_default)
     }
 }
 

@@ -31,6 +31,7 @@ pub fn refused(refusal: &Refusal, network: NetworkId) -> Problem {
         Refusal::QuotaExceeded { .. } => "QuotaExceeded",
         Refusal::AddressTaken { .. } | Refusal::Quarantined { .. } => "AddressTaken",
         Refusal::NotAssignable { .. } => "AddressNotAssignable",
+        Refusal::NetworkAmbiguous { .. } => "NetworkAmbiguous",
         Refusal::NetworkHeld { .. } => "WaitingForAdoption",
         Refusal::RestoreHeld { .. } => "RestoreHold",
         Refusal::NoPool { .. }

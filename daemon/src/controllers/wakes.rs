@@ -205,6 +205,7 @@ pub fn cause(refusal: &Refusal, network: NetworkId) -> Option<Cause> {
             reasons.first().and_then(|first| cause(first, network))
         }
         Refusal::NotAssignable { .. }
+        | Refusal::NetworkAmbiguous { .. }
         | Refusal::NoPool { .. }
         | Refusal::PoolClosed(_)
         | Refusal::UnknownPool(_)

@@ -10,7 +10,8 @@ use super::{
     rows::StateV1,
     tables::{
         ACCOUNTS, ADOPTIONS, AUDIT, CLUSTERS, EPOCH, LEASES, LeaseBytes, META, NETWORKS, PASTS,
-        POOLS, QUOTAS, STATE, TOKENS, adoption_key, lease_key, quota_key,
+        POOLS, QUOTAS, SEPARATIONS, STATE, TOKENS, adoption_key, lease_key, quota_key,
+        separation_key,
     },
 };
 
@@ -38,6 +39,7 @@ pub(super) struct Batch {
     quotas: Rows<Vec<u8>>,
     leases: Rows<LeaseBytes>,
     pasts: Rows<LeaseBytes>,
+    separations: Rows<[u8; 8]>,
     clusters: Rows<String>,
     adoptions: Rows<Vec<u8>>,
     accounts: Rows<String>,
@@ -132,6 +134,10 @@ impl Batch {
             }
             Op::DeleteToken(id) => self.tokens.push((id.0.to_be_bytes(), None)),
             Op::PutEpoch(epoch) => self.epoch = Some(codec::encode_epoch(epoch)?),
+            Op::PutSeparation(pair) => self
+                .separations
+                .push((separation_key(*pair), Some(codec::encode_mark()?))),
+            Op::DeleteSeparation(pair) => self.separations.push((separation_key(*pair), None)),
             Op::PutRollup(row) => {
                 // A clock that is set back must not bring the hour again.
                 self.latest = self.latest.max(row.hour.end().0);
@@ -160,6 +166,7 @@ impl Batch {
             + self.tokens.len()
             + usize::from(self.epoch.is_some())
             + self.rollups.len()
+            + self.separations.len()
             + self.audit.len()
     }
 
@@ -175,6 +182,9 @@ impl Batch {
         put(txn, QUOTAS, &self.quotas, Vec::as_slice)?;
         put(txn, LEASES, &self.leases, |key| *key)?;
         put(txn, PASTS, &self.pasts, |key| *key)?;
+        if !self.separations.is_empty() {
+            put(txn, SEPARATIONS, &self.separations, |key| *key)?;
+        }
         put(txn, CLUSTERS, &self.clusters, String::as_str)?;
         put(txn, ADOPTIONS, &self.adoptions, Vec::as_slice)?;
         put(txn, ACCOUNTS, &self.accounts, String::as_str)?;

@@ -67,6 +67,15 @@ fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, DecodeError> {
     decode_as(V1, bytes)
 }
 
+/// A row that says nothing but that it is there.
+pub(super) fn encode_mark() -> Result<Vec<u8>, EncodeError> {
+    encode(&())
+}
+
+pub(super) fn decode_mark(bytes: &[u8]) -> Result<(), DecodeError> {
+    decode(bytes)
+}
+
 fn decode_as<'a, T: Deserialize<'a>>(known: u8, bytes: &'a [u8]) -> Result<T, DecodeError> {
     let (&found, rest) = bytes.split_first().ok_or(DecodeError::Empty)?;
     if found != known {

@@ -12,8 +12,8 @@ use super::{
     rollups,
     rows::StateV1,
     tables::{
-        ACCOUNTS, ADOPTIONS, CLUSTERS, EPOCH, LEASES, META, NETWORKS, PASTS, POOLS, QUOTAS, TOKENS,
-        existing, parse_lease_key, parse_quota_key,
+        ACCOUNTS, ADOPTIONS, CLUSTERS, EPOCH, LEASES, META, NETWORKS, PASTS, POOLS, QUOTAS,
+        SEPARATIONS, TOKENS, existing, parse_lease_key, parse_quota_key, parse_separation_key,
     },
 };
 
@@ -48,6 +48,7 @@ pub(super) fn ops(txn: &ReadTransaction, state: &StateV1) -> Result<Ops, ReadErr
         codec::decode_lease(parse_lease_key(&key)?, value)
             .map(|lease| Op::PutLease(Arc::new(lease)))
     })?;
+    let separations = separations(txn)?;
     let pasts = pasts(txn)?;
     let rollups = rollups::recent(txn)?;
     let accounts = rows(txn, ACCOUNTS, |key, value| {
@@ -64,7 +65,8 @@ pub(super) fn ops(txn: &ReadTransaction, state: &StateV1) -> Result<Ops, ReadErr
         .chain(clusters)
         .chain(adoptions);
     Ok(Box::new(
-        head.chain(pools)
+        head.chain(separations)
+            .chain(pools)
             .chain(quotas)
             .chain(leases)
             .chain(pasts)
@@ -104,6 +106,16 @@ fn pasts(txn: &ReadTransaction) -> Result<Ops, ReadError> {
     };
     decoded(&table, PASTS.name().to_owned(), |key, value| {
         codec::decode_past(parse_lease_key(&key)?, value).map(|past| Op::PutPast(Arc::new(past)))
+    })
+}
+
+/// A file in which no networks were said to be two has no table of it.
+fn separations(txn: &ReadTransaction) -> Result<Ops, ReadError> {
+    let Some(table) = existing(txn, SEPARATIONS)? else {
+        return Ok(Box::new(std::iter::empty()));
+    };
+    decoded(&table, SEPARATIONS.name().to_owned(), |key, value| {
+        codec::decode_mark(value).map(|()| Op::PutSeparation(parse_separation_key(key)))
     })
 }
 

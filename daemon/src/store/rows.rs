@@ -184,6 +184,7 @@ pub(super) struct PoolV3<'a> {
     pub priority: u16,
     pub scopes: Vec<ScopeV1<'a>>,
     pub share_across_clusters: bool,
+    pub network_by_default: bool,
 }
 
 /// For whom a pool is there; labels are (key, value).

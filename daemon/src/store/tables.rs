@@ -5,7 +5,7 @@
 
 use std::net::IpAddr;
 
-use fipd_core::{Hour, LeaseKey, NetworkId, PoolId, System, Tenant};
+use fipd_core::{Hour, LeaseKey, NetworkId, PoolId, Separation, System, Tenant};
 use redb::{Key, ReadOnlyTable, ReadTransaction, TableDefinition, TableError};
 
 use super::codec::DecodeError;
@@ -27,6 +27,9 @@ pub(super) const LEASES: TableDefinition<'_, LeaseBytes, &[u8]> = TableDefinitio
 pub(super) const PASTS: TableDefinition<'_, LeaseBytes, &[u8]> = TableDefinition::new("pasts");
 /// Key: UID of the cluster's `kube-system`. Value: [`super::rows::ClusterV1`].
 pub(super) const CLUSTERS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("clusters");
+/// Key: the numbers of two networks that are two, the lower first. Value: nothing but a version. Made by its first row.
+pub(super) const SEPARATIONS: TableDefinition<'_, [u8; 8], &[u8]> =
+    TableDefinition::new("separations");
 /// Key: network number, length of the system's name, its name, the cluster. Value: [`super::rows::AdoptionV1`].
 pub(super) const ADOPTIONS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("adoptions");
 /// Key: name of the account. Value: [`super::rows::AccountV1`] or [`super::rows::AccountV2`].
@@ -64,6 +67,7 @@ pub(super) fn each<V: Visit>(visit: &mut V) -> Result<(), V::Error> {
     visit.table(QUOTAS)?;
     visit.table(LEASES)?;
     visit.table(PASTS)?;
+    visit.table(SEPARATIONS)?;
     visit.table(CLUSTERS)?;
     visit.table(ADOPTIONS)?;
     visit.table(ACCOUNTS)?;
@@ -157,4 +161,15 @@ pub(super) fn adoption_key(network: NetworkId, cluster: &str, system: &System) -
     key.extend_from_slice(system);
     key.extend_from_slice(cluster.as_bytes());
     key
+}
+
+/// The key of a pair of networks.
+pub(super) fn separation_key((one, other): Separation) -> [u8; 8] {
+    (u64::from(one.0) << 32 | u64::from(other.0)).to_be_bytes()
+}
+
+pub(super) fn parse_separation_key(key: [u8; 8]) -> Separation {
+    let [a, b, c, d, other @ ..] = key;
+    let number = |bytes| NetworkId(u32::from_be_bytes(bytes));
+    (number([a, b, c, d]), number(other))
 }

@@ -151,6 +151,24 @@ impl Ledger {
         runs.map(overlap).collect()
     }
 
+    /// What an admin is told of a pool that withholds addresses.
+    pub fn ambiguity(&self, pool: PoolId) -> Option<String> {
+        let (run, other) = self.ambiguity.withheld(pool).next()?;
+        let network = |id: PoolId| {
+            let pool = self.rows.pools.get(&id)?;
+            Some((
+                Arc::clone(&pool.spec.name),
+                self.network_name(pool.spec.network),
+            ))
+        };
+        let ((_, here), (other, there)) = (network(pool)?, network(other)?);
+        let withheld = self.free.room(pool)?.layout.withheld_count();
+        let (first, last) = (run.first_address(), run.last_address());
+        Some(format!(
+            "{withheld} addresses are not given, the first of them {first}-{last}: pool {other} of network {there} may mean the same, and nobody chose the networks. An admin says that they are two with `fipd network separate {here} {there}`, or takes one pool to the other's network with `fipd pool move-network`"
+        ))
+    }
+
     /// Whether the pool could give the address, but for another that may mean the same.
     pub(super) fn withholds(&self, key: LeaseKey, pool: PoolId) -> bool {
         let mut parts = self.free.stab(key).iter();

@@ -81,6 +81,7 @@ const POOLS: &[&str] = &[
     "usage.excluded",
     "usage.reserved",
     "usage.out_of_range",
+    "usage.withheld",
 ];
 const NETWORKS: &[&str] = &["id", "name", "pools", "waiting_for", "held_until"];
 const QUOTAS: &[&str] = &["tenant", "pool", "used", "limit"];

@@ -157,6 +157,7 @@ fn explain(form: &mut AllocateForm, error: IpamError) -> StatusCode {
     match refusal {
         Refusal::AddressTaken { .. }
         | Refusal::Quarantined { .. }
+        | Refusal::NetworkAmbiguous { .. }
         | Refusal::NotAssignable { .. } => form.address.error = Some(text),
         Refusal::Invalid { .. } => form.owner.error = Some(text),
         Refusal::Exhausted { .. } => {

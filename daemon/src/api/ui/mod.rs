@@ -29,6 +29,7 @@ mod pool_edit;
 mod pool_form;
 mod pool_move;
 mod pool_preview;
+mod pool_separate;
 mod pools;
 mod release;
 mod reserve;
@@ -78,6 +79,7 @@ pub fn routes(routes: Routes) -> Routes {
         .post("/ui/pools/{id}/delete", manage, pool_edit::delete)
         .get("/ui/pools/{id}/move", manage, pool_move::ask)
         .post("/ui/pools/{id}/move", manage, pool_move::step)
+        .post("/ui/pools/{id}/separate", manage, pool_separate::separate)
         .get("/ui/pools/{id}/allocate", change, allocate::show)
         .post("/ui/pools/{id}/allocate", change, allocate::submit)
         .get(

@@ -8,7 +8,7 @@ use std::{
 use axum::extract::State;
 use fipd_core::{Family, Ledger, Origin, Pool, PoolId, PoolSpans, Span};
 use fipd_web_ui::{
-    AddressMap, AllocateForm, Field, LeaseRow, Nav, Pager, PoolPage, Waiter, links, map,
+    AddressMap, AllocateForm, Doubt, Field, LeaseRow, Nav, Pager, PoolPage, Waiter, links, map,
 };
 
 use super::{
@@ -92,6 +92,8 @@ pub async fn show(
             .take(SHOWN)
             .map(ToString::to_string)
             .collect(),
+        doubts: doubts(ledger, id),
+        withheld: ledger.usage(id).map_or(0, |usage| usage.withheld),
         usage: ledger.usage(id).map(views::usage).unwrap_or_default(),
         waiting: waiting(ledger, id),
         map,
@@ -100,6 +102,22 @@ pub async fn show(
         form,
     });
     Ok(page(&page_of_pool))
+}
+
+/// The networks that may be that of the pool, each once.
+fn doubts(ledger: &Ledger, pool: PoolId) -> Vec<Doubt> {
+    let mut doubts: Vec<Doubt> = Vec::new();
+    for overlap in ledger.ambiguities(pool, SHOWN) {
+        let Some(other) = ledger.pool(overlap.pool) else {
+            continue;
+        };
+        let network = network_name(ledger, other.spec.network);
+        if doubts.iter().all(|known| known.network != network) {
+            let pool = other.spec.name.to_string();
+            doubts.push(Doubt { network, pool });
+        }
+    }
+    doubts
 }
 
 /// The pool of that number.

@@ -44,6 +44,10 @@ pub struct PoolView {
     /// The first 20 runs of addresses that other pools of the network may give as well; only where one pool is shown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overlaps: Vec<OverlapView>,
+    /// The first 20 runs of addresses that it does not give, because a pool of another network may mean the same and nobody
+    /// chose the networks; only where one pool is shown.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ambiguous: Vec<OverlapView>,
     /// When it is full at the pace of the last days; only where pools are listed or one is shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forecast: Option<ForecastView>,
@@ -140,6 +144,9 @@ pub struct Usage {
     pub reserved: Count,
     /// Leases of the pool that are outside its assignable addresses.
     pub out_of_range: Count,
+    /// Addresses that a pool of another network may mean as well; no part of `size`.
+    #[serde(default)]
+    pub withheld: Count,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]

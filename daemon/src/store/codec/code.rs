@@ -96,6 +96,8 @@ pub(super) fn of_action(action: Action) -> u8 {
         Action::PoolMoved => 29,
         Action::Probing => 30,
         Action::FoundInUse => 31,
+        Action::NetworksSeparated => 32,
+        Action::SeparationWithdrawn => 33,
     }
 }
 
@@ -133,6 +135,8 @@ pub(super) fn action(code: u8) -> Result<Action, DecodeError> {
         29 => Action::PoolMoved,
         30 => Action::Probing,
         31 => Action::FoundInUse,
+        32 => Action::NetworksSeparated,
+        33 => Action::SeparationWithdrawn,
         other => return Err(DecodeError::value("action", other)),
     })
 }

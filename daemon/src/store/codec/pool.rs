@@ -53,7 +53,8 @@ pub(in crate::store) fn encode_pool(pool: &Pool) -> Result<Vec<u8>, EncodeError>
     // Each row is written as the earliest fipd that has all of its fields can read it.
     let newest = (spec.sticky, spec.priority) != (Sticky::OFF, 0)
         || !spec.scopes.is_empty()
-        || spec.share_across_clusters;
+        || spec.share_across_clusters
+        || spec.network_by_default;
     if spec.quarantine == 0 && !newest {
         return encode(&row);
     }
@@ -71,6 +72,7 @@ pub(in crate::store) fn encode_pool(pool: &Pool) -> Result<Vec<u8>, EncodeError>
         priority: spec.priority,
         scopes: spec.scopes.iter().map(scope_row).collect(),
         share_across_clusters: spec.share_across_clusters,
+        network_by_default: spec.network_by_default,
     };
     encode_as(V3, &row)
 }
@@ -92,6 +94,7 @@ fn latest(bytes: &[u8]) -> Result<PoolV3<'_>, DecodeError> {
         priority: 0,
         scopes: Vec::new(),
         share_across_clusters: false,
+        network_by_default: false,
     })
 }
 
@@ -103,6 +106,7 @@ pub(in crate::store) fn decode_pool(key: [u8; 4], bytes: &[u8]) -> Result<Pool, 
         priority,
         scopes,
         share_across_clusters,
+        network_by_default,
     } = latest(bytes)?;
     let PoolV2 {
         pool: row,
@@ -136,6 +140,7 @@ pub(in crate::store) fn decode_pool(key: [u8; 4], bytes: &[u8]) -> Result<Pool, 
     let spec = PoolSpec {
         name: row.name.into(),
         network: NetworkId(row.network),
+        network_by_default,
         addresses: row
             .addresses
             .into_iter()

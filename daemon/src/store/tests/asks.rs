@@ -208,7 +208,12 @@ impl History {
 
     fn of_an_admin(&mut self) -> Request {
         let actor = "test".into();
-        match self.dice.below(6) {
+        match self.dice.below(7) {
+            6 => Request::Separate {
+                networks: (NetworkId(0), NetworkId(1)),
+                apart: self.dice.coin(),
+                actor,
+            },
             4 => Request::MoveNetwork {
                 pool: self.pool(),
                 network: NetworkId(self.dice.below(2) as u32),
@@ -362,6 +367,7 @@ impl History {
         let spec = PoolSpec {
             name: format!("pool-{number}").into(),
             network: NetworkId::DEFAULT,
+            network_by_default: number == 2,
             addresses: vec![addresses.parse().unwrap()],
             exclusions: Vec::new(),
             gateway: None,

@@ -221,6 +221,7 @@ fn pool() -> impl Strategy<Value = Pool> {
                 let spec = PoolSpec {
                     name,
                     network,
+                    network_by_default: closed ^ share_across_clusters,
                     addresses,
                     exclusions,
                     gateway,
@@ -442,6 +443,7 @@ fn everything() -> Vec<Op> {
     let spec = PoolSpec {
         name: "rancher-fip/east/front".into(),
         network: NetworkId(1),
+        network_by_default: false,
         addresses: vec![
             "10.0.0.0/28".parse().unwrap(),
             "10.0.0.40-10.0.0.44".parse().unwrap(),

@@ -13,7 +13,9 @@ use super::{
 use crate::store::{Medium as _, OpenError, Options, Store, builder, check, open};
 
 /// What is decided while the disk fails.
-const EVERYTHING: [&str; 29] = [
+const EVERYTHING: [&str; 31] = [
+    "NetworksSeparated",
+    "SeparationWithdrawn",
     "Allocated",
     "Reserved",
     "Adopted",

@@ -1,8 +1,8 @@
 //! Making, changing and deleting pools.
 
 use fipd_core::{
-    Adopt, Holder, LeaseKey, Origin, PoolEdit, PoolId, Release, ReleaseScope, Request as Ask,
-    Timestamp,
+    Adopt, Answer, Holder, LeaseKey, NetworkId, Origin, PoolEdit, PoolId, PoolSpec, Release,
+    ReleaseScope, Request as Ask, Timestamp,
 };
 
 use super::*;
@@ -281,7 +281,7 @@ async fn a_pool_goes_to_another_network_after_a_look() {
     assert!(page.html.contains("network-error"), "{}", page.html);
     let (name, actor) = ("blue".into(), "test".into());
     let made = site.api.ipam.submit(Ask::CreateNetwork { name, actor });
-    let Ok(fipd_core::Answer::Network(blue)) = made.await else {
+    let Ok(Answer::Network(blue)) = made.await else {
         panic!("no network");
     };
     let give = "owner=fipd/host/lab/a&address=10.0.0.9";
@@ -333,4 +333,45 @@ async fn a_pool_goes_to_another_network_after_a_look() {
     assert_eq!(pool(&site, "dmz").unwrap().spec.network, blue.id);
     let html = admin.get("/ui/pools/1").await.html;
     assert!(html.contains("Pool dmz went to network blue."), "{html}");
+}
+
+#[tokio::test]
+async fn an_admin_says_that_two_networks_are_two() {
+    let site = Site::new().await;
+    let admin = admin(&site).await;
+    let ask = |request| site.api.ipam.submit(request);
+    let (name, actor) = ("vlan-7".into(), "test".into());
+    let Ok(Answer::Network(network)) = ask(Ask::CreateNetwork { name, actor }).await else {
+        panic!("no network");
+    };
+    for (name, network) in [("here", NetworkId::DEFAULT), ("there", network.id)] {
+        let spec = PoolSpec {
+            network,
+            network_by_default: true,
+            ..PoolSpec::own(name, vec!["10.77.0.0/28".parse().unwrap()])
+        };
+        let actor = "test".into();
+        ask(Ask::CreatePool { spec, actor }).await.unwrap();
+    }
+    let page = format!("/ui/pools/{}", pool(&site, "here").unwrap().id.0);
+    let said = format!("{page}/separate");
+    let html = admin.get(&page).await.html;
+    for text in [
+        "16 addresses are not given",
+        "<strong>there</strong> of network <strong>vlan-7</strong>",
+        &format!("action=\"{said}\""),
+    ] {
+        assert!(html.contains(text), "no {text} in {html}");
+    }
+    let operator = site.visitor("operator").await;
+    assert!(!operator.get(&page).await.html.contains(&said));
+    let refused = operator.post(&said, "network=vlan-7").await;
+    assert_eq!(refused.status, StatusCode::FORBIDDEN);
+    admin.post(&said, "network=nowhere").await;
+    assert!(admin.get(&page).await.html.contains("nowhere"));
+    let done = admin.post(&said, "network=vlan-7").await;
+    assert_eq!(done.status, StatusCode::SEE_OTHER);
+    let html = admin.get(&page).await.html;
+    assert!(!html.contains("are not given"), "{html}");
+    assert!(html.contains("The networks of here and vlan-7 are two."));
 }

@@ -234,6 +234,10 @@ impl Sources {
         };
         let wanted = validate::spec(&source, &object.spec, network)
             .map_err(|wrong| Refused::Says(not_ready("Invalid", wrong)))?;
+        let wanted = PoolSpec {
+            network_by_default: choice.is_default_for(existing.as_deref()),
+            ..wanted
+        };
         self.protect(key, object).await?;
         if let Some(request) = self.change(key, wanted) {
             match self.site.ipam.submit(request).await {
@@ -243,6 +247,13 @@ impl Sources {
                 }
                 Err(error) => return Err(Refused::Trouble(error.into())),
             }
+        }
+        let doubt = self.existing(key).and_then(|pool| {
+            let doubt = |ledger: &Ledger| ledger.ambiguity(pool.id);
+            self.site.ipam.read(doubt)
+        });
+        if let Some(message) = doubt {
+            return Err(Refused::Says(not_ready("NetworkAmbiguous", message)));
         }
         let remark = choice.ignored_annotation;
         Ok(remark.map(|message| Says {

@@ -102,6 +102,7 @@ mod tests {
                 quarantined: 1,
                 excluded: 0,
                 reserved: 2,
+                withheld: 0,
                 out_of_range: 0,
             },
             waiting: vec![],

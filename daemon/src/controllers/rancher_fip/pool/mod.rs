@@ -173,7 +173,8 @@ impl Pools {
             name: &key.name,
             uid: object.metadata.uid.as_deref().unwrap_or(""),
         };
-        let desired = plan::desired(&source, &ranges, network);
+        let by_default = choice.is_default_for(existing.as_deref());
+        let desired = plan::desired(&source, &ranges, (network, by_default));
         if let Some(request) = plan::change(existing.as_deref(), desired, &self.site.name) {
             self.submit(request).await?;
         }

@@ -44,7 +44,10 @@ pub fn facts(
     pool: &Pool,
     display_name: impl Fn(&str) -> Option<String>,
 ) -> Option<Facts> {
-    let usage = ipam.read(|ledger| ledger.usage(pool.id))?;
+    let (usage, doubt) = ipam.read(|ledger| {
+        let usage = ledger.usage(pool.id)?;
+        Some((usage, ledger.ambiguity(pool.id)))
+    })?;
     let mut entries: Vec<(IpAddr, String)> = Vec::new();
     let mut after: Option<IpAddr> = None;
     while entries.len() <= status::MOST_ENTRIES {
@@ -59,7 +62,11 @@ pub fn facts(
             break;
         }
     }
-    Some(Facts { usage, entries })
+    Some(Facts {
+        usage,
+        doubt,
+        entries,
+    })
 }
 
 fn page(ledger: &Ledger, pool: PoolId, after: Option<IpAddr>) -> Vec<Arc<Lease>> {

@@ -17,10 +17,15 @@ pub struct Source<'a> {
 }
 
 /// The specification of the mirror.
-pub fn desired(source: &Source<'_>, ranges: &Ranges, network: NetworkId) -> PoolSpec {
+pub fn desired(
+    source: &Source<'_>,
+    ranges: &Ranges,
+    (network, network_by_default): (NetworkId, bool),
+) -> PoolSpec {
     PoolSpec {
         name: full_name(source.cluster_name, source.name),
         network,
+        network_by_default,
         addresses: vec![ranges.addresses],
         exclusions: ranges.exclusions.clone(),
         gateway: None,
@@ -111,7 +116,7 @@ mod tests {
             name: "dc--net",
             uid: "u",
         };
-        desired(&source, &ranges, NetworkId::DEFAULT)
+        desired(&source, &ranges, (NetworkId::DEFAULT, true))
     }
 
     fn pool(spec: PoolSpec) -> Pool {

@@ -15,6 +15,8 @@ pub const MOST_ENTRIES: usize = 10_000;
 pub const READY: &str = "Ready";
 /// Leases lie outside the pool's addresses.
 pub const OUT_OF_RANGE: &str = "OutOfRange";
+/// Some addresses are not given until an admin says whether two networks are two.
+pub const NETWORK_AMBIGUOUS: &str = "NetworkAmbiguous";
 /// `status.allocated` does not list everything.
 pub const TRUNCATED: &str = "AllocatedTruncated";
 
@@ -22,6 +24,8 @@ pub const TRUNCATED: &str = "AllocatedTruncated";
 #[derive(Clone, Debug)]
 pub struct Facts {
     pub usage: PoolUsage,
+    /// Why some of its addresses are not given.
+    pub doubt: Option<String>,
     /// Address and holder's text, ascending; up to one more than [`MOST_ENTRIES`].
     pub entries: Vec<(IpAddr, String)>,
 }
@@ -49,6 +53,7 @@ pub fn desired(
     set(&mut status.conditions, ready, generation, now);
     let Some((pool, facts)) = pool else {
         unset(&mut status.conditions, OUT_OF_RANGE);
+        unset(&mut status.conditions, NETWORK_AMBIGUOUS);
         unset(&mut status.conditions, TRUNCATED);
         return status;
     };
@@ -87,6 +92,18 @@ pub fn desired(
     } else {
         unset(conditions, OUT_OF_RANGE);
     }
+    match facts.doubt.clone() {
+        Some(message) => {
+            let says = Says {
+                kind: NETWORK_AMBIGUOUS,
+                status: true,
+                reason: "SameAddresses",
+                message,
+            };
+            set(conditions, &says, generation, now);
+        }
+        None => unset(conditions, NETWORK_AMBIGUOUS),
+    }
     if truncated {
         let message = format!(
             "status.allocated lists the first {MOST_ENTRIES} addresses; used and available are exact"
@@ -123,4 +140,57 @@ fn excluded(pool: &Pool) -> Vec<IpAddr> {
 /// A count as the API can hold it.
 fn count(number: u128) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use fipd_core::{PoolId, PoolSpec, Timestamp};
+
+    use super::*;
+
+    #[test]
+    fn a_doubt_about_networks_is_a_condition_until_it_is_over() {
+        let pool = Pool {
+            id: PoolId(1),
+            spec: PoolSpec::own("p", vec!["10.0.0.0/29".parse().expect("a CIDR")]),
+            created: Timestamp(1),
+            generation: 1,
+        };
+        let usage = PoolUsage {
+            size: 4,
+            used: 0,
+            free: 4,
+            quarantined: 0,
+            excluded: 0,
+            reserved: 0,
+            withheld: 4,
+            out_of_range: 0,
+        };
+        let doubt = Some("4 addresses are not given".to_owned());
+        let mut facts = Facts {
+            usage,
+            doubt,
+            entries: Vec::new(),
+        };
+        let ready = Says {
+            kind: READY,
+            status: true,
+            reason: "Mirrored",
+            message: "the pool gives addresses".into(),
+        };
+        let now = jiff::Timestamp::from_second(1_000).expect("a time");
+        let shown = |before: &PoolStatus, facts: &Facts| {
+            desired(before, &ready, Some((&pool, facts)), Some(1), now)
+        };
+        let of = |status: &PoolStatus| {
+            let mut conditions = status.conditions.iter();
+            let found = conditions.find(|one| one.type_ == NETWORK_AMBIGUOUS);
+            found.map(|one| (one.status.clone(), one.message.clone()))
+        };
+        let status = shown(&PoolStatus::default(), &facts);
+        let expected = ("True".to_owned(), "4 addresses are not given".to_owned());
+        assert_eq!(of(&status), Some(expected));
+        facts.doubt = None;
+        assert_eq!(of(&shown(&status, &facts)), None);
+    }
 }
