@@ -236,7 +236,7 @@ fn what_cools_is_kept_for_nobody() {
         let refusal = book.refused(&reserve(named, 10_000));
         let text = refusal.to_string();
         assert!(
-            text.contains("until about 1970-01-01") && text.contains("is kept"),
+            text.contains("until about 1970-01-01") && text.contains("end the quarantine first"),
             "{text}"
         );
     }

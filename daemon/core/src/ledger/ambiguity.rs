@@ -268,25 +268,22 @@ impl Ledger {
 
     /// Pools that may give more or less once the row is applied.
     pub(super) fn note_ambiguity(&self, op: &Op) -> Vec<PoolId> {
-        match op {
-            Op::PutSeparation(pair) | Op::DeleteSeparation(pair) => {
-                self.ambiguity.of_networks(*pair)
+        if let Op::PutSeparation(pair) | Op::DeleteSeparation(pair) = op {
+            self.ambiguity.of_networks(*pair)
+        } else if let Op::DeletePool(id) = op {
+            self.ambiguity.near(*id).into_iter().collect()
+        } else if let Op::PutPool(pool) = op {
+            let mut near = self.ambiguity.near(pool.id);
+            let family = pool.spec.family().unwrap_or(Family::V4);
+            let there = self.ambiguity.spaces.get(&family);
+            let listed = pool.spec.addresses.iter().map(|entry| entry.span());
+            for space in there.iter().filter(|_| pool.spec.network_by_default) {
+                let runs = listed.clone().flat_map(|span| space.segments_within(span));
+                near.extend(runs.flat_map(|(_, run)| run.parts.iter().map(|part| part.pool)));
             }
-            Op::DeletePool(id) => self.ambiguity.near(*id).into_iter().collect(),
-            Op::PutPool(pool) => {
-                let mut near = self.ambiguity.near(pool.id);
-                let there = self
-                    .ambiguity
-                    .spaces
-                    .get(&pool.spec.family().unwrap_or(Family::V4));
-                let listed = pool.spec.addresses.iter().map(|entry| entry.span());
-                for space in there.iter().filter(|_| pool.spec.network_by_default) {
-                    let runs = listed.clone().flat_map(|span| space.segments_within(span));
-                    near.extend(runs.flat_map(|(_, run)| run.parts.iter().map(|part| part.pool)));
-                }
-                near.into_iter().collect()
-            }
-            _ => Vec::new(),
+            near.into_iter().collect()
+        } else {
+            Vec::new()
         }
     }
 }
