@@ -67,6 +67,8 @@ pub struct LeasePage {
     pub prefix_len: Option<u8>,
     pub gateway: Option<IpAddr>,
     pub tenant: String,
+    /// Keys and values.
+    pub labels: Vec<(String, String)>,
     pub lease: Option<LeaseRow>,
     /// Where there is no lease.
     pub free: Option<FreeAddress>,
@@ -152,6 +154,7 @@ mod tests {
             "/ui/networks/0/addresses/10.20.0.7/release",
             "/ui/networks/0/addresses/10.20.0.7/transfer",
             "10.20.0.1",
+            "<code>app=we&#60;b</code>",
             "/ui/pools/1",
         ] {
             assert!(html.contains(text), "no {text} in {html}");

@@ -94,6 +94,7 @@ pub fn lease_page(may_write: bool) -> LeasePage {
         prefix_len: Some(24),
         gateway: Some("10.20.0.1".parse().unwrap()),
         tenant: "p-abc".into(),
+        labels: vec![("app".into(), "we<b".into())],
         lease: Some(LeaseRow {
             contended: true,
             ..lease("10.20.0.7", State::Allocated)

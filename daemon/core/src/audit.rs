@@ -29,6 +29,8 @@ pub enum Action {
     /// A member of a sharing group uses other ports, or one began to share.
     PortsChanged,
     HandedOver,
+    /// Its labels changed.
+    Labelled,
     Released,
     /// Its time was over: a quarantine or a reservation.
     Expired,

@@ -5,7 +5,7 @@ use std::{cmp::Ordering, fmt, net::IpAddr, str::FromStr};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
-use crate::{Holder, Identity, NetworkId, PoolId, Tenant, Text, Timestamp};
+use crate::{Holder, Identity, Labels, NetworkId, PoolId, Tenant, Text, Timestamp, labels::Wrong};
 
 /// What a lease is found by. Orders by network, then IPv4 before IPv6, then address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -129,6 +129,9 @@ pub struct Lease {
     pub since: Timestamp,
     /// End of `Reserved`, `Probing` or `Quarantined`; `None` elsewhere and for reservations without end.
     pub until: Option<Timestamp>,
+    /// What people noted about it; none while the address cools.
+    #[serde(default, skip_serializing_if = "Labels::is_empty")]
+    pub labels: Labels,
 }
 
 /// As deriving it would, but comparing numbers instead of octets: it is done some dozen times a decision.
@@ -170,6 +173,14 @@ impl Lease {
         self.members
             .iter()
             .any(|member| member.holder.identity == *identity)
+    }
+
+    pub(crate) fn check_labels(&self) -> Result<(), Wrong> {
+        if self.state == LeaseState::Quarantined && !self.labels.is_empty() {
+            let allowed = "none while the address cools".to_owned();
+            return Err((self.labels.to_string(), allowed));
+        }
+        self.labels.check()
     }
 
     /// The first member's holder; `None` for a quarantined address.

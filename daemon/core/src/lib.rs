@@ -19,6 +19,7 @@ mod collision;
 mod epoch;
 mod identity;
 mod import;
+mod labels;
 mod layout;
 mod lease;
 mod ledger;
@@ -42,6 +43,7 @@ pub use collision::Collision;
 pub use epoch::{Epoch, RestoreHold};
 pub use identity::{ClusterId, Holder, Identity, IdentityError, System, Tenant, Text};
 pub use import::{Import, ImportRow, ImportedLease, ImportedPool, RowFate};
+pub use labels::{Label, LabelWanted, Labels};
 pub use lease::{
     Contender, Lease, LeaseKey, LeaseState, Mark, Member, PortClaim, PortError, Protocol,
 };

@@ -4,8 +4,9 @@ use std::{net::IpAddr, sync::Arc};
 
 use crate::{
     Account, Actor, Adoption, Choice, ClusterId, ClusterRecord, Collision, Family, Hold, Holder,
-    Import, Lease, LeaseKey, Network, NetworkId, Pool, PoolError, PoolId, PoolSpec, PortClaim,
-    Probed, Quota, Role, RowFate, Separation, System, Tenant, Text, Timestamp, Token, TokenId,
+    Import, Label, Lease, LeaseKey, Network, NetworkId, Pool, PoolError, PoolId, PoolSpec,
+    PortClaim, Probed, Quota, Role, RowFate, Separation, System, Tenant, Text, Timestamp, Token,
+    TokenId,
 };
 
 /// One question to the address book; a pure value. `actor` says in the audit log who asked.
@@ -18,6 +19,7 @@ pub enum Request {
     Adopt(Adopt),
     Handover(Handover),
     Transfer(Transfer),
+    Label(Label),
     /// Makes a network. Asking again for the same name answers the existing one.
     CreateNetwork {
         name: Text,
@@ -312,6 +314,10 @@ pub enum Answer {
     },
     /// The new holder has it.
     Transferred {
+        lease: Arc<Lease>,
+    },
+    /// It has the labels.
+    Labelled {
         lease: Arc<Lease>,
     },
     Network(Network),

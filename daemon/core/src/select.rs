@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ClusterId, Family, NetworkId, PoolError, PoolId, PoolSpec, Text};
+use crate::{ClusterId, Family, NetworkId, PoolError, PoolId, PoolSpec, Text, labels::Wrong};
 
 /// For whom a pool is there without being named. All parts that are given must fit; without any part it is everybody.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -87,29 +87,37 @@ impl PoolScope {
             let many = format!("{} namespaces in one", self.namespaces.len());
             return Err(error(many, format!("at most {}", Self::MAX_NAMESPACES)));
         }
-        if self.labels.len() > Self::MAX_LABELS {
-            let many = format!("{} labels in one", self.labels.len());
-            return Err(error(many, format!("at most {}", Self::MAX_LABELS)));
-        }
         let names = [&self.cluster, &self.project].into_iter().flatten();
         for name in names.chain(&self.namespaces) {
-            check_text(name, 1, Self::MAX_NAME)?;
+            check_text(name, 1, Self::MAX_NAME).map_err(wrong)?;
         }
-        for (key, value) in &self.labels {
-            check_text(key, 1, Self::MAX_KEY)?;
-            check_text(value, 0, Self::MAX_NAME)?;
-        }
-        Ok(())
+        check_labels(&self.labels).map_err(wrong)
     }
 }
 
-fn check_text(text: &str, least: usize, most: usize) -> Result<(), PoolError> {
+/// How many labels there may be, and how long.
+pub(crate) fn check_labels(labels: &BTreeMap<Text, Text>) -> Result<(), Wrong> {
+    if labels.len() > PoolScope::MAX_LABELS {
+        let many = format!("{} labels", labels.len());
+        return Err((many, format!("at most {}", PoolScope::MAX_LABELS)));
+    }
+    labels.iter().try_for_each(|(key, value)| {
+        check_text(key, 1, PoolScope::MAX_KEY)?;
+        check_text(value, 0, PoolScope::MAX_NAME)
+    })
+}
+
+fn check_text(text: &str, least: usize, most: usize) -> Result<(), Wrong> {
     let plain = |c: char| !c.is_control() && !c.is_whitespace();
     if (least..=most).contains(&text.len()) && text.chars().all(plain) {
         return Ok(());
     }
     let allowed = format!("names of {least} to {most} bytes without spaces and control characters");
-    Err(error(text.chars().take(100).collect(), allowed))
+    Err((text.chars().take(100).collect(), allowed))
+}
+
+fn wrong((value, allowed): Wrong) -> PoolError {
+    error(value, allowed)
 }
 
 fn error(value: String, allowed: String) -> PoolError {

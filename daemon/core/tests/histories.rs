@@ -17,11 +17,11 @@ use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 use fipd_core::{
     Action, Adopt, Adoption, Allocate, Answer, Asker, AuditEntry, Change, Choice, ClusterId,
     ClusterRecord, Contender, Ends, EndsOf, Epoch, Expectation, Family, Handover, Holder, Identity,
-    Import, ImportRow, ImportedLease, ImportedPool, Lease, LeaseFilter, LeaseKey, LeaseState,
-    Ledger, Mark, Member, NetworkId, Op, Order, Origin, PastLease, Planned, PoolEdit, PoolId,
-    PoolScope, PoolSpec, PortClaim, ProbeVerdict, Probed, Protocol, Quota, QuotaUsage, Refusal,
-    Release, ReleaseScope, Request, Reserve, RestoreHold, RowFate, Selection, Share, Sticky,
-    System, Tenant, Text, Ticket, Timestamp, Transfer, Want,
+    Import, ImportRow, ImportedLease, ImportedPool, Label, Labels, Lease, LeaseFilter, LeaseKey,
+    LeaseState, Ledger, Mark, Member, NetworkId, Op, Order, Origin, PastLease, Planned, PoolEdit,
+    PoolId, PoolScope, PoolSpec, PortClaim, ProbeVerdict, Probed, Protocol, Quota, QuotaUsage,
+    Refusal, Release, ReleaseScope, Request, Reserve, RestoreHold, RowFate, Selection, Share,
+    Sticky, System, Tenant, Text, Ticket, Timestamp, Transfer, Want,
 };
 use model::{Model, Verdict, new_lease};
 use proptest::{prelude::*, sample::select, test_runner::Config};
@@ -394,6 +394,32 @@ fn transfer() -> impl Strategy<Value = Request> {
     })
 }
 
+fn lease_labels(
+    keys: Vec<&'static str>,
+    most: usize,
+) -> impl Strategy<Value = BTreeMap<Text, Text>> {
+    let pair = (select(keys), select(vec!["web", "db"]));
+    prop::collection::vec(pair, 0..most).prop_map(|pairs| {
+        pairs
+            .into_iter()
+            .map(|(key, value)| (key.into(), value.into()))
+            .collect()
+    })
+}
+
+fn label() -> impl Strategy<Value = Request> {
+    let set = lease_labels(vec!["app", "app", "team", "team", "a=b"], 3);
+    let remove = prop::collection::vec(select(vec!["app", "team", "none"]), 0..2);
+    (key(), set, remove).prop_map(|(key, set, remove)| {
+        Request::Label(Label {
+            key,
+            set,
+            remove: remove.into_iter().map(Into::into).collect(),
+            actor: ACTOR.into(),
+        })
+    })
+}
+
 fn marker() -> impl Strategy<Value = Adoption> {
     let cluster = select(vec!["c1", "c2", "name:one", "name:two"]);
     (network(), cluster, system(), any::<bool>()).prop_map(|(network, cluster, system, skipped)| {
@@ -534,6 +560,7 @@ fn step() -> impl Strategy<Value = Step> {
         4 => adopt().prop_map(asks),
         1 => handover().prop_map(asks),
         2 => transfer().prop_map(asks),
+        3 => label().prop_map(asks),
         5 => admin().prop_map(asks),
         1 => hold().prop_map(asks),
         2 => import().prop_map(asks),
@@ -567,10 +594,12 @@ fn lease() -> impl Strategy<Value = Lease> {
         any::<bool>(),
         any::<bool>(),
         moment(9),
+        prop::option::weighted(0.3, lease_labels(vec!["app", "team"], 2)),
     );
     lease.prop_map(
-        |(key, holder, other, tenant, state, shared, contended, until)| {
+        |(key, holder, other, tenant, state, shared, contended, until, labels)| {
             let mut lease = new_lease(key, None, &holder, &tenant, Timestamp(0));
+            lease.labels = labels.unwrap_or_default().into();
             lease.state = state;
             let ends = match state {
                 LeaseState::Probing | LeaseState::Quarantined => true,
@@ -580,6 +609,7 @@ fn lease() -> impl Strategy<Value = Lease> {
             lease.until = ends.then_some(until);
             if state == LeaseState::Quarantined {
                 lease.members.clear();
+                lease.labels = Labels::default();
                 if contended {
                     lease.contenders.push(Contender {
                         holder: other,

@@ -70,6 +70,7 @@ fn restored() -> Ledger {
             group: None,
             since: Timestamp(1),
             until: cools.then_some(Timestamp(u64::MAX)),
+            labels: Default::default(),
         }))
     };
     let rows = [

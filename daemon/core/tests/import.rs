@@ -53,6 +53,7 @@ fn lease(address: &str, owner: &str) -> ImportRow {
             group: None,
             since: Timestamp(0),
             until: None,
+            labels: Default::default(),
         },
     }))
 }

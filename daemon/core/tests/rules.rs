@@ -10,8 +10,8 @@ use std::{net::IpAddr, sync::Arc};
 
 use fipd_core::{
     Account, AccountEdit, Action, Adopt, Adoption, Allocate, Answer, ClusterId, ClusterRecord,
-    Decision, Ends, Expectation, Family, Handover, Holder, LeaseKey, LeaseState, Ledger, Mark,
-    NameError, NetworkId, Op, Origin, Overlap, Planned, PoolEdit, PoolId, PoolSpec, Refusal,
+    Decision, Ends, Expectation, Family, Handover, Holder, Label, LeaseKey, LeaseState, Ledger,
+    Mark, NameError, NetworkId, Op, Origin, Overlap, Planned, PoolEdit, PoolId, PoolSpec, Refusal,
     Release, ReleaseScope, Request, Reserve, Role, Scope, System, Tenant, Text, Ticket, Timestamp,
     Token, TokenId, Transfer, Want,
 };
@@ -831,6 +831,87 @@ fn an_admin_gives_a_lease_to_another_holder_without_a_moment_in_between() {
     for again in [ask, transfer(here, None, DB)] {
         let answer = book.answered(&Request::Transfer(again));
         assert!(matches!(answer, Answer::Transferred { .. }), "{answer:?}");
+    }
+}
+
+fn label(address: &str, set: &[(&str, &str)], remove: &[&str]) -> Request {
+    let set = set
+        .iter()
+        .map(|(key, value)| ((*key).into(), (*value).into()));
+    Request::Label(Label {
+        key: key(address),
+        set: set.collect(),
+        remove: remove.iter().map(|key| (*key).into()).collect(),
+        actor: "user:ann".into(),
+    })
+}
+
+#[test]
+fn labels_stay_with_a_lease_until_nobody_holds_it() {
+    let mut book = Book::new();
+    let pool = book.pool(PoolSpec {
+        quarantine: 60,
+        ..spec("p", &["10.0.0.8/30"])
+    });
+    let here = "10.0.0.8";
+    book.gets(&Request::Allocate(allocate(WEB, pool)));
+    let first = label(here, &[("app", "web"), ("team", "red")], &["none"]);
+    let (ticket, decision, _) = book.plan(&first);
+    assert_eq!(decision.audit[0].action, Action::Labelled);
+    assert_eq!(&*decision.audit[0].detail, "app=web team=red");
+    assert_eq!(&*decision.audit[0].actor, "user:ann");
+    book.0.confirm(ticket);
+    let Answer::Labelled { .. } = book.answered(&first) else {
+        panic!("asking again is free");
+    };
+    book.done(&label(here, &[("app", "db")], &["team"]));
+    book.done(&Request::Transfer(transfer(here, None, DB)));
+    let labels = |book: &Book| {
+        book.0
+            .lease(key(here))
+            .map(|lease| lease.labels.to_string())
+    };
+    assert_eq!(labels(&book).as_deref(), Some("app=db"));
+    let filter = |wanted: &[(&str, Option<&str>)]| fipd_core::LeaseFilter {
+        labels: (wanted.iter())
+            .map(|(key, value)| ((*key).into(), value.map(Into::into)))
+            .collect(),
+        ..fipd_core::LeaseFilter::default()
+    };
+    for (wanted, found) in [
+        (&[("app", None)][..], 1),
+        (&[("app", Some("db"))], 1),
+        (&[("app", Some("web"))], 0),
+        (&[("app", None), ("team", None)], 0),
+    ] {
+        let page = book.0.leases(&filter(wanted), None, 9);
+        assert_eq!(page.leases.len(), found, "{wanted:?}");
+    }
+    book.done(&release(DB, ""));
+    assert_eq!(labels(&book).as_deref(), Some(""), "it cools");
+    for address in [here, "10.0.0.9"] {
+        let refusal = book.refused(&label(address, &[("app", "web")], &[]));
+        assert_eq!(refusal, Refusal::NotHeld(self::address(address)));
+    }
+}
+
+#[test]
+fn labels_that_are_no_labels_are_refused() {
+    let mut book = Book::new();
+    let pool = book.pool(spec("p", &["10.0.0.8/30"]));
+    book.gets(&Request::Allocate(allocate(WEB, pool)));
+    for (key, value) in [("a=b", "x"), ("a", "x;y"), ("", "x")] {
+        let refusal = book.refused(&label("10.0.0.8", &[(key, value)], &[]));
+        assert!(
+            matches!(
+                refusal,
+                Refusal::Invalid {
+                    field: "labels",
+                    ..
+                }
+            ),
+            "{refusal}"
+        );
     }
 }
 

@@ -306,6 +306,9 @@ pub fn lease_view(ledger: &Ledger, lease: &Lease) -> LeaseView {
         contenders: contenders.collect(),
         tenant: lease.tenant.as_ref().map(|tenant| tenant.0.to_string()),
         group: lease.group.as_ref().map(ToString::to_string),
+        labels: (lease.labels.iter())
+            .map(|(key, value)| (key.to_string(), value.to_string()))
+            .collect(),
         since: clock::rfc3339(lease.since),
     }
 }

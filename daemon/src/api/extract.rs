@@ -7,13 +7,19 @@ use axum::{
 use http::{HeaderMap, StatusCode, header, request::Parts};
 use serde::de::DeserializeOwned;
 
-use super::problem::{Code, Problem};
+use super::{
+    problem::{Code, Problem},
+    wire::LeaseQuery,
+};
 
 /// A JSON body.
 pub struct Body<T>(pub T);
 
 /// The query string.
 pub struct Query<T>(pub T);
+
+/// Which leases to list, with any number of labels.
+pub struct LabelledQuery(pub LeaseQuery);
 
 /// The variable parts of the path, decoded.
 pub struct Path<T>(pub T);
@@ -67,6 +73,29 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Query<T> {
             .await
             .map(|axum::extract::Query(query)| Self(query))
             .map_err(|rejection| malformed(format!("query: {}", rejection.body_text())))
+    }
+}
+
+/// A serde struct takes each field of a query once only.
+impl<S: Send + Sync> FromRequestParts<S> for LabelledQuery {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Self::Rejection> {
+        let Query(pairs): Query<Vec<(String, String)>> =
+            Query::from_request_parts(parts, state).await?;
+        let is_label = |pair: &str| pair.split('=').next() == Some("label");
+        let query = parts.uri.query().unwrap_or_default();
+        let rest: Vec<&str> = query.split('&').filter(|pair| !is_label(pair)).collect();
+        let rest = format!("/?{}", rest.join("&"));
+        let rest = rest
+            .parse()
+            .map_err(|error| malformed(format!("query: {error}")))?;
+        let query = axum::extract::Query::<LeaseQuery>::try_from_uri(&rest);
+        let axum::extract::Query(mut query) =
+            query.map_err(|rejection| malformed(format!("query: {}", rejection.body_text())))?;
+        let labels = pairs.into_iter().filter(|(name, _)| name == "label");
+        query.label = labels.map(|(_, label)| label).collect();
+        Ok(Self(query))
     }
 }
 

@@ -20,7 +20,8 @@ use super::{
     auth::Caller,
     convert,
     etag::{IfMatch, IfNoneMatch, State},
-    extract::{Body, Path, Query},
+    extract::{Body, LabelledQuery, Path, Query},
+    labels,
     page::Ask,
     problem::{Code, Problem},
     wants::allocation,
@@ -37,7 +38,7 @@ use crate::clock;
 pub async fn list(
     Shared(api): Shared<Arc<Api>>,
     caller: Caller,
-    Query(query): Query<LeaseQuery>,
+    LabelledQuery(query): LabelledQuery,
 ) -> Result<Json<LeasePage>, Problem> {
     let ask = Ask::new(query.limit, query.cursor.as_deref())?;
     let filter = api
@@ -303,6 +304,7 @@ fn filter_of(reach: Reach<'_>, query: &LeaseQuery) -> Result<LeaseFilter, Proble
             .transpose()?
             .map(|spec| spec.span()),
         tenant: query.tenant.as_deref().map(|name| Tenant(name.into())),
+        labels: labels::wanted(&query.label)?,
         scope: reach.scope.clone(),
         ..LeaseFilter::default()
     })

@@ -25,6 +25,7 @@ pub mod extract;
 pub mod health;
 pub mod history;
 pub mod import;
+mod labels;
 pub mod leases;
 pub mod listen;
 pub mod move_network;
@@ -166,6 +167,11 @@ fn book(routes: Routes) -> Routes {
             "/api/v1/leases/{network}/{address}/probed",
             MY_OPERATOR,
             probed::probed,
+        )
+        .patch(
+            "/api/v1/leases/{network}/{address}/labels",
+            MY_OPERATOR,
+            labels::label,
         )
         .get("/api/v1/quotas", MY_OPERATOR, quotas::list)
         .get("/api/v1/quotas/{pool}/{tenant}", MY_OPERATOR, quotas::show)

@@ -12,8 +12,8 @@ use utoipa::{
 
 use super::problem::MEDIA_TYPE;
 use super::{
-    admin, backups, bulk, changes, clusters, export, health, history, import, leases, move_network,
-    pools, probed, quotas, restore_hold, separate, tokens, transfer, users, wire,
+    admin, backups, bulk, changes, clusters, export, health, history, import, labels, leases,
+    move_network, pools, probed, quotas, restore_hold, separate, tokens, transfer, users, wire,
 };
 
 #[derive(OpenApi)]
@@ -24,7 +24,7 @@ use super::{
         pools::list, pools::show, pools::create, pools::update, pools::delete,
         move_network::preview, move_network::move_network, history::history,
         leases::list, leases::show, leases::allocate, leases::reserve, leases::release_address, leases::release,
-        transfer::transfer, probed::probed,
+        transfer::transfer, probed::probed, labels::label,
         quotas::list, quotas::show, quotas::put, quotas::delete,
         restore_hold::show, restore_hold::lift,
         bulk::bulk, changes::changes,

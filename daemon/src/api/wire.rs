@@ -38,9 +38,9 @@ pub use export::ExportQuery;
 pub use history::{ForecastView, HistoryPage, HistoryQuery, HistoryView};
 pub use import::{ImportQuery, ImportReport, ImportedRow};
 pub use lease::{
-    Allocate, ContenderView, Granted, LeasePage, LeaseQuery, LeaseSummary, LeaseView, MemberView,
-    ProbedReport, ReleaseRequest, Released, ReleasedAddress, ReserveRequest, Select, Share,
-    TransferRequest, Want,
+    Allocate, ContenderView, Granted, LabelRequest, LeasePage, LeaseQuery, LeaseSummary, LeaseView,
+    MemberView, ProbedReport, ReleaseRequest, Released, ReleasedAddress, ReserveRequest, Select,
+    Share, TransferRequest, Want,
 };
 pub use move_network::{CollisionView, PoolMove, PoolMovePreview, PoolMoveQuery};
 pub use network::{HoldView, NetworkCreate, NetworkList, NetworkView};

@@ -215,6 +215,11 @@ pub fn with_query(path: &str, query: &impl Serialize) -> Result<String, Failure>
     let fields = value.as_object().into_iter().flatten();
     let pairs: Vec<String> = fields
         .filter(|(_, value)| !value.is_null())
+        .flat_map(|(name, value)| {
+            let several = value.as_array().map(Vec::as_slice);
+            let several = several.unwrap_or(std::slice::from_ref(value));
+            several.iter().map(move |value| (name, value))
+        })
         .map(|(name, value)| {
             let text = value
                 .as_str()
@@ -242,6 +247,12 @@ mod tests {
             ..LeaseQuery::default()
         };
         assert_eq!(with_query("/x", &query).unwrap(), "/x?limit=3&pool=a%2Fb");
+        let query = LeaseQuery {
+            label: vec!["app".into(), "team=red".into()],
+            ..LeaseQuery::default()
+        };
+        let path = "/x?label=app&label=team%3Dred";
+        assert_eq!(with_query("/x", &query).unwrap(), path);
         assert_eq!(with_query("/x", &LeaseQuery::default()).unwrap(), "/x");
     }
 }

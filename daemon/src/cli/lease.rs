@@ -5,20 +5,25 @@ use std::{net::IpAddr, time::Duration};
 use clap::{Args, Subcommand};
 use fipd_core::Timestamp;
 
+use self::tables::{releases, summaries};
 use super::{
     Session,
     client::{segment, with_query},
     exit::Failure,
-    output::{Table, or_dash},
     wants::{Sharing, Source},
 };
 use crate::{
     api::wire::{
-        Allocate as AllocateBody, Granted, LeasePage, LeaseQuery, LeaseSummary, LeaseView,
-        ReleaseRequest, Released, ReleasedAddress, ReserveRequest, text_of,
+        Allocate as AllocateBody, Granted, LeasePage, LeaseQuery, LeaseView, ReleaseRequest,
+        Released, ReleasedAddress, ReserveRequest,
     },
     clock::{self, duration},
 };
+
+mod label;
+mod tables;
+
+pub(super) use tables::facts;
 
 #[derive(Debug, Subcommand)]
 pub enum Lease {
@@ -32,6 +37,8 @@ pub enum Lease {
     Probed(super::probed::Report),
     /// Give a lease to another owner, without a moment in between
     Transfer(Box<super::transfer::Transfer>),
+    /// Change what is noted about a lease, to find it by; it stays while somebody holds the address
+    Label(label::Label),
     /// Leases in order of network and address
     List(List),
     /// One lease
@@ -133,6 +140,9 @@ pub struct List {
     #[arg(long, value_name = "STATE",
           value_parser = ["allocated", "reserved", "probing", "quarantined", "orphaned"])]
     state: Option<String>,
+    /// Only with this label: KEY or KEY=VALUE; may be repeated, all must fit
+    #[arg(long, value_name = "LABEL")]
+    label: Vec<String>,
     /// At most so many; all when left out
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
@@ -161,6 +171,7 @@ impl Lease {
             }
             Self::Probed(report) => report.run(session).await,
             Self::Transfer(transfer) => transfer.run(session).await,
+            Self::Label(label) => label.run(session).await,
             Self::List(list) => {
                 let (query, limit) = list.query();
                 let leases = all(session, query, limit).await?;
@@ -282,6 +293,7 @@ impl List {
             state: self.state,
             tenant: self.tenant,
             within: self.within,
+            label: self.label,
             ..LeaseQuery::default()
         };
         (query, limit)
@@ -339,63 +351,4 @@ pub(super) async fn find(
         )));
     }
     Ok(leases.pop())
-}
-
-fn summaries(leases: &[&LeaseSummary]) -> Table {
-    let mut table = Table::new([
-        "ADDRESS", "PREFIX", "GATEWAY", "NETWORK", "POOL", "STATE", "UNTIL", "OWNER",
-    ]);
-    for lease in leases {
-        table.row([
-            lease.address.to_string(),
-            lease.prefix.to_string(),
-            or_dash(lease.gateway.as_ref()),
-            lease.network.clone(),
-            or_dash(lease.pool.as_ref()),
-            text_of(&lease.state),
-            or_dash(lease.until.as_ref()),
-            or_dash(lease.owner.as_ref()),
-        ]);
-    }
-    table
-}
-
-fn releases(released: &Released) -> Table {
-    let mut table = Table::new(["RELEASED", "NETWORK"]);
-    for lease in &released.released {
-        table.row([lease.address.to_string(), lease.network.clone()]);
-    }
-    table
-}
-
-pub(super) fn facts(lease: &LeaseView) -> Table {
-    let summary = &lease.summary;
-    let marks: Vec<_> = lease.marks.iter().map(text_of).collect();
-    let contenders: Vec<_> = lease
-        .contenders
-        .iter()
-        .map(|one| one.owner.clone())
-        .collect();
-    let owners: Vec<_> = lease
-        .members
-        .iter()
-        .map(|member| match member.ports.as_slice() {
-            [] => member.owner.clone(),
-            ports => format!("{} ({})", member.owner, ports.join(", ")),
-        })
-        .collect();
-    Table::facts([
-        ("Address", format!("{}/{}", summary.address, summary.prefix)),
-        ("Gateway", or_dash(summary.gateway.as_ref())),
-        ("Network", summary.network.clone()),
-        ("Pool", or_dash(summary.pool.as_ref())),
-        ("State", text_of(&summary.state)),
-        ("Marks", marks.join(", ")),
-        ("Owner", owners.join(", ")),
-        ("Sharing key", or_dash(lease.group.as_ref())),
-        ("Contenders", contenders.join(", ")),
-        ("Tenant", or_dash(lease.tenant.as_ref())),
-        ("Since", lease.since.clone()),
-        ("Until", or_dash(summary.until.as_ref())),
-    ])
 }

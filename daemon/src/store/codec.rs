@@ -15,8 +15,8 @@ use serde::{Deserialize, Serialize};
 use super::{
     rows::{
         AccountV1, AccountV2, AdoptionV1, AuditV1, ClusterV1, ContenderV1, EpochV1, HolderV1,
-        IdentityV1, IpV1, LeaseV1, MemberV1, NetworkV1, PastV1, QuotaV1, RollupV1, SealV1, StateV1,
-        V1, V2,
+        IdentityV1, IpV1, LeaseV1, LeaseV2, MemberV1, NetworkV1, PastV1, QuotaV1, RollupV1, SealV1,
+        StateV1, V1, V2,
     },
     seal::Seal,
 };
@@ -172,7 +172,7 @@ pub(super) fn decode_quota(key: (PoolId, Tenant), bytes: &[u8]) -> Result<Quota,
 }
 
 pub(super) fn encode_lease(lease: &Lease) -> Result<Vec<u8>, EncodeError> {
-    encode(&LeaseV1 {
+    let row = LeaseV1 {
         pool: lease.pool.map(|id| id.0),
         state: code::of_state(lease.state),
         members: lease.members.iter().map(member_row).collect(),
@@ -181,11 +181,25 @@ pub(super) fn encode_lease(lease: &Lease) -> Result<Vec<u8>, EncodeError> {
         group: lease.group.as_deref(),
         since: lease.since.0,
         until: lease.until.map(|until| until.0),
-    })
+    };
+    if lease.labels.is_empty() {
+        // Can be read by an earlier fipd.
+        return encode(&row);
+    }
+    let labels = lease.labels.iter().map(|(key, value)| (&**key, &**value));
+    let labels = labels.collect();
+    encode_as(V2, &LeaseV2 { lease: row, labels })
 }
 
 pub(super) fn decode_lease(key: LeaseKey, bytes: &[u8]) -> Result<Lease, DecodeError> {
-    let row: LeaseV1<'_> = decode(bytes)?;
+    let LeaseV2 { lease: row, labels } = match bytes.first() {
+        Some(&V1) => LeaseV2 {
+            lease: decode(bytes)?,
+            labels: Vec::new(),
+        },
+        _ => decode_as(V2, bytes)?,
+    };
+    let label = |(key, value): (&str, &str)| (key.into(), value.into());
     Ok(Lease {
         key,
         pool: row.pool.map(PoolId),
@@ -200,6 +214,7 @@ pub(super) fn decode_lease(key: LeaseKey, bytes: &[u8]) -> Result<Lease, DecodeE
         group: row.group.map(Into::into),
         since: Timestamp(row.since),
         until: row.until.map(Timestamp),
+        labels: labels.into_iter().map(label).collect(),
     })
 }
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// The version byte before each row of this module.
 pub(super) const V1: u8 = 1;
-/// The version byte before a [`PoolV2`], [`TokenV2`] or [`AccountV2`].
+/// The version byte before a [`PoolV2`], [`TokenV2`], [`AccountV2`] or [`LeaseV2`].
 pub(super) const V2: u8 = 2;
 /// The version byte before a [`PoolV3`].
 pub(super) const V3: u8 = 3;
@@ -119,6 +119,15 @@ pub(super) struct LeaseV1<'a> {
     pub group: Option<&'a str>,
     pub since: u64,
     pub until: Option<u64>,
+}
+
+/// A [`LeaseV1`] and its labels, by key. It is written only where there are some.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct LeaseV2<'a> {
+    #[serde(borrow)]
+    pub lease: LeaseV1<'a>,
+    #[serde(borrow)]
+    pub labels: Vec<(&'a str, &'a str)>,
 }
 
 /// The last lease of an address; network and address are the key.

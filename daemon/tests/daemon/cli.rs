@@ -295,6 +295,53 @@ fn dual_stack_is_all_or_nothing() {
 }
 
 #[test]
+fn leases_are_labelled_and_found_by_labels() {
+    let fipd = Daemon::start();
+    fipd.json("pool create p --cidr 10.0.0.0/24");
+    fipd.json("lease allocate --pool p --owner fipd/Host/lab/a --address 10.0.0.8");
+    fipd.json("lease allocate --pool p --owner fipd/Host/lab/b --address 10.0.0.9");
+    fipd.cli("lease label 10.0.0.9 app").fails(2, &["KEY-"]);
+    fipd.cli("lease label 10.0.0.7 app=web")
+        .fails(3, &["10.0.0.7"]);
+    let lease = fipd.json("lease label 10.0.0.9 app=web team=red");
+    assert_eq!(lease["labels"], json!({ "app": "web", "team": "red" }));
+    fipd.json("lease label 10.0.0.8 app=db");
+    let lease = fipd.json("lease label 10.0.0.9 tier=1 team-");
+    assert_eq!(lease["labels"], json!({ "app": "web", "tier": "1" }));
+    let audit = &fipd.json("audit")["entries"][0];
+    assert_eq!(audit["action"], "labelled");
+    assert_eq!(audit["detail"], "tier=1 team-");
+    let shown = fipd.cli("lease show 10.0.0.9").out;
+    assert!(shown.contains("app=web tier=1"), "{shown}");
+    for (filter, found) in [
+        ("--label app", 2),
+        ("--label app=web", 1),
+        ("--label app --label tier=1", 1),
+        ("--label app=db --label tier", 0),
+        ("--owner fipd/Host/lab/b --label app=db", 0),
+    ] {
+        let leases = fipd.json(&format!("lease list {filter}"));
+        let leases = leases["leases"].as_array().map(Vec::len);
+        assert_eq!(leases, Some(found), "{filter}");
+    }
+    fipd.cli("lease list --label =web").fails(2, &["KEY=VALUE"]);
+    let rest = fipd.rest(Some(&fipd.token("ann", "operator")));
+    let patch = |rest: &crate::harness::Rest, path: &str, body| {
+        rest.json(http::Method::PATCH, path, &[], body)
+    };
+    let path = "/api/v1/leases/default/10.0.0.9/labels";
+    let problem = patch(&rest, path, json!({ "set": { "a b": "c" } }));
+    assert_eq!(problem.problem(422, "invalid")["field"], "labels");
+    patch(&rest, "/api/v1/leases/default/10.0.0.7/labels", json!({})).problem(404, "not-found");
+    let eve = fipd.rest(Some(&fipd.token("eve", "viewer")));
+    patch(&eve, path, json!({ "set": { "a": "b" } })).problem(403, "forbidden");
+    fipd.cli("lease release 10.0.0.9");
+    let lease = fipd.json("lease allocate --pool p --owner fipd/Host/lab/c --address 10.0.0.9");
+    assert!(lease["leases"][0].is_object());
+    assert!(fipd.json("lease show 10.0.0.9").get("labels").is_none());
+}
+
+#[test]
 fn a_lease_is_transferred_and_the_audit_log_says_why() {
     let fipd = Daemon::start();
     fipd.json("pool create p --cidr 10.0.0.0/24");

@@ -79,6 +79,7 @@ fn body(method: &Method, path: &str) -> Value {
         ("POST", "/api/v1/leases/{network}/{address}/probed") => {
             json!({ "owner": owner, "verdict": "free" })
         }
+        ("PATCH", "/api/v1/leases/{network}/{address}/labels") => json!({ "set": { "a": "b" } }),
         ("PUT", "/api/v1/quotas/{pool}/{tenant}") => json!({ "limit": 9 }),
         ("POST", "/api/v1/pools") => json!({ "name": "q", "addresses": ["10.3.0.0/24"] }),
         ("PATCH", "/api/v1/pools/{name}") => json!({ "closed": true }),

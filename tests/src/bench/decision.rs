@@ -138,6 +138,7 @@ fn filled(shape: Shape, used: u128) -> Result<Ledger> {
             group: None,
             since: Timestamp(0),
             until: None,
+            labels: Default::default(),
         }))
     });
     let quota = Quota {

@@ -121,6 +121,7 @@ fn lease(number: u64, pool: PoolId, address: IpAddr) -> Result<Lease> {
         group: None,
         since: Timestamp(1_700_000_000_000 + number),
         until: None,
+        labels: Default::default(),
     })
 }
 

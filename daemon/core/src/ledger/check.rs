@@ -40,6 +40,8 @@ pub enum Violation {
     SamePortTwice { lease: LeaseKey, port: PortClaim },
     #[error("{}: {identity} is in it twice", at(.lease))]
     SameIdentityTwice { lease: LeaseKey, identity: String },
+    #[error("{}: its labels: {why}", at(.lease))]
+    Labels { lease: LeaseKey, why: String },
     #[error("{}: its contenders are not ordered by age", at(.lease))]
     ContendersOutOfOrder { lease: LeaseKey },
     #[error("{}: its end does not fit the state {state:?}", at(.lease))]
@@ -371,6 +373,10 @@ fn check_holders(lease: &Lease, found: &mut Vec<Violation>) {
             lease: key,
             members,
         });
+    }
+    if let Err((value, allowed)) = lease.check_labels() {
+        let why = format!("{value:?} is not allowed: {allowed}");
+        found.push(Violation::Labels { lease: key, why });
     }
     let mut ports = BTreeSet::new();
     for claim in lease.members.iter().flat_map(|member| &member.ports) {

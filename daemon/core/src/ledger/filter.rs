@@ -8,8 +8,8 @@ use std::{
 
 use super::{Ledger, free::keys};
 use crate::{
-    ClusterId, Identity, Lease, LeaseKey, LeaseState, NetworkId, PoolId, Scope, Span, System,
-    Tenant, Text,
+    ClusterId, Identity, LabelWanted, Lease, LeaseKey, LeaseState, NetworkId, PoolId, Scope, Span,
+    System, Tenant, Text,
 };
 
 /// Which leases to show; empty fields match all.
@@ -24,6 +24,8 @@ pub struct LeaseFilter {
     /// Leases on these addresses.
     pub within: Option<Span>,
     pub tenant: Option<Tenant>,
+    /// All of these.
+    pub labels: Vec<LabelWanted>,
     /// Part of the address or of an owner's text.
     pub text: Option<Text>,
     pub scope: Scope,
@@ -176,6 +178,7 @@ impl LeaseFilter {
                 .within
                 .is_none_or(|span| span.contains(lease.key.address))
             && (self.tenant.is_none() || self.tenant == lease.tenant)
+            && lease.labels.fit(&self.labels)
             && self.text.as_deref().is_none_or(text)
             && self.scope.has_lease(lease)
     }

@@ -35,6 +35,7 @@ mod plan_cluster;
 mod plan_epoch;
 mod plan_expire;
 mod plan_import;
+mod plan_label;
 mod plan_move;
 mod plan_pool;
 mod plan_probe;

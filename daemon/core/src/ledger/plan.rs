@@ -133,6 +133,7 @@ impl Ledger {
             Request::Adopt(ask) => self.plan_adopt(ask, now),
             Request::Handover(ask) => self.plan_handover(ask, now),
             Request::Transfer(ask) => self.plan_transfer(ask, now),
+            Request::Label(ask) => self.plan_label(ask, now),
             Request::CreateNetwork { name, actor } => self.plan_network(name, actor, now),
             Request::CreatePool { spec, actor } => self.plan_create_pool(spec, actor, now),
             Request::UpdatePool(edit) => self.plan_update_pool(edit, now),

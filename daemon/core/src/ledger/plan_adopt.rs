@@ -11,8 +11,8 @@ use super::{
     plan_release::from_whom,
 };
 use crate::{
-    Action, Adopt, Answer, Contender, Handover, Holder, Lease, LeaseKey, LeaseState, Member, Op,
-    Refusal, Tenant, Text, Timestamp,
+    Action, Adopt, Answer, Contender, Handover, Holder, Labels, Lease, LeaseKey, LeaseState,
+    Member, Op, Refusal, Tenant, Text, Timestamp,
 };
 
 impl Ledger {
@@ -117,6 +117,7 @@ pub(super) fn exclusive(
         group: None,
         since: now,
         until: None,
+        labels: Labels::default(),
     }
 }
 

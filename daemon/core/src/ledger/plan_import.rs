@@ -288,6 +288,9 @@ fn fill(lease: &mut Lease, known: &Lease) {
     }
     lease.tenant = lease.tenant.take().or_else(|| known.tenant.clone());
     lease.group = lease.group.take().or_else(|| known.group.clone());
+    if lease.labels.is_empty() && !lease.members.is_empty() {
+        lease.labels.clone_from(&known.labels);
+    }
 }
 
 /// Who uses the address and is not in the row.
@@ -310,6 +313,9 @@ fn sound(lease: &Lease) -> Result<(), Stop> {
         let allowed = format!("at most {}", Lease::MAX_MEMBERS);
         return Err(invalid("members", lease.members.len(), &allowed));
     }
+    lease
+        .check_labels()
+        .map_err(|(value, allowed)| invalid("labels", value, &allowed))?;
     let mut ports = BTreeSet::new();
     let mut claims = lease.members.iter().flat_map(|member| &member.ports);
     if let Some(twice) = claims.find(|claim| !ports.insert(**claim)) {

@@ -11,8 +11,8 @@ use super::{
     plan::{Draft, Draw, Stop},
 };
 use crate::{
-    Action, Answer, Holder, Lease, LeaseKey, LeaseState, Member, Op, Release, ReleaseScope, Text,
-    Timestamp,
+    Action, Answer, Holder, Labels, Lease, LeaseKey, LeaseState, Member, Op, Release, ReleaseScope,
+    Text, Timestamp,
 };
 
 impl Ledger {
@@ -126,6 +126,7 @@ impl Ledger {
             group: None,
             since: draft.now,
             until: None,
+            labels: Labels::default(),
         };
         draft.put(&Arc::new(passed), Action::PassedOn, detail);
         Ok(())
@@ -164,6 +165,7 @@ pub(super) fn cool(
         group: None,
         since: draft.now,
         until: Some(until),
+        labels: Labels::default(),
         ..lease.clone()
     };
     draft.flight.keys.push(lease.key);

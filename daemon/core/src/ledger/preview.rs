@@ -116,6 +116,7 @@ mod tests {
             state,
             since: Timestamp(1),
             until: cools.then_some(Timestamp(9)),
+            labels: crate::Labels::default(),
         }))
     }
 

@@ -156,6 +156,9 @@ impl Model {
         {
             return invalid("members");
         }
+        if lease.state == LeaseState::Quarantined && !lease.labels.is_empty() {
+            return invalid("labels");
+        }
         let ends = lease.until.is_some();
         let fine = match lease.state {
             LeaseState::Reserved => true,
@@ -237,6 +240,9 @@ fn fill(lease: &mut Lease, known: &Lease) {
     }
     if lease.group.is_none() {
         lease.group = known.group.clone();
+    }
+    if lease.labels.is_empty() && lease.state != LeaseState::Quarantined {
+        lease.labels = known.labels.clone();
     }
 }
 

@@ -853,6 +853,7 @@ impl Model {
             cooling.state = LeaseState::Quarantined;
             cooling.members.clear();
             cooling.group = None;
+            cooling.labels = Default::default();
             cooling.since = now;
             cooling.until = Some(Timestamp(now.0 + 1_000 * u64::from(seconds)));
             flight.put(&cooling, action, owner(lease));

@@ -3,6 +3,7 @@
 
 mod ambiguity;
 mod import;
+mod label;
 mod lease;
 mod memory;
 mod moves;
@@ -127,6 +128,7 @@ impl Model {
             Request::Adopt(ask) => self.adopt(ask, now),
             Request::Handover(ask) => self.handover(ask),
             Request::Transfer(ask) => self.transfer(ask),
+            Request::Label(ask) => self.label(ask),
             Request::CreateNetwork { name, .. } => self.create_network(name),
             Request::CreatePool { spec, .. } => self.create_pool(spec, now),
             Request::UpdatePool(edit) => self.update_pool(edit),
@@ -464,6 +466,7 @@ pub fn new_lease(
         group: None,
         since: now,
         until: None,
+        labels: Default::default(),
     }
 }
 

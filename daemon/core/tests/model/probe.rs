@@ -52,6 +52,7 @@ impl Model {
             lease.state = LeaseState::Quarantined;
             lease.members.clear();
             (lease.tenant, lease.group) = (None, None);
+            lease.labels = Default::default();
             lease.since = now;
             lease.until = Some(Timestamp(now.0 + 1_000 * u64::from(cools)));
             flight.put(&lease, Action::FoundInUse, who);

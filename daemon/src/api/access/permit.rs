@@ -86,6 +86,9 @@ pub fn permits(ledger: &Ledger, caller: &Caller, request: &Request) -> Result<()
     if let Request::Release(release) = request {
         return releases(ledger, caller, &release.scope);
     }
+    if let Request::Label(ask) = request {
+        return in_reach(ledger, caller, ask.key.canonical());
+    }
     Err(beyond(caller))
 }
 
@@ -310,6 +313,7 @@ mod tests {
             group: None,
             since: Timestamp(1),
             until: Some(Timestamp(9)),
+            labels: Default::default(),
         })));
         ledger
     }

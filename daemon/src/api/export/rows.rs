@@ -15,7 +15,8 @@ use crate::api::{
 pub enum Format {
     /// One object a line.
     JsonLines,
-    /// RFC 4180 with a header line. Lists of words are joined with spaces, other lists are JSON. What a spreadsheet would
+    /// RFC 4180 with a header line. Lists of words are joined with spaces, labels are
+    /// `key=value` with semicolons between them, other lists are JSON. What a spreadsheet would
     /// take for a formula is behind an apostrophe, which an import takes off.
     Csv,
 }
@@ -43,6 +44,7 @@ const LEASES: &[&str] = &[
     "contenders",
     "tenant",
     "group",
+    "labels",
     "since",
     "until",
 ];
@@ -172,7 +174,14 @@ fn cell(value: &Value) -> String {
             let words: Option<Vec<&str>> = list.iter().map(Value::as_str).collect();
             words.map_or_else(|| value.to_string(), |words| words.join(" "))
         }
-        Value::Bool(_) | Value::Number(_) | Value::Object(_) => value.to_string(),
+        Value::Object(labels) => {
+            let pairs = labels.iter().filter_map(|(key, value)| {
+                let value = value.as_str()?;
+                Some(format!("{key}={value}"))
+            });
+            pairs.collect::<Vec<_>>().join(";")
+        }
+        Value::Bool(_) | Value::Number(_) => value.to_string(),
     }
 }
 

@@ -37,6 +37,7 @@ pub fn samples() -> (PoolView, LeaseView) {
         group: None,
         since: fipd_core::Timestamp(1),
         until: None,
+        labels: Default::default(),
     };
     (
         convert::pool_view(&ledger, &pool),

@@ -1,5 +1,7 @@
 //! One row of an import: a JSON object as an export writes it, read as what it says.
 
+use std::collections::BTreeMap;
+
 use fipd_core::{
     Contender, Ends, EndsOf, Family, Holder, ImportRow, ImportedLease, ImportedPool, Lease,
     LeaseKey, LeaseState, Ledger, Member, NetworkId, Order, Origin, PoolId, PoolSpec, PortClaim,
@@ -125,6 +127,8 @@ struct LeaseRow {
     contenders: Vec<ContenderRow>,
     tenant: Option<String>,
     group: Option<String>,
+    #[serde(default)]
+    labels: BTreeMap<Text, Text>,
     since: Option<String>,
     until: Option<String>,
     #[serde(rename = "prefix")]
@@ -304,6 +308,7 @@ fn lease(ledger: &Ledger, row: LeaseRow) -> Result<ImportRow, Problem> {
             group: row.group.map(Into::into),
             since: Timestamp(0),
             until: until.map(|text| time("until", text)).transpose()?,
+            labels: row.labels.into(),
         },
     })))
 }

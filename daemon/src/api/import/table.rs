@@ -14,6 +14,8 @@ pub type Row = Result<Value, Problem>;
 const WORDS: &[&str] = &["addresses", "exclusions"];
 /// Columns that hold JSON.
 const JSON: &[&str] = &["members", "contenders", "scopes"];
+/// Columns that hold `key=value` with semicolons between them.
+const PAIRS: &[&str] = &["labels"];
 /// Columns of text that may look like numbers.
 const TEXT: &[&str] = &[
     "name",
@@ -66,6 +68,16 @@ pub fn of_csv(body: &[u8]) -> Result<Vec<Row>, Problem> {
     Ok(rows.collect())
 }
 
+fn pairs(head: &str, cell: &str) -> Result<Value, Problem> {
+    let pairs = cell.split(';').map(|pair| {
+        let allowed = "key=value, with semicolons between several";
+        let pair = pair.split_once('=');
+        let (key, value) = pair.ok_or_else(|| Problem::invalid(head, cell, allowed))?;
+        Ok((key.to_owned(), Value::from(value)))
+    });
+    pairs.collect::<Result<Map<_, _>, _>>().map(Value::Object)
+}
+
 fn put(row: &mut Map<String, Value>, head: &str, cell: &str) -> Result<(), Problem> {
     let derived = DERIVED.contains(&head) || head.starts_with("usage.");
     if derived || cell.is_empty() {
@@ -73,6 +85,8 @@ fn put(row: &mut Map<String, Value>, head: &str, cell: &str) -> Result<(), Probl
     }
     let value = if WORDS.contains(&head) {
         cell.split_whitespace().map(Value::from).collect()
+    } else if PAIRS.contains(&head) {
+        pairs(head, cell)?
     } else if JSON.contains(&head) {
         serde_json::from_str(cell)
             .map_err(|error| Problem::invalid(head, cell, format!("JSON: {error}")))?

@@ -1,6 +1,8 @@
 //! What is exported is imported, and what is wrong is named.
 
-use fipd_core::{Allocate, Holder, PoolId, PoolSpec, Quota, Reserve, Tenant, Timestamp, Want};
+use fipd_core::{
+    Allocate, Holder, Label, LeaseKey, PoolId, PoolSpec, Quota, Reserve, Tenant, Timestamp, Want,
+};
 use http_body_util::BodyExt as _;
 
 use super::*;
@@ -74,6 +76,17 @@ async fn full() -> Site {
         until: Some(Timestamp(4_000_000_000_000)),
     };
     ask(&site, Request::Reserve(later)).await;
+    let labels = [("app", "a=b,\"c"), ("-n", ""), ("7", "8")];
+    let label = Label {
+        key: LeaseKey {
+            network: fipd_core::NetworkId(0),
+            address: [10, 1, 0, 2].into(),
+        },
+        set: labels.map(|(key, value)| (key.into(), value.into())).into(),
+        remove: Vec::new(),
+        actor: "test".into(),
+    };
+    ask(&site, Request::Label(label)).await;
     site
 }
 

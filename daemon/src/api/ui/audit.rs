@@ -30,7 +30,7 @@ const STEP: usize = 2_000;
 const PATIENCE: Duration = Duration::from_millis(25);
 
 /// The actions that are offered, in the wire's words.
-const ACTIONS: [&str; 29] = [
+const ACTIONS: [&str; 30] = [
     "allocated",
     "reserved",
     "probing",
@@ -40,6 +40,7 @@ const ACTIONS: [&str; 29] = [
     "contender-left",
     "instance-changed",
     "handed-over",
+    "labelled",
     "released",
     "expired",
     "passed-on",

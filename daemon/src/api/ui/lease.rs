@@ -58,6 +58,7 @@ pub async fn show(
             tenant: lease
                 .and_then(|lease| lease.tenant.as_ref())
                 .map_or_else(String::new, |t| t.0.to_string()),
+            labels: lease.map_or_else(Vec::new, labels),
             lease: lease.map(|lease| views::lease_row(ledger, lease)),
             free: lease.is_none().then(|| free(ledger, key, may_write)),
             holders: lease.map_or_else(Vec::new, |lease| holders(ledger, lease)),
@@ -162,6 +163,13 @@ fn free(ledger: &Ledger, key: LeaseKey, may_write: bool) -> FreeAddress {
         allocate: giving.map(allocate),
         reserve: giving.map(reserve),
     }
+}
+
+fn labels(lease: &Arc<Lease>) -> Vec<(String, String)> {
+    let labels = lease.labels.iter();
+    labels
+        .map(|(key, value)| (key.to_string(), value.to_string()))
+        .collect()
 }
 
 fn holders(ledger: &Ledger, lease: &Lease) -> Vec<Party> {

@@ -17,7 +17,7 @@ use super::{
     visit::{Query, Visitor},
 };
 use crate::{
-    api::{Api, convert, page as cursor},
+    api::{Api, convert, labels, page as cursor},
     ipam::Ipam,
 };
 
@@ -63,6 +63,7 @@ pub async fn list(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
         Input::new("state", "State").kind(Form::any_of(states)),
         Input::new("namespace", "Namespace"),
         Input::new("tenant", "Tenant"),
+        Input::new("label", "Label").note("key or key=value"),
         Input::new("cluster", "Cluster"),
     ];
     let mut list = Listing::new(links::LEASES, inputs, ORDERS, &query);
@@ -108,6 +109,7 @@ fn filter(ledger: &Ledger, form: &mut Form) -> Option<LeaseFilter> {
     let pool = text("pool").map(|name| ledger.find_pool(&name).map(|pool| pool.id));
     let network = text("network").map(|name| convert::network(ledger, &name).map(|found| found.id));
     let state = text("state").map(|word| convert::state(&word));
+    let labels = labels::wanted(form.value("label").split_whitespace());
     let within = text("within").map(|text| text.parse::<AddressSpec>());
     let filter = LeaseFilter {
         tenant: text("tenant").map(|name| Tenant(name.into())),
@@ -127,6 +129,9 @@ fn filter(ledger: &Ledger, form: &mut Form) -> Option<LeaseFilter> {
     if let Err(problem) = &state {
         form.wrong("state", problem.detail.to_string());
     }
+    if let Err(problem) = &labels {
+        form.wrong("label", problem.detail.to_string());
+    }
     if let Err(error) = &within {
         form.wrong("within", error.to_string());
     }
@@ -134,6 +139,7 @@ fn filter(ledger: &Ledger, form: &mut Form) -> Option<LeaseFilter> {
         pool: pool.ok()?,
         network: network.ok()?,
         state: state.ok()?,
+        labels: labels.ok()?,
         within: within.ok()?.map(|spec| spec.span()),
         ..filter
     })

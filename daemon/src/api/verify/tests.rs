@@ -38,6 +38,7 @@ fn lease(number: u32, since: u64) -> Op {
         group: None,
         since: Timestamp(since),
         until: None,
+        labels: Default::default(),
     }))
 }
 

@@ -37,6 +37,9 @@ pub struct LeaseView {
     pub tenant: Option<String>,
     /// Key of the sharing group.
     pub group: Option<String>,
+    /// What people noted about it; left out where there is nothing.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
     pub since: String,
 }
 
@@ -213,6 +216,19 @@ pub struct TransferRequest {
     pub reason: String,
 }
 
+/// Changes labels of a lease; the others stay.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LabelRequest {
+    /// A lease has at most 16. Keys have 1 to 317 bytes, no `=` or `;` and no `-` at the end; values at most 253 bytes and
+    /// no `;`. Neither has spaces.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub set: BTreeMap<String, String>,
+    /// Keys.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remove: Vec<String>,
+}
+
 /// What was given back; empty when there was nothing.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Released {
@@ -250,6 +266,9 @@ pub struct LeaseQuery {
     /// Leases on these addresses: a CIDR, a range or one address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub within: Option<String>,
+    /// `key` or `key=value`, once for each label that a lease must have.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub label: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -42,5 +42,6 @@ pub fn lease(key: LeaseKey, holder: Option<Holder>) -> Lease {
         group: None,
         since: Timestamp(0),
         until: None,
+        labels: Default::default(),
     }
 }

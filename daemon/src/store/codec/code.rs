@@ -98,6 +98,7 @@ pub(super) fn of_action(action: Action) -> u8 {
         Action::FoundInUse => 31,
         Action::NetworksSeparated => 32,
         Action::SeparationWithdrawn => 33,
+        Action::Labelled => 34,
     }
 }
 
@@ -137,6 +138,7 @@ pub(super) fn action(code: u8) -> Result<Action, DecodeError> {
         31 => Action::FoundInUse,
         32 => Action::NetworksSeparated,
         33 => Action::SeparationWithdrawn,
+        34 => Action::Labelled,
         other => return Err(DecodeError::value("action", other)),
     })
 }
@@ -149,7 +151,7 @@ mod tests {
     fn codes_are_read_back_as_written() {
         for code in 0..=u8::MAX {
             assert!(
-                action(code).map(of_action).is_ok_and(|again| again == code) || code > 31,
+                action(code).map(of_action).is_ok_and(|again| again == code) || code > 34,
                 "action {code}"
             );
             assert!(

@@ -191,6 +191,7 @@ impl History {
                 group: None,
                 since: Timestamp(self.time),
                 until: None,
+                labels: Default::default(),
             };
             rows.push(ImportRow::Lease(Box::new(ImportedLease {
                 network: "default".into(),

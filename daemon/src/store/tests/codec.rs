@@ -95,6 +95,7 @@ fn lease() -> impl Strategy<Value = Lease> {
         vec(contender(), 0..3),
         option::of(text()),
         option::of(text()),
+        btree_map(text(), text(), 0..3),
     );
     (
         key(),
@@ -105,16 +106,19 @@ fn lease() -> impl Strategy<Value = Lease> {
         option::of(time()),
     )
         .prop_map(
-            |(key, pool, state, (members, contenders, tenant, group), since, until)| Lease {
-                key,
-                pool: pool.map(PoolId),
-                state,
-                members: members.into(),
-                contenders,
-                tenant: tenant.map(Tenant),
-                group,
-                since,
-                until,
+            |(key, pool, state, (members, contenders, tenant, group, labels), since, until)| {
+                Lease {
+                    key,
+                    pool: pool.map(PoolId),
+                    state,
+                    members: members.into(),
+                    contenders,
+                    tenant: tenant.map(Tenant),
+                    group,
+                    since,
+                    until,
+                    labels: labels.into(),
+                }
             },
         )
 }
@@ -290,6 +294,7 @@ proptest! {
     #[test]
     fn leases(lease in lease()) {
         let row = codec::encode_lease(&lease).unwrap();
+        prop_assert_eq!(row.first(), Some(if lease.labels.is_empty() { &1 } else { &2 }));
         prop_assert_eq!(codec::decode_lease(lease.key, &row).unwrap(), lease);
     }
 
@@ -428,6 +433,7 @@ fn everything() -> Vec<Op> {
         group: None,
         since: Timestamp(7),
         until: None,
+        labels: Default::default(),
     };
     let cooling = Lease {
         key: key("fd00::5"),
@@ -439,6 +445,7 @@ fn everything() -> Vec<Op> {
         group: None,
         since: Timestamp(8),
         until: Some(Timestamp(1_000_000)),
+        labels: Default::default(),
     };
     let spec = PoolSpec {
         name: "rancher-fip/east/front".into(),

@@ -26,6 +26,7 @@ fn leases(addresses: &[&str]) -> Leases {
         group: None,
         since: crate::Timestamp(1),
         until: None,
+        labels: Default::default(),
     };
     let rows = addresses.iter().map(lease);
     rows.map(|lease| (lease.key, Arc::new(lease))).collect()

@@ -29,6 +29,19 @@ async fn leases_are_filtered_sorted_and_paged() {
     let site = Site::new().await;
     let operator = site.visitor("operator").await;
     fill(&operator, 60).await;
+    let label = fipd_core::Label {
+        key: LeaseKey {
+            network: NetworkId::DEFAULT,
+            address: [10, 0, 0, 9].into(),
+        },
+        set: [("app".into(), "w<b".into())].into(),
+        remove: Vec::new(),
+        actor: "test".into(),
+    };
+    let label = fipd_core::Request::Label(label);
+    site.api.ipam.submit(label).await.unwrap();
+    let labelled = operator.get("/ui/networks/0/addresses/10.0.0.9").await.html;
+    assert!(labelled.contains("app=w&#60;b"), "{labelled}");
     let first = operator.get("/ui/leases").await.html;
     assert_eq!(addresses(&first).len(), 50);
     let second = operator.get(&next(&first).unwrap()).await.html;
@@ -54,6 +67,9 @@ async fn leases_are_filtered_sorted_and_paged() {
         ("pool=dmz&namespace=lab&q=m-7", 1),
         ("network=default&q=10.0.0.33", 1),
         ("tenant=nobody", 0),
+        ("label=app", 1),
+        ("label=app=w%3Cb+app", 1),
+        ("label=app+team", 0),
         ("sort=until", 0),
     ] {
         let html = operator.get(&format!("/ui/leases?{query}")).await.html;
@@ -64,6 +80,7 @@ async fn leases_are_filtered_sorted_and_paged() {
         ("within=x", "id=\"within-error\">"),
         ("network=nope", "id=\"network-error\">"),
         ("state=nope", "id=\"state-error\">"),
+        ("label==x", "id=\"label-error\">"),
     ] {
         let html = operator.get(&format!("/ui/leases?{query}")).await.html;
         assert!(html.contains(error), "{query}: {html}");

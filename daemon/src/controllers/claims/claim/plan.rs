@@ -153,6 +153,7 @@ mod tests {
             group: None,
             since: Timestamp(1_000),
             until: None,
+            labels: Default::default(),
         }
     }
 

@@ -1,0 +1,70 @@
+//! Leases as text.
+
+use crate::{
+    api::wire::{LeaseSummary, LeaseView, Released, text_of},
+    cli::output::{Table, or_dash},
+};
+
+pub fn summaries(leases: &[&LeaseSummary]) -> Table {
+    let mut table = Table::new([
+        "ADDRESS", "PREFIX", "GATEWAY", "NETWORK", "POOL", "STATE", "UNTIL", "OWNER",
+    ]);
+    for lease in leases {
+        table.row([
+            lease.address.to_string(),
+            lease.prefix.to_string(),
+            or_dash(lease.gateway.as_ref()),
+            lease.network.clone(),
+            or_dash(lease.pool.as_ref()),
+            text_of(&lease.state),
+            or_dash(lease.until.as_ref()),
+            or_dash(lease.owner.as_ref()),
+        ]);
+    }
+    table
+}
+
+pub fn releases(released: &Released) -> Table {
+    let mut table = Table::new(["RELEASED", "NETWORK"]);
+    for lease in &released.released {
+        table.row([lease.address.to_string(), lease.network.clone()]);
+    }
+    table
+}
+
+pub fn facts(lease: &LeaseView) -> Table {
+    let summary = &lease.summary;
+    let marks: Vec<_> = lease.marks.iter().map(text_of).collect();
+    let contenders: Vec<_> = lease
+        .contenders
+        .iter()
+        .map(|one| one.owner.clone())
+        .collect();
+    let owners: Vec<_> = lease
+        .members
+        .iter()
+        .map(|member| match member.ports.as_slice() {
+            [] => member.owner.clone(),
+            ports => format!("{} ({})", member.owner, ports.join(", ")),
+        })
+        .collect();
+    let labels = lease.labels.iter();
+    let labels: Vec<_> = labels
+        .map(|(key, value)| format!("{key}={value}"))
+        .collect();
+    Table::facts([
+        ("Address", format!("{}/{}", summary.address, summary.prefix)),
+        ("Gateway", or_dash(summary.gateway.as_ref())),
+        ("Network", summary.network.clone()),
+        ("Pool", or_dash(summary.pool.as_ref())),
+        ("State", text_of(&summary.state)),
+        ("Marks", marks.join(", ")),
+        ("Owner", owners.join(", ")),
+        ("Sharing key", or_dash(lease.group.as_ref())),
+        ("Contenders", contenders.join(", ")),
+        ("Tenant", or_dash(lease.tenant.as_ref())),
+        ("Labels", labels.join(" ")),
+        ("Since", lease.since.clone()),
+        ("Until", or_dash(summary.until.as_ref())),
+    ])
+}
