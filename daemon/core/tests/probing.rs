@@ -9,7 +9,7 @@
 use fipd_core::{
     Action, Adopt, Allocate, Answer, AuditEntry, Holder, Lease, LeaseKey, LeaseState, Ledger,
     NetworkId, Planned, PoolId, PoolSpec, ProbeVerdict, Probed, Quota, Refusal, Release,
-    ReleaseScope, Request, Reserve, Share, Sticky, Tenant, Timestamp, Want,
+    ReleaseScope, Request, Reserve, Share, Sticky, Tenant, Timestamp, Transfer, Want,
 };
 
 const POOL: PoolId = PoolId(1);
@@ -322,4 +322,40 @@ fn what_was_kept_is_checked_when_it_is_to_be_used_and_what_cools_is_not() {
             "{refusal}"
         );
     }
+}
+
+#[test]
+fn who_uses_it_unchecked_does_not_lose_it_when_the_time_of_the_check_is_over() {
+    let mut book = Book::new();
+    let lease = book.checks("a");
+    let unchecked = Allocate {
+        probe: false,
+        ..allocate("a")
+    };
+    let (_, answer) = book.done(&Request::Allocate(unchecked));
+    let Answer::Granted { leases, .. } = answer else {
+        panic!("{answer:?}");
+    };
+    assert_eq!(leases[0].key, lease.key);
+    assert_eq!(
+        (leases[0].state, leases[0].until),
+        (LeaseState::Allocated, None)
+    );
+
+    let lease = book.checks("b");
+    let transfer = Transfer {
+        key: lease.key,
+        from: None,
+        to: holder("c"),
+        tenant: None,
+        force: false,
+        actor: "admin".into(),
+        reason: "moved".into(),
+    };
+    let (_, answer) = book.done(&Request::Transfer(transfer));
+    let Answer::Transferred { lease } = answer else {
+        panic!("{answer:?}");
+    };
+    assert_eq!((lease.state, lease.until), (LeaseState::Allocated, None));
+    assert_eq!(book.0.next_expiry(), None);
 }

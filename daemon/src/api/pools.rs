@@ -338,8 +338,8 @@ pub(super) fn patched(
         spec.name = name.into();
     }
     if let Some(network) = network_id(ledger, patch.network.as_deref())? {
+        spec.network_by_default &= spec.network == network;
         spec.network = network;
-        spec.network_by_default = false;
     }
     if let Some(addresses) = patch.addresses {
         spec.addresses = convert::specs("addresses", &addresses)?;

@@ -143,15 +143,11 @@ fn readopt(mut draft: Draft, lease: &Arc<Lease>, holder: &Holder) -> Draw {
 }
 
 /// The member's lease with this instance and in use; `None` if it is so already. The flag says whether it was
-/// not in use before. An address being probed becomes in use only if it was `found` so.
-pub(super) fn renew(
-    lease: &Arc<Lease>,
-    holder: &Holder,
-    found: bool,
-) -> Option<(Arc<Lease>, bool)> {
+/// not in use before. An address being probed becomes in use only if it is `used` all the same.
+pub(super) fn renew(lease: &Arc<Lease>, holder: &Holder, used: bool) -> Option<(Arc<Lease>, bool)> {
     let idle = match lease.state {
         LeaseState::Reserved | LeaseState::Orphaned => true,
-        LeaseState::Probing => found,
+        LeaseState::Probing => used,
         LeaseState::Allocated | LeaseState::Quarantined => false,
     };
     let other_instance = |member: &Member| {
@@ -235,8 +231,8 @@ fn handed_over(lease: &Arc<Lease>, from: &Holder, to: &Holder) -> Lease {
     {
         member.holder = to.clone();
     }
-    if lease.state == LeaseState::Orphaned {
-        next.state = LeaseState::Allocated;
+    if matches!(lease.state, LeaseState::Orphaned | LeaseState::Probing) {
+        (next.state, next.until) = (LeaseState::Allocated, None);
     }
     next
 }

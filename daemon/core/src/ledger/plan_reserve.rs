@@ -67,7 +67,8 @@ impl Purpose {
             // In use, which is more than kept.
             Self::Keep(_) => return None,
             Self::Use | Self::Probe(_) => {
-                let (next, revived) = renew(lease, holder, false)?;
+                // Who does not check the address uses it from here on.
+                let (next, revived) = renew(lease, holder, matches!(self, Self::Use))?;
                 let action = if revived {
                     Action::Allocated
                 } else {

@@ -122,8 +122,9 @@ fn take_place(next: &mut Lease, giver: &Holder, to: &Holder) {
             member.ports.append(&mut own);
         }
     }
-    if next.state == LeaseState::Orphaned {
-        next.state = LeaseState::Allocated;
+    // Whose check it was has no part in it any more.
+    if matches!(next.state, LeaseState::Orphaned | LeaseState::Probing) {
+        (next.state, next.until) = (LeaseState::Allocated, None);
     }
 }
 

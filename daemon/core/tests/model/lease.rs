@@ -180,7 +180,7 @@ impl Model {
                     continue;
                 }
                 let probes = ask.probe && lease.state == LeaseState::Reserved;
-                let (changed, revived) = renew(&mut lease, &ask.holder, false);
+                let (changed, revived) = renew(&mut lease, &ask.holder, !ask.probe);
                 if probes {
                     lease.state = LeaseState::Probing;
                     lease.until = Some(Timestamp(now.0 + 30_000));
@@ -645,8 +645,9 @@ impl Model {
                 }
             } else {
                 lease.members[mine].holder = ask.to.clone();
-                if lease.state == LeaseState::Orphaned {
+                if matches!(lease.state, LeaseState::Orphaned | LeaseState::Probing) {
                     lease.state = LeaseState::Allocated;
+                    lease.until = None;
                 }
             }
             flight.put(&lease, Action::HandedOver, Some(ask.to.identity.clone()));

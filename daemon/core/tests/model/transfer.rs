@@ -76,8 +76,9 @@ impl Model {
                 next.until = None;
             }
             next.contenders.retain(|one| one.holder.identity != *to);
-            if next.state == LeaseState::Orphaned {
+            if matches!(next.state, LeaseState::Orphaned | LeaseState::Probing) {
                 next.state = LeaseState::Allocated;
+                next.until = None;
             }
         }
         if ask.tenant.is_some() && ask.tenant != lease.tenant {
