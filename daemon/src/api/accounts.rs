@@ -51,6 +51,12 @@ pub struct Change {
     pub disabled: Option<bool>,
 }
 
+impl Change {
+    pub fn is_any(&self) -> bool {
+        self.role.is_some() || self.password.is_some() || self.disabled.is_some()
+    }
+}
+
 /// Why an account could not be made or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum AccountError {

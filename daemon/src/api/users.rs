@@ -98,9 +98,13 @@ pub async fn update(
         password: body.password.map(|password| password.0),
         disabled: body.disabled,
     };
+    let ends = change.is_any();
     api.accounts
         .edit_if(&name, change, caller.actor, guard(if_match, &name))
         .await?;
+    if ends {
+        api.sessions.end_all(&name);
+    }
     shown(&api, StatusCode::OK, &name)
 }
 

@@ -40,6 +40,7 @@ fn operations(rest: &Rest) -> Vec<(Method, String)> {
 fn about_other(path: &str) -> String {
     let place = [
         ("{network}", "default"),
+        ("{other}", "lab"),
         ("{address}", "10.2.0.1"),
         ("{pool}", "other"),
         ("{tenant}", "red"),

@@ -135,6 +135,12 @@ impl Trial<'_> {
             self.absorb(draft);
             return Ok(RowFate::Created);
         };
+        // A row names the network that the pool has, which chooses none.
+        let stays = known.spec.network == spec.network;
+        let spec = PoolSpec {
+            network_by_default: stays && known.spec.network_by_default,
+            ..spec
+        };
         let edit = PoolEdit {
             pool: known.id,
             spec,

@@ -89,6 +89,11 @@ impl Model {
             ..row.spec.clone()
         };
         if let Ok(known) = self.pool_called(&spec.name) {
+            let stays = known.spec.network == spec.network;
+            let spec = PoolSpec {
+                network_by_default: stays && known.spec.network_by_default,
+                ..spec
+            };
             let edit = PoolEdit {
                 pool: known.id,
                 spec,

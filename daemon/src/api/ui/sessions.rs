@@ -103,6 +103,11 @@ impl Sessions {
         self.look(headers, false).is_some()
     }
 
+    /// Ends all sessions of an account, whatever it is afterwards.
+    pub fn end_all(&self, name: &str) {
+        self.store.lock().0.retain(|_, row| &*row.name != name);
+    }
+
     fn look(&self, headers: &HeaderMap, keep: bool) -> Option<Session> {
         let key = key(headers)?;
         let row = self.store.lock().touch(&key, Instant::now(), keep)?;

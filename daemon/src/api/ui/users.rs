@@ -149,10 +149,14 @@ pub async fn update(
         password,
         disabled: Some(disabled).filter(|disabled| *disabled != account.disabled),
     };
+    let ends = change.is_any();
     let edited = api.accounts.edit(&name, change, visitor.actor());
     if let Err(error) = edited.await {
         let status = blame(&mut form, &error);
         return Ok(ask(&visitor, status, &title, form));
+    }
+    if ends {
+        api.sessions.end_all(&name);
     }
     visitor.tell(true, format!("User {name} was changed."), None);
     Ok(go_to(links::USERS))

@@ -239,7 +239,7 @@ async fn who_is_disabled_is_signed_out_and_stays_out() {
     let site = Site::new().await;
     let admin = admin(&site).await;
     let operator = site.visitor("operator").await;
-    let edit = "/ui/users/operator/edit";
+    let (edit, unseen) = ("/ui/users/operator/edit", site.visitor("operator").await);
     let page = admin.post(edit, "role=operator&disabled=yes").await;
     assert_eq!(page.status, StatusCode::SEE_OTHER, "{}", page.html);
     assert_eq!(operator.get("/ui/").await.status, StatusCode::SEE_OTHER);
@@ -250,6 +250,8 @@ async fn who_is_disabled_is_signed_out_and_stays_out() {
     let page = admin.post(edit, "role=operator").await;
     assert_eq!(page.status, StatusCode::SEE_OTHER, "{}", page.html);
     assert!(accounts.login("operator", PASSWORD).await.is_some());
+    let page = unseen.get("/ui/").await;
+    assert_eq!(page.status, StatusCode::SEE_OTHER, "ended, not asleep");
     // One admin is left: the first account, which nobody has signed in as.
     let own = admin
         .post("/ui/users/root/edit", "role=admin&disabled=yes")
