@@ -95,6 +95,7 @@ fn body(method: &Method, path: &str) -> Value {
         ("POST", "/api/v1/clusters/{name}/skip-adoption") => json!({ "network": "default" }),
         ("POST", "/api/v1/import") => json!({ "name": "imported" }),
         ("DELETE", _)
+        | ("PUT", "/api/v1/networks/{name}/separate/{other}")
         | (
             "POST",
             "/api/v1/backups"
