@@ -138,8 +138,6 @@ impl Wakes {
                 }
                 if changes.iter().any(|change| change.other) {
                     keys.extend(state.lifted(ledger));
-                    // Networks may have been said to be two.
-                    keys.extend(state.waiting_for(&Cause::Pools));
                 }
             }
         }
