@@ -66,19 +66,10 @@ impl Layout {
                 .saturating_sub(count(&assignable)),
             assignable: count(&assignable),
         };
-        let spans = |set: &RangeInclusiveSet<u128>| {
-            set.iter()
-                .map(|run| Span {
-                    family,
-                    first: *run.start(),
-                    last: *run.end(),
-                })
-                .collect()
-        };
-        let assignable: Vec<Span> = spans(&assignable);
+        let assignable = spans(family, &assignable);
         Ok(Self {
             family,
-            listed: spans(&listed),
+            listed: spans(family, &listed),
             below: below(&assignable),
             assignable,
             withheld: Vec::new(),
@@ -89,42 +80,22 @@ impl Layout {
 
     /// The same, but that the spans are withheld.
     pub fn without(&self, spans: &[Span]) -> Self {
-        let mut assignable = set(self.assignable.iter().copied());
-        for span in spans {
-            assignable.remove(span.first..=span.last);
-        }
-        let mut withheld = set(self.assignable.iter().copied());
-        for run in assignable.iter() {
-            withheld.remove(run.clone());
-        }
-        let spans = |set: &RangeInclusiveSet<u128>| -> Vec<Span> {
-            let span = |run: &RangeInclusive<u128>| Span {
-                family: self.family,
-                first: *run.start(),
-                last: *run.end(),
-            };
-            set.iter().map(span).collect()
-        };
-        let size = PoolSize {
-            assignable: count(&assignable),
-            ..self.size
-        };
-        let (assignable, withheld) = (spans(&assignable), spans(&withheld));
+        let assignable = minus(&self.assignable, spans);
         Self {
             below: below(&assignable),
+            withheld: minus(&self.assignable, &assignable),
+            size: PoolSize {
+                assignable: total(&assignable),
+                ..self.size
+            },
             assignable,
-            withheld,
-            size,
             ..self.clone()
         }
     }
 
     /// How many addresses are withheld.
     pub fn withheld_count(&self) -> u128 {
-        let sizes = self.withheld.iter();
-        sizes.fold(0, |sum, span| {
-            sum.saturating_add((span.last - span.first).saturating_add(1))
-        })
+        total(&self.withheld)
     }
 
     /// Whether the specification gives `number`, withheld or not.
@@ -158,11 +129,38 @@ impl Layout {
     }
 }
 
+/// What of the spans is in none of the others.
+pub(crate) fn minus(from: &[Span], others: &[Span]) -> Vec<Span> {
+    let Some(family) = from.first().map(|span| span.family) else {
+        return Vec::new();
+    };
+    let mut rest = set(from.iter().copied());
+    for span in others {
+        rest.remove(span.first..=span.last);
+    }
+    spans(family, &rest)
+}
+
+fn spans(family: Family, set: &RangeInclusiveSet<u128>) -> Vec<Span> {
+    let span = |run: &RangeInclusive<u128>| Span {
+        family,
+        first: *run.start(),
+        last: *run.end(),
+    };
+    set.iter().map(span).collect()
+}
+
+/// How many addresses the spans have, which are disjoint.
+fn total(spans: &[Span]) -> u128 {
+    let sizes = spans.iter().map(Span::len);
+    sizes.fold(0, u128::saturating_add)
+}
+
 /// How many addresses are below each of the spans.
 fn below(spans: &[Span]) -> Vec<u128> {
     let below = spans.iter().scan(0_u128, |sum, span| {
         let below = *sum;
-        *sum = sum.saturating_add((span.last - span.first).saturating_add(1));
+        *sum = sum.saturating_add(span.len());
         Some(below)
     });
     below.collect()

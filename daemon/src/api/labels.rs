@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::{extract::State as Shared, response::Response};
-use fipd_core::{Answer, Label, LabelWanted, Labels, LeaseKey, Request};
+use fipd_core::{Answer, Label, LabelWanted, Labels, Ledger, Request};
 use http::StatusCode;
 
 use super::{
@@ -30,12 +30,8 @@ pub async fn label(
     if_match: IfMatch,
     Body(body): Body<LabelRequest>,
 ) -> Result<Response, Problem> {
-    let address = convert::address("address", &address)?;
-    let network = api.ipam.read(|ledger| {
-        let reach = caller.within(ledger);
-        reach.network(&network).map(|found| found.id)
-    })?;
-    let key = LeaseKey { network, address };
+    let find = |ledger: &Ledger| caller.within(ledger).key(&network, &address);
+    let key = api.ipam.read(find)?;
     let set = body.set.into_iter();
     let ask = Label {
         key,

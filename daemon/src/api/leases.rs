@@ -71,12 +71,11 @@ pub async fn show(
     Path((network, address)): Path<(String, String)>,
     known: IfNoneMatch,
 ) -> Result<Response, Problem> {
-    let address = convert::address("address", &address)?;
     api.ipam.read(|ledger| {
         let reach = caller.within(ledger);
-        let network = reach.network(&network)?.id;
-        let lease = reach.lease(LeaseKey { network, address });
-        let lease = lease.ok_or_else(|| Problem::not_found("lease of", address))?;
+        let key = reach.key(&network, &address)?;
+        let lease = reach.lease(key);
+        let lease = lease.ok_or_else(|| Problem::not_found("lease of", key.address))?;
         let view = convert::lease_view(ledger, lease);
         Ok(known.answer(&State::of(&**lease), &view))
     })
@@ -198,14 +197,8 @@ pub async fn release_address(
     Query(query): Query<Reason>,
     if_match: IfMatch,
 ) -> Result<StatusCode, Problem> {
-    let address = convert::address("address", &address)?;
-    let network = api.ipam.read(|ledger| {
-        caller
-            .within(ledger)
-            .network(&network)
-            .map(|found| found.id)
-    })?;
-    let key = LeaseKey { network, address };
+    let find = |ledger: &Ledger| caller.within(ledger).key(&network, &address);
+    let key = api.ipam.read(find)?;
     let scope = match query.end_quarantine {
         true if caller.role < Role::Admin => {
             let detail = "only an admin may end a quarantine before its time";

@@ -26,12 +26,11 @@ pub async fn probed(
     Path((network, address)): Path<(String, String)>,
     Body(body): Body<ProbedReport>,
 ) -> Result<Json<LeaseView>, Problem> {
-    let address = convert::address("address", &address)?;
     let report = api.ipam.read(|ledger| {
-        let network = caller.within(ledger).network(&network)?.id;
-        report(ledger, LeaseKey { network, address }, &body, &caller)
+        let key = caller.within(ledger).key(&network, &address)?;
+        report(ledger, key, &body, &caller)
     })?;
-    let key = report.key.canonical();
+    let (address, key) = (report.key.address, report.key.canonical());
     api.submit(&caller, Request::Probed(report)).await?;
     api.ipam.read(|ledger| {
         let lease = caller.within(ledger).lease(key);

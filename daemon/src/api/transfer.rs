@@ -44,10 +44,9 @@ pub(super) async fn hand(
     if_match: IfMatch,
     body: &TransferRequest,
 ) -> Result<Arc<Lease>, Problem> {
-    let address = convert::address("address", address)?;
     let ask = api.ipam.read(|ledger| {
-        let network = caller.within(ledger).network(network)?.id;
-        to_transfer(ledger, LeaseKey { network, address }, body, caller)
+        let key = caller.within(ledger).key(network, address)?;
+        to_transfer(ledger, key, body, caller)
     })?;
     let key = ask.key;
     let guard = if_match.guard(lease_text(key), move |ledger| state_of(ledger, key));

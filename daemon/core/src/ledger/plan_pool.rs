@@ -7,8 +7,6 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use rangemap::RangeInclusiveSet;
-
 use super::{
     Ledger,
     free::keys,
@@ -18,7 +16,8 @@ use super::{
 };
 use crate::{
     Action, Actor, Answer, Lease, LeaseKey, LeaseState, Network, NetworkId, Op, Origin, Pool,
-    PoolEdit, PoolId, PoolSpec, Refusal, Span, Text, Timestamp, layout::Layout,
+    PoolEdit, PoolId, PoolSpec, Refusal, Span, Text, Timestamp,
+    layout::{Layout, minus},
 };
 
 impl Ledger {
@@ -338,24 +337,6 @@ impl Ledger {
         }
         Ok(())
     }
-}
-
-fn minus(spans: &[Span], others: &[Span]) -> Vec<Span> {
-    let Some(family) = spans.first().map(|span| span.family) else {
-        return Vec::new();
-    };
-    let mut rest: RangeInclusiveSet<u128> =
-        spans.iter().map(|span| span.first..=span.last).collect();
-    for span in others {
-        rest.remove(span.first..=span.last);
-    }
-    rest.iter()
-        .map(|run| Span {
-            family,
-            first: *run.start(),
-            last: *run.end(),
-        })
-        .collect()
 }
 
 fn invalid(field: &'static str, value: &str, allowed: &str) -> Refusal {

@@ -8,6 +8,7 @@ use fipd_core::{
 
 use crate::api::{
     auth::Caller,
+    convert,
     problem::{Code, Problem},
 };
 
@@ -62,6 +63,13 @@ impl<'a> Reach<'a> {
             Err(error @ NameError::Unknown(_)) => error,
         };
         Err(error.into())
+    }
+
+    /// The key of an address in a network, both as they are in a path.
+    pub fn key(&self, network: &str, address: &str) -> Result<LeaseKey, Problem> {
+        let address = convert::address("address", address)?;
+        let network = self.network(network)?.id;
+        Ok(LeaseKey { network, address })
     }
 
     pub fn pool_id(&self, name: &str) -> Result<PoolId, Problem> {

@@ -52,9 +52,9 @@ pub fn desired(
     };
     set(&mut status.conditions, ready, generation, now);
     let Some((pool, facts)) = pool else {
-        unset(&mut status.conditions, OUT_OF_RANGE);
-        unset(&mut status.conditions, NETWORK_AMBIGUOUS);
-        unset(&mut status.conditions, TRUNCATED);
+        for kind in [OUT_OF_RANGE, NETWORK_AMBIGUOUS, TRUNCATED] {
+            unset(&mut status.conditions, kind);
+        }
         return status;
     };
     let excluded = excluded(pool);
@@ -72,55 +72,33 @@ pub fn desired(
         .collect();
     status.used = count(facts.usage.used.saturating_add(facts.usage.excluded));
     status.available = count(facts.usage.free);
-    let conditions = &mut status.conditions;
-    if facts.usage.out_of_range > 0 {
-        let message = format!(
+    let out_of_range = (facts.usage.out_of_range > 0).then(|| {
+        format!(
             "{} leases lie outside the pool's addresses; they are kept until their holders give them back",
             facts.usage.out_of_range
-        );
-        set(
-            conditions,
-            &Says {
-                kind: OUT_OF_RANGE,
-                status: true,
-                reason: "LeasesKept",
-                message,
-            },
-            generation,
-            now,
-        );
-    } else {
-        unset(conditions, OUT_OF_RANGE);
-    }
-    match facts.doubt.clone() {
-        Some(message) => {
-            let says = Says {
-                kind: NETWORK_AMBIGUOUS,
-                status: true,
-                reason: "SameAddresses",
-                message,
-            };
-            set(conditions, &says, generation, now);
-        }
-        None => unset(conditions, NETWORK_AMBIGUOUS),
-    }
-    if truncated {
-        let message = format!(
+        )
+    });
+    let truncated = truncated.then(|| {
+        format!(
             "status.allocated lists the first {MOST_ENTRIES} addresses; used and available are exact"
-        );
-        set(
-            conditions,
-            &Says {
-                kind: TRUNCATED,
-                status: true,
-                reason: "TooMany",
-                message,
-            },
-            generation,
-            now,
-        );
-    } else {
-        unset(conditions, TRUNCATED);
+        )
+    });
+    for (kind, reason, message) in [
+        (OUT_OF_RANGE, "LeasesKept", out_of_range),
+        (NETWORK_AMBIGUOUS, "SameAddresses", facts.doubt.clone()),
+        (TRUNCATED, "TooMany", truncated),
+    ] {
+        let Some(message) = message else {
+            unset(&mut status.conditions, kind);
+            continue;
+        };
+        let says = Says {
+            kind,
+            status: true,
+            reason,
+            message,
+        };
+        set(&mut status.conditions, &says, generation, now);
     }
     status
 }
