@@ -39,7 +39,7 @@ pub async fn preview(
 ) -> Result<Json<PoolMovePreview>, Problem> {
     let pool = find(&api, &caller, &name)?;
     let to = network(&api, &caller, &query.network)?;
-    let outlook = outlook(&api, pool.id, to)?;
+    let outlook = outlook(&api, pool.id, to).await?;
     let view = |one: Collision| CollisionView {
         address: one.address,
         owner: one.owner,
@@ -88,7 +88,7 @@ fn network(api: &Api, caller: &Caller, name: &str) -> Result<NetworkId, Problem>
 }
 
 /// Looks through all leases of the pool; the lock is given back after each thousand.
-pub(super) fn outlook(api: &Api, pool: PoolId, to: NetworkId) -> Result<Outlook, Problem> {
+pub(super) async fn outlook(api: &Api, pool: PoolId, to: NetworkId) -> Result<Outlook, Problem> {
     let mut outlook = Outlook::default();
     let mut after = None;
     loop {
@@ -103,5 +103,6 @@ pub(super) fn outlook(api: &Api, pool: PoolId, to: NetworkId) -> Result<Outlook,
             return Ok(outlook);
         }
         after = page.next;
+        tokio::task::yield_now().await;
     }
 }

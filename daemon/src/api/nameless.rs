@@ -18,14 +18,10 @@ pub fn checks(api: &Api) -> Vec<Checked> {
     if clusters.is_empty() {
         return Vec::new();
     }
+    let pools: Vec<Arc<Pool>> = api.ipam.read(|ledger| ledger.pools().cloned().collect());
     let nameless = |pool: &&Arc<Pool>| !is_object_name(&pool.spec.name);
-    let pools: Vec<Arc<Pool>> = api
-        .ipam
-        .read(|ledger| ledger.pools().filter(nameless).cloned().collect());
-    pools
-        .iter()
-        .filter_map(|pool| check(pool, &clusters))
-        .collect()
+    let nameless = pools.iter().filter(nameless);
+    nameless.filter_map(|pool| check(pool, &clusters)).collect()
 }
 
 fn check(pool: &Pool, clusters: &[(Text, config::Claims)]) -> Option<Checked> {

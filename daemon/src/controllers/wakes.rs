@@ -22,6 +22,8 @@ use crate::ipam::Ipam;
 pub enum Cause {
     /// A pool that appears or is edited.
     Pools,
+    /// A word on which networks are two, or a pool that appears or is edited.
+    Networks,
     /// An address that somebody else holds.
     Address(LeaseKey),
     /// The adoption of a network.
@@ -111,8 +113,12 @@ impl Wakes {
                     .flat_map(|change| change.pools.iter().copied())
                     .collect();
                 edited = state.pools_edited(ledger, &pools);
+                let other = changes.iter().any(|change| change.other);
                 if edited {
                     keys.extend(state.waiting_for(&Cause::Pools));
+                }
+                if edited || other {
+                    keys.extend(state.waiting_for(&Cause::Networks));
                 }
                 for pool in &pools {
                     keys.extend(
@@ -136,7 +142,7 @@ impl Wakes {
                             .filter_map(|identity| self.key(identity)),
                     );
                 }
-                if changes.iter().any(|change| change.other) {
+                if other {
                     keys.extend(state.lifted(ledger));
                 }
             }
@@ -179,7 +185,11 @@ impl State {
     fn lifted(&self, ledger: &Ledger) -> Vec<Key> {
         let networks = self.waiting.keys().filter_map(|cause| match cause {
             Cause::Held(network) => Some(*network),
-            Cause::Pools | Cause::Address(_) | Cause::Exhausted | Cause::Quota(_) => None,
+            Cause::Pools
+            | Cause::Networks
+            | Cause::Address(_)
+            | Cause::Exhausted
+            | Cause::Quota(_) => None,
         });
         networks
             .filter(|network| ledger.holds(*network).is_empty())
@@ -205,12 +215,12 @@ pub fn cause(refusal: &Refusal, network: NetworkId) -> Option<Cause> {
             reasons.first().and_then(|first| cause(first, network))
         }
         Refusal::NotAssignable { .. }
-        | Refusal::NetworkAmbiguous { .. }
         | Refusal::NoPool { .. }
         | Refusal::PoolClosed(_)
         | Refusal::UnknownPool(_)
         | Refusal::UnknownNetwork(_)
         | Refusal::Pool(_) => Some(Cause::Pools),
+        Refusal::NetworkAmbiguous { .. } => Some(Cause::Networks),
         Refusal::UnknownCluster(_)
         | Refusal::PoolExists(_)
         | Refusal::NoPoolNumber

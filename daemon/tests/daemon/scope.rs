@@ -239,6 +239,32 @@ fn a_scope_is_all_that_a_token_sees() {
 }
 
 #[test]
+fn a_tenant_says_that_its_address_is_taken_and_says_so_again() {
+    let fipd = site();
+    let red = token(&fipd, "red --role operator --tenant red");
+    let owner = "fipd/Host/lab/new";
+    let ask = json!({ "owner": owner, "wants": [{ "pool": "mine" }], "probe": true });
+    assert_eq!(red.post("/api/v1/leases", ask).status, 201);
+    let path = "/api/v1/leases/lab/10.1.0.3/probed";
+    let report = || red.post(path, json!({ "owner": owner, "verdict": "taken" }));
+    assert_eq!(
+        report().status,
+        204,
+        "it is nobody's now, not this tenant's"
+    );
+    assert_eq!(
+        report().status,
+        204,
+        "nobody knows whether the first was heard"
+    );
+    let all = fipd.rest(Some(&fipd.token("root", "admin")));
+    let shown = all.get("/api/v1/leases/lab/10.1.0.3").json();
+    assert_eq!(shown["state"], "quarantined");
+    let free = json!({ "owner": owner, "verdict": "free" });
+    red.post(path, free).problem(409, "conflict");
+}
+
+#[test]
 fn a_token_of_a_tenant_speaks_for_it_and_for_nobody_else() {
     let fipd = site();
     let red = token(&fipd, "red --role operator --tenant red");

@@ -230,7 +230,12 @@ fn request(kind: Kind, n: usize, holder: Holder) -> Result<Request> {
     };
     let pool = match kind {
         Kind::Selected => Choice::from(selection),
-        _ => PoolId(1).into(),
+        Kind::Plain
+        | Kind::Sticky
+        | Kind::Random
+        | Kind::LeastRecentlyUsed
+        | Kind::Shared
+        | Kind::Charged => PoolId(1).into(),
     };
     Ok(Request::Allocate(Allocate {
         holder,

@@ -81,7 +81,7 @@ pub fn permits(ledger: &Ledger, caller: &Caller, request: &Request) -> Result<()
         return Ok(());
     }
     if let Request::Probed(report) = request {
-        return in_reach(ledger, caller, report.key.canonical());
+        return reports(ledger, caller, report.key.canonical());
     }
     if let Request::Release(release) = request {
         return releases(ledger, caller, &release.scope);
@@ -240,6 +240,21 @@ fn in_reach(ledger: &Ledger, caller: &Caller, key: LeaseKey) -> Result<(), IpamE
     match ledger.lease(key).filter(out) {
         Some(lease) => Err(Refusal::NotHeld(lease.key.address).into()),
         None => Ok(()),
+    }
+}
+
+/// A report is repeated, too, when the address cools as nobody's because of it: then it changes nothing.
+fn reports(ledger: &Ledger, caller: &Caller, key: LeaseKey) -> Result<(), IpamError> {
+    let anybody = Scope {
+        tenants: Vec::new(),
+        ..Scope::clone(&caller.scope)
+    };
+    let nobodys =
+        |lease: &&Arc<Lease>| lease.state == LeaseState::Quarantined && lease.tenant.is_none();
+    let cooling = ledger.lease(key).filter(nobodys);
+    match cooling.filter(|lease| anybody.has_lease(lease)) {
+        Some(_) => Ok(()),
+        None => in_reach(ledger, caller, key),
     }
 }
 

@@ -56,7 +56,10 @@ pub async fn step(
         let network = convert::network(ledger, &wanted)?;
         Ok::<_, Problem>(network.id)
     });
-    let found = found.and_then(|to| Ok((to, outlook(&api, pool.id, to)?)));
+    let found = match found {
+        Ok(to) => outlook(&api, pool.id, to).await.map(|found| (to, found)),
+        Err(problem) => Err(problem),
+    };
     let (to, outlook) = match found {
         Ok(found) => found,
         Err(problem) => {

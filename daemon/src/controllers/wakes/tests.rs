@@ -65,6 +65,7 @@ async fn a_change_wakes_who_waits_for_it_and_nobody_else() {
     let wakes = Wakes::new(System::rancher_fip(), ClusterId("X".into()), "FloatingIP");
     for (name, cause) in [
         ("pools", Cause::Pools),
+        ("networks", Cause::Networks),
         ("address", Cause::Address(place(1))),
         ("held", Cause::Held(NetworkId::DEFAULT)),
         ("quota", Cause::Quota(Tenant("p-1".into()))),
@@ -87,16 +88,19 @@ async fn a_change_wakes_who_waits_for_it_and_nobody_else() {
             (names.into_iter().collect::<Vec<_>>(), edited)
         };
         let (names, edited) = next().await;
-        assert_eq!(names, ["address", "held", "other", "pools", "quota"]);
+        assert_eq!(
+            names,
+            ["address", "held", "networks", "other", "pools", "quota"]
+        );
         assert!(edited, "at the start");
         for (request, expected) in [
-            (pool(), &["pools"][..]),
+            (pool(), &["networks", "pools"][..]),
             (adopt("Service", "web", 2), &[]),
             (adopt("FloatingIP", "fip", 3), &["fip"]),
             (adopt("Service", "web", 1), &["address"]),
             (quota(1), &[]),
             (quota(2), &["quota"]),
-            (network(), &["held"]),
+            (network(), &["held", "networks"]),
         ] {
             let told = format!("{request:?}");
             ipam.submit(request).await.expect("an answer");

@@ -242,7 +242,7 @@ impl Sources {
         if let Some(request) = self.change(key, wanted) {
             match self.site.ipam.submit(request).await {
                 Ok(_) => {}
-                Err(IpamError::Refused(refusal)) => {
+                Err(IpamError::Refused(refusal)) if !matches!(refusal, Refusal::Stale { .. }) => {
                     return Err(Refused::Says(not_ready("Invalid", refusal.to_string())));
                 }
                 Err(error) => return Err(Refused::Trouble(error.into())),
@@ -276,7 +276,8 @@ impl Sources {
             Some(pool) => Some(Request::UpdatePool(PoolEdit {
                 pool: pool.id,
                 spec: wanted,
-                if_generation: None,
+                // An admin may have taken it to another network since it was read.
+                if_generation: Some(pool.generation),
                 force: false,
                 reason: "".into(),
                 actor,

@@ -10,7 +10,7 @@ pub mod validate;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use fipd_core::{Answer, Ledger, Origin, Pool, Request, System};
+use fipd_core::{Answer, Ledger, Origin, Pool, Refusal, Request, System};
 use fipd_crds::floating_ip::FloatingIPPool;
 use k8s_openapi::{api::core::v1::ObjectReference, jiff};
 use kube::Resource;
@@ -184,7 +184,9 @@ impl Pools {
     async fn submit(&self, request: Request) -> Result<Answer, Refused> {
         match self.site.ipam.submit(request).await {
             Ok(answer) => Ok(answer),
-            Err(IpamError::Refused(refusal)) => Err(invalid(refusal.to_string())),
+            Err(IpamError::Refused(refusal)) if !matches!(refusal, Refusal::Stale { .. }) => {
+                Err(invalid(refusal.to_string()))
+            }
             Err(error) => Err(Refused::Trouble(error.into())),
         }
     }

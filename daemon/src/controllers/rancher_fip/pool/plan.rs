@@ -86,7 +86,8 @@ fn edit(pool: &Pool, spec: PoolSpec, cluster_name: &str) -> Request {
     Request::UpdatePool(PoolEdit {
         pool: pool.id,
         spec,
-        if_generation: None,
+        // An admin may have taken it to another network since it was read.
+        if_generation: Some(pool.generation),
         force: true,
         actor: actor(cluster_name),
         reason: "".into(),
@@ -143,6 +144,11 @@ mod tests {
             panic!("an edit was expected");
         };
         assert!(edit.force && edit.pool == PoolId(7));
+        assert_eq!(
+            edit.if_generation,
+            Some(3),
+            "what an admin does meanwhile stays"
+        );
     }
 
     #[test]
