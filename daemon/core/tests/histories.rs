@@ -965,8 +965,7 @@ impl History {
         }
         for lease in &self.model.leases {
             let in_range = self.model.pools.iter().any(|pool| {
-                !pool.spec.closed
-                    && pool.spec.network == lease.key.network
+                pool.spec.network == lease.key.network
                     && model::assignable(&pool.spec, lease.key.address)
             });
             let marks = self.ledger.marks(lease);

@@ -241,6 +241,31 @@ fn a_contender_gets_what_it_was_found_using() {
 }
 
 #[test]
+fn nobody_has_confirmed_what_another_was_found_using() {
+    let mut book = Book::new();
+    book.checks("a");
+    book.done(&Request::Adopt(Adopt {
+        key: key(0),
+        holder: holder("found"),
+        tenant: None,
+        since: Timestamp(1),
+        actor: "test".into(),
+    }));
+    let unchecked = book.refused(&Request::Allocate(Allocate {
+        probe: false,
+        ..allocate("a")
+    }));
+    assert!(
+        matches!(unchecked, Refusal::AddressTaken { .. }),
+        "{unchecked}"
+    );
+    let (audit, _) = book.done(&probed("a", 0, ProbeVerdict::Free));
+    assert_eq!(audit[0].action, Action::PassedOn);
+    let lease = book.lease(0).expect("passed on");
+    assert_eq!(lease.owner(), Some(&holder("found")));
+}
+
+#[test]
 fn only_what_the_owner_checks_is_reported() {
     let mut book = Book::new();
     book.checks("a");

@@ -1484,3 +1484,84 @@ fn pools_of_one_network_that_overlap_are_named() {
     assert_eq!(book.0.overlaps(all, 1), expected.get(..1).expect("one"));
     assert_eq!(book.0.overlaps(elsewhere, 9), []);
 }
+
+#[test]
+fn what_was_kept_is_not_used_while_another_uses_it() {
+    let mut book = Book::new();
+    let pool = book.pool(spec("p", &["10.0.0.8/30"]));
+    let ask = allocate(WEB, pool);
+    book.gets(&Request::Reserve(Reserve { ask, until: None }));
+    book.done(&adopt(API, "10.0.0.8", 1));
+    let refusal = book.refused(&Request::Allocate(allocate(WEB, pool)));
+    assert_eq!(
+        refusal,
+        Refusal::AddressTaken {
+            address: address("10.0.0.8"),
+            owner: API.to_owned()
+        }
+    );
+    book.done(&release(WEB, "1"));
+    let lease = book.0.lease(key("10.0.0.8")).expect("leased");
+    assert_eq!(lease.owner(), Some(&holder(API, "1")), "who uses it");
+}
+
+#[test]
+fn what_was_kept_waits_for_the_clusters_that_may_use_it() {
+    let mut book = Book::new();
+    let pool = book.pool(spec("p", &["10.0.0.8/30"]));
+    let ask = allocate(WEB, pool);
+    book.gets(&Request::Reserve(Reserve { ask, until: None }));
+    book.0.expect(vec![Expectation {
+        network: NetworkId::DEFAULT,
+        cluster: "one".into(),
+        system: System::rancher_fip(),
+    }]);
+    let refusal = book.refused(&Request::Allocate(allocate(WEB, pool)));
+    assert!(matches!(refusal, Refusal::NetworkHeld { .. }), "{refusal}");
+}
+
+#[test]
+fn what_cools_goes_on_cooling_when_another_pool_may_give_it() {
+    let mut book = Book::new();
+    let quarantine = 60;
+    let wide = spec("wide", &["10.0.0.8/29"]);
+    let wide = book.pool(PoolSpec { quarantine, ..wide });
+    let narrow = spec("narrow", &["10.0.0.8/31"]);
+    let narrow = book.pool(PoolSpec {
+        quarantine,
+        ..narrow
+    });
+    for text in ["10.0.0.8", "10.0.0.12"] {
+        book.done(&named(WEB, wide, text));
+    }
+    book.done(&release(WEB, "1"));
+    let (pool, actor) = (wide, "test".into());
+    book.done(&Request::DeletePool { pool, actor });
+    let lease = book.0.lease(key("10.0.0.8")).expect("it cools");
+    assert_eq!(
+        (lease.state, lease.pool),
+        (LeaseState::Quarantined, Some(narrow))
+    );
+    assert!(book.0.lease(key("10.0.0.12")).is_none());
+    assert_eq!(book.0.usage(narrow).map(|usage| usage.quarantined), Some(1));
+}
+
+#[test]
+fn a_closed_pool_has_its_leases_in_range() {
+    let mut book = Book::new();
+    let pool = book.pool(spec("p", &["10.0.0.8/30"]));
+    book.gets(&Request::Allocate(allocate(WEB, pool)));
+    book.done(&Request::UpdatePool(PoolEdit {
+        pool,
+        spec: PoolSpec {
+            closed: true,
+            ..spec("p", &["10.0.0.8/30"])
+        },
+        if_generation: None,
+        force: false,
+        actor: "test".into(),
+        reason: "".into(),
+    }));
+    let lease = book.0.lease(key("10.0.0.8")).expect("leased");
+    assert!(book.0.marks(lease).is_empty());
+}

@@ -264,13 +264,16 @@ impl Ledger {
         };
         self.uncount_ahead(&flight);
         self.end_in_memory(&flight);
+        let mut taken = flight.taken;
+        taken.sort_unstable();
+        let is_new = |key: &LeaseKey| taken.binary_search(key).is_ok();
         let mut change = Change::default();
         change
             .pools
             .extend(flight.places.iter().map(|(id, ..)| *id));
         for op in flight.ops {
             match (op, flight.prints) {
-                (Op::PutLease(lease), Some(prints)) if flight.taken.contains(&lease.key) => {
+                (Op::PutLease(lease), Some(prints)) if is_new(&lease.key) => {
                     self.put_first(lease, prints, &mut change);
                 }
                 (op, _) => {
@@ -279,7 +282,7 @@ impl Ledger {
                 }
             }
         }
-        for key in flight.taken {
+        for key in taken {
             self.free.give_back(key);
         }
         if let Some((identity, instance)) = flight.leaves.map(|leaves| *leaves) {

@@ -252,6 +252,11 @@ impl Ledger {
     /// The pool that an address found in use is attributed to: of those that list it an open one, the smallest,
     /// the oldest.
     pub(super) fn pool_around(&self, key: LeaseKey) -> Option<PoolId> {
+        self.pool_around_but(key, None)
+    }
+
+    /// The same, as if there were not the other pool.
+    pub(super) fn pool_around_but(&self, key: LeaseKey, other: Option<PoolId>) -> Option<PoolId> {
         let rank = |part: &Part| {
             let pool = self.rows.pools.get(&part.pool)?;
             let listed = self.free.room(part.pool)?.layout.size.listed;
@@ -260,6 +265,7 @@ impl Ledger {
         self.free
             .stab(key)
             .iter()
+            .filter(|part| Some(part.pool) != other)
             .filter_map(rank)
             .min()
             .map(|(.., pool)| pool)

@@ -19,8 +19,8 @@ use super::{
     wants::{Asked, needs, sums},
 };
 use crate::{
-    Action, Allocate, Answer, LeaseKey, LeaseState, Pool, PoolId, PoolSpec, Refusal, Share, Text,
-    Timestamp, layout,
+    Action, Allocate, Answer, Lease, LeaseKey, LeaseState, Pool, PoolId, PoolSpec, Refusal, Share,
+    Text, Timestamp, layout,
 };
 
 impl Ledger {
@@ -36,6 +36,9 @@ impl Ledger {
         let mut held = self.settled_prints(prints.whole, &ask.holder.identity)?;
         held.retain(|lease| lease.held_by(&ask.holder.identity));
         self.match_held(&mut asked, held);
+        for lease in asked.iter().flat_map(|want| &want.existing) {
+            self.check_idle(lease, purpose)?;
+        }
         if let Some(share) = &share {
             self.share_again(&mut asked, share, &ask.holder)?;
             self.join(&mut asked, share, ask)?;
@@ -62,6 +65,27 @@ impl Ledger {
         }
         draft.flight.places = self.leave_places(&asked, ask);
         Ok(self.grant(draft, asked, prints, ask, (purpose, share.as_ref())))
+    }
+
+    /// What has to hold before the identity uses an address that it has and does not use yet. Somebody else may have come to
+    /// use it meanwhile, known as a contender or in a cluster that is yet to be adopted.
+    fn check_idle(&self, lease: &Lease, purpose: Purpose) -> Result<(), Stop> {
+        let contender = lease.contenders.first();
+        match (purpose, lease.state) {
+            (Purpose::Keep(_), _)
+            | (_, LeaseState::Allocated | LeaseState::Quarantined)
+            | (Purpose::Probe(_), LeaseState::Probing) => Ok(()),
+            (_, LeaseState::Reserved | LeaseState::Probing) if contender.is_some() => {
+                let address = lease.key.address;
+                let owner = contender.map(|contender| contender.holder.identity.to_string());
+                let owner = owner.unwrap_or_default();
+                Err(Refusal::AddressTaken { address, owner }.into())
+            }
+            (_, LeaseState::Reserved | LeaseState::Orphaned) => {
+                Ok(self.check_adopted(lease.key.network)?)
+            }
+            (_, LeaseState::Probing) => Ok(()),
+        }
     }
 
     /// What has to hold before a pool gives anything new; whether the named address cools.

@@ -147,10 +147,18 @@ impl Ledger {
         draft.flight.table = Some(Table::Pools);
         draft.flight.edits.push(pool.spec.network);
         draft.flight.ops.extend(quotas);
-        // Nobody has what cools; its rows go with the pool, which gave it.
-        for lease in keys.into_iter().flat_map(KeySet::iter) {
-            draft.flight.keys.push(lease);
-            draft.flight.ops.push(Op::DeleteLease(lease));
+        // Nobody has what cools: it goes on cooling where another pool may give it, else its row goes with the pool.
+        for key in keys.into_iter().flat_map(KeySet::iter) {
+            draft.flight.keys.push(key);
+            let cooling = self.rows.leases.get(&key);
+            let op = match (cooling, self.pool_around_but(key, Some(id))) {
+                (Some(cooling), pool @ Some(_)) => {
+                    let lease = Lease::clone(cooling);
+                    Op::PutLease(Arc::new(Lease { pool, ..lease }))
+                }
+                _ => Op::DeleteLease(key),
+            };
+            draft.flight.ops.push(op);
         }
         let pasts = self.free.memory().of_pool(id);
         let forgets = pasts.map(|(_, key)| Op::DeletePast(key));

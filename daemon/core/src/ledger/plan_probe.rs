@@ -33,8 +33,19 @@ impl Ledger {
                 let owner = lease.owner().map(|owner| owner.identity.to_string());
                 Err(not(format!("it is that of {}", owner.unwrap_or_default())))
             }
-            (LeaseState::Probing, ProbeVerdict::Free) => Ok(confirm(lease, ask, now)),
-            (LeaseState::Probing, ProbeVerdict::Taken { by }) => self.give_up(lease, by, ask, now),
+            (LeaseState::Probing, ProbeVerdict::Free) if lease.contenders.is_empty() => {
+                Ok(confirm(lease, ask, now))
+            }
+            (LeaseState::Probing, ProbeVerdict::Free) => {
+                self.give_up(lease, "it was found in use by it".into(), ask, now)
+            }
+            (LeaseState::Probing, ProbeVerdict::Taken { by }) => {
+                let by = match &**by {
+                    "" => "somebody",
+                    by => by,
+                };
+                self.give_up(lease, format!("{by} answered for it").into(), ask, now)
+            }
             (LeaseState::Allocated, ProbeVerdict::Free) => Err(Stop::Answer(Answer::Granted {
                 leases: vec![Arc::clone(lease)],
                 fresh: false,
@@ -49,12 +60,8 @@ impl Ledger {
     }
 
     /// Somebody uses the address whom fipd does not know: a contender gets it, or it cools. No tenant may end that.
-    fn give_up(&self, lease: &Arc<Lease>, by: &Text, ask: &Probed, now: Timestamp) -> Draw {
+    fn give_up(&self, lease: &Arc<Lease>, detail: Text, ask: &Probed, now: Timestamp) -> Draw {
         let mut draft = Draft::new(now, &ask.actor);
-        let detail: Text = match &**by {
-            "" => "somebody answered for it".into(),
-            by => format!("{by} answered for it").into(),
-        };
         if lease.contenders.is_empty() {
             let pool = lease.pool.and_then(|id| self.rows.pools.get(&id));
             let seconds = pool.map_or(0, |pool| pool.spec.quarantine);

@@ -146,16 +146,8 @@ impl Ledger {
 
     /// What a reader should know about the lease.
     pub fn marks(&self, lease: &Lease) -> SmallVec<[Mark; 2]> {
-        let open = |part: &Part| {
-            part.in_range()
-                && self
-                    .rows
-                    .pools
-                    .get(&part.pool)
-                    .is_some_and(|pool| !pool.spec.closed)
-        };
         let mut marks = SmallVec::new();
-        if !self.free.stab(lease.key).iter().any(open) {
+        if !self.free.stab(lease.key).iter().any(Part::in_range) {
             marks.push(Mark::OutOfRange);
         }
         if !lease.contenders.is_empty() {

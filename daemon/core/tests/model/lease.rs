@@ -98,6 +98,11 @@ impl Model {
         let mut held = self.leases_with(identity)?;
         held.retain(|lease| lease.held_by(identity));
         distribute(&mut asked, &mut held);
+        if keep.is_none() {
+            for lease in asked.iter().flat_map(|want| &want.have) {
+                self.may_use(lease, ask)?;
+            }
+        }
         if let Some(share) = &share {
             for want in asked.iter_mut() {
                 for lease in &mut want.have {
@@ -240,6 +245,25 @@ impl Model {
     pub fn may_give(&self, want: &Asked, ask: &Allocate) -> Result<bool, Stop> {
         self.may_open(want)?;
         self.may_name(want, ask)
+    }
+
+    /// Whether what the identity has and does not use yet is used by nobody else, as far as is known.
+    fn may_use(&self, lease: &Lease, ask: &Allocate) -> Result<(), Stop> {
+        let begins = lease.state == LeaseState::Reserved
+            || (lease.state == LeaseState::Probing && !ask.probe);
+        if let Some(contender) = lease.contenders.first().filter(|_| begins) {
+            return Err(Stop::Refused(Refusal::AddressTaken {
+                address: lease.key.address,
+                owner: contender.holder.identity.to_string(),
+            }));
+        }
+        let waiting = self.holds(lease.key.network);
+        if matches!(lease.state, LeaseState::Reserved | LeaseState::Orphaned) && !waiting.is_empty()
+        {
+            let network = self.network_name(lease.key.network);
+            return Err(Stop::Refused(Refusal::NetworkHeld { network, waiting }));
+        }
+        Ok(())
     }
 
     fn may_open(&self, want: &Asked) -> Result<(), Stop> {
@@ -596,6 +620,10 @@ impl Model {
 
     /// Of the pools that list it an open one, the smallest, the oldest.
     pub fn pool_of(&self, key: LeaseKey) -> Option<PoolId> {
+        self.pool_of_but(key, None)
+    }
+
+    pub fn pool_of_but(&self, key: LeaseKey, other: Option<PoolId>) -> Option<PoolId> {
         let size = |pool: &Pool| {
             let family = pool.spec.addresses[0].family();
             super::world(family)
@@ -606,6 +634,7 @@ impl Model {
         self.pools
             .iter()
             .filter(|pool| pool.spec.network == key.network && lists(&pool.spec, key.address))
+            .filter(|pool| Some(pool.id) != other)
             .min_by_key(|pool| (pool.spec.closed, size(pool), pool.id))
             .map(|pool| pool.id)
     }

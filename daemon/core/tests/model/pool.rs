@@ -3,8 +3,8 @@
 use std::{net::IpAddr, sync::Arc};
 
 use fipd_core::{
-    Action, Adoption, Answer, ClusterId, ClusterRecord, EndsOf, Family, LeaseKey, LeaseState,
-    Network, NetworkId, Op, Pool, PoolEdit, PoolId, PoolSpec, Refusal, Text, Timestamp,
+    Action, Adoption, Answer, ClusterId, ClusterRecord, EndsOf, Family, Lease, LeaseKey,
+    LeaseState, Network, NetworkId, Op, Pool, PoolEdit, PoolId, PoolSpec, Refusal, Text, Timestamp,
 };
 
 use super::{Flight, Model, Plan, Stop, memory, same_marker, world};
@@ -227,7 +227,15 @@ impl Model {
                 return Err(Stop::Busy);
             }
             flight.keys.push(lease.key);
-            flight.ops.push(Op::DeleteLease(lease.key));
+            flight
+                .ops
+                .push(match self.pool_of_but(lease.key, Some(id)) {
+                    None => Op::DeleteLease(lease.key),
+                    heir => Op::PutLease(Arc::new(Lease {
+                        pool: heir,
+                        ..lease.clone()
+                    })),
+                });
         }
         for key in self.oldest_first(id) {
             flight.ops.push(Op::DeletePast(key));

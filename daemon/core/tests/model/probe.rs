@@ -40,7 +40,7 @@ impl Model {
         }
         let who = owner(&lease);
         let mut flight = Flight::default();
-        if free {
+        if free && lease.contenders.is_empty() {
             lease.state = LeaseState::Allocated;
             lease.until = None;
             flight.put(&lease, Action::Allocated, who);

@@ -14,7 +14,10 @@ use super::{
     views,
     visit::{Place, Posted, Visitor},
 };
-use crate::api::{Api, convert::owner_text};
+use crate::{
+    api::{Api, convert::owner_text},
+    ipam::{Guard, IpamError},
+};
 
 /// Asks.
 pub async fn show(
@@ -81,16 +84,17 @@ pub async fn submit(
         actor: visitor.actor(),
         reason: reason.value.as_str().into(),
     });
-    if let Err(error) = api.ipam.submit(request).await {
-        let error = Some(error.to_string());
-        return Ok(ask(
-            &api,
-            &visitor,
-            &lease,
-            StatusCode::SERVICE_UNAVAILABLE,
-            reason,
-            error,
-        ));
+    let guard = still(&lease);
+    if let Err(error) = api.ipam.submit_if(request, guard).await {
+        let (status, error) = match error {
+            IpamError::Stale(_) => (StatusCode::CONFLICT, CHANGED.to_owned()),
+            error => (StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
+        };
+        let (_, now) = open(&api, &visitor, (&network, &address))?;
+        let Some(lease) = now else {
+            return Ok(nothing_there(&visitor, key));
+        };
+        return Ok(ask(&api, &visitor, &lease, status, reason, Some(error)));
     }
     visitor.tell(true, outcome(&api, &lease), None);
     Ok(go_to(&back(&lease)))
@@ -109,13 +113,25 @@ fn not_yet(visitor: &Visitor) -> Failure {
     )
 }
 
-/// A single holder's lease is freed only if it is still that holder's when it is decided.
+/// It is the word of whoever signed in, not of the holders: an address that cools then, cools for them too.
 fn scope(lease: &Lease) -> ReleaseScope {
-    match lease.members.as_slice() {
-        [member] => ReleaseScope::HolderAddresses(member.holder.clone(), vec![lease.key]),
-        _ if cools(lease) => ReleaseScope::Quarantine(lease.key),
-        _ => ReleaseScope::Address(lease.key),
+    if cools(lease) {
+        ReleaseScope::Quarantine(lease.key)
+    } else {
+        ReleaseScope::Address(lease.key)
     }
+}
+
+/// The lease is freed only if it is what was shown when it is decided.
+fn still(lease: &Lease) -> Guard {
+    let (key, shown) = (lease.key, seen(lease));
+    Box::new(move |ledger, _| {
+        let now = ledger.lease(key);
+        if now.is_some_and(|now| seen(now) == shown) {
+            return Ok(());
+        }
+        Err(IpamError::Stale(format!("the lease of {}", key.address)))
+    })
 }
 
 /// What became of the address.
@@ -124,9 +140,6 @@ fn outcome(api: &Api, before: &Lease) -> String {
     let now = api.ipam.read(|ledger| ledger.lease(before.key).cloned());
     match now {
         None => format!("{address} was released and is free."),
-        Some(lease) if seen(&lease) == seen(before) => {
-            format!("{address} was not released: it had changed hands meanwhile.")
-        }
         Some(lease) => match lease.owner() {
             Some(holder) => {
                 let owner = api.ipam.read(|ledger| owner_text(ledger, &holder.identity));

@@ -218,6 +218,10 @@ async fn only_an_admin_ends_a_quarantine() {
     let spec = site.api.ipam.read(|ledger| ledger.pool(pool).cloned());
     let mut spec = spec.unwrap().spec.clone();
     spec.quarantine = 3_600;
+    spec.sticky = fipd_core::Sticky {
+        lasts: 3_600,
+        most: 9,
+    };
     let edit = fipd_core::PoolEdit {
         pool,
         spec,
@@ -245,6 +249,10 @@ async fn only_an_admin_ends_a_quarantine() {
     let page = operator.post(&release, "seen=").await;
     assert_eq!(page.status, StatusCode::FORBIDDEN);
     assert!(site.holds("10.0.0.9"));
+    // Nor by asking again: it was not the owner who gave it back.
+    let again = operator.post("/ui/pools/1/allocate", "owner=fipd/host/lab/a");
+    assert_eq!(again.await.status, StatusCode::SEE_OTHER);
+    assert!(operator.get(lease).await.html.contains("quarantined"));
     // Nor by giving it to somebody else.
     let other = "owner=fipd/host/lab/b&address=10.0.0.9";
     let page = operator.post("/ui/pools/1/allocate", other).await;
