@@ -1,4 +1,4 @@
-//! Networks, pools, quotas and leases from outside, decided together.
+//! Networks, separations, pools, quotas and leases from outside, decided together.
 
 use crate::{Actor, Lease, PoolId, PoolSpec, Refusal, Tenant, Text, Timestamp};
 
@@ -15,6 +15,8 @@ pub struct Import {
 #[derive(Clone, Debug, PartialEq)]
 pub enum ImportRow {
     Network(Text),
+    /// Of two networks an admin says that they are two.
+    Separation(Text, Text),
     Pool(Box<ImportedPool>),
     Quota {
         pool: Text,
@@ -27,8 +29,10 @@ pub enum ImportRow {
 /// A pool that is made, or whose specification becomes this one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ImportedPool {
-    /// Takes the place of `spec.network`.
-    pub network: Text,
+    /// Takes the place of `spec.network`; `None`: the network `default`, which nobody chose.
+    pub network: Option<Text>,
+    /// Takes the place of `spec.network_by_default`; `None`: as it is while the pool stays in its network.
+    pub network_by_default: Option<bool>,
     pub spec: PoolSpec,
     /// What a new one gets where that is possible: a number that no pool ever had.
     pub id: Option<PoolId>,

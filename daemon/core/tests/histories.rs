@@ -503,9 +503,13 @@ fn hold() -> impl Strategy<Value = Request> {
 fn import() -> impl Strategy<Value = Request> {
     let name = || select(vec!["default", "default", "default", "blue", "none"]);
     let pool_name = || select(vec!["p1", "p2", "p3", "p4", "p5", "p9"]);
-    let pool = (name(), spec(), prop::option::of(1..9_u32)).prop_map(|(network, spec, id)| {
+    let ids = prop::option::of(1..9_u32);
+    let choice = prop::option::of(any::<bool>());
+    let pool = (prop::option::of(name()), choice, spec(), ids);
+    let pool = pool.prop_map(|(network, network_by_default, spec, id)| {
         ImportRow::Pool(Box::new(ImportedPool {
-            network: network.into(),
+            network: network.map(Into::into),
+            network_by_default,
             spec,
             id: id.map(PoolId),
             created: id.map(|_| Timestamp(77)),
@@ -533,7 +537,9 @@ fn import() -> impl Strategy<Value = Request> {
             limit,
         });
     let network = name().prop_map(|name| ImportRow::Network(name.into()));
-    let row = prop_oneof![1 => network, 3 => pool, 2 => quota, 8 => lease];
+    let two = (name(), name());
+    let separation = two.prop_map(|(one, two)| ImportRow::Separation(one.into(), two.into()));
+    let row = prop_oneof![1 => network, 1 => separation, 3 => pool, 2 => quota, 8 => lease];
     (prop::collection::vec(row, 0..6), prop::bool::weighted(0.2)).prop_map(|(rows, dry_run)| {
         Request::Import(Import {
             rows,

@@ -23,7 +23,8 @@ fn holder(owner: &str) -> Holder {
 
 fn pool(name: &str, addresses: &str, id: Option<u32>) -> ImportRow {
     ImportRow::Pool(Box::new(ImportedPool {
-        network: "default".into(),
+        network: Some("default".into()),
+        network_by_default: None,
         spec: PoolSpec::own(name, vec![addresses.parse().expect(addresses)]),
         id: id.map(PoolId),
         created: id.map(|_| Timestamp(7)),
@@ -397,4 +398,58 @@ fn an_import_waits_until_nothing_is_in_flight() {
     assert!(matches!(ledger.plan(&row, NOW), Planned::Busy));
     ledger.confirm(ticket);
     take(&mut ledger, &row);
+}
+
+/// A pool of this network by its name, or of the one that it gets without any.
+fn placed(name: &str, network: Option<&str>, by_default: Option<bool>) -> ImportRow {
+    let ImportRow::Pool(mut row) = pool(name, "10.0.0.0/30", None) else {
+        panic!("no pool");
+    };
+    row.network = network.map(Into::into);
+    row.network_by_default = by_default;
+    ImportRow::Pool(row)
+}
+
+#[test]
+fn an_imported_pool_that_names_no_network_gives_nothing_that_another_may_mean() {
+    let withheld = |rows: &[ImportRow]| {
+        let mut ledger = Ledger::new();
+        let (fates, _) = take(&mut ledger, &import(rows, false));
+        assert!(fates.iter().all(|fate| *fate == RowFate::Created));
+        let used = |name| ledger.usage(ledger.find_pool(name).expect(name).id);
+        used("here").expect("a pool").withheld
+    };
+    let blue = || ImportRow::Network("blue".into());
+    let there = || placed("there", Some("blue"), Some(true));
+    let here = |network, by_default| placed("here", network, by_default);
+    let separation = ImportRow::Separation("blue".into(), "default".into());
+    for (row, expected) in [
+        (here(None, None), 4),
+        (here(None, Some(false)), 0),
+        (here(Some("default"), None), 0),
+        (here(Some("default"), Some(true)), 4),
+    ] {
+        assert_eq!(
+            withheld(&[blue(), there(), row.clone()]),
+            expected,
+            "{row:?}"
+        );
+    }
+    let apart = [blue(), separation.clone(), there(), here(None, None)];
+    assert_eq!(withheld(&apart), 0);
+    let mut ledger = Ledger::new();
+    take(&mut ledger, &import(&apart, false));
+    let again = [
+        separation,
+        placed("here", None, None),
+        placed("here", Some("default"), None),
+    ];
+    let (fates, _) = take(&mut ledger, &import(&again, false));
+    assert!(fates.iter().all(|fate| *fate == RowFate::Same), "{fates:?}");
+    let nowhere = ImportRow::Separation("blue".into(), "none".into());
+    let (fates, _) = take(&mut ledger, &import(&[nowhere], false));
+    let [RowFate::Refused(refusal)] = fates.as_slice() else {
+        panic!("{fates:?}");
+    };
+    assert!(refusal.to_string().contains("none"), "{refusal}");
 }

@@ -210,6 +210,7 @@ pub fn pool_head(ledger: &Ledger, pool: &Pool) -> PoolView {
         id: pool.id.0,
         name: spec.name.to_string(),
         network: network_name(ledger, spec.network),
+        network_by_default: spec.network_by_default,
         family: spec.family(),
         addresses: Vec::new(),
         exclusions: Vec::new(),
@@ -297,6 +298,7 @@ pub fn lease_view(ledger: &Ledger, lease: &Lease) -> LeaseView {
     let contenders = lease.contenders.iter().map(|contender| ContenderView {
         owner: owner_text(ledger, &contender.holder.identity),
         instance: contender.holder.instance.to_string(),
+        tenant: (contender.tenant.as_ref()).map(|tenant| tenant.0.to_string()),
         since: clock::rfc3339(contender.since),
     });
     LeaseView {

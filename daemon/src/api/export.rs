@@ -13,7 +13,9 @@ use axum::{
     extract::State,
     response::{IntoResponse as _, Response},
 };
-use fipd_core::{LeaseFilter, LeaseKey, Ledger, NetworkId, Pool, PoolId, QuotaUsage, Role, Tenant};
+use fipd_core::{
+    LeaseFilter, LeaseKey, Ledger, NetworkId, Pool, PoolId, QuotaUsage, Role, Separation, Tenant,
+};
 use futures::{StreamExt as _, stream};
 use http::{HeaderValue, header};
 
@@ -26,7 +28,7 @@ use super::{
     extract::Query,
     problem::{Code, Problem},
     quotas,
-    wire::{ExportQuery, PoolView},
+    wire::{ExportQuery, PoolView, SeparationView},
 };
 use rows::{Format, Rows};
 
@@ -41,6 +43,7 @@ enum Place {
     Leases(Option<LeaseKey>),
     Pools(Option<PoolId>),
     Networks(Option<NetworkId>),
+    Separations(Option<Separation>),
     Quotas(Option<(PoolId, Tenant)>),
     Audit(Option<u64>),
 }
@@ -54,7 +57,7 @@ struct Export {
     next: Option<Place>,
 }
 
-/// All leases, pools, networks or quotas, or the audit log, as JSON Lines or CSV, for as long as the reader reads.
+/// All leases, pools, networks, separations of networks or quotas, or the audit log, as JSON Lines or CSV, for as long as the reader reads.
 #[utoipa::path(get, path = "/api/v1/export", tag = "admin", params(ExportQuery),
     responses((status = 200, content((String = "application/jsonl"), (String = "text/csv"))), (status = 422, body = Problem),
         (status = 503, body = Problem)))]
@@ -100,10 +103,11 @@ impl Place {
             None | Some("leases") => Ok(Self::Leases(None)),
             Some("pools") => Ok(Self::Pools(None)),
             Some("networks") => Ok(Self::Networks(None)),
+            Some("separations") => Ok(Self::Separations(None)),
             Some("quotas") => Ok(Self::Quotas(None)),
             Some("audit") => Ok(Self::Audit(None)),
             Some(other) => {
-                let allowed = "leases, pools, networks, quotas or audit";
+                let allowed = "leases, pools, networks, separations, quotas or audit";
                 Err(Problem::invalid("what", other, allowed))
             }
         }
@@ -131,6 +135,9 @@ impl Export {
             }
             Place::Quotas(after) => ipam.read(|ledger| quotas(caller.within(ledger), after)),
             Place::Networks(after) => ipam.read(|ledger| networks(caller.within(ledger), after)),
+            Place::Separations(after) => {
+                ipam.read(|ledger| separations(caller.within(ledger), after))
+            }
             Place::Audit(before) => {
                 let page = admin::audit_rows(&self.api, caller, before, Ledger::SCAN);
                 let (entries, next) = page.await?;
@@ -189,6 +196,29 @@ fn networks(reach: Reach<'_>, after: Option<NetworkId>) -> (Rows, Option<Place>)
     let mine = networks.iter().filter(|network| reach.has_network(network));
     let views = mine.map(|network| convert::network_view(reach, network));
     (Rows::Networks(views.collect()), next)
+}
+
+fn separations(reach: Reach<'_>, after: Option<Separation>) -> (Rows, Option<Place>) {
+    let found = reach.ledger.separations();
+    let later = found.filter(|pair| after.is_none_or(|after| *pair > after));
+    let pairs: Vec<Separation> = later.take(POOLS).collect();
+    let last = pairs.last().filter(|_| pairs.len() == POOLS);
+    let next = last.map(|pair| Place::Separations(Some(*pair)));
+    let name = |id| {
+        let network = reach.ledger.network(id);
+        let mine = network.filter(|network| reach.has_network(network));
+        mine.map(|network| network.name.to_string())
+    };
+    let view = |(one, other): &Separation| {
+        Some(SeparationView {
+            kind: "separation".to_owned(),
+            networks: [name(*one)?, name(*other)?],
+        })
+    };
+    (
+        Rows::Separations(pairs.iter().filter_map(view).collect()),
+        next,
+    )
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ struct Read {
     row: Result<ImportRow, Box<Problem>>,
 }
 
-/// Writes networks, pools, quotas and leases as they are exported, in one decision. A row may stand on the ones before
+/// Writes networks, separations of networks, pools, quotas and leases as they are exported, in one decision. A row may stand on the ones before
 /// it. If one is refused, or with `dry-run`, nothing is written; the report says what becomes of each row.
 #[utoipa::path(post, path = "/api/v1/import", tag = "admin", params(ImportQuery),
     request_body(content = String, content_type = "text/plain"),
@@ -111,6 +111,12 @@ fn name(value: &Value) -> String {
         parse::Kind::Lease => format!("lease {}", text("address")),
         parse::Kind::Pool => format!("pool {}", text("name")),
         parse::Kind::Quota => format!("quota of {} in {}", text("tenant"), text("pool")),
+        parse::Kind::Separation => {
+            let names = value.get("networks").and_then(Value::as_array);
+            let names = names.into_iter().flatten().filter_map(Value::as_str);
+            let names: Vec<&str> = names.collect();
+            format!("separation of {}", names.join(" and "))
+        }
         parse::Kind::Network => format!("network {}", text("name")),
     }
 }

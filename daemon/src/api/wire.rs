@@ -43,7 +43,7 @@ pub use lease::{
     Share, TransferRequest, Want,
 };
 pub use move_network::{CollisionView, PoolMove, PoolMovePreview, PoolMoveQuery};
-pub use network::{HoldView, NetworkCreate, NetworkList, NetworkView};
+pub use network::{HoldView, NetworkCreate, NetworkList, NetworkView, SeparationView};
 pub use page::PageQuery;
 pub use pool::{
     OriginView, OverlapView, PoolCreate, PoolList, PoolPatch, PoolQuery, PoolView, Reserve, Usage,

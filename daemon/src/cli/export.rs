@@ -17,7 +17,7 @@ pub struct Export {
     /// File to write, readable by its owner only; must not exist. Stdout when left out
     file: Option<PathBuf>,
     #[arg(long, value_name = "KIND", default_value = "leases",
-          value_parser = ["leases", "pools", "networks", "quotas", "audit"])]
+          value_parser = ["leases", "pools", "networks", "separations", "quotas", "audit"])]
     what: String,
     /// One JSON object a line, or CSV with a header line
     #[arg(long, value_name = "FORMAT", default_value = "jsonl", value_parser = ["jsonl", "csv"])]

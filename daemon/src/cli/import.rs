@@ -9,8 +9,10 @@ use super::{Session, client::with_query, exit::Failure, output::Table, shown};
 use crate::api::wire::{ImportQuery, ImportReport};
 
 const LONG_ABOUT: &str = "\
-Write networks, pools, quotas and leases from a file, in the form in which `fipd export` writes them. A lease needs no
-more than address and owner, a pool no more than name and addresses; what is named must be there or come first. All
+Write networks, separations, pools, quotas and leases from a file, in the form in which `fipd export` writes them. A lease
+needs no more than address and owner, a pool no more than name and addresses, a separation no more than the names of two
+networks in `networks`; what is named must be there or come first. A pool that names no network is in `default`, which
+nobody chose then. All
 rows are taken in one decision or none is: one bad row keeps all others out. What is so already stays as it is.";
 
 #[derive(Debug, Args)]

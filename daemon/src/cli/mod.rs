@@ -131,9 +131,9 @@ enum ClientCommand {
     /// Free addresses that are held after a restore
     #[command(subcommand)]
     Hold(hold::Hold),
-    /// Write networks, pools, quotas and leases from a file, all or none
+    /// Write networks, separations, pools, quotas and leases from a file, all or none
     Import(import::Import),
-    /// Write out all leases, pools, networks or the audit log
+    /// Write out all leases, pools, networks, separations, quotas or the audit log
     Export(export::Export),
     /// Bearer tokens for the REST API
     #[command(subcommand)]

@@ -92,6 +92,12 @@ impl Trial<'_> {
                 self.absorb(draft);
                 Ok(RowFate::Created)
             }
+            ImportRow::Separation(one, other) => {
+                let pair = (self.network_named(one)?.id, self.network_named(other)?.id);
+                let (draft, _) = (self.ledger).plan_separate(pair, true, self.actor, self.now)?;
+                self.absorb(draft);
+                Ok(RowFate::Created)
+            }
             ImportRow::Pool(row) => self.pool(row),
             ImportRow::Quota {
                 pool,
@@ -124,22 +130,23 @@ impl Trial<'_> {
     }
 
     fn pool(&mut self, row: &ImportedPool) -> Result<RowFate, Stop> {
+        let named = row.network.clone();
+        let network = self.network_named(&named.unwrap_or_else(|| "default".into()))?;
+        let known = self.ledger.rows.pool_by_name(&row.spec.name).cloned();
+        // A row that names the network which the pool has chooses none.
+        let stays = known.as_ref().map(|pool| &pool.spec);
+        let stays = stays.filter(|spec| spec.network == network.id);
+        let silent = stays.map_or(row.network.is_none(), |spec| spec.network_by_default);
         let spec = PoolSpec {
-            network: self.network_named(&row.network)?.id,
+            network: network.id,
+            network_by_default: row.network_by_default.unwrap_or(silent),
             ..row.spec.clone()
         };
-        let known = self.ledger.rows.pool_by_name(&spec.name).cloned();
         let Some(known) = known else {
             let drawn = self.ledger.plan_create_pool(&spec, self.actor, self.now)?;
             let draft = self.as_it_was(drawn.0, row);
             self.absorb(draft);
             return Ok(RowFate::Created);
-        };
-        // A row names the network that the pool has, which chooses none.
-        let stays = known.spec.network == spec.network;
-        let spec = PoolSpec {
-            network_by_default: stays && known.spec.network_by_default,
-            ..spec
         };
         let edit = PoolEdit {
             pool: known.id,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fipd_core::{
     Action, Answer, Family, Import, ImportRow, ImportedLease, ImportedPool, Lease, LeaseKey,
-    LeaseState, Op, Pool, PoolEdit, PoolSpec, Quota, Refusal, RowFate, Text, Timestamp,
+    LeaseState, NetworkId, Op, Pool, PoolEdit, PoolSpec, Quota, Refusal, RowFate, Text, Timestamp,
 };
 
 use super::{
@@ -56,6 +56,16 @@ impl Model {
     fn import_row(&mut self, row: &ImportRow, now: Timestamp) -> Result<(Flight, RowFate), Stop> {
         match row {
             ImportRow::Network(name) => Ok((self.create_network(name)?.0, RowFate::Created)),
+            ImportRow::Separation(one, other) => {
+                let mut pair = [NetworkId::DEFAULT; 2];
+                for (id, name) in pair.iter_mut().zip([one, other]) {
+                    let Some(known) = self.networks.iter().find(|known| known.name == *name) else {
+                        return invalid("network");
+                    };
+                    *id = known.id;
+                }
+                Ok((self.separate(pair.into(), true)?.0, RowFate::Created))
+            }
             ImportRow::Pool(row) => self.import_pool(row, now),
             ImportRow::Quota {
                 pool,
@@ -81,19 +91,25 @@ impl Model {
         row: &ImportedPool,
         now: Timestamp,
     ) -> Result<(Flight, RowFate), Stop> {
-        let Some(network) = self.networks.iter().find(|known| known.name == row.network) else {
+        let name = row.network.clone().unwrap_or_else(|| "default".into());
+        let Some(network) = self.networks.iter().find(|known| known.name == name) else {
             return invalid("network");
         };
-        let spec = PoolSpec {
+        let mut spec = PoolSpec {
             network: network.id,
+            network_by_default: row.network.is_none(),
             ..row.spec.clone()
         };
-        if let Ok(known) = self.pool_called(&spec.name) {
-            let stays = known.spec.network == spec.network;
-            let spec = PoolSpec {
-                network_by_default: stays && known.spec.network_by_default,
-                ..spec
-            };
+        let known = self.pool_called(&spec.name);
+        if let Ok(known) = &known
+            && known.spec.network == spec.network
+        {
+            spec.network_by_default = known.spec.network_by_default;
+        }
+        if let Some(by_default) = row.network_by_default {
+            spec.network_by_default = by_default;
+        }
+        if let Ok(known) = known {
             let edit = PoolEdit {
                 pool: known.id,
                 spec,

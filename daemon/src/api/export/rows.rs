@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::api::{
     cell::guarded,
     problem::{Code, Problem},
-    wire::{AuditView, LeaseView, NetworkView, PoolView, QuotaView},
+    wire::{AuditView, LeaseView, NetworkView, PoolView, QuotaView, SeparationView},
 };
 
 /// How rows are written.
@@ -26,6 +26,7 @@ pub enum Rows {
     Leases(Vec<LeaseView>),
     Pools(Vec<PoolView>),
     Networks(Vec<NetworkView>),
+    Separations(Vec<SeparationView>),
     Quotas(Vec<QuotaView>),
     Audit(Vec<AuditView>),
 }
@@ -52,6 +53,7 @@ const POOLS: &[&str] = &[
     "id",
     "name",
     "network",
+    "network_by_default",
     "family",
     "addresses",
     "exclusions",
@@ -86,6 +88,7 @@ const POOLS: &[&str] = &[
     "usage.withheld",
 ];
 const NETWORKS: &[&str] = &["id", "name", "pools", "waiting_for", "held_until"];
+const SEPARATIONS: &[&str] = &["kind", "networks"];
 const QUOTAS: &[&str] = &["tenant", "pool", "used", "limit"];
 const AUDIT: &[&str] = &[
     "number", "at", "actor", "action", "network", "address", "pool", "owner", "detail",
@@ -115,6 +118,7 @@ impl Rows {
             Self::Leases(rows) => write(rows, LEASES, format, first),
             Self::Pools(rows) => write(rows, POOLS, format, first),
             Self::Networks(rows) => write(rows, NETWORKS, format, first),
+            Self::Separations(rows) => write(rows, SEPARATIONS, format, first),
             Self::Quotas(rows) => write(rows, QUOTAS, format, first),
             Self::Audit(rows) => write(rows, AUDIT, format, first),
         }
@@ -255,6 +259,11 @@ mod tests {
             detail: String::new(),
         };
         complete(&audit, AUDIT);
+        let separation = SeparationView {
+            kind: String::new(),
+            networks: [String::new(), String::new()],
+        };
+        complete(&separation, SEPARATIONS);
         let quota = QuotaView {
             tenant: String::new(),
             pool: String::new(),

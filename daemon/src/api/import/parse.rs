@@ -26,13 +26,16 @@ pub enum Kind {
     Lease,
     Pool,
     Quota,
+    Separation,
     Network,
 }
 
 impl Kind {
     pub fn of(value: &Value) -> Self {
         let has = |field: &str| value.get(field).is_some();
-        if has("limit") {
+        if has("networks") {
+            Self::Separation
+        } else if has("limit") {
             Self::Quota
         } else if has("addresses") {
             Self::Pool
@@ -60,6 +63,14 @@ struct NetworkRow {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+struct SeparationRow {
+    networks: Vec<String>,
+    #[serde(rename = "kind")]
+    _kind: Option<IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct QuotaRow {
     tenant: String,
     pool: String,
@@ -73,6 +84,7 @@ struct QuotaRow {
 struct PoolRow {
     name: String,
     network: Option<String>,
+    network_by_default: Option<bool>,
     addresses: Vec<String>,
     #[serde(default)]
     exclusions: Vec<String>,
@@ -155,6 +167,7 @@ struct ContenderRow {
     owner: String,
     #[serde(default)]
     instance: String,
+    tenant: Option<String>,
     since: String,
 }
 
@@ -164,6 +177,14 @@ pub fn row(ledger: &Ledger, value: &Value) -> Result<ImportRow, Problem> {
         Kind::Network => {
             let row: NetworkRow = fields(value)?;
             Ok(ImportRow::Network(row.name.into()))
+        }
+        Kind::Separation => {
+            let row: SeparationRow = fields(value)?;
+            let networks = <[String; 2]>::try_from(row.networks).map_err(|networks| {
+                Problem::invalid("networks", networks.join(" "), "the names of two networks")
+            })?;
+            let [one, other] = networks.map(Text::from);
+            Ok(ImportRow::Separation(one, other))
         }
         Kind::Quota => {
             let row: QuotaRow = fields(value)?;
@@ -185,6 +206,11 @@ fn fields<T: DeserializeOwned>(value: &Value) -> Result<T, Problem> {
 
 fn network(name: Option<String>) -> Text {
     name.map_or_else(|| "default".into(), Into::into)
+}
+
+fn tenant(text: Option<&str>) -> Result<Option<Tenant>, Problem> {
+    text.map(|text| convert::text("tenant", text).map(Tenant))
+        .transpose()
 }
 
 fn time(field: &str, text: &str) -> Result<Timestamp, Problem> {
@@ -227,7 +253,8 @@ fn pool(ledger: &Ledger, row: PoolRow) -> Result<ImportRow, Problem> {
     };
     let created = row.created.as_deref();
     Ok(ImportRow::Pool(Box::new(ImportedPool {
-        network: network(row.network),
+        network: row.network.map(Into::into),
+        network_by_default: row.network_by_default,
         spec,
         id: row.id.map(PoolId),
         created: created.map(|text| time("created", text)).transpose()?,
@@ -281,12 +308,11 @@ fn lease(ledger: &Ledger, row: LeaseRow) -> Result<ImportRow, Problem> {
         .map(|contender| {
             Ok(Contender {
                 holder: holder(&contender.owner, &contender.instance)?,
-                tenant: None,
+                tenant: tenant(contender.tenant.as_deref())?,
                 since: time("since", &contender.since)?,
             })
         })
         .collect::<Result<Vec<_>, Problem>>()?;
-    let tenant = row.tenant.as_deref();
     let since = row.since.as_deref();
     let until = row.until.as_deref();
     Ok(ImportRow::Lease(Box::new(ImportedLease {
@@ -302,9 +328,7 @@ fn lease(ledger: &Ledger, row: LeaseRow) -> Result<ImportRow, Problem> {
             state: row.state.unwrap_or(LeaseState::Allocated),
             members: members.into_iter().collect(),
             contenders,
-            tenant: tenant
-                .map(|text| convert::text("tenant", text).map(Tenant))
-                .transpose()?,
+            tenant: tenant(row.tenant.as_deref())?,
             group: row.group.map(Into::into),
             since: Timestamp(0),
             until: until.map(|text| time("until", text)).transpose()?,

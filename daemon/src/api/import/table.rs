@@ -11,7 +11,7 @@ use crate::api::{
 pub type Row = Result<Value, Problem>;
 
 /// Columns that hold words joined with spaces.
-const WORDS: &[&str] = &["addresses", "exclusions"];
+const WORDS: &[&str] = &["addresses", "exclusions", "networks"];
 /// Columns that hold JSON.
 const JSON: &[&str] = &["members", "contenders", "scopes"];
 /// Columns that hold `key=value` with semicolons between them.

@@ -1,7 +1,8 @@
 //! What is exported is imported, and what is wrong is named.
 
 use fipd_core::{
-    Allocate, Holder, Label, LeaseKey, PoolId, PoolSpec, Quota, Reserve, Tenant, Timestamp, Want,
+    Adopt, Allocate, Holder, Label, LeaseKey, PoolId, PoolSpec, Quota, Reserve, Tenant, Timestamp,
+    Want,
 };
 use http_body_util::BodyExt as _;
 
@@ -43,15 +44,23 @@ fn allocate(owner: &str, pool: u32, count: u32) -> Allocate {
     }
 }
 
-/// Networks, pools of both families, quotas, leases and a reservation.
+/// Networks, separations, pools of both families, quotas, leases, a contender and a reservation.
 async fn full() -> Site {
     let site = empty().await;
     let actor = || "test".into();
-    let create = Request::CreateNetwork {
-        name: "blue".into(),
+    for name in ["blue", "green"] {
+        let create = Request::CreateNetwork {
+            name: name.into(),
+            actor: actor(),
+        };
+        ask(&site, create).await;
+    }
+    let separate = Request::Separate {
+        networks: (fipd_core::NetworkId(2), fipd_core::NetworkId(0)),
+        apart: true,
         actor: actor(),
     };
-    ask(&site, create).await;
+    ask(&site, separate).await;
     for (name, cidr, network) in [("7", "10.1.0.0/24", 0), ("six", "2001:db8::/64", 1)] {
         let spec = PoolSpec {
             network: fipd_core::NetworkId(network),
@@ -67,9 +76,32 @@ async fn full() -> Site {
         tenant: Tenant("=cmd|' /C calc'!A0".into()),
         limit: 3,
     };
-    let actor = actor();
-    ask(&site, Request::SetQuota { quota, actor }).await;
+    let set = Request::SetQuota {
+        quota,
+        actor: actor(),
+    };
+    ask(&site, set).await;
+    for (name, network) in [("doubt", 0), ("doubt-blue", 1), ("green", 2)] {
+        let spec = PoolSpec {
+            network: fipd_core::NetworkId(network),
+            network_by_default: true,
+            ..PoolSpec::own(name, vec!["10.8.0.0/24".parse().unwrap()])
+        };
+        let actor = actor();
+        ask(&site, Request::CreatePool { spec, actor }).await;
+    }
     ask(&site, Request::Allocate(allocate("fipd/Host/lab/a", 2, 20))).await;
+    let found = Adopt {
+        key: LeaseKey {
+            network: fipd_core::NetworkId(0),
+            address: [10, 1, 0, 3].into(),
+        },
+        holder: allocate("fipd/Host/lab/other", 2, 1).holder,
+        tenant: Some(Tenant("who contends".into())),
+        since: Timestamp(7),
+        actor: actor(),
+    };
+    ask(&site, Request::Adopt(found)).await;
     ask(&site, Request::Allocate(allocate("fipd/Host/lab/b", 3, 20))).await;
     let later = Reserve {
         ask: allocate("fipd/Host/lab/later", 2, 1),
@@ -90,7 +122,7 @@ async fn full() -> Site {
     site
 }
 
-const KINDS: [&str; 4] = ["networks", "pools", "quotas", "leases"];
+const KINDS: [&str; 5] = ["networks", "separations", "pools", "quotas", "leases"];
 
 async fn exported(site: &Site, what: &str, format: &str) -> String {
     let query = ExportQuery {
@@ -145,6 +177,11 @@ async fn an_export_imported_into_an_empty_store_is_exported_the_same() {
             assert_eq!(report.rows, preview.rows);
         }
         assert_eq!(whole(&after, "jsonl").await, whole(&before, "jsonl").await);
+        let withheld = |pool: u32| {
+            let used = after.api.ipam.read(|ledger| ledger.usage(PoolId(pool)));
+            used.unwrap().withheld
+        };
+        assert_eq!([withheld(4), withheld(5), withheld(6)], [256, 256, 256]);
         let formula = |cell: &str| files.iter().any(|file| file.contains(cell));
         assert!(!csv || formula("\n'=cmd|") && !formula("\n=cmd|"));
         for file in files_at_once {

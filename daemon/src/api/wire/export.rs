@@ -7,7 +7,7 @@ use utoipa::IntoParams;
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub struct ExportQuery {
-    /// `leases`, `pools`, `networks`, `quotas` or `audit`; `leases` when left out.
+    /// `leases`, `pools`, `networks`, `separations`, `quotas` or `audit`; `leases` when left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub what: Option<String>,
     /// `jsonl` (one object a line) or `csv` (with a header line); `jsonl` when left out.

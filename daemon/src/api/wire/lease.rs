@@ -56,6 +56,9 @@ pub struct MemberView {
 pub struct ContenderView {
     pub owner: String,
     pub instance: String,
+    /// Who is charged once it gets the address.
+    #[serde(default)]
+    pub tenant: Option<String>,
     pub since: String,
 }
 

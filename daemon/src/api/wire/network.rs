@@ -24,6 +24,15 @@ pub struct NetworkList {
     pub next: Option<String>,
 }
 
+/// Two networks of which an admin said that they are two; a row of an export.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SeparationView {
+    /// Always `separation`.
+    pub kind: String,
+    /// Their names.
+    pub networks: [String; 2],
+}
+
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct HoldView {
     pub cluster: String,

@@ -13,6 +13,9 @@ pub struct PoolView {
     pub id: u32,
     pub name: String,
     pub network: String,
+    /// Nobody chose the network, neither by name nor by a rule.
+    #[serde(default)]
+    pub network_by_default: bool,
     #[schema(value_type = String)]
     pub family: Option<Family>,
     pub addresses: Vec<String>,
