@@ -9,7 +9,7 @@
 )]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -17,9 +17,14 @@ use std::time::Duration;
 use fipd_tests::testbed::{Fipd, FipdOptions, Method, Reply, UnixConnection, wait_until};
 use serde_json::{Value, json};
 
+#[path = "kill/moves.rs"]
+mod moves;
+
 const WORKERS: u32 = 8;
 /// More owners than addresses, so that the pool runs full and freed addresses go to others.
 const OWNERS_PER_WORKER: u32 = 40;
+const ALLOCATE: &str = "/api/v1/leases";
+const RESERVE: &str = "/api/v1/leases/reserve";
 const ADDRESSES: &str = "10.20.0.1-10.20.0.200";
 
 /// What is known about one owner.
@@ -33,6 +38,8 @@ enum Known {
     MayHold,
     /// Asked for release of this address, and killed before the answer.
     MayStillHold(String),
+    /// Asked to give this address to the other owner or by it, and killed before the answer: exactly one of them has it.
+    Either(String, String),
 }
 
 /// A deterministic sequence of numbers (xorshift).
@@ -55,7 +62,9 @@ async fn nothing_answered_is_lost_and_nothing_is_given_twice() {
     let mut fipd = Fipd::start(FipdOptions::default()).await.unwrap();
     let pool = ["pool", "create", "kill", "--range", ADDRESSES];
     fipd.cli(pool).await.unwrap().success().unwrap();
+    moves::prepare(&mut UnixConnection::open(&fipd.socket()).await.unwrap()).await;
 
+    let mut place = moves::Place::START;
     let mut books = vec![Book::new(); WORKERS as usize];
     let (mut answers, mut open) = (0, 0);
     for round in 0..rounds {
@@ -72,6 +81,7 @@ async fn nothing_answered_is_lost_and_nothing_is_given_twice() {
             ))
         });
         let work = work.collect::<Vec<_>>();
+        let wandering = tokio::spawn(place.wander(fipd.socket()));
 
         let enough = 20 + dice.roll(400);
         wait_until(
@@ -94,12 +104,19 @@ async fn nothing_answered_is_lost_and_nothing_is_given_twice() {
         for worker in work {
             books.push(worker.await.unwrap());
         }
+        place = wandering.await.unwrap();
         answers += answered.load(Ordering::Relaxed);
         if round % 2 == 1 {
             check_offline(&fipd).await;
         }
         fipd.restart().await.unwrap();
-        let leases = leases(&fipd.socket()).await;
+        let mut connection = UnixConnection::open(&fipd.socket()).await.unwrap();
+        let page = get(&mut connection, "/api/v1/leases?limit=1000").await;
+        assert!(page["next"].is_null(), "one page holds them all");
+        let rows = page["leases"].as_array().expect("a list of leases");
+        let pool = get(&mut connection, "/api/v1/pools/kill").await;
+        open += place.settle(&pool, rows);
+        let leases = owners(rows);
         open += books
             .iter_mut()
             .map(|book| compare(round, book, &leases))
@@ -119,7 +136,7 @@ async fn nothing_answered_is_lost_and_nothing_is_given_twice() {
     );
 }
 
-/// Allocates and releases until the daemon is gone. Each step is written down before it is sent.
+/// Allocates, reserves, transfers and releases until the daemon is gone. Each step is written down before it is sent.
 async fn worker(
     socket: PathBuf,
     number: u32,
@@ -131,26 +148,51 @@ async fn worker(
         return book;
     };
     loop {
-        let owner = format!("fipd/Host/kill/w{number}-{}", dice.roll(OWNERS_PER_WORKER));
+        let mut anybody = || format!("fipd/Host/kill/w{number}-{}", dice.roll(OWNERS_PER_WORKER));
+        let (owner, other) = (anybody(), anybody());
+        let way = dice.roll(8);
+        let heir = book
+            .get(&other)
+            .is_none_or(|known| *known == Known::Nothing);
+        if let Some(Known::Holds(address)) = book.get(&owner).cloned()
+            && heir
+            && way == 1
+        {
+            book.insert(owner.clone(), Known::Either(address.clone(), other.clone()));
+            book.insert(other.clone(), Known::Either(address.clone(), owner.clone()));
+            let Some(moved) = transfer(&mut connection, (&owner, &other), &address).await else {
+                return book;
+            };
+            let (from, to) = match moved {
+                true => (Known::Nothing, Known::Holds(address)),
+                false => (Known::Holds(address), Known::Nothing),
+            };
+            book.insert(owner, from);
+            book.insert(other, to);
+            answered.fetch_add(1, Ordering::Relaxed);
+            continue;
+        }
         let known = book.entry(owner.clone()).or_insert(Known::Nothing);
-        let again = dice.roll(8) == 0;
         let done = match known.clone() {
-            Known::Holds(address) if !again => {
+            Known::Holds(address) if way != 0 => {
                 *known = Known::MayStillHold(address);
                 release(&mut connection, &owner)
                     .await
                     .map(|()| Known::Nothing)
             }
-            Known::Holds(address) => allocate(&mut connection, &owner).await.map(|same| {
+            Known::Holds(address) => ask(&mut connection, ALLOCATE, &owner).await.map(|same| {
                 assert_eq!(same.as_ref(), Some(&address), "{owner} asked again");
                 Known::Holds(address)
             }),
             Known::Nothing => {
                 *known = Known::MayHold;
-                let given = allocate(&mut connection, &owner).await;
+                let path = if way == 2 { RESERVE } else { ALLOCATE };
+                let given = ask(&mut connection, path, &owner).await;
                 given.map(|given| given.map_or(Known::Nothing, Known::Holds))
             }
-            Known::MayHold | Known::MayStillHold(_) => unreachable!("settled after each restart"),
+            Known::MayHold | Known::MayStillHold(_) | Known::Either(..) => {
+                unreachable!("settled after each restart")
+            }
         };
         let Some(done) = done else { return book };
         *known = done;
@@ -159,10 +201,10 @@ async fn worker(
 }
 
 /// The address given, `Some(None)` when the pool is full, `None` when the daemon is gone.
-async fn allocate(connection: &mut UnixConnection, owner: &str) -> Option<Option<String>> {
+async fn ask(connection: &mut UnixConnection, path: &str, owner: &str) -> Option<Option<String>> {
     let body = json!({ "owner": owner, "wants": [{ "pool": "kill" }] });
     let reply = connection
-        .call(Method::POST, "/api/v1/leases", Some(&body))
+        .call(Method::POST, path, Some(&body))
         .await
         .ok()?;
     let answer = parsed(&reply);
@@ -176,6 +218,24 @@ async fn allocate(connection: &mut UnixConnection, owner: &str) -> Option<Option
     }
     assert_eq!(answer["code"], "exhausted", "{owner}: {reply:?}");
     Some(None)
+}
+
+/// Whether the other has it: not where the pool went to another network since its place was read. `None` when the daemon is
+/// gone.
+async fn transfer(
+    connection: &mut UnixConnection,
+    (owner, other): (&str, &str),
+    address: &str,
+) -> Option<bool> {
+    let pool = connection.call(Method::GET, "/api/v1/pools/kill", None);
+    let pool = parsed(&pool.await.ok()?);
+    let network = pool["network"].as_str().expect("a network");
+    let path = format!("/api/v1/leases/{network}/{address}/transfer");
+    let body = json!({ "to": other, "from": owner, "reason": "handed on" });
+    let reply = connection.call(Method::POST, &path, Some(&body));
+    let reply = reply.await.ok()?;
+    assert!(matches!(reply.status, 200 | 404), "{owner}: {reply:?}");
+    Some(reply.status == 200)
 }
 
 /// `None` when the daemon is gone.
@@ -194,18 +254,16 @@ async fn release(connection: &mut UnixConnection, owner: &str) -> Option<()> {
     Some(())
 }
 
-/// Owners and their addresses, after looking that no address has two of them.
-async fn leases(socket: &Path) -> BTreeMap<String, String> {
-    let mut connection = UnixConnection::open(socket).await.unwrap();
-    let reply = connection
-        .call(Method::GET, "/api/v1/leases?limit=1000", None)
-        .await
-        .unwrap();
+async fn get(connection: &mut UnixConnection, path: &str) -> Value {
+    let reply = connection.call(Method::GET, path, None).await.unwrap();
     assert_eq!(reply.status, 200, "{reply:?}");
-    let page = parsed(&reply);
-    assert!(page["next"].is_null(), "one page holds them all");
+    parsed(&reply)
+}
+
+/// Owners and their addresses, after looking that no address has two of them.
+fn owners(leases: &[Value]) -> BTreeMap<String, String> {
     let (mut owners, mut addresses) = (BTreeMap::new(), BTreeSet::new());
-    for lease in page["leases"].as_array().expect("a list of leases") {
+    for lease in leases {
         let text = |key: &str| lease[key].as_str().expect("text").to_string();
         assert!(addresses.insert(text("address")), "{lease} is there twice");
         assert!(
@@ -229,6 +287,11 @@ fn compare(round: u32, book: &mut Book, leases: &BTreeMap<String, String>) -> us
             Known::MayStillHold(address) => {
                 open += 1;
                 assert!(found.is_none_or(|found| found == address), "{place}");
+            }
+            Known::Either(address, other) => {
+                open += 1;
+                let has = |owner: &String| leases.get(owner) == Some(address);
+                assert!(has(owner) != has(other), "{place}");
             }
         }
         *known = found.cloned().map_or(Known::Nothing, Known::Holds);

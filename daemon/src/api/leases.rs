@@ -30,7 +30,13 @@ use super::{
         ReleasedAddress, ReserveRequest,
     },
 };
-use crate::clock;
+use crate::{
+    clock,
+    ipam::{Guard, IpamError},
+};
+
+/// How often a release is tried while what it is about goes from network to network.
+const MOVES: usize = 9;
 
 /// Leases in order of network and address.
 #[utoipa::path(get, path = "/api/v1/leases", tag = "leases", params(LeaseQuery),
@@ -240,17 +246,29 @@ pub(super) async fn take_back(
         .ipam
         .read(|ledger| to_release(caller.within(ledger), body))?;
     let mut released = Vec::new();
-    for (holder, keys) in by_holder {
-        let request = Request::Release(Release {
-            scope: ReleaseScope::HolderAddresses(holder, keys),
-            actor: caller.actor.clone(),
-            reason: Text::clone(&reason),
-        });
-        let answer = api.submit(caller, request).await?;
-        let Answer::Released { leases } = answer else {
-            return Err(convert::unexpected(&answer));
-        };
-        released.extend(leases);
+    for (holder, mut keys) in by_holder {
+        // A pool may go to another network between reading and deciding, and its addresses have other keys there.
+        for last in (0..MOVES).rev() {
+            let request = Request::Release(Release {
+                scope: ReleaseScope::HolderAddresses(holder.clone(), keys.clone()),
+                actor: caller.actor.clone(),
+                reason: Text::clone(&reason),
+            });
+            let guard = still_held(caller, body, (&holder, &keys));
+            match api.submit_if(caller, request, guard).await {
+                Ok(Answer::Released { leases }) => {
+                    released.extend(leases);
+                    break;
+                }
+                Ok(other) => return Err(convert::unexpected(&other)),
+                Err(problem) if problem.code == Code::Stale && last > 0 => {
+                    let read = |ledger: &Ledger| to_release(caller.within(ledger), body);
+                    let now = api.ipam.read(read)?;
+                    keys = now.get(&holder).cloned().unwrap_or_default();
+                }
+                Err(problem) => return Err(problem),
+            }
+        }
     }
     let released = api.ipam.read(|ledger| {
         let view = |key: LeaseKey| ReleasedAddress {
@@ -260,6 +278,23 @@ pub(super) async fn take_back(
         released.into_iter().map(view).collect()
     });
     Ok(Released { released })
+}
+
+/// The holder has what was read.
+fn still_held(
+    caller: &Caller,
+    body: &ReleaseRequest,
+    (holder, keys): (&Holder, &[LeaseKey]),
+) -> Guard {
+    let (caller, body) = (caller.clone(), body.clone());
+    let (holder, keys) = (holder.clone(), keys.to_vec());
+    Box::new(move |ledger, _| {
+        let now = to_release(caller.within(ledger), &body).unwrap_or_default();
+        if now.get(&holder).map_or(&[][..], Vec::as_slice) == keys {
+            return Ok(());
+        }
+        Err(IpamError::Stale(format!("what {} has", holder.identity)))
+    })
 }
 
 /// What `If-Match` compares.
