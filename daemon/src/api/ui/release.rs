@@ -86,9 +86,10 @@ pub async fn submit(
     });
     let guard = still(&lease);
     if let Err(error) = api.ipam.submit_if(request, guard).await {
-        let (status, error) = match error {
-            IpamError::Stale(_) => (StatusCode::CONFLICT, CHANGED.to_owned()),
-            error => (StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
+        let (status, error) = if matches!(error, IpamError::Stale(_)) {
+            (StatusCode::CONFLICT, CHANGED.to_owned())
+        } else {
+            (StatusCode::SERVICE_UNAVAILABLE, error.to_string())
         };
         let (_, now) = open(&api, &visitor, (&network, &address))?;
         let Some(lease) = now else {
