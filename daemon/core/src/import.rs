@@ -6,8 +6,8 @@ use crate::{Actor, Lease, PoolId, PoolSpec, Refusal, Tenant, Text, Timestamp};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Import {
     pub rows: Vec<ImportRow>,
-    /// Only says what would become of them.
-    pub dry_run: bool,
+    /// Tenants may have more than their quotas.
+    pub force: bool,
     pub actor: Actor,
 }
 
@@ -40,7 +40,8 @@ pub struct ImportedPool {
     pub generation: Option<u64>,
 }
 
-/// A lease as it shall be. An admin's word: neither holds nor quotas nor reserved ends count.
+/// A lease as it shall be. An admin's word: neither adoption nor reserved ends count. Quotas do, and after a restore
+/// nobody new gets a free address.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ImportedLease {
     /// Takes the place of `lease.key.network`.
@@ -64,5 +65,5 @@ pub enum RowFate {
 
 impl Import {
     /// The most rows of one import.
-    pub const MAX_ROWS: usize = 20_000;
+    pub const MAX_ROWS: usize = 200_000;
 }

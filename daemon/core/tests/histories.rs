@@ -540,10 +540,10 @@ fn import() -> impl Strategy<Value = Request> {
     let two = (name(), name());
     let separation = two.prop_map(|(one, two)| ImportRow::Separation(one.into(), two.into()));
     let row = prop_oneof![1 => network, 1 => separation, 3 => pool, 2 => quota, 8 => lease];
-    (prop::collection::vec(row, 0..6), prop::bool::weighted(0.2)).prop_map(|(rows, dry_run)| {
+    (prop::collection::vec(row, 0..6), any::<bool>()).prop_map(|(rows, force)| {
         Request::Import(Import {
             rows,
-            dry_run,
+            force,
             actor: ACTOR.into(),
         })
     })

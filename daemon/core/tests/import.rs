@@ -7,9 +7,10 @@
 )]
 
 use fipd_core::{
-    Action, Allocate, Answer, ClusterId, ClusterRecord, Decision, Holder, Import, ImportRow,
+    Action, Allocate, Answer, ClusterId, ClusterRecord, Decision, Epoch, Holder, Import, ImportRow,
     ImportedLease, ImportedPool, Lease, LeaseKey, LeaseState, Ledger, Member, NetworkId, Op,
-    Planned, PoolId, PoolSpec, Refusal, Request, RowFate, Tenant, Timestamp, Want,
+    Planned, PoolId, PoolSpec, Refusal, Request, RestoreHold, RowFate, Tenant, Timestamp, Trial,
+    Want,
 };
 
 const NOW: Timestamp = Timestamp(1_000);
@@ -67,10 +68,10 @@ fn quota(pool: &str, limit: u64) -> ImportRow {
     }
 }
 
-fn import(rows: &[ImportRow], dry_run: bool) -> Request {
+fn import(rows: &[ImportRow], force: bool) -> Request {
     Request::Import(Import {
         rows: rows.to_vec(),
-        dry_run,
+        force,
         actor: "test".into(),
     })
 }
@@ -93,10 +94,17 @@ fn take(ledger: &mut Ledger, request: &Request) -> (Vec<RowFate>, Option<Decisio
     }
 }
 
+/// What would become of the rows, tried one by one.
+fn tried(ledger: &Ledger, rows: &[ImportRow]) -> Vec<RowFate> {
+    let mut trial = Trial::new(&"test".into(), false, NOW);
+    let fates = rows.chunks(1).flat_map(|row| trial.rows(ledger, row));
+    fates.collect()
+}
+
 fn site() -> [ImportRow; 5] {
     [
         pool("vips", "10.0.0.0/24", Some(4)),
-        quota("vips", 1),
+        quota("vips", 30),
         lease("10.0.0.3", "fipd/Host/lab/a"),
         lease("10.0.0.9", "fipd/Host/lab/b"),
         lease("192.0.2.1", "fipd/Host/lab/c"),
@@ -111,15 +119,9 @@ fn rows(ledger: &Ledger) -> Vec<Op> {
 fn rows_stand_on_the_rows_before_them_and_are_one_decision() {
     let mut ledger = Ledger::new();
     let empty = rows(&ledger);
-    let (preview, none) = take(&mut ledger, &import(&site(), true));
-    assert_eq!(
-        (&preview[..], none),
-        (
-            &std::array::from_fn::<_, 5, _>(|_| RowFate::Created)[..],
-            None
-        )
-    );
-    assert_eq!(rows(&ledger), empty, "a dry run writes nothing");
+    let preview = tried(&ledger, &site());
+    assert!(preview.iter().all(|fate| *fate == RowFate::Created));
+    assert_eq!(rows(&ledger), empty, "a trial writes nothing");
     let (fates, decision) = take(&mut ledger, &import(&site(), false));
     assert_eq!(fates, preview);
     let audit = decision.expect("a decision").audit;
@@ -452,4 +454,112 @@ fn an_imported_pool_that_names_no_network_gives_nothing_that_another_may_mean() 
         panic!("{fates:?}");
     };
     assert!(refusal.to_string().contains("none"), "{refusal}");
+}
+
+/// Leases of tenant `t` on 10.0.0.1 and what follows.
+fn many(count: usize) -> Vec<ImportRow> {
+    let row = |at| lease(&format!("10.0.0.{at}"), &format!("fipd/Host/lab/h{at}"));
+    (1..=count).map(row).collect()
+}
+
+#[test]
+fn a_tenant_gets_more_than_its_quota_only_by_force() {
+    let mut ledger = Ledger::new();
+    let first = [
+        pool("vips", "10.0.0.0/24", None),
+        lease("10.0.0.200", "fipd/Host/lab/z"),
+    ];
+    take(&mut ledger, &import(&first, false));
+    let mut all = vec![quota("vips", 5)];
+    all.extend(many(100));
+    let before = rows(&ledger);
+    let preview = tried(&ledger, &all);
+    let (fates, decision) = take(&mut ledger, &import(&all, false));
+    assert_eq!((&fates, decision), (&preview, None));
+    let exceeded = RowFate::Refused(Refusal::QuotaExceeded {
+        tenant: Tenant("t".into()),
+        pool: "vips".into(),
+        used: 5,
+        limit: 5,
+    });
+    // One was there, and what is refused counts for nothing.
+    let refused = fates.iter().filter(|fate| **fate == exceeded);
+    assert_eq!(refused.count(), 96);
+    assert_eq!(rows(&ledger), before);
+    let (fates, decision) = take(&mut ledger, &import(&all, true));
+    assert!(fates.iter().all(|fate| *fate == RowFate::Created));
+    let audit = decision.expect("a decision").audit;
+    let beyond = audit.iter().filter(|entry| entry.detail.contains("quota"));
+    assert_eq!(beyond.count(), 96);
+    // What is there already counts once.
+    let (fates, _) = take(&mut ledger, &import(&all, false));
+    assert!(fates.iter().all(|fate| *fate == RowFate::Same), "{fates:?}");
+}
+
+#[test]
+fn after_a_restore_a_file_gives_no_free_address_to_anybody_new() {
+    let mut ledger = Ledger::new();
+    take(
+        &mut ledger,
+        &import(&[pool("vips", "10.0.0.0/24", None)], false),
+    );
+    take(&mut ledger, &import(&many(2), false));
+    ledger.apply(&Op::PutEpoch(Epoch {
+        number: 1,
+        began: NOW,
+        hold: Some(RestoreHold::starting(NOW)),
+    }));
+    let mut all = many(3);
+    let ImportRow::Lease(second) = &mut all[1] else {
+        panic!("no lease");
+    };
+    second.lease.tenant = Some(Tenant("u".into()));
+    for force in [false, true] {
+        let (fates, decision) = take(&mut ledger, &import(&all, force));
+        assert_eq!(
+            (&fates[..2], decision),
+            (&[RowFate::Same, RowFate::Changed][..], None)
+        );
+        let RowFate::Refused(refusal @ Refusal::RestoreHeld { .. }) = &fates[2] else {
+            panic!("{fates:?}");
+        };
+        assert!(refusal.to_string().contains("fipd hold lift"), "{refusal}");
+    }
+    let (fates, _) = take(&mut ledger, &import(&all[..2], false));
+    assert_eq!(fates, [RowFate::Same, RowFate::Changed]);
+}
+
+#[test]
+fn a_pool_that_is_changed_twice_keeps_the_leases_that_leave_it_the_second_time() {
+    let mut ledger = Ledger::new();
+    take(
+        &mut ledger,
+        &import(&[pool("vips", "10.0.0.0/24", None)], false),
+    );
+    take(&mut ledger, &import(&many(9), false));
+    let twice = [
+        pool("vips", "10.0.0.0/28", None),
+        pool("vips", "10.0.0.0/29", None),
+    ];
+    let (fates, _) = take(&mut ledger, &import(&twice, false));
+    let [
+        RowFate::Changed,
+        RowFate::Refused(Refusal::WouldOrphan { count: 2, .. }),
+    ] = &fates[..]
+    else {
+        panic!("{fates:?}");
+    };
+    let next = [
+        pool("vips", "10.0.0.0/28", None),
+        lease("10.0.0.77", "fipd/Host/lab/out"),
+    ];
+    take(&mut ledger, &import(&next, false));
+    let key = LeaseKey {
+        network: NetworkId::DEFAULT,
+        address: "10.0.0.77".parse().expect("an address"),
+    };
+    assert_eq!(ledger.lease(key).expect("it is there").pool, None);
+    let wide = [pool("vips", "10.0.0.0/24", None), quota("vips", 1)];
+    let (fates, _) = take(&mut ledger, &import(&wide, false));
+    assert_eq!(fates, [RowFate::Changed, RowFate::Created]);
 }

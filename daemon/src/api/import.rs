@@ -8,7 +8,7 @@ mod tests;
 use std::sync::Arc;
 
 use axum::{Json, body::Bytes, extract::State};
-use fipd_core::{Actor, Answer, Import, ImportRow, Ledger, Request, RowFate};
+use fipd_core::{Actor, Answer, Import, ImportRow, Ledger, Request, RowFate, Trial};
 use serde_json::Value;
 
 use super::{
@@ -21,14 +21,18 @@ use super::{
 };
 use crate::ipam::Ipam;
 
-/// A row of the file: what it is, and what it says or what is wrong with it.
-struct Read {
-    what: String,
-    row: Result<ImportRow, Box<Problem>>,
+/// What a file says.
+#[derive(Default)]
+struct File {
+    /// Of each row what it is about, and what is wrong with it by itself.
+    rows: Vec<(String, Option<Box<Problem>>)>,
+    /// Those with which nothing is.
+    fine: Vec<ImportRow>,
 }
 
-/// Writes networks, separations of networks, pools, quotas and leases as they are exported, in one decision. A row may stand on the ones before
-/// it. If one is refused, or with `dry-run`, nothing is written; the report says what becomes of each row.
+/// Writes networks, separations of networks, pools, quotas and leases as they are exported, in one decision. A row may
+/// stand on the ones before it. If one is refused, or with `dry-run`, nothing is written; the report says what becomes
+/// of each row. Up to 128 MiB and 200,000 rows are taken at once.
 #[utoipa::path(post, path = "/api/v1/import", tag = "admin", params(ImportQuery),
     request_body(content = String, content_type = "text/plain"),
     responses((status = 200, body = ImportReport), (status = 413, body = Problem), (status = 422, body = Problem),
@@ -39,12 +43,7 @@ pub async fn import(
     Query(query): Query<ImportQuery>,
     body: Bytes,
 ) -> Result<Json<ImportReport>, Problem> {
-    let csv = match query.format.as_deref() {
-        None | Some("jsonl") => false,
-        Some("csv") => true,
-        Some(other) => return Err(Problem::invalid("format", other, "jsonl or csv")),
-    };
-    let report = take(&api.ipam, caller.actor, body, csv, query.dry_run);
+    let report = take(&api.ipam, caller.actor, body, &query);
     report.await.map(Json)
 }
 
@@ -52,56 +51,73 @@ async fn take(
     ipam: &Ipam,
     actor: Actor,
     body: Bytes,
-    csv: bool,
-    dry_run: bool,
+    query: &ImportQuery,
 ) -> Result<ImportReport, Problem> {
+    let csv = match query.format.as_deref() {
+        None | Some("jsonl") => false,
+        Some("csv") => true,
+        Some(other) => return Err(Problem::invalid("format", other, "jsonl or csv")),
+    };
+    let force = query.force;
     let reading = ipam.clone();
-    let reads = admin::blocking(move || read(&reading, &body, csv)).await??;
-    let fine: Vec<ImportRow> = reads
-        .iter()
-        .filter_map(|read| read.row.as_ref().ok().cloned())
-        .collect();
-    let malformed = fine.len() < reads.len();
+    let File { rows, fine } = admin::blocking(move || read(&reading, &body, csv)).await??;
+    if query.dry_run || fine.len() < rows.len() {
+        let trying = ipam.clone();
+        let fates = admin::blocking(move || tried(&trying, &fine, &actor, force)).await?;
+        return Ok(report(rows, fates, false));
+    }
     let request = Request::Import(Import {
         rows: fine,
-        dry_run: dry_run || malformed,
+        force,
         actor,
     });
     let answer = ipam.submit(request).await?;
-    let Answer::Imported { rows, written } = answer else {
+    let Answer::Imported {
+        rows: fates,
+        written,
+    } = answer
+    else {
         return Err(convert::unexpected(&answer));
     };
-    Ok(report(reads, rows, written))
+    Ok(report(rows, fates, written))
 }
 
-/// Takes the text apart. Names of clusters are looked up, at most 1,000 rows at once.
-fn read(ipam: &Ipam, body: &[u8], csv: bool) -> Result<Vec<Read>, Problem> {
-    let values = if csv {
-        table::of_csv(body)?
-    } else {
-        table::of_lines(body)?
-    };
-    if values.len() > Import::MAX_ROWS {
-        let allowed = format!("up to {} rows at once", Import::MAX_ROWS);
-        return Err(Problem::new(
-            Code::TooLarge,
-            format!("the file has {} rows: {allowed}", values.len()),
-        ));
-    }
-    let mut reads = Vec::with_capacity(values.len());
-    for some in values.chunks(Ledger::SCAN) {
+/// What would become of the rows, 1,000 at once, so that others read and write in between.
+fn tried(ipam: &Ipam, rows: &[ImportRow], actor: &Actor, force: bool) -> Vec<RowFate> {
+    let mut trial = Trial::new(actor, force, ipam.now());
+    let steps = rows.chunks(Ledger::SCAN);
+    let fates = steps.flat_map(|some| ipam.read(|ledger| trial.rows(ledger, some)));
+    fates.collect()
+}
+
+/// Takes the text apart, 1,000 rows at once. Names of clusters are looked up.
+fn read(ipam: &Ipam, body: &[u8], csv: bool) -> Result<File, Problem> {
+    let mut values = table::rows(body, csv)?;
+    let mut file = File::default();
+    loop {
+        let some: Vec<table::Row> = values.by_ref().take(Ledger::SCAN).collect();
+        if some.is_empty() {
+            return Ok(file);
+        }
+        if file.rows.len() + some.len() > Import::MAX_ROWS {
+            let detail = format!("the file has too many rows: {}", ImportQuery::MOST);
+            return Err(Problem::new(Code::TooLarge, detail));
+        }
         ipam.read(|ledger| {
             for value in some {
-                let row = value
-                    .as_ref()
-                    .map_err(|problem| Box::new(problem.clone()))
-                    .and_then(|value| parse::row(ledger, value).map_err(Box::new));
-                let what = value.as_ref().map_or_else(|_| "row".to_owned(), name);
-                reads.push(Read { what, row });
+                file.add(ledger, value);
             }
         });
     }
-    Ok(reads)
+}
+
+impl File {
+    fn add(&mut self, ledger: &Ledger, value: table::Row) {
+        let what = value.as_ref().map_or_else(|_| "row".to_owned(), name);
+        let row = value.and_then(|value| parse::row(ledger, &value));
+        let wrong = row.map(|row| self.fine.push(row)).err();
+        self.rows.push((what, wrong.map(Box::new)));
+    }
 }
 
 /// What the row is about, for people.
@@ -121,35 +137,37 @@ fn name(value: &Value) -> String {
     }
 }
 
-fn report(reads: Vec<Read>, fates: Vec<RowFate>, written: bool) -> ImportReport {
+fn report(
+    rows: Vec<(String, Option<Box<Problem>>)>,
+    fates: Vec<RowFate>,
+    written: bool,
+) -> ImportReport {
     let mut report = ImportReport {
         written,
         ..ImportReport::default()
     };
     let mut fates = fates.into_iter();
-    for (at, read) in reads.into_iter().enumerate() {
-        let fate = match read.row {
-            Ok(_) => fates.next().unwrap_or(RowFate::Same),
-            Err(problem) => {
-                report.refused += 1;
-                report.rows.push(refused(at, read.what, *problem));
-                continue;
-            }
-        };
+    for (at, (what, wrong)) in rows.into_iter().enumerate() {
+        if let Some(problem) = wrong {
+            report.refused += 1;
+            report.rows.push(refused(at, what, *problem));
+            continue;
+        }
+        let fate = fates.next().unwrap_or(RowFate::Same);
         let (count, text) = match fate {
             RowFate::Created => (&mut report.created, "create"),
             RowFate::Changed => (&mut report.changed, "change"),
             RowFate::Same => (&mut report.same, "same"),
             RowFate::Refused(refusal) => {
                 report.refused += 1;
-                report.rows.push(refused(at, read.what, refusal.into()));
+                report.rows.push(refused(at, what, refusal.into()));
                 continue;
             }
         };
         *count += 1;
         report.rows.push(ImportedRow {
             row: at + 1,
-            what: read.what,
+            what,
             fate: text.to_owned(),
             ..ImportedRow::default()
         });

@@ -16,6 +16,7 @@ use crate::api::wire::ExportQuery;
 pub struct Export {
     /// File to write, readable by its owner only; must not exist. Stdout when left out
     file: Option<PathBuf>,
+    /// What to write; `fipd import` takes all but the audit log, networks and pools first
     #[arg(long, value_name = "KIND", default_value = "leases",
           value_parser = ["leases", "pools", "networks", "separations", "quotas", "audit"])]
     what: String,

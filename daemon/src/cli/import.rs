@@ -11,9 +11,12 @@ use crate::api::wire::{ImportQuery, ImportReport};
 const LONG_ABOUT: &str = "\
 Write networks, separations, pools, quotas and leases from a file, in the form in which `fipd export` writes them. A lease
 needs no more than address and owner, a pool no more than name and addresses, a separation no more than the names of two
-networks in `networks`; what is named must be there or come first. A pool that names no network is in `default`, which
-nobody chose then. All
-rows are taken in one decision or none is: one bad row keeps all others out. What is so already stays as it is.";
+networks in `networks`; what is named must be there or come first. A new pool that names no network is in `default`, and
+gives nothing that a pool of another network may mean. All rows are taken in one decision or none is: one bad row keeps all
+others out. What is so already stays as it is.
+
+Up to 128 MiB and 200,000 rows are taken at once. A tenant gets more than its quota only with --force. While free addresses
+are held after a restore, no file gives one to anybody new; `fipd hold lift` ends that.";
 
 #[derive(Debug, Args)]
 #[command(long_about = LONG_ABOUT)]
@@ -23,6 +26,9 @@ pub struct Import {
     /// Only say what would become of each row
     #[arg(long)]
     dry_run: bool,
+    /// Also where the quota of a tenant is used up
+    #[arg(long)]
+    force: bool,
     /// Left out: CSV where the file is called so
     #[arg(long, value_name = "FORMAT", value_parser = ["jsonl", "csv"])]
     format: Option<String>,
@@ -31,14 +37,20 @@ pub struct Import {
 impl Import {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
         let file = shown(&self.file);
-        let text = std::fs::read(&self.file)
-            .map_err(|error| Failure::Input(format!("{file}: {error}")))?;
+        let unread = |error: std::io::Error| Failure::Input(format!("{file}: {error}"));
+        let length = std::fs::metadata(&self.file).map_err(unread)?.len();
+        if length > ImportQuery::MAX_BYTES as u64 {
+            let most = ImportQuery::MOST;
+            return Err(Failure::Input(format!("{file} has {length} bytes: {most}")));
+        }
+        let text = std::fs::read(&self.file).map_err(unread)?;
         let csv = self.file.extension().is_some_and(|end| end == "csv");
         let format = self
             .format
             .unwrap_or_else(|| if csv { "csv" } else { "jsonl" }.to_owned());
         let query = ImportQuery {
             dry_run: self.dry_run,
+            force: self.force,
             format: Some(format),
         };
         let path = with_query("/api/v1/import", &query)?;

@@ -140,6 +140,11 @@ impl Ledger {
         self.ambiguity.separations()
     }
 
+    /// Whether an admin said so of these.
+    pub(super) fn separated(&self, one: NetworkId, other: NetworkId) -> bool {
+        self.ambiguity.separate.contains(&separation(one, other))
+    }
+
     /// What the pool withholds, and a pool of another network that may mean the same addresses; at most `limit` runs.
     pub fn ambiguities(&self, pool: PoolId, limit: usize) -> Vec<Overlap> {
         let runs = self.ambiguity.withheld(pool).take(limit);

@@ -257,18 +257,19 @@ impl Ledger {
 
     /// The same, as if there were not the other pool.
     pub(super) fn pool_around_but(&self, key: LeaseKey, other: Option<PoolId>) -> Option<PoolId> {
+        let pools = self.pools_around(key);
+        let others = pools.filter(|(.., pool)| Some(*pool) != other);
+        others.min().map(|(.., pool)| pool)
+    }
+
+    /// The pools that list the address. The lowest is the one that it is attributed to.
+    pub(super) fn pools_around(&self, key: LeaseKey) -> impl Iterator<Item = (bool, u128, PoolId)> {
         let rank = |part: &Part| {
             let pool = self.rows.pools.get(&part.pool)?;
             let listed = self.free.room(part.pool)?.layout.size.listed;
             Some((pool.spec.closed, listed, part.pool))
         };
-        self.free
-            .stab(key)
-            .iter()
-            .filter(|part| Some(part.pool) != other)
-            .filter_map(rank)
-            .min()
-            .map(|(.., pool)| pool)
+        self.free.stab(key).iter().filter_map(rank)
     }
 }
 

@@ -1,33 +1,42 @@
 //! Rows from outside, decided together.
 //!
-//! They are tried one after the other on a copy of the ledger, so that a row may stand on the ones before it and a row
-//! that is refused leaves nothing behind. That costs the memory of a second ledger for a moment; it is an admin's
-//! request. It waits until no other decision is in flight, so that one copy is enough.
+//! They are tried one after the other on a small ledger that is brought what each of them is about, so that a row may
+//! stand on the ones before it and a row that is refused leaves nothing behind. What that costs follows from the rows
+//! and not from how many leases there are. An import waits until no other decision is in flight, so that none of what
+//! it was brought changes meanwhile.
 
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
     Ledger,
-    intern::fingerprint,
+    charges::{Charge, Charges},
+    free::keys,
+    keyset::KeySet,
     plan::{Draft, Draw, Stop},
     tentative::Table,
 };
 use crate::{
-    Action, Actor, Answer, Family, Identity, Import, ImportRow, ImportedLease, ImportedPool, Lease,
-    LeaseKey, LeaseState, Network, Op, Pool, PoolEdit, PoolId, PoolSpec, Quota, Refusal, RowFate,
-    Text, Timestamp,
+    Actor, Answer, Import, ImportRow, ImportedPool, LeaseKey, Network, Op, Origin, Pool, PoolEdit,
+    PoolId, PoolSpec, Quota, Refusal, RowFate, Span, Tenant, Text, Timestamp, layout::Layout,
 };
 
-/// The rows so far.
-struct Trial<'a> {
-    /// As it is after them.
-    ledger: Ledger,
-    draft: Draft,
+/// Rows tried beside a ledger: what would become of them if they were imported.
+///
+/// It may be asked for some rows at a time, each time with the ledger as it is then.
+pub struct Trial {
+    /// What of the ledger the rows so far are about, as it is after them. Nothing is in flight in it.
+    pub(super) small: Ledger,
+    /// What the leases in it counted for when they were brought.
+    brought: Charges,
+    /// Known pools that a row has changed.
+    edited: BTreeSet<PoolId>,
+    pub(super) draft: Draft,
     /// Addresses that were free.
-    fresh: Vec<LeaseKey>,
+    pub(super) fresh: Vec<LeaseKey>,
     networks: bool,
-    actor: &'a Actor,
-    now: Timestamp,
+    pub(super) force: bool,
+    pub(super) actor: Actor,
+    pub(super) now: Timestamp,
 }
 
 impl Ledger {
@@ -36,29 +45,13 @@ impl Ledger {
             let allowed = format!("up to {} rows at once", Import::MAX_ROWS);
             return Err(invalid("rows", ask.rows.len(), &allowed));
         }
-        // Nothing may be in the way later: the copy is made once.
+        // The rows are held against no lock.
         if self.tentative.any() {
             return Err(Stop::Busy);
         }
-        let mut trial = Trial {
-            ledger: self.clone(),
-            draft: Draft::new(now, &ask.actor),
-            fresh: Vec::new(),
-            networks: false,
-            actor: &ask.actor,
-            now,
-        };
-        let mut rows = Vec::with_capacity(ask.rows.len());
-        for row in &ask.rows {
-            rows.push(match trial.row(row) {
-                Ok(fate) => fate,
-                Err(Stop::Answer(_)) => RowFate::Same,
-                Err(Stop::Refused(refusal)) => RowFate::Refused(refusal),
-                Err(Stop::Busy) => return Err(Stop::Busy),
-            });
-        }
-        let refused = rows.iter().any(|fate| matches!(fate, RowFate::Refused(_)));
-        let written = !ask.dry_run && !refused;
+        let mut trial = Trial::new(&ask.actor, ask.force, now);
+        let rows = trial.rows(self, &ask.rows);
+        let written = !rows.iter().any(|fate| matches!(fate, RowFate::Refused(_)));
         let answer = Answer::Imported { rows, written };
         if !written {
             return Err(Stop::Answer(answer));
@@ -80,48 +73,108 @@ impl Ledger {
     }
 }
 
-impl Trial<'_> {
+impl Trial {
     /// How far beyond the others the number of an imported pool may be: one file must not use up the numbers.
     const GAP: u32 = 1_000_000;
 
-    fn row(&mut self, row: &ImportRow) -> Result<RowFate, Stop> {
+    /// `force`: quotas may be exceeded.
+    pub fn new(actor: &Actor, force: bool, now: Timestamp) -> Self {
+        Self {
+            small: Ledger::new(),
+            brought: Charges::default(),
+            edited: BTreeSet::new(),
+            draft: Draft::new(now, actor),
+            fresh: Vec::new(),
+            networks: false,
+            force,
+            actor: Arc::clone(actor),
+            now,
+        }
+    }
+
+    /// What becomes of the next rows.
+    pub fn rows(&mut self, ledger: &Ledger, rows: &[ImportRow]) -> Vec<RowFate> {
+        let fate = |row| match self.row(ledger, row) {
+            Ok(fate) => fate,
+            Err(Stop::Refused(refusal)) => RowFate::Refused(refusal),
+            // Nothing is in flight here that a row could wait for.
+            Err(Stop::Answer(_) | Stop::Busy) => RowFate::Same,
+        };
+        rows.iter().map(fate).collect()
+    }
+
+    fn row(&mut self, ledger: &Ledger, row: &ImportRow) -> Result<RowFate, Stop> {
         match row {
-            ImportRow::Network(name) => {
-                let (draft, _) = self.ledger.plan_network(name, self.actor, self.now)?;
-                self.networks = true;
-                self.absorb(draft);
-                Ok(RowFate::Created)
-            }
-            ImportRow::Separation(one, other) => {
-                let pair = (self.network_named(one)?.id, self.network_named(other)?.id);
-                let (draft, _) = (self.ledger).plan_separate(pair, true, self.actor, self.now)?;
-                self.absorb(draft);
-                Ok(RowFate::Created)
-            }
-            ImportRow::Pool(row) => self.pool(row),
+            ImportRow::Network(name) => self.network(ledger, name),
+            ImportRow::Separation(one, other) => self.separation(ledger, (one, other)),
+            ImportRow::Pool(row) => self.pool(ledger, row),
             ImportRow::Quota {
                 pool,
                 tenant,
                 limit,
-            } => {
-                let quota = Quota {
-                    pool: self.pool_named(pool)?.id,
-                    tenant: tenant.clone(),
-                    limit: *limit,
-                };
-                let known = self.ledger.quota(quota.pool, tenant).is_some();
-                let (draft, _) = self.ledger.plan_set_quota(&quota, self.actor, self.now)?;
-                self.absorb(draft);
-                Ok(made(known))
-            }
-            ImportRow::Lease(row) => self.lease(row),
+            } => self.quota(ledger, pool, tenant, *limit),
+            ImportRow::Lease(row) => self.lease(ledger, row),
         }
     }
 
-    /// Takes a finished draft over and applies it to the copy.
+    fn network(&mut self, ledger: &Ledger, name: &Text) -> Result<RowFate, Stop> {
+        // Its number follows the last one.
+        let last = ledger.rows.networks.last_key_value();
+        let known = ledger.rows.network_by_name(name);
+        if let Some(network) = known.or(last.map(|last| last.1)) {
+            self.bring_network(network);
+        }
+        let (draft, _) = self.small.plan_network(name, &self.actor, self.now)?;
+        self.networks = true;
+        self.absorb(draft);
+        Ok(RowFate::Created)
+    }
+
+    fn separation(&mut self, ledger: &Ledger, two: (&Text, &Text)) -> Result<RowFate, Stop> {
+        let one = self.network_named(ledger, two.0)?.id;
+        let other = self.network_named(ledger, two.1)?.id;
+        if ledger.separated(one, other) {
+            return Ok(RowFate::Same);
+        }
+        let (draft, _) = (self.small).plan_separate((one, other), true, &self.actor, self.now)?;
+        self.absorb(draft);
+        Ok(RowFate::Created)
+    }
+
+    fn quota(
+        &mut self,
+        ledger: &Ledger,
+        pool: &Text,
+        tenant: &Tenant,
+        limit: u64,
+    ) -> Result<RowFate, Stop> {
+        let pool = self.pool_named(ledger, pool)?;
+        self.bring_pool(&pool);
+        let charge = (pool.id, tenant.clone());
+        let known = self.limit(ledger, &charge);
+        let (pool, tenant) = charge;
+        if let Some(limit) = known {
+            let tenant = tenant.clone();
+            self.small.put_quota(&Quota {
+                pool,
+                tenant,
+                limit,
+            });
+        }
+        let quota = Quota {
+            pool,
+            tenant,
+            limit,
+        };
+        let (draft, _) = (self.small).plan_set_quota(&quota, &self.actor, self.now)?;
+        self.absorb(draft);
+        Ok(made(known.is_some()))
+    }
+
+    /// Takes a finished draft over and applies it.
     fn absorb(&mut self, draft: Draft) {
         for op in &draft.flight.ops {
-            self.ledger.apply(op);
+            self.small.apply(op);
         }
         self.draft.flight.ops.extend(draft.flight.ops);
         self.draft.flight.keys.extend(draft.flight.keys);
@@ -129,10 +182,10 @@ impl Trial<'_> {
         self.draft.audit.extend(draft.audit);
     }
 
-    fn pool(&mut self, row: &ImportedPool) -> Result<RowFate, Stop> {
+    fn pool(&mut self, ledger: &Ledger, row: &ImportedPool) -> Result<RowFate, Stop> {
         let named = row.network.clone();
-        let network = self.network_named(&named.unwrap_or_else(|| "default".into()))?;
-        let known = self.ledger.rows.pool_by_name(&row.spec.name).cloned();
+        let network = self.network_named(ledger, &named.unwrap_or_else(|| "default".into()))?;
+        let known = self.known_pool(ledger, &row.spec.name);
         // A row that names the network which the pool has chooses none.
         let stays = known.as_ref().map(|pool| &pool.spec);
         let stays = stays.filter(|spec| spec.network == network.id);
@@ -142,8 +195,12 @@ impl Trial<'_> {
             network_by_default: row.network_by_default.unwrap_or(silent),
             ..row.spec.clone()
         };
+        if known.as_ref().is_some_and(|known| known.spec == spec) {
+            return Ok(RowFate::Same);
+        }
+        self.bring_around(ledger, known.as_ref(), &spec);
         let Some(known) = known else {
-            let drawn = self.ledger.plan_create_pool(&spec, self.actor, self.now)?;
+            let drawn = self.small.plan_create_pool(&spec, &self.actor, self.now)?;
             let draft = self.as_it_was(drawn.0, row);
             self.absorb(draft);
             return Ok(RowFate::Created);
@@ -153,10 +210,10 @@ impl Trial<'_> {
             spec,
             if_generation: None,
             force: false,
-            actor: Arc::clone(self.actor),
+            actor: Arc::clone(&self.actor),
             reason: Text::default(),
         };
-        let (draft, _) = self.ledger.plan_update_pool(&edit, self.now)?;
+        let (draft, _) = self.small.plan_update_pool(&edit, self.now)?;
         self.absorb(draft);
         Ok(RowFate::Changed)
     }
@@ -165,7 +222,7 @@ impl Trial<'_> {
     /// before say it, or where it may have been another pool's.
     fn as_it_was(&self, mut draft: Draft, row: &ImportedPool) -> Draft {
         let attached = |op: &Op| matches!(op, Op::PutLease(_));
-        let next = self.ledger.rows.next_pool.0;
+        let next = self.small.rows.next_pool.0;
         let may_choose = !draft.flight.ops.iter().any(attached);
         let id = row
             .id
@@ -188,88 +245,132 @@ impl Trial<'_> {
         draft
     }
 
-    fn lease(&mut self, row: &ImportedLease) -> Result<RowFate, Stop> {
-        let network = self.network_named(&row.network)?.id;
-        let key = LeaseKey {
-            network,
-            address: row.lease.key.address.to_canonical(),
-        };
-        let pool = match &row.pool {
-            None => self.ledger.pool_around(key),
-            Some(name) => {
-                let pool = self.pool_named(name)?;
-                let family = Some(Family::of(key.address));
-                if pool.spec.network != network || pool.spec.family() != family {
-                    let allowed = format!("a pool of network {} and this family", row.network);
-                    return Err(invalid("pool", name, &allowed));
-                }
-                Some(pool.id)
-            }
-        };
-        let known = self.ledger.rows.leases.get(&key);
-        let since = known.map(|known| known.since);
-        let mut lease = Lease {
-            key,
-            pool,
-            since: row.since.or(since).unwrap_or(self.now),
-            ..row.lease.clone()
-        };
-        if let Some(known) = known {
-            fill(&mut lease, known);
-        }
-        sound(&lease)?;
-        self.ledger.settled(std::iter::once(key))?;
-        let prints: Vec<u64> = super::identities(&lease).map(fingerprint).collect();
-        if prints
-            .iter()
-            .any(|print| self.ledger.tentative.locks_identity(*print))
-        {
-            return Err(Stop::Busy);
-        }
-        let known = self.ledger.rows.leases.get(&key);
-        if known.is_some_and(|known| **known == lease) {
-            return Ok(RowFate::Same);
-        }
-        let owner = |lease: &Lease| lease.owner().map(|holder| holder.identity.clone());
-        let fate = made(known.is_some());
-        match known.map(|known| owner(known)) {
-            Some(Some(holds)) if owner(&lease).as_ref() != Some(&holds) => {
-                return Err(Refusal::AddressTaken {
-                    address: key.address,
-                    owner: holds.to_string(),
-                }
-                .into());
-            }
-            Some(_) => {}
-            None => self.fresh.push(key),
-        }
-        if let Some(lost) = known.and_then(|known| left_out(&lease, known)) {
-            let allowed = "every owner and contender of the lease; release first who is to go";
-            return Err(invalid("members", lost, allowed));
-        }
-        let lease = Arc::new(lease);
-        self.draft.put(&lease, Action::Imported, Text::default());
-        self.draft.flight.identities.extend(prints);
-        self.ledger.apply(&Op::PutLease(lease));
-        Ok(fate)
-    }
-
-    fn network_named(&self, name: &Text) -> Result<Network, Stop> {
-        let network = self.ledger.rows.network_by_name(name);
+    pub(super) fn network_named(&mut self, ledger: &Ledger, name: &Text) -> Result<Network, Stop> {
+        let known = self.small.rows.network_by_name(name);
+        let network = known.or_else(|| ledger.rows.network_by_name(name)).cloned();
         let allowed = "the name of a network, there or in a row before this one";
-        network
-            .cloned()
-            .ok_or_else(|| invalid("network", name, allowed))
+        let network = network.ok_or_else(|| invalid("network", name, allowed))?;
+        self.bring_network(&network);
+        Ok(network)
     }
 
-    fn pool_named(&self, name: &Text) -> Result<Arc<Pool>, Stop> {
-        let pool = self.ledger.rows.pool_by_name(name);
+    pub(super) fn pool_named(&self, ledger: &Ledger, name: &Text) -> Result<Arc<Pool>, Stop> {
         let allowed = "the full name of a pool, there or in a row before this one";
-        pool.cloned().ok_or_else(|| invalid("pool", name, allowed))
+        let pool = self.known_pool(ledger, name);
+        pool.ok_or_else(|| invalid("pool", name, allowed))
+    }
+
+    fn known_pool(&self, ledger: &Ledger, name: &Text) -> Option<Arc<Pool>> {
+        let known = self.small.rows.pool_by_name(name);
+        known.or_else(|| ledger.rows.pool_by_name(name)).cloned()
+    }
+
+    fn limit(&self, ledger: &Ledger, charge: &Charge) -> Option<u64> {
+        let known = self.small.rows.quotas.get(charge);
+        known.or_else(|| ledger.rows.quotas.get(charge)).copied()
+    }
+
+    /// Refused where the lease counts for a tenant that has used up its quota, unless forced; whether that is so.
+    pub(super) fn beyond_quota(&self, ledger: &Ledger, charge: Charge) -> Result<bool, Stop> {
+        let Some(limit) = self.limit(ledger, &charge) else {
+            return Ok(false);
+        };
+        let there = ledger.index.charges().of(&charge);
+        let used = there + self.small.index.charges().of(&charge);
+        let used = used.saturating_sub(self.brought.of(&charge));
+        if used < limit || self.force {
+            return Ok(used >= limit);
+        }
+        let pools = self.small.rows.pools.get(&charge.0);
+        let pool = pools.or_else(|| ledger.rows.pools.get(&charge.0));
+        let refusal = Refusal::QuotaExceeded {
+            pool: pool.map_or_else(Text::default, |pool| Arc::clone(&pool.spec.name)),
+            tenant: charge.1,
+            used,
+            limit,
+        };
+        Err(refusal.into())
+    }
+
+    fn bring_network(&mut self, network: &Network) {
+        if !self.small.rows.networks.contains_key(&network.id) {
+            self.small.rows.put_network(network.clone());
+        }
+    }
+
+    fn bring_pool(&mut self, pool: &Arc<Pool>) {
+        if !self.small.rows.pools.contains_key(&pool.id) {
+            self.small.put_pool(Arc::clone(pool));
+        }
+    }
+
+    pub(super) fn bring_lease(&mut self, ledger: &Ledger, key: LeaseKey) {
+        if self.small.rows.leases.contains_key(&key) {
+            return;
+        }
+        if let Some(lease) = ledger.rows.leases.get(&key) {
+            self.brought.add(lease);
+            self.small.put_lease(Arc::clone(lease));
+        }
+    }
+
+    fn bring_leases(&mut self, ledger: &Ledger, keys: impl IntoIterator<Item = LeaseKey>) {
+        for key in keys {
+            self.bring_lease(ledger, key);
+        }
+    }
+
+    /// What it takes to make the pool, or to change the known one.
+    fn bring_around(&mut self, ledger: &Ledger, known: Option<&Arc<Pool>>, spec: &PoolSpec) {
+        let next = ledger.rows.next_pool;
+        self.small.rows.next_pool = self.small.rows.next_pool.max(next);
+        if let Origin::Mirror {
+            system,
+            cluster,
+            object,
+            uid: _,
+        } = &spec.origin
+            && let Some(mirror) = ledger.rows.mirror(system, cluster, object)
+        {
+            self.bring_pool(mirror);
+        }
+        let Ok(layout) = Layout::new(spec) else {
+            return;
+        };
+        for span in &layout.listed {
+            let range = keys(spec.network, *span);
+            let found = ledger.index.poolless();
+            self.bring_leases(ledger, found.within(*range.start(), *range.end()));
+        }
+        if let Some(known) = known {
+            self.bring_pool(known);
+            let gone = self.small.leaving(known, spec, &layout);
+            self.bring_held(ledger, known, &gone);
+        }
+    }
+
+    /// The leases of a known pool that leave it with the spans. A pool that is changed twice needs all.
+    fn bring_held(&mut self, ledger: &Ledger, pool: &Pool, gone: &[Span]) {
+        let mine = ledger.index.of_pool(pool.id);
+        if !self.edited.insert(pool.id) {
+            return self.bring_leases(ledger, mine.into_iter().flat_map(KeySet::iter));
+        }
+        // Whether it has any.
+        self.bring_leases(ledger, mine.and_then(|keys| keys.iter().next()));
+        for span in gone {
+            let range = ledger.rows.leases.range(keys(pool.spec.network, *span));
+            let held = range.filter(|(_, lease)| lease.pool == Some(pool.id));
+            self.bring_leases(ledger, held.map(|(key, _)| *key));
+        }
+        let memory = ledger.free.memory();
+        let pasts = memory.of_pool(pool.id);
+        for past in pasts.filter_map(|(_, key)| memory.get(key)) {
+            self.small.free.remember(Arc::clone(past));
+        }
     }
 }
 
-fn made(known: bool) -> RowFate {
+pub(super) fn made(known: bool) -> RowFate {
     if known {
         RowFate::Changed
     } else {
@@ -277,90 +378,7 @@ fn made(known: bool) -> RowFate {
     }
 }
 
-/// What the row does not say of its owners stays.
-fn fill(lease: &mut Lease, known: &Lease) {
-    for member in &mut lease.members {
-        let mut before = known.members.iter();
-        if let Some(before) = before.find(|before| before.holder.identity == member.holder.identity)
-        {
-            if member.holder.instance.is_empty() {
-                member.holder = before.holder.clone();
-            }
-            if member.ports.is_empty() {
-                member.ports.clone_from(&before.ports);
-            }
-        }
-    }
-    for contender in &mut lease.contenders {
-        let mut before = known.contenders.iter();
-        if let Some(before) =
-            before.find(|before| before.holder.identity == contender.holder.identity)
-        {
-            contender.tenant = contender.tenant.take().or_else(|| before.tenant.clone());
-        }
-    }
-    lease.tenant = lease.tenant.take().or_else(|| known.tenant.clone());
-    lease.group = lease.group.take().or_else(|| known.group.clone());
-    if lease.labels.is_empty() && !lease.members.is_empty() {
-        lease.labels.clone_from(&known.labels);
-    }
-}
-
-/// Who uses the address and is not in the row.
-fn left_out<'a>(lease: &Lease, known: &'a Lease) -> Option<&'a Identity> {
-    super::identities(known).find(|one| !super::identities(lease).any(|named| named == *one))
-}
-
-/// What [`Lease`] promises of itself.
-fn sound(lease: &Lease) -> Result<(), Stop> {
-    let cools = lease.state == LeaseState::Quarantined;
-    if cools != lease.members.is_empty() {
-        let allowed = "at least one, and none while the address cools";
-        return Err(invalid("members", lease.members.len(), allowed));
-    }
-    if lease.group.is_none() && lease.members.len() > 1 {
-        let allowed = "one without a sharing group";
-        return Err(invalid("members", lease.members.len(), allowed));
-    }
-    if lease.members.len() > Lease::MAX_MEMBERS {
-        let allowed = format!("at most {}", Lease::MAX_MEMBERS);
-        return Err(invalid("members", lease.members.len(), &allowed));
-    }
-    lease
-        .check_labels()
-        .map_err(|(value, allowed)| invalid("labels", value, &allowed))?;
-    let mut ports = BTreeSet::new();
-    let mut claims = lease.members.iter().flat_map(|member| &member.ports);
-    if let Some(twice) = claims.find(|claim| !ports.insert(**claim)) {
-        return Err(invalid("ports", twice, "each port for one member"));
-    }
-    let mut seen = BTreeSet::new();
-    if let Some(twice) = super::identities(lease).find(|identity| !seen.insert(*identity)) {
-        let allowed = "each owner once, as member or contender";
-        return Err(invalid("owner", twice, allowed));
-    }
-    if !lease
-        .contenders
-        .is_sorted_by_key(|contender| contender.since)
-    {
-        let allowed = "the oldest first";
-        return Err(invalid("contenders", "out of order", allowed));
-    }
-    let (fine, allowed) = match lease.state {
-        LeaseState::Quarantined | LeaseState::Probing => (lease.until.is_some(), "a time"),
-        LeaseState::Reserved => (true, "a time or nothing"),
-        LeaseState::Allocated | LeaseState::Orphaned => {
-            (lease.until.is_none(), "nothing in this state")
-        }
-    };
-    if fine {
-        return Ok(());
-    }
-    let until = lease.until.map_or_else(String::new, |at| at.to_string());
-    Err(invalid("until", until, allowed))
-}
-
-fn invalid(field: &'static str, value: impl ToString, allowed: &str) -> Stop {
+pub(super) fn invalid(field: &'static str, value: impl ToString, allowed: &str) -> Stop {
     Refusal::Invalid {
         field,
         value: value.to_string(),

@@ -24,7 +24,7 @@ impl Model {
         };
         let mut rows = Vec::new();
         for row in &ask.rows {
-            rows.push(match trial.import_row(row, now) {
+            rows.push(match trial.import_row(row, ask.force, now) {
                 Ok((flight, fate)) => {
                     for op in &flight.ops {
                         trial.apply(op.clone());
@@ -44,7 +44,7 @@ impl Model {
             });
         }
         let bad = rows.iter().any(|row| matches!(row, RowFate::Refused(_)));
-        let written = !bad && !ask.dry_run;
+        let written = !bad;
         let answer = Answer::Imported { rows, written };
         if written {
             Ok((whole, answer))
@@ -53,7 +53,12 @@ impl Model {
         }
     }
 
-    fn import_row(&mut self, row: &ImportRow, now: Timestamp) -> Result<(Flight, RowFate), Stop> {
+    fn import_row(
+        &mut self,
+        row: &ImportRow,
+        force: bool,
+        now: Timestamp,
+    ) -> Result<(Flight, RowFate), Stop> {
         match row {
             ImportRow::Network(name) => Ok((self.create_network(name)?.0, RowFate::Created)),
             ImportRow::Separation(one, other) => {
@@ -82,7 +87,7 @@ impl Model {
                 };
                 Ok((self.set_quota(&quota)?.0, fate))
             }
-            ImportRow::Lease(row) => self.import_lease(row, now),
+            ImportRow::Lease(row) => self.import_lease(row, force, now),
         }
     }
 
@@ -141,6 +146,7 @@ impl Model {
     fn import_lease(
         &mut self,
         row: &ImportedLease,
+        force: bool,
         now: Timestamp,
     ) -> Result<(Flight, RowFate), Stop> {
         let Some(network) = self.networks.iter().find(|known| known.name == row.network) else {
@@ -208,6 +214,10 @@ impl Model {
                 owner: String::new(),
             });
         }
+        let had = known.and_then(owner);
+        if had.is_none() && (known.is_none() || owner(&lease).is_some()) {
+            self.restored()?;
+        }
         let uses = |known: &Lease| {
             let mut all: Vec<_> = known.members.iter().map(|one| one.holder.clone()).collect();
             all.extend(known.contenders.iter().map(|one| one.holder.clone()));
@@ -217,6 +227,7 @@ impl Model {
         if before.any(|one| !named.contains(&&one.identity)) {
             return invalid("members");
         }
+        self.one_more(known, &lease, force)?;
         let mut flight = Flight {
             gains: named.into_iter().cloned().collect(),
             ..Flight::default()

@@ -53,8 +53,9 @@ impl Model {
     }
 
     /// A lease that changes must not count beyond the quota of whom it counts for then, unless forced.
-    pub fn one_more(&self, before: &Lease, after: &Lease, force: bool) -> Result<(), Stop> {
-        let Some(new) = charge(after).filter(|new| charge(before).as_ref() != Some(new)) else {
+    pub fn one_more(&self, before: Option<&Lease>, after: &Lease, force: bool) -> Result<(), Stop> {
+        let counted = before.and_then(charge);
+        let Some(new) = charge(after).filter(|new| counted.as_ref() != Some(new)) else {
             return Ok(());
         };
         if self.flights.iter().any(|flight| changes(flight, &new)) {

@@ -93,7 +93,7 @@ impl Model {
         if next == lease {
             return Err(Stop::Answer(answer));
         }
-        self.one_more(&lease, &next, ask.force)?;
+        self.one_more(Some(&lease), &next, ask.force)?;
         let mut flight = Flight {
             gains: vec![ask.to.identity.clone()],
             ..Flight::default()

@@ -39,8 +39,17 @@ const DERIVED: &[&str] = &[
     "family",
 ];
 
+/// The rows of the text, each read when it is asked for.
+pub fn rows(body: &[u8], csv: bool) -> Result<Box<dyn Iterator<Item = Row> + '_>, Problem> {
+    Ok(if csv {
+        Box::new(of_csv(body)?)
+    } else {
+        Box::new(of_lines(body)?)
+    })
+}
+
 /// One object a line; empty lines count for nothing.
-pub fn of_lines(body: &[u8]) -> Result<Vec<Row>, Problem> {
+fn of_lines(body: &[u8]) -> Result<impl Iterator<Item = Row>, Problem> {
     let text = std::str::from_utf8(body)
         .map_err(|error| Problem::new(Code::Invalid, format!("body: {error}")))?;
     let lines = text.lines().filter(|line| !line.trim().is_empty());
@@ -49,15 +58,15 @@ pub fn of_lines(body: &[u8]) -> Result<Vec<Row>, Problem> {
         Ok(_) => Err(Problem::invalid("row", line, "one JSON object a line")),
         Err(error) => Err(Problem::invalid("row", line, format!("JSON: {error}"))),
     };
-    Ok(lines.map(read).collect())
+    Ok(lines.map(read))
 }
 
 /// CSV with a header line whose columns are fields, those of a nested object behind a dot.
-pub fn of_csv(body: &[u8]) -> Result<Vec<Row>, Problem> {
+fn of_csv(body: &[u8]) -> Result<impl Iterator<Item = Row>, Problem> {
     let mut reader = csv::Reader::from_reader(body);
     let malformed = |error: csv::Error| Problem::new(Code::Invalid, format!("CSV: {error}"));
     let heads = reader.headers().map_err(malformed)?.clone();
-    let rows = reader.records().map(|record| {
+    let rows = reader.into_records().map(move |record| {
         let record = record.map_err(malformed)?;
         let mut row = Map::new();
         for (head, cell) in heads.iter().zip(&record) {
@@ -65,7 +74,7 @@ pub fn of_csv(body: &[u8]) -> Result<Vec<Row>, Problem> {
         }
         Ok(Value::Object(row))
     });
-    Ok(rows.collect())
+    Ok(rows)
 }
 
 fn pairs(head: &str, cell: &str) -> Result<Value, Problem> {

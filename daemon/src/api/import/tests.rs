@@ -148,9 +148,13 @@ async fn whole(site: &Site, format: &str) -> Vec<String> {
 }
 
 async fn give(site: &Site, text: String, csv: bool, dry_run: bool) -> ImportReport {
-    take(&site.api.ipam, "test".into(), text.into(), csv, dry_run)
-        .await
-        .unwrap()
+    let query = ImportQuery {
+        dry_run,
+        force: false,
+        format: Some(if csv { "csv" } else { "jsonl" }.into()),
+    };
+    let report = take(&site.api.ipam, "test".into(), text.into(), &query);
+    report.await.unwrap()
 }
 
 #[tokio::test]
@@ -277,4 +281,39 @@ async fn cells_that_look_like_numbers_stay_the_text_they_are() {
         (&lease["tenant"], &lease["pool"]),
         (&"12".into(), &"7".into())
     );
+}
+
+#[tokio::test]
+async fn a_preview_that_takes_several_steps_says_what_the_import_does() {
+    let site = empty().await;
+    let mut lines = vec![
+        r#"{"name":"wide","addresses":["10.0.0.0/16"]}"#.to_owned(),
+        r#"{"tenant":"t","pool":"wide","limit":2400}"#.to_owned(),
+    ];
+    lines.extend((0..2_400).map(|at| {
+        let (high, low) = (at / 250, at % 250 + 1);
+        let owner = format!("fipd/Host/lab/h{at}");
+        format!(r#"{{"address":"10.0.{high}.{low}","owner":"{owner}","tenant":"t"}}"#)
+    }));
+    let one_more = r#"{"address":"10.0.99.1","owner":"fipd/Host/lab/more","tenant":"t"}"#;
+    let beyond = [lines.as_slice(), &[one_more.to_owned()]]
+        .concat()
+        .join("\n");
+    for dry_run in [true, false] {
+        let report = give(&site, beyond.clone(), false, dry_run).await;
+        let counts = (report.written, report.created, report.refused);
+        assert_eq!(counts, (false, 2_402, 1));
+        let why = report.rows.last().unwrap().error.as_ref().unwrap();
+        assert!(why.contains("holds 2400 addresses of pool wide"), "{why}");
+    }
+    let preview = give(&site, lines.join("\n"), false, true).await;
+    let report = give(&site, lines.join("\n"), false, false).await;
+    assert_eq!((report.written, preview.rows), (true, report.rows));
+    let query = ImportQuery {
+        force: true,
+        ..ImportQuery::default()
+    };
+    let forced = take(&site.api.ipam, "test".into(), beyond.into(), &query);
+    let forced = forced.await.unwrap();
+    assert_eq!((forced.written, forced.same), (true, 2_402));
 }

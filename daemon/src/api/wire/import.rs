@@ -10,9 +10,19 @@ pub struct ImportQuery {
     /// Only say what would become of each row.
     #[serde(default)]
     pub dry_run: bool,
+    /// Tenants may have more than their quotas then.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub force: bool,
     /// `jsonl` (one object a line) or `csv` (with a header line); `jsonl` when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub format: Option<String>,
+}
+
+impl ImportQuery {
+    /// The largest file, in bytes: an export of 100,000 leases fits.
+    pub const MAX_BYTES: usize = 128 * 1024 * 1024;
+    /// What is taken at once, for people.
+    pub const MOST: &str = "an import takes up to 128 MiB and 200,000 rows; split the file, with networks and pools before what is in them";
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]

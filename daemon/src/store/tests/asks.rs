@@ -202,7 +202,7 @@ impl History {
         }
         Request::Import(Import {
             rows,
-            dry_run: false,
+            force: true,
             actor: "test".into(),
         })
     }
