@@ -14,6 +14,7 @@ pub mod accounts;
 pub mod admin;
 pub mod auth;
 pub mod backups;
+pub mod body;
 pub mod bulk;
 mod cell;
 pub mod changes;
@@ -61,9 +62,7 @@ use fipd_core::Role;
 use http::{HeaderValue, StatusCode, header};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
-use tower_http::{
-    catch_panic::CatchPanicLayer, limit::RequestBodyLimitLayer, timeout::TimeoutLayer,
-};
+use tower_http::{catch_panic::CatchPanicLayer, timeout::TimeoutLayer};
 
 use crate::{backups::Backups, clusters::Clusters, config::Serve, ipam::Ipam, metrics::Metrics};
 use access::{Access, Routes};
@@ -71,8 +70,6 @@ use accounts::Accounts;
 use auth::{Guard, SocketPolicy};
 use problem::{Code, MEDIA_TYPE, Problem};
 
-/// The largest body that is read, in bytes: a pool of 100,000 ranges fits.
-const BODY_LIMIT: usize = 8 * 1024 * 1024;
 /// How long a handler may take until its answer begins.
 const HANDLER_DEADLINE: Duration = Duration::from_secs(60);
 
@@ -256,8 +253,8 @@ pub fn open_router(api: Arc<Api>, serve: &BTreeSet<Serve>) -> Router {
 fn layered(router: Router<Arc<Api>>, api: Arc<Api>) -> Router {
     // From the inside out: the last layer sees the request first.
     router
-        .layer(RequestBodyLimitLayer::new(BODY_LIMIT))
-        .layer(axum::extract::DefaultBodyLimit::max(BODY_LIMIT))
+        .layer(middleware::from_fn(body::limited))
+        .layer(axum::extract::DefaultBodyLimit::disable())
         .layer(TimeoutLayer::with_status_code(
             StatusCode::GATEWAY_TIMEOUT,
             HANDLER_DEADLINE,
