@@ -13,6 +13,8 @@ pub(super) const V1: u8 = 1;
 pub(super) const V2: u8 = 2;
 /// The version byte before a [`PoolV3`].
 pub(super) const V3: u8 = 3;
+/// The version byte before a [`PoolV4`].
+pub(super) const V4: u8 = 4;
 
 /// What each commit moves on; row `state` of table `meta`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -193,6 +195,13 @@ pub(super) struct PoolV3<'a> {
     pub priority: u16,
     pub scopes: Vec<ScopeV1<'a>>,
     pub share_across_clusters: bool,
+}
+
+/// A [`PoolV3`] and whether its network was chosen by nobody. It is written only where it was.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct PoolV4<'a> {
+    #[serde(borrow)]
+    pub pool: PoolV3<'a>,
     pub network_by_default: bool,
 }
 

@@ -7,11 +7,48 @@ use fipd_core::{
 use ipnet::IpNet;
 
 use super::{DecodeError, EncodeError, decode, decode_as, encode, encode_as, ip, ip_row, system};
-use crate::store::rows::{IpV1, OriginV1, PoolV1, PoolV2, PoolV3, ScopeV1, SpecV1, V1, V2, V3};
+use crate::store::rows::{
+    IpV1, OriginV1, PoolV1, PoolV2, PoolV3, PoolV4, ScopeV1, SpecV1, V1, V2, V3, V4,
+};
 
+/// Each row is written as the earliest fipd that has all of its fields can read it.
 pub(in crate::store) fn encode_pool(pool: &Pool) -> Result<Vec<u8>, EncodeError> {
     let spec = &pool.spec;
-    let row = PoolV1 {
+    let in_third = (spec.sticky, spec.priority) != (Sticky::OFF, 0)
+        || !spec.scopes.is_empty()
+        || spec.share_across_clusters;
+    let row = row(pool);
+    if spec.quarantine == 0 && !in_third && !spec.network_by_default {
+        return encode(&row);
+    }
+    let row = PoolV2 {
+        pool: row,
+        quarantine: spec.quarantine,
+    };
+    if !in_third && !spec.network_by_default {
+        return encode_as(V2, &row);
+    }
+    let row = PoolV3 {
+        pool: row,
+        sticky_lasts: spec.sticky.lasts,
+        sticky_most: spec.sticky.most,
+        priority: spec.priority,
+        scopes: spec.scopes.iter().map(scope_row).collect(),
+        share_across_clusters: spec.share_across_clusters,
+    };
+    if !spec.network_by_default {
+        return encode_as(V3, &row);
+    }
+    let row = PoolV4 {
+        pool: row,
+        network_by_default: true,
+    };
+    encode_as(V4, &row)
+}
+
+fn row(pool: &Pool) -> PoolV1<'_> {
+    let spec = &pool.spec;
+    PoolV1 {
         name: &spec.name,
         network: spec.network.0,
         addresses: spec.addresses.iter().map(spec_row).collect(),
@@ -49,56 +86,43 @@ pub(in crate::store) fn encode_pool(pool: &Pool) -> Result<Vec<u8>, EncodeError>
         closed: spec.closed,
         created: pool.created.0,
         generation: pool.generation,
-    };
-    // Each row is written as the earliest fipd that has all of its fields can read it.
-    let newest = (spec.sticky, spec.priority) != (Sticky::OFF, 0)
-        || !spec.scopes.is_empty()
-        || spec.share_across_clusters
-        || spec.network_by_default;
-    if spec.quarantine == 0 && !newest {
-        return encode(&row);
     }
-    let row = PoolV2 {
-        pool: row,
-        quarantine: spec.quarantine,
-    };
-    if !newest {
-        return encode_as(V2, &row);
-    }
-    let row = PoolV3 {
-        pool: row,
-        sticky_lasts: spec.sticky.lasts,
-        sticky_most: spec.sticky.most,
-        priority: spec.priority,
-        scopes: spec.scopes.iter().map(scope_row).collect(),
-        share_across_clusters: spec.share_across_clusters,
-        network_by_default: spec.network_by_default,
-    };
-    encode_as(V3, &row)
 }
 
 /// The row of any version, with the plain values of what it does not have.
-fn latest(bytes: &[u8]) -> Result<PoolV3<'_>, DecodeError> {
-    let pool = match bytes.first() {
-        Some(&V1) => PoolV2 {
+fn latest(bytes: &[u8]) -> Result<PoolV4<'_>, DecodeError> {
+    let version = bytes.first();
+    let second = match version {
+        Some(&V1) => Some(PoolV2 {
             pool: decode(bytes)?,
             quarantine: 0,
-        },
-        Some(&V2) => decode_as(V2, bytes)?,
-        Some(_) | None => return decode_as(V3, bytes),
+        }),
+        Some(&V2) => Some(decode_as(V2, bytes)?),
+        Some(_) | None => None,
     };
-    Ok(PoolV3 {
-        pool,
-        sticky_lasts: Sticky::OFF.lasts,
-        sticky_most: Sticky::OFF.most,
-        priority: 0,
-        scopes: Vec::new(),
-        share_across_clusters: false,
+    let third = match second {
+        Some(pool) => PoolV3 {
+            pool,
+            sticky_lasts: Sticky::OFF.lasts,
+            sticky_most: Sticky::OFF.most,
+            priority: 0,
+            scopes: Vec::new(),
+            share_across_clusters: false,
+        },
+        None if version == Some(&V3) => decode_as(V3, bytes)?,
+        None => return decode_as(V4, bytes),
+    };
+    Ok(PoolV4 {
+        pool: third,
         network_by_default: false,
     })
 }
 
 pub(in crate::store) fn decode_pool(key: [u8; 4], bytes: &[u8]) -> Result<Pool, DecodeError> {
+    let PoolV4 {
+        pool,
+        network_by_default,
+    } = latest(bytes)?;
     let PoolV3 {
         pool,
         sticky_lasts: lasts,
@@ -106,8 +130,7 @@ pub(in crate::store) fn decode_pool(key: [u8; 4], bytes: &[u8]) -> Result<Pool, 
         priority,
         scopes,
         share_across_clusters,
-        network_by_default,
-    } = latest(bytes)?;
+    } = pool;
     let PoolV2 {
         pool: row,
         quarantine,

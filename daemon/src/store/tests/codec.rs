@@ -587,6 +587,59 @@ fn a_pool_is_written_in_the_oldest_version_that_has_all_of_it() {
     pool.spec.priority = 0;
     pool.spec.scopes = vec![PoolScope::default()];
     assert_eq!(version(&pool), 3);
+    pool.spec.network_by_default = true;
+    assert_eq!(version(&pool), 4);
+    pool.spec = PoolSpec::own("p", pool.spec.addresses);
+    pool.spec.network_by_default = true;
+    assert_eq!(version(&pool), 4);
+}
+
+#[test]
+fn a_pool_of_the_third_version_is_read_as_it_was_written() {
+    let scope = PoolScope {
+        cluster: Some("c".into()),
+        project: None,
+        namespaces: vec!["a".into()],
+        labels: [("k".into(), "v".into())].into(),
+    };
+    let addresses = vec!["10.0.0.0/24".parse().unwrap()];
+    let pool = Pool {
+        id: PoolId(5),
+        spec: PoolSpec {
+            exclusions: vec!["10.0.0.9".parse().unwrap()],
+            gateway: Some([10, 0, 0, 1].into()),
+            ends: Ends {
+                first: 1,
+                last: 2,
+                of: EndsOf::EachCidr,
+            },
+            order: Order::LeastRecentlyUsed,
+            quarantine: 60,
+            sticky: Sticky {
+                lasts: 300,
+                most: 5,
+            },
+            priority: 9,
+            scopes: vec![scope],
+            share_across_clusters: true,
+            ..PoolSpec::own("p", addresses)
+        },
+        created: Timestamp(7),
+        generation: 3,
+    };
+    let first = [
+        1, b'p', 0, 1, 0, 0, 10, 0, 0, 0, 24, 1, 1, 0, 10, 0, 0, 9, 1, 0, 10, 0, 0, 1, 0, 0, 1, 2,
+        1, 2, 0, 0, 7, 3,
+    ];
+    let second = [60];
+    let third = [
+        172, 2, 5, 9, 1, 1, 1, b'c', 0, 1, 1, b'a', 1, 1, b'k', 1, b'v', 1,
+    ];
+    let row = [&[3], &first[..], &second, &third].concat();
+    assert_eq!(codec::decode_pool([0, 0, 0, 5], &row), Ok(pool.clone()));
+    assert_eq!(codec::encode_pool(&pool), Ok(row.clone()));
+    let with_more = [row, vec![1]].concat();
+    assert!(codec::decode_pool([0, 0, 0, 5], &with_more).is_err());
 }
 
 /// It has no table of quotas, until it has one.
