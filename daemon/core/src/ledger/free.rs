@@ -270,7 +270,7 @@ impl Free {
     }
 
     /// Puts a pool into its space, or changes its spans. Costs as much as there are spans in either layout and, if
-    /// they differ, leases on the assignable ones.
+    /// they differ, leases on the assignable ones and past leases of the pool.
     pub fn set_pool(
         &mut self,
         pool: PoolId,
@@ -282,7 +282,7 @@ impl Free {
         if self.rooms.get(&pool).is_some_and(here) {
             return;
         }
-        self.drop_pool(pool);
+        self.take_out(pool);
         let family = layout.family;
         let space = self
             .spaces
@@ -322,6 +322,7 @@ impl Free {
             },
         );
         self.reopen((network, family), &changed);
+        self.review_memory(pool);
     }
 
     /// The highest use is counted from here on.
@@ -333,6 +334,11 @@ impl Free {
 
     /// Takes a pool out of its space.
     pub fn drop_pool(&mut self, pool: PoolId) {
+        self.take_out(pool);
+        self.review_memory(pool);
+    }
+
+    fn take_out(&mut self, pool: PoolId) {
         let Some(room) = self.rooms.remove(&pool) else {
             return;
         };
@@ -359,10 +365,10 @@ impl Free {
     /// Marks the address as free again.
     fn vacate(&mut self, key: LeaseKey, count: impl FnMut(&mut Room, PoolId)) {
         self.clear(Layer::Occupied, key, count);
-        if self.memory.get(key).is_some() {
-            self.memory.vacated(key);
-        } else {
-            self.clear(Layer::Shunned, key, |_, _| {});
+        match self.memory.get(key).map(|past| self.gives(past)) {
+            Some(true) => self.memory.vacated(key),
+            Some(false) => {}
+            None => self.clear(Layer::Shunned, key, |_, _| {}),
         }
     }
 

@@ -36,7 +36,7 @@ struct Shelf {
     coming: usize,
     /// Rows that no decision in flight forgets.
     ages: BTreeSet<Age>,
-    /// Rows of addresses that nobody has or takes.
+    /// Rows of addresses that the pool gives and nobody has or takes.
     idle: BTreeSet<Age>,
 }
 
@@ -69,7 +69,8 @@ impl Memory {
         self.rows.values()
     }
 
-    /// Adds a row in place of the one that the address may have; `idle`: nobody has or takes the address.
+    /// Adds a row in place of the one that the address may have; `idle`: its pool gives the address, and nobody has or
+    /// takes it.
     pub fn put(&mut self, past: Arc<PastLease>, idle: bool) {
         self.delete(past.key);
         let shelf = self.pools.entry(past.pool).or_default();
@@ -107,7 +108,7 @@ impl Memory {
         }
     }
 
-    /// Nobody has or takes the address any more.
+    /// Nobody has or takes the address any more, which its pool gives.
     pub fn vacated(&mut self, key: LeaseKey) {
         if let Some(past) = self.rows.get(&key) {
             let shelf = self.pools.entry(past.pool).or_default();
@@ -176,10 +177,23 @@ impl Memory {
         shelf.flat_map(|shelf| shelf.ages.iter().copied())
     }
 
-    /// The pool's addresses that nobody has or takes, the one released longest ago first.
+    /// The pool's addresses that it gives and nobody has or takes, the one released longest ago first.
     pub fn idle(&self, pool: PoolId) -> impl Iterator<Item = LeaseKey> {
         let pool = self.pools.get(&pool).into_iter();
         pool.flat_map(|pool| pool.idle.iter().map(|(_, key)| *key))
+    }
+
+    /// Decides anew which rows of a pool are idle, whose addresses changed. Looks at all of them.
+    pub fn review(&mut self, pool: PoolId, idle: impl Fn(&PastLease) -> bool) {
+        let Some(shelf) = self.pools.get_mut(&pool) else {
+            return;
+        };
+        let ages = shelf.ages.iter().map(|(_, key)| key);
+        let rows = ages
+            .chain(self.going.keys())
+            .filter_map(|key| self.rows.get(key));
+        let mine = rows.filter(|past| past.pool == pool && idle(past));
+        shelf.idle = mine.map(|past| age(past)).collect();
     }
 
     /// What the identity had of the pool, the latest first.
@@ -197,14 +211,14 @@ impl Memory {
             .filter(move |past| past.identity == *identity)
     }
 
-    /// Whether the indexes say what the rows say; `has`: somebody has or takes the address.
-    pub fn consistent(&self, has: impl Fn(LeaseKey) -> bool) -> bool {
+    /// Whether the indexes say what the rows say; `idle` as for [`Self::put`].
+    pub fn consistent(&self, idle: impl Fn(&PastLease) -> bool) -> bool {
         let mut other = Self::default();
         for (key, times) in &self.going {
             other.going.insert(*key, *times);
         }
         for past in self.rows.values() {
-            other.put(Arc::clone(past), !has(past.key));
+            other.put(Arc::clone(past), idle(past));
         }
         for (pool, shelf) in &self.pools {
             (0..shelf.coming).for_each(|_| other.comes(*pool));

@@ -70,7 +70,7 @@ impl Free {
             let numbers: BTreeSet<u128> = here.map(|key| number(key.address)).collect();
             *shunned == Runs::of_sorted(at.1, numbers.into_iter())
         };
-        self.memory.consistent(|key| !self.is_free(key))
+        self.memory.consistent(|past| self.is_idle(past))
             && self.spaces.iter().all(|(at, space)| match &space.shunned {
                 Some(shunned) => follows(at, shunned),
                 None => !self.memory.rows().any(|past| space_of(past.key) == *at),

@@ -19,11 +19,28 @@ impl Free {
         &self.memory
     }
 
-    /// Of the pool's addresses that nobody has or takes, the one released longest ago.
+    /// Of the addresses that the pool gives and nobody has or takes, the one released longest ago.
     pub fn oldest_idle(&self, pool: PoolId) -> Option<LeaseKey> {
-        let room = self.rooms.get(&pool)?;
-        let mut idle = self.memory.idle(pool);
-        idle.find(|key| room.layout.assigns(number(key.address)))
+        self.memory.idle(pool).next()
+    }
+
+    /// Whether the pool that remembers the address gives it.
+    pub(super) fn gives(&self, past: &PastLease) -> bool {
+        self.rooms.get(&past.pool).is_some_and(|room| {
+            room.network == past.key.network && room.layout.assigns(number(past.key.address))
+        })
+    }
+
+    /// Whether the pool that remembers the address can give it at once.
+    pub(super) fn is_idle(&self, past: &PastLease) -> bool {
+        self.gives(past) && self.is_free(past.key)
+    }
+
+    /// The pool has other addresses than before.
+    pub(super) fn review_memory(&mut self, pool: PoolId) {
+        let mut memory = std::mem::take(&mut self.memory);
+        memory.review(pool, |past| self.is_idle(past));
+        self.memory = memory;
     }
 
     /// What decisions in flight add to it and forget of it.
@@ -34,7 +51,8 @@ impl Free {
     /// A past lease appeared.
     pub fn remember(&mut self, past: Arc<PastLease>) {
         let key = past.key;
-        self.memory.put(past, self.is_free(key));
+        let idle = self.is_idle(&past);
+        self.memory.put(past, idle);
         self.fill(Layer::Shunned, key, |_, _| {});
     }
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{PoolSpec, Tenant, ledger::dice::Dice};
+use crate::{PastLease, PoolSpec, Tenant, ledger::dice::Dice};
 
 const POOL: PoolId = PoolId(1);
 
@@ -112,4 +112,46 @@ fn chance_favours_none_of_a_few_that_are_left() {
         *times.entry(key).or_insert(0_u32) += 1;
     }
     assert!(left.iter().all(|key| times[key] > 300), "{times:?}");
+}
+
+fn past(last: u8) -> Arc<PastLease> {
+    Arc::new(PastLease {
+        key: key(&format!("10.0.0.{last}")),
+        pool: POOL,
+        identity: "fipd/vm/lab/a".parse().unwrap(),
+        released: crate::Timestamp(u64::from(last)),
+        own: true,
+    })
+}
+
+/// Else each choice would walk past all that a pool of another network may mean.
+#[test]
+fn what_is_withheld_is_not_among_what_was_not_used_for_longest() {
+    let none = Leases::new();
+    let whole = layout("10.0.0.0/26");
+    let mut free = Free::default();
+    free.set_pool(POOL, NetworkId::DEFAULT, Arc::clone(&whole), &none);
+    free.shun(NetworkId::DEFAULT, Family::V4);
+    (0..32).for_each(|last| free.remember(past(last)));
+    let withheld = "10.0.0.0-10.0.0.39".parse::<crate::AddressSpec>().unwrap();
+    let rest = Arc::new(whole.without(&[withheld.span()]));
+    free.set_pool(POOL, NetworkId::DEFAULT, rest, &none);
+    (32..64).for_each(|last| free.remember(past(last)));
+    for taken in ["10.0.0.1", "10.0.0.39", "10.0.0.40", "10.0.0.41"].map(key) {
+        free.take(taken);
+    }
+    for given_back in ["10.0.0.39", "10.0.0.41"].map(key) {
+        free.give_back(given_back);
+    }
+    let idle: Vec<_> = free.memory().idle(POOL).collect();
+    let expected = (41..64).map(|last| past(last).key);
+    assert_eq!(idle, expected.collect::<Vec<_>>());
+    assert_eq!(free.oldest_idle(POOL), Some(key("10.0.0.41")));
+    assert!(free.consistent(&none, true));
+
+    free.set_pool(POOL, NetworkId::DEFAULT, whole, &none);
+    assert_eq!(free.memory().idle(POOL).count(), 62);
+    assert_eq!(free.oldest_idle(POOL), Some(key("10.0.0.0")));
+    free.drop_pool(POOL);
+    assert_eq!(free.oldest_idle(POOL), None);
 }
