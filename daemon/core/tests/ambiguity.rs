@@ -6,9 +6,11 @@
     reason = "a test fails by panicking"
 )]
 
+use std::sync::Arc;
+
 use fipd_core::{
-    Adopt, Allocate, Answer, Holder, LeaseKey, Ledger, Mark, NetworkId, Planned, PoolEdit, PoolId,
-    PoolSpec, Refusal, Request, Timestamp, Want,
+    Adopt, Allocate, Answer, Holder, LeaseKey, Ledger, Mark, Network, NetworkId, Op, Planned, Pool,
+    PoolEdit, PoolId, PoolSpec, Refusal, Request, Timestamp, Want,
 };
 
 const NOW: Timestamp = Timestamp(1_000);
@@ -248,4 +250,27 @@ fn a_network_is_not_two() {
         ),
         "{refusal:?}"
     );
+}
+
+/// Fitting each of them to all before it would take minutes.
+#[test]
+fn thousands_of_pools_that_may_mean_the_same_are_loaded_at_once() {
+    let pools = (1..=2_000_u32).map(|id| {
+        let name = format!("p{id}");
+        Op::PutPool(Arc::new(Pool {
+            id: PoolId(id),
+            spec: spec(&name, id % 2, "10.0.0.0/24", true),
+            created: NOW,
+            generation: 1,
+        }))
+    });
+    let network = Op::PutNetwork(Network {
+        id: NetworkId(1),
+        name: "vlan-7".into(),
+    });
+    let mut ledger = Ledger::load(pools.chain([network]), 0).expect("good rows");
+    let given = |ledger: &Ledger, id| ledger.usage(PoolId(id)).map(|usage| usage.size);
+    assert_eq!([1, 2, 2_000].map(|id| given(&ledger, id)), [Some(0); 3]);
+    done(&mut ledger, separate(true));
+    assert_eq!([1, 2, 2_000].map(|id| given(&ledger, id)), [Some(256); 3]);
 }

@@ -11,7 +11,7 @@ use super::{
     Ledger,
     plan::{Draft, Draw, Stop},
     runs::Runs,
-    space::{Part, Space},
+    space::{Part, Segment, Space},
     tentative::Table,
 };
 use crate::{
@@ -39,9 +39,26 @@ pub(super) struct Ambiguity {
 }
 
 impl Ambiguity {
-    /// Puts the pool there, or takes it out, and names the pools that it shares or shared addresses with, itself among them.
+    /// Puts the pool there, or takes it out, and names the pools that may give more or less since, itself among them; none
+    /// where it is there already.
     pub fn set(&mut self, pool: PoolId, to: Option<(NetworkId, &Arc<Layout>)>) -> BTreeSet<PoolId> {
+        if self.is_there(pool, to) {
+            return BTreeSet::new();
+        }
         let mut near = self.near(pool);
+        self.put(pool, to);
+        near.append(&mut self.near(pool));
+        near.insert(pool);
+        near
+    }
+
+    fn is_there(&self, pool: PoolId, to: Option<(NetworkId, &Arc<Layout>)>) -> bool {
+        let place = self.places.get(&pool);
+        let place = place.map(|place| (place.network, &place.layout));
+        place == to
+    }
+
+    fn put(&mut self, pool: PoolId, to: Option<(NetworkId, &Arc<Layout>)>) {
         if let Some(place) = self.places.remove(&pool)
             && let Some(space) = self.spaces.get_mut(&place.layout.family)
         {
@@ -58,20 +75,17 @@ impl Ambiguity {
             }
             let layout = Arc::clone(layout);
             self.places.insert(pool, Place { network, layout });
-            near.append(&mut self.near(pool));
-            // Even where it gives nothing.
-            near.insert(pool);
         }
-        near
     }
 
-    /// The pools that have an address in common with the pool, itself among them.
+    /// The pool and those that it takes addresses from.
     fn near(&self, pool: PoolId) -> BTreeSet<PoolId> {
-        self.shared(pool).map(|(_, part)| part.pool).collect()
+        let others = self.withheld(pool).map(|(_, other)| other);
+        others.chain(std::iter::once(pool)).collect()
     }
 
-    /// The runs of the pool's addresses with each pool that has them.
-    fn shared(&self, pool: PoolId) -> impl Iterator<Item = (Span, Part)> {
+    /// The runs of the pool's addresses and the pools that have them.
+    fn runs(&self, pool: PoolId) -> impl Iterator<Item = (Span, &Segment)> {
         let place = self.places.get(&pool).into_iter();
         place.flat_map(move |place| {
             let family = place.layout.family;
@@ -79,38 +93,46 @@ impl Ambiguity {
             let spans = place.layout.assignable.iter();
             let spans = spans.flat_map(move |span| space.clone().map(move |space| (space, *span)));
             spans.flat_map(move |(space, span)| {
-                space
-                    .segments_within(span)
-                    .flat_map(move |(first, segment)| {
-                        let run = Span {
-                            family,
-                            first: first.max(span.first),
-                            last: segment.last.min(span.last),
-                        };
-                        segment.parts.iter().map(move |part| (run, *part))
-                    })
+                space.segments_within(span).map(move |(first, segment)| {
+                    let run = Span {
+                        family,
+                        first: first.max(span.first),
+                        last: segment.last.min(span.last),
+                    };
+                    (run, segment)
+                })
             })
         })
     }
 
-    /// The runs that the pool must not give, each with a pool that may mean the same addresses.
-    pub fn withheld(&self, pool: PoolId) -> impl Iterator<Item = (Span, PoolId)> {
+    /// Says of a pool whether it may mean the same addresses as this one where they have equal ones.
+    fn doubts(&self, pool: PoolId) -> impl Fn(&Part) -> bool {
         let network = |id: PoolId| self.places.get(&id).map(|place| place.network);
         let own = network(pool);
-        let doubtful = move |(_, part): &(Span, Part)| {
+        move |part| {
             let both = own.zip(network(part.pool));
             both.is_some_and(|(own, other)| {
                 own != other && !self.separate.contains(&separation(own, other))
             })
-        };
-        let runs = self.shared(pool).filter(doubtful);
-        runs.map(|(run, part)| (run, part.pool))
+        }
+    }
+
+    /// The runs that the pool must not give, each with the pools that may mean the same addresses.
+    pub fn withheld(&self, pool: PoolId) -> impl Iterator<Item = (Span, PoolId)> {
+        let doubts = self.doubts(pool);
+        self.runs(pool)
+            .flat_map(|(run, segment)| segment.parts.iter().map(move |part| (run, part)))
+            .filter(move |(_, part)| doubts(part))
+            .map(|(run, part)| (run, part.pool))
     }
 
     /// What the pool gives, where it is one of these.
     pub fn layout(&self, pool: PoolId) -> Option<(NetworkId, Arc<Layout>)> {
         let place = self.places.get(&pool)?;
-        let withheld: Vec<Span> = self.withheld(pool).map(|(run, _)| run).collect();
+        let doubts = self.doubts(pool);
+        let runs = self.runs(pool);
+        let withheld = runs.filter(|(_, segment)| segment.parts.iter().any(&doubts));
+        let withheld: Vec<Span> = withheld.map(|(run, _)| run).collect();
         let layout = match withheld.as_slice() {
             [] => Arc::clone(&place.layout),
             spans => Arc::new(place.layout.without(spans)),
@@ -261,6 +283,19 @@ impl Ledger {
         if changed {
             self.fit(self.ambiguity.of_networks(pair));
         }
+    }
+
+    /// Puts all pools of the rows into their spaces at once, each with what it may give: one after the other would fit
+    /// those that it shares addresses with each time.
+    pub(super) fn place_all(&mut self, pools: &[Arc<Pool>]) {
+        for pool in pools.iter().filter(|pool| pool.spec.network_by_default) {
+            if let Ok(layout) = Layout::new(&pool.spec) {
+                let place = (pool.spec.network, &Arc::new(layout));
+                self.ambiguity.put(pool.id, Some(place));
+            }
+        }
+        let pools: Vec<PoolId> = self.ambiguity.places.keys().copied().collect();
+        self.fit(pools);
     }
 
     fn fit(&mut self, pools: impl IntoIterator<Item = PoolId>) {

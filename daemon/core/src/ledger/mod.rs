@@ -161,6 +161,7 @@ impl Ledger {
         let rows = leases.len();
         ledger.rows.leases = leases.into_iter().map(|lease| (lease.key, lease)).collect();
         // Free space is counted from the leases, so pools come last.
+        ledger.place_all(&pools);
         for pool in pools {
             ledger.put_pool(pool);
         }
