@@ -9,9 +9,10 @@
 use std::sync::Arc;
 
 use fipd_core::{
-    Action, Adopt, Allocate, Answer, AuditEntry, Epoch, Expectation, Holder, LeaseKey, LeaseState,
-    Ledger, NetworkId, Op, Planned, PoolEdit, PoolId, PoolSpec, Quota, Refusal, Release,
-    ReleaseScope, Request, RestoreHold, Sticky, System, Tenant, Ticket, Timestamp, Want,
+    Action, Adopt, Allocate, Answer, AuditEntry, Epoch, Expectation, Holder, Lease, LeaseKey,
+    LeaseState, Ledger, NetworkId, Op, Planned, PoolEdit, PoolId, PoolSpec, Quota, Refusal,
+    Release, ReleaseScope, Request, RestoreHold, Sticky, System, Tenant, Ticket, Timestamp, TooOld,
+    Want,
 };
 
 const POOL: PoolId = PoolId(1);
@@ -377,4 +378,30 @@ fn neither_network_gives_anything_while_the_move_is_in_flight() {
         book.refused(&moves(BLUE)),
         Refusal::Collisions { count: 1, .. }
     ));
+}
+
+#[test]
+fn a_pool_of_very_many_leases_is_not_told_lease_by_lease() {
+    let mut book = Book::new(|spec| spec.addresses = vec!["10.0.0.0/19".parse().expect("a CIDR")]);
+    let first = book.gets("a");
+    let first = Arc::clone(book.0.lease(first).expect("its lease"));
+    for number in 1..6_000_u32 {
+        let address = (u32::from(std::net::Ipv4Addr::new(10, 0, 0, 0)) + number).to_be_bytes();
+        let lease = Lease {
+            key: LeaseKey {
+                network: NetworkId::DEFAULT,
+                address: address.into(),
+            },
+            ..Lease::clone(&first)
+        };
+        book.0.apply(&Op::PutLease(Arc::new(lease)));
+    }
+    let before = book.0.revision();
+    book.done(&moves(BLUE));
+    let oldest = before + 1;
+    assert_eq!(book.0.changes_since(before), Err(TooOld { oldest }));
+    assert_eq!(book.0.changes_since(oldest), Ok(Vec::new()));
+    book.done(&release("a"));
+    assert_eq!(book.0.usage(POOL).map(|usage| usage.used), Some(0));
+    assert_eq!(book.0.changes_since(oldest).map(|all| all.len()), Ok(1));
 }

@@ -7,7 +7,8 @@ use smallvec::SmallVec;
 use super::{Ledger, identities};
 use crate::{Identity, LeaseKey, Op, PoolId, RestoreHold, Tenant};
 
-/// What one confirmed decision touched. Lists are sorted and without repetition.
+/// What one confirmed decision touched. Lists are sorted and without repetition; a decision of very many rows names none
+/// of them, and is not in the log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Change {
     /// The revision that the ledger has since.
@@ -36,16 +37,23 @@ pub struct TooOld {
 pub(super) struct Changes {
     revision: u64,
     log: VecDeque<Arc<Change>>,
+    /// Leases and identities in the log.
+    names: usize,
 }
 
 impl Changes {
     /// A few seconds of the busiest time; about 4 MB when full.
     const MOST: usize = 16_384;
+    /// Leases and identities in the log: some per change when it is full, about 10 MB.
+    const NAMES: usize = 131_072;
+    /// A decision of more rows is not kept lease by lease: its readers look at everything once, which costs them no more.
+    pub const ROWS: usize = 10_000;
 
     pub fn new(revision: u64) -> Self {
         Self {
             revision,
             log: VecDeque::new(),
+            names: 0,
         }
     }
 
@@ -69,12 +77,28 @@ impl Changes {
             change.tenants.sort_unstable();
             change.tenants.dedup();
         }
-        if self.log.len() == Self::MOST {
-            self.log.pop_front();
-        }
         let change = Arc::new(change);
+        self.names += names(&change);
         self.log.push_back(Arc::clone(&change));
+        while self.log.len() > Self::MOST || self.names > Self::NAMES {
+            let Some(oldest) = self.log.pop_front() else {
+                break;
+            };
+            self.names -= names(&oldest);
+        }
         change
+    }
+
+    /// Gives the next revision to a change that is not kept: nobody from before it is told more than that.
+    pub fn skip(&mut self) -> Arc<Change> {
+        self.revision += 1;
+        self.log.clear();
+        self.names = 0;
+        Arc::new(Change {
+            revision: self.revision,
+            other: true,
+            ..Change::default()
+        })
     }
 
     /// The first `most` changes after `revision`.
@@ -86,6 +110,10 @@ impl Changes {
         let skip = usize::try_from(revision - oldest).unwrap_or(usize::MAX);
         Ok(self.log.iter().skip(skip).take(most).cloned().collect())
     }
+}
+
+fn names(change: &Change) -> usize {
+    change.leases.len() + change.identities.len()
 }
 
 impl Ledger {
@@ -135,5 +163,41 @@ impl Ledger {
             change.pools.extend(old.pool);
             change.identities.extend(identities(old).cloned());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::NetworkId;
+
+    fn change(leases: u32) -> Change {
+        let key = |number: u32| LeaseKey {
+            network: NetworkId::DEFAULT,
+            address: std::net::Ipv4Addr::from(number).into(),
+        };
+        Change {
+            leases: (0..leases).map(key).collect(),
+            ..Change::default()
+        }
+    }
+
+    #[test]
+    fn many_large_changes_take_no_more_room_than_many_small_ones() {
+        let mut changes = Changes::new(7);
+        for _ in 0..1_000 {
+            changes.push(change(1_000));
+        }
+        assert!(changes.names <= Changes::NAMES, "{}", changes.names);
+        assert_eq!(
+            changes.since(1_007 - 131, 999).map(|all| all.len()),
+            Ok(131)
+        );
+        let oldest = 1_007 - 131;
+        assert_eq!(changes.since(oldest - 1, 999), Err(TooOld { oldest }));
+        for _ in 0..20_000 {
+            changes.push(change(1));
+        }
+        assert_eq!((changes.log.len(), changes.names), (16_384, 16_384));
     }
 }

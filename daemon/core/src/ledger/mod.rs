@@ -270,6 +270,7 @@ impl Ledger {
         let mut taken = flight.taken;
         taken.sort_unstable();
         let is_new = |key: &LeaseKey| taken.binary_search(key).is_ok();
+        let told = flight.ops.len() <= Changes::ROWS;
         let mut change = Change::default();
         change
             .pools
@@ -280,7 +281,9 @@ impl Ledger {
                     self.put_first(lease, prints, &mut change);
                 }
                 (op, _) => {
-                    self.note(&op, &mut change);
+                    if told {
+                        self.note(&op, &mut change);
+                    }
                     self.apply(&op);
                 }
             }
@@ -298,7 +301,10 @@ impl Ledger {
             change.pools.extend(pools);
             self.tentative.forget_places_of(&cluster, None);
         }
-        self.changes.push(change)
+        match told {
+            true => self.changes.push(change),
+            false => self.changes.skip(),
+        }
     }
 
     /// The decision did not become durable: leaves everything as it was before planning.
