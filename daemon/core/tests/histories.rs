@@ -16,12 +16,12 @@ use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use fipd_core::{
     Action, Adopt, Adoption, Allocate, Answer, Asker, AuditEntry, Change, Choice, ClusterId,
-    ClusterRecord, Contender, Ends, EndsOf, Epoch, Expectation, Family, Handover, Holder, Identity,
-    Import, ImportRow, ImportedLease, ImportedPool, Label, Labels, Lease, LeaseFilter, LeaseKey,
-    LeaseState, Ledger, Mark, Member, NetworkId, Op, Order, Origin, PastLease, Planned, PoolEdit,
-    PoolId, PoolScope, PoolSpec, PortClaim, ProbeVerdict, Probed, Protocol, Quota, QuotaUsage,
-    Refusal, Release, ReleaseScope, Request, Reserve, RestoreHold, RowFate, Selection, Share,
-    Sticky, System, Tenant, Text, Ticket, Timestamp, Transfer, Want,
+    ClusterRecord, Contender, Ends, EndsOf, Epoch, Expectation, Family, Handover, Holder, Hour,
+    Identity, Import, ImportRow, ImportedLease, ImportedPool, Label, Labels, Lease, LeaseFilter,
+    LeaseKey, LeaseState, Ledger, Mark, Member, NetworkId, Op, Order, Origin, PastLease, Planned,
+    PoolEdit, PoolId, PoolScope, PoolSpec, PortClaim, ProbeVerdict, Probed, Protocol, Quota,
+    QuotaUsage, Refusal, Release, ReleaseScope, Request, Reserve, RestoreHold, RowFate, Selection,
+    Share, Sticky, System, Tenant, Text, Ticket, Timestamp, Transfer, Want,
 };
 use model::{Model, Verdict, new_lease};
 use proptest::{prelude::*, sample::select, test_runner::Config};
@@ -37,6 +37,8 @@ enum Step {
     Expect(Vec<Expectation>),
     ForgetWaiter(Identity),
     ForgetWaitersOf(ClusterId, Option<System>),
+    /// The hour of all pools is over.
+    RollUp,
     /// About one of the leases that are being checked, by index modulo their number.
     Probe(usize, ProbeVerdict),
 }
@@ -579,6 +581,7 @@ fn step() -> impl Strategy<Value = Step> {
         }),
         1 => (key(), identity(), verdict()).prop_map(probed).prop_map(asks),
         3 => (0..4_usize, verdict()).prop_map(|(at, verdict)| Step::Probe(at, verdict)),
+        2 => Just(Step::RollUp),
     ]
 }
 
@@ -698,6 +701,8 @@ struct History {
     /// What a store would hold.
     stored: BTreeMap<String, Op>,
     decisions: BTreeMap<usize, Vec<Op>>,
+    /// Hours pass only with roll-ups, beside the time of the other requests.
+    hour: Hour,
 }
 
 impl History {
@@ -719,6 +724,7 @@ impl History {
             flights: Vec::new(),
             stored: BTreeMap::new(),
             decisions: BTreeMap::new(),
+            hour: Hour(0),
         };
         history.store(&rows);
         history
@@ -752,17 +758,18 @@ impl History {
                     cluster,
                     system,
                 } => format!("adoption {} {cluster} {system}", network.0),
-                Op::PutAccount(_)
-                | Op::DeleteAccount(_)
-                | Op::PutToken(_)
-                | Op::DeleteToken(_)
-                | Op::PutRollup(_) => {
+                Op::PutRollup(row) => format!("rollup {} {}", row.pool.0, row.hour.0),
+                Op::PutAccount(_) | Op::DeleteAccount(_) | Op::PutToken(_) | Op::DeleteToken(_) => {
                     unreachable!()
                 }
             };
             match op {
-                Op::DeletePool(_)
-                | Op::DeleteQuota { .. }
+                Op::DeletePool(id) => {
+                    let rollup = format!("rollup {} ", id.0);
+                    self.stored
+                        .retain(|known, _| *known != row && !known.starts_with(&rollup));
+                }
+                Op::DeleteQuota { .. }
                 | Op::DeleteSeparation(_)
                 | Op::DeleteLease(_)
                 | Op::DeletePast(_)
@@ -805,6 +812,7 @@ impl History {
                     self.ask(&probed((lease.key, owner, verdict.clone())), now);
                 }
             }
+            Step::RollUp => self.roll_up(),
             Step::Expect(expectations) => {
                 self.ledger.expect(expectations.clone());
                 self.model.expectations.clone_from(expectations);
@@ -819,6 +827,43 @@ impl History {
             }
         }
         self.compare();
+    }
+
+    /// The rows of the hour say what the model counted in it.
+    fn roll_up(&mut self) {
+        let request = Request::RollUp {
+            after: None,
+            most: 99,
+            actor: ACTOR.into(),
+        };
+        let ops = match self.ledger.plan(&request, self.hour.end()) {
+            Planned::Busy => {
+                assert!(self.model.locks_pools());
+                return;
+            }
+            Planned::Tentative {
+                ticket, decision, ..
+            } => {
+                self.ledger.confirm(ticket);
+                decision.ops
+            }
+            Planned::Answer(Answer::RolledUp { rows: 0, .. }) => Vec::new(),
+            other => panic!("{other:?}"),
+        };
+        self.store(&ops);
+        let mut counts = std::mem::take(&mut self.model.counts);
+        for op in ops {
+            let Op::PutRollup(row) = op else {
+                panic!("{op:?}");
+            };
+            let counted = counts.remove(&row.pool).unwrap_or_default();
+            assert_eq!(
+                (row.hour, row.given, row.released),
+                (self.hour, counted.0, counted.1)
+            );
+        }
+        assert!(counts.is_empty(), "not in the rows: {counts:?}");
+        self.hour.0 += 1;
     }
 
     fn ask(&mut self, request: &Request, now: Timestamp) {
@@ -1056,6 +1101,7 @@ impl History {
             self.ledger.abort(ticket);
             self.model.abort(number);
         }
+        self.roll_up();
         self.compare();
         let rows: Vec<Op> = self.ledger.dump().collect();
         let loaded = Ledger::load(rows.iter().rev().cloned(), self.ledger.revision()).unwrap();

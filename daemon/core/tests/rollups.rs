@@ -8,8 +8,8 @@
 use std::collections::BTreeMap;
 
 use fipd_core::{
-    Allocate, Answer, Decision, Forecast, Holder, Hour, Ledger, Op, Planned, PoolEdit, PoolId,
-    PoolSpec, Release, ReleaseScope, Request, Rollup, Ticket, Timestamp, Want,
+    Allocate, Answer, Decision, Forecast, Holder, Hour, Ledger, NetworkId, Op, Planned, PoolEdit,
+    PoolId, PoolSpec, Release, ReleaseScope, Request, Rollup, Ticket, Timestamp, Want,
 };
 use proptest::{prelude::*, sample::select};
 
@@ -129,6 +129,27 @@ impl Book {
     fn last(&self) -> Rollup {
         *self.rows.last_key_value().expect("a row").1
     }
+}
+
+#[test]
+fn a_lease_that_goes_to_another_network_is_neither_given_nor_released() {
+    let mut book = Book::new("10.0.0.0/29", 0);
+    let (name, actor) = ("blue".into(), "test".into());
+    book.ask(&Request::CreateNetwork { name, actor }, hour(50));
+    (0..3).for_each(|number| assert!(book.ask(&allocate(number), hour(50))));
+    assert!(book.ask(&release(0), hour(50)));
+    for network in [NetworkId(1), NetworkId::DEFAULT] {
+        let (pool, actor) = (POOL, "test".into());
+        let moves = Request::MoveNetwork {
+            pool,
+            network,
+            actor,
+        };
+        assert!(book.ask(&moves, hour(50)));
+    }
+    assert!(book.ask(&roll_up(), hour(51)));
+    let row = book.last();
+    assert_eq!((row.used, row.given, row.released), (2, 3, 1));
 }
 
 #[test]

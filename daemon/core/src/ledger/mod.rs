@@ -270,6 +270,7 @@ impl Ledger {
         let mut taken = flight.taken;
         taken.sort_unstable();
         let is_new = |key: &LeaseKey| taken.binary_search(key).is_ok();
+        let moving = self.moving(&flight.ops);
         let told = flight.ops.len() <= Changes::ROWS;
         let mut change = Change::default();
         change
@@ -287,6 +288,9 @@ impl Ledger {
                     self.apply(&op);
                 }
             }
+        }
+        if let Some((pool, tally)) = moving {
+            self.rollups.recount(pool, tally);
         }
         for key in taken {
             self.free.give_back(key);

@@ -13,7 +13,7 @@ use crate::{
 
 /// What happened to a pool since its last row was made; in memory only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Tally {
+pub(super) struct Tally {
     given: u64,
     released: u64,
     refused: u64,
@@ -79,6 +79,17 @@ impl Rollups {
         self.0.entry(pool).or_default().tally.refused += 1;
     }
 
+    fn tally(&self, pool: PoolId) -> Tally {
+        self.0
+            .get(&pool)
+            .map_or_else(Tally::default, |history| history.tally)
+    }
+
+    /// Takes back what was counted since.
+    pub fn recount(&mut self, pool: PoolId, tally: Tally) {
+        self.0.entry(pool).or_default().tally = tally;
+    }
+
     /// All rows kept in memory, by pool and hour.
     pub fn rows(&self) -> impl Iterator<Item = &Rollup> {
         self.0.values().flat_map(|history| history.rows.values())
@@ -123,6 +134,20 @@ impl Ledger {
         Ok((draft, Answer::RolledUp { rows, next }))
     }
 
+    /// The pool that the rows take to another network with its leases, and what it counts: nobody gets or loses one of them.
+    pub(super) fn moving(&self, ops: &[Op]) -> Option<(PoolId, Tally)> {
+        let moved = ops.iter().find_map(|op| {
+            if let Op::PutPool(pool) = op {
+                let before = self.rows.pools.get(&pool.id)?;
+                let moves = before.spec.network != pool.spec.network;
+                (moves && self.index.of_pool(pool.id).is_some()).then_some(pool.id)
+            } else {
+                None
+            }
+        })?;
+        Some((moved, self.rollups.tally(moved)))
+    }
+
     /// Counts an address that gets its first holder or loses its last.
     pub(super) fn tally(&mut self, before: Option<&Lease>, after: Option<&Lease>) {
         let held = |lease: &&Lease| lease.state != LeaseState::Quarantined;
@@ -150,7 +175,7 @@ impl Ledger {
     fn row(&self, pool: PoolId, hour: Hour) -> Option<Rollup> {
         let room = self.free.room(pool)?;
         let history = self.rollups.0.get(&pool);
-        let tally = history.map_or_else(Tally::default, |history| history.tally);
+        let tally = self.rollups.tally(pool);
         let count = |count: u128| u64::try_from(count).unwrap_or(u64::MAX);
         let row = Rollup {
             pool,

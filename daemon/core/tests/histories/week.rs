@@ -264,6 +264,7 @@ impl Week {
     fn load(&mut self, rows: Vec<Op>) {
         let mut model = Model::new();
         let mut history = History::new(Vec::new(), None);
+        history.hour = self.history.hour;
         history.stored.clear();
         history.store(&rows);
         rows.iter().cloned().for_each(|row| model.apply(row));

@@ -11,6 +11,7 @@ mod overlap;
 mod pool;
 mod probe;
 mod quota;
+mod rollups;
 mod select;
 mod share;
 mod transfer;
@@ -24,6 +25,7 @@ use fipd_core::{
 };
 
 pub use pool::assignable;
+use rollups::Counts;
 
 /// What the model says of a request. Audit entries are compared by action, address and identity.
 #[derive(Debug, PartialEq)]
@@ -95,6 +97,8 @@ pub struct Model {
     pub flights: Vec<Flight>,
     /// What the ledger gave that was free, for the model cannot guess what comes by chance.
     pub given: Vec<LeaseKey>,
+    /// What happened since the last roll-up.
+    pub counts: Counts,
     planned: usize,
 }
 
@@ -190,8 +194,12 @@ impl Model {
             .position(|flight| flight.number == number)
             .expect("in flight");
         let flight = self.flights.remove(at);
+        let mut said = flight.audit.iter();
+        let moves = said.any(|(action, ..)| *action == Action::PoolMoved);
         for op in flight.ops {
+            let before = self.leases.clone();
             self.apply(op);
+            self.count(&before, moves);
         }
         self.leave(flight.leaves.as_ref());
         if let Some(cluster) = flight.cluster_leaves {
