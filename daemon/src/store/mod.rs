@@ -190,7 +190,7 @@ impl Store {
         medium: Arc<dyn Medium>,
         options: Options,
     ) -> Result<(Self, Loaded), OpenError> {
-        let (database, loaded, state) = open::open(&*medium)?;
+        let (database, loaded, state) = open::open(&*medium, options.history)?;
         medium.keep_ballast();
         let stats = StoreStats {
             audit_first: state.audit_first,

@@ -1,7 +1,8 @@
-//! Opening: version, migrations, loading, and compaction of a file that is mostly air.
+//! Opening: version, migrations, loading, what is kept for too long, and compaction of a file that is mostly air.
 
 use std::{io, path::Path, time::Duration};
 
+use fipd_core::Retention;
 use redb::{Database, ReadableDatabase as _};
 
 use super::{
@@ -10,6 +11,7 @@ use super::{
     error::{OpenError, ReadError},
     load::{self, Loaded},
     medium::Medium,
+    rollups,
     rows::StateV1,
     schema,
     tables::META,
@@ -21,20 +23,24 @@ const COMPACT_FROM: u64 = 32 << 20;
 const COMPACT_MOST: u64 = 128 << 20;
 
 /// Opens and loads. Where the disk is full, that is tried once more on the room of the ballast.
-pub(super) fn open(medium: &dyn Medium) -> Result<(Database, Loaded, StateV1), OpenError> {
-    match open_once(medium, true) {
+pub(super) fn open(
+    medium: &dyn Medium,
+    history: Retention,
+) -> Result<(Database, Loaded, StateV1), OpenError> {
+    match open_once(medium, Some(history)) {
         Err(error) if error.is_full_disk() => {
             tracing::warn!(%error, "the disk is full; the store is opened on the room of its ballast");
             medium.drop_ballast();
-            open_once(medium, false).map_err(OpenError::of_full_disk)
+            open_once(medium, None).map_err(OpenError::of_full_disk)
         }
         done => done,
     }
 }
 
+/// `tidy`: makes the file smaller, which needs some room first.
 fn open_once(
     medium: &dyn Medium,
-    compacting: bool,
+    tidy: Option<Retention>,
 ) -> Result<(Database, Loaded, StateV1), OpenError> {
     let path = medium.path();
     let mut database = open_file(medium)?;
@@ -43,9 +49,13 @@ fn open_once(
         path: path.to_owned(),
         error,
     };
-    if compacting && let Err(error) = compact(medium, &mut database) {
+    let tidy = tidy.map(|history| {
+        rollups::thin(&database, history)?;
+        compact(medium, &mut database).map_err(ReadError::from)
+    });
+    if let Some(Err(error)) = tidy {
         // A later start tries again. redb does nothing more with a file it could not write: it is opened anew.
-        tracing::warn!(%error, "the store could not be compacted");
+        tracing::warn!(%error, "the store could not be thinned or compacted");
         drop(database);
         medium.settle().map_err(|source| unsettled(path, source))?;
         database = open_file(medium)?;

@@ -1,7 +1,9 @@
 //! The table of hourly roll-ups: written and thinned in the commits of decisions, read beside them.
 
+use std::ops::Bound;
+
 use fipd_core::{Hour, Op, PoolId, Retention, Rollup};
-use redb::{ReadTransaction, ReadableTable, WriteTransaction};
+use redb::{Database, ReadTransaction, ReadableDatabase as _, ReadableTable, WriteTransaction};
 
 use super::{
     codec,
@@ -11,8 +13,10 @@ use super::{
     tables::{POOLS, ROLLUPS, existing, parse_rollup_key, rollup_key},
 };
 
-/// Rows looked at, and rows removed, for one that is written, at the most.
+/// Old rows removed, and days thinned by as many rows, for one that is written, at the most.
 const STEP: usize = 128;
+/// Rows removed by one commit at a start.
+const AT_ONCE: usize = 16_384;
 
 /// Writes rows, thins what is old of their pools, and removes all rows of pools that are gone.
 pub(super) fn write(
@@ -28,7 +32,7 @@ pub(super) fn write(
     let mut table = txn.open_table(ROLLUPS)?;
     for (row, value) in rows {
         table.insert(rollup_key(row.pool, row.hour), value.as_slice())?;
-        for hour in surplus(&table, row.pool, row.hour, keep)? {
+        for hour in surplus(&table, (row.pool, row.hour), keep, STEP)? {
             table.remove(rollup_key(row.pool, hour))?;
         }
     }
@@ -39,25 +43,64 @@ pub(super) fn write(
     Ok(())
 }
 
-/// What of a pool is kept for too long, a step of it.
+/// What of a pool is kept for too long, the latest of it first where that is more than `most`.
 fn surplus(
     table: &impl ReadableTable<[u8; 8], &'static [u8]>,
-    pool: PoolId,
-    latest: Hour,
+    (pool, latest): (PoolId, Hour),
     keep: Retention,
+    most: usize,
 ) -> Result<Vec<Hour>, ReadError> {
     let key = |hour| rollup_key(pool, hour);
     let (drop, thin) = (keep.drop_before(latest), keep.thin_before(latest));
     let hours = |found: Vec<[u8; 8]>| found.into_iter().map(|key| parse_rollup_key(key).1);
-    let old = table.range(key(Hour(0))..key(drop))?.take(STEP);
+    let old = table.range(key(Hour(0))..key(drop))?.take(most);
     let old: Vec<_> = old
         .map(|row| row.map(|(key, _)| key.value()))
         .collect::<Result<_, _>>()?;
-    let days = table.range(key(drop)..key(thin))?.rev().take(STEP);
+    let days = table.range(key(drop)..key(thin))?.rev();
     let days: Vec<_> = days
         .map(|row| row.map(|(key, _)| key.value()))
         .collect::<Result<_, _>>()?;
-    Ok(hours(old).chain(Retention::thinned(hours(days))).collect())
+    let thinned = Retention::thinned(hours(days)).into_iter().take(most);
+    Ok(hours(old).chain(thinned).collect())
+}
+
+/// Removes of all pools what is kept for too long, which is much where `keep` was longer before. Looks at the keys of what is
+/// kept by the day.
+pub(super) fn thin(database: &Database, keep: Retention) -> Result<(), ReadError> {
+    let surplus = surplus_of_all(&database.begin_read()?, keep)?;
+    for rows in surplus.chunks(AT_ONCE) {
+        let txn = database.begin_write()?;
+        let mut table = txn.open_table(ROLLUPS)?;
+        for row in rows {
+            table.remove(row)?;
+        }
+        drop(table);
+        txn.commit().map_err(redb::Error::from)?;
+    }
+    if !surplus.is_empty() {
+        tracing::info!(rows = surplus.len(), "hours of pools were thinned to days");
+    }
+    Ok(())
+}
+
+fn surplus_of_all(txn: &ReadTransaction, keep: Retention) -> Result<Vec<[u8; 8]>, ReadError> {
+    let mut found = Vec::new();
+    let Some(table) = existing(txn, ROLLUPS)? else {
+        return Ok(found);
+    };
+    // The latest row of the last pool, then of the one before it.
+    let mut before = Bound::Unbounded;
+    while let Some(row) = table
+        .range::<[u8; 8]>((Bound::Unbounded, before))?
+        .next_back()
+    {
+        let (pool, latest) = parse_rollup_key(row?.0.value());
+        let hours = surplus(&table, (pool, latest), keep, usize::MAX)?;
+        found.extend(hours.into_iter().map(|hour| rollup_key(pool, hour)));
+        before = Bound::Excluded(rollup_key(pool, Hour(0)));
+    }
+    Ok(found)
 }
 
 fn decoded(key: [u8; 8], value: &[u8]) -> Result<Rollup, ReadError> {

@@ -63,7 +63,7 @@ fn start(medium: &Faulty) -> (Store, Ledger) {
 
 /// The rows of a disk after power is back. Everything the offline check looks at must hold.
 fn rows_after_cut(image: Vec<u8>) -> Result<Vec<Op>, OpenError> {
-    let (database, loaded, state) = open::open(&Faulty::of(image))?;
+    let (database, loaded, state) = open::open(&Faulty::of(image), options().history)?;
     let (_, problems) = check::contents(&database.begin_read().unwrap(), &state).unwrap();
     assert!(problems.is_empty(), "{}", problems[0]);
     Ok(loaded.ledger.dump().collect())

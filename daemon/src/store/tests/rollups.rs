@@ -125,6 +125,59 @@ fn old_hours_are_thinned_to_days_and_old_days_go() {
 }
 
 #[test]
+fn a_shorter_retention_thins_what_is_there_already() {
+    let medium = Faulty::default();
+    let with = |hourly| Options {
+        history: Retention { hourly, daily: 400 },
+        ..Options::default()
+    };
+    let open = |medium: Faulty, hourly| Store::open_medium(Arc::new(medium), with(hourly)).unwrap();
+    let (mut store, _) = open(medium.clone(), 300);
+    put(&mut store, vec![pool(POOL), pool(PoolId(2))]);
+    let hours = 0..24 * 200;
+    for id in [POOL, PoolId(2)] {
+        let rows = hours.clone().map(|hour| Op::PutRollup(row(id, hour)));
+        put(&mut store, rows.collect());
+    }
+    drop(store);
+    let (store, _) = open(medium.clone(), 300);
+    assert_eq!(history(&store.reader(), POOL).len(), 24 * 200);
+    drop(store);
+    let (store, loaded) = open(Faulty::of(medium.durable()), 10);
+    let days = (0..189).map(|day| 24 * day + 23);
+    let kept: Vec<_> = days.chain(24 * 189..24 * 200).collect();
+    for id in [POOL, PoolId(2)] {
+        let rows = history(&store.reader(), id);
+        let found: Vec<_> = rows.iter().map(|row| row.hour.0).collect();
+        assert_eq!(found, kept, "without a word of the pool");
+    }
+    let known = loaded.ledger.dump();
+    let known = known.filter(|op| matches!(op, Op::PutRollup(_)));
+    assert_eq!(known.count(), 2 * 169);
+}
+
+#[test]
+fn thinning_comes_to_the_oldest_hours_behind_many_days() {
+    let options = Options {
+        history: Retention {
+            hourly: 10,
+            daily: 400,
+        },
+        ..Options::default()
+    };
+    let (mut store, _) = Store::open_medium(Arc::new(Faulty::default()), options).unwrap();
+    put(&mut store, vec![pool(POOL)]);
+    // One row for each of many days, after days of which each hour has one; the latest first, so that none is old yet.
+    let hours = (0..48).chain((2..202).map(|day| 24 * day));
+    let rows = hours.rev().map(|hour| Op::PutRollup(row(POOL, hour)));
+    put(&mut store, rows.collect());
+    assert_eq!(history(&store.reader(), POOL).len(), 48 + 200);
+    put(&mut store, vec![Op::PutRollup(row(POOL, 24 * 230))]);
+    let rows = history(&store.reader(), POOL);
+    assert_eq!(rows.len(), 2 + 200 + 1);
+}
+
+#[test]
 fn a_history_comes_in_pages_by_hour_or_by_day() {
     let (mut store, _) = opened(Faulty::default());
     let reader = store.reader();
