@@ -2,10 +2,10 @@
 
 use fipd_core::{
     Account, AccountEdit, Adopt, Adoption, Allocate, ClusterId, ClusterRecord, Ends, Family,
-    Handover, Holder, Import, ImportRow, ImportedLease, Lease, LeaseFilter, LeaseKey, LeaseState,
-    Member, NetworkId, Order, Origin, PoolEdit, PoolId, PoolSpec, ProbeVerdict, Probed, Quota,
-    Release, ReleaseScope, Request, Reserve, Role, Scope, Share, Sticky, Tenant, Timestamp, Token,
-    TokenId, Transfer, Want,
+    Handover, Holder, Import, ImportRow, ImportedLease, Label, Lease, LeaseFilter, LeaseKey,
+    LeaseState, Member, NetworkId, Order, Origin, PoolEdit, PoolId, PoolSpec, ProbeVerdict, Probed,
+    Quota, Release, ReleaseScope, Request, Reserve, Role, Scope, Share, Sticky, Tenant, Timestamp,
+    Token, TokenId, Transfer, Want,
 };
 
 use super::history::History;
@@ -44,7 +44,7 @@ impl History {
     pub(super) fn request(&mut self) -> Request {
         let actor = "test".into();
         let pools = self.ledger.pools().count();
-        match self.dice.below(36) {
+        match self.dice.below(37) {
             _ if pools == 0 => self.new_pool(),
             0 => self.new_pool(),
             24 => self.import(),
@@ -52,6 +52,7 @@ impl History {
             28..=29 => self.of_a_cluster(),
             32..=35 => self.of_access(),
             30..=31 => self.hand_on(),
+            36 => self.label(),
             1 => {
                 // Now and then one that may go.
                 let empty =
@@ -169,6 +170,16 @@ impl History {
             force: self.dice.coin(),
             actor,
             reason: "moved".into(),
+        })
+    }
+
+    fn label(&mut self) -> Request {
+        let value = format!("v{}", self.dice.below(3));
+        Request::Label(Label {
+            key: self.key(),
+            set: [("app".into(), value.into())].into(),
+            remove: vec!["team".into()],
+            actor: "test".into(),
         })
     }
 

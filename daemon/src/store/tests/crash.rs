@@ -13,7 +13,7 @@ use super::{
 use crate::store::{Medium as _, OpenError, Options, Store, builder, check, open};
 
 /// What is decided while the disk fails.
-const EVERYTHING: [&str; 31] = [
+const EVERYTHING: [&str; 32] = [
     "NetworksSeparated",
     "SeparationWithdrawn",
     "Allocated",
@@ -22,6 +22,7 @@ const EVERYTHING: [&str; 31] = [
     "Contended",
     "PortsChanged",
     "HandedOver",
+    "Labelled",
     "Released",
     "Expired",
     "PassedOn",
@@ -77,7 +78,7 @@ fn a_power_cut_at_any_sync_loses_nothing_that_was_answered() {
         let mut history = History::new(store, ledger, seed);
         medium.keep_cuts(seed);
         let mut cuts = 0;
-        for _ in 0..60 {
+        for _ in 0..70 {
             let flight = history.plan();
             let (before, after) = (flight.before.clone(), flight.after.clone());
             let now = history.commit(flight);
