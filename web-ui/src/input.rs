@@ -34,6 +34,8 @@ pub enum InputKind {
     Choice(Vec<(String, String)>),
     /// Ticked or not: sent as `yes`.
     Tick,
+    /// A file of text, of these kinds; only in forms that are sent in parts.
+    File(&'static str),
     /// Carried along unseen.
     Hidden,
 }
@@ -125,6 +127,20 @@ impl Input {
         self.kind == InputKind::Tick
     }
 
+    /// The kinds of files that are offered.
+    pub(crate) fn files(&self) -> Option<&'static str> {
+        match self.kind {
+            InputKind::File(kinds) => Some(kinds),
+            InputKind::Line
+            | InputKind::Secret
+            | InputKind::Lines
+            | InputKind::Time
+            | InputKind::Choice(_)
+            | InputKind::Tick
+            | InputKind::Hidden => None,
+        }
+    }
+
     pub(crate) fn ticked(&self) -> bool {
         self.field.value == "yes"
     }
@@ -137,6 +153,7 @@ impl Input {
             | InputKind::Lines
             | InputKind::Time
             | InputKind::Tick
+            | InputKind::File(_)
             | InputKind::Hidden => None,
         }
     }
@@ -150,6 +167,7 @@ impl Input {
             | InputKind::Lines
             | InputKind::Choice(_)
             | InputKind::Tick
+            | InputKind::File(_)
             | InputKind::Hidden => "text",
         }
     }
@@ -171,6 +189,7 @@ impl Input {
             | InputKind::Time
             | InputKind::Choice(_)
             | InputKind::Tick
+            | InputKind::File(_)
             | InputKind::Hidden => &self.field.value,
         }
     }

@@ -13,6 +13,7 @@ pub const AUDIT: &str = "/ui/audit";
 pub const AUDIT_CSV: &str = "/ui/audit.csv";
 pub const LEASES: &str = "/ui/leases";
 pub const RESERVE: &str = "/ui/reserve";
+pub const IMPORT: &str = "/ui/import";
 pub const USERS: &str = "/ui/users";
 pub const USER_NEW: &str = "/ui/users/new";
 pub const TOKENS: &str = "/ui/tokens";

@@ -24,8 +24,8 @@ use crate::ipam::Ipam;
 /// What a file says.
 #[derive(Default)]
 struct File {
-    /// Of each row what it is about, and what is wrong with it by itself.
-    rows: Vec<(String, Option<Box<Problem>>)>,
+    /// Of each row where it is and what it is about, and what is wrong with it by itself.
+    rows: Vec<(ImportedRow, Option<Box<Problem>>)>,
     /// Those with which nothing is.
     fine: Vec<ImportRow>,
 }
@@ -47,7 +47,8 @@ pub async fn import(
     report.await.map(Json)
 }
 
-async fn take(
+/// Decides the rows of a text; with `dry_run`, or if one is refused, only says what would become of each.
+pub async fn take(
     ipam: &Ipam,
     actor: Actor,
     body: Bytes,
@@ -112,11 +113,17 @@ fn read(ipam: &Ipam, body: &[u8], csv: bool) -> Result<File, Problem> {
 }
 
 impl File {
-    fn add(&mut self, ledger: &Ledger, value: table::Row) {
-        let what = value.as_ref().map_or_else(|_| "row".to_owned(), name);
+    fn add(&mut self, ledger: &Ledger, table::Row { line, value }: table::Row) {
+        let about = ImportedRow {
+            row: self.rows.len() + 1,
+            line,
+            what: value.as_ref().map_or_else(|_| "row".to_owned(), name),
+            owner: value.as_ref().ok().and_then(owner),
+            ..ImportedRow::default()
+        };
         let row = value.and_then(|value| parse::row(ledger, &value));
         let wrong = row.map(|row| self.fine.push(row)).err();
-        self.rows.push((what, wrong.map(Box::new)));
+        self.rows.push((about, wrong.map(Box::new)));
     }
 }
 
@@ -137,8 +144,16 @@ fn name(value: &Value) -> String {
     }
 }
 
+/// Who holds the address by the row, as it is written.
+fn owner(value: &Value) -> Option<String> {
+    let members = value.get("members").and_then(Value::as_array);
+    let first = members.and_then(|members| members.first());
+    let owner = first.unwrap_or(value).get("owner").and_then(Value::as_str);
+    owner.map(ToOwned::to_owned)
+}
+
 fn report(
-    rows: Vec<(String, Option<Box<Problem>>)>,
+    rows: Vec<(ImportedRow, Option<Box<Problem>>)>,
     fates: Vec<RowFate>,
     written: bool,
 ) -> ImportReport {
@@ -147,10 +162,10 @@ fn report(
         ..ImportReport::default()
     };
     let mut fates = fates.into_iter();
-    for (at, (what, wrong)) in rows.into_iter().enumerate() {
+    for (row, wrong) in rows {
         if let Some(problem) = wrong {
             report.refused += 1;
-            report.rows.push(refused(at, what, *problem));
+            report.rows.push(refused(row, *problem));
             continue;
         }
         let fate = fates.next().unwrap_or(RowFate::Same);
@@ -160,29 +175,26 @@ fn report(
             RowFate::Same => (&mut report.same, "same"),
             RowFate::Refused(refusal) => {
                 report.refused += 1;
-                report.rows.push(refused(at, what, refusal.into()));
+                report.rows.push(refused(row, refusal.into()));
                 continue;
             }
         };
         *count += 1;
         report.rows.push(ImportedRow {
-            row: at + 1,
-            what,
             fate: text.to_owned(),
-            ..ImportedRow::default()
+            ..row
         });
     }
     report
 }
 
-fn refused(at: usize, what: String, problem: Problem) -> ImportedRow {
+fn refused(row: ImportedRow, problem: Problem) -> ImportedRow {
     ImportedRow {
-        row: at + 1,
-        what,
         fate: "error".to_owned(),
         error: Some(problem.detail.into_string()),
         field: problem.field.map(Into::into),
         value: problem.value.map(Into::into),
         allowed: problem.allowed.map(Into::into),
+        ..row
     }
 }

@@ -8,7 +8,12 @@ use crate::api::{
 };
 
 /// A row, or why it is none.
-pub type Row = Result<Value, Problem>;
+#[derive(Debug)]
+pub struct Row {
+    /// Of the text, from 1: where it begins.
+    pub line: usize,
+    pub value: Result<Value, Problem>,
+}
 
 /// Columns that hold words joined with spaces.
 const WORDS: &[&str] = &["addresses", "exclusions", "networks"];
@@ -52,13 +57,17 @@ pub fn rows(body: &[u8], csv: bool) -> Result<Box<dyn Iterator<Item = Row> + '_>
 fn of_lines(body: &[u8]) -> Result<impl Iterator<Item = Row>, Problem> {
     let text = std::str::from_utf8(body)
         .map_err(|error| Problem::new(Code::Invalid, format!("body: {error}")))?;
-    let lines = text.lines().filter(|line| !line.trim().is_empty());
-    let read = |line: &str| match serde_json::from_str(line) {
+    let lines = text.lines().zip(1..);
+    let lines = lines.filter(|(text, _)| !text.trim().is_empty());
+    let read = |text: &str| match serde_json::from_str(text) {
         Ok(value @ Value::Object(_)) => Ok(value),
-        Ok(_) => Err(Problem::invalid("row", line, "one JSON object a line")),
-        Err(error) => Err(Problem::invalid("row", line, format!("JSON: {error}"))),
+        Ok(_) => Err(Problem::invalid("row", text, "one JSON object a line")),
+        Err(error) => Err(Problem::invalid("row", text, format!("JSON: {error}"))),
     };
-    Ok(lines.map(read))
+    Ok(lines.map(move |(text, line)| Row {
+        line,
+        value: read(text),
+    }))
 }
 
 /// CSV with a header line whose columns are fields, those of a nested object behind a dot.
@@ -66,13 +75,24 @@ fn of_csv(body: &[u8]) -> Result<impl Iterator<Item = Row>, Problem> {
     let mut reader = csv::Reader::from_reader(body);
     let malformed = |error: csv::Error| Problem::new(Code::Invalid, format!("CSV: {error}"));
     let heads = reader.headers().map_err(malformed)?.clone();
-    let rows = reader.into_records().map(move |record| {
+    let read = move |record: csv::Result<csv::StringRecord>| {
         let record = record.map_err(malformed)?;
         let mut row = Map::new();
         for (head, cell) in heads.iter().zip(&record) {
             put(&mut row, head, unguarded(cell))?;
         }
         Ok(Value::Object(row))
+    };
+    let rows = reader.into_records().map(move |record| {
+        let at = match &record {
+            Ok(record) => record.position(),
+            Err(error) => error.position(),
+        };
+        let line = at.and_then(|at| usize::try_from(at.line()).ok());
+        Row {
+            line: line.unwrap_or(0),
+            value: read(record),
+        }
     });
     Ok(rows)
 }

@@ -317,3 +317,22 @@ async fn a_preview_that_takes_several_steps_says_what_the_import_does() {
     let forced = forced.await.unwrap();
     assert_eq!((forced.written, forced.same), (true, 2_402));
 }
+
+#[tokio::test]
+async fn rows_are_told_by_their_line_and_their_owner() {
+    let site = full().await;
+    let several = r#"{"address":"10.1.0.101","pool":"7","members":[{"owner":"fipd/Host/lab/c"}]}"#;
+    let lines = format!(
+        "\n{{\"address\":\"10.1.0.100\",\"owner\":\"fipd/Host/lab/n\"}}\n\n{several}\n[1]\n"
+    );
+    let csv = "address,owner,labels\n10.1.0.100,fipd/Host/lab/n,\"a=\n\"\n10.1.0.101,fipd/Host/lab/c,\n1,2\n";
+    for (text, csv) in [(lines, false), (csv.to_owned(), true)] {
+        let report = give(&site, text, csv, true).await;
+        let rows = report.rows.iter();
+        let told: Vec<_> = rows.map(|row| (row.line, row.owner.as_deref())).collect();
+        let (first, second) = ("fipd/Host/lab/n", "fipd/Host/lab/c");
+        let expected = [(2, Some(first)), (4, Some(second)), (5, None)];
+        assert_eq!(told, expected, "{report:?}");
+        assert_eq!(report.rows[2].fate, "error", "{report:?}");
+    }
+}

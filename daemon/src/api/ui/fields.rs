@@ -26,12 +26,19 @@ impl Fields {
         )
     }
 
+    /// One more, unless there are more than any form has.
+    pub fn add(&mut self, name: String, value: String) {
+        if self.0.len() < MOST {
+            self.0.push((name, value));
+        }
+    }
+
     /// The first value of that name without space around it; empty where there is none.
     pub fn get(&self, name: &str) -> &str {
         self.raw(name).trim()
     }
 
-    /// The first value of that name as it was typed, for passwords.
+    /// The first value of that name as it was typed, for passwords and long texts.
     pub fn raw(&self, name: &str) -> &str {
         self.0
             .iter()

@@ -16,6 +16,7 @@ mod clusters;
 mod cookies;
 mod dashboard;
 mod fields;
+mod import;
 mod lease;
 mod leases;
 mod limiter;
@@ -137,6 +138,8 @@ fn administration(routes: Routes, manage: Access) -> Routes {
         .post(links::TOKEN_NEW, manage, tokens::create)
         .get("/ui/tokens/{id}/revoke", manage, tokens::ask_revoke)
         .post("/ui/tokens/{id}/revoke", manage, tokens::revoke)
+        .get(links::IMPORT, manage, import::show)
+        .post(links::IMPORT, manage, import::step)
         .get(links::BACKUP, manage, backup::show)
         .post(links::BACKUP, manage, backup::make)
         .post(links::BACKUP_DRILL, manage, backup::drill)

@@ -24,6 +24,7 @@ use crate::{
     metrics::Metrics,
 };
 
+mod import;
 mod lists;
 mod pools;
 mod rooms;

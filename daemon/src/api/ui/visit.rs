@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use axum::{
-    body::to_bytes,
-    extract::{FromRequest, FromRequestParts, Path, Request},
+    body::{Body, to_bytes},
+    extract::{FromRequest, FromRequestParts, Multipart, Path, Request},
     response::{IntoResponse as _, Response},
 };
 use fipd_core::{Actor, Role};
-use fipd_web_ui::{Nav, Notice, Shell, Viewer, links};
+use fipd_web_ui::{Nav, Notice, Shell, Viewer, count, links};
 use http::{HeaderMap, StatusCode, header, request::Parts};
 use serde::de::DeserializeOwned;
 
@@ -211,13 +211,35 @@ pub async fn read_form(request: Request, most: usize) -> Result<Fields, String> 
         return Err("The form was sent by a page of another site; nothing was changed.".to_owned());
     }
     let content_type = text(&parts.headers, header::CONTENT_TYPE.as_str());
-    if !content_type.starts_with("application/x-www-form-urlencoded") {
+    let with_files = content_type.starts_with("multipart/form-data");
+    if !with_files && !content_type.starts_with("application/x-www-form-urlencoded") {
         return Err("What was sent is no form of these pages.".to_owned());
     }
     let bytes = to_bytes(body, most).await;
-    bytes
-        .map(|bytes| Fields::parse(&bytes))
-        .map_err(|_| "The form is too large or broken off.".to_owned())
+    let bytes = bytes.map_err(|_| {
+        let most = count(most as u128 / 1024);
+        format!("The form is larger than {most} KiB or broken off; nothing was changed.")
+    })?;
+    if with_files {
+        return read_parts(Request::from_parts(parts, Body::from(bytes))).await;
+    }
+    Ok(Fields::parse(&bytes))
+}
+
+/// The fields of a form that files may come with; a file is the field of its text.
+async fn read_parts(request: Request) -> Result<Fields, String> {
+    let broken = "What was sent is no whole form.";
+    let parts = Multipart::from_request(request, &()).await;
+    let mut parts = parts.map_err(|_| broken.to_owned())?;
+    let mut fields = Fields::default();
+    while let Some(part) = parts.next_field().await.map_err(|_| broken.to_owned())? {
+        let name = part.name().unwrap_or_default().to_owned();
+        let bytes = part.bytes().await.map_err(|_| broken.to_owned())?;
+        let text = String::from_utf8(bytes.to_vec());
+        let text = text.map_err(|_| format!("{name} is no text in UTF-8; nothing was changed."))?;
+        fields.add(name, text);
+    }
+    Ok(fields)
 }
 
 /// Requests that the script makes by itself: they neither use up notices nor keep a session alive.

@@ -41,7 +41,13 @@ pub struct ImportReport {
 pub struct ImportedRow {
     /// From 1; a header line does not count.
     pub row: usize,
+    /// Of the file, from 1: where the row begins.
+    #[serde(default)]
+    pub line: usize,
     pub what: String,
+    /// Who holds the address by this row, as it is written there; the first one of several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
     /// `create`, `change`, `same` or `error`.
     pub fate: String,
     /// Why the row is refused.

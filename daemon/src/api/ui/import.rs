@@ -1,0 +1,246 @@
+//! Rows that are pasted or uploaded: what would become of each is shown, then all are written or none.
+
+use std::{cmp::Reverse, sync::Arc};
+
+use axum::{body::Bytes, extract::State, response::Response};
+use fipd_web_ui::{Fate, Form, ImportPage, Input, InputKind, Nav, Outlook, OutlookRow, links};
+use http::StatusCode;
+
+use super::{
+    cookies::fingerprint,
+    fields::Fields,
+    page::{Answered, go_to, page_as},
+    visit::{MAX_FORM, Posted, Visitor},
+};
+use crate::api::{
+    Api,
+    import::take,
+    wire::{ImportQuery, ImportReport, ImportedRow},
+};
+
+/// The longest text, in bytes; the page that shows what becomes of its rows carries it along.
+const MOST: usize = 2 << 20;
+/// The whole form.
+const MOST_SENT: usize = MOST + MAX_FORM;
+/// Rows that are shown.
+const SHOWN: usize = 100;
+/// Why nothing was written though every row was fine.
+const CHANGED: &str =
+    "Something changed since this was shown. This is what would happen to the rows by now.";
+
+pub async fn show(visitor: Visitor) -> Answered {
+    visitor.must_administer()?;
+    Ok(answer(&visitor, StatusCode::OK, form(), None))
+}
+
+/// From what was sent to the next page: the form again, what would become of the rows, or the deed.
+pub async fn step(State(api): State<Arc<Api>>, posted: Posted<MOST_SENT>) -> Answered {
+    let Posted { visitor, fields } = posted;
+    visitor.must_administer()?;
+    let mut form = form();
+    let text = chosen(&mut form, &fields);
+    if fields.get("step") == "edit" {
+        return Ok(answer(&visitor, StatusCode::OK, form, None));
+    }
+    let Some(text) = text else {
+        let status = StatusCode::UNPROCESSABLE_ENTITY;
+        return Ok(answer(&visitor, status, form, None));
+    };
+    let text = Bytes::from(text);
+    let format = if is_csv(&text) { "csv" } else { "jsonl" };
+    let deed = ImportQuery {
+        format: Some(format.to_owned()),
+        ..ImportQuery::default()
+    };
+    let look = ImportQuery {
+        dry_run: true,
+        ..deed.clone()
+    };
+    let import = |query| take(&api.ipam, visitor.actor(), text.clone(), query);
+    let mut report = import(&look).await;
+    let asked = fields.get("step") == "do";
+    let same = |report: &ImportReport| seen(report) == fields.get("seen");
+    let agreed = asked && report.as_ref().is_ok_and(same);
+    if agreed {
+        report = import(&deed).await;
+    }
+    match report {
+        Ok(report) if report.written => Ok(done(&visitor, &report)),
+        Ok(report) => {
+            form.error = asked.then(|| CHANGED.to_owned());
+            let status = match (report.refused, asked) {
+                (0, false) => StatusCode::OK,
+                (_, true) => StatusCode::CONFLICT,
+                (_, false) => StatusCode::UNPROCESSABLE_ENTITY,
+            };
+            Ok(answer(&visitor, status, form, Some(report)))
+        }
+        Err(problem) => {
+            form.wrong("rows", problem.detail.to_string());
+            Ok(answer(&visitor, problem.status_code(), form, None))
+        }
+    }
+}
+
+fn form() -> Form {
+    let rows = Input::new("rows", "Rows").kind(InputKind::Lines);
+    let kinds = InputKind::File(".csv,.jsonl,.ndjson,.json,.txt,text/csv,text/plain");
+    let file = Input::new("file", "Or a file").kind(kinds);
+    Form {
+        target: links::IMPORT.to_owned(),
+        inputs: vec![
+            rows.hint("JSON Lines, or CSV with a header line."),
+            file.hint("In UTF-8, up to 2 MiB."),
+        ],
+        ..Form::default()
+    }
+}
+
+/// The text that was pasted or that the file has, which the form then shows; `None` with the mistake noted.
+fn chosen(form: &mut Form, fields: &Fields) -> Option<String> {
+    let (pasted, file) = (fields.raw("rows"), fields.raw("file"));
+    let (pasted_any, file_any) = (!pasted.trim().is_empty(), !file.trim().is_empty());
+    // A byte order mark is no part of what is said.
+    let text = if file_any && !pasted_any {
+        file
+    } else {
+        pasted
+    };
+    let text = text.trim_start_matches('\u{feff}');
+    form.set("rows", text);
+    if file_any && pasted_any {
+        form.wrong("file", "Choose a file or paste rows, not both.");
+    } else if !file_any && !pasted_any {
+        form.wrong("rows", "Paste rows, or choose a file.");
+    }
+    (!form.failed()).then(|| text.to_owned())
+}
+
+/// JSON begins with a bracket, which no header line does.
+fn is_csv(text: &[u8]) -> bool {
+    !matches!(text.trim_ascii_start().first(), Some(b'{' | b'['))
+}
+
+/// What the asker has in front of them: other fates are another import.
+fn seen(report: &ImportReport) -> String {
+    let mut text = String::new();
+    for row in &report.rows {
+        text.push_str(&row.fate);
+        text.push(' ');
+    }
+    let bytes = fingerprint(&text);
+    let bytes = bytes.iter().take(8);
+    bytes.map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn done(visitor: &Visitor, report: &ImportReport) -> Response {
+    let ImportReport {
+        created, changed, ..
+    } = report;
+    let text = format!("Imported: {created} made, {changed} changed.");
+    let log = (links::AUDIT.to_owned(), "Look at the audit log".to_owned());
+    visitor.tell(true, text, Some(log));
+    go_to(links::LEASES)
+}
+
+fn answer(
+    visitor: &Visitor,
+    status: StatusCode,
+    mut form: Form,
+    report: Option<ImportReport>,
+) -> Response {
+    if let Some(report) = report.as_ref().filter(|report| report.refused == 0) {
+        form.inputs = form.hidden();
+        form.inputs.retain(|input| input.name == "rows");
+        let seen = Input::new("seen", "").value(seen(report));
+        form.inputs.push(seen.kind(InputKind::Hidden));
+    }
+    let page = ImportPage {
+        shell: visitor.shell(Nav::Leases),
+        form,
+        outlook: report.map(outlook),
+    };
+    page_as(status, &page)
+}
+
+fn outlook(report: ImportReport) -> Outlook {
+    let mut rows = report.rows;
+    rows.sort_by_key(|row| Reverse(row.error.is_some()));
+    rows.truncate(SHOWN);
+    Outlook {
+        created: report.created,
+        changed: report.changed,
+        same: report.same,
+        refused: report.refused,
+        rows: rows.into_iter().map(row).collect(),
+    }
+}
+
+fn row(row: ImportedRow) -> OutlookRow {
+    let fate = match (row.error, row.fate.as_str()) {
+        (Some(error), _) => Fate::Refused(error),
+        (None, "create") => Fate::Created,
+        (None, "change") => Fate::Changed,
+        (None, _) => Fate::Same,
+    };
+    OutlookRow {
+        line: row.line,
+        what: row.what,
+        owner: row.owner.unwrap_or_default(),
+        fate,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_character_tells_the_kind_of_text() {
+        for (text, csv) in [
+            ("{\"address\": 1}", false),
+            ("\r\n  [1]", false),
+            ("address,owner\n", true),
+            ("\"address\",\"owner\"", true),
+            ("", true),
+        ] {
+            assert_eq!(is_csv(text.as_bytes()), csv, "{text}");
+        }
+    }
+
+    #[test]
+    fn rows_come_pasted_or_in_a_file() {
+        for (query, text, wrong) in [
+            ("rows=%EF%BB%BFa%0Ab", Some("a\nb"), None),
+            ("rows=+&file=a", Some("a"), None),
+            ("rows=a&file=b", None, Some("file")),
+            ("rows=+%0A", None, Some("rows")),
+        ] {
+            let mut form = form();
+            let found = chosen(&mut form, &Fields::parse(query.as_bytes()));
+            assert_eq!(found.as_deref(), text, "{query}");
+            let input = form.inputs.iter().find(|input| input.field.error.is_some());
+            assert_eq!(input.map(|input| input.name), wrong, "{query}");
+        }
+    }
+
+    #[test]
+    fn wrong_rows_are_shown_first_and_not_all_of_the_others() {
+        let rows = (1..=300).map(|line| ImportedRow {
+            line,
+            fate: "create".to_owned(),
+            error: (line == 299).then(|| "held".to_owned()),
+            ..ImportedRow::default()
+        });
+        let report = ImportReport {
+            created: 299,
+            refused: 1,
+            rows: rows.collect(),
+            ..ImportReport::default()
+        };
+        let outlook = outlook(report);
+        assert_eq!(outlook.rows.len(), SHOWN);
+        let lines: Vec<_> = outlook.rows.iter().map(|row| row.line).take(3).collect();
+        assert_eq!(lines, [299, 1, 2]);
+    }
+}
