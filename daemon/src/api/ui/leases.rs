@@ -1,16 +1,16 @@
 //! The list of all leases: by address from the ledger's own order, in any other order from a walk in steps.
 
 use std::{
-    collections::BinaryHeap,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use axum::extract::State;
-use fipd_core::{AddressSpec, Lease, LeaseFilter, LeaseKey, Ledger, Tenant};
+use fipd_core::{AddressSpec, LeaseFilter, Ledger, Tenant};
 use fipd_web_ui::{Direction, Form, Input, LeaseRow, LeasesPage, Nav, Pager, links};
 
 use super::{
+    lease_order::{By, First, Sorting},
     list::{Listing, Order},
     page::{Answered, page},
     views,
@@ -38,6 +38,10 @@ const ORDERS: &[Order] = &[
     Order::up("since", "oldest first"),
     Order::up("until", "next to end first"),
     Order::down("until", "last to end first"),
+    Order::up("owner", "by owner"),
+    Order::down("owner", "by owner, from the end"),
+    Order::up("state", "by state"),
+    Order::down("state", "by state, from the end"),
 ];
 
 /// Some rows and how it goes on.
@@ -49,9 +53,6 @@ struct Found {
     /// Not all leases were looked at.
     cut: bool,
 }
-
-/// What a lease is sorted by: a time and, among equals, the address. Descending times are turned over.
-type Rank = (u64, LeaseKey);
 
 pub async fn list(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Query) -> Answered {
     let states = STATES.map(|word| (word.to_owned(), word.to_owned()));
@@ -71,9 +72,9 @@ pub async fn list(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
     let filter = api.ipam.read(|ledger| filter(ledger, &mut list.filters));
     let found = match filter {
         None => Found::default(),
-        Some(filter) => match list.order.key {
-            "address" => by_address(&api.ipam, &filter, after).await,
-            key => by_time(&api.ipam, &filter, (key, list.order.direction), after).await,
+        Some(filter) => match by(list.order.key) {
+            None => by_address(&api.ipam, &filter, after).await,
+            Some(by) => sorted(&api.ipam, &filter, (by, list.order.direction), after).await,
         },
     };
     let pager = Pager {
@@ -168,66 +169,45 @@ async fn by_address(ipam: &Ipam, filter: &LeaseFilter, after: &str) -> Found {
     }
 }
 
-/// The first rows beyond `after`, kept in a heap while all leases pass by.
-async fn by_time(
+/// `None` for the order that the ledger itself has.
+fn by(key: &str) -> Option<By> {
+    match key {
+        "owner" => Some(By::Owner),
+        "state" => Some(By::State),
+        "since" => Some(By::Since),
+        "until" => Some(By::Until),
+        _ => None,
+    }
+}
+
+/// The first rows beyond `after` of all leases.
+async fn sorted(
     ipam: &Ipam,
     filter: &LeaseFilter,
-    order: (&str, Direction),
+    (by, direction): (By, Direction),
     after: &str,
 ) -> Found {
-    let beyond = rank_of(after);
-    let mut best: BinaryHeap<Rank> = BinaryHeap::new();
+    let sorting = ipam.read(|ledger| Sorting::new(ledger, by, direction));
+    let mut first = First::new(&sorting, cursor::read(after).ok(), PAGE);
     let mut at = None;
     let started = Instant::now();
     loop {
         let step = ipam.read(|ledger| ledger.leases(filter, at, Ledger::SCAN));
-        for lease in &step.leases {
-            let Some(rank) = rank(lease, order).filter(|rank| Some(*rank) > beyond) else {
-                continue;
-            };
-            if best.len() <= PAGE {
-                best.push(rank);
-            } else if best.peek().is_some_and(|worst| rank < *worst) {
-                best.pop();
-                best.push(rank);
-            }
-        }
+        first.pass(&step.leases);
         at = step.next;
         if at.is_none() || started.elapsed() > PATIENCE {
             break;
         }
         tokio::task::yield_now().await;
     }
-    let mut ranks = best.into_sorted_vec();
-    let more = ranks.len() > PAGE;
-    ranks.truncate(PAGE);
-    let next = ranks.last().filter(|_| more);
+    let (leases, more) = first.finish();
+    let last = leases.last().and_then(|last| sorting.rank(last));
     Found {
-        next: next.map(|(time, key)| format!("{time}_{}", cursor::text(key))),
+        next: last.filter(|_| more).map(|last| cursor::text(&last)),
         rows: ipam.read(|ledger| {
-            let leases = ranks.iter().filter_map(|(_, key)| ledger.lease(*key));
-            leases
-                .map(|lease| views::lease_row(ledger, lease))
-                .collect()
+            let rows = leases.iter();
+            rows.map(|lease| views::lease_row(ledger, lease)).collect()
         }),
         cut: at.is_some(),
     }
-}
-
-/// `None` for leases without that time.
-fn rank(lease: &Lease, (key, direction): (&str, Direction)) -> Option<Rank> {
-    let time = match key {
-        "until" => lease.until?,
-        _ => lease.since,
-    };
-    let time = match direction {
-        Direction::Up => time.0,
-        Direction::Down => u64::MAX - time.0,
-    };
-    Some((time, lease.key))
-}
-
-fn rank_of(text: &str) -> Option<Rank> {
-    let (time, key) = text.split_once('_')?;
-    Some((time.parse().ok()?, cursor::read(key).ok()?))
 }

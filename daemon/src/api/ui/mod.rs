@@ -18,6 +18,7 @@ mod dashboard;
 mod fields;
 mod import;
 mod lease;
+mod lease_order;
 mod leases;
 mod limiter;
 mod list;

@@ -57,6 +57,21 @@ async fn leases_are_filtered_sorted_and_paged() {
     distinct.sort();
     distinct.dedup();
     assert_eq!((all.len(), distinct.len()), (60, 60));
+    for order in ["owner", "-owner", "state", "-state", "since"] {
+        let first = operator.get(&format!("/ui/leases?sort={order}")).await.html;
+        let mut sorted = addresses(&first);
+        sorted.extend(addresses(&operator.get(&next(&first).unwrap()).await.html));
+        let ends = match order {
+            "owner" => ("10.0.0.10", "10.0.0.9"),
+            "-owner" => ("10.0.0.9", "10.0.0.10"),
+            _ => ("10.0.0.2", "10.0.0.61"),
+        };
+        assert_eq!((&*sorted[0], &*sorted[59]), ends, "{order}");
+        sorted.sort();
+        assert_eq!(sorted, distinct, "{order}");
+    }
+    assert!(newest.contains("href=\"/ui/leases?sort=owner\">Owner"));
+    assert!(newest.contains("href=\"/ui/leases?sort=state\">State"));
     let oldest = operator.get("/ui/leases?sort=since&q=m-1").await.html;
     assert_eq!(addresses(&oldest)[0], "10.0.0.10");
     assert_eq!(addresses(&oldest).len(), 10);
