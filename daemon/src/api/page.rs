@@ -22,6 +22,16 @@ pub struct Ask<K> {
     pub after: Option<K>,
 }
 
+impl<K> Ask<K> {
+    /// As much as may be looked at in one step.
+    pub fn step() -> Self {
+        Self {
+            limit: Ledger::SCAN,
+            after: None,
+        }
+    }
+}
+
 impl<K: Serialize + DeserializeOwned> Ask<K> {
     pub fn new(limit: Option<usize>, cursor: Option<&str>) -> Result<Self, Problem> {
         let limit = limit.unwrap_or(USUAL);

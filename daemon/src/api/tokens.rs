@@ -118,8 +118,7 @@ pub async fn list(
     let used = api.tokens_used.0.lock().clone();
     let (tokens, next) = ask.walk(|after, limit| {
         api.ipam.read(|ledger| {
-            let rest = |token: &&Token| after.is_none_or(|after| token.id > after);
-            let tokens = ledger.tokens().filter(rest);
+            let tokens = ledger.tokens_after(after);
             let view = |token: &&Token| {
                 let used = used.get(&token.id).copied();
                 Some(token_view(ledger, token, used))

@@ -29,9 +29,7 @@ pub async fn list(
     let ask = Ask::<Text>::new(query.limit, query.cursor.as_deref())?;
     let (users, next) = ask.walk(|after, limit| {
         api.ipam.read(|ledger| {
-            let rest =
-                |account: &&Account| after.as_ref().is_none_or(|after| account.name > *after);
-            let accounts = ledger.accounts().filter(rest);
+            let accounts = ledger.accounts_after(after.as_deref());
             let page = Ask::<Text> { limit, after: None };
             page.of(
                 accounts,

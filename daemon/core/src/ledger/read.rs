@@ -255,12 +255,12 @@ impl Ledger {
             .filter_map(|key| self.rows.leases.get(&key))
     }
 
-    /// All known clusters, by id.
     /// How many pools the network has.
     pub fn pool_count(&self, network: NetworkId) -> usize {
         self.rows.pool_count(network)
     }
 
+    /// All known clusters, by id.
     pub fn clusters(&self) -> impl Iterator<Item = &ClusterRecord> {
         self.rows.clusters.values()
     }
@@ -317,12 +317,26 @@ impl Ledger {
         self.rows.accounts.values()
     }
 
+    /// Accounts by name, after `after`.
+    pub fn accounts_after(&self, after: Option<&str>) -> impl Iterator<Item = &Account> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let rows = self.rows.accounts.range::<str, _>((from, Bound::Unbounded));
+        rows.map(|(_, account)| account)
+    }
+
     pub fn account(&self, name: &str) -> Option<&Account> {
         self.rows.accounts.get(name)
     }
 
     pub fn tokens(&self) -> impl Iterator<Item = &Token> {
         self.rows.tokens.values()
+    }
+
+    /// Tokens by id, after `after`.
+    pub fn tokens_after(&self, after: Option<TokenId>) -> impl Iterator<Item = &Token> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let rows = self.rows.tokens.range((from, Bound::Unbounded));
+        rows.map(|(_, token)| token)
     }
 
     pub fn token(&self, id: TokenId) -> Option<&Token> {

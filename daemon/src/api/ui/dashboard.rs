@@ -10,13 +10,14 @@ use fipd_web_ui::{
 
 use super::{
     clusters as cluster_page,
+    list::all,
     page::{Answered, page},
     pools::fill,
     views,
     visit::Visitor,
 };
 use crate::{
-    api::Api,
+    api::{Api, page::Ask},
     clusters::Clusters,
     ipam::Ipam,
     store::{Condition, StoreStats},
@@ -66,17 +67,11 @@ pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor) -> Answered {
 
 /// All pools with their figures, read step by step.
 pub fn rows(ipam: &Ipam) -> Vec<PoolRow> {
-    let pools: Vec<Arc<Pool>> = ipam.read(|ledger| ledger.pools().cloned().collect());
     let now = ipam.now();
-    let read = |chunk: &[Arc<Pool>]| {
-        ipam.read(|ledger| {
-            chunk
-                .iter()
-                .map(|pool| views::pool_row(ledger, pool, now))
-                .collect::<Vec<_>>()
-        })
-    };
-    pools.chunks(STEP).flat_map(read).collect()
+    all(ipam, |ledger, after| {
+        let row = |pool: &&Arc<Pool>| Some(views::pool_row(ledger, pool, now));
+        Ask::step().of(ledger.pools_after(after), |pool| pool.id, row)
+    })
 }
 
 fn pools_by_use(ipam: &Ipam) -> Vec<PoolRow> {

@@ -1,8 +1,10 @@
 //! What lists share: the order they are in, how the address of the page says it, and pages of rows.
 
+use fipd_core::Ledger;
 use fipd_web_ui::{Column, Direction, Form, Input, InputKind, Pager, count};
 
 use super::fields::{Fields, with_query};
+use crate::ipam::Ipam;
 
 /// An order of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,6 +153,20 @@ impl<'a> Listing<'a> {
             next: (page < pages).then(|| link(page + 1)),
             label: format!("{} to {} of {}", number(first), number(last), number(total)),
         }
+    }
+}
+
+/// All rows of a list, read step by step. A step gets the key that it begins behind; it tells what it found among at
+/// most [`Ledger::SCAN`] rows, and where it ended unless nothing follows.
+pub fn all<K, T>(ipam: &Ipam, step: impl Fn(&Ledger, Option<K>) -> (Vec<T>, Option<K>)) -> Vec<T> {
+    let (mut rows, mut after) = (Vec::new(), None);
+    loop {
+        let (found, next) = ipam.read(|ledger| step(ledger, after.take()));
+        rows.extend(found);
+        if next.is_none() {
+            return rows;
+        }
+        after = next;
     }
 }
 

@@ -24,6 +24,8 @@ const ORDERS: &[Order] = &[
     Order::down("free", "most free first"),
     Order::up("network", "by network"),
     Order::down("network", "by network, from the end"),
+    Order::up("family", "IPv4 first"),
+    Order::down("family", "IPv6 first"),
 ];
 
 /// Pools with the text in their name, by name.
@@ -43,17 +45,23 @@ pub async fn list(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
         Input::new("family", "Family").kind(Form::any_of(families)),
     ];
     let list = Listing::new(links::POOLS, inputs, ORDERS, &query);
-    let total = api.ipam.read(|ledger| ledger.pools().count());
-    let mut pools = rows_named(&api.ipam, list.filter("filter"), usize::MAX);
-    let (network, family) = (list.filter("network"), list.filter("family"));
+    let mut pools = rows(&api.ipam);
+    let total = pools.len();
+    let (name, network, family) = (
+        list.filter("filter"),
+        list.filter("network"),
+        list.filter("family"),
+    );
     pools.retain(|row| {
-        (network.is_empty() || row.network == network)
+        row.name.contains(name)
+            && (network.is_empty() || row.network == network)
             && (family.is_empty() || row.family == family)
     });
     match list.order.key {
         "use" => list.sort(&mut pools, fill),
         "free" => list.sort(&mut pools, |row| row.usage.free),
-        "network" => list.sort(&mut pools, |row| row.network.clone()),
+        "network" => list.sort(&mut pools, |row| (row.network.clone(), row.name.clone())),
+        "family" => list.sort(&mut pools, |row| (row.family, row.name.clone())),
         _ => list.sort(&mut pools, |row| row.name.clone()),
     }
     let pager = list.page(&mut pools, PAGE, &query);

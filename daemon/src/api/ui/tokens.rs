@@ -11,7 +11,7 @@ use http::StatusCode;
 use ipnet::IpNet;
 
 use super::{
-    list::{Listing, Order},
+    list::{Listing, Order, all},
     page::{Answered, Failure, go_to, page, page_as},
     pool_form::{entries, typed},
     users::{filters, role, roles, wanted},
@@ -23,6 +23,7 @@ use crate::{
         Api,
         admin::plain_name,
         auth::role_name,
+        page::Ask,
         problem::Problem,
         tokens::{Grant, mint, scope_of, sources, token_view},
         wire::{TokenCreate, TokenView},
@@ -46,9 +47,13 @@ const ORDERS: &[Order] = &[
 pub async fn list(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Query) -> Answered {
     visitor.must_administer()?;
     let list = Listing::new(links::TOKENS, filters(), ORDERS, &query);
-    let wanted = |token: &&Token| wanted(&list, &token.name, token.role);
-    let found = |ledger: &Ledger| ledger.tokens().filter(wanted).cloned().collect();
-    let mut tokens: Vec<Token> = api.ipam.read(found);
+    let wanted = |token: &&Token| {
+        let wanted = wanted(&list, &token.name, token.role);
+        wanted.then(|| (*token).clone())
+    };
+    let mut tokens = all(&api.ipam, |ledger, after| {
+        Ask::step().of(ledger.tokens_after(after), |token| token.id, wanted)
+    });
     match list.order.key {
         "role" => list.sort(&mut tokens, |token| token.role),
         "created" => list.sort(&mut tokens, |token| token.created),

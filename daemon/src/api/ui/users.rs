@@ -11,12 +11,12 @@ use axum::{
     extract::{ConnectInfo, State},
     response::Response,
 };
-use fipd_core::{Account, Refusal, Role};
+use fipd_core::{Account, Refusal, Role, Text};
 use fipd_web_ui::{Form, FormPage, Input, InputKind, Nav, UserRow, UsersPage, links};
 use http::StatusCode;
 
 use super::{
-    list::{Listing, Order},
+    list::{Listing, Order, all},
     login::locked,
     page::{Answered, Failure, go_to, page, page_as},
     pool_form::typed,
@@ -29,6 +29,7 @@ use crate::{
         accounts::{AccountError, Change},
         admin::plain_name,
         auth::role_name,
+        page::Ask,
     },
     ipam::IpamError,
 };
@@ -48,9 +49,14 @@ const ORDERS: &[Order] = &[
 pub async fn list(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Query) -> Answered {
     visitor.must_administer()?;
     let list = Listing::new(links::USERS, filters(), ORDERS, &query);
-    let wanted = |account: &&Account| wanted(&list, &account.name, account.role);
-    let found = |ledger: &fipd_core::Ledger| ledger.accounts().filter(wanted).cloned().collect();
-    let mut accounts: Vec<Account> = api.ipam.read(found);
+    let wanted = |account: &&Account| {
+        let wanted = wanted(&list, &account.name, account.role);
+        wanted.then(|| (*account).clone())
+    };
+    let mut accounts = all(&api.ipam, |ledger, after: Option<Text>| {
+        let accounts = ledger.accounts_after(after.as_deref());
+        Ask::step().of(accounts, |account| Text::clone(&account.name), wanted)
+    });
     match list.order.key {
         "role" => list.sort(&mut accounts, |account| account.role),
         "created" => list.sort(&mut accounts, |account| account.created),

@@ -130,6 +130,11 @@ async fn pools_and_tenants_are_sorted() {
         ("/ui/pools?sort=-name", ["abc", "dmz", "zed"], "zed dmz abc"),
         ("/ui/pools?sort=-use", ["abc", "dmz", "zed"], "dmz abc zed"),
         ("/ui/pools?sort=free", ["abc", "dmz", "zed"], "abc dmz zed"),
+        (
+            "/ui/pools?sort=-family",
+            ["abc", "dmz", "zed"],
+            "zed dmz abc",
+        ),
         ("/ui/tenants?sort=-limit", ["a", "b", "c"], "a c b"),
         ("/ui/tenants?sort=limit", ["a", "b", "c"], "b c a"),
         ("/ui/tenants", ["a", "b", "c"], "a b c"),
