@@ -207,6 +207,11 @@ impl Input {
         ids.join(" ")
     }
 
+    /// The hint, cut where a narrow page may break it: behind slashes.
+    pub(crate) fn hint_parts(&self) -> impl Iterator<Item = &str> {
+        self.hint.split_inclusive('/')
+    }
+
     /// Lines to show at once.
     pub(crate) fn rows(&self) -> usize {
         self.field.value.lines().count().clamp(2, 12) + 1
@@ -273,7 +278,7 @@ mod tests {
                 Input::new("network", "Network").kind(network).value("1"),
                 Input::new("addresses", "Addresses")
                     .kind(InputKind::Lines)
-                    .hint("One a line.")
+                    .hint("One a line, such as 10.0.0.0/24.")
                     .value("10.0.0.0/24\n10.0.1.0/24"),
                 Input::new("password", "Password")
                     .kind(InputKind::Secret)
@@ -319,6 +324,7 @@ mod tests {
             "type=\"checkbox\" name=\"closed\" value=\"yes\" checked",
             "type=\"hidden\" name=\"generation\" value=\"7\"",
             "role=\"alert\">it has changed",
+            "One a line, such as 10.0.0.0/<wbr>24.</p>",
         ] {
             assert!(html.contains(text), "no {text} in {html}");
         }

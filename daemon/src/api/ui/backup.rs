@@ -24,10 +24,11 @@ use crate::{
 /// Copies of one page.
 const PAGE: usize = 50;
 /// What is exported: label and name.
-const EXPORTS: [(&str, &str); 4] = [
+const EXPORTS: [(&str, &str); 5] = [
     ("Leases", "leases"),
     ("Pools", "pools"),
     ("Networks", "networks"),
+    ("Quotas", "quotas"),
     ("Audit log", "audit"),
 ];
 

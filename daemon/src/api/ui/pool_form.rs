@@ -41,7 +41,8 @@ pub fn form(ledger: &Ledger, spec: Option<&PoolSpec>) -> Form {
         Input::new("name", "Name").required(),
         Input::new("network", "Network")
             .kind(InputKind::Choice(networks.collect()))
-            .hint("Inside one network an address is given once. It can change only while the pool has no lease."),
+            .hint("Inside one network an address is given once. A pool that has leases goes to another one, with all of them, \
+                   from its page."),
         lines("addresses", "Addresses")
             .required()
             .hint("One a line: a CIDR such as 192.0.2.0/24, a range such as 192.0.2.10-192.0.2.20, or an address."),
