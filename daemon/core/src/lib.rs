@@ -29,6 +29,7 @@ mod past;
 mod pool;
 mod probe;
 mod quota;
+mod refusal;
 mod request;
 mod rollup;
 mod scope;
@@ -57,9 +58,10 @@ pub use past::PastLease;
 pub use pool::{Ends, EndsOf, Order, Origin, Pool, PoolError, PoolId, PoolSize, PoolSpec, Sticky};
 pub use probe::{ProbeVerdict, Probed};
 pub use quota::{Quota, QuotaUsage, Tenancy};
+pub use refusal::Refusal;
 pub use request::{
-    AccountEdit, Adopt, Allocate, Answer, Handover, PoolEdit, Refusal, Release, ReleaseScope,
-    Request, Reserve, Share, Transfer, Want,
+    AccountEdit, Adopt, Allocate, Answer, Handover, PoolEdit, Release, ReleaseScope, Request,
+    Reserve, Share, Transfer, Want,
 };
 pub use rollup::{Forecast, Hour, Retention, Rollup};
 pub use scope::Scope;

@@ -2,7 +2,7 @@
 
 use rangemap::RangeInclusiveSet;
 
-use super::error;
+use super::valid::error;
 use crate::{AddressSpec, Ends, EndsOf, Family, PoolError, PoolSpec, Span};
 
 /// The spans reserved at the ends of the pool's links.

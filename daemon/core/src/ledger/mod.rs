@@ -26,6 +26,7 @@ mod import_lease;
 mod index;
 mod intern;
 mod keyset;
+mod load;
 mod memory;
 mod overlap;
 mod plan;
@@ -56,6 +57,7 @@ mod shelf;
 mod space;
 mod spans;
 mod tentative;
+mod violation;
 mod waiters;
 mod wants;
 
@@ -63,7 +65,7 @@ use std::sync::Arc;
 
 pub use ambiguity::Separation;
 pub use changes::{Change, TooOld};
-pub use check::{CheckedPage, Violation};
+pub use check::CheckedPage;
 pub use filter::{LeaseFilter, LeasePage};
 pub use overlap::Overlap;
 pub use plan::Planned;
@@ -73,6 +75,7 @@ pub use preview::PoolPreview;
 pub use read::{NameError, PoolUsage};
 pub use spans::PoolSpans;
 pub use tentative::Ticket;
+pub use violation::Violation;
 
 use crate::{
     Expectation, Identity, Lease, LeaseKey, Network, NetworkId, Op, Pool, PoolId, layout::Layout,
@@ -119,68 +122,6 @@ impl Ledger {
     /// An empty ledger with the network `default`.
     pub fn new() -> Self {
         Self::at(0)
-    }
-
-    /// A ledger of stored rows, in any order. Fails with everything that is wrong with them.
-    pub fn load(ops: impl Iterator<Item = Op>, revision: u64) -> Result<Self, Vec<Violation>> {
-        let mut ledger = Self::at(revision);
-        let (mut pools, mut leases, mut pasts) = (Vec::new(), Vec::new(), Vec::new());
-        for op in ops {
-            match op {
-                Op::PutPool(pool) => pools.push(pool),
-                Op::PutLease(mut lease) => {
-                    // At once, so that the next row reuses the room of this one's copies.
-                    ledger.interner.keep(&mut lease);
-                    leases.push(lease);
-                }
-                Op::PutPast(past) => pasts.push(past),
-                op @ (Op::PutNetwork(_)
-                | Op::DeletePool(_)
-                | Op::PutNextPool(_)
-                | Op::PutQuota(_)
-                | Op::DeleteQuota { .. }
-                | Op::DeleteLease(_)
-                | Op::DeletePast(_)
-                | Op::PutCluster(_)
-                | Op::DeleteCluster(_)
-                | Op::PutAdoption(_)
-                | Op::DeleteAdoption { .. }
-                | Op::PutAccount(_)
-                | Op::DeleteAccount(_)
-                | Op::PutToken(_)
-                | Op::DeleteToken(_)
-                | Op::PutEpoch(_)
-                | Op::PutRollup(_)
-                | Op::PutSeparation(_)
-                | Op::DeleteSeparation(_)) => ledger.apply(&op),
-            }
-        }
-        leases.sort_by_key(|lease| lease.key);
-        ledger.index = Index::of_sorted(&leases);
-        ledger.free = Free::of_sorted(&leases);
-        let rows = leases.len();
-        ledger.rows.leases = leases.into_iter().map(|lease| (lease.key, lease)).collect();
-        // Free space is counted from the leases, so pools come last.
-        ledger.place_all(&pools);
-        for pool in pools {
-            ledger.put_pool(pool);
-        }
-        for past in pasts {
-            ledger.free.remember(past);
-        }
-        let mut violations = Vec::new();
-        if rows != ledger.rows.leases.len() {
-            violations.push(Violation::Index {
-                what: "leases",
-                row: "several rows of one address".to_owned(),
-            });
-        }
-        ledger.check_rows(&mut violations);
-        if violations.is_empty() {
-            Ok(ledger)
-        } else {
-            Err(violations)
-        }
     }
 
     /// Applies one row. Applying it twice changes nothing.
@@ -246,15 +187,6 @@ impl Ledger {
                 self.free.begin_hour(row.pool);
             }
         }
-    }
-
-    /// All rows as ops, but roll-ups older than a forecast looks back; [`Ledger::load`] of them gives an equal ledger.
-    pub fn dump(&self) -> impl Iterator<Item = Op> {
-        let pasts = self.free.memory().rows().cloned().map(Op::PutPast);
-        let rollups = self.rollups.rows().copied().map(Op::PutRollup);
-        let separations = self.separations().map(Op::PutSeparation);
-        let rows = self.rows.dump().chain(separations);
-        rows.chain(pasts).chain(rollups)
     }
 
     /// The decision is durable: makes it visible.

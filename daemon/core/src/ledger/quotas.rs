@@ -9,9 +9,9 @@ use std::{collections::BTreeSet, ops::Bound, sync::Arc};
 use super::{
     Change, Ledger,
     charges::{Charge, Charges, charge},
-    check::Violation,
     plan::{Draft, Draw, Stop},
     tentative::{InFlight, Table},
+    violation::Violation,
 };
 use crate::{
     Action, Actor, Answer, Holder, Lease, LeaseKey, Op, Pool, PoolId, Quota, QuotaUsage, Refusal,

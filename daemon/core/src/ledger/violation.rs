@@ -1,0 +1,73 @@
+//! What can be wrong with a ledger.
+
+use crate::{ClusterId, LeaseKey, LeaseState, NetworkId, PoolId, PortClaim, Tenant, Text};
+
+/// A broken invariant. Names the rows.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Violation {
+    #[error("{}: its row says {} of network {}", at(.row), .says.address, .says.network.0)]
+    LeaseUnderOtherKey { row: LeaseKey, says: LeaseKey },
+    #[error("{}: the network does not exist", at(.lease))]
+    UnknownNetwork { lease: LeaseKey },
+    #[error("{}: the address is an IPv4 address written as IPv6", at(.lease))]
+    MappedAddress { lease: LeaseKey },
+    #[error("{}: its pool {} does not exist", at(.lease), .pool.0)]
+    UnknownPool { lease: LeaseKey, pool: PoolId },
+    #[error("{}: its pool {} is in another network", at(.lease), .pool.0)]
+    PoolOfOtherNetwork { lease: LeaseKey, pool: PoolId },
+    #[error("{}: its pool {} is of the other family", at(.lease), .pool.0)]
+    PoolOfOtherFamily { lease: LeaseKey, pool: PoolId },
+    #[error("{}: pool {} lists the address, but the lease has no pool", at(.lease), .pool.0)]
+    Unattributed { lease: LeaseKey, pool: PoolId },
+    #[error("{}: it has {members} members in state {state:?}", at(.lease))]
+    Members {
+        lease: LeaseKey,
+        state: LeaseState,
+        members: usize,
+    },
+    #[error("{}: it has {members} members without a sharing group", at(.lease))]
+    NotShared { lease: LeaseKey, members: usize },
+    #[error("{}: {port} is used by two members", at(.lease))]
+    SamePortTwice { lease: LeaseKey, port: PortClaim },
+    #[error("{}: {identity} is in it twice", at(.lease))]
+    SameIdentityTwice { lease: LeaseKey, identity: String },
+    #[error("{}: its labels: {why}", at(.lease))]
+    Labels { lease: LeaseKey, why: String },
+    #[error("{}: its contenders are not ordered by age", at(.lease))]
+    ContendersOutOfOrder { lease: LeaseKey },
+    #[error("{}: its end does not fit the state {state:?}", at(.lease))]
+    Until { lease: LeaseKey, state: LeaseState },
+    #[error("pool {}: {why}", .pool.0)]
+    InvalidPool { pool: PoolId, why: String },
+    #[error("pool {}: its network {} does not exist", .pool.0, .network.0)]
+    PoolInUnknownNetwork { pool: PoolId, network: NetworkId },
+    #[error("several pools are named or mirror the same: {name}")]
+    SamePoolName { name: Text },
+    #[error("several networks are named {name}")]
+    SameNetworkName { name: Text },
+    #[error("pool {}: the next pool would get number {}", .pool.0, .next.0)]
+    PoolNumber { pool: PoolId, next: PoolId },
+    #[error("quota of tenant {}: its pool {} does not exist", .tenant.0, .pool.0)]
+    QuotaOfUnknownPool { pool: PoolId, tenant: Tenant },
+    #[error("past {}: {why}", at(.address))]
+    PastLease {
+        address: LeaseKey,
+        why: &'static str,
+    },
+    #[error("several clusters are named {name}: {}", list(.clusters))]
+    SameClusterName {
+        name: Text,
+        clusters: Vec<ClusterId>,
+    },
+    #[error("{what} do not follow from the rows at {row}")]
+    Index { what: &'static str, row: String },
+}
+
+fn at(key: &LeaseKey) -> String {
+    format!("lease {} of network {}", key.address, key.network.0)
+}
+
+fn list(clusters: &[ClusterId]) -> String {
+    let ids: Vec<String> = clusters.iter().map(ToString::to_string).collect();
+    ids.join(", ")
+}
