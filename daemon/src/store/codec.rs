@@ -6,25 +6,26 @@
 use std::net::IpAddr;
 
 use fipd_core::{
-    Account, Adoption, AuditEntry, ClusterId, ClusterRecord, Epoch, Hour, Identity, Lease,
-    LeaseKey, Network, NetworkId, PastLease, PoolId, Quota, RestoreHold, Rollup, System, Tenant,
-    Timestamp,
+    Account, Adoption, AuditEntry, ClusterId, ClusterRecord, Epoch, Hour, Network, NetworkId,
+    PoolId, Quota, RestoreHold, Rollup, System, Tenant, Timestamp,
 };
 use serde::{Deserialize, Serialize};
 
 use super::{
     rows::{
-        AccountV1, AccountV2, AdoptionV1, AuditV1, ClusterV1, ContenderV1, EpochV1, HolderV1,
-        IdentityV1, IpV1, LeaseV1, LeaseV2, MemberV1, NetworkV1, PastV1, QuotaV1, RollupV1, SealV1,
-        StateV1, V1, V2,
+        AccountV1, AccountV2, AdoptionV1, AuditV1, ClusterV1, EpochV1, IpV1, NetworkV1, QuotaV1,
+        RollupV1, SealV1, StateV1, V1, V2,
     },
     seal::Seal,
 };
 
 mod code;
+mod lease;
 mod pool;
 mod token;
 
+pub(super) use lease::{decode_lease, decode_past, encode_lease, encode_past};
+use lease::{identity, identity_row};
 pub(super) use pool::{decode_pool, encode_pool};
 pub(super) use token::{decode_token, encode_token};
 
@@ -168,73 +169,6 @@ pub(super) fn decode_quota(key: (PoolId, Tenant), bytes: &[u8]) -> Result<Quota,
         pool,
         tenant,
         limit,
-    })
-}
-
-pub(super) fn encode_lease(lease: &Lease) -> Result<Vec<u8>, EncodeError> {
-    let row = LeaseV1 {
-        pool: lease.pool.map(|id| id.0),
-        state: code::of_state(lease.state),
-        members: lease.members.iter().map(member_row).collect(),
-        contenders: lease.contenders.iter().map(contender_row).collect(),
-        tenant: lease.tenant.as_ref().map(|tenant| &*tenant.0),
-        group: lease.group.as_deref(),
-        since: lease.since.0,
-        until: lease.until.map(|until| until.0),
-    };
-    if lease.labels.is_empty() {
-        // Can be read by an earlier fipd.
-        return encode(&row);
-    }
-    let labels = lease.labels.iter().map(|(key, value)| (&**key, &**value));
-    let labels = labels.collect();
-    encode_as(V2, &LeaseV2 { lease: row, labels })
-}
-
-pub(super) fn decode_lease(key: LeaseKey, bytes: &[u8]) -> Result<Lease, DecodeError> {
-    let LeaseV2 { lease: row, labels } = match bytes.first() {
-        Some(&V1) => LeaseV2 {
-            lease: decode(bytes)?,
-            labels: Vec::new(),
-        },
-        _ => decode_as(V2, bytes)?,
-    };
-    let label = |(key, value): (&str, &str)| (key.into(), value.into());
-    Ok(Lease {
-        key,
-        pool: row.pool.map(PoolId),
-        state: code::state(row.state)?,
-        members: row.members.iter().map(member).collect::<Result<_, _>>()?,
-        contenders: row
-            .contenders
-            .iter()
-            .map(contender)
-            .collect::<Result<_, _>>()?,
-        tenant: row.tenant.map(|text| Tenant(text.into())),
-        group: row.group.map(Into::into),
-        since: Timestamp(row.since),
-        until: row.until.map(Timestamp),
-        labels: labels.into_iter().map(label).collect(),
-    })
-}
-
-pub(super) fn encode_past(past: &PastLease) -> Result<Vec<u8>, EncodeError> {
-    encode(&PastV1 {
-        pool: past.pool.0,
-        identity: identity_row(&past.identity),
-        released: past.released.0,
-        own: past.own,
-    })
-}
-
-pub(super) fn decode_past(key: LeaseKey, bytes: &[u8]) -> Result<PastLease, DecodeError> {
-    let row: PastV1<'_> = decode(bytes)?;
-    Ok(PastLease {
-        key,
-        pool: PoolId(row.pool),
-        identity: identity(&row.identity)?,
-        released: Timestamp(row.released),
-        own: row.own,
     })
 }
 
@@ -386,74 +320,4 @@ fn ip(row: IpV1) -> IpAddr {
 
 fn system(text: &str) -> Result<System, DecodeError> {
     text.parse().map_err(|_| DecodeError::value("system", text))
-}
-
-fn identity_row(identity: &Identity) -> IdentityV1<'_> {
-    IdentityV1 {
-        system: identity.system.as_str(),
-        cluster: identity.cluster.as_ref().map(|cluster| &*cluster.0),
-        kind: &identity.kind,
-        namespace: &identity.namespace,
-        name: &identity.name,
-        interface: &identity.interface,
-    }
-}
-
-fn identity(row: &IdentityV1<'_>) -> Result<Identity, DecodeError> {
-    Ok(Identity {
-        system: system(row.system)?,
-        cluster: row.cluster.map(|text| ClusterId(text.into())),
-        kind: row.kind.into(),
-        namespace: row.namespace.into(),
-        name: row.name.into(),
-        interface: row.interface.into(),
-    })
-}
-
-fn holder_row(holder: &fipd_core::Holder) -> HolderV1<'_> {
-    HolderV1 {
-        identity: identity_row(&holder.identity),
-        instance: &holder.instance,
-    }
-}
-
-fn holder(row: &HolderV1<'_>) -> Result<fipd_core::Holder, DecodeError> {
-    Ok(fipd_core::Holder {
-        identity: identity(&row.identity)?,
-        instance: row.instance.into(),
-    })
-}
-
-fn member_row(member: &fipd_core::Member) -> MemberV1<'_> {
-    MemberV1 {
-        holder: holder_row(&member.holder),
-        ports: member.ports.iter().map(code::of_port).collect(),
-    }
-}
-
-fn member(row: &MemberV1<'_>) -> Result<fipd_core::Member, DecodeError> {
-    Ok(fipd_core::Member {
-        holder: holder(&row.holder)?,
-        ports: row
-            .ports
-            .iter()
-            .map(|&(protocol, port)| code::port(protocol, port))
-            .collect::<Result<_, _>>()?,
-    })
-}
-
-fn contender_row(contender: &fipd_core::Contender) -> ContenderV1<'_> {
-    ContenderV1 {
-        holder: holder_row(&contender.holder),
-        tenant: contender.tenant.as_ref().map(|tenant| &*tenant.0),
-        since: contender.since.0,
-    }
-}
-
-fn contender(row: &ContenderV1<'_>) -> Result<fipd_core::Contender, DecodeError> {
-    Ok(fipd_core::Contender {
-        holder: holder(&row.holder)?,
-        tenant: row.tenant.map(|text| Tenant(text.into())),
-        since: Timestamp(row.since),
-    })
 }

@@ -32,7 +32,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fipd_core::{Authority, Decision, Outcome, Refused, Retention};
+use fipd_core::{Authority, Decision, Outcome, Refused};
 use parking_lot::{Condvar, Mutex, RwLock};
 use redb::{Builder, Database};
 
@@ -46,6 +46,7 @@ mod health;
 mod load;
 mod medium;
 mod open;
+mod options;
 mod overlay;
 mod reader;
 mod restore;
@@ -63,13 +64,14 @@ pub use error::{BackupError, OpenError, ReadError, RestoreError};
 pub use health::{Condition, StoreStats};
 pub use load::Loaded;
 pub use medium::Medium;
+pub use options::Options;
 pub use reader::StoreReader;
 pub use restore::{Restore, Restored};
 pub use rollups::HistoryAsk;
 use room::Room;
 pub use seal::Seal;
 
-use batch::{Batch, Keep};
+use batch::Batch;
 use medium::Disk;
 use rows::StateV1;
 
@@ -79,42 +81,6 @@ const CACHE_BYTES: usize = 16 << 20;
 const ROW_BYTES: u64 = 8 << 10;
 /// The longest pause between two attempts to reopen the file.
 const RETRY_MAX: Duration = Duration::from_secs(5);
-
-/// How a store is kept.
-#[derive(Clone, Copy, Debug)]
-pub struct Options {
-    /// Audit entries kept, about.
-    pub audit_limit: u64,
-    /// How long hourly figures of pools are kept.
-    pub history: Retention,
-    /// Bytes that must be free on the disk for a commit, beside what the commit itself needs.
-    pub reserve: u64,
-    /// Bytes of the ballast file beside the store, given up when the disk is full.
-    pub ballast: u64,
-    /// The first pause between two attempts to reopen the file; doubles up to 5 s.
-    pub retry: Duration,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            audit_limit: 1_000_000,
-            history: Retention::default(),
-            reserve: 4 << 20,
-            ballast: 8 << 20,
-            retry: Duration::from_millis(50),
-        }
-    }
-}
-
-impl Options {
-    fn keep(&self) -> Keep {
-        Keep {
-            audit: self.audit_limit,
-            history: self.history,
-        }
-    }
-}
 
 /// The one writer of the file.
 ///

@@ -1,0 +1,148 @@
+//! Leases, past leases and who has them to bytes and back.
+
+use fipd_core::{
+    ClusterId, Contender, Holder, Identity, Lease, LeaseKey, Member, PastLease, PoolId, Tenant,
+    Timestamp,
+};
+
+use super::{DecodeError, EncodeError, code, decode, decode_as, encode, encode_as, system};
+use crate::store::rows::{
+    ContenderV1, HolderV1, IdentityV1, LeaseV1, LeaseV2, MemberV1, PastV1, V1, V2,
+};
+
+pub(in crate::store) fn encode_lease(lease: &Lease) -> Result<Vec<u8>, EncodeError> {
+    let row = LeaseV1 {
+        pool: lease.pool.map(|id| id.0),
+        state: code::of_state(lease.state),
+        members: lease.members.iter().map(member_row).collect(),
+        contenders: lease.contenders.iter().map(contender_row).collect(),
+        tenant: lease.tenant.as_ref().map(|tenant| &*tenant.0),
+        group: lease.group.as_deref(),
+        since: lease.since.0,
+        until: lease.until.map(|until| until.0),
+    };
+    if lease.labels.is_empty() {
+        // Can be read by an earlier fipd.
+        return encode(&row);
+    }
+    let labels = lease.labels.iter().map(|(key, value)| (&**key, &**value));
+    let labels = labels.collect();
+    encode_as(V2, &LeaseV2 { lease: row, labels })
+}
+
+pub(in crate::store) fn decode_lease(key: LeaseKey, bytes: &[u8]) -> Result<Lease, DecodeError> {
+    let LeaseV2 { lease: row, labels } = match bytes.first() {
+        Some(&V1) => LeaseV2 {
+            lease: decode(bytes)?,
+            labels: Vec::new(),
+        },
+        _ => decode_as(V2, bytes)?,
+    };
+    let label = |(key, value): (&str, &str)| (key.into(), value.into());
+    Ok(Lease {
+        key,
+        pool: row.pool.map(PoolId),
+        state: code::state(row.state)?,
+        members: row.members.iter().map(member).collect::<Result<_, _>>()?,
+        contenders: row
+            .contenders
+            .iter()
+            .map(contender)
+            .collect::<Result<_, _>>()?,
+        tenant: row.tenant.map(|text| Tenant(text.into())),
+        group: row.group.map(Into::into),
+        since: Timestamp(row.since),
+        until: row.until.map(Timestamp),
+        labels: labels.into_iter().map(label).collect(),
+    })
+}
+
+pub(in crate::store) fn encode_past(past: &PastLease) -> Result<Vec<u8>, EncodeError> {
+    encode(&PastV1 {
+        pool: past.pool.0,
+        identity: identity_row(&past.identity),
+        released: past.released.0,
+        own: past.own,
+    })
+}
+
+pub(in crate::store) fn decode_past(key: LeaseKey, bytes: &[u8]) -> Result<PastLease, DecodeError> {
+    let row: PastV1<'_> = decode(bytes)?;
+    Ok(PastLease {
+        key,
+        pool: PoolId(row.pool),
+        identity: identity(&row.identity)?,
+        released: Timestamp(row.released),
+        own: row.own,
+    })
+}
+
+pub(super) fn identity_row(identity: &Identity) -> IdentityV1<'_> {
+    IdentityV1 {
+        system: identity.system.as_str(),
+        cluster: identity.cluster.as_ref().map(|cluster| &*cluster.0),
+        kind: &identity.kind,
+        namespace: &identity.namespace,
+        name: &identity.name,
+        interface: &identity.interface,
+    }
+}
+
+pub(super) fn identity(row: &IdentityV1<'_>) -> Result<Identity, DecodeError> {
+    Ok(Identity {
+        system: system(row.system)?,
+        cluster: row.cluster.map(|text| ClusterId(text.into())),
+        kind: row.kind.into(),
+        namespace: row.namespace.into(),
+        name: row.name.into(),
+        interface: row.interface.into(),
+    })
+}
+
+fn holder_row(holder: &Holder) -> HolderV1<'_> {
+    HolderV1 {
+        identity: identity_row(&holder.identity),
+        instance: &holder.instance,
+    }
+}
+
+fn holder(row: &HolderV1<'_>) -> Result<Holder, DecodeError> {
+    Ok(Holder {
+        identity: identity(&row.identity)?,
+        instance: row.instance.into(),
+    })
+}
+
+fn member_row(member: &Member) -> MemberV1<'_> {
+    MemberV1 {
+        holder: holder_row(&member.holder),
+        ports: member.ports.iter().map(code::of_port).collect(),
+    }
+}
+
+fn member(row: &MemberV1<'_>) -> Result<Member, DecodeError> {
+    Ok(Member {
+        holder: holder(&row.holder)?,
+        ports: row
+            .ports
+            .iter()
+            .map(|&(protocol, port)| code::port(protocol, port))
+            .collect::<Result<_, _>>()?,
+    })
+}
+
+fn contender_row(contender: &Contender) -> ContenderV1<'_> {
+    ContenderV1 {
+        holder: holder_row(&contender.holder),
+        tenant: contender.tenant.as_ref().map(|tenant| &*tenant.0),
+        since: contender.since.0,
+    }
+}
+
+fn contender(row: &ContenderV1<'_>) -> Result<Contender, DecodeError> {
+    Ok(Contender {
+        holder: holder(&row.holder)?,
+        tenant: row.tenant.map(|text| Tenant(text.into())),
+        since: Timestamp(row.since),
+    })
+}

@@ -1,0 +1,43 @@
+//! How a store is kept.
+
+use std::time::Duration;
+
+use fipd_core::Retention;
+
+use super::batch::Keep;
+
+/// How a store is kept.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Audit entries kept, about.
+    pub audit_limit: u64,
+    /// How long hourly figures of pools are kept.
+    pub history: Retention,
+    /// Bytes that must be free on the disk for a commit, beside what the commit itself needs.
+    pub reserve: u64,
+    /// Bytes of the ballast file beside the store, given up when the disk is full.
+    pub ballast: u64,
+    /// The first pause between two attempts to reopen the file; doubles up to 5 s.
+    pub retry: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            audit_limit: 1_000_000,
+            history: Retention::default(),
+            reserve: 4 << 20,
+            ballast: 8 << 20,
+            retry: Duration::from_millis(50),
+        }
+    }
+}
+
+impl Options {
+    pub(super) fn keep(&self) -> Keep {
+        Keep {
+            audit: self.audit_limit,
+            history: self.history,
+        }
+    }
+}
