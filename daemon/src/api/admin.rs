@@ -1,4 +1,4 @@
-//! `/api/v1/audit`, `/check` and `/backup`.
+//! `/api/v1/check` and `/backup`.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -8,95 +8,16 @@ use axum::{
     extract::State,
     response::{IntoResponse, Response},
 };
-use fipd_core::{AuditEntry, Ledger};
 use http::{HeaderValue, header};
 use tokio::{io::AsyncReadExt as _, sync::Semaphore};
 
 use super::{
-    Api,
-    auth::Caller,
-    convert,
-    extract::{Query, in_document},
-    health, nameless, overlaps,
-    page::{self, Ask},
+    Api, health, nameless, overlaps,
     problem::{Code, Problem},
     verify,
-    wire::{AuditPage, AuditQuery, AuditView, CheckReport, Checked, text_of},
+    wire::{CheckReport, Checked},
 };
-use crate::{clock, store};
-
-/// Steps through the log of one request.
-const SCANS: usize = 20;
-
-/// Who did what, newest first.
-#[utoipa::path(get, path = "/api/v1/audit", tag = "audit", params(AuditQuery),
-    responses((status = 200, body = AuditPage), (status = 400, body = Problem), (status = 422, body = Problem), (status = 503, body = Problem)))]
-pub async fn audit(
-    State(api): State<Arc<Api>>,
-    caller: Caller,
-    Query(query): Query<AuditQuery>,
-) -> Result<Json<AuditPage>, Problem> {
-    caller.may_read_audit()?;
-    let ask = Ask::<u64>::new(query.limit, query.cursor.as_deref())?;
-    in_document("before", query.before, "the number of an entry")?;
-    let (mut before, limit) = (ask.after.or(query.before), ask.limit);
-    let mut entries = Vec::new();
-    for _ in 0..SCANS {
-        let (found, next) = audit_rows(&api, &caller, before, limit - entries.len()).await?;
-        entries.extend(found);
-        before = next;
-        if before.is_none() || entries.len() >= limit {
-            break;
-        }
-    }
-    let next = before.as_ref().map(page::text);
-    Ok(Json(AuditPage { entries, next }))
-}
-
-/// Of the `limit` entries before that number those that the caller sees, newest first, and where the next begin.
-pub(super) async fn audit_rows(
-    api: &Api,
-    caller: &Caller,
-    before: Option<u64>,
-    limit: usize,
-) -> Result<(Vec<AuditView>, Option<u64>), Problem> {
-    let reader = api.ipam.reader().clone();
-    let rows = blocking(move || reader.audit_page(before, limit)).await?;
-    let rows = rows.map_err(|error| Problem::new(Code::Unavailable, error.to_string()))?;
-    let next = rows
-        .last()
-        .map(|(number, _)| *number)
-        .filter(|_| rows.len() == limit);
-    let entries = api.ipam.read(|ledger| {
-        let reach = caller.within(ledger);
-        rows.iter()
-            .filter(|(_, entry)| reach.has_entry(entry))
-            .map(|(number, entry)| audit_view(ledger, *number, entry))
-            .collect()
-    });
-    Ok((entries, next))
-}
-
-fn audit_view(ledger: &Ledger, number: u64, entry: &AuditEntry) -> AuditView {
-    let pool_name = |id| match ledger.pool(id) {
-        Some(pool) => pool.spec.name.to_string(),
-        None => format!("#{}", id.0),
-    };
-    AuditView {
-        number,
-        at: clock::rfc3339(entry.at),
-        actor: entry.actor.to_string(),
-        action: text_of(&entry.action),
-        network: entry.network.map(|id| convert::network_name(ledger, id)),
-        address: entry.address,
-        pool: entry.pool.map(pool_name),
-        owner: entry
-            .identity
-            .as_ref()
-            .map(|identity| convert::owner_text(ledger, identity)),
-        detail: entry.detail.to_string(),
-    }
-}
+use crate::store;
 
 /// Verifies the store as it is at this moment, the ledger in memory page by page, and that both say the same.
 /// Decisions go on meanwhile. It takes the memory of a second ledger, so one runs at a time.

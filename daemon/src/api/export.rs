@@ -22,7 +22,7 @@ use http::{HeaderValue, header};
 use super::{
     Api,
     access::reach::Reach,
-    admin,
+    audit,
     auth::Caller,
     convert,
     extract::Query,
@@ -30,6 +30,7 @@ use super::{
     quotas,
     wire::{ExportQuery, PoolView, SeparationView},
 };
+use crate::store::AuditFilter;
 use rows::{Format, Rows};
 
 /// Pools have lists of their own.
@@ -139,7 +140,8 @@ impl Export {
                 ipam.read(|ledger| separations(caller.within(ledger), after))
             }
             Place::Audit(before) => {
-                let page = admin::audit_rows(&self.api, caller, before, Ledger::SCAN);
+                let every = AuditFilter::default();
+                let page = audit::rows(&self.api, caller, &every, before, Ledger::SCAN);
                 let (entries, next) = page.await?;
                 let next = next.map(|number| Place::Audit(Some(number)));
                 (Rows::Audit(entries), next)

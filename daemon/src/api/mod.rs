@@ -12,6 +12,7 @@
 pub mod access;
 pub mod accounts;
 pub mod admin;
+pub mod audit;
 pub mod auth;
 pub mod backups;
 pub mod body;
@@ -201,7 +202,7 @@ fn running(routes: Routes) -> Routes {
             ADMIN,
             clusters::install_crds,
         )
-        .get("/api/v1/audit", MY_VIEWER, admin::audit)
+        .get("/api/v1/audit", MY_VIEWER, audit::audit)
         .get("/api/v1/check", OPERATOR, admin::check)
         .get("/api/v1/backup", ADMIN, admin::backup)
         .get("/api/v1/backups", ADMIN, backups::list)

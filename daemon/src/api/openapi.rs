@@ -12,8 +12,9 @@ use utoipa::{
 
 use super::problem::MEDIA_TYPE;
 use super::{
-    admin, backups, bulk, changes, clusters, export, health, history, import, labels, leases,
-    move_network, pools, probed, quotas, restore_hold, separate, tokens, transfer, users, wire,
+    admin, audit, backups, bulk, changes, clusters, export, health, history, import, labels,
+    leases, move_network, pools, probed, quotas, restore_hold, separate, tokens, transfer, users,
+    wire,
 };
 
 #[derive(OpenApi)]
@@ -30,7 +31,7 @@ use super::{
         bulk::bulk, changes::changes,
         clusters::list, clusters::show, clusters::forget, clusters::skip_adoption,
         clusters::confirm_release, clusters::install_crds,
-        admin::audit, admin::check, admin::backup, backups::list, backups::make, backups::download, backups::drill,
+        audit::audit, admin::check, admin::backup, backups::list, backups::make, backups::download, backups::drill,
         export::export, import::import,
         tokens::list, tokens::show, tokens::create, tokens::revoke,
         users::list, users::show, users::create, users::update, users::delete,

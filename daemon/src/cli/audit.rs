@@ -1,5 +1,7 @@
 //! `fipd audit`.
 
+use std::net::IpAddr;
+
 use clap::Args;
 
 use super::{
@@ -8,10 +10,35 @@ use super::{
     exit::Failure,
     output::{Table, or_dash},
 };
-use crate::api::wire::{AuditPage, AuditQuery};
+use crate::api::{
+    audit::ACTIONS,
+    wire::{AuditPage, AuditQuery},
+};
 
 #[derive(Debug, Args)]
 pub struct Audit {
+    /// Part of who asked, such as user:ann
+    #[arg(long, value_name = "ACTOR")]
+    actor: Option<String>,
+    /// What was decided, such as allocated or released
+    #[arg(long, value_name = "ACTION", value_parser = ACTIONS)]
+    action: Option<String>,
+    #[arg(long, value_name = "NAME")]
+    network: Option<String>,
+    #[arg(long, value_name = "POOL")]
+    pool: Option<String>,
+    /// Who had it, and when
+    #[arg(long, value_name = "ADDRESS")]
+    address: Option<IpAddr>,
+    /// Whose leases: SYSTEM/[CLUSTER/]KIND/NAMESPACE/NAME
+    #[arg(long, value_name = "OWNER")]
+    owner: Option<String>,
+    /// Not before: RFC 3339, or a day such as 2026-03-01, in UTC
+    #[arg(long, value_name = "TIME")]
+    from: Option<String>,
+    /// Not after
+    #[arg(long, value_name = "TIME")]
+    to: Option<String>,
     /// How many entries, 1 to 1000
     #[arg(long, default_value_t = 50, value_name = "N",
           value_parser = clap::value_parser!(u16).range(1..=1000))]
@@ -23,16 +50,33 @@ pub struct Audit {
 
 impl Audit {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
-        let query = AuditQuery {
+        let limit = usize::from(self.limit);
+        let mut query = AuditQuery {
+            actor: self.actor,
+            action: self.action,
+            network: self.network,
+            pool: self.pool,
+            address: self.address.map(|address| address.to_string()),
+            owner: self.owner,
+            from: self.from,
+            to: self.to,
             before: self.before,
             cursor: None,
-            limit: Some(self.limit.into()),
+            limit: None,
         };
-        let page: AuditPage = session
-            .client
-            .get(&with_query("/api/v1/audit", &query)?)
-            .await?;
-        session.output.show(&page, table)
+        let mut entries = Vec::new();
+        // One request looks at a part of the log only.
+        let next = loop {
+            query.limit = Some(limit - entries.len());
+            let path = with_query("/api/v1/audit", &query)?;
+            let page: AuditPage = session.client.get(&path).await?;
+            entries.extend(page.entries);
+            if page.next.is_none() || entries.len() >= limit {
+                break page.next;
+            }
+            query.cursor = page.next;
+        };
+        session.output.show(&AuditPage { entries, next }, table)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use fipd_core::{Action, AuditEntry, NetworkId, PoolId, Text, Timestamp};
+use fipd_core::{Action, AuditEntry, Identity, NetworkId, PoolId, Text, Timestamp};
 use redb::ReadableTable;
 
 use super::{codec, error::ReadError, reader::StoreReader, tables::AUDIT};
@@ -16,6 +16,7 @@ pub struct AuditFilter {
     pub network: Option<NetworkId>,
     pub address: Option<IpAddr>,
     pub pool: Option<PoolId>,
+    pub owner: Option<Identity>,
     /// Not before.
     pub from: Option<Timestamp>,
     /// Not after.
@@ -52,6 +53,10 @@ impl AuditFilter {
                 .is_none_or(|network| entry.network == Some(network))
             && self.pool.is_none_or(|pool| entry.pool == Some(pool))
             && self.action.is_none_or(|action| entry.action == action)
+            && self
+                .owner
+                .as_ref()
+                .is_none_or(|owner| entry.identity.as_ref() == Some(owner))
             && self.actor.as_ref().is_none_or(actor)
             && self.from.is_none_or(|from| entry.at >= from)
             && self.to.is_none_or(|to| entry.at <= to)

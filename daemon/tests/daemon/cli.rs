@@ -342,6 +342,49 @@ fn leases_are_labelled_and_found_by_labels() {
 }
 
 #[test]
+fn the_audit_log_says_who_had_an_address() {
+    let fipd = Daemon::start();
+    fipd.json("pool create p --cidr 10.0.0.0/24");
+    fipd.json("pool create q --cidr 10.1.0.0/24");
+    for owner in ["a", "b"] {
+        let owner = format!("fipd/Host/lab/{owner}");
+        fipd.json(&format!(
+            "lease allocate --pool p --address 10.0.0.7 --owner {owner}"
+        ));
+        fipd.json(&format!("lease release --owner {owner}"));
+        fipd.json(&format!("lease allocate --pool q --owner {owner}"));
+    }
+    let found = |filter: &str| {
+        let audit = fipd.json(&format!("audit {filter}"));
+        let entries = audit["entries"].as_array().unwrap().iter().rev();
+        let text = |value: &serde_json::Value| value.as_str().unwrap_or("-").to_owned();
+        let name = |entry: &serde_json::Value| text(&entry["owner"]).replace("fipd/Host/lab/", "");
+        let rows: Vec<_> = entries
+            .map(|entry| format!("{} {}", text(&entry["action"]), name(entry)))
+            .collect();
+        rows.join(", ")
+    };
+    assert_eq!(
+        found("--address ::ffff:10.0.0.7"),
+        "allocated a, released a, allocated b, released b"
+    );
+    assert_eq!(
+        found("--owner fipd/Host/lab/b --pool p"),
+        "allocated b, released b"
+    );
+    assert_eq!(found("--action released --limit 1"), "released b");
+    assert_eq!(
+        found("--pool q --network default"),
+        "pool-created -, allocated a, allocated b"
+    );
+    assert_eq!(found("--to 2001-01-01"), "");
+    assert_eq!(found("--from 2001-01-01 --actor nobody"), "");
+    fipd.cli("audit --from yesterday")
+        .fails(2, &["from", "2026-03-01"]);
+    fipd.cli("audit --pool nope").fails(3, &["nope"]);
+}
+
+#[test]
 fn a_lease_is_transferred_and_the_audit_log_says_why() {
     let fipd = Daemon::start();
     fipd.json("pool create p --cidr 10.0.0.0/24");

@@ -1,12 +1,9 @@
 //! The audit log, newest first, and the way to the rows that somebody looks for.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::sync::Arc;
 
 use axum::extract::State;
-use fipd_core::{Action, Ledger};
+use fipd_core::Ledger;
 use fipd_web_ui::{AuditPage, Form, Input, InputKind, Nav, Pager, count, links};
 use http::StatusCode;
 
@@ -17,52 +14,16 @@ use super::{
     visit::{Query, Visitor},
 };
 use crate::{
-    api::Api,
+    api::{
+        Api,
+        audit::{ACTIONS, action, search},
+    },
     clock,
-    store::{AuditFilter, AuditFound, ReadError},
+    store::{AuditFilter, AuditFound},
 };
 
 /// Rows of one page.
 const PAGE: usize = 50;
-/// Rows of the log that are read at once.
-const STEP: usize = 2_000;
-/// How long one page looks for rows before it shows what it has.
-const PATIENCE: Duration = Duration::from_millis(25);
-
-/// The actions that are offered, in the wire's words.
-const ACTIONS: [&str; 30] = [
-    "allocated",
-    "reserved",
-    "probing",
-    "found-in-use",
-    "adopted",
-    "contended",
-    "contender-left",
-    "instance-changed",
-    "handed-over",
-    "labelled",
-    "released",
-    "expired",
-    "passed-on",
-    "orphaned",
-    "forgotten",
-    "network-created",
-    "pool-created",
-    "pool-updated",
-    "pool-deleted",
-    "pool-moved",
-    "quota-set",
-    "quota-deleted",
-    "cluster-adopted",
-    "adoption-skipped",
-    "account-changed",
-    "account-deleted",
-    "token-created",
-    "token-deleted",
-    "restored",
-    "restore-hold-ended",
-];
-
 pub async fn list(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Query) -> Answered {
     let mut filters = filled(&query);
     let filter = api.ipam.read(|ledger| filter(ledger, &mut filters));
@@ -151,16 +112,12 @@ pub fn filter(ledger: &Ledger, form: &mut Form) -> Option<AuditFilter> {
     Some(AuditFilter {
         actor: actor.map(Into::into),
         action: action.flatten(),
-        network: None,
         address: address.ok()?.map(|address| address.to_canonical()),
         pool: pool.ok()?,
         from: from.flatten(),
         to: to.flatten(),
+        ..AuditFilter::default()
     })
-}
-
-fn action(word: &str) -> Option<Action> {
-    serde_json::from_value(word.into()).ok()
 }
 
 fn label(found: &AuditFound) -> String {
@@ -180,32 +137,6 @@ fn label(found: &AuditFound) -> String {
     }
 }
 
-/// Wanted rows below number `before`, at most `limit`, as far as they are found in a short time. Reads the file on a
-/// thread that may block.
-pub async fn search(
-    api: &Api,
-    filter: &AuditFilter,
-    before: Option<u64>,
-    limit: usize,
-) -> Result<AuditFound, String> {
-    let (reader, filter) = (api.ipam.reader().clone(), filter.clone());
-    let read = move || {
-        let started = Instant::now();
-        let mut found = reader.audit_search(&filter, before, limit, STEP)?;
-        while found.next.is_some() && found.entries.len() < limit && started.elapsed() < PATIENCE {
-            let wanted = limit - found.entries.len();
-            let more = reader.audit_search(&filter, found.next, wanted, STEP)?;
-            found.entries.extend(more.entries);
-            found.next = more.next;
-        }
-        Ok::<_, ReadError>(found)
-    };
-    match tokio::task::spawn_blocking(read).await {
-        Ok(found) => found.map_err(|error| error.to_string()),
-        Err(error) => Err(error.to_string()),
-    }
-}
-
 /// What the page says while the log cannot be read.
 pub fn unreadable(visitor: &Visitor, error: &str) -> Failure {
     let what = format!("The audit log cannot be read: {error}.");
@@ -215,15 +146,9 @@ pub fn unreadable(visitor: &Visitor, error: &str) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use fipd_core::Action;
 
-    #[test]
-    fn every_action_that_is_offered_exists() {
-        for word in ACTIONS {
-            assert_eq!(action(word).map(views::action).as_deref(), Some(word));
-        }
-        assert_eq!(action("nonsense"), None);
-    }
+    use super::*;
 
     #[test]
     fn filters_are_read_and_mistakes_stand_beside_them() {

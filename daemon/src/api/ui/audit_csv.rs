@@ -12,13 +12,13 @@ use futures::stream;
 use http::{HeaderValue, StatusCode, header};
 
 use super::{
-    audit::{filled, filter, search, unreadable},
+    audit::{filled, filter, unreadable},
     page::{Answered, harden},
     views,
     visit::{Query, Visitor},
 };
 use crate::{
-    api::{Api, cell::guarded, convert},
+    api::{Api, audit::search, cell::guarded, convert},
     clock,
     store::AuditFilter,
 };

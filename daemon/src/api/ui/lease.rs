@@ -7,7 +7,6 @@ use fipd_core::{Contender, Lease, LeaseKey, Ledger, Member, NetworkId, PoolId};
 use fipd_web_ui::{FreeAddress, LeasePage, Nav, Pager, Party, links};
 
 use super::{
-    audit::search,
     fields::with_query,
     page::{Answered, Failure, go_to, page},
     views,
@@ -16,6 +15,7 @@ use super::{
 use crate::{
     api::{
         Api,
+        audit::search,
         convert::{network_name, owner_text},
     },
     store::{AuditFilter, AuditFound},

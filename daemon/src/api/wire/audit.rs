@@ -9,6 +9,27 @@ use utoipa::{IntoParams, ToSchema};
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub struct AuditQuery {
+    /// Part of who asked, such as `user:ann`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub actor: Option<String>,
+    /// What was decided, such as `allocated`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub action: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+    /// Whose lease it was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    /// Not before: RFC 3339, or a day with or without a time, in UTC.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// Not after: as `from`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
     /// Only entries with a smaller number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<u64>,
@@ -23,7 +44,7 @@ pub struct AuditQuery {
 
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct AuditPage {
-    /// Newest first.
+    /// Newest first; fewer than `limit`, even none, where the rest is further back than one request looks.
     pub entries: Vec<AuditView>,
     /// Cursor of the next page; null on the last.
     pub next: Option<String>,
