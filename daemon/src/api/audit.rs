@@ -169,7 +169,7 @@ fn filter(reach: Reach<'_>, query: &AuditQuery) -> Result<AuditFilter, Problem> 
         action: query.action.as_deref().map(known_action).transpose()?,
         network: network.transpose()?.map(|network| network.id),
         pool: pool.transpose()?,
-        address: address.transpose()?.map(|address| address.to_canonical()),
+        address: address.transpose()?,
         owner: owner.transpose()?,
         from: time("from", query.from.as_deref())?,
         to: time("to", query.to.as_deref())?,

@@ -33,9 +33,10 @@ where
         .map_err(|error: T::Err| Problem::invalid(field, text, error.to_string()))
 }
 
-/// Parses an IP address.
+/// Parses an IP address; an IPv4-mapped one is the IPv4 address that it stands for.
 pub fn address(field: &str, text: &str) -> Result<IpAddr, Problem> {
     text.parse()
+        .map(|address: IpAddr| address.to_canonical())
         .map_err(|_| Problem::invalid(field, text, "an IPv4 or IPv6 address such as 192.0.2.7"))
 }
 

@@ -8,8 +8,8 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use fipd_core::{
-    AddressSpec, Answer, Holder, Identity, Lease, LeaseFilter, LeaseKey, Ledger, NetworkId,
-    Release, ReleaseScope, Request, Role, Tenant, Text,
+    AddressSpec, Answer, Holder, Identity, Lease, LeaseFilter, LeaseKey, Ledger, Release,
+    ReleaseScope, Request, Role, Tenant, Text,
 };
 use http::StatusCode;
 use serde::Deserialize;
@@ -50,12 +50,6 @@ pub async fn list(
     let filter = api
         .ipam
         .read(|ledger| filter_of(caller.within(ledger), &query))?;
-    if query.owner.is_some() || query.address.is_some() {
-        return api
-            .ipam
-            .read(|ledger| few(ledger, &query, &filter))
-            .map(Json);
-    }
     let (leases, next) = ask.walk(|after, limit| {
         api.ipam.read(|ledger| {
             let page = ledger.leases(&filter, after, limit);
@@ -316,6 +310,10 @@ fn filter_of(reach: Reach<'_>, query: &LeaseQuery) -> Result<LeaseFilter, Proble
         [only] => Some(*only),
         _ => None,
     };
+    let address = query.address.as_deref();
+    let address = address.map(|text| convert::address("address", text));
+    let owner = query.owner.as_deref();
+    let owner = owner.map(|text| convert::owner(reach.ledger, text));
     Ok(LeaseFilter {
         network: network.transpose()?.map(|network| network.id),
         pool: pool.transpose()?.or(only),
@@ -325,6 +323,8 @@ fn filter_of(reach: Reach<'_>, query: &LeaseQuery) -> Result<LeaseFilter, Proble
             .cluster
             .as_deref()
             .map(|text| convert::cluster_id(reach.ledger, text)),
+        owner: owner.transpose()?,
+        address: address.transpose()?,
         within: query
             .within
             .as_deref()
@@ -335,37 +335,6 @@ fn filter_of(reach: Reach<'_>, query: &LeaseQuery) -> Result<LeaseFilter, Proble
         labels: labels::wanted(&query.label)?,
         scope: reach.scope.clone(),
         ..LeaseFilter::default()
-    })
-}
-
-/// The leases of an owner or of an address: never many, so they come as one page.
-fn few(ledger: &Ledger, query: &LeaseQuery, filter: &LeaseFilter) -> Result<LeasePage, Problem> {
-    let address = query
-        .address
-        .as_deref()
-        .map(|text| convert::address("address", text))
-        .transpose()?;
-    let found: Vec<Arc<Lease>> = match (&query.owner, address) {
-        (Some(owner), _) => ledger.leases_of(&convert::owner(ledger, owner)?),
-        (None, Some(address)) => {
-            let key = |network: NetworkId| LeaseKey { network, address };
-            ledger
-                .networks()
-                .filter_map(|network| ledger.lease(key(network.id)).cloned())
-                .collect()
-        }
-        (None, None) => Vec::new(),
-    };
-    let wanted = |lease: &&Arc<Lease>| {
-        filter.matches(lease) && address.is_none_or(|address| lease.key.address == address)
-    };
-    let leases = found
-        .iter()
-        .filter(wanted)
-        .map(|lease| convert::lease_view(ledger, lease));
-    Ok(LeasePage {
-        leases: leases.collect(),
-        next: None,
     })
 }
 

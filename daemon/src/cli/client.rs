@@ -209,7 +209,7 @@ pub fn segment(text: &str) -> String {
         .collect()
 }
 
-/// A path with the fields of `query` that are set.
+/// A path with the fields of `query` that are set, after those that it has.
 pub fn with_query(path: &str, query: &impl Serialize) -> Result<String, Failure> {
     let value = serde_json::to_value(query).map_err(Failure::failed)?;
     let fields = value.as_object().into_iter().flatten();
@@ -230,7 +230,8 @@ pub fn with_query(path: &str, query: &impl Serialize) -> Result<String, Failure>
     Ok(if pairs.is_empty() {
         path.to_owned()
     } else {
-        format!("{path}?{}", pairs.join("&"))
+        let sign = if path.contains('?') { '&' } else { '?' };
+        format!("{path}{sign}{}", pairs.join("&"))
     })
 }
 
@@ -253,6 +254,10 @@ mod tests {
         };
         let path = "/x?label=app&label=team%3Dred";
         assert_eq!(with_query("/x", &query).unwrap(), path);
+        assert_eq!(
+            with_query("/x?a=1", &query).unwrap(),
+            path.replace('?', "?a=1&")
+        );
         assert_eq!(with_query("/x", &LeaseQuery::default()).unwrap(), "/x");
     }
 }

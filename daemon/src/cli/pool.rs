@@ -18,7 +18,7 @@ use super::{
     scopes::Scopes,
 };
 use crate::{
-    api::wire::{OriginView, PoolCreate, PoolList, PoolPatch, PoolView, text_of},
+    api::wire::{OriginView, PoolCreate, PoolList, PoolPatch, PoolQuery, PoolView, text_of},
     clock::duration,
 };
 
@@ -26,8 +26,8 @@ use crate::{
 pub enum Pool {
     /// Make a pool
     Create(Create),
-    /// All pools with their use
-    List,
+    /// Pools with their use
+    List(List),
     /// One pool
     Show {
         /// Full name, or the last part of it where that is unique
@@ -44,6 +44,19 @@ pub enum Pool {
     MoveNetwork(MoveNetwork),
     /// Remove a pool that has no leases
     Delete { name: String },
+}
+
+#[derive(Debug, Args)]
+pub struct List {
+    /// Only pools of this network
+    #[arg(long, value_name = "NAME")]
+    network: Option<String>,
+    /// Only pools that list all of these addresses in one entry: a CIDR, a range or one address
+    #[arg(long, value_name = "ADDRESSES", value_parser = any)]
+    containing: Option<String>,
+    /// Only pools all of whose entries are on these addresses: a CIDR or a range
+    #[arg(long, value_name = "ADDRESSES", value_parser = any)]
+    within: Option<String>,
 }
 
 /// Addresses of a pool.
@@ -161,8 +174,9 @@ impl Pool {
                 let made: PoolView = session.client.post("/api/v1/pools", &create.body()).await?;
                 session.output.show(&made, facts)
             }
-            Self::List => {
-                let list: PoolList = session.client.all("/api/v1/pools", "pools").await?;
+            Self::List(list) => {
+                let path = with_query("/api/v1/pools", &list.query())?;
+                let list: PoolList = session.client.all(&path, "pools").await?;
                 session.output.show(&list, table)
             }
             Self::Show { name } => {
@@ -181,6 +195,17 @@ impl Pool {
             }
             Self::MoveNetwork(to) => to.run(session).await,
             Self::Delete { name } => session.client.delete(&path(&name)).await.map(drop),
+        }
+    }
+}
+
+impl List {
+    fn query(self) -> PoolQuery {
+        PoolQuery {
+            network: self.network,
+            containing: self.containing,
+            within: self.within,
+            ..PoolQuery::default()
         }
     }
 }

@@ -342,6 +342,27 @@ fn leases_are_labelled_and_found_by_labels() {
 }
 
 #[test]
+fn pools_are_listed_by_network_and_addresses() {
+    let fipd = Daemon::start();
+    fipd.json("network create lab");
+    fipd.json("pool create a --cidr 10.0.0.0/24");
+    fipd.json("pool create b --cidr 10.1.0.0/24 --range 10.2.0.1-10.2.0.9");
+    fipd.json("pool create c --cidr 10.0.0.0/24 --network lab");
+    let listed = |filter: &str| {
+        let list = fipd.json(&format!("pool list {filter}"));
+        let pools = list["pools"].as_array().unwrap().iter();
+        let names: Vec<_> = pools.map(|pool| pool["name"].as_str().unwrap()).collect();
+        names.concat()
+    };
+    assert_eq!(listed(""), "abc");
+    assert_eq!(listed("--network lab"), "c");
+    assert_eq!(listed("--containing 10.0.0.7 --network default"), "a");
+    assert_eq!(listed("--within 10.0.0.0/15"), "ac");
+    fipd.cli("pool list --within ten").fails(2, &["--within"]);
+    fipd.cli("pool list --network nope").fails(3, &["nope"]);
+}
+
+#[test]
 fn the_audit_log_says_who_had_an_address() {
     let fipd = Daemon::start();
     fipd.json("pool create p --cidr 10.0.0.0/24");

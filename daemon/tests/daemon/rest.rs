@@ -104,6 +104,25 @@ fn lists_come_in_pages_that_miss_nothing() {
     );
     let of_one = fipd.json("lease list --owner fipd/Host/lab/h1 --pool p");
     assert_eq!(of_one["leases"].as_array().unwrap().len(), 100);
+    let few = fipd.json("lease list --owner fipd/Host/lab/h1 --limit 1");
+    assert_eq!(few["leases"].as_array().unwrap().len(), 1);
+    let mut seen = Vec::new();
+    let first = "/api/v1/leases?owner=fipd/Host/lab/h1&limit=70".to_owned();
+    let mut path = first.clone();
+    loop {
+        let page = rest.get(&path).json();
+        let leases = page["leases"].as_array().unwrap();
+        assert!(leases.len() <= 70, "{page}");
+        let mine = |lease: &Value| lease["owner"] == "fipd/Host/lab/h1";
+        assert!(leases.iter().all(mine), "{page}");
+        seen.extend(leases.iter().map(|lease| lease["address"].to_string()));
+        let Some(next) = page["next"].as_str() else {
+            break;
+        };
+        path = format!("{first}&cursor={next}");
+    }
+    let different: BTreeSet<_> = seen.iter().collect();
+    assert_eq!((seen.len(), different.len()), (200, 200));
     assert_eq!(fipd.json("lease list --system other")["leases"], json!([]));
     let some = fipd.json("lease list --within 10.0.0.0/29");
     assert_eq!(some["leases"].as_array().unwrap().len(), 7);
@@ -121,6 +140,27 @@ fn lists_come_in_pages_that_miss_nothing() {
         .json();
     let number = |page: &Value, at: usize| page["entries"][at]["number"].as_u64().unwrap();
     assert_eq!(number(&audit, 4), number(&rest_of_it, 0) + 1);
+}
+
+#[test]
+fn a_mapped_address_is_the_ipv4_address() {
+    let fipd = Daemon::start();
+    fipd.json("pool create p --cidr 10.0.0.0/24");
+    fipd.json("lease allocate --pool p --owner fipd/Host/lab/a --address 10.0.0.7");
+    let rest = admin(&fipd);
+    let lease = rest.get("/api/v1/leases/default/::ffff:10.0.0.7").json();
+    assert_eq!(lease["address"], "10.0.0.7");
+    let found = |query: &str| {
+        let page = rest.get(&format!("/api/v1/leases?{query}")).json();
+        page["leases"].as_array().unwrap().len()
+    };
+    assert_eq!(found("address=::ffff:10.0.0.7"), 1);
+    assert_eq!(found("address=10.0.0.7&within=10.0.0.0/28&pool=p"), 1);
+    assert_eq!(found("address=10.0.0.7&within=10.0.0.16/28"), 0);
+    assert_eq!(found("address=10.0.0.7&owner=fipd/Host/lab/b"), 0);
+    let release = json!({ "owner": "fipd/Host/lab/a", "addresses": ["::ffff:10.0.0.7"] });
+    let released = rest.post("/api/v1/leases/release", release).json();
+    assert_eq!(released["released"][0]["address"], "10.0.0.7");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{Ledger, free::keys};
+use super::{Ledger, free::keys, intern::fingerprint};
 use crate::{
     ClusterId, Identity, LabelWanted, Lease, LeaseKey, LeaseState, NetworkId, PoolId, Scope, Span,
     System, Tenant, Text,
@@ -21,6 +21,10 @@ pub struct LeaseFilter {
     pub system: Option<System>,
     pub cluster: Option<ClusterId>,
     pub namespace: Option<Text>,
+    /// Leases of which this is a member.
+    pub owner: Option<Identity>,
+    /// The lease of this address, not an IPv4-mapped one.
+    pub address: Option<IpAddr>,
     /// Leases on these addresses.
     pub within: Option<Span>,
     pub tenant: Option<Tenant>,
@@ -41,8 +45,13 @@ pub struct LeasePage {
 
 impl Ledger {
     /// Leases in key order after `after`, at most `limit`; looks at no more than [`Ledger::SCAN`] rows, and at none
-    /// outside of the filter's pool, or of its addresses and network.
+    /// outside of what the filter's owner is known for, of its pool, or of its addresses and network.
     pub fn leases(&self, filter: &LeaseFilter, after: Option<LeaseKey>, limit: usize) -> LeasePage {
+        if let Some(owner) = &filter.owner {
+            let keys = self.index.of_identity_after(fingerprint(owner), after);
+            let mut rows = keys.filter_map(|key| self.rows.leases.get(&key));
+            return page(&mut rows, filter, limit);
+        }
         if let Some(pool) = filter.pool {
             let keys = self.index.of_pool(pool).into_iter();
             let keys = keys.flat_map(|keys| keys.after(self.before(filter, after)));
@@ -53,7 +62,7 @@ impl Ledger {
                 limit,
             );
         }
-        if let Some(span) = filter.within {
+        if let Some(span) = filter.span() {
             let networks = self.rows.networks.keys().copied();
             let networks = networks.filter(|id| filter.network.is_none_or(|wanted| wanted == *id));
             let mut rows = networks.flat_map(|network| self.rows_within(network, span, after));
@@ -103,7 +112,7 @@ impl Ledger {
     /// The key after which leases of the filter's pool on its addresses begin.
     fn before(&self, filter: &LeaseFilter, after: Option<LeaseKey>) -> Option<LeaseKey> {
         let pool = filter.pool.and_then(|id| self.rows.pools.get(&id));
-        let start = pool.zip(filter.within).and_then(|(pool, span)| {
+        let start = pool.zip(filter.span()).and_then(|(pool, span)| {
             let before = span.first.checked_sub(1)?;
             Some(LeaseKey {
                 network: pool.spec.network,
@@ -137,9 +146,14 @@ fn page(
 }
 
 impl LeaseFilter {
+    /// All wanted addresses are in it.
+    fn span(&self) -> Option<Span> {
+        self.address.map(Span::single).or(self.within)
+    }
+
     /// Whether all leases of one network from this one on are beyond the addresses.
     fn is_past(&self, lease: &Lease) -> bool {
-        let last = self.within.map(|span| LeaseKey {
+        let last = self.span().map(|span| LeaseKey {
             network: lease.key.network,
             address: span.last_address(),
         });
@@ -174,6 +188,13 @@ impl LeaseFilter {
                 .namespace
                 .as_ref()
                 .is_none_or(|name| owner(&|identity| identity.namespace == *name))
+            && self
+                .owner
+                .as_ref()
+                .is_none_or(|identity| lease.held_by(identity))
+            && self
+                .address
+                .is_none_or(|address| lease.key.address == address)
             && self
                 .within
                 .is_none_or(|span| span.contains(lease.key.address))

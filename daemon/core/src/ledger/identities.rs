@@ -1,10 +1,10 @@
 //! Finding leases by the fingerprint of an identity.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, ops::Bound, sync::Arc};
 
 use super::{
     intern::fingerprint,
-    keyset::{Long, Packed, Short, of_long, of_short},
+    keyset::{Long, Packed, Short, merged, of_long, of_short, starts},
 };
 use crate::{Lease, LeaseKey};
 
@@ -43,6 +43,23 @@ impl Identities {
             .chain(v6.map(|(_, key)| of_long(*key)))
     }
 
+    /// The same in the order of keys, those above `after`.
+    pub fn after(&self, print: u64, after: Option<LeaseKey>) -> impl Iterator<Item = LeaseKey> {
+        let (v4, v6) = starts(after);
+        let v4 = (v4.map(|key| (print, key)), Bound::Unbounded);
+        let v6 = (v6.map(|key| (print, key)), Bound::Unbounded);
+        merged(
+            self.v4
+                .range(v4)
+                .take_while(move |found| found.0 == print)
+                .map(|(_, key)| key),
+            self.v6
+                .range(v6)
+                .take_while(move |found| found.0 == print)
+                .map(|(_, key)| key),
+        )
+    }
+
     pub fn of_sorted(leases: &[Arc<Lease>]) -> Self {
         let (mut v4, mut v6) = (Vec::new(), Vec::new());
         for lease in leases {
@@ -62,5 +79,32 @@ impl Identities {
 
     pub fn len(&self) -> usize {
         self.v4.len() + self.v6.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::NetworkId;
+
+    #[test]
+    fn keys_of_one_print_come_in_the_order_of_keys() {
+        let keys = [(0, "10.0.0.1"), (0, "::1"), (1, "0.0.0.1"), (1, "::1")];
+        let keys = keys.map(|(network, address)| LeaseKey {
+            network: NetworkId(network),
+            address: address.parse().expect(address),
+        });
+        let mut identities = Identities::default();
+        for key in keys {
+            for print in [6, 7, 8] {
+                identities.insert(print, key);
+            }
+        }
+        assert!(identities.after(7, None).eq(keys));
+        for (at, key) in keys.iter().enumerate() {
+            let rest = keys.iter().copied().skip(at + 1);
+            assert!(identities.after(7, Some(*key)).eq(rest));
+        }
+        assert_eq!(identities.after(9, None).count(), 0);
     }
 }

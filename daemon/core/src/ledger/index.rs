@@ -199,6 +199,15 @@ impl Index {
         self.identities.of(fingerprint)
     }
 
+    /// The same in key order, those above `after`.
+    pub fn of_identity_after(
+        &self,
+        fingerprint: u64,
+        after: Option<LeaseKey>,
+    ) -> impl Iterator<Item = LeaseKey> {
+        self.identities.after(fingerprint, after)
+    }
+
     /// How many entries the index of identities has.
     pub fn identity_entries(&self) -> usize {
         self.identities.len()

@@ -105,17 +105,7 @@ impl KeySet {
 
     /// The keys above `after`, in order.
     pub fn after(&self, after: Option<LeaseKey>) -> impl Iterator<Item = LeaseKey> {
-        let (v4, v6) = match after.map(|after| (Packed::of(after), after.network.0)) {
-            None => (Bound::Unbounded, Bound::Unbounded),
-            // IPv4 comes first within a network.
-            Some((Packed::V4(key), network)) => {
-                (Bound::Excluded(key), Bound::Included((network, 0, 0)))
-            }
-            Some((Packed::V6(key), network)) => (
-                Bound::Excluded(short(network, Ipv4Addr::BROADCAST)),
-                Bound::Excluded(key),
-            ),
-        };
+        let (v4, v6) = starts(after);
         merged(
             self.v4.range((v4, Bound::Unbounded)),
             self.v6.range((v6, Bound::Unbounded)),
@@ -155,7 +145,23 @@ impl FromIterator<LeaseKey> for KeySet {
     }
 }
 
-fn merged<'a>(
+/// Where the keys above `after` begin, by family.
+pub(super) fn starts(after: Option<LeaseKey>) -> (Bound<Short>, Bound<Long>) {
+    match after.map(|after| (Packed::of(after), after.network.0)) {
+        None => (Bound::Included(0), Bound::Included((0, 0, 0))),
+        // IPv4 comes first within a network.
+        Some((Packed::V4(key), network)) => {
+            (Bound::Excluded(key), Bound::Included((network, 0, 0)))
+        }
+        Some((Packed::V6(key), network)) => (
+            Bound::Excluded(short(network, Ipv4Addr::BROADCAST)),
+            Bound::Excluded(key),
+        ),
+    }
+}
+
+/// Keys of both families, each in order, in the order of keys.
+pub(super) fn merged<'a>(
     v4: impl Iterator<Item = &'a Short>,
     v6: impl Iterator<Item = &'a Long>,
 ) -> impl Iterator<Item = LeaseKey> {
