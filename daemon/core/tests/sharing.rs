@@ -10,7 +10,7 @@ use std::sync::Arc;
 use fipd_core::{
     Allocate, Answer, ClusterId, ClusterRecord, Handover, Holder, Lease, LeaseKey, LeaseState,
     Ledger, NetworkId, Planned, PoolEdit, PoolId, PoolSpec, PortClaim, Protocol, Quota, Refusal,
-    Release, ReleaseScope, Request, Reserve, Share, Tenant, Timestamp, Want,
+    Release, ReleaseScope, Request, Reserve, Share, Tenant, Timestamp, Transfer, Want,
 };
 
 const POOL: PoolId = PoolId(1);
@@ -293,6 +293,35 @@ fn clusters_share_only_where_the_pool_allows_it() {
     assert_eq!(book.gets("c2/svc/a/tls", "g", &["TCP/443"]), 2);
     book.edit(|spec| spec.share_across_clusters = true);
     assert_eq!(book.gets("c2/svc/a/dns", "g", &["UDP/53"]), 1);
+}
+
+#[test]
+fn a_place_goes_to_another_cluster_only_where_the_pool_allows_it() {
+    let mut book = Book::new();
+    assert_eq!(book.gets("c1/svc/a/web", "g", &["TCP/80"]), 1);
+    assert_eq!(book.gets("c1/svc/a/tls", "g", &["TCP/443"]), 1);
+    let give = |to: &str| {
+        Request::Transfer(Transfer {
+            key: key(1),
+            from: Some(holder("c1/svc/a/web")),
+            to: holder(to),
+            tenant: None,
+            force: false,
+            actor: "test".into(),
+            reason: "test".into(),
+        })
+    };
+    let refused = book.plan(&give("c2/svc/a/web"));
+    let Err(Refusal::NotTransferable { why, .. }) = refused else {
+        panic!("{refused:?}");
+    };
+    assert!(
+        why.contains("c1/svc/a/tls") && why.contains("pool p"),
+        "{why}"
+    );
+    book.edit(|spec| spec.share_across_clusters = true);
+    book.done(&give("c2/svc/a/web"));
+    assert_eq!(book.lease(1).members[0].holder, holder("c2/svc/a/web"));
 }
 
 #[test]

@@ -26,6 +26,7 @@ impl Ledger {
             let giver = giver(lease, ask)?;
             let mut next = with_tenant(lease, ask)?;
             may_get(lease, ask)?;
+            self.may_share(lease, giver, ask)?;
             take_place(&mut next, giver, &ask.to);
             (next, giver)
         };
@@ -43,6 +44,29 @@ impl Ledger {
         let identity = Some(ask.to.identity.clone());
         draft.say_lease(&lease, Action::HandedOver, identity, detail);
         Ok((draft, Answer::Transferred { lease }))
+    }
+}
+
+impl Ledger {
+    /// A place in a shared lease goes to another cluster only where the pool lets clusters share.
+    fn may_share(&self, lease: &Lease, giver: &Holder, ask: &Transfer) -> Result<(), Refusal> {
+        let to = &ask.to.identity;
+        let pool = lease.pool.and_then(|id| self.rows.pools.get(&id));
+        let Some(pool) = pool.filter(|pool| !pool.spec.share_across_clusters) else {
+            return Ok(());
+        };
+        let mut stay = lease.members.iter().map(|member| &member.holder);
+        let far = stay.find(|one| *one != giver && one.identity.cluster != to.cluster);
+        match far.filter(|_| !lease.held_by(to)) {
+            None => Ok(()),
+            Some(far) => {
+                let (far, pool) = (&far.identity, &pool.spec.name);
+                let why = format!(
+                    "{far} of another cluster shares it, and pool {pool} does not let clusters share an address"
+                );
+                Err(refused(lease, why))
+            }
+        }
     }
 }
 

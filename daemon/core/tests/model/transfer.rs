@@ -54,6 +54,17 @@ impl Model {
                 return Err(no());
             }
             let from = ask.from.clone().unwrap_or(lease.members[0].holder.clone());
+            let one_cluster = lease
+                .pool
+                .and_then(|id| self.pools.iter().find(|pool| pool.id == id))
+                .is_some_and(|pool| !pool.spec.share_across_clusters);
+            let far = lease
+                .members
+                .iter()
+                .any(|one| one.holder != from && one.holder.identity.cluster != to.cluster);
+            if one_cluster && far && !lease.held_by(to) {
+                return Err(no());
+            }
             let at = lease
                 .members
                 .iter()
