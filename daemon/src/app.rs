@@ -103,6 +103,7 @@ async fn serve(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Re
         |error| tracing::warn!(%error, url, "tools do not find the listener by themselves"),
     );
     let schedule = Schedule::new(&settings.config.backup, &settings.data_dir);
+    Backups::sweep_lent(&settings.data_dir);
     let backups = Backups::new(ipam.clone(), schedule);
     chores(&mut tasks, ipam, &backups, stop);
     let api = Arc::new(Api {

@@ -14,13 +14,16 @@ use std::{
 
 use fipd_core::Timestamp;
 use parking_lot::Mutex;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::{clock, config, ipam::Ipam, store::BackupError};
 
 mod drill;
+mod lent;
 
 pub use drill::Drill;
+pub use lent::Lent;
 
 /// After the start: it has other things to do first.
 const FIRST: Duration = Duration::from_secs(300);
@@ -95,6 +98,8 @@ struct Shared {
     standing: Mutex<Standing>,
     /// Held while a copy is made or tried out.
     turn: Mutex<()>,
+    /// Held while somebody has a copy that goes when it was read.
+    lending: Arc<Semaphore>,
 }
 
 impl Schedule {
@@ -121,6 +126,7 @@ impl Backups {
             schedule,
             standing: Mutex::new(standing),
             turn: Mutex::new(()),
+            lending: Arc::new(Semaphore::new(1)),
         }))
     }
 
@@ -185,7 +191,7 @@ impl Backups {
             .create(directory)
             .map_err(io(directory))?;
         sweep(directory);
-        self.room()?;
+        self.room(directory)?;
         let name = name(now);
         let path = directory.join(&name);
         self.0.ipam.reader().backup(&path)?;
@@ -199,8 +205,7 @@ impl Backups {
     }
 
     /// A copy may be as large as the store. Where the file systems do not say, it is tried.
-    fn room(&self) -> Result<(), CopyError> {
-        let directory = &self.0.schedule.directory;
+    fn room(&self, directory: &Path) -> Result<(), CopyError> {
         let used = self.0.ipam.reader().disk().map_or(0, |(used, _)| used);
         let needed = used.saturating_add(SPARE);
         let Ok(stat) = nix::sys::statvfs::statvfs(directory) else {
@@ -209,7 +214,7 @@ impl Backups {
         let free = stat.blocks_available().saturating_mul(stat.fragment_size());
         if free < needed {
             return Err(CopyError::Full {
-                directory: directory.clone(),
+                directory: directory.to_owned(),
                 free,
                 needed,
             });

@@ -93,24 +93,13 @@ fn verdict(what: &str, wrong: Vec<String>, fine: String) -> Vec<Checked> {
     wrong.into_iter().map(entry).collect()
 }
 
-/// A consistent copy of the store in a temporary file. Blocks on the disk.
-fn copy_of_store(api: &Api) -> Result<RemoveOnDrop, Problem> {
-    let number =
-        getrandom::u64().map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
-    let copy = RemoveOnDrop(api.data_dir.join(format!("backup-{number:016x}.tmp")));
-    let reader = api.ipam.reader();
-    reader
-        .backup(&copy.0)
-        .map_err(|error| Problem::new(Code::Unavailable, error.to_string()))?;
-    Ok(copy)
-}
-
-/// A consistent copy of the store, as it is at this moment.
+/// A consistent copy of the store, as it is at this moment. One is read at a time.
 #[utoipa::path(get, path = "/api/v1/backup", tag = "admin",
-    responses((status = 200, content_type = "application/octet-stream"), (status = 503, body = Problem)))]
+    responses((status = 200, content_type = "application/octet-stream"), (status = 429, body = Problem),
+        (status = 503, body = Problem), (status = 507, body = Problem)))]
 pub async fn backup(State(api): State<Arc<Api>>) -> Result<Response, Problem> {
-    let guard = blocking(move || copy_of_store(&api)).await??;
-    file_answer(guard.0.clone(), guard).await
+    let lent = blocking(move || api.backups.lend(&api.data_dir)).await??;
+    file_answer(lent.path().to_owned(), lent).await
 }
 
 /// A file as it is read; `guard` is dropped at its end, or when the client goes away.
@@ -137,20 +126,6 @@ pub(super) async fn file_answer<G: Send + 'static>(
     );
     headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
     Ok(response)
-}
-
-/// A temporary file; removed when this is dropped, also where the client goes away in the middle.
-struct RemoveOnDrop(PathBuf);
-
-impl Drop for RemoveOnDrop {
-    fn drop(&mut self) {
-        match std::fs::remove_file(&self.0) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                tracing::warn!(file = %self.0.display(), %error, "a temporary file could not be removed");
-            }
-            Ok(()) | Err(_) => {}
-        }
-    }
 }
 
 /// The name appears in the audit log as `token:NAME` or `user:NAME`.

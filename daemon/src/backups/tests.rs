@@ -159,3 +159,41 @@ async fn a_drill_says_whether_a_copy_can_be_restored_and_goes_with_it() {
     let left: Vec<_> = names.filter(|name| name.starts_with(&copy.name)).collect();
     assert_eq!(left, Vec::<String>::new());
 }
+
+#[tokio::test]
+async fn one_copy_is_lent_at_a_time_and_goes_when_it_was_read() {
+    let (dir, _ipam, backups) = site();
+    let data = dir.path().join("data");
+    let lent = backups.lend(&data).unwrap();
+    let path = lent.path().to_owned();
+    assert!(path.is_file());
+    assert!(matches!(backups.lend(&data), Err(CopyError::Busy)));
+    drop(lent);
+    assert!(!path.exists());
+    drop(backups.lend(&data).unwrap());
+}
+
+#[test]
+fn what_an_end_in_the_middle_left_is_swept() {
+    let dir = tempfile::tempdir().unwrap();
+    let left = ["backup-00000000000000ff.tmp", "backup-7.tmp.partial"];
+    let others = ["fipd.redb", "backup-7.txt", "my.tmp"];
+    for name in left.iter().chain(&others) {
+        fs::write(dir.path().join(name), "x").unwrap();
+    }
+    Backups::sweep_lent(dir.path());
+    for name in left {
+        assert!(!dir.path().join(name).exists(), "{name}");
+    }
+    for name in others {
+        assert!(dir.path().join(name).exists(), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_lent_where_there_is_no_room() {
+    let (_dir, _ipam, backups) = site();
+    // It has no blocks at all.
+    let problem = backups.lend(Path::new("/proc")).unwrap_err();
+    assert!(matches!(problem, CopyError::Full { .. }), "{problem}");
+}

@@ -1,0 +1,81 @@
+//! Copies of the store that somebody reads once, and that go then.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::{Backups, CopyError};
+
+const PREFIX: &str = "backup-";
+const SUFFIX: &str = ".tmp";
+const PARTIAL: &str = ".tmp.partial";
+
+/// A copy for one reader; its file goes when this is dropped, also where the reader goes away in the middle.
+#[derive(Debug)]
+pub struct Lent {
+    path: PathBuf,
+    /// Given back after the file is gone.
+    _turn: OwnedSemaphorePermit,
+}
+
+impl Lent {
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        remove(&self.path);
+    }
+}
+
+impl Backups {
+    /// A consistent copy of the store for one reader, in a file of this directory. There is one at a time: each takes as
+    /// much room as the store. Blocks for long.
+    ///
+    /// # Errors
+    /// While another one is read, when there is no room, and when something cannot be written.
+    pub fn lend(&self, directory: &Path) -> Result<Lent, CopyError> {
+        let turn = Arc::clone(&self.0.lending).try_acquire_owned();
+        let turn = turn.map_err(|_| CopyError::Busy)?;
+        self.room(directory)?;
+        let number = getrandom::u64().map_err(|error| CopyError::Io {
+            path: directory.to_owned(),
+            source: io::Error::other(error.to_string()),
+        })?;
+        let lent = Lent {
+            path: directory.join(format!("{PREFIX}{number:016x}{SUFFIX}")),
+            _turn: turn,
+        };
+        self.0.ipam.reader().backup(&lent.path)?;
+        Ok(lent)
+    }
+
+    /// Removes what an end in the middle of a lent copy has left in this directory. Only before the first is lent.
+    pub fn sweep_lent(directory: &Path) {
+        let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+        for path in entries.map(|entry| entry.path()) {
+            let name = path.file_name().and_then(|name| name.to_str());
+            let left = |name: &str| {
+                name.starts_with(PREFIX) && (name.ends_with(SUFFIX) || name.ends_with(PARTIAL))
+            };
+            if name.is_some_and(left) {
+                remove(&path);
+            }
+        }
+    }
+}
+
+fn remove(path: &Path) {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            tracing::warn!(file = %path.display(), %error, "a temporary file could not be removed");
+        }
+        Ok(()) | Err(_) => {}
+    }
+}
