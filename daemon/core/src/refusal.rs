@@ -107,6 +107,10 @@ pub enum Refusal {
     UnknownAccount(Text),
     #[error("a user named {0} already exists; choose another name or change that one")]
     AccountExists(Text),
+    #[error(
+        "a token named {0} is in use, and the audit log could not tell the two apart; choose another name or revoke that one first"
+    )]
+    TokenNameTaken(Text),
     #[error("{0} is the last admin who may sign in; make or enable another one first")]
     LastAdmin(Text),
     #[error("nobody holds {0}")]

@@ -1170,6 +1170,31 @@ fn accounts_and_tokens_come_and_go_once() {
 }
 
 #[test]
+fn a_living_token_keeps_its_name_to_itself() {
+    let mut book = Book::new();
+    let put = |id, expires: Option<u64>| Request::PutToken {
+        token: Token {
+            id: TokenId(id),
+            name: "ci".into(),
+            role: Role::Operator,
+            hash: [7; 32],
+            created: Timestamp(1),
+            expires: expires.map(Timestamp),
+            scope: Scope::default(),
+            from: Vec::new(),
+        },
+        actor: "test".into(),
+    };
+    book.done(&put(1, Some(1)));
+    book.done(&put(2, None));
+    let taken = Refusal::TokenNameTaken("ci".into());
+    assert_eq!(book.refused(&put(3, None)), taken);
+    let (id, actor) = (TokenId(2), "test".into());
+    book.done(&Request::DeleteToken { id, actor });
+    book.done(&put(3, None));
+}
+
+#[test]
 fn the_last_admin_stays_and_names_are_taken_once() {
     let mut book = Book::new();
     let account = |name: &str, role| Account {

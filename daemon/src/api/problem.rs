@@ -327,7 +327,9 @@ impl From<Refusal> for Problem {
             Refusal::UnknownAccount(name) => {
                 Self::new(Code::NotFound, detail).about("name", &*name)
             }
-            Refusal::AccountExists(name) => Self::new(Code::Exists, detail).about("name", &*name),
+            Refusal::AccountExists(name) | Refusal::TokenNameTaken(name) => {
+                Self::new(Code::Exists, detail).about("name", &*name)
+            }
             Refusal::LastAdmin(name) => Self::new(Code::Conflict, detail).about("name", &*name),
             Refusal::NotHeld(address) => {
                 Self::new(Code::NotFound, detail).about("address", address.to_string())

@@ -47,6 +47,7 @@ pub fn refused(refusal: &Refusal, network: NetworkId) -> Problem {
         | Refusal::Stale { .. }
         | Refusal::UnknownAccount(_)
         | Refusal::AccountExists(_)
+        | Refusal::TokenNameTaken(_)
         | Refusal::LastAdmin(_)
         | Refusal::NotHeld(_)
         | Refusal::ChangedHands { .. }

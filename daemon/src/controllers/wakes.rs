@@ -230,6 +230,7 @@ pub fn cause(refusal: &Refusal, network: NetworkId) -> Option<Cause> {
         | Refusal::Stale { .. }
         | Refusal::UnknownAccount(_)
         | Refusal::AccountExists(_)
+        | Refusal::TokenNameTaken(_)
         | Refusal::LastAdmin(_)
         | Refusal::NotHeld(_)
         | Refusal::ChangedHands { .. }

@@ -268,7 +268,7 @@ fn changes_are_told_from_a_revision_on() {
         );
         std::thread::spawn(move || rest.raw(&head))
     };
-    let (whole, part) = (listen(admin(&fipd)), listen(scoped));
+    let (whole, part) = (listen(fipd.rest(rest.token.as_deref())), listen(scoped));
     for pool in ["p", "q"] {
         fipd.json(&format!(
             "lease allocate --pool {pool} --owner fipd/Host/lab/a"

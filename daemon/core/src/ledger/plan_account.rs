@@ -91,6 +91,17 @@ impl Ledger {
         if self.rows.tokens.get(&token.id) == Some(token) {
             return Err(Stop::Answer(Answer::Done));
         }
+        // Both would be one actor in the audit log.
+        let living = |other: &Token| other.expires.is_none_or(|end| end > now);
+        let twin = |other: &Token| other.id != token.id && other.name == token.name;
+        if self
+            .rows
+            .tokens
+            .values()
+            .any(|other| twin(other) && living(other))
+        {
+            return Err(Refusal::TokenNameTaken(Arc::clone(&token.name)).into());
+        }
         let op = Op::PutToken(token.clone());
         Ok(done(
             Table::Tokens,

@@ -180,6 +180,7 @@ fn explain(form: &mut AllocateForm, error: IpamError) -> StatusCode {
         | Refusal::Stale { .. }
         | Refusal::UnknownAccount(_)
         | Refusal::AccountExists(_)
+        | Refusal::TokenNameTaken(_)
         | Refusal::LastAdmin(_)
         | Refusal::NotHeld(_)
         | Refusal::ChangedHands { .. }

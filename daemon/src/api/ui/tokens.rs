@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::{extract::State, response::Response};
-use fipd_core::{Ledger, Request, Role, Scope, Token, TokenId};
+use fipd_core::{Ledger, Refusal, Request, Role, Scope, Token, TokenId};
 use fipd_web_ui::{
     Form, FormPage, Input, InputKind, Nav, TokenMadePage, TokenRow, TokensPage, links,
 };
@@ -29,6 +29,7 @@ use crate::{
         wire::{TokenCreate, TokenView},
     },
     clock,
+    ipam::IpamError,
 };
 
 /// Tokens of one page.
@@ -133,9 +134,16 @@ pub async fn create(State(api): State<Arc<Api>>, posted: Posted) -> Answered {
         token: minted.token,
         actor: visitor.actor(),
     };
-    if let Err(error) = api.ipam.submit(request).await {
-        form.error = Some(error.to_string());
-        return Ok(ask(&visitor, StatusCode::SERVICE_UNAVAILABLE, form));
+    match api.ipam.submit(request).await {
+        Ok(_) => {}
+        Err(IpamError::Refused(error @ Refusal::TokenNameTaken(_))) => {
+            form.wrong("name", error.to_string());
+            return Ok(ask(&visitor, StatusCode::CONFLICT, form));
+        }
+        Err(error) => {
+            form.error = Some(error.to_string());
+            return Ok(ask(&visitor, StatusCode::SERVICE_UNAVAILABLE, form));
+        }
     }
     Ok(page(&TokenMadePage {
         shell: visitor.shell(Nav::Users),

@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TokenCreate {
-    /// 1 to 63 characters.
+    /// 1 to 63 characters; not that of another token that is in use.
     pub name: String,
     #[schema(value_type = String)]
     pub role: Role,
