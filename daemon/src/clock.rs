@@ -59,6 +59,12 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         .ok_or_else(allowed)
 }
 
+/// The same in seconds, up to 136 years.
+pub fn seconds(text: &str) -> Result<u32, String> {
+    let seconds = duration(text)?.as_secs();
+    u32::try_from(seconds).map_err(|_| "at most 49000d is allowed".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -49,6 +49,8 @@ const QUEUE: usize = 4_096;
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 /// How long it waits for a disk that hangs, after that.
 const LAST_PATIENCE: Duration = Duration::from_secs(1);
+/// What an admin should know of: a clock that is corrected by less is nothing unusual.
+pub const FAR_AHEAD: Duration = Duration::from_secs(3_600);
 /// The name of the database in the data directory.
 pub const DATABASE: &str = "fipd.redb";
 
@@ -122,6 +124,8 @@ struct Shared {
     clock: Clock,
     /// The latest time given to the ledger.
     latest: AtomicU64,
+    /// Whether the log says that this is far ahead of the clock.
+    ahead: AtomicBool,
     /// Where the callers are.
     runtime: Option<Handle>,
 }
@@ -152,7 +156,16 @@ impl Shared {
     /// `max(clock, latest)`: what the ledger is told never runs backwards, not even over a restart.
     fn now(&self) -> Timestamp {
         let wall = (self.clock)().0;
-        Timestamp(self.latest.fetch_max(wall, Ordering::AcqRel).max(wall))
+        let now = self.latest.fetch_max(wall, Ordering::AcqRel).max(wall);
+        let ahead = Duration::from_millis(now - wall);
+        let far = ahead >= FAR_AHEAD;
+        if self.ahead.swap(far, Ordering::AcqRel) != far && far {
+            tracing::warn!(
+                seconds = ahead.as_secs(),
+                "the clock was ahead once, or is slow: the time of the address book stands still until the clock comes up to it"
+            );
+        }
+        Timestamp(now)
     }
 
     /// Requests that have no answer yet.
@@ -220,6 +233,7 @@ impl Ipam {
             asked: AtomicBool::new(false),
             clock,
             latest: AtomicU64::new(loaded.last_time.0),
+            ahead: AtomicBool::new(false),
             runtime: Handle::try_current().ok(),
         });
         let start = |name: &str, run: fn(&Shared)| {
@@ -298,6 +312,12 @@ impl Ipam {
     /// The current time as the ledger sees it.
     pub fn now(&self) -> Timestamp {
         self.shared.now()
+    }
+
+    /// How far that is ahead of the clock. It stands still for as long: whatever should end then ends so much later.
+    pub fn ahead(&self) -> Duration {
+        let now = self.shared.now().0;
+        Duration::from_millis(now.saturating_sub((self.shared.clock)().0))
     }
 
     /// Replaces what the configuration maps to networks; in memory only.

@@ -346,6 +346,11 @@ impl State {
                 values: plain(hold as f64 / 1_000.0),
             },
             Series {
+                name: "clock_ahead_seconds",
+                help: "How far the time of the address book is ahead of the clock",
+                values: plain(self.ipam.ahead().as_secs_f64()),
+            },
+            Series {
                 name: "requests_waiting",
                 help: "Requests to the address book without an answer yet",
                 values: plain(self.ipam.waiting() as f64),

@@ -71,6 +71,7 @@ fn check_all(api: &Api) -> Result<Vec<Checked>, Problem> {
     let mut checks = verdict("ledger", live.wrong, fine);
     checks.extend(in_file);
     checks.push(health::store(&api.ipam));
+    checks.push(health::time(&api.ipam));
     checks.extend(overlaps::checks(api));
     checks.extend(nameless::checks(api));
     Ok(checks)

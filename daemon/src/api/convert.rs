@@ -6,7 +6,7 @@ use std::{net::IpAddr, str::FromStr};
 
 use fipd_core::{
     AddressSpec, ClusterId, EndsOf, Identity, Lease, LeaseState, Ledger, Network, NetworkId, Order,
-    Origin, Pool, System, Text,
+    Origin, Pool, System, Text, Timestamp,
 };
 
 use super::{
@@ -92,6 +92,32 @@ pub fn text(field: &str, text: &str) -> Result<Text, Problem> {
         ));
     }
     Ok(text.into())
+}
+
+/// When something ends: at a time, or so many seconds from now; `None` where neither is said.
+pub fn end(
+    field: &str,
+    at: Option<&str>,
+    lasts: Option<u32>,
+    now: Timestamp,
+) -> Result<Option<Timestamp>, Problem> {
+    match (at, lasts) {
+        (None, None) => Ok(None),
+        (Some(text), None) => {
+            let end = clock::parse_rfc3339(text).filter(|end| *end > now);
+            let allowed = "a time in the future such as 2030-01-01T00:00:00Z";
+            end.map(Some)
+                .ok_or_else(|| Problem::invalid(field, text, allowed))
+        }
+        (None, Some(seconds)) if seconds > 0 => {
+            let end = now.0.saturating_add(u64::from(seconds) * 1_000);
+            Ok(Some(Timestamp(end)))
+        }
+        (None | Some(_), Some(seconds)) => {
+            let allowed = format!("one second or more, and only without `{field}`");
+            Err(Problem::invalid("lasts", seconds.to_string(), allowed))
+        }
+    }
 }
 
 /// Parses a wish to share.
@@ -331,6 +357,31 @@ pub fn unexpected(answer: &fipd_core::Answer) -> Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_end_is_a_time_or_so_long_from_now() {
+        let now = clock::parse_rfc3339("2080-01-01T00:00:00Z").unwrap();
+        let later = Timestamp(now.0 + 60_000);
+        let read = |at: Option<&str>, lasts| end("until", at, lasts, now);
+        assert_eq!(read(None, None).unwrap(), None);
+        assert_eq!(read(None, Some(60)).unwrap(), Some(later));
+        assert_eq!(
+            read(Some("2080-01-01T00:01:00Z"), None).unwrap(),
+            Some(later)
+        );
+        for (at, lasts, field) in [
+            (Some("2079-01-01T00:00:00Z"), None, "until"),
+            (Some("soon"), None, "until"),
+            (Some("2081-01-01T00:00:00Z"), Some(1), "lasts"),
+            (None, Some(0), "lasts"),
+        ] {
+            let problem = read(at, lasts).unwrap_err();
+            assert_eq!(
+                (problem.status, problem.field.as_deref()),
+                (422, Some(field))
+            );
+        }
+    }
 
     #[test]
     fn owners_are_checked_and_named() {

@@ -13,7 +13,10 @@ use super::{
     Api,
     wire::{Checked, Readiness},
 };
-use crate::{ipam::Ipam, store::Condition};
+use crate::{
+    ipam::{FAR_AHEAD, Ipam},
+    store::Condition,
+};
 
 /// The process answers.
 #[utoipa::path(get, path = "/healthz", tag = "health", security(()), responses((status = 200, body = String)))]
@@ -75,6 +78,27 @@ pub fn store(ipam: &Ipam) -> Checked {
     }
 }
 
+/// The time of the address book as one line of a check.
+pub fn time(ipam: &Ipam) -> Checked {
+    let wrong = time_sentence(ipam);
+    Checked {
+        what: "time".into(),
+        ok: wrong.is_none(),
+        detail: wrong.unwrap_or_else(|| "the address book's time is that of the clock".to_owned()),
+    }
+}
+
+/// What is wrong where the clock was far ahead once.
+pub fn time_sentence(ipam: &Ipam) -> Option<String> {
+    let ahead = Some(ipam.ahead()).filter(|ahead| *ahead >= FAR_AHEAD)?;
+    let hours = ahead.as_secs() / 3_600;
+    let (days, hours) = (hours / 24, hours % 24);
+    Some(format!(
+        "the address book's time is {days} days and {hours} hours ahead of the clock and stands still until then: \
+         quarantines and reservations that should end end so much later; see that the clock is right"
+    ))
+}
+
 fn store_sentence(condition: &Condition) -> String {
     match condition {
         Condition::Serving => "takes decisions".to_owned(),
@@ -101,6 +125,9 @@ fn readiness(api: &Api) -> Readiness {
         ready = false;
         reasons.push("fipd is stopping".to_owned());
     }
+    if let Some(wrong) = time_sentence(&api.ipam) {
+        reasons.push(format!("time: {wrong}"));
+    }
     let held = api.ipam.read(|ledger| {
         let held = |network: &&fipd_core::Network| !ledger.holds(network.id).is_empty();
         ledger.networks().filter(held).count()
@@ -111,4 +138,38 @@ fn readiness(api: &Api) -> Readiness {
         ));
     }
     Readiness { ready, reasons }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use fipd_core::Timestamp;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_clock_that_was_far_ahead_once_is_told() {
+        const DAY: u64 = 86_400_000;
+        let dir = tempfile::tempdir().unwrap();
+        let wall = Arc::new(AtomicU64::new(10 * DAY));
+        let read = Arc::clone(&wall);
+        let clock = Arc::new(move || Timestamp(read.load(Ordering::Relaxed)));
+        let (ipam, writer) = Ipam::start(dir.path(), clock).unwrap();
+        let line = time(&ipam);
+        assert!(line.ok, "{line:?}");
+        wall.fetch_sub(1_000, Ordering::Relaxed);
+        assert!(time(&ipam).ok, "a small correction is nothing unusual");
+        wall.store(DAY / 2, Ordering::Relaxed);
+        assert_eq!(ipam.now(), Timestamp(10 * DAY));
+        let line = time(&ipam);
+        assert!(
+            !line.ok && line.detail.contains("9 days and 12 hours"),
+            "{line:?}"
+        );
+        wall.store(11 * DAY, Ordering::Relaxed);
+        assert!(time(&ipam).ok && ipam.ahead().is_zero());
+        ipam.shutdown().await;
+        writer.join();
+    }
 }

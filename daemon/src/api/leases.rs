@@ -30,10 +30,7 @@ use super::{
         ReleasedAddress, ReserveRequest,
     },
 };
-use crate::{
-    clock,
-    ipam::{Guard, IpamError},
-};
+use crate::ipam::{Guard, IpamError};
 
 /// How often a release is tried while what it is about goes from network to network.
 const MOVES: usize = 9;
@@ -148,15 +145,7 @@ pub(super) async fn keep(
     caller: &Caller,
     body: ReserveRequest,
 ) -> Result<(StatusCode, Granted), Problem> {
-    let until = body.until.as_deref().map(|text| {
-        clock::parse_rfc3339(text)
-            .filter(|until| *until > api.ipam.now())
-            .ok_or_else(|| {
-                let allowed = "a time in the future such as 2026-03-01T12:00:00Z";
-                Problem::invalid("until", text, allowed)
-            })
-    });
-    let until = until.transpose()?;
+    let until = convert::end("until", body.until.as_deref(), body.lasts, api.ipam.now())?;
     let allocate = Allocate {
         owner: body.owner,
         instance: String::new(),

@@ -154,14 +154,7 @@ pub async fn create(
 ) -> Result<Response, Problem> {
     let name = plain_name(&body.name)?;
     let now = api.ipam.now();
-    let expires = match body.expires.as_deref() {
-        None => None,
-        Some(text) => {
-            let end = clock::parse_rfc3339(text).filter(|end| *end > now);
-            let allowed = "a time to come such as 2030-01-01T00:00:00Z";
-            Some(end.ok_or_else(|| Problem::invalid("expires", text, allowed))?)
-        }
-    };
+    let expires = convert::end("expires", body.expires.as_deref(), body.lasts, now)?;
     let grant = Grant {
         name: name.to_owned(),
         role: body.role,

@@ -1,6 +1,6 @@
 //! `fipd lease`.
 
-use std::{net::IpAddr, time::Duration};
+use std::net::IpAddr;
 
 use clap::{Args, Subcommand};
 use fipd_core::Timestamp;
@@ -17,7 +17,7 @@ use crate::{
         Allocate as AllocateBody, Granted, LeasePage, LeaseQuery, LeaseView, ReleaseRequest,
         Released, ReleasedAddress, ReserveRequest,
     },
-    clock::{self, duration},
+    clock,
 };
 
 mod label;
@@ -85,8 +85,8 @@ pub struct Reserve {
     #[arg(long, value_name = "TENANT")]
     tenant: Option<String>,
     /// How long, such as 12h or 7d; for ever when neither this nor --until is given
-    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
-    lasts: Option<Duration>,
+    #[arg(long = "for", value_name = "TIME", value_parser = clock::seconds)]
+    lasts: Option<u32>,
     /// Until when, such as 2026-03-01T12:00:00Z
     #[arg(long, value_name = "TIME", conflicts_with = "lasts", value_parser = time)]
     until: Option<Timestamp>,
@@ -220,16 +220,12 @@ impl Allocate {
 
 impl Reserve {
     async fn body(self, session: &Session) -> Result<ReserveRequest, Failure> {
-        let from_now = |time: Duration| {
-            let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-            Timestamp(clock::now().0.saturating_add(millis))
-        };
-        let until = self.until.or(self.lasts.map(from_now));
         Ok(ReserveRequest {
             wants: self.source.wants(session, None).await?,
             owner: self.owner,
             tenant: self.tenant,
-            until: until.map(clock::rfc3339),
+            until: self.until.map(clock::rfc3339),
+            lasts: self.lasts,
         })
     }
 }

@@ -1,9 +1,7 @@
 //! `fipd token`.
 
-use std::time::Duration;
-
 use clap::Subcommand;
-use fipd_core::{Role, Timestamp};
+use fipd_core::Role;
 
 use super::{
     Session,
@@ -12,7 +10,7 @@ use super::{
 };
 use crate::{
     api::wire::{TokenCreate, TokenList, TokenMade, TokenView, text_of},
-    clock::{self, duration},
+    clock,
 };
 
 #[derive(Debug, Subcommand)]
@@ -34,8 +32,8 @@ pub enum Token {
         #[arg(long, value_name = "NAME")]
         tenant: Vec<String>,
         /// When it ends, such as 12h or 90d; never when left out
-        #[arg(long, value_parser = duration, value_name = "TIME")]
-        expires: Option<Duration>,
+        #[arg(long, value_parser = clock::seconds, value_name = "TIME")]
+        expires: Option<u32>,
         /// Where it may be used from; may be repeated; anywhere when left out
         #[arg(long, value_name = "CIDR")]
         from: Vec<String>,
@@ -64,7 +62,8 @@ impl Token {
                 let body = TokenCreate {
                     name,
                     role,
-                    expires: expires.map(end),
+                    expires: None,
+                    lasts: expires,
                     pools: pool,
                     networks: network,
                     tenants: tenant,
@@ -84,11 +83,6 @@ impl Token {
                 .map(drop),
         }
     }
-}
-
-fn end(after: Duration) -> String {
-    let millis = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
-    clock::rfc3339(Timestamp(clock::now().0.saturating_add(millis)))
 }
 
 fn facts(made: &TokenMade) -> Table {

@@ -230,6 +230,7 @@ fn asked(form: &Form, fields: &[&str]) -> TokenCreate {
         name: String::new(),
         role: Role::Viewer,
         expires: None,
+        lasts: None,
         pools: entries(text("pools")),
         networks: entries(text("networks")),
         tenants: tenants.map(ToOwned::to_owned).collect(),

@@ -134,6 +134,10 @@ pub struct ReserveRequest {
     /// When the reservation ends, RFC 3339, in the future; never when left out. Asking again changes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<String>,
+    /// Instead of `until`: seconds from now, by fipd's time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1)]
+    pub lasts: Option<u32>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]

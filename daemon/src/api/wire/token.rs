@@ -14,6 +14,10 @@ pub struct TokenCreate {
     /// RFC 3339; left out: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<String>,
+    /// Instead of `expires`: seconds from now, by fipd's time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1)]
+    pub lasts: Option<u32>,
     /// Only for these pools, by name; left out: all. Where several of these lists are given, what is in all of them. A token
     /// with any of them reads and changes leases and quotas, and nothing else.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
