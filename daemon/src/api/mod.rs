@@ -35,6 +35,7 @@ mod nameless;
 pub mod openapi;
 mod overlaps;
 pub mod page;
+pub mod pool_preview;
 pub mod pools;
 pub mod probed;
 pub mod problem;
@@ -132,6 +133,7 @@ fn book(routes: Routes) -> Routes {
         .get("/api/v1/pools/{name}/history", MY_VIEWER, history::history)
         .patch("/api/v1/pools/{name}", ADMIN, pools::update)
         .delete("/api/v1/pools/{name}", ADMIN, pools::delete)
+        .post("/api/v1/pools/{name}/preview", ADMIN, pool_preview::preview)
         .get(
             "/api/v1/pools/{name}/move-network",
             ADMIN,

@@ -13,8 +13,8 @@ use utoipa::{
 use super::problem::MEDIA_TYPE;
 use super::{
     admin, audit, backups, bulk, changes, clusters, export, health, history, import, labels,
-    leases, move_network, pools, probed, quotas, restore_hold, separate, tokens, transfer, users,
-    wire,
+    leases, move_network, pool_preview, pools, probed, quotas, restore_hold, separate, tokens,
+    transfer, users, wire,
 };
 
 #[derive(OpenApi)]
@@ -23,7 +23,7 @@ use super::{
     paths(
         pools::list_networks, pools::show_network, pools::create_network, separate::separate, separate::withdraw,
         pools::list, pools::show, pools::create, pools::update, pools::delete,
-        move_network::preview, move_network::move_network, history::history,
+        pool_preview::preview, move_network::preview, move_network::move_network, history::history,
         leases::list, leases::show, leases::allocate, leases::reserve, leases::release_address, leases::release,
         transfer::transfer, probed::probed, labels::label,
         quotas::list, quotas::show, quotas::put, quotas::delete,

@@ -269,7 +269,7 @@ fn with_forecast(ledger: &Ledger, pool: &Pool, now: Timestamp) -> PoolView {
 }
 
 /// A mirror says what its object says; a change here would be undone by the next look at the object.
-fn refuse_mirror(pool: &Pool) -> Result<(), Problem> {
+pub(super) fn refuse_mirror(pool: &Pool) -> Result<(), Problem> {
     match &pool.spec.origin {
         Origin::Own => Ok(()),
         Origin::Mirror { object, .. } => Err(Problem::new(

@@ -46,7 +46,8 @@ pub use move_network::{CollisionView, PoolMove, PoolMovePreview, PoolMoveQuery};
 pub use network::{HoldView, NetworkCreate, NetworkList, NetworkView, SeparationView};
 pub use page::PageQuery;
 pub use pool::{
-    OriginView, OverlapView, PoolCreate, PoolList, PoolPatch, PoolQuery, PoolView, Reserve, Usage,
+    OriginView, OverlapView, PoolCreate, PoolList, PoolPatch, PoolPreviewView, PoolQuery, PoolView,
+    Reserve, Usage,
 };
 pub use quota::{QuotaPage, QuotaPut, QuotaQuery, QuotaView};
 pub use restore::{LiftHold, RestoreHoldView};

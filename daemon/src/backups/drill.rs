@@ -40,7 +40,7 @@ impl Backups {
         let Some(_turn) = self.0.turn.try_lock() else {
             return Err(CopyError::Busy);
         };
-        self.room()?;
+        self.room(&self.0.schedule.directory)?;
         let place = Place::new(&self.0.schedule.directory)?;
         let drill = Drill {
             at: clock::now(),

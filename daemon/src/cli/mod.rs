@@ -22,6 +22,7 @@ mod network;
 mod output;
 mod password;
 mod pool;
+mod pool_preview;
 mod probed;
 mod quota;
 mod restore;

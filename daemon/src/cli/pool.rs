@@ -15,6 +15,7 @@ use super::{
     history::History,
     move_network::MoveNetwork,
     output::{Table, or_dash},
+    pool_preview,
     scopes::Scopes,
 };
 use crate::{
@@ -165,6 +166,9 @@ pub struct Update {
     /// Why, for the audit log
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
+    /// Only say what it would do, and which leases it would leave out of range
+    #[arg(long)]
+    dry_run: bool,
 }
 
 impl Pool {
@@ -186,6 +190,9 @@ impl Pool {
             Self::History(history) => history.run(session).await,
             Self::Update(update) => {
                 let patch = update.patch()?;
+                if update.dry_run {
+                    return pool_preview::run(session, &update.name, &patch).await;
+                }
                 let body = serde_json::to_vec(&patch).map_err(Failure::failed)?;
                 let reply = session
                     .client

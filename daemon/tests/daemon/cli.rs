@@ -363,6 +363,48 @@ fn pools_are_listed_by_network_and_addresses() {
 }
 
 #[test]
+fn a_pool_says_what_an_edit_would_do() {
+    let fipd = Daemon::start();
+    fipd.json("pool create p --range 10.0.0.1-10.0.0.9");
+    fipd.json("pool create q --range 10.0.0.8-10.0.0.20");
+    fipd.json("lease allocate --pool p --count 7 --owner fipd/Host/lab/a");
+    let edit = "pool update p --range 10.0.0.1-10.0.0.2";
+    let preview = fipd.json(&format!("{edit} --dry-run"));
+    assert_eq!(preview["size_before"], 9);
+    assert_eq!(preview["size_after"], 2);
+    assert_eq!(preview["overlaps"], json!([]));
+    let leaving = preview["leaving"].as_array().unwrap();
+    assert_eq!((leaving.len(), &preview["next"]), (5, &json!(null)));
+    assert_eq!(leaving[0]["address"], "10.0.0.3");
+    assert_eq!(leaving[0]["owner"], "fipd/Host/lab/a");
+    let told = fipd.cli(&format!("{edit} --dry-run"));
+    assert!(told.out.contains("10.0.0.7 (fipd/Host/lab/a)"), "{told:?}");
+    fipd.cli(edit).fails(1, &["10.0.0.3"]);
+
+    let rest = fipd.rest(Some(&fipd.token("root", "admin")));
+    let page = |query: &str| {
+        let path = format!("/api/v1/pools/p/preview?{query}");
+        rest.post(&path, json!({ "addresses": ["10.0.0.1-10.0.0.2"] }))
+    };
+    let first = page("limit=3").json();
+    let next = first["next"].as_str().unwrap();
+    let second = page(&format!("limit=3&cursor={next}")).json();
+    let count = |page: &serde_json::Value| page["leaving"].as_array().unwrap().len();
+    assert_eq!((count(&first), count(&second)), (3, 2));
+    assert_eq!(second["next"], json!(null));
+    page("limit=0").problem(422, "invalid");
+    assert_eq!(
+        fipd.json("pool show p")["generation"],
+        1,
+        "nothing was changed"
+    );
+    let wider = fipd.json("pool update p --cidr 10.0.0.0/28 --dry-run");
+    assert_eq!(wider["overlaps"], json!(["q"]));
+    fipd.cli("pool update p --range 10.0.0.1 --gateway ::1 --dry-run")
+        .fails(2, &["gateway"]);
+}
+
+#[test]
 fn the_audit_log_says_who_had_an_address() {
     let fipd = Daemon::start();
     fipd.json("pool create p --cidr 10.0.0.0/24");

@@ -84,6 +84,7 @@ fn body(method: &Method, path: &str) -> Value {
         ("PUT", "/api/v1/quotas/{pool}/{tenant}") => json!({ "limit": 9 }),
         ("POST", "/api/v1/pools") => json!({ "name": "q", "addresses": ["10.3.0.0/24"] }),
         ("PATCH", "/api/v1/pools/{name}") => json!({ "closed": true }),
+        ("POST", "/api/v1/pools/{name}/preview") => json!({ "closed": true }),
         ("POST", "/api/v1/pools/{name}/move-network") => json!({ "network": "lab" }),
         ("POST", "/api/v1/networks") => json!({ "name": "n" }),
         ("POST", "/api/v1/tokens") => json!({ "name": "t", "role": "admin" }),

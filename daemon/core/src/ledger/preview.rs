@@ -2,8 +2,10 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use super::{Ledger, free::keys, keyset::KeySet};
-use crate::{Lease, LeaseState, Pool, PoolId, PoolSize, PoolSpec, Refusal, layout::Layout};
+use super::{LeasePage, Ledger, free::keys, keyset::KeySet};
+use crate::{
+    Lease, LeaseKey, LeaseState, Pool, PoolId, PoolSize, PoolSpec, Refusal, layout::Layout,
+};
 
 /// What a specification would come to. Lists are bounded by [`Ledger::SCAN`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,8 +15,8 @@ pub struct PoolPreview {
     pub after: PoolSize,
     /// Leases of the pool that would be out of range, in key order; what cools is not among them.
     pub leaving: Vec<Arc<Lease>>,
-    /// There may be more of them.
-    pub more: bool,
+    /// Ask again from here: there may be more of them.
+    pub next: Option<LeaseKey>,
     /// Other pools of the network that list an address of it, by number.
     pub overlaps: Vec<PoolId>,
 }
@@ -29,21 +31,34 @@ impl Ledger {
         pool: Option<PoolId>,
         spec: &PoolSpec,
     ) -> Result<PoolPreview, Refusal> {
+        self.preview_pool_after(pool, spec, None, Self::SCAN)
+    }
+
+    /// The same with the leases after `after` that would be out of range, from at most `limit` of them.
+    ///
+    /// # Errors
+    /// Those of [`Ledger::preview_pool`].
+    pub fn preview_pool_after(
+        &self,
+        pool: Option<PoolId>,
+        spec: &PoolSpec,
+        after: Option<LeaseKey>,
+        limit: usize,
+    ) -> Result<PoolPreview, Refusal> {
         let known = |id| self.rows.pools.get(&id).ok_or(Refusal::UnknownPool(id));
         let pool = pool.map(known).transpose()?;
         let layout = self.check_spec(spec, pool)?;
         let room = pool.and_then(|pool| self.free.room(pool.id));
-        let (leaving, more) = match pool {
-            Some(pool) => self.would_leave(pool, spec, &layout),
-            None => (Vec::new(), false),
-        };
+        let limit = limit.min(Self::SCAN);
+        let leaving = pool.map(|pool| self.would_leave(pool, spec, &layout, after, limit));
+        let leaving = leaving.unwrap_or_default();
         let mut overlaps = self.also_listing(spec, &layout);
         overlaps.retain(|id| pool.is_none_or(|pool| pool.id != *id));
         Ok(PoolPreview {
             before: room.map(|room| room.layout.size),
             after: layout.size,
-            leaving,
-            more,
+            leaving: leaving.leases,
+            next: leaving.next,
             overlaps: overlaps.into_iter().collect(),
         })
     }
@@ -53,21 +68,29 @@ impl Ledger {
         pool: &Pool,
         spec: &PoolSpec,
         layout: &Layout,
-    ) -> (Vec<Arc<Lease>>, bool) {
+        after: Option<LeaseKey>,
+        limit: usize,
+    ) -> LeasePage {
         let gone = self.leaving(pool, spec, layout);
         let of_pool = self.index.of_pool(pool.id);
         let within = |mine: &KeySet| {
             let spans = gone.iter().flat_map(|span| {
                 let (first, last) = keys(pool.spec.network, *span).into_inner();
-                mine.within(first, last)
+                let start = after.map_or(first, |after| first.max(after));
+                let rest = mine.within(start, last);
+                rest.filter(move |key| after.is_none_or(|after| *key > after))
             });
-            spans.take(Self::SCAN + 1).collect::<Vec<_>>()
+            spans.take(limit + 1).collect::<Vec<_>>()
         };
-        let found = of_pool.map_or_else(Vec::new, within);
-        let rows = found.iter().take(Self::SCAN);
-        let leases = rows.filter_map(|key| self.rows.leases.get(key));
+        let mut found = of_pool.map_or_else(Vec::new, within);
+        let more = found.len() > limit;
+        found.truncate(limit);
+        let leases = found.iter().filter_map(|key| self.rows.leases.get(key));
         let leases = leases.filter(|lease| lease.state != LeaseState::Quarantined);
-        (leases.cloned().collect(), found.len() > Self::SCAN)
+        LeasePage {
+            leases: leases.cloned().collect(),
+            next: found.last().copied().filter(|_| more),
+        }
     }
 
     /// Pools that list an address of the layout, from the first [`Ledger::SCAN`] runs that it shares with any.
@@ -150,7 +173,7 @@ mod tests {
             .iter()
             .map(|lease| lease.key.address.to_string());
         assert_eq!(addresses.collect::<Vec<_>>(), ["10.0.0.7"]);
-        assert!(!preview.more);
+        assert_eq!(preview.next, None);
         assert_eq!(preview.overlaps, [PoolId(2)]);
     }
 
@@ -190,6 +213,14 @@ mod tests {
         let ledger = Ledger::load(ops.into_iter(), 0).unwrap();
         let spec = PoolSpec::own("a", vec!["10.0.255.0/24".parse().unwrap()]);
         let preview = ledger.preview_pool(Some(PoolId(1)), &spec).unwrap();
-        assert_eq!((preview.leaving.len(), preview.more), (Ledger::SCAN, true));
+        assert_eq!(preview.leaving.len(), Ledger::SCAN);
+        let last = preview.leaving.last().map(|lease| lease.key);
+        assert_eq!(preview.next, last);
+        let rest = ledger.preview_pool_after(Some(PoolId(1)), &spec, last, 9);
+        let rest = rest.unwrap();
+        assert_eq!((rest.leaving.len(), rest.next), (1, None));
+        let some = ledger.preview_pool_after(Some(PoolId(1)), &spec, None, 9);
+        let some = some.unwrap();
+        assert_eq!((some.leaving.len(), some.next.is_some()), (9, true));
     }
 }

@@ -102,7 +102,7 @@ pub fn show(
         ),
         leaving: rows(ledger, &preview),
         leaving_count: preview.leaving.len(),
-        leaving_more: preview.more,
+        leaving_more: preview.next.is_some(),
         overlaps: overlaps(ledger, &preview),
         quotas: quotas(ledger, about, Some(preview.after.assignable)),
         obstacle: String::new(),

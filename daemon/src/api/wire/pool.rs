@@ -6,7 +6,7 @@ use fipd_core::{EndsOf, Family, Order};
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::{Count, ForecastView, PoolScope};
+use super::{Count, ForecastView, LeaseSummary, PoolScope};
 
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct PoolView {
@@ -292,4 +292,20 @@ mod tests {
             r#"{"gateway":null,"force":false}"#
         );
     }
+}
+
+/// What an edit of a pool would do.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct PoolPreviewView {
+    pub pool: String,
+    /// How many addresses it can give.
+    pub size_before: Count,
+    pub size_after: Count,
+    /// Other pools of the network that list an address of it.
+    pub overlaps: Vec<String>,
+    /// Leases that would be out of range, in order of network and address: with any, the edit is refused without `force`.
+    /// It may be empty where `next` is not null.
+    pub leaving: Vec<LeaseSummary>,
+    /// Cursor of the next page; null on the last.
+    pub next: Option<String>,
 }
