@@ -418,6 +418,35 @@ async fn open_pages_follow_changes() {
     no_complaints(&browser).await;
 }
 
+/// Looks whether the page is no wider than the window, and keeps a picture of it.
+async fn fits(browser: &Browser, width: u32, colours: &str) {
+    let title = browser.title().await.unwrap();
+    let fits = "return document.documentElement.scrollWidth <= window.innerWidth";
+    assert_eq!(
+        browser.script(fits).await.unwrap(),
+        true,
+        "{title} is wider than {width} pixels"
+    );
+    let word = title
+        .trim_end_matches(" – fipd")
+        .to_lowercase()
+        .replace(|c: char| !c.is_alphanumeric() && c != '.', "-");
+    let picture = format!("{word}-{width}-{colours}");
+    browser.screenshot(&picture).await.unwrap();
+}
+
+/// Rows of which one is wrong.
+async fn import_preview(browser: &Browser, fipd: &Fipd) {
+    browser
+        .open(&format!("{}/ui/import", fipd.url()))
+        .await
+        .unwrap();
+    let owner = "fipd/host/lab/a-rather-long-name-of-a-machine";
+    let rows = format!("address,owner\n10.20.0.7,{owner}\n10.20.0.2,{owner}\n10.20.0.9,");
+    browser.fill("#rows", &rows).await.unwrap();
+    browser.follow("main .buttons button").await.unwrap();
+}
+
 #[tokio::test]
 async fn pages_fit_phones_and_follow_the_readers_colours() {
     let fipd = daemon().await;
@@ -435,6 +464,14 @@ async fn pages_fit_phones_and_follow_the_readers_colours() {
             &address,
         ];
         fipd.cli(call).await.unwrap().success().unwrap();
+    }
+    for call in [
+        "network create lab",
+        "token create ci --role operator --pool dmz --tenant shop --from 10.0.0.0/8",
+        "backup now",
+        "backup drill",
+    ] {
+        fipd.cli(call.split(' ')).await.unwrap().success().unwrap();
     }
     let admin = initial_admin(&fipd);
     let mut grounds = Vec::new();
@@ -474,28 +511,18 @@ async fn pages_fit_phones_and_follow_the_readers_colours() {
                 "pools/new",
                 "pools/1/edit",
                 "pools/1/delete",
+                "pools/1/move",
+                "import",
+                "leases?sort=-owner",
             ] {
                 browser
                     .open(&format!("{}/ui/{page}", fipd.url()))
                     .await
                     .unwrap();
-                let title = browser.title().await.unwrap();
-                let fits = "return document.documentElement.scrollWidth <= window.innerWidth";
-                assert_eq!(
-                    browser.script(fits).await.unwrap(),
-                    true,
-                    "{title} is wider than {width} pixels"
-                );
-                let word = title
-                    .trim_end_matches(" – fipd")
-                    .to_lowercase()
-                    .replace(|c: char| !c.is_alphanumeric() && c != '.', "-");
-                let picture = browser
-                    .screenshot(&format!("{word}-{width}-{name}"))
-                    .await
-                    .unwrap();
-                println!("{title} at {width} pixels, {name}: {}", picture.display());
+                fits(&browser, width, name).await;
             }
+            import_preview(&browser, &fipd).await;
+            fits(&browser, width, name).await;
         }
         no_complaints(&browser).await;
     }

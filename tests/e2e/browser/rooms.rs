@@ -283,3 +283,42 @@ async fn lists_sort_and_filter_and_the_audit_log_is_downloaded() {
     assert!(csv.contains("fipd/host/lab/m-9"), "{csv}");
     no_complaints(&browser).await;
 }
+
+#[tokio::test]
+async fn rows_are_imported_after_a_look_at_each() {
+    let fipd = daemon().await;
+    let browser = Browser::start(BrowserOptions::default()).await.unwrap();
+    sign_in(&browser, &fipd, &initial_admin(&fipd)).await;
+    follow_link(&browser, "Leases").await;
+    follow_link(&browser, "Import rows").await;
+    browser.screenshot("import").await.unwrap();
+    let text =
+        "address,owner,pool\n10.20.0.20,fipd/host/lab/a,dmz\n10.20.0.300,fipd/host/lab/b,dmz";
+    browser.fill("#rows", text).await.unwrap();
+    follow_link(&browser, "Look at what happens").await;
+    let alert = browser.text(ALERT).await.unwrap();
+    assert!(alert.contains("Nothing is written while"), "{alert}");
+    let first = browser.text("main tbody tr").await.unwrap();
+    assert!(first.contains("lease 10.20.0.300"), "{first}");
+    browser.screenshot("import-wrong").await.unwrap();
+    let kept = browser.script("return document.getElementById('rows').value");
+    assert_eq!(kept.await.unwrap(), text, "what was typed stays");
+
+    let right = text.replace("300", "30");
+    browser.fill("#rows", &right).await.unwrap();
+    follow_link(&browser, "Look at what happens").await;
+    assert_eq!(
+        browser.title().await.unwrap(),
+        "Import 2 rows? – fipd",
+        "{}",
+        main_text(&browser).await
+    );
+    browser.screenshot("import-preview").await.unwrap();
+    follow_link(&browser, "Change something").await;
+    follow_link(&browser, "Look at what happens").await;
+    follow_link(&browser, "Import 2 rows").await;
+    let notice = browser.text(NOTICE).await.unwrap();
+    assert!(notice.contains("2 made, 0 changed"), "{notice}");
+    assert!(main_text(&browser).await.contains("10.20.0.30"));
+    no_complaints(&browser).await;
+}
