@@ -88,13 +88,21 @@ fn of_csv(body: &[u8]) -> Result<impl Iterator<Item = Row>, Problem> {
             Ok(record) => record.position(),
             Err(error) => error.position(),
         };
-        let line = at.and_then(|at| usize::try_from(at.line()).ok());
         Row {
-            line: line.unwrap_or(0),
+            line: at.map_or(0, |at| line_of(body, at)),
             value: read(record),
         }
     });
     Ok(rows)
+}
+
+/// The line of the row that is read from there on: what ends the line before may be left to skip.
+fn line_of(body: &[u8], at: &csv::Position) -> usize {
+    let from = usize::try_from(at.byte()).unwrap_or(usize::MAX);
+    let rest = body.get(from..).unwrap_or_default();
+    let ends = rest.iter().take_while(|byte| matches!(byte, b'\r' | b'\n'));
+    let skipped = ends.filter(|byte| **byte == b'\n').count();
+    usize::try_from(at.line()).map_or(0, |line| line.saturating_add(skipped))
 }
 
 fn pairs(head: &str, cell: &str) -> Result<Value, Problem> {

@@ -326,7 +326,14 @@ async fn rows_are_told_by_their_line_and_their_owner() {
         "\n{{\"address\":\"10.1.0.100\",\"owner\":\"fipd/Host/lab/n\"}}\n\n{several}\n[1]\n"
     );
     let csv = "address,owner,labels\n10.1.0.100,fipd/Host/lab/n,\"a=\n\"\n10.1.0.101,fipd/Host/lab/c,\n1,2\n";
-    for (text, csv) in [(lines, false), (csv.to_owned(), true)] {
+    // As browsers send it, and with an empty line.
+    let browser =
+        "address,owner\r\n10.1.0.100,fipd/Host/lab/n\r\n\r\n10.1.0.101,fipd/Host/lab/c\r\n1,\r\n";
+    for (text, csv) in [
+        (lines, false),
+        (csv.to_owned(), true),
+        (browser.to_owned(), true),
+    ] {
         let report = give(&site, text, csv, true).await;
         let rows = report.rows.iter();
         let told: Vec<_> = rows.map(|row| (row.line, row.owner.as_deref())).collect();
