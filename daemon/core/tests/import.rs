@@ -563,3 +563,53 @@ fn a_pool_that_is_changed_twice_keeps_the_leases_that_leave_it_the_second_time()
     let (fates, _) = take(&mut ledger, &import(&wide, false));
     assert_eq!(fates, [RowFate::Changed, RowFate::Created]);
 }
+
+#[test]
+fn a_pool_stays_in_its_network_while_any_of_its_leases_does() {
+    let mut ledger = Ledger::new();
+    let blue = ImportRow::Network("blue".into());
+    let rows = [
+        blue,
+        pool("a", "10.0.0.0/24", None),
+        pool("b", "10.0.0.0/16", None),
+    ];
+    take(&mut ledger, &import(&rows, false));
+    let of = |row: ImportRow, name: &str| {
+        let ImportRow::Lease(mut row) = row else {
+            panic!("no lease");
+        };
+        row.pool = Some(name.into());
+        ImportRow::Lease(row)
+    };
+    let (near, far) = (
+        lease("10.0.0.1", "fipd/Host/lab/a"),
+        lease("10.9.0.9", "fipd/Host/lab/b"),
+    );
+    take(
+        &mut ledger,
+        &import(&[of(near.clone(), "a"), of(far, "a")], false),
+    );
+    // The nearer one goes to another pool, and its old pool to another network, where the far one is not.
+    let rows = [of(near, "b"), placed("a", Some("blue"), None)];
+    let (fates, decision) = take(&mut ledger, &import(&rows, false));
+    assert!(matches!(fates[1], RowFate::Refused(_)), "{fates:?}");
+    assert_eq!(decision, None);
+    assert_eq!(tried(&ledger, &rows), fates);
+}
+
+#[test]
+fn after_a_restore_a_file_gives_no_port_to_anybody_new() {
+    let mut ledger = Ledger::new();
+    let alone = lease("10.0.0.3", "fipd/Host/lab/a");
+    take(&mut ledger, &import(std::slice::from_ref(&alone), false));
+    ledger.apply(&Op::PutEpoch(Epoch {
+        number: 1,
+        began: NOW,
+        hold: Some(RestoreHold::starting(NOW)),
+    }));
+    let (fates, _) = take(&mut ledger, &import(&[shared(alone)], false));
+    assert!(
+        matches!(fates[0], RowFate::Refused(Refusal::RestoreHeld { .. })),
+        "{fates:?}"
+    );
+}

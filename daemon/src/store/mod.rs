@@ -79,6 +79,10 @@ use rows::StateV1;
 const CACHE_BYTES: usize = 16 << 20;
 /// Room that one row may need: its leaf page and a share of the branches above, copied on write.
 const ROW_BYTES: u64 = 8 << 10;
+/// From so many on, rows share pages.
+const MANY_ROWS: u64 = 1_000;
+/// Room that one of many rows may need beside the pages that are there already.
+const NEW_ROW_BYTES: u64 = 2 << 10;
 /// The longest pause between two attempts to reopen the file.
 const RETRY_MAX: Duration = Duration::from_secs(5);
 
@@ -195,7 +199,7 @@ impl Store {
 
     /// Refuses when the disk is too full for `rows`.
     fn room(&self, rows: usize) -> Result<(), Refused> {
-        let needed = self.options.reserve + rows as u64 * ROW_BYTES;
+        let needed = self.options.reserve + self.copied(rows as u64);
         match self.shared.medium.free() {
             Ok(free) if free < needed => {
                 self.shared.stats.lock().condition = Condition::Full { free, needed };
@@ -204,6 +208,17 @@ impl Store {
             // A file system that does not say is asked by writing.
             Ok(_) | Err(_) => Ok(()),
         }
+    }
+
+    /// The most bytes that writing so many rows takes.
+    fn copied(&self, rows: u64) -> u64 {
+        let each = rows * ROW_BYTES;
+        if rows < MANY_ROWS {
+            return each;
+        }
+        // However many rows, no page of the file is copied twice.
+        let file = std::fs::metadata(self.shared.medium.path());
+        file.map_or(each, |file| each.min(file.len() + rows * NEW_ROW_BYTES))
     }
 
     fn write(&self, batch: &Batch) -> Result<StateV1, ReadError> {

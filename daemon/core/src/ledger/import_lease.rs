@@ -92,6 +92,10 @@ fn may_have(ledger: &Ledger, lease: &Lease, known: Option<&Lease>) -> Result<(),
             }
             .into());
         }
+        // The ports of a member that a restored file does not know look free.
+        Some(Some(_)) if known.is_some_and(|known| gives_more(lease, known)) => {
+            ledger.check_restored()?;
+        }
         Some(Some(_)) => {}
         Some(None) if lease.owner().is_none() => {}
         Some(None) | None => ledger.check_restored()?,
@@ -101,6 +105,21 @@ fn may_have(ledger: &Ledger, lease: &Lease, known: Option<&Lease>) -> Result<(),
         return Err(invalid("members", lost, allowed));
     }
     Ok(())
+}
+
+/// Whether somebody uses the address or a port of it who did not as far as is known.
+fn gives_more(lease: &Lease, known: &Lease) -> bool {
+    lease.members.iter().any(|member| {
+        let identity = &member.holder.identity;
+        let mut before = known.members.iter();
+        match before.find(|before| before.holder.identity == *identity) {
+            Some(before) => !member.ports.iter().all(|port| before.ports.contains(port)),
+            None => !known
+                .contenders
+                .iter()
+                .any(|contender| contender.holder.identity == *identity),
+        }
+    })
 }
 
 /// What the row does not say of its owners stays.

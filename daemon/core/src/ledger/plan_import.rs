@@ -46,7 +46,7 @@ impl Ledger {
             return Err(invalid("rows", ask.rows.len(), &allowed));
         }
         // The rows are held against no lock.
-        if self.tentative.any() {
+        if !self.tentative.is_empty() {
             return Err(Stop::Busy);
         }
         let mut trial = Trial::new(&ask.actor, ask.force, now);
@@ -355,8 +355,10 @@ impl Trial {
         if !self.edited.insert(pool.id) {
             return self.bring_leases(ledger, mine.into_iter().flat_map(KeySet::iter));
         }
-        // Whether it has any.
-        self.bring_leases(ledger, mine.and_then(|keys| keys.iter().next()));
+        // Whether it has any; a lease that is here already may be another pool's by now.
+        let here = |key: &LeaseKey| self.small.rows.leases.contains_key(key);
+        let any = mine.and_then(|keys| keys.iter().find(|key| !here(key)));
+        self.bring_leases(ledger, any);
         for span in gone {
             let range = ledger.rows.leases.range(keys(pool.spec.network, *span));
             let held = range.filter(|(_, lease)| lease.pool == Some(pool.id));

@@ -37,7 +37,10 @@ impl Ledger {
                 Ok(confirm(lease, ask, now))
             }
             (LeaseState::Probing, ProbeVerdict::Free) => {
-                self.give_up(lease, "it was found in use by it".into(), ask, now)
+                let user = lease.contenders.first();
+                let user = user.map(|contender| contender.holder.identity.to_string());
+                let detail = format!("it was found in use by {}", user.unwrap_or_default());
+                self.give_up(lease, detail.into(), ask, now)
             }
             (LeaseState::Probing, ProbeVerdict::Taken { by }) => {
                 let by = match &**by {

@@ -74,11 +74,6 @@ pub(super) struct Tentative {
 }
 
 impl Tentative {
-    /// Whether a decision is in flight.
-    pub fn any(&self) -> bool {
-        self.flights.len() > self.vacant.len()
-    }
-
     /// Puts a decision in flight and locks what it says.
     pub fn start(&mut self, flight: InFlight) -> Ticket {
         let at = self.vacant.pop().unwrap_or(self.flights.len());

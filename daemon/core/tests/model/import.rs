@@ -218,6 +218,25 @@ impl Model {
         if had.is_none() && (known.is_none() || owner(&lease).is_some()) {
             self.restored()?;
         }
+        let new = |known: &Lease| {
+            lease.members.iter().any(|member| {
+                let holder = &member.holder.identity;
+                let contends = known
+                    .contenders
+                    .iter()
+                    .any(|one| one.holder.identity == *holder);
+                let before = known
+                    .members
+                    .iter()
+                    .find(|one| one.holder.identity == *holder);
+                let ports = before.map(|one| one.ports.clone()).unwrap_or_default();
+                (before.is_none() && !contends)
+                    || (before.is_some() && member.ports.iter().any(|port| !ports.contains(port)))
+            })
+        };
+        if had.is_some() && known.is_some_and(new) {
+            self.restored()?;
+        }
         let uses = |known: &Lease| {
             let mut all: Vec<_> = known.members.iter().map(|one| one.holder.clone()).collect();
             all.extend(known.contenders.iter().map(|one| one.holder.clone()));

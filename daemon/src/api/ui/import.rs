@@ -20,8 +20,8 @@ use crate::api::{
 
 /// The longest text, in bytes; the page that shows what becomes of its rows carries it along.
 const MOST: usize = 2 << 20;
-/// The whole form.
-const MOST_SENT: usize = MOST + MAX_FORM;
+/// The whole form: browsers send each end of a line as two bytes.
+const MOST_SENT: usize = 2 * MOST + MAX_FORM;
 /// Rows that are shown.
 const SHOWN: usize = 100;
 /// Why nothing was written though every row was fine.
@@ -112,6 +112,10 @@ fn chosen(form: &mut Form, fields: &Fields) -> Option<String> {
         form.wrong("file", "Choose a file or paste rows, not both.");
     } else if !file_any && !pasted_any {
         form.wrong("rows", "Paste rows, or choose a file.");
+    } else if text.len() > MOST {
+        let at = if file_any { "file" } else { "rows" };
+        let most = "At most 2 MiB here; `fipd import` takes more.";
+        form.wrong(at, most);
     }
     (!form.failed()).then(|| text.to_owned())
 }

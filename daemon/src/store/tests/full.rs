@@ -97,6 +97,26 @@ fn a_full_disk_refuses_decisions_before_redb_notices() {
     });
 }
 
+#[test]
+fn many_rows_need_no_page_each() {
+    on_small_disk("24m", |dir| {
+        let options = Options {
+            reserve: 1 << 20,
+            ballast: 1 << 20,
+            ..Options::default()
+        };
+        let (mut store, _) = Store::open(&dir.join("fipd.redb"), options).unwrap();
+        let mut many = decision(1);
+        for number in 2..=2_000 {
+            let one = decision(number);
+            many.ops.extend(one.ops);
+            many.audit.extend(one.audit);
+        }
+        assert_eq!(store.commit(&[many]), [Outcome::Committed]);
+        assert_eq!(store.reader().stats().condition, Condition::Serving);
+    });
+}
+
 /// A disk that always claims to have room, as one does when another process takes it in between.
 #[derive(Debug)]
 struct Liar(Disk);

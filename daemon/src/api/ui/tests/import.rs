@@ -133,10 +133,14 @@ async fn a_file_is_read_and_what_is_no_text_is_refused() {
         "{}",
         page.html
     );
-    let large = vec![b'a'; 3 << 20];
+    let large = vec![b'a'; 5 << 20];
     let page = site.send(parts(&admin, &[("file", &large)])).await;
     assert_eq!(page.status, StatusCode::BAD_REQUEST);
-    assert!(page.html.contains("larger than 2,064 KiB"), "{}", page.html);
+    assert!(page.html.contains("larger than 4,112 KiB"), "{}", page.html);
+    let large = [("file", large.split_at(3 << 20).0)];
+    let page = site.send(parts(&admin, &large)).await;
+    assert_eq!(page.status, StatusCode::UNPROCESSABLE_ENTITY);
+    assert!(page.html.contains("id=\"file-error\">At most 2 MiB here"));
     let seen = field(
         &site.send(parts(&admin, &[("file", line)])).await.html,
         "seen",
