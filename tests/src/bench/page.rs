@@ -24,7 +24,7 @@ const LIMIT: f64 = 50.0;
 
 /// Lists and searches that are fast whatever there is, in every size. The last ones find little or nothing, so that all
 /// that may be looked at is looked at.
-const LISTS: [&str; 12] = [
+const LISTS: [&str; 14] = [
     "/ui/",
     "/ui/pools",
     "/ui/leases",
@@ -35,7 +35,9 @@ const LISTS: [&str; 12] = [
     "/ui/leases?state=quarantined",
     "/ui/leases?tenant=nobody",
     "/ui/leases?q=service-99999",
-    "/ui/search?q=10.0.1.7",
+    "/ui/leases?sort=owner",
+    "/ui/leases?sort=-state",
+    "/ui/search?q=service-9",
     "/ui/audit",
 ];
 
