@@ -24,21 +24,27 @@ pub fn checkout() -> &'static Path {
 /// Builds the daemon as users get it, and gives back the binary's path.
 pub fn build_release_daemon() -> Result<PathBuf> {
     progress("building fipd in release mode");
-    let mut build = Command::new("cargo");
-    build.current_dir(checkout()).args([
-        "build",
-        "--quiet",
-        "--release",
-        "--package",
-        "fipd",
-        "--bin",
-        "fipd",
-    ]);
-    let status = build.status().context("start cargo")?;
-    if !status.success() {
-        bail!("cargo build --release --package fipd: {status}");
-    }
+    build_daemon(&["--release", "--package", "fipd"])?;
     Ok(target_directory().join("release/fipd"))
+}
+
+/// Builds the daemon that the end-to-end tests use: with the checks of a debug build, and of what the unit tests have
+/// compiled already.
+pub fn build_checked_daemon() -> Result<PathBuf> {
+    progress("building fipd");
+    build_daemon(&["--workspace"])?;
+    Ok(target_directory().join("debug/fipd"))
+}
+
+fn build_daemon(how: &[&str]) -> Result<()> {
+    let mut build = Command::new("cargo");
+    build.current_dir(checkout()).args(["build", "--quiet"]);
+    let status = build.args(how).args(["--bin", "fipd"]).status();
+    let status = status.context("start cargo")?;
+    if !status.success() {
+        bail!("cargo build {} --bin fipd: {status}", how.join(" "));
+    }
+    Ok(())
 }
 
 /// Where cargo puts what it builds here.

@@ -95,7 +95,8 @@ pub fn time_sentence(ipam: &Ipam) -> Option<String> {
     let (days, hours) = (hours / 24, hours % 24);
     Some(format!(
         "the address book's time is {days} days and {hours} hours ahead of the clock and stands still until then: \
-         quarantines and reservations that should end end so much later; see that the clock is right"
+         quarantines and reservations end so much later; if the clock is right, restore a backup from before its jump \
+         (`fipd restore FILE`)"
     ))
 }
 

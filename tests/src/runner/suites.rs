@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
 use super::steps::{Step, Tally};
-use super::{build_release_daemon, checkout, deny};
+use super::{build_checked_daemon, checkout, deny};
 use crate::toolchain;
 
 /// This crate.
@@ -26,7 +26,7 @@ pub(super) enum Suite {
     Deny,
     /// Unit, property, crash and documentation tests of all crates.
     Unit,
-    /// The daemon builds in release mode; the end-to-end suites use that binary.
+    /// The daemon builds; the end-to-end suites use that binary.
     Daemon,
     /// The real components are in the cache, built when not.
     Components,
@@ -94,7 +94,7 @@ impl Suite {
             Self::Deny => return deny::run().await,
             Self::Unit => unit_tests().await?,
             Self::Daemon => {
-                tokio::task::spawn_blocking(build_release_daemon).await??;
+                tokio::task::spawn_blocking(build_checked_daemon).await??;
                 Tally::default()
             }
             Self::Components => {
@@ -130,12 +130,12 @@ async fn unit_tests() -> Result<Tally> {
 /// Files of `tests/e2e` whose tests mostly wait for minutes to pass that fipd must let pass; three run at once.
 const WAITING: [&str; 2] = ["clusters", "service_lb"];
 
-/// Runs one file of `tests/e2e` against the release build of the daemon, mostly one test at a time: each starts several
+/// Runs one file of `tests/e2e` against the daemon as it is built here, mostly one test at a time: each starts several
 /// API servers, and their start is what two cores are busy with. `more` is set in its environment.
 pub(super) async fn end_to_end(target: &str, more: &[(&str, &str)]) -> Result<Tally> {
     let daemon = tokio::task::spawn_blocking(move || {
         toolchain::prepare()?;
-        build_release_daemon()
+        build_checked_daemon()
     })
     .await??;
     let threads = if WAITING.contains(&target) {

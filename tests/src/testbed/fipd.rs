@@ -18,7 +18,7 @@ use crate::wait::wait_until;
 const HEALTHY_WITHIN: Duration = Duration::from_secs(30);
 const CLI_WITHIN: Duration = Duration::from_secs(60);
 
-/// The daemon's binary: `FIPD_BIN`, else built here in release mode once per process.
+/// The daemon's binary: `FIPD_BIN`, else built here once per process.
 pub async fn fipd_binary() -> Result<PathBuf> {
     static BUILT: OnceCell<PathBuf> = OnceCell::const_new();
     if let Some(given) = std::env::var_os("FIPD_BIN") {
@@ -28,7 +28,7 @@ pub async fn fipd_binary() -> Result<PathBuf> {
             .with_context(|| format!("FIPD_BIN={}", path.display()));
     }
     let build =
-        || async { tokio::task::spawn_blocking(crate::runner::build_release_daemon).await? };
+        || async { tokio::task::spawn_blocking(crate::runner::build_checked_daemon).await? };
     BUILT.get_or_try_init(build).await.cloned()
 }
 
