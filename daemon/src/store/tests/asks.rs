@@ -1,7 +1,7 @@
 //! What random histories ask: everything that a ledger is ever asked.
 
 use fipd_core::{
-    Account, AccountEdit, Adopt, Adoption, Allocate, ClusterId, ClusterRecord, Ends, Family,
+    Account, AccountEdit, Adopt, Adoption, Allocate, ClusterId, ClusterRecord, Ends, Epoch, Family,
     Handover, Holder, Import, ImportRow, ImportedLease, Label, Lease, LeaseFilter, LeaseKey,
     LeaseState, Member, NetworkId, Order, Origin, PoolEdit, PoolId, PoolSpec, ProbeVerdict, Probed,
     Quota, Release, ReleaseScope, Request, Reserve, Role, Scope, Share, Sticky, Tenant, Timestamp,
@@ -43,6 +43,9 @@ impl History {
 
     pub(super) fn request(&mut self) -> Request {
         let actor = "test".into();
+        if self.ledger.restore_hold().is_some() && self.dice.below(12) == 0 {
+            return self.of_a_hold();
+        }
         let pools = self.ledger.pools().count();
         match self.dice.below(37) {
             _ if pools == 0 => self.new_pool(),
@@ -216,6 +219,16 @@ impl History {
             force: true,
             actor: "test".into(),
         })
+    }
+
+    fn of_a_hold(&mut self) -> Request {
+        let actor = "test".into();
+        if self.dice.coin() {
+            let reason = "all clusters were asked".into();
+            return Request::LiftHold { reason, actor };
+        }
+        let elapsed = Epoch::HOLD / 3;
+        Request::PassHold { elapsed, actor }
     }
 
     fn of_an_admin(&mut self) -> Request {

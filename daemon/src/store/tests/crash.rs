@@ -13,7 +13,7 @@ use super::{
 use crate::store::{Medium as _, OpenError, Options, Store, builder, check, open};
 
 /// What is decided while the disk fails.
-const EVERYTHING: [&str; 32] = [
+const EVERYTHING: [&str; 33] = [
     "NetworksSeparated",
     "SeparationWithdrawn",
     "Allocated",
@@ -46,6 +46,7 @@ const EVERYTHING: [&str; 32] = [
     "TokenDeleted",
     "InstanceChanged",
     "Imported",
+    "RestoreHoldEnded",
 ];
 
 fn options() -> Options {
@@ -62,6 +63,15 @@ fn start(medium: &Faulty) -> (Store, Ledger) {
     (store, loaded.ledger)
 }
 
+/// Every third one begins with a restore.
+fn history(store: Store, ledger: Ledger, seed: u64) -> History {
+    if seed.is_multiple_of(3) {
+        History::restored(store, ledger, seed)
+    } else {
+        History::new(store, ledger, seed)
+    }
+}
+
 /// The rows of a disk after power is back. Everything the offline check looks at must hold.
 fn rows_after_cut(image: Vec<u8>) -> Result<Vec<Op>, OpenError> {
     let (database, loaded, state) = open::open(&Faulty::of(image), options().history)?;
@@ -75,7 +85,7 @@ fn a_power_cut_at_any_sync_loses_nothing_that_was_answered() {
     for seed in 1..=3 {
         let medium = Faulty::default();
         let (store, ledger) = start(&medium);
-        let mut history = History::new(store, ledger, seed);
+        let mut history = history(store, ledger, seed);
         medium.keep_cuts(seed);
         let mut cuts = 0;
         for _ in 0..70 {
@@ -125,7 +135,7 @@ fn faulty_history(seed: u64, unsettled: bool) -> (History, u32) {
     let mut medium = Faulty::default();
     medium.unsettled = unsettled;
     let (store, ledger) = start(&medium);
-    let mut history = History::new(store, ledger, seed);
+    let mut history = history(store, ledger, seed);
     let mut dice = Dice::new(seed + 1_000);
     let mut struck = 0;
     for step in 0..80 {

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use fipd_core::{
-    Answer, Authority as _, Decision, Ledger, Op, Outcome, Planned, Ticket, Timestamp,
+    Answer, Authority as _, Decision, Epoch, Ledger, Op, Outcome, Planned, RestoreHold, Ticket,
+    Timestamp,
 };
 
 use crate::store::Store;
@@ -69,6 +70,22 @@ impl History {
             refused: 0,
             actions: BTreeSet::new(),
         }
+    }
+
+    /// A history that begins with a restore, after which free addresses are held.
+    pub fn restored(store: Store, ledger: Ledger, seed: u64) -> Self {
+        let mut history = Self::new(store, ledger, seed);
+        let epoch = Op::PutEpoch(Epoch {
+            number: 1,
+            began: Timestamp(1),
+            hold: Some(RestoreHold::starting(Timestamp(1))),
+        });
+        history.ledger.apply(&epoch);
+        let ops = vec![epoch];
+        let audit = Vec::new();
+        let outcomes = history.store.commit(&[Decision { ops, audit }]);
+        assert_eq!(outcomes, [Outcome::Committed]);
+        history
     }
 
     pub fn rows(&self) -> Vec<Op> {

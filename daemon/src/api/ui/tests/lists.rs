@@ -8,6 +8,8 @@ async fn fill(visitor: &Visitor<'_>, many: u8) {
         let form = format!("owner=fipd/host/lab/m-{number}&address=10.0.0.{number}");
         let page = visitor.post("/ui/pools/1/allocate", &form).await;
         assert_eq!(page.status, StatusCode::SEE_OTHER, "{}", page.html);
+        // So that no two have the same time.
+        tokio::time::sleep(std::time::Duration::from_millis(2)).await;
     }
 }
 
