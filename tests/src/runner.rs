@@ -21,22 +21,15 @@ pub fn checkout() -> &'static Path {
     tests.parent().unwrap_or(tests)
 }
 
-/// Builds the daemon as users get it, and gives back the binary's path.
-pub fn build_release_daemon() -> Result<PathBuf> {
-    progress("building fipd in release mode");
-    build_daemon(&["--release", "--package", "fipd"])?;
-    Ok(target_directory().join("release/fipd"))
-}
-
-/// Builds the daemon that the end-to-end tests use: with the checks of a debug build, and of what the unit tests have
-/// compiled already.
-pub fn build_checked_daemon() -> Result<PathBuf> {
+/// Builds the daemon and gives back the binary's path. The benches, which are a release build, measure it as users get it;
+/// the tests use it with the checks of a debug build, and of what the unit tests have compiled already.
+pub fn build_daemon() -> Result<PathBuf> {
     progress("building fipd");
-    build_daemon(&["--workspace"])?;
-    Ok(target_directory().join("debug/fipd"))
-}
-
-fn build_daemon(how: &[&str]) -> Result<()> {
+    let (how, binary) = if cfg!(debug_assertions) {
+        (&["--workspace"][..], "debug/fipd")
+    } else {
+        (&["--release", "--package", "fipd"][..], "release/fipd")
+    };
     let mut build = Command::new("cargo");
     build.current_dir(checkout()).args(["build", "--quiet"]);
     let status = build.args(how).args(["--bin", "fipd"]).status();
@@ -44,7 +37,7 @@ fn build_daemon(how: &[&str]) -> Result<()> {
     if !status.success() {
         bail!("cargo build {} --bin fipd: {status}", how.join(" "));
     }
-    Ok(())
+    Ok(target_directory().join(binary))
 }
 
 /// Where cargo puts what it builds here.

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
 use super::steps::{Step, Tally};
-use super::{build_checked_daemon, checkout, deny};
+use super::{build_daemon, checkout, deny};
 use crate::toolchain;
 
 /// This crate.
@@ -94,7 +94,7 @@ impl Suite {
             Self::Deny => return deny::run().await,
             Self::Unit => unit_tests().await?,
             Self::Daemon => {
-                tokio::task::spawn_blocking(build_checked_daemon).await??;
+                tokio::task::spawn_blocking(build_daemon).await??;
                 Tally::default()
             }
             Self::Components => {
@@ -135,7 +135,7 @@ const WAITING: [&str; 2] = ["clusters", "service_lb"];
 pub(super) async fn end_to_end(target: &str, more: &[(&str, &str)]) -> Result<Tally> {
     let daemon = tokio::task::spawn_blocking(move || {
         toolchain::prepare()?;
-        build_checked_daemon()
+        build_daemon()
     })
     .await??;
     let threads = if WAITING.contains(&target) {

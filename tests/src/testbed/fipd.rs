@@ -27,8 +27,7 @@ pub async fn fipd_binary() -> Result<PathBuf> {
             .canonicalize()
             .with_context(|| format!("FIPD_BIN={}", path.display()));
     }
-    let build =
-        || async { tokio::task::spawn_blocking(crate::runner::build_checked_daemon).await? };
+    let build = || async { tokio::task::spawn_blocking(crate::runner::build_daemon).await? };
     BUILT.get_or_try_init(build).await.cloned()
 }
 
