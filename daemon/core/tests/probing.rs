@@ -120,6 +120,17 @@ fn probed(owner: &str, last: u8, verdict: ProbeVerdict) -> Request {
     })
 }
 
+/// Another uses the first address.
+fn found() -> Request {
+    Request::Adopt(Adopt {
+        key: key(0),
+        holder: holder("found"),
+        tenant: None,
+        since: Timestamp(1),
+        actor: "test".into(),
+    })
+}
+
 fn taken() -> ProbeVerdict {
     ProbeVerdict::Taken { by: MAC.into() }
 }
@@ -226,13 +237,7 @@ fn a_pool_may_cool_it_for_longer() {
 fn a_contender_gets_what_it_was_found_using() {
     let mut book = Book::new();
     book.checks("a");
-    book.done(&Request::Adopt(Adopt {
-        key: key(0),
-        holder: holder("found"),
-        tenant: None,
-        since: Timestamp(1),
-        actor: "test".into(),
-    }));
+    book.done(&found());
     let (audit, _) = book.done(&probed("a", 0, taken()));
     assert_eq!(audit[0].action, Action::PassedOn);
     assert!(audit[0].detail.contains(MAC), "{audit:?}");
@@ -244,13 +249,7 @@ fn a_contender_gets_what_it_was_found_using() {
 fn nobody_has_confirmed_what_another_was_found_using() {
     let mut book = Book::new();
     book.checks("a");
-    book.done(&Request::Adopt(Adopt {
-        key: key(0),
-        holder: holder("found"),
-        tenant: None,
-        since: Timestamp(1),
-        actor: "test".into(),
-    }));
+    book.done(&found());
     let unchecked = book.refused(&Request::Allocate(Allocate {
         probe: false,
         ..allocate("a")

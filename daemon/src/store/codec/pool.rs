@@ -146,20 +146,6 @@ pub(in crate::store) fn decode_pool(key: [u8; 4], bytes: &[u8]) -> Result<Pool, 
         2 => Order::LeastRecentlyUsed,
         other => return Err(DecodeError::value("order", other)),
     };
-    let origin = match row.origin {
-        OriginV1::Own => Origin::Own,
-        OriginV1::Mirror {
-            system: name,
-            cluster,
-            object,
-            uid,
-        } => Origin::Mirror {
-            system: system(name)?,
-            cluster: ClusterId(cluster.into()),
-            object: object.into(),
-            uid: uid.into(),
-        },
-    };
     let spec = PoolSpec {
         name: row.name.into(),
         network: NetworkId(row.network),
@@ -186,7 +172,7 @@ pub(in crate::store) fn decode_pool(key: [u8; 4], bytes: &[u8]) -> Result<Pool, 
             of,
         },
         order,
-        origin,
+        origin: origin(row.origin)?,
         closed: row.closed,
         quarantine,
         sticky: Sticky { lasts, most },
@@ -199,6 +185,23 @@ pub(in crate::store) fn decode_pool(key: [u8; 4], bytes: &[u8]) -> Result<Pool, 
         spec,
         created: Timestamp(row.created),
         generation: row.generation,
+    })
+}
+
+fn origin(row: OriginV1<'_>) -> Result<Origin, DecodeError> {
+    Ok(match row {
+        OriginV1::Own => Origin::Own,
+        OriginV1::Mirror {
+            system: name,
+            cluster,
+            object,
+            uid,
+        } => Origin::Mirror {
+            system: system(name)?,
+            cluster: ClusterId(cluster.into()),
+            object: object.into(),
+            uid: uid.into(),
+        },
     })
 }
 
