@@ -1,15 +1,15 @@
 //! The thread of the ledger: plans, ends what was committed, and answers. Nobody else decides in the ledger, so it hardly
 //! ever waits for its lock.
 //!
-//! A few decisions are committed here and now: a lone caller waits for one wake-up and the disk. More go to the committer,
+//! A few decisions are committed here and now: a lone caller waits for the disk alone. More go to the committer,
 //! and while it is busy the next batch is planned.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, sync::atomic::Ordering, time::Instant};
 
 use fipd_core::{Answer, Decision, Outcome, Planned, Refused, Ticket};
 
 use super::{
-    Gone, IpamError, Shared, committer,
+    Gone, IpamError, LOOK_OUT, Shared, committer,
     mailbox::{BATCH, Committed, HANDFUL, Next, Waiting},
 };
 
@@ -127,7 +127,10 @@ impl Planner<'_> {
     }
 
     fn commit_here(&mut self) {
+        let began = Instant::now();
         let outcomes = committer::commit(self.shared, &std::mem::take(&mut self.decisions));
+        let quick = began.elapsed() < LOOK_OUT;
+        self.shared.quick.store(quick, Ordering::Relaxed);
         let ended = std::mem::take(&mut self.ready);
         self.end(outcomes, ended);
     }
