@@ -241,6 +241,15 @@ async fn copies_are_made_and_offered() {
     let text = main_text(&browser).await;
     assert!(text.contains("sudo fipd restore"), "{text}");
     browser.screenshot("backup-made").await.unwrap();
+    browser
+        .follow("main form[action='/ui/backup/drill'] button")
+        .await
+        .unwrap();
+    let notice = browser.text(NOTICE).await.unwrap();
+    assert!(notice.contains("restored on trial"), "{notice}");
+    let row = browser.text("main tbody tr").await.unwrap();
+    assert!(!row.contains("never"), "{row}");
+    browser.screenshot("backup-drilled").await.unwrap();
     no_complaints(&browser).await;
 }
 
