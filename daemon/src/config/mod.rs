@@ -9,6 +9,7 @@ mod claims;
 mod cluster;
 mod error;
 mod expect;
+mod helm;
 mod history;
 mod listener;
 mod network;
@@ -35,6 +36,7 @@ pub use cluster::{
 };
 pub use error::ConfigError;
 pub use expect::{Awaited, Site, awaited};
+pub use helm::{AtOnce, Deadline, Helm};
 pub use history::History;
 pub use listener::{Listener, Serve};
 pub use network::{ChosenBy, Match, NetworkChoice, NetworkRule, NetworkRules, PoolFacts};
@@ -59,6 +61,7 @@ pub struct Config {
     pub backup: Backup,
     pub audit: Audit,
     pub history: History,
+    pub helm: Helm,
     pub listeners: Vec<Listener>,
     pub clusters: Vec<ClusterConfig>,
     pub discovery: Option<Discovery>,
@@ -112,6 +115,8 @@ struct File {
     #[serde(default)]
     history: History,
     #[serde(default)]
+    helm: Helm,
+    #[serde(default)]
     cluster: Vec<Spanned<ClusterConfig>>,
     discovery: Option<Spanned<Discovery>>,
     #[serde(default)]
@@ -155,6 +160,8 @@ impl Config {
         }
         let mut backup = file.backup;
         backup.directory = backup.directory.map(|path| base.join(path));
+        let mut helm = file.helm;
+        helm.resolve_paths(base);
         listener::check(&file.listener).map_err(|(span, what)| at(span, &what))?;
         together::check_together(&file.cluster, file.discovery.as_ref())
             .map_err(|(span, what)| at(span, &what))?;
@@ -169,6 +176,7 @@ impl Config {
             backup,
             audit: file.audit,
             history: file.history,
+            helm,
             listeners: file.listener.into_iter().map(Spanned::into_inner).collect(),
             clusters,
             discovery: file.discovery.map(Spanned::into_inner),
@@ -192,6 +200,7 @@ impl Config {
             || self.backup != before.backup
             || self.audit != before.audit
             || self.history != before.history
+            || self.helm != before.helm
             || self.listeners != before.listeners
     }
 

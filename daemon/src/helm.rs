@@ -1,0 +1,32 @@
+//! Charts in clusters, by the `helm` CLI.
+//!
+//! ```text
+//!  keys of a config ──> Release ──┐
+//!                                 ├─ plan ──> one operation ──> look again ──> ... until nothing is left to do
+//!  status, metadata, list ──> State┘
+//! ```
+//!
+//! Owns the CLI: at most two run at once, at most one per cluster, each with a deadline, in a process group of its own
+//! and with a kubeconfig in a private file. A release that does not carry fipd's label is upgraded, since the original
+//! cluster manager made it, and never uninstalled.
+
+mod cli;
+mod command;
+mod error;
+mod files;
+mod handle;
+mod plan;
+mod process;
+mod progress;
+mod release;
+mod state;
+mod values;
+
+pub use command::{OWNER, OWNER_LABEL};
+pub use error::HelmError;
+pub use files::Target;
+pub use handle::{Access, Done, Helm, Presence};
+pub use plan::Refusal;
+pub use progress::{Activity, Last, LastError, Progress};
+pub use release::{Chart, ChartVersion, KeyError, Keys, Reference, Release};
+pub use values::Values;

@@ -1,0 +1,294 @@
+//! The CLI of this host: found, of a version that is known, and called about one release.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::{Duration, Instant, SystemTime},
+};
+
+use parking_lot::Mutex;
+use serde::Deserialize;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    command::{self, Operation, Setting},
+    error::HelmError,
+    files::{RunDirectory, Target, Workplace},
+    plan::Patience,
+    process::{self, RunError, Surroundings},
+    progress::Counters,
+    release::{Chart, ChartVersion, Reference, Release},
+    state::{CliVersion, Observed, State, Unreadable, revision_to_restore},
+};
+use crate::config;
+
+/// How long what changes nothing may take.
+const LOOK: Duration = Duration::from_secs(60);
+/// How long the originals' own operations take at most.
+const ORIGINALS: Duration = Duration::from_secs(600);
+/// How much earlier than its deadline an operation gives up by itself.
+const HEAD_START: Duration = Duration::from_secs(10);
+
+/// The CLI and what it is called with.
+#[derive(Debug)]
+pub(super) struct Cli {
+    config: config::Helm,
+    workplace: Workplace,
+    known: Mutex<Option<Known>>,
+    pub counters: Counters,
+    stop: CancellationToken,
+}
+
+/// A version that was asked for, as long as the file stays the same.
+#[derive(Clone, Debug)]
+struct Known {
+    program: PathBuf,
+    changed: Option<SystemTime>,
+    version: CliVersion,
+}
+
+/// One release of one cluster, and the way there.
+#[derive(Clone, Copy)]
+pub(super) struct Call<'a> {
+    pub target: &'a Target,
+    pub kubeconfig: &'a str,
+}
+
+/// `helm show chart`
+#[derive(Deserialize)]
+struct ShownChart {
+    version: String,
+}
+
+impl Cli {
+    pub fn new(config: config::Helm, workplace: Workplace, stop: CancellationToken) -> Self {
+        Self {
+            config,
+            workplace,
+            known: Mutex::default(),
+            counters: Counters::default(),
+            stop,
+        }
+    }
+
+    /// How long an operation may be pending.
+    pub fn patience(&self, interrupted: bool) -> Patience {
+        let own = self.config.timeout.0 + HEAD_START;
+        Patience {
+            own,
+            others: own.max(ORIGINALS + HEAD_START),
+            interrupted,
+        }
+    }
+
+    /// What is there.
+    pub async fn observe(&self, call: Call<'_>) -> Result<State, HelmError> {
+        let status = match self.about(Operation::Status, call).await {
+            Ok(status) => status,
+            Err(HelmError::Failed { said, .. }) if said.contains("release: not found") => {
+                return Ok(State::Absent);
+            }
+            Err(error) => return Err(error),
+        };
+        let metadata = self.about(Operation::Metadata, call).await?;
+        let owned = self.about(Operation::Owned, call).await?;
+        let seen = Observed::parse(&call.target.name, &status, &metadata, &owned)?;
+        Ok(State::Present(seen))
+    }
+
+    /// Takes a dead operation back.
+    pub async fn restore(&self, call: Call<'_>) -> Result<(), HelmError> {
+        let history = self.about(Operation::History, call).await?;
+        let to = revision_to_restore(&history)?;
+        self.about(Operation::Rollback { to }, call).await.map(drop)
+    }
+
+    pub async fn uninstall(&self, call: Call<'_>) -> Result<(), HelmError> {
+        self.about(Operation::Uninstall, call).await.map(drop)
+    }
+
+    /// Installs or upgrades.
+    pub async fn bring(
+        &self,
+        operation: Operation,
+        release: &Release,
+        call: Call<'_>,
+    ) -> Result<(), HelmError> {
+        if let Reference::Local(path) = &release.chart.reference {
+            self.check_local(path, &release.chart).await?;
+        }
+        let directory = self.directory(operation, call)?;
+        let values = release.values.to_json();
+        directory
+            .write_values(&values)
+            .map_err(|error| HelmError::file(directory.values(), &error))?;
+        let (program, version) = self.program().await?;
+        let (kubeconfig, values) = (directory.kubeconfig(), directory.values());
+        let setting = self.setting(version, &kubeconfig, &values);
+        let arguments = command::bring(operation, release, setting);
+        self.run(operation, program, arguments, Some(&directory))
+            .await
+            .map(drop)
+    }
+
+    async fn about(&self, operation: Operation, call: Call<'_>) -> Result<String, HelmError> {
+        let directory = self.directory(operation, call)?;
+        let (program, version) = self.program().await?;
+        let (kubeconfig, values) = (directory.kubeconfig(), directory.values());
+        let setting = self.setting(version, &kubeconfig, &values);
+        let target = call.target;
+        let arguments = command::about(operation, &target.namespace, &target.name, setting);
+        self.run(operation, program, arguments, Some(&directory))
+            .await
+    }
+
+    /// Helm takes the chart of a file as it is, whatever version was asked for; the release would never be at it.
+    async fn check_local(&self, path: &Path, chart: &Chart) -> Result<(), HelmError> {
+        let (program, _) = self.program().await?;
+        let shown = self
+            .run(Operation::Show, program, command::show(path), None)
+            .await?;
+        let found: ShownChart = serde_saphyr::from_str(&shown).map_err(|_| Unreadable {
+            command: "show chart",
+            what: "no version".to_owned(),
+        })?;
+        if ChartVersion::parse(&found.version).as_ref() == Ok(&chart.version) {
+            return Ok(());
+        }
+        Err(HelmError::OtherVersion {
+            path: path.to_owned(),
+            wanted: chart.version.to_string(),
+            found: found.version,
+        })
+    }
+
+    fn setting<'a>(
+        &self,
+        version: CliVersion,
+        kubeconfig: &'a Path,
+        values: &'a Path,
+    ) -> Setting<'a> {
+        let deadline = self.config.timeout.0;
+        Setting {
+            version,
+            wait: self.config.wait,
+            timeout: deadline.saturating_sub(HEAD_START).max(deadline / 2),
+            kubeconfig,
+            values,
+        }
+    }
+
+    fn directory(&self, operation: Operation, call: Call<'_>) -> Result<RunDirectory, HelmError> {
+        let begun = self.workplace.begin(call.target, operation.changes());
+        let directory = begun.map_err(|error| HelmError::file(self.workplace.home(), &error))?;
+        let written = directory.write_kubeconfig(call.kubeconfig);
+        written.map_err(|error| HelmError::file(directory.kubeconfig(), &error))?;
+        Ok(directory)
+    }
+
+    async fn run(
+        &self,
+        operation: Operation,
+        program: PathBuf,
+        arguments: Vec<std::ffi::OsString>,
+        directory: Option<&RunDirectory>,
+    ) -> Result<String, HelmError> {
+        let whole = self.config.timeout.0;
+        let deadline = if operation.changes() {
+            whole
+        } else {
+            whole.min(LOOK)
+        };
+        let begun = Instant::now();
+        let surroundings = self.surroundings(program.clone());
+        let ended = process::run(&surroundings, arguments, directory, deadline, &self.stop).await;
+        let result = ended.map_err(|error| explained(error, operation.name(), &program, deadline));
+        // That there is no such release is an answer.
+        let absent = matches!(&result, Err(HelmError::Failed { said, .. }) if said.contains("release: not found"));
+        let word = result
+            .as_ref()
+            .err()
+            .filter(|_| !absent)
+            .map_or("success", HelmError::result);
+        self.counters.count(operation.name(), word, begun.elapsed());
+        result
+    }
+
+    fn surroundings(&self, program: PathBuf) -> Surroundings {
+        Surroundings {
+            program,
+            home: self.workplace.home(),
+            ca_file: self.config.ca_file.clone(),
+        }
+    }
+
+    /// The CLI and its version. Looked for each time: it may be installed or replaced while fipd runs.
+    async fn program(&self) -> Result<(PathBuf, CliVersion), HelmError> {
+        let program = self.find()?;
+        let changed = fs::metadata(&program).and_then(|of| of.modified()).ok();
+        let known = self.known.lock().clone();
+        if let Some(known) =
+            known.filter(|known| known.program == program && known.changed == changed)
+        {
+            return Ok((program, known.version));
+        }
+        let arguments = vec!["version".into(), "--template".into(), "{{.Version}}".into()];
+        let ended = process::run(
+            &self.surroundings(program.clone()),
+            arguments,
+            None,
+            LOOK,
+            &self.stop,
+        )
+        .await;
+        let said = ended.map_err(|error| explained(error, "version", &program, LOOK))?;
+        let version: CliVersion = said.parse()?;
+        if !version.is_supported() {
+            return Err(HelmError::Unsupported {
+                path: program,
+                found: said.trim().to_owned(),
+            });
+        }
+        *self.known.lock() = Some(Known {
+            program: program.clone(),
+            changed,
+            version,
+        });
+        Ok((program, version))
+    }
+
+    fn find(&self) -> Result<PathBuf, HelmError> {
+        let Some(path) = &self.config.path else {
+            return process::on_path("helm").ok_or(HelmError::NotOnPath);
+        };
+        if process::is_executable(path) {
+            return Ok(path.clone());
+        }
+        let what = if path.exists() {
+            "is no program"
+        } else {
+            "does not exist"
+        };
+        Err(HelmError::NotThere {
+            path: path.clone(),
+            what: what.to_owned(),
+        })
+    }
+}
+
+fn explained(
+    error: RunError,
+    operation: &'static str,
+    program: &Path,
+    after: Duration,
+) -> HelmError {
+    match error {
+        RunError::Said(said) => HelmError::Failed { operation, said },
+        RunError::Deadline => HelmError::Deadline { operation, after },
+        RunError::Stopped => HelmError::Stopping,
+        RunError::Io(error) => HelmError::NotThere {
+            path: program.to_owned(),
+            what: error.to_string(),
+        },
+    }
+}

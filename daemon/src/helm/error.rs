@@ -1,0 +1,116 @@
+//! Why a release is not as it should be.
+
+use std::{io, path::PathBuf, time::Duration};
+
+use fipd_core::Timestamp;
+
+use super::{plan::Refusal, release::KeyError, state::Unreadable};
+
+/// Every one becomes a condition; none ends the daemon.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum HelmError {
+    #[error(
+        "the helm CLI is not on PATH; install helm 3.13 or later, or name it by path in [helm]"
+    )]
+    NotOnPath,
+    #[error("{}: {what}; path in [helm] has to be the helm CLI", path.display())]
+    NotThere { path: PathBuf, what: String },
+    #[error("{} is helm {found}; 3.13 and later and 4 are allowed", path.display())]
+    Unsupported { path: PathBuf, found: String },
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    #[error("{wanted} is wanted, but the chart at {} is {found}", path.display())]
+    OtherVersion {
+        path: PathBuf,
+        wanted: String,
+        found: String,
+    },
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    #[error("the release does not carry fipd's label, and is not uninstalled")]
+    Foreign,
+    #[error("another operation on the release is under way; it counts as dead at {}", crate::clock::rfc3339(*until))]
+    Busy { until: Timestamp },
+    #[error("helm {operation} was not done within {} s and was ended", after.as_secs())]
+    Deadline {
+        operation: &'static str,
+        after: Duration,
+    },
+    #[error("helm {operation} failed: {said}")]
+    Failed {
+        operation: &'static str,
+        said: String,
+    },
+    #[error(transparent)]
+    Unreadable(#[from] Unreadable),
+    #[error("the release is not as it should be after {0} operations")]
+    NoProgress(usize),
+    #[error("{}: {what}", path.display())]
+    File { path: PathBuf, what: String },
+    #[error("fipd is stopping")]
+    Stopping,
+}
+
+impl HelmError {
+    pub(super) fn file(path: impl Into<PathBuf>, error: &io::Error) -> Self {
+        Self::File {
+            path: path.into(),
+            what: error.to_string(),
+        }
+    }
+
+    /// The reason of a condition or an Event.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::NotOnPath | Self::NotThere { .. } => "HelmMissing",
+            Self::Unsupported { .. } => "HelmUnsupported",
+            Self::Key(_) | Self::OtherVersion { .. } => "ChartConfigInvalid",
+            Self::Refused(_) | Self::Foreign => "ReleaseForeign",
+            Self::Busy { .. } => "ReleaseBusy",
+            Self::Deadline { .. } => "HelmTimeout",
+            Self::Failed { .. } | Self::Unreadable(_) | Self::NoProgress(_) => "HelmFailed",
+            Self::File { .. } => "HelmFiles",
+            Self::Stopping => "Stopping",
+        }
+    }
+
+    /// How metrics count it.
+    pub(super) fn result(&self) -> &'static str {
+        match self {
+            Self::Deadline { .. } => "timeout",
+            Self::Stopping => "cancelled",
+            Self::NotOnPath
+            | Self::NotThere { .. }
+            | Self::Unsupported { .. }
+            | Self::Key(_)
+            | Self::OtherVersion { .. }
+            | Self::Refused(_)
+            | Self::Foreign
+            | Self::Busy { .. }
+            | Self::Failed { .. }
+            | Self::Unreadable(_)
+            | Self::NoProgress(_)
+            | Self::File { .. } => "failure",
+        }
+    }
+
+    /// Whether trying again soon may help; otherwise only a change does.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Deadline { .. }
+            | Self::Failed { .. }
+            | Self::Unreadable(_)
+            | Self::NoProgress(_)
+            | Self::Busy { .. }
+            | Self::File { .. }
+            | Self::Stopping => true,
+            Self::NotOnPath
+            | Self::NotThere { .. }
+            | Self::Unsupported { .. }
+            | Self::Key(_)
+            | Self::OtherVersion { .. }
+            | Self::Refused(_)
+            | Self::Foreign => false,
+        }
+    }
+}

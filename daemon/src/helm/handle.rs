@@ -1,0 +1,375 @@
+//! The handle on charts for the rest of the daemon.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
+
+use fipd_core::Timestamp;
+use parking_lot::Mutex;
+use prometheus_client::registry::Registry;
+use tokio::sync::{Mutex as Turn, Semaphore};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    cli::{Call, Cli},
+    command::Operation,
+    error::HelmError,
+    files::{Target, Workplace},
+    plan::{Patience, Plan, Removal, plan, plan_removal},
+    progress::{Board, Progress},
+    release::Release,
+    state::State,
+};
+use crate::{clock, config};
+
+/// More operations than any state takes to become the wanted one.
+const MOST_STEPS: usize = 5;
+/// For how long a release that was found as it should be is not looked at again.
+const TRUSTED: Duration = Duration::from_secs(300);
+/// The pauses after failures, while nothing else is wanted.
+const FIRST_PAUSE: Duration = Duration::from_secs(15);
+const MOST_PAUSE: Duration = Duration::from_secs(600);
+
+/// Charts in clusters; cheap to clone.
+#[derive(Clone)]
+pub struct Helm(Arc<Inner>);
+
+struct Inner {
+    /// Without a private directory nothing is done.
+    cli: Result<Cli, HelmError>,
+    slots: Semaphore,
+    turns: Mutex<BTreeMap<String, Arc<Turn<()>>>>,
+    board: Board,
+    memory: Mutex<BTreeMap<Target, Memory>>,
+    interrupted: Mutex<BTreeSet<Target>>,
+}
+
+/// The way to a cluster.
+#[derive(Clone, Copy)]
+pub struct Access<'a> {
+    /// What the cluster is called; releases of one cluster are worked on one after the other.
+    pub cluster: &'a str,
+    /// Self-contained YAML.
+    pub kubeconfig: &'a str,
+}
+
+/// What was done so that a release is as it should be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Done {
+    /// Operations that changed something, in order; none where it was so already.
+    pub operations: Vec<&'static str>,
+}
+
+/// Whether a release is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    Absent,
+    /// It carries fipd's label.
+    Ours,
+    Foreign,
+}
+
+/// What came of the last attempt at the same.
+struct Memory {
+    wanted: Option<Release>,
+    outcome: Result<(), HelmError>,
+    failures: u32,
+    at: Timestamp,
+}
+
+impl Helm {
+    /// Makes the private directory below `data_dir` and removes what a killed daemon left there.
+    pub fn start(config: &config::Helm, data_dir: &Path, stop: CancellationToken) -> Self {
+        let mut interrupted = BTreeSet::new();
+        let cli = match Workplace::open(data_dir) {
+            Ok((workplace, left)) => {
+                interrupted.extend(left);
+                Ok(Cli::new(config.clone(), workplace, stop))
+            }
+            Err(error) => {
+                tracing::error!(%error, data_dir = %data_dir.display(), "no charts are installed: helm has no private directory");
+                Err(HelmError::file(data_dir.join("helm"), &error))
+            }
+        };
+        Self(Arc::new(Inner {
+            cli,
+            slots: Semaphore::new(config.at_once.0),
+            turns: Mutex::default(),
+            board: Board::default(),
+            memory: Mutex::default(),
+            interrupted: Mutex::new(interrupted),
+        }))
+    }
+
+    /// Brings a release to its chart, version and values. Cheap where that was done a short while ago, and where it failed
+    /// a short while ago: the same error comes back then.
+    ///
+    /// # Errors
+    /// Why it is not as it should be; [`HelmError::reason`] is for conditions.
+    pub async fn ensure(&self, access: Access<'_>, release: &Release) -> Result<Done, HelmError> {
+        let target = target(access.cluster, &release.namespace, &release.name);
+        if let Some(outcome) = self.0.remembered(&target, Some(release), clock::now()) {
+            return outcome.map(|()| Done::default());
+        }
+        let wanted = Some(release.chart.version.to_string());
+        self.0.board.waiting(&target, wanted, clock::now());
+        let outcome = self.0.in_turn(&target, async |cli| {
+            let call = Call {
+                target: &target,
+                kubeconfig: access.kubeconfig,
+            };
+            self.0.converge(cli, call, release).await
+        });
+        let outcome = outcome.await;
+        let plain = outcome.as_ref().map(drop).map_err(Clone::clone);
+        self.0.remember(&target, Some(release.clone()), plain);
+        outcome
+    }
+
+    /// Uninstalls a release that carries fipd's label. One that is not there is fine; whether it was says the answer.
+    ///
+    /// # Errors
+    /// [`HelmError::Foreign`] where it does not carry the label, else why it is still there.
+    pub async fn uninstall(
+        &self,
+        access: Access<'_>,
+        namespace: &str,
+        name: &str,
+    ) -> Result<bool, HelmError> {
+        let target = target(access.cluster, namespace, name);
+        if let Some(Err(error)) = self.0.remembered(&target, None, clock::now()) {
+            return Err(error);
+        }
+        self.0.board.waiting(&target, None, clock::now());
+        let outcome = self.0.in_turn(&target, async |cli| {
+            let call = Call {
+                target: &target,
+                kubeconfig: access.kubeconfig,
+            };
+            self.0.remove(cli, call).await
+        });
+        let outcome = outcome.await;
+        let plain = outcome.as_ref().map(drop).map_err(Clone::clone);
+        self.0.remember(&target, None, plain);
+        if outcome.is_ok() {
+            self.0.board.remove(&target);
+        }
+        outcome
+    }
+
+    /// Whether a release is there, and whose it is.
+    ///
+    /// # Errors
+    /// Why helm cannot say.
+    pub async fn presence(
+        &self,
+        access: Access<'_>,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Presence, HelmError> {
+        let target = target(access.cluster, namespace, name);
+        let call = Call {
+            target: &target,
+            kubeconfig: access.kubeconfig,
+        };
+        let state = self
+            .0
+            .in_turn(&target, async |cli| cli.observe(call).await)
+            .await?;
+        Ok(match state {
+            State::Absent => Presence::Absent,
+            State::Present(seen) if seen.ours => Presence::Ours,
+            State::Present(_) => Presence::Foreign,
+        })
+    }
+
+    /// All releases that were asked for since the start, and how they stand.
+    pub fn progress(&self) -> Vec<Progress> {
+        self.0.board.all()
+    }
+
+    /// Looks at everything of a cluster afresh when it is asked for next.
+    pub fn recheck(&self, cluster: &str) {
+        self.0
+            .memory
+            .lock()
+            .retain(|target, _| target.cluster != cluster);
+    }
+
+    /// A cluster is gone.
+    pub fn forget(&self, cluster: &str) {
+        self.recheck(cluster);
+        self.0.board.remove_cluster(cluster);
+        self.0.turns.lock().remove(cluster);
+    }
+
+    /// Adds its series.
+    pub fn register(&self, registry: &mut Registry) {
+        if let Ok(cli) = &self.0.cli {
+            cli.counters.register(registry);
+        }
+    }
+}
+
+impl Inner {
+    /// Waits for the cluster's turn first and for a slot then: a cluster has one place in the queue for slots, which is in
+    /// the order of asking, so that none keeps the others waiting for more than one operation.
+    async fn in_turn<T>(
+        &self,
+        target: &Target,
+        work: impl AsyncFnOnce(&Cli) -> Result<T, HelmError>,
+    ) -> Result<T, HelmError> {
+        let cli = self.cli.as_ref().map_err(Clone::clone)?;
+        let turn = Arc::clone(self.turns.lock().entry(target.cluster.clone()).or_default());
+        let _idle_afterwards = Idle(&self.board, target);
+        let _turn = turn.lock().await;
+        let _slot = self
+            .slots
+            .acquire()
+            .await
+            .map_err(|_| HelmError::Stopping)?;
+        self.board.running(target, "look", clock::now());
+        work(cli).await
+    }
+
+    async fn converge(
+        &self,
+        cli: &Cli,
+        call: Call<'_>,
+        release: &Release,
+    ) -> Result<Done, HelmError> {
+        let mut done = Done::default();
+        for _ in 0..MOST_STEPS {
+            let state = cli.observe(call).await?;
+            let now = clock::now();
+            let next = plan(release, &state, now, self.patience(cli, call.target));
+            let operation = match next {
+                Plan::Nothing => {
+                    self.nothing_is_cut_off(call.target);
+                    return Ok(done);
+                }
+                Plan::Wait { until } => return Err(HelmError::Busy { until }),
+                Plan::Refuse(refusal) => return Err(refusal.into()),
+                Plan::Install => Operation::Install { replace: false },
+                Plan::Reinstall => Operation::Install { replace: true },
+                Plan::Upgrade(_) => Operation::Upgrade,
+                Plan::Restore => Operation::Rollback { to: 0 },
+                Plan::UninstallFirst => Operation::Uninstall,
+            };
+            tracing::info!(cluster = call.target.cluster, release = call.target.name, plan = ?next, "helm {}", operation.name());
+            self.board.running(call.target, operation.name(), now);
+            match next {
+                Plan::UninstallFirst => cli.uninstall(call).await?,
+                Plan::Restore => cli.restore(call).await?,
+                Plan::Install | Plan::Reinstall | Plan::Upgrade(_) => {
+                    cli.bring(operation, release, call).await?;
+                }
+                Plan::Nothing | Plan::Wait { .. } | Plan::Refuse(_) => {}
+            }
+            // What is pending from here on is somebody else's.
+            self.nothing_is_cut_off(call.target);
+            done.operations.push(operation.name());
+        }
+        Err(HelmError::NoProgress(MOST_STEPS))
+    }
+
+    async fn remove(&self, cli: &Cli, call: Call<'_>) -> Result<bool, HelmError> {
+        let state = cli.observe(call).await?;
+        match plan_removal(&state, clock::now(), self.patience(cli, call.target)) {
+            Removal::Nothing => Ok(false),
+            Removal::Foreign => Err(HelmError::Foreign),
+            Removal::Wait { until } => Err(HelmError::Busy { until }),
+            Removal::Uninstall => {
+                self.board.running(call.target, "uninstall", clock::now());
+                cli.uninstall(call).await?;
+                self.nothing_is_cut_off(call.target);
+                Ok(true)
+            }
+        }
+    }
+
+    fn patience(&self, cli: &Cli, target: &Target) -> Patience {
+        cli.patience(self.interrupted.lock().contains(target))
+    }
+
+    fn nothing_is_cut_off(&self, target: &Target) {
+        self.interrupted.lock().remove(target);
+    }
+
+    fn remembered(
+        &self,
+        target: &Target,
+        wanted: Option<&Release>,
+        now: Timestamp,
+    ) -> Option<Result<(), HelmError>> {
+        let memory = self.memory.lock();
+        let last = memory
+            .get(target)
+            .filter(|last| last.wanted.as_ref() == wanted)?;
+        let age = Duration::from_millis(now.0.saturating_sub(last.at.0));
+        (age < last.lasts()).then(|| last.outcome.clone())
+    }
+
+    fn remember(&self, target: &Target, wanted: Option<Release>, outcome: Result<(), HelmError>) {
+        let now = clock::now();
+        self.board.ended(target, outcome.as_ref().err(), now);
+        // An operation of ours that was cut off is dead: nobody has to wait for it.
+        if matches!(
+            outcome,
+            Err(HelmError::Deadline { .. } | HelmError::Stopping)
+        ) {
+            self.interrupted.lock().insert(target.clone());
+        }
+        let mut memory = self.memory.lock();
+        let before = memory.get(target).filter(|last| last.wanted == wanted);
+        let failures = match &outcome {
+            Ok(()) => 0,
+            Err(_) => before.map_or(0, |last| last.failures) + 1,
+        };
+        let last = Memory {
+            wanted,
+            outcome,
+            failures,
+            at: now,
+        };
+        memory.insert(target.clone(), last);
+    }
+}
+
+impl Memory {
+    /// For how long the outcome stands without a new look.
+    fn lasts(&self) -> Duration {
+        match &self.outcome {
+            Ok(()) => TRUSTED,
+            // Helm may be installed, or a chart put in its place, at any time; to see that is cheap.
+            Err(error) if !error.is_transient() => FIRST_PAUSE,
+            Err(_) => {
+                let doublings = self.failures.saturating_sub(1).min(16);
+                (FIRST_PAUSE * 2_u32.pow(doublings)).min(MOST_PAUSE)
+            }
+        }
+    }
+}
+
+/// Takes the release off what goes on, also where the work is dropped.
+struct Idle<'a>(&'a Board, &'a Target);
+
+impl Drop for Idle<'_> {
+    fn drop(&mut self) {
+        self.0.idle(self.1);
+    }
+}
+
+fn target(cluster: &str, namespace: &str, name: &str) -> Target {
+    Target {
+        cluster: cluster.to_owned(),
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

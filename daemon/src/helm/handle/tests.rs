@@ -1,0 +1,200 @@
+//! The handle over a stand-in for the CLI: a script that keeps its state in files beside it.
+
+use std::{fs, os::unix::fs::PermissionsExt as _, path::PathBuf, time::Instant};
+
+use super::*;
+use crate::{
+    config::{AtOnce, Deadline},
+    helm::{Activity, Keys},
+};
+
+/// Answers as helm does about releases that `install` and `upgrade` note in files, and counts how many run at once.
+const SCRIPT: &str = r#"#!/bin/sh
+# HOME is DATA_DIR/helm/home
+place="$HOME/../../fake"
+mkdir -p "$place"
+if [ "$1" = version ]; then cat "$place/version" 2>/dev/null || echo v3.22.0; exit 0; fi
+echo "$*" >> "$place/calls"
+name="$2"; [ "$1" = get ] && name="$3"; [ "$1" = list ] && name="$(echo "$5" | tr -d '^$')"
+for word in "$@"; do case "$last" in --version) version="$word";; --values) values="$word";; esac; last="$word"; done
+case "$1" in
+status)
+    [ -e "$place/$name" ] || { echo "Error: release: not found" >&2; exit 1; }
+    cat "$place/$name";;
+get) echo "{\"chart\":\"$name\",\"version\":\"$(cat "$place/$name.version")\"}";;
+list) echo "[{\"name\":\"$name\"}]";;
+install|upgrade)
+    echo x >> "$place/running"
+    [ "$(wc -l < "$place/running")" -gt "$(cat "$place/most" 2>/dev/null || echo 0)" ] && wc -l < "$place/running" > "$place/most"
+    sleep "$(cat "$place/slow" 2>/dev/null || echo 0)"
+    sed -i 1d "$place/running"
+    [ -e "$place/broken" ] && { echo "Error: no such chart" >&2; exit 1; }
+    echo "$version" > "$place/$name.version"
+    echo "{\"version\":1,\"info\":{\"status\":\"deployed\"},\"config\":$(cat "$values")}" > "$place/$name";;
+uninstall) rm "$place/$name";;
+esac
+"#;
+
+struct Fake {
+    directory: tempfile::TempDir,
+    helm: Helm,
+}
+
+impl Fake {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("helm-stand-in");
+        fs::write(&path, SCRIPT).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::create_dir(directory.path().join("fake")).unwrap();
+        let config = config::Helm {
+            path: Some(path),
+            timeout: Deadline(Duration::from_secs(30)),
+            at_once: AtOnce(2),
+            ..config::Helm::default()
+        };
+        let helm = Helm::start(&config, directory.path(), CancellationToken::new());
+        Self { directory, helm }
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.directory.path().join("fake").join(name)
+    }
+
+    fn calls(&self) -> String {
+        fs::read_to_string(self.file("calls")).unwrap_or_default()
+    }
+
+    async fn ensure(&self, cluster: &str, release: &Release) -> Result<Done, HelmError> {
+        let access = Access {
+            cluster,
+            kubeconfig: "token: geheim",
+        };
+        self.helm.ensure(access, release).await
+    }
+}
+
+fn release(name: &str, version: &str, values: &str) -> Release {
+    let keys = Keys {
+        chart_name: name,
+        chart_ref: "https://charts.example.com",
+        chart_version: version,
+        namespace: "lb",
+        values,
+    };
+    Release::from_keys("PureLBController", keys).unwrap()
+}
+
+fn operations(done: Result<Done, HelmError>) -> Vec<&'static str> {
+    done.unwrap().operations
+}
+
+#[tokio::test]
+async fn a_release_is_installed_left_alone_and_upgraded() {
+    let fake = Fake::new();
+    let first = release("purelb", "0.14.1", "a: 1");
+    assert_eq!(operations(fake.ensure("east", &first).await), ["install"]);
+    let calls = fake.calls();
+    assert_eq!(operations(fake.ensure("east", &first).await), [""; 0]);
+    assert_eq!(fake.calls(), calls, "nobody asks helm again so soon");
+    fake.helm.recheck("east");
+    assert_eq!(operations(fake.ensure("east", &first).await), [""; 0]);
+    assert_ne!(fake.calls(), calls);
+    let values = release("purelb", "0.14.1", "a: 2");
+    assert_eq!(operations(fake.ensure("east", &values).await), ["upgrade"]);
+    let version = release("purelb", "0.15.0", "a: 2");
+    assert_eq!(operations(fake.ensure("east", &version).await), ["upgrade"]);
+    let runs = fs::read_dir(fake.directory.path().join("helm/run")).unwrap();
+    assert_eq!(runs.count(), 0, "no kubeconfig is left");
+}
+
+#[tokio::test]
+async fn a_failure_is_told_and_not_repeated_at_once() {
+    let fake = Fake::new();
+    fs::write(fake.file("broken"), "").unwrap();
+    let wanted = release("purelb", "0.14.1", "");
+    let said = fake.ensure("east", &wanted).await.unwrap_err();
+    assert_eq!(said.to_string(), "helm install failed: no such chart");
+    let calls = fake.calls();
+    assert!(fake.ensure("east", &wanted).await.is_err());
+    assert_eq!(fake.calls(), calls);
+    let progress = fake.helm.progress().remove(0);
+    assert_eq!(progress.activity, Activity::Idle);
+    let last = progress.last.unwrap().error.unwrap();
+    assert_eq!(last.reason, "HelmFailed");
+    fs::remove_file(fake.file("broken")).unwrap();
+    let corrected = release("purelb", "0.14.2", "");
+    assert_eq!(
+        operations(fake.ensure("east", &corrected).await),
+        ["install"],
+        "a change is tried at once"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_at_once_in_all_and_one_for_each_cluster() {
+    let fake = Fake::new();
+    fs::write(fake.file("slow"), "0.6").unwrap();
+    let names = ["east", "east", "west", "north"];
+    let begun = Instant::now();
+    let all = names.iter().enumerate().map(|(number, cluster)| {
+        let wanted = release(&format!("purelb-{number}"), "0.14.1", "");
+        let fake = &fake;
+        async move { fake.ensure(cluster, &wanted).await.map(drop) }
+    });
+    futures::future::try_join_all(all).await.unwrap();
+    assert_eq!(fs::read_to_string(fake.file("most")).unwrap().trim(), "2");
+    assert!(begun.elapsed() >= Duration::from_millis(1_200));
+}
+
+#[tokio::test]
+async fn a_missing_cli_is_a_reason_and_found_once_it_is_there() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("helm");
+    let config = config::Helm {
+        path: Some(path.clone()),
+        ..config::Helm::default()
+    };
+    let helm = Helm::start(&config, directory.path(), CancellationToken::new());
+    let access = Access {
+        cluster: "east",
+        kubeconfig: "",
+    };
+    let wanted = release("purelb", "0.14.1", "");
+    let error = helm.ensure(access, &wanted).await.unwrap_err();
+    assert_eq!(error.reason(), "HelmMissing");
+    // The private directory has this name, so that it is there but no program.
+    assert!(error.to_string().contains("is no program"), "{error}");
+}
+
+#[tokio::test]
+async fn a_helm_that_is_too_old_is_not_used() {
+    let fake = Fake::new();
+    fs::write(fake.file("version"), "v3.9.4+g1").unwrap();
+    let error = fake
+        .ensure("east", &release("purelb", "0.14.1", ""))
+        .await
+        .unwrap_err();
+    assert_eq!(error.reason(), "HelmUnsupported");
+    assert!(error.to_string().contains("v3.9.4"), "{error}");
+    assert_eq!(fake.calls(), "");
+}
+
+#[tokio::test]
+async fn what_is_uninstalled_is_off_the_board() {
+    let fake = Fake::new();
+    fake.ensure("east", &release("purelb", "0.14.1", ""))
+        .await
+        .unwrap();
+    let access = Access {
+        cluster: "east",
+        kubeconfig: "",
+    };
+    assert!(fake.helm.uninstall(access, "lb", "purelb").await.unwrap());
+    assert!(!fake.helm.uninstall(access, "lb", "purelb").await.unwrap());
+    assert!(fake.helm.progress().is_empty());
+    assert_eq!(
+        fake.helm.presence(access, "lb", "purelb").await.unwrap(),
+        Presence::Absent
+    );
+}

@@ -1,0 +1,382 @@
+//! What to do about a release: a pure function of what is wanted, what is there and the time.
+
+use std::time::Duration;
+
+use fipd_core::Timestamp;
+
+use super::{
+    release::{Chart, ChartVersion, Release},
+    state::{Observed, Phase, State},
+};
+
+/// The next thing to do. After it the release is looked at again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Plan {
+    Nothing,
+    Install,
+    /// Under a name whose history was kept.
+    Reinstall,
+    Upgrade(Why),
+    /// A dead operation left it pending: back to the last revision that was in use, which deletes nothing of others.
+    Restore,
+    /// A removal of ours died: to its end, then anew.
+    UninstallFirst,
+    /// Somebody may be at work.
+    Wait {
+        until: Timestamp,
+    },
+    Refuse(Refusal),
+}
+
+/// Why a release is upgraded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    Version,
+    Values,
+    /// The last operation failed.
+    Failed,
+    /// It lacks fipd's label: the original cluster manager made it.
+    Adopted,
+}
+
+/// Why a release is left alone.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    #[error(
+        "the release is of the chart {found:?}, not of {wanted:?}; uninstall it, or give the chart another name"
+    )]
+    OtherChart { found: String, wanted: String },
+    #[error(
+        "somebody is removing the release, which does not carry fipd's label; finish that with helm uninstall"
+    )]
+    Removed,
+}
+
+/// How a release comes to an end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Removal {
+    Nothing,
+    Uninstall,
+    Wait {
+        until: Timestamp,
+    },
+    /// It does not carry fipd's label.
+    Foreign,
+}
+
+/// How long an operation may be pending before it counts as dead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// Of releases with fipd's label: longer than any operation of fipd lives.
+    pub own: Duration,
+    /// Of others.
+    pub others: Duration,
+    /// The operation was fipd's own and its process is gone: there is nobody to wait for.
+    pub interrupted: bool,
+}
+
+impl Patience {
+    fn until(self, ours: bool, since: Timestamp, now: Timestamp) -> Option<Timestamp> {
+        let patience = if ours { self.own } else { self.others };
+        let millis = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
+        // A cluster whose clock is ahead does not make it longer.
+        let until = Timestamp(since.0.min(now.0).saturating_add(millis));
+        (!self.interrupted && until > now).then_some(until)
+    }
+}
+
+/// What to do so that the release becomes what it should be.
+pub fn plan(desired: &Release, state: &State, now: Timestamp, patience: Patience) -> Plan {
+    let State::Present(seen) = state else {
+        return Plan::Install;
+    };
+    if let Some(wanted) = other_chart(&desired.chart, seen) {
+        return Plan::Refuse(Refusal::OtherChart {
+            found: seen.chart.clone(),
+            wanted,
+        });
+    }
+    match seen.phase {
+        Phase::Pending { since, .. } => match patience.until(seen.ours, since, now) {
+            Some(until) => Plan::Wait { until },
+            None => Plan::Restore,
+        },
+        Phase::Uninstalling { since } => match patience.until(seen.ours, since, now) {
+            Some(until) => Plan::Wait { until },
+            None if seen.ours => Plan::UninstallFirst,
+            None => Plan::Refuse(Refusal::Removed),
+        },
+        Phase::Uninstalled => Plan::Reinstall,
+        Phase::Failed => Plan::Upgrade(Why::Failed),
+        Phase::Deployed => difference(desired, seen).map_or(Plan::Nothing, Plan::Upgrade),
+    }
+}
+
+/// What to do so that the release is gone.
+pub fn plan_removal(state: &State, now: Timestamp, patience: Patience) -> Removal {
+    let State::Present(seen) = state else {
+        return Removal::Nothing;
+    };
+    if !seen.ours {
+        return match seen.phase {
+            Phase::Uninstalled => Removal::Nothing,
+            Phase::Deployed
+            | Phase::Failed
+            | Phase::Pending { .. }
+            | Phase::Uninstalling { .. } => Removal::Foreign,
+        };
+    }
+    let since = match seen.phase {
+        Phase::Pending { since, .. } | Phase::Uninstalling { since } => since,
+        Phase::Deployed | Phase::Failed | Phase::Uninstalled => return Removal::Uninstall,
+    };
+    match patience.until(seen.ours, since, now) {
+        Some(until) => Removal::Wait { until },
+        None => Removal::Uninstall,
+    }
+}
+
+fn difference(desired: &Release, seen: &Observed) -> Option<Why> {
+    let version = ChartVersion::parse(&seen.version);
+    if version.as_ref() != Ok(&desired.chart.version) {
+        Some(Why::Version)
+    } else if seen.values != desired.values.digest() {
+        Some(Why::Values)
+    } else if !seen.ours {
+        Some(Why::Adopted)
+    } else {
+        None
+    }
+}
+
+/// The name that was wanted, where the release is of another chart.
+fn other_chart(desired: &Chart, seen: &Observed) -> Option<String> {
+    let wanted = desired.own_name()?;
+    (wanted != seen.chart).then(|| wanted.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::helm::{release::Keys, state::Pending, values::Values};
+
+    const NOW: Timestamp = Timestamp(1_000_000_000);
+    const PATIENCE: Patience = Patience {
+        own: Duration::from_secs(300),
+        others: Duration::from_secs(600),
+        interrupted: false,
+    };
+
+    fn desired() -> Release {
+        let keys = Keys {
+            chart_name: "purelb",
+            chart_ref: "https://example.com/charts",
+            chart_version: "v0.14.1",
+            namespace: "rancher-fip-manager",
+            values: "a: 1",
+        };
+        Release::from_keys("PureLBController", keys).unwrap()
+    }
+
+    fn seen(phase: Phase) -> Observed {
+        Observed {
+            revision: 1,
+            phase,
+            chart: "purelb".into(),
+            version: "0.14.1".into(),
+            values: Values::parse("a: 1").unwrap().digest(),
+            ours: true,
+        }
+    }
+
+    fn planned(seen: Observed) -> Plan {
+        plan(&desired(), &State::Present(seen), NOW, PATIENCE)
+    }
+
+    fn pending(seconds_ago: u64) -> Phase {
+        Phase::Pending {
+            kind: Pending::Upgrade,
+            since: Timestamp(NOW.0 - seconds_ago * 1_000),
+        }
+    }
+
+    #[test]
+    fn what_is_as_it_should_be_is_left_alone() {
+        assert_eq!(planned(seen(Phase::Deployed)), Plan::Nothing);
+        assert_eq!(
+            plan(&desired(), &State::Absent, NOW, PATIENCE),
+            Plan::Install
+        );
+    }
+
+    #[test]
+    fn defect_23_values_count_as_much_as_the_version() {
+        let other = Observed {
+            version: "0.13.0".into(),
+            ..seen(Phase::Deployed)
+        };
+        assert_eq!(planned(other), Plan::Upgrade(Why::Version));
+        let other = Observed {
+            values: Values::parse("a: 2").unwrap().digest(),
+            ..seen(Phase::Deployed)
+        };
+        assert_eq!(planned(other), Plan::Upgrade(Why::Values));
+    }
+
+    #[test]
+    fn defect_23_a_stuck_pending_release_is_restored_and_a_busy_one_waited_for() {
+        assert_eq!(planned(seen(pending(301))), Plan::Restore);
+        let until = Timestamp(NOW.0 + 1_000);
+        assert_eq!(planned(seen(pending(299))), Plan::Wait { until });
+        let ahead = Phase::Pending {
+            kind: Pending::Install,
+            since: Timestamp(NOW.0 + 99_000_000),
+        };
+        let until = Timestamp(NOW.0 + 300_000);
+        assert_eq!(planned(seen(ahead)), Plan::Wait { until });
+        let interrupted = Patience {
+            interrupted: true,
+            ..PATIENCE
+        };
+        let state = State::Present(seen(pending(1)));
+        assert_eq!(plan(&desired(), &state, NOW, interrupted), Plan::Restore);
+    }
+
+    #[test]
+    fn a_failed_release_is_upgraded() {
+        assert_eq!(planned(seen(Phase::Failed)), Plan::Upgrade(Why::Failed));
+        assert_eq!(planned(seen(Phase::Uninstalled)), Plan::Reinstall);
+    }
+
+    #[test]
+    fn a_release_of_the_originals_is_adopted_and_never_uninstalled() {
+        let theirs = Observed {
+            ours: false,
+            ..seen(Phase::Deployed)
+        };
+        assert_eq!(planned(theirs.clone()), Plan::Upgrade(Why::Adopted));
+        let state = State::Present(theirs);
+        assert_eq!(plan_removal(&state, NOW, PATIENCE), Removal::Foreign);
+        let stuck = Observed {
+            ours: false,
+            ..seen(pending(999))
+        };
+        assert_eq!(planned(stuck), Plan::Restore, "which deletes nothing");
+        let busy = Observed {
+            ours: false,
+            ..seen(pending(599))
+        };
+        assert!(
+            matches!(planned(busy), Plan::Wait { .. }),
+            "the originals wait for ten minutes"
+        );
+    }
+
+    #[test]
+    fn a_release_of_another_chart_is_left_alone_in_every_phase() {
+        for phase in [
+            Phase::Deployed,
+            Phase::Failed,
+            pending(999),
+            Phase::Uninstalled,
+        ] {
+            let other = Observed {
+                chart: "metallb".into(),
+                ..seen(phase)
+            };
+            assert!(matches!(
+                planned(other),
+                Plan::Refuse(Refusal::OtherChart { .. })
+            ));
+        }
+    }
+
+    #[test]
+    fn a_removal_that_died_is_ended_where_it_was_ours() {
+        let died = Phase::Uninstalling {
+            since: Timestamp(0),
+        };
+        assert_eq!(planned(seen(died)), Plan::UninstallFirst);
+        let theirs = Observed {
+            ours: false,
+            ..seen(died)
+        };
+        assert_eq!(planned(theirs), Plan::Refuse(Refusal::Removed));
+    }
+
+    #[test]
+    fn only_what_carries_the_label_is_uninstalled() {
+        let removal = |seen: Observed| plan_removal(&State::Present(seen), NOW, PATIENCE);
+        assert_eq!(
+            plan_removal(&State::Absent, NOW, PATIENCE),
+            Removal::Nothing
+        );
+        for phase in [
+            Phase::Deployed,
+            Phase::Failed,
+            Phase::Uninstalled,
+            pending(999),
+        ] {
+            assert_eq!(removal(seen(phase)), Removal::Uninstall);
+        }
+        assert!(matches!(removal(seen(pending(1))), Removal::Wait { .. }));
+        for phase in [Phase::Deployed, Phase::Failed, pending(999)] {
+            let theirs = Observed {
+                ours: false,
+                ..seen(phase)
+            };
+            assert_eq!(removal(theirs), Removal::Foreign);
+        }
+    }
+
+    /// Whatever is there, following the plan ends, at the wanted state or at a refusal.
+    #[test]
+    fn the_plan_converges_from_every_state() {
+        let phases = [
+            Phase::Deployed,
+            Phase::Failed,
+            pending(999),
+            Phase::Uninstalling {
+                since: Timestamp(0),
+            },
+            Phase::Uninstalled,
+        ];
+        let mut states = vec![State::Absent];
+        for phase in phases {
+            for ours in [true, false] {
+                for version in ["0.14.1", "0.13.0"] {
+                    let one = Observed {
+                        ours,
+                        version: version.into(),
+                        ..seen(phase)
+                    };
+                    states.push(State::Present(one));
+                }
+            }
+        }
+        for start in states {
+            let mut state = start.clone();
+            let mut steps = 0;
+            loop {
+                let next = plan(&desired(), &state, NOW, PATIENCE);
+                state = match next {
+                    Plan::Nothing | Plan::Refuse(_) => break,
+                    Plan::Wait { .. } => panic!("{start:?} waits"),
+                    Plan::UninstallFirst => State::Absent,
+                    Plan::Install | Plan::Reinstall | Plan::Upgrade(_) => {
+                        State::Present(seen(Phase::Deployed))
+                    }
+                    Plan::Restore => match state {
+                        State::Present(seen) => State::Present(Observed {
+                            phase: Phase::Deployed,
+                            ..seen
+                        }),
+                        State::Absent => panic!("nothing to restore"),
+                    },
+                };
+                steps += 1;
+                assert!(steps <= 3, "{start:?} does not converge");
+            }
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! A release as it should be, out of configuration keys. Every error names its key.
+
+use std::{fmt, path::PathBuf};
+
+use super::values::Values;
+
+/// A release of a chart in a namespace of one cluster.
+///
+/// Invariants: `name` and `namespace` are valid names of Kubernetes; the version is exact.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Release {
+    pub name: String,
+    pub namespace: String,
+    pub chart: Chart,
+    pub values: Values,
+}
+
+/// Which chart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chart {
+    pub name: String,
+    pub reference: Reference,
+    pub version: ChartVersion,
+}
+
+/// Where a chart comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reference {
+    /// `http://` or `https://`: a repository that has an `index.yaml`.
+    Repository(String),
+    /// `oci://REGISTRY/PATH/CHART`.
+    Oci(String),
+    /// A chart's directory or archive on fipd's host.
+    Local(PathBuf),
+}
+
+/// `MAJOR.MINOR.PATCH[-PRE][+META]` without a leading `v`. Less than that is a range to helm, and a release would
+/// never be at it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChartVersion(String);
+
+/// The five keys of `rancher-fip-config` that say one release, as they are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Keys<'a> {
+    pub chart_name: &'a str,
+    pub chart_ref: &'a str,
+    pub chart_version: &'a str,
+    pub namespace: &'a str,
+    pub values: &'a str,
+}
+
+/// A key that says nothing helm can do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{key} = {value:?} {why}")]
+pub struct KeyError {
+    pub key: String,
+    pub value: String,
+    pub why: String,
+}
+
+impl Release {
+    /// What the keys that start with `prefix`, such as `PureLBController`, say. As with the originals the chart's name
+    /// is the release's name too.
+    ///
+    /// # Errors
+    /// The first key that cannot be used.
+    pub fn from_keys(prefix: &str, keys: Keys<'_>) -> Result<Self, KeyError> {
+        let refuse = |key: &str, value: &str, why: String| KeyError {
+            key: format!("{prefix}{key}"),
+            value: shortened(value),
+            why,
+        };
+        let name = keys.chart_name.trim();
+        check_name(name, 53).map_err(|why| refuse("ChartName", name, why))?;
+        let namespace = keys.namespace.trim();
+        check_name(namespace, 63).map_err(|why| refuse("Namespace", namespace, why))?;
+        let reference = Reference::parse(keys.chart_ref.trim(), name)
+            .map_err(|why| refuse("ChartRef", keys.chart_ref.trim(), why))?;
+        let version = ChartVersion::parse(keys.chart_version)
+            .map_err(|why| refuse("ChartVersion", keys.chart_version.trim(), why))?;
+        // The text may hold secrets.
+        let values = Values::parse(keys.values).map_err(|why| refuse("Values", "...", why))?;
+        Ok(Self {
+            name: name.to_owned(),
+            namespace: namespace.to_owned(),
+            chart: Chart {
+                name: name.to_owned(),
+                reference,
+                version,
+            },
+            values,
+        })
+    }
+}
+
+impl Chart {
+    /// The name that the chart itself has to have, where the reference says it.
+    pub fn own_name(&self) -> Option<&str> {
+        match &self.reference {
+            Reference::Repository(_) => Some(&self.name),
+            Reference::Oci(path) => path.rsplit('/').next(),
+            Reference::Local(_) => None,
+        }
+    }
+}
+
+impl Reference {
+    fn parse(text: &str, chart: &str) -> Result<Self, String> {
+        const ALLOWED: &str = "allowed are https://HOST/PATH or http://HOST/PATH of a chart repository, oci://REGISTRY/PATH/CHART, or the absolute path of a chart on fipd's host";
+        if text.is_empty() {
+            return Err(format!("is missing; {ALLOWED}"));
+        }
+        if text.contains(|c: char| c.is_whitespace() || c.is_control()) {
+            return Err(format!("has a blank in it; {ALLOWED}"));
+        }
+        if let Some(path) = text.strip_prefix("oci://") {
+            return check_oci(path)
+                .map(|()| Self::Oci(text.to_owned()))
+                .map_err(|why| format!("{why}; {ALLOWED}"));
+        }
+        if text.starts_with("https://") || text.starts_with("http://") {
+            return check_repository(text, chart)
+                .map(|()| Self::Repository(text.trim_end_matches('/').to_owned()))
+                .map_err(|why| format!("{why}; {ALLOWED}"));
+        }
+        if text.starts_with('/') {
+            return Ok(Self::Local(PathBuf::from(text)));
+        }
+        Err(format!("is none of these: {ALLOWED}"))
+    }
+}
+
+impl fmt::Display for Reference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Repository(url) | Self::Oci(url) => f.write_str(url),
+            Self::Local(path) => path.display().fmt(f),
+        }
+    }
+}
+
+impl ChartVersion {
+    /// Reads `0.4.1` and `v0.4.1` alike.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        let bare = text.strip_prefix('v').unwrap_or(text);
+        if bare.is_empty() {
+            return Err("is missing; write the exact version, such as 0.4.1".to_owned());
+        }
+        let (core, rest) = match bare.find(['-', '+']) {
+            Some(at) => bare.split_at(at),
+            None => (bare, ""),
+        };
+        let number = |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_digit());
+        let exact = core.split('.').count() == 3 && core.split('.').all(number);
+        let extra = rest
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "-+.".contains(c));
+        if exact && extra {
+            Ok(Self(bare.to_owned()))
+        } else {
+            Err("is no exact version; allowed is MAJOR.MINOR.PATCH, such as 0.4.1".to_owned())
+        }
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for ChartVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+fn check_name(name: &str, most: usize) -> Result<(), String> {
+    let letter = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let ends = name.starts_with(letter) && name.ends_with(letter);
+    if name.is_empty() {
+        Err("is missing".to_owned())
+    } else if ends && name.len() <= most && name.chars().all(|c| letter(c) || c == '-') {
+        Ok(())
+    } else {
+        Err(format!(
+            "is no name; allowed are 1 to {most} of a-z, 0-9 and '-', starting and ending with a letter or digit"
+        ))
+    }
+}
+
+fn check_oci(path: &str) -> Result<(), String> {
+    let mut parts = path.split('/');
+    let registry = parts.next().unwrap_or_default();
+    let chart = parts.next_back().unwrap_or_default();
+    if registry.is_empty() || chart.is_empty() {
+        return Err("names no chart in the registry".to_owned());
+    }
+    if path.contains('@') || chart.contains(':') {
+        return Err("names a tag or digest; the version has a key of its own".to_owned());
+    }
+    Ok(())
+}
+
+fn check_repository(url: &str, chart: &str) -> Result<(), String> {
+    let uri: http::Uri = url.parse().map_err(|_| "is no URL".to_owned())?;
+    let authority = uri.authority().ok_or("names no host")?;
+    if authority.as_str().contains('@') {
+        return Err("has a user name in it, which would be shown with every error".to_owned());
+    }
+    let path = uri.path();
+    if path.ends_with(".tgz") || path.ends_with("/index.yaml") {
+        return Err(format!(
+            "is a file; the URL of the repository that has the chart {chart:?} is meant"
+        ));
+    }
+    Ok(())
+}
+
+/// What of a value an error repeats.
+fn shortened(value: &str) -> String {
+    value.chars().take(200).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Change = fn(&mut Keys<'static>);
+
+    fn keys() -> Keys<'static> {
+        Keys {
+            chart_name: "purelb",
+            chart_ref: "https://purelb.github.io/purelb/charts",
+            chart_version: "0.14.1",
+            namespace: "rancher-fip-manager",
+            values: "lbnodeagent:\n  sendgarp: true\n",
+        }
+    }
+
+    fn error(change: impl FnOnce(&mut Keys<'static>)) -> String {
+        let mut keys = keys();
+        change(&mut keys);
+        Release::from_keys("PureLBController", keys)
+            .unwrap_err()
+            .to_string()
+    }
+
+    #[test]
+    fn the_keys_of_the_originals_say_a_release() {
+        let release = Release::from_keys("PureLBController", keys()).unwrap();
+        assert_eq!(release.name, "purelb");
+        assert_eq!(release.chart.version.as_str(), "0.14.1");
+        assert_eq!(release.chart.own_name(), Some("purelb"));
+        let oci = Keys {
+            chart_name: "rancher-fip-lb-controller",
+            chart_ref: "oci://registry.example.com:5000/project/rancher-fip-lb-controller",
+            ..keys()
+        };
+        let release = Release::from_keys("RancherFipLBController", oci).unwrap();
+        assert_eq!(release.chart.own_name(), Some("rancher-fip-lb-controller"));
+        let local = Keys {
+            chart_ref: "/srv/charts/purelb",
+            ..keys()
+        };
+        let release = Release::from_keys("PureLBController", local).unwrap();
+        assert_eq!(release.chart.own_name(), None);
+    }
+
+    #[test]
+    fn every_error_names_its_key() {
+        let cases: [(&str, Change); 12] = [
+            ("PureLBControllerChartName = \"\" is missing", |k| {
+                k.chart_name = ""
+            }),
+            (
+                "PureLBControllerChartName = \"https://x/y\" is no name",
+                |k| k.chart_name = "https://x/y",
+            ),
+            (
+                "PureLBControllerNamespace = \"Kube_System\" is no name",
+                |k| k.namespace = "Kube_System",
+            ),
+            ("PureLBControllerChartRef = \"\" is missing", |k| {
+                k.chart_ref = ""
+            }),
+            (
+                "PureLBControllerChartRef = \"charts/purelb\" is none of these",
+                |k| k.chart_ref = "charts/purelb",
+            ),
+            (
+                "is a file; the URL of the repository that has the chart \"purelb\"",
+                |k| k.chart_ref = "https://x/purelb-0.14.1.tgz",
+            ),
+            ("has a user name in it", |k| {
+                k.chart_ref = "https://me:secret@x/charts"
+            }),
+            ("names no chart in the registry", |k| {
+                k.chart_ref = "oci://registry"
+            }),
+            ("names a tag or digest", |k| {
+                k.chart_ref = "oci://registry/purelb:0.14.1"
+            }),
+            ("PureLBControllerChartVersion = \"\" is missing", |k| {
+                k.chart_version = " "
+            }),
+            (
+                "PureLBControllerChartVersion = \"0.14\" is no exact version",
+                |k| k.chart_version = "0.14",
+            ),
+            ("PureLBControllerValues = \"...\" ", |k| k.values = "a: [1"),
+        ];
+        for (wanted, change) in cases {
+            let said = error(change);
+            assert!(said.contains(wanted), "{wanted}: {said}");
+        }
+    }
+
+    #[test]
+    fn exact_versions_only() {
+        for good in ["0.4.1", "v0.4.1", "1.2.3-rc.1", "1.2.3+build.5"] {
+            assert!(ChartVersion::parse(good).is_ok(), "{good}");
+        }
+        for bad in [
+            "",
+            "1",
+            "1.2",
+            "1.2.x",
+            "^1.2.3",
+            ">1.0.0",
+            "1.2.3 || 2.0.0",
+            "latest",
+            "1..3",
+        ] {
+            assert!(ChartVersion::parse(bad).is_err(), "{bad}");
+        }
+        assert_eq!(ChartVersion::parse("v0.4.1"), ChartVersion::parse("0.4.1"));
+    }
+}

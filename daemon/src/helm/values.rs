@@ -1,0 +1,184 @@
+//! Values of a chart, in a form in which what was asked for and what helm has can be compared.
+
+use std::fmt;
+
+use serde_json::{Map, Number, Value};
+use sha2::{Digest as _, Sha256};
+
+/// Values as an object without nulls. Helm gets them as JSON, so that both sides mean the same by them: what is a
+/// number or a truth in YAML depends on who reads it.
+///
+/// They may hold secrets, and are not shown.
+#[derive(Clone, PartialEq)]
+pub struct Values(Map<String, Value>);
+
+/// Tells values apart without holding them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Digest([u8; 32]);
+
+impl Values {
+    /// Reads YAML; an empty text is an empty object.
+    ///
+    /// # Errors
+    /// Why it is none, without what it holds.
+    pub fn parse(yaml: &str) -> Result<Self, String> {
+        if yaml
+            .lines()
+            .all(|line| line.trim().is_empty() || line.trim_start().starts_with('#'))
+        {
+            return Ok(Self(Map::new()));
+        }
+        let parsed: Value = serde_saphyr::from_str(yaml).map_err(|error| {
+            let place = error
+                .location()
+                .map(|at| format!(" in line {}, column {}", at.line(), at.column()));
+            format!("is no YAML{}", place.unwrap_or_default())
+        })?;
+        Self::of(&parsed).ok_or_else(|| "is no YAML object; values are KEY: VALUE lines".to_owned())
+    }
+
+    /// What helm says it has; `None` for anything but an object.
+    pub fn of(value: &Value) -> Option<Self> {
+        match value {
+            Value::Null => Some(Self(Map::new())),
+            Value::Object(map) => Some(Self(normal_map(map))),
+            Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => None,
+        }
+    }
+
+    pub fn to_json(&self) -> String {
+        Value::Object(self.0.clone()).to_string()
+    }
+
+    pub fn digest(&self) -> Digest {
+        let mut hash = Sha256::new();
+        write_map(&self.0, &mut |bytes| hash.update(bytes));
+        Digest(hash.finalize().into())
+    }
+}
+
+impl fmt::Debug for Values {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Values({:?})", self.digest())
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0
+            .iter()
+            .take(4)
+            .try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// Nulls are dropped: to helm they mean the same as nothing in some places and are lost in others.
+fn normal_map(map: &Map<String, Value>) -> Map<String, Value> {
+    let kept = map.iter().filter(|(_, value)| !value.is_null());
+    kept.map(|(key, value)| (key.clone(), normal(value)))
+        .collect()
+}
+
+fn normal(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => Value::Object(normal_map(map)),
+        Value::Array(all) => Value::Array(all.iter().map(normal).collect()),
+        Value::Number(number) => Value::Number(normal_number(number)),
+        Value::Null | Value::Bool(_) | Value::String(_) => value.clone(),
+    }
+}
+
+/// Whole numbers without a fraction, as helm writes them: Go has one kind of number for all of JSON.
+fn normal_number(number: &Number) -> Number {
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    match number.as_f64() {
+        #[expect(clippy::cast_possible_truncation, reason = "whole and below 2^53")]
+        Some(float) if float.fract() == 0.0 && float.abs() < EXACT => Number::from(float as i64),
+        Some(float) => Number::from_f64(float).unwrap_or_else(|| number.clone()),
+        None => number.clone(),
+    }
+}
+
+/// Keys in order, whatever order the map has.
+fn write_map(map: &Map<String, Value>, out: &mut impl FnMut(&[u8])) {
+    let mut keys: Vec<_> = map.iter().collect();
+    keys.sort_by_key(|(key, _)| *key);
+    out(b"{");
+    for (key, value) in keys {
+        out(Value::String(key.clone()).to_string().as_bytes());
+        out(b":");
+        write_value(value, out);
+        out(b",");
+    }
+    out(b"}");
+}
+
+fn write_value(value: &Value, out: &mut impl FnMut(&[u8])) {
+    match value {
+        Value::Object(map) => write_map(map, out),
+        Value::Array(all) => {
+            out(b"[");
+            for one in all {
+                write_value(one, out);
+                out(b",");
+            }
+            out(b"]");
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+            out(value.to_string().as_bytes());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn digest(yaml: &str) -> Digest {
+        Values::parse(yaml).unwrap().digest()
+    }
+
+    #[test]
+    fn order_comments_and_the_way_of_writing_do_not_count() {
+        let one = digest("a: 1\nb: {c: x, d: [1, 2.50]}\n");
+        let two = digest("# two\nb:\n  d:\n  - 1\n  - 2.5\n  c: 'x'\na: 1.0\n");
+        assert_eq!(one, two);
+        let from_helm = json!({"b": {"d": [1, 2.5], "c": "x"}, "a": 1, "gone": null});
+        assert_eq!(Values::of(&from_helm).unwrap().digest(), one);
+        assert_ne!(digest("a: '1'"), digest("a: 1"));
+        assert_ne!(digest("a: [1, 2]"), digest("a: [2, 1]"));
+    }
+
+    #[test]
+    fn nothing_is_an_empty_object() {
+        for empty in ["", "  \n", "# nothing\n", "{}"] {
+            assert_eq!(Values::parse(empty).unwrap().to_json(), "{}", "{empty:?}");
+        }
+        assert_eq!(Values::of(&Value::Null).unwrap().to_json(), "{}");
+    }
+
+    #[test]
+    fn helm_gets_what_the_originals_parser_understood() {
+        // Both read YAML 1.1 here: yes is a truth.
+        let values = Values::parse("garp: yes\nport: 8080\nname: \"yes\"\n").unwrap();
+        assert_eq!(
+            values.to_json(),
+            r#"{"garp":true,"name":"yes","port":8080}"#
+        );
+    }
+
+    #[test]
+    fn errors_name_the_place_and_repeat_nothing() {
+        let said = Values::parse("password: geheim\nb: [1").unwrap_err();
+        assert!(said.contains("line") && !said.contains("geheim"), "{said}");
+        assert!(
+            Values::parse("- 1\n- 2\n")
+                .unwrap_err()
+                .contains("no YAML object")
+        );
+        let shown = format!("{:?}", Values::parse("password: geheim").unwrap());
+        assert!(!shown.contains("geheim"), "{shown}");
+    }
+}
