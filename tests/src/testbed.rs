@@ -11,6 +11,7 @@
 mod base64;
 mod browser;
 mod certificates;
+mod charts;
 mod control_plane;
 mod directory;
 mod etcd;
@@ -24,6 +25,7 @@ mod site;
 
 pub use browser::{Browser, BrowserOptions};
 pub use certificates::CertificateAuthority;
+pub use charts::{Charts, HelmCli};
 pub use control_plane::{ControlPlane, ControlPlaneOptions, Foundation, RESTRICTED_USER};
 pub use directory::TestDirectory;
 pub use etcd::Etcd;

@@ -11,6 +11,12 @@ pub const ETCD: &str = "v3.6.8";
 /// kube-apiserver and kube-controller-manager, `k8s.io/kubernetes`.
 pub const KUBERNETES: &str = "v1.35.4";
 
+/// helm, `helm.sh/helm/v3`.
+pub const HELM: &str = "v3.22.0";
+
+/// The OCI registry, `github.com/google/go-containerregistry`.
+pub const REGISTRY: &str = "v0.19.0";
+
 /// `cargo deny`.
 pub const CARGO_DENY: &str = "0.20.2";
 
@@ -44,6 +50,16 @@ mod tests {
         assert!(
             requires(etcd, "go.etcd.io/etcd/server/v3", ETCD),
             "testbed-go/etcd/go.mod"
+        );
+        let helm = include_str!("../testbed-go/helm/go.mod");
+        assert!(
+            requires(helm, "helm.sh/helm/v3", HELM),
+            "testbed-go/helm/go.mod"
+        );
+        let registry = include_str!("../testbed-go/registry/go.mod");
+        assert!(
+            requires(registry, "github.com/google/go-containerregistry", REGISTRY),
+            "testbed-go/registry/go.mod"
         );
         let kubernetes = include_str!("../testbed-go/kubernetes/go.mod");
         assert!(

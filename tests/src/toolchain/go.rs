@@ -15,11 +15,21 @@ pub enum Component {
     Etcd,
     KubeApiserver,
     KubeControllerManager,
+    /// The helm CLI.
+    Helm,
+    /// An OCI registry that keeps what it has in memory.
+    Registry,
 }
 
 impl Component {
     /// All of them, in the order in which they are built.
-    pub const ALL: [Self; 3] = [Self::Etcd, Self::KubeApiserver, Self::KubeControllerManager];
+    pub const ALL: [Self; 5] = [
+        Self::Etcd,
+        Self::KubeApiserver,
+        Self::KubeControllerManager,
+        Self::Helm,
+        Self::Registry,
+    ];
 
     /// The path of the binary, built first when the cache has none.
     pub fn path(self) -> Result<PathBuf> {
@@ -56,6 +66,8 @@ impl Component {
         match self {
             Self::Etcd => "etcd",
             Self::KubeApiserver | Self::KubeControllerManager => "kubernetes",
+            Self::Helm => "helm",
+            Self::Registry => "registry",
         }
     }
 
@@ -63,6 +75,8 @@ impl Component {
         match self {
             Self::Etcd => versions::ETCD,
             Self::KubeApiserver | Self::KubeControllerManager => versions::KUBERNETES,
+            Self::Helm => versions::HELM,
+            Self::Registry => versions::REGISTRY,
         }
     }
 
@@ -71,12 +85,15 @@ impl Component {
             Self::Etcd => "etcd",
             Self::KubeApiserver => "kube-apiserver",
             Self::KubeControllerManager => "kube-controller-manager",
+            Self::Helm => "helm",
+            Self::Registry => "registry",
         }
     }
 
     fn package(self) -> String {
         match self {
-            Self::Etcd => ".".to_string(),
+            Self::Etcd | Self::Registry => ".".to_string(),
+            Self::Helm => "helm.sh/helm/v3/cmd/helm".to_string(),
             Self::KubeApiserver | Self::KubeControllerManager => {
                 format!("k8s.io/kubernetes/cmd/{}", self.binary())
             }
@@ -94,13 +111,17 @@ impl Component {
                 flags.push_str(&format!(" -X {package}.{name}={number}"));
             }
         }
+        if self == Self::Helm {
+            let variable = "helm.sh/helm/v3/internal/version.version";
+            flags.push_str(&format!(" -X {variable}={}", self.version()));
+        }
         flags
     }
 }
 
 fn check_go() -> Result<()> {
     let output = Command::new("go").arg("version").output().context(
-        "the testbed builds etcd and Kubernetes from Go modules, but no `go` is on PATH: install Go 1.26 or newer",
+        "the testbed builds etcd, Kubernetes and helm from Go modules, but no `go` is on PATH: install Go 1.26 or newer",
     )?;
     if !output.status.success() {
         bail!("go version: {}", String::from_utf8_lossy(&output.stderr));
