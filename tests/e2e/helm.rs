@@ -74,7 +74,7 @@ impl Bench {
 
     async fn image(&self, name: &str) -> String {
         let deployment = self.deployment(name).await;
-        let pod = deployment.spec.unwrap().template.spec.unwrap();
+        let pod = deployment.spec.template.spec.unwrap();
         pod.containers[0].image.clone().unwrap()
     }
 
