@@ -77,6 +77,10 @@ pub const CONFIG_NAME: &str = "rancher-fip-config";
 pub const PROJECT_SECRET_PREFIX: &str = "rancher-fip-config-";
 /// Key of the per-project Secret: the shared secret.
 pub const SECRET_CLIENT_SECRET: &str = "clientSecret";
+/// Key of the per-project Secret in Rancher: the shared secret before, which is accepted until [`PREVIOUS_SECRET_UNTIL`].
+pub const SECRET_PREVIOUS: &str = "previousClientSecret";
+/// Annotation on the per-project Secret in Rancher: RFC 3339 time until which [`SECRET_PREVIOUS`] is accepted.
+pub const PREVIOUS_SECRET_UNTIL: &str = "fipd.io/previous-client-secret-until";
 /// Key of the per-project Secret: the project id.
 pub const SECRET_PROJECT: &str = "project";
 /// Key of the per-project Secret downstream: where the API is, version prefix included.

@@ -28,7 +28,10 @@ use crate::{
     clock,
     clusters::{self, Clusters},
     config::Listener,
-    controllers::Runner,
+    controllers::{
+        Runner,
+        rancher_fip::guests::{Own, status::GuestViews},
+    },
     expiry,
     ipam::{Ipam, IpamError, Writer},
     metrics::Metrics,
@@ -90,7 +93,8 @@ pub async fn run(settings: Settings) -> Result<(), AppError> {
 async fn serve(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Result<(), AppError> {
     let signals = Signals::new()?;
     let mut tasks = JoinSet::new();
-    let (clusters, registry) = start_clusters(settings, ipam, stop).await?;
+    let guests = GuestViews::default();
+    let (clusters, registry) = start_clusters(settings, ipam, &guests, stop).await?;
     tasks.spawn(async { registry.await.map_err(|error| error.to_string()) });
     let accounts = Accounts::start(ipam.clone(), &settings.data_dir).await?;
     let socket = Socket::bind(&settings.socket)?;
@@ -108,7 +112,13 @@ async fn serve(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Re
     chores(&mut tasks, ipam, &backups, stop);
     let api = Arc::new(Api {
         ipam: ipam.clone(),
-        metrics: Metrics::new(ipam.clone(), clusters.clone(), backups.clone()),
+        metrics: Metrics::new(
+            ipam.clone(),
+            clusters.clone(),
+            backups.clone(),
+            guests.clone(),
+        ),
+        guests,
         backups,
         sessions: ui::Sessions::new(ipam.clone()),
         clusters,
@@ -193,6 +203,7 @@ fn bind_extra(listeners: &[Listener]) -> Result<Vec<(Port, Listener)>, ListenErr
 async fn start_clusters(
     settings: &Settings,
     ipam: &Ipam,
+    guests: &GuestViews,
     stop: &CancellationToken,
 ) -> Result<(Clusters, tokio::task::JoinHandle<()>), IpamError> {
     let options = clusters::Options {
@@ -200,7 +211,15 @@ async fn start_clusters(
         file: settings.config_file.clone(),
         trust: clusters::Trust::default(),
     };
-    let runner = Arc::new(Runner::default());
+    let tls = settings.tls();
+    let own = Own {
+        ca_file: tls
+            .files
+            .is_none()
+            .then(|| tls::ca_file(&settings.data_dir)),
+        url: tls.advertise,
+    };
+    let runner = Arc::new(Runner::new(own, guests.clone()));
     Clusters::start(options, ipam.clone(), runner, stop.child_token()).await
 }
 

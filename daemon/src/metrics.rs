@@ -26,6 +26,7 @@ use tokio::sync::Semaphore;
 use crate::{
     backups::Backups,
     clusters::{ClusterState, Clusters},
+    controllers::rancher_fip::guests::status::{GuestViews, Phase},
     ipam::Ipam,
     store::Condition,
 };
@@ -67,7 +68,7 @@ fn request_buckets() -> Histogram {
 
 impl Metrics {
     /// Series over this address book and these clusters.
-    pub fn new(ipam: Ipam, clusters: Clusters, backups: Backups) -> Self {
+    pub fn new(ipam: Ipam, clusters: Clusters, backups: Backups, guests: GuestViews) -> Self {
         let mut registry = Registry::with_prefix("fipd");
         let requests = Family::default();
         registry.register("http_requests", "HTTP requests answered", requests.clone());
@@ -82,6 +83,7 @@ impl Metrics {
             ipam,
             clusters,
             backups,
+            guests,
             counted: Mutex::default(),
         }));
         Self(Arc::new(Inner {
@@ -157,6 +159,7 @@ struct State {
     ipam: Ipam,
     clusters: Clusters,
     backups: Backups,
+    guests: GuestViews,
     counted: Mutex<Option<(Instant, BTreeMap<LeaseState, u64>)>>,
 }
 
@@ -199,6 +202,7 @@ impl Collector for State {
             .chain(self.store())
             .chain(self.backups())
             .chain(self.clusters())
+            .chain([self.guests()])
         {
             series.encode(&mut encoder)?;
         }
@@ -389,6 +393,18 @@ impl State {
         ]
     }
 
+    fn guests(&self) -> Series<'static> {
+        let phases = self.guests.phases().into_iter();
+        let value = |(phase, count): (Phase, usize)| {
+            (vec![("phase", phase.as_str().to_owned())], count as f64)
+        };
+        Series {
+            name: "guest_clusters",
+            help: "Clusters of Rancher that are looked after, by how they are doing",
+            values: phases.map(value).collect(),
+        }
+    }
+
     fn clusters(&self) -> Vec<Series<'static>> {
         let now = crate::clock::now().0;
         let mut up = Vec::new();
@@ -481,7 +497,7 @@ mod tests {
         let (clusters, _registry) = started.await.unwrap();
         let schedule = crate::backups::Schedule::new(&crate::config::Backup::default(), dir.path());
         let backups = Backups::new(ipam.clone(), schedule);
-        let metrics = Metrics::new(ipam, clusters, backups);
+        let metrics = Metrics::new(ipam, clusters, backups, GuestViews::default());
         let first = metrics.text().await;
         assert!(first.contains("fipd_store_up 1"), "{first}");
         metrics.request(&Method::GET, "/x", StatusCode::OK, Duration::ZERO);

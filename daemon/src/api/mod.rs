@@ -24,6 +24,7 @@ pub mod convert;
 pub mod etag;
 pub mod export;
 pub mod extract;
+pub mod guests;
 pub mod health;
 pub mod history;
 pub mod import;
@@ -66,7 +67,10 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tower_http::{catch_panic::CatchPanicLayer, timeout::TimeoutLayer};
 
-use crate::{backups::Backups, clusters::Clusters, config::Serve, ipam::Ipam, metrics::Metrics};
+use crate::{
+    backups::Backups, clusters::Clusters, config::Serve,
+    controllers::rancher_fip::guests::status::GuestViews, ipam::Ipam, metrics::Metrics,
+};
 use access::{Access, Routes};
 use accounts::Accounts;
 use auth::{Guard, SocketPolicy};
@@ -79,6 +83,7 @@ const HANDLER_DEADLINE: Duration = Duration::from_secs(60);
 pub struct Api {
     pub ipam: Ipam,
     pub clusters: Clusters,
+    pub guests: GuestViews,
     pub accounts: Accounts,
     pub sessions: ui::Sessions,
     pub metrics: Metrics,
@@ -186,6 +191,12 @@ fn book(routes: Routes) -> Routes {
 /// What keeps it running.
 fn running(routes: Routes) -> Routes {
     routes
+        .get("/api/v1/guests", VIEWER, guests::list)
+        .post(
+            "/api/v1/projects/{project}/rotate-secret",
+            ADMIN,
+            guests::rotate_secret,
+        )
         .get("/api/v1/clusters", VIEWER, clusters::list)
         .get("/api/v1/clusters/{name}", VIEWER, clusters::show)
         .post("/api/v1/clusters/{name}/forget", ADMIN, clusters::forget)

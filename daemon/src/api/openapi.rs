@@ -12,9 +12,9 @@ use utoipa::{
 
 use super::problem::MEDIA_TYPE;
 use super::{
-    admin, audit, backups, bulk, changes, clusters, export, health, history, import, labels,
-    leases, move_network, pool_preview, pools, probed, quotas, restore_hold, separate, tokens,
-    transfer, users, wire,
+    admin, audit, backups, bulk, changes, clusters, export, guests, health, history, import,
+    labels, leases, move_network, pool_preview, pools, probed, quotas, restore_hold, separate,
+    tokens, transfer, users, wire,
 };
 
 #[derive(OpenApi)]
@@ -29,6 +29,7 @@ use super::{
         quotas::list, quotas::show, quotas::put, quotas::delete,
         restore_hold::show, restore_hold::lift,
         bulk::bulk, changes::changes,
+        guests::list, guests::rotate_secret,
         clusters::list, clusters::show, clusters::forget, clusters::skip_adoption,
         clusters::confirm_release, clusters::install_crds,
         audit::audit, admin::check, admin::backup, backups::list, backups::make, backups::download, backups::drill,

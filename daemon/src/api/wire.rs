@@ -15,6 +15,7 @@ mod change;
 mod check;
 mod cluster;
 mod export;
+mod guest;
 mod history;
 mod import;
 mod lease;
@@ -35,6 +36,7 @@ pub use change::{ChangeView, ChangedLease, ChangedPool, ChangesPage, ChangesQuer
 pub use check::{CheckReport, Checked, Readiness};
 pub use cluster::{ClusterList, ClusterView, HeldBackView, Outcome, SkipAdoption};
 pub use export::ExportQuery;
+pub use guest::{GuestList, GuestReleaseView, GuestView};
 pub use history::{ForecastView, HistoryPage, HistoryQuery, HistoryView};
 pub use import::{ImportQuery, ImportReport, ImportedRow};
 pub use lease::{

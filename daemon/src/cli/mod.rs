@@ -25,6 +25,7 @@ mod pool;
 mod pool_preview;
 mod probed;
 mod quota;
+mod rancher_fip;
 mod restore;
 mod scopes;
 mod serve;
@@ -121,6 +122,9 @@ enum ClientCommand {
     /// Kubernetes clusters that the daemon serves
     #[command(subcommand)]
     Clusters(clusters::Clusters),
+    /// The rancher-fip family: clusters that Rancher manages
+    #[command(subcommand)]
+    RancherFip(rancher_fip::RancherFip),
     /// Who did what, newest first
     Audit(audit::Audit),
     /// Verify the address book, the store and the configuration
@@ -221,6 +225,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
             ClientCommand::Network(command) => command.run(&session).await,
             ClientCommand::Quota(command) => command.run(&session).await,
             ClientCommand::Clusters(command) => command.run(&session).await,
+            ClientCommand::RancherFip(command) => command.run(&session).await,
             ClientCommand::Audit(command) => command.run(&session).await,
             ClientCommand::Check(command) => command.run(&session, &socket).await,
             ClientCommand::Backup(command) => command.run(&session).await,

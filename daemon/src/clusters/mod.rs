@@ -23,6 +23,7 @@ mod claims;
 mod connect;
 mod discovery;
 mod files;
+mod given;
 mod handle;
 mod kubeconfig;
 mod leave;
@@ -40,6 +41,7 @@ mod view;
 mod window;
 
 pub use files::WatchedFile;
+pub use given::{NoClient, client_of};
 pub use handle::{Clusters, ClustersError, Options};
 pub use kubeconfig::{KubeconfigRefused, Trust, check_kubeconfig};
 #[cfg(test)]

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     claims::{self, Claims},
+    cluster_manager::ClusterManager,
     systems::systems,
 };
 
@@ -61,6 +62,7 @@ pub struct RancherFip {
     pub class_less: bool,
     pub announce: Announce,
     pub app_namespace: Text,
+    pub cluster_manager: ClusterManager,
 }
 
 /// What a cluster is to the rancher-fip family.
@@ -111,6 +113,7 @@ impl Default for RancherFip {
             class_less: false,
             announce: Announce::default(),
             app_namespace: "rancher-fip-manager".into(),
+            cluster_manager: ClusterManager::default(),
         }
     }
 }
@@ -250,6 +253,7 @@ impl TryFrom<RawDiscovery> for Discovery {
             app_namespace: given
                 .app_namespace
                 .unwrap_or_else(|| template.app_namespace.clone()),
+            cluster_manager: ClusterManager::default(),
         });
         let rancher_fip = rancher_fip(given, template, &systems, "[discovery.rancher-fip]")?;
         let claims = claims::checked(raw.claims, &systems, "[discovery.claims]")?;
@@ -311,6 +315,10 @@ fn rancher_fip(
                 "{place}: {key} is for role = \"downstream\", this cluster's role is \"management\""
             ));
         }
+    } else if given.cluster_manager != ClusterManager::default() {
+        return Err(format!(
+            "{place}: cluster-manager is for role = \"management\", this cluster's role is \"downstream\""
+        ));
     }
     Ok(given)
 }

@@ -7,6 +7,7 @@ mod audit;
 mod backup;
 mod claims;
 mod cluster;
+mod cluster_manager;
 mod error;
 mod expect;
 mod helm;
@@ -34,6 +35,7 @@ pub use claims::Claims;
 pub use cluster::{
     Announce, ClusterConfig, ClusterSettings, Discovery, RancherFip, RancherFipRole, Source,
 };
+pub use cluster_manager::{Chart, ClusterManager};
 pub use error::ConfigError;
 pub use expect::{Awaited, Site, awaited};
 pub use helm::{AtOnce, Deadline, Helm};

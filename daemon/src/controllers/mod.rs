@@ -41,6 +41,18 @@ pub struct Runner {
     rancher_fip: rancher_fip::RancherFip,
 }
 
+impl Runner {
+    /// `own` is what guests of Rancher are told of fipd, `guests` gets how they are doing.
+    pub fn new(
+        own: rancher_fip::guests::Own,
+        guests: rancher_fip::guests::status::GuestViews,
+    ) -> Self {
+        Self {
+            rancher_fip: rancher_fip::RancherFip::new(own, guests),
+        }
+    }
+}
+
 impl SystemRunner for Runner {
     fn run(&self, session: ClusterSession, system: System) -> BoxFuture<'static, ()> {
         if system == System::rancher_fip() {

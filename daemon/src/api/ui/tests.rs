@@ -88,7 +88,13 @@ impl Site {
         let schedule = Schedule::new(&crate::config::Backup::default(), dir.path());
         let backups = Backups::new(ipam.clone(), schedule);
         let api = Arc::new(Api {
-            metrics: Metrics::new(ipam.clone(), clusters.clone(), backups.clone()),
+            metrics: Metrics::new(
+                ipam.clone(),
+                clusters.clone(),
+                backups.clone(),
+                Default::default(),
+            ),
+            guests: Default::default(),
             backups,
             sessions: Sessions::new(ipam.clone()),
             ipam,

@@ -9,11 +9,14 @@
 //! ```
 
 mod cluster_names;
+pub mod clusters;
 pub mod floating_ip;
+pub mod guests;
 pub mod names;
 mod owners;
 pub mod pool;
 pub mod rancher;
+mod room;
 #[cfg(test)]
 mod sample;
 pub mod service;
@@ -24,7 +27,7 @@ use std::{sync::Arc, time::Duration};
 use fipd_core::System;
 use fipd_crds::{
     floating_ip::{FloatingIP, FloatingIPPool, FloatingIPProjectQuota},
-    management::{Cluster, Project},
+    management::Cluster,
 };
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Namespace;
@@ -34,8 +37,10 @@ use tokio_util::sync::CancellationToken;
 
 use self::{
     floating_ip::FloatingIps,
+    guests::{Own, status::GuestViews},
     pool::Pools,
     rancher::{Data, Listener, Rancher, Ranchers},
+    room::Room,
     service::Services,
 };
 pub use super::site::Site;
@@ -68,25 +73,36 @@ const FOLLOW_UPS_AT_ONCE: usize = 8;
 #[derive(Clone, Default)]
 pub struct RancherFip {
     ranchers: Ranchers,
+    own: Own,
+    guests: GuestViews,
 }
 
 impl RancherFip {
+    /// `own` is what guests are told of fipd, `guests` gets how they are doing.
+    pub fn new(own: Own, guests: GuestViews) -> Self {
+        Self {
+            ranchers: Ranchers::default(),
+            own,
+            guests,
+        }
+    }
+
     /// Runs the system on a cluster until the session ends.
     pub fn run(&self, session: ClusterSession) -> BoxFuture<'static, ()> {
-        let ranchers = self.ranchers.clone();
+        let all = self.clone();
         Box::pin(async move {
             let site = Arc::new(Site::new(session, System::rancher_fip()));
             match site.session.settings.rancher_fip.role {
-                RancherFipRole::Management => management(site, &ranchers).await,
-                RancherFipRole::Downstream => downstream(site, &ranchers).await,
+                RancherFipRole::Management => management(site, &all).await,
+                RancherFipRole::Downstream => downstream(site, &all.ranchers).await,
             }
         })
     }
 }
 
 /// Pools and FloatingIPs.
-async fn management(site: Arc<Site>, ranchers: &Ranchers) {
-    let rancher = ranchers.get(&site.name);
+async fn management(site: Arc<Site>, all: &RancherFip) {
+    let rancher = all.ranchers.get(&site.name);
     let cancel = site.cancel();
     let client = site.session.client.clone();
     let data = Data::new(site.id.clone(), Remote::new(client));
@@ -102,11 +118,21 @@ async fn management(site: Arc<Site>, ranchers: &Ranchers) {
         Arc::clone(&site),
         Arc::clone(&rancher),
         Arc::clone(&data),
-        events,
+        Arc::clone(&events),
         queue,
     );
+    let guests = all.guests_of(&site, &data, &events);
     let mut tasks = JoinSet::new();
-    watch_management(&site, &rancher, &data, &pools, &fips, &mut tasks);
+    let room = Room {
+        site: &site,
+        rancher: &rancher,
+        data: &data,
+        guests: guests.as_ref(),
+    };
+    watch_management(&room, &pools, &fips, &mut tasks);
+    if let Some(guests) = &guests {
+        guests.start(&mut tasks);
+    }
     tokio::select! {
         () = cancel.cancelled() => return,
         () = async { data.pools.completed().await; data.fips.completed().await; } => {}
@@ -159,18 +185,18 @@ async fn management(site: Arc<Site>, ranchers: &Ranchers) {
 }
 
 fn watch_management(
-    site: &Arc<Site>,
-    rancher: &Arc<Rancher>,
-    data: &Arc<Data>,
+    room: &Room<'_>,
     pools: &Arc<Pools>,
     fips: &Arc<FloatingIps>,
     tasks: &mut JoinSet<()>,
 ) {
+    let Room { site, data, .. } = room;
     let (queue, link, all) = (
         Arc::clone(&pools.queue),
-        Arc::clone(rancher),
+        Arc::clone(room.rancher),
         Arc::clone(data),
     );
+    let guests = room.guests.cloned();
     spawn(
         tasks,
         site,
@@ -178,9 +204,10 @@ fn watch_management(
         |pool: FloatingIPPool| Some(pool::observe::slim(pool)),
         move |key| {
             queue.add(key.clone());
-            // Its status changes all the time, which is nothing to Services.
+            // Its status changes all the time, which is nothing to Services and guests.
             if all.pool_means_something_else(key) {
                 link.pools_changed();
+                guests.iter().for_each(|guests| guests.everything_changed());
             }
         },
     );
@@ -189,14 +216,7 @@ fn watch_management(
     spawn(tasks, site, Arc::clone(&data.quotas), name, move |_| {
         all.pools.keys().into_iter().for_each(|key| queue.add(key));
     });
-    let (link, all) = (Arc::clone(rancher), Arc::clone(data));
-    let name = |cluster: Cluster| Some(cluster.spec.display_name);
-    spawn(tasks, site, Arc::clone(&data.clusters), name, move |key| {
-        all.cluster_changed(key);
-        link.pools_changed();
-    });
-    let known = |_: Project| Some(());
-    spawn(tasks, site, Arc::clone(&data.projects), known, |_| {});
+    room::watch_clusters(room, tasks);
     let fips = Arc::clone(fips);
     let slim = |fip: FloatingIP| Some(floating_ip::observe::slim(fip));
     spawn(tasks, site, Arc::clone(&data.fips), slim, move |key| {

@@ -13,6 +13,7 @@ use tokio::sync::{Notify, watch};
 
 use super::{
     cluster_names::ClusterNames,
+    clusters::RancherCluster,
     floating_ip::observe::Fip,
     names::{DEFAULT_NETWORK, PARTNER_POOL, ServiceRef},
     stock::{Stock, User},
@@ -47,8 +48,8 @@ pub struct Data {
     /// Project id to display name.
     pub quotas: Arc<Objects<String>>,
     pub fips: Arc<Objects<Fip>>,
-    /// Rancher's id of a cluster to its display name.
-    pub clusters: Arc<Objects<String>>,
+    /// By Rancher's id of the cluster.
+    pub clusters: Arc<Objects<RancherCluster>>,
     pub names: ClusterNames,
     /// Projects, each in the namespace of the cluster that owns it.
     pub projects: Arc<Objects<()>>,
@@ -256,9 +257,9 @@ impl Data {
 
     /// A cluster of Rancher appeared, changed or went.
     pub fn cluster_changed(&self, key: &Key) {
-        let display = self.clusters.get(key);
-        self.names
-            .note(&key.name, display.as_ref().map(|name| name.as_str()));
+        let cluster = self.clusters.get(key);
+        let display = cluster.as_ref().map(|cluster| &*cluster.display_name);
+        self.names.note(&key.name, display);
     }
 
     /// All names of the clusters that go by one of these names.
@@ -266,10 +267,10 @@ impl Data {
         let Some(id) = self.names.called(names) else {
             return Vec::new();
         };
-        let display = self.clusters.get(&Key::new("", &id));
-        let display = display
-            .filter(|name| !name.is_empty())
-            .map(|name| Text::from(name.as_str()));
+        let cluster = self.clusters.get(&Key::new("", &id));
+        let display = cluster
+            .filter(|cluster| !cluster.display_name.is_empty())
+            .map(|cluster| Text::from(cluster.display_name.as_str()));
         std::iter::once(Text::from(id)).chain(display).collect()
     }
 

@@ -1,0 +1,102 @@
+//! `/api/v1/guests`, and the secrets of projects.
+
+use std::sync::Arc;
+
+use axum::{Json, extract::State as Shared};
+
+use super::{
+    Api,
+    auth::Caller,
+    extract::{Path, Query},
+    page::Ask,
+    problem::{Code, Problem},
+    wire::{GuestList, GuestReleaseView, GuestView, Outcome, PageQuery},
+};
+use crate::{
+    clock,
+    controllers::{
+        Trouble,
+        rancher_fip::guests::{
+            rotate::{RotateError, Rotated},
+            settings::Release,
+            status,
+        },
+        remote::CallError,
+    },
+};
+
+/// The clusters of Rancher that are looked after, and how they are doing.
+#[utoipa::path(get, path = "/api/v1/guests", tag = "clusters", params(PageQuery),
+    responses((status = 200, body = GuestList), (status = 400, body = Problem), (status = 422, body = Problem)))]
+pub async fn list(
+    Shared(api): Shared<Arc<Api>>,
+    Query(query): Query<PageQuery>,
+) -> Result<Json<GuestList>, Problem> {
+    let ask = Ask::<String>::new(query.limit, query.cursor.as_deref())?;
+    let all = api.guests.all();
+    let place = |one: &status::GuestView| format!("{}/{}", one.rancher, one.id);
+    let (guests, next) = ask.walk(|after, limit| {
+        let rest = all
+            .iter()
+            .filter(|one| after.as_ref().is_none_or(|after| place(one) > *after));
+        let page = Ask::<String> { limit, after: None };
+        page.of(rest, |one| place(one), |one| Some(view(one)))
+    });
+    Ok(Json(GuestList { guests, next }))
+}
+
+/// Gives a project a new secret. Its guests get it at once; the secret before is accepted for an hour more.
+#[utoipa::path(post, path = "/api/v1/projects/{project}/rotate-secret", tag = "clusters", params(("project" = String, Path)),
+    responses((status = 200, body = Outcome), (status = 404, body = Problem), (status = 409, body = Problem),
+        (status = 422, body = Problem)))]
+pub async fn rotate_secret(
+    Shared(api): Shared<Arc<Api>>,
+    caller: Caller,
+    Path(project): Path<String>,
+) -> Result<Json<Outcome>, Problem> {
+    let Rotated { rancher, until } = api.guests.managers.rotate(&project).await?;
+    tracing::info!(project, %rancher, until, actor = %caller.actor, "the project has a new secret");
+    let message = format!(
+        "project {project} of {rancher} has a new secret, which its guests get at once; the one before is accepted \
+         until {until}"
+    );
+    Ok(Json(Outcome { message }))
+}
+
+impl From<RotateError> for Problem {
+    fn from(error: RotateError) -> Self {
+        let detail = error.to_string();
+        let code = match error {
+            RotateError::UnknownProject(_) | RotateError::NoSecret(_) => Code::NotFound,
+            RotateError::Several { .. } => Code::Conflict,
+            RotateError::Failed(Trouble::Call(CallError::Conflict(..))) => Code::Conflict,
+            RotateError::Failed(_) => Code::Unavailable,
+        };
+        Self::new(code, detail)
+    }
+}
+
+fn view(guest: &status::GuestView) -> GuestView {
+    GuestView {
+        rancher: guest.rancher.to_string(),
+        id: guest.id.clone(),
+        display_name: guest.display_name.clone(),
+        phase: guest.says.phase.as_str().to_owned(),
+        reason: guest.says.reason.to_owned(),
+        message: guest.says.message.clone(),
+        since: clock::rfc3339(guest.since),
+        last_error: guest.last_error.clone(),
+        load_balancer: guest.load_balancer.to_string(),
+        projects: guest.projects.clone(),
+        releases: guest.releases.iter().map(release).collect(),
+    }
+}
+
+fn release(release: &Release) -> GuestReleaseView {
+    GuestReleaseView {
+        name: release.name.clone(),
+        namespace: release.namespace.clone(),
+        chart: release.chart.clone(),
+        version: release.version.clone(),
+    }
+}

@@ -1,0 +1,172 @@
+//! Guests that are switched off or gone: which ones fipd wrote to, and what is removed there.
+
+use std::collections::BTreeMap;
+
+use fipd_crds::labels::{
+    CA_SECRET, FIELD_MANAGER, INTERFACE_MAPPINGS, MANAGED_BY, PROJECT_NAME, PROJECT_SECRET_PREFIX,
+};
+use k8s_openapi::{
+    api::core::v1::{ConfigMap, Namespace},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
+use serde_json::json;
+
+use super::{
+    Guests, Stop, apply,
+    plan::Wait,
+    status::{Phase, Says},
+};
+use crate::controllers::{
+    objects::Key,
+    queue::Next,
+    rancher_fip::clusters::RancherCluster,
+    remote::{CallError, Patch, Remote},
+};
+
+/// ConfigMap in the app namespace: Rancher's id of each guest that fipd wrote to, and the namespace there. So what
+/// is switched off while fipd is down is found, and no cluster is looked into that fipd has nothing in.
+pub const NOTES: &str = "fipd-guests";
+
+impl Guests {
+    fn notes(&self) -> BTreeMap<String, String> {
+        let map = self.seen.maps.get(&Key::new(self.app_namespace(), NOTES));
+        map.map(|map| BTreeMap::clone(&map)).unwrap_or_default()
+    }
+
+    pub(super) fn noted_ids(&self) -> Vec<String> {
+        self.notes().into_keys().collect()
+    }
+
+    /// Notes, before the first write, that something of fipd is in the guest. What is in a namespace that was
+    /// used before goes.
+    pub(super) async fn note(
+        &self,
+        id: &str,
+        remote: &Remote,
+        namespace: &str,
+    ) -> Result<(), Stop> {
+        match self.notes().remove(id) {
+            Some(noted) if noted == namespace => return Ok(()),
+            Some(other) => clear(remote, &other).await?,
+            None => {}
+        }
+        let target = apply::core("configmaps", self.app_namespace(), NOTES);
+        let change = json!({ "data": { id: namespace } });
+        let written = match self.data.remote.patch(&target, Patch::Merge, &change).await {
+            Err(CallError::NotFound(_)) => {
+                apply::create(&self.data.remote, &target, "ConfigMap", change).await
+            }
+            other => other,
+        };
+        match written {
+            Err(CallError::NotFound(_)) => {
+                Err(Wait::NoAppNamespace(self.app_namespace().to_owned()).into())
+            }
+            other => Ok(other?),
+        }
+    }
+
+    async fn unnote(&self, id: &str) -> Result<(), CallError> {
+        let target = apply::core("configmaps", self.app_namespace(), NOTES);
+        let change = json!({ "data": { id: null } });
+        match self.data.remote.patch(&target, Patch::Merge, &change).await {
+            Err(CallError::NotFound(_)) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Rancher has no such cluster any more, and what was in it is gone with it.
+    pub(super) async fn gone(&self, id: &str) -> Next {
+        self.views.remove(&self.site.name, id);
+        self.clients.forget(id);
+        if !self.notes().contains_key(id) {
+            return Next::Done;
+        }
+        match self.unnote(id).await {
+            Ok(()) => Next::Done,
+            Err(error) => {
+                tracing::warn!(cluster = id, %error, "the note of a cluster that is gone stays for now");
+                Next::Retry
+            }
+        }
+    }
+
+    /// The cluster is not to be looked after: what fipd made there goes.
+    pub(super) async fn leave(&self, id: &str, cluster: &RancherCluster) -> Next {
+        let Some(namespace) = self.notes().remove(id) else {
+            self.views.remove(&self.site.name, id);
+            return Next::Done;
+        };
+        match self.try_leave(id, cluster, &namespace).await {
+            Ok(()) => {
+                self.views.remove(&self.site.name, id);
+                tracing::info!(cluster = id, "what fipd made there is removed");
+                Next::Done
+            }
+            Err(stop) => {
+                let why = stop.text();
+                let next = match stop {
+                    Stop::Wait(wait) => Next::After(wait.pause()),
+                    Stop::Trouble(trouble) => trouble.next("Cluster", &Key::new("", id)),
+                };
+                let text = format!(
+                    "it is switched off, but what fipd made there is not removed yet: {why}"
+                );
+                self.say(
+                    id,
+                    cluster,
+                    None,
+                    Says::new(Phase::Leaving, "Leaving", text),
+                );
+                next
+            }
+        }
+    }
+
+    async fn try_leave(
+        &self,
+        id: &str,
+        cluster: &RancherCluster,
+        namespace: &str,
+    ) -> Result<(), Stop> {
+        let remote = self
+            .clients
+            .of(&self.data, id, &cluster.display_name)
+            .await?;
+        clear(&remote, namespace).await?;
+        self.clients.forget(id);
+        Ok(self.unnote(id).await?)
+    }
+}
+
+/// Removes what carries fipd's mark in the namespace of a guest.
+async fn clear(remote: &Remote, namespace: &str) -> Result<(), CallError> {
+    let all = apply::core("secrets", namespace, "");
+    let marked = format!("{MANAGED_BY}={FIELD_MANAGER}");
+    for object in remote.list(&all, &marked).await? {
+        let meta = object.get("metadata").cloned().unwrap_or_default();
+        let meta: ObjectMeta = serde_json::from_value(meta).unwrap_or_default();
+        let name = meta.name.clone().unwrap_or_default();
+        if name == CA_SECRET || name.starts_with(PROJECT_SECRET_PREFIX) {
+            let target = apply::core("secrets", namespace, &name);
+            remote
+                .delete(&target, &meta.uid.unwrap_or_default())
+                .await?;
+        }
+    }
+    let target = apply::core("configmaps", namespace, INTERFACE_MAPPINGS);
+    if let Some(map) = remote.get::<ConfigMap>(&target).await?
+        && apply::is_ours(&map.metadata)
+    {
+        let uid = map.metadata.uid.unwrap_or_default();
+        remote.delete(&target, &uid).await?;
+    }
+    let target = apply::core("namespaces", "", namespace);
+    if let Some(found) = remote.get::<Namespace>(&target).await?
+        && apply::is_ours(&found.metadata)
+    {
+        let change = json!({ "metadata": { "labels": { PROJECT_NAME: null } } });
+        apply::put(remote, &target, &found.metadata, change).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,206 @@
+//! The Secrets of projects whose quota goes. A finalizer on the quota keeps it until they are gone, for a while.
+
+use std::{sync::Arc, time::Duration};
+
+use fipd_core::Timestamp;
+use fipd_crds::{
+    floating_ip::FloatingIPProjectQuota,
+    labels::{SECRET_CLEANUP, project_secret},
+};
+use k8s_openapi::api::core::v1::{ObjectReference, Secret};
+use kube::{Api, Resource as _, ResourceExt as _, api::ListParams, core::PartialObjectMeta};
+use serde_json::json;
+
+use super::{Guests, Stop, apply, observe::Quota};
+use crate::{
+    clock,
+    clusters::adoption::complete_list,
+    controllers::{
+        Trouble,
+        objects::Key,
+        queue::Next,
+        rancher_fip::{API, clusters::RancherCluster},
+        remote::{Patch, Target},
+    },
+};
+
+/// After this time the quota goes even if a Secret could not be removed.
+const GRACE: Duration = Duration::from_secs(600);
+/// Removal is tried again after this time.
+const AGAIN: Duration = Duration::from_secs(15);
+/// What a cluster has for the removal of one Secret.
+const ONE_GUEST: Duration = Duration::from_secs(30);
+
+impl Guests {
+    pub(super) async fn reconcile_quota(self: Arc<Self>, key: Key) -> Next {
+        let Some(quota) = self.seen.quotas.get(&key) else {
+            return Next::Done;
+        };
+        let done = match quota.deleted {
+            None => self
+                .keep_quota(&key.name, &quota)
+                .await
+                .map(|()| Next::Done),
+            Some(since) => self.end_quota(&key.name, &quota, since).await,
+        };
+        done.unwrap_or_else(|trouble| trouble.next("FloatingIPProjectQuota", &key))
+    }
+
+    /// The project's Secret in Rancher comes with the quota where the guests of a Harvester cluster use it.
+    async fn keep_quota(&self, project: &str, quota: &Quota) -> Result<(), Trouble> {
+        if !quota.finalizers.iter().any(|one| one == SECRET_CLEANUP) {
+            // A merge patch replaces the whole list, so it must be the list that was read.
+            let mut finalizers = quota.finalizers.clone();
+            finalizers.push(SECRET_CLEANUP.to_owned());
+            let metadata = json!({
+                "uid": quota.uid, "resourceVersion": quota.version, "finalizers": finalizers,
+            });
+            let body = json!({ "metadata": metadata });
+            let remote = &self.data.remote;
+            remote.patch(&target(project), Patch::Merge, &body).await?;
+        }
+        let projects = self.projects().into_iter();
+        for project in projects.filter(|one| one.id == project) {
+            let owner = self.data.clusters.get(&Key::new("", &project.namespace));
+            if owner.is_some_and(|owner| owner.harvester) {
+                apply::local(&self.data.remote, &project).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn end_quota(
+        &self,
+        project: &str,
+        quota: &Quota,
+        since: Timestamp,
+    ) -> Result<Next, Trouble> {
+        if !quota.finalizers.iter().any(|one| one == SECRET_CLEANUP) {
+            return Ok(Next::Done);
+        }
+        if let Err(why) = self.remove_secrets(project).await {
+            if is_within_grace(since, clock::now()) {
+                tracing::warn!(
+                    project,
+                    why,
+                    "the project's Secrets are not removed yet; it is tried again"
+                );
+                return Ok(Next::After(AGAIN));
+            }
+            let note = format!("left behind after ten minutes of trying: {why}");
+            self.events
+                .warning(&reference(project, quota), "SecretsLeftBehind", note);
+        }
+        let (remote, target) = (&self.data.remote, target(project));
+        remote
+            .drop_finalizer(&target, &quota.uid, &quota.finalizers, SECRET_CLEANUP)
+            .await?;
+        Ok(Next::Done)
+    }
+
+    /// First downstream, then in Rancher: what is left there tells which cluster is still to be cleaned.
+    async fn remove_secrets(&self, project: &str) -> Result<(), String> {
+        let local = self.local_secrets(project).await?;
+        let served = |id: &str| {
+            let view = self.views.get(&self.site.name, id);
+            view.is_some_and(|view| view.projects.contains_key(project))
+        };
+        let guests = self.data.clusters.all().into_iter();
+        let guests = guests.filter(|(key, cluster)| {
+            let owner = local.iter().any(|(namespace, _)| **namespace == *key.name);
+            cluster.is_guest() && (owner || served(&key.name))
+        });
+        let removals = guests.map(|(key, cluster)| async move {
+            let removal = self.remove_downstream(&key.name, &cluster, project);
+            let ended = tokio::time::timeout(ONE_GUEST, removal).await;
+            match ended {
+                Ok(Ok(())) => None,
+                Ok(Err(stop)) => Some(format!("cluster {}: {}", key.name, stop.text())),
+                Err(_) => Some(format!("cluster {}: no answer in time", key.name)),
+            }
+        });
+        let failed = futures::future::join_all(removals).await;
+        let failed: Vec<String> = failed.into_iter().flatten().collect();
+        if !failed.is_empty() {
+            return Err(failed.join("; "));
+        }
+        for (namespace, uid) in local {
+            let secret = apply::core("secrets", &namespace, &project_secret(project));
+            let removed = self.data.remote.delete(&secret, &uid).await;
+            removed.map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    }
+
+    /// Namespace and UID of the project's Secrets in Rancher.
+    async fn local_secrets(&self, project: &str) -> Result<Vec<(String, String)>, String> {
+        let session = &self.site.session;
+        let api: Api<PartialObjectMeta<Secret>> = Api::all(session.client.clone());
+        let params =
+            ListParams::default().fields(&format!("metadata.name={}", project_secret(project)));
+        let keep = |secret: PartialObjectMeta<Secret>| {
+            Some((secret.namespace()?, secret.uid().unwrap_or_default()))
+        };
+        let listed = complete_list(session, &api, params, "list the project's Secrets", keep).await;
+        listed.map_err(|error| error.to_string())
+    }
+
+    async fn remove_downstream(
+        &self,
+        id: &str,
+        cluster: &RancherCluster,
+        project: &str,
+    ) -> Result<(), Stop> {
+        let remote = self
+            .clients
+            .of(&self.data, id, &cluster.display_name)
+            .await?;
+        let namespace = self.settings().namespace;
+        let target = apply::core("secrets", &namespace, &project_secret(project));
+        let Some(secret) = remote.get::<Secret>(&target).await? else {
+            return Ok(());
+        };
+        let uid = secret.metadata.uid.unwrap_or_default();
+        Ok(remote.delete(&target, &uid).await?)
+    }
+}
+
+fn is_within_grace(since: Timestamp, now: Timestamp) -> bool {
+    Duration::from_millis(now.0.saturating_sub(since.0)) < GRACE
+}
+
+fn target(project: &str) -> Target {
+    Target {
+        api: API,
+        plural: "floatingipprojectquotas",
+        namespace: String::new(),
+        name: project.to_owned(),
+    }
+}
+
+fn reference(project: &str, quota: &Quota) -> ObjectReference {
+    ObjectReference {
+        api_version: Some(FloatingIPProjectQuota::api_version(&()).into_owned()),
+        kind: Some(FloatingIPProjectQuota::kind(&()).into_owned()),
+        name: Some(project.to_owned()),
+        uid: Some(quota.uid.clone()),
+        ..ObjectReference::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_that_cannot_be_removed_hold_a_quota_for_ten_minutes() {
+        let since = Timestamp(1_000_000);
+        assert!(is_within_grace(since, since));
+        assert!(is_within_grace(since, Timestamp(1_000_000 + 599_999)));
+        assert!(!is_within_grace(since, Timestamp(1_000_000 + 600_000)));
+        assert!(
+            is_within_grace(since, Timestamp(0)),
+            "a clock that went back"
+        );
+    }
+}

@@ -1,0 +1,206 @@
+//! What the cluster manager is told: the ConfigMap `rancher-fip-config`, fipd's own configuration over it, and
+//! what follows from `[api] advertise`.
+
+use std::collections::BTreeMap;
+
+use fipd_core::Text;
+use fipd_crds::labels::APP_NAMESPACE;
+
+use crate::{
+    config::{Chart as Given, ClusterManager},
+    controllers::rancher_fip::clusters::LoadBalancer,
+};
+
+/// Version prefix of the API for addresses.
+const API_PREFIX: &str = "/v1";
+
+/// What holds for all guests.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// Where guests find the API for addresses; `None`: nobody said.
+    pub api_url: Option<String>,
+    /// The namespace in each guest.
+    pub namespace: String,
+    lb_controller: Chart,
+    purelb: Chart,
+    metallb: Chart,
+}
+
+/// A chart; empty texts are not given.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Chart {
+    name: String,
+    reference: String,
+    version: String,
+    namespace: String,
+    values: String,
+}
+
+/// A helm release that a guest is to have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Release {
+    pub name: String,
+    pub namespace: String,
+    pub chart: String,
+    /// URL of a repository, an OCI reference or a path.
+    pub reference: String,
+    pub version: String,
+    /// YAML text.
+    pub values: String,
+}
+
+impl Settings {
+    /// `map` is the data of the ConfigMap, `own_url` the URL by which others reach fipd.
+    pub fn new(
+        map: Option<&BTreeMap<String, String>>,
+        given: &ClusterManager,
+        own_url: Option<&str>,
+    ) -> Self {
+        let chart = |prefix: &str, given: &Given| Chart::new(map, prefix, given);
+        let lb_controller = chart("RancherFipLBController", &given.lb_controller);
+        let api_url = either(given.api_server_url.as_ref(), map, "RancherFipApiServerURL");
+        let own = || own_url.map(|url| format!("{}{API_PREFIX}", url.trim_end_matches('/')));
+        let namespace = match &*lb_controller.namespace {
+            "" => APP_NAMESPACE.to_owned(),
+            given => given.to_owned(),
+        };
+        Self {
+            api_url: Some(api_url).filter(|url| !url.is_empty()).or_else(own),
+            namespace,
+            lb_controller,
+            purelb: chart("PureLBController", &given.purelb),
+            metallb: chart("MetalLBController", &given.metallb),
+        }
+    }
+
+    /// What a guest with this load balancer is to have, in the order of installation. Charts that nobody named
+    /// are left out.
+    pub fn releases(&self, load_balancer: LoadBalancer) -> Vec<Release> {
+        let second = match load_balancer {
+            LoadBalancer::PureLb => &self.purelb,
+            LoadBalancer::MetalLb => &self.metallb,
+        };
+        let charts = [&self.lb_controller, second].into_iter();
+        let named = charts.filter(|chart| !chart.name.is_empty() && !chart.reference.is_empty());
+        named.map(|chart| chart.release(&self.namespace)).collect()
+    }
+}
+
+impl Chart {
+    fn new(map: Option<&BTreeMap<String, String>>, prefix: &str, given: &Given) -> Self {
+        let value =
+            |over: &Option<Text>, key: &str| either(over.as_ref(), map, &format!("{prefix}{key}"));
+        Self {
+            name: value(&given.chart_name, "ChartName"),
+            reference: value(&given.chart_ref, "ChartRef"),
+            version: value(&given.chart_version, "ChartVersion"),
+            namespace: value(&given.namespace, "Namespace"),
+            values: value(&given.values, "Values"),
+        }
+    }
+
+    fn release(&self, namespace: &str) -> Release {
+        let own = Some(&self.namespace).filter(|namespace| !namespace.is_empty());
+        Release {
+            name: self.name.clone(),
+            namespace: own.map_or(namespace, String::as_str).to_owned(),
+            chart: self.name.clone(),
+            reference: self.reference.clone(),
+            version: self.version.clone(),
+            values: self.values.clone(),
+        }
+    }
+}
+
+/// The key of fipd's configuration, else that of the ConfigMap.
+fn either(over: Option<&Text>, map: Option<&BTreeMap<String, String>>, key: &str) -> String {
+    let named = over.map(|text| text.trim()).filter(|text| !text.is_empty());
+    let mapped = || map.and_then(|map| map.get(key)).map(|text| text.trim());
+    named.or_else(mapped).unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+        pairs.iter().map(owned).collect()
+    }
+
+    #[test]
+    fn the_own_configuration_goes_before_the_map_and_the_map_before_advertise() {
+        let own = Some("https://fipd.example.net:8443/");
+        let none = ClusterManager::default();
+        let url = |map: Option<&BTreeMap<String, String>>, given: &ClusterManager| {
+            Settings::new(map, given, own).api_url
+        };
+        let said = map(&[("RancherFipApiServerURL", " https://old.example.net/v1\n")]);
+        assert_eq!(
+            url(None, &none).as_deref(),
+            Some("https://fipd.example.net:8443/v1")
+        );
+        assert_eq!(
+            url(Some(&said), &none).as_deref(),
+            Some("https://old.example.net/v1")
+        );
+        let given = ClusterManager {
+            api_server_url: Some("https://new.example.net/v1".into()),
+            ..ClusterManager::default()
+        };
+        assert_eq!(
+            url(Some(&said), &given).as_deref(),
+            Some("https://new.example.net/v1")
+        );
+        assert_eq!(Settings::new(None, &none, None).api_url, None);
+    }
+
+    #[test]
+    fn releases_follow_the_load_balancer_and_every_key_can_be_given_otherwise() {
+        let said = map(&[
+            (
+                "RancherFipLBControllerChartName",
+                "rancher-fip-lb-controller",
+            ),
+            (
+                "RancherFipLBControllerChartRef",
+                "https://charts.example.net",
+            ),
+            ("RancherFipLBControllerChartVersion", "0.4.1"),
+            ("RancherFipLBControllerNamespace", "fip"),
+            ("PureLBControllerChartName", "purelb"),
+            ("PureLBControllerChartRef", "https://purelb.example.net"),
+            ("PureLBControllerNamespace", "purelb-system"),
+            ("MetalLBControllerChartName", "metallb"),
+        ]);
+        let mut given = ClusterManager::default();
+        given.lb_controller.chart_version = Some("0.4.2".into());
+        let settings = Settings::new(Some(&said), &given, None);
+        let shown = |load_balancer| -> Vec<_> {
+            let releases = settings.releases(load_balancer).into_iter();
+            releases
+                .map(|one| (one.name, one.namespace, one.version))
+                .collect()
+        };
+        let lb = (
+            "rancher-fip-lb-controller".to_owned(),
+            "fip".to_owned(),
+            "0.4.2".to_owned(),
+        );
+        let purelb = (
+            "purelb".to_owned(),
+            "purelb-system".to_owned(),
+            String::new(),
+        );
+        assert_eq!(shown(LoadBalancer::PureLb), [lb.clone(), purelb]);
+        assert_eq!(
+            shown(LoadBalancer::MetalLb),
+            [lb],
+            "without a reference there is no chart"
+        );
+        assert_eq!(settings.namespace, "fip");
+        let empty = Settings::new(None, &ClusterManager::default(), None);
+        assert_eq!(empty.namespace, "rancher-fip-manager");
+        assert_eq!(empty.releases(LoadBalancer::PureLb), []);
+    }
+}

@@ -1,0 +1,204 @@
+//! Secrets of projects without a quota, left behind while nobody looked: removed at start and every six hours. Where
+//! it is not certain that a quota is missing, nothing is.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use fipd_crds::{floating_ip::FloatingIPProjectQuota, labels::PROJECT_SECRET_PREFIX};
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, ResourceExt as _, api::ListParams, core::PartialObjectMeta};
+use serde_json::Value;
+
+use super::{Guests, Stop, apply};
+use crate::{
+    clusters::{CallError, adoption::complete_list},
+    controllers::rancher_fip::clusters::RancherCluster,
+};
+
+const PERIOD: Duration = Duration::from_secs(6 * 3600);
+/// A sweep that did not find out what it needs is tried again after this time.
+const AGAIN: Duration = Duration::from_secs(300);
+
+/// A Secret with the name of a project's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Found {
+    namespace: String,
+    name: String,
+    uid: String,
+}
+
+impl Guests {
+    /// Sweeps until the session ends.
+    pub(super) async fn keep_swept(self: Arc<Self>) {
+        let cancel = self.site.cancel();
+        loop {
+            let pause = match self.sweep().await {
+                Ok(()) => PERIOD,
+                Err(why) => {
+                    tracing::warn!(
+                        why,
+                        "Secrets left behind were not looked for; it is tried again"
+                    );
+                    AGAIN
+                }
+            };
+            tokio::select! {
+                () = cancel.cancelled() => return,
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+    }
+
+    async fn sweep(&self) -> Result<(), String> {
+        let quotas = self
+            .fresh_quotas()
+            .await
+            .map_err(|error| error.to_string())?;
+        let local = self
+            .fresh_secrets()
+            .await
+            .map_err(|error| error.to_string())?;
+        let ours = |found: &Found| self.is_of_rancher(&found.namespace);
+        let local: Vec<Found> = local.into_iter().filter(ours).collect();
+        for found in orphans(local, &quotas)? {
+            let target = apply::core("secrets", &found.namespace, &found.name);
+            let removed = self.data.remote.delete(&target, &found.uid).await;
+            removed.map_err(|error| error.to_string())?;
+            tracing::info!(
+                namespace = found.namespace,
+                name = found.name,
+                "removed a Secret of a project without quota"
+            );
+        }
+        let guests = self.data.clusters.all().into_iter();
+        let guests = guests.filter(|(_, cluster)| cluster.is_guest());
+        let sweeps = guests.map(|(key, cluster)| {
+            let quotas = &quotas;
+            async move {
+                if let Err(why) = self.sweep_guest(&key.name, &cluster, quotas).await {
+                    tracing::warn!(cluster = %key.name, why, "Secrets left behind there stay until the next sweep");
+                }
+            }
+        });
+        futures::future::join_all(sweeps).await;
+        Ok(())
+    }
+
+    async fn sweep_guest(
+        &self,
+        id: &str,
+        cluster: &RancherCluster,
+        quotas: &BTreeSet<String>,
+    ) -> Result<(), String> {
+        let text = |stop: Stop| stop.text();
+        let remote = self.clients.of(&self.data, id, &cluster.display_name).await;
+        let remote = remote.map_err(text)?;
+        let namespace = self.settings().namespace;
+        if namespace.is_empty() {
+            return Err("no namespace is set".to_owned());
+        }
+        let all = apply::core("secrets", &namespace, "");
+        let listed = remote
+            .list(&all, "")
+            .await
+            .map_err(|error| error.to_string())?;
+        let named = listed.iter().filter_map(|object| found(&namespace, object));
+        for found in orphans(named.collect(), quotas)? {
+            let target = apply::core("secrets", &namespace, &found.name);
+            let removed = remote.delete(&target, &found.uid).await;
+            removed.map_err(|error| error.to_string())?;
+            tracing::info!(
+                cluster = id,
+                name = found.name,
+                "removed a Secret of a project without quota"
+            );
+        }
+        Ok(())
+    }
+
+    /// Projects are in the namespaces of their clusters, and so are their Secrets.
+    fn is_of_rancher(&self, namespace: &str) -> bool {
+        let cluster = self
+            .data
+            .clusters
+            .keys()
+            .iter()
+            .any(|key| *key.name == *namespace);
+        cluster
+            || self
+                .projects()
+                .iter()
+                .any(|project| project.namespace == namespace)
+    }
+
+    async fn fresh_quotas(&self) -> Result<BTreeSet<String>, CallError> {
+        let session = &self.site.session;
+        let api: Api<PartialObjectMeta<FloatingIPProjectQuota>> = Api::all(session.client.clone());
+        let keep = |quota: PartialObjectMeta<FloatingIPProjectQuota>| Some(quota.name_any());
+        let params = ListParams::default();
+        let listed = complete_list(session, &api, params, "list quotas", keep).await?;
+        session.verify_identity().await?;
+        Ok(listed.into_iter().collect())
+    }
+
+    async fn fresh_secrets(&self) -> Result<Vec<Found>, CallError> {
+        let session = &self.site.session;
+        let api: Api<PartialObjectMeta<Secret>> = Api::all(session.client.clone());
+        let keep = |secret: PartialObjectMeta<Secret>| {
+            let name = secret.name_any();
+            name.starts_with(PROJECT_SECRET_PREFIX).then(|| Found {
+                namespace: secret.namespace().unwrap_or_default(),
+                uid: secret.uid().unwrap_or_default(),
+                name,
+            })
+        };
+        complete_list(session, &api, ListParams::default(), "list Secrets", keep).await
+    }
+}
+
+fn found(namespace: &str, object: &Value) -> Option<Found> {
+    let text = |path: &str| object.pointer(path).and_then(Value::as_str);
+    Some(Found {
+        namespace: namespace.to_owned(),
+        name: text("/metadata/name")?.to_owned(),
+        uid: text("/metadata/uid")?.to_owned(),
+    })
+}
+
+/// Those whose project has no quota. No quota at all says that the list is wrong rather than that all are gone.
+fn orphans(found: Vec<Found>, quotas: &BTreeSet<String>) -> Result<Vec<Found>, String> {
+    if quotas.is_empty() {
+        return Err("there is no FloatingIPProjectQuota at all".to_owned());
+    }
+    let is_orphan = |one: &Found| {
+        let project = one.name.strip_prefix(PROJECT_SECRET_PREFIX);
+        project.is_some_and(|project| !project.is_empty() && !quotas.contains(project))
+    };
+    Ok(found.into_iter().filter(is_orphan).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_secrets_of_projects_without_quota_are_orphans_and_none_where_there_is_no_quota() {
+        let found = |name: &str| Found {
+            namespace: "c-1".into(),
+            name: name.into(),
+            uid: "u".into(),
+        };
+        let all = [
+            "rancher-fip-config-p-1",
+            "rancher-fip-config-p-2",
+            "cacerts",
+            "rancher-fip-config-",
+        ];
+        let all: Vec<Found> = all.map(found).into();
+        let quotas = BTreeSet::from(["p-1".to_owned()]);
+        assert_eq!(
+            orphans(all.clone(), &quotas),
+            Ok(vec![found("rancher-fip-config-p-2")])
+        );
+        assert!(orphans(all, &BTreeSet::new()).is_err());
+    }
+}

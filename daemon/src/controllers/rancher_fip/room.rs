@@ -1,0 +1,57 @@
+//! Who hears of the objects of a management cluster, the cluster manager among them where it is on.
+
+use std::sync::Arc;
+
+use fipd_crds::management::{Cluster, Project};
+use tokio::task::JoinSet;
+
+use super::{
+    RancherFip, Site,
+    clusters::RancherCluster,
+    guests::Guests,
+    rancher::{Data, Rancher},
+};
+use crate::controllers::{events::Events, tasks::spawn};
+
+impl RancherFip {
+    /// The cluster manager, where it is switched on.
+    pub(super) fn guests_of(
+        &self,
+        site: &Arc<Site>,
+        data: &Arc<Data>,
+        events: &Arc<Events>,
+    ) -> Option<Arc<Guests>> {
+        // What a former session found out may not be so any more.
+        self.guests.forget(&site.name);
+        let on = site.session.settings.rancher_fip.cluster_manager.enabled;
+        let (site, data, events) = (Arc::clone(site), Arc::clone(data), Arc::clone(events));
+        on.then(|| Guests::new(site, data, events, self.own.clone(), self.guests.clone()))
+    }
+}
+
+/// What the watches of a management cluster tell.
+pub struct Room<'a> {
+    pub site: &'a Arc<Site>,
+    pub rancher: &'a Arc<Rancher>,
+    pub data: &'a Arc<Data>,
+    /// Where the cluster manager is on.
+    pub guests: Option<&'a Arc<Guests>>,
+}
+
+/// Clusters of Rancher and their projects.
+pub fn watch_clusters(room: &Room<'_>, tasks: &mut JoinSet<()>) {
+    let Room { site, data, .. } = room;
+    let (link, all) = (Arc::clone(room.rancher), Arc::clone(data));
+    let slim = |cluster: Cluster| Some(RancherCluster::slim(cluster));
+    let guests = room.guests.cloned();
+    spawn(tasks, site, Arc::clone(&data.clusters), slim, move |key| {
+        all.cluster_changed(key);
+        link.pools_changed();
+        guests.iter().for_each(|guests| guests.cluster_changed(key));
+    });
+    let guests = room.guests.cloned();
+    let known = |_: Project| Some(());
+    spawn(tasks, site, Arc::clone(&data.projects), known, move |key| {
+        guests.iter().for_each(|guests| guests.project_changed(key));
+    });
+}
