@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Identity, NetworkId, PoolId, Text, Timestamp};
 
-/// Who asked: `user:NAME`, `token:NAME`, `socket:UID`, `offline:UID`, `controller:SYSTEM/CLUSTER`, `fipd`.
+/// Who asked: `user:NAME`, `token:NAME`, `socket:UID`, `offline:UID`, `controller:SYSTEM/CLUSTER`,
+/// `fip-v1:PROJECT/CLUSTER`, `fipd`.
 pub type Actor = Text;
 
 /// What was decided.
@@ -60,6 +61,8 @@ pub enum Action {
     /// A backup took the place of the store.
     Restored,
     RestoreHoldEnded,
+    /// Another key signs the tokens of LB controllers.
+    KeyRotated,
 }
 
 /// One row of the audit log; its sequence number is given by the store.

@@ -34,6 +34,7 @@ mod request;
 mod rollup;
 mod scope;
 mod select;
+mod signing;
 mod time;
 
 pub use account::{Account, Role, Token, TokenId};
@@ -66,4 +67,5 @@ pub use request::{
 pub use rollup::{Forecast, Hour, Retention, Rollup};
 pub use scope::Scope;
 pub use select::{Asker, Choice, PoolScope, Selection};
+pub use signing::{KeyBytes, KeyId, SigningKey};
 pub use time::Timestamp;

@@ -3,9 +3,9 @@
 use std::{net::IpAddr, sync::Arc};
 
 use crate::{
-    Account, Actor, Adoption, Choice, ClusterId, ClusterRecord, Holder, Import, Label, Lease,
-    LeaseKey, Network, NetworkId, Pool, PoolId, PoolSpec, PortClaim, Probed, Quota, Role, RowFate,
-    Separation, System, Tenant, Text, Timestamp, Token, TokenId,
+    Account, Actor, Adoption, Choice, ClusterId, ClusterRecord, Holder, Import, KeyBytes, KeyId,
+    Label, Lease, LeaseKey, Network, NetworkId, Pool, PoolId, PoolSpec, PortClaim, Probed, Quota,
+    Role, RowFate, Separation, System, Tenant, Text, Timestamp, Token, TokenId,
 };
 
 /// One question to the address book; a pure value. `actor` says in the audit log who asked.
@@ -110,6 +110,12 @@ pub enum Request {
     },
     DeleteToken {
         id: TokenId,
+        actor: Actor,
+    },
+    /// This key signs from now on, if `after` is the one that does (`None`: none does); else nothing happens.
+    RotateKey {
+        bytes: KeyBytes,
+        after: Option<KeyId>,
         actor: Actor,
     },
     Import(Import),

@@ -759,9 +759,12 @@ impl History {
                     system,
                 } => format!("adoption {} {cluster} {system}", network.0),
                 Op::PutRollup(row) => format!("rollup {} {}", row.pool.0, row.hour.0),
-                Op::PutAccount(_) | Op::DeleteAccount(_) | Op::PutToken(_) | Op::DeleteToken(_) => {
-                    unreachable!()
-                }
+                Op::PutAccount(_)
+                | Op::DeleteAccount(_)
+                | Op::PutToken(_)
+                | Op::DeleteToken(_)
+                | Op::PutKey(_)
+                | Op::DeleteKey(_) => unreachable!(),
             };
             match op {
                 Op::DeletePool(id) => {

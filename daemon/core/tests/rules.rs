@@ -10,10 +10,10 @@ use std::{net::IpAddr, sync::Arc};
 
 use fipd_core::{
     Account, AccountEdit, Action, Adopt, Adoption, Allocate, Answer, ClusterId, ClusterRecord,
-    Decision, Ends, Expectation, Family, Handover, Holder, Label, LeaseKey, LeaseState, Ledger,
-    Mark, NameError, NetworkId, Op, Origin, Overlap, Planned, PoolEdit, PoolId, PoolSpec, Refusal,
-    Release, ReleaseScope, Request, Reserve, Role, Scope, System, Tenant, Text, Ticket, Timestamp,
-    Token, TokenId, Transfer, Want,
+    Decision, Ends, Expectation, Family, Handover, Holder, KeyBytes, KeyId, Label, LeaseKey,
+    LeaseState, Ledger, Mark, NameError, NetworkId, Op, Origin, Overlap, Planned, PoolEdit, PoolId,
+    PoolSpec, Refusal, Release, ReleaseScope, Request, Reserve, Role, Scope, SigningKey, System,
+    Tenant, Text, Ticket, Timestamp, Token, TokenId, Transfer, Want,
 };
 
 const WEB: &str = "rancher-fip/c1/Service/shop/web";
@@ -1192,6 +1192,39 @@ fn a_living_token_keeps_its_name_to_itself() {
     let (id, actor) = (TokenId(2), "test".into());
     book.done(&Request::DeleteToken { id, actor });
     book.done(&put(3, None));
+}
+
+#[test]
+fn a_key_counts_for_a_while_after_another_signs() {
+    let mut book = Book::new();
+    let rotate = |byte, after: Option<u64>| Request::RotateKey {
+        bytes: KeyBytes(Arc::from([byte])),
+        after: after.map(KeyId),
+        actor: "test".into(),
+    };
+    book.done(&rotate(1, None));
+    assert_eq!(
+        book.answered(&rotate(2, None)),
+        Answer::Done,
+        "another was first"
+    );
+    book.done(&rotate(3, Some(1)));
+    let keys: Vec<_> = book.0.keys().cloned().collect();
+    let [old, new] = keys.as_slice() else {
+        panic!("{keys:?}");
+    };
+    assert_eq!(
+        (old.id, &*old.bytes.0, new.id, &*new.bytes.0),
+        (KeyId(1), &[1][..], KeyId(2), &[3][..])
+    );
+    assert_eq!(new.until, None);
+    let until = old.until.unwrap();
+    assert_eq!(until.0, new.created.0 + SigningKey::OVERLAP);
+    let planned = book.0.plan(&rotate(4, Some(2)), until);
+    let Planned::Tentative { decision, .. } = planned else {
+        panic!("{planned:?}");
+    };
+    assert!(decision.ops.contains(&Op::DeleteKey(KeyId(1))));
 }
 
 #[test]

@@ -9,8 +9,8 @@ use super::{
     rollups,
     rows::StateV1,
     tables::{
-        ACCOUNTS, ADOPTIONS, AUDIT, CLUSTERS, EPOCH, LEASES, LeaseBytes, META, NETWORKS, PASTS,
-        POOLS, QUOTAS, SEPARATIONS, STATE, TOKENS, adoption_key, lease_key, quota_key,
+        ACCOUNTS, ADOPTIONS, AUDIT, CLUSTERS, EPOCH, KEYS, LEASES, LeaseBytes, META, NETWORKS,
+        PASTS, POOLS, QUOTAS, SEPARATIONS, STATE, TOKENS, adoption_key, lease_key, quota_key,
         separation_key,
     },
 };
@@ -44,6 +44,7 @@ pub(super) struct Batch {
     adoptions: Rows<Vec<u8>>,
     accounts: Rows<String>,
     tokens: Rows<[u8; 8]>,
+    keys: Rows<[u8; 8]>,
     epoch: Option<Vec<u8>>,
     rollups: Vec<(Rollup, Vec<u8>)>,
     audit: Vec<Vec<u8>>,
@@ -133,6 +134,10 @@ impl Batch {
                     .push((token.id.0.to_be_bytes(), Some(codec::encode_token(token)?)));
             }
             Op::DeleteToken(id) => self.tokens.push((id.0.to_be_bytes(), None)),
+            Op::PutKey(key) => self
+                .keys
+                .push((key.id.0.to_be_bytes(), Some(codec::encode_key(key)?))),
+            Op::DeleteKey(id) => self.keys.push((id.0.to_be_bytes(), None)),
             Op::PutEpoch(epoch) => self.epoch = Some(codec::encode_epoch(epoch)?),
             Op::PutSeparation(pair) => self
                 .separations
@@ -164,6 +169,7 @@ impl Batch {
             + self.adoptions.len()
             + self.accounts.len()
             + self.tokens.len()
+            + self.keys.len()
             + usize::from(self.epoch.is_some())
             + self.rollups.len()
             + self.separations.len()
@@ -189,6 +195,7 @@ impl Batch {
         put(txn, ADOPTIONS, &self.adoptions, Vec::as_slice)?;
         put(txn, ACCOUNTS, &self.accounts, String::as_str)?;
         put(txn, TOKENS, &self.tokens, |key| *key)?;
+        put(txn, KEYS, &self.keys, |key| *key)?;
         let mut after = StateV1 {
             sequence: before.sequence + 1,
             last_time: before.last_time.max(self.latest),

@@ -27,7 +27,7 @@ mod token;
 pub(super) use lease::{decode_lease, decode_past, encode_lease, encode_past};
 use lease::{identity, identity_row};
 pub(super) use pool::{decode_pool, encode_pool};
-pub(super) use token::{decode_token, encode_token};
+pub(super) use token::{decode_key, decode_token, encode_key, encode_token};
 
 /// Why a row could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -12,7 +12,7 @@ use super::{
     rollups,
     rows::StateV1,
     tables::{
-        ACCOUNTS, ADOPTIONS, CLUSTERS, EPOCH, LEASES, META, NETWORKS, PASTS, POOLS, QUOTAS,
+        ACCOUNTS, ADOPTIONS, CLUSTERS, EPOCH, KEYS, LEASES, META, NETWORKS, PASTS, POOLS, QUOTAS,
         SEPARATIONS, TOKENS, existing, parse_lease_key, parse_quota_key, parse_separation_key,
     },
 };
@@ -57,6 +57,7 @@ pub(super) fn ops(txn: &ReadTransaction, state: &StateV1) -> Result<Ops, ReadErr
     let tokens = rows(txn, TOKENS, |key, value| {
         codec::decode_token(key, value).map(Op::PutToken)
     })?;
+    let keys = keys(txn)?;
     let epoch = epoch(txn)?.map(|epoch| Ok(Op::PutEpoch(epoch)));
     let head = numbers
         .into_iter()
@@ -72,6 +73,7 @@ pub(super) fn ops(txn: &ReadTransaction, state: &StateV1) -> Result<Ops, ReadErr
             .chain(pasts)
             .chain(accounts)
             .chain(tokens)
+            .chain(keys)
             .chain(rollups),
     ))
 }
@@ -106,6 +108,16 @@ fn pasts(txn: &ReadTransaction) -> Result<Ops, ReadError> {
     };
     decoded(&table, PASTS.name().to_owned(), |key, value| {
         codec::decode_past(parse_lease_key(&key)?, value).map(|past| Op::PutPast(Arc::new(past)))
+    })
+}
+
+/// A file of which no LB controller ever had a token has no table of keys.
+fn keys(txn: &ReadTransaction) -> Result<Ops, ReadError> {
+    let Some(table) = existing(txn, KEYS)? else {
+        return Ok(Box::new(std::iter::empty()));
+    };
+    decoded(&table, KEYS.name().to_owned(), |key, value| {
+        codec::decode_key(key, value).map(Op::PutKey)
     })
 }
 

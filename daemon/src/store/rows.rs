@@ -280,6 +280,15 @@ pub(super) struct TokenV2<'a> {
     pub from: Vec<(IpV1, u8)>,
 }
 
+/// A key that signs tokens; its number is the key of the row.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct KeyV1<'a> {
+    pub created: u64,
+    pub until: Option<u64>,
+    /// PKCS#1, DER.
+    pub bytes: &'a [u8],
+}
+
 /// How an hour of a pool ended; pool and hour are the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct RollupV1 {

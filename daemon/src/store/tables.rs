@@ -36,6 +36,8 @@ pub(super) const ADOPTIONS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition:
 pub(super) const ACCOUNTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("accounts");
 /// Key: number of the token. Value: [`super::rows::TokenV1`] or [`super::rows::TokenV2`].
 pub(super) const TOKENS: TableDefinition<'_, [u8; 8], &[u8]> = TableDefinition::new("tokens");
+/// Key: number of the key. Value: [`super::rows::KeyV1`]. Made by its first row.
+pub(super) const KEYS: TableDefinition<'_, [u8; 8], &[u8]> = TableDefinition::new("keys");
 /// Key: pool number, hours since the epoch. Value: [`super::rows::RollupV1`]. Made by its first row.
 pub(super) const ROLLUPS: TableDefinition<'_, [u8; 8], &[u8]> = TableDefinition::new("rollups");
 /// Key: number of the entry, from 1, without gaps. Value: [`super::rows::AuditV1`].
@@ -72,6 +74,7 @@ pub(super) fn each<V: Visit>(visit: &mut V) -> Result<(), V::Error> {
     visit.table(ADOPTIONS)?;
     visit.table(ACCOUNTS)?;
     visit.table(TOKENS)?;
+    visit.table(KEYS)?;
     visit.table(ROLLUPS)?;
     visit.table(AUDIT)?;
     visit.table(META)

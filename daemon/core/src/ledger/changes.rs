@@ -145,6 +145,8 @@ impl Ledger {
             | Op::DeleteAccount(_)
             | Op::PutToken(_)
             | Op::DeleteToken(_)
+            | Op::PutKey(_)
+            | Op::DeleteKey(_)
             | Op::PutSeparation(_)
             | Op::DeleteSeparation(_) => change.other = true,
             Op::PutEpoch(epoch) => {

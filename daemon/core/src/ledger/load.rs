@@ -32,6 +32,8 @@ impl Ledger {
                 | Op::DeleteAccount(_)
                 | Op::PutToken(_)
                 | Op::DeleteToken(_)
+                | Op::PutKey(_)
+                | Op::DeleteKey(_)
                 | Op::PutEpoch(_)
                 | Op::PutRollup(_)
                 | Op::PutSeparation(_)

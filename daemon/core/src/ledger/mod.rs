@@ -179,6 +179,12 @@ impl Ledger {
             Op::DeleteToken(id) => {
                 self.rows.tokens.remove(id);
             }
+            Op::PutKey(key) => {
+                self.rows.keys.insert(key.id, key.clone());
+            }
+            Op::DeleteKey(id) => {
+                self.rows.keys.remove(id);
+            }
             Op::PutEpoch(epoch) => self.rows.epoch = Some(*epoch),
             Op::PutSeparation(pair) => self.put_separation(*pair, true),
             Op::DeleteSeparation(pair) => self.put_separation(*pair, false),

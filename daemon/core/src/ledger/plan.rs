@@ -176,6 +176,11 @@ impl Ledger {
             Request::DeleteAccount { name, actor } => self.plan_delete_account(name, actor, now),
             Request::PutToken { token, actor } => self.plan_put_token(token, actor, now),
             Request::DeleteToken { id, actor } => self.plan_delete_token(*id, actor, now),
+            Request::RotateKey {
+                bytes,
+                after,
+                actor,
+            } => self.plan_rotate_key(bytes, *after, actor, now),
             Request::PassHold { elapsed, actor } => self.plan_pass_hold(*elapsed, actor, now),
             Request::Import(ask) => self.plan_import(ask, now),
             Request::LiftHold { reason, actor } => self.plan_lift_hold(reason, actor, now),

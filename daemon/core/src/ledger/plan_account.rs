@@ -1,4 +1,4 @@
-//! Accounts and tokens.
+//! Accounts, tokens and keys.
 
 use std::sync::Arc;
 
@@ -8,7 +8,8 @@ use super::{
     tentative::Table,
 };
 use crate::{
-    Account, AccountEdit, Action, Actor, Answer, Op, Refusal, Role, Text, Timestamp, Token, TokenId,
+    Account, AccountEdit, Action, Actor, Answer, KeyBytes, KeyId, Op, Refusal, Role, SigningKey,
+    Text, Timestamp, Token, TokenId,
 };
 
 impl Ledger {
@@ -126,6 +127,46 @@ impl Ledger {
             actor,
             now,
         ))
+    }
+
+    pub(super) fn plan_rotate_key(
+        &self,
+        bytes: &KeyBytes,
+        after: Option<KeyId>,
+        actor: &Actor,
+        now: Timestamp,
+    ) -> Draw {
+        self.unlocked(Table::Keys)?;
+        let keys = &self.rows.keys;
+        let last = keys.last_key_value().map(|(_, key)| key);
+        if last.map(|key| key.id) != after {
+            return Err(Stop::Answer(Answer::Done));
+        }
+        let mut draft = Draft::new(now, actor);
+        draft.flight.table = Some(Table::Keys);
+        let over = keys
+            .values()
+            .filter(|key| key.until.is_some_and(|end| end <= now));
+        let gone = over.map(|key| Op::DeleteKey(key.id));
+        draft.flight.ops.extend(gone);
+        let id = KeyId(last.map_or(1, |key| key.id.0.saturating_add(1)));
+        let mut detail = format!("key {} signs", id.0);
+        if let Some(last) = last {
+            let until = Timestamp(now.0.saturating_add(SigningKey::OVERLAP));
+            detail = format!("{detail}, key {} counts until {until}", last.id.0);
+            draft.flight.ops.push(Op::PutKey(SigningKey {
+                until: Some(until),
+                ..last.clone()
+            }));
+        }
+        draft.flight.ops.push(Op::PutKey(SigningKey {
+            id,
+            created: now,
+            bytes: bytes.clone(),
+            until: None,
+        }));
+        draft.say(Action::KeyRotated, detail.into());
+        Ok((draft, Answer::Done))
     }
 
     /// Busy while another decision about the same table is in flight.

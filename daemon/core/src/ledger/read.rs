@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use super::{Change, Ledger, TooOld, free::keys, intern::fingerprint, space::Part};
 use crate::{
     Account, ClusterId, ClusterRecord, Family, Hold, Identity, Lease, LeaseKey, Mark, Network,
-    NetworkId, Pool, PoolId, Span, System, Text, Timestamp, Token, TokenId, layout,
+    NetworkId, Pool, PoolId, SigningKey, Span, System, Text, Timestamp, Token, TokenId, layout,
 };
 
 /// How full a pool is. Counts saturate at `u128::MAX`.
@@ -337,6 +337,11 @@ impl Ledger {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let rows = self.rows.tokens.range((from, Bound::Unbounded));
         rows.map(|(_, token)| token)
+    }
+
+    /// Keys by number: the last one signs.
+    pub fn keys(&self) -> impl Iterator<Item = &SigningKey> {
+        self.rows.keys.values()
     }
 
     pub fn token(&self, id: TokenId) -> Option<&Token> {

@@ -7,8 +7,8 @@ use std::{
 
 use super::candidates::Candidates;
 use crate::{
-    Account, Adoption, ClusterId, ClusterRecord, Epoch, Lease, LeaseKey, Network, NetworkId, Op,
-    Origin, Pool, PoolId, Quota, System, Tenant, Text, Token, TokenId,
+    Account, Adoption, ClusterId, ClusterRecord, Epoch, KeyId, Lease, LeaseKey, Network, NetworkId,
+    Op, Origin, Pool, PoolId, Quota, SigningKey, System, Tenant, Text, Token, TokenId,
 };
 
 /// All rows but those of leases in their indexes.
@@ -24,6 +24,7 @@ pub(super) struct Rows {
     pub adoptions: BTreeMap<(NetworkId, Text, System), Adoption>,
     pub accounts: BTreeMap<Text, Account>,
     pub tokens: BTreeMap<TokenId, Token>,
+    pub keys: BTreeMap<KeyId, SigningKey>,
     pub epoch: Option<Epoch>,
     network_names: BTreeMap<Text, NetworkId>,
     pool_names: BTreeMap<Text, PoolId>,
@@ -179,6 +180,7 @@ impl Rows {
         let adoptions = self.adoptions.values().cloned().map(Op::PutAdoption);
         let accounts = self.accounts.values().cloned().map(Op::PutAccount);
         let tokens = self.tokens.values().cloned().map(Op::PutToken);
+        let keys = self.keys.values().cloned().map(Op::PutKey);
         let epoch = self.epoch.into_iter().map(Op::PutEpoch);
         networks
             .chain(next)
@@ -189,6 +191,7 @@ impl Rows {
             .chain(adoptions)
             .chain(accounts)
             .chain(tokens)
+            .chain(keys)
             .chain(epoch)
     }
 }

@@ -28,6 +28,7 @@ pub(super) enum Table {
     Clusters,
     Accounts,
     Tokens,
+    Keys,
     Epoch,
     Rollups,
 }

@@ -157,7 +157,8 @@ impl Model {
             | Request::EditAccount(_)
             | Request::DeleteAccount { .. }
             | Request::PutToken { .. }
-            | Request::DeleteToken { .. } => Err(Stop::Answer(Answer::Done)),
+            | Request::DeleteToken { .. }
+            | Request::RotateKey { .. } => Err(Stop::Answer(Answer::Done)),
             Request::PassHold { elapsed, .. } => self.shorten_hold(*elapsed, now),
             Request::LiftHold { reason, .. } if reason.is_empty() => pool::invalid("reason"),
             Request::LiftHold { .. } => self.shorten_hold(u64::MAX, now),
@@ -313,6 +314,8 @@ impl Model {
             | Op::DeleteAccount(_)
             | Op::PutToken(_)
             | Op::DeleteToken(_)
+            | Op::PutKey(_)
+            | Op::DeleteKey(_)
             | Op::PutRollup(_) => {}
         }
     }

@@ -99,6 +99,7 @@ pub(super) fn of_action(action: Action) -> u8 {
         Action::NetworksSeparated => 32,
         Action::SeparationWithdrawn => 33,
         Action::Labelled => 34,
+        Action::KeyRotated => 35,
     }
 }
 
@@ -139,6 +140,7 @@ pub(super) fn action(code: u8) -> Result<Action, DecodeError> {
         32 => Action::NetworksSeparated,
         33 => Action::SeparationWithdrawn,
         34 => Action::Labelled,
+        35 => Action::KeyRotated,
         other => return Err(DecodeError::value("action", other)),
     })
 }
@@ -151,7 +153,7 @@ mod tests {
     fn codes_are_read_back_as_written() {
         for code in 0..=u8::MAX {
             assert!(
-                action(code).map(of_action).is_ok_and(|again| again == code) || code > 34,
+                action(code).map(of_action).is_ok_and(|again| again == code) || code > 35,
                 "action {code}"
             );
             assert!(

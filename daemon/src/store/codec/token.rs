@@ -1,11 +1,13 @@
-//! Tokens to bytes and back.
+//! Tokens and keys to bytes and back.
 
-use fipd_core::{NetworkId, PoolId, Scope, Tenant, Timestamp, Token, TokenId};
+use fipd_core::{
+    KeyBytes, KeyId, NetworkId, PoolId, Scope, SigningKey, Tenant, Timestamp, Token, TokenId,
+};
 
 use super::{
     DecodeError, EncodeError, code, decode, decode_as, encode, encode_as, ip_row, pool::net,
 };
-use crate::store::rows::{TokenV1, TokenV2, V1, V2};
+use crate::store::rows::{KeyV1, TokenV1, TokenV2, V1, V2};
 
 pub(in crate::store) fn encode_token(token: &Token) -> Result<Vec<u8>, EncodeError> {
     let row = TokenV1 {
@@ -61,5 +63,23 @@ pub(in crate::store) fn decode_token(key: [u8; 8], bytes: &[u8]) -> Result<Token
             tenants: tenants.collect(),
         },
         from: from.collect::<Result<_, _>>()?,
+    })
+}
+
+pub(in crate::store) fn encode_key(key: &SigningKey) -> Result<Vec<u8>, EncodeError> {
+    encode(&KeyV1 {
+        created: key.created.0,
+        until: key.until.map(|at| at.0),
+        bytes: &key.bytes.0,
+    })
+}
+
+pub(in crate::store) fn decode_key(key: [u8; 8], bytes: &[u8]) -> Result<SigningKey, DecodeError> {
+    let row: KeyV1<'_> = decode(bytes)?;
+    Ok(SigningKey {
+        id: KeyId(u64::from_be_bytes(key)),
+        created: Timestamp(row.created),
+        bytes: KeyBytes(row.bytes.into()),
+        until: row.until.map(Timestamp),
     })
 }

@@ -1,11 +1,13 @@
 //! What random histories ask: everything that a ledger is ever asked.
 
+use std::sync::Arc;
+
 use fipd_core::{
     Account, AccountEdit, Adopt, Adoption, Allocate, ClusterId, ClusterRecord, Ends, Epoch, Family,
-    Handover, Holder, Import, ImportRow, ImportedLease, Label, Lease, LeaseFilter, LeaseKey,
-    LeaseState, Member, NetworkId, Order, Origin, PoolEdit, PoolId, PoolSpec, ProbeVerdict, Probed,
-    Quota, Release, ReleaseScope, Request, Reserve, Role, Scope, Share, Sticky, Tenant, Timestamp,
-    Token, TokenId, Transfer, Want,
+    Handover, Holder, Import, ImportRow, ImportedLease, KeyBytes, KeyId, Label, Lease, LeaseFilter,
+    LeaseKey, LeaseState, Member, NetworkId, Order, Origin, PoolEdit, PoolId, PoolSpec,
+    ProbeVerdict, Probed, Quota, Release, ReleaseScope, Request, Reserve, Role, Scope, Share,
+    Sticky, Tenant, Timestamp, Token, TokenId, Transfer, Want,
 };
 
 use super::history::History;
@@ -335,7 +337,7 @@ impl History {
         let actor = "test".into();
         let name = format!("user-{}", self.dice.below(3)).into();
         let id = TokenId(self.dice.below(3));
-        match self.dice.below(5) {
+        match self.dice.below(6) {
             0 => Request::CreateAccount {
                 account: Account {
                     name,
@@ -365,6 +367,11 @@ impl History {
                     scope: Scope::default(),
                     from: vec!["10.0.0.0/8".parse().unwrap()],
                 },
+                actor,
+            },
+            4 => Request::RotateKey {
+                bytes: KeyBytes(Arc::from([self.dice.below(9) as u8; 3])),
+                after: self.dice.below(3).checked_sub(1).map(KeyId),
                 actor,
             },
             _ => Request::DeleteToken { id, actor },

@@ -4,9 +4,10 @@ use std::{fs, net::IpAddr, path::Path, sync::Arc};
 
 use fipd_core::{
     Account, Action, AddressSpec, Adoption, AuditEntry, Authority as _, ClusterId, ClusterRecord,
-    Contender, Decision, Ends, EndsOf, Holder, Identity, Lease, LeaseKey, LeaseState, Member,
-    Network, NetworkId, Op, Order, Origin, Outcome, PastLease, Pool, PoolId, PoolScope, PoolSpec,
-    PortClaim, Protocol, Quota, Role, Scope, Sticky, Tenant, Text, Timestamp, Token, TokenId,
+    Contender, Decision, Ends, EndsOf, Holder, Identity, KeyBytes, KeyId, Lease, LeaseKey,
+    LeaseState, Member, Network, NetworkId, Op, Order, Origin, Outcome, PastLease, Pool, PoolId,
+    PoolScope, PoolSpec, PortClaim, Protocol, Quota, Role, Scope, SigningKey, Sticky, Tenant, Text,
+    Timestamp, Token, TokenId,
 };
 use ipnet::IpNet;
 use proptest::{
@@ -340,6 +341,13 @@ proptest! {
     }
 
     #[test]
+    fn keys(id in any::<u64>(), created in time(), until in option::of(time()), bytes in vec(any::<u8>(), 0..9)) {
+        let key = SigningKey { id: KeyId(id), created, bytes: KeyBytes(bytes.into()), until };
+        let row = codec::encode_key(&key).unwrap();
+        prop_assert_eq!(codec::decode_key(id.to_be_bytes(), &row).unwrap(), key);
+    }
+
+    #[test]
     fn adoptions(network in any::<u32>(), cluster in text(), system in system(), at in time(), skipped in any::<bool>()) {
         let marker = Adoption { network: NetworkId(network), cluster, system, at, skipped };
         let row = codec::encode_adoption(&marker).unwrap();
@@ -386,6 +394,7 @@ proptest! {
         codec::decode_adoption(&bytes).ok();
         codec::decode_account("", &bytes).ok();
         codec::decode_token([0; 8], &bytes).ok();
+        codec::decode_key([0; 8], &bytes).ok();
         codec::decode_audit(&bytes).ok();
     }
 
