@@ -21,6 +21,7 @@ use crate::{
     api::{
         self, Api,
         accounts::{AccountError, Accounts},
+        fip_v1::FipV1,
         listen::{self, ListenError, Port, Socket, TlsSettings},
         tls, ui,
     },
@@ -94,7 +95,9 @@ async fn serve(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Re
     let signals = Signals::new()?;
     let mut tasks = JoinSet::new();
     let guests = GuestViews::default();
-    let (clusters, registry) = start_clusters(settings, ipam, &guests, stop).await?;
+    let runner = controllers(settings, &guests);
+    let decides = Box::new(runner.requests(ipam.clone()));
+    let (clusters, registry) = start_clusters(settings, ipam, runner, stop).await?;
     tasks.spawn(async { registry.await.map_err(|error| error.to_string()) });
     let accounts = Accounts::start(ipam.clone(), &settings.data_dir).await?;
     let socket = Socket::bind(&settings.socket)?;
@@ -120,6 +123,7 @@ async fn serve(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Re
         ),
         guests,
         backups,
+        fip_v1: FipV1::new(decides, ipam.clone(), settings.config.fip_v1),
         sessions: ui::Sessions::new(ipam.clone()),
         clusters,
         accounts,
@@ -200,17 +204,7 @@ fn bind_extra(listeners: &[Listener]) -> Result<Vec<(Port, Listener)>, ListenErr
     listeners.iter().map(bind).collect()
 }
 
-async fn start_clusters(
-    settings: &Settings,
-    ipam: &Ipam,
-    guests: &GuestViews,
-    stop: &CancellationToken,
-) -> Result<(Clusters, tokio::task::JoinHandle<()>), IpamError> {
-    let options = clusters::Options {
-        config: settings.config.clone(),
-        file: settings.config_file.clone(),
-        trust: clusters::Trust::default(),
-    };
+fn controllers(settings: &Settings, guests: &GuestViews) -> Runner {
     let tls = settings.tls();
     let own = Own {
         ca_file: tls
@@ -219,8 +213,21 @@ async fn start_clusters(
             .then(|| tls::ca_file(&settings.data_dir)),
         url: tls.advertise,
     };
-    let runner = Arc::new(Runner::new(own, guests.clone()));
-    Clusters::start(options, ipam.clone(), runner, stop.child_token()).await
+    Runner::new(own, guests.clone())
+}
+
+async fn start_clusters(
+    settings: &Settings,
+    ipam: &Ipam,
+    runner: Runner,
+    stop: &CancellationToken,
+) -> Result<(Clusters, tokio::task::JoinHandle<()>), IpamError> {
+    let options = clusters::Options {
+        config: settings.config.clone(),
+        file: settings.config_file.clone(),
+        trust: clusters::Trust::default(),
+    };
+    Clusters::start(options, ipam.clone(), Arc::new(runner), stop.child_token()).await
 }
 
 /// The signals a service manager sends.

@@ -16,6 +16,7 @@ pub mod clusters;
 pub mod config;
 pub mod controllers;
 pub mod expiry;
+pub mod fip_v1;
 pub mod helm;
 pub mod ipam;
 pub mod logging;

@@ -42,6 +42,8 @@ struct Inner {
     registry: Registry,
     requests: Family<RequestLabels, Counter>,
     seconds: Family<RouteLabels, Histogram>,
+    fip_v1: Family<CallLabels, Counter>,
+    fip_v1_seconds: Family<PathLabels, Histogram>,
     /// One text at a time is made.
     rendering: Arc<Semaphore>,
     last: Mutex<Option<Arc<str>>>,
@@ -57,6 +59,18 @@ struct RequestLabels {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RouteLabels {
     route: String,
+}
+
+/// A call of an LB controller.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CallLabels {
+    path: &'static str,
+    code: u16,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PathLabels {
+    path: &'static str,
 }
 
 /// Bounds in seconds: from an answer out of memory to one that waits for a slow disk.
@@ -79,6 +93,19 @@ impl Metrics {
             Unit::Seconds,
             seconds.clone(),
         );
+        let fip_v1 = Family::default();
+        registry.register(
+            "fip_v1_requests",
+            "Calls of LB controllers answered",
+            fip_v1.clone(),
+        );
+        let fip_v1_seconds = Family::new_with_constructor(request_buckets as fn() -> Histogram);
+        registry.register_with_unit(
+            "fip_v1_request_duration",
+            "Time until a call of an LB controller is decided",
+            Unit::Seconds,
+            fip_v1_seconds.clone(),
+        );
         registry.register_collector(Box::new(State {
             ipam,
             clusters,
@@ -90,6 +117,8 @@ impl Metrics {
             registry,
             requests,
             seconds,
+            fip_v1,
+            fip_v1_seconds,
             rendering: Arc::new(Semaphore::new(1)),
             last: Mutex::default(),
         }))
@@ -114,6 +143,20 @@ impl Metrics {
         self.0
             .seconds
             .get_or_create(&route)
+            .observe(took.as_secs_f64());
+    }
+
+    /// Notes a call of an LB controller; `path` is without its prefix.
+    pub fn fip_v1(&self, path: &'static str, code: StatusCode, took: Duration) {
+        let labels = CallLabels {
+            path,
+            code: code.as_u16(),
+        };
+        self.0.fip_v1.get_or_create(&labels).inc();
+        let path = PathLabels { path };
+        self.0
+            .fip_v1_seconds
+            .get_or_create(&path)
             .observe(took.as_secs_f64());
     }
 

@@ -24,6 +24,7 @@ pub mod convert;
 pub mod etag;
 pub mod export;
 pub mod extract;
+pub mod fip_v1;
 pub mod guests;
 pub mod health;
 pub mod history;
@@ -42,6 +43,7 @@ pub mod probed;
 pub mod problem;
 pub mod quotas;
 pub mod restore_hold;
+pub mod rotate_key;
 mod separate;
 pub mod tls;
 pub mod tokens;
@@ -88,6 +90,7 @@ pub struct Api {
     pub sessions: ui::Sessions,
     pub metrics: Metrics,
     pub backups: Backups,
+    pub fip_v1: fip_v1::FipV1,
     /// Places for streams of changes.
     pub streams: Arc<Semaphore>,
     pub tokens_used: tokens::LastUsed,
@@ -184,6 +187,7 @@ fn book(routes: Routes) -> Routes {
         .delete("/api/v1/quotas/{pool}/{tenant}", MY_ADMIN, quotas::delete)
         .get("/api/v1/restore-hold", VIEWER, restore_hold::show)
         .post("/api/v1/restore-hold/lift", ADMIN, restore_hold::lift)
+        .post("/api/v1/fip-v1/rotate-key", ADMIN, rotate_key::rotate_key)
         .post("/api/v1/bulk", MY_OPERATOR, bulk::bulk)
         .get("/api/v1/changes", MY_VIEWER, changes::changes)
 }
@@ -246,7 +250,8 @@ pub fn router(api: Arc<Api>, socket: SocketPolicy) -> Router {
     let router = router
         .fallback(nothing_here)
         .layer(middleware::from_fn_with_state(guard, auth::authenticate));
-    layered(router, api)
+    // After the layer: its tokens are its own.
+    layered(fip_v1::routes(router), api)
 }
 
 /// The router of a `[[listener]]`: what it serves, without login, and nothing else.
@@ -258,6 +263,8 @@ pub fn open_router(api: Arc<Api>, serve: &BTreeSet<Serve>) -> Router {
             Serve::Health => router
                 .route("/healthz", get(health::healthz))
                 .route("/readyz", get(health::readyz)),
+            Serve::FipV1 => fip_v1::routes(router),
+            Serve::Ipam => fip_v1::ipam(router),
         };
     }
     layered(router, api)

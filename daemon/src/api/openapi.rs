@@ -13,8 +13,8 @@ use utoipa::{
 use super::problem::MEDIA_TYPE;
 use super::{
     admin, audit, backups, bulk, changes, clusters, export, guests, health, history, import,
-    labels, leases, move_network, pool_preview, pools, probed, quotas, restore_hold, separate,
-    tokens, transfer, users, wire,
+    labels, leases, move_network, pool_preview, pools, probed, quotas, restore_hold, rotate_key,
+    separate, tokens, transfer, users, wire,
 };
 
 #[derive(OpenApi)]
@@ -27,7 +27,7 @@ use super::{
         leases::list, leases::show, leases::allocate, leases::reserve, leases::release_address, leases::release,
         transfer::transfer, probed::probed, labels::label,
         quotas::list, quotas::show, quotas::put, quotas::delete,
-        restore_hold::show, restore_hold::lift,
+        restore_hold::show, restore_hold::lift, rotate_key::rotate_key,
         bulk::bulk, changes::changes,
         guests::list, guests::rotate_secret,
         clusters::list, clusters::show, clusters::forget, clusters::skip_adoption,

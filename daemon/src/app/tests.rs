@@ -124,7 +124,7 @@ async fn a_configuration_edited_between_reading_and_watching_is_not_missed() {
     std::fs::write(&file, late).unwrap();
     let (ipam, _writer) = Ipam::start(dir.path(), Arc::new(clock::now)).unwrap();
     let stop = CancellationToken::new();
-    let (clusters, _registry) = start_clusters(&settings, &ipam, &GuestViews::default(), &stop)
+    let (clusters, _registry) = start_clusters(&settings, &ipam, Runner::default(), &stop)
         .await
         .unwrap();
     let mut changes = clusters.changes();

@@ -14,6 +14,8 @@ pub enum RancherFip {
         /// Rancher's id of the project, p-...
         project: String,
     },
+    /// Let another key sign the tokens of LB controllers: those that are out count until they end
+    RotateKey,
 }
 
 impl RancherFip {
@@ -25,13 +27,20 @@ impl RancherFip {
             }
             Self::RotateSecret { project } => {
                 let path = format!("/api/v1/projects/{}/rotate-secret", segment(&project));
-                let outcome: Outcome = session.client.post(&path, &()).await?;
-                session.output.show(&outcome, |outcome| {
-                    Table::facts([("Done", outcome.message.clone())])
-                })
+                show(session, session.client.post(&path, &()).await?)
+            }
+            Self::RotateKey => {
+                let path = "/api/v1/fip-v1/rotate-key";
+                show(session, session.client.post(path, &()).await?)
             }
         }
     }
+}
+
+fn show(session: &Session, outcome: Outcome) -> Result<(), Failure> {
+    session.output.show(&outcome, |outcome| {
+        Table::facts([("Done", outcome.message.clone())])
+    })
 }
 
 fn table(list: &GuestList) -> Table {

@@ -17,7 +17,7 @@ pub struct Listener {
     pub serve: BTreeSet<Serve>,
 }
 
-/// What a further port serves. To everybody who reaches it: there is no login.
+/// What a further port serves. To everybody who reaches it: there is no login of fipd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(try_from = "String")]
 pub enum Serve {
@@ -25,9 +25,13 @@ pub enum Serve {
     Metrics,
     /// `/healthz` and `/readyz`.
     Health,
+    /// What the stock LB controller asks, which has a login of its own.
+    FipV1,
+    /// `/ipam`, as the original manager had it: every address in use.
+    Ipam,
 }
 
-const ALLOWED: &str = "allowed are \"metrics\" and \"health\"";
+const ALLOWED: &str = "allowed are \"fip-v1\", \"health\", \"ipam\" and \"metrics\"";
 
 fn on() -> bool {
     true
@@ -40,6 +44,8 @@ impl TryFrom<String> for Serve {
         match text.as_str() {
             "metrics" => Ok(Self::Metrics),
             "health" => Ok(Self::Health),
+            "fip-v1" => Ok(Self::FipV1),
+            "ipam" => Ok(Self::Ipam),
             "ui" | "api" => Err(format!(
                 "serve: {text:?} is served at [api] listen only; {ALLOWED}"
             )),

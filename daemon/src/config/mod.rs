@@ -10,6 +10,7 @@ mod cluster;
 mod cluster_manager;
 mod error;
 mod expect;
+mod fip_v1;
 mod helm;
 mod history;
 mod listener;
@@ -38,6 +39,7 @@ pub use cluster::{
 pub use cluster_manager::{Chart, ClusterManager};
 pub use error::ConfigError;
 pub use expect::{Awaited, Site, awaited};
+pub use fip_v1::FipV1;
 pub use helm::{AtOnce, Deadline, Helm};
 pub use history::History;
 pub use listener::{Listener, Serve};
@@ -64,6 +66,7 @@ pub struct Config {
     pub audit: Audit,
     pub history: History,
     pub helm: Helm,
+    pub fip_v1: FipV1,
     pub listeners: Vec<Listener>,
     pub clusters: Vec<ClusterConfig>,
     pub discovery: Option<Discovery>,
@@ -116,6 +119,8 @@ struct File {
     audit: Audit,
     #[serde(default)]
     history: History,
+    #[serde(default, rename = "fip-v1")]
+    fip_v1: FipV1,
     #[serde(default)]
     helm: Helm,
     #[serde(default)]
@@ -179,6 +184,7 @@ impl Config {
             audit: file.audit,
             history: file.history,
             helm,
+            fip_v1: file.fip_v1,
             listeners: file.listener.into_iter().map(Spanned::into_inner).collect(),
             clusters,
             discovery: file.discovery.map(Spanned::into_inner),
@@ -203,6 +209,7 @@ impl Config {
             || self.audit != before.audit
             || self.history != before.history
             || self.helm != before.helm
+            || self.fip_v1 != before.fip_v1
             || self.listeners != before.listeners
     }
 

@@ -210,16 +210,16 @@ fn what_this_version_does_not_do_is_refused_by_name() {
 #[test]
 fn listeners_serve_what_needs_no_login() {
     let text = "[[listener]]\naddress = \"127.0.0.1:9100\"\ntls = false\nserve = [\"metrics\"]\n\
-                [[listener]]\naddress = \"[::1]:0\"\nserve = [\"health\", \"metrics\"]\n";
+                [[listener]]\naddress = \"[::1]:0\"\nserve = [\"health\", \"metrics\", \"fip-v1\", \"ipam\"]\n";
     let listeners = parse(text).unwrap().listeners;
     assert_eq!(listeners[0].serve, BTreeSet::from([Serve::Metrics]));
     assert_eq!((listeners[0].tls, listeners[1].tls), (false, true));
-    assert_eq!(listeners[1].serve.len(), 2);
+    assert_eq!(listeners[1].serve.len(), 4);
 
     let listener = |address: &str, serve: &str| {
         format!("[[listener]]\naddress = \"{address}\"\nserve = [{serve}]\n")
     };
-    for other in ["ui", "api", "fip-v1", "metrics:ip-rule", "metric"] {
+    for other in ["ui", "api", "fip", "metrics:ip-rule", "metric"] {
         let what = refused(&listener("127.0.0.1:80", &format!("{other:?}")));
         assert!(
             what.contains("line 3") && what.contains(other) && what.contains("\"health\""),
@@ -624,4 +624,24 @@ fn claims_are_offered_what_the_cluster_says() {
         1,
     );
     assert!(refused(&stray).contains("[discovery.claims]"));
+}
+
+#[test]
+fn the_rate_of_lb_controllers_has_bounds() {
+    let rates = |per_second: u32| {
+        parse(&format!(
+            "[fip-v1]\nrate-limit-per-second = {per_second}\nrate-limit-burst = 5\n"
+        ))
+    };
+    assert_eq!(
+        f64::from(rates(10_000).unwrap().fip_v1.rate_limit_per_second),
+        10_000.0
+    );
+    for wrong in [0, 10_001] {
+        let what = rates(wrong).unwrap_err();
+        assert!(
+            what.contains("[fip-v1]") && what.contains("1 to 10000"),
+            "{what}"
+        );
+    }
 }

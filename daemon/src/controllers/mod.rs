@@ -25,7 +25,7 @@ use futures::future::BoxFuture;
 
 use crate::{
     clusters::{ClusterSession, SystemRunner},
-    ipam::IpamError,
+    ipam::{Ipam, IpamError},
 };
 use objects::Key;
 use queue::Next;
@@ -50,6 +50,11 @@ impl Runner {
         Self {
             rancher_fip: rancher_fip::RancherFip::new(own, guests),
         }
+    }
+
+    /// Decides what the stock LB controller asks.
+    pub fn requests(&self, ipam: Ipam) -> rancher_fip::requests::Requests {
+        self.rancher_fip.requests(ipam)
     }
 }
 

@@ -99,15 +99,22 @@ impl Remote {
 
     /// Makes the object; a conflict if there is one of its name.
     pub async fn create(&self, target: &Target, body: &impl Serialize) -> Result<(), CallError> {
+        self.create_seen::<IgnoredAny>(target, body).await.map(drop)
+    }
+
+    /// Makes the object; what it is then.
+    pub async fn create_seen<T: DeserializeOwned>(
+        &self,
+        target: &Target,
+        body: &impl Serialize,
+    ) -> Result<T, CallError> {
         let all = Target {
             name: String::new(),
             ..target.clone()
         };
         let path = format!("{}?fieldManager={MANAGER}", all.path());
         let body = ("application/json", encode(target, body)?);
-        self.send::<IgnoredAny>(Method::POST, target, &path, Some(body))
-            .await
-            .map(drop)
+        self.send(Method::POST, target, &path, Some(body)).await
     }
 
     /// Changes the object.
@@ -117,9 +124,19 @@ impl Remote {
         patch: Patch,
         body: &impl Serialize,
     ) -> Result<(), CallError> {
-        self.send_patch::<IgnoredAny>(target, &target.path(), patch, body)
+        self.patch_seen::<IgnoredAny>(target, patch, body)
             .await
             .map(drop)
+    }
+
+    /// Changes the object; what it is afterwards.
+    pub async fn patch_seen<T: DeserializeOwned>(
+        &self,
+        target: &Target,
+        patch: Patch,
+        body: &impl Serialize,
+    ) -> Result<T, CallError> {
+        self.send_patch(target, &target.path(), patch, body).await
     }
 
     /// Changes the status of the object.

@@ -16,6 +16,7 @@ pub mod names;
 mod owners;
 pub mod pool;
 pub mod rancher;
+pub mod requests;
 mod room;
 #[cfg(test)]
 mod sample;
@@ -40,6 +41,7 @@ use self::{
     guests::{Own, status::GuestViews},
     pool::Pools,
     rancher::{Data, Listener, Rancher, Ranchers},
+    requests::Requests,
     room::Room,
     service::Services,
 };
@@ -55,6 +57,7 @@ use super::{
 use crate::{
     clusters::{ClusterSession, adoption},
     config::RancherFipRole,
+    ipam::Ipam,
 };
 
 /// API of pools, quotas and FloatingIPs.
@@ -85,6 +88,11 @@ impl RancherFip {
             own,
             guests,
         }
+    }
+
+    /// What the stock LB controllers of all downstream clusters ask.
+    pub fn requests(&self, ipam: Ipam) -> Requests {
+        Requests::new(self.ranchers.clone(), ipam)
     }
 
     /// Runs the system on a cluster until the session ends.

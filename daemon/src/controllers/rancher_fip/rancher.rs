@@ -79,6 +79,15 @@ impl Ranchers {
     pub fn get(&self, name: &str) -> Arc<Rancher> {
         Arc::clone(self.map.lock().entry(name.into()).or_default())
     }
+
+    /// What is known of all that were read once, by configured name.
+    pub fn all(&self) -> Vec<(Text, Arc<Data>)> {
+        let map = self.map.lock();
+        let known = map.iter();
+        known
+            .filter_map(|(name, rancher)| Some((Text::clone(name), rancher.data()?)))
+            .collect()
+    }
 }
 
 impl Rancher {
@@ -238,6 +247,14 @@ impl Data {
         let mut keys = self.projects.keys().into_iter();
         let key = keys.find(|key| *key.name == *project)?;
         Some(key.namespace.to_string())
+    }
+
+    /// The namespaces that have a project of this id: one, unless ids clash.
+    pub fn namespaces_of(&self, project: &str) -> Vec<String> {
+        let keys = self.projects.keys().into_iter();
+        keys.filter(|key| *key.name == *project)
+            .map(|key| key.namespace.to_string())
+            .collect()
     }
 
     /// The real name of the pool that a user calls `name`: its own name, or `<display name>--<network>`.

@@ -354,7 +354,7 @@ fn claim(fip: &Fip, shown: &Shown) -> Option<Value> {
 
 /// Whether an object was made for the Service with this identity, as far as is known. `others` are clusters that
 /// are not the object's.
-fn is_for(fip: &Fip, user: &Identity, others: &BTreeSet<ClusterId>) -> bool {
+pub fn is_for(fip: &Fip, user: &Identity, others: &BTreeSet<ClusterId>) -> bool {
     let names = |service: &Assignee| {
         *service.service_namespace == *user.namespace && *service.service_name == *user.name
     };

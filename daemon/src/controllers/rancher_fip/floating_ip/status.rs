@@ -98,7 +98,8 @@ fn ready(address: IpAddr, assigned: bool) -> Says {
     }
 }
 
-fn assigned(fip: &Fip) -> Option<Assigned> {
+/// Who uses the address; `None`: nobody.
+pub fn assigned(fip: &Fip) -> Option<Assigned> {
     let cluster_name = fip.cluster.clone()?;
     let before = fip.status.assigned.clone().unwrap_or_default();
     let shared_key = match (&fip.group, before.shared_key.is_empty()) {

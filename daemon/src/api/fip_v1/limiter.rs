@@ -1,0 +1,117 @@
+//! How often somebody may ask: a bucket of tokens for each.
+
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, Ipv6Addr},
+    time::{Duration, Instant},
+};
+
+use parking_lot::Mutex;
+
+/// More buckets than these, and those that are full again are forgotten.
+const MOST: usize = 10_000;
+
+/// How much of something is allowed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rate {
+    pub per_second: f64,
+    pub burst: f64,
+}
+
+/// Who is counted.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Whom {
+    /// A project that has shown its secret.
+    Project(String),
+    /// IPv6 counts as its /64.
+    Peer(IpAddr),
+}
+
+impl Whom {
+    pub fn peer(address: IpAddr) -> Self {
+        Self::Peer(match address.to_canonical() {
+            IpAddr::V4(v4) => v4.into(),
+            IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX)).into(),
+        })
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Bucket {
+    tokens: f64,
+    at: Instant,
+}
+
+/// The buckets.
+#[derive(Debug, Default)]
+pub struct Limiter(Mutex<BTreeMap<Whom, Bucket>>);
+
+impl Limiter {
+    /// Takes one token, if there is one.
+    pub fn take(&self, whom: Whom, rate: Rate, now: Instant) -> bool {
+        let mut buckets = self.0.lock();
+        if buckets.len() >= MOST && !buckets.contains_key(&whom) {
+            buckets.retain(|_, bucket| bucket.filled(rate, now) < rate.burst);
+            // All of them ask all the time: the newcomer waits until one of them stops.
+            if buckets.len() >= MOST {
+                return false;
+            }
+        }
+        let full = Bucket {
+            tokens: rate.burst,
+            at: now,
+        };
+        let bucket = buckets.entry(whom).or_insert(full);
+        let tokens = bucket.filled(rate, now);
+        let enough = tokens >= 1.0;
+        *bucket = Bucket {
+            tokens: if enough { tokens - 1.0 } else { tokens },
+            at: now,
+        };
+        enough
+    }
+}
+
+impl Bucket {
+    fn filled(&self, rate: Rate, now: Instant) -> f64 {
+        let since: Duration = now.saturating_duration_since(self.at);
+        (self.tokens + since.as_secs_f64() * rate.per_second).min(rate.burst)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RATE: Rate = Rate {
+        per_second: 10.0,
+        burst: 20.0,
+    };
+
+    #[test]
+    fn defect_29_a_noisy_project_starves_no_other() {
+        let (limiter, start) = (Limiter::default(), Instant::now());
+        let project = |name: &str| Whom::Project(name.to_owned());
+        let granted = (0..100).filter(|_| limiter.take(project("p-a"), RATE, start));
+        assert_eq!(granted.count(), 20);
+        assert!(limiter.take(project("p-b"), RATE, start));
+        let later = start + Duration::from_millis(250);
+        let granted = (0..100).filter(|_| limiter.take(project("p-a"), RATE, later));
+        assert_eq!(granted.count(), 2);
+    }
+
+    #[test]
+    fn peers_of_one_network_count_together_and_the_table_has_an_end() {
+        let (limiter, start) = (Limiter::default(), Instant::now());
+        let peer = |text: &str| Whom::peer(text.parse().unwrap());
+        assert_eq!(peer("2001:db8::1"), peer("2001:db8::2"));
+        assert_ne!(peer("2001:db8::1"), peer("2001:db8:0:1::1"));
+        assert_eq!(peer("::ffff:192.0.2.1"), peer("192.0.2.1"));
+        for number in 0..MOST as u32 {
+            assert!(limiter.take(Whom::Peer(IpAddr::V4(number.into())), RATE, start));
+        }
+        assert!(!limiter.take(peer("192.0.2.1"), RATE, start));
+        assert!(limiter.take(peer("192.0.2.1"), RATE, start + Duration::from_secs(3)));
+        assert_eq!(limiter.0.lock().len(), 1);
+    }
+}

@@ -1,0 +1,327 @@
+//! The REST API that the stock LB controller speaks, with and without the prefix `/v1`, and `GET /ipam` of the original
+//! manager.
+//!
+//! ```text
+//!  rate of the peer --> token --> body --> project, secret, cluster --> rate of the project --> decision
+//! ```
+//!
+//! HTTP is here; what is asked goes to [`FloatingIps`], which the daemon's wiring brings. The token is given to everybody
+//! and grants nothing.
+
+mod body;
+mod jwt;
+mod limiter;
+mod tokens;
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Instant,
+};
+
+use axum::{
+    Json, Router,
+    body::to_bytes,
+    extract::{ConnectInfo, Request, State},
+    response::{IntoResponse as _, Response},
+    routing::{delete, get, post},
+};
+use fipd_core::Actor;
+use http::{HeaderMap, StatusCode, header};
+use serde_json::{Value, json};
+
+use super::Api;
+use crate::{
+    clock, config,
+    fip_v1::{Asker, Denied, FloatingIps},
+    ipam::Ipam,
+};
+use body::{Fields, invalid};
+use limiter::{Limiter, Rate, Whom};
+pub use tokens::TokenError;
+use tokens::Tokens;
+
+/// The largest body.
+const MOST: usize = 64 * 1024;
+/// The longest name of a client.
+const CLIENT: usize = 253;
+/// How much more often a peer may ask than a project: several clusters may be behind one address.
+const PEER: f64 = 10.0;
+
+/// What the API works with.
+pub struct FipV1 {
+    decides: Box<dyn FloatingIps>,
+    tokens: Arc<Tokens>,
+    limiter: Limiter,
+    rate: Rate,
+}
+
+/// What is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Call {
+    Token,
+    Request,
+    Release,
+    Delete,
+    List,
+}
+
+/// Who asked for what, for the log.
+#[derive(Default)]
+struct Trail {
+    client: String,
+    project: String,
+    service: String,
+    address: String,
+}
+
+impl FipV1 {
+    pub fn new(decides: Box<dyn FloatingIps>, ipam: Ipam, limits: config::FipV1) -> Self {
+        Self {
+            decides,
+            tokens: Tokens::new(ipam),
+            limiter: Limiter::default(),
+            rate: Rate {
+                per_second: f64::from(limits.rate_limit_per_second),
+                burst: f64::from(limits.rate_limit_burst),
+            },
+        }
+    }
+
+    /// Another key signs tokens from now on.
+    ///
+    /// # Errors
+    /// It could not be made or written.
+    pub async fn rotate_key(&self, actor: Actor) -> Result<u64, TokenError> {
+        self.tokens.rotate(actor).await.map(|id| id.0)
+    }
+}
+
+/// The calls, for any listener.
+pub fn routes(mut router: Router<Arc<Api>>) -> Router<Arc<Api>> {
+    for prefix in ["", "/v1"] {
+        let path = |name: &str| format!("{prefix}/{name}");
+        router = router
+            .route(&path("auth/token"), post(token))
+            .route(&path("fip/request"), post(request))
+            .route(&path("fip/release"), post(release))
+            .route(&path("fip/delete"), delete(remove))
+            .route(&path("fip/list"), post(list));
+    }
+    router
+}
+
+/// `GET /ipam`, which tells every used address to whoever asks.
+pub fn ipam(router: Router<Arc<Api>>) -> Router<Arc<Api>> {
+    router.route("/ipam", get(figures))
+}
+
+async fn token(State(api): State<Arc<Api>>, request: Request) -> Response {
+    answer(&api, Call::Token, request).await
+}
+
+async fn request(State(api): State<Arc<Api>>, request: Request) -> Response {
+    answer(&api, Call::Request, request).await
+}
+
+async fn release(State(api): State<Arc<Api>>, request: Request) -> Response {
+    answer(&api, Call::Release, request).await
+}
+
+async fn remove(State(api): State<Arc<Api>>, request: Request) -> Response {
+    answer(&api, Call::Delete, request).await
+}
+
+async fn list(State(api): State<Arc<Api>>, request: Request) -> Response {
+    answer(&api, Call::List, request).await
+}
+
+async fn figures(State(api): State<Arc<Api>>) -> Response {
+    Json(api.fip_v1.decides.figures()).into_response()
+}
+
+/// Answers a call, counts it and leaves a trace of it.
+async fn answer(api: &Api, call: Call, request: Request) -> Response {
+    let began = Instant::now();
+    let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
+    let peer = peer.map(|ConnectInfo(peer)| peer.ip().to_canonical());
+    let mut trail = Trail::default();
+    let said = api.fip_v1.say(call, peer, request, &mut trail).await;
+    let code = match &said {
+        Ok(_) => StatusCode::OK,
+        Err(denied) => denied.code,
+    };
+    api.metrics.fip_v1(call.name(), code, began.elapsed());
+    let why = said.as_ref().err().map(|denied| &*denied.message);
+    tracing::info!(
+        call = call.name(),
+        code = code.as_u16(),
+        why,
+        peer = peer.map(tracing::field::display),
+        client = trail.client,
+        project = trail.project,
+        service = trail.service,
+        address = trail.address,
+        "an LB controller asked"
+    );
+    match said {
+        Ok(body) => Json(body).into_response(),
+        Err(Denied { code, message }) => {
+            let body = json!({ "code": code.as_u16(), "message": message });
+            (code, Json(body)).into_response()
+        }
+    }
+}
+
+impl Call {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Token => "auth/token",
+            Self::Request => "fip/request",
+            Self::Release => "fip/release",
+            Self::Delete => "fip/delete",
+            Self::List => "fip/list",
+        }
+    }
+}
+
+impl FipV1 {
+    async fn say(
+        &self,
+        call: Call,
+        peer: Option<IpAddr>,
+        request: Request,
+        trail: &mut Trail,
+    ) -> Result<Value, Denied> {
+        if let Some(peer) = peer {
+            let rate = Rate {
+                per_second: self.rate.per_second * PEER,
+                burst: self.rate.burst * PEER,
+            };
+            self.within(Whom::peer(peer), rate)?;
+        }
+        if call == Call::Token {
+            let fields = read(request).await?;
+            return self.token(&fields, trail).await;
+        }
+        trail.client = self.client(request.headers())?;
+        let fields = read(request).await?;
+        trail.project = fields.text("project").to_owned();
+        trail.address = fields.text("ipaddr").to_owned();
+        trail.service = format!(
+            "{}/{}",
+            fields.text("servicenamespace"),
+            fields.text("servicename")
+        );
+        let claim = fields.claim(trail.client.clone(), call != Call::Delete);
+        let asker = self.decides.authorize(&claim).await?;
+        self.within(Whom::Project(asker.project.clone()), self.rate)?;
+        self.decide(call, &asker, &fields, trail).await
+    }
+
+    async fn token(&self, fields: &Fields, trail: &mut Trail) -> Result<Value, Denied> {
+        let client = fields.text("clientid");
+        if client.is_empty() {
+            let message = "clientID is required";
+            return Err(Denied::new(StatusCode::BAD_REQUEST, message));
+        }
+        if client.len() > CLIENT {
+            let why = format!(": clientID is longer than {CLIENT} bytes");
+            return Err(invalid(&why));
+        }
+        trail.client = client.to_owned();
+        let issued = self.tokens.issue(client).await.map_err(|error| {
+            tracing::error!(%error, "no token could be given to an LB controller");
+            let message = "Failed to generate token";
+            Denied::new(StatusCode::INTERNAL_SERVER_ERROR, message)
+        });
+        let (token, end) = issued?;
+        Ok(json!({ "token": token, "expires_at": clock::rfc3339(end) }))
+    }
+
+    /// To whom the token was given.
+    fn client(&self, headers: &HeaderMap) -> Result<String, Denied> {
+        let denied = |message| Denied::new(StatusCode::UNAUTHORIZED, message);
+        let value = headers
+            .get(header::AUTHORIZATION)
+            .ok_or_else(|| denied("Authorization header is required"))?;
+        let token = value.to_str().ok().and_then(|text| text.split_once(' '));
+        match token {
+            Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => self
+                .tokens
+                .client(token.trim())
+                .ok_or_else(|| denied("Invalid token")),
+            Some(_) | None => Err(denied("Authorization header must be Bearer <token>")),
+        }
+    }
+
+    async fn decide(
+        &self,
+        call: Call,
+        asker: &Asker,
+        fields: &Fields,
+        trail: &mut Trail,
+    ) -> Result<Value, Denied> {
+        match call {
+            Call::Request => {
+                let given = self.decides.request(asker, &fields.wish()?).await?;
+                trail.address = given.address.to_string();
+                let mut answer = json!({
+                    "status": "approved", "ipaddr": trail.address, "subnet": given.subnet,
+                });
+                for key in [
+                    "clientsecret",
+                    "cluster",
+                    "project",
+                    "floatingippool",
+                    "servicenamespace",
+                    "servicename",
+                ] {
+                    answer[key] = json!(fields.text(key));
+                }
+                if let Some(group) = given.group {
+                    answer["floatingipgroup"] = json!(group);
+                }
+                if let Some(key) = given.shared_key {
+                    answer["sharedkey"] = json!(key);
+                }
+                Ok(answer)
+            }
+            Call::Release => {
+                self.decides.release(asker, &fields.farewell()?).await?;
+                Ok(done("released", "Floating IP released successfully"))
+            }
+            Call::Delete => {
+                self.decides.delete(asker, fields.deleted()?).await?;
+                Ok(done("deleted", "Floating IP deleted successfully"))
+            }
+            Call::List => {
+                let rows = self.decides.list(asker).await?;
+                // An empty list of Go is `null`.
+                let rows = Some(rows).filter(|rows| !rows.is_empty());
+                Ok(json!({
+                    "clientsecret": fields.text("clientsecret"), "cluster": asker.cluster,
+                    "project": asker.project, "floatingips": rows,
+                }))
+            }
+            Call::Token => self.token(fields, trail).await,
+        }
+    }
+
+    fn within(&self, whom: Whom, rate: Rate) -> Result<(), Denied> {
+        if self.limiter.take(whom, rate, Instant::now()) {
+            return Ok(());
+        }
+        let code = StatusCode::TOO_MANY_REQUESTS;
+        Err(Denied::new(code, "rate limit exceeded"))
+    }
+}
+
+fn done(status: &str, message: &str) -> Value {
+    json!({ "status": status, "message": message })
+}
+
+async fn read(request: Request) -> Result<Fields, Denied> {
+    let body = to_bytes(request.into_body(), MOST).await;
+    Fields::read(&body.map_err(|_| invalid(""))?)
+}

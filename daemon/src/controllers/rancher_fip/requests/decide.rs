@@ -1,0 +1,212 @@
+//! Which FloatingIP a Service gets: pure.
+//!
+//! A Service that has one gets it again, so that a retry is the same question. Objects that we make have names that
+//! follow from what is asked, so that an end at any point leaves at most one.
+
+use std::{collections::BTreeMap, net::IpAddr};
+
+use fipd_core::Text;
+use fipd_crds::labels::{add_service, services};
+use http::StatusCode;
+use sha2::{Digest, Sha256};
+
+use crate::{
+    controllers::rancher_fip::{
+        floating_ip::observe::Fip,
+        names::{CLUSTER, GROUP, PROJECT},
+    },
+    fip_v1::{Asker, Denied, Service},
+};
+
+/// A FloatingIP of the project, as it was read just now.
+#[derive(Clone, Debug)]
+pub struct Known {
+    pub name: Text,
+    pub labels: BTreeMap<String, String>,
+    pub fip: Fip,
+    /// The address it has.
+    pub address: Option<IpAddr>,
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask<'a> {
+    pub asker: &'a Asker,
+    pub service: &'a Service,
+    /// The real name of the pool.
+    pub pool: &'a str,
+    pub address: Option<IpAddr>,
+    pub group: Option<&'a str>,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// The Service has this one.
+    Has(Text),
+    /// This one is to name the Service.
+    Attach(Text),
+    /// One of this name is to be made.
+    Create(String),
+    Refuse(Denied),
+}
+
+/// Decides, given all FloatingIPs of the project.
+pub fn decide(ask: &Ask<'_>, known: &[Known]) -> Decision {
+    if let Some(one) = living(known).find(|one| ask.has(one)) {
+        return Decision::Has(Text::clone(&one.name));
+    }
+    match ask.address {
+        Some(address) => match living(known).find(|one| one.is_at(address)) {
+            Some(one) => ask.join(one),
+            None => ask.create(known),
+        },
+        None => ask.any(known),
+    }
+}
+
+impl Ask<'_> {
+    /// Whether the Service has it already, and it is what is asked for.
+    fn has(&self, one: &Known) -> bool {
+        let fits = match self.address {
+            Some(address) => one.is_at(address),
+            None => one.fip.pool == self.pool,
+        };
+        let group = self
+            .group
+            .is_none_or(|group| one.fip.group.as_deref() == Some(group));
+        fits && group && one.is_of(&self.asker.cluster) && one.names(self.service)
+    }
+
+    /// The address it names is that of `one`.
+    fn join(&self, one: &Known) -> Decision {
+        let conflict = |message: &str| Decision::Refuse(Denied::new(StatusCode::CONFLICT, message));
+        let Some(cluster) = &one.fip.cluster else {
+            if one.fip.pool != self.pool {
+                let Known { fip, .. } = one;
+                let at = self.address.map(|at| at.to_string()).unwrap_or_default();
+                return Decision::Refuse(denied(format!(
+                    "{at} is kept for the project in pool {}, not in pool {}; ask for that pool or delete it first",
+                    fip.pool, self.pool
+                )));
+            }
+            return Decision::Attach(Text::clone(&one.name));
+        };
+        let Some(group) = one
+            .fip
+            .group
+            .as_deref()
+            .filter(|_| one.fip.holder.is_none())
+        else {
+            return conflict(TAKEN);
+        };
+        if self.group.is_some_and(|wanted| wanted != group) {
+            return conflict("FloatingIPGroup does not match the assigned FloatingIPGroup");
+        }
+        if *cluster != self.asker.cluster {
+            return conflict("FloatingIP is already in use by another cluster");
+        }
+        Decision::Attach(Text::clone(&one.name))
+    }
+
+    /// Any address of the pool will do.
+    fn any(&self, known: &[Known]) -> Decision {
+        let open = |one: &&Known| one.fip.pool == self.pool && one.fip.holder.is_none();
+        let shared = living(known).filter(open).find(|one| {
+            self.group.is_some()
+                && one.fip.group.as_deref() == self.group
+                && one.is_of(&self.asker.cluster)
+        });
+        let kept = || {
+            living(known)
+                .filter(open)
+                .find(|one| one.fip.cluster.is_none() && one.address.is_some())
+        };
+        match shared.or_else(kept) {
+            Some(one) => Decision::Attach(Text::clone(&one.name)),
+            None => self.create(known),
+        }
+    }
+
+    fn create(&self, known: &[Known]) -> Decision {
+        let taken = |name: &String| known.iter().any(|one| *one.name == **name);
+        let mut names = (0_u32..).map(|number| self.name(number));
+        names
+            .find(|name| !taken(name))
+            .map_or_else(|| Decision::Refuse(Denied::late()), Decision::Create)
+    }
+
+    /// The name of the object that is made for this: the same for the Services of a group, and always the same. The
+    /// number counts up where another Service has come to use what was made for this one.
+    fn name(&self, number: u32) -> String {
+        let Asker {
+            project, cluster, ..
+        } = self.asker;
+        let Service { namespace, name } = self.service;
+        let whom = match self.group {
+            Some(group) => ["group", group, ""],
+            None => ["service", namespace, name],
+        };
+        let mut hash = Sha256::new();
+        for part in [project, cluster, self.pool].into_iter().chain(whom) {
+            hash.update(part.as_bytes());
+            hash.update([0]);
+        }
+        hash.update(number.to_be_bytes());
+        let digest = hash.finalize();
+        let hex = digest.iter().take(8).map(|byte| format!("{byte:02x}"));
+        format!("fip-{}", hex.collect::<String>())
+    }
+
+    /// Whether the object was made for this and for nothing else.
+    pub fn made(&self, one: &Known) -> bool {
+        let mut names = (0..8).map(|number| self.name(number));
+        names.any(|name| *name == *one.name) && services(&one.labels).len() == 1
+    }
+
+    /// The labels of an object that the Service uses.
+    pub fn labels(&self, mut labels: BTreeMap<String, String>) -> BTreeMap<String, String> {
+        labels.insert(PROJECT.to_owned(), self.asker.project.clone());
+        labels.insert(CLUSTER.to_owned(), self.asker.cluster.clone());
+        add_service(&mut labels, &self.service.namespace, &self.service.name);
+        if let Some(group) = self.group {
+            labels.insert(GROUP.to_owned(), group.to_owned());
+        }
+        labels
+    }
+}
+
+impl Known {
+    pub fn is_at(&self, address: IpAddr) -> bool {
+        match self.address {
+            Some(own) => own == address,
+            None => self.fip.wanted.parse() == Ok(address),
+        }
+    }
+
+    pub fn is_of(&self, cluster: &str) -> bool {
+        self.fip.cluster.as_deref() == Some(cluster)
+    }
+
+    pub fn names(&self, service: &Service) -> bool {
+        self.fip.services.iter().any(|one| {
+            one.service_namespace == service.namespace && one.service_name == service.name
+        })
+    }
+}
+
+/// Somebody has the address.
+pub const TAKEN: &str = "IP address is already assigned";
+
+/// A request that stays wrong until somebody changes something: the stock client tells its user, and does not ask again.
+pub fn denied(why: impl std::fmt::Display) -> Denied {
+    let message = format!("fipd denied the request: {why}");
+    Denied::new(StatusCode::INTERNAL_SERVER_ERROR, message)
+}
+
+fn living(known: &[Known]) -> impl Iterator<Item = &Known> {
+    known.iter().filter(|one| !one.fip.terminating)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,240 @@
+use fipd_crds::floating_ip::FloatingIP;
+use serde_json::json;
+
+use super::*;
+use crate::controllers::rancher_fip::floating_ip::observe::slim;
+
+fn asker(cluster: &str) -> Asker {
+    Asker {
+        management: "rancher".into(),
+        project: "p-a".to_owned(),
+        namespace: "c-m-a".to_owned(),
+        cluster: cluster.to_owned(),
+    }
+}
+
+fn service(name: &str) -> Service {
+    Service {
+        namespace: "shop".to_owned(),
+        name: name.to_owned(),
+    }
+}
+
+/// One of pool `net`; `labels` are those after the prefix of the family.
+fn known(name: &str, address: &str, labels: &[(&str, &str)]) -> Known {
+    let prefix = "rancher.k8s.binbash.org/";
+    let labels: BTreeMap<String, String> = labels
+        .iter()
+        .map(|(key, value)| (format!("{prefix}{key}"), (*value).to_owned()))
+        .collect();
+    let object: FloatingIP = serde_json::from_value(json!({
+        "metadata": { "name": name, "labels": labels },
+        "spec": { "floatingIPPool": "net", "ipAddr": address },
+    }))
+    .unwrap();
+    Known {
+        name: name.into(),
+        labels,
+        fip: slim(object),
+        address: address.parse().ok(),
+    }
+}
+
+fn used(name: &str, address: &str, cluster: &str, service: &str) -> Known {
+    let labels = [
+        ("cluster-name", cluster),
+        ("service-0-name", service),
+        ("service-0-namespace", "shop"),
+    ];
+    known(name, address, &labels)
+}
+
+fn grouped(name: &str, address: &str, cluster: &str, service: &str) -> Known {
+    let mut one = used(name, address, cluster, service);
+    one.fip.group = Some("g".to_owned());
+    one
+}
+
+struct Case {
+    service: &'static str,
+    pool: &'static str,
+    address: Option<&'static str>,
+    group: Option<&'static str>,
+}
+
+const PLAIN: Case = Case {
+    service: "web",
+    pool: "net",
+    address: None,
+    group: None,
+};
+
+fn decided(case: &Case, known: &[Known]) -> Decision {
+    decide(
+        &Ask {
+            asker: &asker("c-m-a"),
+            service: &service(case.service),
+            pool: case.pool,
+            address: case.address.map(|address| address.parse().unwrap()),
+            group: case.group,
+        },
+        known,
+    )
+}
+
+fn message(decision: Decision) -> (u16, String) {
+    let Decision::Refuse(denied) = decision else {
+        panic!("{decision:?}");
+    };
+    (denied.code.as_u16(), denied.message)
+}
+
+#[test]
+fn defect_05_asking_again_is_the_same_question() {
+    let one = used("fip-1", "10.0.0.5", "c-m-a", "web");
+    let has = Decision::Has("fip-1".into());
+    assert_eq!(decided(&PLAIN, std::slice::from_ref(&one)), has);
+    let fixed = Case {
+        address: Some("10.0.0.5"),
+        ..PLAIN
+    };
+    assert_eq!(decided(&fixed, std::slice::from_ref(&one)), has, "no 409");
+    let first = decided(&PLAIN, &[]);
+    assert!(matches!(&first, Decision::Create(name) if name.len() == 20));
+    assert_eq!(
+        decided(&PLAIN, &[]),
+        first,
+        "the name follows from the question"
+    );
+    let old = known(
+        "fip-old",
+        "10.0.0.6",
+        &[
+            ("cluster-name", "c-m-a"),
+            ("service-name", "web"),
+            ("service-namespace", "shop"),
+        ],
+    );
+    assert_eq!(decided(&PLAIN, &[old]), Decision::Has("fip-old".into()));
+}
+
+#[test]
+fn defect_06_an_unused_address_of_another_pool_is_not_taken() {
+    let kept = known("fip-1", "10.0.0.5", &[]);
+    let attach = Decision::Attach("fip-1".into());
+    assert_eq!(decided(&PLAIN, std::slice::from_ref(&kept)), attach);
+    let other = Case {
+        pool: "other",
+        ..PLAIN
+    };
+    assert!(matches!(
+        decided(&other, std::slice::from_ref(&kept)),
+        Decision::Create(_)
+    ));
+    let fixed = Case {
+        pool: "other",
+        address: Some("10.0.0.5"),
+        ..PLAIN
+    };
+    let (code, text) = message(decided(&fixed, std::slice::from_ref(&kept)));
+    assert!(code == 500 && text.contains("denied the request") && text.contains("in pool net"));
+    let mut going = kept.clone();
+    going.fip.terminating = true;
+    let mut waits = kept;
+    waits.address = None;
+    assert!(matches!(
+        decided(&PLAIN, &[going, waits]),
+        Decision::Create(_)
+    ));
+}
+
+#[test]
+fn an_address_that_is_used_is_joined_by_its_group_alone() {
+    let fixed = Case {
+        address: Some("10.0.0.5"),
+        service: "api",
+        ..PLAIN
+    };
+    let in_group = Case {
+        group: Some("g"),
+        ..fixed
+    };
+    let alone = [used("fip-1", "10.0.0.5", "c-m-a", "web")];
+    assert_eq!(message(decided(&fixed, &alone)), (409, TAKEN.to_owned()));
+    let shared = [grouped("fip-1", "10.0.0.5", "c-m-a", "web")];
+    let attach = Decision::Attach("fip-1".into());
+    assert_eq!(
+        decided(&fixed, &shared),
+        attach,
+        "without a group of its own"
+    );
+    assert_eq!(decided(&in_group, &shared), attach);
+    let elsewhere = Case {
+        group: Some("h"),
+        ..fixed
+    };
+    let (code, text) = message(decided(&elsewhere, &shared));
+    assert_eq!(
+        (code, &*text),
+        (
+            409,
+            "FloatingIPGroup does not match the assigned FloatingIPGroup"
+        )
+    );
+    let theirs = [grouped("fip-1", "10.0.0.5", "c-m-b", "web")];
+    let (code, text) = message(decided(&in_group, &theirs));
+    assert_eq!(
+        (code, &*text),
+        (409, "FloatingIP is already in use by another cluster")
+    );
+}
+
+#[test]
+fn a_group_shares_one_object_from_the_first_on() {
+    let case = |service| Case {
+        service,
+        group: Some("g"),
+        ..PLAIN
+    };
+    assert_eq!(decided(&case("web"), &[]), decided(&case("api"), &[]));
+    let known = [
+        known("fip-0", "10.0.0.4", &[]),
+        grouped("fip-1", "10.0.0.5", "c-m-a", "web"),
+    ];
+    assert_eq!(
+        decided(&case("api"), &known),
+        Decision::Attach("fip-1".into())
+    );
+    assert_eq!(decided(&case("web"), &known), Decision::Has("fip-1".into()));
+}
+
+#[test]
+fn a_name_that_another_has_is_passed_over() {
+    let Decision::Create(first) = decided(&PLAIN, &[]) else {
+        panic!("none is there");
+    };
+    let taken = used(&first, "10.0.0.5", "c-m-a", "api");
+    let Decision::Create(second) = decided(&PLAIN, &[taken]) else {
+        panic!("it is another's");
+    };
+    assert_ne!(first, second);
+}
+
+#[test]
+fn labels_name_the_service_beside_others() {
+    let ask = Ask {
+        asker: &asker("c-m-a"),
+        service: &service("api"),
+        pool: "net",
+        address: None,
+        group: Some("g"),
+    };
+    let one = used("fip-1", "10.0.0.5", "c-m-a", "web");
+    let labels = ask.labels(one.labels);
+    let label = |key: &str| labels.get(&format!("rancher.k8s.binbash.org/{key}"));
+    assert_eq!(label("service-1-name").map(String::as_str), Some("api"));
+    assert_eq!(label("service-0-name").map(String::as_str), Some("web"));
+    assert_eq!(label("floatingip-group").map(String::as_str), Some("g"));
+    assert_eq!(label("project-name").map(String::as_str), Some("p-a"));
+    assert_eq!(ask.labels(labels.clone()), labels);
+}

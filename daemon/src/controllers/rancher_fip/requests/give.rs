@@ -1,0 +1,219 @@
+//! An address for a Service.
+
+use std::{collections::BTreeMap, net::IpAddr};
+
+use fipd_core::{Answer, Holder, Pool, Request, System};
+use fipd_crds::floating_ip::FloatingIP;
+use http::StatusCode;
+use serde_json::json;
+
+use super::{
+    Requests, actor,
+    decide::{Ask, Decision, Known, TAKEN, decide, denied},
+    deny, failed, holder,
+};
+use crate::{
+    controllers::{
+        objects::Key,
+        rancher_fip::{
+            floating_ip::{
+                self,
+                plan::{self, Plan},
+                status::{self, Shown},
+                validate,
+            },
+            names::{FINALIZER, MANAGED_BY},
+            rancher::Data,
+        },
+        remote::{CallError, MANAGER},
+    },
+    fip_v1::{Asker, Denied, Given, Wish},
+    ipam::IpamError,
+};
+
+impl Requests {
+    pub(super) async fn give(
+        &self,
+        data: &Data,
+        asker: &Asker,
+        wish: &Wish,
+    ) -> Result<Given, Denied> {
+        let pool = data.pool_called(&wish.pool).ok_or_else(|| {
+            denied(format!(
+                "floatingippool: there is no FloatingIPPool {:?}",
+                wish.pool
+            ))
+        })?;
+        let ask = Ask {
+            asker,
+            service: &wish.service,
+            pool: &pool,
+            address: wish.address,
+            group: wish.group.as_deref(),
+        };
+        for _ in 0..super::TRIES {
+            let known = self.known(data, asker).await?;
+            let one = match decide(&ask, &known) {
+                Decision::Refuse(denied) => return Err(denied),
+                Decision::Has(name) => known.into_iter().find(|one| one.name == name),
+                Decision::Attach(name) => match known.iter().find(|one| one.name == name) {
+                    Some(one) => {
+                        let after = ask.labels(one.labels.clone());
+                        self.relabel(data, asker, one, &after).await?
+                    }
+                    None => None,
+                },
+                Decision::Create(name) => self.create(data, &ask, &name).await?,
+            };
+            if let Some(one) = one {
+                return self.answer(data, &ask, &one).await;
+            }
+        }
+        Err(Denied::late())
+    }
+
+    /// Makes the object; `None`: there is one of its name.
+    async fn create(
+        &self,
+        data: &Data,
+        ask: &Ask<'_>,
+        name: &str,
+    ) -> Result<Option<Known>, Denied> {
+        let mut labels = ask.labels(BTreeMap::new());
+        labels.insert(MANAGED_BY.to_owned(), MANAGER.to_owned());
+        let mut spec = json!({ "floatingIPPool": ask.pool });
+        let mut finalizers = vec![FINALIZER];
+        if let Some(address) = ask.address {
+            spec["ipAddr"] = json!(address.to_string());
+            // With both, the object would say that it has the address.
+            finalizers.clear();
+        }
+        let key = Key::new(&ask.asker.namespace, name);
+        let object = json!({
+            "apiVersion": "rancher.k8s.binbash.org/v1beta2", "kind": "FloatingIP",
+            "metadata": {
+                "name": name, "namespace": ask.asker.namespace, "labels": labels, "finalizers": finalizers,
+            },
+            "spec": spec,
+        });
+        let created: Result<FloatingIP, CallError> = data
+            .remote
+            .create_seen(&floating_ip::target(&key), &object)
+            .await;
+        match created {
+            Ok(object) => Ok(Some(self.look(data, ask.asker, object))),
+            Err(CallError::Conflict(..)) => Ok(None),
+            Err(error) => Err(failed(&error)),
+        }
+    }
+
+    /// Asks the address book for what the object has, and takes an object back that was made in vain.
+    async fn answer(&self, data: &Data, ask: &Ask<'_>, one: &Known) -> Result<Given, Denied> {
+        let held = holder(data, ask.asker, one);
+        let address = match self.address(data, ask, one, &held).await {
+            Ok(address) => address,
+            Err(denied) => {
+                if denied != Denied::late() && one.address.is_none() && ask.made(one) {
+                    let target = floating_ip::target(&ask.asker.key(&one.name));
+                    if let Err(error) = data.remote.delete(&target, &one.fip.uid).await {
+                        tracing::warn!(%error, "a FloatingIP that was refused an address stays and waits");
+                    }
+                }
+                return Err(denied);
+            }
+        };
+        let pool = data.pools.get(&Key::new("", &one.fip.pool));
+        let subnet = pool.and_then(|pool| Some(pool.spec.ip_config.as_ref()?.subnet.clone()));
+        let subnet = subnet.ok_or_else(no_subnet)?;
+        let assigned = status::assigned(&one.fip).unwrap_or_default();
+        let some = |text: String| Some(text).filter(|text| !text.is_empty());
+        Ok(Given {
+            address,
+            subnet,
+            group: some(assigned.floating_ip_group),
+            shared_key: some(assigned.shared_key),
+        })
+    }
+
+    async fn address(
+        &self,
+        data: &Data,
+        ask: &Ask<'_>,
+        one: &Known,
+        holder: &Holder,
+    ) -> Result<IpAddr, Denied> {
+        if one.fip.holder.is_some() {
+            // It shows the lease of a Service that fipd itself serves.
+            return one.address.ok_or_else(Denied::late);
+        }
+        let wish = validate::wish(&one.fip).map_err(|problem| denied(problem.message))?;
+        let others = self
+            .ranchers
+            .get(&ask.asker.management)
+            .others(one.fip.cluster.as_deref());
+        let actor = actor(ask.asker);
+        let planned = self.ipam.read(|ledger| {
+            let pool = ledger.mirror(&System::rancher_fip(), &data.cluster, &one.fip.pool)?;
+            let is_for = |user: &_| floating_ip::is_for(&one.fip, user, &others);
+            let plan = plan::own(ledger, holder, &one.fip, &wish, pool, &actor, &is_for);
+            Some((plan, Pool::clone(pool)))
+        });
+        let (plan, pool) = planned.ok_or_else(no_subnet)?;
+        match plan {
+            Plan::Show(shown) => Ok(shown.address),
+            Plan::Problem(_) => Err(Denied::new(StatusCode::CONFLICT, TAKEN)),
+            // A Service that fipd itself serves takes it over.
+            Plan::Leave | Plan::Delete | Plan::HandBack => one.address.ok_or_else(Denied::late),
+            Plan::Ask(request) => {
+                let request = no_place(*request, ask.made(one));
+                self.submit(request, holder, &pool).await
+            }
+        }
+    }
+
+    async fn submit(
+        &self,
+        request: Request,
+        holder: &Holder,
+        pool: &Pool,
+    ) -> Result<IpAddr, Denied> {
+        let refused = match self.ipam.submit(request).await {
+            Ok(Answer::Granted { leases, .. }) => leases.first().map(|lease| Shown::of(lease)),
+            Ok(Answer::Adopted { lease }) => Some(Shown::of(&lease)),
+            Ok(Answer::Contended { .. }) => None,
+            Ok(other) => {
+                tracing::error!(?other, "the address book answered another question");
+                return Err(Denied::late());
+            }
+            Err(IpamError::Refused(refusal)) => {
+                // It has another address than the one now asked for, and keeps it.
+                let leases = self.ipam.read(|ledger| ledger.leases_of(&holder.identity));
+                let mut here = leases
+                    .iter()
+                    .filter(|lease| lease.key.network == pool.spec.network);
+                match here.next() {
+                    Some(lease) => Some(Shown::of(lease)),
+                    None => return Err(deny::error(&IpamError::Refused(refusal))),
+                }
+            }
+            Err(error) => return Err(deny::error(&error)),
+        };
+        let taken = || Denied::new(StatusCode::CONFLICT, TAKEN);
+        refused.map(|shown| shown.address).ok_or_else(taken)
+    }
+}
+
+/// An object that goes when it is refused must not keep a place in the queue.
+fn no_place(mut request: Request, goes: bool) -> Request {
+    if let Request::Allocate(allocate) = &mut request
+        && goes
+    {
+        allocate.waiting_since = None;
+    }
+    request
+}
+
+fn no_subnet() -> Denied {
+    let message = "failed to get floatingippool subnet";
+    Denied::new(StatusCode::INTERNAL_SERVER_ERROR, message)
+}

@@ -1,0 +1,232 @@
+//! What the stock LB controller of a downstream cluster asks for through [`crate::api::fip_v1`].
+//!
+//! ```text
+//!  claim --authorize--> asker --known (fresh list)--> decide --> create | attach --> address book --> answer
+//! ```
+//!
+//! The objects are read anew for each call, under a lock of the project: no step waits for a watch. The address book is
+//! asked here, for the object as its holder, so that the answer is durable; the FloatingIP controller only shows it.
+
+mod authorize;
+mod decide;
+mod deny;
+mod figures;
+mod give;
+mod guests;
+mod list;
+mod release;
+
+use std::{collections::BTreeMap, future::Future, net::IpAddr, sync::Arc, time::Duration};
+
+use fipd_core::{Holder, Text};
+use fipd_crds::floating_ip::FloatingIP;
+use futures::future::BoxFuture;
+use http::StatusCode;
+use parking_lot::Mutex;
+use serde_json::{Map, Value, json};
+
+use super::{
+    floating_ip::{self, observe},
+    names::{self, KIND_FLOATING_IP, PROJECT},
+    rancher::{Data, Ranchers},
+};
+use crate::{
+    controllers::{
+        objects::Key,
+        remote::{CallError, Patch},
+    },
+    fip_v1::{Asker, Claim, Denied, Farewell, FloatingIps, Given, PoolFigures, Row, Wish},
+    ipam::Ipam,
+};
+use decide::Known;
+use guests::Guests;
+
+/// Below the 10 s after which the client gives up.
+const DEADLINE: Duration = Duration::from_secs(8);
+/// How often a change that somebody else made meanwhile is answered by looking again.
+const TRIES: usize = 5;
+
+/// Whose turn it is.
+type Turn = Arc<tokio::sync::Mutex<()>>;
+
+/// Decides for all management clusters.
+pub struct Requests {
+    ranchers: Ranchers,
+    ipam: Ipam,
+    /// One call of a project at a time.
+    projects: Mutex<BTreeMap<(Text, String), Turn>>,
+    guests: Guests,
+}
+
+impl Requests {
+    pub fn new(ranchers: Ranchers, ipam: Ipam) -> Self {
+        Self {
+            ranchers,
+            ipam,
+            projects: Mutex::default(),
+            guests: Guests::default(),
+        }
+    }
+
+    fn data(&self, asker: &Asker) -> Result<Arc<Data>, Denied> {
+        let data = self.ranchers.get(&asker.management).data();
+        data.ok_or_else(Denied::late)
+    }
+
+    /// Waits until the project's other calls are done.
+    async fn turn(&self, asker: &Asker) -> tokio::sync::OwnedMutexGuard<()> {
+        let key = (Text::clone(&asker.management), asker.project.clone());
+        let lock = Arc::clone(self.projects.lock().entry(key).or_default());
+        lock.lock_owned().await
+    }
+
+    /// The project's FloatingIPs as they are, by name.
+    async fn known(&self, data: &Data, asker: &Asker) -> Result<Vec<Known>, Denied> {
+        let all = floating_ip::target(&asker.key(""));
+        let label = format!("{PROJECT}%3D{}", asker.project);
+        let objects = data.remote.list(&all, &label).await;
+        let objects = objects.map_err(|error| failed(&error))?;
+        let objects = objects
+            .into_iter()
+            .filter_map(|object| serde_json::from_value::<FloatingIP>(object).ok());
+        Ok(objects
+            .map(|object| self.look(data, asker, object))
+            .collect())
+    }
+
+    fn look(&self, data: &Data, asker: &Asker, object: FloatingIP) -> Known {
+        let name: Text = object.metadata.name.clone().unwrap_or_default().into();
+        let labels = object.metadata.labels.clone().unwrap_or_default();
+        let fip = observe::slim(object);
+        let identity = names::identity(&data.cluster, KIND_FLOATING_IP, &asker.key(&name));
+        let leases = self.ipam.read(|ledger| ledger.leases_of(&identity));
+        let held = leases.first().map(|lease| lease.key.address);
+        Known {
+            address: held.or_else(|| fip.shown()),
+            name,
+            labels,
+            fip,
+        }
+    }
+
+    /// Gives an object these labels; `None`: somebody changed it since it was read.
+    async fn relabel(
+        &self,
+        data: &Data,
+        asker: &Asker,
+        one: &Known,
+        after: &BTreeMap<String, String>,
+    ) -> Result<Option<Known>, Denied> {
+        let gone = one.labels.keys().filter(|key| !after.contains_key(*key));
+        let new = after
+            .iter()
+            .filter(|(key, value)| one.labels.get(*key) != Some(value));
+        let labels: Map<String, Value> = gone
+            .map(|key| (key.clone(), Value::Null))
+            .chain(new.map(|(key, value)| (key.clone(), json!(value))))
+            .collect();
+        let patch = json!({ "metadata": {
+            "uid": &*one.fip.uid, "resourceVersion": one.fip.version, "labels": labels,
+        } });
+        let target = floating_ip::target(&asker.key(&one.name));
+        let patched = data.remote.patch_seen(&target, Patch::Merge, &patch).await;
+        match patched {
+            Ok(object) => Ok(Some(self.look(data, asker, object))),
+            Err(CallError::Conflict(..) | CallError::NotFound(_)) => Ok(None),
+            Err(error) => Err(failed(&error)),
+        }
+    }
+}
+
+impl FloatingIps for Requests {
+    fn authorize<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Asker, Denied>> {
+        Box::pin(in_time(self.verified(claim)))
+    }
+
+    fn request<'a>(
+        &'a self,
+        asker: &'a Asker,
+        wish: &'a Wish,
+    ) -> BoxFuture<'a, Result<Given, Denied>> {
+        Box::pin(in_time(async move {
+            let data = self.data(asker)?;
+            let _turn = self.turn(asker).await;
+            self.give(&data, asker, wish).await
+        }))
+    }
+
+    fn release<'a>(
+        &'a self,
+        asker: &'a Asker,
+        farewell: &'a Farewell,
+    ) -> BoxFuture<'a, Result<(), Denied>> {
+        Box::pin(in_time(async move {
+            let data = self.data(asker)?;
+            let _turn = self.turn(asker).await;
+            self.let_go(&data, asker, farewell).await
+        }))
+    }
+
+    fn delete<'a>(
+        &'a self,
+        asker: &'a Asker,
+        address: IpAddr,
+    ) -> BoxFuture<'a, Result<(), Denied>> {
+        Box::pin(in_time(async move {
+            let data = self.data(asker)?;
+            let _turn = self.turn(asker).await;
+            self.give_back(&data, asker, address).await
+        }))
+    }
+
+    fn list<'a>(&'a self, asker: &'a Asker) -> BoxFuture<'a, Result<Vec<Row>, Denied>> {
+        Box::pin(in_time(async move {
+            let data = self.data(asker)?;
+            let known = self.known(&data, asker).await?;
+            Ok(list::rows(asker, &known))
+        }))
+    }
+
+    fn figures(&self) -> BTreeMap<String, PoolFigures> {
+        let all = self.ranchers.all().into_iter();
+        let pools = all.flat_map(|(_, data)| figures::of(&self.ipam, &data));
+        pools.collect()
+    }
+}
+
+impl Asker {
+    fn key(&self, name: &str) -> Key {
+        Key::new(&self.namespace, name)
+    }
+}
+
+/// The holder of what the object has.
+fn holder(data: &Data, asker: &Asker, one: &Known) -> Holder {
+    let identity = names::identity(&data.cluster, KIND_FLOATING_IP, &asker.key(&one.name));
+    Holder {
+        identity,
+        instance: Text::clone(&one.fip.uid),
+    }
+}
+
+/// Who asks, for the audit log.
+fn actor(asker: &Asker) -> Text {
+    format!("fip-v1:{}/{}", asker.project, asker.cluster).into()
+}
+
+/// An API server did not do what it was asked.
+fn failed(error: &CallError) -> Denied {
+    tracing::warn!(%error, "a request of an LB controller failed in the management cluster");
+    match error {
+        CallError::Unavailable(..) => Denied::late(),
+        CallError::NotFound(_) | CallError::Conflict(..) | CallError::Rejected(..) => {
+            Denied::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
+        }
+    }
+}
+
+async fn in_time<T>(call: impl Future<Output = Result<T, Denied>>) -> Result<T, Denied> {
+    tokio::time::timeout(DEADLINE, call)
+        .await
+        .unwrap_or_else(|_| Err(Denied::late()))
+}

@@ -1,0 +1,216 @@
+//! The end of a Service's use of an address, and of an address that nobody uses.
+
+use std::{collections::BTreeMap, net::IpAddr};
+
+use fipd_core::{Release, ReleaseScope, Request, Text};
+use fipd_crds::labels::{remove_service, services};
+use http::StatusCode;
+
+use super::{
+    Requests,
+    decide::{Known, TAKEN},
+    deny,
+};
+use crate::{
+    controllers::rancher_fip::{
+        floating_ip,
+        names::{CLUSTER, GROUP},
+        rancher::Data,
+    },
+    fip_v1::{Asker, Denied, Farewell, Service},
+};
+
+/// What of a project is to be released.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Goodbye {
+    /// These are to lose the Service.
+    From(Vec<Text>),
+    /// It was released before.
+    Was,
+    Nothing,
+}
+
+/// Decides what the Service is taken off.
+pub fn goodbye(asker: &Asker, farewell: &Farewell, known: &[Known]) -> Goodbye {
+    let meant = |one: &&Known| {
+        let group = farewell.group.as_deref();
+        farewell.address.is_none_or(|address| one.is_at(address))
+            && group.is_none_or(|group| one.fip.group.as_deref() == Some(group))
+            && one.fip.holder.is_none()
+            && one.is_of(&asker.cluster)
+            && one.names(&farewell.service)
+    };
+    let names: Vec<Text> = known
+        .iter()
+        .filter(meant)
+        .map(|one| Text::clone(&one.name))
+        .collect();
+    if !names.is_empty() {
+        return Goodbye::From(names);
+    }
+    // The client asks until it hears of a success, and may have missed the first.
+    let unused = |one: &Known| {
+        farewell.address.is_some_and(|address| one.is_at(address)) && one.fip.cluster.is_none()
+    };
+    if known.iter().any(unused) {
+        Goodbye::Was
+    } else {
+        Goodbye::Nothing
+    }
+}
+
+/// The labels without the Service; with the last one the cluster goes as well.
+pub fn without(
+    mut labels: BTreeMap<String, String>,
+    service: &Service,
+) -> BTreeMap<String, String> {
+    remove_service(&mut labels, &service.namespace, &service.name);
+    if services(&labels).is_empty() {
+        labels.remove(CLUSTER);
+        labels.remove(GROUP);
+    }
+    labels
+}
+
+impl Requests {
+    pub(super) async fn let_go(
+        &self,
+        data: &Data,
+        asker: &Asker,
+        farewell: &Farewell,
+    ) -> Result<(), Denied> {
+        for _ in 0..super::TRIES {
+            let known = self.known(data, asker).await?;
+            let names = match goodbye(asker, farewell, &known) {
+                Goodbye::From(names) => names,
+                Goodbye::Was => return Ok(()),
+                Goodbye::Nothing => {
+                    let message = "no floatingip found to release";
+                    return Err(Denied::new(StatusCode::NOT_FOUND, message));
+                }
+            };
+            let mut settled = true;
+            for one in known.iter().filter(|one| names.contains(&one.name)) {
+                let after = without(one.labels.clone(), &farewell.service);
+                settled &= self.relabel(data, asker, one, &after).await?.is_some();
+            }
+            if settled {
+                return Ok(());
+            }
+        }
+        Err(Denied::late())
+    }
+
+    /// Deletes the project's own FloatingIP with the address. Its lease is free before this answers.
+    pub(super) async fn give_back(
+        &self,
+        data: &Data,
+        asker: &Asker,
+        address: IpAddr,
+    ) -> Result<(), Denied> {
+        let known = self.known(data, asker).await?;
+        let Some(one) = known.iter().find(|one| one.is_at(address)) else {
+            let message = "no floatingip found to delete";
+            return Err(Denied::new(StatusCode::NOT_FOUND, message));
+        };
+        if one.fip.cluster.is_some() || one.fip.holder.is_some() {
+            return Err(Denied::new(StatusCode::CONFLICT, TAKEN));
+        }
+        let target = floating_ip::target(&asker.key(&one.name));
+        let deleted = data.remote.delete(&target, &one.fip.uid).await;
+        deleted.map_err(|error| super::failed(&error))?;
+        let release = Release {
+            scope: ReleaseScope::Holder(super::holder(data, asker, one)),
+            actor: super::actor(asker),
+            reason: "deleted".into(),
+        };
+        let released = self.ipam.submit(Request::Release(release)).await;
+        released.map(drop).map_err(|error| deny::error(&error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fipd_crds::floating_ip::FloatingIP;
+    use serde_json::json;
+
+    use super::*;
+    use crate::controllers::rancher_fip::floating_ip::observe::slim;
+
+    fn known(name: &str, cluster: Option<&str>, services: &[&str]) -> Known {
+        let prefix = "rancher.k8s.binbash.org";
+        let mut labels = BTreeMap::new();
+        if let Some(cluster) = cluster {
+            labels.insert(format!("{prefix}/cluster-name"), cluster.to_owned());
+            labels.insert(format!("{prefix}/floatingip-group"), "g".to_owned());
+        }
+        for (number, service) in services.iter().enumerate() {
+            let key = format!("{prefix}/service-{number}");
+            labels.insert(format!("{key}-name"), (*service).to_owned());
+            labels.insert(format!("{key}-namespace"), "shop".to_owned());
+        }
+        let object: FloatingIP = serde_json::from_value(json!({
+            "metadata": { "name": name, "labels": labels }, "spec": { "floatingIPPool": "net" },
+        }))
+        .unwrap();
+        Known {
+            name: name.into(),
+            labels,
+            fip: slim(object),
+            address: "10.0.0.5".parse().ok(),
+        }
+    }
+
+    fn asker() -> Asker {
+        Asker {
+            management: "rancher".into(),
+            project: "p-a".to_owned(),
+            namespace: "c-m-a".to_owned(),
+            cluster: "c-m-a".to_owned(),
+        }
+    }
+
+    fn farewell(address: Option<&str>) -> Farewell {
+        Farewell {
+            service: Service {
+                namespace: "shop".to_owned(),
+                name: "web".to_owned(),
+            },
+            address: address.and_then(|address| address.parse().ok()),
+            group: None,
+        }
+    }
+
+    #[test]
+    fn a_release_that_was_heard_before_is_no_error() {
+        let used = known("fip-1", Some("c-m-a"), &["web", "api"]);
+        let theirs = known("fip-2", Some("c-m-b"), &["web"]);
+        let unused = known("fip-3", None, &[]);
+        let said = |address, known: &[Known]| goodbye(&asker(), &farewell(address), known);
+        let all = [used.clone(), theirs.clone()];
+        assert_eq!(said(None, &all), Goodbye::From(vec!["fip-1".into()]));
+        assert_eq!(said(Some("10.0.0.6"), &all), Goodbye::Nothing);
+        assert_eq!(said(Some("10.0.0.5"), &[theirs]), Goodbye::Nothing);
+        assert_eq!(
+            said(Some("10.0.0.5"), std::slice::from_ref(&unused)),
+            Goodbye::Was
+        );
+        assert_eq!(said(None, &[unused]), Goodbye::Nothing);
+        let mut other_group = farewell(None);
+        other_group.group = Some("h".to_owned());
+        assert_eq!(goodbye(&asker(), &other_group, &[used]), Goodbye::Nothing);
+    }
+
+    #[test]
+    fn the_last_service_takes_cluster_and_group_with_it() {
+        let used = known("fip-1", Some("c-m-a"), &["web", "api"]);
+        let service = |name: &str| Service {
+            namespace: "shop".to_owned(),
+            name: name.to_owned(),
+        };
+        let left = without(used.labels, &service("web"));
+        assert_eq!(services(&left).len(), 1);
+        assert!(left.contains_key(CLUSTER) && left.contains_key(GROUP));
+        assert!(without(left, &service("api")).is_empty());
+    }
+}
