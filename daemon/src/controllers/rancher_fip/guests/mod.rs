@@ -193,8 +193,17 @@ impl Guests {
                 self.queue.add(key);
             }
         }
+        self.notes_changed();
+    }
+
+    /// Those that are noted and are no guests are to be left.
+    fn notes_changed(&self) {
         for id in self.noted_ids() {
-            self.queue.add(Key::new("", &id));
+            let key = Key::new("", &id);
+            let cluster = self.data.clusters.get(&key);
+            if cluster.is_none_or(|cluster| !cluster.is_guest()) {
+                self.queue.add(key);
+            }
         }
     }
 
@@ -223,8 +232,11 @@ impl Guests {
     }
 
     fn map_changed(&self, key: &Key) {
-        if [CONFIG_NAME, leave::NOTES].contains(&&*key.name) {
+        if &*key.name == CONFIG_NAME {
             self.everything_changed();
+        }
+        if &*key.name == leave::NOTES {
+            self.notes_changed();
         }
     }
 

@@ -43,11 +43,10 @@ pub struct Seen {
     pub ca: Arc<Objects<String>>,
 }
 
-/// A project's quota, as far as it matters to its Secrets.
+/// A project's quota, as far as it matters to its Secrets. Its status, which changes with every address, does not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quota {
     pub uid: String,
-    pub version: String,
     pub finalizers: Vec<String>,
     /// Since when it is being deleted.
     pub deleted: Option<Timestamp>,
@@ -88,7 +87,6 @@ impl Quota {
         let deleted = meta.deletion_timestamp.as_ref();
         Self {
             uid: meta.uid.unwrap_or_default(),
-            version: meta.resource_version.unwrap_or_default(),
             finalizers: meta.finalizers.unwrap_or_default(),
             deleted: deleted.map(|time| created(Some(time))),
         }
@@ -187,7 +185,23 @@ async fn kubeconfigs(
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn a_quota_with_another_status_is_the_same() {
+        let quota = |version: &str, used: u8| {
+            let object = json!({
+                "apiVersion": "rancher.k8s.binbash.org/v1beta2", "kind": "FloatingIPProjectQuota",
+                "metadata": { "name": "p-1", "uid": "u", "resourceVersion": version },
+                "spec": { "floatingIPQuota": { "net": 5 } },
+                "status": { "fips": { "net": { "used": used } } },
+            });
+            Quota::slim(serde_json::from_value(object).unwrap())
+        };
+        assert_eq!(quota("7", 1), quota("8", 2));
+    }
 
     #[test]
     fn a_provisioning_cluster_belongs_to_the_cluster_it_names_and_else_to_its_namesake() {

@@ -49,15 +49,7 @@ impl Guests {
     /// The project's Secret in Rancher comes with the quota where the guests of a Harvester cluster use it.
     async fn keep_quota(&self, project: &str, quota: &Quota) -> Result<(), Trouble> {
         if !quota.finalizers.iter().any(|one| one == SECRET_CLEANUP) {
-            // A merge patch replaces the whole list, so it must be the list that was read.
-            let mut finalizers = quota.finalizers.clone();
-            finalizers.push(SECRET_CLEANUP.to_owned());
-            let metadata = json!({
-                "uid": quota.uid, "resourceVersion": quota.version, "finalizers": finalizers,
-            });
-            let body = json!({ "metadata": metadata });
-            let remote = &self.data.remote;
-            remote.patch(&target(project), Patch::Merge, &body).await?;
+            self.add_finalizer(project).await?;
         }
         let projects = self.projects().into_iter();
         for project in projects.filter(|one| one.id == project) {
@@ -67,6 +59,26 @@ impl Guests {
             }
         }
         Ok(())
+    }
+
+    async fn add_finalizer(&self, project: &str) -> Result<(), Trouble> {
+        let (remote, target) = (&self.data.remote, target(project));
+        let Some(quota) = remote.get::<FloatingIPProjectQuota>(&target).await? else {
+            return Ok(());
+        };
+        let meta = quota.metadata;
+        let mut finalizers = meta.finalizers.unwrap_or_default();
+        let there = finalizers.iter().any(|one| one == SECRET_CLEANUP);
+        if there || meta.deletion_timestamp.is_some() {
+            return Ok(());
+        }
+        // A merge patch replaces the whole list, so it must be the list that was read.
+        finalizers.push(SECRET_CLEANUP.to_owned());
+        let metadata = json!({
+            "uid": meta.uid, "resourceVersion": meta.resource_version, "finalizers": finalizers,
+        });
+        let body = json!({ "metadata": metadata });
+        Ok(remote.patch(&target, Patch::Merge, &body).await?)
     }
 
     async fn end_quota(
