@@ -31,6 +31,8 @@ pub struct PoolPage {
     pub created: Moment,
     pub generation: u64,
     pub closed: bool,
+    /// Only who has a quota gets addresses.
+    pub quota_required: bool,
     /// How long an address cools; empty where it does not.
     pub quarantine: String,
     /// For how long and how many addresses their last owners are remembered; empty where they are not.
@@ -126,6 +128,7 @@ mod tests {
             "it is full in about 3 days.",
             "cluster=east,namespace=shop",
             "1000 addresses for 7 d",
+            "<dt>Who has no quota</dt><dd>gets nothing</dd>",
         ] {
             assert!(html.contains(text), "no {text} in {html}");
         }

@@ -124,6 +124,7 @@ pub fn pool_page(may_write: bool) -> PoolPage {
         created: NOW,
         generation: 3,
         closed: false,
+        quota_required: true,
         quarantine: "1 h".into(),
         remembered: "1000 addresses for 7 d".into(),
         priority: 5,

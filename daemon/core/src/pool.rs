@@ -110,6 +110,8 @@ pub struct PoolSpec {
     pub scopes: Vec<PoolScope>,
     /// Whether the members of a sharing group may be of several clusters.
     pub share_across_clusters: bool,
+    /// A tenant without a quota gets nothing, as one with a quota of 0. Off: it may have any number.
+    pub quota_required: bool,
 }
 
 /// A pool as the ledger keeps it.
@@ -239,6 +241,7 @@ impl PoolSpec {
             priority: 0,
             scopes: Vec::new(),
             share_across_clusters: false,
+            quota_required: false,
         }
     }
 

@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{PoolId, Tenant};
 
-/// The most addresses of a pool that a tenant is given. A tenant without one in a pool may have any number there.
+/// The most addresses of a pool that a tenant is given. A tenant without one in a pool may have any number there, or
+/// none where the pool says that a quota is required.
 ///
 /// What is found in use is adopted all the same, so a tenant may hold more than its limit; it is given nothing
 /// then. A lease counts for its tenant in the pool it is attributed to, once however many members it has, and in

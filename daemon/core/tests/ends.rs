@@ -94,6 +94,7 @@ fn spec(quarantine: u32) -> PoolSpec {
         priority: 0,
         scopes: Vec::new(),
         share_across_clusters: false,
+        quota_required: false,
     }
 }
 

@@ -154,12 +154,17 @@ fn spec() -> impl Strategy<Value = PoolSpec> {
         order,
         sticky,
         0..3_u16,
-        (scopes, any::<bool>(), any::<bool>()),
+        (
+            scopes,
+            any::<bool>(),
+            any::<bool>(),
+            prop::bool::weighted(0.2),
+        ),
     );
     (name, network(), entries, ends, gateway, asked).prop_map(
         |(name, network, (addresses, exclusions), ends, gateway, asked)| {
             let (closed, quarantine, order, sticky, priority, scopes) = asked;
-            let (scopes, share_across_clusters, network_by_default) = scopes;
+            let (scopes, share_across_clusters, network_by_default, quota_required) = scopes;
             let addresses: Vec<fipd_core::AddressSpec> =
                 addresses.iter().map(|text| text.parse().unwrap()).collect();
             let gateway = gateway.then(|| addresses[0].span().first_address());
@@ -183,6 +188,7 @@ fn spec() -> impl Strategy<Value = PoolSpec> {
                 priority,
                 scopes,
                 share_across_clusters,
+                quota_required,
                 addresses,
             }
         },

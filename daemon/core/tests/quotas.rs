@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use fipd_core::{
     Adopt, Allocate, Answer, Change, Handover, Holder, Identity, LeaseKey, Ledger, NetworkId, Op,
-    Planned, PoolId, PoolSpec, Quota, Refusal, Release, ReleaseScope, Request, Tenant, Ticket,
-    Timestamp, Transfer, Violation, Want,
+    Planned, PoolEdit, PoolId, PoolSpec, Quota, Refusal, Release, ReleaseScope, Request, Tenant,
+    Ticket, Timestamp, Transfer, Violation, Want,
 };
 
 const SHOP: &str = "p-shop";
@@ -79,6 +79,22 @@ fn limit(pool: PoolId, limit: u64) -> Request {
     }
 }
 
+/// To another tenant.
+fn transfer(last: u8, to: &str, force: bool) -> Request {
+    Request::Transfer(Transfer {
+        key: LeaseKey {
+            network: NetworkId::DEFAULT,
+            address: [10, 0, 0, last].into(),
+        },
+        from: None,
+        to: holder(9),
+        tenant: Some(tenant(to)),
+        force,
+        actor: "user:ann".into(),
+        reason: "it moved".into(),
+    })
+}
+
 /// A ledger with two pools.
 struct Book(Ledger);
 
@@ -109,6 +125,21 @@ impl Book {
         let change = self.0.confirm(ticket);
         assert_eq!(self.0.check(), []);
         change
+    }
+
+    fn edit(&mut self, pool: PoolId, quota_required: bool) {
+        let spec = PoolSpec {
+            quota_required,
+            ..PoolSpec::clone(&self.0.pool(pool).expect("a pool").spec)
+        };
+        self.done(&Request::UpdatePool(PoolEdit {
+            pool,
+            spec,
+            if_generation: None,
+            force: false,
+            actor: "test".into(),
+            reason: "".into(),
+        }));
     }
 
     fn refused(&mut self, request: &Request) -> (u64, u64) {
@@ -167,6 +198,57 @@ fn a_quota_that_becomes_one_counts_what_is_in_flight() {
     book.busy(&limit(pool, 3));
     book.0.abort(quota);
     assert_eq!(book.refused(&one(1, pool)), (1, 1));
+}
+
+#[test]
+fn a_pool_that_requires_a_quota_gives_who_has_none_nothing() {
+    let (mut book, pool, six) = Book::new();
+    book.done(&one(0, pool));
+    book.edit(pool, true);
+    assert_eq!(book.refused(&one(1, pool)), (1, 0));
+    assert_eq!(
+        book.refused(&ask(1, &[want(six, 1), want(pool, 1)])),
+        (1, 0)
+    );
+    book.done(&one(1, six));
+    let again = book.0.plan(&one(0, pool), NOW);
+    assert!(matches!(again, Planned::Answer(_)), "{again:?}");
+    let other = tenant("p-other");
+    assert_eq!(book.0.tenancies(Some(&other), None, 9), []);
+    let mine = book.0.tenancies(Some(&tenant(SHOP)), None, 9);
+    let limits: Vec<_> = mine.iter().map(|one| (one.pool, one.limit)).collect();
+    assert_eq!(limits, [(pool, Some(0)), (six, None)]);
+
+    let nobody = Request::Allocate(Allocate {
+        tenant: None,
+        ..match one(2, pool) {
+            Request::Allocate(ask) => ask,
+            other => panic!("{other:?}"),
+        }
+    });
+    book.done(&nobody);
+    let told = book.done(&limit(pool, 2));
+    assert_eq!(told.tenants, [tenant(SHOP)]);
+    book.done(&one(3, pool));
+    assert_eq!(book.refused(&one(4, pool)), (2, 2));
+    let gone = Request::DeleteQuota {
+        pool,
+        tenant: tenant(SHOP),
+        actor: "test".into(),
+    };
+    book.done(&gone);
+    assert_eq!(book.refused(&one(4, pool)), (2, 0));
+    book.edit(pool, false);
+    book.done(&one(4, pool));
+}
+
+#[test]
+fn a_lease_is_transferred_to_who_has_no_required_quota_only_by_force() {
+    let (mut book, pool, _) = Book::new();
+    book.done(&one(0, pool));
+    book.edit(pool, true);
+    assert_eq!(book.refused(&transfer(0, "p-other", false)), (0, 0));
+    book.done(&transfer(0, "p-other", true));
 }
 
 #[test]
@@ -243,20 +325,7 @@ fn a_lease_is_transferred_beyond_a_quota_only_by_force() {
         },
         actor: "test".into(),
     });
-    let give = |last: u8, force| {
-        Request::Transfer(Transfer {
-            key: LeaseKey {
-                network: NetworkId::DEFAULT,
-                address: [10, 0, 0, last].into(),
-            },
-            from: None,
-            to: holder(9),
-            tenant: Some(other.clone()),
-            force,
-            actor: "user:ann".into(),
-            reason: "it moved".into(),
-        })
-    };
+    let give = |last: u8, force| transfer(last, "p-other", force);
     let ticket = book.flies(&give(0, false));
     book.busy(&give(1, false));
     book.0.confirm(ticket);

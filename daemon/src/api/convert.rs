@@ -258,6 +258,7 @@ pub fn pool_head(ledger: &Ledger, pool: &Pool) -> PoolView {
         priority: spec.priority,
         scopes: spec.scopes.iter().map(wants::scope_view).collect(),
         share_across_clusters: spec.share_across_clusters,
+        quota_required: spec.quota_required,
         overlaps: Vec::new(),
         ambiguous: Vec::new(),
         forecast: None,

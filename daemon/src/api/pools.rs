@@ -326,6 +326,7 @@ pub(super) fn new_spec(ledger: &Ledger, body: PoolCreate) -> Result<PoolSpec, Pr
         priority: body.priority.unwrap_or(0),
         scopes: body.scopes.into_iter().map(wants::scope).collect(),
         share_across_clusters: body.share_across_clusters.unwrap_or(false),
+        quota_required: body.quota_required.unwrap_or(false),
     })
 }
 
@@ -365,6 +366,7 @@ pub(super) fn patched(
     spec.sticky = sticky(spec.sticky, patch.sticky_for, patch.sticky_most);
     let across = patch.share_across_clusters;
     spec.share_across_clusters = across.unwrap_or(spec.share_across_clusters);
+    spec.quota_required = patch.quota_required.unwrap_or(spec.quota_required);
     spec.quarantine = patch.quarantine.unwrap_or(spec.quarantine);
     spec.priority = patch.priority.unwrap_or(spec.priority);
     if let Some(scopes) = patch.scopes {

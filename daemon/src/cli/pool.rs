@@ -113,6 +113,9 @@ pub struct Details {
     /// Whether owners in several clusters may share an address
     #[arg(long, value_name = "BOOL", action = clap::ArgAction::Set)]
     share_across_clusters: Option<bool>,
+    /// Whether a tenant without a quota gets nothing, instead of any number
+    #[arg(long, value_name = "BOOL", action = clap::ArgAction::Set)]
+    quota_required: Option<bool>,
 }
 
 #[derive(Debug, Args)]
@@ -247,6 +250,7 @@ impl Create {
             priority: scopes.priority,
             scopes: scopes.scope,
             share_across_clusters: details.share_across_clusters,
+            quota_required: details.quota_required,
         }
     }
 }
@@ -288,6 +292,7 @@ impl Update {
             scopes: (self.no_scope || !self.scopes.scope.is_empty())
                 .then(|| self.scopes.scope.clone()),
             share_across_clusters: details.share_across_clusters,
+            quota_required: details.quota_required,
             force: self.force,
             reason: self.reason.clone(),
         };

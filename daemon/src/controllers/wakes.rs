@@ -116,6 +116,8 @@ impl Wakes {
                 let other = changes.iter().any(|change| change.other);
                 if edited {
                     keys.extend(state.waiting_for(&Cause::Pools));
+                    // A pool may require a quota no more.
+                    keys.extend(state.waiting_for_quotas());
                 }
                 if edited || other {
                     keys.extend(state.waiting_for(&Cause::Networks));
@@ -165,6 +167,12 @@ impl Wakes {
 impl State {
     fn waiting_for<'a>(&'a self, cause: &Cause) -> impl Iterator<Item = Key> + use<'a> {
         self.waiting.get(cause).into_iter().flatten().cloned()
+    }
+
+    fn waiting_for_quotas(&self) -> impl Iterator<Item = Key> {
+        let quotas = self.waiting.iter();
+        let quotas = quotas.filter(|(cause, _)| matches!(cause, Cause::Quota(_)));
+        quotas.flat_map(|(_, keys)| keys.iter().cloned())
     }
 
     /// Whether one of `pools` is new, gone or has another specification than before.

@@ -15,6 +15,8 @@ pub(super) const V2: u8 = 2;
 pub(super) const V3: u8 = 3;
 /// The version byte before a [`PoolV4`].
 pub(super) const V4: u8 = 4;
+/// The version byte before a [`PoolV5`].
+pub(super) const V5: u8 = 5;
 
 /// What each commit moves on; row `state` of table `meta`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -203,6 +205,14 @@ pub(super) struct PoolV4<'a> {
     #[serde(borrow)]
     pub pool: PoolV3<'a>,
     pub network_by_default: bool,
+}
+
+/// A [`PoolV4`] and whether who has no quota gets nothing. It is written only where that is so.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct PoolV5<'a> {
+    #[serde(borrow)]
+    pub pool: PoolV4<'a>,
+    pub quota_required: bool,
 }
 
 /// For whom a pool is there; labels are (key, value).

@@ -268,6 +268,9 @@ fn owners_with_other_ports_share_an_address() {
     );
     let pool = fipd.json("pool update p --share-across-clusters true");
     assert_eq!(pool["share_across_clusters"], true);
+    assert_eq!(pool["quota_required"], false);
+    let pool = fipd.json("pool update p --quota-required true");
+    assert_eq!(pool["quota_required"], true);
     assert_eq!(fipd.json("check")["ok"], true);
 }
 

@@ -49,6 +49,7 @@ mod plan_transfer;
 mod preview;
 mod quotas;
 mod read;
+mod read_quotas;
 mod rollups;
 mod rows;
 mod runs;

@@ -144,10 +144,11 @@ impl Ledger {
         Err(Refusal::AddressTaken { address, owner }.into())
     }
 
-    /// Whether the tenant's quotas allow it. Without any quota nothing is looked at.
+    /// Whether the tenant's quotas allow it. Where there are none and no pool requires one nothing is looked at.
     fn check_tenant(&mut self, asked: &[Asked<'_>], ask: &Allocate) -> Result<(), Stop> {
+        let required = || asked.iter().any(|want| want.pool.spec.quota_required);
         match &ask.tenant {
-            Some(tenant) if self.has_quotas() => {
+            Some(tenant) if self.has_quotas() || required() => {
                 let needs = sums(asked, |want| want.missing.into());
                 self.check_quota(&needs, tenant, &ask.holder)
             }

@@ -272,7 +272,11 @@ impl Trial {
 
     /// Refused where the lease counts for a tenant that has used up its quota, unless forced; whether that is so.
     pub(super) fn beyond_quota(&self, ledger: &Ledger, charge: Charge) -> Result<bool, Stop> {
-        let Some(limit) = self.limit(ledger, &charge) else {
+        let pools = self.small.rows.pools.get(&charge.0);
+        let pool = pools.or_else(|| ledger.rows.pools.get(&charge.0));
+        let required = pool.is_some_and(|pool| pool.spec.quota_required);
+        let limit = self.limit(ledger, &charge).or(required.then_some(0));
+        let Some(limit) = limit else {
             return Ok(false);
         };
         let there = ledger.index.charges().of(&charge);
@@ -281,8 +285,6 @@ impl Trial {
         if used < limit || self.force {
             return Ok(used >= limit);
         }
-        let pools = self.small.rows.pools.get(&charge.0);
-        let pool = pools.or_else(|| ledger.rows.pools.get(&charge.0));
         let refusal = Refusal::QuotaExceeded {
             pool: pool.map_or_else(Text::default, |pool| Arc::clone(&pool.spec.name)),
             tenant: charge.1,

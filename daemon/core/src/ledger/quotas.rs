@@ -1,10 +1,10 @@
-//! Quotas: decided, counted and read.
+//! Quotas: decided and counted.
 //!
 //! What a decision in flight adds for a tenant that has a quota is counted ahead, so that requests planned beside
 //! each other cannot exceed it together. Without a quota nothing is counted ahead; a quota that becomes one while
 //! decisions are in flight counts them then.
 
-use std::{collections::BTreeSet, ops::Bound, sync::Arc};
+use std::{ops::Bound, sync::Arc};
 
 use super::{
     Change, Ledger,
@@ -14,8 +14,8 @@ use super::{
     violation::Violation,
 };
 use crate::{
-    Action, Actor, Answer, Holder, Lease, LeaseKey, Op, Pool, PoolId, Quota, QuotaUsage, Refusal,
-    Tenancy, Tenant, Text, Timestamp,
+    Action, Actor, Answer, Holder, Lease, LeaseKey, Op, Pool, PoolId, Quota, Refusal, Tenant, Text,
+    Timestamp,
 };
 
 /// A pool, how many addresses it is to give, and its name.
@@ -108,7 +108,7 @@ impl Ledger {
         }
         let mut busy = false;
         for ((_, need, pool), key) in needs.iter().zip(keys()) {
-            let Some(limit) = self.rows.quotas.get(&key).copied() else {
+            let Some(limit) = self.limit_in(pool, &key) else {
                 continue;
             };
             let used = self.index.charges().of(&key);
@@ -142,7 +142,7 @@ impl Ledger {
         if self.tentative.locks_quota(&new) {
             return Err(Stop::Busy);
         }
-        let Some(limit) = self.rows.quotas.get(&new).copied() else {
+        let Some(limit) = self.limit_of(&new) else {
             return Ok(false);
         };
         let used = self.index.charges().of(&new);
@@ -173,6 +173,17 @@ impl Ledger {
     /// Whether there is any quota, or one may come of a decision in flight.
     pub(super) fn has_quotas(&self) -> bool {
         !self.rows.quotas.is_empty() || !self.tentative.leaves_quotas()
+    }
+
+    /// The most that the tenant may have; `None`: any number.
+    pub(super) fn limit_of(&self, key: &Charge) -> Option<u64> {
+        let pool = self.rows.pools.get(&key.0);
+        pool.and_then(|pool| self.limit_in(pool, key))
+    }
+
+    fn limit_in(&self, pool: &Pool, key: &Charge) -> Option<u64> {
+        let limit = self.rows.quotas.get(key).copied();
+        limit.or(pool.spec.quota_required.then_some(0))
     }
 
     /// What the decision adds for tenants with a quota. The same from its start to its end: the leases are locked.
@@ -235,8 +246,8 @@ impl Ledger {
         }) = op
         {
             change.pools.push(*pool);
-            let known = self.rows.quotas.get(&(*pool, tenant.clone()));
-            if known.is_some_and(|known| known < limit) {
+            let known = self.limit_of(&(*pool, tenant.clone()));
+            if known.is_some_and(|known| known < *limit) {
                 change.tenants.push(tenant.clone());
             }
         }
@@ -284,101 +295,10 @@ impl Ledger {
         }
         used == *self.index.charges() && ahead == self.tentative.charges
     }
-
-    /// The tenant's quota in the pool, with its use.
-    pub fn quota(&self, pool: PoolId, tenant: &Tenant) -> Option<QuotaUsage> {
-        let key = (pool, tenant.clone());
-        let limit = self.rows.quotas.get(&key)?;
-        Some(self.quota_usage(&key, *limit))
-    }
-
-    /// How many leases count for the tenant in the pool.
-    pub fn charged(&self, pool: PoolId, tenant: &Tenant) -> u64 {
-        self.index.charges().of(&(pool, tenant.clone()))
-    }
-
-    /// Quotas (of the tenant, of the pool) by pool number and tenant, after the one of `after`, at most `limit`.
-    pub fn quotas(
-        &self,
-        tenant: Option<&Tenant>,
-        pool: Option<PoolId>,
-        after: Option<(PoolId, Tenant)>,
-        limit: usize,
-    ) -> Vec<QuotaUsage> {
-        let usage = |(key, limit): (&Charge, &u64)| self.quota_usage(key, *limit);
-        if let Some(tenant) = tenant {
-            let pools = match pool {
-                Some(pool) => self.rows.pools.range(pool..=pool),
-                None => self.rows.pools.range(PoolId::default()..),
-            };
-            let keys = pools.map(|(pool, _)| (*pool, tenant.clone()));
-            return keys
-                .filter(|key| after.as_ref().is_none_or(|after| key > after))
-                .filter_map(|key| self.quota(key.0, tenant))
-                .take(limit)
-                .collect();
-        }
-        let first = pool.map(first_of);
-        let from = match (&first, &after) {
-            (Some(first), Some(after)) if after < first => Bound::Included(first),
-            (_, Some(after)) => Bound::Excluded(after),
-            (Some(first), None) => Bound::Included(first),
-            (None, None) => Bound::Unbounded,
-        };
-        let within = |(key, _): &(&Charge, &u64)| pool.is_none_or(|pool| key.0 == pool);
-        let rows = self.quotas_after(from).take_while(within);
-        rows.take(limit).map(usage).collect()
-    }
-
-    /// Who holds something of a pool or has a quota in it (all, or the tenant), by pool number and tenant, after the
-    /// one of `after`, at most `limit`.
-    pub fn tenancies(
-        &self,
-        tenant: Option<&Tenant>,
-        after: Option<(PoolId, Tenant)>,
-        limit: usize,
-    ) -> Vec<Tenancy> {
-        let tenancy = |(pool, tenant): Charge| Tenancy {
-            used: self.charged(pool, &tenant),
-            limit: self.rows.quotas.get(&(pool, tenant.clone())).copied(),
-            pool,
-            tenant,
-        };
-        if let Some(tenant) = tenant {
-            let keys = self.rows.pools.keys().map(|pool| (*pool, tenant.clone()));
-            let later = keys.filter(|key| after.as_ref().is_none_or(|after| key > after));
-            let found = later.map(tenancy);
-            let real = |found: &Tenancy| found.used > 0 || found.limit.is_some();
-            return found.filter(real).take(limit).collect();
-        }
-        let from = after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
-        let limited = self.quotas_after(from).map(|(key, _)| key).take(limit);
-        let charged = self.index.charges().after(from).take(limit);
-        let keys: BTreeSet<&Charge> = limited.chain(charged).collect();
-        keys.into_iter().take(limit).cloned().map(tenancy).collect()
-    }
-
-    fn quotas_after<'a>(
-        &'a self,
-        from: Bound<&'a Charge>,
-    ) -> impl Iterator<Item = (&'a Charge, &'a u64)> {
-        self.rows.quotas.range((from, Bound::Unbounded))
-    }
-
-    fn quota_usage(&self, key: &Charge, limit: u64) -> QuotaUsage {
-        QuotaUsage {
-            quota: Quota {
-                pool: key.0,
-                tenant: key.1.clone(),
-                limit,
-            },
-            used: self.index.charges().of(key),
-        }
-    }
 }
 
 /// Below all quotas of the pool.
-fn first_of(pool: PoolId) -> Charge {
+pub(super) fn first_of(pool: PoolId) -> Charge {
     (pool, Tenant(Text::default()))
 }
 

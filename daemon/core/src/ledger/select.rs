@@ -146,7 +146,8 @@ impl Ledger {
             want.again = self.had(want, who, &mut given, look.now)?;
         }
         let id = want.pool.id;
-        if let Some(tenant) = ask.tenant.as_ref().filter(|_| self.has_quotas()) {
+        let limited = self.has_quotas() || want.pool.spec.quota_required;
+        if let Some(tenant) = ask.tenant.as_ref().filter(|_| limited) {
             let need = look.beside(id, |other| other.missing.into()) + u128::from(want.missing);
             self.check_quota(&[(id, need, &want.pool)], tenant, &ask.holder)?;
         }

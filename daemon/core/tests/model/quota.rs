@@ -52,6 +52,12 @@ impl Model {
             .map(|quota| quota.limit)
     }
 
+    /// What the tenant may have; `None`: any number.
+    fn most(&self, pool: PoolId, tenant: &Tenant) -> Option<u64> {
+        let required = self.pool(pool).is_some_and(|pool| pool.spec.quota_required);
+        self.limit(pool, tenant).or(required.then_some(0))
+    }
+
     /// A lease that changes must not count beyond the quota of whom it counts for then, unless forced.
     pub fn one_more(&self, before: Option<&Lease>, after: &Lease, force: bool) -> Result<(), Stop> {
         let counted = before.and_then(charge);
@@ -62,7 +68,7 @@ impl Model {
             return Err(Stop::Busy);
         }
         let (pool, tenant) = new;
-        let Some(limit) = self.limit(pool, &tenant).filter(|_| !force) else {
+        let Some(limit) = self.most(pool, &tenant).filter(|_| !force) else {
             return Ok(());
         };
         let used = self.used(pool, &tenant);
@@ -93,7 +99,7 @@ impl Model {
         }
         let mut busy = false;
         for (pool, need) in needs {
-            let Some(limit) = self.limit(*pool, tenant) else {
+            let Some(limit) = self.most(*pool, tenant) else {
                 continue;
             };
             let used = self.used(*pool, tenant);
@@ -187,7 +193,7 @@ impl Model {
         let tenancy = |(pool, tenant): Charge| Tenancy {
             pool,
             used: self.used(pool, &tenant),
-            limit: self.limit(pool, &tenant),
+            limit: self.most(pool, &tenant),
             tenant,
         };
         keys.into_iter().map(tenancy).collect()

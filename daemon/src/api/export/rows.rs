@@ -76,6 +76,7 @@ const POOLS: &[&str] = &[
     "priority",
     "scopes",
     "share_across_clusters",
+    "quota_required",
     "generation",
     "created",
     "usage.size",

@@ -105,6 +105,8 @@ struct PoolRow {
     scopes: Vec<PoolScope>,
     #[serde(default)]
     share_across_clusters: bool,
+    #[serde(default)]
+    quota_required: bool,
     sticky_for: Option<u32>,
     sticky_most: Option<u32>,
     id: Option<u32>,
@@ -247,6 +249,7 @@ fn pool(ledger: &Ledger, row: PoolRow) -> Result<ImportRow, Problem> {
         priority: row.priority,
         scopes: row.scopes.into_iter().map(wants::scope).collect(),
         share_across_clusters: row.share_across_clusters,
+        quota_required: row.quota_required,
         quarantine: row.quarantine,
         sticky: pools::sticky(Sticky::OWN_DEFAULT, row.sticky_for, row.sticky_most),
         ..PoolSpec::own(row.name, addresses)

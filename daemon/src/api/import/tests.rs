@@ -85,6 +85,7 @@ async fn full() -> Site {
         let spec = PoolSpec {
             network: fipd_core::NetworkId(network),
             network_by_default: true,
+            quota_required: name == "green",
             ..PoolSpec::own(name, vec!["10.8.0.0/24".parse().unwrap()])
         };
         let actor = actor();

@@ -80,6 +80,7 @@ pub async fn show(
         created: views::moment(pool.created),
         generation: pool.generation,
         closed: pool.spec.closed,
+        quota_required: pool.spec.quota_required,
         quarantine: views::quarantine(&pool),
         remembered: views::remembered(&pool),
         priority: pool.spec.priority,

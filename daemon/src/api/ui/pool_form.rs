@@ -77,6 +77,8 @@ pub fn form(ledger: &Ledger, spec: Option<&PoolSpec>) -> Form {
     ));
     let most = line("sticky_most", "Addresses remembered");
     inputs.push(most.hint("How many of them, the latest releases. Empty: 1000."));
+    let required = Input::new("quota_required", "Only who has a quota gets addresses");
+    inputs.push(required.kind(InputKind::Tick));
     if spec.is_some() {
         let closed = Input::new("closed", "Closed: gives nothing new, its leases stay");
         inputs.push(closed.kind(InputKind::Tick));
@@ -158,7 +160,9 @@ fn fill(ledger: &Ledger, form: &mut Form, spec: &PoolSpec) {
         "priority",
         text(priority.map(|priority| priority.to_string())),
     );
-    form.set("closed", if spec.closed { "yes" } else { "" });
+    let tick = |on: bool| if on { "yes" } else { "" };
+    form.set("quota_required", tick(spec.quota_required));
+    form.set("closed", tick(spec.closed));
 }
 
 /// What the form says, in place of `before`; `None` with the mistakes noted beside the fields.
@@ -193,6 +197,7 @@ pub fn spec(ledger: &Ledger, form: &mut Form, before: Option<&PoolSpec>) -> Opti
         sticky_most: Some(most?.unwrap_or(Sticky::OWN_DEFAULT.most)),
         priority: Some(priority?.unwrap_or(0)),
         scopes: scopes?,
+        quota_required: Some(form.value("quota_required") == "yes"),
         ..PoolCreate::default()
     };
     let closed = form.value("closed") == "yes";
@@ -239,6 +244,7 @@ fn patch(create: PoolCreate, closed: bool) -> PoolPatch {
         sticky_most: create.sticky_most,
         priority: create.priority,
         scopes: Some(create.scopes),
+        quota_required: create.quota_required,
         ..PoolPatch::default()
     }
 }
@@ -329,6 +335,7 @@ mod tests {
         before.subnet = Some("10.0.0.0/23".parse().unwrap());
         before.ends.of = EndsOf::EachCidr;
         before.closed = true;
+        before.quota_required = true;
         before.order = Order::Random;
         before.quarantine = 7_200;
         before.sticky = Sticky {

@@ -44,6 +44,9 @@ pub struct PoolView {
     pub scopes: Vec<PoolScope>,
     /// Whether the members of a sharing group may be of several clusters.
     pub share_across_clusters: bool,
+    /// Whether a tenant without a quota gets nothing.
+    #[serde(default)]
+    pub quota_required: bool,
     /// The first 20 runs of addresses that other pools of the network may give as well; only where one pool is shown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overlaps: Vec<OverlapView>,
@@ -199,6 +202,9 @@ pub struct PoolCreate {
     /// Whether the members of a sharing group may be of several clusters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share_across_clusters: Option<bool>,
+    /// Whether a tenant without a quota gets nothing, instead of any number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota_required: Option<bool>,
 }
 
 /// Changes to a pool: what is left out stays, `null` takes the value away.
@@ -262,6 +268,9 @@ pub struct PoolPatch {
     /// Who shares an address already goes on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share_across_clusters: Option<bool>,
+    /// Whether a tenant without a quota gets nothing, instead of any number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota_required: Option<bool>,
     /// Keep leases that the change leaves out of range, instead of refusing the change.
     #[serde(default)]
     pub force: bool,

@@ -94,7 +94,7 @@ async fn a_change_wakes_who_waits_for_it_and_nobody_else() {
         );
         assert!(edited, "at the start");
         for (request, expected) in [
-            (pool(), &["networks", "pools"][..]),
+            (pool(), &["networks", "other", "pools", "quota"][..]),
             (adopt("Service", "web", 2), &[]),
             (adopt("FloatingIP", "fip", 3), &["fip"]),
             (adopt("Service", "web", 1), &["address"]),

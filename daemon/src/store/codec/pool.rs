@@ -8,7 +8,7 @@ use ipnet::IpNet;
 
 use super::{DecodeError, EncodeError, decode, decode_as, encode, encode_as, ip, ip_row, system};
 use crate::store::rows::{
-    IpV1, OriginV1, PoolV1, PoolV2, PoolV3, PoolV4, ScopeV1, SpecV1, V1, V2, V3, V4,
+    IpV1, OriginV1, PoolV1, PoolV2, PoolV3, PoolV4, PoolV5, ScopeV1, SpecV1, V1, V2, V3, V4, V5,
 };
 
 /// Each row is written as the earliest fipd that has all of its fields can read it.
@@ -17,15 +17,16 @@ pub(in crate::store) fn encode_pool(pool: &Pool) -> Result<Vec<u8>, EncodeError>
     let in_third = (spec.sticky, spec.priority) != (Sticky::OFF, 0)
         || !spec.scopes.is_empty()
         || spec.share_across_clusters;
+    let in_fourth = spec.network_by_default || spec.quota_required;
     let row = row(pool);
-    if spec.quarantine == 0 && !in_third && !spec.network_by_default {
+    if spec.quarantine == 0 && !in_third && !in_fourth {
         return encode(&row);
     }
     let row = PoolV2 {
         pool: row,
         quarantine: spec.quarantine,
     };
-    if !in_third && !spec.network_by_default {
+    if !in_third && !in_fourth {
         return encode_as(V2, &row);
     }
     let row = PoolV3 {
@@ -36,14 +37,21 @@ pub(in crate::store) fn encode_pool(pool: &Pool) -> Result<Vec<u8>, EncodeError>
         scopes: spec.scopes.iter().map(scope_row).collect(),
         share_across_clusters: spec.share_across_clusters,
     };
-    if !spec.network_by_default {
+    if !in_fourth {
         return encode_as(V3, &row);
     }
     let row = PoolV4 {
         pool: row,
-        network_by_default: true,
+        network_by_default: spec.network_by_default,
     };
-    encode_as(V4, &row)
+    if !spec.quota_required {
+        return encode_as(V4, &row);
+    }
+    let row = PoolV5 {
+        pool: row,
+        quota_required: true,
+    };
+    encode_as(V5, &row)
 }
 
 fn row(pool: &Pool) -> PoolV1<'_> {
@@ -90,39 +98,50 @@ fn row(pool: &Pool) -> PoolV1<'_> {
 }
 
 /// The row of any version, with the plain values of what it does not have.
-fn latest(bytes: &[u8]) -> Result<PoolV4<'_>, DecodeError> {
-    let version = bytes.first();
-    let second = match version {
-        Some(&V1) => Some(PoolV2 {
+fn latest(bytes: &[u8]) -> Result<PoolV5<'_>, DecodeError> {
+    let pool = match bytes.first() {
+        Some(&V1) => fourth(third(PoolV2 {
             pool: decode(bytes)?,
             quarantine: 0,
-        }),
-        Some(&V2) => Some(decode_as(V2, bytes)?),
-        Some(_) | None => None,
+        })),
+        Some(&V2) => fourth(third(decode_as(V2, bytes)?)),
+        Some(&V3) => fourth(decode_as(V3, bytes)?),
+        Some(&V4) => decode_as(V4, bytes)?,
+        Some(_) | None => return decode_as(V5, bytes),
     };
-    let third = match second {
-        Some(pool) => PoolV3 {
-            pool,
-            sticky_lasts: Sticky::OFF.lasts,
-            sticky_most: Sticky::OFF.most,
-            priority: 0,
-            scopes: Vec::new(),
-            share_across_clusters: false,
-        },
-        None if version == Some(&V3) => decode_as(V3, bytes)?,
-        None => return decode_as(V4, bytes),
-    };
-    Ok(PoolV4 {
-        pool: third,
-        network_by_default: false,
+    Ok(PoolV5 {
+        pool,
+        quota_required: false,
     })
 }
 
+fn third(pool: PoolV2<'_>) -> PoolV3<'_> {
+    PoolV3 {
+        pool,
+        sticky_lasts: Sticky::OFF.lasts,
+        sticky_most: Sticky::OFF.most,
+        priority: 0,
+        scopes: Vec::new(),
+        share_across_clusters: false,
+    }
+}
+
+fn fourth(pool: PoolV3<'_>) -> PoolV4<'_> {
+    PoolV4 {
+        pool,
+        network_by_default: false,
+    }
+}
+
 pub(in crate::store) fn decode_pool(key: [u8; 4], bytes: &[u8]) -> Result<Pool, DecodeError> {
+    let PoolV5 {
+        pool,
+        quota_required,
+    } = latest(bytes)?;
     let PoolV4 {
         pool,
         network_by_default,
-    } = latest(bytes)?;
+    } = pool;
     let PoolV3 {
         pool,
         sticky_lasts: lasts,
@@ -179,6 +198,7 @@ pub(in crate::store) fn decode_pool(key: [u8; 4], bytes: &[u8]) -> Result<Pool, 
         priority,
         scopes: scopes.into_iter().map(scope).collect(),
         share_across_clusters,
+        quota_required,
     };
     Ok(Pool {
         id: PoolId(u32::from_be_bytes(key)),

@@ -416,6 +416,7 @@ impl History {
                 most: 3,
             },
             share_across_clusters: number == 1,
+            quota_required: number == 3,
             origin: Origin::Own,
             closed: false,
             quarantine: (number % 2) as u32,

@@ -192,7 +192,7 @@ fn pool() -> impl Strategy<Value = Pool> {
     let kept = (
         prop_oneof![Just(0), any::<u32>()],
         sticky,
-        (whom, any::<bool>()),
+        (whom, any::<bool>(), any::<bool>()),
     );
     let rest = (option::of(net()), ends, order, origin, closed, kept);
     (
@@ -216,7 +216,11 @@ fn pool() -> impl Strategy<Value = Pool> {
                     order,
                     origin,
                     closed,
-                    (quarantine, sticky, ((priority, scopes), share_across_clusters)),
+                    (
+                        quarantine,
+                        sticky,
+                        ((priority, scopes), share_across_clusters, quota_required),
+                    ),
                 ),
                 created,
                 generation,
@@ -241,6 +245,7 @@ fn pool() -> impl Strategy<Value = Pool> {
                     priority,
                     scopes,
                     share_across_clusters,
+                    quota_required,
                 };
                 Pool {
                     id: PoolId(id),
@@ -486,6 +491,7 @@ fn everything() -> Vec<Op> {
         priority: 0,
         scopes: Vec::new(),
         share_across_clusters: false,
+        quota_required: false,
     };
     let cluster = ClusterRecord {
         id: ClusterId("0d1f4f9e".into()),
@@ -601,6 +607,9 @@ fn a_pool_is_written_in_the_oldest_version_that_has_all_of_it() {
     pool.spec = PoolSpec::own("p", pool.spec.addresses);
     pool.spec.network_by_default = true;
     assert_eq!(version(&pool), 4);
+    pool.spec = PoolSpec::own("p", pool.spec.addresses);
+    pool.spec.quota_required = true;
+    assert_eq!(version(&pool), 5);
 }
 
 #[test]
@@ -649,6 +658,28 @@ fn a_pool_of_the_third_version_is_read_as_it_was_written() {
     assert_eq!(codec::encode_pool(&pool), Ok(row.clone()));
     let with_more = [row, vec![1]].concat();
     assert!(codec::decode_pool([0, 0, 0, 5], &with_more).is_err());
+}
+
+#[test]
+fn a_pool_of_the_fifth_version_is_read_as_it_was_written() {
+    let addresses = vec!["10.0.0.0/24".parse().unwrap()];
+    let mut pool = Pool {
+        id: PoolId(5),
+        spec: PoolSpec::own("p", addresses),
+        created: Timestamp(7),
+        generation: 3,
+    };
+    let first = [
+        1, b'p', 0, 1, 0, 0, 10, 0, 0, 0, 24, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7, 3,
+    ];
+    let (second, third, fourth) = ([0], [0, 0, 0, 0, 0], [0]);
+    let old = [&[4], &first[..], &second, &third, &fourth].concat();
+    assert_eq!(codec::decode_pool([0, 0, 0, 5], &old), Ok(pool.clone()));
+    pool.spec.quota_required = true;
+    let row = [&[5], &first[..], &second, &third, &fourth, &[1]].concat();
+    assert_eq!(codec::encode_pool(&pool), Ok(row.clone()));
+    assert_eq!(codec::decode_pool([0, 0, 0, 5], &row), Ok(pool));
+    assert!(codec::decode_pool([0, 0, 0, 5], &row[..row.len() - 1]).is_err());
 }
 
 /// It has no table of quotas, until it has one.

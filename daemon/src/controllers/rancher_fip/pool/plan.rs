@@ -35,6 +35,7 @@ pub fn desired(
         order: Order::Lowest,
         sticky: Sticky::OFF,
         share_across_clusters: false,
+        quota_required: false,
         origin: Origin::Mirror {
             system: System::rancher_fip(),
             cluster: source.cluster.clone(),

@@ -1,0 +1,101 @@
+//! Quotas and what tenants hold, as they are read.
+
+use std::{collections::BTreeSet, ops::Bound};
+
+use super::{Ledger, charges::Charge, quotas::first_of};
+use crate::{PoolId, Quota, QuotaUsage, Tenancy, Tenant};
+
+impl Ledger {
+    /// The tenant's quota in the pool, with its use.
+    pub fn quota(&self, pool: PoolId, tenant: &Tenant) -> Option<QuotaUsage> {
+        let key = (pool, tenant.clone());
+        let limit = self.rows.quotas.get(&key)?;
+        Some(self.quota_usage(&key, *limit))
+    }
+
+    /// How many leases count for the tenant in the pool.
+    pub fn charged(&self, pool: PoolId, tenant: &Tenant) -> u64 {
+        self.index.charges().of(&(pool, tenant.clone()))
+    }
+
+    /// Quotas (of the tenant, of the pool) by pool number and tenant, after the one of `after`, at most `limit`.
+    pub fn quotas(
+        &self,
+        tenant: Option<&Tenant>,
+        pool: Option<PoolId>,
+        after: Option<(PoolId, Tenant)>,
+        limit: usize,
+    ) -> Vec<QuotaUsage> {
+        let usage = |(key, limit): (&Charge, &u64)| self.quota_usage(key, *limit);
+        if let Some(tenant) = tenant {
+            let pools = match pool {
+                Some(pool) => self.rows.pools.range(pool..=pool),
+                None => self.rows.pools.range(PoolId::default()..),
+            };
+            let keys = pools.map(|(pool, _)| (*pool, tenant.clone()));
+            return keys
+                .filter(|key| after.as_ref().is_none_or(|after| key > after))
+                .filter_map(|key| self.quota(key.0, tenant))
+                .take(limit)
+                .collect();
+        }
+        let first = pool.map(first_of);
+        let from = match (&first, &after) {
+            (Some(first), Some(after)) if after < first => Bound::Included(first),
+            (_, Some(after)) => Bound::Excluded(after),
+            (Some(first), None) => Bound::Included(first),
+            (None, None) => Bound::Unbounded,
+        };
+        let within = |(key, _): &(&Charge, &u64)| pool.is_none_or(|pool| key.0 == pool);
+        let rows = self.quotas_after(from).take_while(within);
+        rows.take(limit).map(usage).collect()
+    }
+
+    /// Who holds something of a pool or has a quota in it (all, or the tenant), by pool number and tenant, after the
+    /// one of `after`, at most `limit`.
+    pub fn tenancies(
+        &self,
+        tenant: Option<&Tenant>,
+        after: Option<(PoolId, Tenant)>,
+        limit: usize,
+    ) -> Vec<Tenancy> {
+        let tenancy = |(pool, tenant): Charge| Tenancy {
+            used: self.charged(pool, &tenant),
+            limit: self.limit_of(&(pool, tenant.clone())),
+            pool,
+            tenant,
+        };
+        if let Some(tenant) = tenant {
+            let keys = self.rows.pools.keys().map(|pool| (*pool, tenant.clone()));
+            let later = keys.filter(|key| after.as_ref().is_none_or(|after| key > after));
+            let found = later.map(tenancy);
+            let known = |key: &Charge| self.rows.quotas.contains_key(key);
+            let real =
+                |found: &Tenancy| found.used > 0 || known(&(found.pool, found.tenant.clone()));
+            return found.filter(real).take(limit).collect();
+        }
+        let from = after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+        let limited = self.quotas_after(from).map(|(key, _)| key).take(limit);
+        let charged = self.index.charges().after(from).take(limit);
+        let keys: BTreeSet<&Charge> = limited.chain(charged).collect();
+        keys.into_iter().take(limit).cloned().map(tenancy).collect()
+    }
+
+    pub(super) fn quotas_after<'a>(
+        &'a self,
+        from: Bound<&'a Charge>,
+    ) -> impl Iterator<Item = (&'a Charge, &'a u64)> {
+        self.rows.quotas.range((from, Bound::Unbounded))
+    }
+
+    fn quota_usage(&self, key: &Charge, limit: u64) -> QuotaUsage {
+        QuotaUsage {
+            quota: Quota {
+                pool: key.0,
+                tenant: key.1.clone(),
+                limit,
+            },
+            used: self.index.charges().of(key),
+        }
+    }
+}
