@@ -163,6 +163,8 @@ pub const LOAD_BALANCER_CLASS: &str = "fipd.io/floating-ip";
 pub const NETWORK: &str = "fipd.io/network";
 /// Annotation on pools: the pool of the other family, for dual stack.
 pub const PARTNER_POOL: &str = "fipd.io/partner-pool";
+/// Annotation on pools: an address that no cluster has any more goes back to the pool after this time, such as `72h`.
+pub const RETURN_AFTER: &str = "fipd.io/return-after";
 /// Annotation: who holds the address, in fipd's words.
 pub const HOLDER: &str = "fipd.io/holder";
 /// Finalizer on claims: the address is free before the object goes.

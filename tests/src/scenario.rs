@@ -77,7 +77,7 @@ pub fn config(site: &Site, extra: &str) -> String {
 
 /// [`config`] with only the downstream clusters called `names`.
 pub fn config_of(site: &Site, names: &[&str], extra: &str) -> String {
-    let mut text = cluster_entry("rancher", "role = \"management\"\n");
+    let mut text = cluster_entry("rancher", "role = \"management\"\nquotas = \"optional\"\n");
     let served = |name: &String| names.contains(&name.as_str());
     for cluster in site
         .downstream

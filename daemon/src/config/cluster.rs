@@ -63,6 +63,19 @@ pub struct RancherFip {
     pub announce: Announce,
     pub app_namespace: Text,
     pub cluster_manager: ClusterManager,
+    /// On a management cluster: what a project gets without a quota.
+    pub quotas: RancherFipQuotas,
+}
+
+/// What a project gets of a pool that its `FloatingIPProjectQuota` does not name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RancherFipQuotas {
+    /// Nothing.
+    #[default]
+    Required,
+    /// Any number of addresses.
+    Optional,
 }
 
 /// What a cluster is to the rancher-fip family.
@@ -114,6 +127,7 @@ impl Default for RancherFip {
             announce: Announce::default(),
             app_namespace: "rancher-fip-manager".into(),
             cluster_manager: ClusterManager::default(),
+            quotas: RancherFipQuotas::default(),
         }
     }
 }
@@ -254,6 +268,7 @@ impl TryFrom<RawDiscovery> for Discovery {
                 .app_namespace
                 .unwrap_or_else(|| template.app_namespace.clone()),
             cluster_manager: ClusterManager::default(),
+            quotas: template.quotas,
         });
         let rancher_fip = rancher_fip(given, template, &systems, "[discovery.rancher-fip]")?;
         let claims = claims::checked(raw.claims, &systems, "[discovery.claims]")?;
@@ -318,6 +333,11 @@ fn rancher_fip(
     } else if given.cluster_manager != ClusterManager::default() {
         return Err(format!(
             "{place}: cluster-manager is for role = \"management\", this cluster's role is \"downstream\""
+        ));
+    }
+    if given.role == RancherFipRole::Downstream && given.quotas != RancherFipQuotas::default() {
+        return Err(format!(
+            "{place}: quotas is for role = \"management\", this cluster's role is \"downstream\""
         ));
     }
     Ok(given)

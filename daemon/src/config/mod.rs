@@ -34,7 +34,8 @@ pub use audit::{Audit, Entries};
 pub use backup::{Backup, Every, Keep};
 pub use claims::Claims;
 pub use cluster::{
-    Announce, ClusterConfig, ClusterSettings, Discovery, RancherFip, RancherFipRole, Source,
+    Announce, ClusterConfig, ClusterSettings, Discovery, RancherFip, RancherFipQuotas,
+    RancherFipRole, Source,
 };
 pub use cluster_manager::{Chart, ClusterManager};
 pub use error::ConfigError;

@@ -134,6 +134,12 @@ fn a_whole_site_is_read() {
         }
     );
     assert_eq!(config.clusters[1].source, Source::InCluster);
+    let quotas = |config: &Config| config.clusters[0].settings.rancher_fip.quotas;
+    assert_eq!(quotas(&config), RancherFipQuotas::Required);
+    let optional = parse(&with("role = \"management\"", "quotas = \"optional\"")).unwrap();
+    assert_eq!(quotas(&optional), RancherFipQuotas::Optional);
+    let what = refused(&with("role = \"downstream\"", "quotas = \"optional\""));
+    assert!(what.contains("quotas is for role"), "{what}");
     let downstream = &config.clusters[1].settings.rancher_fip;
     assert_eq!(downstream.announce, Announce::KubeVip);
     assert_eq!(&*downstream.app_namespace, "rancher-fip-manager");

@@ -164,8 +164,12 @@ impl Remote {
 
     /// Deletes the object if it still is the one with this uid; one that is gone is fine.
     pub async fn delete(&self, target: &Target, uid: &str) -> Result<(), CallError> {
+        self.delete_if(target, &json!({ "uid": uid })).await
+    }
+
+    async fn delete_if(&self, target: &Target, only: &Value) -> Result<(), CallError> {
         let options = json!({
-            "apiVersion": "v1", "kind": "DeleteOptions", "preconditions": { "uid": uid },
+            "apiVersion": "v1", "kind": "DeleteOptions", "preconditions": only,
         });
         let body = ("application/json", encode(target, &options)?);
         match self
@@ -175,6 +179,17 @@ impl Remote {
             Ok(_) | Err(CallError::NotFound(_)) => Ok(()),
             Err(error) => Err(error),
         }
+    }
+
+    /// Deletes the object if nobody has changed it since this version; one that is gone is fine.
+    pub async fn delete_version(
+        &self,
+        target: &Target,
+        uid: &str,
+        version: &str,
+    ) -> Result<(), CallError> {
+        let only = json!({ "uid": uid, "resourceVersion": version });
+        self.delete_if(target, &only).await
     }
 
     /// Takes `finalizer` off the object with this uid by JSON Patch; an object that is gone or does not carry

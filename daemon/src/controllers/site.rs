@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fipd_core::{ClusterId, Ledger, Pool, System, Text};
+use fipd_core::{ClusterId, Ledger, Origin, Pool, System, Text};
 use tokio_util::sync::CancellationToken;
 
 use crate::{clusters::ClusterSession, ipam::Ipam};
@@ -40,6 +40,24 @@ impl Site {
     /// The mirror of a FloatingIPPool of this cluster.
     pub fn mirror_in<'a>(&self, ledger: &'a Ledger, pool: &str) -> Option<&'a Arc<Pool>> {
         ledger.mirror(&self.system, &self.id, pool)
+    }
+
+    /// The name of the object of this cluster that the pool mirrors, if it mirrors one.
+    pub fn object_of(&self, pool: &Pool) -> Option<String> {
+        match &pool.spec.origin {
+            Origin::Mirror {
+                system,
+                cluster,
+                object,
+                ..
+            } if *cluster == self.id && *system == self.system => Some(object.to_string()),
+            Origin::Mirror { .. } | Origin::Own => None,
+        }
+    }
+
+    /// Whether the pool mirrors an object of this cluster.
+    pub fn is_mirror(&self, pool: &Pool) -> bool {
+        self.object_of(pool).is_some()
     }
 
     pub fn cancel(&self) -> CancellationToken {

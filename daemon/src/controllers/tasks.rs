@@ -1,14 +1,20 @@
 //! What runs while a system serves a cluster.
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt::Debug, sync::Arc, time::Duration};
 
-use kube::{Api, Resource};
+use kube::{
+    Api, Resource,
+    api::ListParams,
+    core::{ClusterResourceScope, PartialObjectMeta},
+};
 use serde::de::DeserializeOwned;
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
 use super::{
+    Trouble,
     objects::{Key, Objects, follow},
-    queue::Queue,
+    queue::{Queue, backoff},
     site::Site,
 };
 use crate::clusters::lenient::Lenient;
@@ -21,13 +27,7 @@ pub fn spawn<K, T>(
     slim: impl Fn(K) -> Option<T> + Send + Sync + 'static,
     changed: impl Fn(&Key) + Send + Sync + 'static,
 ) where
-    K: Resource<DynamicType = ()>
-        + Clone
-        + DeserializeOwned
-        + std::fmt::Debug
-        + Send
-        + Sync
-        + 'static,
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
     T: PartialEq + Send + Sync + 'static,
 {
     let api: Api<Lenient<K>> = Api::all(site.session.client.clone());
@@ -51,4 +51,49 @@ pub async fn finish(mut tasks: JoinSet<()>) {
             tracing::error!(%error, "a task of the controllers ended abnormally");
         }
     }
+}
+
+/// Waits until all objects of a kind are known, where there is such a kind that fipd may read; `false`: the session is
+/// over.
+pub async fn listed<K, T>(site: &Site, objects: &Objects<T>, what: &str) -> bool
+where
+    K: Resource<DynamicType = (), Scope = ClusterResourceScope> + Clone + Debug + DeserializeOwned,
+    T: PartialEq,
+{
+    let (cancel, session) = (site.cancel(), &site.session);
+    let api: Api<PartialObjectMeta<K>> = Api::all(session.client.clone());
+    let first = ListParams::default().limit(1);
+    let mut failures = 0;
+    while let Err(error) = session.call(what, api.list(&first)).await {
+        if matches!(error.status(), Some(403 | 404)) {
+            return !cancel.is_cancelled();
+        }
+        failures += 1;
+        tracing::warn!(%error, "not all is known yet; it is tried again");
+        tokio::select! {
+            () = cancel.cancelled() => return false,
+            () = tokio::time::sleep(backoff(failures)) => {}
+        }
+    }
+    tokio::select! {
+        () = cancel.cancelled() => false,
+        () = objects.completed() => true,
+    }
+}
+
+/// Tries until it is done; `false`: the session is over.
+pub async fn until<F>(cancel: &CancellationToken, what: &str, attempt: impl Fn() -> F) -> bool
+where
+    F: Future<Output = Result<(), Trouble>>,
+{
+    let mut failures = 0;
+    while let Err(trouble) = attempt().await {
+        failures += 1;
+        tracing::warn!(error = %trouble, "{what}; it is tried again");
+        tokio::select! {
+            () = cancel.cancelled() => return false,
+            () = tokio::time::sleep(backoff(failures)) => {}
+        }
+    }
+    !cancel.is_cancelled()
 }

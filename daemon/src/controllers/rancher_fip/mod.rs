@@ -15,6 +15,7 @@ pub mod guests;
 pub mod names;
 mod owners;
 pub mod pool;
+mod quota;
 pub mod rancher;
 pub mod requests;
 mod room;
@@ -32,14 +33,13 @@ use fipd_crds::{
 };
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Namespace;
-use kube::{Api, api::ListParams, core::PartialObjectMeta};
 use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
 
 use self::{
     floating_ip::FloatingIps,
     guests::{Own, status::GuestViews},
     pool::Pools,
+    quota::Quotas,
     rancher::{Data, Listener, Rancher, Ranchers},
     requests::Requests,
     room::Room,
@@ -49,9 +49,9 @@ pub use super::site::Site;
 use super::{
     events::Events,
     objects::Key,
-    queue::{self, Queue, backoff},
+    queue::{self, Queue},
     remote::Remote,
-    tasks::{finish, quiet, spawn},
+    tasks::{finish, listed, quiet, spawn, until},
     wakes,
 };
 use crate::{
@@ -70,6 +70,7 @@ const PROJECTS_WITHIN: Duration = Duration::from_secs(5);
 const SERVICES_AT_ONCE: usize = 32;
 const FLOATING_IPS_AT_ONCE: usize = 16;
 const POOLS_AT_ONCE: usize = 4;
+const QUOTAS_AT_ONCE: usize = 4;
 const FOLLOW_UPS_AT_ONCE: usize = 8;
 
 /// Starts the system on clusters. Knows all management clusters, so that downstream ones find theirs.
@@ -122,6 +123,12 @@ async fn management(site: Arc<Site>, all: &RancherFip) {
         move || quiet(Arc::clone(&idle)),
     ));
     let pools = Pools::new(Arc::clone(&site), Arc::clone(&data), Arc::clone(&events));
+    let quotas = Quotas::new(
+        Arc::clone(&site),
+        Arc::clone(&rancher),
+        Arc::clone(&data),
+        Arc::clone(&events),
+    );
     let fips = FloatingIps::new(
         Arc::clone(&site),
         Arc::clone(&rancher),
@@ -135,9 +142,10 @@ async fn management(site: Arc<Site>, all: &RancherFip) {
         site: &site,
         rancher: &rancher,
         data: &data,
+        fips: &fips,
         guests: guests.as_ref(),
     };
-    watch_management(&room, &pools, &fips, &mut tasks);
+    watch_management(&room, &pools, &quotas, &mut tasks);
     if let Some(guests) = &guests {
         guests.start(&mut tasks);
     }
@@ -145,12 +153,18 @@ async fn management(site: Arc<Site>, all: &RancherFip) {
         () = cancel.cancelled() => return,
         () = async { data.pools.completed().await; data.fips.completed().await; } => {}
     }
-    if !clusters_listed(&site, &data).await {
+    let known = listed::<Cluster, _>(&site, &data.clusters, "list Rancher's clusters").await
+        && listed::<FloatingIPProjectQuota, _>(&site, &data.quotas, "list project quotas").await;
+    if !known {
         return;
     }
     // What is shown of a project is in its namespace. Who may not list projects gets that of the Service's cluster.
     let _ = tokio::time::timeout(PROJECTS_WITHIN, data.projects.completed()).await;
-    if !mirror(&pools, &cancel).await {
+    let mirrored = "the pools are not mirrored yet";
+    let limited = "the quotas are not taken over yet";
+    if !until(&cancel, mirrored, || pools.mirror_all()).await
+        || !until(&cancel, limited, || quotas.limit_all()).await
+    {
         return;
     }
     rancher.publish(Arc::clone(&data));
@@ -161,6 +175,17 @@ async fn management(site: Arc<Site>, all: &RancherFip) {
     {
         return;
     }
+    manage(&site, &data, (pools, quotas, fips), &mut tasks);
+    adoption::keep(&site.session, &site.system, &inventory).await;
+    finish(tasks).await;
+}
+
+fn manage(
+    site: &Arc<Site>,
+    data: &Data,
+    (pools, quotas, fips): (Arc<Pools>, Arc<Quotas>, Arc<FloatingIps>),
+    tasks: &mut JoinSet<()>,
+) {
     data.fips
         .keys()
         .into_iter()
@@ -169,40 +194,50 @@ async fn management(site: Arc<Site>, all: &RancherFip) {
     tasks.spawn(queue::run(
         Arc::clone(&pools.queue),
         POOLS_AT_ONCE,
-        cancel.clone(),
+        site.cancel(),
         move |key| Arc::clone(&worker).reconcile(key),
     ));
     let worker = Arc::clone(&fips);
     tasks.spawn(queue::run(
         Arc::clone(&fips.queue),
         FLOATING_IPS_AT_ONCE,
-        cancel.clone(),
+        site.cancel(),
+        move |key| Arc::clone(&worker).reconcile(key),
+    ));
+    let worker = Arc::clone(&quotas);
+    tasks.spawn(queue::run(
+        Arc::clone(&quotas.queue),
+        QUOTAS_AT_ONCE,
+        site.cancel(),
         move |key| Arc::clone(&worker).reconcile(key),
     ));
     tasks.spawn(Arc::clone(&fips).keep_track());
+    tasks.spawn(Arc::clone(&quotas).keep_track());
     tasks.spawn(wakes::listen(
         site.ipam.clone(),
-        cancel.clone(),
+        site.cancel(),
         move |ledger, news| {
             pools.heard(ledger, news);
+            quotas.heard(ledger, news);
             fips.heard(ledger, news);
         },
     ));
-    adoption::keep(&site.session, &site.system, &inventory).await;
-    finish(tasks).await;
 }
 
 fn watch_management(
     room: &Room<'_>,
     pools: &Arc<Pools>,
-    fips: &Arc<FloatingIps>,
+    quotas: &Arc<Quotas>,
     tasks: &mut JoinSet<()>,
 ) {
-    let Room { site, data, .. } = room;
-    let (queue, link, all) = (
+    let Room {
+        site, data, fips, ..
+    } = room;
+    let (queue, link, all, kept) = (
         Arc::clone(&pools.queue),
         Arc::clone(room.rancher),
         Arc::clone(data),
+        Arc::clone(fips),
     );
     let guests = room.guests.cloned();
     spawn(
@@ -216,61 +251,25 @@ fn watch_management(
             if all.pool_means_something_else(key) {
                 link.pools_changed();
                 guests.iter().for_each(|guests| guests.everything_changed());
+                kept.pool_changed(key);
             }
         },
     );
     let (queue, all) = (Arc::clone(&pools.queue), Arc::clone(data));
-    let name = |quota: FloatingIPProjectQuota| Some(quota.spec.display_name);
-    spawn(tasks, site, Arc::clone(&data.quotas), name, move |_| {
-        all.pools.keys().into_iter().for_each(|key| queue.add(key));
+    let slim = |quota: FloatingIPProjectQuota| Some(quota::observe::slim(quota));
+    let changed = Arc::clone(quotas);
+    spawn(tasks, site, Arc::clone(&data.quotas), slim, move |key| {
+        if changed.changed(key) {
+            all.pools.keys().into_iter().for_each(|key| queue.add(key));
+        }
     });
     room::watch_clusters(room, tasks);
-    let fips = Arc::clone(fips);
+    let (fips, quotas) = (Arc::clone(fips), Arc::clone(quotas));
     let slim = |fip: FloatingIP| Some(floating_ip::observe::slim(fip));
     spawn(tasks, site, Arc::clone(&data.fips), slim, move |key| {
-        fips.changed(key)
+        fips.changed(key);
+        quotas.fip_changed(key);
     });
-}
-
-/// Waits until it is known what the clusters are called, where there is such a kind that fipd may read; `false`: the
-/// session is over.
-async fn clusters_listed(site: &Site, data: &Data) -> bool {
-    let (cancel, session) = (site.cancel(), &site.session);
-    let api: Api<PartialObjectMeta<Cluster>> = Api::all(session.client.clone());
-    let first = ListParams::default().limit(1);
-    let mut failures = 0;
-    while let Err(error) = session
-        .call("list Rancher's clusters", api.list(&first))
-        .await
-    {
-        if matches!(error.status(), Some(403 | 404)) {
-            return !cancel.is_cancelled();
-        }
-        failures += 1;
-        tracing::warn!(%error, "the names of the clusters are not known yet; it is tried again");
-        tokio::select! {
-            () = cancel.cancelled() => return false,
-            () = tokio::time::sleep(backoff(failures)) => {}
-        }
-    }
-    tokio::select! {
-        () = cancel.cancelled() => false,
-        () = data.clusters.completed() => true,
-    }
-}
-
-/// Makes the mirrors of all pools; `false`: the session is over.
-async fn mirror(pools: &Pools, cancel: &CancellationToken) -> bool {
-    let mut failures = 0;
-    while let Err(trouble) = pools.mirror_all().await {
-        failures += 1;
-        tracing::warn!(error = %trouble, "the pools are not mirrored yet; it is tried again");
-        tokio::select! {
-            () = cancel.cancelled() => return false,
-            () = tokio::time::sleep(backoff(failures)) => {}
-        }
-    }
-    !cancel.is_cancelled()
 }
 
 /// Services.

@@ -7,7 +7,7 @@ use std::{
 };
 
 use fipd_core::{ClusterId, Text};
-use fipd_crds::floating_ip::FloatingIPPool;
+use fipd_crds::floating_ip::{FloatingIPPool, FloatingIPProjectQuota};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
@@ -45,8 +45,8 @@ pub struct Data {
     pub cluster: ClusterId,
     pub remote: Remote,
     pub pools: Arc<Objects<FloatingIPPool>>,
-    /// Project id to display name.
-    pub quotas: Arc<Objects<String>>,
+    /// By project id.
+    pub quotas: Arc<Objects<FloatingIPProjectQuota>>,
     pub fips: Arc<Objects<Fip>>,
     /// By Rancher's id of the cluster.
     pub clusters: Arc<Objects<RancherCluster>>,
@@ -233,9 +233,8 @@ impl Data {
     }
 
     pub fn display_name(&self, project: &str) -> Option<String> {
-        self.quotas
-            .get(&Key::new("", project))
-            .map(|name| name.as_ref().clone())
+        let quota = self.quotas.get(&Key::new("", project));
+        quota.map(|quota| quota.spec.display_name.clone())
     }
 
     /// The namespace of a project that Services of this cluster are charged to. The guests of a Harvester

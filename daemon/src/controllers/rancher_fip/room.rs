@@ -8,6 +8,7 @@ use tokio::task::JoinSet;
 use super::{
     RancherFip, Site,
     clusters::RancherCluster,
+    floating_ip::FloatingIps,
     guests::Guests,
     rancher::{Data, Rancher},
 };
@@ -34,6 +35,7 @@ pub struct Room<'a> {
     pub site: &'a Arc<Site>,
     pub rancher: &'a Arc<Rancher>,
     pub data: &'a Arc<Data>,
+    pub fips: &'a Arc<FloatingIps>,
     /// Where the cluster manager is on.
     pub guests: Option<&'a Arc<Guests>>,
 }
@@ -43,9 +45,10 @@ pub fn watch_clusters(room: &Room<'_>, tasks: &mut JoinSet<()>) {
     let Room { site, data, .. } = room;
     let (link, all) = (Arc::clone(room.rancher), Arc::clone(data));
     let slim = |cluster: Cluster| Some(RancherCluster::slim(cluster));
-    let guests = room.guests.cloned();
+    let (guests, fips) = (room.guests.cloned(), Arc::clone(room.fips));
     spawn(tasks, site, Arc::clone(&data.clusters), slim, move |key| {
         all.cluster_changed(key);
+        fips.cluster_changed(key);
         link.pools_changed();
         guests.iter().for_each(|guests| guests.cluster_changed(key));
     });

@@ -7,11 +7,15 @@
 pub mod adopt;
 mod farewell;
 mod hand_back;
+mod leases;
 pub mod observe;
 pub mod plan;
 pub mod status;
+mod unassigned;
 mod unseen;
 pub mod validate;
+
+pub use unassigned::return_after;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,7 +23,7 @@ use std::{
     time::Duration,
 };
 
-use fipd_core::{Answer, ClusterId, Holder, Identity, Ledger, Pool, Request, System, Text};
+use fipd_core::{ClusterId, Holder, Identity, Ledger, Pool, System, Text};
 use fipd_crds::floating_ip::{FloatingIP, ServiceRef as Assignee};
 use k8s_openapi::{api::core::v1::ObjectReference, jiff};
 use kube::Resource;
@@ -32,18 +36,15 @@ use super::{
     names::{self, FINALIZER, KIND_FLOATING_IP, KIND_SERVICE, ServiceRef},
     rancher::{Data, Rancher},
 };
-use crate::{
-    controllers::{
-        Trouble,
-        conflict::CONFLICT,
-        events::Events,
-        merge::diff,
-        objects::{Key, Malformed, Seen},
-        queue::{Next, Queue},
-        remote::{Patch, Target},
-        wakes::{News, Wakes},
-    },
-    ipam::IpamError,
+use crate::controllers::{
+    Trouble,
+    conflict::CONFLICT,
+    events::Events,
+    merge::diff,
+    objects::{Key, Malformed, Seen},
+    queue::{Next, Queue},
+    remote::{Patch, Target},
+    wakes::{News, Wakes},
 };
 use observe::Fip;
 use plan::Plan;
@@ -159,6 +160,7 @@ impl FloatingIps {
             }
             Some(Seen::Good(fip)) => match &fip.holder {
                 Some(service) => self.show_service(key, &fip, service).await,
+                None if self.lost_its_cluster(&fip).await? => self.unassign(key, &fip).await,
                 None => self.serve(key, &fip).await,
             },
         }
@@ -181,6 +183,7 @@ impl FloatingIps {
         let outcome = match plan {
             Plan::Show(shown) => Ok(shown),
             Plan::Problem(problem) => Err(problem),
+            Plan::Charge(shown, request) => Ok(self.charge(shown, *request, &pool).await?),
             Plan::Delete | Plan::HandBack | Plan::Leave => return Ok(Next::Done),
             Plan::Ask(request) => self.ask(*request, &holder, &pool).await?,
         };
@@ -195,37 +198,6 @@ impl FloatingIps {
             .read(|ledger| self.site.mirror_in(ledger, &fip.pool).cloned());
         let pool = pool.ok_or_else(|| validate::unknown_pool("spec.floatingIPPool", &fip.pool))?;
         Ok((wish, pool))
-    }
-
-    async fn ask(
-        &self,
-        request: Request,
-        holder: &Holder,
-        pool: &Pool,
-    ) -> Result<Outcome, Trouble> {
-        match self.site.ipam.submit(request).await {
-            Ok(Answer::Granted { leases, .. }) => match leases.first() {
-                Some(lease) => Ok(Ok(Shown::of(lease))),
-                None => Err(Trouble::internal("an allocation without lease")),
-            },
-            Ok(Answer::Adopted { lease }) => Ok(Ok(Shown::of(&lease))),
-            Ok(Answer::Contended { lease }) => Ok(Err(plan::contended(&lease))),
-            Ok(other) => Err(Trouble::unexpected(&other)),
-            Err(IpamError::Refused(refusal)) => {
-                // It has another address than the one now asked for, and keeps it.
-                let network = pool.spec.network;
-                let held = self
-                    .site
-                    .ipam
-                    .read(|ledger| ledger.leases_of(&holder.identity));
-                Ok(held
-                    .iter()
-                    .find(|lease| lease.key.network == network)
-                    .map(|lease| Shown::of(lease))
-                    .ok_or_else(|| validate::refused(&refusal, network)))
-            }
-            Err(error) => Err(error.into()),
-        }
     }
 
     /// Shows the lease of a Service.
@@ -248,16 +220,17 @@ impl FloatingIps {
                 Ok(Next::Done)
             }
             Plan::HandBack => self.hand_back(key, fip).await,
-            Plan::Leave | Plan::Ask(_) => Ok(Next::Done),
+            Plan::Leave | Plan::Ask(_) | Plan::Charge(..) => Ok(Next::Done),
         }
     }
 
     /// Writes finalizer and address into the object, then its status.
     async fn show(&self, key: &Key, fip: &Fip, outcome: Outcome) -> Result<Next, Trouble> {
-        let cause = outcome
-            .as_ref()
-            .err()
-            .and_then(|problem| problem.cause.clone());
+        let problem = match &outcome {
+            Ok(shown) => shown.uncharged.as_ref(),
+            Err(problem) => Some(problem),
+        };
+        let cause = problem.and_then(|problem| problem.cause.clone());
         if self.wakes.wait(key, cause.clone()) {
             self.site.ipam.forget_waiter(&self.identity(key));
         }
@@ -278,11 +251,13 @@ impl FloatingIps {
                 .await?;
         }
         self.tell(key, fip, &outcome);
-        Ok(if cause.is_some() {
-            Next::After(ASK_AGAIN)
-        } else {
-            Next::Done
-        })
+        if cause.is_some() {
+            return Ok(Next::After(ASK_AGAIN));
+        }
+        match outcome {
+            Ok(_) if fip.holder.is_none() => self.keep_for_a_while(key, fip, &after).await,
+            Ok(_) | Err(_) => Ok(Next::Done),
+        }
     }
 
     fn tell(&self, key: &Key, fip: &Fip, outcome: &Outcome) {
@@ -299,8 +274,14 @@ impl FloatingIps {
                     format!("{} is allocated", shown.address),
                 );
             }
-            Ok(_) => {}
-            Err(problem) => {
+            Ok(Shown {
+                uncharged: None, ..
+            }) => {}
+            Ok(Shown {
+                uncharged: Some(problem),
+                ..
+            })
+            | Err(problem) => {
                 self.events
                     .warning(&reference, problem.reason, problem.message.clone())
             }

@@ -64,6 +64,12 @@ pub fn slim(object: FloatingIP) -> Fip {
     }
 }
 
+/// The Rancher cluster that uses the object, by its label.
+pub fn cluster(object: &FloatingIP) -> Option<String> {
+    let label = object.metadata.labels.as_ref()?.get(CLUSTER);
+    label.filter(|value| !value.is_empty()).cloned()
+}
+
 /// Each Service once, however many labels name it.
 fn assignees(labels: &BTreeMap<String, String>) -> Vec<Assignee> {
     let mut found: Vec<Assignee> = Vec::new();

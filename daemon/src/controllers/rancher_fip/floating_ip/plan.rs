@@ -4,7 +4,7 @@ use std::{net::IpAddr, sync::Arc};
 
 use fipd_core::{
     Adopt, Allocate, Holder, Identity, Lease, LeaseKey, LeaseState, Ledger, Pool, Request, Text,
-    Want,
+    Transfer, Want,
 };
 
 use super::{
@@ -19,6 +19,8 @@ use crate::controllers::{conflict::CONFLICT, rancher_fip::names::ServiceRef, wak
 pub enum Plan {
     /// All is decided.
     Show(Shown),
+    /// The same, but for the project that is charged.
+    Charge(Shown, Box<Request>),
     Ask(Box<Request>),
     Problem(Problem),
     /// The object shows the lease of a Service that has given it up.
@@ -50,7 +52,10 @@ pub fn own(
         && lease.state == LeaseState::Allocated
         && lease.members.iter().any(|member| member.holder == *holder)
     {
-        return Plan::Show(Shown::of(&lease));
+        return match charge(&lease, holder, wish, actor) {
+            Some(request) => Plan::Charge(Shown::of(&lease), Box::new(request)),
+            None => Plan::Show(Shown::of(&lease)),
+        };
     }
     if let Some(address) = fip.recorded() {
         let key = LeaseKey { network, address };
@@ -77,6 +82,22 @@ pub fn own(
         actor: Text::clone(actor),
     });
     Plan::Ask(Box::new(allocate))
+}
+
+/// The request that charges the lease to the project that the label names; `None`: it is.
+fn charge(lease: &Lease, holder: &Holder, wish: &Wish, actor: &Text) -> Option<Request> {
+    let moved = lease.tenant.as_ref() != Some(&wish.project) && lease.members.len() == 1;
+    moved.then(|| {
+        Request::Transfer(Transfer {
+            key: lease.key,
+            from: Some(holder.clone()),
+            to: holder.clone(),
+            tenant: Some(wish.project.clone()),
+            force: false,
+            actor: Text::clone(actor),
+            reason: "its project label names another project".into(),
+        })
+    })
 }
 
 /// For a FloatingIP that shows the lease of a Service. `own` is its own identity, which has the lease once the
@@ -192,6 +213,44 @@ mod tests {
         assert_eq!(plan(&|user| *user == web), Plan::Leave);
         let contend = Box::new(adopt(key, own_holder.clone(), &fip, &"a".into()));
         assert_eq!(plan(&|_| false), Plan::Ask(contend), "another's address");
+    }
+
+    #[test]
+    fn defect_11_a_moved_project_label_charges_the_other_project() {
+        let mut ledger = Ledger::new();
+        let key = sample::place("10.0.0.5");
+        let own_holder = holder(KIND_FLOATING_IP, "fip-abc12");
+        let lease = Lease {
+            tenant: Some(Tenant("p-old".into())),
+            ..sample::lease(key, Some(own_holder.clone()))
+        };
+        ledger.apply(&Op::PutLease(Arc::new(lease)));
+        let (fip, net) = (slim(FloatingIP::default()), sample::pool(1, "net"));
+        let plan = |project: &str| {
+            let wish = Wish {
+                project: Tenant(project.into()),
+                address: None,
+            };
+            own(
+                &ledger,
+                &own_holder,
+                &fip,
+                &wish,
+                &net,
+                &"a".into(),
+                &|_| false,
+            )
+        };
+        assert!(matches!(plan("p-old"), Plan::Show(_)));
+        let Plan::Charge(shown, request) = plan("p-new") else {
+            panic!("it is to be charged to the other");
+        };
+        assert_eq!(shown.address, key.address);
+        let Request::Transfer(transfer) = *request else {
+            panic!("{request:?}");
+        };
+        assert_eq!(transfer.tenant, Some(Tenant("p-new".into())));
+        assert!(!transfer.force && transfer.to == own_holder);
     }
 
     #[test]

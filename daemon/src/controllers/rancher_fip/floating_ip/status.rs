@@ -4,16 +4,20 @@ use std::net::IpAddr;
 
 use fipd_core::Lease;
 use fipd_crds::floating_ip::{Assigned, FloatingIPStatus, STATE_ALLOCATED, STATE_ERROR};
-use k8s_openapi::jiff;
+use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Condition, jiff};
 use sha2::{Digest, Sha256};
 
 use super::{observe::Fip, validate::Problem};
 use crate::controllers::{
     conflict::{CONFLICT, also_used, set_conflict},
-    merge::{Says, set},
+    merge::{Says, set, unset},
 };
 
 pub const READY: &str = "Ready";
+/// Reason of [`READY`]: the address is kept for the project. When that began is the time of the condition.
+pub const UNASSIGNED: &str = "IPUnassigned";
+/// The lease is still charged to the project that the object was of before.
+pub const CHARGED: &str = "ProjectCharged";
 
 /// What became of a FloatingIP.
 pub type Outcome = Result<Shown, Problem>;
@@ -24,6 +28,8 @@ pub struct Shown {
     pub address: IpAddr,
     /// Who else was found using the address.
     pub contenders: Vec<String>,
+    /// Why it is not charged to the project that the label names.
+    pub uncharged: Option<Problem>,
 }
 
 impl Shown {
@@ -35,6 +41,7 @@ impl Shown {
                 .iter()
                 .map(|one| one.holder.identity.to_string())
                 .collect(),
+            uncharged: None,
         }
     }
 }
@@ -62,7 +69,23 @@ pub fn desired(fip: &Fip, outcome: &Outcome, now: jiff::Timestamp) -> FloatingIP
             }
         }
     };
-    set(&mut status.conditions, &says, fip.generation, now);
+    set_ready(&mut status.conditions, &says, fip.generation, now);
+    match outcome
+        .as_ref()
+        .ok()
+        .and_then(|shown| shown.uncharged.as_ref())
+    {
+        Some(problem) => {
+            let says = Says {
+                kind: CHARGED,
+                status: false,
+                reason: problem.reason,
+                message: problem.message.clone(),
+            };
+            set(&mut status.conditions, &says, fip.generation, now);
+        }
+        None => unset(&mut status.conditions, CHARGED),
+    }
     set_conflict(
         &mut status.conditions,
         conflict(outcome),
@@ -70,6 +93,20 @@ pub fn desired(fip: &Fip, outcome: &Outcome, now: jiff::Timestamp) -> FloatingIP
         now,
     );
     status
+}
+
+/// Sets the condition; its time is also that of a change between assigned and unassigned, as in the originals' log.
+fn set_ready(
+    conditions: &mut Vec<Condition>,
+    says: &Says,
+    generation: Option<i64>,
+    now: jiff::Timestamp,
+) {
+    let changed = |one: &&mut Condition| one.type_ == READY && one.reason != says.reason;
+    for one in conditions.iter_mut().filter(changed) {
+        one.status.clear();
+    }
+    set(conditions, says, generation, now);
 }
 
 /// What is to be said of others on the same address.
@@ -86,7 +123,7 @@ fn ready(address: IpAddr, assigned: bool) -> Says {
         ("IPAssigned", format!("{address} is assigned"))
     } else {
         (
-            "IPUnassigned",
+            UNASSIGNED,
             format!("{address} is kept for the project and used by no cluster"),
         )
     };
@@ -148,6 +185,7 @@ mod tests {
         Ok(Shown {
             address: "10.0.0.5".parse().expect("v4"),
             contenders,
+            uncharged: None,
         })
     }
 
@@ -187,6 +225,22 @@ mod tests {
             used,
             "nothing more to write"
         );
+    }
+
+    #[test]
+    fn the_time_of_the_condition_is_that_of_the_change_to_unassigned() {
+        let at = |second| jiff::Timestamp::from_second(second).expect("a time");
+        let mut fip = fip();
+        fip.cluster = Some("c-m-1".into());
+        let since = |fip: &Fip| fip.status.conditions[0].last_transition_time.0;
+        fip.status = desired(&fip, &shown(&[]), at(10));
+        fip.status = desired(&fip, &shown(&[]), at(20));
+        assert_eq!(since(&fip), at(10));
+        fip.cluster = None;
+        fip.status = desired(&fip, &shown(&[]), at(30));
+        fip.status = desired(&fip, &shown(&[]), at(40));
+        assert_eq!(since(&fip), at(30));
+        assert_eq!(fip.status.conditions[0].reason, UNASSIGNED);
     }
 
     #[test]

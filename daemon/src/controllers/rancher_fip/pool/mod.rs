@@ -19,12 +19,12 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{
-    Site,
+    Site, floating_ip,
     names::NETWORK,
     rancher::{Data, annotation},
 };
 use crate::{
-    config::PoolFacts,
+    config::{PoolFacts, RancherFipQuotas},
     controllers::{
         Trouble,
         events::Events,
@@ -167,11 +167,13 @@ impl Pools {
             .await;
         let (network, choice) =
             network.map_err(|error| Refused::Trouble(Trouble::internal(error.to_string())))?;
+        let settings = &self.site.session.settings.rancher_fip;
         let source = plan::Source {
             cluster: &self.site.id,
             cluster_name: &self.site.name,
             name: &key.name,
             uid: object.metadata.uid.as_deref().unwrap_or(""),
+            quota_required: settings.quotas == RancherFipQuotas::Required,
         };
         let by_default = choice.is_default_for(existing.as_deref());
         let desired = plan::desired(&source, &ranges, (network, by_default));
@@ -219,7 +221,7 @@ impl Pools {
                     .warning(&object.object_ref(&()), says.reason, says.message.clone());
                 says
             }
-            Ok(remark) => self.ready(key, remark),
+            Ok(remark) => self.ready(key, self.with_annotations(object, remark)),
         };
         let pause = self.pause(key);
         if !pause.is_zero() {
@@ -245,6 +247,17 @@ impl Pools {
                 .await?;
         }
         Ok(Next::Done)
+    }
+
+    /// The remark, and what is wrong with annotations that make no difference to the mirror.
+    fn with_annotations(&self, object: &FloatingIPPool, remark: Option<String>) -> Option<String> {
+        let Err(wrong) = floating_ip::return_after(object) else {
+            return remark;
+        };
+        let reference = object.object_ref(&());
+        self.events
+            .warning(&reference, "InvalidAnnotation", wrong.clone());
+        Some(remark.map_or_else(|| wrong.clone(), |remark| format!("{remark}; {wrong}")))
     }
 
     /// The verdict on a pool that is mirrored.

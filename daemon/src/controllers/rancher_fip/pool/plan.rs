@@ -14,6 +14,8 @@ pub struct Source<'a> {
     pub cluster_name: &'a str,
     pub name: &'a str,
     pub uid: &'a str,
+    /// A project without a quota gets nothing.
+    pub quota_required: bool,
 }
 
 /// The specification of the mirror.
@@ -35,7 +37,7 @@ pub fn desired(
         order: Order::Lowest,
         sticky: Sticky::OFF,
         share_across_clusters: false,
-        quota_required: false,
+        quota_required: source.quota_required,
         origin: Origin::Mirror {
             system: System::rancher_fip(),
             cluster: source.cluster.clone(),
@@ -117,6 +119,7 @@ mod tests {
             cluster_name: "rancher",
             name: "dc--net",
             uid: "u",
+            quota_required: true,
         };
         desired(&source, &ranges, (NetworkId::DEFAULT, true))
     }

@@ -160,7 +160,8 @@ impl Requests {
         });
         let (plan, pool) = planned.ok_or_else(no_subnet)?;
         match plan {
-            Plan::Show(shown) => Ok(shown.address),
+            // Whom it is charged to is the object's own business.
+            Plan::Show(shown) | Plan::Charge(shown, _) => Ok(shown.address),
             Plan::Problem(_) => Err(Denied::new(StatusCode::CONFLICT, TAKEN)),
             // A Service that fipd itself serves takes it over.
             Plan::Leave | Plan::Delete | Plan::HandBack => one.address.ok_or_else(Denied::late),

@@ -1,0 +1,66 @@
+//! Reads FloatingIPProjectQuotas and what the address book knows of a project.
+
+use std::{net::IpAddr, sync::Arc};
+
+use fipd_core::{Lease, LeaseFilter, LeaseKey, LeaseState, Pool, PoolId, Tenant};
+use fipd_crds::floating_ip::FloatingIPProjectQuota;
+
+use super::status::PoolUse;
+use crate::ipam::Ipam;
+
+/// What is kept of a quota object. Its version stays: the status is written against it.
+pub fn slim(mut quota: FloatingIPProjectQuota) -> FloatingIPProjectQuota {
+    quota.metadata.managed_fields = None;
+    if let Some(annotations) = &mut quota.metadata.annotations {
+        annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
+    }
+    quota
+}
+
+/// The pools in which the tenant holds something or has a quota: number, how much it holds, and its limit where it has a
+/// row. Only those for which `ours` holds.
+pub fn tenancies(
+    ipam: &Ipam,
+    tenant: &Tenant,
+    ours: impl Fn(&Pool) -> bool,
+) -> Vec<(Arc<Pool>, u64, Option<u64>)> {
+    ipam.read(|ledger| {
+        let all = ledger.tenancies(Some(tenant), None, usize::MAX).into_iter();
+        all.filter_map(|one| {
+            let pool = ledger.pool(one.pool).filter(|pool| ours(pool))?;
+            let row = ledger.quota(one.pool, tenant).map(|row| row.quota.limit);
+            Some((Arc::clone(pool), one.used, row))
+        })
+        .collect()
+    })
+}
+
+/// What the tenant holds of a pool: the exact number, and its addresses up to `most`, a page of the ledger at a time.
+pub fn holdings(
+    ipam: &Ipam,
+    pool: PoolId,
+    tenant: &Tenant,
+    most: usize,
+    user: impl Fn(&Lease) -> String,
+) -> PoolUse {
+    let used = ipam.read(|ledger| ledger.charged(pool, tenant));
+    let filter = LeaseFilter {
+        pool: Some(pool),
+        tenant: Some(tenant.clone()),
+        ..LeaseFilter::default()
+    };
+    let mut allocated: Vec<(IpAddr, String)> = Vec::new();
+    let mut after: Option<LeaseKey> = None;
+    while used > 0 && allocated.len() < most {
+        let page = ipam.read(|ledger| ledger.leases(&filter, after, most));
+        let charged = page.leases.iter();
+        let charged = charged.filter(|lease| lease.state != LeaseState::Quarantined);
+        allocated.extend(charged.map(|lease| (lease.key.address, user(lease))));
+        match page.next {
+            Some(next) => after = Some(next),
+            None => break,
+        }
+    }
+    allocated.truncate(most);
+    PoolUse { used, allocated }
+}
