@@ -14,6 +14,9 @@ pub const KUBERNETES: &str = "v1.35.4";
 /// helm, `helm.sh/helm/v3`.
 pub const HELM: &str = "v3.22.0";
 
+/// The other helm that fipd speaks to, `helm.sh/helm/v4`; only `cargo torture` takes it.
+pub const HELM_4: &str = "v4.3.1";
+
 /// The OCI registry, `github.com/google/go-containerregistry`.
 pub const REGISTRY: &str = "v0.19.0";
 
@@ -55,6 +58,11 @@ mod tests {
         assert!(
             requires(helm, "helm.sh/helm/v3", HELM),
             "testbed-go/helm/go.mod"
+        );
+        let helm = include_str!("../testbed-go/helm4/go.mod");
+        assert!(
+            requires(helm, "helm.sh/helm/v4", HELM_4),
+            "testbed-go/helm4/go.mod"
         );
         let registry = include_str!("../testbed-go/registry/go.mod");
         assert!(

@@ -10,9 +10,11 @@ use super::suites::{end_to_end, end_to_end_targets};
 use crate::say::say;
 
 /// How much more than in `verify` the tests are to do.
-const MORE: [(&str, &str); 4] = [
+const MORE: [(&str, &str); 5] = [
     ("FIPD_KILL_ROUNDS", "100"),
     ("FIPD_FUZZ_SECONDS", "600"),
+    // The version that `verify` does not take.
+    ("FIPD_HELM", "4"),
     ("FIPD_WEEKS", "50"),
     ("PROPTEST_CASES", "20000"),
 ];

@@ -80,7 +80,7 @@ impl Charts {
         fs::write(place.join("ca.crt"), authority.pem())?;
         authority.write_server_pair(&place.join("server.crt"), &place.join("server.key"))?;
         let (binary, registry) = tokio::task::spawn_blocking(|| {
-            anyhow::Ok((Component::Helm.path()?, Component::Registry.path()?))
+            anyhow::Ok((chosen_helm().path()?, Component::Registry.path()?))
         })
         .await??;
         let helm = HelmCli {
@@ -152,6 +152,14 @@ impl Charts {
         let reference = format!("oci://127.0.0.1:{}/stand-ins", self.registry_port);
         let push = ["push", &archive, &reference];
         self.helm.run(&push).await.map(drop)
+    }
+}
+
+/// `FIPD_HELM=4` takes the other version.
+fn chosen_helm() -> Component {
+    match std::env::var("FIPD_HELM").as_deref() {
+        Ok("4") => Component::Helm4,
+        _ => Component::Helm,
     }
 }
 

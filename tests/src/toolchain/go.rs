@@ -17,12 +17,14 @@ pub enum Component {
     KubeControllerManager,
     /// The helm CLI.
     Helm,
+    /// The same of version 4.
+    Helm4,
     /// An OCI registry that keeps what it has in memory.
     Registry,
 }
 
 impl Component {
-    /// All of them, in the order in which they are built.
+    /// Those of `cargo verify`, in the order in which they are built.
     pub const ALL: [Self; 5] = [
         Self::Etcd,
         Self::KubeApiserver,
@@ -67,6 +69,7 @@ impl Component {
             Self::Etcd => "etcd",
             Self::KubeApiserver | Self::KubeControllerManager => "kubernetes",
             Self::Helm => "helm",
+            Self::Helm4 => "helm4",
             Self::Registry => "registry",
         }
     }
@@ -76,6 +79,7 @@ impl Component {
             Self::Etcd => versions::ETCD,
             Self::KubeApiserver | Self::KubeControllerManager => versions::KUBERNETES,
             Self::Helm => versions::HELM,
+            Self::Helm4 => versions::HELM_4,
             Self::Registry => versions::REGISTRY,
         }
     }
@@ -85,7 +89,7 @@ impl Component {
             Self::Etcd => "etcd",
             Self::KubeApiserver => "kube-apiserver",
             Self::KubeControllerManager => "kube-controller-manager",
-            Self::Helm => "helm",
+            Self::Helm | Self::Helm4 => "helm",
             Self::Registry => "registry",
         }
     }
@@ -94,6 +98,7 @@ impl Component {
         match self {
             Self::Etcd | Self::Registry => ".".to_string(),
             Self::Helm => "helm.sh/helm/v3/cmd/helm".to_string(),
+            Self::Helm4 => "helm.sh/helm/v4/cmd/helm".to_string(),
             Self::KubeApiserver | Self::KubeControllerManager => {
                 format!("k8s.io/kubernetes/cmd/{}", self.binary())
             }
@@ -111,8 +116,8 @@ impl Component {
                 flags.push_str(&format!(" -X {package}.{name}={number}"));
             }
         }
-        if self == Self::Helm {
-            let variable = "helm.sh/helm/v3/internal/version.version";
+        if let Some((module, _)) = self.package().split_once("/cmd/helm") {
+            let variable = format!("{module}/internal/version.version");
             flags.push_str(&format!(" -X {variable}={}", self.version()));
         }
         flags
