@@ -1,6 +1,7 @@
 //! The CLI of this host: found, of a version that is known, and called about one release.
 
 use std::{
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
     time::{Duration, Instant, SystemTime},
@@ -35,6 +36,8 @@ pub(super) struct Cli {
     config: config::Helm,
     workplace: Workplace,
     known: Mutex<Option<Known>>,
+    /// Releases that an operation of fipd was cut off on: there is nobody to wait for.
+    cut_off: Mutex<BTreeSet<Target>>,
     pub counters: Counters,
     stop: CancellationToken,
 }
@@ -61,24 +64,36 @@ struct ShownChart {
 }
 
 impl Cli {
-    pub fn new(config: config::Helm, workplace: Workplace, stop: CancellationToken) -> Self {
+    /// `cut_off` are the releases that the daemon before this one was changing when it was killed.
+    pub fn new(
+        config: config::Helm,
+        workplace: Workplace,
+        cut_off: Vec<Target>,
+        stop: CancellationToken,
+    ) -> Self {
         Self {
             config,
             workplace,
             known: Mutex::default(),
+            cut_off: Mutex::new(cut_off.into_iter().collect()),
             counters: Counters::default(),
             stop,
         }
     }
 
-    /// How long an operation may be pending.
-    pub fn patience(&self, interrupted: bool) -> Patience {
+    /// How long an operation on the release may be pending.
+    pub fn patience(&self, target: &Target) -> Patience {
         let own = self.config.timeout.0 + HEAD_START;
         Patience {
             own,
             others: own.max(ORIGINALS + HEAD_START),
-            interrupted,
+            interrupted: self.cut_off.lock().contains(target),
         }
+    }
+
+    /// Nothing of fipd is pending on the release.
+    pub fn settled(&self, target: &Target) {
+        self.cut_off.lock().remove(target);
     }
 
     /// What is there.
@@ -126,9 +141,14 @@ impl Cli {
         let (kubeconfig, values) = (directory.kubeconfig(), directory.values());
         let setting = self.setting(version, &kubeconfig, &values);
         let arguments = command::bring(operation, release, setting);
-        self.run(operation, program, arguments, Some(&directory))
-            .await
-            .map(drop)
+        self.run(
+            operation,
+            program,
+            arguments,
+            Some((call.target, &directory)),
+        )
+        .await
+        .map(drop)
     }
 
     async fn about(&self, operation: Operation, call: Call<'_>) -> Result<String, HelmError> {
@@ -138,8 +158,13 @@ impl Cli {
         let setting = self.setting(version, &kubeconfig, &values);
         let target = call.target;
         let arguments = command::about(operation, &target.namespace, &target.name, setting);
-        self.run(operation, program, arguments, Some(&directory))
-            .await
+        self.run(
+            operation,
+            program,
+            arguments,
+            Some((call.target, &directory)),
+        )
+        .await
     }
 
     /// Helm takes the chart of a file as it is, whatever version was asked for; the release would never be at it.
@@ -191,7 +216,7 @@ impl Cli {
         operation: Operation,
         program: PathBuf,
         arguments: Vec<std::ffi::OsString>,
-        directory: Option<&RunDirectory>,
+        about: Option<(&Target, &RunDirectory)>,
     ) -> Result<String, HelmError> {
         let whole = self.config.timeout.0;
         let deadline = if operation.changes() {
@@ -201,7 +226,16 @@ impl Cli {
         };
         let begun = Instant::now();
         let surroundings = self.surroundings(program.clone());
+        let (target, directory) = about.unzip();
+        let changed = target.filter(|_| operation.changes());
+        // Before it: whoever waits for it may drop it.
+        self.cut_off.lock().extend(changed.cloned());
         let ended = process::run(&surroundings, arguments, directory, deadline, &self.stop).await;
+        if let Some(target) = changed
+            && !matches!(ended, Err(RunError::Deadline | RunError::Stopped))
+        {
+            self.settled(target);
+        }
         let result = ended.map_err(|error| explained(error, operation.name(), &program, deadline));
         // That there is no such release is an answer.
         let absent = matches!(&result, Err(HelmError::Failed { said, .. }) if said.contains("release: not found"));

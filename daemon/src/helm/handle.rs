@@ -1,11 +1,6 @@
 //! The handle on charts for the rest of the daemon.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::Path,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
 use fipd_core::Timestamp;
 use parking_lot::Mutex;
@@ -18,7 +13,7 @@ use super::{
     command::Operation,
     error::HelmError,
     files::{Target, Workplace},
-    plan::{Patience, Plan, Removal, plan, plan_removal},
+    plan::{Plan, Removal, plan, plan_removal},
     progress::{Board, Progress},
     release::Release,
     state::State,
@@ -44,7 +39,6 @@ struct Inner {
     turns: Mutex<BTreeMap<String, Arc<Turn<()>>>>,
     board: Board,
     memory: Mutex<BTreeMap<Target, Memory>>,
-    interrupted: Mutex<BTreeSet<Target>>,
 }
 
 /// The way to a cluster.
@@ -83,12 +77,8 @@ struct Memory {
 impl Helm {
     /// Makes the private directory below `data_dir` and removes what a killed daemon left there.
     pub fn start(config: &config::Helm, data_dir: &Path, stop: CancellationToken) -> Self {
-        let mut interrupted = BTreeSet::new();
         let cli = match Workplace::open(data_dir) {
-            Ok((workplace, left)) => {
-                interrupted.extend(left);
-                Ok(Cli::new(config.clone(), workplace, stop))
-            }
+            Ok((workplace, cut_off)) => Ok(Cli::new(config.clone(), workplace, cut_off, stop)),
             Err(error) => {
                 tracing::error!(%error, data_dir = %data_dir.display(), "no charts are installed: helm has no private directory");
                 Err(HelmError::file(data_dir.join("helm"), &error))
@@ -100,7 +90,6 @@ impl Helm {
             turns: Mutex::default(),
             board: Board::default(),
             memory: Mutex::default(),
-            interrupted: Mutex::new(interrupted),
         }))
     }
 
@@ -203,7 +192,9 @@ impl Helm {
     pub fn forget(&self, cluster: &str) {
         self.recheck(cluster);
         self.0.board.remove_cluster(cluster);
-        self.0.turns.lock().remove(cluster);
+        // One that is in use stays, or there could be two.
+        let mut turns = self.0.turns.lock();
+        turns.retain(|name, turn| name != cluster || Arc::strong_count(turn) > 1);
     }
 
     /// Adds its series.
@@ -245,10 +236,10 @@ impl Inner {
         for _ in 0..MOST_STEPS {
             let state = cli.observe(call).await?;
             let now = clock::now();
-            let next = plan(release, &state, now, self.patience(cli, call.target));
+            let next = plan(release, &state, now, cli.patience(call.target));
             let operation = match next {
                 Plan::Nothing => {
-                    self.nothing_is_cut_off(call.target);
+                    cli.settled(call.target);
                     return Ok(done);
                 }
                 Plan::Wait { until } => return Err(HelmError::Busy { until }),
@@ -269,8 +260,6 @@ impl Inner {
                 }
                 Plan::Nothing | Plan::Wait { .. } | Plan::Refuse(_) => {}
             }
-            // What is pending from here on is somebody else's.
-            self.nothing_is_cut_off(call.target);
             done.operations.push(operation.name());
         }
         Err(HelmError::NoProgress(MOST_STEPS))
@@ -278,25 +267,16 @@ impl Inner {
 
     async fn remove(&self, cli: &Cli, call: Call<'_>) -> Result<bool, HelmError> {
         let state = cli.observe(call).await?;
-        match plan_removal(&state, clock::now(), self.patience(cli, call.target)) {
+        match plan_removal(&state, clock::now(), cli.patience(call.target)) {
             Removal::Nothing => Ok(false),
             Removal::Foreign => Err(HelmError::Foreign),
             Removal::Wait { until } => Err(HelmError::Busy { until }),
             Removal::Uninstall => {
                 self.board.running(call.target, "uninstall", clock::now());
                 cli.uninstall(call).await?;
-                self.nothing_is_cut_off(call.target);
                 Ok(true)
             }
         }
-    }
-
-    fn patience(&self, cli: &Cli, target: &Target) -> Patience {
-        cli.patience(self.interrupted.lock().contains(target))
-    }
-
-    fn nothing_is_cut_off(&self, target: &Target) {
-        self.interrupted.lock().remove(target);
     }
 
     fn remembered(
@@ -316,13 +296,6 @@ impl Inner {
     fn remember(&self, target: &Target, wanted: Option<Release>, outcome: Result<(), HelmError>) {
         let now = clock::now();
         self.board.ended(target, outcome.as_ref().err(), now);
-        // An operation of ours that was cut off is dead: nobody has to wait for it.
-        if matches!(
-            outcome,
-            Err(HelmError::Deadline { .. } | HelmError::Stopping)
-        ) {
-            self.interrupted.lock().insert(target.clone());
-        }
         let mut memory = self.memory.lock();
         let before = memory.get(target).filter(|last| last.wanted == wanted);
         let failures = match &outcome {

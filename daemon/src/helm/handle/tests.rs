@@ -19,6 +19,7 @@ name="$2"; [ "$1" = get ] && name="$3"; [ "$1" = list ] && name="$(echo "$5" | t
 for word in "$@"; do case "$last" in --version) version="$word";; --values) values="$word";; esac; last="$word"; done
 case "$1" in
 status)
+    sleep "$(cat "$place/slow-status" 2>/dev/null || echo 0)"
     [ -e "$place/$name" ] || { echo "Error: release: not found" >&2; exit 1; }
     cat "$place/$name";;
 get) echo "{\"chart\":\"$name\",\"version\":\"$(cat "$place/$name.version")\"}";;
@@ -31,6 +32,8 @@ install|upgrade)
     [ -e "$place/broken" ] && { echo "Error: no such chart" >&2; exit 1; }
     echo "$version" > "$place/$name.version"
     echo "{\"version\":1,\"info\":{\"status\":\"deployed\"},\"config\":$(cat "$values")}" > "$place/$name";;
+history) echo '[{"revision":1,"status":"pending-install"}]';;
+rollback) sed -i s/pending-install/deployed/ "$place/$name";;
 uninstall) rm "$place/$name";;
 esac
 "#;
@@ -196,5 +199,55 @@ async fn what_is_uninstalled_is_off_the_board() {
     assert_eq!(
         fake.helm.presence(access, "lb", "purelb").await.unwrap(),
         Presence::Absent
+    );
+}
+
+/// A release with fipd's label on which something has just begun.
+fn pend(fake: &Fake) {
+    let now = clock::rfc3339(clock::now());
+    let state = format!(
+        r#"{{"version":1,"info":{{"status":"pending-install","last_deployed":"{now}"}},"config":{{}}}}"#
+    );
+    fs::write(fake.file("purelb"), state).unwrap();
+    fs::write(fake.file("purelb.version"), "0.14.1").unwrap();
+    fake.helm.recheck("east");
+}
+
+async fn drop_soon<T>(work: impl Future<Output = T>) {
+    let cut = tokio::time::timeout(Duration::from_millis(700), work);
+    assert!(cut.await.is_err());
+}
+
+#[tokio::test]
+async fn only_what_fipd_itself_was_changing_is_taken_back_at_once() {
+    let fake = Fake::new();
+    let wanted = release("purelb", "0.14.1", "");
+    pend(&fake);
+    assert_eq!(
+        fake.ensure("east", &wanted).await.unwrap_err().reason(),
+        "ReleaseBusy"
+    );
+    // A look that is cut off changed nothing.
+    fs::write(fake.file("slow-status"), "5").unwrap();
+    fake.helm.recheck("east");
+    drop_soon(fake.ensure("east", &wanted)).await;
+    fs::remove_file(fake.file("slow-status")).unwrap();
+    pend(&fake);
+    assert_eq!(
+        fake.ensure("east", &wanted).await.unwrap_err().reason(),
+        "ReleaseBusy"
+    );
+
+    fs::remove_file(fake.file("purelb")).unwrap();
+    fs::write(fake.file("slow"), "5").unwrap();
+    fake.helm.recheck("east");
+    drop_soon(fake.ensure("east", &wanted)).await;
+    fs::remove_file(fake.file("slow")).unwrap();
+    pend(&fake);
+    assert_eq!(operations(fake.ensure("east", &wanted).await), ["rollback"]);
+    pend(&fake);
+    assert_eq!(
+        fake.ensure("east", &wanted).await.unwrap_err().reason(),
+        "ReleaseBusy"
     );
 }
