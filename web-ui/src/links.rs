@@ -8,6 +8,7 @@ pub const LOGOUT: &str = "/ui/logout";
 pub const POOLS: &str = "/ui/pools";
 pub const POOL_NEW: &str = "/ui/pools/new";
 pub const CLUSTERS: &str = "/ui/clusters";
+pub const GUESTS: &str = "/ui/guests";
 pub const TENANTS: &str = "/ui/tenants";
 pub const AUDIT: &str = "/ui/audit";
 pub const AUDIT_CSV: &str = "/ui/audit.csv";
@@ -84,14 +85,28 @@ pub fn token_revoke(id: u64) -> String {
     format!("/ui/tokens/{id}/revoke")
 }
 
-/// The leases of a cluster; names of clusters are written as they are but for what ends a value.
+/// The leases of a cluster.
 pub fn leases_of_cluster(name: &str) -> String {
-    let name = name
+    filtered(LEASES, "cluster", name)
+}
+
+/// The leases that are charged to a tenant.
+pub fn leases_of_tenant(name: &str) -> String {
+    filtered(LEASES, "tenant", name)
+}
+
+/// What a tenant may have.
+pub fn tenant(name: &str) -> String {
+    filtered(TENANTS, "filter", name)
+}
+
+/// A list with one filter; the value is written as it is but for what ends or changes it.
+fn filtered(list: &str, filter: &str, value: &str) -> String {
+    let value = value
         .replace('%', "%25")
         .replace('&', "%26")
-        .replace('#', "%23");
-    format!(
-        "{LEASES}?cluster={}",
-        name.replace(' ', "%20").replace('+', "%2B")
-    )
+        .replace('#', "%23")
+        .replace(' ', "%20")
+        .replace('+', "%2B");
+    format!("{list}?{filter}={value}")
 }

@@ -8,7 +8,7 @@ use crate::{
     State, StoreCard, Usage, Viewer, Waiter, Warning, map,
 };
 
-const NOW: Moment = Moment(1_795_240_640_000);
+pub const NOW: Moment = Moment(1_795_240_640_000);
 const OWNER: &str = "rancher-fip/c-1/Service/shop/web<1>";
 
 pub fn shell(may_write: bool) -> Shell {

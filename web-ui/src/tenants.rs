@@ -2,7 +2,7 @@
 
 use askama::Template;
 
-use crate::{Column, Field, Form, Pager, Shell, count, links, shorten};
+use crate::{Column, Field, Form, Pager, Shell, Usage, count, links, shorten};
 
 /// One tenant in one pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +49,23 @@ impl TenantRow {
 
     pub(crate) fn short_pool(&self) -> String {
         shorten(&self.pool_name, 80)
+    }
+
+    /// What it holds.
+    pub(crate) fn leases_link(&self) -> String {
+        links::leases_of_tenant(&self.tenant)
+    }
+
+    /// The share of its limit that is used; `None` where there is no limit.
+    pub(crate) fn usage(&self) -> Option<Usage> {
+        let limit = u128::from(self.limit?);
+        let used = u128::from(self.used);
+        Some(Usage {
+            size: limit,
+            used,
+            free: limit.saturating_sub(used),
+            ..Usage::default()
+        })
     }
 
     pub(crate) fn used_count(&self) -> String {
@@ -116,6 +133,8 @@ mod tests {
             "no more is given",
             "none",
             "href=\"/ui/pools/3\"",
+            "href=\"/ui/leases?tenant=c\"",
+            "class=\"bar full\"",
         ] {
             assert!(html.contains(text), "no {text} in {html}");
         }

@@ -16,6 +16,7 @@ mod clusters;
 mod cookies;
 mod dashboard;
 mod fields;
+mod guests;
 mod import;
 mod lease;
 mod lease_order;
@@ -116,6 +117,7 @@ pub fn routes(routes: Routes) -> Routes {
         .get(links::RESERVE, change, reserve::show)
         .post(links::RESERVE, change, reserve::submit)
         .get(links::CLUSTERS, look, clusters::show)
+        .get(links::GUESTS, look, guests::show)
         .get(links::AUDIT, look, audit::list)
         .get(links::AUDIT_CSV, look, audit_csv::download)
         .get(links::SEARCH, look, search::find)

@@ -148,7 +148,7 @@ fn show(
             list.column("tenant", "Tenant"),
             list.column("pool", "Pool"),
             list.numbers("used", "Used"),
-            list.numbers("limit", "Limit"),
+            list.column("limit", "Limit"),
         ],
         filters: list.filters,
         rows,

@@ -271,3 +271,44 @@ async fn the_audit_log_is_filtered_and_downloaded() {
     let page = site.send(get("/ui/audit.csv", "")).await;
     assert_eq!(page.status, StatusCode::SEE_OTHER, "only after signing in");
 }
+
+#[tokio::test]
+async fn guests_are_filtered_and_the_ill_ones_come_first() {
+    use crate::controllers::rancher_fip::{
+        clusters::RancherCluster,
+        guests::status::{Phase, Says},
+    };
+
+    let site = Site::new().await;
+    let viewer = site.visitor("viewer").await;
+    let none = viewer.get("/ui/guests").await.html;
+    assert!(none.contains("rancher-fip=enabled"), "{none}");
+    for (id, name, phase, message) in [
+        ("c-m-1", "alpha", Phase::Ready, "it has everything"),
+        ("c-m-2", "beta", Phase::Failed, "no answer <at all>"),
+    ] {
+        let cluster = RancherCluster {
+            display_name: name.into(),
+            ..RancherCluster::default()
+        };
+        let says = Says::new(phase, "Reason", message);
+        let (rancher, now) = ("rancher".into(), fipd_core::Timestamp(1));
+        site.api.guests.say(&rancher, id, &cluster, None, says, now);
+    }
+    let names = |html: &str| {
+        let heads = html.split("<h3>").skip(1);
+        let name = |part: &str| part.split('<').next().unwrap().to_owned();
+        heads.map(name).collect::<Vec<_>>()
+    };
+    let all = viewer.get("/ui/guests").await.html;
+    assert_eq!(names(&all), ["alpha", "beta"]);
+    assert!(all.contains("no answer &#60;at all&#62;"), "{all}");
+    let ill = viewer.get("/ui/guests?sort=health").await.html;
+    assert_eq!(names(&ill), ["beta", "alpha"]);
+    let failed = viewer.get("/ui/guests?phase=Failed").await.html;
+    assert_eq!(names(&failed), ["beta"]);
+    assert_eq!(
+        names(&viewer.get("/ui/guests?filter=m-1").await.html),
+        ["alpha"]
+    );
+}

@@ -1,0 +1,103 @@
+//! The clusters that Rancher manages.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use fipd_web_ui::{Form, GuestRow, GuestsPage, Health, Input, Nav, ReleaseRow, links};
+
+use super::{
+    list::{Listing, Order},
+    page::{Answered, page},
+    views,
+    visit::{Query, Visitor},
+};
+use crate::{
+    api::Api,
+    controllers::rancher_fip::guests::{
+        settings::Release,
+        status::{GuestView, Phase},
+    },
+};
+
+/// Guests of one page.
+const PAGE: usize = 50;
+const ORDERS: &[Order] = &[
+    Order::up("name", "by name"),
+    Order::down("name", "by name, from the end"),
+    Order::up("health", "ill ones first"),
+    Order::down("since", "latest change first"),
+];
+
+pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Query) -> Answered {
+    let phases = Phase::ALL.map(|phase| (phase.as_str().to_owned(), phase.as_str().to_owned()));
+    let inputs = vec![
+        Input::new("filter", "Name, id or project contains"),
+        Input::new("phase", "Phase").kind(Form::any_of(phases)),
+    ];
+    let list = Listing::new(links::GUESTS, inputs, ORDERS, &query);
+    let mut guests: Vec<GuestRow> = api.guests.all().iter().map(row).collect();
+    let total = guests.len();
+    let (part, phase) = (list.filter("filter"), list.filter("phase"));
+    guests.retain(|guest| {
+        let mut projects = guest.projects.iter();
+        let named = guest.name.contains(part)
+            || guest.id.contains(part)
+            || projects.any(|(project, _)| project.contains(part));
+        named && (phase.is_empty() || guest.phase == phase)
+    });
+    match list.order.key {
+        "health" => list.sort(&mut guests, |guest| {
+            (guest.health == Health::Good, guest.name.clone())
+        }),
+        "since" => list.sort(&mut guests, |guest| guest.since),
+        _ => list.sort(&mut guests, |guest| (guest.name.clone(), guest.id.clone())),
+    }
+    let pager = list.page(&mut guests, PAGE, &query);
+    Ok(page(&GuestsPage {
+        shell: visitor.shell(Nav::Clusters),
+        filters: list.filters,
+        total,
+        guests,
+        pager,
+    }))
+}
+
+fn row(view: &GuestView) -> GuestRow {
+    let name = match view.display_name.as_str() {
+        "" => &view.id,
+        name => name,
+    };
+    let projects = view.projects.iter();
+    GuestRow {
+        name: name.to_owned(),
+        id: view.id.clone(),
+        rancher: view.rancher.to_string(),
+        health: health(view.says.phase),
+        phase: view.says.phase.as_str().to_owned(),
+        message: view.says.message.clone(),
+        since: views::moment(view.since),
+        last_error: view.last_error.clone().unwrap_or_default(),
+        load_balancer: view.load_balancer.to_string(),
+        projects: projects
+            .map(|(project, pool)| (project.clone(), pool.clone()))
+            .collect(),
+        releases: view.releases.iter().map(release).collect(),
+    }
+}
+
+fn release(release: &Release) -> ReleaseRow {
+    ReleaseRow {
+        name: release.name.clone(),
+        namespace: release.namespace.clone(),
+        chart: release.chart.clone(),
+        version: release.version.clone(),
+    }
+}
+
+fn health(phase: Phase) -> Health {
+    match phase {
+        Phase::Ready => Health::Good,
+        Phase::Waiting | Phase::Leaving => Health::Busy,
+        Phase::Failed => Health::Bad,
+    }
+}

@@ -1,0 +1,127 @@
+//! The clusters that Rancher manages and the cluster manager looks after.
+
+use askama::Template;
+
+use crate::{Form, Health, Moment, Pager, Shell, links};
+
+/// One guest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GuestRow {
+    /// The name people see; the id where it has none.
+    pub name: String,
+    /// Rancher's id of it.
+    pub id: String,
+    /// The configured name of its Rancher.
+    pub rancher: String,
+    pub health: Health,
+    pub phase: String,
+    pub message: String,
+    pub since: Moment,
+    /// Why it was not ready last; empty: it always was.
+    pub last_error: String,
+    pub load_balancer: String,
+    /// Projects it may ask addresses for, with the pool of Services that name none.
+    pub projects: Vec<(String, String)>,
+    pub releases: Vec<ReleaseRow>,
+}
+
+/// A chart that a guest is to have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReleaseRow {
+    pub name: String,
+    pub namespace: String,
+    pub chart: String,
+    pub version: String,
+}
+
+/// All guests.
+#[derive(Clone, Debug, Template)]
+#[template(path = "guests.html")]
+pub struct GuestsPage {
+    pub shell: Shell,
+    pub filters: Form,
+    /// How many there are, whatever the filters say.
+    pub total: usize,
+    pub guests: Vec<GuestRow>,
+    pub pager: Pager,
+}
+
+impl GuestRow {
+    /// The last error, where the phase does not tell it anyway.
+    pub(crate) fn was_ill(&self) -> Option<&str> {
+        let told = self.health != Health::Good || self.last_error.is_empty();
+        (!told).then_some(&*self.last_error)
+    }
+
+    pub(crate) fn tenant_link(project: &str) -> String {
+        links::tenant(project)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+
+    fn guest(health: Health) -> GuestRow {
+        GuestRow {
+            name: "shop<1>".into(),
+            id: "c-m-abc12".into(),
+            rancher: "rancher".into(),
+            health,
+            phase: "Waiting".into(),
+            message: "no project is marked on namespace vms".into(),
+            since: sample::NOW,
+            last_error: "NoProject: none".into(),
+            load_balancer: "purelb".into(),
+            projects: vec![("p-x7k2f".into(), "harv--vlan-20".into())],
+            releases: vec![ReleaseRow {
+                name: "purelb".into(),
+                namespace: "rancher-fip-manager".into(),
+                chart: "purelb".into(),
+                version: "0.14.1".into(),
+            }],
+        }
+    }
+
+    fn html(guests: Vec<GuestRow>) -> String {
+        let page = GuestsPage {
+            shell: sample::shell(false),
+            filters: Form::default(),
+            total: guests.len(),
+            guests,
+            pager: Pager::default(),
+        };
+        page.render().unwrap()
+    }
+
+    #[test]
+    fn what_a_guest_waits_for_and_gets_is_shown() {
+        let html = html(vec![guest(Health::Busy)]);
+        for text in [
+            "shop&#60;1&#62;",
+            "c-m-abc12",
+            "class=\"tag busy\"",
+            "no project is marked on namespace vms",
+            "href=\"/ui/tenants?filter=p-x7k2f\"",
+            "harv--vlan-20",
+            "purelb 0.14.1",
+        ] {
+            assert!(html.contains(text), "no {text} in {html}");
+        }
+        assert!(!html.contains("NoProject: none"), "it is told already");
+    }
+
+    #[test]
+    fn a_guest_that_is_well_tells_what_it_had() {
+        assert!(html(vec![guest(Health::Good)]).contains("NoProject: none"));
+    }
+
+    #[test]
+    fn without_guests_the_next_step_is_named() {
+        let html = html(vec![]);
+        for text in ["cluster-manager", "rancher-fip=enabled"] {
+            assert!(html.contains(text), "no {text} in {html}");
+        }
+    }
+}
