@@ -30,7 +30,7 @@ use crate::{
     clusters::{self, Clusters},
     config::Listener,
     controllers::{
-        Runner,
+        Runner, lease,
         rancher_fip::guests::{Own, status::GuestViews},
     },
     expiry,
@@ -213,7 +213,8 @@ fn controllers(settings: &Settings, guests: &GuestViews) -> Runner {
             .then(|| tls::ca_file(&settings.data_dir)),
         url: tls.advertise,
     };
-    Runner::new(own, guests.clone())
+    let me = lease::identity(&settings.data_dir);
+    Runner::new(me, own, guests.clone())
 }
 
 async fn start_clusters(
@@ -226,6 +227,7 @@ async fn start_clusters(
         config: settings.config.clone(),
         file: settings.config_file.clone(),
         trust: clusters::Trust::default(),
+        flags: settings.flags().clone(),
     };
     Clusters::start(options, ipam.clone(), Arc::new(runner), stop.child_token()).await
 }

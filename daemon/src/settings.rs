@@ -8,7 +8,7 @@ use std::{
 use crate::{
     api::listen::TlsSettings,
     clusters::WatchedFile,
-    config::{self, Config, ConfigError},
+    config::{self, Config, ConfigError, Flags},
 };
 
 const SYSTEM_SOCKET: &str = "/run/fipd/fipd.sock";
@@ -21,6 +21,7 @@ pub struct Overrides {
     pub listen: Option<SocketAddr>,
     pub advertise: Option<String>,
     pub socket: Option<PathBuf>,
+    pub flags: Flags,
 }
 
 /// Everything a daemon needs to know before it starts.
@@ -50,7 +51,7 @@ impl Settings {
         };
         let config_file = config_file.map(WatchedFile::new);
         let config = match &config_file {
-            Some(file) => Config::load(file.path())?,
+            Some(file) => Config::load(file.path())?.under(&overrides.flags),
             None => Config::default(),
         };
         if let Some(file) = &config_file {
@@ -78,6 +79,11 @@ impl Settings {
     /// Reads the file again, with the same overrides.
     pub fn reload(&self) -> Result<Self, ConfigError> {
         Self::load(self.overrides.clone())
+    }
+
+    /// What the command line says of clusters.
+    pub fn flags(&self) -> &Flags {
+        &self.overrides.flags
     }
 
     /// What the TLS listener follows.

@@ -142,6 +142,7 @@ impl Bed {
             config,
             file,
             trust: Trust::default(),
+            ..Options::default()
         };
         let (clusters, task) =
             Clusters::start(options, ipam.clone(), Arc::new(Runner), cancel.clone())

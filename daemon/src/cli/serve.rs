@@ -8,6 +8,7 @@ use super::exit::Failure;
 use crate::{
     api::tls,
     app,
+    config::Flags,
     logging::{self, LogError, LogFormat},
     settings::{Overrides, Settings},
 };
@@ -49,6 +50,48 @@ pub struct Serve {
     /// error, warn, info, debug, trace, or directives such as fipd=debug,info
     #[arg(long, env = "FIPD_LOG", default_value = "info", value_name = "LEVEL")]
     log_level: String,
+    #[command(flatten)]
+    originals: Originals,
+}
+
+/// Flags of the original rancher-fip-cluster-manager: for every cluster with role = "management", over the file.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Management clusters of rancher-fip")]
+struct Originals {
+    /// Namespace of the rancher-fip programs in the cluster
+    #[arg(long, env = "FIPD_APP_NAMESPACE", value_name = "NAME")]
+    app_namespace: Option<String>,
+    /// Whether to hold the Leases of the original programs, and to do nothing without them
+    #[arg(
+        long,
+        env = "FIPD_LEADER_ELECT",
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true"
+    )]
+    leader_elect: Option<bool>,
+    /// Name of the cluster manager's Lease
+    #[arg(long, env = "FIPD_LEASE_LOCK_NAME", value_name = "NAME")]
+    lease_lock_name: Option<String>,
+    /// Namespace of the Leases
+    #[arg(long, env = "FIPD_LEASE_LOCK_NAMESPACE", value_name = "NAME")]
+    lease_lock_namespace: Option<String>,
+    /// Context to use of kubeconfigs for which the file names none
+    #[arg(long, env = "FIPD_KUBECONTEXT", value_name = "NAME")]
+    kubecontext: Option<String>,
+}
+
+impl From<Originals> for Flags {
+    fn from(given: Originals) -> Self {
+        Self {
+            app_namespace: given.app_namespace.map(Into::into),
+            leader_elect: given.leader_elect,
+            lease_lock_name: given.lease_lock_name.map(Into::into),
+            lease_lock_namespace: given.lease_lock_namespace.map(Into::into),
+            kubecontext: given.kubecontext,
+        }
+    }
 }
 
 impl Serve {
@@ -59,6 +102,7 @@ impl Serve {
             listen: self.listen,
             advertise: self.advertise,
             socket,
+            flags: self.originals.into(),
         };
         let settings =
             Settings::load(overrides).map_err(|error| Failure::Input(error.to_string()))?;

@@ -22,7 +22,7 @@ use super::{
     show,
 };
 use crate::{
-    config::{Config, NetworkChoice, NetworkRules, PoolFacts},
+    config::{Config, Flags, NetworkChoice, NetworkRules, PoolFacts},
     ipam::{Ipam, IpamError},
 };
 
@@ -33,6 +33,8 @@ pub struct Options {
     /// The file `config` is from. `None`: the configuration never changes.
     pub file: Option<WatchedFile>,
     pub trust: Trust,
+    /// What the command line says; counts over the file, however often that is read.
+    pub flags: Flags,
 }
 
 /// Why a request about clusters is not done.
@@ -120,7 +122,9 @@ impl Clusters {
         registry.remember_pools();
         registry.expect_first().await?;
         if let Some(file) = options.file {
-            registry.tasks.spawn(watch_config(file, events, cancel));
+            registry
+                .tasks
+                .spawn(watch_config(file, options.flags, events, cancel));
         }
         Ok((clusters, tokio::spawn(registry.run(heard))))
     }
@@ -315,15 +319,23 @@ impl Clusters {
 }
 
 /// Reads the file again whenever it changed.
-async fn watch_config(mut file: WatchedFile, events: Events, cancel: CancellationToken) {
+async fn watch_config(
+    mut file: WatchedFile,
+    flags: Flags,
+    events: Events,
+    cancel: CancellationToken,
+) {
     loop {
         tokio::select! {
             () = cancel.cancelled() => return,
             () = file.changed() => {}
         }
         let path = file.path().to_owned();
-        let load =
-            tokio::task::spawn_blocking(move || Config::load(&path).map_err(|err| err.to_string()));
+        let flags = flags.clone();
+        let load = tokio::task::spawn_blocking(move || {
+            let config = Config::load(&path).map_err(|err| err.to_string())?;
+            Ok(config.under(&flags))
+        });
         let result = load.await.unwrap_or_else(|err| Err(err.to_string()));
         drop(events.send(Event::Config(result.map(Box::new))));
     }

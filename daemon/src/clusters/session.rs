@@ -67,6 +67,8 @@ pub(super) struct SessionShared {
     pub held_back: watch::Sender<BTreeMap<System, HeldBack>>,
     /// The latest confirmation by an admin.
     pub confirmed: watch::Sender<BTreeMap<System, Confirmation>>,
+    /// What keeps a system from beginning although the cluster answers.
+    pub waiting: watch::Sender<BTreeMap<System, Text>>,
     /// What was released by absence lately; the registry's, not the session's.
     pub windows: Arc<Windows>,
 }
@@ -163,6 +165,23 @@ impl ClusterSession {
         self.shared
             .suspects
             .send_modify(|count| *count = count.wrapping_add(1));
+    }
+
+    /// Shows what a system waits for before it begins; `None`: for nothing.
+    pub fn waits_for(&self, system: &System, what: Option<Text>) {
+        let changed = self.shared.waiting.send_if_modified(|waiting| {
+            let before = match what.clone() {
+                Some(what) => waiting.insert(system.clone(), what),
+                None => waiting.remove(system),
+            };
+            before != what
+        });
+        if changed {
+            if let Some(what) = &what {
+                tracing::info!(cluster = %self.name, %system, "{what}");
+            }
+            self.clusters.touch();
+        }
     }
 
     /// How the audit log names a system on this cluster.
@@ -274,6 +293,7 @@ pub(crate) mod testing {
                 reconnects: watch::Sender::new(0),
                 suspects: watch::Sender::new(0),
                 held_back: watch::Sender::new(BTreeMap::new()),
+                waiting: watch::Sender::new(BTreeMap::new()),
                 confirmed: watch::Sender::new(BTreeMap::new()),
                 windows: Arc::clone(windows),
             }),

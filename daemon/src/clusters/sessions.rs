@@ -103,6 +103,7 @@ impl Registry {
             reconnects: watch::Sender::new(0),
             suspects: watch::Sender::new(0),
             held_back: watch::Sender::new(BTreeMap::new()),
+            waiting: watch::Sender::new(BTreeMap::new()),
             confirmed: watch::Sender::new(BTreeMap::new()),
             windows: Arc::clone(&self.windows),
         };

@@ -83,6 +83,10 @@ pub(super) fn views(registry: &Registry, standings: &BTreeMap<Text, Standing>) -
                 .next()
                 .cloned()
         });
+        let waiting = || {
+            let waiting = running?.session.shared.waiting.borrow();
+            waiting.values().next().cloned()
+        };
         let recorded = standing.id.as_ref().and_then(|id| {
             registry
                 .ipam
@@ -104,7 +108,7 @@ pub(super) fn views(registry: &Registry, standings: &BTreeMap<Text, Standing>) -
             names,
             id: standing.id,
             state: site.state,
-            last_error: site.last_error.clone(),
+            last_error: site.last_error.clone().or_else(waiting),
             since: site.since,
             systems: site.spec.systems.clone(),
             server,

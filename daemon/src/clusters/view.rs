@@ -18,7 +18,7 @@ pub struct ClusterView {
     /// `None` until it was reached once.
     pub id: Option<ClusterId>,
     pub state: ClusterState,
-    /// Why the state is not `Ready`, or what failed last.
+    /// Why the state is not `Ready`, what failed last, or what its systems wait for.
     pub last_error: Option<Text>,
     /// When the state was entered.
     pub since: Timestamp,

@@ -6,6 +6,7 @@ use std::{
 };
 
 use fipd_core::{System, Text};
+use fipd_crds::labels::{APP_NAMESPACE, CLUSTER_MANAGER_LEASE};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -63,6 +64,12 @@ pub struct RancherFip {
     pub announce: Announce,
     pub app_namespace: Text,
     pub cluster_manager: ClusterManager,
+    /// Whether the originals' Leases are held while a management cluster is served.
+    pub leader_elect: bool,
+    /// Name of the cluster manager's Lease.
+    pub lease_lock_name: Text,
+    /// Where all these Leases are.
+    pub lease_lock_namespace: Text,
     /// On a management cluster: what a project gets without a quota.
     pub quotas: RancherFipQuotas,
 }
@@ -125,9 +132,12 @@ impl Default for RancherFip {
             default_pool: None,
             class_less: false,
             announce: Announce::default(),
-            app_namespace: "rancher-fip-manager".into(),
+            app_namespace: APP_NAMESPACE.into(),
             cluster_manager: ClusterManager::default(),
             quotas: RancherFipQuotas::default(),
+            leader_elect: true,
+            lease_lock_name: CLUSTER_MANAGER_LEASE.into(),
+            lease_lock_namespace: APP_NAMESPACE.into(),
         }
     }
 }
@@ -267,8 +277,7 @@ impl TryFrom<RawDiscovery> for Discovery {
             app_namespace: given
                 .app_namespace
                 .unwrap_or_else(|| template.app_namespace.clone()),
-            cluster_manager: ClusterManager::default(),
-            quotas: template.quotas,
+            ..template.clone()
         });
         let rancher_fip = rancher_fip(given, template, &systems, "[discovery.rancher-fip]")?;
         let claims = claims::checked(raw.claims, &systems, "[discovery.claims]")?;
@@ -338,6 +347,24 @@ fn rancher_fip(
     if given.role == RancherFipRole::Downstream && given.quotas != RancherFipQuotas::default() {
         return Err(format!(
             "{place}: quotas is for role = \"management\", this cluster's role is \"downstream\""
+        ));
+    }
+    let management_only = [
+        ("leader-elect", given.leader_elect != default.leader_elect),
+        (
+            "lease-lock-name",
+            given.lease_lock_name != default.lease_lock_name,
+        ),
+        (
+            "lease-lock-namespace",
+            given.lease_lock_namespace != default.lease_lock_namespace,
+        ),
+    ];
+    if given.role == RancherFipRole::Downstream
+        && let Some((key, _)) = management_only.into_iter().find(|(_, set)| *set)
+    {
+        return Err(format!(
+            "{place}: {key} is for role = \"management\", this cluster's role is \"downstream\""
         ));
     }
     Ok(given)

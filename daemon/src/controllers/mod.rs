@@ -8,6 +8,7 @@
 pub mod claims;
 pub mod conflict;
 pub mod events;
+pub mod lease;
 pub mod merge;
 pub mod objects;
 pub mod problem;
@@ -20,7 +21,7 @@ pub mod wakes;
 
 use std::time::Duration;
 
-use fipd_core::{Answer, System};
+use fipd_core::{Answer, System, Text};
 use futures::future::BoxFuture;
 
 use crate::{
@@ -42,13 +43,15 @@ pub struct Runner {
 }
 
 impl Runner {
-    /// `own` is what guests of Rancher are told of fipd, `guests` gets how they are doing.
+    /// `me` is what this daemon calls itself in Leases, `own` what guests of Rancher are told of it; `guests` gets how these
+    /// are doing.
     pub fn new(
+        me: Text,
         own: rancher_fip::guests::Own,
         guests: rancher_fip::guests::status::GuestViews,
     ) -> Self {
         Self {
-            rancher_fip: rancher_fip::RancherFip::new(own, guests),
+            rancher_fip: rancher_fip::RancherFip::new(me, own, guests),
         }
     }
 

@@ -71,11 +71,7 @@ impl Site {
         let dir = tempfile::tempdir().unwrap();
         let (ipam, _writer) = Ipam::start(dir.path(), Arc::new(clock::now)).unwrap();
         let stop = CancellationToken::new();
-        let options = clusters::Options {
-            config: crate::config::Config::default(),
-            file: None,
-            trust: clusters::Trust::default(),
-        };
+        let options = clusters::Options::default();
         let (clusters, _registry) =
             Clusters::start(options, ipam.clone(), Arc::new(NoRunner), stop.clone())
                 .await

@@ -12,6 +12,7 @@ mod cluster_names;
 pub mod clusters;
 pub mod floating_ip;
 pub mod guests;
+mod lead;
 pub mod names;
 mod owners;
 pub mod pool;
@@ -26,7 +27,7 @@ pub mod stock;
 
 use std::{sync::Arc, time::Duration};
 
-use fipd_core::System;
+use fipd_core::{System, Text};
 use fipd_crds::{
     floating_ip::{FloatingIP, FloatingIPPool, FloatingIPProjectQuota},
     management::Cluster,
@@ -77,15 +78,18 @@ const FOLLOW_UPS_AT_ONCE: usize = 8;
 #[derive(Clone, Default)]
 pub struct RancherFip {
     ranchers: Ranchers,
+    /// What this daemon calls itself in Leases.
+    me: Text,
     own: Own,
     guests: GuestViews,
 }
 
 impl RancherFip {
     /// `own` is what guests are told of fipd, `guests` gets how they are doing.
-    pub fn new(own: Own, guests: GuestViews) -> Self {
+    pub fn new(me: Text, own: Own, guests: GuestViews) -> Self {
         Self {
             ranchers: Ranchers::default(),
+            me,
             own,
             guests,
         }
@@ -98,15 +102,18 @@ impl RancherFip {
 
     /// Runs the system on a cluster until the session ends.
     pub fn run(&self, session: ClusterSession) -> BoxFuture<'static, ()> {
-        let all = self.clone();
+        let system = self.clone();
         Box::pin(async move {
-            let site = Arc::new(Site::new(session, System::rancher_fip()));
-            match site.session.settings.rancher_fip.role {
-                RancherFipRole::Management => management(site, &all).await,
-                RancherFipRole::Downstream => downstream(site, &all.ranchers).await,
+            match session.settings.rancher_fip.role {
+                RancherFipRole::Management => system.manage(session).await,
+                RancherFipRole::Downstream => system.serve(session).await,
             }
         })
     }
+}
+
+fn site_of(session: ClusterSession) -> Arc<Site> {
+    Arc::new(Site::new(session, System::rancher_fip()))
 }
 
 /// Pools and FloatingIPs.
@@ -273,13 +280,7 @@ fn watch_management(
 }
 
 /// Services.
-async fn downstream(site: Arc<Site>, ranchers: &Ranchers) {
-    let Some(management) = site.session.management.clone() else {
-        tracing::error!(cluster = %site.name, "no management cluster is configured for this downstream cluster");
-        site.cancel().cancelled().await;
-        return;
-    };
-    let rancher = ranchers.get(&management);
+async fn downstream(site: Arc<Site>, rancher: Arc<Rancher>) {
     let cancel = site.cancel();
     let client = site.session.client.clone();
     let queue = Queue::<Key>::new();

@@ -4,6 +4,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Duration,
 };
 
 use fipd_core::{ClusterId, Text};
@@ -24,6 +25,9 @@ use crate::controllers::{
     remote::Remote,
 };
 
+/// How long a start waits to hear who leads in Rancher.
+const KNOWN_WITHIN: Duration = Duration::from_secs(5);
+
 /// All management clusters by configured name.
 #[derive(Clone, Default)]
 pub struct Ranchers {
@@ -38,6 +42,8 @@ pub struct Rancher {
     listeners: Mutex<BTreeMap<ClusterId, Listener>>,
     /// Told when a cluster begins to listen.
     pub came: Notify,
+    /// Whether another program leads there; `None` until that is known.
+    led_elsewhere: watch::Sender<Option<bool>>,
 }
 
 /// What one connection to a management cluster has seen.
@@ -107,6 +113,29 @@ impl Rancher {
     pub fn publish(&self, data: Arc<Data>) {
         self.data.send_replace(Some(data));
         self.pools_changed();
+    }
+
+    /// Another program leads there, or fipd does.
+    pub fn led_elsewhere(&self, elsewhere: bool) {
+        self.led_elsewhere.send_if_modified(|known| {
+            let before = known.replace(elsewhere);
+            before != *known
+        });
+    }
+
+    /// Waits until no other program is known to lead there. A cluster that does not say is not waited for.
+    pub async fn free(&self) {
+        let mut elsewhere = self.led_elsewhere.subscribe();
+        // The sender lives in self: it cannot go away while this waits.
+        let known = elsewhere.wait_for(Option::is_some);
+        let _ = tokio::time::timeout(KNOWN_WITHIN, known).await.is_ok();
+        let _ = elsewhere.wait_for(|known| *known != Some(true)).await;
+    }
+
+    /// Waits until another program is known to lead there.
+    pub async fn taken(&self) {
+        let mut elsewhere = self.led_elsewhere.subscribe();
+        let _ = elsewhere.wait_for(|known| *known == Some(true)).await;
     }
 
     /// Tells changes from now on.
