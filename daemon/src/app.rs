@@ -34,6 +34,7 @@ use crate::{
         rancher_fip::guests::{Own, status::GuestViews},
     },
     expiry,
+    helm::Helm,
     ipam::{Ipam, IpamError, Writer},
     metrics::Metrics,
     restore_hold, rollup,
@@ -95,7 +96,12 @@ async fn serve(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Re
     let signals = Signals::new()?;
     let mut tasks = JoinSet::new();
     let guests = GuestViews::default();
-    let runner = controllers(settings, &guests);
+    let helm = Helm::start(
+        &settings.config.helm,
+        &settings.data_dir,
+        stop.child_token(),
+    );
+    let runner = controllers(settings, &guests, &helm);
     let decides = Box::new(runner.requests(ipam.clone()));
     let (clusters, registry) = start_clusters(settings, ipam, runner, stop).await?;
     tasks.spawn(async { registry.await.map_err(|error| error.to_string()) });
@@ -120,8 +126,10 @@ async fn serve(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Re
             clusters.clone(),
             backups.clone(),
             guests.clone(),
+            Some(&helm),
         ),
         guests,
+        helm: Some(helm),
         backups,
         fip_v1: FipV1::new(decides, ipam.clone(), settings.config.fip_v1),
         sessions: ui::Sessions::new(ipam.clone()),
@@ -204,7 +212,7 @@ fn bind_extra(listeners: &[Listener]) -> Result<Vec<(Port, Listener)>, ListenErr
     listeners.iter().map(bind).collect()
 }
 
-fn controllers(settings: &Settings, guests: &GuestViews) -> Runner {
+fn controllers(settings: &Settings, guests: &GuestViews, helm: &Helm) -> Runner {
     let tls = settings.tls();
     let own = Own {
         ca_file: tls
@@ -214,7 +222,7 @@ fn controllers(settings: &Settings, guests: &GuestViews) -> Runner {
         url: tls.advertise,
     };
     let me = lease::identity(&settings.data_dir);
-    Runner::new(me, own, guests.clone())
+    Runner::new(me, own, guests.clone(), Some(helm.clone()))
 }
 
 async fn start_clusters(

@@ -5,6 +5,8 @@
 
 #![expect(clippy::unwrap_used, reason = "in a test a panic is the verdict")]
 
+#[path = "helm/guests.rs"]
+mod guests;
 #[path = "helm/recovery.rs"]
 mod recovery;
 

@@ -17,12 +17,14 @@ use crate::{
     controllers::{
         Trouble,
         rancher_fip::guests::{
+            charts::helm_name,
             rotate::{RotateError, Rotated},
             settings::Release,
             status,
         },
         remote::CallError,
     },
+    helm::{Activity, Helm, Progress},
 };
 
 /// The clusters of Rancher that are looked after, and how they are doing.
@@ -34,13 +36,14 @@ pub async fn list(
 ) -> Result<Json<GuestList>, Problem> {
     let ask = Ask::<String>::new(query.limit, query.cursor.as_deref())?;
     let all = api.guests.all();
+    let charts = api.helm.as_ref().map(Helm::progress).unwrap_or_default();
     let place = |one: &status::GuestView| format!("{}/{}", one.rancher, one.id);
     let (guests, next) = ask.walk(|after, limit| {
         let rest = all
             .iter()
             .filter(|one| after.as_ref().is_none_or(|after| place(one) > *after));
         let page = Ask::<String> { limit, after: None };
-        page.of(rest, |one| place(one), |one| Some(view(one)))
+        page.of(rest, |one| place(one), |one| Some(view(one, &charts)))
     });
     Ok(Json(GuestList { guests, next }))
 }
@@ -76,7 +79,16 @@ impl From<RotateError> for Problem {
     }
 }
 
-fn view(guest: &status::GuestView) -> GuestView {
+fn view(guest: &status::GuestView, charts: &[Progress]) -> GuestView {
+    let cluster = helm_name(&guest.rancher, &guest.id);
+    let progress = |wanted: &Release| {
+        charts.iter().find(|one| {
+            let target = &one.target;
+            target.cluster == cluster
+                && target.namespace == wanted.namespace
+                && target.name == wanted.name
+        })
+    };
     GuestView {
         rancher: guest.rancher.to_string(),
         id: guest.id.clone(),
@@ -88,12 +100,27 @@ fn view(guest: &status::GuestView) -> GuestView {
         last_error: guest.last_error.clone(),
         load_balancer: guest.load_balancer.to_string(),
         projects: guest.projects.clone(),
-        releases: guest.releases.iter().map(release).collect(),
+        releases: guest
+            .releases
+            .iter()
+            .map(|one| release(one, progress(one)))
+            .collect(),
     }
 }
 
-fn release(release: &Release) -> GuestReleaseView {
+fn release(release: &Release, progress: Option<&Progress>) -> GuestReleaseView {
+    let last = progress.and_then(|progress| progress.last.as_ref());
+    let error = last.and_then(|last| last.error.as_ref());
+    let state = match (progress.map(|progress| progress.activity), last) {
+        (Some(Activity::Running { operation, .. }), _) => operation,
+        (Some(Activity::Waiting { .. }), _) => "waiting",
+        (Some(Activity::Idle), Some(_)) => error.map_or("deployed", |_| "failed"),
+        (Some(Activity::Idle) | None, _) => "unknown",
+    };
     GuestReleaseView {
+        state: state.to_owned(),
+        error: error.map(|error| format!("{}: {}", error.reason, error.message)),
+        since: last.map(|last| clock::rfc3339(last.since)),
         name: release.name.clone(),
         namespace: release.namespace.clone(),
         chart: release.chart.clone(),

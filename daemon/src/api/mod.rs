@@ -71,7 +71,7 @@ use tower_http::{catch_panic::CatchPanicLayer, timeout::TimeoutLayer};
 
 use crate::{
     backups::Backups, clusters::Clusters, config::Serve,
-    controllers::rancher_fip::guests::status::GuestViews, ipam::Ipam, metrics::Metrics,
+    controllers::rancher_fip::guests::status::GuestViews, helm::Helm, ipam::Ipam, metrics::Metrics,
 };
 use access::{Access, Routes};
 use accounts::Accounts;
@@ -86,6 +86,8 @@ pub struct Api {
     pub ipam: Ipam,
     pub clusters: Clusters,
     pub guests: GuestViews,
+    /// `None`: no charts are installed.
+    pub helm: Option<Helm>,
     pub accounts: Accounts,
     pub sessions: ui::Sessions,
     pub metrics: Metrics,

@@ -26,6 +26,7 @@ use futures::future::BoxFuture;
 
 use crate::{
     clusters::{ClusterSession, SystemRunner},
+    helm::Helm,
     ipam::{Ipam, IpamError},
 };
 use objects::Key;
@@ -44,14 +45,15 @@ pub struct Runner {
 
 impl Runner {
     /// `me` is what this daemon calls itself in Leases, `own` what guests of Rancher are told of it; `guests` gets how these
-    /// are doing.
+    /// are doing. Without `helm` no charts are installed.
     pub fn new(
         me: Text,
         own: rancher_fip::guests::Own,
         guests: rancher_fip::guests::status::GuestViews,
+        helm: Option<Helm>,
     ) -> Self {
         Self {
-            rancher_fip: rancher_fip::RancherFip::new(me, own, guests),
+            rancher_fip: rancher_fip::RancherFip::new(me, own, guests, helm),
         }
     }
 

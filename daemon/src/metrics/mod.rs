@@ -27,6 +27,7 @@ use crate::{
     backups::Backups,
     clusters::{ClusterState, Clusters},
     controllers::rancher_fip::guests::status::{GuestViews, Phase},
+    helm::Helm,
     ipam::Ipam,
     store::Condition,
 };
@@ -82,8 +83,17 @@ fn request_buckets() -> Histogram {
 
 impl Metrics {
     /// Series over this address book and these clusters.
-    pub fn new(ipam: Ipam, clusters: Clusters, backups: Backups, guests: GuestViews) -> Self {
+    pub fn new(
+        ipam: Ipam,
+        clusters: Clusters,
+        backups: Backups,
+        guests: GuestViews,
+        helm: Option<&Helm>,
+    ) -> Self {
         let mut registry = Registry::with_prefix("fipd");
+        if let Some(helm) = helm {
+            helm.register(&mut registry);
+        }
         let requests = Family::default();
         registry.register("http_requests", "HTTP requests answered", requests.clone());
         let seconds = Family::new_with_constructor(request_buckets as fn() -> Histogram);
@@ -540,7 +550,7 @@ mod tests {
         let (clusters, _registry) = started.await.unwrap();
         let schedule = crate::backups::Schedule::new(&crate::config::Backup::default(), dir.path());
         let backups = Backups::new(ipam.clone(), schedule);
-        let metrics = Metrics::new(ipam, clusters, backups, GuestViews::default());
+        let metrics = Metrics::new(ipam, clusters, backups, GuestViews::default(), None);
         let first = metrics.text().await;
         assert!(first.contains("fipd_store_up 1"), "{first}");
         metrics.request(&Method::GET, "/x", StatusCode::OK, Duration::ZERO);

@@ -91,8 +91,10 @@ impl Site {
                 clusters.clone(),
                 backups.clone(),
                 Default::default(),
+                None,
             ),
             guests: Default::default(),
+            helm: None,
             backups,
             fip_v1: FipV1::new(
                 Box::new(Runner::default().requests(ipam.clone())),

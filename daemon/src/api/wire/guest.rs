@@ -33,6 +33,12 @@ pub struct GuestReleaseView {
     pub namespace: String,
     pub chart: String,
     pub version: String,
+    /// `deployed`, `failed`, `waiting`, `unknown`, or the operation of helm that runs.
+    pub state: String,
+    /// Why it is not as it should be.
+    pub error: Option<String>,
+    /// Since when it is so.
+    pub since: Option<String>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]

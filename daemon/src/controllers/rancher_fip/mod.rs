@@ -58,6 +58,7 @@ use super::{
 use crate::{
     clusters::{ClusterSession, adoption},
     config::RancherFipRole,
+    helm::Helm,
     ipam::Ipam,
 };
 
@@ -82,16 +83,19 @@ pub struct RancherFip {
     me: Text,
     own: Own,
     guests: GuestViews,
+    /// Without it no charts are installed.
+    helm: Option<Helm>,
 }
 
 impl RancherFip {
     /// `own` is what guests are told of fipd, `guests` gets how they are doing.
-    pub fn new(me: Text, own: Own, guests: GuestViews) -> Self {
+    pub fn new(me: Text, own: Own, guests: GuestViews, helm: Option<Helm>) -> Self {
         Self {
             ranchers: Ranchers::default(),
             me,
             own,
             guests,
+            helm,
         }
     }
 

@@ -26,7 +26,10 @@ impl RancherFip {
         self.guests.forget(&site.name);
         let on = site.session.settings.rancher_fip.cluster_manager.enabled;
         let (site, data, events) = (Arc::clone(site), Arc::clone(data), Arc::clone(events));
-        on.then(|| Guests::new(site, data, events, self.own.clone(), self.guests.clone()))
+        on.then(|| {
+            let (own, views) = (self.own.clone(), self.guests.clone());
+            Guests::new(site, data, events, own, views, self.helm.clone())
+        })
     }
 }
 

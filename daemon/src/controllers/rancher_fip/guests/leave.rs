@@ -78,6 +78,7 @@ impl Guests {
     /// Rancher has no such cluster any more, and what was in it is gone with it.
     pub(super) async fn gone(&self, id: &str) -> Next {
         self.views.remove(&self.site.name, id);
+        self.forget_charts(id);
         self.clients.forget(id);
         if !self.notes().contains_key(id) {
             return Next::Done;
@@ -133,6 +134,9 @@ impl Guests {
             .clients
             .of(&self.data, id, &cluster.display_name)
             .await?;
+        if let Err(error) = self.remove_charts(id, &remote).await {
+            return Err(Wait::Chart(error.message).into());
+        }
         clear(&remote, namespace).await?;
         self.clients.forget(id);
         Ok(self.unnote(id).await?)

@@ -5,13 +5,14 @@
 //!           pools, quotas, projects, settings, CA                     |
 //!              \__________________ plan _____________________________/
 //!                                   |
-//!        guest: namespace and its label, CA, Secret per project, interface mappings
+//!        guest: namespace and its label, CA, Secret per project, interface mappings, charts
 //! ```
 //!
 //! Each guest is a key of a queue of its own: one that does not answer delays no other. Everything is looked at
 //! again after a while, whether or not a watch told of a change.
 
 pub mod apply;
+pub mod charts;
 mod home;
 mod leave;
 mod observe;
@@ -24,14 +25,16 @@ pub mod status;
 mod sweep;
 mod validate;
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use fipd_core::Text;
 use fipd_crds::labels::{CA_SECRET, CONFIG_NAME};
 use k8s_openapi::jiff;
+use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
 use self::{
+    charts::ChartError,
     observe::Seen,
     plan::{Facts, Plan, Project, Wait},
     reach::Clients,
@@ -49,6 +52,7 @@ use crate::{
         queue::{self, Next, Queue},
         remote::CallError,
     },
+    helm::Helm,
 };
 
 /// Guests that are worked on at once. One that does not answer takes a place for ten seconds a minute at most.
@@ -77,6 +81,10 @@ pub struct Guests {
     clients: Clients,
     queue: Arc<Queue<Key>>,
     quotas: Arc<Queue<Key>>,
+    charts: Arc<Queue<Key>>,
+    chart_errors: Mutex<BTreeMap<String, ChartError>>,
+    chart_turns: Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<()>>>>,
+    helm: Option<Helm>,
 }
 
 /// Why a guest is not done.
@@ -119,6 +127,7 @@ impl Guests {
         events: Arc<Events>,
         own: Own,
         views: GuestViews,
+        helm: Option<Helm>,
     ) -> Arc<Self> {
         let given = &site.session.settings.rancher_fip.cluster_manager;
         let clients = Clients::new(given.insecure_skip_tls_verify);
@@ -132,6 +141,10 @@ impl Guests {
             clients,
             queue: Queue::new(),
             quotas: Queue::new(),
+            charts: Queue::new(),
+            chart_errors: Mutex::default(),
+            chart_turns: Mutex::default(),
+            helm,
         })
     }
 
@@ -154,7 +167,7 @@ impl Guests {
             } => {}
         }
         self.everything_changed();
-        let (all, quotas) = (Arc::clone(&self), Arc::clone(&self));
+        let (all, quotas, charts) = (Arc::clone(&self), Arc::clone(&self), Arc::clone(&self));
         let guests = queue::run(
             Arc::clone(&self.queue),
             AT_ONCE,
@@ -164,11 +177,14 @@ impl Guests {
         let quotas = queue::run(
             Arc::clone(&self.quotas),
             QUOTAS_AT_ONCE,
-            cancel,
+            cancel.clone(),
             move |key| Arc::clone(&quotas).reconcile_quota(key),
         );
+        let charts = queue::run(Arc::clone(&self.charts), AT_ONCE, cancel, move |key| {
+            Arc::clone(&charts).reconcile_charts(key)
+        });
         let sweeps = Arc::clone(&self).keep_swept();
-        tokio::join!(guests, quotas, sweeps);
+        tokio::join!(guests, quotas, charts, sweeps);
     }
 
     // --- what changed ---
@@ -264,7 +280,9 @@ impl Guests {
         let (says, plan, next) = match self.try_serve(id, cluster).await {
             Ok(plan) => match &plan.wait {
                 None => {
-                    let says = Says::new(Phase::Ready, "Ready", "it has everything it needs");
+                    let ready = || Says::new(Phase::Ready, "Ready", "it has everything it needs");
+                    let error = self.chart_error(id);
+                    let says = error.map_or_else(ready, |error| error.says());
                     (says, Some(plan), Next::After(AGAIN))
                 }
                 Some(wait) => (waiting(wait), Some(plan.clone()), Next::After(wait.pause())),
@@ -311,6 +329,7 @@ impl Guests {
         let now = jiff::Timestamp::now().round(jiff::Unit::Second);
         let now = now.map_or_else(|_| String::new(), |now| now.to_string());
         apply::guest(&remote, &plan.desired, &secrets, &now).await?;
+        self.charts.add(Key::new("", id));
         Ok(plan)
     }
 

@@ -77,6 +77,8 @@ pub enum Wait {
         "nobody said where guests find the API for addresses: set [api] advertise, or RancherFipApiServerURL in ConfigMap {APP_NAMESPACE}/{CONFIG_NAME}"
     )]
     NoApiUrl,
+    #[error("{0}")]
+    Chart(String),
 }
 
 impl Wait {
@@ -102,13 +104,14 @@ impl Wait {
             Self::NoDefaultPool => "NoDefaultPool",
             Self::NoAppNamespace(_) => "NoAppNamespace",
             Self::NoApiUrl => "NoApiUrl",
+            Self::Chart(_) => "ChartNotRemoved",
         }
     }
 
     /// When it is looked at again at the latest. What is seen to change wakes it earlier, where there is a watch.
     pub fn pause(&self) -> Duration {
         let seconds = match self {
-            Self::Unreachable(_) | Self::Harvester { .. } => 30,
+            Self::Unreachable(_) | Self::Harvester { .. } | Self::Chart(_) => 30,
             Self::BadKubeconfig(_) | Self::WrongCluster | Self::NoCredential(_) => 60,
             // No watch tells of these.
             Self::NoMachineNamespace(_) | Self::NoProject(_) | Self::NoAppNamespace(_) => 60,

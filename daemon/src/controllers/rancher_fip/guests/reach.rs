@@ -76,6 +76,13 @@ impl Clients {
         self.map.lock().remove(id);
     }
 
+    /// The kubeconfig and the client that were used last.
+    pub fn way(&self, id: &str) -> Option<(Arc<str>, Remote)> {
+        let map = self.map.lock();
+        let known = map.get(id)?;
+        Some((Arc::clone(&known.text), known.remote.clone()))
+    }
+
     fn known(&self, id: &str, text: &str) -> Option<Remote> {
         let map = self.map.lock();
         let known = map.get(id).filter(|known| *known.text == *text);

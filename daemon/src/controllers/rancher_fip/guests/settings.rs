@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use fipd_core::Text;
-use fipd_crds::labels::APP_NAMESPACE;
+use fipd_crds::labels::{APP_NAMESPACE, LB_CONTROLLER};
 
 use crate::{
     config::{Chart as Given, ClusterManager},
@@ -29,6 +29,8 @@ pub struct Settings {
 /// A chart; empty texts are not given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Chart {
+    /// How its keys begin.
+    prefix: &'static str,
     name: String,
     reference: String,
     version: String,
@@ -39,6 +41,10 @@ struct Chart {
 /// A helm release that a guest is to have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Release {
+    /// How the keys begin that say it.
+    pub prefix: &'static str,
+    /// The load balancer that it is; `None` for the controller.
+    pub serves: Option<LoadBalancer>,
     pub name: String,
     pub namespace: String,
     pub chart: String,
@@ -56,7 +62,7 @@ impl Settings {
         given: &ClusterManager,
         own_url: Option<&str>,
     ) -> Self {
-        let chart = |prefix: &str, given: &Given| Chart::new(map, prefix, given);
+        let chart = |prefix: &'static str, given: &Given| Chart::new(map, prefix, given);
         let lb_controller = chart("RancherFipLBController", &given.lb_controller);
         let api_url = either(given.api_server_url.as_ref(), map, "RancherFipApiServerURL");
         let own = || own_url.map(|url| format!("{}{API_PREFIX}", url.trim_end_matches('/')));
@@ -76,21 +82,62 @@ impl Settings {
     /// What a guest with this load balancer is to have, in the order of installation. Charts that nobody named
     /// are left out.
     pub fn releases(&self, load_balancer: LoadBalancer) -> Vec<Release> {
-        let second = match load_balancer {
+        let second = (self.chart_of(load_balancer), Some(load_balancer));
+        let charts = [(&self.lb_controller, None), second].into_iter();
+        let named =
+            charts.filter(|(chart, _)| !chart.name.is_empty() && !chart.reference.is_empty());
+        named
+            .map(|(chart, serves)| chart.release(&self.namespace, serves))
+            .collect()
+    }
+
+    /// Namespace and name of the release of the load balancer that is not `wanted`.
+    pub fn other(&self, wanted: LoadBalancer) -> (String, String) {
+        let other = match wanted {
+            LoadBalancer::PureLb => LoadBalancer::MetalLb,
+            LoadBalancer::MetalLb => LoadBalancer::PureLb,
+        };
+        self.place(self.chart_of(other), name_of(other))
+    }
+
+    /// Namespaces and names of all releases there may be in a guest.
+    pub fn all(&self) -> [(String, String); 3] {
+        [
+            self.other(LoadBalancer::PureLb),
+            self.other(LoadBalancer::MetalLb),
+            self.place(&self.lb_controller, LB_CONTROLLER),
+        ]
+    }
+
+    fn chart_of(&self, load_balancer: LoadBalancer) -> &Chart {
+        match load_balancer {
             LoadBalancer::PureLb => &self.purelb,
             LoadBalancer::MetalLb => &self.metallb,
+        }
+    }
+
+    fn place(&self, chart: &Chart, name: &str) -> (String, String) {
+        let or = |given: &str, default: &str| match given {
+            "" => default.to_owned(),
+            given => given.to_owned(),
         };
-        let charts = [&self.lb_controller, second].into_iter();
-        let named = charts.filter(|chart| !chart.name.is_empty() && !chart.reference.is_empty());
-        named.map(|chart| chart.release(&self.namespace)).collect()
+        (or(&chart.namespace, &self.namespace), or(&chart.name, name))
+    }
+}
+
+fn name_of(load_balancer: LoadBalancer) -> &'static str {
+    match load_balancer {
+        LoadBalancer::PureLb => "purelb",
+        LoadBalancer::MetalLb => "metallb",
     }
 }
 
 impl Chart {
-    fn new(map: Option<&BTreeMap<String, String>>, prefix: &str, given: &Given) -> Self {
+    fn new(map: Option<&BTreeMap<String, String>>, prefix: &'static str, given: &Given) -> Self {
         let value =
             |over: &Option<Text>, key: &str| either(over.as_ref(), map, &format!("{prefix}{key}"));
         Self {
+            prefix,
             name: value(&given.chart_name, "ChartName"),
             reference: value(&given.chart_ref, "ChartRef"),
             version: value(&given.chart_version, "ChartVersion"),
@@ -99,9 +146,11 @@ impl Chart {
         }
     }
 
-    fn release(&self, namespace: &str) -> Release {
+    fn release(&self, namespace: &str, serves: Option<LoadBalancer>) -> Release {
         let own = Some(&self.namespace).filter(|namespace| !namespace.is_empty());
         Release {
+            prefix: self.prefix,
+            serves,
             name: self.name.clone(),
             namespace: own.map_or(namespace, String::as_str).to_owned(),
             chart: self.name.clone(),

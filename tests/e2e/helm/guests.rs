@@ -1,0 +1,229 @@
+//! The cluster manager installs the charts of the clusters that Rancher manages.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use fipd_tests::scenario::{config_of, write_kubeconfig};
+use fipd_tests::testbed::{Charts, Fipd, FipdOptions, Site, SiteOptions, wait_until};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::api::{Api, ListParams, Patch, PatchParams};
+use serde_json::{Value, json};
+
+use super::{CONTROLLER, NAMESPACE};
+
+const DEADLINE: Duration = Duration::from_secs(90);
+
+struct Bed {
+    site: Site,
+    fipd: Fipd,
+    charts: Charts,
+}
+
+impl Bed {
+    async fn start(names: &[&str]) -> Self {
+        let charts = [
+            (CONTROLLER, "0.4.0"),
+            ("purelb", "0.14.1"),
+            ("metallb", "0.15.3"),
+        ];
+        let options = SiteOptions::of(names);
+        let (site, charts) =
+            futures::future::try_join(Site::start(&options), Charts::start(&charts))
+                .await
+                .unwrap();
+        for crd in fipd_crds::all() {
+            site.rancher
+                .install_crds(&fipd_crds::yaml(&crd).unwrap())
+                .await
+                .unwrap();
+        }
+        let fipd = Fipd::prepare(FipdOptions::default()).await.unwrap();
+        let bed = Self { site, fipd, charts };
+        let app =
+            json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } });
+        bed.site.rancher.apply(&app.to_string()).await.unwrap();
+        bed.settings("image: { tag: v0.4.0 }").await;
+        bed
+    }
+
+    async fn run(&mut self) {
+        write_kubeconfig(&self.fipd, "rancher", self.site.rancher_kubeconfig()).unwrap();
+        let config = format!(
+            "{}[cluster.rancher-fip.cluster-manager]\nenabled = true\n[helm]\npath = {:?}\ntimeout = \"20s\"\n",
+            config_of(&self.site, &[], ""),
+            self.charts.helm().binary(),
+        );
+        self.fipd.write_config(&config).unwrap();
+        self.fipd.restart().await.unwrap();
+    }
+
+    /// The ConfigMap of the originals.
+    async fn settings(&self, values: &str) {
+        let mut data = BTreeMap::from([
+            (
+                "RancherFipApiServerURL".to_owned(),
+                "https://fip.example.net/v1".to_owned(),
+            ),
+            ("RancherFipLBControllerValues".to_owned(), values.to_owned()),
+        ]);
+        let charts = [
+            ("RancherFipLBController", CONTROLLER, "0.4.0"),
+            ("PureLBController", "purelb", "0.14.1"),
+            ("MetalLBController", "metallb", "0.15.3"),
+        ];
+        for (prefix, chart, version) in charts {
+            data.insert(format!("{prefix}ChartName"), chart.to_owned());
+            data.insert(format!("{prefix}ChartRef"), self.charts.repository());
+            data.insert(format!("{prefix}ChartVersion"), version.to_owned());
+            data.insert(format!("{prefix}Namespace"), NAMESPACE.to_owned());
+        }
+        let map = json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "rancher-fip-config" }, "data": data,
+        });
+        let api: Api<ConfigMap> =
+            Api::namespaced(self.site.rancher.client().await.unwrap(), NAMESPACE);
+        let manager = PatchParams::apply("admin").force();
+        api.patch("rancher-fip-config", &manager, &Patch::Apply(&map))
+            .await
+            .unwrap();
+    }
+
+    async fn label(&self, name: &str, labels: Value) {
+        let cluster = self.site.cluster(name).unwrap();
+        let object = json!({
+            "apiVersion": "management.cattle.io/v3", "kind": "Cluster",
+            "metadata": { "name": cluster.id, "labels": labels }, "spec": { "displayName": name },
+        });
+        self.site.rancher.apply(&object.to_string()).await.unwrap();
+    }
+
+    /// Names of the releases in a cluster, and the images of the deployments.
+    async fn releases(&self, name: &str) -> BTreeSet<String> {
+        let client = self
+            .site
+            .cluster(name)
+            .unwrap()
+            .plane
+            .client()
+            .await
+            .unwrap();
+        let api: Api<Secret> = Api::namespaced(client, NAMESPACE);
+        let deployed = ListParams::default().labels("owner=helm,status=deployed");
+        let all = api.list(&deployed).await.unwrap().items.into_iter();
+        all.filter_map(|secret| secret.metadata.labels?.remove("name"))
+            .collect()
+    }
+
+    async fn wait_releases(&self, name: &str, wanted: &[&str]) {
+        let wanted: BTreeSet<String> = wanted.iter().map(|one| (*one).to_owned()).collect();
+        wait_until(&format!("{name} has {wanted:?}"), DEADLINE, || async {
+            let have = self.releases(name).await;
+            if have == wanted {
+                Ok(())
+            } else {
+                Err(format!("{have:?}; {}", self.guest(name).await))
+            }
+        })
+        .await
+        .unwrap();
+    }
+
+    /// What fipd says of a cluster.
+    async fn guest(&self, name: &str) -> Value {
+        let said = self
+            .fipd
+            .cli(["rancher-fip", "guests", "-o", "json"])
+            .await
+            .unwrap();
+        let said = said.json().unwrap();
+        let guests = said["guests"].as_array().unwrap().iter();
+        let mut named = guests.filter(|guest| guest["display_name"] == name);
+        named.next().cloned().unwrap_or_default()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn defect_20_guests_get_their_charts_and_change_their_load_balancer() {
+    let mut bed = Bed::start(&["a", "b"]).await;
+    // Somebody else's MetalLB, where PureLB is to be.
+    let kubeconfig = bed
+        .site
+        .cluster("b")
+        .unwrap()
+        .plane
+        .kubeconfig_path()
+        .display()
+        .to_string();
+    let repository = bed.charts.repository();
+    let by_hand = [
+        "install",
+        "metallb",
+        "metallb",
+        "--repo",
+        &repository,
+        "--namespace",
+        NAMESPACE,
+        "--create-namespace",
+        "--kubeconfig",
+        &kubeconfig,
+    ];
+    bed.charts.helm().run(&by_hand).await.unwrap();
+    bed.run().await;
+
+    bed.wait_releases("a", &[CONTROLLER, "purelb"]).await;
+    bed.wait_releases("b", &[CONTROLLER, "metallb"]).await;
+    wait_until("what is in the way is told", DEADLINE, || async {
+        let guest = bed.guest("b").await;
+        if guest["message"]
+            .as_str()
+            .is_some_and(|said| said.contains("not installed by fipd"))
+            || guest["last_error"]
+                .as_str()
+                .is_some_and(|said| said.contains("not installed by fipd"))
+        {
+            Ok(())
+        } else {
+            Err(guest.to_string())
+        }
+    })
+    .await
+    .unwrap();
+    let shown = bed.guest("a").await["releases"].clone();
+    assert_eq!(shown[0]["state"], "deployed", "{shown}");
+
+    // Only values change.
+    bed.settings("image: { tag: patched }").await;
+    let client = bed.site.cluster("a").unwrap().plane.client().await.unwrap();
+    let deployments: Api<k8s_openapi::api::apps::v1::Deployment> =
+        Api::namespaced(client, NAMESPACE);
+    wait_until("the values arrive", DEADLINE, || async {
+        let deployment = deployments
+            .get(CONTROLLER)
+            .await
+            .map_err(|error| error.to_string())?;
+        let image = deployment.spec.template.spec.unwrap().containers[0]
+            .image
+            .clone()
+            .unwrap();
+        if image.ends_with(":patched") {
+            Ok(())
+        } else {
+            Err(image)
+        }
+    })
+    .await
+    .unwrap();
+
+    bed.label(
+        "a",
+        json!({ "rancher-fip": "enabled", "rancher-fip-lbtype": "metallb" }),
+    )
+    .await;
+    bed.wait_releases("a", &[CONTROLLER, "metallb"]).await;
+    bed.label("a", json!({ "rancher-fip": "disabled" })).await;
+    bed.wait_releases("a", &[]).await;
+    bed.label("b", json!({ "rancher-fip": "disabled" })).await;
+    bed.wait_releases("b", &["metallb"]).await;
+    let left = std::fs::read_dir(bed.fipd.data_dir().join("helm/run")).unwrap();
+    assert_eq!(left.count(), 0, "no kubeconfig is left");
+}
