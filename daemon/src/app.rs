@@ -103,6 +103,7 @@ async fn serve(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Re
     );
     let runner = controllers(settings, &guests, &helm);
     let decides = Box::new(runner.requests(ipam.clone()));
+    let ranchers = runner.ranchers();
     let (clusters, registry) = start_clusters(settings, ipam, runner, stop).await?;
     tasks.spawn(async { registry.await.map_err(|error| error.to_string()) });
     let accounts = Accounts::start(ipam.clone(), &settings.data_dir).await?;
@@ -126,6 +127,7 @@ async fn serve(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Re
             clusters.clone(),
             backups.clone(),
             guests.clone(),
+            ranchers,
             Some(&helm),
         ),
         guests,

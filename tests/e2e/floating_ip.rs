@@ -214,6 +214,23 @@ async fn a_pool_shows_exactly_what_is_used() {
         .wait_pool("net", json!({ "allocated": full, "used": 4 }))
         .await;
     rancher.wait_condition("net", "Ready", "True", "").await;
+    let metrics = rancher.scenario.fipd.get("/metrics").await.unwrap().body;
+    let pool = r#"{fippool="net",subnet="10.60.0.0/24",target_cluster="",target_network=""}"#;
+    for series in [
+        format!("rancherfipmanager_ippool_capacity{pool} 4"),
+        format!("rancherfipmanager_ippool_available{pool} 0"),
+        format!("rancherfipmanager_ippool_used{pool} 4"),
+        r#"rancherfipmanager_floatingipprojectquota{project_id="p-a",fippool="net",type="hard"} 9"#
+            .to_owned(),
+        r#"rancherfipmanager_floatingipprojectquota{project_id="p-a",fippool="net",type="used"} 3"#
+            .to_owned(),
+        r#"rancherfipmanager_floatingips{fippool="net",ip="10.60.0.10",status="assigned",project_id="p-a""#
+            .to_owned(),
+        r#"fipd_reconcile_total{system="rancher-fip",controller="floatingip",result="success"}"#
+            .to_owned(),
+    ] {
+        assert!(metrics.contains(&series), "{series} is not in\n{metrics}");
+    }
 
     // A mistake changes nothing and is named.
     let wrong = |pool: Value| json!({ "spec": { "ipConfig": { "pool": pool } } });

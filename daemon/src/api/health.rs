@@ -58,8 +58,16 @@ pub async fn readyz(State(api): State<Arc<Api>>, headers: HeaderMap) -> Response
 #[utoipa::path(get, path = "/metrics", tag = "metrics",
     responses((status = 200, body = String, content_type = "application/openmetrics-text")))]
 pub async fn metrics(State(api): State<Arc<Api>>) -> Response {
-    let text = api.metrics.text().await;
-    let mut response = text.to_string().into_response();
+    series(&api.metrics.text().await)
+}
+
+/// What dashboards of the original rancher-fip-manager read.
+pub async fn rancher_fip_metrics(State(api): State<Arc<Api>>) -> Response {
+    series(&api.metrics.rancher_fip().await)
+}
+
+fn series(text: &str) -> Response {
+    let mut response = text.to_owned().into_response();
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     response
         .headers_mut()

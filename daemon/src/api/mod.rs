@@ -262,6 +262,7 @@ pub fn open_router(api: Arc<Api>, serve: &BTreeSet<Serve>) -> Router {
     for part in serve {
         router = match part {
             Serve::Metrics => router.route("/metrics", get(health::metrics)),
+            Serve::RancherFipMetrics => router.route("/metrics", get(health::rancher_fip_metrics)),
             Serve::Health => router
                 .route("/healthz", get(health::healthz))
                 .route("/readyz", get(health::readyz)),

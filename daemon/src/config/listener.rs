@@ -23,6 +23,8 @@ pub struct Listener {
 pub enum Serve {
     /// `/metrics`.
     Metrics,
+    /// `/metrics` with the series of the original rancher-fip-manager and nothing else.
+    RancherFipMetrics,
     /// `/healthz` and `/readyz`.
     Health,
     /// What the stock LB controller asks, which has a login of its own.
@@ -31,7 +33,8 @@ pub enum Serve {
     Ipam,
 }
 
-const ALLOWED: &str = "allowed are \"fip-v1\", \"health\", \"ipam\" and \"metrics\"";
+const ALLOWED: &str =
+    "allowed are \"fip-v1\", \"health\", \"ipam\", \"metrics\" and \"metrics:rancher-fip\"";
 
 fn on() -> bool {
     true
@@ -43,6 +46,7 @@ impl TryFrom<String> for Serve {
     fn try_from(text: String) -> Result<Self, Self::Error> {
         match text.as_str() {
             "metrics" => Ok(Self::Metrics),
+            "metrics:rancher-fip" => Ok(Self::RancherFipMetrics),
             "health" => Ok(Self::Health),
             "fip-v1" => Ok(Self::FipV1),
             "ipam" => Ok(Self::Ipam),
@@ -64,6 +68,10 @@ pub(super) fn check(listeners: &[Spanned<Listener>]) -> Result<(), (Range<usize>
         let fail = |what: String| Err((spanned.span(), what));
         if listener.serve.is_empty() {
             return fail(format!("[[listener]] serve is empty; {ALLOWED}"));
+        }
+        let metrics = [Serve::Metrics, Serve::RancherFipMetrics];
+        if metrics.iter().all(|one| listener.serve.contains(one)) {
+            return fail("[[listener]] serve: \"metrics\" and \"metrics:rancher-fip\" are at one path; \"metrics\" has all series".into());
         }
         // Port 0 is another free one each time.
         if listener.address.port() != 0 && !taken.insert(listener.address) {

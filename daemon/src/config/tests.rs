@@ -232,6 +232,16 @@ fn listeners_serve_what_needs_no_login() {
             "{what}"
         );
     }
+    let one = parse(&listener("127.0.0.1:80", "\"metrics:rancher-fip\""));
+    assert_eq!(
+        one.unwrap().listeners[0].serve,
+        BTreeSet::from([Serve::RancherFipMetrics])
+    );
+    let both = refused(&listener(
+        "127.0.0.1:80",
+        "\"metrics\", \"metrics:rancher-fip\"",
+    ));
+    assert!(both.contains("at one path"), "{both}");
     assert!(refused(&listener("127.0.0.1:80", "")).contains("serve is empty"));
     assert!(refused("\n[[listener]]\naddress = \"127.0.0.1:80\"\n").contains("`serve`"));
     let metrics = listener("127.0.0.1:9100", "\"metrics\"");

@@ -61,6 +61,11 @@ impl Runner {
     pub fn requests(&self, ipam: Ipam) -> rancher_fip::requests::Requests {
         self.rancher_fip.requests(ipam)
     }
+
+    /// What is known of the management clusters of the rancher-fip family.
+    pub fn ranchers(&self) -> rancher_fip::rancher::Ranchers {
+        self.rancher_fip.ranchers.clone()
+    }
 }
 
 impl SystemRunner for Runner {

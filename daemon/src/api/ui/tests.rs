@@ -91,6 +91,7 @@ impl Site {
                 clusters.clone(),
                 backups.clone(),
                 Default::default(),
+                Default::default(),
                 None,
             ),
             guests: Default::default(),

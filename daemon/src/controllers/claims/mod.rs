@@ -33,7 +33,10 @@ use super::{
     tasks::{finish, quiet, spawn},
     wakes::{self, News},
 };
-use crate::clusters::{ClusterSession, adoption};
+use crate::{
+    clusters::{ClusterSession, adoption},
+    metrics::reconcile::counted,
+};
 use claim::Claims;
 use pool::{
     Pools,
@@ -94,7 +97,9 @@ async fn serve(site: Arc<Site>) {
         Arc::clone(&claims.queue),
         CLAIMS_AT_ONCE,
         cancel.clone(),
-        move |key| Arc::clone(&worker).reconcile(key),
+        counted(&site.system, "addressclaim", move |key| {
+            Arc::clone(&worker).reconcile(key)
+        }),
     ));
     tasks.spawn(wakes::listen(
         site.ipam.clone(),
@@ -173,6 +178,7 @@ fn keep<W, F>(
     F: Future<Output = queue::Next> + Send + 'static,
 {
     let (cancel, objects) = (site.cancel(), Arc::clone(objects));
+    let work = counted(&site.system, "pool", work);
     tasks.spawn(wakes::listen(site.ipam.clone(), cancel.clone(), hear));
     tasks.spawn(async move {
         tokio::select! {

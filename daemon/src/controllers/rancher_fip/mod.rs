@@ -60,6 +60,7 @@ use crate::{
     config::RancherFipRole,
     helm::Helm,
     ipam::Ipam,
+    metrics::reconcile::counted,
 };
 
 /// API of pools, quotas and FloatingIPs.
@@ -78,7 +79,7 @@ const FOLLOW_UPS_AT_ONCE: usize = 8;
 /// Starts the system on clusters. Knows all management clusters, so that downstream ones find theirs.
 #[derive(Clone, Default)]
 pub struct RancherFip {
-    ranchers: Ranchers,
+    pub(super) ranchers: Ranchers,
     /// What this daemon calls itself in Leases.
     me: Text,
     own: Own,
@@ -206,21 +207,27 @@ fn manage(
         Arc::clone(&pools.queue),
         POOLS_AT_ONCE,
         site.cancel(),
-        move |key| Arc::clone(&worker).reconcile(key),
+        counted(&site.system, "floatingippool", move |key| {
+            Arc::clone(&worker).reconcile(key)
+        }),
     ));
     let worker = Arc::clone(&fips);
     tasks.spawn(queue::run(
         Arc::clone(&fips.queue),
         FLOATING_IPS_AT_ONCE,
         site.cancel(),
-        move |key| Arc::clone(&worker).reconcile(key),
+        counted(&site.system, "floatingip", move |key| {
+            Arc::clone(&worker).reconcile(key)
+        }),
     ));
     let worker = Arc::clone(&quotas);
     tasks.spawn(queue::run(
         Arc::clone(&quotas.queue),
         QUOTAS_AT_ONCE,
         site.cancel(),
-        move |key| Arc::clone(&worker).reconcile(key),
+        counted(&site.system, "floatingipprojectquota", move |key| {
+            Arc::clone(&worker).reconcile(key)
+        }),
     ));
     tasks.spawn(Arc::clone(&fips).keep_track());
     tasks.spawn(Arc::clone(&quotas).keep_track());
@@ -375,14 +382,18 @@ fn work(site: &Arc<Site>, services: &Arc<Services>, tasks: &mut JoinSet<()>) {
         Arc::clone(&services.queue),
         SERVICES_AT_ONCE,
         cancel.clone(),
-        move |key| Arc::clone(&worker).reconcile(key),
+        counted(&site.system, "service", move |key| {
+            Arc::clone(&worker).reconcile(key)
+        }),
     ));
     let worker = Arc::clone(services);
     tasks.spawn(queue::run(
         Arc::clone(&services.after),
         FOLLOW_UPS_AT_ONCE,
         cancel.clone(),
-        move |key| Arc::clone(&worker).follow_up(key),
+        counted(&site.system, "service-follow-up", move |key| {
+            Arc::clone(&worker).follow_up(key)
+        }),
     ));
     tasks.spawn(Arc::clone(services).keep_swept());
     tasks.spawn(Arc::clone(services).keep_track());

@@ -86,11 +86,12 @@ impl Ranchers {
         Arc::clone(self.map.lock().entry(name.into()).or_default())
     }
 
-    /// What is known of all that were read once, by configured name.
+    /// What is known of all that were read once and where no other program leads, by configured name.
     pub fn all(&self) -> Vec<(Text, Arc<Data>)> {
         let map = self.map.lock();
         let known = map.iter();
         known
+            .filter(|(_, rancher)| *rancher.led_elsewhere.borrow() != Some(true))
             .filter_map(|(name, rancher)| Some((Text::clone(name), rancher.data()?)))
             .collect()
     }

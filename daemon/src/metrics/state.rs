@@ -1,0 +1,323 @@
+//! What is read from the ledger, the store and the cluster registry at the moment it is asked for.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use fipd_core::{LeaseFilter, LeaseState, Ledger, Pool, Timestamp};
+use parking_lot::Mutex;
+use prometheus_client::{collector::Collector, encoding::DescriptorEncoder};
+
+use super::series::{Labels, Series};
+use crate::{
+    backups::Backups,
+    clusters::{ClusterState, Clusters},
+    controllers::rancher_fip::guests::status::{GuestViews, Phase},
+    ipam::Ipam,
+    store::Condition,
+};
+
+/// How old the count of leases by state may be: it is the one figure that takes a walk over all leases.
+const COUNT_AGE: Duration = Duration::from_secs(15);
+
+/// Reads the daemon's state when it is asked for.
+pub(super) struct State {
+    ipam: Ipam,
+    clusters: Clusters,
+    backups: Backups,
+    guests: GuestViews,
+    counted: Mutex<Option<(Instant, BTreeMap<LeaseState, u64>)>>,
+}
+
+impl State {
+    pub fn new(ipam: Ipam, clusters: Clusters, backups: Backups, guests: GuestViews) -> Self {
+        Self {
+            ipam,
+            clusters,
+            backups,
+            guests,
+            counted: Mutex::default(),
+        }
+    }
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("State").finish_non_exhaustive()
+    }
+}
+
+impl Collector for State {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        for series in self
+            .pools()
+            .into_iter()
+            .chain(self.store())
+            .chain(self.backups())
+            .chain(self.clusters())
+            .chain([self.guests()])
+        {
+            series.encode(&mut encoder)?;
+        }
+        self.leases().encode(&mut encoder)
+    }
+}
+
+impl State {
+    fn pools(&self) -> Vec<Series<'static>> {
+        let all: Vec<Arc<Pool>> = self.ipam.read(|ledger| ledger.pools().cloned().collect());
+        let mut figures: [Vec<(Labels<'static>, f64)>; 5] = Default::default();
+        let mut full_in = Vec::new();
+        let now = self.ipam.now();
+        for pool in all {
+            let (usage, network, forecast) = self.ipam.read(|ledger| {
+                let network = ledger.network(pool.spec.network);
+                (
+                    ledger.usage(pool.id),
+                    network.map(|network| network.name.to_string()),
+                    ledger.forecast(pool.id, now),
+                )
+            });
+            let Some(usage) = usage else { continue };
+            let labels = vec![
+                ("pool", pool.spec.name.to_string()),
+                ("network", network.unwrap_or_default()),
+            ];
+            let hours = forecast.hours().into_iter();
+            full_in.extend(hours.map(|hours| (labels.clone(), f64::from(hours) * 3_600.0)));
+            let counts = [
+                usage.size,
+                usage.used,
+                usage.free,
+                usage.quarantined,
+                usage.out_of_range,
+            ];
+            for (values, count) in figures.iter_mut().zip(counts) {
+                values.push((labels.clone(), count as f64));
+            }
+        }
+        let [size, used, free, quarantined, out] = figures;
+        vec![
+            Series {
+                name: "pool_size",
+                help: "Addresses the pool can give",
+                values: size,
+            },
+            Series {
+                name: "pool_used",
+                help: "Of these, leased",
+                values: used,
+            },
+            Series {
+                name: "pool_free",
+                help: "Of these, free",
+                values: free,
+            },
+            Series {
+                name: "pool_quarantined",
+                help: "Of the used, cooling after a release",
+                values: quarantined,
+            },
+            Series {
+                name: "pool_out_of_range",
+                help: "Leases outside of the pool's addresses",
+                values: out,
+            },
+            Series {
+                name: "pool_full_in_seconds",
+                help: "Time until the pool is full at the pace of the last seven days; missing where that is not in sight",
+                values: full_in,
+            },
+        ]
+    }
+
+    fn leases(&self) -> Series<'static> {
+        let mut counted = self.counted.lock();
+        let counts = match counted.as_ref() {
+            Some((at, counts)) if at.elapsed() < COUNT_AGE => counts.clone(),
+            Some(_) | None => {
+                let fresh = count_states(&self.ipam);
+                *counted = Some((Instant::now(), fresh.clone()));
+                fresh
+            }
+        };
+        let value = |(state, count): (LeaseState, u64)| {
+            (
+                vec![("state", crate::api::wire::text_of(&state))],
+                count as f64,
+            )
+        };
+        Series {
+            name: "leases",
+            help: "Leases by state",
+            values: counts.into_iter().map(value).collect(),
+        }
+    }
+
+    fn store(&self) -> Vec<Series<'static>> {
+        let stats = self.ipam.reader().stats();
+        let epoch = self.ipam.read(|ledger| ledger.epoch().copied());
+        let hold = epoch
+            .and_then(|epoch| epoch.hold)
+            .map_or(0, |hold| hold.left);
+        let plain = |value: f64| vec![(Vec::new(), value)];
+        let serving = if stats.condition == Condition::Serving {
+            1.0
+        } else {
+            0.0
+        };
+        let mut all = vec![
+            Series {
+                name: "store_up",
+                help: "1 while decisions are taken",
+                values: plain(serving),
+            },
+            Series {
+                name: "store_commits",
+                help: "Commits since the start",
+                values: plain(stats.commits as f64),
+            },
+            Series {
+                name: "store_commit_seconds",
+                help: "Time spent in commits since the start",
+                values: plain(Duration::from_nanos(stats.commit_nanos).as_secs_f64()),
+            },
+            Series {
+                name: "store_decisions",
+                help: "Decisions made durable since the start",
+                values: plain(stats.decisions as f64),
+            },
+            Series {
+                name: "store_failed_commits",
+                help: "Commits that failed and were looked up in the reopened file",
+                values: plain(stats.failed_commits as f64),
+            },
+            Series {
+                name: "store_epoch",
+                help: "How often the store was restored from a backup",
+                values: plain(epoch.map_or(0, |epoch| epoch.number) as f64),
+            },
+            Series {
+                name: "restore_hold_seconds",
+                help: "Time left in which free addresses are held after a restore",
+                values: plain(hold as f64 / 1_000.0),
+            },
+            Series {
+                name: "clock_ahead_seconds",
+                help: "How far the time of the address book is ahead of the clock",
+                values: plain(self.ipam.ahead().as_secs_f64()),
+            },
+            Series {
+                name: "requests_waiting",
+                help: "Requests to the address book without an answer yet",
+                values: plain(self.ipam.waiting() as f64),
+            },
+        ];
+        if let Ok((used, free)) = self.ipam.reader().disk() {
+            all.push(Series {
+                name: "store_bytes",
+                help: "Bytes the store uses",
+                values: plain(used as f64),
+            });
+            all.push(Series {
+                name: "store_disk_free_bytes",
+                help: "Bytes free on the store's disk",
+                values: plain(free as f64),
+            });
+        }
+        all
+    }
+
+    fn backups(&self) -> Vec<Series<'static>> {
+        let standing = self.backups.standing();
+        let failed = if standing.failure.is_some() { 1.0 } else { 0.0 };
+        let seconds = |at: Timestamp| (Vec::new(), at.0 as f64 / 1_000.0);
+        vec![
+            Series {
+                name: "backup_last_success_timestamp_seconds",
+                help: "When the newest backup that the daemon keeps was made",
+                values: standing.last.map(seconds).into_iter().collect(),
+            },
+            Series {
+                name: "backup_failed",
+                help: "1 while the last attempt to make a backup has failed",
+                values: vec![(Vec::new(), failed)],
+            },
+        ]
+    }
+
+    fn guests(&self) -> Series<'static> {
+        let phases = self.guests.phases().into_iter();
+        let value = |(phase, count): (Phase, usize)| {
+            (vec![("phase", phase.as_str().to_owned())], count as f64)
+        };
+        Series {
+            name: "guest_clusters",
+            help: "Clusters of Rancher that are looked after, by how they are doing",
+            values: phases.map(value).collect(),
+        }
+    }
+
+    fn clusters(&self) -> Vec<Series<'static>> {
+        let now = crate::clock::now().0;
+        let mut up = Vec::new();
+        let mut since = Vec::new();
+        let mut leases = Vec::new();
+        for view in self.clusters.views() {
+            let labels = vec![("cluster", view.name.to_string())];
+            let ready = if view.state == ClusterState::Ready {
+                1.0
+            } else {
+                0.0
+            };
+            up.push((labels.clone(), ready));
+            let age = Duration::from_millis(now.saturating_sub(view.since.0)).as_secs_f64();
+            let state = ("state", view.state.as_str().to_owned());
+            since.push(([labels.clone(), vec![state]].concat(), age));
+            leases.push((labels, view.leases as f64));
+        }
+        vec![
+            Series {
+                name: "cluster_up",
+                help: "1 while the cluster is reached and served",
+                values: up,
+            },
+            Series {
+                name: "cluster_state_age_seconds",
+                help: "For how long the cluster is in its state",
+                values: since,
+            },
+            Series {
+                name: "cluster_leases",
+                help: "Leases of the cluster",
+                values: leases,
+            },
+        ]
+    }
+}
+
+/// Walks over all leases, a page at a time.
+fn count_states(ipam: &Ipam) -> BTreeMap<LeaseState, u64> {
+    let states = [
+        LeaseState::Allocated,
+        LeaseState::Reserved,
+        LeaseState::Probing,
+        LeaseState::Quarantined,
+        LeaseState::Orphaned,
+    ];
+    let mut counts: BTreeMap<_, _> = states.map(|state| (state, 0)).into();
+    let mut after = None;
+    loop {
+        let page = ipam.read(|ledger| ledger.leases(&LeaseFilter::default(), after, Ledger::SCAN));
+        for lease in &page.leases {
+            *counts.entry(lease.state).or_default() += 1;
+        }
+        match page.next {
+            Some(next) => after = Some(next),
+            None => return counts,
+        }
+    }
+}
