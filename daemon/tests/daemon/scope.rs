@@ -45,6 +45,7 @@ fn about_other(path: &str) -> String {
         ("{pool}", "other"),
         ("{tenant}", "red"),
         ("{id}", "1"),
+        ("{project}", "p-1"),
         ("/networks/{name}", "/networks/default"),
         ("/pools/{name}", "/pools/other"),
         ("/users/{name}", "/users/admin"),
@@ -103,7 +104,9 @@ fn body(method: &Method, path: &str) -> Value {
             | "/api/v1/backups/{name}/drill"
             | "/api/v1/clusters/{name}/forget"
             | "/api/v1/clusters/{name}/confirm-release"
-            | "/api/v1/clusters/{name}/crds",
+            | "/api/v1/clusters/{name}/crds"
+            | "/api/v1/fip-v1/rotate-key"
+            | "/api/v1/projects/{project}/rotate-secret",
         ) => Value::Null,
         _ => panic!("say here what {method} {path} is asked"),
     }
