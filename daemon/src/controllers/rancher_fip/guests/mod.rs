@@ -278,16 +278,12 @@ impl Guests {
 
     async fn serve(&self, id: &str, cluster: &RancherCluster) -> Next {
         let (says, plan, next) = match self.try_serve(id, cluster).await {
-            Ok(plan) => match &plan.wait {
-                None => {
-                    let ready = || Says::new(Phase::Ready, "Ready", "it has everything it needs");
-                    let error = self.chart_error(id);
-                    let says = error.map_or_else(ready, |error| error.says());
-                    (says, Some(plan), Next::After(AGAIN))
-                }
-                Some(wait) => (waiting(wait), Some(plan.clone()), Next::After(wait.pause())),
-            },
-            Err(Stop::Wait(wait)) => (waiting(&wait), None, Next::After(wait.pause())),
+            Ok(plan) => {
+                let says = status::says(plan.wait.as_ref(), self.chart_error(id));
+                let pause = plan.wait.as_ref().map_or(AGAIN, Wait::pause);
+                (says, Some(plan), Next::After(pause))
+            }
+            Err(Stop::Wait(wait)) => (status::waiting(&wait), None, Next::After(wait.pause())),
             Err(Stop::Trouble(trouble)) => {
                 let next = trouble.next("Cluster", &Key::new("", id));
                 let says = Says::new(Phase::Failed, "WriteFailed", trouble.to_string());
@@ -395,10 +391,6 @@ impl Guests {
             Phase::Waiting | Phase::Failed => self.events.warning(&object, reason, message),
         }
     }
-}
-
-fn waiting(wait: &Wait) -> Says {
-    Says::new(Phase::Waiting, wait.reason(), wait.to_string())
 }
 
 /// The certificates that a guest trusts: those of the site, and fipd's own. A guest that is given any trusts no

@@ -6,7 +6,12 @@ use fipd_core::{Text, Timestamp};
 use k8s_openapi::api::core::v1::ObjectReference;
 use parking_lot::RwLock;
 
-use super::{plan::Plan, rotate::Managers, settings::Release};
+use super::{
+    charts::ChartError,
+    plan::{Plan, Wait},
+    rotate::Managers,
+    settings::Release,
+};
 use crate::controllers::rancher_fip::clusters::{LoadBalancer, RancherCluster};
 
 /// What became of a guest.
@@ -164,6 +169,24 @@ fn described(plan: &Plan) -> (BTreeMap<String, String>, Vec<Release>) {
     (projects.collect(), plan.desired.releases.clone())
 }
 
+/// A chart that failed says more than what is waited for.
+pub(super) fn says(wait: Option<&Wait>, error: Option<ChartError>) -> Says {
+    match (wait, error) {
+        (None, None) => Says::new(Phase::Ready, "Ready", "it has everything it needs"),
+        (Some(wait), None) => waiting(wait),
+        (None, Some(error)) => error.says(),
+        (Some(wait), Some(error)) => {
+            let mut says = error.says();
+            says.message = format!("{}; {wait}", says.message);
+            says
+        }
+    }
+}
+
+pub(super) fn waiting(wait: &Wait) -> Says {
+    Says::new(Phase::Waiting, wait.reason(), wait.to_string())
+}
+
 /// What Events are about.
 pub fn reference(id: &str, cluster: &RancherCluster) -> ObjectReference {
     ObjectReference {
@@ -197,5 +220,20 @@ mod tests {
         assert_eq!(views.phases()[&Phase::Ready], 1);
         views.forget(&rancher);
         assert!(views.all().is_empty());
+    }
+
+    #[test]
+    fn a_failed_chart_is_told_before_what_is_waited_for() {
+        let error = ChartError {
+            reason: "InstallFailed",
+            message: "chart \"purelb\": no".into(),
+        };
+        let wait = Wait::NoDefaultPool;
+        assert_eq!(says(None, None).phase, Phase::Ready);
+        assert_eq!(says(Some(&wait), None).reason, wait.reason());
+        let both = says(Some(&wait), Some(error.clone()));
+        assert_eq!((both.phase, both.reason), (Phase::Failed, "InstallFailed"));
+        assert!(both.message.starts_with(&error.message), "{both:?}");
+        assert!(both.message.ends_with(&wait.to_string()), "{both:?}");
     }
 }
