@@ -23,6 +23,15 @@ pub enum Waits {
     Trouble(String),
 }
 
+/// Why a lease is not ours any more.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Loss {
+    #[error("{0} holds it")]
+    Taken(Text),
+    #[error("it could not be renewed for {} s", RENEW.as_secs())]
+    Expired,
+}
+
 /// Whoever wants or holds one Lease.
 pub struct Keeper {
     remote: Remote,
@@ -95,20 +104,20 @@ impl Keeper {
     }
 
     /// Renews the lease for as long as it is ours; why it is not any more.
-    pub async fn keep(&mut self) -> String {
+    pub async fn keep(&mut self) -> Loss {
         loop {
             tokio::time::sleep(RETRY).await;
             let left = self.deadline().saturating_sub(self.now());
             match tokio::time::timeout(left, self.renew()).await {
                 Ok(Ok(None)) => {}
-                Ok(Ok(Some(holder))) => return format!("{holder} holds it"),
+                Ok(Ok(Some(holder))) => return Loss::Taken(holder),
                 Ok(Err(error)) => {
                     tracing::warn!(lease = self.name(), %error, "not renewed; it is tried again");
                 }
                 Err(_) => {}
             }
             if self.now() >= self.deadline() {
-                return format!("it could not be renewed for {} s", RENEW.as_secs());
+                return Loss::Expired;
             }
         }
     }

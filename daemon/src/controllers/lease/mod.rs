@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::identity::identity;
 use self::{
-    keeper::{Keeper, Waits},
+    keeper::{Keeper, Loss, Waits},
     record::RETRY,
 };
 use super::remote::Remote;
@@ -54,7 +54,19 @@ pub async fn while_held<R: Future<Output = ()>>(
         let lost = async {
             // `None`: there is no lease to lose.
             match kept.join_next().await {
-                Some(ended) => report(session, system, ended),
+                Some(ended) => {
+                    // Who follows us must not go on beside the new holder.
+                    if matches!(
+                        &ended,
+                        Ok(Some(Lost {
+                            why: Loss::Taken(_),
+                            ..
+                        }))
+                    ) {
+                        elsewhere(true);
+                    }
+                    report(session, system, ended);
+                }
                 None => std::future::pending().await,
             }
         };
@@ -146,7 +158,7 @@ async fn look_at(keepers: &mut VecDeque<Keeper>) {
 /// A lease that is not ours any more.
 struct Lost {
     lease: String,
-    why: String,
+    why: Loss,
 }
 
 fn report(

@@ -157,13 +157,17 @@ impl Guests {
 
     async fn run(self: Arc<Self>) {
         let cancel = self.site.cancel();
-        // A guest that is not wanted any more is known by the notes; a project by its quota.
+        // A guest that is not wanted any more is known by the notes; a project by its quota. What is not listed yet would be
+        // taken from the guests.
         tokio::select! {
             () = cancel.cancelled() => return,
             () = async {
                 self.data.clusters.completed().await;
                 self.seen.maps.completed().await;
                 self.seen.quotas.completed().await;
+                self.seen.ca.completed().await;
+                self.data.pools.completed().await;
+                self.data.projects.completed().await;
             } => {}
         }
         self.everything_changed();

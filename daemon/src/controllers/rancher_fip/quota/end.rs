@@ -43,7 +43,11 @@ impl Quotas {
             // What shows the lease of a Service goes with the Service.
             if !fip.terminating && fip.holder.is_none() {
                 let target = floating_ip::target(fip_key);
-                self.data.remote.delete(&target, &fip.uid).await?;
+                let remote = &self.data.remote;
+                // It may have come to another project meanwhile.
+                remote
+                    .delete_version(&target, &fip.uid, &fip.version)
+                    .await?;
             }
         }
         if !left.is_empty() || self.any_left(key).await? {

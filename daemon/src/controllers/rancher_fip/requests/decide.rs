@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, net::IpAddr};
 
 use fipd_core::Text;
-use fipd_crds::labels::{add_service, services};
+use fipd_crds::labels::{add_service, remove_all_services, services};
 use http::StatusCode;
 use sha2::{Digest, Sha256};
 
@@ -166,6 +166,11 @@ impl Ask<'_> {
 
     /// The labels of an object that the Service uses.
     pub fn labels(&self, mut labels: BTreeMap<String, String>) -> BTreeMap<String, String> {
+        if !labels.contains_key(CLUSTER) {
+            // Who had it last may have left these behind; they would share the address with the next.
+            remove_all_services(&mut labels);
+            labels.remove(GROUP);
+        }
         labels.insert(PROJECT.to_owned(), self.asker.project.clone());
         labels.insert(CLUSTER.to_owned(), self.asker.cluster.clone());
         add_service(&mut labels, &self.service.namespace, &self.service.name);

@@ -12,10 +12,13 @@ use super::{
     deny,
 };
 use crate::{
-    controllers::rancher_fip::{
-        floating_ip,
-        names::{CLUSTER, GROUP},
-        rancher::Data,
+    controllers::{
+        rancher_fip::{
+            floating_ip,
+            names::{CLUSTER, GROUP},
+            rancher::Data,
+        },
+        remote::CallError,
     },
     fip_v1::{Asker, Denied, Farewell, Service},
 };
@@ -109,7 +112,8 @@ impl Requests {
         address: IpAddr,
     ) -> Result<(), Denied> {
         let known = self.known(data, asker).await?;
-        let Some(one) = known.iter().find(|one| one.is_at(address)) else {
+        let at = known.iter().filter(|one| one.is_at(address));
+        let Some(one) = at.min_by_key(|one| one.fip.terminating) else {
             let message = "no floatingip found to delete";
             return Err(Denied::new(StatusCode::NOT_FOUND, message));
         };
@@ -117,8 +121,13 @@ impl Requests {
             return Err(Denied::new(StatusCode::CONFLICT, TAKEN));
         }
         let target = floating_ip::target(&asker.key(&one.name));
-        let deleted = data.remote.delete(&target, &one.fip.uid).await;
-        deleted.map_err(|error| super::failed(&error))?;
+        // Somebody may have assigned it meanwhile.
+        let (uid, version) = (&one.fip.uid, &one.fip.version);
+        match data.remote.delete_version(&target, uid, version).await {
+            Ok(()) => {}
+            Err(CallError::Conflict(..)) => return Err(Denied::late()),
+            Err(error) => return Err(super::failed(&error)),
+        }
         let release = Release {
             scope: ReleaseScope::Holder(super::holder(data, asker, one)),
             actor: super::actor(asker),

@@ -238,3 +238,28 @@ fn labels_name_the_service_beside_others() {
     assert_eq!(label("project-name").map(String::as_str), Some("p-a"));
     assert_eq!(ask.labels(labels.clone()), labels);
 }
+
+#[test]
+fn defect_18_what_the_last_user_left_behind_is_not_shared_with_the_next() {
+    let labels = [
+        ("service-0-name", "api"),
+        ("service-0-namespace", "shop"),
+        ("service-name", "api"),
+        ("service-namespace", "shop"),
+        ("floatingip-group", "g"),
+    ];
+    let left = known("fip-1", "10.0.0.1", &labels);
+    let (asker, web) = (asker("c-m-a"), service("web"));
+    let ask = Ask {
+        asker: &asker,
+        service: &web,
+        pool: "net",
+        address: None,
+        group: None,
+    };
+    let after = ask.labels(left.labels);
+    assert!(!after.values().any(|value| value == "api"), "{after:?}");
+    assert!(!after.contains_key(GROUP), "{after:?}");
+    let named = after.values().filter(|value| *value == "web").count();
+    assert_eq!(named, 1, "{after:?}");
+}
