@@ -83,6 +83,26 @@ pub fn unset(conditions: &mut Vec<Condition>, kind: &str) {
     conditions.retain(|one| one.type_ != kind);
 }
 
+/// A condition of its own that is there for as long as there is something to say.
+pub fn remark(
+    conditions: &mut Vec<Condition>,
+    (kind, reason): (&'static str, &'static str),
+    message: Option<String>,
+    generation: Option<i64>,
+    now: jiff::Timestamp,
+) {
+    let Some(message) = message else {
+        return unset(conditions, kind);
+    };
+    let says = Says {
+        kind,
+        status: true,
+        reason,
+        message,
+    };
+    set(conditions, &says, generation, now);
+}
+
 /// The API keeps whole seconds; anything finer would look like a difference for ever.
 fn to_the_second(time: jiff::Timestamp) -> jiff::Timestamp {
     jiff::Timestamp::from_second(time.as_second()).unwrap_or(time)

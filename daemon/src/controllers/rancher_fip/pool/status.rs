@@ -6,7 +6,7 @@ use fipd_core::{AddressSpec, Lease, Pool, PoolUsage};
 use fipd_crds::floating_ip::{EXCLUDED, PoolStatus, UNASSIGNED, allocated_text};
 use k8s_openapi::jiff;
 
-use crate::controllers::merge::{Says, set, unset};
+use crate::controllers::merge::{Says, remark, set, unset};
 
 /// The most entries of `status.allocated`; an object has a size limit. Counts stay exact beyond it.
 pub const MOST_ENTRIES: usize = 10_000;
@@ -88,17 +88,8 @@ pub fn desired(
         (NETWORK_AMBIGUOUS, "SameAddresses", facts.doubt.clone()),
         (TRUNCATED, "TooMany", truncated),
     ] {
-        let Some(message) = message else {
-            unset(&mut status.conditions, kind);
-            continue;
-        };
-        let says = Says {
-            kind,
-            status: true,
-            reason,
-            message,
-        };
-        set(&mut status.conditions, &says, generation, now);
+        let kind = (kind, reason);
+        remark(&mut status.conditions, kind, message, generation, now);
     }
     status
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, net::IpAddr};
 use fipd_crds::floating_ip::{QuotaStatus, QuotaUsage};
 use k8s_openapi::jiff;
 
-use crate::controllers::merge::{Says, set, unset};
+use crate::controllers::merge::{Says, remark, set};
 
 /// The most addresses of one pool that are listed; an object has a size limit. Counts stay exact beyond it.
 pub const MOST_ENTRIES: usize = 5_000;
@@ -58,17 +58,8 @@ pub fn desired(
         (OVER_LIMIT, "LeasesKept", over(pools)),
         (TRUNCATED, "TooMany", truncated(pools)),
     ] {
-        let Some(message) = message else {
-            unset(&mut status.conditions, kind);
-            continue;
-        };
-        let says = Says {
-            kind,
-            status: true,
-            reason,
-            message,
-        };
-        set(&mut status.conditions, &says, generation, now);
+        let kind = (kind, reason);
+        remark(&mut status.conditions, kind, message, generation, now);
     }
     status
 }
