@@ -115,6 +115,8 @@ impl Demo {
         let cluster = self.site.cluster(CLUSTER)?;
         progress(format_args!("creating the FloatingIPPool {POOL}"));
         self.site.rancher.apply(&pool().to_string()).await?;
+        let quota = quota(&cluster.project);
+        self.site.rancher.apply(&quota.to_string()).await?;
         cluster.add_namespace(NAMESPACE).await?;
         progress(format_args!(
             "creating the Service {NAMESPACE}/{SERVICE} in cluster {CLUSTER}"
@@ -190,6 +192,15 @@ fn pool() -> serde_json::Value {
             },
             "targetCluster": CLUSTER, "targetNetwork": "public",
         },
+    })
+}
+
+/// Who has no quota gets nothing.
+fn quota(project: &str) -> serde_json::Value {
+    json!({
+        "apiVersion": "rancher.k8s.binbash.org/v1beta2", "kind": "FloatingIPProjectQuota",
+        "metadata": { "name": project },
+        "spec": { "displayName": "demo", "floatingIPQuota": { (POOL): 10 } },
     })
 }
 
