@@ -49,7 +49,17 @@ pub(super) struct Step {
     arguments: Vec<OsString>,
     environment: Vec<(String, OsString)>,
     deadline: Duration,
-    echo: bool,
+    output: Output,
+}
+
+/// What becomes of a command's standard output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Output {
+    /// The user sees each line as it comes.
+    Shown,
+    /// The user sees it in one piece at the end, so that commands beside each other do not mix theirs.
+    AtTheEnd,
+    Dropped,
 }
 
 impl Step {
@@ -59,7 +69,7 @@ impl Step {
             arguments: arguments.iter().map(OsString::from).collect(),
             environment: Vec::new(),
             deadline: Duration::from_secs(45 * 60),
-            echo: true,
+            output: Output::Shown,
         }
     }
 
@@ -79,7 +89,13 @@ impl Step {
 
     /// Keeps its output from the user.
     pub(super) fn quietly(mut self) -> Self {
-        self.echo = false;
+        self.output = Output::Dropped;
+        self
+    }
+
+    /// Shows its output when it has ended, in one piece.
+    pub(super) fn beside_others(mut self) -> Self {
+        self.output = Output::AtTheEnd;
         self
     }
 
@@ -90,12 +106,14 @@ impl Step {
         let group = child.id().context("the command ended before it began")?;
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;
+        let mut held = Vec::new();
         let ended = tokio::select! {
-            ended = follow(&mut child, self.echo) => Some(ended?),
+            ended = follow(&mut child, self.output, &mut held) => Some(ended?),
             () = tokio::time::sleep(self.deadline) => None,
             _ = interrupt.recv() => { end_group(group, &mut child).await; bail!("interrupted") }
             _ = terminate.recv() => { end_group(group, &mut child).await; bail!("terminated") }
         };
+        held.iter().for_each(say);
         let Some((tally, status)) = ended else {
             end_group(group, &mut child).await;
             bail!("{shown}: not done within {:?}", self.deadline);
@@ -115,7 +133,7 @@ impl Step {
             .current_dir(checkout())
             .process_group(0)
             .kill_on_drop(true);
-        if !self.echo {
+        if self.output == Output::Dropped {
             command.stderr(Stdio::null());
         }
         Ok(command
@@ -133,8 +151,12 @@ impl Step {
     }
 }
 
-/// Hands the output on line by line until the command has ended.
-async fn follow(child: &mut Child, echo: bool) -> Result<(Tally, ExitStatus)> {
+/// Hands the output on line by line until the command has ended; `held` gets what is not to be seen yet.
+async fn follow(
+    child: &mut Child,
+    output: Output,
+    held: &mut Vec<String>,
+) -> Result<(Tally, ExitStatus)> {
     let stdout = child
         .stdout
         .take()
@@ -144,8 +166,10 @@ async fn follow(child: &mut Child, echo: bool) -> Result<(Tally, ExitStatus)> {
     while let Some(line) = lines.next_segment().await? {
         let line = String::from_utf8_lossy(&line);
         tally.add(Tally::of_line(&line).unwrap_or_default());
-        if echo {
-            say(line);
+        match output {
+            Output::Shown => say(line),
+            Output::AtTheEnd => held.push(line.into_owned()),
+            Output::Dropped => {}
         }
     }
     Ok((tally, child.wait().await?))

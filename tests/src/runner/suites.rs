@@ -75,6 +75,11 @@ impl Suite {
         self.name() == wanted || (!group.is_empty() && group == wanted)
     }
 
+    /// Whether it may run beside another such suite: it has ports and directories of its own, and mostly waits.
+    pub(super) fn runs_beside(&self) -> bool {
+        matches!(self, Self::EndToEnd(_))
+    }
+
     /// Runs it; the text is a remark for the table.
     pub(super) async fn run(&self) -> Result<(Tally, Option<String>)> {
         let tally = match self {
@@ -101,7 +106,10 @@ impl Suite {
                 tokio::task::spawn_blocking(toolchain::prepare).await??;
                 Tally::default()
             }
-            Self::EndToEnd(target) => end_to_end(target, &KILL_ROUNDS).await?,
+            Self::EndToEnd(target) => {
+                let test = end_to_end(target, &KILL_ROUNDS).await?;
+                test.beside_others().run().await?
+            }
         };
         Ok((tally, None))
     }
@@ -130,9 +138,9 @@ async fn unit_tests() -> Result<Tally> {
 /// Files of `tests/e2e` whose tests mostly wait for minutes to pass that fipd must let pass; three run at once.
 const WAITING: [&str; 2] = ["clusters", "service_lb"];
 
-/// Runs one file of `tests/e2e` against the daemon as it is built here, mostly one test at a time: each starts several
+/// One file of `tests/e2e` against the daemon as it is built here, mostly one test at a time: each starts several
 /// API servers, and their start is what two cores are busy with. `more` is set in its environment.
-pub(super) async fn end_to_end(target: &str, more: &[(&str, &str)]) -> Result<Tally> {
+pub(super) async fn end_to_end(target: &str, more: &[(&str, &str)]) -> Result<Step> {
     let daemon = tokio::task::spawn_blocking(move || {
         toolchain::prepare()?;
         build_daemon()
@@ -146,8 +154,7 @@ pub(super) async fn end_to_end(target: &str, more: &[(&str, &str)]) -> Result<Ta
     let test = Step::cargo(&["test", "--workspace", "--test", target, "--", threads]);
     let test = test.env("FIPD_BIN", daemon);
     let more = more.iter();
-    let test = more.fold(test, |test, (name, value)| test.env(name, *value));
-    test.run().await
+    Ok(more.fold(test, |test, (name, value)| test.env(name, *value)))
 }
 
 /// The names of the files in `tests/e2e`, as this crate's manifest has them.

@@ -44,7 +44,7 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode> {
             say(format_args!("=== round {round}: {name}"));
             let tally = match target {
                 None => properties().await?,
-                Some(target) => end_to_end(target, &MORE).await?,
+                Some(target) => end_to_end(target, &MORE).await?.run().await?,
             };
             sum.add(tally);
             if tally.failed > 0 {

@@ -1,9 +1,12 @@
-//! `cargo verify`: all suites one after the other, a time table, and one plain line at the end.
+//! `cargo verify`: all suites, the end-to-end ones two at a time, a time table, and one plain line at the end.
 
+use std::cell::Cell;
+use std::future::ready;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use futures::stream::{self, StreamExt as _};
 
 use super::steps::Tally;
 use super::suites::Suite;
@@ -18,6 +21,9 @@ pub struct Arguments {
     #[arg(long)]
     list: bool,
 }
+
+/// How many end-to-end suites run beside each other: they wait for API servers more than two cores are busy.
+const AT_ONCE: usize = 2;
 
 /// What became of one suite.
 struct Row {
@@ -38,18 +44,11 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let start = Instant::now();
+    let (beside, alone): (Vec<_>, Vec<_>) = suites.into_iter().partition(Suite::runs_beside);
     let mut rows = Vec::new();
-    for suite in suites {
-        say(format_args!("=== {}", suite.name()));
-        let row = run_one(&suite).await;
-        let interrupted = row
-            .error
-            .as_deref()
-            .is_some_and(|error| error == "interrupted" || error == "terminated");
-        rows.push(row);
-        if interrupted {
-            break;
-        }
+    run_all(&alone, 1, &mut rows).await;
+    if !rows.iter().any(Row::is_interrupted) {
+        run_all(&beside, AT_ONCE, &mut rows).await;
     }
     report(&rows, start.elapsed());
     Ok(if rows.iter().all(Row::is_good) {
@@ -59,7 +58,19 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode> {
     })
 }
 
+/// Runs them, some at a time, and begins no more of them once one is interrupted.
+async fn run_all(suites: &[Suite], at_once: usize, rows: &mut Vec<Row>) {
+    let interrupted = Cell::new(false);
+    let suites = stream::iter(suites).take_while(|_| ready(!interrupted.get()));
+    let mut running = suites.map(run_one).buffer_unordered(at_once);
+    while let Some(row) = running.next().await {
+        interrupted.set(interrupted.get() || row.is_interrupted());
+        rows.push(row);
+    }
+}
+
 async fn run_one(suite: &Suite) -> Row {
+    say(format_args!("=== {}", suite.name()));
     let start = Instant::now();
     let result = suite.run().await;
     let (name, took) = (suite.name(), start.elapsed());
@@ -100,6 +111,12 @@ fn chosen(all: Vec<Suite>, only: &[String]) -> Result<Vec<Suite>> {
 }
 
 impl Row {
+    /// By Ctrl-C or by whoever ends the run.
+    fn is_interrupted(&self) -> bool {
+        let error = self.error.as_deref();
+        matches!(error, Some("interrupted" | "terminated"))
+    }
+
     fn is_good(&self) -> bool {
         self.error.is_none() && self.tally.failed == 0
     }
