@@ -7,16 +7,13 @@ use std::time::Duration;
 
 use fipd_crds::floating_ip::FloatingIP;
 use fipd_tests::scenario::{Scenario, config_of, write_kubeconfig};
-use fipd_tests::testbed::{RESTRICTED_USER, SiteOptions, free_port, get_tcp, wait_until};
+use fipd_tests::stock::FipClient as Client;
+use fipd_tests::testbed::{Fipd, RESTRICTED_USER, SiteOptions, free_port, get_tcp, wait_until};
 use futures::future::join_all;
 use http::Method;
 use kube::ResourceExt;
 use kube::api::{Api, ListParams};
 use serde_json::{Value, json};
-
-#[path = "fip_v1/client.rs"]
-mod client;
-use client::Client;
 
 const DEADLINE: Duration = Duration::from_secs(60);
 const ROLES: &str = include_str!("../../packaging/rbac/rancher-fip-management.yaml");
@@ -25,6 +22,13 @@ const MANY: &str = "[fip-v1]\nrate-limit-per-second = 1000\nrate-limit-burst = 1
 /// What the clusters of a project share.
 fn secret(project: &str) -> String {
     format!("{project}-0123456789abcdef0123456789abcdef")
+}
+
+/// The controller of a cluster, as the Secret in the guest tells it.
+fn client(fipd: &Fipd, cluster: &str, project: &str) -> Client {
+    let url = format!("{}/v1", fipd.url());
+    let ca = std::fs::read(fipd.data_dir().join("tls/ca.crt")).unwrap();
+    Client::new(&url, &ca, cluster, project, &secret(project)).unwrap()
 }
 
 struct Rancher {
@@ -129,7 +133,7 @@ impl Rancher {
     }
 
     fn client(&self, cluster: &str, project: &str) -> Client {
-        Client::new(&self.scenario.fipd, cluster, project)
+        client(&self.scenario.fipd, cluster, project)
     }
 
     /// Asks as the controller does: again until it is given one.

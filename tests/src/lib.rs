@@ -10,6 +10,7 @@ mod readme;
 pub mod runner;
 pub mod say;
 pub mod scenario;
+pub mod stock;
 pub mod testbed;
 pub mod toolchain;
 pub mod versions;

@@ -1,38 +1,33 @@
-//! `cargo demo`: a small site on this machine, and one Service that gets its floating IP from fipd.
+//! `cargo demo`: a small site on this machine. A guest cluster goes from its label in Rancher to a Service that works, and
+//! a second Service gets its address from fipd without anything installed in the cluster.
+
+mod guest;
+mod objects;
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use fipd_crds::labels::LOAD_BALANCER_CLASS;
 use k8s_openapi::api::core::v1::Service;
 use kube::Client;
 use kube::api::{Api, PostParams};
 use serde::Serialize;
-use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::say::{progress, say};
-use crate::testbed::{Fipd, FipdOptions, Site, SiteOptions, wait_until};
+use crate::testbed::{ANNOUNCER_CRDS, Charts, Fipd, FipdOptions, Site, SiteOptions, wait_until};
+use guest::Guest;
 
 const CLUSTER: &str = "alpha";
 const NAMESPACE: &str = "shop";
+/// Served by fipd itself.
 const SERVICE: &str = "web";
+/// Served by what fipd installs in the cluster.
+const GUEST_SERVICE: &str = "cart";
 /// The name the cluster manager of the originals computes: cluster and network.
 const POOL: &str = "alpha--public";
 const ADDRESS_WITHIN: Duration = Duration::from_secs(60);
-
-/// Rancher by its kubeconfig, all other clusters found through Rancher.
-const CONFIG: &str = r#"
-[[cluster]]
-name = "rancher"
-kubeconfig = "rancher.kubeconfig"
-systems = ["rancher-fip"]
-
-[discovery]
-cluster = "rancher"
-match-labels = { rancher-fip = "enabled" }
-systems = ["rancher-fip"]
-"#;
 
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
@@ -50,6 +45,7 @@ struct Seen {
     ui: String,
     /// From the Service's creation until its status had the address.
     milliseconds: u64,
+    guest: Guest,
 }
 
 /// A running site with its daemon.
@@ -57,6 +53,7 @@ struct Demo {
     // Dropped in this order: the daemon ends before its clusters do.
     fipd: Fipd,
     site: Site,
+    _charts: Charts,
 }
 
 /// Succeeds only when the Service really has its address in status.
@@ -92,17 +89,24 @@ async fn play() -> Result<(Demo, Seen)> {
     progress(
         "starting a Rancher cluster and one downstream cluster (real etcd and kube-apiservers)",
     );
-    let site = Site::start(&SiteOptions::of(&[CLUSTER])).await?;
+    let (options, charts) = (SiteOptions::of(&[CLUSTER]), guest::CHARTS);
+    let (site, charts) =
+        futures::future::try_join(Site::start(&options), Charts::start(&charts)).await?;
     site.rancher.install_crds(&fip_crds()).await?;
+    let alpha = &site.cluster(CLUSTER)?.plane;
+    alpha.install_crds(ANNOUNCER_CRDS).await?;
+    guest::prepare(&site, &charts).await?;
     progress("starting fipd");
-    let mut fipd = Fipd::prepare(FipdOptions {
-        config: Some(CONFIG.to_string()),
-        ..FipdOptions::default()
-    })
-    .await?;
+    let mut fipd = Fipd::prepare(FipdOptions::default()).await?;
     fipd.write_file("rancher.kubeconfig", site.rancher_kubeconfig())?;
+    fipd.write_config(&objects::config(&fipd.url(), charts.helm().binary()))?;
     fipd.restart().await?;
-    let demo = Demo { fipd, site };
+    fipd.wait_ready(ADDRESS_WITHIN).await?;
+    let demo = Demo {
+        fipd,
+        site,
+        _charts: charts,
+    };
     let seen = demo
         .give_an_address()
         .await
@@ -113,18 +117,14 @@ async fn play() -> Result<(Demo, Seen)> {
 impl Demo {
     async fn give_an_address(&self) -> Result<Seen> {
         let cluster = self.site.cluster(CLUSTER)?;
-        progress(format_args!("creating the FloatingIPPool {POOL}"));
-        self.site.rancher.apply(&pool().to_string()).await?;
-        let quota = quota(&cluster.project);
-        self.site.rancher.apply(&quota.to_string()).await?;
-        cluster.add_namespace(NAMESPACE).await?;
-        progress(format_args!(
-            "creating the Service {NAMESPACE}/{SERVICE} in cluster {CLUSTER}"
-        ));
         let client = cluster.plane.client().await?;
+        let guest = self.enable(cluster, &client).await?;
+        progress(format_args!(
+            "creating the Service {NAMESPACE}/{SERVICE}, which fipd serves itself"
+        ));
         let start = Instant::now();
-        create_service(&client).await?;
-        let address = wait_for_address(&client).await?;
+        create_service(&client, SERVICE, Some(LOAD_BALANCER_CLASS)).await?;
+        let address = wait_for_address(&client, SERVICE).await?;
         let milliseconds = u64::try_from(start.elapsed().as_millis())?;
         let service = format!("{CLUSTER}/{NAMESPACE}/{SERVICE}");
         Ok(Seen {
@@ -133,6 +133,7 @@ impl Demo {
             address,
             ui: self.fipd.url(),
             milliseconds,
+            guest,
         })
     }
 
@@ -147,10 +148,15 @@ impl Demo {
             "pool     {} (192.0.2.10 to 192.0.2.250) in Rancher",
             seen.pool
         ));
-        say(format_args!("service  {}", seen.service));
+        seen.guest.tell();
         say(format_args!(
-            "address  {}, {} ms after the Service was created",
-            seen.address, seen.milliseconds
+            "service  {}, served by fipd itself",
+            seen.service
+        ));
+        say(format_args!(
+            "address  {}, {} after the Service was created",
+            seen.address,
+            guest::human(seen.milliseconds)
         ));
         say(format_args!(
             "UI       {} (own CA; sign in as {name} with {password})",
@@ -180,52 +186,21 @@ fn fip_crds() -> String {
         .collect()
 }
 
-/// Addresses of the range kept for documentation, as the default pool of the cluster.
-fn pool() -> serde_json::Value {
-    json!({
-        "apiVersion": "rancher.k8s.binbash.org/v1beta2", "kind": "FloatingIPPool",
-        "metadata": { "name": POOL, "annotations": { "rancher-fip-default-network": "true" } },
-        "spec": {
-            "ipConfig": {
-                "family": "IPv4", "subnet": "192.0.2.0/24",
-                "pool": { "start": "192.0.2.10", "end": "192.0.2.250" },
-            },
-            "targetCluster": CLUSTER, "targetNetwork": "public",
-        },
-    })
-}
-
-/// Who has no quota gets nothing.
-fn quota(project: &str) -> serde_json::Value {
-    json!({
-        "apiVersion": "rancher.k8s.binbash.org/v1beta2", "kind": "FloatingIPProjectQuota",
-        "metadata": { "name": project },
-        "spec": { "displayName": "demo", "floatingIPQuota": { (POOL): 10 } },
-    })
-}
-
-async fn create_service(client: &Client) -> Result<()> {
-    let service: Service = serde_json::from_value(json!({
-        "metadata": { "name": SERVICE },
-        "spec": {
-            "type": "LoadBalancer", "loadBalancerClass": "fipd.io/floating-ip",
-            "selector": { "app": SERVICE }, "ports": [{ "port": 80, "protocol": "TCP" }],
-        },
-    }))?;
+async fn create_service(client: &Client, name: &str, class: Option<&str>) -> Result<()> {
     let api: Api<Service> = Api::namespaced(client.clone(), NAMESPACE);
-    api.create(&PostParams::default(), &service)
+    api.create(&PostParams::default(), &objects::service(name, class)?)
         .await
-        .context("create the Service")?;
+        .with_context(|| format!("create the Service {name}"))?;
     Ok(())
 }
 
-async fn wait_for_address(client: &Client) -> Result<String> {
+async fn wait_for_address(client: &Client, name: &str) -> Result<String> {
     let api: Api<Service> = Api::namespaced(client.clone(), NAMESPACE);
     wait_until(
         "the Service has an address in status",
         ADDRESS_WITHIN,
         || async {
-            let service = api.get(SERVICE).await.map_err(|error| error.to_string())?;
+            let service = api.get(name).await.map_err(|error| error.to_string())?;
             let balancer = service.status.and_then(|status| status.load_balancer);
             let first = balancer
                 .and_then(|balancer| balancer.ingress)
