@@ -286,19 +286,22 @@ impl Data {
             .collect()
     }
 
-    /// The real name of the pool that a user calls `name`: its own name, or `<display name>--<network>`.
+    /// The real name of the only pool that a user calls `name`.
     pub fn pool_called(&self, name: &str) -> Option<String> {
+        let mut names = self.pools_called(name).into_iter();
+        names.next().filter(|_| names.next().is_none())
+    }
+
+    /// The real names of the pools that a user calls `name`: its own name, or else `<display name>--<network>`.
+    pub fn pools_called(&self, name: &str) -> Vec<String> {
         if self.pools.get(&Key::new("", name)).is_some() {
-            return Some(name.to_owned());
+            return vec![name.to_owned()];
         }
-        let mut matching = self.pools.all().into_iter().filter(|(_, pool)| {
+        let matching = self.pools.all().into_iter().filter(|(_, pool)| {
             let spec = &pool.spec;
             fipd_crds::floating_ip::pool_name(&spec.target_cluster, &spec.target_network) == name
         });
-        match (matching.next(), matching.next()) {
-            (Some((key, _)), None) => Some(key.name.to_string()),
-            (Some(_), Some(_)) | (None, _) => None,
-        }
+        matching.map(|(key, _)| key.name.to_string()).collect()
     }
 
     /// A cluster of Rancher appeared, changed or went.

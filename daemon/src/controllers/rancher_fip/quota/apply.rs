@@ -91,9 +91,12 @@ impl Quotas {
                 return Ok(self.refused(key, quota, "Invalid", texts.join("; ")));
             }
         };
-        let called = |name: &str| {
-            let own = self.mirror(name);
-            own.or_else(|| self.mirror(&self.data.pool_called(name)?))
+        let called = |name: &str| match self.mirror(name) {
+            Some(own) => vec![own],
+            None => {
+                let names = self.data.pools_called(name);
+                names.iter().filter_map(|name| self.mirror(name)).collect()
+            }
         };
         let wanted = plan::wanted(limits, called);
         if let Some((one, other)) = wanted.twice.first() {
@@ -102,11 +105,7 @@ impl Quotas {
             );
             return Ok(self.refused(key, quota, "Invalid", message));
         }
-        let only = |limits: &BTreeMap<PoolId, (String, u64)>| {
-            let pairs = limits.iter();
-            pairs.map(|(pool, (_, limit))| (*pool, *limit)).collect()
-        };
-        self.set_limits(key, &only(&wanted.limits)).await?;
+        self.set_limits(key, &wanted.rows(&self.rows(key))).await?;
         let says = self.says(key, quota, &wanted);
         Ok(Verdict {
             limits: wanted.limits,

@@ -1,6 +1,6 @@
 //! What to ask the address book so that it has the quotas of a project, no more and no fewer.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fipd_core::{PoolId, Quota, Request, Tenant, Text};
 
@@ -9,18 +9,22 @@ use fipd_core::{PoolId, Quota, Request, Tenant, Text};
 pub struct Wanted {
     /// Pool, the name that the object has for it, and the limit.
     pub limits: BTreeMap<PoolId, (String, u64)>,
-    /// No pool goes by these names, so far.
+    /// No pool goes by these names, so far, or several do.
     pub unknown: Vec<String>,
+    /// Pools that one of `unknown` may mean: the limits they have stay until it is known.
+    pub unsure: BTreeSet<PoolId>,
     /// Names of one pool: two limits for it, of which none is taken.
     pub twice: Vec<(String, String)>,
 }
 
 /// Finds the pools by name.
-pub fn wanted(limits: BTreeMap<String, u64>, find: impl Fn(&str) -> Option<PoolId>) -> Wanted {
+pub fn wanted(limits: BTreeMap<String, u64>, find: impl Fn(&str) -> Vec<PoolId>) -> Wanted {
     let mut wanted = Wanted::default();
     for (name, limit) in limits {
-        let Some(pool) = find(&name) else {
+        let found = find(&name);
+        let [pool] = found[..] else {
             wanted.unknown.push(name);
+            wanted.unsure.extend(found);
             continue;
         };
         match wanted.limits.get(&pool) {
@@ -31,6 +35,16 @@ pub fn wanted(limits: BTreeMap<String, u64>, find: impl Fn(&str) -> Option<PoolI
         }
     }
     wanted
+}
+
+impl Wanted {
+    /// The limits to have, where the project has `rows`.
+    pub fn rows(&self, rows: &BTreeMap<PoolId, u64>) -> BTreeMap<PoolId, u64> {
+        let unsure = rows.iter().filter(|(pool, _)| self.unsure.contains(pool));
+        let kept = unsure.map(|(pool, limit)| (*pool, *limit));
+        let named = self.limits.iter().map(|(pool, (_, limit))| (*pool, *limit));
+        kept.chain(named).collect()
+    }
 }
 
 /// The requests that turn `rows`, the project's quotas in pools of the cluster, into the limits.
@@ -101,10 +115,22 @@ mod tests {
             ("later".to_owned(), 1),
             ("net".to_owned(), 4),
         ]);
-        let find = |name: &str| (name != "later").then_some(PoolId(1));
+        let find = |name: &str| (name != "later").then_some(PoolId(1)).into_iter().collect();
         let found = wanted(names, find);
         assert_eq!(found.unknown, ["later"]);
         assert_eq!(found.twice, [("dc--net".to_owned(), "net".to_owned())]);
         assert_eq!(found.limits.len(), 1);
+    }
+    #[test]
+    fn a_limit_stays_while_its_name_means_two_pools() {
+        let names = BTreeMap::from([("dc--net".to_owned(), 3), ("two".to_owned(), 9)]);
+        let find = |name: &str| match name {
+            "two" => vec![PoolId(2)],
+            _ => vec![PoolId(1), PoolId(2), PoolId(3)],
+        };
+        let found = wanted(names, find);
+        assert_eq!(found.unknown, ["dc--net"]);
+        let rows = limits(&[(1, 3), (2, 8), (4, 5)]);
+        assert_eq!(found.rows(&rows), limits(&[(1, 3), (2, 9)]));
     }
 }
