@@ -2,13 +2,15 @@
 
 #![expect(clippy::unwrap_used, reason = "in a test a panic is the verdict")]
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use fipd_crds::floating_ip::{FloatingIP, FloatingIPPool};
 use fipd_tests::scenario::Scenario;
 use fipd_tests::testbed::{SiteOptions, wait_until};
+use k8s_openapi::api::events::v1::Event;
 use kube::Client;
-use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -379,4 +381,138 @@ async fn no_error_of_a_floating_ip_is_final() {
     );
     let conditions = assigned["status"]["conditions"].as_array().unwrap();
     assert_eq!(conditions.len(), 1, "one entry per type");
+}
+
+/// Writes an annotation to both for as long as it is polled: their versions are never the ones that were read.
+async fn keep_writing(rancher: &Rancher, pool: &str, names: &[String]) {
+    let params = PatchParams::default();
+    for round in 0.. {
+        let note = json!({ "metadata": { "annotations": { "round": format!("{round}") } } });
+        let patch = Patch::Merge(&note);
+        rancher.pools.patch(pool, &params, &patch).await.unwrap();
+        // What is in the status of a pool is nobody's source.
+        let emptied = json!({ "status": { "allocated": null, "used": 0 } });
+        let patch = Patch::Merge(&emptied);
+        let written = rancher.pools.patch_status(pool, &params, &patch).await;
+        written.unwrap();
+        for name in names.iter().skip(round % 4).step_by(4) {
+            let note = json!({ "metadata": { "annotations": { "round": format!("{round}") } } });
+            // It may not be there yet.
+            let _ = rancher
+                .fips
+                .patch(name, &params, &Patch::Merge(&note))
+                .await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn defect_01_02_addresses_stay_apart_while_everything_is_written_all_the_time() {
+    let rancher = Rancher::start().await;
+    rancher
+        .pool("net", "10.60.0.0/24", "10.60.0.1", "10.60.0.32", &[])
+        .await;
+    let names: Vec<String> = (0..32).map(|number| format!("fip-{number}")).collect();
+    let asking = async {
+        for name in &names {
+            rancher.fip(name, "net", "").await;
+        }
+        let mut addresses = BTreeSet::new();
+        for name in &names {
+            let fip = rancher
+                .wait_fip(name, "has an address", |fip| {
+                    fip["status"]["state"] == "Allocated"
+                })
+                .await;
+            let address = fip["status"]["ipAddr"].as_str().unwrap().to_owned();
+            assert_eq!(fip["spec"]["ipAddr"], *address);
+            addresses.insert(address);
+        }
+        // None was given twice, and no retry took a second one: the pool had exactly as many.
+        assert_eq!(addresses.len(), names.len());
+    };
+    tokio::select! {
+        () = keep_writing(&rancher, "net", &names) => {}
+        () = asking => {}
+    }
+    wait_until("the pool shows all of them", DEADLINE, || async {
+        let pool = rancher.pools.get("net").await;
+        let status = json!(pool.map_err(|error| error.to_string())?.status);
+        let allocated = status["allocated"].as_object().map_or(0, |all| all.len());
+        let exact = allocated == 32 && status["used"] == 32 && status["available"].is_null();
+        exact.then_some(()).ok_or_else(|| status.to_string())
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn defect_10_12_36_an_odd_pool_is_told_and_holds_nobody_up() {
+    let rancher = Rancher::start().await;
+    // The schema of the originals lets it through, and it ended three of their programs.
+    let empty = json!({ "metadata": { "name": "empty" }, "spec": {} });
+    rancher.apply("FloatingIPPool", empty).await;
+    // Nobody counts its addresses one by one.
+    rancher
+        .pool(
+            "six",
+            "2001:db8::/64",
+            "2001:db8::1",
+            "2001:db8::ffff:ffff:ffff:ffff",
+            &["2001:DB8::0002"],
+        )
+        .await;
+    rancher
+        .pool("one", "10.60.0.0/24", "10.60.0.10", "10.60.0.12", &[])
+        .await;
+    rancher
+        .pool("two", "10.60.0.0/24", "10.60.0.12", "10.60.0.14", &[])
+        .await;
+    rancher
+        .wait_condition("empty", "Ready", "False", "spec.ipConfig")
+        .await;
+    rancher.fip("waits", "empty", "").await;
+    rancher.fip("first", "six", "").await;
+    rancher.fip("second", "six", "").await;
+    rancher.wait_address("first", "2001:db8::1").await;
+    rancher.wait_address("second", "2001:db8::3").await;
+    rancher.fip("shared", "one", "10.60.0.12").await;
+    rancher.wait_address("shared", "10.60.0.12").await;
+    rancher.fip("other", "two", "").await;
+    rancher.wait_address("other", "10.60.0.13").await;
+    let waits = rancher
+        .wait_fip("waits", "is told", |fip| fip["status"]["state"] == "Error")
+        .await;
+    assert_eq!(reason(&waits), "AllocationFailed");
+
+    let quota = json!({ "metadata": { "name": "p-b" }, "spec": { "displayName": "B", "floatingIPQuota": { "nowhere": 3 } } });
+    rancher.apply("FloatingIPProjectQuota", quota).await;
+    let client = rancher.scenario.site.rancher.client().await.unwrap();
+    let events: Api<Event> = Api::all(client);
+    wait_until("Events tell of pool and quota", DEADLINE, || async {
+        let events = events.list(&ListParams::default()).await;
+        let events = events.map_err(|error| error.to_string())?.items;
+        let about = |kind: &str, part: &str| {
+            events.iter().any(|event| {
+                let regarding = event.regarding.as_ref();
+                let note = event.note.as_deref().unwrap_or_default();
+                regarding.is_some_and(|one| one.kind.as_deref() == Some(kind))
+                    && note.contains(part)
+            })
+        };
+        let told = [
+            about("FloatingIPPool", "spec.ipConfig"),
+            about("FloatingIPProjectQuota", "nowhere"),
+        ];
+        (told == [true, true])
+            .then_some(())
+            .ok_or_else(|| format!("{told:?}"))
+    })
+    .await
+    .unwrap();
+    let pool = json!({ "spec": { "ipConfig": { "subnet": "10.70.0.0/24", "pool": { "start": "10.70.0.5", "end": "10.70.0.9" } } } });
+    let params = PatchParams::default();
+    let patch = Patch::Merge(&pool);
+    rancher.pools.patch("empty", &params, &patch).await.unwrap();
+    rancher.wait_address("waits", "10.70.0.5").await;
 }

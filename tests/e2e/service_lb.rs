@@ -404,7 +404,7 @@ fn dual(name: &str, pool: &str, policy: &str) -> Service {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn dual_stack_services_use_partner_pools() {
+async fn defect_32_dual_stack_services_use_partner_pools() {
     let scenario = Scenario::start(&SiteOptions::of(&["a"])).await.unwrap();
     scenario
         .add_pool("four", "10.60.0.0/24", "10.60.0.10", "10.60.0.20")
@@ -655,7 +655,7 @@ fn bind(role: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn neither_fipd_nor_rancher_need_to_be_there_all_the_time() {
+async fn defect_14_neither_fipd_nor_rancher_need_to_be_there_all_the_time() {
     let options = SiteOptions {
         proxied: true,
         ..SiteOptions::of(&["a"])

@@ -6,6 +6,8 @@
 pub mod bench;
 pub mod process;
 #[cfg(test)]
+mod rbac;
+#[cfg(test)]
 mod readme;
 pub mod runner;
 pub mod say;

@@ -179,7 +179,33 @@ async fn callers_at_once_get_distinct_addresses_and_share_commits() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_identity_asking_at_once_gets_one_address() {
+async fn defect_37_counts_add_up_while_addresses_are_given() {
+    let dir = tempfile::tempdir().unwrap();
+    let (ipam, writer) = start(dir.path());
+    let pool = make_pool(&ipam, "front", "10.1.0.0/24").await;
+    let usage = || ipam.read(|ledger| ledger.usage(pool).unwrap());
+    let size = usage().size;
+    let tasks = (0..200).map(|number| {
+        let ipam = ipam.clone();
+        tokio::spawn(async move { allocate(&ipam, pool, number).await.unwrap() })
+    });
+    let mut tasks: tokio::task::JoinSet<_> = tasks.collect();
+    let mut seen = 0;
+    loop {
+        let now = usage();
+        assert_eq!((now.used + now.free, now.size), (size, size));
+        assert!(now.used >= seen, "{} after {seen}", now.used);
+        seen = now.used;
+        if tasks.join_next().await.is_none() {
+            break;
+        }
+    }
+    assert_eq!(usage().used, 200);
+    stop(&ipam, writer).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn defect_02_one_identity_asking_at_once_gets_one_address() {
     let dir = tempfile::tempdir().unwrap();
     let (ipam, writer) = start(dir.path());
     let pool = make_pool(&ipam, "front", "10.1.0.0/24").await;

@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn one_patch_marks_and_shows() {
+    fn defect_17_one_patch_marks_and_shows() {
         let claim = claim(&svc(), &service(), &v4(), Announce::None).expect("a patch");
         let both = both(&claim, show(&svc(), &v4()).expect("a patch"));
         assert_eq!(both["metadata"], claim["metadata"]);

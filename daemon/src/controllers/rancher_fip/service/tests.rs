@@ -250,7 +250,7 @@ impl Bench {
 }
 
 #[tokio::test]
-async fn a_service_turned_into_another_gives_its_address_back_at_once() {
+async fn defect_16_a_service_turned_into_another_gives_its_address_back_at_once() {
     let bench = Bench::new(object("1", "ClusterIP")).await;
     bench.unseen().await;
     assert!(!bench.has_lease());
