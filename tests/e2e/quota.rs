@@ -462,6 +462,52 @@ async fn defect_18_a_cluster_deleted_while_fipd_is_down_leaves_its_addresses_to_
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_project_keeps_its_addresses_until_its_quota_goes_too() {
+    let rancher = Rancher::start().await;
+    let project = json!({
+        "apiVersion": "management.cattle.io/v3", "kind": "Project",
+        "metadata": { "name": "p-a", "namespace": NAMESPACE }, "spec": { "clusterName": NAMESPACE },
+    });
+    let plane = &rancher.scenario.site.rancher;
+    plane.apply(&project.to_string()).await.unwrap();
+    rancher.quota("p-a", json!({ "net": 2 })).await;
+    rancher.quota("p-b", json!({ "net": 200 })).await;
+    rancher.pool("net", 1, json!({})).await;
+    let mut addresses = BTreeSet::new();
+    for name in ["used", "spare"] {
+        rancher.fip(name, "p-a", "net").await;
+        addresses.insert(rancher.wait_address(name).await);
+    }
+    rancher.unassign("spare").await;
+    let client = plane.client().await.unwrap();
+    let projects: Api<fipd_crds::management::Project> = Api::namespaced(client, NAMESPACE);
+    let params = DeleteParams::default();
+    projects.delete("p-a", &params).await.unwrap();
+    rancher.fip("other", "p-b", "net").await;
+    let other = rancher.wait_address("other").await;
+    assert!(!addresses.contains(&other), "{other} is the project's");
+    let two = |quota: &Value| quota["status"]["fips"]["net"]["used"] == 2;
+    rancher.wait_quota("p-a", "shows both", two).await;
+
+    rancher.quotas.delete("p-a", &params).await.unwrap();
+    for name in ["used", "spare"] {
+        rancher.wait_no_fip(name).await;
+    }
+    wait_until("the quota is gone", DEADLINE, || async {
+        match rancher.quotas.get_opt("p-a").await.unwrap() {
+            None => Ok(()),
+            Some(quota) => Err(json!(quota).to_string()),
+        }
+    })
+    .await
+    .unwrap();
+    for (name, _) in ["next", "last"].iter().zip(&addresses) {
+        rancher.fip(name, "p-b", "net").await;
+        assert!(addresses.contains(&rancher.wait_address(name).await));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn defect_15_a_service_without_a_quota_waits_for_one() {
     let mut scenario = Scenario::prepare(&SiteOptions::of(&["a"])).await.unwrap();
     let config = config(&scenario.site, "").replace("quotas = \"optional\"\n", "");
