@@ -9,6 +9,8 @@ use std::time::Duration;
 use fipd_tests::scenario::{Scenario, config, write_kubeconfig};
 use fipd_tests::testbed::{Browser, BrowserOptions, Fipd, FipdOptions, SiteOptions, wait_until};
 
+#[path = "browser/guests.rs"]
+mod guests;
 #[path = "browser/rooms.rs"]
 mod rooms;
 
