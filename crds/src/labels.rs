@@ -167,6 +167,9 @@ pub const PARTNER_POOL: &str = "fipd.io/partner-pool";
 pub const RETURN_AFTER: &str = "fipd.io/return-after";
 /// Annotation: who holds the address, in fipd's words.
 pub const HOLDER: &str = "fipd.io/holder";
+/// Annotation on FloatingIPs: the Services that were taken off it last, `CLUSTER/NAMESPACE/NAME` with spaces between, newest
+/// first. A release of one of these that is asked for again has happened.
+pub const RELEASED_BY: &str = "fipd.io/released-by";
 /// Finalizer on claims: the address is free before the object goes.
 pub const CLAIM_CLEANUP: &str = "fipd.io/address";
 /// Finalizer on pools that are the source of one of fipd: nobody holds an address of it before the object goes.

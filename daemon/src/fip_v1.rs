@@ -9,16 +9,20 @@ use http::StatusCode;
 use serde::Serialize;
 
 /// Who asks, as token and body say. Nothing of it is believed yet.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Claim {
     /// `client_id` of the token.
     pub client: String,
     pub project: String,
-    /// The secret that the project's clusters share. Never logged.
-    pub secret: String,
+    /// What the project's clusters share.
+    pub secret: Secret,
     /// `None` where the body has none: then the token says it.
     pub cluster: Option<String>,
 }
+
+/// A text that no log may show.
+#[derive(Clone, Default)]
+pub struct Secret(String);
 
 /// Who asks, as it was verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,6 +104,12 @@ pub struct PoolFigures {
     pub available: u64,
     /// Sorted as texts; `null` if there are none.
     pub used_ips: Option<Vec<String>>,
+    /// There are more than are listed; the counts are exact.
+    #[serde(
+        rename = "used_ips_truncated",
+        skip_serializing_if = "std::ops::Not::not"
+    )]
+    pub truncated: bool,
 }
 
 /// Why the answer is no.
@@ -131,8 +141,10 @@ pub trait FloatingIps: Send + Sync {
     -> BoxFuture<'a, Result<(), Denied>>;
     /// What the asker's cluster has of the project's addresses, and what nobody uses.
     fn list<'a>(&'a self, asker: &'a Asker) -> BoxFuture<'a, Result<Vec<Row>, Denied>>;
-    /// The pools of all management clusters by name.
-    fn figures(&self) -> BTreeMap<String, PoolFigures>;
+    /// The pools of all management clusters where fipd leads, by name.
+    fn figures(&self) -> Result<BTreeMap<String, PoolFigures>, Denied>;
+    /// In how many of the management clusters fipd does not lead at this moment.
+    fn not_leading(&self) -> usize;
 }
 
 impl Denied {
@@ -155,14 +167,28 @@ impl Denied {
             "timeout waiting for IP allocation",
         )
     }
+
+    /// Somebody else may decide now; asking again is free.
+    pub fn elsewhere() -> Self {
+        Self::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "fipd does not lead in the management cluster, or has not read it yet; ask again",
+        )
+    }
 }
 
-impl fmt::Debug for Claim {
+impl Secret {
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Claim")
-            .field("client", &self.client)
-            .field("project", &self.project)
-            .field("cluster", &self.cluster)
-            .finish_non_exhaustive()
+        f.write_str("(secret)")
     }
 }

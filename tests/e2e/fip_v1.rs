@@ -31,6 +31,9 @@ fn client(fipd: &Fipd, cluster: &str, project: &str) -> Client {
     Client::new(&url, &ca, cluster, project, &secret(project)).unwrap()
 }
 
+#[path = "fip_v1/moved.rs"]
+mod moved;
+
 struct Rancher {
     scenario: Scenario,
     fips: Api<FloatingIP>,
@@ -175,6 +178,30 @@ fn text<'a>(answer: &'a Value, key: &str) -> &'a str {
     answer[key].as_str().unwrap()
 }
 
+/// The name of the object for Service `named`; where there was none it is made and deleted.
+async fn made_name(rancher: &Rancher, web: &Client) -> String {
+    let (code, answer) = web.request("named", "net", "").await.unwrap();
+    assert_eq!(code, 200, "{answer}");
+    let all = rancher.objects().await;
+    let called = |one: &&FloatingIP| {
+        let name = one.labels().get("rancher.k8s.binbash.org/service-0-name");
+        name.is_some_and(|name| name == "named")
+    };
+    let name = all.iter().find(called).unwrap().name_any();
+    let address = text(&answer, "ipaddr");
+    web.release("named", address).await.unwrap();
+    assert_eq!(web.delete(address).await.unwrap().0, 200);
+    wait_until("it is gone", DEADLINE, || async {
+        match rancher.fips.get_opt(&name).await {
+            Ok(None) => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    })
+    .await
+    .unwrap();
+    name
+}
+
 /// Code and words of a refusal, and that it has nothing else.
 fn refusal(answer: Result<(u16, Value), String>) -> (u16, String) {
     let (code, body) = answer.unwrap();
@@ -265,6 +292,13 @@ async fn a_stock_client_requests_releases_lists_and_deletes() {
     assert!(text(&other, "ipaddr").starts_with("10.61.0."), "{other}");
     let (_, reused) = web.request("shop", "net", "").await.unwrap();
     assert_eq!(text(&reused, "ipaddr"), address);
+    // A release whose answer was lost is asked for again, though another Service has the address by now.
+    let (code, answer) = web.release("web", &address).await.unwrap();
+    assert_eq!((code, text(&answer, "status")), (200, "released"));
+    let never = is(404, "no floatingip found to release");
+    assert_eq!(refusal(web.release("never", &address).await), never);
+    let (_, still) = web.request("shop", "net", "").await.unwrap();
+    assert_eq!(text(&still, "ipaddr"), address);
     web.release("shop", &address).await.unwrap();
     let (code, answer) = web.delete(&address).await.unwrap();
     assert_eq!((code, text(&answer, "status")), (200, "deleted"));
@@ -325,7 +359,7 @@ async fn tokens_and_bodies(web: &Client, token: &str) {
     assert_eq!(refusal(said), nobody);
 }
 
-/// defects 26, 27 and 28: who is not the project's, or not of its cluster, gets and changes nothing.
+/// defect_26, defect_27 and defect_28: who is not the project's, or not of its cluster, gets and changes nothing.
 async fn nobody_else(rancher: &Rancher, address: &str) {
     let nobody = is(403, "Client not authorized");
     let mut wrong = rancher.client("c-m-a", "p-a");
@@ -412,6 +446,37 @@ async fn told(rancher: &Rancher) {
     for project in ["p-a", "p-b", "p-h"] {
         assert!(!log.contains(&secret(project)));
     }
+}
+
+/// An address kept for the project, for which its quota has no room, is not left with the Service that asked for it.
+async fn attached_in_vain(rancher: &Rancher, web: &Client) {
+    let kept = json!({
+        "apiVersion": "rancher.k8s.binbash.org/v1beta2", "kind": "FloatingIP",
+        "metadata": { "name": "fip-kept", "namespace": "c-m-a", "labels": {
+            "rancher.k8s.binbash.org/project-name": "p-a",
+        } },
+        "spec": { "floatingIPPool": "tiny", "ipAddr": "10.62.0.11" },
+    });
+    let plane = &rancher.scenario.site.rancher;
+    plane.apply(&kept.to_string()).await.unwrap();
+    let (code, words) = refusal(web.request("kept", "tiny", "10.62.0.11").await);
+    assert_eq!(code, 409, "{words}");
+    let left = rancher.fips.get("fip-kept").await.unwrap();
+    assert_eq!(left.labels().len(), 1, "{:?}", left.labels());
+
+    // A name that an object of another project has is passed over.
+    let name = made_name(rancher, web).await;
+    let theirs = json!({
+        "apiVersion": "rancher.k8s.binbash.org/v1beta2", "kind": "FloatingIP",
+        "metadata": { "name": name, "namespace": "c-m-a", "labels": {
+            "rancher.k8s.binbash.org/project-name": "p-b",
+        } },
+        "spec": { "floatingIPPool": "tiny" },
+    });
+    plane.apply(&theirs.to_string()).await.unwrap();
+    let (code, answer) = web.request("named", "net", "").await.unwrap();
+    assert_eq!(code, 200, "{answer}");
+    assert_ne!(made_name(rancher, web).await, name);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -517,6 +582,7 @@ async fn a_refused_request_leaves_nothing_behind_and_a_noisy_project_is_slowed_a
     assert_eq!(refusal(other.request("old", "tiny", "").await).0, 500);
     let left = rancher.fips.get("fip-abc12").await.unwrap();
     assert_eq!(left.metadata.deletion_timestamp, None);
+    attached_in_vain(&rancher, &web).await;
 
     // defect 29
     tokio::time::sleep(Duration::from_secs(3)).await;

@@ -146,6 +146,12 @@ fn readiness(api: &Api) -> Readiness {
             "{held} networks give nothing new until their clusters are adopted"
         ));
     }
+    let followed = api.fip_v1.not_leading();
+    if followed > 0 {
+        reasons.push(format!(
+            "{followed} management clusters are not led by this fipd: LB controllers there are told to ask again"
+        ));
+    }
     Readiness { ready, reasons }
 }
 

@@ -1,36 +1,64 @@
 //! The bodies of the stock LB controller. Go reads the keys of JSON in any case, so this does as well: the controller
 //! sends `clientSecret`, the original's documents say `clientsecret`.
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::{collections::BTreeMap, fmt, net::IpAddr};
 
 use http::StatusCode;
+use serde::{
+    Deserialize, Deserializer,
+    de::{MapAccess, Visitor},
+};
 use serde_json::Value;
 
-use crate::fip_v1::{Claim, Denied, Farewell, Service, Wish};
+use crate::fip_v1::{Claim, Denied, Farewell, Secret, Service, Wish};
 
 /// The longest text of a field.
 const LONGEST: usize = 1_024;
 /// The longest value of a label.
 const LABEL: usize = 63;
 
+/// The texts that are read; the secret is one more.
+const TEXTS: [&str; 8] = [
+    "clientid",
+    "cluster",
+    "project",
+    "floatingippool",
+    "servicenamespace",
+    "servicename",
+    "ipaddr",
+    "floatingipgroup",
+];
+const SECRET: &str = "clientsecret";
+
 /// The fields of a body by their names in small letters.
-#[derive(Debug, PartialEq)]
-pub struct Fields(BTreeMap<String, String>);
+#[derive(Debug)]
+pub struct Fields {
+    texts: BTreeMap<&'static str, String>,
+    secret: Secret,
+}
 
 impl Fields {
-    /// Reads a body. What is `null` is as if it were not there; fields that nobody knows are ignored.
+    /// Reads a body. What is `null` is as if it were not there; fields that nobody knows are ignored, whatever they hold.
     ///
     /// # Errors
-    /// No JSON object, or a field that is no text.
+    /// No JSON object, or a known field that is no text.
     pub fn read(body: &[u8]) -> Result<Self, Denied> {
-        let object: BTreeMap<String, Value> =
-            serde_json::from_slice(body).map_err(|_| invalid(""))?;
-        let mut fields = BTreeMap::new();
-        for (key, value) in object {
+        let Members(members) = serde_json::from_slice(body).map_err(|_| invalid(""))?;
+        let mut fields = Self {
+            texts: BTreeMap::new(),
+            secret: Secret::default(),
+        };
+        for (key, value) in members {
+            let small = key.to_ascii_lowercase();
+            let known = TEXTS.into_iter().find(|known| *known == small);
+            if known.is_none() && small != SECRET {
+                continue;
+            }
             match value {
-                Value::String(text) if text.len() <= LONGEST => {
-                    fields.insert(key.to_ascii_lowercase(), text);
-                }
+                Value::String(text) if text.len() <= LONGEST => match known {
+                    Some(known) => drop(fields.texts.insert(known, text)),
+                    None => fields.secret = Secret::new(text),
+                },
                 Value::Null => {}
                 Value::String(_) => {
                     let why = format!(": {key} is longer than {LONGEST} bytes");
@@ -41,12 +69,16 @@ impl Fields {
                 }
             }
         }
-        Ok(Self(fields))
+        Ok(fields)
     }
 
     /// A field; empty where it is missing.
     pub fn text(&self, key: &str) -> &str {
-        self.0.get(key).map_or("", String::as_str)
+        self.texts.get(key).map_or("", String::as_str)
+    }
+
+    pub fn secret(&self) -> &Secret {
+        &self.secret
     }
 
     /// A field that is not empty.
@@ -98,7 +130,7 @@ impl Fields {
         Claim {
             client,
             project: self.text("project").to_owned(),
-            secret: self.text("clientsecret").to_owned(),
+            secret: self.secret.clone(),
             cluster: names_cluster.then(|| self.text("cluster").to_owned()),
         }
     }
@@ -134,6 +166,31 @@ impl Fields {
     pub fn deleted(&self) -> Result<IpAddr, Denied> {
         self.address()?
             .ok_or_else(|| invalid(": ipaddr is required"))
+    }
+}
+
+/// A JSON object in its order: of keys that differ in case alone, the last one counts.
+struct Members(Vec<(String, Value)>);
+
+impl<'de> Deserialize<'de> for Members {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Each;
+        impl<'de> Visitor<'de> for Each {
+            type Value = Members;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members, A::Error> {
+                let mut members = Vec::new();
+                while let Some(member) = map.next_entry()? {
+                    members.push(member);
+                }
+                Ok(Members(members))
+            }
+        }
+        deserializer.deserialize_map(Each)
     }
 }
 
@@ -173,9 +230,8 @@ mod tests {
         });
         let fields = fields(sent);
         let claim = fields.claim("client-c-m-a".to_owned(), true);
-        assert_eq!((&*claim.secret, &*claim.project), ("s", "p-a"));
+        assert_eq!((claim.secret.reveal(), &*claim.project), ("s", "p-a"));
         assert_eq!(claim.cluster.as_deref(), Some("c-m-a"));
-        assert!(!format!("{claim:?}").contains("secret"));
         let wish = fields.wish().unwrap();
         assert_eq!((&*wish.pool, wish.address), ("net", None));
         assert_eq!(wish.group.as_deref(), Some("g"));
@@ -186,6 +242,25 @@ mod tests {
                 name: "web".to_owned()
             }
         );
+    }
+
+    #[test]
+    fn no_secret_is_in_what_is_printed() {
+        let fields = fields(json!({ "clientSecret": "0123456789abcdef", "project": "p-a" }));
+        let claim = fields.claim(String::new(), true);
+        for printed in [format!("{fields:?}"), format!("{claim:?}")] {
+            assert!(printed.contains("p-a"), "{printed}");
+            assert!(!printed.contains("0123456789abcdef"), "{printed}");
+        }
+    }
+
+    #[test]
+    fn fields_that_nobody_knows_are_ignored_and_the_last_of_one_name_counts() {
+        let body = br#"{ "project": "p-a", "retries": 3, "meta": { "a": [1, null] }, "new": true, "Project": "p-b" }"#;
+        let fields = Fields::read(body).unwrap();
+        assert_eq!(fields.text("project"), "p-b");
+        let long = json!({ "more": "x".repeat(LONGEST + 1) });
+        assert!(Fields::read(long.to_string().as_bytes()).is_ok());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    net::{IpAddr, Ipv6Addr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
     time::{Duration, Instant},
 };
 
@@ -25,14 +25,25 @@ pub enum Whom {
     Project(String),
     /// IPv6 counts as its /64.
     Peer(IpAddr),
+    /// One who said to be of a project.
+    Stranger(IpAddr, String),
 }
 
 impl Whom {
     pub fn peer(address: IpAddr) -> Self {
-        Self::Peer(match address.to_canonical() {
-            IpAddr::V4(v4) => v4.into(),
-            IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX)).into(),
-        })
+        Self::Peer(network(address))
+    }
+
+    pub fn stranger(address: Option<IpAddr>, project: &str) -> Self {
+        let address = address.unwrap_or(Ipv4Addr::UNSPECIFIED.into());
+        Self::Stranger(network(address), project.to_owned())
+    }
+}
+
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(v4) => v4.into(),
+        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX)).into(),
     }
 }
 
@@ -47,6 +58,14 @@ struct Bucket {
 pub struct Limiter(Mutex<BTreeMap<Whom, Bucket>>);
 
 impl Limiter {
+    /// Whether there is a token to take.
+    pub fn has(&self, whom: &Whom, rate: Rate, now: Instant) -> bool {
+        let buckets = self.0.lock();
+        buckets
+            .get(whom)
+            .is_none_or(|bucket| bucket.filled(rate, now) >= 1.0)
+    }
+
     /// Takes one token, if there is one.
     pub fn take(&self, whom: Whom, rate: Rate, now: Instant) -> bool {
         let mut buckets = self.0.lock();

@@ -2,21 +2,24 @@
 //! manager.
 //!
 //! ```text
-//!  rate of the peer --> token --> body --> project, secret, cluster --> rate of the project --> decision
+//!  rate of the peer --> token --> body --> rate of guesses --> project, secret, cluster --> rate of the project --> decision
 //! ```
 //!
 //! HTTP is here; what is asked goes to [`FloatingIps`], which the daemon's wiring brings. The token is given to everybody
 //! and grants nothing.
 
 mod body;
+mod guesses;
 mod jwt;
 mod limiter;
+#[cfg(test)]
+mod tests;
 mod tokens;
 
 use std::{
     net::{IpAddr, SocketAddr},
     sync::Arc,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use axum::{
@@ -37,10 +40,13 @@ use crate::{
     ipam::Ipam,
 };
 use body::{Fields, invalid};
+use guesses::Guesses;
 use limiter::{Limiter, Rate, Whom};
 pub use tokens::TokenError;
 use tokens::Tokens;
 
+/// For the whole of a call: the client gives up after 10 s.
+const DEADLINE: Duration = Duration::from_secs(8);
 /// The largest body.
 const MOST: usize = 64 * 1024;
 /// The longest name of a client.
@@ -54,6 +60,7 @@ pub struct FipV1 {
     tokens: Arc<Tokens>,
     limiter: Limiter,
     rate: Rate,
+    guesses: Guesses,
 }
 
 /// What is called.
@@ -85,7 +92,13 @@ impl FipV1 {
                 per_second: f64::from(limits.rate_limit_per_second),
                 burst: f64::from(limits.rate_limit_burst),
             },
+            guesses: Guesses::default(),
         }
+    }
+
+    /// In how many management clusters nothing is decided here.
+    pub fn not_leading(&self) -> usize {
+        self.decides.not_leading()
     }
 
     /// Another key signs tokens from now on.
@@ -137,7 +150,10 @@ async fn list(State(api): State<Arc<Api>>, request: Request) -> Response {
 }
 
 async fn figures(State(api): State<Arc<Api>>) -> Response {
-    Json(api.fip_v1.decides.figures()).into_response()
+    match api.fip_v1.decides.figures() {
+        Ok(figures) => Json(figures).into_response(),
+        Err(denied) => refused(denied),
+    }
 }
 
 /// Answers a call, counts it and leaves a trace of it.
@@ -146,7 +162,7 @@ async fn answer(api: &Api, call: Call, request: Request) -> Response {
     let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
     let peer = peer.map(|ConnectInfo(peer)| peer.ip().to_canonical());
     let mut trail = Trail::default();
-    let said = api.fip_v1.say(call, peer, request, &mut trail).await;
+    let said = api.fip_v1.in_time(call, peer, request, &mut trail).await;
     let code = match &said {
         Ok(_) => StatusCode::OK,
         Err(denied) => denied.code,
@@ -166,11 +182,13 @@ async fn answer(api: &Api, call: Call, request: Request) -> Response {
     );
     match said {
         Ok(body) => Json(body).into_response(),
-        Err(Denied { code, message }) => {
-            let body = json!({ "code": code.as_u16(), "message": message });
-            (code, Json(body)).into_response()
-        }
+        Err(denied) => refused(denied),
     }
+}
+
+fn refused(Denied { code, message }: Denied) -> Response {
+    let body = json!({ "code": code.as_u16(), "message": message });
+    (code, Json(body)).into_response()
 }
 
 impl Call {
@@ -186,6 +204,19 @@ impl Call {
 }
 
 impl FipV1 {
+    /// What was done by the deadline stays done, and is found when the client asks again.
+    async fn in_time(
+        &self,
+        call: Call,
+        peer: Option<IpAddr>,
+        request: Request,
+        trail: &mut Trail,
+    ) -> Result<Value, Denied> {
+        let said = self.say(call, peer, request, trail);
+        let said = tokio::time::timeout(DEADLINE, said).await;
+        said.unwrap_or_else(|_| Err(Denied::late()))
+    }
+
     async fn say(
         &self,
         call: Call,
@@ -214,7 +245,8 @@ impl FipV1 {
             fields.text("servicename")
         );
         let claim = fields.claim(trail.client.clone(), call != Call::Delete);
-        let asker = self.decides.authorize(&claim).await?;
+        let authorized = self.decides.authorize(&claim);
+        let asker = self.guesses.watch(peer, &claim, authorized).await?;
         self.within(Whom::Project(asker.project.clone()), self.rate)?;
         self.decide(call, &asker, &fields, trail).await
     }
@@ -268,9 +300,9 @@ impl FipV1 {
                 trail.address = given.address.to_string();
                 let mut answer = json!({
                     "status": "approved", "ipaddr": trail.address, "subnet": given.subnet,
+                    "clientsecret": fields.secret().reveal(),
                 });
                 for key in [
-                    "clientsecret",
                     "cluster",
                     "project",
                     "floatingippool",
@@ -300,7 +332,7 @@ impl FipV1 {
                 // An empty list of Go is `null`.
                 let rows = Some(rows).filter(|rows| !rows.is_empty());
                 Ok(json!({
-                    "clientsecret": fields.text("clientsecret"), "cluster": asker.cluster,
+                    "clientsecret": fields.secret().reveal(), "cluster": asker.cluster,
                     "project": asker.project, "floatingips": rows,
                 }))
             }
@@ -310,11 +342,16 @@ impl FipV1 {
 
     fn within(&self, whom: Whom, rate: Rate) -> Result<(), Denied> {
         if self.limiter.take(whom, rate, Instant::now()) {
-            return Ok(());
+            Ok(())
+        } else {
+            Err(too_many())
         }
-        let code = StatusCode::TOO_MANY_REQUESTS;
-        Err(Denied::new(code, "rate limit exceeded"))
     }
+}
+
+fn too_many() -> Denied {
+    let code = StatusCode::TOO_MANY_REQUESTS;
+    Denied::new(code, "rate limit exceeded")
 }
 
 fn done(status: &str, message: &str) -> Value {

@@ -126,7 +126,7 @@ async fn management(site: Arc<Site>, all: &RancherFip) {
     let rancher = all.ranchers.get(&site.name);
     let cancel = site.cancel();
     let client = site.session.client.clone();
-    let data = Data::new(site.id.clone(), Remote::new(client));
+    let data = Data::new(site.id.clone(), Remote::new(client), cancel.clone());
     let queue = Queue::<Key>::new();
     let idle = Arc::clone(&queue);
     let events = Arc::new(Events::start(

@@ -11,6 +11,7 @@ use fipd_core::{ClusterId, Text};
 use fipd_crds::floating_ip::{FloatingIPPool, FloatingIPProjectQuota};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
 
 use super::{
     cluster_names::ClusterNames,
@@ -64,6 +65,8 @@ pub struct Data {
     /// The FloatingIPs that show the leases of a Service.
     by_service: Mutex<BTreeMap<(ClusterId, Key), BTreeSet<Key>>>,
     pub stock: Stock,
+    /// Ends with the session, and before that when the leadership is lost.
+    over: CancellationToken,
 }
 
 type Said = (Option<i64>, BTreeMap<String, String>);
@@ -94,6 +97,19 @@ impl Ranchers {
             .filter(|(_, rancher)| *rancher.led_elsewhere.borrow() != Some(true))
             .filter_map(|(name, rancher)| Some((Text::clone(name), rancher.data()?)))
             .collect()
+    }
+
+    /// What is known of those where this daemon leads at this moment, by configured name.
+    pub fn leading(&self) -> Vec<(Text, Arc<Data>)> {
+        let mut all = self.all();
+        all.retain(|(_, data)| data.leads());
+        all
+    }
+
+    /// How many there are beside those where this daemon leads.
+    pub fn not_leading(&self) -> usize {
+        let all = self.map.lock().len();
+        all.saturating_sub(self.leading().len())
     }
 }
 
@@ -193,7 +209,8 @@ impl Rancher {
 }
 
 impl Data {
-    pub fn new(cluster: ClusterId, remote: Remote) -> Arc<Self> {
+    /// `over` is cancelled when the connection, or the leadership of this daemon there, ends.
+    pub fn new(cluster: ClusterId, remote: Remote, over: CancellationToken) -> Arc<Self> {
         Arc::new(Self {
             cluster,
             remote,
@@ -206,7 +223,18 @@ impl Data {
             said: Mutex::new(BTreeMap::new()),
             by_service: Mutex::new(BTreeMap::new()),
             stock: Stock::default(),
+            over,
         })
+    }
+
+    /// Whether this daemon decides there, and by this connection.
+    pub fn leads(&self) -> bool {
+        !self.over.is_cancelled()
+    }
+
+    /// Waits until it does not any more.
+    pub async fn deposed(&self) {
+        self.over.cancelled().await;
     }
 
     /// Whether a pool appeared, went, or differs in more than its status from the last look.

@@ -76,7 +76,11 @@ async fn a_cluster_that_comes_later_has_its_floating_ips_looked_at_again() {
     let session = testing::session(client(gate, &Arc::default()), &ipam).await;
     let site = Arc::new(Site::new(session, System::rancher_fip()));
     let rancher = Ranchers::default().get("x");
-    let data = Data::new(site.id.clone(), Remote::new(site.session.client.clone()));
+    let data = Data::new(
+        site.id.clone(),
+        Remote::new(site.session.client.clone()),
+        site.cancel(),
+    );
     let quiet = || std::future::ready(());
     let events = Events::start(site.session.recorder.clone(), site.cancel(), quiet);
     let fips = FloatingIps::new(

@@ -3,7 +3,10 @@
 //! A Service that has one gets it again, so that a retry is the same question. Objects that we make have names that
 //! follow from what is asked, so that an end at any point leaves at most one.
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
 
 use fipd_core::Text;
 use fipd_crds::labels::{add_service, remove_all_services, services};
@@ -26,6 +29,10 @@ pub struct Known {
     pub fip: Fip,
     /// The address it has.
     pub address: Option<IpAddr>,
+    /// Whether the address book says so; else it is what the object shows.
+    pub held: bool,
+    /// Which Services were taken off it last.
+    pub left: String,
 }
 
 /// What is asked for.
@@ -51,17 +58,27 @@ pub enum Decision {
     Refuse(Denied),
 }
 
-/// Decides, given all FloatingIPs of the project.
-pub fn decide(ask: &Ask<'_>, known: &[Known]) -> Decision {
+/// What is done with an object for which the address book gives nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Undo {
+    Nothing,
+    /// It was made for this alone.
+    Delete,
+    /// It is to be as it was before it was given to the Service.
+    Restore,
+}
+
+/// Decides, given all FloatingIPs of the project. `taken`: names that objects of others have.
+pub fn decide(ask: &Ask<'_>, known: &[Known], taken: &BTreeSet<String>) -> Decision {
     if let Some(one) = living(known).find(|one| ask.has(one)) {
         return Decision::Has(Text::clone(&one.name));
     }
     match ask.address {
         Some(address) => match living(known).find(|one| one.is_at(address)) {
             Some(one) => ask.join(one),
-            None => ask.create(known),
+            None => ask.create(known, taken),
         },
-        None => ask.any(known),
+        None => ask.any(known, taken),
     }
 }
 
@@ -110,7 +127,7 @@ impl Ask<'_> {
     }
 
     /// Any address of the pool will do.
-    fn any(&self, known: &[Known]) -> Decision {
+    fn any(&self, known: &[Known], taken: &BTreeSet<String>) -> Decision {
         let open = |one: &&Known| one.fip.pool == self.pool && one.fip.holder.is_none();
         let shared = living(known).filter(open).find(|one| {
             self.group.is_some()
@@ -120,16 +137,17 @@ impl Ask<'_> {
         let kept = || {
             living(known)
                 .filter(open)
-                .find(|one| one.fip.cluster.is_none() && one.address.is_some())
+                .find(|one| one.fip.cluster.is_none() && one.held)
         };
         match shared.or_else(kept) {
             Some(one) => Decision::Attach(Text::clone(&one.name)),
-            None => self.create(known),
+            None => self.create(known, taken),
         }
     }
 
-    fn create(&self, known: &[Known]) -> Decision {
-        let taken = |name: &String| known.iter().any(|one| *one.name == **name);
+    fn create(&self, known: &[Known], taken: &BTreeSet<String>) -> Decision {
+        let taken =
+            |name: &String| taken.contains(name) || known.iter().any(|one| *one.name == **name);
         let mut names = (0_u32..).map(|number| self.name(number));
         names
             .find(|name| !taken(name))
@@ -162,6 +180,20 @@ impl Ask<'_> {
     pub fn made(&self, one: &Known) -> bool {
         let mut names = (0..8).map(|number| self.name(number));
         names.any(|name| *name == *one.name) && services(&one.labels).len() == 1
+    }
+
+    /// What a refusal leaves to do with the object that was to have an address; `attached`: it was given to the Service just
+    /// now. Where nothing was decided the client asks again, and finds it.
+    pub fn undo(&self, one: &Known, attached: bool, denied: &Denied) -> Undo {
+        if *denied == Denied::late() {
+            Undo::Nothing
+        } else if one.address.is_none() && self.made(one) {
+            Undo::Delete
+        } else if attached {
+            Undo::Restore
+        } else {
+            Undo::Nothing
+        }
     }
 
     /// The labels of an object that the Service uses.

@@ -4,7 +4,11 @@ use fipd_core::{LeaseFilter, LeaseKey, Ledger, Pool, System};
 use fipd_crds::floating_ip::{FloatingIPPool, IpConfig};
 use ipnet::IpNet;
 
-use crate::{controllers::rancher_fip::rancher::Data, fip_v1::PoolFigures, ipam::Ipam};
+use crate::{
+    controllers::rancher_fip::{pool::status::MOST_ENTRIES, rancher::Data},
+    fip_v1::PoolFigures,
+    ipam::Ipam,
+};
 
 /// The pools of a management cluster by name. One that is not understood is left out.
 pub fn of(ipam: &Ipam, data: &Data) -> Vec<(String, PoolFigures)> {
@@ -25,6 +29,7 @@ fn figures(ipam: &Ipam, data: &Data, name: &str, pool: &FloatingIPPool) -> Optio
     let whole = |number: u128| u64::try_from(number).unwrap_or(u64::MAX);
     // The original counts what is excluded as used.
     let used = usage.used + usage.excluded;
+    let (used_ips, truncated) = used_ips(in_use(ipam, &mirror), config);
     Some(PoolFigures {
         cidr: config.subnet.clone(),
         start: config.pool.start.clone(),
@@ -33,11 +38,12 @@ fn figures(ipam: &Ipam, data: &Data, name: &str, pool: &FloatingIPPool) -> Optio
         total: whole(usage.free + used),
         used: whole(used),
         available: whole(usage.free),
-        used_ips: used_ips(in_use(ipam, &mirror), config),
+        used_ips,
+        truncated,
     })
 }
 
-/// Page by page: a reader has the ledger for a thousand rows at most.
+/// The lowest, and one more than are shown at most. Page by page: a reader has the ledger for a thousand rows at most.
 fn in_use(ipam: &Ipam, pool: &Pool) -> Vec<String> {
     let filter = LeaseFilter {
         pool: Some(pool.id),
@@ -52,17 +58,20 @@ fn in_use(ipam: &Ipam, pool: &Pool) -> Vec<String> {
                 .map(|lease| lease.key.address.to_string()),
         );
         after = page.next;
-        if after.is_none() {
+        if after.is_none() || found.len() > MOST_ENTRIES {
             return found;
         }
     }
 }
 
-fn used_ips(mut leased: Vec<String>, config: &IpConfig) -> Option<Vec<String>> {
+/// What is shown, and whether that is not all.
+fn used_ips(mut leased: Vec<String>, config: &IpConfig) -> (Option<Vec<String>>, bool) {
     leased.extend(config.pool.exclude.iter().cloned());
+    let truncated = leased.len() > MOST_ENTRIES;
+    leased.truncate(MOST_ENTRIES);
     leased.sort();
     leased.dedup();
-    Some(leased).filter(|all| !all.is_empty())
+    (Some(leased).filter(|all| !all.is_empty()), truncated)
 }
 
 fn broadcast(subnet: &str) -> String {
@@ -79,11 +88,22 @@ mod tests {
     #[test]
     fn used_addresses_are_sorted_as_texts() {
         let mut config = IpConfig::default();
-        assert_eq!(used_ips(Vec::new(), &config), None);
+        assert_eq!(used_ips(Vec::new(), &config), (None, false));
         config.pool.exclude = vec!["10.0.0.9".to_owned()];
         let leased = vec!["10.0.0.2".to_owned(), "10.0.0.10".to_owned()];
         let sorted = ["10.0.0.10", "10.0.0.2", "10.0.0.9"].map(str::to_owned);
-        assert_eq!(used_ips(leased, &config), Some(sorted.to_vec()));
+        assert_eq!(used_ips(leased, &config), (Some(sorted.to_vec()), false));
+    }
+
+    #[test]
+    fn a_huge_pool_lists_as_many_as_its_status_does() {
+        let config = IpConfig::default();
+        let leased = (0..=MOST_ENTRIES).map(|number| number.to_string());
+        let (shown, truncated) = used_ips(leased.collect(), &config);
+        assert_eq!(
+            (shown.map(|all| all.len()), truncated),
+            (Some(MOST_ENTRIES), true)
+        );
     }
 
     #[test]

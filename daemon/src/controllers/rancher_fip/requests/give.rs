@@ -1,6 +1,9 @@
 //! An address for a Service.
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
 
 use fipd_core::{Answer, Holder, Pool, Request, System};
 use fipd_crds::floating_ip::FloatingIP;
@@ -9,7 +12,7 @@ use serde_json::json;
 
 use super::{
     Requests, actor,
-    decide::{Ask, Decision, Known, TAKEN, decide, denied},
+    decide::{Ask, Decision, Known, TAKEN, Undo, decide, denied},
     deny, failed, holder,
 };
 use crate::{
@@ -51,22 +54,32 @@ impl Requests {
             address: wish.address,
             group: wish.group.as_deref(),
         };
+        let mut taken = BTreeSet::new();
         for _ in 0..super::TRIES {
             let known = self.known(data, asker).await?;
-            let one = match decide(&ask, &known) {
+            let called = |name: &str| known.iter().find(|one| *one.name == *name);
+            let (one, before) = match decide(&ask, &known, &taken) {
                 Decision::Refuse(denied) => return Err(denied),
-                Decision::Has(name) => known.into_iter().find(|one| one.name == name),
-                Decision::Attach(name) => match known.iter().find(|one| one.name == name) {
+                Decision::Has(name) => (called(&name).cloned(), None),
+                Decision::Attach(name) => match called(&name) {
                     Some(one) => {
                         let after = ask.labels(one.labels.clone());
-                        self.relabel(data, asker, one, &after).await?
+                        let now = self.relabel(data, asker, one, &after, &one.left).await?;
+                        (now, Some(one))
                     }
-                    None => None,
+                    None => (None, None),
                 },
-                Decision::Create(name) => self.create(data, &ask, &name).await?,
+                Decision::Create(name) => {
+                    let made = self.create(data, &ask, &name).await?;
+                    if made.is_none() {
+                        // Of ours it would be found when looking again.
+                        taken.insert(name);
+                    }
+                    (made, None)
+                }
             };
             if let Some(one) = one {
-                return self.answer(data, &ask, &one).await;
+                return self.answer(data, &ask, &one, before).await;
             }
         }
         Err(Denied::late())
@@ -107,18 +120,20 @@ impl Requests {
         }
     }
 
-    /// Asks the address book for what the object has, and takes an object back that was made in vain.
-    async fn answer(&self, data: &Data, ask: &Ask<'_>, one: &Known) -> Result<Given, Denied> {
+    /// Asks the address book for what the object has. `before`: what it was until it was given to the Service.
+    async fn answer(
+        &self,
+        data: &Data,
+        ask: &Ask<'_>,
+        one: &Known,
+        before: Option<&Known>,
+    ) -> Result<Given, Denied> {
         let held = holder(data, ask.asker, one);
         let address = match self.address(data, ask, one, &held).await {
             Ok(address) => address,
             Err(denied) => {
-                if denied != Denied::late() && one.address.is_none() && ask.made(one) {
-                    let target = floating_ip::target(&ask.asker.key(&one.name));
-                    if let Err(error) = data.remote.delete(&target, &one.fip.uid).await {
-                        tracing::warn!(%error, "a FloatingIP that was refused an address stays and waits");
-                    }
-                }
+                let undo = ask.undo(one, before.is_some(), &denied);
+                self.undo(data, ask, one, before, undo).await;
                 return Err(denied);
             }
         };
@@ -133,6 +148,34 @@ impl Requests {
             group: some(assigned.floating_ip_group),
             shared_key: some(assigned.shared_key),
         })
+    }
+
+    /// Takes an object back that was made in vain, or from the Service to which it was given in vain.
+    async fn undo(
+        &self,
+        data: &Data,
+        ask: &Ask<'_>,
+        one: &Known,
+        before: Option<&Known>,
+        undo: Undo,
+    ) {
+        let done = match (undo, before) {
+            (Undo::Delete, _) => {
+                let target = floating_ip::target(&ask.asker.key(&one.name));
+                let deleted = data.remote.delete(&target, &one.fip.uid).await;
+                deleted.map_err(|error| failed(&error))
+            }
+            (Undo::Restore, Some(before)) => {
+                let restored = self
+                    .relabel(data, ask.asker, one, &before.labels, &before.left)
+                    .await;
+                restored.map(drop)
+            }
+            (Undo::Nothing, _) | (Undo::Restore, None) => Ok(()),
+        };
+        if let Err(error) = done {
+            tracing::warn!(%error, name = &*one.name, "a FloatingIP that was refused an address stays as it is and waits");
+        }
     }
 
     async fn address(

@@ -58,6 +58,8 @@ mod tests {
             labels: BTreeMap::new(),
             fip,
             address: "10.0.0.5".parse().ok(),
+            held: true,
+            left: String::new(),
         }
     }
 

@@ -16,12 +16,13 @@ mod guests;
 mod list;
 mod release;
 
-use std::{collections::BTreeMap, future::Future, net::IpAddr, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, future::Future, net::IpAddr, sync::Arc};
 
 use fipd_core::{Holder, Text};
-use fipd_crds::floating_ip::FloatingIP;
+use fipd_crds::{floating_ip::FloatingIP, labels::RELEASED_BY};
 use futures::future::BoxFuture;
 use http::StatusCode;
+use kube::ResourceExt;
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
@@ -41,8 +42,6 @@ use crate::{
 use decide::Known;
 use guests::Guests;
 
-/// Below the 10 s after which the client gives up.
-const DEADLINE: Duration = Duration::from_secs(8);
 /// How often a change that somebody else made meanwhile is answered by looking again.
 const TRIES: usize = 5;
 
@@ -70,7 +69,8 @@ impl Requests {
 
     fn data(&self, asker: &Asker) -> Result<Arc<Data>, Denied> {
         let data = self.ranchers.get(&asker.management).data();
-        data.ok_or_else(Denied::late)
+        data.filter(|data| data.leads())
+            .ok_or_else(Denied::elsewhere)
     }
 
     /// Waits until the project's other calls are done.
@@ -97,25 +97,29 @@ impl Requests {
     fn look(&self, data: &Data, asker: &Asker, object: FloatingIP) -> Known {
         let name: Text = object.metadata.name.clone().unwrap_or_default().into();
         let labels = object.metadata.labels.clone().unwrap_or_default();
+        let left = object.annotations().get(RELEASED_BY).cloned();
         let fip = observe::slim(object);
         let identity = names::identity(&data.cluster, KIND_FLOATING_IP, &asker.key(&name));
         let leases = self.ipam.read(|ledger| ledger.leases_of(&identity));
         let held = leases.first().map(|lease| lease.key.address);
         Known {
             address: held.or_else(|| fip.shown()),
+            held: held.is_some(),
+            left: left.unwrap_or_default(),
             name,
             labels,
             fip,
         }
     }
 
-    /// Gives an object these labels; `None`: somebody changed it since it was read.
+    /// Gives an object these labels, and the note who left it; `None`: somebody changed it since it was read.
     async fn relabel(
         &self,
         data: &Data,
         asker: &Asker,
         one: &Known,
         after: &BTreeMap<String, String>,
+        left: &str,
     ) -> Result<Option<Known>, Denied> {
         let gone = one.labels.keys().filter(|key| !after.contains_key(*key));
         let new = after
@@ -125,9 +129,12 @@ impl Requests {
             .map(|key| (key.clone(), Value::Null))
             .chain(new.map(|(key, value)| (key.clone(), json!(value))))
             .collect();
-        let patch = json!({ "metadata": {
+        let mut patch = json!({ "metadata": {
             "uid": &*one.fip.uid, "resourceVersion": one.fip.version, "labels": labels,
         } });
+        if left != one.left {
+            patch["metadata"]["annotations"] = json!({ RELEASED_BY: left });
+        }
         let target = floating_ip::target(&asker.key(&one.name));
         let patched = data.remote.patch_seen(&target, Patch::Merge, &patch).await;
         match patched {
@@ -140,7 +147,7 @@ impl Requests {
 
 impl FloatingIps for Requests {
     fn authorize<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Asker, Denied>> {
-        Box::pin(in_time(self.verified(claim)))
+        Box::pin(self.verified(claim))
     }
 
     fn request<'a>(
@@ -148,11 +155,14 @@ impl FloatingIps for Requests {
         asker: &'a Asker,
         wish: &'a Wish,
     ) -> BoxFuture<'a, Result<Given, Denied>> {
-        Box::pin(in_time(async move {
+        Box::pin(async move {
             let data = self.data(asker)?;
-            let _turn = self.turn(asker).await;
-            self.give(&data, asker, wish).await
-        }))
+            let call = async {
+                let _turn = self.turn(asker).await;
+                self.give(&data, asker, wish).await
+            };
+            while_leading(&data, call).await
+        })
     }
 
     fn release<'a>(
@@ -160,11 +170,14 @@ impl FloatingIps for Requests {
         asker: &'a Asker,
         farewell: &'a Farewell,
     ) -> BoxFuture<'a, Result<(), Denied>> {
-        Box::pin(in_time(async move {
+        Box::pin(async move {
             let data = self.data(asker)?;
-            let _turn = self.turn(asker).await;
-            self.let_go(&data, asker, farewell).await
-        }))
+            let call = async {
+                let _turn = self.turn(asker).await;
+                self.let_go(&data, asker, farewell).await
+            };
+            while_leading(&data, call).await
+        })
     }
 
     fn delete<'a>(
@@ -172,25 +185,37 @@ impl FloatingIps for Requests {
         asker: &'a Asker,
         address: IpAddr,
     ) -> BoxFuture<'a, Result<(), Denied>> {
-        Box::pin(in_time(async move {
+        Box::pin(async move {
             let data = self.data(asker)?;
-            let _turn = self.turn(asker).await;
-            self.give_back(&data, asker, address).await
-        }))
+            let call = async {
+                let _turn = self.turn(asker).await;
+                self.give_back(&data, asker, address).await
+            };
+            while_leading(&data, call).await
+        })
     }
 
     fn list<'a>(&'a self, asker: &'a Asker) -> BoxFuture<'a, Result<Vec<Row>, Denied>> {
-        Box::pin(in_time(async move {
+        Box::pin(async move {
             let data = self.data(asker)?;
-            let known = self.known(&data, asker).await?;
+            let known = while_leading(&data, self.known(&data, asker)).await?;
             Ok(list::rows(asker, &known))
-        }))
+        })
     }
 
-    fn figures(&self) -> BTreeMap<String, PoolFigures> {
-        let all = self.ranchers.all().into_iter();
-        let pools = all.flat_map(|(_, data)| figures::of(&self.ipam, &data));
-        pools.collect()
+    fn figures(&self) -> Result<BTreeMap<String, PoolFigures>, Denied> {
+        let all = self.ranchers.leading();
+        if all.is_empty() {
+            return Err(Denied::elsewhere());
+        }
+        let pools = all.iter();
+        Ok(pools
+            .flat_map(|(_, data)| figures::of(&self.ipam, data))
+            .collect())
+    }
+
+    fn not_leading(&self) -> usize {
+        self.ranchers.not_leading()
     }
 }
 
@@ -214,19 +239,32 @@ fn actor(asker: &Asker) -> Text {
     format!("fip-v1:{}/{}", asker.project, asker.cluster).into()
 }
 
-/// An API server did not do what it was asked.
+/// An API server did not do what it was asked. What a webhook denied the client must hear; the rest is for the log.
 fn failed(error: &CallError) -> Denied {
     tracing::warn!(%error, "a request of an LB controller failed in the management cluster");
     match error {
         CallError::Unavailable(..) => Denied::late(),
+        CallError::Rejected(_, why) if why.contains("denied the request") => {
+            Denied::new(StatusCode::INTERNAL_SERVER_ERROR, why)
+        }
         CallError::NotFound(_) | CallError::Conflict(..) | CallError::Rejected(..) => {
-            Denied::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
+            let message = "the management cluster did not do it; the log of fipd says why";
+            Denied::new(StatusCode::INTERNAL_SERVER_ERROR, message)
         }
     }
 }
 
-async fn in_time<T>(call: impl Future<Output = Result<T, Denied>>) -> Result<T, Denied> {
-    tokio::time::timeout(DEADLINE, call)
-        .await
-        .unwrap_or_else(|_| Err(Denied::late()))
+/// Ends the call when somebody else may lead there. What is committed by then is found when the client asks again.
+async fn while_leading<T>(
+    data: &Data,
+    call: impl Future<Output = Result<T, Denied>>,
+) -> Result<T, Denied> {
+    tokio::select! {
+        biased;
+        () = data.deposed() => Err(Denied::elsewhere()),
+        said = call => said,
+    }
 }
+
+#[cfg(test)]
+mod tests;

@@ -33,6 +33,9 @@ pub enum Goodbye {
     Nothing,
 }
 
+/// How many Services an object remembers.
+const REMEMBERED: usize = 16;
+
 /// Decides what the Service is taken off.
 pub fn goodbye(asker: &Asker, farewell: &Farewell, known: &[Known]) -> Goodbye {
     let meant = |one: &&Known| {
@@ -52,14 +55,34 @@ pub fn goodbye(asker: &Asker, farewell: &Farewell, known: &[Known]) -> Goodbye {
         return Goodbye::From(names);
     }
     // The client asks until it hears of a success, and may have missed the first.
-    let unused = |one: &Known| {
-        farewell.address.is_some_and(|address| one.is_at(address)) && one.fip.cluster.is_none()
+    let user = user(asker, &farewell.service);
+    let was = |one: &Known| {
+        let left = one.left.split(' ').any(|one| one == user);
+        farewell.address.is_some_and(|address| one.is_at(address))
+            && (left || one.fip.cluster.is_none())
     };
-    if known.iter().any(unused) {
+    if known.iter().any(was) {
         Goodbye::Was
     } else {
         Goodbye::Nothing
     }
+}
+
+/// The note of who left the object, with one more.
+pub fn noted(before: &str, asker: &Asker, service: &Service) -> String {
+    let user = user(asker, service);
+    let others = before
+        .split(' ')
+        .filter(|one| !one.is_empty() && *one != user);
+    let all: Vec<&str> = std::iter::once(&*user)
+        .chain(others)
+        .take(REMEMBERED)
+        .collect();
+    all.join(" ")
+}
+
+fn user(asker: &Asker, service: &Service) -> String {
+    format!("{}/{}/{}", asker.cluster, service.namespace, service.name)
 }
 
 /// The labels without the Service; with the last one the cluster goes as well.
@@ -95,7 +118,9 @@ impl Requests {
             let mut settled = true;
             for one in known.iter().filter(|one| names.contains(&one.name)) {
                 let after = without(one.labels.clone(), &farewell.service);
-                settled &= self.relabel(data, asker, one, &after).await?.is_some();
+                let left = noted(&one.left, asker, &farewell.service);
+                let now = self.relabel(data, asker, one, &after, &left).await?;
+                settled &= now.is_some();
             }
             if settled {
                 return Ok(());
@@ -167,6 +192,8 @@ mod tests {
             labels,
             fip: slim(object),
             address: "10.0.0.5".parse().ok(),
+            held: true,
+            left: String::new(),
         }
     }
 
@@ -208,6 +235,40 @@ mod tests {
         let mut other_group = farewell(None);
         other_group.group = Some("h".to_owned());
         assert_eq!(goodbye(&asker(), &other_group, &[used]), Goodbye::Nothing);
+    }
+
+    #[test]
+    fn a_release_that_was_not_heard_is_none_too_when_another_has_the_address_meanwhile() {
+        let mut used = known("fip-1", Some("c-m-a"), &["api"]);
+        let said = |used: &Known| {
+            goodbye(
+                &asker(),
+                &farewell(Some("10.0.0.5")),
+                std::slice::from_ref(used),
+            )
+        };
+        assert_eq!(said(&used), Goodbye::Nothing, "web never had it");
+        used.left = noted("c-m-a/shop/old", &asker(), &farewell(None).service);
+        assert_eq!(used.left, "c-m-a/shop/web c-m-a/shop/old");
+        assert_eq!(said(&used), Goodbye::Was);
+        let elsewhere = goodbye(&asker(), &farewell(Some("10.0.0.6")), &[used]);
+        assert_eq!(elsewhere, Goodbye::Nothing);
+    }
+
+    #[test]
+    fn an_object_remembers_each_once_and_not_for_ever() {
+        let web = farewell(None).service;
+        let once = noted("c-m-a/shop/web", &asker(), &web);
+        assert_eq!(once, "c-m-a/shop/web");
+        let many = (0..40).fold(String::new(), |left, number| {
+            let service = Service {
+                namespace: "shop".to_owned(),
+                name: format!("web-{number}"),
+            };
+            noted(&left, &asker(), &service)
+        });
+        assert_eq!(many.split(' ').count(), REMEMBERED);
+        assert!(many.starts_with("c-m-a/shop/web-39 "));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use fipd_core::{
 use kube::{Client, client::Body};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use super::{status::BEHIND, validate::Wish, *};
 use crate::{
@@ -193,7 +194,7 @@ impl Bench {
     /// Rancher is reached, and has this FloatingIP of another program for the Service.
     fn publish(&self, cluster: &str) {
         let remote = Remote::new(client(&self.answers));
-        let data = Data::new(management(), remote);
+        let data = Data::new(management(), remote, CancellationToken::new());
         let assignee = fipd_crds::floating_ip::ServiceRef {
             service_namespace: "ns".into(),
             service_name: "web".into(),
@@ -237,7 +238,11 @@ impl Bench {
         ] {
             self.ipam.submit(request).await.expect("an answer");
         }
-        let data = Data::new(management(), Remote::new(client(&self.answers)));
+        let data = Data::new(
+            management(),
+            Remote::new(client(&self.answers)),
+            CancellationToken::new(),
+        );
         data.names.note(&"c-abcde".into(), Some("x"));
         data.clusters.complete();
         self.rancher.publish(Arc::clone(&data));
@@ -327,7 +332,11 @@ async fn the_finalizer_of_another_program_of_the_family_stays() {
     bench.publish("c-abcde");
     bench.told(deleted()).await;
     assert!(bench.has_lease(), "a FloatingIP of another is for it");
-    let none = Data::new(management(), Remote::new(client(&bench.answers)));
+    let none = Data::new(
+        management(),
+        Remote::new(client(&bench.answers)),
+        CancellationToken::new(),
+    );
     bench.rancher.publish(none);
     bench.told(deleted()).await;
     assert!(!bench.has_lease());
@@ -366,7 +375,11 @@ async fn what_the_original_serves_waits_until_the_cluster_is_known() {
 #[tokio::test]
 async fn a_floating_ip_is_found_under_the_service_that_it_shows() {
     let answers: Answers = Arc::new(Mutex::new(("X".into(), json!({}))));
-    let data = Data::new(management(), Remote::new(client(&answers)));
+    let data = Data::new(
+        management(),
+        Remote::new(client(&answers)),
+        CancellationToken::new(),
+    );
     let fip = Key::new("c-abcde", "fip-1");
     let object = floating_ip::observe::slim(fipd_crds::floating_ip::FloatingIP::default());
     data.fips.set(&fip, object);

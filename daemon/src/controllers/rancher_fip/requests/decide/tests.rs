@@ -37,6 +37,8 @@ fn known(name: &str, address: &str, labels: &[(&str, &str)]) -> Known {
         labels,
         fip: slim(object),
         address: address.parse().ok(),
+        held: true,
+        left: String::new(),
     }
 }
 
@@ -70,6 +72,11 @@ const PLAIN: Case = Case {
 };
 
 fn decided(case: &Case, known: &[Known]) -> Decision {
+    decided_beside(case, known, &[])
+}
+
+/// `taken`: names of objects that are not the project's.
+fn decided_beside(case: &Case, known: &[Known], taken: &[String]) -> Decision {
     decide(
         &Ask {
             asker: &asker("c-m-a"),
@@ -79,6 +86,7 @@ fn decided(case: &Case, known: &[Known]) -> Decision {
             group: case.group,
         },
         known,
+        &taken.iter().cloned().collect(),
     )
 }
 
@@ -141,7 +149,8 @@ fn defect_06_an_unused_address_of_another_pool_is_not_taken() {
     let mut going = kept.clone();
     going.fip.terminating = true;
     let mut waits = kept;
-    waits.address = None;
+    // It shows an address, but the address book has given it none.
+    waits.held = false;
     assert!(matches!(
         decided(&PLAIN, &[going, waits]),
         Decision::Create(_)
@@ -218,6 +227,44 @@ fn a_name_that_another_has_is_passed_over() {
         panic!("it is another's");
     };
     assert_ne!(first, second);
+}
+
+#[test]
+fn names_that_objects_of_other_projects_have_are_passed_over() {
+    let mut taken = Vec::new();
+    for _ in 0..3 {
+        let Decision::Create(name) = decided_beside(&PLAIN, &[], &taken) else {
+            panic!("none is there");
+        };
+        assert!(!taken.contains(&name), "{name}");
+        taken.push(name);
+    }
+    let again = decided_beside(&PLAIN, &[], &taken[..1]);
+    assert_eq!(again, Decision::Create(taken[1].clone()), "in one order");
+}
+
+#[test]
+fn defect_07_only_what_was_made_for_the_request_is_deleted_when_it_is_refused() {
+    let ask = Ask {
+        asker: &asker("c-m-a"),
+        service: &service("web"),
+        pool: "net",
+        address: None,
+        group: None,
+    };
+    let Decision::Create(name) = decided(&PLAIN, &[]) else {
+        panic!("none is there");
+    };
+    let refused = denied("quota exceeded");
+    let mut made = used(&name, "", "c-m-a", "web");
+    assert_eq!(ask.undo(&made, false, &refused), Undo::Delete);
+    assert_eq!(ask.undo(&made, false, &Denied::late()), Undo::Nothing);
+    made.address = "10.0.0.5".parse().ok();
+    assert_eq!(ask.undo(&made, false, &refused), Undo::Nothing);
+    let theirs = used("fip-1", "", "c-m-a", "web");
+    assert_eq!(ask.undo(&theirs, false, &refused), Undo::Nothing);
+    assert_eq!(ask.undo(&theirs, true, &refused), Undo::Restore);
+    assert_eq!(ask.undo(&theirs, true, &Denied::late()), Undo::Nothing);
 }
 
 #[test]

@@ -1,0 +1,94 @@
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use fipd_core::Timestamp;
+use futures::future::BoxFuture;
+
+use super::*;
+use crate::fip_v1::{Claim, Farewell, Given, PoolFigures, Row, Wish};
+
+/// Takes its time for each step.
+struct Slow {
+    step: Duration,
+    asked: Arc<AtomicUsize>,
+}
+
+impl FloatingIps for Slow {
+    fn authorize<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Asker, Denied>> {
+        Box::pin(async {
+            tokio::time::sleep(self.step).await;
+            Ok(Asker {
+                management: "rancher".into(),
+                project: claim.project.clone(),
+                namespace: "c-m-a".to_owned(),
+                cluster: "c-m-a".to_owned(),
+            })
+        })
+    }
+
+    fn request<'a>(&'a self, _: &'a Asker, _: &'a Wish) -> BoxFuture<'a, Result<Given, Denied>> {
+        Box::pin(async {
+            self.asked.fetch_add(1, Ordering::Relaxed);
+            tokio::time::sleep(self.step).await;
+            Err(Denied::unauthorized())
+        })
+    }
+
+    fn release<'a>(&'a self, _: &'a Asker, _: &'a Farewell) -> BoxFuture<'a, Result<(), Denied>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn delete<'a>(&'a self, _: &'a Asker, _: IpAddr) -> BoxFuture<'a, Result<(), Denied>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn list<'a>(&'a self, _: &'a Asker) -> BoxFuture<'a, Result<Vec<Row>, Denied>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
+    fn figures(&self) -> Result<BTreeMap<String, PoolFigures>, Denied> {
+        Err(Denied::elsewhere())
+    }
+
+    fn not_leading(&self) -> usize {
+        1
+    }
+}
+
+#[tokio::test]
+async fn one_deadline_is_for_the_whole_call() {
+    let dir = tempfile::tempdir().unwrap();
+    let (ipam, writer) = Ipam::start(dir.path(), Arc::new(|| Timestamp(1))).unwrap();
+    let asked = Arc::new(AtomicUsize::new(0));
+    let slow = Slow {
+        step: Duration::from_secs(6),
+        asked: Arc::clone(&asked),
+    };
+    let api = FipV1::new(Box::new(slow), ipam.clone(), config::FipV1::default());
+    let (token, _) = api.tokens.issue("client-c-m-a").await.unwrap();
+    let body = json!({
+        "clientsecret": "s", "project": "p-a", "cluster": "c-m-a", "floatingippool": "net",
+        "servicenamespace": "shop", "servicename": "web",
+    });
+    let request = Request::builder()
+        .header(header::AUTHORIZATION, format!("Bearer {token}"))
+        .body(axum::body::Body::from(body.to_string()))
+        .unwrap();
+    tokio::time::pause();
+    let began = tokio::time::Instant::now();
+    let said = api
+        .in_time(Call::Request, None, request, &mut Trail::default())
+        .await;
+    assert_eq!(said.unwrap_err(), Denied::late());
+    assert_eq!(
+        asked.load(Ordering::Relaxed),
+        1,
+        "it was at the second step"
+    );
+    assert_eq!(began.elapsed().as_secs(), 8, "the client waits for 10 s");
+    tokio::time::resume();
+    ipam.shutdown().await;
+    writer.join();
+}
