@@ -7,6 +7,7 @@
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
+pub mod admission;
 pub mod api;
 pub mod app;
 pub mod backups;
@@ -16,6 +17,7 @@ pub mod clusters;
 pub mod config;
 pub mod controllers;
 pub mod expiry;
+pub mod fip_rules;
 pub mod fip_v1;
 pub mod helm;
 pub mod ipam;

@@ -6,7 +6,10 @@ use fipd_core::Tenant;
 
 use super::observe::Fip;
 pub use crate::controllers::problem::{Problem, refused};
-use crate::controllers::{rancher_fip::names::PROJECT, wakes::Cause};
+use crate::{
+    controllers::wakes::Cause,
+    fip_rules::{Wrong, floating_ip as rules},
+};
 
 /// What is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,28 +20,18 @@ pub struct Wish {
 
 /// Reads the wish. The address that the status shows goes before the one of the spec.
 pub fn wish(fip: &Fip) -> Result<Wish, Problem> {
-    let Some(project) = fip.project.clone() else {
-        let message = format!(
-            "the label {PROJECT} is missing: it must name the Rancher project that is charged"
-        );
-        return Err(Problem::new("MissingProject", message, None));
-    };
-    if fip.pool.is_empty() {
-        let message = "spec.floatingIPPool is empty: it must name a FloatingIPPool";
-        return Err(Problem::new("Invalid", message, None));
-    }
+    let project = fip.project.as_ref().map(|project| &*project.0);
+    let project = rules::project(project).map_err(|wrong| invalid("MissingProject", &wrong))?;
+    rules::pool(&fip.pool).map_err(|wrong| invalid("Invalid", &wrong))?;
     let address = match fip.shown() {
         Some(address) => Some(address),
-        None if fip.wanted.is_empty() => None,
-        None => Some(fip.wanted.parse().map_err(|_| {
-            let message = format!(
-                "spec.ipAddr: {:?} is no IP address; correct it or leave it out",
-                fip.wanted
-            );
-            Problem::new("Invalid", message, None)
-        })?),
+        None => rules::address(&fip.wanted).map_err(|wrong| invalid("Invalid", &wrong))?,
     };
     Ok(Wish { project, address })
+}
+
+fn invalid(reason: &'static str, wrong: &Wrong) -> Problem {
+    Problem::new(reason, wrong.to_string(), None)
 }
 
 /// The pool does not exist (yet).

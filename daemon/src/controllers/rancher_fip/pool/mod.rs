@@ -6,7 +6,8 @@
 pub mod observe;
 pub mod plan;
 pub mod status;
-pub mod validate;
+
+pub use crate::fip_rules::pool as validate;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -34,6 +35,7 @@ use crate::{
         remote::{Patch, Target},
         wakes::News,
     },
+    fip_rules::{Wrong, mirror},
     ipam::{Ipam, IpamError},
 };
 
@@ -147,9 +149,9 @@ impl Pools {
 
     /// Makes the mirror what the object says. Answers a remark for the condition.
     async fn mirror(&self, key: &Key, object: &FloatingIPPool) -> Result<Option<String>, Refused> {
-        let raw = observe::raw(object);
+        let raw = validate::raw(&object.spec);
         let ranges =
-            validate::validate(raw.as_ref()).map_err(|wrong| invalid(wrong.to_string()))?;
+            validate::validate(raw.as_ref()).map_err(|wrong| invalid(unchanged(&wrong)))?;
         let facts = PoolFacts {
             cluster: &self.site.session.names,
             system: &System::rancher_fip(),
@@ -168,7 +170,7 @@ impl Pools {
         let (network, choice) =
             network.map_err(|error| Refused::Trouble(Trouble::internal(error.to_string())))?;
         let settings = &self.site.session.settings.rancher_fip;
-        let source = plan::Source {
+        let source = mirror::Source {
             cluster: &self.site.id,
             cluster_name: &self.site.name,
             name: &key.name,
@@ -176,7 +178,7 @@ impl Pools {
             quota_required: settings.quotas == RancherFipQuotas::Required,
         };
         let by_default = choice.is_default_for(existing.as_deref());
-        let desired = plan::desired(&source, &ranges, (network, by_default));
+        let desired = mirror::desired(&source, &ranges, (network, by_default));
         if let Some(request) = plan::change(existing.as_deref(), desired, &self.site.name) {
             self.submit(request).await?;
         }
@@ -334,6 +336,10 @@ fn invalid(message: String) -> Refused {
         reason: "Invalid",
         message,
     })
+}
+
+fn unchanged(wrong: &Wrong) -> String {
+    format!("{wrong}; the pool is not changed until this is corrected")
 }
 
 fn pool_is_empty(ipam: &Ipam, pool: &Pool) -> bool {

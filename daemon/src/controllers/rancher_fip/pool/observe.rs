@@ -6,10 +6,7 @@ use std::sync::Arc;
 use fipd_core::{Lease, Ledger, Pool, PoolId};
 use fipd_crds::floating_ip::FloatingIPPool;
 
-use super::{
-    status::{self, Facts},
-    validate::RawConfig,
-};
+use super::status::{self, Facts};
 use crate::ipam::Ipam;
 
 /// Rows read from the ledger at once; a reader must not hold it for longer.
@@ -24,18 +21,6 @@ pub fn slim(mut pool: FloatingIPPool) -> FloatingIPPool {
     // The version changes with every write of the status and says nothing.
     pool.metadata.resource_version = None;
     pool
-}
-
-/// The addresses as the object writes them.
-pub fn raw(pool: &FloatingIPPool) -> Option<RawConfig<'_>> {
-    let config = pool.spec.ip_config.as_ref()?;
-    Some(RawConfig {
-        family: Some(config.family.as_str()),
-        subnet: &config.subnet,
-        start: &config.pool.start,
-        end: &config.pool.end,
-        exclude: config.pool.exclude.iter().map(String::as_str).collect(),
-    })
 }
 
 /// What the status shows of a mirror: counts, and entries up to the limit, a page of the ledger at a time.

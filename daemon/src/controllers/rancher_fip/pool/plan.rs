@@ -1,60 +1,8 @@
 //! What the mirror of a FloatingIPPool is to be, and the request that makes it so.
 
-use fipd_core::{
-    ClusterId, NetworkId, Order, Origin, Pool, PoolEdit, PoolSpec, Request, Sticky, System, Text,
-};
+use fipd_core::{Pool, PoolEdit, PoolSpec, Request};
 
-use super::validate::Ranges;
 use crate::controllers::rancher_fip::names::actor;
-
-/// The object that is mirrored.
-#[derive(Clone, Debug)]
-pub struct Source<'a> {
-    pub cluster: &'a ClusterId,
-    pub cluster_name: &'a str,
-    pub name: &'a str,
-    pub uid: &'a str,
-    /// A project without a quota gets nothing.
-    pub quota_required: bool,
-}
-
-/// The specification of the mirror.
-pub fn desired(
-    source: &Source<'_>,
-    ranges: &Ranges,
-    (network, network_by_default): (NetworkId, bool),
-) -> PoolSpec {
-    PoolSpec {
-        name: full_name(source.cluster_name, source.name),
-        network,
-        network_by_default,
-        addresses: vec![ranges.addresses],
-        exclusions: ranges.exclusions.clone(),
-        gateway: None,
-        prefix_len: Some(ranges.subnet.prefix_len()),
-        subnet: Some(ranges.subnet),
-        ends: ranges.ends,
-        order: Order::Lowest,
-        sticky: Sticky::OFF,
-        share_across_clusters: false,
-        quota_required: source.quota_required,
-        origin: Origin::Mirror {
-            system: System::rancher_fip(),
-            cluster: source.cluster.clone(),
-            object: source.name.into(),
-            uid: source.uid.into(),
-        },
-        closed: false,
-        quarantine: 0,
-        priority: 0,
-        scopes: Vec::new(),
-    }
-}
-
-/// The name of a mirror in the address book.
-pub fn full_name(cluster: &str, pool: &str) -> Text {
-    format!("{}/{cluster}/{pool}", System::rancher_fip()).into()
-}
 
 /// What to ask for, if anything. The cluster has the last word on its pool: leases that an edit leaves out of
 /// range are kept and marked.
@@ -99,10 +47,13 @@ fn edit(pool: &Pool, spec: PoolSpec, cluster_name: &str) -> Request {
 
 #[cfg(test)]
 mod tests {
-    use fipd_core::{PoolId, Timestamp};
+    use fipd_core::{ClusterId, NetworkId, PoolId, Timestamp};
 
     use super::*;
-    use crate::controllers::rancher_fip::pool::validate::{RawConfig, validate};
+    use crate::fip_rules::{
+        mirror::{Source, desired},
+        pool::{RawConfig, validate},
+    };
 
     fn spec(end: &str) -> PoolSpec {
         let raw = RawConfig {

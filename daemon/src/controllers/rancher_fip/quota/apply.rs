@@ -12,22 +12,23 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{
-    Quotas, observe,
-    plan::{self, Wanted},
-    reference,
+    Quotas, observe, plan, reference,
     status::{self, MOST_ENTRIES, PoolShown},
     target, tenant, validate,
 };
-use crate::controllers::{
-    Trouble,
-    merge::{Says, change},
-    objects::Key,
-    queue::Next,
-    rancher_fip::{
-        floating_ip::observe::Fip,
-        names::{self, KIND_FLOATING_IP, KIND_SERVICE},
+use crate::{
+    controllers::{
+        Trouble,
+        merge::{Says, change},
+        objects::Key,
+        queue::Next,
+        rancher_fip::{
+            floating_ip::observe::Fip,
+            names::{self, KIND_FLOATING_IP, KIND_SERVICE},
+        },
+        remote::Patch,
     },
-    remote::Patch,
+    fip_rules::quota::Wanted,
 };
 
 /// What became of an object: its limits by pool with the names it has for them, and the verdict on it.
@@ -98,11 +99,8 @@ impl Quotas {
                 names.iter().filter_map(|name| self.mirror(name)).collect()
             }
         };
-        let wanted = plan::wanted(limits, called);
-        if let Some((one, other)) = wanted.twice.first() {
-            let message = format!(
-                "spec.floatingIPQuota[{other:?}]: it is the same pool as {one:?}; name each pool once"
-            );
+        let wanted = validate::wanted(limits, called);
+        if let Some(message) = wanted.ambiguous() {
             return Ok(self.refused(key, quota, "Invalid", message));
         }
         self.set_limits(key, &wanted.rows(&self.rows(key))).await?;
@@ -169,23 +167,14 @@ impl Quotas {
     }
 
     fn says(&self, key: &Key, quota: &FloatingIPProjectQuota, wanted: &Wanted) -> Says {
-        if wanted.unknown.is_empty() {
+        let Some(message) = wanted.unnamed() else {
             return Says {
                 kind: status::READY,
                 status: true,
                 reason: "Applied",
                 message: "the limits count for the project".into(),
             };
-        }
-        let fields = wanted.unknown.iter();
-        let fields: Vec<String> = fields
-            .map(|name| format!("spec.floatingIPQuota[{name:?}]"))
-            .collect();
-        let message = format!(
-            "{}: no usable FloatingIPPool is called so; allowed are the name of one, or DISPLAY-NAME-OF-CLUSTER--NETWORK of \
-             exactly one. The limit counts as soon as there is one, and all others do",
-            fields.join(", ")
-        );
+        };
         self.warn(key, quota, "PoolNotFound", &message);
         Says {
             kind: status::READY,

@@ -10,7 +10,6 @@ pub mod observe;
 mod plan;
 mod status;
 mod track;
-mod validate;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -37,6 +36,7 @@ use crate::controllers::{
     remote::Target,
     wakes::{News, Wakes},
 };
+use crate::fip_rules::quota as validate;
 
 const KIND: &str = "FloatingIPProjectQuota";
 

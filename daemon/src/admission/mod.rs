@@ -1,0 +1,166 @@
+//! The validating webhook of the rancher-fip family: whether an API server may store a pool, a FloatingIP or a quota.
+//!
+//! It only spares people an object that would not be served: the controllers enforce the same rules whether it was asked or
+//! not. It decides nothing and writes nothing, and what it cannot check it lets through with a warning.
+//!
+//! ```text
+//!  AdmissionReview --review--> question --rules (fip_rules, address book)--> verdict --review--> AdmissionReview
+//! ```
+
+mod floating_ip;
+mod pool;
+mod quota;
+pub mod review;
+#[cfg(test)]
+mod sample;
+
+use std::{sync::Arc, time::Duration};
+
+use fipd_core::{ClusterId, Ledger, NetworkId, Pool, System};
+use tokio::time::Instant;
+
+use crate::{fip_rules::Wrong, ipam::Ipam};
+use review::{Kind, Question, Verdict};
+
+/// How long an answer waits for what was written a moment before to be known.
+const PATIENCE: Duration = Duration::from_millis(500);
+const LOOK_AGAIN: Duration = Duration::from_millis(25);
+/// The most that one answer warns of.
+const WARNINGS: usize = 5;
+
+/// A management cluster, as its controllers know it.
+pub trait Management: Send + Sync {
+    fn id(&self) -> &ClusterId;
+    /// As it is configured.
+    fn name(&self) -> &str;
+    /// Whether there is a FloatingIPPool of this name, however it is.
+    fn has_pool(&self, name: &str) -> bool;
+    /// The real names of the pools that quotas call so.
+    fn pools_called(&self, name: &str) -> Vec<String>;
+    /// The network that the pool would be in; `None`: one that is yet to be made.
+    fn network(&self, ledger: &Ledger, pool: &NewPool<'_>) -> Option<NetworkId>;
+    /// Whether a project without a quota gets nothing.
+    fn quota_required(&self) -> bool;
+}
+
+/// What decides about the network of a pool.
+#[derive(Clone, Copy, Debug)]
+pub struct NewPool<'a> {
+    pub name: &'a str,
+    pub interface: &'a str,
+    /// Value of the annotation `fipd.io/network`.
+    pub annotation: Option<&'a str>,
+}
+
+/// Finds management clusters by their configured name.
+pub trait Managements: Send + Sync {
+    /// `None`: it is not known, or not completely, or another program leads there.
+    fn get(&self, name: &str) -> Option<Arc<dyn Management>>;
+}
+
+/// Judges what API servers ask.
+pub struct Admission {
+    managements: Box<dyn Managements>,
+    ipam: Ipam,
+}
+
+/// An answer, and whether anything was checked.
+pub struct Judged {
+    pub verdict: Verdict,
+    pub checked: bool,
+}
+
+impl Admission {
+    pub fn new(managements: Box<dyn Managements>, ipam: Ipam) -> Self {
+        Self { managements, ipam }
+    }
+
+    /// Judges what the API server of the cluster asks.
+    pub async fn judge(&self, cluster: &str, kind: Kind, question: &Question) -> Judged {
+        let checked = |verdict| Judged {
+            verdict,
+            checked: true,
+        };
+        if question.passes() {
+            return checked(Verdict::allowed());
+        }
+        let began = Instant::now();
+        loop {
+            let Some(management) = self.managements.get(cluster) else {
+                return unchecked();
+            };
+            let verdict = self.ipam.read(|ledger| {
+                let book = Book {
+                    ledger,
+                    cluster: &*management,
+                };
+                judge(kind, question, book)
+            });
+            let may_pass = verdict.denied.as_ref().is_some_and(|one| one.may_pass);
+            if !may_pass || began.elapsed() >= PATIENCE {
+                return checked(verdict);
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    }
+}
+
+fn unchecked() -> Judged {
+    let text = "fipd does not know this cluster completely at the moment: the object was not checked, and will be by fipd's controllers";
+    Judged {
+        verdict: Verdict::warned(vec![text.to_owned()]),
+        checked: false,
+    }
+}
+
+/// What the rules look at.
+#[derive(Clone, Copy)]
+struct Book<'a> {
+    ledger: &'a Ledger,
+    cluster: &'a dyn Management,
+}
+
+impl<'a> Book<'a> {
+    /// The pool that gives addresses for the FloatingIPPool of this name.
+    fn mirror(self, name: &str) -> Option<&'a Arc<Pool>> {
+        let system = System::rancher_fip();
+        self.ledger.mirror(&system, self.cluster.id(), name)
+    }
+}
+
+fn judge(kind: Kind, question: &Question, book: Book<'_>) -> Verdict {
+    let mut verdict = match kind {
+        Kind::FloatingIp => floating_ip::judge(question, book),
+        Kind::Pool => pool::judge(question, book),
+        Kind::Quota => quota::judge(question, book),
+    };
+    let more = verdict.warnings.len().saturating_sub(WARNINGS);
+    verdict.warnings.truncate(WARNINGS);
+    if more > 0 {
+        verdict.warnings.push(format!("and {more} more"));
+    }
+    verdict
+}
+
+/// The spec of an object, whose schema is the API server's to enforce.
+fn spec<T: serde::de::DeserializeOwned>(value: &serde_json::Value) -> Result<T, Verdict> {
+    serde_json::from_value(value.clone())
+        .map_err(|error| Verdict::invalid(format!("spec: it does not fit its schema: {error}")))
+}
+
+fn invalid(wrong: &Wrong) -> Verdict {
+    Verdict::invalid(wrong.to_string())
+}
+
+/// The first few of a list, for a message.
+fn some<T: ToString>(all: impl Iterator<Item = T>, most: usize) -> String {
+    let mut texts: Vec<String> = all.take(most + 1).map(|one| one.to_string()).collect();
+    if texts.len() > most {
+        texts.truncate(most);
+        texts.push("...".to_owned());
+    }
+    texts.join(", ")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,218 @@
+//! An address book and reviews for tests.
+
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
+
+use fipd_core::{
+    ClusterId, Holder, Lease, LeaseKey, LeaseState, Ledger, Member, NetworkId, Op, Pool, PoolId,
+    Quota, Tenant, Timestamp,
+};
+use fipd_crds::floating_ip::GROUP;
+use serde_json::{Value, json};
+
+use super::{Book, Kind, Management, NewPool, Question, Verdict, judge};
+use crate::fip_rules::{
+    mirror::{Source, desired},
+    pool::{RawConfig, validate},
+};
+
+/// The cluster `rancher` with what it knows beside the address book.
+pub struct Rancher {
+    id: ClusterId,
+    /// Names of pools, and what else they are called.
+    pools: BTreeMap<String, Option<String>>,
+    rows: Vec<Op>,
+    leases: Vec<Lease>,
+    pub required: bool,
+    pub network: Option<NetworkId>,
+}
+
+impl Management for Rancher {
+    fn id(&self) -> &ClusterId {
+        &self.id
+    }
+
+    fn name(&self) -> &'static str {
+        "rancher"
+    }
+
+    fn has_pool(&self, name: &str) -> bool {
+        self.pools.contains_key(name)
+    }
+
+    fn pools_called(&self, name: &str) -> Vec<String> {
+        let pools = self.pools.iter();
+        let found = pools.filter(|(_, called)| called.as_deref() == Some(name));
+        found.map(|(own, _)| own.clone()).collect()
+    }
+
+    fn network(&self, _: &Ledger, _: &NewPool<'_>) -> Option<NetworkId> {
+        self.network
+    }
+
+    fn quota_required(&self) -> bool {
+        self.required
+    }
+}
+
+impl Rancher {
+    /// With the pool `net`: 10.0.0.0/24 from .10 to .20 without .15; quotas are required.
+    pub fn new() -> Self {
+        let rancher = Self {
+            id: ClusterId("cluster-1".into()),
+            pools: BTreeMap::new(),
+            rows: Vec::new(),
+            leases: Vec::new(),
+            required: true,
+            network: Some(NetworkId::DEFAULT),
+        };
+        rancher.pool(
+            "net",
+            "10.0.0.0/24",
+            ("10.0.0.10", "10.0.0.20"),
+            &["10.0.0.15"],
+        )
+    }
+
+    pub fn pool(
+        mut self,
+        name: &str,
+        subnet: &str,
+        (start, end): (&str, &str),
+        exclude: &[&str],
+    ) -> Self {
+        let raw = RawConfig {
+            family: None,
+            subnet,
+            start,
+            end,
+            exclude: exclude.to_vec(),
+        };
+        let source = Source {
+            cluster: &self.id,
+            cluster_name: "rancher",
+            name,
+            uid: name,
+            quota_required: self.required,
+        };
+        let ranges = validate(Some(&raw)).expect("valid");
+        let id = u32::try_from(self.pools.len() + 1).expect("few");
+        let pool = Pool {
+            id: PoolId(id),
+            spec: desired(&source, &ranges, (NetworkId::DEFAULT, true)),
+            created: Timestamp(0),
+            generation: 1,
+        };
+        self.rows.push(Op::PutPool(Arc::new(pool)));
+        self.pools
+            .insert(name.to_owned(), Some(format!("dc--{name}")));
+        self
+    }
+
+    /// A pool object that is not mirrored.
+    pub fn broken(mut self, name: &str) -> Self {
+        self.pools.insert(name.to_owned(), None);
+        self
+    }
+
+    /// The pool object goes; its mirror stays.
+    pub fn without(mut self, name: &str) -> Self {
+        self.pools.remove(name);
+        self
+    }
+
+    pub fn quota(mut self, project: &str, limit: u64) -> Self {
+        self.rows.push(Op::PutQuota(Quota {
+            pool: PoolId(1),
+            tenant: Tenant(project.into()),
+            limit,
+        }));
+        self
+    }
+
+    /// `owner` has an address of pool `net` and is charged for it as `project`.
+    pub fn lease(mut self, address: &str, owner: &str, project: &str, state: LeaseState) -> Self {
+        let holder = Holder {
+            identity: owner.parse().expect("an owner"),
+            instance: "u-1".into(),
+        };
+        let cools = state == LeaseState::Quarantined;
+        let member = Member {
+            holder,
+            ports: Vec::new(),
+        };
+        self.leases.push(Lease {
+            key: LeaseKey {
+                network: NetworkId::DEFAULT,
+                address: address.parse::<IpAddr>().expect("an address"),
+            },
+            pool: Some(PoolId(1)),
+            state,
+            members: (!cools).then_some(member).into_iter().collect(),
+            contenders: Vec::new(),
+            tenant: Some(Tenant(project.into())),
+            group: None,
+            since: Timestamp(1),
+            until: cools.then_some(Timestamp(2)),
+            labels: Default::default(),
+        });
+        self
+    }
+
+    /// The FloatingIP `c-m-a/NAME` has the address.
+    pub fn fip(self, address: &str, name: &str, project: &str) -> Self {
+        let owner = format!("rancher-fip/cluster-1/FloatingIP/c-m-a/{name}");
+        self.lease(address, &owner, project, LeaseState::Allocated)
+    }
+
+    pub fn ledger(&self) -> Ledger {
+        let leases = self
+            .leases
+            .iter()
+            .map(|lease| Op::PutLease(Arc::new(lease.clone())));
+        let rows = self.rows.iter().cloned().chain(leases);
+        let next = Op::PutNextPool(PoolId(100));
+        Ledger::load(rows.chain([next]), 0).expect("rows")
+    }
+
+    pub fn judge(&self, kind: Kind, name: &str, old: Option<Value>, new: Value) -> Verdict {
+        let operation = if old.is_some() { "UPDATE" } else { "CREATE" };
+        let review = json!({
+            "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+            "request": {
+                "uid": "u-1", "operation": operation, "name": name, "namespace": "c-m-a",
+                "resource": { "group": GROUP, "version": "v1beta2", "resource": kind.plural() },
+                "object": new, "oldObject": old,
+            },
+        });
+        let question = Question::read(review.to_string().as_bytes(), kind).expect("a question");
+        if question.passes() {
+            return Verdict::allowed();
+        }
+        let ledger = self.ledger();
+        let book = Book {
+            ledger: &ledger,
+            cluster: self,
+        };
+        judge(kind, &question, book)
+    }
+}
+
+/// The message of a refusal.
+pub fn why(verdict: Verdict) -> String {
+    verdict.denied.expect("a refusal").message
+}
+
+/// A FloatingIP of project `p-1`.
+pub fn fip(pool: &str, address: &str) -> Value {
+    json!({
+        "metadata": { "labels": { "rancher.k8s.binbash.org/project-name": "p-1" } },
+        "spec": { "floatingIPPool": pool, "ipAddr": address },
+    })
+}
+
+/// A FloatingIPPool.
+pub fn pool(subnet: &str, start: &str, end: &str, exclude: &[&str]) -> Value {
+    json!({ "metadata": {}, "spec": { "ipConfig": {
+        "subnet": subnet, "pool": { "start": start, "end": end, "exclude": exclude },
+    } } })
+}
