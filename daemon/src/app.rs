@@ -18,9 +18,11 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    admission::Admission,
     api::{
         self, Api,
         accounts::{AccountError, Accounts},
+        admission::Desk,
         fip_v1::FipV1,
         listen::{self, ListenError, Port, Socket, TlsSettings},
         tls, ui,
@@ -127,12 +129,13 @@ async fn serve(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Re
             clusters.clone(),
             backups.clone(),
             guests.clone(),
-            ranchers,
+            ranchers.clone(),
             Some(&helm),
         ),
         guests,
         helm: Some(helm),
         backups,
+        admission: Desk::new(Admission::new(Box::new(ranchers), ipam.clone())),
         fip_v1: FipV1::new(decides, ipam.clone(), settings.config.fip_v1),
         sessions: ui::Sessions::new(ipam.clone()),
         clusters,

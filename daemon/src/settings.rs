@@ -57,6 +57,10 @@ impl Settings {
         if let Some(file) = &config_file {
             let listen = overrides.listen.unwrap_or(config.api.listen);
             let checked = config.check_listen(listen);
+            let advertise = overrides.advertise.as_ref();
+            let advertise = advertise.or(config.api.advertise.as_ref());
+            let checked =
+                checked.and_then(|()| config.check_webhooks(advertise.map(String::as_str)));
             checked.map_err(|what| ConfigError::Invalid {
                 path: file.path().to_owned(),
                 what,

@@ -27,6 +27,8 @@ pub struct Question {
     pub name: String,
     /// Empty for cluster-scoped kinds.
     pub namespace: String,
+    /// Who writes.
+    pub user: String,
     /// Whether fipd itself writes.
     pub own: bool,
     pub object: Object,
@@ -106,9 +108,17 @@ struct Request {
     #[serde(default)]
     namespace: String,
     #[serde(default)]
+    user_info: User,
+    #[serde(default)]
     options: Value,
     object: Option<Object>,
     old_object: Option<Object>,
+}
+
+#[derive(Default, Deserialize)]
+struct User {
+    #[serde(default)]
+    username: String,
 }
 
 #[derive(Deserialize)]
@@ -166,6 +176,7 @@ impl Question {
             subresource: request.sub_resource.is_some_and(|name| !name.is_empty()),
             name: request.name,
             namespace: request.namespace,
+            user: request.user_info.username,
             own: request.options.get("fieldManager").and_then(Value::as_str) == Some(FIELD_MANAGER),
             object: request.object.unwrap_or_default(),
             old: request.old_object,

@@ -12,6 +12,7 @@
 pub mod access;
 pub mod accounts;
 pub mod admin;
+pub mod admission;
 pub mod audit;
 pub mod auth;
 pub mod backups;
@@ -93,6 +94,7 @@ pub struct Api {
     pub metrics: Metrics,
     pub backups: Backups,
     pub fip_v1: fip_v1::FipV1,
+    pub admission: admission::Desk,
     /// Places for streams of changes.
     pub streams: Arc<Semaphore>,
     pub tokens_used: tokens::LastUsed,
@@ -253,7 +255,7 @@ pub fn router(api: Arc<Api>, socket: SocketPolicy) -> Router {
         .fallback(nothing_here)
         .layer(middleware::from_fn_with_state(guard, auth::authenticate));
     // After the layer: its tokens are its own.
-    layered(fip_v1::routes(router), api)
+    layered(admission::routes(fip_v1::routes(router)), api)
 }
 
 /// The router of a `[[listener]]`: what it serves, without login, and nothing else.
@@ -268,6 +270,7 @@ pub fn open_router(api: Arc<Api>, serve: &BTreeSet<Serve>) -> Router {
                 .route("/readyz", get(health::readyz)),
             Serve::FipV1 => fip_v1::routes(router),
             Serve::Ipam => fip_v1::ipam(router),
+            Serve::Admission => admission::routes(router),
         };
     }
     layered(router, api)

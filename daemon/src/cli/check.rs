@@ -96,6 +96,13 @@ fn config(file: &Path) -> Result<Vec<Checked>, Failure> {
         ok: true,
         detail,
     }];
+    for (cluster, warning) in config.webhook_warnings() {
+        checks.push(Checked {
+            what: format!("webhook of cluster {cluster}"),
+            ok: true,
+            detail: format!("WARNING: {warning}"),
+        });
+    }
     for cluster in &config.clusters {
         let what = format!("cluster {}", cluster.name);
         let detail = match &cluster.source {

@@ -240,14 +240,18 @@ impl Clusters {
         Ok(leases)
     }
 
+    /// What the rules say of a pool.
+    pub(super) fn network_choice(&self, pool: &PoolFacts<'_>) -> NetworkChoice {
+        self.0.published.read().rules.choose(pool)
+    }
+
     pub(super) async fn network_of(
         &self,
         cluster: &Text,
         pool: &PoolFacts<'_>,
         present: Option<Text>,
     ) -> Result<(NetworkId, NetworkChoice), ClustersError> {
-        let choice = self.0.published.read().rules.choose(pool);
-        let choice = choice.unless_in(present);
+        let choice = self.network_choice(pool).unless_in(present);
         let (cluster, system, name) =
             (cluster.clone(), pool.system.clone(), choice.network.clone());
         let network = self

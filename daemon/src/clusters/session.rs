@@ -223,6 +223,11 @@ impl ClusterSession {
         self.clusters.network_of(&self.name, pool, present).await
     }
 
+    /// The network that a new pool would be in; it need not exist yet.
+    pub fn network_choice(&self, pool: &PoolFacts<'_>) -> NetworkChoice {
+        self.clusters.network_choice(pool)
+    }
+
     /// The session of the cluster that holds the pools, while it is connected.
     pub fn management(&self) -> Option<ClusterSession> {
         self.management

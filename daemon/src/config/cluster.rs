@@ -13,6 +13,7 @@ use super::{
     claims::{self, Claims},
     cluster_manager::ClusterManager,
     systems::systems,
+    webhook::Webhook,
 };
 
 /// A cluster of the configuration.
@@ -64,6 +65,7 @@ pub struct RancherFip {
     pub announce: Announce,
     pub app_namespace: Text,
     pub cluster_manager: ClusterManager,
+    pub webhook: Webhook,
     /// Whether the originals' Leases are held while a management cluster is served.
     pub leader_elect: bool,
     /// Name of the cluster manager's Lease.
@@ -134,6 +136,7 @@ impl Default for RancherFip {
             announce: Announce::default(),
             app_namespace: APP_NAMESPACE.into(),
             cluster_manager: ClusterManager::default(),
+            webhook: Webhook::default(),
             quotas: RancherFipQuotas::default(),
             leader_elect: true,
             lease_lock_name: CLUSTER_MANAGER_LEASE.into(),
@@ -153,6 +156,7 @@ impl ClusterConfig {
         if let Source::File { path, .. } = &mut self.source {
             *path = base.join(&*path);
         }
+        self.settings.rancher_fip.webhook.resolve_paths(base);
     }
 }
 
@@ -342,6 +346,11 @@ fn rancher_fip(
     } else if given.cluster_manager != ClusterManager::default() {
         return Err(format!(
             "{place}: cluster-manager is for role = \"management\", this cluster's role is \"downstream\""
+        ));
+    }
+    if given.role == RancherFipRole::Downstream && given.webhook != Webhook::default() {
+        return Err(format!(
+            "{place}: webhook is for role = \"management\", this cluster's role is \"downstream\""
         ));
     }
     if given.role == RancherFipRole::Downstream && given.quotas != RancherFipQuotas::default() {

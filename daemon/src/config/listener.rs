@@ -31,10 +31,11 @@ pub enum Serve {
     FipV1,
     /// `/ipam`, as the original manager had it: every address in use.
     Ipam,
+    /// What API servers ask before they store an object.
+    Admission,
 }
 
-const ALLOWED: &str =
-    "allowed are \"fip-v1\", \"health\", \"ipam\", \"metrics\" and \"metrics:rancher-fip\"";
+const ALLOWED: &str = "allowed are \"admission\", \"fip-v1\", \"health\", \"ipam\", \"metrics\" and \"metrics:rancher-fip\"";
 
 fn on() -> bool {
     true
@@ -50,6 +51,7 @@ impl TryFrom<String> for Serve {
             "health" => Ok(Self::Health),
             "fip-v1" => Ok(Self::FipV1),
             "ipam" => Ok(Self::Ipam),
+            "admission" => Ok(Self::Admission),
             "ui" | "api" => Err(format!(
                 "serve: {text:?} is served at [api] listen only; {ALLOWED}"
             )),

@@ -19,6 +19,7 @@ mod network;
 mod pattern;
 mod systems;
 mod together;
+mod webhook;
 
 #[cfg(test)]
 mod tests;
@@ -49,6 +50,7 @@ pub use listener::{Listener, Serve};
 pub use network::{ChosenBy, Match, NetworkChoice, NetworkRule, NetworkRules, PoolFacts};
 pub use pattern::Pattern;
 pub use systems::served;
+pub use webhook::{FAIL as WEBHOOK_FAILS, FailurePolicy, Webhook};
 
 /// Where the daemon looks for its configuration when nothing else is said.
 pub const DEFAULT_PATH: &str = "/etc/fipd/fipd.toml";

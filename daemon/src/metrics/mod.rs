@@ -39,6 +39,8 @@ struct Inner {
     seconds: Family<RouteLabels, Histogram>,
     fip_v1: Family<CallLabels, Counter>,
     fip_v1_seconds: Family<PathLabels, Histogram>,
+    admission: Family<ReviewLabels, Counter>,
+    admission_seconds: Family<ResourceLabels, Histogram>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -63,6 +65,18 @@ struct CallLabels {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct PathLabels {
     path: &'static str,
+}
+
+/// A question of an API server.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReviewLabels {
+    resource: &'static str,
+    result: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ResourceLabels {
+    resource: &'static str,
 }
 
 /// Bounds in seconds: from an answer out of memory to one that waits for a slow disk.
@@ -112,6 +126,19 @@ impl Metrics {
             Unit::Seconds,
             fip_v1_seconds.clone(),
         );
+        let admission = Family::default();
+        own.register(
+            "admission_requests",
+            "Questions of API servers answered, whether an object may be stored",
+            admission.clone(),
+        );
+        let admission_seconds = Family::new_with_constructor(request_buckets as fn() -> Histogram);
+        own.register_with_unit(
+            "admission_request_duration",
+            "Time until a question of an API server is answered",
+            Unit::Seconds,
+            admission_seconds.clone(),
+        );
         reconcile::register(own);
         own.register_collector(Box::new(State::new(ipam, clusters, backups, guests)));
         Self(Arc::new(Inner {
@@ -121,6 +148,8 @@ impl Metrics {
             seconds,
             fip_v1,
             fip_v1_seconds,
+            admission,
+            admission_seconds,
         }))
     }
 
@@ -157,6 +186,17 @@ impl Metrics {
         self.0
             .fip_v1_seconds
             .get_or_create(&path)
+            .observe(took.as_secs_f64());
+    }
+
+    /// Notes an answer to an API server.
+    pub fn admission(&self, resource: &'static str, result: &'static str, took: Duration) {
+        let labels = ReviewLabels { resource, result };
+        self.0.admission.get_or_create(&labels).inc();
+        let resource = ResourceLabels { resource };
+        self.0
+            .admission_seconds
+            .get_or_create(&resource)
             .observe(took.as_secs_f64());
     }
 

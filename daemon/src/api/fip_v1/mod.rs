@@ -11,7 +11,7 @@
 mod body;
 mod guesses;
 mod jwt;
-mod limiter;
+pub(super) mod limiter;
 #[cfg(test)]
 mod tests;
 mod tokens;

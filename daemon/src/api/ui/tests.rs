@@ -11,9 +11,11 @@ use tower::Service as _;
 
 use super::Sessions;
 use crate::{
+    admission::Admission,
     api::{
         Api,
         accounts::{Accounts, Change},
+        admission::Desk,
         auth::SocketPolicy,
         fip_v1::FipV1,
         router,
@@ -97,6 +99,10 @@ impl Site {
             guests: Default::default(),
             helm: None,
             backups,
+            admission: Desk::new(Admission::new(
+                Box::new(Runner::default().ranchers()),
+                ipam.clone(),
+            )),
             fip_v1: FipV1::new(
                 Box::new(Runner::default().requests(ipam.clone())),
                 ipam.clone(),

@@ -8,6 +8,7 @@
 //!       ^------------------ shows the lease of a Service ------------/
 //! ```
 
+mod admit;
 mod cluster_names;
 pub mod clusters;
 pub mod floating_ip;
@@ -24,6 +25,7 @@ mod room;
 mod sample;
 pub mod service;
 pub mod stock;
+mod webhook;
 
 use std::{sync::Arc, time::Duration};
 
@@ -37,6 +39,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use tokio::task::JoinSet;
 
 use self::{
+    admit::Admits,
     floating_ip::FloatingIps,
     guests::{Own, status::GuestViews},
     pool::Pools,
@@ -180,6 +183,8 @@ async fn management(site: Arc<Site>, all: &RancherFip) {
         return;
     }
     rancher.publish(Arc::clone(&data));
+    rancher.admit(Admits::new(Arc::clone(&site), Arc::clone(&data)));
+    all.keep_webhook(&site, &data, &events, &mut tasks);
     let inventory = floating_ip::adopt::FloatingIpInventory::new(Arc::clone(&site));
     if adoption::first(&site.session, &site.system, &inventory)
         .await

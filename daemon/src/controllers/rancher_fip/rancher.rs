@@ -14,6 +14,7 @@ use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    admit::Admits,
     cluster_names::ClusterNames,
     clusters::RancherCluster,
     floating_ip::observe::Fip,
@@ -45,6 +46,8 @@ pub struct Rancher {
     pub came: Notify,
     /// Whether another program leads there; `None` until that is known.
     led_elsewhere: watch::Sender<Option<bool>>,
+    /// What the admission webhook is told, while the cluster is served.
+    admits: Mutex<Option<Arc<Admits>>>,
 }
 
 /// What one connection to a management cluster has seen.
@@ -89,6 +92,12 @@ impl Ranchers {
         Arc::clone(self.map.lock().entry(name.into()).or_default())
     }
 
+    /// What the admission webhook is told of the cluster of this name, while it is served.
+    pub fn admits(&self, name: &str) -> Option<Arc<Admits>> {
+        let admits = self.map.lock().get(name)?.admits.lock().clone()?;
+        admits.lives().then_some(admits)
+    }
+
     /// What is known of all that were read once and where no other program leads, by configured name.
     pub fn all(&self) -> Vec<(Text, Arc<Data>)> {
         let map = self.map.lock();
@@ -130,6 +139,11 @@ impl Rancher {
     pub fn publish(&self, data: Arc<Data>) {
         self.data.send_replace(Some(data));
         self.pools_changed();
+    }
+
+    /// The admission webhook may judge by this from now on.
+    pub fn admit(&self, admits: Arc<Admits>) {
+        *self.admits.lock() = Some(admits);
     }
 
     /// Another program leads there, or fipd does.

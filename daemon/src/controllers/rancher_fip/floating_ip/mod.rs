@@ -46,6 +46,7 @@ use crate::controllers::{
     remote::{Patch, Target},
     wakes::{News, Wakes},
 };
+use crate::fip_rules::floating_ip as rules;
 use observe::Fip;
 use plan::Plan;
 use status::{Outcome, Shown};
@@ -237,6 +238,7 @@ impl FloatingIps {
         if let Ok(shown) = &outcome
             && let Some(patch) = claim(fip, shown)
         {
+            self.tell_kept(key, fip, shown);
             self.data
                 .remote
                 .patch(&target(key), Patch::Merge, &patch)
@@ -285,6 +287,19 @@ impl FloatingIps {
                 self.events
                     .warning(&reference, problem.reason, problem.message.clone())
             }
+        }
+    }
+
+    /// Says that another address was asked for in vain.
+    fn tell_kept(&self, key: &Key, fip: &Fip, shown: &Shown) {
+        let other = rules::address(&fip.wanted).is_ok_and(|wanted| wanted != Some(shown.address));
+        if other && !fip.wanted.is_empty() {
+            let note = format!(
+                "spec.ipAddr: {:?} is not allowed: the object has {} and keeps it; delete it and make another",
+                fip.wanted, shown.address
+            );
+            self.events
+                .warning(&reference(key, &fip.uid), "AddressKept", note);
         }
     }
 

@@ -225,6 +225,7 @@ impl Pools {
             }
             Ok(remark) => self.ready(key, self.with_annotations(object, remark)),
         };
+        self.warn_of_addresses(key, object);
         let pause = self.pause(key);
         if !pause.is_zero() {
             return Ok(Next::After(pause));
@@ -260,6 +261,26 @@ impl Pools {
         self.events
             .warning(&reference, "InvalidAnnotation", wrong.clone());
         Some(remark.map_or_else(|| wrong.clone(), |remark| format!("{remark}; {wrong}")))
+    }
+
+    /// Says what the pool's addresses mean to others, as the admission webhook does where it is asked.
+    fn warn_of_addresses(&self, key: &Key, object: &FloatingIPPool) {
+        let Some(pool) = self.existing(key) else {
+            return;
+        };
+        let (outside, overlap) = self.site.ipam.read(|ledger| {
+            let usage = ledger.usage(pool.id);
+            let overlap = observe::overlap(ledger, pool.id);
+            (usage.is_some_and(|usage| usage.out_of_range > 0), overlap)
+        });
+        let reference = object.object_ref(&());
+        if outside {
+            self.events
+                .warning(&reference, status::OUT_OF_RANGE, status::LEFT_OUT);
+        }
+        if let Some(overlap) = overlap {
+            self.events.warning(&reference, "Overlapping", overlap);
+        }
     }
 
     /// The verdict on a pool that is mirrored.

@@ -9,6 +9,9 @@ use fipd_crds::floating_ip::FloatingIPPool;
 use super::status::{self, Facts};
 use crate::ipam::Ipam;
 
+/// Overlaps that are told.
+const OVERLAPS: usize = 3;
+
 /// Rows read from the ledger at once; a reader must not hold it for longer.
 const PAGE: usize = 1000;
 
@@ -52,6 +55,18 @@ pub fn facts(
         doubt,
         entries,
     })
+}
+
+/// Which other pools may give addresses of this one.
+pub fn overlap(ledger: &Ledger, pool: PoolId) -> Option<String> {
+    let overlaps = ledger.overlaps(pool, OVERLAPS);
+    let texts = overlaps.iter().filter_map(|overlap| {
+        let other = ledger.pool(overlap.pool)?;
+        let (first, last, name) = (overlap.first, overlap.last, &other.spec.name);
+        (!other.spec.closed).then(|| format!("{first}-{last} are addresses of pool {name} as well"))
+    });
+    let texts: Vec<String> = texts.collect();
+    (!texts.is_empty()).then(|| texts.join("; "))
 }
 
 fn page(ledger: &Ledger, pool: PoolId, after: Option<IpAddr>) -> Vec<Arc<Lease>> {

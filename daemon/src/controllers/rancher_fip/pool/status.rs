@@ -15,6 +15,9 @@ pub const MOST_ENTRIES: usize = 10_000;
 pub const READY: &str = "Ready";
 /// Leases lie outside the pool's addresses.
 pub const OUT_OF_RANGE: &str = "OutOfRange";
+/// What [`OUT_OF_RANGE`] means, for an Event.
+pub const LEFT_OUT: &str =
+    "addresses in use lie outside the pool; they are kept until their holders give them back";
 /// Some addresses are not given until an admin says whether two networks are two.
 pub const NETWORK_AMBIGUOUS: &str = "NetworkAmbiguous";
 /// `status.allocated` does not list everything.

@@ -1,0 +1,272 @@
+//! Where API servers ask the validating webhook: `/admission/CLUSTER/validate-KIND`, for CLUSTER as it is configured.
+//!
+//! There is no login: nothing is written, and an answer tells no more than the rules. Size, rate and time have limits, and
+//! an API server waits longer than an answer takes.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use axum::{
+    Json, Router,
+    body::to_bytes,
+    extract::{ConnectInfo, Path, Request, State},
+    response::{IntoResponse as _, Response},
+    routing::post,
+};
+use http::StatusCode;
+use serde_json::Value;
+use tokio::sync::Semaphore;
+
+use super::{
+    Api,
+    fip_v1::limiter::{Limiter, Rate, Whom},
+    problem::{Code, Problem},
+};
+use crate::admission::{
+    Admission,
+    review::{Kind, Question, Verdict},
+};
+
+/// The largest review: the object and what it was before, of up to 3 MiB each.
+const MOST: usize = 7 * 1024 * 1024;
+/// Below the shortest time that an API server may be told to wait.
+const DEADLINE: Duration = Duration::from_millis(900);
+/// Of one API server. fipd's own writes are asked about as well.
+const RATE: Rate = Rate {
+    per_second: 1000.0,
+    burst: 2000.0,
+};
+/// Reviews that are read at once.
+const AT_ONCE: usize = 16;
+
+/// What the webhook works with.
+pub struct Desk {
+    admission: Admission,
+    limiter: Limiter,
+    places: Semaphore,
+}
+
+/// What became of a call, for the figures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Allowed,
+    Warned,
+    Denied,
+    /// Let through, because not enough is known.
+    Unchecked,
+    Malformed,
+    Limited,
+    Late,
+}
+
+/// Why there is no answer.
+type Refused = (Outcome, Box<Problem>);
+
+impl Desk {
+    pub fn new(admission: Admission) -> Self {
+        Self {
+            admission,
+            limiter: Limiter::default(),
+            places: Semaphore::new(AT_ONCE),
+        }
+    }
+}
+
+/// The calls, for any listener.
+pub fn routes(router: Router<Arc<Api>>) -> Router<Arc<Api>> {
+    router.route("/admission/{cluster}/{rule}", post(validate))
+}
+
+async fn validate(
+    State(api): State<Arc<Api>>,
+    Path((cluster, rule)): Path<(String, String)>,
+    request: Request,
+) -> Response {
+    let began = Instant::now();
+    let Some(kind) = Kind::ALL.into_iter().find(|kind| kind.path() == rule) else {
+        return Problem::not_found("such path:", request.uri().path()).into_response();
+    };
+    let answer = api.admission.answer(&cluster, kind, request);
+    let (result, answer) = match tokio::time::timeout(DEADLINE, answer).await {
+        Ok(Ok((result, answer))) => (result, Json(answer).into_response()),
+        Ok(Err((result, problem))) => (result, problem.into_response()),
+        Err(_) => {
+            let text = format!("no answer within {} ms", DEADLINE.as_millis());
+            let problem = Problem::new(Code::Timeout, text);
+            (Outcome::Late, problem.into_response())
+        }
+    };
+    api.metrics
+        .admission(kind.plural(), result.name(), began.elapsed());
+    answer
+}
+
+impl Desk {
+    async fn answer(
+        &self,
+        cluster: &str,
+        kind: Kind,
+        request: Request,
+    ) -> Result<(Outcome, Value), Refused> {
+        let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
+        if let Some(ConnectInfo(peer)) = peer {
+            self.within(peer.ip())?;
+        }
+        // Never closed.
+        let _place = self.places.acquire().await;
+        let body = to_bytes(request.into_body(), MOST).await.map_err(|_| {
+            let text = format!("the review is cut short, or larger than {MOST} bytes");
+            malformed(text)
+        })?;
+        let question = Question::read(&body, kind).map_err(|error| malformed(error.to_string()))?;
+        drop(body);
+        let judged = self.admission.judge(cluster, kind, &question).await;
+        let outcome = Outcome::of(&judged.verdict, judged.checked);
+        if let Some(denial) = &judged.verdict.denied {
+            tracing::info!(
+                cluster,
+                kind = kind.plural(),
+                namespace = question.namespace,
+                name = question.name,
+                user = question.user,
+                why = denial.message,
+                "a write was refused"
+            );
+        }
+        Ok((outcome, judged.verdict.answer(&question.uid)))
+    }
+
+    fn within(&self, peer: IpAddr) -> Result<(), Refused> {
+        if self.limiter.take(Whom::peer(peer), RATE, Instant::now()) {
+            return Ok(());
+        }
+        let problem = Problem::new(Code::Busy, "more reviews than fipd answers; ask later");
+        Err((Outcome::Limited, Box::new(problem)))
+    }
+}
+
+fn malformed(why: String) -> Refused {
+    let mut problem = Problem::new(Code::Invalid, why);
+    problem.status = StatusCode::BAD_REQUEST.as_u16();
+    (Outcome::Malformed, Box::new(problem))
+}
+
+impl Outcome {
+    fn of(verdict: &Verdict, checked: bool) -> Self {
+        if verdict.denied.is_some() {
+            Self::Denied
+        } else if !checked {
+            Self::Unchecked
+        } else if verdict.warnings.is_empty() {
+            Self::Allowed
+        } else {
+            Self::Warned
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Allowed => "allowed",
+            Self::Warned => "warned",
+            Self::Denied => "denied",
+            Self::Unchecked => "unchecked",
+            Self::Malformed => "malformed",
+            Self::Limited => "limited",
+            Self::Late => "late",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+    use http::header;
+    use http_body_util::BodyExt as _;
+    use serde_json::json;
+    use tower::ServiceExt as _;
+
+    use super::*;
+    use crate::{
+        api::{open_router, ui::tests::Site},
+        config::Serve,
+    };
+
+    async fn send(site: &Site, path: &str, body: &str) -> (StatusCode, Value) {
+        let router = open_router(Arc::clone(&site.api), &[Serve::Admission].into());
+        let request = Request::post(path).header(header::CONTENT_TYPE, "application/json");
+        let request = request.body(Body::from(body.to_owned())).unwrap();
+        let answer = router.oneshot(request).await.unwrap();
+        let status = answer.status();
+        let text = answer.into_body().collect().await.unwrap().to_bytes();
+        (status, serde_json::from_slice(&text).unwrap())
+    }
+
+    fn review(object: &Value) -> String {
+        json!({
+            "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+            "request": {
+                "uid": "u-7", "operation": "CREATE", "name": "a",
+                "resource": {
+                    "group": "rancher.k8s.binbash.org", "version": "v1beta2", "resource": "floatingippools",
+                },
+                "object": object,
+            },
+        })
+        .to_string()
+    }
+
+    #[tokio::test]
+    async fn what_is_not_known_is_let_through_with_a_warning_and_what_is_no_review_is_not() {
+        let site = Site::new().await;
+        let path = "/admission/rancher/validate-floatingippool";
+        let wrong = review(&json!({ "metadata": {}, "spec": {} }));
+        let (status, answer) = send(&site, path, &wrong).await;
+        assert_eq!(status, StatusCode::OK);
+        assert_eq!(answer["response"]["uid"], "u-7");
+        assert_eq!(answer["response"]["allowed"], true, "{answer}");
+        let warning = answer["response"]["warnings"][0].as_str().unwrap();
+        assert!(warning.contains("not checked"), "{warning}");
+
+        let (status, answer) = send(&site, path, "{}").await;
+        assert_eq!(
+            (status, &answer["status"]),
+            (StatusCode::BAD_REQUEST, &json!(400))
+        );
+        assert!(
+            answer["detail"].as_str().unwrap().starts_with("apiVersion"),
+            "{answer}"
+        );
+        let other = "/admission/rancher/validate-floatingip";
+        assert_eq!(send(&site, other, &wrong).await.0, StatusCode::BAD_REQUEST);
+        let unknown = "/admission/rancher/validate-secrets";
+        assert_eq!(send(&site, unknown, &wrong).await.0, StatusCode::NOT_FOUND);
+        let large = review(&json!({ "metadata": {}, "spec": { "x": "y".repeat(MOST) } }));
+        let (status, answer) = send(&site, path, &large).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST);
+        assert!(
+            answer["detail"].as_str().unwrap().contains("larger"),
+            "{answer}"
+        );
+
+        let text = site.api.metrics.text().await;
+        for line in [
+            "fipd_admission_requests_total{resource=\"floatingippools\",result=\"unchecked\"} 1",
+            "fipd_admission_requests_total{resource=\"floatingippools\",result=\"malformed\"} 2",
+        ] {
+            assert!(text.contains(line), "{line}");
+        }
+    }
+
+    #[test]
+    fn one_api_server_does_not_keep_all_others_from_being_answered() {
+        let limiter = Limiter::default();
+        let (one, other) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+        let now = Instant::now();
+        let granted = (0..5000).filter(|_| limiter.take(Whom::peer(one), RATE, now));
+        assert_eq!(granted.count(), 2000);
+        assert!(limiter.take(Whom::peer(other), RATE, now));
+    }
+}

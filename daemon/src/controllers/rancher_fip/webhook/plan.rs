@@ -1,0 +1,325 @@
+//! The ValidatingWebhookConfiguration that a management cluster is to have, and what is to be done about the one it has.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use fipd_crds::{
+    floating_ip::GROUP,
+    labels::{FIELD_MANAGER, MANAGED_BY, WEBHOOK_CONFIGURATION},
+};
+use serde_json::{Value, json};
+
+use crate::{admission::review::Kind, config::FailurePolicy};
+
+/// The name of fipd's own; the original's is another.
+pub const NAME: &str = "fipd-rancher-fip-validator";
+const API_VERSION: &str = "admissionregistration.k8s.io/v1";
+const KIND: &str = "ValidatingWebhookConfiguration";
+
+/// How the API server is to ask.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// The URL of fipd, without a slash at its end.
+    pub base: String,
+    /// As it is configured.
+    pub cluster: String,
+    /// PEM; `None`: the certificate is of a CA that the API server's system knows.
+    pub ca: Option<String>,
+    pub failure_policy: FailurePolicy,
+    pub seconds: u8,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    Nothing,
+    Apply(Value),
+    /// The object with this uid, which is fipd's.
+    Delete(String),
+}
+
+/// What turns the object that was found into the one that is wanted.
+pub fn step(wanted: Option<&Wanted>, found: Option<&Value>) -> Step {
+    match (wanted, found) {
+        (None, Some(found)) if is_ours(found) => {
+            Step::Delete(text(found, "/metadata/uid").to_owned())
+        }
+        (None, _) => Step::Nothing,
+        (Some(wanted), found) => {
+            let object = configuration(wanted);
+            match found {
+                Some(found) if is_ours(found) && is_so(found, &object) => Step::Nothing,
+                Some(_) | None => Step::Apply(object),
+            }
+        }
+    }
+}
+
+/// The whole object.
+pub fn configuration(wanted: &Wanted) -> Value {
+    let webhooks: Vec<Value> = Kind::ALL
+        .iter()
+        .map(|kind| webhook(wanted, *kind))
+        .collect();
+    json!({
+        "apiVersion": API_VERSION, "kind": KIND,
+        "metadata": { "name": NAME, "labels": { MANAGED_BY: FIELD_MANAGER } },
+        "webhooks": webhooks,
+    })
+}
+
+fn webhook(wanted: &Wanted, kind: Kind) -> Value {
+    let url = format!(
+        "{}/admission/{}/{}",
+        wanted.base,
+        wanted.cluster,
+        kind.path()
+    );
+    let mut client = json!({ "url": url });
+    if let Some(ca) = &wanted.ca {
+        client["caBundle"] = json!(STANDARD.encode(ca));
+    }
+    let policy = match wanted.failure_policy {
+        FailurePolicy::Ignore => "Ignore",
+        FailurePolicy::Fail => "Fail",
+    };
+    let scope = match kind {
+        Kind::FloatingIp => "Namespaced",
+        Kind::Pool | Kind::Quota => "Cluster",
+    };
+    json!({
+        "name": format!("{}.rancher-fip.fipd.io", kind.plural()),
+        "admissionReviewVersions": ["v1"],
+        "clientConfig": client,
+        "failurePolicy": policy,
+        "matchPolicy": "Equivalent",
+        "namespaceSelector": {},
+        "objectSelector": {},
+        "rules": [{
+            "apiGroups": [GROUP], "apiVersions": ["v1beta1", "v1beta2"], "operations": ["CREATE", "UPDATE"],
+            "resources": [kind.plural()], "scope": scope,
+        }],
+        "sideEffects": "None",
+        "timeoutSeconds": wanted.seconds,
+    })
+}
+
+/// What makes the webhooks of the object that was found exactly these, also where others added to them.
+pub fn repair(found: &Value, object: &Value) -> Value {
+    json!({
+        "metadata": {
+            "uid": found.pointer("/metadata/uid"), "resourceVersion": found.pointer("/metadata/resourceVersion"),
+        },
+        "webhooks": object.get("webhooks"),
+    })
+}
+
+/// Whether the webhooks are as they are to be. What an API server adds by itself does not count, but what narrows the
+/// questions does.
+pub fn is_so(found: &Value, object: &Value) -> bool {
+    let narrowed = |webhook: &Value| {
+        let conditions = webhook.get("matchConditions").and_then(Value::as_array);
+        conditions.is_some_and(|conditions| !conditions.is_empty())
+    };
+    let webhooks = found.get("webhooks").and_then(Value::as_array);
+    let none_narrowed = !webhooks.into_iter().flatten().any(narrowed);
+    none_narrowed && has(found.get("webhooks"), object.get("webhooks"))
+}
+
+fn has(found: Option<&Value>, wanted: Option<&Value>) -> bool {
+    match (found, wanted) {
+        (Some(Value::Object(found)), Some(Value::Object(wanted))) if wanted.is_empty() => {
+            found.is_empty()
+        }
+        (Some(Value::Object(found)), Some(Value::Object(wanted))) => {
+            let mut wanted = wanted.iter();
+            wanted.all(|(key, value)| has(found.get(key), Some(value)))
+        }
+        (Some(Value::Array(found)), Some(Value::Array(wanted))) => {
+            let mut pairs = found.iter().zip(wanted);
+            found.len() == wanted.len() && pairs.all(|(one, other)| has(Some(one), Some(other)))
+        }
+        (None, Some(Value::Object(wanted))) => wanted.is_empty(),
+        (found, wanted) => found == wanted,
+    }
+}
+
+fn is_ours(found: &Value) -> bool {
+    let labels = found.pointer("/metadata/labels");
+    labels.and_then(|labels| labels.get(MANAGED_BY)) == Some(&json!(FIELD_MANAGER))
+}
+
+/// What is to be said of the original's configuration, if it is there and asks a Service.
+pub fn original(found: &Value) -> Option<String> {
+    let webhooks = found.get("webhooks")?.as_array()?;
+    let asks = |webhook: &&Value| webhook.pointer("/clientConfig/service").is_some();
+    let first = webhooks.iter().find(asks)?;
+    let service = format!(
+        "{}/{}",
+        text(first, "/clientConfig/service/namespace"),
+        text(first, "/clientConfig/service/name")
+    );
+    Some(format!(
+        "{WEBHOOK_CONFIGURATION} asks the Service {service} of the original webhook, with failurePolicy {}: where that is Fail \
+         and the Service does not answer, nobody can write a FloatingIP or a FloatingIPPool. fipd answers through {NAME}; remove \
+         the other with `kubectl delete validatingwebhookconfiguration {WEBHOOK_CONFIGURATION}`",
+        first
+            .get("failurePolicy")
+            .and_then(Value::as_str)
+            .unwrap_or("Fail")
+    ))
+}
+
+fn text<'a>(object: &'a Value, path: &str) -> &'a str {
+    object
+        .pointer(path)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wanted() -> Wanted {
+        Wanted {
+            base: "https://fipd.example.net:8443".into(),
+            cluster: "rancher".into(),
+            ca: Some("PEM".into()),
+            failure_policy: FailurePolicy::Ignore,
+            seconds: 3,
+        }
+    }
+
+    /// As an API server gives it back.
+    fn stored() -> Value {
+        let mut object = configuration(&wanted());
+        object["metadata"]["uid"] = json!("u-1");
+        object["metadata"]["resourceVersion"] = json!("7");
+        object["webhooks"][0]["madeLater"] = json!(true);
+        object
+    }
+
+    #[test]
+    fn each_kind_is_asked_about_at_the_path_of_its_cluster() {
+        let object = configuration(&wanted());
+        let webhooks = object["webhooks"].as_array().unwrap();
+        let urls: Vec<_> = webhooks
+            .iter()
+            .map(|one| one["clientConfig"]["url"].clone())
+            .collect();
+        let base = "https://fipd.example.net:8443/admission/rancher";
+        assert_eq!(
+            urls,
+            [
+                json!(format!("{base}/validate-floatingip")),
+                json!(format!("{base}/validate-floatingippool")),
+                json!(format!("{base}/validate-floatingipprojectquota")),
+            ]
+        );
+        for webhook in webhooks {
+            assert_eq!(webhook["failurePolicy"], "Ignore");
+            assert_eq!(webhook["timeoutSeconds"], 3);
+            assert_eq!(webhook["clientConfig"]["caBundle"], "UEVN");
+            assert_eq!(
+                webhook["rules"][0]["operations"],
+                json!(["CREATE", "UPDATE"])
+            );
+        }
+        assert_eq!(webhooks[0]["rules"][0]["scope"], "Namespaced");
+        let system = configuration(&Wanted {
+            ca: None,
+            ..wanted()
+        });
+        assert_eq!(system["webhooks"][0]["clientConfig"].get("caBundle"), None);
+    }
+
+    #[test]
+    fn only_what_differs_is_written() {
+        let object = configuration(&wanted());
+        let wanted = wanted();
+        assert_eq!(step(Some(&wanted), None), Step::Apply(object.clone()));
+        assert_eq!(step(Some(&wanted), Some(&stored())), Step::Nothing);
+        let edits: [(&str, Value); 8] = [
+            ("/webhooks/0/failurePolicy", json!("Fail")),
+            (
+                "/webhooks/1/clientConfig",
+                json!({ "url": "https://elsewhere" }),
+            ),
+            ("/webhooks/1/rules/0/operations", json!(["CREATE"])),
+            (
+                "/webhooks/2/namespaceSelector",
+                json!({ "matchLabels": { "a": "b" } }),
+            ),
+            (
+                "/webhooks/2/matchConditions",
+                json!([{ "name": "x", "expression": "false" }]),
+            ),
+            ("/webhooks", json!([])),
+            ("/metadata/labels", json!({})),
+            ("/webhooks/0/timeoutSeconds", json!(30)),
+        ];
+        for (path, value) in edits {
+            let mut edited = stored();
+            match (edited.pointer_mut(path), path.rsplit_once('/')) {
+                (Some(place), _) => *place = value,
+                (None, Some((parent, key))) => edited.pointer_mut(parent).unwrap()[key] = value,
+                (None, None) => unreachable!(),
+            }
+            assert_eq!(
+                step(Some(&wanted), Some(&edited)),
+                Step::Apply(object.clone()),
+                "{path}"
+            );
+        }
+        let moved = Wanted {
+            base: "https://b".into(),
+            ..wanted.clone()
+        };
+        assert!(matches!(
+            step(Some(&moved), Some(&stored())),
+            Step::Apply(_)
+        ));
+        let rotated = Wanted {
+            ca: Some("PEM and another".into()),
+            ..wanted
+        };
+        assert!(matches!(
+            step(Some(&rotated), Some(&stored())),
+            Step::Apply(_)
+        ));
+    }
+
+    #[test]
+    fn a_repair_takes_what_others_added() {
+        let mut edited = stored();
+        edited["webhooks"][0]["matchConditions"] = json!([{ "name": "x", "expression": "false" }]);
+        let object = configuration(&wanted());
+        let repair = repair(&edited, &object);
+        assert_eq!(repair["webhooks"], object["webhooks"]);
+        assert_eq!(
+            repair["metadata"],
+            json!({ "uid": "u-1", "resourceVersion": "7" })
+        );
+    }
+
+    #[test]
+    fn only_what_is_fipds_is_deleted() {
+        assert_eq!(step(None, Some(&stored())), Step::Delete("u-1".into()));
+        let mut other = stored();
+        other["metadata"]["labels"] = json!({});
+        assert_eq!(step(None, Some(&other)), Step::Nothing);
+        assert_eq!(step(None, None), Step::Nothing);
+    }
+
+    #[test]
+    fn the_originals_configuration_is_spoken_of_while_it_asks_a_service() {
+        let service = json!({ "name": "webhook", "namespace": "rancher-fip-manager" });
+        let found = json!({ "webhooks": [{ "clientConfig": { "service": service }, "failurePolicy": "Fail" }] });
+        let text = original(&found).unwrap();
+        assert!(
+            text.contains("rancher-fip-manager/webhook") && text.contains("failurePolicy Fail"),
+            "{text}"
+        );
+        let other = json!({ "webhooks": [{ "clientConfig": { "url": "https://a" } }] });
+        assert_eq!(original(&other), None);
+    }
+}
