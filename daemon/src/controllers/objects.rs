@@ -41,7 +41,8 @@ pub enum Seen<T> {
 pub struct Malformed {
     pub uid: String,
     pub error: String,
-    pub terminating: bool,
+    /// Since when it is being deleted.
+    pub deleted: Option<Timestamp>,
     pub finalizers: Vec<String>,
 }
 
@@ -247,7 +248,7 @@ fn understand<K, T>(object: Lenient<K>, slim: impl Fn(K) -> Option<T>) -> Option
         Err(invalid) => Some(Seen::Malformed(Arc::new(Malformed {
             uid: invalid.metadata.uid.unwrap_or_default(),
             error: invalid.error,
-            terminating: invalid.metadata.deletion_timestamp.is_some(),
+            deleted: (invalid.metadata.deletion_timestamp.as_ref()).map(|at| created(Some(at))),
             finalizers: invalid.metadata.finalizers.unwrap_or_default(),
         }))),
     }

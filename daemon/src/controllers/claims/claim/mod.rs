@@ -262,7 +262,7 @@ impl Claims {
 
     async fn malformed(&self, key: &Key, object: &Malformed) -> Result<Next, Trouble> {
         let uid: Text = object.uid.as_str().into();
-        if object.terminating {
+        if object.deleted.is_some() {
             return self.let_go(key, &uid, &object.finalizers).await;
         }
         let note = format!(

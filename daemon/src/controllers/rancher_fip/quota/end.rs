@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use fipd_core::Timestamp;
 use fipd_crds::{
     floating_ip::FloatingIPProjectQuota,
     labels::{PROJECT_NAME, QUOTA_CLEANUP},
@@ -24,16 +25,28 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// So many are named.
 const NAMED: usize = 5;
 
+/// A quota object that is being deleted.
+pub(super) struct Ending<'a> {
+    pub uid: &'a str,
+    pub finalizers: &'a [String],
+    pub since: Timestamp,
+}
+
+impl Ending<'_> {
+    pub fn has(&self, finalizer: &str) -> bool {
+        self.finalizers.iter().any(|one| one == finalizer)
+    }
+}
+
 impl Quotas {
     pub(super) async fn end(
         &self,
         key: &Key,
-        uid: &str,
-        finalizers: &[String],
+        ending: &Ending<'_>,
         quota: Option<&FloatingIPProjectQuota>,
     ) -> Result<Next, Trouble> {
-        if !finalizers.iter().any(|one| one == QUOTA_CLEANUP) {
-            return Ok(Next::Done);
+        if !ending.has(QUOTA_CLEANUP) {
+            return self.let_secrets_be(key, ending).await;
         }
         // Nothing new meanwhile.
         let none = self.rows(key).into_keys().map(|pool| (pool, 0)).collect();
@@ -59,7 +72,7 @@ impl Quotas {
         self.set_limits(key, &BTreeMap::new()).await?;
         let remote = &self.data.remote;
         remote
-            .drop_finalizer(&target(key), uid, finalizers, QUOTA_CLEANUP)
+            .drop_finalizer(&target(key), ending.uid, ending.finalizers, QUOTA_CLEANUP)
             .await?;
         Ok(Next::Done)
     }

@@ -6,6 +6,7 @@
 
 mod apply;
 mod end;
+mod left;
 pub mod observe;
 mod plan;
 mod status;
@@ -24,6 +25,7 @@ use kube::Resource;
 use parking_lot::Mutex;
 use tokio::{sync::Notify, time::Instant};
 
+use self::end::Ending;
 use super::{
     API, Site,
     rancher::{Data, Rancher},
@@ -31,7 +33,7 @@ use super::{
 use crate::controllers::{
     Trouble,
     events::Events,
-    objects::{Key, Malformed, Seen},
+    objects::{Key, Malformed, Seen, created},
     queue::{Next, Queue},
     remote::Target,
     wakes::{News, Wakes},
@@ -163,18 +165,28 @@ impl Quotas {
         }
         match seen {
             None => self.gone(key).await,
-            Some(Seen::Malformed(object)) if object.terminating => {
-                self.end(key, &object.uid, &object.finalizers, None).await
-            }
-            Some(Seen::Malformed(object)) => {
-                self.say_malformed(key, &object);
-                Ok(Next::Done)
-            }
+            Some(Seen::Malformed(object)) => match object.deleted {
+                Some(since) => {
+                    let ending = Ending {
+                        uid: &object.uid,
+                        finalizers: &object.finalizers,
+                        since,
+                    };
+                    self.end(key, &ending, None).await
+                }
+                None => {
+                    self.say_malformed(key, &object);
+                    Ok(Next::Done)
+                }
+            },
             Some(Seen::Good(quota)) if quota.metadata.deletion_timestamp.is_some() => {
                 let meta = &quota.metadata;
-                let uid = meta.uid.as_deref().unwrap_or_default();
-                let finalizers = meta.finalizers.as_deref().unwrap_or_default();
-                self.end(key, uid, finalizers, Some(&quota)).await
+                let ending = Ending {
+                    uid: meta.uid.as_deref().unwrap_or_default(),
+                    finalizers: meta.finalizers.as_deref().unwrap_or_default(),
+                    since: created(meta.deletion_timestamp.as_ref()),
+                };
+                self.end(key, &ending, Some(&quota)).await
             }
             Some(Seen::Good(quota)) => self.keep(key, &quota).await,
         }
