@@ -75,13 +75,8 @@ pub async fn local(remote: &Remote, project: &Project) -> Result<String, Trouble
     // Somebody who made one meanwhile is a conflict: the next look finds it.
     match found {
         Some(found) => {
-            put(
-                remote,
-                &target,
-                &found.metadata,
-                json!({ "stringData": want }),
-            )
-            .await?
+            let change = json!({ "stringData": want });
+            put_unchanged(remote, &target, &found.metadata, change).await?
         }
         None => create(remote, &target, "Secret", json!({ "stringData": want })).await?,
     }
@@ -282,6 +277,17 @@ pub async fn put(
     remote.patch(target, Patch::Merge, &change).await
 }
 
+/// The same, but a conflict where anybody changed the object since it was read.
+pub async fn put_unchanged(
+    remote: &Remote,
+    target: &Target,
+    read: &ObjectMeta,
+    mut change: Value,
+) -> Result<(), CallError> {
+    change["metadata"]["resourceVersion"] = json!(read.resource_version);
+    put(remote, target, read, change).await
+}
+
 /// An object of the core API.
 pub fn core(plural: &'static str, namespace: &str, name: &str) -> Target {
     Target {
@@ -295,6 +301,7 @@ pub fn core(plural: &'static str, namespace: &str, name: &str) -> Target {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::controllers::remote::testing::canned;
 
     fn map(pairs: &[(&str, &str)]) -> Texts {
         let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
@@ -324,5 +331,22 @@ mod tests {
         let (one, other) = (client_secret().unwrap(), client_secret().unwrap());
         assert!(one.len() == 32 && one.bytes().all(|byte| byte.is_ascii_hexdigit()));
         assert_ne!(one, other);
+    }
+
+    #[tokio::test]
+    async fn two_that_give_a_project_its_secret_at_once_are_a_conflict() {
+        let project = Project {
+            id: "p-1".into(),
+            namespace: "c-1".into(),
+        };
+        let empty = r#"{ "metadata": { "uid": "u", "resourceVersion": "7" } }"#;
+        let (remote, asked) = canned(&[("GET", 200, empty), ("PATCH", 409, "changed")]);
+        let trouble = local(&remote, &project).await.unwrap_err();
+        assert!(matches!(trouble, Trouble::Call(CallError::Conflict(..))));
+        let body = asked.lock().pop().unwrap().body;
+        assert_eq!(
+            body["metadata"],
+            json!({ "uid": "u", "resourceVersion": "7" })
+        );
     }
 }

@@ -13,7 +13,7 @@ use futures::StreamExt;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{
     Api, Client, Resource, ResourceExt as _,
-    core::PartialObjectMeta,
+    core::PartialObjectMeta as Named,
     runtime::{WatchStreamExt as _, watcher},
 };
 use serde::de::DeserializeOwned;
@@ -43,7 +43,8 @@ pub struct Seen {
     pub ca: Arc<Objects<String>>,
 }
 
-/// A project's quota, as far as it matters to its Secrets. Its status, which changes with every address, does not.
+/// A project's quota, as far as it matters to its Secrets. Its status, which changes with every address, does not, and
+/// neither does what else it says: one that does not fit its schema has its Secrets removed as any other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quota {
     pub uid: String,
@@ -82,7 +83,7 @@ impl Seen {
 }
 
 impl Quota {
-    fn slim(object: FloatingIPProjectQuota) -> Self {
+    fn slim(object: Named<FloatingIPProjectQuota>) -> Self {
         let meta = object.metadata;
         let deleted = meta.deletion_timestamp.as_ref();
         Self {
@@ -113,7 +114,7 @@ pub fn watch(guests: &Arc<Guests>, tasks: &mut JoinSet<()>) {
         all.everything_changed()
     });
     let all = Arc::clone(guests);
-    let keep = |object: FloatingIPProjectQuota| Some(Quota::slim(object));
+    let keep = |object: Named<FloatingIPProjectQuota>| Some(Quota::slim(object));
     spawn(tasks, site, Arc::clone(&seen.quotas), keep, move |key| {
         all.quota_changed(key)
     });
@@ -161,7 +162,7 @@ async fn kubeconfigs(
     cancel: tokio_util::sync::CancellationToken,
     changed: impl Fn(&str) + Send,
 ) {
-    let api: Api<PartialObjectMeta<Secret>> = Api::namespaced(client, FLEET_NAMESPACE);
+    let api: Api<Named<Secret>> = Api::namespaced(client, FLEET_NAMESPACE);
     let stream = watcher(api, watcher::Config::default());
     let mut stream = std::pin::pin!(stream.default_backoff().touched_objects());
     loop {

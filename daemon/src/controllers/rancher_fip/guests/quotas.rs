@@ -91,7 +91,7 @@ impl Guests {
             return Ok(Next::Done);
         }
         if let Err(why) = self.remove_secrets(project).await {
-            if is_within_grace(since, clock::now()) {
+            if grace_left(since, clock::now()).is_some() {
                 tracing::warn!(
                     project,
                     why,
@@ -115,7 +115,7 @@ impl Guests {
         let local = self.local_secrets(project).await?;
         let served = |id: &str| {
             let view = self.views.get(&self.site.name, id);
-            view.is_some_and(|view| view.projects.contains_key(project))
+            view.is_some_and(|view| view.has.projects.contains_key(project))
         };
         let guests = self.data.clusters.all().into_iter();
         let guests = guests.filter(|(key, cluster)| {
@@ -167,7 +167,7 @@ impl Guests {
             .clients
             .of(&self.data, id, &cluster.display_name)
             .await?;
-        let namespace = self.settings().namespace;
+        let namespace = self.settings_of(id).namespace;
         let target = apply::core("secrets", &namespace, &project_secret(project));
         let Some(secret) = remote.get::<Secret>(&target).await? else {
             return Ok(());
@@ -177,11 +177,13 @@ impl Guests {
     }
 }
 
-fn is_within_grace(since: Timestamp, now: Timestamp) -> bool {
-    Duration::from_millis(now.0.saturating_sub(since.0)) < GRACE
+/// How long removal is still tried for a quota that is being deleted since then; `None`: no longer.
+pub fn grace_left(since: Timestamp, now: Timestamp) -> Option<Duration> {
+    let gone = Duration::from_millis(now.0.saturating_sub(since.0));
+    Some(GRACE.saturating_sub(gone)).filter(|left| !left.is_zero())
 }
 
-fn target(project: &str) -> Target {
+pub(super) fn target(project: &str) -> Target {
     Target {
         api: API,
         plural: "floatingipprojectquotas",
@@ -207,12 +209,10 @@ mod tests {
     #[test]
     fn secrets_that_cannot_be_removed_hold_a_quota_for_ten_minutes() {
         let since = Timestamp(1_000_000);
-        assert!(is_within_grace(since, since));
-        assert!(is_within_grace(since, Timestamp(1_000_000 + 599_999)));
-        assert!(!is_within_grace(since, Timestamp(1_000_000 + 600_000)));
-        assert!(
-            is_within_grace(since, Timestamp(0)),
-            "a clock that went back"
-        );
+        let left = |now| grace_left(since, Timestamp(now)).map(|left| left.as_millis());
+        assert_eq!(left(1_000_000), Some(600_000));
+        assert_eq!(left(1_599_999), Some(1));
+        assert_eq!(left(1_600_000), None);
+        assert_eq!(left(0), Some(600_000), "a clock that went back");
     }
 }

@@ -1,17 +1,21 @@
 //! Secrets of projects without a quota, left behind while nobody looked: removed at start and every six hours. Where
 //! it is not certain that a quota is missing, nothing is.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, fmt::Display, sync::Arc, time::Duration};
 
 use fipd_crds::{floating_ip::FloatingIPProjectQuota, labels::PROJECT_SECRET_PREFIX};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, ResourceExt as _, api::ListParams, core::PartialObjectMeta};
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use super::{Guests, Stop, apply};
+use super::{Guests, Stop, apply, quotas};
 use crate::{
     clusters::{CallError, adoption::complete_list},
-    controllers::rancher_fip::clusters::RancherCluster,
+    controllers::{
+        rancher_fip::clusters::RancherCluster,
+        remote::{CallError as RemoteError, Remote},
+    },
 };
 
 const PERIOD: Duration = Duration::from_secs(6 * 3600);
@@ -24,6 +28,7 @@ struct Found {
     namespace: String,
     name: String,
     uid: String,
+    version: String,
 }
 
 impl Guests {
@@ -48,34 +53,28 @@ impl Guests {
         }
     }
 
+    /// Secrets are listed before quotas: one that is made meanwhile, with its quota, is in no list.
     async fn sweep(&self) -> Result<(), String> {
-        let quotas = self
-            .fresh_quotas()
-            .await
-            .map_err(|error| error.to_string())?;
-        let local = self
-            .fresh_secrets()
-            .await
-            .map_err(|error| error.to_string())?;
+        let local = self.fresh_secrets().await.map_err(text)?;
         let ours = |found: &Found| self.is_of_rancher(&found.namespace);
         let local: Vec<Found> = local.into_iter().filter(ours).collect();
-        for found in orphans(local, &quotas)? {
-            let target = apply::core("secrets", &found.namespace, &found.name);
-            let removed = self.data.remote.delete(&target, &found.uid).await;
-            removed.map_err(|error| error.to_string())?;
-            tracing::info!(
-                namespace = found.namespace,
-                name = found.name,
-                "removed a Secret of a project without quota"
-            );
-        }
         let guests = self.data.clusters.all().into_iter();
         let guests = guests.filter(|(_, cluster)| cluster.is_guest());
-        let sweeps = guests.map(|(key, cluster)| {
+        let lists = guests.map(|(key, cluster)| async move {
+            let listed = self.secrets_of(&key.name, &cluster).await;
+            listed.map_err(|why| skipped(&key.name, &why)).ok()
+        });
+        let guests = futures::future::join_all(lists).await;
+        let quotas = self.fresh_quotas().await.map_err(text)?;
+        let rancher = &self.data.remote;
+        for found in orphans(local, &quotas)? {
+            remove(rancher, rancher, &found).await.map_err(text)?;
+        }
+        let sweeps = guests.into_iter().flatten().map(|(id, remote, found)| {
             let quotas = &quotas;
             async move {
-                if let Err(why) = self.sweep_guest(&key.name, &cluster, quotas).await {
-                    tracing::warn!(cluster = %key.name, why, "Secrets left behind there stay until the next sweep");
+                if let Err(why) = remove_all(rancher, &remote, found, quotas).await {
+                    skipped(&id, &why);
                 }
             }
         });
@@ -83,36 +82,22 @@ impl Guests {
         Ok(())
     }
 
-    async fn sweep_guest(
+    /// The Secrets of projects in a guest, and the way to it.
+    async fn secrets_of(
         &self,
         id: &str,
         cluster: &RancherCluster,
-        quotas: &BTreeSet<String>,
-    ) -> Result<(), String> {
-        let text = |stop: Stop| stop.text();
+    ) -> Result<(String, Remote, Vec<Found>), String> {
         let remote = self.clients.of(&self.data, id, &cluster.display_name).await;
-        let remote = remote.map_err(text)?;
-        let namespace = self.settings().namespace;
+        let remote = remote.map_err(|stop: Stop| stop.text())?;
+        let namespace = self.settings_of(id).namespace;
         if namespace.is_empty() {
             return Err("no namespace is set".to_owned());
         }
         let all = apply::core("secrets", &namespace, "");
-        let listed = remote
-            .list(&all, "")
-            .await
-            .map_err(|error| error.to_string())?;
+        let listed = remote.list(&all, "").await.map_err(text)?;
         let named = listed.iter().filter_map(|object| found(&namespace, object));
-        for found in orphans(named.collect(), quotas)? {
-            let target = apply::core("secrets", &namespace, &found.name);
-            let removed = remote.delete(&target, &found.uid).await;
-            removed.map_err(|error| error.to_string())?;
-            tracing::info!(
-                cluster = id,
-                name = found.name,
-                "removed a Secret of a project without quota"
-            );
-        }
-        Ok(())
+        Ok((id.to_owned(), remote, named.collect()))
     }
 
     /// Projects are in the namespaces of their clusters, and so are their Secrets.
@@ -148,6 +133,7 @@ impl Guests {
             name.starts_with(PROJECT_SECRET_PREFIX).then(|| Found {
                 namespace: secret.namespace().unwrap_or_default(),
                 uid: secret.uid().unwrap_or_default(),
+                version: secret.resource_version().unwrap_or_default(),
                 name,
             })
         };
@@ -161,7 +147,56 @@ fn found(namespace: &str, object: &Value) -> Option<Found> {
         namespace: namespace.to_owned(),
         name: text("/metadata/name")?.to_owned(),
         uid: text("/metadata/uid")?.to_owned(),
+        version: text("/metadata/resourceVersion")?.to_owned(),
     })
+}
+
+async fn remove_all(
+    rancher: &Remote,
+    guest: &Remote,
+    found: Vec<Found>,
+    quotas: &BTreeSet<String>,
+) -> Result<(), String> {
+    for found in orphans(found, quotas)? {
+        remove(rancher, guest, &found).await.map_err(text)?;
+    }
+    Ok(())
+}
+
+/// Deletes the Secret that was listed, unless its project got a quota or somebody changed it since.
+async fn remove(rancher: &Remote, holder: &Remote, found: &Found) -> Result<(), RemoteError> {
+    let Some(project) = found.name.strip_prefix(PROJECT_SECRET_PREFIX) else {
+        return Ok(());
+    };
+    let quota = rancher.get::<IgnoredAny>(&quotas::target(project)).await?;
+    if quota.is_some() {
+        return Ok(());
+    }
+    let target = apply::core("secrets", &found.namespace, &found.name);
+    let removed = holder.delete_version(&target, &found.uid, &found.version);
+    match removed.await {
+        Err(RemoteError::Conflict(..)) => return Ok(()),
+        other => other?,
+    }
+    let (namespace, name) = (&*found.namespace, &*found.name);
+    tracing::info!(
+        namespace,
+        name,
+        "removed a Secret of a project without quota"
+    );
+    Ok(())
+}
+
+fn skipped(cluster: &str, why: &str) {
+    tracing::warn!(
+        cluster,
+        why,
+        "Secrets left behind there stay until the next sweep"
+    );
+}
+
+fn text(error: impl Display) -> String {
+    error.to_string()
 }
 
 /// Those whose project has no quota. No quota at all says that the list is wrong rather than that all are gone.
@@ -178,7 +213,10 @@ fn orphans(found: Vec<Found>, quotas: &BTreeSet<String>) -> Result<Vec<Found>, S
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::controllers::remote::testing::canned;
 
     #[test]
     fn only_secrets_of_projects_without_quota_are_orphans_and_none_where_there_is_no_quota() {
@@ -186,6 +224,7 @@ mod tests {
             namespace: "c-1".into(),
             name: name.into(),
             uid: "u".into(),
+            version: "7".into(),
         };
         let all = [
             "rancher-fip-config-p-1",
@@ -200,5 +239,28 @@ mod tests {
             Ok(vec![found("rancher-fip-config-p-2")])
         );
         assert!(orphans(all, &BTreeSet::new()).is_err());
+    }
+
+    #[tokio::test]
+    async fn a_secret_is_deleted_only_as_it_was_listed_and_while_there_is_no_quota() {
+        let found = Found {
+            namespace: "c-1".into(),
+            name: "rancher-fip-config-p-1".into(),
+            uid: "u".into(),
+            version: "7".into(),
+        };
+        let (remote, asked) = canned(&[("GET", 200, "{}")]);
+        remove(&remote, &remote, &found).await.unwrap();
+        assert_eq!(asked.lock().len(), 1, "a quota that came meanwhile");
+
+        let (remote, asked) = canned(&[("GET", 404, "{}"), ("DELETE", 200, "{}")]);
+        remove(&remote, &remote, &found).await.unwrap();
+        let body = asked.lock().pop().unwrap().body;
+        let only = json!({ "uid": "u", "resourceVersion": "7" });
+        assert_eq!(body["preconditions"], only);
+
+        let (remote, asked) = canned(&[("GET", 403, "{}")]);
+        remove(&remote, &remote, &found).await.unwrap_err();
+        assert_eq!(asked.lock().len(), 1, "nothing is deleted on a doubt");
     }
 }
