@@ -14,6 +14,8 @@ use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
 const DEADLINE: Duration = Duration::from_secs(60);
+/// A cluster that was not seen before is gone after two looks, a minute apart.
+const TWO_LOOKS: Duration = Duration::from_secs(90);
 const NAMESPACE: &str = "c-m-a";
 const GROUP: &str = "rancher.k8s.binbash.org";
 const ROLE: &str = include_str!("../../packaging/rbac/rancher-fip-management.yaml");
@@ -115,7 +117,17 @@ impl Rancher {
     }
 
     async fn wait_fip(&self, name: &str, what: &str, test: impl Fn(&Value) -> bool) -> Value {
-        wait_until(&format!("FloatingIP {name} {what}"), DEADLINE, || async {
+        self.wait_fip_for(DEADLINE, name, what, test).await
+    }
+
+    async fn wait_fip_for(
+        &self,
+        deadline: Duration,
+        name: &str,
+        what: &str,
+        test: impl Fn(&Value) -> bool,
+    ) -> Value {
+        wait_until(&format!("FloatingIP {name} {what}"), deadline, || async {
             let fip = self
                 .fips
                 .get(name)
@@ -445,8 +457,15 @@ async fn defect_18_a_cluster_deleted_while_fipd_is_down_leaves_its_addresses_to_
         .await
         .unwrap();
     rancher.scenario.fipd.restart().await.unwrap();
+    rancher.scenario.fipd.wait_ready(DEADLINE).await.unwrap();
+    let fip = json!(rancher.fips.get("one").await.unwrap());
+    let cluster = format!("{GROUP}/cluster-name");
+    assert_eq!(
+        fip["metadata"]["labels"][cluster], NAMESPACE,
+        "one look is not enough"
+    );
     let fip = rancher
-        .wait_fip("one", "is unassigned", |fip| {
+        .wait_fip_for(TWO_LOOKS, "one", "is unassigned", |fip| {
             fip["status"]["assigned"].is_null()
         })
         .await;

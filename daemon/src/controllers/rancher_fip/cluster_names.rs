@@ -14,6 +14,8 @@ pub struct ClusterNames {
 struct State {
     display: BTreeMap<Text, String>,
     ids: BTreeMap<String, BTreeSet<Text>>,
+    /// Ids that were ever there.
+    known: BTreeSet<Text>,
 }
 
 impl ClusterNames {
@@ -21,7 +23,10 @@ impl ClusterNames {
     pub fn note(&self, id: &Text, display: Option<&str>) {
         let mut state = self.state.lock();
         let before = match display {
-            Some(display) => state.display.insert(Text::clone(id), display.to_owned()),
+            Some(display) => {
+                state.known.insert(Text::clone(id));
+                state.display.insert(Text::clone(id), display.to_owned())
+            }
             None => state.display.remove(id),
         };
         if let Some(before) = before
@@ -36,6 +41,11 @@ impl ClusterNames {
             let ids = state.ids.entry(display.to_owned()).or_default();
             ids.insert(Text::clone(id));
         }
+    }
+
+    /// Whether there ever was a cluster of this id.
+    pub fn was_known(&self, id: &str) -> bool {
+        self.state.lock().known.contains(id)
     }
 
     /// The one cluster that has one of these names. An id says more than a display name, which several may have.
@@ -82,5 +92,6 @@ mod tests {
         assert_eq!(called("prod").as_deref(), Some("c-1"));
         names.note(&"c-1".into(), None);
         assert_eq!((called("prod"), called("")), (None, None));
+        assert!(names.was_known("c-1") && !names.was_known("prod"));
     }
 }

@@ -35,6 +35,7 @@ use super::{
     API, Site,
     names::{self, FINALIZER, KIND_FLOATING_IP, KIND_SERVICE, ServiceRef},
     rancher::{Data, Rancher},
+    second_look::SecondLook,
 };
 use crate::controllers::{
     Trouble,
@@ -50,6 +51,7 @@ use crate::fip_rules::floating_ip as rules;
 use observe::Fip;
 use plan::Plan;
 use status::{Outcome, Shown};
+use unassigned::Whereabouts;
 use validate::Problem;
 
 /// One in the queue of a full pool asks again so often even if nobody calls it.
@@ -67,6 +69,8 @@ pub struct FloatingIps {
     shows: Mutex<BTreeMap<Key, ServiceRef>>,
     /// When an object that has a lease was first found missing.
     missing: Mutex<BTreeMap<Key, Instant>>,
+    /// Objects with a cluster that Rancher never had.
+    clusterless: SecondLook<(Key, String)>,
     /// Told when everything may be different.
     lost_track: Notify,
 }
@@ -89,6 +93,7 @@ impl FloatingIps {
             queue,
             shows: Mutex::new(BTreeMap::new()),
             missing: Mutex::new(BTreeMap::new()),
+            clusterless: SecondLook::default(),
             lost_track: Notify::new(),
         })
     }
@@ -161,8 +166,14 @@ impl FloatingIps {
             }
             Some(Seen::Good(fip)) => match &fip.holder {
                 Some(service) => self.show_service(key, &fip, service).await,
-                None if self.lost_its_cluster(&fip).await? => self.unassign(key, &fip).await,
-                None => self.serve(key, &fip).await,
+                None => match self.whereabouts(key, &fip).await? {
+                    Whereabouts::Gone => self.unassign(key, &fip).await,
+                    Whereabouts::Here => self.serve(key, &fip).await,
+                    Whereabouts::Unsure(left) => {
+                        self.queue.add_after(key.clone(), left);
+                        self.serve(key, &fip).await
+                    }
+                },
             },
         }
     }
@@ -305,7 +316,7 @@ impl FloatingIps {
 
     async fn malformed(&self, key: &Key, object: &Malformed) -> Result<Next, Trouble> {
         let uid: Text = object.uid.as_str().into();
-        if object.terminating {
+        if object.deleted.is_some() {
             return self.let_go(key, &uid, &object.finalizers).await;
         }
         let note = format!(

@@ -48,6 +48,16 @@ fn stays(status: &FloatingIPStatus, after: Duration, now: jiff::Timestamp) -> Op
     Some(after.saturating_sub(gone))
 }
 
+/// What is known of the cluster that has an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Whereabouts {
+    /// As far as is known.
+    Here,
+    Gone,
+    /// It is not there, and never was; it is certain after this time.
+    Unsure(Duration),
+}
+
 impl FloatingIps {
     /// A pool says something else than before: its unassigned addresses may stay for another time.
     pub fn pool_changed(&self, pool: &Key) {
@@ -71,14 +81,16 @@ impl FloatingIps {
     }
 
     /// Whether the cluster that has the address is none of Rancher's any more: not in a complete list, which is not empty,
-    /// nor there by a fresh read.
-    pub(super) async fn lost_its_cluster(&self, fip: &Fip) -> Result<bool, Trouble> {
+    /// nor there by a fresh read. One that was not seen before has to be missing twice.
+    pub(super) async fn whereabouts(&self, key: &Key, fip: &Fip) -> Result<Whereabouts, Trouble> {
         let clusters = &self.data.clusters;
         let Some(cluster) = fip.cluster.as_deref().filter(|_| clusters.is_complete()) else {
-            return Ok(false);
+            return Ok(Whereabouts::Here);
         };
+        let look = (key.clone(), cluster.to_owned());
         if clusters.seen(&Key::new("", cluster)).is_some() || clusters.keys().is_empty() {
-            return Ok(false);
+            self.clusterless.forget(&look);
+            return Ok(Whereabouts::Here);
         }
         let target = Target {
             api: "apis/management.cattle.io/v3",
@@ -87,7 +99,17 @@ impl FloatingIps {
             name: cluster.to_owned(),
         };
         let found = self.data.remote.get::<serde_json::Value>(&target).await?;
-        Ok(found.is_none())
+        if found.is_some() {
+            self.clusterless.forget(&look);
+            return Ok(Whereabouts::Here);
+        }
+        if !self.data.names.was_known(cluster)
+            && let Some(left) = self.clusterless.missing(&look)
+        {
+            return Ok(Whereabouts::Unsure(left));
+        }
+        self.clusterless.forget(&look);
+        Ok(Whereabouts::Gone)
     }
 
     /// Takes cluster, group and Services off the object; the address stays the project's.
@@ -143,7 +165,25 @@ impl FloatingIps {
 mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
+    use std::sync::Arc;
+
+    use fipd_core::System;
+
     use super::*;
+    use crate::{
+        clusters::testing,
+        controllers::{
+            events::Events,
+            queue::Queue,
+            rancher_fip::{
+                Site,
+                clusters::RancherCluster,
+                rancher::{Data, Ranchers},
+            },
+            remote::testing::canned,
+        },
+        ipam::Ipam,
+    };
 
     #[test]
     fn the_time_counts_from_when_it_became_unassigned() {
@@ -176,6 +216,47 @@ mod tests {
             stays(&FloatingIPStatus::default(), Duration::ZERO, at(1)),
             None
         );
+    }
+
+    #[tokio::test]
+    async fn a_cluster_that_rancher_never_had_is_not_gone_at_the_first_look() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (ipam, _writer) = Ipam::start(dir.path(), Arc::new(clock::now)).expect("a store");
+        let answers = [("GET", 404, ""), ("GET", 404, ""), ("GET", 200, "{}")];
+        let (remote, asked) = canned(&answers);
+        let client = kube::Client::new(tower::service_fn(unused), "default");
+        let session = testing::session(client, &ipam).await;
+        let site = Arc::new(Site::new(session, System::rancher_fip()));
+        let data = Data::new(site.id.clone(), remote);
+        let quiet = || std::future::ready(());
+        let events = Events::start(site.session.recorder.clone(), site.cancel(), quiet);
+        let rancher = Ranchers::default().get("x");
+        let fips = FloatingIps::new(site, rancher, data, Arc::new(events), Queue::new());
+        let fip = Fip {
+            cluster: Some("c-1".into()),
+            ..super::super::observe::slim(FloatingIP::default())
+        };
+        let key = Key::new("c-2", "fip");
+        let look = async || fips.whereabouts(&key, &fip).await.expect("an answer");
+        assert_eq!(look().await, Whereabouts::Here, "nothing is listed yet");
+        let other = Key::new("", "c-2");
+        fips.data.clusters.set(&other, RancherCluster::default());
+        fips.data.clusters.complete();
+        let unsure = look().await;
+        assert!(
+            matches!(unsure, Whereabouts::Unsure(left) if left.as_secs() > 50),
+            "{unsure:?}"
+        );
+        fips.data.names.note(&"c-1".into(), Some("one"));
+        assert_eq!(look().await, Whereabouts::Gone, "it was there");
+        assert_eq!(look().await, Whereabouts::Here, "it is there");
+        assert_eq!(asked.lock().len(), 3);
+    }
+
+    async fn unused(
+        _: http::Request<kube::client::Body>,
+    ) -> Result<http::Response<kube::client::Body>, std::convert::Infallible> {
+        std::future::pending().await
     }
 
     #[test]
