@@ -31,11 +31,9 @@ use crate::{
     clock,
     clusters::{self, Clusters},
     config::Listener,
-    controllers::{
-        Runner, lease,
-        rancher_fip::guests::{Own, status::GuestViews},
-    },
+    controllers::{Runner, lease, rancher_fip::guests::Own},
     expiry,
+    guests::GuestBoard,
     helm::Helm,
     ipam::{Ipam, IpamError, Writer},
     metrics::Metrics,
@@ -97,7 +95,7 @@ pub async fn run(settings: Settings) -> Result<(), AppError> {
 async fn serve(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Result<(), AppError> {
     let signals = Signals::new()?;
     let mut tasks = JoinSet::new();
-    let guests = GuestViews::default();
+    let guests = GuestBoard::default();
     let helm = Helm::start(
         &settings.config.helm,
         &settings.data_dir,
@@ -217,7 +215,7 @@ fn bind_extra(listeners: &[Listener]) -> Result<Vec<(Port, Listener)>, ListenErr
     listeners.iter().map(bind).collect()
 }
 
-fn controllers(settings: &Settings, guests: &GuestViews, helm: &Helm) -> Runner {
+fn controllers(settings: &Settings, guests: &GuestBoard, helm: &Helm) -> Runner {
     let tls = settings.tls();
     let own = Own {
         ca_file: tls

@@ -19,6 +19,7 @@ pub mod controllers;
 pub mod expiry;
 pub mod fip_rules;
 pub mod fip_v1;
+pub mod guests;
 pub mod helm;
 pub mod ipam;
 pub mod logging;

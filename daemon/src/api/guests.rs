@@ -14,16 +14,7 @@ use super::{
 };
 use crate::{
     clock,
-    controllers::{
-        Trouble,
-        rancher_fip::guests::{
-            charts::helm_name,
-            rotate::{RotateError, Rotated},
-            settings::Release,
-            status,
-        },
-        remote::CallError,
-    },
+    guests::{self, ReleaseView, RotateError, Rotated, helm_name},
     helm::{Activity, Helm, Progress},
 };
 
@@ -37,7 +28,7 @@ pub async fn list(
     let ask = Ask::<String>::new(query.limit, query.cursor.as_deref())?;
     let all = api.guests.all();
     let charts = api.helm.as_ref().map(Helm::progress).unwrap_or_default();
-    let place = |one: &status::GuestView| format!("{}/{}", one.rancher, one.id);
+    let place = |one: &guests::GuestView| format!("{}/{}", one.rancher, one.id);
     let (guests, next) = ask.walk(|after, limit| {
         let rest = all
             .iter()
@@ -57,7 +48,7 @@ pub async fn rotate_secret(
     caller: Caller,
     Path(project): Path<String>,
 ) -> Result<Json<Outcome>, Problem> {
-    let Rotated { rancher, until } = api.guests.managers.rotate(&project).await?;
+    let Rotated { rancher, until } = api.guests.rotate(&project).await?;
     tracing::info!(project, %rancher, until, actor = %caller.actor, "the project has a new secret");
     let message = format!(
         "project {project} of {rancher} has a new secret, which its guests get at once; the one before is accepted \
@@ -71,17 +62,16 @@ impl From<RotateError> for Problem {
         let detail = error.to_string();
         let code = match error {
             RotateError::UnknownProject(_) | RotateError::NoSecret(_) => Code::NotFound,
-            RotateError::Several { .. } => Code::Conflict,
-            RotateError::Failed(Trouble::Call(CallError::Conflict(..))) => Code::Conflict,
+            RotateError::Several { .. } | RotateError::Conflict(_) => Code::Conflict,
             RotateError::Failed(_) => Code::Unavailable,
         };
         Self::new(code, detail)
     }
 }
 
-fn view(guest: &status::GuestView, charts: &[Progress]) -> GuestView {
+fn view(guest: &guests::GuestView, charts: &[Progress]) -> GuestView {
     let cluster = helm_name(&guest.rancher, &guest.id);
-    let progress = |wanted: &Release| {
+    let progress = |wanted: &ReleaseView| {
         charts.iter().find(|one| {
             let target = &one.target;
             target.cluster == cluster
@@ -99,8 +89,9 @@ fn view(guest: &status::GuestView, charts: &[Progress]) -> GuestView {
         since: clock::rfc3339(guest.since),
         last_error: guest.last_error.clone(),
         load_balancer: guest.load_balancer.to_string(),
-        projects: guest.projects.clone(),
+        projects: guest.has.projects.clone(),
         releases: guest
+            .has
             .releases
             .iter()
             .map(|one| release(one, progress(one)))
@@ -108,7 +99,7 @@ fn view(guest: &status::GuestView, charts: &[Progress]) -> GuestView {
     }
 }
 
-fn release(release: &Release, progress: Option<&Progress>) -> GuestReleaseView {
+fn release(release: &ReleaseView, progress: Option<&Progress>) -> GuestReleaseView {
     let last = progress.and_then(|progress| progress.last.as_ref());
     let error = last.and_then(|last| last.error.as_ref());
     let state = match (progress.map(|progress| progress.activity), last) {

@@ -71,8 +71,8 @@ use tokio_util::sync::CancellationToken;
 use tower_http::{catch_panic::CatchPanicLayer, timeout::TimeoutLayer};
 
 use crate::{
-    backups::Backups, clusters::Clusters, config::Serve,
-    controllers::rancher_fip::guests::status::GuestViews, helm::Helm, ipam::Ipam, metrics::Metrics,
+    backups::Backups, clusters::Clusters, config::Serve, guests::GuestBoard, helm::Helm,
+    ipam::Ipam, metrics::Metrics,
 };
 use access::{Access, Routes};
 use accounts::Accounts;
@@ -86,7 +86,7 @@ const HANDLER_DEADLINE: Duration = Duration::from_secs(60);
 pub struct Api {
     pub ipam: Ipam,
     pub clusters: Clusters,
-    pub guests: GuestViews,
+    pub guests: GuestBoard,
     /// `None`: no charts are installed.
     pub helm: Option<Helm>,
     pub accounts: Accounts,

@@ -26,6 +26,7 @@ use futures::future::BoxFuture;
 
 use crate::{
     clusters::{ClusterSession, SystemRunner},
+    guests::GuestBoard,
     helm::Helm,
     ipam::{Ipam, IpamError},
 };
@@ -49,7 +50,7 @@ impl Runner {
     pub fn new(
         me: Text,
         own: rancher_fip::guests::Own,
-        guests: rancher_fip::guests::status::GuestViews,
+        guests: GuestBoard,
         helm: Option<Helm>,
     ) -> Self {
         Self {

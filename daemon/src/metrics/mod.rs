@@ -20,11 +20,8 @@ use prometheus_client::{
 
 use self::{page::Page, state::State};
 use crate::{
-    backups::Backups,
-    clusters::Clusters,
-    controllers::rancher_fip::{guests::status::GuestViews, rancher::Ranchers},
-    helm::Helm,
-    ipam::Ipam,
+    backups::Backups, clusters::Clusters, controllers::rancher_fip::rancher::Ranchers,
+    guests::GuestBoard, helm::Helm, ipam::Ipam,
 };
 
 /// All series; cheap to clone.
@@ -92,7 +89,7 @@ impl Metrics {
         ipam: Ipam,
         clusters: Clusters,
         backups: Backups,
-        guests: GuestViews,
+        guests: GuestBoard,
         ranchers: Ranchers,
         helm: Option<&Helm>,
     ) -> Self {

@@ -15,7 +15,7 @@ use super::series::{Labels, Series};
 use crate::{
     backups::Backups,
     clusters::{ClusterState, Clusters},
-    controllers::rancher_fip::guests::status::{GuestViews, Phase},
+    guests::{GuestBoard, Phase},
     ipam::Ipam,
     store::Condition,
 };
@@ -28,12 +28,12 @@ pub(super) struct State {
     ipam: Ipam,
     clusters: Clusters,
     backups: Backups,
-    guests: GuestViews,
+    guests: GuestBoard,
     counted: Mutex<Option<(Instant, BTreeMap<LeaseState, u64>)>>,
 }
 
 impl State {
-    pub fn new(ipam: Ipam, clusters: Clusters, backups: Backups, guests: GuestViews) -> Self {
+    pub fn new(ipam: Ipam, clusters: Clusters, backups: Backups, guests: GuestBoard) -> Self {
         Self {
             ipam,
             clusters,

@@ -31,7 +31,7 @@ async fn while_a_text_is_made_everybody_else_gets_the_last() {
         ipam,
         clusters,
         backups,
-        GuestViews::default(),
+        GuestBoard::default(),
         Ranchers::default(),
         None,
     );

@@ -13,10 +13,7 @@ use super::{
 };
 use crate::{
     api::Api,
-    controllers::rancher_fip::guests::{
-        settings::Release,
-        status::{GuestView, Phase},
-    },
+    guests::{GuestView, Phase, ReleaseView},
 };
 
 /// Guests of one page.
@@ -67,7 +64,7 @@ fn row(view: &GuestView) -> GuestRow {
         "" => &view.id,
         name => name,
     };
-    let projects = view.projects.iter();
+    let projects = view.has.projects.iter();
     GuestRow {
         name: name.to_owned(),
         id: view.id.clone(),
@@ -81,11 +78,11 @@ fn row(view: &GuestView) -> GuestRow {
         projects: projects
             .map(|(project, pool)| (project.clone(), pool.clone()))
             .collect(),
-        releases: view.releases.iter().map(release).collect(),
+        releases: view.has.releases.iter().map(release).collect(),
     }
 }
 
-fn release(release: &Release) -> ReleaseRow {
+fn release(release: &ReleaseView) -> ReleaseRow {
     ReleaseRow {
         name: release.name.clone(),
         namespace: release.namespace.clone(),
@@ -96,7 +93,7 @@ fn release(release: &Release) -> ReleaseRow {
 
 fn health(phase: Phase) -> Health {
     match phase {
-        Phase::Ready => Health::Good,
+        Phase::Ready | Phase::Left => Health::Good,
         Phase::Waiting | Phase::Leaving => Health::Busy,
         Phase::Failed => Health::Bad,
     }

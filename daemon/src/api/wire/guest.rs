@@ -12,7 +12,7 @@ pub struct GuestView {
     /// Rancher's id of the cluster.
     pub id: String,
     pub display_name: String,
-    /// `Ready`, `Waiting`, `Failed` or `Leaving`.
+    /// `Ready`, `Waiting`, `Failed`, `Leaving` or `Left`.
     pub phase: String,
     pub reason: String,
     pub message: String,

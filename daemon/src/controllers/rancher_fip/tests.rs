@@ -40,7 +40,7 @@ async fn a_rancher_is_published_only_once_its_clusters_are_listed() {
     let asked = Arc::default();
     let session = testing::session(client(gate, &asked), &ipam).await;
     let cancel = session.cancel.clone();
-    let system = RancherFip::new("test".into(), Own::default(), GuestViews::default(), None);
+    let system = RancherFip::new("test".into(), Own::default(), GuestBoard::default(), None);
     let rancher = system.ranchers.get("x");
     let running = tokio::spawn(system.run(session));
 

@@ -274,10 +274,7 @@ async fn the_audit_log_is_filtered_and_downloaded() {
 
 #[tokio::test]
 async fn guests_are_filtered_and_the_ill_ones_come_first() {
-    use crate::controllers::rancher_fip::{
-        clusters::RancherCluster,
-        guests::status::{Phase, Says},
-    };
+    use crate::guests::{News, Phase, Says};
 
     let site = Site::new().await;
     let viewer = site.visitor("viewer").await;
@@ -287,13 +284,15 @@ async fn guests_are_filtered_and_the_ill_ones_come_first() {
         ("c-m-1", "alpha", Phase::Ready, "it has everything"),
         ("c-m-2", "beta", Phase::Failed, "no answer <at all>"),
     ] {
-        let cluster = RancherCluster {
-            display_name: name.into(),
-            ..RancherCluster::default()
+        let news = News {
+            rancher: &"rancher".into(),
+            id,
+            display_name: name,
+            load_balancer: "purelb",
+            says: Says::new(phase, "Reason", message),
+            has: None,
         };
-        let says = Says::new(phase, "Reason", message);
-        let (rancher, now) = ("rancher".into(), fipd_core::Timestamp(1));
-        site.api.guests.say(&rancher, id, &cluster, None, says, now);
+        site.api.guests.say(news, fipd_core::Timestamp(1));
     }
     let names = |html: &str| {
         let heads = html.split("<h3>").skip(1);

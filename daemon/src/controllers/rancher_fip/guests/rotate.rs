@@ -1,125 +1,71 @@
 //! New secrets for projects. The one before stays beside the new one for a while, so that a guest that gets the new
 //! one late can go on asking with the old one: who checks secrets accepts both until then.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Weak},
-    time::Duration,
-};
+use std::{fmt::Display, time::Duration};
 
 use fipd_core::Text;
 use fipd_crds::labels::{
     PREVIOUS_SECRET_UNTIL, SECRET_CLIENT_SECRET, SECRET_PREVIOUS, project_secret,
 };
+use futures::future::BoxFuture;
 use k8s_openapi::{api::core::v1::Secret, jiff};
-use parking_lot::RwLock;
 use serde_json::json;
 
 use super::{Guests, apply, plan::Project};
-use crate::controllers::{
-    Trouble,
-    remote::{CallError, Remote},
+use crate::{
+    controllers::remote::{CallError, Remote},
+    guests::{Manager, RotateError, Rotated},
 };
 
 /// How long the secret before is accepted.
 const OVERLAP: Duration = Duration::from_secs(3600);
 
-/// The cluster managers that are connected, by the configured name of their Rancher.
-#[derive(Clone, Default)]
-pub struct Managers(Arc<RwLock<BTreeMap<Text, Weak<Guests>>>>);
-
-/// What a rotation did.
-#[derive(Debug)]
-pub struct Rotated {
-    pub rancher: Text,
-    /// Until when the secret before is accepted, RFC 3339.
-    pub until: String,
-}
-
-/// Why a secret is not rotated; nothing was changed.
-#[derive(Debug, thiserror::Error)]
-pub enum RotateError {
-    #[error(
-        "no Rancher that is connected with its cluster manager switched on has a project {0:?}"
-    )]
-    UnknownProject(String),
-    #[error("project {project:?} is in several Ranchers: {ranchers}; nothing was changed")]
-    Several { project: String, ranchers: String },
-    #[error("project {0:?} has no secret yet: it gets one with its first guest")]
-    NoSecret(String),
-    #[error(transparent)]
-    Failed(#[from] Trouble),
-}
-
-impl From<CallError> for RotateError {
-    fn from(error: CallError) -> Self {
-        Self::Failed(error.into())
-    }
-}
-
-impl Managers {
-    pub(super) fn connected(&self, rancher: &Text, guests: &Arc<Guests>) {
-        let mut managers = self.0.write();
-        managers.insert(Text::clone(rancher), Arc::downgrade(guests));
+impl Manager for Guests {
+    fn has_project(&self, project: &str) -> bool {
+        self.projects().iter().any(|one| one.id == project)
     }
 
-    /// Gives a project a new secret; its guests get it with their next look, which begins at once.
-    pub async fn rotate(&self, project: &str) -> Result<Rotated, RotateError> {
-        let managers: Vec<Arc<Guests>> = {
-            let managers = self.0.read();
-            managers.values().filter_map(Weak::upgrade).collect()
-        };
-        let knows = |guests: &Arc<Guests>| {
-            let mut projects = guests.projects().into_iter();
-            let found = projects.find(|one| one.id == project)?;
-            Some((Arc::clone(guests), found))
-        };
-        let found: Vec<(Arc<Guests>, Project)> = managers.iter().filter_map(knows).collect();
-        match found.as_slice() {
-            [] => Err(RotateError::UnknownProject(project.to_owned())),
-            [(guests, project)] => guests.rotate(project).await,
-            several => {
-                let names = several
-                    .iter()
-                    .map(|(guests, _)| guests.site.name.to_string());
-                Err(RotateError::Several {
-                    project: project.to_owned(),
-                    ranchers: names.collect::<Vec<_>>().join(", "),
-                })
-            }
-        }
-    }
-}
-
-impl Guests {
-    async fn rotate(&self, project: &Project) -> Result<Rotated, RotateError> {
-        let target = apply::core("secrets", &project.namespace, &project_secret(&project.id));
-        let remote = &self.data.remote;
-        let found: Option<Secret> = remote.get(&target).await?;
-        let missing = || RotateError::NoSecret(project.id.clone());
-        let found = found.ok_or_else(missing)?;
-        let old = apply::texts(&found).remove(SECRET_CLIENT_SECRET);
-        let old = old.filter(|text| !text.is_empty()).ok_or_else(missing)?;
-        let until = (jiff::Timestamp::now() + OVERLAP).round(jiff::Unit::Second);
-        let until = until.map_err(|error| Trouble::internal(error.to_string()))?;
-        let until = until.to_string();
-        let change = json!({
-            "metadata": {
-                // Two at once: the second would lose what the first gave to guests.
-                "resourceVersion": found.metadata.resource_version,
-                "annotations": { PREVIOUS_SECRET_UNTIL: until },
-            },
-            "stringData": {
-                SECRET_CLIENT_SECRET: apply::client_secret()?, SECRET_PREVIOUS: old,
-            },
-        });
-        apply::put(remote, &target, &found.metadata, change).await?;
-        self.everything_changed();
-        Ok(Rotated {
-            rancher: Text::clone(&self.site.name),
-            until,
+    fn rotate<'a>(&'a self, project: &'a str) -> BoxFuture<'a, Result<Rotated, RotateError>> {
+        Box::pin(async move {
+            let mut projects = self.projects().into_iter();
+            let found = projects.find(|one| one.id == project);
+            let found = found.ok_or_else(|| RotateError::UnknownProject(project.to_owned()))?;
+            let until = renew(&self.data.remote, &found).await?;
+            self.everything_changed();
+            Ok(Rotated {
+                rancher: Text::clone(&self.site.name),
+                until,
+            })
         })
     }
+}
+
+/// Gives a project a new secret; until when the one before is accepted.
+async fn renew(remote: &Remote, project: &Project) -> Result<String, RotateError> {
+    let target = apply::core("secrets", &project.namespace, &project_secret(&project.id));
+    let found: Option<Secret> = remote.get(&target).await.map_err(failed)?;
+    let missing = || RotateError::NoSecret(project.id.clone());
+    let found = found.ok_or_else(missing)?;
+    let old = apply::texts(&found).remove(SECRET_CLIENT_SECRET);
+    let old = old.filter(|text| !text.is_empty()).ok_or_else(missing)?;
+    let until = (jiff::Timestamp::now() + OVERLAP).round(jiff::Unit::Second);
+    let until = until.map_err(failed)?.to_string();
+    let new = apply::client_secret().map_err(failed)?;
+    let change = json!({
+        "metadata": { "annotations": { PREVIOUS_SECRET_UNTIL: until } },
+        "stringData": { SECRET_CLIENT_SECRET: new, SECRET_PREVIOUS: old },
+    });
+    // Two at once: the second would lose what the first gave to guests.
+    match apply::put_unchanged(remote, &target, &found.metadata, change).await {
+        Err(CallError::Conflict(what, why)) => Err(RotateError::Conflict(format!(
+            "{what} was changed meanwhile: {why}"
+        ))),
+        other => other.map_err(failed).map(|()| until),
+    }
+}
+
+fn failed(error: impl Display) -> RotateError {
+    RotateError::Failed(error.to_string())
 }
 
 /// Removes the secret before once its time is over.
@@ -141,7 +87,8 @@ pub(super) async fn expire(
         "metadata": { "annotations": { PREVIOUS_SECRET_UNTIL: null } },
         "data": { SECRET_PREVIOUS: null },
     });
-    apply::put(remote, &target, &secret.metadata, change).await
+    // A rotation meanwhile began another overlap.
+    apply::put_unchanged(remote, &target, &secret.metadata, change).await
 }
 
 /// A time that cannot be read is over.
@@ -154,11 +101,30 @@ fn is_over(until: &str, now: jiff::Timestamp) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::controllers::remote::testing::canned;
 
     #[test]
     fn the_secret_before_ends_with_its_time_and_when_nobody_knows_it() {
         let now: jiff::Timestamp = "2026-01-02T03:04:05Z".parse().unwrap();
         assert!(!is_over("2026-01-02T03:04:06Z", now));
         assert!(is_over("2026-01-02T03:04:05Z", now) && is_over("soon", now));
+    }
+
+    #[tokio::test]
+    async fn a_secret_that_was_rotated_meanwhile_is_not_cut_short() {
+        let project = Project {
+            id: "p-1".into(),
+            namespace: "c-1".into(),
+        };
+        let mut secret = Secret::default();
+        secret.metadata.uid = Some("u".into());
+        secret.metadata.resource_version = Some("7".into());
+        let over = (PREVIOUS_SECRET_UNTIL.to_owned(), "soon".to_owned());
+        secret.metadata.annotations = Some([over].into());
+        let (remote, asked) = canned(&[("PATCH", 409, "changed")]);
+        let error = expire(&remote, &project, &secret).await.unwrap_err();
+        assert!(matches!(error, CallError::Conflict(..)));
+        let body = asked.lock().pop().unwrap().body;
+        assert_eq!(body["metadata"]["resourceVersion"], "7");
     }
 }

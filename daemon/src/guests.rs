@@ -1,0 +1,300 @@
+//! The clusters that Rancher manages, as values: the cluster manager publishes how they are doing and rotates secrets,
+//! [`crate::api`] and the metrics read. Neither knows the other. In memory only: it is found out anew after a restart.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Weak},
+};
+
+use fipd_core::{Text, Timestamp};
+use futures::future::BoxFuture;
+use parking_lot::RwLock;
+
+/// What became of a guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    /// It has everything it is to have.
+    Ready,
+    /// Something is not there yet that others bring.
+    Waiting,
+    /// Something could not be written.
+    Failed,
+    /// It was switched off, and what fipd made there goes.
+    Leaving,
+    /// It was switched off, and what others had installed there stays.
+    Left,
+}
+
+/// Phase, reason and text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Says {
+    pub phase: Phase,
+    pub reason: &'static str,
+    pub message: String,
+}
+
+/// One guest as it is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GuestView {
+    /// The configured name of its Rancher.
+    pub rancher: Text,
+    /// Rancher's id of the guest.
+    pub id: String,
+    pub display_name: String,
+    pub says: Says,
+    /// Since when it is in that phase for that reason.
+    pub since: Timestamp,
+    /// The last reason for not being ready, kept when it is.
+    pub last_error: Option<String>,
+    pub load_balancer: &'static str,
+    pub has: Has,
+}
+
+/// What a guest is to have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Has {
+    /// Projects it may ask addresses for, with the pool of Services that name none.
+    pub projects: BTreeMap<String, String>,
+    pub releases: Vec<ReleaseView>,
+}
+
+/// A helm release that a guest is to have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReleaseView {
+    pub name: String,
+    pub namespace: String,
+    pub chart: String,
+    pub version: String,
+}
+
+/// What there is to be said of a guest.
+pub struct News<'a> {
+    pub rancher: &'a Text,
+    pub id: &'a str,
+    pub display_name: &'a str,
+    pub load_balancer: &'static str,
+    pub says: Says,
+    /// `None`: not known; it stays as it was.
+    pub has: Option<Has>,
+}
+
+/// What a rotation did.
+#[derive(Debug)]
+pub struct Rotated {
+    pub rancher: Text,
+    /// Until when the secret before is accepted, RFC 3339.
+    pub until: String,
+}
+
+/// Why a secret is not rotated; nothing was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum RotateError {
+    #[error(
+        "no Rancher that is connected with its cluster manager switched on has a project {0:?}"
+    )]
+    UnknownProject(String),
+    #[error("project {project:?} is in several Ranchers: {ranchers}; nothing was changed")]
+    Several { project: String, ranchers: String },
+    #[error("project {0:?} has no secret yet: it gets one with its first guest")]
+    NoSecret(String),
+    /// Somebody else changed it meanwhile.
+    #[error("{0}")]
+    Conflict(String),
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// The cluster manager of one Rancher.
+pub trait Manager: Send + Sync {
+    fn has_project(&self, project: &str) -> bool;
+    /// Gives a project a new secret; its guests get it with their next look, which begins at once.
+    fn rotate<'a>(&'a self, project: &'a str) -> BoxFuture<'a, Result<Rotated, RotateError>>;
+}
+
+/// All guests of all Ranchers, and the way to their cluster managers; cheap to clone.
+#[derive(Clone, Default)]
+pub struct GuestBoard {
+    views: Arc<RwLock<BTreeMap<(Text, String), GuestView>>>,
+    managers: Arc<RwLock<BTreeMap<Text, Weak<dyn Manager>>>>,
+}
+
+impl Phase {
+    pub const ALL: [Self; 5] = [
+        Self::Ready,
+        Self::Waiting,
+        Self::Failed,
+        Self::Leaving,
+        Self::Left,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ready => "Ready",
+            Self::Waiting => "Waiting",
+            Self::Failed => "Failed",
+            Self::Leaving => "Leaving",
+            Self::Left => "Left",
+        }
+    }
+}
+
+impl Says {
+    pub fn new(phase: Phase, reason: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            phase,
+            reason,
+            message: message.into(),
+        }
+    }
+
+    fn is_same_kind(&self, other: &Self) -> bool {
+        self.phase == other.phase && self.reason == other.reason
+    }
+}
+
+/// What helm's progress calls a guest.
+pub fn helm_name(rancher: &str, id: &str) -> String {
+    format!("{rancher}/{id}")
+}
+
+impl GuestBoard {
+    /// All guests, by Rancher and id.
+    pub fn all(&self) -> Vec<GuestView> {
+        self.views.read().values().cloned().collect()
+    }
+
+    pub fn get(&self, rancher: &Text, id: &str) -> Option<GuestView> {
+        let key = (Text::clone(rancher), id.to_owned());
+        self.views.read().get(&key).cloned()
+    }
+
+    /// How many guests are in each phase.
+    pub fn phases(&self) -> BTreeMap<Phase, usize> {
+        let mut phases: BTreeMap<Phase, usize> = Phase::ALL.map(|phase| (phase, 0)).into();
+        for view in self.views.read().values() {
+            *phases.entry(view.says.phase).or_default() += 1;
+        }
+        phases
+    }
+
+    /// Notes what is to be said of a guest; whether that is new.
+    pub fn say(&self, news: News<'_>, now: Timestamp) -> bool {
+        let News { says, has, .. } = news;
+        let mut views = self.views.write();
+        let key = (Text::clone(news.rancher), news.id.to_owned());
+        let before = views.remove(&key);
+        let same = before.as_ref().filter(|view| view.says.is_same_kind(&says));
+        let is_new = same.is_none();
+        let since = same.map_or(now, |view| view.since);
+        let not_ready = says.phase != Phase::Ready;
+        let error = not_ready.then(|| format!("{}: {}", says.reason, says.message));
+        let last_error = error.or_else(|| before.as_ref().and_then(|view| view.last_error.clone()));
+        let view = GuestView {
+            rancher: Text::clone(news.rancher),
+            id: news.id.to_owned(),
+            display_name: news.display_name.to_owned(),
+            says,
+            since,
+            last_error,
+            load_balancer: news.load_balancer,
+            has: has.unwrap_or_else(|| before.map(|view| view.has).unwrap_or_default()),
+        };
+        views.insert(key, view);
+        is_new
+    }
+
+    pub fn remove(&self, rancher: &Text, id: &str) {
+        let key = (Text::clone(rancher), id.to_owned());
+        self.views.write().remove(&key);
+    }
+
+    /// Forgets the guests of a Rancher.
+    pub fn forget(&self, rancher: &Text) {
+        self.views.write().retain(|(of, _), _| of != rancher);
+    }
+
+    /// Who looks after the guests of a Rancher.
+    pub fn managed_by(&self, rancher: &Text, manager: Weak<dyn Manager>) {
+        let mut managers = self.managers.write();
+        managers.insert(Text::clone(rancher), manager);
+    }
+
+    /// Gives a project a new secret.
+    ///
+    /// # Errors
+    /// Why nothing was changed.
+    pub async fn rotate(&self, project: &str) -> Result<Rotated, RotateError> {
+        let mut found: Vec<(Text, Arc<dyn Manager>)> = {
+            let managers = self.managers.read();
+            let all = managers.iter();
+            all.filter_map(|(rancher, manager)| Some((Text::clone(rancher), manager.upgrade()?)))
+                .collect()
+        };
+        found.retain(|(_, manager)| manager.has_project(project));
+        match found.as_slice() {
+            [] => Err(RotateError::UnknownProject(project.to_owned())),
+            [(_, manager)] => manager.rotate(project).await,
+            several => {
+                let names = several.iter().map(|(rancher, _)| rancher.to_string());
+                Err(RotateError::Several {
+                    project: project.to_owned(),
+                    ranchers: names.collect::<Vec<_>>().join(", "),
+                })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_view_keeps_its_time_while_the_reason_stays_and_its_last_error_afterwards() {
+        let (views, rancher) = (GuestBoard::default(), Text::from("rancher"));
+        let say = |phase, reason, at| {
+            let news = News {
+                rancher: &rancher,
+                id: "c-1",
+                display_name: "prod",
+                load_balancer: "purelb",
+                says: Says::new(phase, reason, "text"),
+                has: None,
+            };
+            views.say(news, Timestamp(at))
+        };
+        assert!(say(Phase::Waiting, "NoProject", 1));
+        assert!(!say(Phase::Waiting, "NoProject", 2));
+        assert_eq!(views.get(&rancher, "c-1").unwrap().since, Timestamp(1));
+        assert!(say(Phase::Ready, "Ready", 3));
+        let view = views.get(&rancher, "c-1").unwrap();
+        assert_eq!(view.since, Timestamp(3));
+        assert_eq!(view.last_error.as_deref(), Some("NoProject: text"));
+        assert_eq!(views.phases()[&Phase::Ready], 1);
+        views.forget(&rancher);
+        assert!(views.all().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_project_of_two_ranchers_is_not_rotated() {
+        struct Has(&'static str);
+        impl Manager for Has {
+            fn has_project(&self, project: &str) -> bool {
+                project == self.0
+            }
+            fn rotate<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Rotated, RotateError>> {
+                Box::pin(async { Err(RotateError::NoSecret("it was asked".into())) })
+            }
+        }
+        let guests = GuestBoard::default();
+        let both: [Arc<dyn Manager>; 2] = [Arc::new(Has("p-1")), Arc::new(Has("p-1"))];
+        guests.managed_by(&"a".into(), Arc::downgrade(&both[0]));
+        let error = guests.rotate("p-1").await.unwrap_err();
+        assert!(matches!(error, RotateError::NoSecret(_)), "{error}");
+        guests.managed_by(&"b".into(), Arc::downgrade(&both[1]));
+        let error = guests.rotate("p-1").await.unwrap_err().to_string();
+        assert!(error.contains("a, b"), "{error}");
+        let error = guests.rotate("p-2").await.unwrap_err();
+        assert!(matches!(error, RotateError::UnknownProject(_)), "{error}");
+    }
+}
