@@ -44,6 +44,8 @@ pub const SECRET_CLEANUP: &str = "rancher.k8s.binbash.org/clustermanager-secret-
 pub const RANCHER_FIP: &str = "rancher-fip";
 /// The one value of [`RANCHER_FIP`] that counts.
 pub const ENABLED: &str = "enabled";
+/// The value of [`RANCHER_FIP`] that switches them off.
+pub const DISABLED: &str = "disabled";
 /// Label on a management cluster: `metallb`; anything else means PureLB.
 pub const LOAD_BALANCER_TYPE: &str = "rancher-fip-lbtype";
 /// Label on a management cluster: who made it; [`HARVESTER`] clusters are served through their guests.
@@ -176,6 +178,10 @@ pub const CLAIM_CLEANUP: &str = "fipd.io/address";
 pub const POOL_CLEANUP: &str = "fipd.io/pool";
 /// Field manager of everything fipd applies.
 pub const FIELD_MANAGER: &str = "fipd";
+/// Annotation on a management cluster: what installs its charts, `helm` or `helm-chart`.
+pub const CHART_ENGINE: &str = "fipd.io/chart-engine";
+/// Label on a helm release that fipd did not install but took over.
+pub const ADOPTED: &str = "fipd.io/adopted";
 /// Label on everything fipd creates, with the value [`FIELD_MANAGER`].
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 

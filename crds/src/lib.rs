@@ -9,6 +9,7 @@
 pub mod fipd_io;
 pub mod floating_ip;
 mod generate;
+pub mod helm_chart;
 pub mod labels;
 mod lenient;
 pub mod machine_config;

@@ -25,7 +25,7 @@ mod values;
 pub use command::{OWNER, OWNER_LABEL};
 pub use error::HelmError;
 pub use files::Target;
-pub use handle::{Access, Done, Helm, Presence};
+pub use handle::{Access, Done, Helm, Noted, Presence};
 pub use plan::Refusal;
 pub use progress::{Activity, Last, LastError, Progress};
 pub use release::{Chart, ChartVersion, KeyError, Keys, Reference, Release};

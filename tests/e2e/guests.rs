@@ -209,6 +209,24 @@ impl Bed {
         harvester.plane.apply(&namespace.to_string()).await.unwrap();
     }
 
+    /// Waits until a guest is in a state for this reason; its message.
+    async fn wait_said(&self, name: &str, reason: &str) -> String {
+        wait_until(&format!("{name}: {reason}"), DEADLINE, || async {
+            let list = self.fipd.cli(["rancher-fip", "guests", "-o", "json"]).await;
+            let list = list.unwrap().json().unwrap();
+            let guests = list["guests"].as_array().unwrap().clone();
+            let mut named = guests.into_iter().filter(|one| one["display_name"] == name);
+            match named.next() {
+                Some(one) if one["reason"] == reason => {
+                    Ok(one["message"].to_string().replace("\\\"", "\""))
+                }
+                found => Err(format!("{found:?}")),
+            }
+        })
+        .await
+        .unwrap()
+    }
+
     async fn local_secret(&self, namespace: &str, project: &str) -> Texts {
         let api: Api<Secret> = Api::namespaced(self.rancher.clone(), namespace);
         let secret = api.get(&format!("rancher-fip-config-{project}")).await;
@@ -362,7 +380,21 @@ async fn a_guest_on_harvester_gets_everything_and_what_it_made_goes_when_it_is_s
         .apply(&theirs.to_string())
         .await
         .unwrap();
-    bed.label("guest", json!({ "rancher-fip": "paused" })).await;
+    // A typo changes nothing, and a label that is missing nothing at once.
+    bed.label("guest", json!({ "rancher-fip": "enabeld" }))
+        .await;
+    let typo = bed.wait_said("guest", "LabelInvalid").await;
+    assert!(typo.contains("\"enabeld\"") && typo.contains("\"disabled\""));
+    bed.label("guest", json!({ "rancher-fip": null })).await;
+    bed.wait_said("guest", "LabelGone").await;
+    assert!(
+        guest
+            .secret("rancher-fip-config-p-harvester")
+            .await
+            .is_some()
+    );
+    bed.label("guest", json!({ "rancher-fip": "disabled" }))
+        .await;
     guest.wait_gone("rancher-fip-config-p-harvester").await;
     guest.wait_gone("cacerts").await;
     wait_until("mappings and label are gone", DEADLINE, || async {
@@ -657,4 +689,60 @@ async fn secrets_go_with_the_quota_and_left_behind_ones_only_where_there_is_any_
     .await
     .unwrap();
     assert!(one.secret(new).await.is_none(), "nothing brings it back");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn settings_that_are_gone_move_no_guest() {
+    let mut bed = Bed::start(&["one"], false).await;
+    let settings = |namespace: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": { "name": "rancher-fip-config", "namespace": APP },
+            "data": {
+                "RancherFipApiServerURL": "https://fip.example.net/v1",
+                "RancherFipLBControllerNamespace": namespace,
+            },
+        })
+    };
+    bed.apply(settings("fip")).await;
+    bed.pool("one--vlan-1", "one", "vlan-1", "eth1", true).await;
+    bed.quota("p-one").await;
+    bed.label("one", json!({ "rancher-fip": "enabled" })).await;
+    bed.wait_said("one", "Ready").await;
+    let client = bed.cluster("one").plane.client().await.unwrap();
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), "fip");
+    let name = "rancher-fip-config-p-one";
+    let url = async || {
+        let found = texts(&secrets.get(name).await.unwrap());
+        found["apiUrl"].clone()
+    };
+    assert_eq!(url().await, "https://fip.example.net/v1");
+
+    let maps: Api<ConfigMap> = Api::namespaced(bed.rancher.clone(), APP);
+    maps.delete("rancher-fip-config", &DeleteParams::default())
+        .await
+        .unwrap();
+    let said = bed.wait_said("one", "SettingsGone").await;
+    assert!(
+        said.contains("rancher-fip-manager/rancher-fip-config"),
+        "{said}"
+    );
+    assert_eq!(url().await, "https://fip.example.net/v1");
+    // A daemon that never saw them knows from its notes where the guest is.
+    bed.fipd.restart().await.unwrap();
+    bed.wait_said("one", "SettingsGone").await;
+    assert!(secrets.get_opt(name).await.unwrap().is_some());
+    let usual: Api<Secret> = Api::namespaced(client, APP);
+    assert!(usual.get_opt(name).await.unwrap().is_none());
+
+    bed.apply(settings("other")).await;
+    bed.wait_said("one", "Ready").await;
+    wait_until("it moves when it is told to", DEADLINE, || async {
+        match secrets.get_opt(name).await.unwrap() {
+            None => Ok(()),
+            Some(_) => Err("it is still there".to_owned()),
+        }
+    })
+    .await
+    .unwrap();
 }

@@ -3,7 +3,7 @@
 use fipd_core::Text;
 use serde::Deserialize;
 
-/// Every key but the first two goes before the key of the same meaning in the ConfigMap `rancher-fip-config`.
+/// Every key but the first three goes before the key of the same meaning in the ConfigMap `rancher-fip-config`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct ClusterManager {
@@ -11,11 +11,34 @@ pub struct ClusterManager {
     pub enabled: bool,
     /// Allows kubeconfig Secrets of Rancher that ask for it.
     pub insecure_skip_tls_verify: bool,
+    /// What installs charts in clusters that do not say another by annotation.
+    pub engine: Engine,
     /// Where the clusters find the API for addresses, with its version prefix.
     pub api_server_url: Option<Text>,
     pub lb_controller: Chart,
     pub purelb: Chart,
     pub metallb: Chart,
+}
+
+/// What installs the charts of a cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Engine {
+    /// The helm CLI on fipd's host.
+    #[default]
+    Helm,
+    /// The helm-controller of RKE2 and K3s, told by HelmChart objects.
+    HelmChart,
+}
+
+impl Engine {
+    /// As configuration and annotation write it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Helm => "helm",
+            Self::HelmChart => "helm-chart",
+        }
+    }
 }
 
 /// A chart, and the values it is installed with.

@@ -39,7 +39,7 @@ pub use cluster::{
     Announce, ClusterConfig, ClusterSettings, Discovery, RancherFip, RancherFipQuotas,
     RancherFipRole, Source,
 };
-pub use cluster_manager::{Chart, ClusterManager};
+pub use cluster_manager::{Chart, ClusterManager, Engine};
 pub use error::ConfigError;
 pub use expect::{Awaited, Site, awaited};
 pub use fip_v1::FipV1;

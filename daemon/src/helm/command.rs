@@ -30,7 +30,10 @@ pub enum Operation {
         /// Under a name whose history was kept.
         replace: bool,
     },
-    Upgrade,
+    Upgrade {
+        /// Of a release that another installed.
+        adopt: bool,
+    },
     Rollback {
         to: u64,
     },
@@ -47,7 +50,7 @@ impl Operation {
             Self::History => "history",
             Self::Show => "show-chart",
             Self::Install { .. } => "install",
-            Self::Upgrade => "upgrade",
+            Self::Upgrade { .. } => "upgrade",
             Self::Rollback { .. } => "rollback",
             Self::Uninstall => "uninstall",
         }
@@ -56,7 +59,10 @@ impl Operation {
     /// Whether it leaves something in the cluster when it is cut off.
     pub fn changes(self) -> bool {
         match self {
-            Self::Install { .. } | Self::Upgrade | Self::Rollback { .. } | Self::Uninstall => true,
+            Self::Install { .. }
+            | Self::Upgrade { .. }
+            | Self::Rollback { .. }
+            | Self::Uninstall => true,
             Self::Status | Self::Metadata | Self::Owned | Self::History | Self::Show => false,
         }
     }
@@ -103,7 +109,7 @@ pub fn about(
         Operation::Uninstall => {
             line.add(["uninstall", name, "--timeout", &seconds(setting.timeout)])
         }
-        Operation::Show | Operation::Install { .. } | Operation::Upgrade => {}
+        Operation::Show | Operation::Install { .. } | Operation::Upgrade { .. } => {}
     }
     line.add(["--namespace", namespace]);
     line.path("--kubeconfig", setting.kubeconfig);
@@ -124,7 +130,7 @@ pub fn show(path: &Path) -> Vec<OsString> {
 /// the failure; a failed upgrade is retried over what is there.
 pub fn bring(operation: Operation, release: &Release, setting: Setting<'_>) -> Vec<OsString> {
     let mut line = Line::default();
-    if operation == Operation::Upgrade {
+    if matches!(operation, Operation::Upgrade { .. }) {
         line.add([
             "upgrade",
             &release.name,
@@ -139,7 +145,13 @@ pub fn bring(operation: Operation, release: &Release, setting: Setting<'_>) -> V
         }
     }
     line.chart(&release.chart);
-    line.add(["--labels", &format!("{OWNER_LABEL}={OWNER}")]);
+    // Helm keeps the labels that are not named: what was taken over once stays marked so.
+    let adopted = if operation == (Operation::Upgrade { adopt: true }) {
+        format!(",{}=true", labels::ADOPTED)
+    } else {
+        String::new()
+    };
+    line.add(["--labels", &format!("{OWNER_LABEL}={OWNER}{adopted}")]);
     line.add(["--timeout", &seconds(setting.timeout)]);
     if setting.wait {
         line.add([if setting.version.major < 4 {
@@ -238,10 +250,14 @@ mod tests {
     #[test]
     fn an_upgrade_forgets_the_values_of_before() {
         let said = text(&bring(
-            Operation::Upgrade,
+            Operation::Upgrade { adopt: false },
             &release("oci://r/purelb"),
             setting(3, false),
         ));
+        assert!(
+            said.contains("--labels app.kubernetes.io/managed-by=fipd --"),
+            "{said}"
+        );
         assert!(
             said.contains("--reset-values") && !said.contains("--create-namespace"),
             "{said}"
@@ -253,10 +269,22 @@ mod tests {
     }
 
     #[test]
+    fn what_is_taken_over_is_marked() {
+        let operation = Operation::Upgrade { adopt: true };
+        let said = text(&bring(
+            operation,
+            &release("oci://r/purelb"),
+            setting(3, false),
+        ));
+        let labels = "--labels app.kubernetes.io/managed-by=fipd,fipd.io/adopted=true ";
+        assert!(said.contains(labels), "{said}");
+    }
+
+    #[test]
     fn version_4_is_spoken_to_in_its_own_words() {
         let wait = |major| {
             text(&bring(
-                Operation::Upgrade,
+                Operation::Upgrade { adopt: false },
                 &release("oci://r/purelb"),
                 setting(major, true),
             ))

@@ -14,7 +14,7 @@ use super::{
     error::HelmError,
     files::{Target, Workplace},
     plan::{Plan, Removal, plan, plan_removal},
-    progress::{Board, Progress},
+    progress::{Board, LastError, Progress},
     release::Release,
     state::State,
 };
@@ -36,6 +36,7 @@ struct Inner {
     /// Without a private directory nothing is done.
     cli: Result<Cli, HelmError>,
     slots: Semaphore,
+    deadline: Duration,
     turns: Mutex<BTreeMap<String, Arc<Turn<()>>>>,
     board: Board,
     memory: Mutex<BTreeMap<Target, Memory>>,
@@ -55,6 +56,15 @@ pub struct Access<'a> {
 pub struct Done {
     /// Operations that changed something, in order; none where it was so already.
     pub operations: Vec<&'static str>,
+}
+
+/// How another engine is doing with a release.
+#[derive(Clone, Copy, Debug)]
+pub enum Noted<'a> {
+    Running(&'static str),
+    Done,
+    /// Reason and message.
+    Failed(&'static str, &'a str),
 }
 
 /// Whether a release is there.
@@ -87,6 +97,7 @@ impl Helm {
         Self(Arc::new(Inner {
             cli,
             slots: Semaphore::new(config.at_once.0),
+            deadline: config.timeout.0,
             turns: Mutex::default(),
             board: Board::default(),
             memory: Mutex::default(),
@@ -180,6 +191,29 @@ impl Helm {
         self.0.board.all()
     }
 
+    /// What another engine does about a release, for who looks at progress.
+    pub fn noted(&self, target: &Target, wanted: Option<String>, noted: Noted<'_>, now: Timestamp) {
+        let board = &self.0.board;
+        board.waiting(target, wanted, now);
+        match noted {
+            Noted::Running(operation) => return board.running(target, operation, now),
+            Noted::Done => board.ended(target, None, now),
+            Noted::Failed(reason, message) => {
+                let error = LastError {
+                    reason,
+                    message: message.to_owned(),
+                };
+                board.ended(target, Some(error), now);
+            }
+        }
+        board.idle(target);
+    }
+
+    /// How long one operation may take.
+    pub fn deadline(&self) -> Duration {
+        self.0.deadline
+    }
+
     /// Looks at everything of a cluster afresh when it is asked for next.
     pub fn recheck(&self, cluster: &str) {
         self.0
@@ -246,7 +280,9 @@ impl Inner {
                 Plan::Refuse(refusal) => return Err(refusal.into()),
                 Plan::Install => Operation::Install { replace: false },
                 Plan::Reinstall => Operation::Install { replace: true },
-                Plan::Upgrade(_) => Operation::Upgrade,
+                Plan::Upgrade(_) => Operation::Upgrade {
+                    adopt: matches!(&state, State::Present(seen) if !seen.ours),
+                },
                 Plan::Restore => Operation::Rollback { to: 0 },
                 Plan::UninstallFirst => Operation::Uninstall,
             };
@@ -295,7 +331,11 @@ impl Inner {
 
     fn remember(&self, target: &Target, wanted: Option<Release>, outcome: Result<(), HelmError>) {
         let now = clock::now();
-        self.board.ended(target, outcome.as_ref().err(), now);
+        let error = outcome.as_ref().err().map(|error| LastError {
+            reason: error.reason(),
+            message: error.to_string(),
+        });
+        self.board.ended(target, error, now);
         let mut memory = self.memory.lock();
         let before = memory.get(target).filter(|last| last.wanted == wanted);
         let failures = match &outcome {

@@ -10,7 +10,7 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
-use super::{error::HelmError, files::Target};
+use super::files::Target;
 
 /// A release and how it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,11 +87,7 @@ impl Board {
         }
     }
 
-    pub fn ended(&self, target: &Target, error: Option<&HelmError>, now: Timestamp) {
-        let error = error.map(|error| LastError {
-            reason: error.reason(),
-            message: error.to_string(),
-        });
+    pub fn ended(&self, target: &Target, error: Option<LastError>, now: Timestamp) {
         if let Some(entry) = self.0.lock().get_mut(target) {
             let same = entry.last.as_ref().filter(|last| {
                 last.error.as_ref().map(|error| error.reason)
@@ -200,12 +196,12 @@ mod tests {
             name: "purelb".into(),
         };
         board.waiting(&target, Some("0.14.1".into()), Timestamp(1));
-        let failed = |said: &str| HelmError::Failed {
-            operation: "upgrade",
-            said: said.into(),
+        let failed = |said: &str| LastError {
+            reason: "HelmFailed",
+            message: said.into(),
         };
-        board.ended(&target, Some(&failed("one")), Timestamp(2));
-        board.ended(&target, Some(&failed("two")), Timestamp(5));
+        board.ended(&target, Some(failed("one")), Timestamp(2));
+        board.ended(&target, Some(failed("two")), Timestamp(5));
         let last = board.all().remove(0).last.unwrap();
         assert_eq!((last.at, last.since), (Timestamp(5), Timestamp(2)));
         assert!(last.error.unwrap().message.contains("two"));

@@ -168,6 +168,11 @@ async fn defect_20_guests_get_their_charts_and_change_their_load_balancer() {
         &kubeconfig,
     ];
     bed.charts.helm().run(&by_hand).await.unwrap();
+    // As the original cluster manager leaves it.
+    let mut original = by_hand;
+    original[1] = CONTROLLER;
+    original[2] = CONTROLLER;
+    bed.charts.helm().run(&original).await.unwrap();
     bed.run().await;
 
     bed.wait_releases("a", &[CONTROLLER, "purelb"]).await;
@@ -223,7 +228,18 @@ async fn defect_20_guests_get_their_charts_and_change_their_load_balancer() {
     bed.label("a", json!({ "rancher-fip": "disabled" })).await;
     bed.wait_releases("a", &[]).await;
     bed.label("b", json!({ "rancher-fip": "disabled" })).await;
-    bed.wait_releases("b", &["metallb"]).await;
+    wait_until("what stays is told", DEADLINE, || async {
+        let guest = bed.guest("b").await;
+        let said = guest["message"].as_str().unwrap_or_default();
+        if guest["phase"] == "Left" && said.contains(CONTROLLER) && !said.contains("metallb") {
+            Ok(())
+        } else {
+            Err(guest.to_string())
+        }
+    })
+    .await
+    .unwrap();
+    bed.wait_releases("b", &[CONTROLLER, "metallb"]).await;
     // The release is gone a moment before helm ends.
     let private = bed.fipd.data_dir().join("helm/run");
     wait_until("no kubeconfig is left", DEADLINE, || async {

@@ -4,24 +4,64 @@ use std::fmt;
 
 use fipd_crds::{
     labels::{
-        ENABLED, HARVESTER, LOAD_BALANCER_TYPE, LOCAL_CLUSTER, METALLB, PROVIDER, PURELB,
-        RANCHER_FIP,
+        CHART_ENGINE, DISABLED, ENABLED, HARVESTER, LOAD_BALANCER_TYPE, LOCAL_CLUSTER, METALLB,
+        PROVIDER, PURELB, RANCHER_FIP,
     },
     management::Cluster,
 };
+
+use crate::config::Engine;
 
 /// A `management.cattle.io` Cluster, as far as it matters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RancherCluster {
     pub uid: String,
     pub display_name: String,
-    /// Whether its label switches floating IPs on.
-    pub enabled: bool,
+    /// What its label says.
+    pub switch: Switch,
     /// A Harvester cluster: served through its guests.
     pub harvester: bool,
     /// Rancher's own cluster.
     pub local: bool,
     pub load_balancer: LoadBalancer,
+    pub engine: EngineWish,
+}
+
+/// What the annotation of a cluster says of what installs its charts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum EngineWish {
+    /// Nothing: the configuration counts.
+    #[default]
+    None,
+    Some(Engine),
+    /// None of the values that mean something.
+    Unclear(String),
+}
+
+/// What the label `rancher-fip` of a cluster says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Switch {
+    On,
+    /// By the word of somebody.
+    Off,
+    /// There is no label.
+    #[default]
+    Silent,
+    /// None of the values that mean something.
+    Unclear(String),
+}
+
+/// What is to be done about a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing<'a> {
+    /// It is looked after.
+    Guest,
+    /// What fipd made there goes.
+    Off,
+    /// The same, but only once it is certain that nothing is missing by mistake.
+    Silent,
+    /// Everything stays as it is. The value of the label.
+    Unclear(&'a str),
 }
 
 /// Which load balancer a cluster is to have.
@@ -36,11 +76,25 @@ impl RancherCluster {
     pub fn slim(object: Cluster) -> Self {
         let meta = object.metadata;
         let labels = meta.labels.unwrap_or_default();
+        let annotations = meta.annotations.unwrap_or_default();
+        let known = [Engine::Helm, Engine::HelmChart];
         let is = |key: &str, value: &str| labels.get(key).is_some_and(|set| set == value);
         Self {
             uid: meta.uid.unwrap_or_default(),
             display_name: object.spec.display_name,
-            enabled: is(RANCHER_FIP, ENABLED),
+            switch: match labels.get(RANCHER_FIP).map(String::as_str) {
+                None => Switch::Silent,
+                Some(ENABLED) => Switch::On,
+                Some(DISABLED) => Switch::Off,
+                Some(other) => Switch::Unclear(other.to_owned()),
+            },
+            engine: match annotations.get(CHART_ENGINE) {
+                None => EngineWish::None,
+                Some(said) => match known.into_iter().find(|one| one.as_str() == said) {
+                    Some(engine) => EngineWish::Some(engine),
+                    None => EngineWish::Unclear(said.clone()),
+                },
+            },
             harvester: is(PROVIDER, HARVESTER),
             local: meta.name.as_deref() == Some(LOCAL_CLUSTER),
             load_balancer: if is(LOAD_BALANCER_TYPE, METALLB) {
@@ -51,9 +105,19 @@ impl RancherCluster {
         }
     }
 
+    pub fn standing(&self) -> Standing<'_> {
+        match &self.switch {
+            _ if self.harvester || self.local => Standing::Silent,
+            Switch::On => Standing::Guest,
+            Switch::Off => Standing::Off,
+            Switch::Silent => Standing::Silent,
+            Switch::Unclear(value) => Standing::Unclear(value),
+        }
+    }
+
     /// Whether it is to be looked after.
     pub fn is_guest(&self) -> bool {
-        self.enabled && !self.harvester && !self.local
+        self.standing() == Standing::Guest
     }
 }
 
@@ -96,6 +160,42 @@ mod tests {
         for off in [json!({}), json!({ "rancher-fip": "true" })] {
             assert!(!cluster("c-1", off).is_guest());
         }
+    }
+
+    #[test]
+    fn a_typo_in_the_label_switches_nothing_off() {
+        let standing = |value: &str| {
+            let cluster = cluster("c-1", json!({ "rancher-fip": value }));
+            match cluster.standing() {
+                Standing::Unclear(value) => format!("unclear {value}"),
+                other @ (Standing::Guest | Standing::Off | Standing::Silent) => {
+                    format!("{other:?}")
+                }
+            }
+        };
+        assert_eq!(standing("enabled"), "Guest");
+        assert_eq!(standing("disabled"), "Off");
+        for typo in ["enabeld", "Enabled", "true", ""] {
+            assert_eq!(standing(typo), format!("unclear {typo}"));
+        }
+        assert_eq!(cluster("c-1", json!({})).standing(), Standing::Silent);
+        let harvester = json!({ "rancher-fip": "x", "provider.cattle.io": "harvester" });
+        assert_eq!(cluster("c-1", harvester).standing(), Standing::Silent);
+    }
+
+    #[test]
+    fn the_engine_is_read_strictly() {
+        let engine = |said: &str| {
+            let object = json!({
+                "apiVersion": "management.cattle.io/v3", "kind": "Cluster",
+                "metadata": { "name": "c-1", "annotations": { "fipd.io/chart-engine": said } },
+            });
+            RancherCluster::slim(serde_json::from_value(object).unwrap()).engine
+        };
+        assert_eq!(engine("helm"), EngineWish::Some(Engine::Helm));
+        assert_eq!(engine("helm-chart"), EngineWish::Some(Engine::HelmChart));
+        assert_eq!(engine("HelmChart"), EngineWish::Unclear("HelmChart".into()));
+        assert_eq!(cluster("c-1", json!({})).engine, EngineWish::None);
     }
 
     #[test]

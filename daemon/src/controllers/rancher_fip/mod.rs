@@ -23,6 +23,7 @@ pub mod requests;
 mod room;
 #[cfg(test)]
 mod sample;
+mod second_look;
 pub mod service;
 pub mod stock;
 mod webhook;
@@ -41,7 +42,7 @@ use tokio::task::JoinSet;
 use self::{
     admit::Admits,
     floating_ip::FloatingIps,
-    guests::{Own, status::GuestViews},
+    guests::Own,
     pool::Pools,
     quota::Quotas,
     rancher::{Data, Listener, Rancher, Ranchers},
@@ -61,6 +62,7 @@ use super::{
 use crate::{
     clusters::{ClusterSession, adoption},
     config::RancherFipRole,
+    guests::GuestBoard,
     helm::Helm,
     ipam::Ipam,
     metrics::reconcile::counted,
@@ -86,14 +88,14 @@ pub struct RancherFip {
     /// What this daemon calls itself in Leases.
     me: Text,
     own: Own,
-    guests: GuestViews,
+    guests: GuestBoard,
     /// Without it no charts are installed.
     helm: Option<Helm>,
 }
 
 impl RancherFip {
     /// `own` is what guests are told of fipd, `guests` gets how they are doing.
-    pub fn new(me: Text, own: Own, guests: GuestViews, helm: Option<Helm>) -> Self {
+    pub fn new(me: Text, own: Own, guests: GuestBoard, helm: Option<Helm>) -> Self {
         Self {
             ranchers: Ranchers::default(),
             me,

@@ -4,26 +4,32 @@
 
 use std::{sync::Arc, time::Duration};
 
+use fipd_crds::labels::{ADOPTED, CHART_ENGINE};
 use serde_json::Value;
 use tokio::sync::Mutex as Turn;
 
 use super::{
     AGAIN, Guests, apply,
+    helm_chart::{HelmCharts, Settled},
     settings::{Release, Settings},
-    status::{Phase, Says},
 };
 use crate::{
+    config::Engine,
     controllers::{
         objects::{Key, Seen as Object},
         queue::Next,
-        rancher_fip::clusters::{LoadBalancer, RancherCluster},
+        rancher_fip::clusters::{EngineWish, LoadBalancer, RancherCluster},
         remote::{CallError, Remote},
     },
+    guests::{Phase, Says, helm_name},
     helm::{Access, Helm, HelmError, Keys, OWNER, OWNER_LABEL, Release as Wanted},
 };
 
 /// After this time a chart that failed is asked for again; helm's own pauses are longer.
 const FAILED: Duration = Duration::from_secs(30);
+
+/// After this time it is looked how far helm-controller is.
+const UNDER_WAY: Duration = Duration::from_secs(5);
 
 /// Why the charts of a guest are not as they should be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,18 +39,23 @@ pub(super) struct ChartError {
 }
 
 impl ChartError {
-    fn of(release: &str, error: &HelmError) -> Self {
+    pub fn of(release: &str, error: &HelmError) -> Self {
         Self {
             reason: error.reason(),
             message: format!("chart {release:?}: {error}"),
         }
     }
 
-    fn unreadable(error: &CallError) -> Self {
+    pub fn unreadable(error: &CallError) -> Self {
         Self {
             reason: "ReleasesUnreadable",
             message: format!("the releases in the cluster cannot be listed: {error}"),
         }
+    }
+
+    /// Something goes on that ends soon.
+    fn is_busy(&self) -> bool {
+        self.reason == "ReleaseBusy"
     }
 
     pub fn says(&self) -> Says {
@@ -54,29 +65,37 @@ impl ChartError {
 
 /// Whose a release is, as the Secrets say in which helm keeps it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Owner {
+pub(super) enum Owner {
     Fipd,
+    /// fipd keeps in step what another installed.
+    Adopted,
     Other,
 }
 
 /// The way to a guest.
-struct Guest<'a> {
+pub(super) struct Guest<'a> {
+    pub id: String,
     /// What helm calls it.
-    name: String,
-    kubeconfig: &'a str,
-    remote: &'a Remote,
-    helm: &'a Helm,
+    pub name: String,
+    pub kubeconfig: &'a str,
+    pub remote: &'a Remote,
+    pub helm: &'a Helm,
 }
 
 impl Guest<'_> {
-    fn access(&self) -> Access<'_> {
+    pub fn access(&self) -> Access<'_> {
         Access {
             cluster: &self.name,
             kubeconfig: self.kubeconfig,
         }
     }
 
-    async fn bring_chart(&self, release: &Release) -> Result<(), ChartError> {
+    async fn bring_chart(
+        &self,
+        engine: Engine,
+        charts: &HelmCharts,
+        release: &Release,
+    ) -> Result<Settled, ChartError> {
         let keys = Keys {
             chart_name: &release.chart,
             chart_ref: &release.reference,
@@ -84,26 +103,30 @@ impl Guest<'_> {
             namespace: &release.namespace,
             values: &release.values,
         };
-        let brought = match Wanted::from_keys(release.prefix, keys) {
-            Ok(wanted) => self.helm.ensure(self.access(), &wanted).await.map(drop),
-            Err(error) => Err(error.into()),
-        };
-        brought.map_err(|error| ChartError::of(&release.name, &error))
+        let of = |error: &HelmError| ChartError::of(&release.name, error);
+        let wanted = Wanted::from_keys(release.prefix, keys).map_err(|error| of(&error.into()))?;
+        match (engine, charts.of(&wanted.namespace, &wanted.name)) {
+            (Engine::HelmChart, _) => self.bring_object(charts, &wanted).await,
+            (Engine::Helm, Some(chart)) => self.take_back(chart).await.map(|()| Settled::NotYet),
+            (Engine::Helm, None) => {
+                let brought = self.helm.ensure(self.access(), &wanted).await;
+                brought.map(|_| Settled::Yes).map_err(|error| of(&error))
+            }
+        }
     }
 
     /// Two load balancers in one cluster would answer for the same addresses: one that fipd installed goes, another's
     /// keeps ours out.
-    async fn make_room(&self, settings: &Settings, wanted: LoadBalancer) -> Result<(), ChartError> {
+    async fn make_room(
+        &self,
+        charts: &HelmCharts,
+        settings: &Settings,
+        wanted: LoadBalancer,
+    ) -> Result<(), ChartError> {
         let (namespace, name) = settings.other(wanted);
-        let owner = owner(self.remote, &namespace, &name).await;
-        match owner.map_err(|error| ChartError::unreadable(&error))? {
+        match self.remove(charts, &namespace, &name).await? {
             None => Ok(()),
-            Some(Owner::Fipd) => {
-                let gone = self.helm.uninstall(self.access(), &namespace, &name).await;
-                gone.map(drop)
-                    .map_err(|error| ChartError::of(&name, &error))
-            }
-            Some(Owner::Other) => Err(ChartError {
+            Some(_) => Err(ChartError {
                 reason: "OtherLoadBalancer",
                 message: format!(
                     "the release {name:?} in namespace {namespace:?} was not installed by fipd: uninstall it, or set the cluster's label rancher-fip-lbtype to it"
@@ -133,18 +156,31 @@ impl Guests {
         let Some(helm) = &self.helm else {
             return Next::Done;
         };
-        // The guest's own turn comes here again once there is a way to it.
-        let Some((kubeconfig, remote)) = self.clients.way(id) else {
+        // One that does not answer must not keep a place of helm's from others. Its own turn says why, and comes here
+        // again once it does.
+        let answers = self
+            .clients
+            .of(&self.data, id, &cluster.display_name)
+            .await
+            .is_ok();
+        let Some((kubeconfig, remote)) = self.clients.way(id).filter(|_| answers) else {
             return Next::Done;
         };
         let guest = Guest {
+            id: id.to_owned(),
             name: helm_name(&self.site.name, id),
             kubeconfig: &kubeconfig,
             remote: &remote,
             helm,
         };
-        let error = self.bring_charts(&guest, &cluster).await.err();
-        let next = Next::After(error.as_ref().map_or(AGAIN, |_| FAILED));
+        let brought = self.bring_charts(&guest, &cluster).await;
+        let next = Next::After(match &brought {
+            Ok(Settled::Yes) => AGAIN,
+            Ok(Settled::NotYet) => UNDER_WAY,
+            Err(error) if error.is_busy() => UNDER_WAY,
+            Err(_) => FAILED,
+        });
+        let error = brought.err();
         let before = {
             let mut errors = self.chart_errors.lock();
             let before = errors.remove(id);
@@ -167,49 +203,75 @@ impl Guests {
         &self,
         guest: &Guest<'_>,
         cluster: &RancherCluster,
-    ) -> Result<(), ChartError> {
-        let settings = self.settings();
-        let mut result = Ok(());
-        for release in settings.releases(cluster.load_balancer) {
+    ) -> Result<Settled, ChartError> {
+        let settings = self.settings_of(&guest.id);
+        let releases = settings.releases(cluster.load_balancer);
+        if releases.is_empty() {
+            return Ok(Settled::Yes);
+        }
+        let engine = self.engine(cluster)?;
+        let mut result = Ok(Settled::Yes);
+        for release in releases {
+            let charts = HelmCharts::list(guest.remote).await;
+            let charts = charts.map_err(|error| ChartError::unreadable(&error))?;
             let ready = match release.serves {
-                Some(load_balancer) => guest.make_room(&settings, load_balancer).await,
+                Some(load_balancer) => guest.make_room(&charts, &settings, load_balancer).await,
                 None => Ok(()),
             };
             let brought = match ready {
-                Ok(()) => guest.bring_chart(&release).await,
+                Ok(()) => guest.bring_chart(engine, &charts, &release).await,
                 Err(error) => Err(error),
             };
-            result = result.and(brought);
+            result = match (result, brought) {
+                (Err(first), _) => Err(first),
+                (Ok(Settled::NotYet), Ok(_)) => Ok(Settled::NotYet),
+                (Ok(_), other) => other,
+            };
         }
         result
     }
 
-    /// Uninstalls what carries fipd's label, of a guest that is left.
-    pub(super) async fn remove_charts(&self, id: &str, remote: &Remote) -> Result<(), ChartError> {
+    fn engine(&self, cluster: &RancherCluster) -> Result<Engine, ChartError> {
+        match &cluster.engine {
+            EngineWish::None => Ok(self.given().engine),
+            EngineWish::Some(engine) => Ok(*engine),
+            EngineWish::Unclear(said) => Err(ChartError {
+                reason: "EngineInvalid",
+                message: format!(
+                    "annotation {CHART_ENGINE}: {said:?} is not known; allowed are \"helm\" and \"helm-chart\", or none for what the configuration says; no chart is touched until it is one of these"
+                ),
+            }),
+        }
+    }
+
+    /// Uninstalls what fipd installed in a guest that is left; the releases that it only took over stay.
+    pub(super) async fn remove_charts(
+        &self,
+        id: &str,
+        remote: &Remote,
+    ) -> Result<Vec<String>, ChartError> {
+        let mut kept = Vec::new();
         let turn = self.chart_turn(id);
         let _turn = turn.lock().await;
         let (Some(helm), Some((kubeconfig, _))) = (&self.helm, self.clients.way(id)) else {
-            return Ok(());
+            return Ok(kept);
         };
         let guest = Guest {
+            id: id.to_owned(),
             name: helm_name(&self.site.name, id),
             kubeconfig: &kubeconfig,
             remote,
             helm,
         };
-        for (namespace, name) in self.settings().all() {
-            let owner = owner(guest.remote, &namespace, &name).await;
-            let owner = owner.map_err(|error| ChartError::unreadable(&error))?;
-            if owner == Some(Owner::Fipd) {
-                let gone = guest
-                    .helm
-                    .uninstall(guest.access(), &namespace, &name)
-                    .await;
-                gone.map_err(|error| ChartError::of(&name, &error))?;
+        let charts = HelmCharts::list(remote).await;
+        let charts = charts.map_err(|error| ChartError::unreadable(&error))?;
+        for (namespace, name) in self.settings_of(id).all() {
+            if guest.remove(&charts, &namespace, &name).await? == Some(Owner::Adopted) {
+                kept.push(format!("{namespace}/{name}"));
             }
         }
         self.forget_charts(id);
-        Ok(())
+        Ok(kept)
     }
 
     pub(super) fn forget_charts(&self, id: &str) {
@@ -220,13 +282,12 @@ impl Guests {
     }
 }
 
-/// What helm calls a guest.
-pub fn helm_name(rancher: &str, id: &str) -> String {
-    format!("{rancher}/{id}")
-}
-
 /// Whose a release is; `None`: there is none.
-async fn owner(remote: &Remote, namespace: &str, name: &str) -> Result<Option<Owner>, CallError> {
+pub(super) async fn owner(
+    remote: &Remote,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<Owner>, CallError> {
     let all = apply::core("secrets", namespace, "");
     let revisions = remote
         .list(&all, &format!("owner=helm,name={name}"))
@@ -246,7 +307,11 @@ fn newest_owner(revisions: &[Value]) -> Option<Owner> {
         return None;
     }
     let ours = label(newest, OWNER_LABEL).as_deref() == Some(OWNER);
-    Some(if ours { Owner::Fipd } else { Owner::Other })
+    Some(match (ours, label(newest, ADOPTED)) {
+        (true, None) => Owner::Fipd,
+        (true, Some(_)) => Owner::Adopted,
+        (false, _) => Owner::Other,
+    })
 }
 
 #[cfg(test)]
@@ -272,5 +337,8 @@ mod tests {
         assert_eq!(newest_owner(&adopted), Some(Owner::Fipd));
         assert_eq!(newest_owner(&adopted[..1]), Some(Owner::Other));
         assert_eq!(newest_owner(&[secret("1", "uninstalled", false)]), None);
+        let mut taken_over = secret("11", "deployed", true);
+        taken_over["metadata"]["labels"][ADOPTED] = json!("true");
+        assert_eq!(newest_owner(&[taken_over]), Some(Owner::Adopted));
     }
 }

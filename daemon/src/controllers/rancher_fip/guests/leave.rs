@@ -2,8 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use fipd_crds::labels::{
-    CA_SECRET, FIELD_MANAGER, INTERFACE_MAPPINGS, MANAGED_BY, PROJECT_NAME, PROJECT_SECRET_PREFIX,
+use fipd_crds::{
+    labels::{
+        CA_SECRET, DISABLED, ENABLED, FIELD_MANAGER, INTERFACE_MAPPINGS, MANAGED_BY, PROJECT_NAME,
+        PROJECT_SECRET_PREFIX, RANCHER_FIP,
+    },
+    management::Cluster,
 };
 use k8s_openapi::{
     api::core::v1::{ConfigMap, Namespace},
@@ -11,16 +15,15 @@ use k8s_openapi::{
 };
 use serde_json::json;
 
-use super::{
-    Guests, Stop, apply,
-    plan::Wait,
-    status::{Phase, Says},
-};
-use crate::controllers::{
-    objects::Key,
-    queue::Next,
-    rancher_fip::clusters::RancherCluster,
-    remote::{CallError, Patch, Remote},
+use super::{Guests, Stop, apply, plan::Wait};
+use crate::{
+    controllers::{
+        objects::Key,
+        queue::Next,
+        rancher_fip::clusters::{RancherCluster, Standing},
+        remote::{CallError, Patch, Remote, Target},
+    },
+    guests::{Phase, Says},
 };
 
 /// ConfigMap in the app namespace: Rancher's id of each guest that fipd wrote to, and the namespace there. So what
@@ -28,7 +31,7 @@ use crate::controllers::{
 pub const NOTES: &str = "fipd-guests";
 
 impl Guests {
-    fn notes(&self) -> BTreeMap<String, String> {
+    pub(super) fn notes(&self) -> BTreeMap<String, String> {
         let map = self.seen.maps.get(&Key::new(self.app_namespace(), NOTES));
         map.map(|map| BTreeMap::clone(&map)).unwrap_or_default()
     }
@@ -80,28 +83,42 @@ impl Guests {
         self.views.remove(&self.site.name, id);
         self.forget_charts(id);
         self.clients.forget(id);
+        self.unlabelled.forget(&id.to_owned());
         if !self.notes().contains_key(id) {
             return Next::Done;
         }
         match self.unnote(id).await {
             Ok(()) => Next::Done,
             Err(error) => {
-                tracing::warn!(cluster = id, %error, "the note of a cluster that is gone stays for now");
+                tracing::warn!(cluster = id, %error, "the note of a cluster that is gone is not removed yet; it is tried again");
                 Next::Retry
             }
         }
     }
 
-    /// The cluster is not to be looked after: what fipd made there goes.
-    pub(super) async fn leave(&self, id: &str, cluster: &RancherCluster) -> Next {
+    /// The cluster is not to be looked after: what fipd made there goes. At once where somebody `said` so; a label that
+    /// is only missing has to be missing twice.
+    pub(super) async fn leave(&self, id: &str, cluster: &RancherCluster, said: bool) -> Next {
         let Some(namespace) = self.notes().remove(id) else {
-            self.views.remove(&self.site.name, id);
+            let view = self.views.get(&self.site.name, id);
+            if view.is_some_and(|view| view.says.phase != Phase::Left) {
+                self.views.remove(&self.site.name, id);
+            }
             return Next::Done;
         };
+        let pause = (!said).then(|| self.unlabelled.missing(&id.to_owned()));
+        if let Some(pause) = pause.flatten() {
+            let text = format!(
+                "the label {RANCHER_FIP} is gone; what fipd made there is removed if it still is in a minute. {ENABLED:?} keeps it, {DISABLED:?} removes it at once"
+            );
+            self.say_leaving(id, cluster, "LabelGone", text);
+            return Next::After(pause);
+        }
         match self.try_leave(id, cluster, &namespace).await {
-            Ok(()) => {
-                self.views.remove(&self.site.name, id);
-                tracing::info!(cluster = id, "what fipd made there is removed");
+            Ok(kept) => {
+                self.unlabelled.forget(&id.to_owned());
+                tracing::info!(cluster = id, ?kept, "what fipd made there is removed");
+                self.say_left(id, cluster, &kept);
                 Next::Done
             }
             Err(stop) => {
@@ -113,33 +130,64 @@ impl Guests {
                 let text = format!(
                     "it is switched off, but what fipd made there is not removed yet: {why}"
                 );
-                self.say(
-                    id,
-                    cluster,
-                    None,
-                    Says::new(Phase::Leaving, "Leaving", text),
-                );
+                self.say_leaving(id, cluster, "Leaving", text);
                 next
             }
         }
     }
 
+    fn say_leaving(&self, id: &str, cluster: &RancherCluster, reason: &'static str, text: String) {
+        self.say(id, cluster, None, Says::new(Phase::Leaving, reason, text));
+    }
+
+    fn say_left(&self, id: &str, cluster: &RancherCluster, kept: &[String]) {
+        if kept.is_empty() {
+            self.views.remove(&self.site.name, id);
+            return;
+        }
+        let text = format!(
+            "it is switched off; fipd did not install these releases, and they stay: {}. helm uninstall removes them",
+            kept.join(", ")
+        );
+        let says = Says::new(Phase::Left, "ReleasesStay", text);
+        self.say(id, cluster, None, says);
+    }
+
+    /// The releases that stay.
     async fn try_leave(
         &self,
         id: &str,
         cluster: &RancherCluster,
         namespace: &str,
-    ) -> Result<(), Stop> {
+    ) -> Result<Vec<String>, Stop> {
+        if !self.is_off(id).await? {
+            return Err(Wait::LabelChanged.into());
+        }
         let remote = self
             .clients
             .of(&self.data, id, &cluster.display_name)
             .await?;
-        if let Err(error) = self.remove_charts(id, &remote).await {
-            return Err(Wait::Chart(error.message).into());
-        }
+        let kept = match self.remove_charts(id, &remote).await {
+            Ok(kept) => kept,
+            Err(error) => return Err(Wait::Chart(error.message).into()),
+        };
         clear(&remote, namespace).await?;
         self.clients.forget(id);
-        Ok(self.unnote(id).await?)
+        self.unnote(id).await?;
+        Ok(kept)
+    }
+
+    /// Whether a fresh read says so too.
+    async fn is_off(&self, id: &str) -> Result<bool, Stop> {
+        let target = Target {
+            api: "apis/management.cattle.io/v3",
+            plural: "clusters",
+            namespace: String::new(),
+            name: id.to_owned(),
+        };
+        let found = self.data.remote.get::<Cluster>(&target).await?;
+        let found = found.map(RancherCluster::slim);
+        Ok(found.is_some_and(|found| matches!(found.standing(), Standing::Off | Standing::Silent)))
     }
 }
 

@@ -77,6 +77,12 @@ pub enum Wait {
         "nobody said where guests find the API for addresses: set [api] advertise, or RancherFipApiServerURL in ConfigMap {APP_NAMESPACE}/{CONFIG_NAME}"
     )]
     NoApiUrl,
+    #[error(
+        "ConfigMap {0}/{CONFIG_NAME} is gone; what it said holds, and nothing moves: make it again, or write its keys into [cluster.rancher-fip.cluster-manager]"
+    )]
+    NoSettings(String),
+    #[error("its label changed meanwhile")]
+    LabelChanged,
     #[error("{0}")]
     Chart(String),
 }
@@ -104,6 +110,8 @@ impl Wait {
             Self::NoDefaultPool => "NoDefaultPool",
             Self::NoAppNamespace(_) => "NoAppNamespace",
             Self::NoApiUrl => "NoApiUrl",
+            Self::NoSettings(_) => "SettingsGone",
+            Self::LabelChanged => "LabelChanged",
             Self::Chart(_) => "ChartNotRemoved",
         }
     }
@@ -111,7 +119,9 @@ impl Wait {
     /// When it is looked at again at the latest. What is seen to change wakes it earlier, where there is a watch.
     pub fn pause(&self) -> Duration {
         let seconds = match self {
-            Self::Unreachable(_) | Self::Harvester { .. } | Self::Chart(_) => 30,
+            Self::Unreachable(_) | Self::Harvester { .. } | Self::Chart(_) | Self::LabelChanged => {
+                30
+            }
             Self::BadKubeconfig(_) | Self::WrongCluster | Self::NoCredential(_) => 60,
             // No watch tells of these.
             Self::NoMachineNamespace(_) | Self::NoProject(_) | Self::NoAppNamespace(_) => 60,
@@ -127,7 +137,8 @@ impl Wait {
             | Self::NoQuota(_)
             | Self::NoQuotas
             | Self::NoDefaultPool
-            | Self::NoApiUrl => 120,
+            | Self::NoApiUrl
+            | Self::NoSettings(_) => 120,
         };
         Duration::from_secs(seconds)
     }

@@ -21,6 +21,10 @@ pub struct Settings {
     pub api_url: Option<String>,
     /// The namespace in each guest.
     pub namespace: String,
+    /// The ConfigMap is gone, and what it said holds.
+    pub held: bool,
+    /// Whether the configuration or a ConfigMap, were it only one without the key, says what the namespace is.
+    told: bool,
     lb_controller: Chart,
     purelb: Chart,
     metallb: Chart,
@@ -73,10 +77,21 @@ impl Settings {
         Self {
             api_url: Some(api_url).filter(|url| !url.is_empty()).or_else(own),
             namespace,
+            held: false,
+            told: map.is_some() || given.lb_controller.namespace.is_some(),
             lb_controller,
             purelb: chart("PureLBController", &given.purelb),
             metallb: chart("MetalLBController", &given.metallb),
         }
+    }
+
+    /// For a guest that has fipd's things in the namespace `noted`: where nobody says another, they stay there.
+    pub fn of(mut self, noted: Option<&String>) -> Self {
+        if let Some(noted) = noted.filter(|noted| !self.told && **noted != self.namespace) {
+            self.namespace = noted.clone();
+            self.held = true;
+        }
+        self
     }
 
     /// What a guest with this load balancer is to have, in the order of installation. Charts that nobody named
@@ -251,5 +266,26 @@ mod tests {
         let empty = Settings::new(None, &ClusterManager::default(), None);
         assert_eq!(empty.namespace, "rancher-fip-manager");
         assert_eq!(empty.releases(LoadBalancer::PureLb), []);
+    }
+
+    #[test]
+    fn a_guest_does_not_move_because_nobody_says_where_it_is() {
+        let none = ClusterManager::default();
+        let of = |map: Option<&BTreeMap<String, String>>, given: &ClusterManager| {
+            let settings = Settings::new(map, given, None).of(Some(&"fip".to_owned()));
+            (settings.namespace, settings.held)
+        };
+        assert_eq!(of(None, &none), ("fip".to_owned(), true));
+        let other = map(&[("RancherFipLBControllerNamespace", "other")]);
+        assert_eq!(of(Some(&other), &none), ("other".to_owned(), false));
+        assert_eq!(
+            of(Some(&map(&[])), &none),
+            (APP_NAMESPACE.to_owned(), false)
+        );
+        let mut given = ClusterManager::default();
+        given.lb_controller.namespace = Some("other".into());
+        assert_eq!(of(None, &given), ("other".to_owned(), false));
+        let usual = Settings::new(None, &none, None).of(Some(&APP_NAMESPACE.to_owned()));
+        assert!(!usual.held);
     }
 }

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::config::ClusterManager;
+use crate::{config::ClusterManager, controllers::rancher_fip::clusters::Switch};
 
 fn pool(name: &str, target: &str, network: &str, nic: &str) -> (Key, Arc<FloatingIPPool>) {
     marked(name, target, network, nic, json!({}))
@@ -61,7 +61,7 @@ impl Case {
             url: Some("https://fipd"),
             cluster: RancherCluster {
                 display_name: "guest".into(),
-                enabled: true,
+                switch: Switch::On,
                 ..RancherCluster::default()
             },
         }
