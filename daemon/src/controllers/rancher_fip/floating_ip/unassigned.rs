@@ -227,7 +227,7 @@ mod tests {
         let client = kube::Client::new(tower::service_fn(unused), "default");
         let session = testing::session(client, &ipam).await;
         let site = Arc::new(Site::new(session, System::rancher_fip()));
-        let data = Data::new(site.id.clone(), remote);
+        let data = Data::new(site.id.clone(), remote, site.cancel());
         let quiet = || std::future::ready(());
         let events = Events::start(site.session.recorder.clone(), site.cancel(), quiet);
         let rancher = Ranchers::default().get("x");
