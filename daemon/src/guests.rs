@@ -116,6 +116,8 @@ pub trait Manager: Send + Sync {
 pub struct GuestBoard {
     views: Arc<RwLock<BTreeMap<(Text, String), GuestView>>>,
     managers: Arc<RwLock<BTreeMap<Text, Weak<dyn Manager>>>>,
+    /// Display names of projects, by Rancher and id.
+    projects: Arc<RwLock<BTreeMap<(Text, String), String>>>,
 }
 
 impl Phase {
@@ -213,6 +215,24 @@ impl GuestBoard {
         self.views.write().retain(|(of, _), _| of != rancher);
     }
 
+    /// Notes what people call a project; `None`: nothing, or it is gone.
+    pub fn name_project(&self, rancher: &Text, project: &str, name: Option<String>) {
+        let key = (Text::clone(rancher), project.to_owned());
+        let mut projects = self.projects.write();
+        match name.filter(|name| !name.is_empty()) {
+            Some(name) => projects.insert(key, name),
+            None => projects.remove(&key),
+        };
+    }
+
+    /// What people call a project, where all Ranchers that have it agree.
+    pub fn project_name(&self, project: &str) -> Option<String> {
+        let projects = self.projects.read();
+        let mut named = projects.iter().filter(|((_, id), _)| id == project);
+        let (_, name) = named.next()?;
+        named.all(|(_, other)| other == name).then(|| name.clone())
+    }
+
     /// Who looks after the guests of a Rancher.
     pub fn managed_by(&self, rancher: &Text, manager: Weak<dyn Manager>) {
         let mut managers = self.managers.write();
@@ -273,6 +293,19 @@ mod tests {
         assert_eq!(views.phases()[&Phase::Ready], 1);
         views.forget(&rancher);
         assert!(views.all().is_empty());
+    }
+
+    #[test]
+    fn a_project_has_a_name_where_nobody_says_another() {
+        let board = GuestBoard::default();
+        let name = |rancher: &str, name: Option<&str>| {
+            board.name_project(&rancher.into(), "p-1", name.map(str::to_owned));
+            board.project_name("p-1")
+        };
+        assert_eq!(name("a", Some("Shop")).as_deref(), Some("Shop"));
+        assert_eq!(name("b", Some("Store")), None);
+        assert_eq!(name("b", Some("")).as_deref(), Some("Shop"));
+        assert_eq!(name("a", None), None);
     }
 
     #[tokio::test]

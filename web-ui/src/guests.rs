@@ -2,6 +2,7 @@
 
 use askama::Template;
 
+use crate::tenants::labelled;
 use crate::{Form, Health, Moment, Pager, Shell, links};
 
 /// One guest.
@@ -20,9 +21,18 @@ pub struct GuestRow {
     /// Why it was not ready last; empty: it always was.
     pub last_error: String,
     pub load_balancer: String,
-    /// Projects it may ask addresses for, with the pool of Services that name none.
-    pub projects: Vec<(String, String)>,
+    pub projects: Vec<ProjectRow>,
     pub releases: Vec<ReleaseRow>,
+}
+
+/// A project that a guest may ask addresses for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProjectRow {
+    pub id: String,
+    /// What people call it; empty: nothing else.
+    pub name: String,
+    /// The pool of Services that name none.
+    pub pool: String,
 }
 
 /// A chart that a guest is to have.
@@ -52,9 +62,15 @@ impl GuestRow {
         let told = self.health != Health::Good || self.last_error.is_empty();
         (!told).then_some(&*self.last_error)
     }
+}
 
-    pub(crate) fn tenant_link(project: &str) -> String {
-        links::tenant(project)
+impl ProjectRow {
+    pub(crate) fn link(&self) -> String {
+        links::tenant(&self.id)
+    }
+
+    pub(crate) fn label(&self) -> String {
+        labelled(&self.id, &self.name)
     }
 }
 
@@ -74,7 +90,11 @@ mod tests {
             since: sample::NOW,
             last_error: "NoProject: none".into(),
             load_balancer: "purelb".into(),
-            projects: vec![("p-x7k2f".into(), "harv--vlan-20".into())],
+            projects: vec![ProjectRow {
+                id: "p-x7k2f".into(),
+                name: "Shop <2>".into(),
+                pool: "harv--vlan-20".into(),
+            }],
             releases: vec![ReleaseRow {
                 name: "purelb".into(),
                 namespace: "rancher-fip-manager".into(),
@@ -104,6 +124,7 @@ mod tests {
             "class=\"tag busy\"",
             "no project is marked on namespace vms",
             "href=\"/ui/tenants?filter=p-x7k2f\"",
+            "p-x7k2f (Shop &#60;2&#62;)",
             "harv--vlan-20",
             "purelb 0.14.1",
         ] {

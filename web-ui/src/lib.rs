@@ -53,7 +53,7 @@ pub use confirm::ReleasePage;
 pub use dashboard::{Dashboard, HeldNetwork, StoreCard, Warning};
 pub use error::ErrorPage;
 pub use form::{AllocateForm, AllocatePage, Field};
-pub use guests::{GuestRow, GuestsPage, ReleaseRow};
+pub use guests::{GuestRow, GuestsPage, ProjectRow, ReleaseRow};
 pub use import::{Fate, ImportPage, Outlook, OutlookRow};
 pub use input::{Form, FormPage, Input, InputKind};
 pub use lease::{FreeAddress, LeasePage, LeaseRow, Party, State};

@@ -8,6 +8,8 @@ use crate::{Column, Field, Form, Pager, Shell, Usage, count, links, shorten};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TenantRow {
     pub tenant: String,
+    /// What people call it; empty: nothing else.
+    pub name: String,
     pub pool: u32,
     pub pool_name: String,
     pub used: u64,
@@ -38,6 +40,14 @@ pub struct TenantsPage {
     pub form: Option<QuotaForm>,
 }
 
+/// `ID (NAME)`, or the id alone where there is no name.
+pub(crate) fn labelled(id: &str, name: &str) -> String {
+    match name {
+        "" => id.to_owned(),
+        name => format!("{id} ({name})"),
+    }
+}
+
 impl TenantRow {
     pub(crate) fn pool_link(&self) -> String {
         links::pool(self.pool)
@@ -45,6 +55,11 @@ impl TenantRow {
 
     pub(crate) fn short_tenant(&self) -> String {
         shorten(&self.tenant, 80)
+    }
+
+    /// Id and name, or the id alone.
+    pub(crate) fn label(&self) -> String {
+        labelled(&self.short_tenant(), &shorten(&self.name, 80))
     }
 
     pub(crate) fn short_pool(&self) -> String {
@@ -103,6 +118,7 @@ mod tests {
     fn page(form: Option<QuotaForm>) -> TenantsPage {
         let row = |tenant: &str, used, limit| TenantRow {
             tenant: tenant.into(),
+            name: if tenant == "b" { "Shop & Co" } else { "" }.into(),
             pool: 3,
             pool_name: "dmz".into(),
             used,

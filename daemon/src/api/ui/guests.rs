@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use fipd_web_ui::{Form, GuestRow, GuestsPage, Health, Input, Nav, ReleaseRow, links};
+use fipd_web_ui::{Form, GuestRow, GuestsPage, Health, Input, Nav, ProjectRow, ReleaseRow, links};
 
 use super::{
     list::{Listing, Order},
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     api::Api,
-    guests::{GuestView, Phase, ReleaseView},
+    guests::{GuestBoard, GuestView, Phase, ReleaseView},
 };
 
 /// Guests of one page.
@@ -32,14 +32,19 @@ pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
         Input::new("phase", "Phase").kind(Form::any_of(phases)),
     ];
     let list = Listing::new(links::GUESTS, inputs, ORDERS, &query);
-    let mut guests: Vec<GuestRow> = api.guests.all().iter().map(row).collect();
+    let mut guests: Vec<GuestRow> = api
+        .guests
+        .all()
+        .iter()
+        .map(|view| row(&api.guests, view))
+        .collect();
     let total = guests.len();
     let (part, phase) = (list.filter("filter"), list.filter("phase"));
     guests.retain(|guest| {
         let mut projects = guest.projects.iter();
         let named = guest.name.contains(part)
             || guest.id.contains(part)
-            || projects.any(|(project, _)| project.contains(part));
+            || projects.any(|project| project.id.contains(part) || project.name.contains(part));
         named && (phase.is_empty() || guest.phase == phase)
     });
     match list.order.key {
@@ -59,7 +64,7 @@ pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
     }))
 }
 
-fn row(view: &GuestView) -> GuestRow {
+fn row(board: &GuestBoard, view: &GuestView) -> GuestRow {
     let name = match view.display_name.as_str() {
         "" => &view.id,
         name => name,
@@ -76,7 +81,11 @@ fn row(view: &GuestView) -> GuestRow {
         last_error: view.last_error.clone().unwrap_or_default(),
         load_balancer: view.load_balancer.to_string(),
         projects: projects
-            .map(|(project, pool)| (project.clone(), pool.clone()))
+            .map(|(project, pool)| ProjectRow {
+                id: project.clone(),
+                name: board.project_name(project).unwrap_or_default(),
+                pool: pool.clone(),
+            })
             .collect(),
         releases: view.has.releases.iter().map(release).collect(),
     }

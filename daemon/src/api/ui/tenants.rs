@@ -142,6 +142,10 @@ fn show(
         _ => list.sort(&mut rows, |row| (row.tenant.clone(), row.pool_name.clone())),
     }
     let pager = list.page(&mut rows, PAGE, query);
+    for row in &mut rows {
+        let name = api.guests.project_name(&row.tenant);
+        row.name = name.unwrap_or_default();
+    }
     let page = TenantsPage {
         shell: visitor.shell(Nav::Tenants),
         columns: vec![
@@ -180,6 +184,7 @@ fn row(ledger: &Ledger, found: &Tenancy) -> TenantRow {
     let pool = ledger.pool(found.pool);
     TenantRow {
         tenant: found.tenant.0.to_string(),
+        name: String::new(),
         pool: found.pool.0,
         pool_name: pool.map_or_else(String::new, |pool| pool.spec.name.to_string()),
         used: found.used,

@@ -160,6 +160,7 @@ async fn management(site: Arc<Site>, all: &RancherFip) {
         rancher: &rancher,
         data: &data,
         fips: &fips,
+        board: &all.guests,
         guests: guests.as_ref(),
     };
     watch_management(&room, &pools, &quotas, &mut tasks);
@@ -282,8 +283,9 @@ fn watch_management(
     );
     let (queue, all) = (Arc::clone(&pools.queue), Arc::clone(data));
     let slim = |quota: FloatingIPProjectQuota| Some(quota::observe::slim(quota));
-    let changed = Arc::clone(quotas);
+    let (changed, named) = (Arc::clone(quotas), room.names_projects());
     spawn(tasks, site, Arc::clone(&data.quotas), slim, move |key| {
+        named(&key.name);
         if changed.changed(key) {
             all.pools.keys().into_iter().for_each(|key| queue.add(key));
         }

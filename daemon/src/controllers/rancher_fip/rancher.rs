@@ -61,8 +61,8 @@ pub struct Data {
     /// By Rancher's id of the cluster.
     pub clusters: Arc<Objects<RancherCluster>>,
     pub names: ClusterNames,
-    /// Projects, each in the namespace of the cluster that owns it.
-    pub projects: Arc<Objects<()>>,
+    /// Display names of projects, each in the namespace of the cluster that owns it.
+    pub projects: Arc<Objects<String>>,
     /// What each pool said when it was last looked at: generation and annotations.
     said: Mutex<BTreeMap<Key, Said>>,
     /// The FloatingIPs that show the leases of a Service.
@@ -307,6 +307,15 @@ impl Data {
     pub fn display_name(&self, project: &str) -> Option<String> {
         let quota = self.quotas.get(&Key::new("", project));
         quota.map(|quota| quota.spec.display_name.clone())
+    }
+
+    /// What people call a project: as its quota has it, else as Rancher does.
+    pub fn project_called(&self, project: &str) -> Option<String> {
+        let named = |name: &String| !name.is_empty();
+        let projects = self.projects.all().into_iter();
+        let mut of = projects.filter(|(key, name)| *key.name == *project && named(name));
+        let quota = self.display_name(project).filter(named);
+        quota.or_else(|| of.next().map(|(_, name)| name.to_string()))
     }
 
     /// The namespace of a project that Services of this cluster are charged to. The guests of a Harvester

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use fipd_core::Text;
 use fipd_crds::management::{Cluster, Project};
 use tokio::task::JoinSet;
 
@@ -12,7 +13,10 @@ use super::{
     guests::Guests,
     rancher::{Data, Rancher},
 };
-use crate::controllers::{events::Events, tasks::spawn};
+use crate::{
+    controllers::{events::Events, tasks::spawn},
+    guests::GuestBoard,
+};
 
 impl RancherFip {
     /// The cluster manager, where it is switched on.
@@ -39,8 +43,18 @@ pub struct Room<'a> {
     pub rancher: &'a Arc<Rancher>,
     pub data: &'a Arc<Data>,
     pub fips: &'a Arc<FloatingIps>,
+    pub board: &'a GuestBoard,
     /// Where the cluster manager is on.
     pub guests: Option<&'a Arc<Guests>>,
+}
+
+impl Room<'_> {
+    /// Tells what people call a project.
+    pub fn names_projects(&self) -> impl Fn(&str) + Send + Sync + 'static {
+        let (rancher, data) = (Text::clone(&self.site.name), Arc::clone(self.data));
+        let board = self.board.clone();
+        move |project| board.name_project(&rancher, project, data.project_called(project))
+    }
 }
 
 /// Clusters of Rancher and their projects.
@@ -56,8 +70,10 @@ pub fn watch_clusters(room: &Room<'_>, tasks: &mut JoinSet<()>) {
         guests.iter().for_each(|guests| guests.cluster_changed(key));
     });
     let guests = room.guests.cloned();
-    let known = |_: Project| Some(());
-    spawn(tasks, site, Arc::clone(&data.projects), known, move |key| {
+    let slim = |project: Project| Some(project.spec.display_name);
+    let named = room.names_projects();
+    spawn(tasks, site, Arc::clone(&data.projects), slim, move |key| {
+        named(&key.name);
         guests.iter().for_each(|guests| guests.project_changed(key));
     });
 }

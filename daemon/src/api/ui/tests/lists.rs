@@ -274,7 +274,7 @@ async fn the_audit_log_is_filtered_and_downloaded() {
 
 #[tokio::test]
 async fn guests_are_filtered_and_the_ill_ones_come_first() {
-    use crate::guests::{News, Phase, Says};
+    use crate::guests::{Has, News, Phase, Says};
 
     let site = Site::new().await;
     let viewer = site.visitor("viewer").await;
@@ -290,10 +290,15 @@ async fn guests_are_filtered_and_the_ill_ones_come_first() {
             display_name: name,
             load_balancer: "purelb",
             says: Says::new(phase, "Reason", message),
-            has: None,
+            has: Some(Has {
+                projects: [("p-1".to_owned(), "net".to_owned())].into(),
+                releases: vec![],
+            }),
         };
         site.api.guests.say(news, fipd_core::Timestamp(1));
     }
+    let name = Some("Shop".to_owned());
+    (site.api.guests).name_project(&"rancher".into(), "p-1", name);
     let names = |html: &str| {
         let heads = html.split("<h3>").skip(1);
         let name = |part: &str| part.split('<').next().unwrap().to_owned();
@@ -302,6 +307,7 @@ async fn guests_are_filtered_and_the_ill_ones_come_first() {
     let all = viewer.get("/ui/guests").await.html;
     assert_eq!(names(&all), ["alpha", "beta"]);
     assert!(all.contains("no answer &#60;at all&#62;"), "{all}");
+    assert!(all.contains("p-1 (Shop)"), "{all}");
     let ill = viewer.get("/ui/guests?sort=health").await.html;
     assert_eq!(names(&ill), ["beta", "alpha"]);
     let failed = viewer.get("/ui/guests?phase=Failed").await.html;
