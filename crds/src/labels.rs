@@ -117,6 +117,8 @@ pub const WEBHOOK_TLS_SECRET: &str = "rancher-fip-manager-webhook-tls";
 pub const API_TLS_SECRET: &str = "rancher-fip-api-server-tls";
 /// The original's ValidatingWebhookConfiguration.
 pub const WEBHOOK_CONFIGURATION: &str = "rancher-fip-manager-validator";
+/// The original API server: its Deployment and its Service.
+pub const API_SERVICE: &str = "rancher-fip-api-server";
 /// Leader-election Lease of the original manager.
 pub const MANAGER_LEASE: &str = "rancher-fip-manager-lock";
 /// Leader-election Lease of the original API server.

@@ -104,6 +104,7 @@ async fn serve(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Re
     let runner = controllers(settings, &guests, &helm);
     let decides = Box::new(runner.requests(ipam.clone()));
     let ranchers = runner.ranchers();
+    let takeover = runner.takeover();
     let (clusters, registry) = start_clusters(settings, ipam, runner, stop).await?;
     tasks.spawn(async { registry.await.map_err(|error| error.to_string()) });
     let accounts = Accounts::start(ipam.clone(), &settings.data_dir).await?;
@@ -135,6 +136,7 @@ async fn serve(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Re
         backups,
         admission: Desk::new(Admission::new(Box::new(ranchers), ipam.clone())),
         fip_v1: FipV1::new(decides, ipam.clone(), settings.config.fip_v1),
+        takeover,
         sessions: ui::Sessions::new(ipam.clone()),
         clusters,
         accounts,
@@ -217,12 +219,11 @@ fn bind_extra(listeners: &[Listener]) -> Result<Vec<(Port, Listener)>, ListenErr
 
 fn controllers(settings: &Settings, guests: &GuestBoard, helm: &Helm) -> Runner {
     let tls = settings.tls();
+    let ca = tls::ca_file(&settings.data_dir);
     let own = Own {
-        ca_file: tls
-            .files
-            .is_none()
-            .then(|| tls::ca_file(&settings.data_dir)),
+        ca_file: tls.files.is_none().then_some(ca),
         url: tls.advertise,
+        plain: settings.config.plain_fip_v1(),
     };
     let me = lease::identity(&settings.data_dir);
     Runner::new(me, own, guests.clone(), Some(helm.clone()))

@@ -102,6 +102,7 @@ impl Settings {
                 .iter()
                 .map(|one| one.address)
                 .collect(),
+            more: self.config.api_service_names(),
             advertise: self
                 .overrides
                 .advertise

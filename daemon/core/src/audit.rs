@@ -63,6 +63,8 @@ pub enum Action {
     RestoreHoldEnded,
     /// Another key signs the tokens of LB controllers.
     KeyRotated,
+    /// Something that another program left was taken over, changed or removed.
+    TakenOver,
 }
 
 /// One row of the audit log; its sequence number is given by the store.

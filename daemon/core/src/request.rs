@@ -118,6 +118,16 @@ pub enum Request {
         after: Option<KeyId>,
         actor: Actor,
     },
+    /// What this key of another program signed counts for a while: it never signs here. Nothing happens if it is known.
+    ImportKey {
+        bytes: KeyBytes,
+        actor: Actor,
+    },
+    /// Has it in the audit log that something of another program was taken over; changes nothing else.
+    TakeOver {
+        what: Text,
+        actor: Actor,
+    },
     Import(Import),
     /// fipd has run for so many milliseconds more of a hold after a restore.
     PassHold {

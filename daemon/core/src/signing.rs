@@ -12,7 +12,7 @@ pub struct KeyId(pub u64);
 #[derive(Clone, PartialEq, Eq)]
 pub struct KeyBytes(pub Arc<[u8]>);
 
-/// A key that signs, or only verifies what it signed. At most one signs: the last.
+/// A key that signs, or only verifies what it signed. At most one signs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SigningKey {
     pub id: KeyId,

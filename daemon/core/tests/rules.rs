@@ -1228,6 +1228,52 @@ fn a_key_counts_for_a_while_after_another_signs() {
 }
 
 #[test]
+fn a_key_of_another_program_counts_for_a_while_and_never_signs() {
+    let mut book = Book::new();
+    let import = |byte| Request::ImportKey {
+        bytes: KeyBytes(Arc::from([byte])),
+        actor: "test".into(),
+    };
+    let rotate = |byte, after: Option<u64>| Request::RotateKey {
+        bytes: KeyBytes(Arc::from([byte])),
+        after: after.map(KeyId),
+        actor: "test".into(),
+    };
+    book.done(&import(9));
+    assert_eq!(book.0.signing_key(), None);
+    assert_eq!(book.answered(&import(9)), Answer::Done, "it is known");
+    book.done(&rotate(1, None));
+    book.done(&import(8));
+    let signs = |book: &Book| book.0.signing_key().map(|key| key.id);
+    assert_eq!(signs(&book), Some(KeyId(2)), "not the last one");
+    let imported = book.0.keys().find(|key| key.id == KeyId(3)).cloned();
+    let imported = imported.expect("it is there");
+    let until = imported.until.expect("an end");
+    assert_eq!(until.0, imported.created.0 + SigningKey::OVERLAP);
+    book.done(&rotate(2, Some(2)));
+    assert_eq!(signs(&book), Some(KeyId(4)));
+}
+
+#[test]
+fn what_was_taken_over_of_another_program_is_only_audited() {
+    let mut book = Book::new();
+    let request = Request::TakeOver {
+        what: "a webhook".into(),
+        actor: "test".into(),
+    };
+    let planned = book.0.plan(&request, Timestamp(1));
+    let Planned::Tentative { decision, .. } = planned else {
+        panic!("{planned:?}");
+    };
+    assert!(decision.ops.is_empty());
+    let said = &decision.audit[0];
+    assert_eq!(
+        (said.action, &*said.detail),
+        (Action::TakenOver, "a webhook")
+    );
+}
+
+#[test]
 fn the_last_admin_stays_and_names_are_taken_once() {
     let mut book = Book::new();
     let account = |name: &str, role| Account {

@@ -157,6 +157,8 @@ pub struct TlsSettings {
     pub listen: SocketAddr,
     /// Addresses of further listeners.
     pub also: Vec<SocketAddr>,
+    /// Further names by which clients reach it.
+    pub more: BTreeSet<String>,
     pub advertise: Option<String>,
     /// Chain and key of the configuration; an own certificate without.
     pub files: Option<(PathBuf, PathBuf)>,
@@ -168,6 +170,7 @@ impl TlsSettings {
         for address in &self.also {
             names.extend(tls::names(*address, None));
         }
+        names.extend(self.more.iter().cloned());
         names
     }
 

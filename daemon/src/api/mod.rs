@@ -13,6 +13,7 @@ pub mod access;
 pub mod accounts;
 pub mod admin;
 pub mod admission;
+pub mod adopt;
 pub mod audit;
 pub mod auth;
 pub mod backups;
@@ -71,8 +72,8 @@ use tokio_util::sync::CancellationToken;
 use tower_http::{catch_panic::CatchPanicLayer, timeout::TimeoutLayer};
 
 use crate::{
-    backups::Backups, clusters::Clusters, config::Serve, guests::GuestBoard, helm::Helm,
-    ipam::Ipam, metrics::Metrics,
+    backups::Backups, clusters::Clusters, config::Serve, controllers::rancher_fip::adopt::Takeover,
+    guests::GuestBoard, helm::Helm, ipam::Ipam, metrics::Metrics,
 };
 use access::{Access, Routes};
 use accounts::Accounts;
@@ -95,6 +96,7 @@ pub struct Api {
     pub backups: Backups,
     pub fip_v1: fip_v1::FipV1,
     pub admission: admission::Desk,
+    pub takeover: Takeover,
     /// Places for streams of changes.
     pub streams: Arc<Semaphore>,
     pub tokens_used: tokens::LastUsed,
@@ -222,6 +224,16 @@ fn running(routes: Routes) -> Routes {
             "/api/v1/clusters/{name}/crds",
             ADMIN,
             clusters::install_crds,
+        )
+        .get(
+            "/api/v1/clusters/{name}/adopt/rancher-fip",
+            ADMIN,
+            adopt::preview,
+        )
+        .post(
+            "/api/v1/clusters/{name}/adopt/rancher-fip",
+            ADMIN,
+            adopt::adopt,
         )
         .get("/api/v1/audit", MY_VIEWER, audit::audit)
         .get("/api/v1/check", OPERATOR, admin::check)

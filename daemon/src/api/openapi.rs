@@ -12,7 +12,7 @@ use utoipa::{
 
 use super::problem::MEDIA_TYPE;
 use super::{
-    admin, audit, backups, bulk, changes, clusters, export, guests, health, history, import,
+    admin, adopt, audit, backups, bulk, changes, clusters, export, guests, health, history, import,
     labels, leases, move_network, pool_preview, pools, probed, quotas, restore_hold, rotate_key,
     separate, tokens, transfer, users, wire,
 };
@@ -32,6 +32,7 @@ use super::{
         guests::list, guests::rotate_secret,
         clusters::list, clusters::show, clusters::forget, clusters::skip_adoption,
         clusters::confirm_release, clusters::install_crds,
+        adopt::preview, adopt::adopt,
         audit::audit, admin::check, admin::backup, backups::list, backups::make, backups::download, backups::drill,
         export::export, import::import,
         tokens::list, tokens::show, tokens::create, tokens::revoke,

@@ -8,6 +8,7 @@ use utoipa::{
     openapi::{ObjectBuilder, OneOfBuilder, RefOr, Schema, Type},
 };
 
+mod adopt;
 mod audit;
 mod backup;
 mod bulk;
@@ -29,6 +30,7 @@ mod scope;
 mod token;
 mod user;
 
+pub use adopt::{AdoptChange, AdoptFinding, AdoptReport};
 pub use audit::{AuditPage, AuditQuery, AuditView};
 pub use backup::{BackupList, BackupView, DrillView, StoreCounts};
 pub use bulk::{Bulk, BulkDone, BulkOperation, BulkQuota, BulkQuotaOf, BulkResult, BulkTransfer};

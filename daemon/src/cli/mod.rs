@@ -3,6 +3,7 @@
 //! Every command but `serve`, `crds`, `restore` and an offline `check` is a client of a running daemon and talks HTTP over its
 //! Unix socket; none of them opens the store while a daemon has it.
 
+mod adopt;
 mod audit;
 mod backup;
 mod check;
@@ -125,6 +126,9 @@ enum ClientCommand {
     /// The rancher-fip family: clusters that Rancher manages
     #[command(subcommand)]
     RancherFip(rancher_fip::RancherFip),
+    /// Take a site over from the programs that fipd replaces
+    #[command(subcommand)]
+    Adopt(adopt::Adopt),
     /// Who did what, newest first
     Audit(audit::Audit),
     /// Verify the address book, the store and the configuration
@@ -226,6 +230,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
             ClientCommand::Quota(command) => command.run(&session).await,
             ClientCommand::Clusters(command) => command.run(&session).await,
             ClientCommand::RancherFip(command) => command.run(&session).await,
+            ClientCommand::Adopt(command) => command.run(&session).await,
             ClientCommand::Audit(command) => command.run(&session).await,
             ClientCommand::Check(command) => command.run(&session, &socket).await,
             ClientCommand::Backup(command) => command.run(&session).await,

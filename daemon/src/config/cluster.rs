@@ -72,6 +72,8 @@ pub struct RancherFip {
     pub lease_lock_name: Text,
     /// Where all these Leases are.
     pub lease_lock_namespace: Text,
+    /// On a management cluster: whether the Service of the original API server leads here.
+    pub api_service: bool,
     /// On a management cluster: what a project gets without a quota.
     pub quotas: RancherFipQuotas,
 }
@@ -137,6 +139,7 @@ impl Default for RancherFip {
             app_namespace: APP_NAMESPACE.into(),
             cluster_manager: ClusterManager::default(),
             webhook: Webhook::default(),
+            api_service: false,
             quotas: RancherFipQuotas::default(),
             leader_elect: true,
             lease_lock_name: CLUSTER_MANAGER_LEASE.into(),
@@ -359,6 +362,7 @@ fn rancher_fip(
         ));
     }
     let management_only = [
+        ("api-service", given.api_service),
         ("leader-elect", given.leader_elect != default.leader_elect),
         (
             "lease-lock-name",

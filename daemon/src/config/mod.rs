@@ -25,10 +25,12 @@ mod webhook;
 mod tests;
 
 use std::{
+    collections::BTreeSet,
     net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
 };
 
+use fipd_crds::labels::API_SERVICE;
 use serde::{Deserialize, de::IgnoredAny};
 use toml::Spanned;
 
@@ -140,6 +142,28 @@ struct File {
 }
 
 impl Config {
+    /// The port of the first listener with the API for addresses that others reach without TLS.
+    pub fn plain_fip_v1(&self) -> Option<u16> {
+        let plain = |one: &&Listener| {
+            !one.tls && !one.address.ip().is_loopback() && one.serve.contains(&Serve::FipV1)
+        };
+        let found = self.listeners.iter().find(plain)?;
+        Some(found.address.port()).filter(|port| *port != 0)
+    }
+
+    /// By which names pods reach this host where the Service of the original API server leads here.
+    pub fn api_service_names(&self) -> BTreeSet<String> {
+        let settings = self.clusters.iter().map(|one| &one.settings.rancher_fip);
+        let with = settings.filter(|one| one.api_service);
+        with.flat_map(|one| {
+            let full = format!("{API_SERVICE}.{}", one.app_namespace);
+            let ends = ["", ".svc", ".svc.cluster.local"];
+            let full = ends.map(|end| format!("{full}{end}"));
+            full.into_iter().chain([API_SERVICE.to_owned()])
+        })
+        .collect()
+    }
+
     /// Reads and validates the file. Relative paths in it are relative to its directory.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Unreadable {

@@ -661,3 +661,29 @@ fn the_rate_of_lb_controllers_has_bounds() {
         );
     }
 }
+
+#[test]
+fn the_in_cluster_names_of_the_api_follow_the_clusters_that_have_its_service() {
+    let text = "[[cluster]]\nname = \"a\"\nin-cluster = true\nsystems = [\"rancher-fip\"]\n[cluster.rancher-fip]\n";
+    assert!(parse(text).unwrap().api_service_names().is_empty());
+    let names = parse(&format!(
+        "{text}api-service = true\napp-namespace = \"fip\"\n"
+    ));
+    let expected = ["", ".fip", ".fip.svc", ".fip.svc.cluster.local"];
+    let expected = expected.map(|end| format!("rancher-fip-api-server{end}"));
+    assert_eq!(names.unwrap().api_service_names(), expected.into());
+    let downstream = format!("{text}role = \"downstream\"\napi-service = true\n");
+    let error = parse(&downstream).unwrap_err();
+    assert!(error.contains("api-service is for role"), "{error}");
+    let plain = |listener: &str| {
+        let listener = format!("[[listener]]\nserve = [\"fip-v1\"]\n{listener}");
+        parse(&listener).unwrap().plain_fip_v1()
+    };
+    assert_eq!(plain("address = \"0.0.0.0:8080\"\ntls = false"), Some(8080));
+    for other in [
+        "address = \"127.0.0.1:8080\"\ntls = false",
+        "address = \"0.0.0.0:8080\"",
+    ] {
+        assert_eq!(plain(other), None, "{other}");
+    }
+}

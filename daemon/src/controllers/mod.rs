@@ -63,6 +63,11 @@ impl Runner {
         self.rancher_fip.requests(ipam)
     }
 
+    /// Takes sites over from the originals.
+    pub fn takeover(&self) -> rancher_fip::adopt::Takeover {
+        self.rancher_fip.takeover()
+    }
+
     /// What is known of the management clusters of the rancher-fip family.
     pub fn ranchers(&self) -> rancher_fip::rancher::Ranchers {
         self.rancher_fip.ranchers.clone()

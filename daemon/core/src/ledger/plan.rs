@@ -181,6 +181,8 @@ impl Ledger {
                 after,
                 actor,
             } => self.plan_rotate_key(bytes, *after, actor, now),
+            Request::ImportKey { bytes, actor } => self.plan_import_key(bytes, actor, now),
+            Request::TakeOver { what, actor } => Ok(note(what, actor, now)),
             Request::PassHold { elapsed, actor } => self.plan_pass_hold(*elapsed, actor, now),
             Request::Import(ask) => self.plan_import(ask, now),
             Request::LiftHold { reason, actor } => self.plan_lift_hold(reason, actor, now),
@@ -196,9 +198,9 @@ impl Ledger {
         }
     }
 
-    /// Puts a finished draft in flight; one without rows is an answer at once.
+    /// Puts a finished draft in flight; one that leaves nothing behind is an answer at once.
     fn depart(&mut self, mut draft: Draft, answer: Answer) -> Planned {
-        if draft.flight.ops.is_empty() {
+        if draft.flight.ops.is_empty() && draft.audit.is_empty() {
             if let Some((identity, instance)) = draft.flight.leaves.as_deref() {
                 self.leave_queues(identity, instance.as_ref());
             }
@@ -276,6 +278,12 @@ impl Ledger {
         };
         self.free.stab(key).iter().filter_map(rank)
     }
+}
+
+fn note(what: &Text, actor: &Actor, now: Timestamp) -> (Draft, Answer) {
+    let mut draft = Draft::new(now, actor);
+    draft.say(Action::TakenOver, Text::clone(what));
+    (draft, Answer::Done)
 }
 
 /// The result of planning one kind of request.

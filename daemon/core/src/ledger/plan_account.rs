@@ -138,7 +138,7 @@ impl Ledger {
     ) -> Draw {
         self.unlocked(Table::Keys)?;
         let keys = &self.rows.keys;
-        let last = keys.last_key_value().map(|(_, key)| key);
+        let last = self.signing_key();
         if last.map(|key| key.id) != after {
             return Err(Stop::Answer(Answer::Done));
         }
@@ -149,7 +149,7 @@ impl Ledger {
             .filter(|key| key.until.is_some_and(|end| end <= now));
         let gone = over.map(|key| Op::DeleteKey(key.id));
         draft.flight.ops.extend(gone);
-        let id = KeyId(last.map_or(1, |key| key.id.0.saturating_add(1)));
+        let id = self.next_key();
         let mut detail = format!("key {} signs", id.0);
         if let Some(last) = last {
             let until = Timestamp(now.0.saturating_add(SigningKey::OVERLAP));
@@ -167,6 +167,31 @@ impl Ledger {
         }));
         draft.say(Action::KeyRotated, detail.into());
         Ok((draft, Answer::Done))
+    }
+
+    pub(super) fn plan_import_key(&self, bytes: &KeyBytes, actor: &Actor, now: Timestamp) -> Draw {
+        self.unlocked(Table::Keys)?;
+        if self.rows.keys.values().any(|key| key.bytes == *bytes) {
+            return Err(Stop::Answer(Answer::Done));
+        }
+        let mut draft = Draft::new(now, actor);
+        draft.flight.table = Some(Table::Keys);
+        let until = Timestamp(now.0.saturating_add(SigningKey::OVERLAP));
+        let id = self.next_key();
+        draft.flight.ops.push(Op::PutKey(SigningKey {
+            id,
+            created: now,
+            bytes: bytes.clone(),
+            until: Some(until),
+        }));
+        let detail = format!("key {} of another program counts until {until}", id.0);
+        draft.say(Action::TakenOver, detail.into());
+        Ok((draft, Answer::Done))
+    }
+
+    fn next_key(&self) -> KeyId {
+        let last = self.rows.keys.last_key_value();
+        KeyId(last.map_or(1, |(id, _)| id.0.saturating_add(1)))
     }
 
     /// Busy while another decision about the same table is in flight.

@@ -339,7 +339,13 @@ impl Ledger {
         rows.map(|(_, token)| token)
     }
 
-    /// Keys by number: the last one signs.
+    /// The key that signs.
+    pub fn signing_key(&self) -> Option<&SigningKey> {
+        let mut keys = self.rows.keys.values().rev();
+        keys.find(|key| key.until.is_none())
+    }
+
+    /// Keys by number.
     pub fn keys(&self) -> impl Iterator<Item = &SigningKey> {
         self.rows.keys.values()
     }

@@ -158,7 +158,9 @@ impl Model {
             | Request::DeleteAccount { .. }
             | Request::PutToken { .. }
             | Request::DeleteToken { .. }
-            | Request::RotateKey { .. } => Err(Stop::Answer(Answer::Done)),
+            | Request::RotateKey { .. }
+            | Request::ImportKey { .. }
+            | Request::TakeOver { .. } => Err(Stop::Answer(Answer::Done)),
             Request::PassHold { elapsed, .. } => self.shorten_hold(*elapsed, now),
             Request::LiftHold { reason, .. } if reason.is_empty() => pool::invalid("reason"),
             Request::LiftHold { .. } => self.shorten_hold(u64::MAX, now),

@@ -87,7 +87,7 @@ impl Tokens {
     }
 
     fn last(&self) -> Option<SigningKey> {
-        self.ipam.read(|ledger| ledger.keys().last().cloned())
+        self.ipam.read(|ledger| ledger.signing_key().cloned())
     }
 
     async fn first(&self) -> Result<SigningKey, TokenError> {

@@ -108,6 +108,7 @@ impl Site {
                 ipam.clone(),
                 crate::config::FipV1::default(),
             ),
+            takeover: Default::default(),
             sessions: Sessions::new(ipam.clone()),
             ipam,
             clusters,

@@ -9,6 +9,8 @@
 //! ```
 
 mod admit;
+pub mod adopt;
+pub mod api_service;
 mod cluster_names;
 pub mod clusters;
 pub mod floating_ip;
@@ -196,6 +198,7 @@ async fn management(site: Arc<Site>, all: &RancherFip) {
         return;
     }
     manage(&site, &data, (pools, quotas, fips), &mut tasks);
+    all.keep_api_service(&site, &mut tasks);
     adoption::keep(&site.session, &site.system, &inventory).await;
     finish(tasks).await;
 }

@@ -100,6 +100,7 @@ pub(super) fn of_action(action: Action) -> u8 {
         Action::SeparationWithdrawn => 33,
         Action::Labelled => 34,
         Action::KeyRotated => 35,
+        Action::TakenOver => 36,
     }
 }
 
@@ -141,6 +142,7 @@ pub(super) fn action(code: u8) -> Result<Action, DecodeError> {
         33 => Action::SeparationWithdrawn,
         34 => Action::Labelled,
         35 => Action::KeyRotated,
+        36 => Action::TakenOver,
         other => return Err(DecodeError::value("action", other)),
     })
 }
@@ -153,7 +155,7 @@ mod tests {
     fn codes_are_read_back_as_written() {
         for code in 0..=u8::MAX {
             assert!(
-                action(code).map(of_action).is_ok_and(|again| again == code) || code > 35,
+                action(code).map(of_action).is_ok_and(|again| again == code) || code > 36,
                 "action {code}"
             );
             assert!(

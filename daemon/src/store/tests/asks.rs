@@ -369,6 +369,10 @@ impl History {
                 },
                 actor,
             },
+            4 if self.dice.below(3) == 0 => Request::ImportKey {
+                bytes: KeyBytes(Arc::from([self.dice.below(9) as u8; 2])),
+                actor,
+            },
             4 => Request::RotateKey {
                 bytes: KeyBytes(Arc::from([self.dice.below(9) as u8; 3])),
                 after: self.dice.below(3).checked_sub(1).map(KeyId),

@@ -39,7 +39,7 @@ impl FloatingIps {
 }
 
 /// Takes off what says that a Service uses the object.
-pub(super) fn unassigned(object: &FloatingIP, uid: &Text) -> Option<Value> {
+pub fn unassigned(object: &FloatingIP, uid: &Text) -> Option<Value> {
     let meta = &object.metadata;
     let (own, version) = (meta.uid.as_deref()?, meta.resource_version.as_deref()?);
     let says = |key: &str, value: &str| {

@@ -15,6 +15,7 @@ mod unassigned;
 mod unseen;
 pub mod validate;
 
+pub use hand_back::unassigned as without_users;
 pub use unassigned::return_after;
 
 use std::{

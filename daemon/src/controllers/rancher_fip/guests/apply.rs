@@ -299,6 +299,8 @@ pub fn core(plural: &'static str, namespace: &str, name: &str) -> Target {
 }
 
 #[cfg(test)]
+mod order;
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::controllers::remote::testing::canned;

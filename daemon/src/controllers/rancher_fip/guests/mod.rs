@@ -11,7 +11,7 @@
 //! Each guest is a key of a queue of its own: one that does not answer delays no other. Everything is looked at
 //! again after a while, whether or not a watch told of a change.
 
-mod apply;
+pub(super) mod apply;
 mod changes;
 mod charts;
 mod helm_chart;
@@ -19,6 +19,7 @@ mod home;
 mod known;
 mod leave;
 mod observe;
+mod own;
 mod plan;
 pub(super) mod quotas;
 mod reach;
@@ -30,11 +31,12 @@ mod sweep;
 mod trust;
 mod validate;
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
+pub use self::own::Own;
 use self::{charts::ChartError, observe::Seen, plan::Wait, reach::Clients};
 use super::{Site, rancher::Data, second_look::SecondLook};
 use crate::{
@@ -54,15 +56,6 @@ const AT_ONCE: usize = 64;
 const QUOTAS_AT_ONCE: usize = 16;
 /// After this time a guest is looked at again although nothing was seen to change.
 const AGAIN: Duration = Duration::from_secs(300);
-
-/// What others are told of fipd itself.
-#[derive(Clone, Debug, Default)]
-pub struct Own {
-    /// The URL by which others reach it.
-    pub url: Option<String>,
-    /// The CA that its certificate is of; `None` where the certificate is somebody else's.
-    pub ca_file: Option<PathBuf>,
-}
 
 /// The cluster manager on one connection to Rancher.
 pub struct Guests {

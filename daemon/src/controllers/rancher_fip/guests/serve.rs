@@ -78,7 +78,7 @@ impl Guests {
             Err(Stop::Wait(wait)) => Err(wait),
             Err(stop) => return Err(stop),
         };
-        let ca = self.ca(&settings).await;
+        let ca = self.ca(&settings).await?;
         let mut plan = plan::plan(&Facts {
             id,
             cluster,

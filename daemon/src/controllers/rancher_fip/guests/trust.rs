@@ -3,21 +3,19 @@
 use fipd_crds::labels::CA_SECRET;
 
 use super::{Guests, settings::Settings};
-use crate::controllers::objects::Key;
+use crate::controllers::{Trouble, objects::Key};
 
 impl Guests {
     /// What guests with these settings trust, PEM.
-    pub(super) async fn ca(&self, settings: &Settings) -> String {
+    pub(super) async fn ca(&self, settings: &Settings) -> Result<String, Trouble> {
         let site = self.seen.ca.get(&Key::new(self.app_namespace(), CA_SECRET));
-        let own = match &self.own.ca_file {
-            Some(file) => tokio::fs::read_to_string(file).await.unwrap_or_default(),
-            None => String::new(),
-        };
+        let own = self.own.ca().await?;
         let serves = self.own.url.as_deref().is_some_and(|url| {
             let asked = settings.api_url.as_deref();
             asked.is_some_and(|asked| asked.starts_with(url.trim_end_matches('/')))
         });
-        chain(site.as_ref().map_or("", |site| site.as_str()), &own, serves)
+        let site = site.as_ref().map_or("", |site| site.as_str());
+        Ok(chain(site, &own, serves))
     }
 }
 

@@ -1,0 +1,122 @@
+//! `/api/v1/clusters/{name}/adopt/rancher-fip`.
+
+use std::sync::Arc;
+
+use axum::{Json, extract::State as Shared};
+
+use super::{
+    Api,
+    auth::Caller,
+    extract::Path,
+    problem::{Code, Problem},
+    wire::{AdoptChange, AdoptFinding, AdoptReport},
+};
+use crate::{
+    clusters::ClusterSession,
+    controllers::rancher_fip::adopt::{
+        AdoptError,
+        report::{By, Change, Finding, Report, State},
+    },
+};
+
+/// What the originals of rancher-fip left in a Rancher cluster, and what would change. Changes nothing.
+#[utoipa::path(get, path = "/api/v1/clusters/{name}/adopt/rancher-fip", tag = "clusters", params(("name" = String, Path)),
+    responses((status = 200, body = AdoptReport), (status = 404, body = Problem), (status = 422, body = Problem),
+        (status = 502, body = Problem), (status = 503, body = Problem)))]
+pub async fn preview(
+    Shared(api): Shared<Arc<Api>>,
+    Path(name): Path<String>,
+) -> Result<Json<AdoptReport>, Problem> {
+    let session = session(&api, &name)?;
+    let report = api.takeover.look(&session).await;
+    let report = report.map_err(|error| problem(&name, error))?;
+    Ok(Json(view(&session, report, true)))
+}
+
+/// Takes over what the originals of rancher-fip left, unless one of them still runs. Doing it again changes nothing.
+#[utoipa::path(post, path = "/api/v1/clusters/{name}/adopt/rancher-fip", tag = "clusters", params(("name" = String, Path)),
+    responses((status = 200, body = AdoptReport), (status = 404, body = Problem), (status = 409, body = Problem),
+        (status = 422, body = Problem), (status = 502, body = Problem), (status = 503, body = Problem)))]
+pub async fn adopt(
+    Shared(api): Shared<Arc<Api>>,
+    caller: Caller,
+    Path(name): Path<String>,
+) -> Result<Json<AdoptReport>, Problem> {
+    let session = session(&api, &name)?;
+    let report = api.takeover.take_over(&session, &caller.actor).await;
+    let report = report.map_err(|error| problem(&name, error))?;
+    tracing::info!(cluster = name, actor = %caller.actor, "rancher-fip taken over");
+    Ok(Json(view(&session, report, false)))
+}
+
+fn session(api: &Api, name: &str) -> Result<ClusterSession, Problem> {
+    api.clusters
+        .session(name)
+        .ok_or_else(|| match api.clusters.view(name) {
+            Some(view) => {
+                let state = view.state.as_str();
+                let detail = format!("cluster {name} is not reached at the moment ({state})");
+                Problem::new(Code::Unavailable, detail)
+            }
+            None => Problem::not_found("cluster", name),
+        })
+}
+
+fn problem(cluster: &str, error: AdoptError) -> Problem {
+    let detail = format!("cluster {cluster}: {error}");
+    let code = match &error {
+        AdoptError::NotManagement(_) => Code::Invalid,
+        AdoptError::Cluster(error) if error.status() == Some(403) => Code::ClusterForbidden,
+        AdoptError::Cluster(_) => Code::Unavailable,
+        AdoptError::Blocked(_) => Code::Conflict,
+    };
+    Problem::new(code, detail)
+}
+
+fn view(session: &ClusterSession, report: Report, dry_run: bool) -> AdoptReport {
+    let asked = report.changes.iter().filter(|one| one.by == By::Adopt);
+    let failed = asked
+        .clone()
+        .filter(|one| matches!(one.state, State::Failed(_)));
+    let message = match (asked.clone().count(), failed.count()) {
+        (0, _) => "nothing to do".to_owned(),
+        (all, _) if dry_run => format!("{all} things would be done"),
+        (all, 0) => format!("{all} things were done"),
+        (all, failed) => format!("{failed} of {all} things could not be done"),
+    };
+    let finding = |one: Finding| AdoptFinding {
+        kind: one.kind.as_str().to_owned(),
+        name: one.name,
+        fine: one.fine,
+        detail: one.says,
+    };
+    AdoptReport {
+        cluster: session.name.to_string(),
+        dry_run,
+        message,
+        counts: report
+            .counts
+            .into_iter()
+            .map(|(what, count)| (what.to_owned(), count as u64))
+            .collect(),
+        findings: report.findings.into_iter().map(finding).collect(),
+        changes: report.changes.into_iter().map(change).collect(),
+        unseen: report.unseen,
+        blockers: report.blockers,
+    }
+}
+
+fn change(change: Change) -> AdoptChange {
+    let (state, error) = match change.state {
+        State::Planned => ("planned", None),
+        State::Done => ("done", None),
+        State::Failed(why) => ("failed", Some(why)),
+    };
+    AdoptChange {
+        by: change.by.as_str().to_owned(),
+        name: change.name,
+        does: change.does,
+        state: state.to_owned(),
+        error,
+    }
+}

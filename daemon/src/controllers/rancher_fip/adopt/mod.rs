@@ -1,0 +1,95 @@
+//! Taking a site over from the original programs of the family.
+//!
+//! ```text
+//!  complete lists of Rancher, the address book --observe--> Found --report--> Report --> REST, command line
+//! ```
+//!
+//! Most of it fipd does by itself once it leads. Here is what it found, and what somebody has to ask for.
+
+mod addresses;
+mod apply;
+pub mod found;
+mod holders;
+mod key;
+mod leftovers;
+mod observe;
+mod owners;
+mod pools;
+pub mod report;
+#[cfg(test)]
+mod tests;
+
+use fipd_core::{Actor, System, Text};
+
+use self::report::Report;
+use super::{RancherFip, api_service::plan::Door};
+use crate::{
+    clusters::{CallError, ClusterSession},
+    config::RancherFipRole,
+};
+
+/// Looks at sites and takes them over.
+#[derive(Clone, Default)]
+pub struct Takeover {
+    /// What this daemon calls itself in Leases.
+    me: Text,
+    door: Door,
+}
+
+/// Why there is no report, or nothing was taken over.
+#[derive(Debug, thiserror::Error)]
+pub enum AdoptError {
+    #[error(
+        "cluster {0} holds no pools of rancher-fip: its role in the configuration is not \"management\""
+    )]
+    NotManagement(Text),
+    #[error(transparent)]
+    Cluster(#[from] CallError),
+    /// Nothing was changed.
+    #[error("nothing was taken over: {}", .0.join("; "))]
+    Blocked(Vec<String>),
+}
+
+impl RancherFip {
+    /// Takes sites over from the original programs.
+    pub fn takeover(&self) -> Takeover {
+        Takeover {
+            me: Text::clone(&self.me),
+            door: self.own.door(),
+        }
+    }
+}
+
+impl Takeover {
+    /// What is found in the cluster and what would change. Changes nothing.
+    pub async fn look(&self, session: &ClusterSession) -> Result<Report, AdoptError> {
+        let found = self.find(session).await?;
+        Ok(report::report(&found))
+    }
+
+    /// Does what is done only where it is asked for, and says what became of it. Doing it again changes nothing.
+    pub async fn take_over(
+        &self,
+        session: &ClusterSession,
+        actor: &Actor,
+    ) -> Result<Report, AdoptError> {
+        let mut report = self.look(session).await?;
+        if !report.blockers.is_empty() {
+            return Err(AdoptError::Blocked(report.blockers));
+        }
+        for change in &mut report.changes {
+            if let Some(action) = &change.action {
+                change.state = apply::apply(session, action, &change.name, actor).await;
+            }
+        }
+        Ok(report)
+    }
+
+    async fn find(&self, session: &ClusterSession) -> Result<found::Found, AdoptError> {
+        let here = session.systems.contains(&System::rancher_fip());
+        if !here || session.settings.rancher_fip.role != RancherFipRole::Management {
+            return Err(AdoptError::NotManagement(Text::clone(&session.name)));
+        }
+        observe::find(session, &self.me, &self.door).await
+    }
+}

@@ -1,0 +1,378 @@
+//! What the report says of a site.
+
+use std::collections::BTreeMap;
+
+use fipd_core::KeyBytes;
+use fipd_crds::{
+    floating_ip::{FloatingIP, FloatingIPPool, FloatingIPProjectQuota},
+    labels::{API_SERVER_LEASE, MANAGER_LEASE},
+};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::{
+    found::{Duties, Found, LeaseSeen, LeaseState, Webhook},
+    key::WrongKey,
+    report::{Action, By, Kind, Report, State, report},
+};
+use crate::controllers::{
+    objects::Key,
+    rancher_fip::{clusters::RancherCluster, floating_ip::observe::slim},
+};
+
+const GROUP: &str = "rancher.k8s.binbash.org";
+
+fn object<T: DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).expect("an object")
+}
+
+/// Cluster c-1 ("prod") with project p-1, pool net of ten addresses, a quota of two of them.
+fn site() -> Found {
+    let cluster = RancherCluster {
+        display_name: "prod".into(),
+        ..RancherCluster::default()
+    };
+    let mut found = Found {
+        clusters: BTreeMap::from([("c-1".into(), cluster)]),
+        projects: [Key::new("c-1", "p-1")].into(),
+        duties: Duties {
+            leader_elect: true,
+            quotas_required: true,
+            app_namespace: "rancher-fip-manager".into(),
+            cluster_manager: false,
+        },
+        ..Found::default()
+    };
+    pool(&mut found, "net", "10.0.0.10", "10.0.0.19");
+    quota(&mut found, "p-1", json!({ "net": 2 }));
+    found
+}
+
+fn pool(found: &mut Found, name: &str, start: &str, end: &str) {
+    let pool: FloatingIPPool = object(json!({
+        "metadata": { "name": name },
+        "spec": {
+            "ipConfig": { "subnet": "10.0.0.0/24", "pool": { "start": start, "end": end } },
+            "targetCluster": "prod", "targetNetwork": name,
+        },
+    }));
+    found.pools.insert(name.to_owned(), pool);
+}
+
+fn quota(found: &mut Found, project: &str, limits: Value) {
+    let quota: FloatingIPProjectQuota = object(json!({
+        "metadata": { "name": project }, "spec": { "floatingIPQuota": limits },
+    }));
+    found.quotas.insert(project.to_owned(), quota);
+}
+
+fn fip(found: &mut Found, name: &str, address: &str, labels: Value) {
+    let mut all = json!({ format!("{GROUP}/project-name"): "p-1" });
+    let given = labels.as_object().expect("labels").clone();
+    let all = all.as_object_mut().expect("labels");
+    all.extend(
+        given
+            .into_iter()
+            .map(|(key, value)| (format!("{GROUP}/{key}"), value)),
+    );
+    let fip: FloatingIP = object(json!({
+        "metadata": { "name": name, "namespace": "c-1", "labels": all },
+        "spec": { "floatingIPPool": "net" }, "status": { "ipAddr": address },
+    }));
+    found.fips.insert(Key::new("c-1", name), slim(fip));
+}
+
+/// What is said of one kind that is not fine.
+fn wrongs(report: &Report, kind: Kind) -> Vec<String> {
+    let all = report.findings.iter();
+    let wrong = all.filter(|one| one.kind == kind && !one.fine);
+    wrong
+        .map(|one| format!("{}: {}", one.name, one.says))
+        .collect()
+}
+
+fn asked(report: &Report) -> Vec<&Action> {
+    let changes = report.changes.iter();
+    changes
+        .filter_map(|change| change.action.as_ref())
+        .collect()
+}
+
+#[test]
+fn a_site_in_order_has_nothing_to_be_done() {
+    let mut found = site();
+    fip(
+        &mut found,
+        "a",
+        "10.0.0.10",
+        json!({ "cluster-name": "c-1", "service-0-name": "web", "service-0-namespace": "ns" }),
+    );
+    fip(&mut found, "b", "10.0.0.11", json!({}));
+    let report = report(&found);
+    assert!(
+        report.findings.iter().all(|one| one.fine),
+        "{:#?}",
+        report.findings
+    );
+    assert_eq!((report.changes, report.blockers), (vec![], vec![]));
+    let expected = [
+        ("FloatingIPs", 2),
+        ("assigned", 1),
+        ("pools", 1),
+        ("quotas", 1),
+        ("unassigned", 1),
+        ("usable pools", 1),
+    ];
+    assert_eq!(report.counts, BTreeMap::from(expected));
+    let says: Vec<&str> = report.findings.iter().map(|one| &*one.says).collect();
+    assert_eq!(says, ["10 addresses, 2 held", "2 of 2 in net"]);
+}
+
+#[test]
+fn pools_say_why_they_cannot_be_used_what_they_overlap_with_and_what_is_stale() {
+    let mut found = site();
+    pool(&mut found, "over", "10.0.0.15", "10.0.0.254");
+    pool(&mut found, "bad", "10.0.0.9", "10.0.0.1");
+    let mut stale = found.pools["net"].clone();
+    stale.spec.target_cluster = "gone".into();
+    stale.status = Some(object(
+        json!({ "allocated": { "10.0.0.12": "p-1 [x]", "10.0.0.13": "excluded" } }),
+    ));
+    found.pools.insert("net".into(), stale);
+    let report = report(&found);
+    let said = wrongs(&report, Kind::Pool);
+    assert!(
+        said[0].contains("bad: cannot be used: spec.ipConfig.pool.start"),
+        "{said:?}"
+    );
+    assert_eq!(
+        said[1..],
+        [
+            "net: 10 addresses, 0 held; overlaps with over; its targetCluster \"gone\" is no cluster of Rancher; its status \
+             counts 10.0.0.12, which no FloatingIP has",
+            "over: 240 addresses, 0 held; overlaps with net",
+        ]
+    );
+    assert!(
+        report
+            .changes
+            .iter()
+            .any(|one| one.by == By::Itself && one.name == "FloatingIPPool net")
+    );
+}
+
+#[test]
+fn quotas_say_what_is_over_unknown_or_drifted() {
+    let mut found = site();
+    quota(&mut found, "p-1", json!({ "prod--net": 1, "other": 5 }));
+    for (name, address) in [("a", "10.0.0.10"), ("b", "10.0.0.11")] {
+        fip(&mut found, name, address, json!({}));
+    }
+    if let Some(quota) = found.quotas.get_mut("p-1") {
+        quota.status = Some(object(json!({ "fips": { "prod--net": { "used": 7 } } })));
+    }
+    let said = wrongs(&report(&found), Kind::Quota);
+    assert_eq!(
+        said,
+        [
+            "p-1: 2 of 1 in prod--net; there is no pool other; more than allowed of prod--net; they are kept; its status says 7 \
+          of prod--net, 2 are there"
+        ]
+    );
+}
+
+#[test]
+fn addresses_that_are_wrong_or_claimed_twice_are_named() {
+    let mut found = site();
+    fip(&mut found, "a", "10.0.0.10", json!({}));
+    fip(&mut found, "b", "10.0.0.10", json!({}));
+    fip(&mut found, "c", "10.0.0.99", json!({}));
+    fip(&mut found, "d", "", json!({}));
+    if let Some(fip) = found.fips.get_mut(&Key::new("c-1", "d")) {
+        fip.status.state = "Error".into();
+        fip.pool = "gone".into();
+    }
+    found
+        .held_by_others
+        .insert(Key::new("c-1", "c"), "fipd/vm/lab/x".into());
+    let report = report(&found);
+    assert_eq!(
+        wrongs(&report, Kind::Address),
+        [
+            "c-1/c: 10.0.0.99 is none that pool net gives; it is kept",
+            "c-1/d: in state Error: it does not say why; there is no pool \"gone\"",
+        ]
+    );
+    assert_eq!(
+        wrongs(&report, Kind::Conflict),
+        [
+            "c-1/c: 10.0.0.99 is held by fipd/vm/lab/x; it waits for it",
+            "10.0.0.10: several FloatingIPs show it: c-1/a, c-1/b",
+        ]
+    );
+    assert_eq!(report.counts["in state Error"], 1);
+}
+
+#[test]
+fn defect_18_what_belongs_to_nobody_is_named_and_ghost_labels_go() {
+    let mut found = site();
+    fip(
+        &mut found,
+        "ghost",
+        "10.0.0.10",
+        json!({ "service-3-name": "web", "service-3-namespace": "ns" }),
+    );
+    fip(
+        &mut found,
+        "gone",
+        "10.0.0.11",
+        json!({ "cluster-name": "c-9" }),
+    );
+    fip(&mut found, "moved", "10.0.0.12", json!({}));
+    let moved = found
+        .fips
+        .remove(&Key::new("c-1", "moved"))
+        .expect("it is there");
+    found.fips.insert(Key::new("c-2", "moved"), moved);
+    fip(
+        &mut found,
+        "alone",
+        "10.0.0.13",
+        json!({ "project-name": "p-9" }),
+    );
+    found.secrets = Some(Ok(["p-1", "p-9"]
+        .map(|id| Key::new("c-1", &format!("rancher-fip-config-{id}")))
+        .into()));
+    found.duties.cluster_manager = true;
+    quota(&mut found, "p-1", json!({ "net": 9 }));
+    let report = report(&found);
+    let mut said = wrongs(&report, Kind::Orphan);
+    said.sort();
+    assert_eq!(
+        said,
+        [
+            "c-1/alone: its project p-9 is gone; it is kept until somebody deletes it",
+            "c-1/ghost: no cluster has it, but its labels name Services: ns/web",
+            "c-2/moved: its project p-1 is in namespace c-1",
+            "c-9: cluster c-9 is gone; used by c-1/gone",
+        ]
+    );
+    assert_eq!(
+        wrongs(&report, Kind::Secret),
+        ["c-1/rancher-fip-config-p-9: project p-9 has no quota"]
+    );
+    assert_eq!(
+        asked(&report),
+        [&Action::RemoveGhosts(vec![Key::new("c-1", "ghost")])]
+    );
+    found.clusters.clear();
+    let said = wrongs(&super::report::report(&found), Kind::Orphan);
+    assert!(
+        !said.iter().any(|one| one.starts_with("c-9")),
+        "an empty list says nothing: {said:?}"
+    );
+}
+
+fn lease(name: &str, rival: bool, state: LeaseState) -> LeaseSeen {
+    let name = format!("rancher-fip-manager/{name}");
+    LeaseSeen { name, rival, state }
+}
+
+#[test]
+fn an_original_that_runs_is_in_the_way_and_a_dead_one_until_fipd_has_its_lease() {
+    let held = |alive| LeaseState::Held {
+        by: "x".into(),
+        renewed: Some("2026-01-01T00:00:00Z".into()),
+        alive,
+    };
+    let mut found = site();
+    let mut blockers = |state: LeaseState, rival| {
+        found.leases = vec![lease(MANAGER_LEASE, rival, state)];
+        report(&found).blockers
+    };
+    let one = blockers(held(true), true);
+    assert!(
+        one.len() == 1 && one[0].contains("stop that program first"),
+        "{one:?}"
+    );
+    for state in [held(false), LeaseState::Missing, LeaseState::Free] {
+        let one = blockers(state, true);
+        assert!(
+            one.len() == 1 && one[0].contains("does not hold Lease"),
+            "{one:?}"
+        );
+    }
+    assert_eq!(
+        blockers(LeaseState::Ours { since: None }, true),
+        Vec::<String>::new()
+    );
+    assert_eq!(
+        blockers(held(true), false),
+        Vec::<String>::new(),
+        "it does what fipd does not"
+    );
+    found.duties.leader_elect = false;
+    found.leases = vec![lease(API_SERVER_LEASE, true, LeaseState::Free)];
+    assert_eq!(report(&found).blockers, Vec::<String>::new());
+}
+
+#[test]
+fn the_webhook_of_the_original_goes_unless_the_original_answers_it() {
+    let mut found = site();
+    let webhook = Webhook {
+        uid: "u".into(),
+        version: "7".into(),
+        original: true,
+        fails: true,
+    };
+    let remove = Action::RemoveWebhook {
+        uid: "u".into(),
+        version: "7".into(),
+    };
+    found.webhook = Some(Ok(webhook.clone()));
+    let seen = report(&found);
+    assert_eq!(asked(&seen), [&remove]);
+    assert!(seen.changes.iter().all(|one| one.state == State::Planned));
+    let name = "rancher-fip-manager-webhook".to_owned();
+    found.deployments = Some(Ok(vec![(name.clone(), 1)]));
+    let seen = report(&found);
+    assert_eq!(asked(&seen), Vec::<&Action>::new());
+    assert!(
+        seen.changes
+            .iter()
+            .any(|one| one.by == By::You && one.does == "scale it to 0")
+    );
+    found.deployments = Some(Ok(vec![(name, 0)]));
+    assert_eq!(asked(&report(&found)), [&remove]);
+    found.webhook = Some(Ok(Webhook {
+        original: false,
+        ..webhook
+    }));
+    assert_eq!(asked(&report(&found)), Vec::<&Action>::new());
+    found.webhook = Some(Err("forbidden".into()));
+    assert_eq!(report(&found).unseen.len(), 1);
+}
+
+#[test]
+fn a_key_is_taken_over_once_and_while_its_tokens_count_and_a_bad_one_is_only_said() {
+    let mut found = site();
+    let bytes = KeyBytes(vec![1, 2, 3].into());
+    found.key = Some(Ok(Ok(bytes.clone())));
+    let seen = report(&found);
+    assert_eq!(asked(&seen), [&Action::TakeKey(bytes.clone())]);
+    assert!(
+        !format!("{seen:?}").contains("[1, 2, 3]"),
+        "it is never shown"
+    );
+    found.tokens_over = true;
+    assert_eq!(asked(&report(&found)), Vec::<&Action>::new());
+    found.tokens_over = false;
+    found.known_keys.push(bytes);
+    assert_eq!(asked(&report(&found)), Vec::<&Action>::new());
+    found.key = Some(Ok(Err(WrongKey::Empty)));
+    let said = wrongs(&report(&found), Kind::Leftover);
+    assert!(
+        said.len() == 1 && said[0].contains("jwt-private-key: it is empty"),
+        "{said:?}"
+    );
+}
