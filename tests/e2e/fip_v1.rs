@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use fipd_crds::floating_ip::FloatingIP;
 use fipd_tests::scenario::{Scenario, config_of, write_kubeconfig};
-use fipd_tests::stock::FipClient as Client;
+use fipd_tests::stock::{self, FipClient as Client, secret};
 use fipd_tests::testbed::{Fipd, RESTRICTED_USER, SiteOptions, free_port, get_tcp, wait_until};
 use futures::future::join_all;
 use http::Method;
@@ -18,11 +18,6 @@ use serde_json::{Value, json};
 const DEADLINE: Duration = Duration::from_secs(60);
 const ROLES: &str = include_str!("../../packaging/rbac/rancher-fip-management.yaml");
 const MANY: &str = "[fip-v1]\nrate-limit-per-second = 1000\nrate-limit-burst = 1000\n";
-
-/// What the clusters of a project share.
-fn secret(project: &str) -> String {
-    format!("{project}-0123456789abcdef0123456789abcdef")
-}
 
 /// The controller of a cluster, as the Secret in the guest tells it.
 fn client(fipd: &Fipd, cluster: &str, project: &str) -> Client {
@@ -42,62 +37,31 @@ struct Rancher {
 /// Clusters `c-m-a` with the projects `p-a` and `p-b`, `c-m-b` without, and the Harvester cluster `c-m-h` with the project
 /// `p-h` and the guest `c-m-g`.
 fn objects() -> Vec<Value> {
-    let namespace = |name: &str| json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } });
-    let cluster = |id: &str| {
-        json!({
-            "apiVersion": "management.cattle.io/v3", "kind": "Cluster", "metadata": { "name": id },
-            "spec": { "displayName": id.trim_start_matches("c-m-") },
-        })
-    };
-    let text = |namespace: &str, name: &str, data: Value| {
-        json!({
-            "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name, "namespace": namespace },
-            "stringData": data,
-        })
-    };
-    let mut all: Vec<Value> = ["c-m-a", "c-m-b", "c-m-h", "cattle-global-data"]
-        .map(namespace)
-        .into();
-    all.extend(["c-m-a", "c-m-b", "c-m-h", "c-m-g"].map(cluster));
+    let quota = json!({ "net": 200, "other": 200, "tiny": 1 });
+    let mut all: Vec<Value> = ["c-m-a", "c-m-b", "c-m-h", "c-m-g"]
+        .iter()
+        .flat_map(|id| stock::cluster(id))
+        .collect();
     for (project, owner) in [("p-a", "c-m-a"), ("p-b", "c-m-a"), ("p-h", "c-m-h")] {
-        let data = json!({ "project": project, "clientSecret": secret(project) });
-        all.extend([
-            json!({
-                "apiVersion": "management.cattle.io/v3", "kind": "Project",
-                "metadata": { "name": project, "namespace": owner }, "spec": { "clusterName": owner },
-            }),
-            text(owner, &format!("rancher-fip-config-{project}"), data),
-            json!({
-                "apiVersion": "rancher.k8s.binbash.org/v1beta2", "kind": "FloatingIPProjectQuota",
-                "metadata": { "name": project },
-                "spec": { "displayName": project, "floatingIPQuota": { "net": 200, "other": 200, "tiny": 1 } },
-            }),
-        ]);
+        all.extend(stock::project(owner, project, &quota));
     }
     let credential = json!({ "harvestercredentialConfig-clusterId": "c-m-h" });
     all.extend([
-        text("cattle-global-data", "cc-1", credential),
+        json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "cattle-global-data" } }),
+        json!({
+            "apiVersion": "v1", "kind": "Secret",
+            "metadata": { "name": "cc-1", "namespace": "cattle-global-data" }, "stringData": credential,
+        }),
         json!({
             "apiVersion": "provisioning.cattle.io/v1", "kind": "Cluster",
             "metadata": { "name": "g", "namespace": "fleet-default" },
             "spec": { "cloudCredentialSecretName": "cattle-global-data:cc-1" },
         }),
-        pool("net", "10.60.0.0/16", "10.60.0.10", "10.60.0.250"),
-        pool("other", "10.61.0.0/24", "10.61.0.10", "10.61.0.20"),
-        pool("tiny", "10.62.0.0/24", "10.62.0.10", "10.62.0.11"),
+        stock::pool("net", "10.60.0.0/16", "10.60.0.10", "10.60.0.250"),
+        stock::pool("other", "10.61.0.0/24", "10.61.0.10", "10.61.0.20"),
+        stock::pool("tiny", "10.62.0.0/24", "10.62.0.10", "10.62.0.11"),
     ]);
     all
-}
-
-fn pool(name: &str, subnet: &str, start: &str, end: &str) -> Value {
-    json!({
-        "apiVersion": "rancher.k8s.binbash.org/v1beta2", "kind": "FloatingIPPool",
-        "metadata": { "name": name },
-        "spec": {
-            "ipConfig": { "subnet": subnet, "pool": { "start": start, "end": end } },
-            "targetCluster": "dc", "targetNetwork": name,
-        },
-    })
 }
 
 impl Rancher {

@@ -11,6 +11,7 @@ mod fill;
 mod floor;
 mod import;
 mod page;
+mod rest;
 mod service;
 
 use anyhow::Result;
@@ -54,5 +55,9 @@ pub const BENCHES: &[Bench] = &[
     Bench {
         name: "service",
         run: || Box::pin(service::run()),
+    },
+    Bench {
+        name: "rest",
+        run: || Box::pin(rest::run()),
     },
 ];

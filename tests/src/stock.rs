@@ -3,6 +3,8 @@
 
 mod client;
 mod controller;
+mod objects;
 
 pub use client::FipClient;
 pub use controller::{LbController, Served};
+pub use objects::{cluster, pool, project, secret};

@@ -44,10 +44,12 @@ impl FipClient {
             roots.add(certificate?)?;
         }
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = rustls::ClientConfig::builder_with_provider(provider)
+        let mut config = rustls::ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?
             .with_root_certificates(roots)
             .with_no_client_auth();
+        // The original's keeps no sessions either.
+        config.resumption = rustls::client::Resumption::disabled();
         Ok(Self {
             host: url.host().context("the URL names a host")?.to_owned(),
             port: url.port_u16().unwrap_or(443),

@@ -68,6 +68,23 @@ pub fn goodbye(asker: &Asker, farewell: &Farewell, known: &[Known]) -> Goodbye {
     }
 }
 
+/// The project's own FloatingIP with the address, if nobody uses it. Projects of one cluster share a namespace.
+pub fn unused<'a>(asker: &Asker, known: &'a [Known], address: IpAddr) -> Result<&'a Known, Denied> {
+    let own = |one: &&Known| {
+        let project = one.fip.project.as_ref();
+        project.is_some_and(|project| *project.0 == *asker.project)
+    };
+    let at = known.iter().filter(own).filter(|one| one.is_at(address));
+    let Some(one) = at.min_by_key(|one| one.fip.terminating) else {
+        let message = "no floatingip found to delete";
+        return Err(Denied::new(StatusCode::NOT_FOUND, message));
+    };
+    if one.fip.cluster.is_some() || one.fip.holder.is_some() {
+        return Err(Denied::new(StatusCode::CONFLICT, TAKEN));
+    }
+    Ok(one)
+}
+
 /// The note of who left the object, with one more.
 pub fn noted(before: &str, asker: &Asker, service: &Service) -> String {
     let user = user(asker, service);
@@ -137,14 +154,7 @@ impl Requests {
         address: IpAddr,
     ) -> Result<(), Denied> {
         let known = self.known(data, asker).await?;
-        let at = known.iter().filter(|one| one.is_at(address));
-        let Some(one) = at.min_by_key(|one| one.fip.terminating) else {
-            let message = "no floatingip found to delete";
-            return Err(Denied::new(StatusCode::NOT_FOUND, message));
-        };
-        if one.fip.cluster.is_some() || one.fip.holder.is_some() {
-            return Err(Denied::new(StatusCode::CONFLICT, TAKEN));
-        }
+        let one = unused(asker, &known, address)?;
         let target = floating_ip::target(&asker.key(&one.name));
         // Somebody may have assigned it meanwhile.
         let (uid, version) = (&one.fip.uid, &one.fip.version);
@@ -253,6 +263,25 @@ mod tests {
         assert_eq!(said(&used), Goodbye::Was);
         let elsewhere = goodbye(&asker(), &farewell(Some("10.0.0.6")), &[used]);
         assert_eq!(elsewhere, Goodbye::Nothing);
+    }
+
+    #[test]
+    fn defect_28_only_an_unused_address_of_the_same_project_is_deleted() {
+        let address = "10.0.0.5".parse().unwrap();
+        let of = |project: &str, cluster| {
+            let mut one = known("fip-1", cluster, &[]);
+            one.fip.project = Some(fipd_core::Tenant(project.into()));
+            [one]
+        };
+        let code = |known: &[Known]| match unused(&asker(), known, address) {
+            Ok(_) => StatusCode::OK,
+            Err(denied) => denied.code,
+        };
+        assert_eq!(code(&of("p-a", None)), StatusCode::OK);
+        assert_eq!(code(&of("p-b", None)), StatusCode::NOT_FOUND);
+        let used = of("p-a", Some("c-m-a"));
+        assert_eq!(code(&used), StatusCode::CONFLICT);
+        assert_eq!(code(&[]), StatusCode::NOT_FOUND);
     }
 
     #[test]
