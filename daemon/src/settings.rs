@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    api::listen::TlsSettings,
+    api::{listen::TlsSettings, tls},
     clusters::WatchedFile,
     config::{self, Config, ConfigError, Flags},
 };
@@ -93,6 +93,9 @@ impl Settings {
     /// What the TLS listener follows.
     pub fn tls(&self) -> TlsSettings {
         let api = &self.config.api;
+        let urls = self.config.webhook_urls();
+        let mut more = self.config.api_service_names();
+        more.extend(urls.iter().filter_map(|url| tls::host_of(url)));
         TlsSettings {
             data_dir: self.data_dir.clone(),
             listen: self.overrides.listen.unwrap_or(api.listen),
@@ -102,7 +105,7 @@ impl Settings {
                 .iter()
                 .map(|one| one.address)
                 .collect(),
-            more: self.config.api_service_names(),
+            more,
             advertise: self
                 .overrides
                 .advertise

@@ -17,7 +17,7 @@ mod sample;
 use std::{sync::Arc, time::Duration};
 
 use fipd_core::{ClusterId, Ledger, NetworkId, Pool, System};
-use tokio::time::Instant;
+use tokio::{sync::Semaphore, time::Instant};
 
 use crate::{fip_rules::Wrong, ipam::Ipam};
 use review::{Kind, Question, Verdict};
@@ -25,6 +25,8 @@ use review::{Kind, Question, Verdict};
 /// How long an answer waits for what was written a moment before to be known.
 const PATIENCE: Duration = Duration::from_millis(500);
 const LOOK_AGAIN: Duration = Duration::from_millis(25);
+/// Answers that wait so at once; others are given as things look.
+const PATIENT: usize = 64;
 /// The most that one answer warns of.
 const WARNINGS: usize = 5;
 
@@ -62,6 +64,7 @@ pub trait Managements: Send + Sync {
 pub struct Admission {
     managements: Box<dyn Managements>,
     ipam: Ipam,
+    patient: Semaphore,
 }
 
 /// An answer, and whether anything was checked.
@@ -72,7 +75,11 @@ pub struct Judged {
 
 impl Admission {
     pub fn new(managements: Box<dyn Managements>, ipam: Ipam) -> Self {
-        Self { managements, ipam }
+        Self {
+            managements,
+            ipam,
+            patient: Semaphore::new(PATIENT),
+        }
     }
 
     /// Judges what the API server of the cluster asks.
@@ -85,6 +92,7 @@ impl Admission {
             return checked(Verdict::allowed());
         }
         let began = Instant::now();
+        let mut waits = None;
         loop {
             let Some(management) = self.managements.get(cluster) else {
                 return unchecked();
@@ -97,7 +105,10 @@ impl Admission {
                 judge(kind, question, book)
             });
             let may_pass = verdict.denied.as_ref().is_some_and(|one| one.may_pass);
-            if !may_pass || began.elapsed() >= PATIENCE {
+            if waits.is_none() {
+                waits = self.patient.try_acquire().ok();
+            }
+            if !may_pass || waits.is_none() || began.elapsed() >= PATIENCE {
                 return checked(verdict);
             }
             tokio::time::sleep(LOOK_AGAIN).await;

@@ -30,8 +30,8 @@ use crate::admission::{
     review::{Kind, Question, Verdict},
 };
 
-/// The largest review: the object and what it was before, of up to 3 MiB each.
-const MOST: usize = 7 * 1024 * 1024;
+/// The largest review: far more than two pools with all that their status may list.
+const MOST: usize = 3 * 1024 * 1024;
 /// Below the shortest time that an API server may be told to wait.
 const DEADLINE: Duration = Duration::from_millis(900);
 /// Of one API server. fipd's own writes are asked about as well.
@@ -115,14 +115,7 @@ impl Desk {
         if let Some(ConnectInfo(peer)) = peer {
             self.within(peer.ip())?;
         }
-        // Never closed.
-        let _place = self.places.acquire().await;
-        let body = to_bytes(request.into_body(), MOST).await.map_err(|_| {
-            let text = format!("the review is cut short, or larger than {MOST} bytes");
-            malformed(text)
-        })?;
-        let question = Question::read(&body, kind).map_err(|error| malformed(error.to_string()))?;
-        drop(body);
+        let question = self.read(kind, request).await?;
         let judged = self.admission.judge(cluster, kind, &question).await;
         let outcome = Outcome::of(&judged.verdict, judged.checked);
         if let Some(denial) = &judged.verdict.denied {
@@ -137,6 +130,16 @@ impl Desk {
             );
         }
         Ok((outcome, judged.verdict.answer(&question.uid)))
+    }
+
+    async fn read(&self, kind: Kind, request: Request) -> Result<Question, Refused> {
+        // Never closed. Given back before anything is waited for.
+        let _place = self.places.acquire().await;
+        let body = to_bytes(request.into_body(), MOST).await.map_err(|_| {
+            let text = format!("the review is cut short, or larger than {MOST} bytes");
+            malformed(text)
+        })?;
+        Question::read(&body, kind).map_err(|error| malformed(error.to_string()))
     }
 
     fn within(&self, peer: IpAddr) -> Result<(), Refused> {

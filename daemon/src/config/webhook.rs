@@ -130,6 +130,15 @@ impl Config {
         }
     }
 
+    /// The URLs of their own that webhooks have; the certificate must be of their hosts.
+    pub fn webhook_urls(&self) -> Vec<String> {
+        let webhooks = self.clusters.iter();
+        let webhooks = webhooks.map(|cluster| &cluster.settings.rancher_fip.webhook);
+        webhooks
+            .filter_map(|webhook| Some(webhook.url.as_ref()?.0.to_string()))
+            .collect()
+    }
+
     /// What should be thought over about webhooks, by cluster.
     pub fn webhook_warnings(&self) -> Vec<(Text, &'static str)> {
         let managements = self

@@ -27,7 +27,7 @@ impl Admits {
 
     /// Whether the session it is of goes on.
     pub fn lives(&self) -> bool {
-        !self.site.cancel().is_cancelled()
+        self.data.leads()
     }
 }
 

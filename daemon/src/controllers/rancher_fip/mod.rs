@@ -33,10 +33,7 @@ mod webhook;
 use std::{sync::Arc, time::Duration};
 
 use fipd_core::{System, Text};
-use fipd_crds::{
-    floating_ip::{FloatingIP, FloatingIPPool, FloatingIPProjectQuota},
-    management::Cluster,
-};
+use fipd_crds::{floating_ip::FloatingIPProjectQuota, management::Cluster};
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Namespace;
 use tokio::task::JoinSet;
@@ -165,7 +162,7 @@ async fn management(site: Arc<Site>, all: &RancherFip) {
         board: &all.guests,
         guests: guests.as_ref(),
     };
-    watch_management(&room, &pools, &quotas, &mut tasks);
+    room::watch_management(&room, &pools, &quotas, &mut tasks);
     if let Some(guests) = &guests {
         guests.start(&mut tasks);
     }
@@ -251,55 +248,6 @@ fn manage(
             fips.heard(ledger, news);
         },
     ));
-}
-
-fn watch_management(
-    room: &Room<'_>,
-    pools: &Arc<Pools>,
-    quotas: &Arc<Quotas>,
-    tasks: &mut JoinSet<()>,
-) {
-    let Room {
-        site, data, fips, ..
-    } = room;
-    let (queue, link, all, kept) = (
-        Arc::clone(&pools.queue),
-        Arc::clone(room.rancher),
-        Arc::clone(data),
-        Arc::clone(fips),
-    );
-    let guests = room.guests.cloned();
-    spawn(
-        tasks,
-        site,
-        Arc::clone(&data.pools),
-        |pool: FloatingIPPool| Some(pool::observe::slim(pool)),
-        move |key| {
-            queue.add(key.clone());
-            // Its status changes all the time, which is nothing to Services and guests.
-            if all.pool_means_something_else(key) {
-                link.pools_changed();
-                guests.iter().for_each(|guests| guests.everything_changed());
-                kept.pool_changed(key);
-            }
-        },
-    );
-    let (queue, all) = (Arc::clone(&pools.queue), Arc::clone(data));
-    let slim = |quota: FloatingIPProjectQuota| Some(quota::observe::slim(quota));
-    let (changed, named) = (Arc::clone(quotas), room.names_projects());
-    spawn(tasks, site, Arc::clone(&data.quotas), slim, move |key| {
-        named(&key.name);
-        if changed.changed(key) {
-            all.pools.keys().into_iter().for_each(|key| queue.add(key));
-        }
-    });
-    room::watch_clusters(room, tasks);
-    let (fips, quotas) = (Arc::clone(fips), Arc::clone(quotas));
-    let slim = |fip: FloatingIP| Some(floating_ip::observe::slim(fip));
-    spawn(tasks, site, Arc::clone(&data.fips), slim, move |key| {
-        fips.changed(key);
-        quotas.fip_changed(key);
-    });
 }
 
 /// Services.

@@ -3,14 +3,19 @@
 use std::sync::Arc;
 
 use fipd_core::Text;
-use fipd_crds::management::{Cluster, Project};
+use fipd_crds::{
+    floating_ip::{FloatingIP, FloatingIPPool, FloatingIPProjectQuota},
+    management::{Cluster, Project},
+};
 use tokio::task::JoinSet;
 
 use super::{
     RancherFip, Site,
     clusters::RancherCluster,
-    floating_ip::FloatingIps,
+    floating_ip::{self, FloatingIps},
     guests::Guests,
+    pool::{self, Pools},
+    quota::{self, Quotas},
     rancher::{Data, Rancher},
 };
 use crate::{
@@ -57,8 +62,58 @@ impl Room<'_> {
     }
 }
 
+/// Its pools, quotas and FloatingIPs, and what [`watch_clusters`] follows.
+pub fn watch_management(
+    room: &Room<'_>,
+    pools: &Arc<Pools>,
+    quotas: &Arc<Quotas>,
+    tasks: &mut JoinSet<()>,
+) {
+    let Room {
+        site, data, fips, ..
+    } = room;
+    let (queue, link, all, kept) = (
+        Arc::clone(&pools.queue),
+        Arc::clone(room.rancher),
+        Arc::clone(data),
+        Arc::clone(fips),
+    );
+    let guests = room.guests.cloned();
+    spawn(
+        tasks,
+        site,
+        Arc::clone(&data.pools),
+        |pool: FloatingIPPool| Some(pool::observe::slim(pool)),
+        move |key| {
+            queue.add(key.clone());
+            // Its status changes all the time, which is nothing to Services and guests.
+            if all.pool_means_something_else(key) {
+                link.pools_changed();
+                guests.iter().for_each(|guests| guests.everything_changed());
+                kept.pool_changed(key);
+            }
+        },
+    );
+    let (queue, all) = (Arc::clone(&pools.queue), Arc::clone(data));
+    let slim = |quota: FloatingIPProjectQuota| Some(quota::observe::slim(quota));
+    let (changed, named) = (Arc::clone(quotas), room.names_projects());
+    spawn(tasks, site, Arc::clone(&data.quotas), slim, move |key| {
+        named(&key.name);
+        if changed.changed(key) {
+            all.pools.keys().into_iter().for_each(|key| queue.add(key));
+        }
+    });
+    watch_clusters(room, tasks);
+    let (fips, quotas) = (Arc::clone(fips), Arc::clone(quotas));
+    let slim = |fip: FloatingIP| Some(floating_ip::observe::slim(fip));
+    spawn(tasks, site, Arc::clone(&data.fips), slim, move |key| {
+        fips.changed(key);
+        quotas.fip_changed(key);
+    });
+}
+
 /// Clusters of Rancher and their projects.
-pub fn watch_clusters(room: &Room<'_>, tasks: &mut JoinSet<()>) {
+fn watch_clusters(room: &Room<'_>, tasks: &mut JoinSet<()>) {
     let Room { site, data, .. } = room;
     let (link, all) = (Arc::clone(room.rancher), Arc::clone(data));
     let slim = |cluster: Cluster| Some(RancherCluster::slim(cluster));

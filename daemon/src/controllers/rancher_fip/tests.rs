@@ -1,5 +1,6 @@
 use std::convert::Infallible;
 
+use fipd_crds::floating_ip::FloatingIP;
 use kube::{Client, client::Body};
 use parking_lot::Mutex;
 use serde_json::json;

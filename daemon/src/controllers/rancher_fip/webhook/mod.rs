@@ -158,9 +158,7 @@ impl Keeper {
         let Some(base) = self.base() else {
             return Ok(None);
         };
-        // Where another URL is asked, somebody else may answer for fipd there.
-        let own = self.own.ca_file.as_ref();
-        let file = settings.ca_file.as_ref().or(own);
+        let file = settings.ca_file.as_ref().or(self.own.ca_file.as_ref());
         let ca = match file {
             None => None,
             Some(file) => {
