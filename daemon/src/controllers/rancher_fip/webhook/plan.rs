@@ -160,7 +160,7 @@ pub fn original(found: &Value) -> Option<String> {
     Some(format!(
         "{WEBHOOK_CONFIGURATION} asks the Service {service} of the original webhook, with failurePolicy {}: where that is Fail \
          and the Service does not answer, nobody can write a FloatingIP or a FloatingIPPool. fipd answers through {NAME}; remove \
-         the other with `kubectl delete validatingwebhookconfiguration {WEBHOOK_CONFIGURATION}`",
+         the other with `fipd adopt rancher-fip`",
         first
             .get("failurePolicy")
             .and_then(Value::as_str)
