@@ -17,6 +17,9 @@ pub const HELM: &str = "v3.22.0";
 /// The other helm that fipd speaks to, `helm.sh/helm/v4`; only `cargo torture` takes it.
 pub const HELM_4: &str = "v4.3.1";
 
+/// The helm-controller of RKE2 and K3s, `github.com/k3s-io/helm-controller`.
+pub const HELM_CONTROLLER: &str = "v0.17.9";
+
 /// The OCI registry, `github.com/google/go-containerregistry`.
 pub const REGISTRY: &str = "v0.19.0";
 
@@ -63,6 +66,12 @@ mod tests {
         assert!(
             requires(helm, "helm.sh/helm/v4", HELM_4),
             "testbed-go/helm4/go.mod"
+        );
+        let controller = include_str!("../testbed-go/helm-controller/go.mod");
+        let module = "github.com/k3s-io/helm-controller";
+        assert!(
+            requires(controller, module, HELM_CONTROLLER),
+            "testbed-go/helm-controller/go.mod"
         );
         let registry = include_str!("../testbed-go/registry/go.mod");
         assert!(

@@ -1,5 +1,8 @@
 //! The cluster manager installs the charts of the clusters that Rancher manages.
 
+#[path = "objects.rs"]
+mod objects;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -21,14 +24,17 @@ struct Bed {
 
 impl Bed {
     async fn start(names: &[&str]) -> Self {
+        Self::start_with(&SiteOptions::of(names)).await
+    }
+
+    async fn start_with(options: &SiteOptions) -> Self {
         let charts = [
             (CONTROLLER, "0.4.0"),
             ("purelb", "0.14.1"),
             ("metallb", "0.15.3"),
         ];
-        let options = SiteOptions::of(names);
         let (site, charts) =
-            futures::future::try_join(Site::start(&options), Charts::start(&charts))
+            futures::future::try_join(Site::start(options), Charts::start(&charts))
                 .await
                 .unwrap();
         for crd in fipd_crds::all() {

@@ -35,7 +35,7 @@ const STOP_PATIENCE: Duration = Duration::from_secs(10);
 /// The controllers a test can need; those that need nodes or a cloud stay off.
 const CONTROLLERS: &str = "--controllers=namespace-controller,garbage-collector-controller,serviceaccount-controller,\
      serviceaccount-token-controller,endpoints-controller,endpointslice-controller,deployment-controller,\
-     replicaset-controller,daemonset-controller,statefulset-controller";
+     replicaset-controller,daemonset-controller,statefulset-controller,job-controller";
 
 /// What a group of control planes shares: a directory, a certificate authority and one etcd.
 pub struct Foundation {

@@ -19,17 +19,20 @@ pub enum Component {
     Helm,
     /// The same of version 4.
     Helm4,
+    /// The helm-controller of RKE2 and K3s.
+    HelmController,
     /// An OCI registry that keeps what it has in memory.
     Registry,
 }
 
 impl Component {
     /// Those of `cargo verify`, in the order in which they are built.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Etcd,
         Self::KubeApiserver,
         Self::KubeControllerManager,
         Self::Helm,
+        Self::HelmController,
         Self::Registry,
     ];
 
@@ -70,6 +73,7 @@ impl Component {
             Self::KubeApiserver | Self::KubeControllerManager => "kubernetes",
             Self::Helm => "helm",
             Self::Helm4 => "helm4",
+            Self::HelmController => "helm-controller",
             Self::Registry => "registry",
         }
     }
@@ -80,6 +84,7 @@ impl Component {
             Self::KubeApiserver | Self::KubeControllerManager => versions::KUBERNETES,
             Self::Helm => versions::HELM,
             Self::Helm4 => versions::HELM_4,
+            Self::HelmController => versions::HELM_CONTROLLER,
             Self::Registry => versions::REGISTRY,
         }
     }
@@ -90,6 +95,7 @@ impl Component {
             Self::KubeApiserver => "kube-apiserver",
             Self::KubeControllerManager => "kube-controller-manager",
             Self::Helm | Self::Helm4 => "helm",
+            Self::HelmController => "helm-controller",
             Self::Registry => "registry",
         }
     }
@@ -99,6 +105,7 @@ impl Component {
             Self::Etcd | Self::Registry => ".".to_string(),
             Self::Helm => "helm.sh/helm/v3/cmd/helm".to_string(),
             Self::Helm4 => "helm.sh/helm/v4/cmd/helm".to_string(),
+            Self::HelmController => "github.com/k3s-io/helm-controller".to_string(),
             Self::KubeApiserver | Self::KubeControllerManager => {
                 format!("k8s.io/kubernetes/cmd/{}", self.binary())
             }
