@@ -52,7 +52,6 @@ use crate::fip_rules::floating_ip as rules;
 use observe::Fip;
 use plan::Plan;
 use status::{Outcome, Shown};
-use unassigned::Whereabouts;
 use validate::Problem;
 
 /// One in the queue of a full pool asks again so often even if nobody calls it.
@@ -167,14 +166,7 @@ impl FloatingIps {
             }
             Some(Seen::Good(fip)) => match &fip.holder {
                 Some(service) => self.show_service(key, &fip, service).await,
-                None => match self.whereabouts(key, &fip).await? {
-                    Whereabouts::Gone => self.unassign(key, &fip).await,
-                    Whereabouts::Here => self.serve(key, &fip).await,
-                    Whereabouts::Unsure(left) => {
-                        self.queue.add_after(key.clone(), left);
-                        self.serve(key, &fip).await
-                    }
-                },
+                None => self.serve_its_cluster(key, &fip).await,
             },
         }
     }

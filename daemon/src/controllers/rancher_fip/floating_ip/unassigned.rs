@@ -50,7 +50,7 @@ fn stays(status: &FloatingIPStatus, after: Duration, now: jiff::Timestamp) -> Op
 
 /// What is known of the cluster that has an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Whereabouts {
+enum Whereabouts {
     /// As far as is known.
     Here,
     Gone,
@@ -82,7 +82,7 @@ impl FloatingIps {
 
     /// Whether the cluster that has the address is none of Rancher's any more: not in a complete list, which is not empty,
     /// nor there by a fresh read. One that was not seen before has to be missing twice.
-    pub(super) async fn whereabouts(&self, key: &Key, fip: &Fip) -> Result<Whereabouts, Trouble> {
+    async fn whereabouts(&self, key: &Key, fip: &Fip) -> Result<Whereabouts, Trouble> {
         let clusters = &self.data.clusters;
         let Some(cluster) = fip.cluster.as_deref().filter(|_| clusters.is_complete()) else {
             return Ok(Whereabouts::Here);
@@ -112,8 +112,20 @@ impl FloatingIps {
         Ok(Whereabouts::Gone)
     }
 
+    /// Serves an object as long as its cluster is there.
+    pub(super) async fn serve_its_cluster(&self, key: &Key, fip: &Fip) -> Result<Next, Trouble> {
+        match self.whereabouts(key, fip).await? {
+            Whereabouts::Gone => self.unassign(key, fip).await,
+            Whereabouts::Here => self.serve(key, fip).await,
+            Whereabouts::Unsure(left) => {
+                self.queue.add_after(key.clone(), left);
+                self.serve(key, fip).await
+            }
+        }
+    }
+
     /// Takes cluster, group and Services off the object; the address stays the project's.
-    pub(super) async fn unassign(&self, key: &Key, fip: &Fip) -> Result<Next, Trouble> {
+    async fn unassign(&self, key: &Key, fip: &Fip) -> Result<Next, Trouble> {
         let target = target(key);
         let object = self.data.remote.get::<FloatingIP>(&target).await?;
         let object = object.filter(|object| super::observe::cluster(object) == fip.cluster);

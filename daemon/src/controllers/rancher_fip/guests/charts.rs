@@ -316,9 +316,22 @@ fn newest_owner(revisions: &[Value]) -> Option<Owner> {
 
 #[cfg(test)]
 mod tests {
+    use fipd_core::System;
     use serde_json::json;
 
     use super::*;
+    use crate::{
+        clock,
+        clusters::testing,
+        config,
+        controllers::{
+            events::Events,
+            rancher_fip::{Site, clusters::Switch, guests::Own, rancher::Data},
+            remote::testing::canned,
+        },
+        guests::GuestBoard,
+        ipam::Ipam,
+    };
 
     #[test]
     fn the_newest_revision_says_whose_a_release_is() {
@@ -340,5 +353,43 @@ mod tests {
         let mut taken_over = secret("11", "deployed", true);
         taken_over["metadata"]["labels"][ADOPTED] = json!("true");
         assert_eq!(newest_owner(&[taken_over]), Some(Owner::Adopted));
+    }
+
+    #[tokio::test]
+    async fn a_guest_that_does_not_answer_takes_no_place_of_helms() {
+        let dir = tempfile::tempdir().unwrap();
+        let (ipam, _writer) = Ipam::start(dir.path(), Arc::new(clock::now)).unwrap();
+        let client = kube::Client::new(tower::service_fn(unused), "default");
+        let session = testing::session(client, &ipam).await;
+        let site = Arc::new(Site::new(session, System::rancher_fip()));
+        let secret = r#"{ "data": { "value": "a3ViZQ==" } }"#;
+        let (rancher, _) = canned(&[("GET", 200, secret)]);
+        let data = Data::new(site.id.clone(), rancher, site.cancel());
+        let key = Key::new("", "c-1");
+        let cluster = RancherCluster {
+            switch: Switch::On,
+            ..RancherCluster::default()
+        };
+        data.clusters.set(&key, cluster);
+        let quiet = || std::future::ready(());
+        let events = Events::start(site.session.recorder.clone(), site.cancel(), quiet);
+        let helm = Helm::start(&config::Helm::default(), dir.path(), site.cancel());
+        let (own, board) = (Own::default(), GuestBoard::default());
+        let guests = Guests::new(site, data, Arc::new(events), own, board, Some(helm.clone()));
+        let map = ["ChartName", "ChartRef", "ChartVersion"];
+        let map = map.map(|key| (format!("RancherFipLBController{key}"), "x".to_owned()));
+        let place = Key::new(guests.app_namespace(), "rancher-fip-config");
+        guests.seen.maps.set(&place, map.into());
+        let (dead, asked) = canned(&[("GET", 503, "down")]);
+        guests.clients.know("c-1", "kube", dead);
+        let next = Arc::clone(&guests).reconcile_charts(key).await;
+        assert_eq!(next, Next::Done, "its own turn comes back to it");
+        assert_eq!((asked.lock().len(), helm.progress()), (1, vec![]));
+    }
+
+    async fn unused(
+        _: http::Request<kube::client::Body>,
+    ) -> Result<http::Response<kube::client::Body>, std::convert::Infallible> {
+        std::future::pending().await
     }
 }

@@ -146,7 +146,7 @@ impl Guests {
             return;
         }
         let text = format!(
-            "it is switched off; fipd did not install these releases, and they stay: {}. helm uninstall removes them",
+            "it is switched off; fipd did not install these releases, and they stay: {}. helm uninstall removes them, after their HelmChart where they have one",
             kept.join(", ")
         );
         let says = Says::new(Phase::Left, "ReleasesStay", text);

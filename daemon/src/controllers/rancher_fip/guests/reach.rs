@@ -83,6 +83,12 @@ impl Clients {
         Some((Arc::clone(&known.text), known.remote.clone()))
     }
 
+    #[cfg(test)]
+    pub fn know(&self, id: &str, text: &str, remote: Remote) {
+        let text = text.into();
+        (self.map.lock()).insert(id.to_owned(), Known { text, remote });
+    }
+
     fn known(&self, id: &str, text: &str) -> Option<Remote> {
         let map = self.map.lock();
         let known = map.get(id).filter(|known| *known.text == *text);
