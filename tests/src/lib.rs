@@ -4,6 +4,8 @@
 //! Nothing here is linked into the daemon. All processes listen on loopback and end with the process that started them.
 
 pub mod bench;
+#[cfg(test)]
+mod defects;
 pub mod process;
 #[cfg(test)]
 mod rbac;

@@ -1,0 +1,54 @@
+//! That every defect of the originals which fipd mends has a test that is named after it: `defect_NN_...`, or several
+//! numbers where one test is about several.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use crate::runner::checkout;
+
+/// The rancher-fip family's, by the numbers of its contract. 13 and 25 are kube-fip's, 31 is about pages of the stock LB
+/// controller, which stays what it is.
+const RANCHER_FIP: [u32; 34] = [
+    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 26, 27, 28,
+    29, 30, 32, 33, 34, 35, 36, 37,
+];
+
+/// This file, whose examples are no tests.
+const OWN: &str = "tests/src/defects.rs";
+
+/// The numbers that the names of tests in a source begin with.
+fn numbers(source: &str) -> BTreeSet<u32> {
+    let names = source.split("fn defect_").skip(1);
+    let parts = names.flat_map(|name| name.split('_').map_while(|part| part.parse().ok()));
+    parts.collect()
+}
+
+/// Adds those of all sources below `folder`.
+fn gather(folder: &Path, into: &mut BTreeSet<u32>) {
+    for entry in fs::read_dir(folder).expect("a folder of the tree") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            gather(&path, into);
+        } else if path.extension().is_some_and(|end| end == "rs") && !path.ends_with(OWN) {
+            into.extend(numbers(&fs::read_to_string(path).expect("a source")));
+        }
+    }
+}
+
+#[test]
+fn every_defect_of_the_originals_has_a_test_of_its_number() {
+    let mut found = BTreeSet::new();
+    for folder in ["crds", "daemon", "tests/e2e", "tests/src"] {
+        gather(&checkout().join(folder), &mut found);
+    }
+    let missing = RANCHER_FIP.iter().filter(|number| !found.contains(number));
+    let missing: Vec<_> = missing.collect();
+    assert!(missing.is_empty(), "no test is named after {missing:?}");
+}
+
+#[test]
+fn a_name_may_have_several_numbers() {
+    let source = "fn defect_03_15_a_2_b() {}\nfn defect_20_x() {} // fn other_7";
+    assert_eq!(numbers(source), BTreeSet::from([3, 15, 20]));
+}
