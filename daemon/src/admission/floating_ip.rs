@@ -2,7 +2,7 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use fipd_core::{Identity, Lease, LeaseKey, LeaseState, Pool, System, Tenant};
+use fipd_core::{Identity, Lease, LeaseKey, LeaseState, NetworkId, Pool, System, Tenant};
 use fipd_crds::{
     floating_ip::FloatingIPSpec,
     labels::{HOLDER, PROJECT_NAME},
@@ -62,13 +62,21 @@ fn look(question: &Question, book: Book<'_>) -> Result<Vec<String>, Verdict> {
         pool: pool_name,
         address: address(&now.ip_addr).map_err(|wrong| invalid(&wrong))?,
     };
-    if let Some(held) = held(before, &ask.identity, book) {
+    if let Some((held, network)) = held(before, &ask.identity, book) {
         keeps(&ask, held)?;
         if other_pool {
             let mirror = usable(pool_name, book)?;
+            if network.is_some_and(|network| network != mirror.spec.network) {
+                return Err(elsewhere(&ask, held));
+            }
             goes(&ask, held, &mirror, (&said?, book))?;
+            return Ok(Vec::new());
         }
-        return Ok(Vec::new());
+        return if moved {
+            Ok(moving(&said?, question, &now, book))
+        } else {
+            Ok(Vec::new())
+        };
     }
     let mirror = usable(pool_name, book)?;
     gets(&ask, &mirror, (&said?, book))?;
@@ -109,13 +117,16 @@ fn goes(
     pool: &Pool,
     (project, book): (&Tenant, Book<'_>),
 ) -> Result<(), Verdict> {
-    place(&pool.spec, ask.pool, held).map_err(|_| {
-        let allowed = format!(
-            "the object has {held}, which this FloatingIPPool does not have; delete the object and make another"
-        );
-        invalid(&Wrong::new(POOL, ask.pool, allowed)).for_now()
-    })?;
+    place(&pool.spec, ask.pool, held).map_err(|_| elsewhere(ask, held).for_now())?;
     free(ask, held, pool, (project, book)).map(drop)
+}
+
+/// The pool does not have the address, or has it in another network.
+fn elsewhere(ask: &Ask<'_>, held: IpAddr) -> Verdict {
+    let allowed = format!(
+        "the object has {held}, which this FloatingIPPool does not have; delete the object and make another"
+    );
+    invalid(&Wrong::new(POOL, ask.pool, allowed))
 }
 
 /// It is to get an address.
@@ -272,15 +283,20 @@ fn identity(question: &Question, book: Book<'_>) -> Identity {
     }
 }
 
-/// The address that the object had before the update, by the address book or by its status.
-fn held(before: Option<&Object>, identity: &Identity, book: Book<'_>) -> Option<IpAddr> {
+/// The address that the object had before the update, by the address book or by its status; the network by the book alone.
+fn held(
+    before: Option<&Object>,
+    identity: &Identity,
+    book: Book<'_>,
+) -> Option<(IpAddr, Option<NetworkId>)> {
     let before = before?;
     let leases = book.ledger.leases_of(identity);
     let lease = leases
         .iter()
         .find(|lease| lease.state == LeaseState::Allocated);
+    if let Some(lease) = lease {
+        return Some((lease.key.address, Some(lease.key.network)));
+    }
     let shown = before.status.get("ipAddr").and_then(Value::as_str);
-    lease
-        .map(|lease| lease.key.address)
-        .or_else(|| shown?.parse().ok())
+    Some((shown?.parse().ok()?, None))
 }

@@ -14,7 +14,7 @@ pub mod review;
 #[cfg(test)]
 mod sample;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use fipd_core::{ClusterId, Ledger, NetworkId, Pool, System};
 use tokio::{sync::Semaphore, time::Instant};
@@ -37,8 +37,8 @@ pub trait Management: Send + Sync {
     fn name(&self) -> &str;
     /// Whether there is a FloatingIPPool of this name, however it is.
     fn has_pool(&self, name: &str) -> bool;
-    /// The real names of the pools that quotas call so.
-    fn pools_called(&self, name: &str) -> Vec<String>;
+    /// The real names of pools, by what quotas may call them beside those.
+    fn other_names(&self) -> BTreeMap<String, Vec<String>>;
     /// The network that the pool would be in; `None`: one that is yet to be made.
     fn network(&self, ledger: &Ledger, pool: &NewPool<'_>) -> Option<NetworkId>;
     /// Whether a project without a quota gets nothing.
@@ -97,13 +97,14 @@ impl Admission {
             let Some(management) = self.managements.get(cluster) else {
                 return unchecked();
             };
-            let verdict = self.ipam.read(|ledger| {
-                let book = Book {
-                    ledger,
-                    cluster: &*management,
-                };
-                judge(kind, question, book)
-            });
+            // Nobody else can read or write the address book while it is looked at, so not before all else is done.
+            let verdict = match Asked::read(kind, question, &*management) {
+                Err(verdict) => verdict,
+                Ok(asked) => self.ipam.read(|ledger| {
+                    let cluster = &*management;
+                    asked.judge(question, Book { ledger, cluster })
+                }),
+            };
             let may_pass = verdict.denied.as_ref().is_some_and(|one| one.may_pass);
             if waits.is_none() {
                 waits = self.patient.try_acquire().ok();
@@ -139,18 +140,36 @@ impl<'a> Book<'a> {
     }
 }
 
-fn judge(kind: Kind, question: &Question, book: Book<'_>) -> Verdict {
-    let mut verdict = match kind {
-        Kind::FloatingIp => floating_ip::judge(question, book),
-        Kind::Pool => pool::judge(question, book),
-        Kind::Quota => quota::judge(question, book),
-    };
-    let more = verdict.warnings.len().saturating_sub(WARNINGS);
-    verdict.warnings.truncate(WARNINGS);
-    if more > 0 {
-        verdict.warnings.push(format!("and {more} more"));
+/// What is asked, with all that the address book does not say.
+enum Asked {
+    FloatingIp,
+    Pool(Box<pool::Asked>),
+    Quota(quota::Asked),
+}
+
+impl Asked {
+    /// The answer, where it needs no address book.
+    fn read(kind: Kind, question: &Question, cluster: &dyn Management) -> Result<Self, Verdict> {
+        match kind {
+            Kind::FloatingIp => Ok(Self::FloatingIp),
+            Kind::Pool => pool::Asked::read(question).map(|asked| Self::Pool(Box::new(asked))),
+            Kind::Quota => quota::Asked::read(question, cluster).map(Self::Quota),
+        }
     }
-    verdict
+
+    fn judge(&self, question: &Question, book: Book<'_>) -> Verdict {
+        let mut verdict = match self {
+            Self::FloatingIp => floating_ip::judge(question, book),
+            Self::Pool(asked) => asked.judge(question, book),
+            Self::Quota(asked) => asked.judge(question, book),
+        };
+        let more = verdict.warnings.len().saturating_sub(WARNINGS);
+        verdict.warnings.truncate(WARNINGS);
+        if more > 0 {
+            verdict.warnings.push(format!("and {more} more"));
+        }
+        verdict
+    }
 }
 
 /// The spec of an object, whose schema is the API server's to enforce.
@@ -164,13 +183,13 @@ fn invalid(wrong: &Wrong) -> Verdict {
 }
 
 /// The first few of a list, for a message.
-fn some<T: ToString>(all: impl Iterator<Item = T>, most: usize) -> String {
+fn some<T: ToString>(all: impl Iterator<Item = T>, most: usize) -> Vec<String> {
     let mut texts: Vec<String> = all.take(most + 1).map(|one| one.to_string()).collect();
     if texts.len() > most {
         texts.truncate(most);
         texts.push("...".to_owned());
     }
-    texts.join(", ")
+    texts
 }
 
 #[cfg(test)]

@@ -17,21 +17,51 @@ use crate::fip_rules::{
 
 /// The most addresses and pools that a message names.
 const NAMED: usize = 5;
+/// With more exclusions than this nothing is compared: the address book would be kept from all others for too long.
+const EXCLUDED: usize = 10_000;
 
-pub fn judge(question: &Question, book: Book<'_>) -> Verdict {
-    look(question, book).unwrap_or_else(|verdict| verdict)
+/// A pool whose fields are as they must be.
+pub struct Asked {
+    spec: FloatingIPPoolSpec,
+    ranges: Ranges,
+    warnings: Vec<String>,
 }
 
-fn look(question: &Question, book: Book<'_>) -> Result<Verdict, Verdict> {
-    let now: FloatingIPPoolSpec = spec(&question.object.spec)?;
-    let before = question.before().map(|old| old.spec.get("ipConfig"));
-    if before.is_some_and(|before| before == question.object.spec.get("ipConfig")) {
-        return Ok(Verdict::allowed());
+impl Asked {
+    /// The answer, where it needs no address book.
+    pub fn read(question: &Question) -> Result<Self, Verdict> {
+        let spec: FloatingIPPoolSpec = spec(&question.object.spec)?;
+        let before = question.before().map(|old| old.spec.get("ipConfig"));
+        if before.is_some_and(|before| before == question.object.spec.get("ipConfig")) {
+            return Err(Verdict::allowed());
+        }
+        let raw = raw(&spec);
+        let ranges = validate(raw.as_ref()).map_err(|wrong| invalid(&wrong))?;
+        let excluded = ranges.exclusions.len();
+        if excluded > EXCLUDED {
+            return Err(Verdict::warned(vec![format!(
+                "spec.ipConfig.pool.exclude: {excluded} addresses are more than are compared here with what is in use ({EXCLUDED}); \
+                 the controllers do that"
+            )]));
+        }
+        let warnings = raw.as_ref().map(doubles).unwrap_or_default();
+        Ok(Self {
+            ranges,
+            warnings,
+            spec,
+        })
     }
-    let raw = raw(&now);
-    let ranges = validate(raw.as_ref()).map_err(|wrong| invalid(&wrong))?;
-    let mut warnings = raw.as_ref().map(doubles).unwrap_or_default();
-    if let Some((wanted, preview)) = preview(question, &now, &ranges, book)? {
+
+    pub fn judge(&self, question: &Question, book: Book<'_>) -> Verdict {
+        let looked = self.look(question, book);
+        looked.map_or_else(|verdict| verdict, Verdict::warned)
+    }
+
+    fn look(&self, question: &Question, book: Book<'_>) -> Result<Vec<String>, Verdict> {
+        let mut warnings = self.warnings.clone();
+        let Some((wanted, preview)) = preview(question, &self.spec, &self.ranges, book)? else {
+            return Ok(warnings);
+        };
         let leaving = live(&preview.leaving);
         let updated = question.before().is_some();
         if !leaving.is_empty() {
@@ -41,9 +71,12 @@ fn look(question: &Question, book: Book<'_>) -> Result<Verdict, Verdict> {
             }
             warnings.push(text);
         }
+        if preview.after.assignable == 0 {
+            warnings.push("spec.ipConfig.pool: the pool has no address to give".to_owned());
+        }
         warnings.extend(overlapping(&wanted, &preview, book));
+        Ok(warnings)
     }
-    Ok(Verdict::warned(warnings))
 }
 
 /// What the pool would come to; `None`: its network does not exist yet, and nothing is in it.
@@ -81,7 +114,7 @@ fn preview(
     let id = mirror.map(|mirror| mirror.id);
     match book.ledger.preview_pool(id, &wanted) {
         Ok(preview) => Ok(Some((wanted, preview))),
-        Err(refusal) => Err(Verdict::invalid(refusal.to_string()).for_now()),
+        Err(refusal) => Err(Verdict::invalid(refusal.to_string())),
     }
 }
 
@@ -100,7 +133,7 @@ fn shrinking(leaving: &[&Arc<Lease>], more: bool) -> String {
     } else {
         count.to_string()
     };
-    let addresses = some(leaving.iter().map(|lease| lease.key.address), NAMED);
+    let addresses = some(leaving.iter().map(|lease| lease.key.address), NAMED).join(", ");
     format!(
         "spec.ipConfig.pool: {count} addresses in use would be outside the pool: {addresses}; keep them in the range and not \
          excluded, or delete their FloatingIPs and Services first"
@@ -118,12 +151,12 @@ fn overlapping(wanted: &PoolSpec, preview: &PoolPreview, book: Book<'_>) -> Opti
         Origin::Mirror { object, .. } => object.to_string(),
         Origin::Own => pool.spec.name.to_string(),
     });
-    let ranges = some(wanted.addresses.iter(), NAMED);
+    let ranges = some(wanted.addresses.iter(), NAMED).join(", ");
     (!others.is_empty()).then(|| {
         format!(
             "spec.ipConfig.pool: the range {ranges} has addresses of other pools as well: {}; each address is given once, by \
              whichever pool is asked first",
-            some(names, NAMED)
+            some(names, NAMED).join(", ")
         )
     })
 }

@@ -6,44 +6,62 @@ use fipd_core::Tenant;
 use serde_json::Value;
 
 use super::{
-    Book,
+    Book, Management,
     review::{Question, Verdict},
-    spec,
+    some, spec,
 };
 use crate::fip_rules::quota::{Wanted, limits_of, wanted};
 
 const FIELD: &str = "floatingIPQuota";
+/// The most mistakes that a message names.
+const NAMED: usize = 5;
+/// The most pools that are looked for.
+const POOLS: usize = 1000;
 
-pub fn judge(question: &Question, book: Book<'_>) -> Verdict {
-    look(question, book).unwrap_or_else(|verdict| verdict)
+/// The most addresses by name, and which pools the names may mean.
+pub struct Asked {
+    limits: BTreeMap<String, u64>,
+    others: BTreeMap<String, Vec<String>>,
 }
 
-fn look(question: &Question, book: Book<'_>) -> Result<Verdict, Verdict> {
-    let now = question.object.spec.get(FIELD);
-    let before = question.before().map(|old| old.spec.get(FIELD));
-    if before.is_some_and(|before| before == now) {
-        return Ok(Verdict::allowed());
-    }
-    let raw: Option<BTreeMap<String, Value>> = spec(now.unwrap_or(&Value::Null))?;
-    let limits = limits_of(&raw.unwrap_or_default()).map_err(|wrong| {
-        let texts: Vec<String> = wrong.iter().map(ToString::to_string).collect();
-        Verdict::invalid(texts.join("; "))
-    })?;
-    let find = |name: &str| match book.mirror(name) {
-        Some(own) => vec![own.id],
-        None => {
-            let names = book.cluster.pools_called(name);
-            let pools = names.iter().filter_map(|name| book.mirror(name));
-            pools.map(|pool| pool.id).collect()
+impl Asked {
+    /// The answer, where it needs no address book.
+    pub fn read(question: &Question, cluster: &dyn Management) -> Result<Self, Verdict> {
+        let now = question.object.spec.get(FIELD);
+        let before = question.before().map(|old| old.spec.get(FIELD));
+        if before.is_some_and(|before| before == now) {
+            return Err(Verdict::allowed());
         }
-    };
-    let wanted = wanted(limits, find);
-    if let Some(message) = wanted.ambiguous() {
-        return Err(Verdict::invalid(message));
+        let raw: Option<BTreeMap<String, Value>> = spec(now.unwrap_or(&Value::Null))?;
+        let limits = limits_of(&raw.unwrap_or_default())
+            .map_err(|wrong| Verdict::invalid(some(wrong.iter(), NAMED).join("; ")))?;
+        if limits.len() > POOLS {
+            return Err(Verdict::warned(vec![format!(
+                "spec.{FIELD}: {} pools are more than are looked for here ({POOLS}); the controllers do that",
+                limits.len()
+            )]));
+        }
+        let others = cluster.other_names();
+        Ok(Self { limits, others })
     }
-    let mut warnings: Vec<String> = wanted.unnamed().into_iter().collect();
-    warnings.extend(over(&question.name, &wanted, book));
-    Ok(Verdict::warned(warnings))
+
+    pub fn judge(&self, question: &Question, book: Book<'_>) -> Verdict {
+        let find = |name: &str| match book.mirror(name) {
+            Some(own) => vec![own.id],
+            None => {
+                let names = self.others.get(name).into_iter().flatten();
+                let pools = names.filter_map(|name| book.mirror(name));
+                pools.map(|pool| pool.id).collect()
+            }
+        };
+        let wanted = wanted(self.limits.clone(), find);
+        if let Some(message) = wanted.ambiguous() {
+            return Verdict::invalid(message);
+        }
+        let mut warnings: Vec<String> = wanted.unnamed().into_iter().collect();
+        warnings.extend(over(&question.name, &wanted, book));
+        Verdict::warned(warnings)
+    }
 }
 
 /// Where the project has more than it would be allowed.

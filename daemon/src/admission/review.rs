@@ -8,6 +8,9 @@ use serde_json::{Value, json};
 const VERSION: &str = "admission.k8s.io/v1";
 const KIND: &str = "AdmissionReview";
 
+/// The longest reason for a refusal, in bytes.
+const MESSAGE: usize = 2048;
+
 /// The kinds that have rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
@@ -238,10 +241,15 @@ impl Verdict {
     }
 
     fn denied(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
+        let mut message = message.into();
+        if message.len() > MESSAGE {
+            message.truncate(message.floor_char_boundary(MESSAGE));
+            message.push_str(" ...");
+        }
         let denial = Denial {
             code,
             reason,
-            message: message.into(),
+            message,
             may_pass: false,
         };
         Self {

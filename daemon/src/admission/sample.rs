@@ -9,7 +9,7 @@ use fipd_core::{
 use fipd_crds::floating_ip::GROUP;
 use serde_json::{Value, json};
 
-use super::{Book, Kind, Management, NewPool, Question, Verdict, judge};
+use super::{Asked, Book, Kind, Management, NewPool, Question, Verdict};
 use crate::fip_rules::{
     mirror::{Source, desired},
     pool::{RawConfig, validate},
@@ -39,10 +39,14 @@ impl Management for Rancher {
         self.pools.contains_key(name)
     }
 
-    fn pools_called(&self, name: &str) -> Vec<String> {
-        let pools = self.pools.iter();
-        let found = pools.filter(|(_, called)| called.as_deref() == Some(name));
-        found.map(|(own, _)| own.clone()).collect()
+    fn other_names(&self) -> BTreeMap<String, Vec<String>> {
+        let mut names: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for (own, called) in &self.pools {
+            if let Some(called) = called {
+                names.entry(called.clone()).or_default().push(own.clone());
+            }
+        }
+        names
     }
 
     fn network(&self, _: &Ledger, _: &NewPool<'_>) -> Option<NetworkId> {
@@ -193,7 +197,10 @@ impl Rancher {
             ledger: &ledger,
             cluster: self,
         };
-        judge(kind, &question, book)
+        match Asked::read(kind, &question, self) {
+            Ok(asked) => asked.judge(&question, book),
+            Err(verdict) => verdict,
+        }
     }
 }
 

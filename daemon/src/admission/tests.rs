@@ -457,3 +457,63 @@ fn a_spec_that_fits_no_schema_is_refused() {
         .collect();
     assert_eq!(paths.len(), 3);
 }
+
+#[test]
+fn taking_the_label_away_is_judged_whatever_else_changes() {
+    let rancher = Rancher::new().quota("p-1", 1).fip("10.0.0.10", "a", "p-1");
+    let held = fip("net", "10.0.0.10");
+    let bare = json!({ "metadata": {}, "spec": { "floatingIPPool": "net" } });
+    let text = why(update(&rancher, held.clone(), bare));
+    assert!(text.contains("project-name"), "{text}");
+    let mut moved = fip("net", "");
+    moved["metadata"]["labels"][PROJECT] = json!("p-2");
+    let verdict = update(&rancher, held, moved);
+    assert!(verdict.denied.is_none() && verdict.warnings.len() == 1);
+}
+
+#[test]
+fn mapped_addresses_are_ipv4_in_pools_too() {
+    let rancher = Rancher::new();
+    let mapped = pool(
+        "::ffff:10.5.0.0/120",
+        "::ffff:10.5.0.1",
+        "10.5.0.9",
+        &["::ffff:10.5.0.7"],
+    );
+    assert_eq!(pools(&rancher, "new", None, mapped), Verdict::allowed());
+    let nothing = pool("10.5.0.0/24", "10.5.0.1", "10.5.0.1", &["10.5.0.1"]);
+    let warnings = pools(&rancher, "new", None, nothing).warnings;
+    assert!(
+        warnings
+            .iter()
+            .any(|text| text.contains("no address to give")),
+        "{warnings:?}"
+    );
+}
+
+#[test]
+fn what_is_too_much_to_look_at_is_let_through_and_what_is_repeated_is_short() {
+    let rancher = Rancher::new();
+    let exclude: Vec<String> = (0..10_001)
+        .map(|number| format!("10.5.{}.{}", number / 250, number % 250))
+        .collect();
+    let exclude: Vec<&str> = exclude.iter().map(String::as_str).collect();
+    let large = pool("10.5.0.0/16", "10.5.0.0", "10.5.250.0", &exclude);
+    let verdict = pools(&rancher, "new", None, large);
+    assert!(verdict.denied.is_none() && verdict.warnings.concat().contains("10001"));
+
+    let quota = |limit: i64| {
+        let limits: BTreeMap<String, i64> = (0..1001)
+            .map(|number| (format!("p{number}"), limit))
+            .collect();
+        let object = json!({ "metadata": {}, "spec": { "floatingIPQuota": limits } });
+        rancher.judge(Kind::Quota, "p-1", None, object)
+    };
+    assert!(quota(1).warnings.concat().contains("1001 pools"));
+    let text = why(quota(-1));
+    assert!(text.len() < 1000 && text.ends_with("..."), "{text}");
+    let long = why(create(&rancher, fip("net", &"x".repeat(100_000))));
+    assert!(long.len() < 400, "{}", long.len());
+    let long = why(create(&rancher, fip(&"x".repeat(100_000), "")));
+    assert!(long.len() < 2100, "{}", long.len());
+}

@@ -1,7 +1,7 @@
 //! Where API servers ask the validating webhook: `/admission/CLUSTER/validate-KIND`, for CLUSTER as it is configured.
 //!
-//! There is no login: nothing is written, and an answer tells no more than the rules. Size, rate and time have limits, and
-//! an API server waits longer than an answer takes.
+//! There is no login: nothing is written. What an answer tells is what the rules look at, so also whether an address is in
+//! use and how much a project has. Size, rate and time have limits, and an API server waits longer than an answer takes.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -11,7 +11,7 @@ use std::{
 
 use axum::{
     Json, Router,
-    body::to_bytes,
+    body::{HttpBody as _, to_bytes},
     extract::{ConnectInfo, Path, Request, State},
     response::{IntoResponse as _, Response},
     routing::post,
@@ -39,8 +39,10 @@ const RATE: Rate = Rate {
     per_second: 1000.0,
     burst: 2000.0,
 };
-/// Reviews that are read at once.
-const AT_ONCE: usize = 16;
+/// What nearly all reviews are no larger than.
+const USUAL: u64 = 128 * 1024;
+/// Larger ones that are read at once.
+const AT_ONCE: usize = 4;
 
 /// What the webhook works with.
 pub struct Desk {
@@ -119,7 +121,8 @@ impl Desk {
         let judged = self.admission.judge(cluster, kind, &question).await;
         let outcome = Outcome::of(&judged.verdict, judged.checked);
         if let Some(denial) = &judged.verdict.denied {
-            tracing::info!(
+            // Not louder: whoever writes is told, and anybody may ask.
+            tracing::debug!(
                 cluster,
                 kind = kind.plural(),
                 namespace = question.namespace,
@@ -133,8 +136,12 @@ impl Desk {
     }
 
     async fn read(&self, kind: Kind, request: Request) -> Result<Question, Refused> {
-        // Never closed. Given back before anything is waited for.
-        let _place = self.places.acquire().await;
+        // Who sends a large one slowly keeps only other large ones waiting. Never closed.
+        let length = request.body().size_hint().upper();
+        let _place = match length {
+            Some(length) if length <= USUAL => None,
+            Some(_) | None => self.places.acquire().await.ok(),
+        };
         let body = to_bytes(request.into_body(), MOST).await.map_err(|_| {
             let text = format!("the review is cut short, or larger than {MOST} bytes");
             malformed(text)

@@ -6,6 +6,9 @@ pub mod mirror;
 pub mod pool;
 pub mod quota;
 
+/// The most characters of a value that are repeated.
+const SHOWN: usize = 100;
+
 /// A field that is not as it must be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {value:?} is not allowed: {allowed}")]
@@ -19,7 +22,7 @@ impl Wrong {
     pub fn new(field: impl Into<String>, value: &str, allowed: impl Into<String>) -> Self {
         Self {
             field: field.into(),
-            value: value.to_owned(),
+            value: value.chars().take(SHOWN).collect(),
             allowed: allowed.into(),
         }
     }

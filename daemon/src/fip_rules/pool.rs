@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, net::IpAddr};
 
 use fipd_core::{AddressSpec, Ends, EndsOf, Family};
 use fipd_crds::floating_ip::FloatingIPPoolSpec;
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net};
 
 use super::Wrong;
 
@@ -90,7 +90,7 @@ pub fn doubles(raw: &RawConfig<'_>) -> Vec<String> {
     let mut seen: BTreeSet<IpAddr> = BTreeSet::new();
     let addresses = raw.exclude.iter().enumerate();
     let doubles = addresses.filter_map(|(index, text)| {
-        let address = text.parse().ok()?;
+        let address = text.parse::<IpAddr>().ok()?.to_canonical();
         (!seen.insert(address))
             .then(|| format!("{EXCLUDE}[{index}]: {address} is excluded more than once"))
     });
@@ -120,7 +120,18 @@ fn subnet(text: &str) -> Result<IpNet, Wrong> {
         let allowed = "it must be a CIDR such as 192.0.2.0/24 or 2001:db8::/64";
         Wrong::new(SUBNET, text, allowed)
     })?;
-    Ok(subnet.trunc())
+    Ok(canonical(subnet).trunc())
+}
+
+/// An IPv4-mapped subnet is the IPv4 subnet.
+fn canonical(subnet: IpNet) -> IpNet {
+    let IpNet::V6(six) = subnet else {
+        return subnet;
+    };
+    let length = six.prefix_len().checked_sub(96);
+    let mapped = six.addr().to_ipv4_mapped().zip(length);
+    let four = mapped.and_then(|(address, length)| Ipv4Net::new(address, length).ok());
+    four.map_or(subnet, IpNet::V4)
 }
 
 fn check_family(said: Option<&str>, family: Family, subnet: &IpNet) -> Result<(), Wrong> {
@@ -140,6 +151,7 @@ fn inside(field: &str, text: &str, subnet: &IpNet) -> Result<IpAddr, Wrong> {
     let Ok(address) = text.parse::<IpAddr>() else {
         return wrong(format!("it must be an address in {SUBNET} ({subnet})"));
     };
+    let address = address.to_canonical();
     let family = family_of(subnet.addr());
     if family_of(address) != family {
         return wrong(format!(

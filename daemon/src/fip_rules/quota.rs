@@ -8,6 +8,9 @@ use std::{
 use fipd_core::PoolId;
 use serde_json::Value;
 
+/// The most names without a pool that a message lists.
+const UNNAMED: usize = 10;
+
 /// A value that cannot be taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
@@ -124,10 +127,14 @@ impl Wanted {
 
     /// What is to be said of names that lead to no pool.
     pub fn unnamed(&self) -> Option<String> {
-        let fields = self.unknown.iter();
-        let fields: Vec<String> = fields
+        let fields = self.unknown.iter().take(UNNAMED);
+        let mut fields: Vec<String> = fields
             .map(|name| format!("spec.floatingIPQuota[{name:?}]"))
             .collect();
+        let more = self.unknown.len().saturating_sub(UNNAMED);
+        if more > 0 {
+            fields.push(format!("{more} more"));
+        }
         (!fields.is_empty()).then(|| {
             format!(
                 "{}: no usable FloatingIPPool is called so; allowed are the name of one, or \

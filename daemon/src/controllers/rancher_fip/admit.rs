@@ -1,6 +1,6 @@
 //! What the admission webhook is told of management clusters.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use fipd_core::{ClusterId, Ledger, NetworkId};
 
@@ -51,8 +51,8 @@ impl Management for Admits {
         self.data.pools.seen(&Key::new("", name)).is_some()
     }
 
-    fn pools_called(&self, name: &str) -> Vec<String> {
-        self.data.pools_called(name)
+    fn other_names(&self) -> BTreeMap<String, Vec<String>> {
+        self.data.other_pool_names()
     }
 
     fn network(&self, ledger: &Ledger, pool: &NewPool<'_>) -> Option<NetworkId> {

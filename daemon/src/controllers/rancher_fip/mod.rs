@@ -185,8 +185,6 @@ async fn management(site: Arc<Site>, all: &RancherFip) {
         return;
     }
     rancher.publish(Arc::clone(&data));
-    rancher.admit(Admits::new(Arc::clone(&site), Arc::clone(&data)));
-    all.keep_webhook(&site, &data, &events, &mut tasks);
     let inventory = floating_ip::adopt::FloatingIpInventory::new(Arc::clone(&site));
     if adoption::first(&site.session, &site.system, &inventory)
         .await
@@ -196,6 +194,9 @@ async fn management(site: Arc<Site>, all: &RancherFip) {
     }
     manage(&site, &data, (pools, quotas, fips), &mut tasks);
     all.keep_api_service(&site, &mut tasks);
+    // Before that nobody may be told of a condition that is not written yet.
+    rancher.admit(Admits::new(Arc::clone(&site), Arc::clone(&data)));
+    all.keep_webhook(&site, &data, &events, &mut tasks);
     adoption::keep(&site.session, &site.system, &inventory).await;
     finish(tasks).await;
 }

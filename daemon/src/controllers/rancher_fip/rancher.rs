@@ -343,6 +343,17 @@ impl Data {
         names.next().filter(|_| names.next().is_none())
     }
 
+    /// The real names of all pools by `<display name>--<network>`.
+    pub fn other_pool_names(&self) -> BTreeMap<String, Vec<String>> {
+        let mut names: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for (key, pool) in self.pools.all() {
+            let (cluster, network) = (&pool.spec.target_cluster, &pool.spec.target_network);
+            let other = fipd_crds::floating_ip::pool_name(cluster, network);
+            names.entry(other).or_default().push(key.name.to_string());
+        }
+        names
+    }
+
     /// The real names of the pools that a user calls `name`: its own name, or else `<display name>--<network>`.
     pub fn pools_called(&self, name: &str) -> Vec<String> {
         if self.pools.get(&Key::new("", name)).is_some() {

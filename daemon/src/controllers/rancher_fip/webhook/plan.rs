@@ -130,8 +130,10 @@ fn has(found: Option<&Value>, wanted: Option<&Value>) -> bool {
             found.is_empty()
         }
         (Some(Value::Object(found)), Some(Value::Object(wanted))) => {
+            // A CA that is to be there no more would keep the one in its place from being believed.
+            let ca = found.contains_key("caBundle") == wanted.contains_key("caBundle");
             let mut wanted = wanted.iter();
-            wanted.all(|(key, value)| has(found.get(key), Some(value)))
+            ca && wanted.all(|(key, value)| has(found.get(key), Some(value)))
         }
         (Some(Value::Array(found)), Some(Value::Array(wanted))) => {
             let mut pairs = found.iter().zip(wanted);
@@ -140,6 +142,26 @@ fn has(found: Option<&Value>, wanted: Option<&Value>) -> bool {
         (None, Some(Value::Object(wanted))) => wanted.is_empty(),
         (found, wanted) => found == wanted,
     }
+}
+
+/// The certificates of a PEM file, which everybody who may read the configuration will see.
+pub fn certificates(text: &str) -> Result<String, &'static str> {
+    const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
+    const END: &str = "-----END CERTIFICATE-----";
+    if text.contains("PRIVATE KEY-----") {
+        return Err("there is a private key in it; only certificates belong there");
+    }
+    let mut found = String::new();
+    for part in text.split(BEGIN).skip(1) {
+        let Some((body, _)) = part.split_once(END) else {
+            return Err("a certificate in it has no end; PEM is allowed");
+        };
+        found.extend([BEGIN, body, END, "\n"]);
+    }
+    if found.is_empty() {
+        return Err("no certificate in it; PEM is allowed");
+    }
+    Ok(found)
 }
 
 fn is_ours(found: &Value) -> bool {
@@ -230,6 +252,35 @@ mod tests {
             ..wanted()
         });
         assert_eq!(system["webhooks"][0]["clientConfig"].get("caBundle"), None);
+    }
+
+    #[test]
+    fn a_ca_that_is_not_wanted_any_more_goes() {
+        let public = Wanted {
+            ca: None,
+            ..wanted()
+        };
+        let object = configuration(&public);
+        assert_eq!(
+            step(Some(&public), Some(&stored())),
+            Step::Apply(object.clone())
+        );
+        assert_eq!(
+            step(Some(&wanted()), Some(&object)),
+            Step::Apply(configuration(&wanted()))
+        );
+    }
+
+    #[test]
+    fn only_certificates_are_published() {
+        let one = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n";
+        let two = format!("subject=a\n{one}some text\n{one}");
+        assert_eq!(certificates(&two), Ok(one.repeat(2)));
+        let key = "-----BEGIN EC PRIVATE KEY-----\nMHcC\n-----END EC PRIVATE KEY-----\n";
+        for wrong in [format!("{one}{key}"), "PEM".to_owned(), String::new()] {
+            assert!(certificates(&wrong).is_err(), "{wrong}");
+        }
+        assert!(certificates(one.split_at(40).0).is_err());
     }
 
     #[test]
