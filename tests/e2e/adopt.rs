@@ -393,6 +393,8 @@ async fn the_in_cluster_name_of_the_original_api_leads_to_fipd() {
     let mut bed = Bed::prepare(url, "api-service = true\n", &listener).await;
     let services: Api<Service> = Api::namespaced(bed.rancher.clone(), APP);
     let slices: Api<EndpointSlice> = Api::namespaced(bed.rancher.clone(), APP);
+    // Nobody is waited for.
+    bed.renew("rancher-fip-manager-lock", "").await;
     // As Kubernetes leaves it while an original's pod runs.
     bed.apply(slice(
         "rancher-fip-api-server-x7k2f",

@@ -66,6 +66,8 @@ pub struct Duties {
     /// Whether projects need a quota.
     pub quotas_required: bool,
     pub app_namespace: Text,
+    /// Where others reach the API for addresses; `None`: nobody said.
+    pub api_url: Option<String>,
 }
 
 /// One of the originals' Leases, looked at twice.

@@ -46,6 +46,11 @@ fn lease(found: &Found, lease: &LeaseSeen, report: &mut Report) {
         LeaseState::Ours { .. } => report.fine(Kind::Leftover, name, "fipd holds it"),
         LeaseState::Unknown(why) => {
             report.unseen.push(format!("{name}: {why}"));
+            if lease.rival {
+                let says =
+                    format!("{name} cannot be looked at: whether that program runs is not known");
+                report.blockers.push(says);
+            }
             return;
         }
         LeaseState::Held {
@@ -152,7 +157,11 @@ fn service(found: &Found, report: &mut Report) {
         Some(Ok(ApiService::Abandoned)) => {
             let says = "leads nowhere once the original is stopped, and with it every Ingress and node port on it";
             report.wrong(Kind::Leftover, &name, says);
-            let does = "set api-service = true in [cluster.rancher-fip] of the cluster, or see that no client uses the name";
+            let url = found.duties.api_url.as_deref();
+            let url = url.unwrap_or("the URL that [api] advertise is to say, with /v1");
+            let does = format!(
+                "set api-service = true in [cluster.rancher-fip] of the cluster, or see that all clients use {url}"
+            );
             report.change(By::You, name, does);
         }
         Some(Ok(ApiService::Kept(Err(wrong)))) => {

@@ -62,6 +62,10 @@ pub async fn find(session: &ClusterSession, me: &Text, door: &Door) -> Result<Fo
             cluster_manager: settings.cluster_manager.enabled,
             quotas_required: settings.quotas == RancherFipQuotas::Required,
             app_namespace: Text::clone(&settings.app_namespace),
+            api_url: door
+                .url
+                .as_ref()
+                .map(|url| format!("{}/v1", url.trim_end_matches('/'))),
         },
         ..Found::default()
     };

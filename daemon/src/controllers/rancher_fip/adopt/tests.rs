@@ -1,6 +1,6 @@
 //! What the report says of a site.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fipd_core::KeyBytes;
 use fipd_crds::{
@@ -11,13 +11,17 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::{
-    found::{Duties, Found, LeaseSeen, LeaseState, Webhook},
+    found::{ApiService, Duties, Found, LeaseSeen, LeaseState, Webhook},
     key::WrongKey,
     report::{Action, By, Kind, Report, State, report},
 };
 use crate::controllers::{
     objects::Key,
-    rancher_fip::{clusters::RancherCluster, floating_ip::observe::slim},
+    rancher_fip::{
+        api_service::plan::{Wrong, want},
+        clusters::RancherCluster,
+        floating_ip::observe::slim,
+    },
 };
 
 const GROUP: &str = "rancher.k8s.binbash.org";
@@ -40,6 +44,7 @@ fn site() -> Found {
             quotas_required: true,
             app_namespace: "rancher-fip-manager".into(),
             cluster_manager: false,
+            api_url: Some("https://fipd.example.net/v1".into()),
         },
         ..Found::default()
     };
@@ -314,6 +319,9 @@ fn an_original_that_runs_is_in_the_way_and_a_dead_one_until_fipd_has_its_lease()
     found.duties.leader_elect = false;
     found.leases = vec![lease(API_SERVER_LEASE, true, LeaseState::Free)];
     assert_eq!(report(&found).blockers, Vec::<String>::new());
+    let unknown = LeaseState::Unknown("forbidden".into());
+    found.leases = vec![lease(API_SERVER_LEASE, true, unknown)];
+    assert_eq!(report(&found).blockers.len(), 1, "it may run");
 }
 
 #[test]
@@ -374,5 +382,37 @@ fn a_key_is_taken_over_once_and_while_its_tokens_count_and_a_bad_one_is_only_sai
     assert!(
         said.len() == 1 && said[0].contains("jwt-private-key: it is empty"),
         "{said:?}"
+    );
+}
+
+#[test]
+fn the_name_of_the_original_api_leads_to_fipd_or_it_is_said_what_clients_need() {
+    let mut found = site();
+    let mut seen = |service| {
+        found.service = Some(Ok(service));
+        report(&found)
+    };
+    assert!(seen(ApiService::Missing).changes.is_empty());
+    let abandoned = seen(ApiService::Abandoned);
+    assert_eq!(wrongs(&abandoned, Kind::Leftover).len(), 1);
+    let does = &abandoned.changes[0].does;
+    assert!(
+        does.contains("api-service = true") && does.ends_with("https://fipd.example.net/v1"),
+        "{does}"
+    );
+    let wrong = seen(ApiService::Kept(Err(Wrong::NoUrl)));
+    assert!(wrongs(&wrong, Kind::Leftover)[0].contains("[api] advertise is not set"));
+    let addresses = BTreeSet::from(["192.0.2.7".parse().expect("an address")]);
+    let mut want = want("fipd", addresses, 9443, None).expect("it is reachable");
+    let kept = seen(ApiService::Kept(Ok(want.clone())));
+    let says = |report: &Report| report.findings.last().map(|one| one.says.clone());
+    assert!(says(&kept).is_some_and(|says| {
+        says.starts_with("leads to 192.0.2.7, 8443 to 9443; 8080 leads nowhere")
+    }));
+    want.ports.insert(8080, 9080);
+    let kept = seen(ApiService::Kept(Ok(want)));
+    assert_eq!(
+        says(&kept).as_deref(),
+        Some("leads to 192.0.2.7, 8080 to 9080, 8443 to 9443")
     );
 }

@@ -6,7 +6,7 @@
 //!                                                                                  8080 a plain [[listener]]
 //! ```
 //!
-//! Looked at again every half minute: what others change there is put right, and the addresses of a host name are those
+//! Looked at again every ten seconds: what others change there is put right, and the addresses of a host name are those
 //! that it has by then.
 
 pub mod plan;
@@ -33,7 +33,7 @@ use crate::controllers::{
     remote::{CallError, Patch, Remote, Target},
 };
 
-const AGAIN: Duration = Duration::from_secs(30);
+const AGAIN: Duration = Duration::from_secs(10);
 /// For the names of a host to be looked up.
 const LOOKUP: Duration = Duration::from_secs(5);
 const SLICES: &str = "apis/discovery.k8s.io/v1";
