@@ -31,6 +31,8 @@ pub struct Known {
     pub address: Option<IpAddr>,
     /// Whether the address book says so; else it is what the object shows.
     pub held: bool,
+    /// Somebody else was found using the address as well.
+    pub contended: bool,
     /// Which Services were taken off it last.
     pub left: String,
 }
@@ -107,6 +109,9 @@ impl Ask<'_> {
                     fip.pool, self.pool
                 )));
             }
+            if one.contended {
+                return conflict(TAKEN);
+            }
             return Decision::Attach(Text::clone(&one.name));
         };
         let Some(group) = one
@@ -137,7 +142,7 @@ impl Ask<'_> {
         let kept = || {
             living(known)
                 .filter(open)
-                .find(|one| one.fip.cluster.is_none() && one.held)
+                .find(|one| one.fip.cluster.is_none() && one.held && !one.contended)
         };
         match shared.or_else(kept) {
             Some(one) => Decision::Attach(Text::clone(&one.name)),

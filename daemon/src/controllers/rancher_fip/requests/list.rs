@@ -59,6 +59,7 @@ mod tests {
             fip,
             address: "10.0.0.5".parse().ok(),
             held: true,
+            contended: false,
             left: String::new(),
         }
     }

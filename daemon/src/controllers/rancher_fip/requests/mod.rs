@@ -101,10 +101,12 @@ impl Requests {
         let fip = observe::slim(object);
         let identity = names::identity(&data.cluster, KIND_FLOATING_IP, &asker.key(&name));
         let leases = self.ipam.read(|ledger| ledger.leases_of(&identity));
-        let held = leases.first().map(|lease| lease.key.address);
+        let lease = leases.first();
+        let held = lease.map(|lease| lease.key.address);
         Known {
             address: held.or_else(|| fip.shown()),
             held: held.is_some(),
+            contended: lease.is_some_and(|lease| !lease.contenders.is_empty()),
             left: left.unwrap_or_default(),
             name,
             labels,

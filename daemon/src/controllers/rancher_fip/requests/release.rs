@@ -203,6 +203,7 @@ mod tests {
             fip: slim(object),
             address: "10.0.0.5".parse().ok(),
             held: true,
+            contended: false,
             left: String::new(),
         }
     }

@@ -38,6 +38,7 @@ fn known(name: &str, address: &str, labels: &[(&str, &str)]) -> Known {
         fip: slim(object),
         address: address.parse().ok(),
         held: true,
+        contended: false,
         left: String::new(),
     }
 }
@@ -155,6 +156,24 @@ fn defect_06_an_unused_address_of_another_pool_is_not_taken() {
         decided(&PLAIN, &[going, waits]),
         Decision::Create(_)
     ));
+}
+
+#[test]
+fn a_kept_address_that_somebody_else_was_found_using_is_given_to_no_third() {
+    let mut kept = known("fip-1", "10.0.0.5", &[]);
+    kept.contended = true;
+    let free = known("fip-2", "10.0.0.6", &[]);
+    let all = [kept, free];
+    assert_eq!(decided(&PLAIN, &all), Decision::Attach("fip-2".into()));
+    assert!(matches!(
+        decided(&PLAIN, &all[..1]),
+        Decision::Create(_)
+    ));
+    let fixed = Case {
+        address: Some("10.0.0.5"),
+        ..PLAIN
+    };
+    assert_eq!(message(decided(&fixed, &all)), (409, TAKEN.to_owned()));
 }
 
 #[test]
