@@ -28,7 +28,7 @@ use crate::{
 pub enum Goodbye {
     /// These are to lose the Service.
     From(Vec<Text>),
-    /// It was released before.
+    /// It was released before, or has gone with its FloatingIP.
     Was,
     Nothing,
 }
@@ -61,7 +61,9 @@ pub fn goodbye(asker: &Asker, farewell: &Farewell, known: &[Known]) -> Goodbye {
         farewell.address.is_some_and(|address| one.is_at(address))
             && (left || one.fip.cluster.is_none())
     };
-    if known.iter().any(was) {
+    // Nothing is left to release: the Service must not be kept from its end.
+    let gone = |address| !known.iter().any(|one| one.is_at(address));
+    if known.iter().any(was) || farewell.address.is_some_and(gone) {
         Goodbye::Was
     } else {
         Goodbye::Nothing
@@ -236,7 +238,6 @@ mod tests {
         let said = |address, known: &[Known]| goodbye(&asker(), &farewell(address), known);
         let all = [used.clone(), theirs.clone()];
         assert_eq!(said(None, &all), Goodbye::From(vec!["fip-1".into()]));
-        assert_eq!(said(Some("10.0.0.6"), &all), Goodbye::Nothing);
         assert_eq!(said(Some("10.0.0.5"), &[theirs]), Goodbye::Nothing);
         assert_eq!(
             said(Some("10.0.0.5"), std::slice::from_ref(&unused)),
@@ -262,8 +263,17 @@ mod tests {
         used.left = noted("c-m-a/shop/old", &asker(), &farewell(None).service);
         assert_eq!(used.left, "c-m-a/shop/web c-m-a/shop/old");
         assert_eq!(said(&used), Goodbye::Was);
-        let elsewhere = goodbye(&asker(), &farewell(Some("10.0.0.6")), &[used]);
-        assert_eq!(elsewhere, Goodbye::Nothing);
+    }
+
+    #[test]
+    fn defect_14_an_address_that_the_project_has_no_more_is_released() {
+        let used = known("fip-1", Some("c-m-a"), &["api"]);
+        let said = |address, known: &[Known]| goodbye(&asker(), &farewell(address), known);
+        assert_eq!(said(Some("10.0.0.6"), &[]), Goodbye::Was);
+        let all = [used];
+        assert_eq!(said(Some("10.0.0.6"), &all), Goodbye::Was);
+        assert_eq!(said(Some("10.0.0.5"), &all), Goodbye::Nothing, "in use");
+        assert_eq!(said(None, &[]), Goodbye::Nothing, "none is named");
     }
 
     #[test]
