@@ -155,16 +155,22 @@ impl Requests {
         asker: &Asker,
         address: IpAddr,
     ) -> Result<(), Denied> {
-        let known = self.known(data, asker).await?;
-        let one = unused(asker, &known, address)?;
-        let target = floating_ip::target(&asker.key(&one.name));
-        // Somebody may have assigned it meanwhile.
-        let (uid, version) = (&one.fip.uid, &one.fip.version);
-        match data.remote.delete_version(&target, uid, version).await {
-            Ok(()) => {}
-            Err(CallError::Conflict(..)) => return Err(Denied::late()),
-            Err(error) => return Err(super::failed(&error)),
+        for _ in 0..super::TRIES {
+            let known = self.known(data, asker).await?;
+            let one = unused(asker, &known, address)?;
+            let target = floating_ip::target(&asker.key(&one.name));
+            // Somebody may have assigned it meanwhile.
+            let (uid, version) = (&one.fip.uid, &one.fip.version);
+            match data.remote.delete_version(&target, uid, version).await {
+                Ok(()) => return self.free(data, asker, one).await,
+                Err(CallError::Conflict(..)) => {}
+                Err(error) => return Err(super::failed(&error)),
+            }
         }
+        Err(Denied::late())
+    }
+
+    async fn free(&self, data: &Data, asker: &Asker, one: &Known) -> Result<(), Denied> {
         let release = Release {
             scope: ReleaseScope::Holder(super::holder(data, asker, one)),
             actor: super::actor(asker),
