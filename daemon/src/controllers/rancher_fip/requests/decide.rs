@@ -188,9 +188,9 @@ impl Ask<'_> {
     }
 
     /// What a refusal leaves to do with the object that was to have an address; `attached`: it was given to the Service just
-    /// now. Where nothing was decided the client asks again, and finds it.
-    pub fn undo(&self, one: &Known, attached: bool, denied: &Denied) -> Undo {
-        if *denied == Denied::late() {
+    /// now. Where nothing is `certain` the client asks again, and finds it.
+    pub fn undo(&self, one: &Known, attached: bool, certain: bool) -> Undo {
+        if !certain {
             Undo::Nothing
         } else if one.address.is_none() && self.made(one) {
             Undo::Delete

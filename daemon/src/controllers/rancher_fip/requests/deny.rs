@@ -7,6 +7,31 @@ use http::StatusCode;
 use super::decide::{TAKEN, denied};
 use crate::{controllers::problem, fip_v1::Denied, ipam::IpamError};
 
+/// Why an object has no address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct No {
+    pub said: Denied,
+    /// It will get none by what was asked so far; else that may be under way.
+    pub certain: bool,
+}
+
+impl From<Denied> for No {
+    fn from(said: Denied) -> Self {
+        let open = [Denied::late(), Denied::elsewhere()];
+        let certain = !open.contains(&said);
+        Self { said, certain }
+    }
+}
+
+impl From<&IpamError> for No {
+    fn from(why: &IpamError) -> Self {
+        Self {
+            said: error(why),
+            certain: matches!(why, IpamError::Refused(_)),
+        }
+    }
+}
+
 /// The address book said no, or nothing.
 pub fn error(error: &IpamError) -> Denied {
     match error {
@@ -69,5 +94,23 @@ mod tests {
             waiting: vec![],
         });
         assert_eq!(held, Denied::late());
+    }
+
+    #[test]
+    fn a_refusal_is_certain_though_the_client_is_told_to_ask_later() {
+        let held = IpamError::Refused(Refusal::NetworkHeld {
+            network: "default".into(),
+            waiting: vec![],
+        });
+        let said = Denied::late();
+        let no = |certain| No {
+            said: said.clone(),
+            certain,
+        };
+        assert_eq!(No::from(&held), no(true));
+        assert_eq!(No::from(&IpamError::Stopping), no(false));
+        assert_eq!(No::from(Denied::late()), no(false));
+        assert!(!No::from(Denied::elsewhere()).certain);
+        assert!(No::from(denied("quota exceeded")).certain);
     }
 }

@@ -13,7 +13,7 @@ use serde_json::json;
 use super::{
     Requests, actor,
     decide::{Ask, Decision, Known, TAKEN, Undo, decide, denied},
-    deny, failed, holder,
+    deny::No, failed, holder, release,
 };
 use crate::{
     controllers::{
@@ -131,10 +131,10 @@ impl Requests {
         let held = holder(data, ask.asker, one);
         let address = match self.address(data, ask, one, &held).await {
             Ok(address) => address,
-            Err(denied) => {
-                let undo = ask.undo(one, before.is_some(), &denied);
+            Err(No { said, certain }) => {
+                let undo = ask.undo(one, before.is_some(), certain);
                 self.undo(data, ask, one, before, undo).await;
-                return Err(denied);
+                return Err(said);
             }
         };
         let pool = data.pools.get(&Key::new("", &one.fip.pool));
@@ -151,7 +151,7 @@ impl Requests {
     }
 
     /// Takes an object back that was made in vain, or from the Service to which it was given in vain.
-    async fn undo(
+    pub(super) async fn undo(
         &self,
         data: &Data,
         ask: &Ask<'_>,
@@ -165,17 +165,44 @@ impl Requests {
                 let deleted = data.remote.delete(&target, &one.fip.uid).await;
                 deleted.map_err(|error| failed(&error))
             }
-            (Undo::Restore, Some(before)) => {
-                let restored = self
-                    .relabel(data, ask.asker, one, &before.labels, &before.left)
-                    .await;
-                restored.map(drop)
-            }
+            (Undo::Restore, Some(before)) => self.restore(data, ask, one, before).await,
             (Undo::Nothing, _) | (Undo::Restore, None) => Ok(()),
         };
         if let Err(error) = done {
             tracing::warn!(%error, name = &*one.name, "a FloatingIP that was refused an address stays as it is and waits");
         }
+    }
+
+    /// Makes the object what it was `before`; where somebody changed it since, takes this Service off alone.
+    async fn restore(
+        &self,
+        data: &Data,
+        ask: &Ask<'_>,
+        one: &Known,
+        before: &Known,
+    ) -> Result<(), Denied> {
+        let (asker, left) = (ask.asker, &before.left);
+        let restored = self.relabel(data, asker, one, &before.labels, left);
+        if restored.await?.is_some() {
+            return Ok(());
+        }
+        for _ in 0..super::TRIES {
+            let known = self.known(data, asker).await?;
+            let still = known.iter().find(|known| {
+                known.fip.uid == one.fip.uid
+                    && known.is_of(&asker.cluster)
+                    && known.names(ask.service)
+            });
+            let Some(still) = still else {
+                return Ok(());
+            };
+            let after = release::without(still.labels.clone(), ask.service);
+            let now = self.relabel(data, asker, still, &after, &still.left);
+            if now.await?.is_some() {
+                return Ok(());
+            }
+        }
+        Err(Denied::late())
     }
 
     async fn address(
@@ -184,10 +211,10 @@ impl Requests {
         ask: &Ask<'_>,
         one: &Known,
         holder: &Holder,
-    ) -> Result<IpAddr, Denied> {
+    ) -> Result<IpAddr, No> {
         if one.fip.holder.is_some() {
             // It shows the lease of a Service that fipd itself serves.
-            return one.address.ok_or_else(Denied::late);
+            return Ok(one.address.ok_or_else(Denied::late)?);
         }
         let wish = validate::wish(&one.fip).map_err(|problem| denied(problem.message))?;
         let others = self
@@ -205,9 +232,11 @@ impl Requests {
         match plan {
             // Whom it is charged to is the object's own business.
             Plan::Show(shown) | Plan::Charge(shown, _) => Ok(shown.address),
-            Plan::Problem(_) => Err(Denied::new(StatusCode::CONFLICT, TAKEN)),
+            Plan::Problem(_) => Err(Denied::new(StatusCode::CONFLICT, TAKEN).into()),
             // A Service that fipd itself serves takes it over.
-            Plan::Leave | Plan::Delete | Plan::HandBack => one.address.ok_or_else(Denied::late),
+            Plan::Leave | Plan::Delete | Plan::HandBack => {
+                Ok(one.address.ok_or_else(Denied::late)?)
+            }
             Plan::Ask(request) => {
                 let request = no_place(*request, ask.made(one));
                 self.submit(request, holder, &pool).await
@@ -220,14 +249,14 @@ impl Requests {
         request: Request,
         holder: &Holder,
         pool: &Pool,
-    ) -> Result<IpAddr, Denied> {
+    ) -> Result<IpAddr, No> {
         let refused = match self.ipam.submit(request).await {
             Ok(Answer::Granted { leases, .. }) => leases.first().map(|lease| Shown::of(lease)),
             Ok(Answer::Adopted { lease }) => Some(Shown::of(&lease)),
             Ok(Answer::Contended { .. }) => None,
             Ok(other) => {
                 tracing::error!(?other, "the address book answered another question");
-                return Err(Denied::late());
+                return Err(Denied::late().into());
             }
             Err(IpamError::Refused(refusal)) => {
                 // It has another address than the one now asked for, and keeps it.
@@ -237,13 +266,13 @@ impl Requests {
                     .filter(|lease| lease.key.network == pool.spec.network);
                 match here.next() {
                     Some(lease) => Some(Shown::of(lease)),
-                    None => return Err(deny::error(&IpamError::Refused(refusal))),
+                    None => return Err(No::from(&IpamError::Refused(refusal))),
                 }
             }
-            Err(error) => return Err(deny::error(&error)),
+            Err(error) => return Err(No::from(&error)),
         };
         let taken = || Denied::new(StatusCode::CONFLICT, TAKEN);
-        refused.map(|shown| shown.address).ok_or_else(taken)
+        Ok(refused.map(|shown| shown.address).ok_or_else(taken)?)
     }
 }
 

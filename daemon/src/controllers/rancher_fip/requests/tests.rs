@@ -1,8 +1,14 @@
 use fipd_core::ClusterId;
 use tokio_util::sync::CancellationToken;
 
-use super::*;
-use crate::controllers::remote::Remote;
+use super::{
+    decide::{Ask, Undo},
+    *,
+};
+use crate::{
+    controllers::remote::{Remote, testing::canned},
+    fip_v1::Service,
+};
 
 fn rejected(why: &str) -> CallError {
     CallError::Rejected("secrets c-m-a/rancher-fip-config-p-a".into(), why.into())
@@ -31,6 +37,114 @@ fn asker() -> Asker {
         namespace: "c-m-a".to_owned(),
         cluster: "c-m-a".to_owned(),
     }
+}
+
+/// What a daemon without a Rancher decides by, and its store.
+struct Room {
+    requests: Requests,
+    ipam: Ipam,
+    _dir: tempfile::TempDir,
+}
+
+impl Room {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let clock = Arc::new(|| fipd_core::Timestamp(1));
+        let (ipam, _writer) = Ipam::start(dir.path(), clock).unwrap();
+        Self {
+            requests: Requests::new(Ranchers::default(), ipam.clone()),
+            ipam,
+            _dir: dir,
+        }
+    }
+}
+
+fn data(remote: Remote) -> Arc<Data> {
+    Data::new(ClusterId("m".into()), remote, CancellationToken::new())
+}
+
+const SERVICE: &str = "rancher.k8s.binbash.org/service";
+
+/// An object that `services` of the asker's cluster use.
+fn used(version: &str, services: &[&str]) -> Value {
+    let mut labels = json!({ "rancher.k8s.binbash.org/cluster-name": "c-m-a" });
+    for (number, service) in services.iter().enumerate() {
+        labels[format!("{SERVICE}-{number}-name")] = json!(service);
+        labels[format!("{SERVICE}-{number}-namespace")] = json!("shop");
+    }
+    if services.is_empty() {
+        labels = json!({});
+    }
+    json!({
+        "metadata": { "name": "fip-1", "uid": "u", "resourceVersion": version, "labels": labels },
+        "spec": { "floatingIPPool": "net" },
+    })
+}
+
+#[tokio::test]
+async fn a_service_is_taken_off_though_somebody_changed_the_object_meanwhile() {
+    let room = Room::new();
+    let list = json!({ "items": [used("3", &["web", "api"])] }).to_string();
+    let (first, second): (&'static str, &'static str) = (list.leak(), "{}");
+    let (remote, asked) = canned(&[
+        ("PATCH", 409, "the object has been modified"),
+        ("GET", 200, first),
+        ("PATCH", 200, second),
+    ]);
+    let (data, whose) = (data(remote), asker());
+    let look = |object: Value| {
+        let object = serde_json::from_value(object).unwrap();
+        room.requests.look(&data, &whose, object)
+    };
+    let (before, one) = (look(used("1", &[])), look(used("2", &["web"])));
+    let service = Service {
+        namespace: "shop".to_owned(),
+        name: "web".to_owned(),
+    };
+    let ask = Ask {
+        asker: &whose,
+        service: &service,
+        pool: "net",
+        address: None,
+        group: None,
+    };
+    let undone = room
+        .requests
+        .undo(&data, &ask, &one, Some(&before), Undo::Restore);
+    undone.await;
+    let asked = asked.lock();
+    let last = asked.last().unwrap();
+    assert_eq!(last.body["metadata"]["resourceVersion"], "3");
+    let expected = json!({
+        format!("{SERVICE}-0-name"): null, format!("{SERVICE}-0-namespace"): null,
+    });
+    assert_eq!(last.body["metadata"]["labels"], expected);
+}
+
+#[tokio::test]
+async fn an_address_is_deleted_though_the_object_changed_meanwhile() {
+    let room = Room::new();
+    let unused = |version| {
+        let mut object = used(version, &[]);
+        object["spec"]["ipAddr"] = json!("10.0.0.5");
+        let list: &'static str = json!({ "items": [object] }).to_string().leak();
+        list
+    };
+    let (remote, asked) = canned(&[
+        ("GET", 200, unused("1")),
+        ("DELETE", 409, "the object has been modified"),
+        ("GET", 200, unused("2")),
+        ("DELETE", 200, "{}"),
+    ]);
+    let (data, whose) = (data(remote), asker());
+    let address = "10.0.0.5".parse().unwrap();
+    let deleted = room.requests.give_back(&data, &whose, address).await;
+    assert_eq!(deleted, Ok(()));
+    let asked = asked.lock();
+    let versions = asked
+        .iter()
+        .filter_map(|one| one.body["preconditions"]["resourceVersion"].as_str());
+    assert_eq!(versions.collect::<Vec<_>>(), ["1", "2"]);
 }
 
 #[tokio::test]

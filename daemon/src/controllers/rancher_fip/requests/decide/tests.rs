@@ -274,16 +274,15 @@ fn defect_07_only_what_was_made_for_the_request_is_deleted_when_it_is_refused() 
     let Decision::Create(name) = decided(&PLAIN, &[]) else {
         panic!("none is there");
     };
-    let refused = denied("quota exceeded");
     let mut made = used(&name, "", "c-m-a", "web");
-    assert_eq!(ask.undo(&made, false, &refused), Undo::Delete);
-    assert_eq!(ask.undo(&made, false, &Denied::late()), Undo::Nothing);
+    assert_eq!(ask.undo(&made, false, true), Undo::Delete);
+    assert_eq!(ask.undo(&made, false, false), Undo::Nothing);
     made.address = "10.0.0.5".parse().ok();
-    assert_eq!(ask.undo(&made, false, &refused), Undo::Nothing);
+    assert_eq!(ask.undo(&made, false, true), Undo::Nothing);
     let theirs = used("fip-1", "", "c-m-a", "web");
-    assert_eq!(ask.undo(&theirs, false, &refused), Undo::Nothing);
-    assert_eq!(ask.undo(&theirs, true, &refused), Undo::Restore);
-    assert_eq!(ask.undo(&theirs, true, &Denied::late()), Undo::Nothing);
+    assert_eq!(ask.undo(&theirs, false, true), Undo::Nothing);
+    assert_eq!(ask.undo(&theirs, true, true), Undo::Restore);
+    assert_eq!(ask.undo(&theirs, true, false), Undo::Nothing);
 }
 
 #[test]
