@@ -8,7 +8,7 @@ use std::{
     net::IpAddr,
 };
 
-use fipd_core::Text;
+use fipd_core::{NetworkId, Text};
 use fipd_crds::labels::{add_service, remove_all_services, services};
 use http::StatusCode;
 use sha2::{Digest, Sha256};
@@ -27,6 +27,8 @@ pub struct Known {
     pub name: Text,
     pub labels: BTreeMap<String, String>,
     pub fip: Fip,
+    /// Of its pool; `None`: that is not known.
+    pub network: Option<NetworkId>,
     /// The address it has.
     pub address: Option<IpAddr>,
     /// Whether the address book says so; else it is what the object shows.
@@ -44,6 +46,8 @@ pub struct Ask<'a> {
     pub service: &'a Service,
     /// The real name of the pool.
     pub pool: &'a str,
+    /// Of the pool; `None`: it is not known yet.
+    pub network: Option<NetworkId>,
     pub address: Option<IpAddr>,
     pub group: Option<&'a str>,
 }
@@ -72,11 +76,15 @@ pub enum Undo {
 
 /// Decides, given all FloatingIPs of the project. `taken`: names that objects of others have.
 pub fn decide(ask: &Ask<'_>, known: &[Known], taken: &BTreeSet<String>) -> Decision {
-    if let Some(one) = living(known).find(|one| ask.has(one)) {
+    // Another network may have the same address.
+    let other_pool = |one: &&Known| one.fip.pool != ask.pool;
+    let own = living(known).filter(|one| ask.has(one));
+    if let Some(one) = own.min_by_key(other_pool) {
         return Decision::Has(Text::clone(&one.name));
     }
+    let at = |address| living(known).filter(move |one| one.is_at(address) && ask.is_near(one));
     match ask.address {
-        Some(address) => match living(known).find(|one| one.is_at(address)) {
+        Some(address) => match at(address).min_by_key(other_pool) {
             Some(one) => ask.join(one),
             None => ask.create(known, taken),
         },
@@ -88,13 +96,19 @@ impl Ask<'_> {
     /// Whether the Service has it already, and it is what is asked for.
     fn has(&self, one: &Known) -> bool {
         let fits = match self.address {
-            Some(address) => one.is_at(address),
+            Some(address) => one.is_at(address) && self.is_near(one),
             None => one.fip.pool == self.pool,
         };
         let group = self
             .group
             .is_none_or(|group| one.fip.group.as_deref() == Some(group));
         fits && group && one.is_of(&self.asker.cluster) && one.names(self.service)
+    }
+
+    /// Whether an address of its network is the same address in ours.
+    fn is_near(&self, one: &Known) -> bool {
+        let networks = self.network.zip(one.network);
+        one.fip.pool == self.pool || networks.is_none_or(|(own, other)| own == other)
     }
 
     /// The address it names is that of `one`.

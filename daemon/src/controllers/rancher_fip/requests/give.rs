@@ -51,6 +51,7 @@ impl Requests {
             asker,
             service: &wish.service,
             pool: &pool,
+            network: self.network(data, &pool),
             address: wish.address,
             group: wish.group.as_deref(),
         };

@@ -60,6 +60,7 @@ mod tests {
             address: "10.0.0.5".parse().ok(),
             held: true,
             contended: false,
+            network: None,
             left: String::new(),
         }
     }

@@ -18,7 +18,7 @@ mod release;
 
 use std::{collections::BTreeMap, future::Future, net::IpAddr, sync::Arc};
 
-use fipd_core::{Holder, Text};
+use fipd_core::{Holder, NetworkId, System, Text};
 use fipd_crds::{floating_ip::FloatingIP, labels::RELEASED_BY};
 use futures::future::BoxFuture;
 use http::StatusCode;
@@ -108,10 +108,19 @@ impl Requests {
             held: held.is_some(),
             contended: lease.is_some_and(|lease| !lease.contenders.is_empty()),
             left: left.unwrap_or_default(),
+            network: self.network(data, &fip.pool),
             name,
             labels,
             fip,
         }
+    }
+
+    /// The network of a pool, once it is mirrored.
+    fn network(&self, data: &Data, pool: &str) -> Option<NetworkId> {
+        self.ipam.read(|ledger| {
+            let pool = ledger.mirror(&System::rancher_fip(), &data.cluster, pool)?;
+            Some(pool.spec.network)
+        })
     }
 
     /// Gives an object these labels, and the note who left it; `None`: somebody changed it since it was read.

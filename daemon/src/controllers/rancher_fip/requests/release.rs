@@ -1,6 +1,9 @@
 //! The end of a Service's use of an address, and of an address that nobody uses.
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
 
 use fipd_core::{Release, ReleaseScope, Request, Text};
 use fipd_crds::labels::{remove_service, services};
@@ -77,10 +80,20 @@ pub fn unused<'a>(asker: &Asker, known: &'a [Known], address: IpAddr) -> Result<
         project.is_some_and(|project| *project.0 == *asker.project)
     };
     let at = known.iter().filter(own).filter(|one| one.is_at(address));
-    let Some(one) = at.min_by_key(|one| one.fip.terminating) else {
+    let Some(one) = at.clone().min_by_key(|one| one.fip.terminating) else {
         let message = "no floatingip found to delete";
         return Err(Denied::new(StatusCode::NOT_FOUND, message));
     };
+    let living = at.filter(|one| !one.fip.terminating);
+    let pools: BTreeSet<&str> = living.map(|one| one.fip.pool.as_str()).collect();
+    if pools.len() > 1 {
+        let pools: Vec<&str> = pools.into_iter().collect();
+        let message = format!(
+            "{address} is kept for the project in the pools {}; delete the FloatingIP of the one that is meant",
+            pools.join(", ")
+        );
+        return Err(Denied::new(StatusCode::CONFLICT, message));
+    }
     if one.fip.cluster.is_some() || one.fip.holder.is_some() {
         return Err(Denied::new(StatusCode::CONFLICT, TAKEN));
     }
@@ -212,6 +225,7 @@ mod tests {
             address: "10.0.0.5".parse().ok(),
             held: true,
             contended: false,
+            network: None,
             left: String::new(),
         }
     }
@@ -299,6 +313,25 @@ mod tests {
         let used = of("p-a", Some("c-m-a"));
         assert_eq!(code(&used), StatusCode::CONFLICT);
         assert_eq!(code(&[]), StatusCode::NOT_FOUND);
+    }
+
+    #[test]
+    fn an_address_of_several_pools_is_deleted_in_none() {
+        let address: IpAddr = [10, 0, 0, 5].into();
+        let (one, mut other) = (known("fip-1", None, &[]), known("fip-2", None, &[]));
+        other.fip.pool = "other".to_owned();
+        let mut all = [one, other];
+        for one in &mut all {
+            one.fip.project = Some(fipd_core::Tenant("p-a".into()));
+        }
+        let refused = unused(&asker(), &all, address).unwrap_err();
+        assert_eq!(refused.code, StatusCode::CONFLICT);
+        assert!(refused.message.contains("net, other"), "{refused}");
+        all[0].fip.terminating = true;
+        assert_eq!(*unused(&asker(), &all, address).unwrap().name, *"fip-2");
+        all[0].fip.terminating = false;
+        all[1].address = None;
+        assert_eq!(*unused(&asker(), &all, address).unwrap().name, *"fip-1");
     }
 
     #[test]

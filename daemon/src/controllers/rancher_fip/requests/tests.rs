@@ -75,6 +75,7 @@ fn used(version: &str, services: &[&str]) -> Value {
     if services.is_empty() {
         labels = json!({});
     }
+    labels["rancher.k8s.binbash.org/project-name"] = json!("p-a");
     json!({
         "metadata": { "name": "fip-1", "uid": "u", "resourceVersion": version, "labels": labels },
         "spec": { "floatingIPPool": "net" },
@@ -105,6 +106,7 @@ async fn a_service_is_taken_off_though_somebody_changed_the_object_meanwhile() {
         asker: &whose,
         service: &service,
         pool: "net",
+        network: None,
         address: None,
         group: None,
     };

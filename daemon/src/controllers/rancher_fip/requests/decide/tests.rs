@@ -39,6 +39,7 @@ fn known(name: &str, address: &str, labels: &[(&str, &str)]) -> Known {
         address: address.parse().ok(),
         held: true,
         contended: false,
+        network: None,
         left: String::new(),
     }
 }
@@ -83,6 +84,7 @@ fn decided_beside(case: &Case, known: &[Known], taken: &[String]) -> Decision {
             asker: &asker("c-m-a"),
             service: &service(case.service),
             pool: case.pool,
+            network: Some(NetworkId::DEFAULT),
             address: case.address.map(|address| address.parse().unwrap()),
             group: case.group,
         },
@@ -156,6 +158,30 @@ fn defect_06_an_unused_address_of_another_pool_is_not_taken() {
         decided(&PLAIN, &[going, waits]),
         Decision::Create(_)
     ));
+}
+
+#[test]
+fn an_address_of_another_network_is_another_address() {
+    let mut other = used("fip-1", "10.0.0.5", "c-m-a", "web");
+    other.fip.pool = "other".to_owned();
+    other.network = Some(NetworkId(7));
+    let fixed = Case {
+        address: Some("10.0.0.5"),
+        ..PLAIN
+    };
+    let made = decided(&fixed, std::slice::from_ref(&other));
+    assert!(matches!(made, Decision::Create(_)), "{made:?}");
+    let own = known("fip-2", "10.0.0.5", &[]);
+    let both = [other, own];
+    assert_eq!(decided(&fixed, &both), Decision::Attach("fip-2".into()));
+    let [mut near, own] = both;
+    near.network = Some(NetworkId::DEFAULT);
+    let has = Decision::Has("fip-1".into());
+    assert_eq!(decided(&fixed, &[near.clone()]), has, "one network");
+    let mut web = used("fip-2", "10.0.0.5", "c-m-a", "web");
+    web.network = own.network;
+    let has = Decision::Has("fip-2".into());
+    assert_eq!(decided(&fixed, &[near, web]), has, "of the pool first");
 }
 
 #[test]
@@ -268,6 +294,7 @@ fn defect_07_only_what_was_made_for_the_request_is_deleted_when_it_is_refused() 
         asker: &asker("c-m-a"),
         service: &service("web"),
         pool: "net",
+        network: None,
         address: None,
         group: None,
     };
@@ -291,6 +318,7 @@ fn labels_name_the_service_beside_others() {
         asker: &asker("c-m-a"),
         service: &service("api"),
         pool: "net",
+        network: None,
         address: None,
         group: Some("g"),
     };
@@ -319,6 +347,7 @@ fn defect_18_what_the_last_user_left_behind_is_not_shared_with_the_next() {
         asker: &asker,
         service: &web,
         pool: "net",
+        network: None,
         address: None,
         group: None,
     };
