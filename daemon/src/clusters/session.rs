@@ -28,6 +28,10 @@ use crate::{
 /// `run` returns when the session is cancelled. If it returns earlier or panics, it is started again after a pause.
 pub trait SystemRunner: Send + Sync + 'static {
     fn run(&self, session: ClusterSession, system: System) -> BoxFuture<'static, ()>;
+
+    /// These are all clusters that are configured or discovered, whether reached or not: each under one name, with its
+    /// systems and settings.
+    fn known(&self, _clusters: &[(&Text, &BTreeSet<System>, &ClusterSettings)]) {}
 }
 
 /// A connected cluster whose identity was checked. Cheap to clone.

@@ -29,6 +29,7 @@ impl Registry {
     pub async fn settle(&mut self) {
         self.arrange_sites();
         let (standings, leads) = self.standings();
+        self.tell_known(&standings);
         if let Err(err) = self.settle_in(&standings, &leads).await {
             tracing::error!("clusters cannot be brought up to date, tried again soon: {err}");
         }
@@ -42,6 +43,19 @@ impl Registry {
         self.expect(&standings).await?;
         self.show(&standings);
         Ok(())
+    }
+
+    fn tell_known(&self, standings: &Standings) {
+        let own_name = |spec: &&SiteSpec| {
+            let standing = standings.get(&spec.name);
+            standing.is_none_or(|one| one.joined.is_none() && one.conflict.is_none())
+        };
+        let specs = self.sites.values().map(|site| &site.spec);
+        let known: Vec<_> = specs
+            .filter(own_name)
+            .map(|spec| (&spec.name, &spec.systems, &spec.settings))
+            .collect();
+        self.runner.known(&known);
     }
 
     async fn settle_in(&mut self, standings: &Standings, leads: &Leads) -> Result<(), IpamError> {

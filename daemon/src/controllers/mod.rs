@@ -19,13 +19,14 @@ pub mod site;
 pub mod tasks;
 pub mod wakes;
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use fipd_core::{Answer, System, Text};
 use futures::future::BoxFuture;
 
 use crate::{
     clusters::{ClusterSession, SystemRunner},
+    config::{ClusterSettings, RancherFipRole},
     guests::GuestBoard,
     helm::Helm,
     ipam::{Ipam, IpamError},
@@ -75,6 +76,15 @@ impl Runner {
 }
 
 impl SystemRunner for Runner {
+    fn known(&self, clusters: &[(&Text, &BTreeSet<System>, &ClusterSettings)]) {
+        let family = System::rancher_fip();
+        let managing = clusters.iter().filter(|(_, systems, settings)| {
+            systems.contains(&family) && settings.rancher_fip.role == RancherFipRole::Management
+        });
+        let names = managing.map(|(name, ..)| Text::clone(name)).collect();
+        self.rancher_fip.ranchers.configured(names);
+    }
+
     fn run(&self, session: ClusterSession, system: System) -> BoxFuture<'static, ()> {
         if system == System::rancher_fip() {
             return self.rancher_fip.run(session);

@@ -1,6 +1,8 @@
 //! What is known of a Rancher management cluster: pools, project quotas and FloatingIPs. Filled by the
 //! management role, read by the Service controllers of the downstream clusters; stays when Rancher goes down.
 
+mod all;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -27,14 +29,10 @@ use crate::controllers::{
     remote::Remote,
 };
 
+pub use all::Ranchers;
+
 /// How long a start waits to hear who leads in Rancher.
 const KNOWN_WITHIN: Duration = Duration::from_secs(5);
-
-/// All management clusters by configured name.
-#[derive(Clone, Default)]
-pub struct Ranchers {
-    map: Arc<Mutex<BTreeMap<Text, Arc<Rancher>>>>,
-}
 
 /// One management cluster, whether connected or not.
 #[derive(Default)]
@@ -84,42 +82,6 @@ pub struct Listener {
     pub pools: Box<dyn Fn() + Send + Sync>,
     /// Rancher's id of the cluster.
     pub id: Box<dyn Fn() -> Option<String> + Send + Sync>,
-}
-
-impl Ranchers {
-    /// The management cluster configured under this name.
-    pub fn get(&self, name: &str) -> Arc<Rancher> {
-        Arc::clone(self.map.lock().entry(name.into()).or_default())
-    }
-
-    /// What the admission webhook is told of the cluster of this name, while it is served.
-    pub fn admits(&self, name: &str) -> Option<Arc<Admits>> {
-        let admits = self.map.lock().get(name)?.admits.lock().clone()?;
-        admits.lives().then_some(admits)
-    }
-
-    /// What is known of all that were read once and where no other program leads, by configured name.
-    pub fn all(&self) -> Vec<(Text, Arc<Data>)> {
-        let map = self.map.lock();
-        let known = map.iter();
-        known
-            .filter(|(_, rancher)| *rancher.led_elsewhere.borrow() != Some(true))
-            .filter_map(|(name, rancher)| Some((Text::clone(name), rancher.data()?)))
-            .collect()
-    }
-
-    /// What is known of those where this daemon leads at this moment, by configured name.
-    pub fn leading(&self) -> Vec<(Text, Arc<Data>)> {
-        let mut all = self.all();
-        all.retain(|(_, data)| data.leads());
-        all
-    }
-
-    /// How many there are beside those where this daemon leads.
-    pub fn not_leading(&self) -> usize {
-        let all = self.map.lock().len();
-        all.saturating_sub(self.leading().len())
-    }
 }
 
 impl Rancher {

@@ -6,7 +6,10 @@ use super::{
     *,
 };
 use crate::{
-    controllers::remote::{Remote, testing::canned},
+    controllers::{
+        rancher_fip::clusters::RancherCluster,
+        remote::{Remote, testing::canned},
+    },
     fip_v1::Service,
 };
 
@@ -42,7 +45,6 @@ fn asker() -> Asker {
 /// What a daemon without a Rancher decides by, and its store.
 struct Room {
     requests: Requests,
-    ipam: Ipam,
     _dir: tempfile::TempDir,
 }
 
@@ -52,8 +54,7 @@ impl Room {
         let clock = Arc::new(|| fipd_core::Timestamp(1));
         let (ipam, _writer) = Ipam::start(dir.path(), clock).unwrap();
         Self {
-            requests: Requests::new(Ranchers::default(), ipam.clone()),
-            ipam,
+            requests: Requests::new(Ranchers::default(), ipam),
             _dir: dir,
         }
     }
@@ -150,6 +151,44 @@ async fn an_address_is_deleted_though_the_object_changed_meanwhile() {
 }
 
 #[tokio::test]
+async fn who_cannot_be_known_yet_is_told_to_ask_again() {
+    let room = Room::new();
+    let (remote, _) = canned(&[("GET", 404, "")]);
+    let (data, ranchers) = (data(remote), &room.requests.ranchers);
+    ranchers.get("rancher").publish(Arc::clone(&data));
+    let claim = claim();
+    let asked = || room.requests.authorize(&claim);
+    let later = Err(Denied::elsewhere());
+    data.clusters
+        .set(&Key::new("", "c-m-a"), RancherCluster::default());
+    assert_eq!(asked().await, later, "the projects are not read");
+    data.projects.complete();
+    assert_eq!(asked().await, Err(Denied::unauthorized()));
+    ranchers.get("second");
+    assert_eq!(asked().await, later, "it may be of the second");
+    ranchers.configured(["rancher".into()].into());
+    assert_eq!(asked().await, Err(Denied::unauthorized()));
+    assert_eq!(
+        room.requests.not_leading(),
+        0,
+        "the second is configured no more"
+    );
+    ranchers.configured(["rancher".into(), "second".into()].into());
+    data.projects.set(&Key::new("c-m-a", "p-a"), "A".to_owned());
+    let guess = asked().await;
+    assert_eq!(guess, Err(Denied::unauthorized()), "it is of the first");
+}
+
+fn claim() -> Claim {
+    Claim {
+        client: "client-c-m-a".to_owned(),
+        project: "p-a".to_owned(),
+        secret: crate::fip_v1::Secret::new("s"),
+        cluster: None,
+    }
+}
+
+#[tokio::test]
 async fn defect_34_what_a_former_leader_knows_is_not_served() {
     let ranchers = Ranchers::default();
     let over = CancellationToken::new();
@@ -177,13 +216,7 @@ async fn defect_34_what_a_former_leader_knows_is_not_served() {
     let asked = requests.list(&asker()).await;
     assert_eq!(asked.unwrap_err(), Denied::elsewhere());
     assert_eq!(requests.figures().unwrap_err(), Denied::elsewhere());
-    let claim = Claim {
-        client: "client-c-m-a".to_owned(),
-        project: "p-a".to_owned(),
-        secret: crate::fip_v1::Secret::new("s"),
-        cluster: None,
-    };
-    let heard = requests.authorize(&claim).await.unwrap_err();
+    let heard = requests.authorize(&claim()).await.unwrap_err();
     assert_eq!(heard, Denied::elsewhere());
     assert_eq!(requests.not_leading(), 1);
     assert!(rancher.data().is_some(), "Services are served from it");
