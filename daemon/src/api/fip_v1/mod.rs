@@ -130,23 +130,23 @@ pub fn ipam(router: Router<Arc<Api>>) -> Router<Arc<Api>> {
 }
 
 async fn token(State(api): State<Arc<Api>>, request: Request) -> Response {
-    answer(&api, Call::Token, request).await
+    answer(api, Call::Token, request).await
 }
 
 async fn request(State(api): State<Arc<Api>>, request: Request) -> Response {
-    answer(&api, Call::Request, request).await
+    answer(api, Call::Request, request).await
 }
 
 async fn release(State(api): State<Arc<Api>>, request: Request) -> Response {
-    answer(&api, Call::Release, request).await
+    answer(api, Call::Release, request).await
 }
 
 async fn remove(State(api): State<Arc<Api>>, request: Request) -> Response {
-    answer(&api, Call::Delete, request).await
+    answer(api, Call::Delete, request).await
 }
 
 async fn list(State(api): State<Arc<Api>>, request: Request) -> Response {
-    answer(&api, Call::List, request).await
+    answer(api, Call::List, request).await
 }
 
 async fn figures(State(api): State<Arc<Api>>) -> Response {
@@ -156,8 +156,16 @@ async fn figures(State(api): State<Arc<Api>>) -> Response {
     }
 }
 
-/// Answers a call, counts it and leaves a trace of it.
-async fn answer(api: &Api, call: Call, request: Request) -> Response {
+/// Answers a call, counts it and leaves a trace of it, also when the client has gone.
+async fn answer(api: Arc<Api>, call: Call, request: Request) -> Response {
+    let answered = tokio::spawn(async move { traced(&api, call, request).await });
+    answered.await.unwrap_or_else(|error| {
+        tracing::error!(%error, call = call.name(), "a call of an LB controller was not answered");
+        refused(Denied::late())
+    })
+}
+
+async fn traced(api: &Api, call: Call, request: Request) -> Response {
     let began = Instant::now();
     let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
     let peer = peer.map(|ConnectInfo(peer)| peer.ip().to_canonical());

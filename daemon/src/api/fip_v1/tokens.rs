@@ -90,13 +90,19 @@ impl Tokens {
         self.ipam.read(|ledger| ledger.signing_key().cloned())
     }
 
-    async fn first(&self) -> Result<SigningKey, TokenError> {
-        let _making = self.making.lock().await;
-        if self.last().is_none() {
-            self.replace(None, "fipd".into()).await?;
-        }
-        let none = || TokenError::Make("it is not in the store".to_owned());
-        self.last().ok_or_else(none)
+    /// Makes the first key to the end, though whoever waits may give up: the next finds it.
+    async fn first(self: &Arc<Self>) -> Result<SigningKey, TokenError> {
+        let this = Arc::clone(self);
+        let made = tokio::spawn(async move {
+            let _making = this.making.lock().await;
+            if this.last().is_none() {
+                this.replace(None, "fipd".into()).await?;
+            }
+            let none = || TokenError::Make("it is not in the store".to_owned());
+            this.last().ok_or_else(none)
+        });
+        let made = made.await;
+        made.map_err(|error| TokenError::Make(error.to_string()))?
     }
 
     async fn replace(&self, after: Option<KeyId>, actor: Actor) -> Result<KeyId, TokenError> {
@@ -162,9 +168,29 @@ pub(super) fn make() -> Result<Vec<u8>, String> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicU64;
+    use std::{sync::atomic::AtomicU64, time::Duration};
 
     use super::*;
+
+    #[tokio::test]
+    async fn the_first_key_is_made_though_nobody_waits_for_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let clock = Arc::new(|| Timestamp(1));
+        let (ipam, writer) = Ipam::start(dir.path(), clock).unwrap();
+        let tokens = Tokens::new(ipam.clone());
+        let short = Duration::from_millis(1);
+        let given_up = tokio::time::timeout(short, tokens.issue("client-c-m-a")).await;
+        assert!(given_up.is_err());
+        let made = async {
+            while tokens.last().is_none() {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        let made = tokio::time::timeout(Duration::from_secs(120), made).await;
+        assert!(made.is_ok());
+        ipam.shutdown().await;
+        writer.join();
+    }
 
     #[tokio::test]
     async fn a_rotated_key_counts_until_its_tokens_have_ended_and_is_in_the_store() {

@@ -13,7 +13,8 @@ use serde_json::json;
 use super::{
     Requests, actor,
     decide::{Ask, Decision, Known, TAKEN, Undo, decide, denied},
-    deny::No, failed, holder, release,
+    deny::No,
+    failed, holder, release,
 };
 use crate::{
     controllers::{
@@ -213,6 +214,9 @@ impl Requests {
         one: &Known,
         holder: &Holder,
     ) -> Result<IpAddr, No> {
+        if !data.leads() {
+            return Err(Denied::elsewhere().into());
+        }
         if one.fip.holder.is_some() {
             // It shows the lease of a Service that fipd itself serves.
             return Ok(one.address.ok_or_else(Denied::late)?);
@@ -245,12 +249,7 @@ impl Requests {
         }
     }
 
-    async fn submit(
-        &self,
-        request: Request,
-        holder: &Holder,
-        pool: &Pool,
-    ) -> Result<IpAddr, No> {
+    async fn submit(&self, request: Request, holder: &Holder, pool: &Pool) -> Result<IpAddr, No> {
         let refused = match self.ipam.submit(request).await {
             Ok(Answer::Granted { leases, .. }) => leases.first().map(|lease| Shown::of(lease)),
             Ok(Answer::Adopted { lease }) => Some(Shown::of(&lease)),

@@ -25,6 +25,7 @@ use http::StatusCode;
 use kube::ResourceExt;
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
+use tokio::sync::oneshot;
 
 use super::{
     floating_ip::{self, observe},
@@ -49,12 +50,13 @@ const TRIES: usize = 5;
 type Turn = Arc<tokio::sync::Mutex<()>>;
 
 /// Decides for all management clusters.
+#[derive(Clone)]
 pub struct Requests {
     ranchers: Ranchers,
     ipam: Ipam,
     /// One call of a project at a time.
-    projects: Mutex<BTreeMap<(Text, String), Turn>>,
-    guests: Guests,
+    projects: Arc<Mutex<BTreeMap<(Text, String), Turn>>>,
+    guests: Arc<Guests>,
 }
 
 impl Requests {
@@ -62,8 +64,8 @@ impl Requests {
         Self {
             ranchers,
             ipam,
-            projects: Mutex::default(),
-            guests: Guests::default(),
+            projects: Arc::default(),
+            guests: Arc::default(),
         }
     }
 
@@ -80,8 +82,46 @@ impl Requests {
         lock.lock_owned().await
     }
 
+    /// Decides in the project's turn, to the end though nobody may wait for it: what was written in vain is taken back
+    /// before the next has its turn.
+    async fn decided<T, F>(
+        &self,
+        asker: &Asker,
+        call: impl FnOnce(Arc<Data>) -> F + Send,
+    ) -> Result<T, Denied>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Denied>> + Send + 'static,
+    {
+        let data = self.data(asker)?;
+        let turn = while_leading(&data, async { Ok(self.turn(asker).await) }).await?;
+        let (call, whose) = (call(Arc::clone(&data)), asker.clone());
+        let (tell, told) = oneshot::channel();
+        tokio::spawn(async move {
+            let said = call.await;
+            drop(turn);
+            if let Err(said) = tell.send(said) {
+                let why = said.err().map(|denied| denied.message);
+                let Asker {
+                    project, cluster, ..
+                } = whose;
+                tracing::warn!(
+                    project,
+                    cluster,
+                    why,
+                    "an LB controller was not told in time what was decided"
+                );
+            }
+        });
+        let told = async { told.await.unwrap_or_else(|_| Err(Denied::late())) };
+        while_leading(&data, told).await
+    }
+
     /// The project's FloatingIPs as they are, by name.
     async fn known(&self, data: &Data, asker: &Asker) -> Result<Vec<Known>, Denied> {
+        if !data.leads() {
+            return Err(Denied::elsewhere());
+        }
         let all = floating_ip::target(&asker.key(""));
         let label = format!("{PROJECT}%3D{}", asker.project);
         let objects = data.remote.list(&all, &label).await;
@@ -166,14 +206,11 @@ impl FloatingIps for Requests {
         asker: &'a Asker,
         wish: &'a Wish,
     ) -> BoxFuture<'a, Result<Given, Denied>> {
-        Box::pin(async move {
-            let data = self.data(asker)?;
-            let call = async {
-                let _turn = self.turn(asker).await;
-                self.give(&data, asker, wish).await
-            };
-            while_leading(&data, call).await
-        })
+        let (all, whose, wish) = (self.clone(), asker.clone(), wish.clone());
+        Box::pin(self.decided(
+            asker,
+            |data| async move { all.give(&data, &whose, &wish).await },
+        ))
     }
 
     fn release<'a>(
@@ -181,14 +218,10 @@ impl FloatingIps for Requests {
         asker: &'a Asker,
         farewell: &'a Farewell,
     ) -> BoxFuture<'a, Result<(), Denied>> {
-        Box::pin(async move {
-            let data = self.data(asker)?;
-            let call = async {
-                let _turn = self.turn(asker).await;
-                self.let_go(&data, asker, farewell).await
-            };
-            while_leading(&data, call).await
-        })
+        let (all, whose, farewell) = (self.clone(), asker.clone(), farewell.clone());
+        Box::pin(self.decided(asker, |data| async move {
+            all.let_go(&data, &whose, &farewell).await
+        }))
     }
 
     fn delete<'a>(
@@ -196,14 +229,10 @@ impl FloatingIps for Requests {
         asker: &'a Asker,
         address: IpAddr,
     ) -> BoxFuture<'a, Result<(), Denied>> {
-        Box::pin(async move {
-            let data = self.data(asker)?;
-            let call = async {
-                let _turn = self.turn(asker).await;
-                self.give_back(&data, asker, address).await
-            };
-            while_leading(&data, call).await
-        })
+        let (all, whose) = (self.clone(), asker.clone());
+        Box::pin(self.decided(asker, move |data| async move {
+            all.give_back(&data, &whose, address).await
+        }))
     }
 
     fn list<'a>(&'a self, asker: &'a Asker) -> BoxFuture<'a, Result<Vec<Row>, Denied>> {
@@ -265,7 +294,7 @@ fn failed(error: &CallError) -> Denied {
     }
 }
 
-/// Ends the call when somebody else may lead there. What is committed by then is found when the client asks again.
+/// Waits no longer when somebody else may lead there. What is committed by then is found when the client asks again.
 async fn while_leading<T>(
     data: &Data,
     call: impl Future<Output = Result<T, Denied>>,

@@ -1,4 +1,10 @@
+use std::{convert::Infallible, time::Duration};
+
 use fipd_core::ClusterId;
+use fipd_crds::floating_ip::FloatingIPPool;
+use http_body_util::BodyExt as _;
+use kube::client::Body;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -148,6 +154,64 @@ async fn an_address_is_deleted_though_the_object_changed_meanwhile() {
         .iter()
         .filter_map(|one| one.body["preconditions"]["resourceVersion"].as_str());
     assert_eq!(versions.collect::<Vec<_>>(), ["1", "2"]);
+}
+
+/// Has nothing, and makes an object once `open`; notes the methods.
+fn slow(open: &watch::Sender<bool>) -> (Remote, Arc<Mutex<Vec<http::Method>>>) {
+    let asked: Arc<Mutex<Vec<http::Method>>> = Arc::default();
+    let (all, open) = (Arc::clone(&asked), open.subscribe());
+    let serve = move |request: http::Request<Body>| {
+        let (method, mut open) = (request.method().clone(), open.clone());
+        all.lock().push(method.clone());
+        async move {
+            let mut body = json!({ "items": [] });
+            if method == http::Method::POST {
+                open.wait_for(|open| *open).await.unwrap();
+                let bytes = request.into_body().collect().await.unwrap().to_bytes();
+                body = serde_json::from_slice(&bytes).unwrap();
+                body["metadata"]["uid"] = json!("u");
+            }
+            Ok::<_, Infallible>(http::Response::new(Body::from(
+                body.to_string().into_bytes(),
+            )))
+        }
+    };
+    let client = kube::Client::new(tower::service_fn(serve), "default");
+    (Remote::new(client), asked)
+}
+
+#[tokio::test]
+async fn what_nobody_waits_for_is_undone_before_the_project_has_its_next_turn() {
+    let room = Room::new();
+    let (open, _) = watch::channel(false);
+    let (remote, asked) = slow(&open);
+    let data = data(remote);
+    data.pools
+        .set(&Key::new("", "net"), FloatingIPPool::default());
+    room.requests
+        .ranchers
+        .get("rancher")
+        .publish(Arc::clone(&data));
+    let wish = Wish {
+        service: Service {
+            namespace: "shop".to_owned(),
+            name: "web".to_owned(),
+        },
+        pool: "net".to_owned(),
+        address: None,
+        group: None,
+    };
+    let whose = asker();
+    let short = Duration::from_millis(200);
+    let gone = tokio::time::timeout(short, room.requests.request(&whose, &wish)).await;
+    assert!(gone.is_err(), "the client has gone");
+    let next = tokio::time::timeout(short, room.requests.turn(&whose)).await;
+    assert!(next.is_err(), "the object may be made yet");
+    open.send_replace(true);
+    let next = tokio::time::timeout(Duration::from_secs(10), room.requests.turn(&whose)).await;
+    assert!(next.is_ok());
+    let asked: Vec<String> = asked.lock().iter().map(ToString::to_string).collect();
+    assert_eq!(asked, ["GET", "POST", "DELETE"]);
 }
 
 #[tokio::test]

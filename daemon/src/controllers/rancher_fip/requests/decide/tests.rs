@@ -191,10 +191,7 @@ fn a_kept_address_that_somebody_else_was_found_using_is_given_to_no_third() {
     let free = known("fip-2", "10.0.0.6", &[]);
     let all = [kept, free];
     assert_eq!(decided(&PLAIN, &all), Decision::Attach("fip-2".into()));
-    assert!(matches!(
-        decided(&PLAIN, &all[..1]),
-        Decision::Create(_)
-    ));
+    assert!(matches!(decided(&PLAIN, &all[..1]), Decision::Create(_)));
     let fixed = Case {
         address: Some("10.0.0.5"),
         ..PLAIN
