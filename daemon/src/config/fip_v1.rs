@@ -10,6 +10,10 @@ pub struct FipV1 {
     pub rate_limit_per_second: Rate,
     /// Of these, at once.
     pub rate_limit_burst: Rate,
+    /// Calls for tokens, and calls of nobody's, from one address.
+    pub peer_rate_limit_per_second: Rate,
+    /// Of these, at once.
+    pub peer_rate_limit_burst: Rate,
 }
 
 /// A number of calls.
@@ -24,6 +28,8 @@ impl Default for FipV1 {
         Self {
             rate_limit_per_second: Rate(10),
             rate_limit_burst: Rate(20),
+            peer_rate_limit_per_second: Rate(200),
+            peer_rate_limit_burst: Rate(1_000),
         }
     }
 }
@@ -42,7 +48,7 @@ impl TryFrom<u32> for Rate {
             Ok(Self(number))
         } else {
             Err(format!(
-                "[fip-v1] rate-limit-per-second and rate-limit-burst: {number} is not allowed: 1 to {MOST}"
+                "[fip-v1] rate-limit-per-second, rate-limit-burst, peer-rate-limit-per-second and peer-rate-limit-burst: {number} is not allowed: 1 to {MOST}"
             ))
         }
     }

@@ -30,7 +30,8 @@ const WARM_UP: usize = 5;
 const WORKERS: usize = 32;
 const OF_EACH_WORKER: usize = 8;
 const DEADLINE: Duration = Duration::from_secs(120);
-const LIMITS: &str = "[fip-v1]\nrate-limit-per-second = 10000\nrate-limit-burst = 10000\n";
+const LIMITS: &str = "[fip-v1]\nrate-limit-per-second = 10000\nrate-limit-burst = 10000\n\
+    peer-rate-limit-per-second = 10000\npeer-rate-limit-burst = 10000\n";
 
 /// p50 and p99 one by one and 32 at once, against the floor, and 500 Services at once on 20 clusters.
 pub async fn run() -> Result<Vec<Figure>> {

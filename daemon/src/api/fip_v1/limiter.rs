@@ -58,14 +58,6 @@ struct Bucket {
 pub struct Limiter(Mutex<BTreeMap<Whom, Bucket>>);
 
 impl Limiter {
-    /// Whether there is a token to take.
-    pub fn has(&self, whom: &Whom, rate: Rate, now: Instant) -> bool {
-        let buckets = self.0.lock();
-        buckets
-            .get(whom)
-            .is_none_or(|bucket| bucket.filled(rate, now) >= 1.0)
-    }
-
     /// Takes one token, if there is one.
     pub fn take(&self, whom: Whom, rate: Rate, now: Instant) -> bool {
         let mut buckets = self.0.lock();
@@ -88,6 +80,17 @@ impl Limiter {
             at: now,
         };
         enough
+    }
+
+    /// Puts a token back that was taken.
+    pub fn give_back(&self, whom: &Whom, rate: Rate, now: Instant) {
+        if let Some(bucket) = self.0.lock().get_mut(whom) {
+            let tokens = bucket.filled(rate, now) + 1.0;
+            *bucket = Bucket {
+                tokens: tokens.min(rate.burst),
+                at: now,
+            };
+        }
     }
 }
 
@@ -117,6 +120,20 @@ mod tests {
         let later = start + Duration::from_millis(250);
         let granted = (0..100).filter(|_| limiter.take(project("p-a"), RATE, later));
         assert_eq!(granted.count(), 2);
+    }
+
+    #[test]
+    fn what_was_put_back_is_taken_again_and_no_more() {
+        let (limiter, start) = (Limiter::default(), Instant::now());
+        let whom = Whom::Project("p-a".to_owned());
+        limiter.give_back(&whom, RATE, start);
+        for _ in 0..100 {
+            assert!(limiter.take(whom.clone(), RATE, start));
+            limiter.give_back(&whom, RATE, start);
+            limiter.give_back(&whom, RATE, start);
+        }
+        let granted = (0..100).filter(|_| limiter.take(whom.clone(), RATE, start));
+        assert_eq!(granted.count(), 20);
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //! manager.
 //!
 //! ```text
-//!  rate of the peer --> token --> body --> rate of guesses --> project, secret, cluster --> rate of the project --> decision
+//!  rate of the peer --> token --> body --> project, secret, cluster --> rate of the project --> decision
+//!                                                  `-- no --> rate of guesses
 //! ```
 //!
 //! HTTP is here; what is asked goes to [`FloatingIps`], which the daemon's wiring brings. The token is given to everybody
@@ -51,8 +52,6 @@ const DEADLINE: Duration = Duration::from_secs(8);
 const MOST: usize = 64 * 1024;
 /// The longest name of a client.
 const CLIENT: usize = 253;
-/// How much more often a peer may ask than a project: several clusters may be behind one address.
-const PEER: f64 = 10.0;
 
 /// What the API works with.
 pub struct FipV1 {
@@ -60,6 +59,7 @@ pub struct FipV1 {
     tokens: Arc<Tokens>,
     limiter: Limiter,
     rate: Rate,
+    peer_rate: Rate,
     guesses: Guesses,
 }
 
@@ -89,8 +89,12 @@ impl FipV1 {
             tokens: Tokens::new(ipam),
             limiter: Limiter::default(),
             rate: Rate {
-                per_second: f64::from(limits.rate_limit_per_second),
-                burst: f64::from(limits.rate_limit_burst),
+                per_second: limits.rate_limit_per_second.into(),
+                burst: limits.rate_limit_burst.into(),
+            },
+            peer_rate: Rate {
+                per_second: limits.peer_rate_limit_per_second.into(),
+                burst: limits.peer_rate_limit_burst.into(),
             },
             guesses: Guesses::default(),
         }
@@ -232,12 +236,9 @@ impl FipV1 {
         request: Request,
         trail: &mut Trail,
     ) -> Result<Value, Denied> {
-        if let Some(peer) = peer {
-            let rate = Rate {
-                per_second: self.rate.per_second * PEER,
-                burst: self.rate.burst * PEER,
-            };
-            self.within(Whom::peer(peer), rate)?;
+        let whom = peer.map(Whom::peer);
+        if let Some(whom) = &whom {
+            self.within(whom.clone(), self.peer_rate)?;
         }
         if call == Call::Token {
             let fields = read(request).await?;
@@ -255,6 +256,10 @@ impl FipV1 {
         let claim = fields.claim(trail.client.clone(), call != Call::Delete);
         let authorized = self.decides.authorize(&claim);
         let asker = self.guesses.watch(peer, &claim, authorized).await?;
+        if let Some(whom) = &whom {
+            // The project is charged, however many of its clusters are behind one address.
+            self.limiter.give_back(whom, self.peer_rate, Instant::now());
+        }
         self.within(Whom::Project(asker.project.clone()), self.rate)?;
         self.decide(call, &asker, &fields, trail).await
     }

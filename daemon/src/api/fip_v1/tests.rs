@@ -57,6 +57,46 @@ impl FloatingIps for Slow {
     }
 }
 
+fn posted(token: &str, body: &Value) -> Request {
+    Request::builder()
+        .header(header::AUTHORIZATION, format!("Bearer {token}"))
+        .body(axum::body::Body::from(body.to_string()))
+        .unwrap()
+}
+
+#[tokio::test]
+async fn defect_29_many_services_behind_one_address_pass_and_strangers_there_are_slowed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (ipam, writer) = Ipam::start(dir.path(), Arc::new(|| Timestamp(1))).unwrap();
+    let at_once = Slow {
+        step: Duration::ZERO,
+        asked: Arc::default(),
+    };
+    let api = FipV1::new(Box::new(at_once), ipam.clone(), config::FipV1::default());
+    let peer: Option<IpAddr> = "192.0.2.1".parse().ok();
+    let call = async |call, token: &str, body: &Value| {
+        let request = posted(token, body);
+        let mut trail = Trail::default();
+        api.in_time(call, peer, request, &mut trail).await
+    };
+    for service in 0..500 {
+        let answer = call(Call::Token, "", &json!({ "clientID": "client-c-m-a" })).await;
+        let answer = answer.unwrap();
+        let body =
+            json!({ "clientsecret": "s", "project": format!("p-{service}"), "cluster": "c-m-a" });
+        let said = call(Call::List, answer["token"].as_str().unwrap(), &body).await;
+        assert!(said.is_ok(), "{service}: {said:?}");
+    }
+    let mut slowed = false;
+    for _ in 0..3_000 {
+        let said = call(Call::List, "a.b.c", &json!({})).await.unwrap_err();
+        slowed |= said == too_many();
+    }
+    assert!(slowed);
+    ipam.shutdown().await;
+    writer.join();
+}
+
 #[tokio::test]
 async fn one_deadline_is_for_the_whole_call() {
     let dir = tempfile::tempdir().unwrap();
@@ -72,10 +112,7 @@ async fn one_deadline_is_for_the_whole_call() {
         "clientsecret": "s", "project": "p-a", "cluster": "c-m-a", "floatingippool": "net",
         "servicenamespace": "shop", "servicename": "web",
     });
-    let request = Request::builder()
-        .header(header::AUTHORIZATION, format!("Bearer {token}"))
-        .body(axum::body::Body::from(body.to_string()))
-        .unwrap();
+    let request = posted(&token, &body);
     tokio::time::pause();
     let began = tokio::time::Instant::now();
     let said = api
