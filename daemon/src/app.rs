@@ -222,6 +222,7 @@ fn controllers(settings: &Settings, guests: &GuestBoard, helm: &Helm) -> Runner 
     let ca = tls::ca_file(&settings.data_dir);
     let own = Own {
         ca_file: tls.files.is_none().then_some(ca),
+        names: tls.names(),
         url: tls.advertise,
         plain: settings.config.plain_fip_v1(),
     };

@@ -95,6 +95,7 @@ impl Settings {
         let api = &self.config.api;
         let urls = self.config.webhook_urls();
         let mut more = self.config.api_service_names();
+        more.extend(api.names.iter().cloned());
         more.extend(urls.iter().filter_map(|url| tls::host_of(url)));
         TlsSettings {
             data_dir: self.data_dir.clone(),

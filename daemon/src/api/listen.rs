@@ -165,7 +165,7 @@ pub struct TlsSettings {
 }
 
 impl TlsSettings {
-    fn names(&self) -> BTreeSet<String> {
+    pub fn names(&self) -> BTreeSet<String> {
         let mut names = tls::names(self.listen, self.advertise.as_deref());
         for address in &self.also {
             names.extend(tls::names(*address, None));

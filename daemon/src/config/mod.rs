@@ -26,11 +26,11 @@ mod tests;
 
 use std::{
     collections::BTreeSet,
-    net::{Ipv4Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
 };
 
-use fipd_crds::labels::API_SERVICE;
+use fipd_crds::{labels::API_SERVICE, names::is_object_name};
 use serde::{Deserialize, de::IgnoredAny};
 use toml::Spanned;
 
@@ -95,6 +95,9 @@ pub struct Api {
     pub listen: SocketAddr,
     /// URL (`https://HOST[:PORT]`) by which others reach this host; its host name goes into the own certificate.
     pub advertise: Option<String>,
+    /// Other host names and addresses under which others reach this host with TLS that ends here; the own certificate is of
+    /// them too.
+    pub names: Vec<String>,
     /// PEM files of a certificate chain and its key; both or neither. Without: a certificate of the own CA.
     pub cert: Option<PathBuf>,
     pub key: Option<PathBuf>,
@@ -106,6 +109,7 @@ impl Default for Api {
         Self {
             listen,
             advertise: None,
+            names: Vec::new(),
             cert: None,
             key: None,
         }
@@ -298,6 +302,13 @@ fn check_role(role: &str) -> Result<(), String> {
 fn check_api(api: &Api) -> Result<(), String> {
     if api.cert.is_some() != api.key.is_some() {
         return Err("[api] cert and key belong together: give both, or neither for a certificate of fipd's own CA".into());
+    }
+    let plain = |name: &&String| name.parse::<IpAddr>().is_ok() || is_object_name(name);
+    let mut wrong = api.names.iter().filter(|name| !plain(name));
+    if let Some(name) = wrong.next() {
+        return Err(format!(
+            "[api] names = [{name:?}]: it is neither a host name in small letters nor an address; allowed are those, without port"
+        ));
     }
     let Some(url) = &api.advertise else {
         return Ok(());

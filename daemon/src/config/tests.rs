@@ -302,6 +302,10 @@ fn values_are_typed() {
     assert!(refused("[api]\ncert = \"a\"\n").contains("cert and key"));
     assert!(refused("[api]\nadvertise = \"http://a\"\n").contains("https://"));
     assert!(parse("[api]\nadvertise = \"https://fipd.example:9443\"\n").is_ok());
+    assert!(parse("[api]\nnames = [\"a.example\", \"192.0.2.1\", \"2001:db8::1\"]\n").is_ok());
+    for name in ["a.example:1", "https://a", "A", "", "a_b c"] {
+        assert!(refused(&format!("[api]\nnames = [{name:?}]\n")).contains("[api] names"));
+    }
     assert!(refused(&with("[cluster.rancher-fip]", "announce = \"arp\"")).contains("kube-vip"));
     for name in ["", "A", "a_b", "-a", "a.", &"a".repeat(64)] {
         let text = format!("[[cluster]]\nname = {name:?}\nin-cluster = true\n");

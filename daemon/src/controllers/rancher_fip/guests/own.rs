@@ -1,6 +1,9 @@
 //! What guests are told of fipd itself: its URL, and the CA of its certificate.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
 use crate::controllers::{Trouble, rancher_fip::api_service::plan::Door};
 
@@ -9,6 +12,8 @@ use crate::controllers::{Trouble, rancher_fip::api_service::plan::Door};
 pub struct Own {
     /// The URL by which others reach it.
     pub url: Option<String>,
+    /// What its certificate is of where that is its own: TLS for these ends here.
+    pub names: BTreeSet<String>,
     /// The CA that its certificate is of; `None` where the certificate is somebody else's.
     pub ca_file: Option<PathBuf>,
     /// The port of a listener with the API for addresses that others reach without TLS.
