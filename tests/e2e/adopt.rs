@@ -141,6 +141,18 @@ async fn a_site_as_the_originals_leave_it_is_taken_over() {
     bed.scenario.fipd.restart().await.unwrap();
     refused_while_an_original_runs(&bed).await;
     renewing.abort();
+    let url = format!("{}/v1", bed.scenario.fipd.url());
+    bed.guests_at(&url).await;
+    bed.deployment(site::WEBHOOK, 1).await;
+    let refused = adopt(&bed.scenario.fipd, &[]).await;
+    assert_eq!(refused.code, 1, "{refused:?}");
+    assert!(
+        refused
+            .stderr
+            .contains("scale deployment rancher-fip-manager-webhook --replicas=0"),
+        "{refused:?}"
+    );
+    bed.deployment(site::WEBHOOK, 0).await;
 
     let report = wait_until("the originals' Leases are fipd's", DEADLINE, || async {
         let report = adopt(&bed.scenario.fipd, &["--dry-run"])
@@ -205,6 +217,8 @@ async fn refused_while_an_original_runs(bed: &Bed) {
         "pool guest--net: 10 addresses, 4 held; its status counts 10.70.0.19, which no FloatingIP has",
         "quota p-guest: 4 of 5 in guest--net; its status says 9 of guest--net, 4 are there",
         "secret c-m-guest/rancher-fip-config-p-gone: project p-gone has no quota",
+        "leftover ConfigMap rancher-fip-manager/rancher-fip-config: RancherFipApiServerURL is https://old.example.net/v1: guests \
+         are sent there, and that is neither [api] advertise nor a name of the Service that api-service keeps",
         "leftover ValidatingWebhookConfiguration rancher-fip-manager-validator: points at the Service of the original: every \
          write of a pool or a FloatingIP fails where nobody answers it",
     ] {
@@ -427,6 +441,16 @@ async fn the_in_cluster_name_of_the_original_api_leads_to_fipd() {
     .unwrap();
     let spec = services.get(API_SERVICE).await.unwrap().spec.unwrap();
     assert_eq!(spec.selector, None);
+    let report = adopt(&bed.scenario.fipd, &["--dry-run"])
+        .await
+        .json()
+        .unwrap();
+    assert!(
+        looks(&report)
+            .iter()
+            .any(|one| one.contains("others say: EndpointSlice rancher-fip-api-server-admin")),
+        "{report:#}"
+    );
     let ports = json!(spec.ports);
     assert_eq!(
         (&ports[0]["name"], &ports[0]["targetPort"]),

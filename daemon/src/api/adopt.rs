@@ -33,7 +33,8 @@ pub async fn preview(
     Ok(Json(view(&session, report, true)))
 }
 
-/// Takes over what the originals of rancher-fip left, unless one of them still runs. Doing it again changes nothing.
+/// Takes over what the originals of rancher-fip left, unless one of them still runs. Goes on to its end also where the
+/// request is cut off; meanwhile another is refused. Doing it again changes nothing.
 #[utoipa::path(post, path = "/api/v1/clusters/{name}/adopt/rancher-fip", tag = "clusters", params(("name" = String, Path)),
     responses((status = 200, body = AdoptReport), (status = 404, body = Problem), (status = 409, body = Problem),
         (status = 422, body = Problem), (status = 502, body = Problem), (status = 503, body = Problem)))]
@@ -45,7 +46,6 @@ pub async fn adopt(
     let session = session(&api, &name)?;
     let report = api.takeover.take_over(&session, &caller.actor).await;
     let report = report.map_err(|error| problem(&name, error))?;
-    tracing::info!(cluster = name, actor = %caller.actor, "rancher-fip taken over");
     Ok(Json(view(&session, report, false)))
 }
 
@@ -68,21 +68,30 @@ fn problem(cluster: &str, error: AdoptError) -> Problem {
         AdoptError::NotManagement(_) => Code::Invalid,
         AdoptError::Cluster(error) if error.status() == Some(403) => Code::ClusterForbidden,
         AdoptError::Cluster(_) => Code::Unavailable,
-        AdoptError::Blocked(_) => Code::Conflict,
+        AdoptError::Blocked(_) | AdoptError::Busy => Code::Conflict,
+        AdoptError::Broken(_) => Code::Internal,
     };
     Problem::new(code, detail)
 }
 
 fn view(session: &ClusterSession, report: Report, dry_run: bool) -> AdoptReport {
     let asked = report.changes.iter().filter(|one| one.by == By::Adopt);
-    let failed = asked
-        .clone()
-        .filter(|one| matches!(one.state, State::Failed(_)));
-    let message = match (asked.clone().count(), failed.count()) {
+    let why = |one: &Change| match &one.state {
+        State::Failed(why) => Some(format!("{}: {why}", one.name)),
+        State::Planned | State::Done => None,
+    };
+    let failed: Vec<String> = asked.clone().filter_map(why).collect();
+    let message = match (asked.count(), failed.len()) {
         (0, _) => "nothing to do".to_owned(),
-        (all, _) if dry_run => format!("{all} things would be done"),
+        (all, 0) if dry_run => format!("{all} things would be done"),
         (all, 0) => format!("{all} things were done"),
-        (all, failed) => format!("{failed} of {all} things could not be done"),
+        (all, count) => {
+            let could = if dry_run { "cannot" } else { "could not" };
+            format!(
+                "{count} of {all} things {could} be done: {}",
+                failed.join("; ")
+            )
+        }
     };
     let finding = |one: Finding| AdoptFinding {
         kind: one.kind.as_str().to_owned(),

@@ -400,6 +400,19 @@ mod tests {
     }
 
     #[test]
+    fn a_site_is_looked_at_and_taken_over_by_admins_alone() {
+        let (_, table) = routes().finish();
+        let pattern = "/api/v1/clusters/{name}/adopt/rancher-fip";
+        let found: Vec<_> = table
+            .iter()
+            .filter(|(_, of, _)| *of == pattern)
+            .map(|(method, _, access)| (method, access))
+            .collect();
+        let expected = ["GET", "POST"].map(|method| (method, Access::Api(Role::Admin)));
+        assert_eq!(found, expected);
+    }
+
+    #[test]
     fn the_openapi_document_names_every_route() {
         let (_, table) = routes().finish();
         let served: BTreeSet<_> = table

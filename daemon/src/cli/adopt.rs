@@ -27,7 +27,8 @@ impl Adopt {
             false => session.client.post(&path, &()).await?,
         };
         session.output.show(&report, table)?;
-        if report.changes.iter().any(|change| change.state == "failed") {
+        let failed = report.changes.iter().any(|change| change.state == "failed");
+        if failed && !dry_run {
             return Err(Failure::Failed(report.message));
         }
         Ok(())

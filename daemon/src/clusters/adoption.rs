@@ -12,7 +12,11 @@ use fipd_core::{
     System, Tenant, Timestamp,
 };
 use futures::{StreamExt, future::BoxFuture, stream};
-use kube::{Api, api::ListParams};
+use kube::{
+    Api,
+    api::{ListParams, ObjectList},
+    core::PartialObjectMeta,
+};
 use serde::de::DeserializeOwned;
 
 use super::{CallError, ClusterSession, absence::Presence};
@@ -20,6 +24,8 @@ use crate::ipam::IpamError;
 
 /// Objects per page of a list. A page is parsed as a whole: what larger ones take at once stays with the allocator.
 pub const PAGE: u32 = 50;
+/// The same where metadata alone is asked for.
+const METADATA_PAGE: u32 = 500;
 /// How often a list that expired between two pages is begun again before it counts as failed.
 const RESTARTS: usize = 3;
 /// Requests under way at once; the writer commits them in groups.
@@ -214,28 +220,65 @@ pub async fn complete_list<K, T>(
 where
     K: Clone + DeserializeOwned + Debug,
 {
+    let list = |params: ListParams| {
+        let api = api.clone();
+        async move { api.list(&params).await }
+    };
+    whole(session, list, params.limit(PAGE), what, keep).await
+}
+
+/// The same of the metadata alone, which is all that the API server sends.
+pub async fn complete_metadata<K, T>(
+    session: &ClusterSession,
+    api: &Api<K>,
+    what: &str,
+    keep: impl Fn(PartialObjectMeta<K>) -> Option<T>,
+) -> Result<Vec<T>, CallError>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    let list = |params: ListParams| {
+        let api = api.clone();
+        async move { api.list_metadata(&params).await }
+    };
+    let params = ListParams::default().limit(METADATA_PAGE);
+    whole(session, list, params, what, keep).await
+}
+
+async fn whole<K, T, F>(
+    session: &ClusterSession,
+    list: impl Fn(ListParams) -> F,
+    params: ListParams,
+    what: &str,
+    keep: impl Fn(K) -> Option<T>,
+) -> Result<Vec<T>, CallError>
+where
+    K: Clone,
+    F: Future<Output = Result<ObjectList<K>, kube::Error>>,
+{
     let mut restarts = 0;
     loop {
-        match pages(session, api, params.clone().limit(PAGE), what, &keep).await {
+        match pages(session, &list, params.clone(), what, &keep).await {
             Err(err) if err.status() == Some(410) && restarts < RESTARTS => restarts += 1,
             result => return result,
         }
     }
 }
 
-async fn pages<K, T>(
+async fn pages<K, T, F>(
     session: &ClusterSession,
-    api: &Api<K>,
+    list: &impl Fn(ListParams) -> F,
     mut params: ListParams,
     what: &str,
     keep: &impl Fn(K) -> Option<T>,
 ) -> Result<Vec<T>, CallError>
 where
-    K: Clone + DeserializeOwned + Debug,
+    K: Clone,
+    F: Future<Output = Result<ObjectList<K>, kube::Error>>,
 {
     let mut all = Vec::new();
     loop {
-        let page = session.call(what, api.list(&params)).await?;
+        let page = session.call(what, list(params.clone())).await?;
         all.extend(page.items.into_iter().filter_map(keep));
         match page.metadata.continue_ {
             Some(next) if !next.is_empty() => params = params.continue_token(&next),

@@ -20,7 +20,9 @@ pub const POOL: &str = "guest--net";
 pub const API_SERVICE: &str = "rancher-fip-api-server";
 /// Made for this test, and of no other use.
 pub const JWT_KEY: &str = include_str!("jwt-private-key.pem");
-const WEBHOOK: &str = "rancher-fip-manager-webhook";
+/// Where the original API server was.
+pub const OLD_URL: &str = "https://old.example.net/v1";
+pub const WEBHOOK: &str = "rancher-fip-manager-webhook";
 
 /// The site, fipd beside it (not started), and a client of Rancher.
 pub struct Bed {
@@ -169,6 +171,7 @@ impl Bed {
         .await;
         self.secret(APP, "cacerts", json!({ "ca.crt": super::SITE_CA }))
             .await;
+        self.guests_at(OLD_URL).await;
         for name in ["rancher-fip-manager", API_SERVICE, WEBHOOK] {
             self.deployment(name, 0).await;
         }
@@ -206,6 +209,16 @@ impl Bed {
             "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
             "metadata": { "name": "rancher-fip-manager-validator" },
             "webhooks": [hook("floatingip", "Namespaced"), hook("floatingippool", "Cluster")],
+        }))
+        .await;
+    }
+
+    /// What the original cluster manager is told.
+    pub async fn guests_at(&self, url: &str) {
+        self.apply(json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": { "name": "rancher-fip-config", "namespace": APP },
+            "data": { "RancherFipApiServerURL": url },
         }))
         .await;
     }

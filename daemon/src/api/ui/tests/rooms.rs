@@ -48,6 +48,16 @@ async fn every_form_needs_its_role_and_its_token() {
 }
 
 #[tokio::test]
+async fn a_site_of_other_programs_is_shown_to_admins_alone() {
+    let site = Site::new().await;
+    let path = "/api/v1/clusters/rancher/adopt/rancher-fip";
+    for who in ["viewer", "operator"] {
+        let answer = site.visitor(who).await.get(path).await;
+        assert_eq!(answer.status, StatusCode::FORBIDDEN, "{who}");
+    }
+}
+
+#[tokio::test]
 async fn an_address_is_kept_for_tomorrow() {
     let site = Site::new().await;
     let operator = site.visitor("operator").await;

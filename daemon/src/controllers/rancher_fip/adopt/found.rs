@@ -9,7 +9,7 @@ use fipd_core::{KeyBytes, Text};
 use fipd_crds::floating_ip::{FloatingIPPool, FloatingIPProjectQuota};
 use jiff::Timestamp;
 
-use super::key::WrongKey;
+use super::{guest_url::GuestUrl, key::WrongKey};
 use crate::controllers::{
     objects::Key,
     rancher_fip::{
@@ -42,8 +42,8 @@ pub struct Found {
     pub secrets: Option<Looked<BTreeSet<Key>>>,
     pub leases: Vec<LeaseSeen>,
     pub webhook: Option<Looked<Webhook>>,
-    /// The originals' Deployments with the replicas they are to have.
-    pub deployments: Option<Looked<Vec<(String, i32)>>>,
+    /// The originals' Deployments; `None`: nobody looked.
+    pub deployments: Option<Looked<Vec<DeploymentSeen>>>,
     /// The key of the original's tokens.
     pub key: Option<Looked<Result<KeyBytes, WrongKey>>>,
     /// Those that fipd has.
@@ -51,6 +51,10 @@ pub struct Found {
     /// Whether fipd leads for longer than a token of the original counts.
     pub tokens_over: bool,
     pub service: Option<Looked<ApiService>>,
+    /// EndpointSlices of that Service, and Endpoints, that others keep: what leads away from fipd.
+    pub strangers: Option<Looked<Vec<String>>>,
+    /// Where the settings of the cluster manager send guests.
+    pub guest_url: Option<Looked<GuestUrl>>,
     /// Other things that the originals left and that do no harm.
     pub remains: Vec<Looked<String>>,
     pub duties: Duties,
@@ -68,6 +72,17 @@ pub struct Duties {
     pub app_namespace: Text,
     /// Where others reach the API for addresses; `None`: nobody said.
     pub api_url: Option<String>,
+}
+
+/// A Deployment of an original.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeploymentSeen {
+    pub namespace: String,
+    pub name: String,
+    /// Those that it is to have.
+    pub replicas: i32,
+    /// Whether it does what fipd is to do.
+    pub rival: bool,
 }
 
 /// One of the originals' Leases, looked at twice.
@@ -122,3 +137,5 @@ pub struct Webhook {
 
 /// How long a holder is given to renew its Lease between two looks: it does so every two seconds.
 pub const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
+/// So often it is looked at again where fipd takes no Leases itself: as long as a Lease lasts that is not renewed.
+pub const LOOKS_ALONE: usize = 3;

@@ -1,21 +1,24 @@
 //! What the original programs left: their Leases, their webhook, their Deployments.
 
-use fipd_crds::labels::{API_SERVICE, JWT_SECRET, WEBHOOK_CONFIGURATION};
+use fipd_crds::labels::{API_SERVICE, APP_NAMESPACE, JWT_SECRET, WEBHOOK_CONFIGURATION};
 
 use super::{
-    found::{ApiService, Found, LeaseSeen, LeaseState, Looked},
+    found::{ApiService, Found, LeaseSeen, LeaseState},
+    guest_url,
     report::{Action, By, Kind, Report, some},
 };
 
 /// The Deployment of the original webhook, and its Service.
 pub const WEBHOOK: &str = "rancher-fip-manager-webhook";
+/// The Deployment of the original cluster manager.
+pub const CLUSTER_MANAGER: &str = "rancher-fip-cluster-manager";
 /// The Deployments of the originals.
-pub const DEPLOYMENTS: [&str; 4] = [
-    "rancher-fip-manager",
-    API_SERVICE,
-    "rancher-fip-cluster-manager",
-    WEBHOOK,
-];
+pub const DEPLOYMENTS: [&str; 4] = ["rancher-fip-manager", API_SERVICE, CLUSTER_MANAGER, WEBHOOK];
+
+/// What the report calls the original's webhook configuration.
+pub fn webhook_name() -> String {
+    format!("ValidatingWebhookConfiguration {WEBHOOK_CONFIGURATION}")
+}
 
 /// Says what is left, and what is in the way.
 pub fn judge(found: &Found, report: &mut Report) {
@@ -25,6 +28,7 @@ pub fn judge(found: &Found, report: &mut Report) {
     deployments(found, report);
     webhook(found, report);
     service(found, report);
+    guest_url::judge(found, report);
     key(found, report);
     for one in &found.remains {
         match one {
@@ -100,32 +104,59 @@ fn deployments(found: &Found, report: &mut Report) {
         }
         None => return,
     };
-    for (name, replicas) in all {
-        let shown = format!("Deployment {}/{name}", found.duties.app_namespace);
-        if *replicas == 0 {
+    for one in all {
+        let shown = format!("Deployment {}/{}", one.namespace, one.name);
+        let says = format!("is to have {} replicas", one.replicas);
+        if one.replicas == 0 {
             report.fine(Kind::Leftover, shown, "scaled to 0");
+        } else if !one.rival {
+            let says = format!("{says}, and fipd does not do its work here");
+            report.fine(Kind::Leftover, shown, says);
         } else {
-            let says = format!("is to have {replicas} replicas: it takes over whenever fipd stops");
+            let scale = format!(
+                "kubectl -n {} scale deployment {} --replicas=0",
+                one.namespace, one.name
+            );
+            report
+                .blockers
+                .push(format!("{shown} {says}: `{scale}` first"));
+            let says = format!("{says}: it takes over whenever fipd stops");
             report.wrong(Kind::Leftover, &shown, says);
-            report.change(By::You, shown, "scale it to 0");
+            report.change(By::You, shown, format!("scale it to 0: `{scale}`"));
         }
     }
 }
 
 fn webhook(found: &Found, report: &mut Report) {
-    let name = format!("ValidatingWebhookConfiguration {WEBHOOK_CONFIGURATION}");
+    let name = webhook_name();
+    let deletes = "deletes it";
     let webhook = match &found.webhook {
         Some(Ok(webhook)) => webhook,
-        Some(Err(why)) => return report.unseen.push(format!("{name}: {why}")),
+        Some(Err(why)) => {
+            report.unseen.push(format!("{name}: {why}"));
+            let why = format!(
+                "whether it is there could not be seen, and it may refuse every write of a pool or a FloatingIP: bind \
+                 ClusterRole fipd-rancher-fip-adopt to fipd's user ({why})"
+            );
+            return report.cannot(name, deletes, why);
+        }
         None => return,
     };
+    let runs = webhook_runs(found);
     if !webhook.original {
         report.fine(
             Kind::Leftover,
             name,
             "does not point at the Service of the original; it stays",
         );
-    } else if webhook_runs(&found.deployments) {
+    } else if let Err(why) = runs {
+        let why = format!(
+            "it stays, as whether the original answers it is not known: bind ClusterRole fipd-rancher-fip-adopt-app in namespace \
+             {APP_NAMESPACE} to fipd's user ({why})"
+        );
+        report.wrong(Kind::Leftover, &name, &*why);
+        report.cannot(name, deletes, why);
+    } else if runs == Ok(true) {
         report.wrong(
             Kind::Leftover,
             name,
@@ -145,7 +176,7 @@ fn webhook(found: &Found, report: &mut Report) {
             uid: webhook.uid.clone(),
             version: webhook.version.clone(),
         };
-        report.act(name, "deletes it", action);
+        report.act(name, deletes, action);
     }
 }
 
@@ -181,7 +212,21 @@ fn service(found: &Found, report: &mut Report) {
                 _ => "",
             };
             let says = format!("leads to {}, {}{plain}", some(&addresses), ports.join(", "));
-            report.fine(Kind::Leftover, &name, says);
+            match &found.strangers {
+                Some(Ok(strangers)) if !strangers.is_empty() => {
+                    let says = format!("{says}, but also where others say: {}", some(strangers));
+                    report.wrong(Kind::Leftover, &name, says);
+                    let does = format!("delete {} unless they lead to fipd", some(strangers));
+                    report.change(By::You, &name, does);
+                }
+                Some(Err(why)) => {
+                    report
+                        .unseen
+                        .push(format!("EndpointSlices of {name}: {why}"));
+                    report.fine(Kind::Leftover, &name, says);
+                }
+                Some(Ok(_)) | None => report.fine(Kind::Leftover, &name, says),
+            }
             report.change(
                 By::Itself,
                 name,
@@ -192,7 +237,7 @@ fn service(found: &Found, report: &mut Report) {
 }
 
 fn key(found: &Found, report: &mut Report) {
-    let name = format!("Secret {}/{JWT_SECRET}", found.duties.app_namespace);
+    let name = format!("Secret {APP_NAMESPACE}/{JWT_SECRET}");
     match &found.key {
         None => {}
         Some(Err(why)) => report.unseen.push(format!("{name}: {why}")),
@@ -214,11 +259,13 @@ fn key(found: &Found, report: &mut Report) {
     }
 }
 
-/// Whether the original webhook is known to be meant to run.
-pub fn webhook_runs(deployments: &Option<Looked<Vec<(String, i32)>>>) -> bool {
-    let Some(Ok(all)) = deployments else {
-        return false;
-    };
-    all.iter()
-        .any(|(name, replicas)| name == WEBHOOK && *replicas > 0)
+/// Whether the original webhook is meant to run, or why that is not known.
+fn webhook_runs(found: &Found) -> Result<bool, &str> {
+    match &found.deployments {
+        Some(Ok(all)) => Ok(all
+            .iter()
+            .any(|one| one.name == WEBHOOK && one.replicas > 0)),
+        Some(Err(why)) => Err(why),
+        None => Err("its Deployment was not looked at"),
+    }
 }

@@ -9,6 +9,7 @@
 mod addresses;
 mod apply;
 pub mod found;
+mod guest_url;
 mod holders;
 mod key;
 mod leftovers;
@@ -18,10 +19,14 @@ mod pools;
 pub mod report;
 #[cfg(test)]
 mod tests;
+mod turns;
 
 use fipd_core::{Actor, System, Text};
 
-use self::report::Report;
+use self::{
+    report::{Report, State},
+    turns::Turns,
+};
 use super::{RancherFip, api_service::plan::Door};
 use crate::{
     clusters::{CallError, ClusterSession},
@@ -34,6 +39,7 @@ pub struct Takeover {
     /// What this daemon calls itself in Leases.
     me: Text,
     door: Door,
+    turns: Turns,
 }
 
 /// Why there is no report, or nothing was taken over.
@@ -48,6 +54,12 @@ pub enum AdoptError {
     /// Nothing was changed.
     #[error("nothing was taken over: {}", .0.join("; "))]
     Blocked(Vec<String>),
+    #[error(
+        "it is being taken over already: wait for that to end, then look with `fipd adopt rancher-fip --dry-run`"
+    )]
+    Busy,
+    #[error("the take-over broke off; the audit log says what was begun: {0}")]
+    Broken(#[from] tokio::task::JoinError),
 }
 
 impl RancherFip {
@@ -56,6 +68,7 @@ impl RancherFip {
         Takeover {
             me: Text::clone(&self.me),
             door: self.own.door(),
+            turns: Turns::default(),
         }
     }
 }
@@ -68,7 +81,30 @@ impl Takeover {
     }
 
     /// Does what is done only where it is asked for, and says what became of it. Doing it again changes nothing.
+    ///
+    /// One at a time for each cluster, and to its end also where nobody waits for it.
     pub async fn take_over(
+        &self,
+        session: &ClusterSession,
+        actor: &Actor,
+    ) -> Result<Report, AdoptError> {
+        let turn = self.turns.begin(&session.id.0).ok_or(AdoptError::Busy)?;
+        let (takeover, session, actor) = (self.clone(), session.clone(), actor.clone());
+        let work = tokio::spawn(async move {
+            let _turn = turn;
+            let done = takeover.take_all(&session, &actor).await;
+            match &done {
+                Ok(_) => tracing::info!(cluster = %session.name, %actor, "rancher-fip taken over"),
+                Err(why) => {
+                    tracing::warn!(cluster = %session.name, %actor, %why, "rancher-fip not taken over")
+                }
+            }
+            done
+        });
+        work.await?
+    }
+
+    async fn take_all(
         &self,
         session: &ClusterSession,
         actor: &Actor,
@@ -77,11 +113,17 @@ impl Takeover {
         if !report.blockers.is_empty() {
             return Err(AdoptError::Blocked(report.blockers));
         }
-        for change in &mut report.changes {
+        let mut before = Vec::new();
+        for mut change in std::mem::take(&mut report.changes) {
             if let Some(action) = &change.action {
-                change.state = apply::apply(session, action, &change.name, actor).await;
+                change.state = match report::obstacle(&before, action) {
+                    Some(why) => State::Failed(why),
+                    None => apply::apply(session, action, &change.name, actor).await,
+                };
             }
+            before.push(change);
         }
+        report.changes = before;
         Ok(report)
     }
 

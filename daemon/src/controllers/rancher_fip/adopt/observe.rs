@@ -9,8 +9,8 @@ use fipd_core::{KeyBytes, LeaseKey, Ledger, NetworkId, SigningKey, System, Text}
 use fipd_crds::{
     floating_ip::{FloatingIP, FloatingIPPool, FloatingIPProjectQuota},
     labels::{
-        API_SERVER_LEASE, API_SERVICE, JWT_KEY, JWT_SECRET, MANAGER_LEASE, PROJECT_SECRET_PREFIX,
-        WEBHOOK_CONFIGURATION, WEBHOOK_TLS_SECRET,
+        API_SERVER_LEASE, API_SERVICE, APP_NAMESPACE, CONFIG_NAME, JWT_KEY, JWT_SECRET,
+        MANAGER_LEASE, PROJECT_SECRET_PREFIX, WEBHOOK_CONFIGURATION, WEBHOOK_TLS_SECRET,
     },
     management::{Cluster, Project},
 };
@@ -20,7 +20,7 @@ use k8s_openapi::{
         admissionregistration::v1::ValidatingWebhookConfiguration,
         apps::v1::Deployment,
         coordination::v1::Lease,
-        core::v1::{Secret, Service},
+        core::v1::{ConfigMap, Secret, Service},
     },
 };
 use kube::{Api, Resource, ResourceExt as _, api::ListParams, core::PartialObjectMeta};
@@ -28,13 +28,21 @@ use serde::de::DeserializeOwned;
 
 use super::{
     AdoptError,
-    found::{ApiService, BETWEEN_LOOKS, Duties, Found, LeaseSeen, LeaseState, Looked, Webhook},
+    found::{
+        ApiService, BETWEEN_LOOKS, DeploymentSeen, Duties, Found, LOOKS_ALONE, LeaseSeen,
+        LeaseState, Looked, Webhook,
+    },
+    guest_url::{self, GuestUrl},
     key,
-    leftovers::{DEPLOYMENTS, WEBHOOK},
+    leftovers::{CLUSTER_MANAGER, DEPLOYMENTS, WEBHOOK},
 };
 use crate::{
-    clusters::{CallError, ClusterSession, adoption::complete_list, lenient::Lenient},
-    config::RancherFipQuotas,
+    clusters::{
+        CallError, ClusterSession,
+        adoption::{complete_list, complete_metadata},
+        lenient::Lenient,
+    },
+    config::{ClusterManager, RancherFipQuotas},
     controllers::{
         objects::Key,
         rancher_fip::{
@@ -79,8 +87,14 @@ pub async fn find(session: &ClusterSession, me: &Text, door: &Door) -> Result<Fo
     found.leases = looks.leases(session, me).await;
     found.tokens_over = tokens_over(&found.leases, jiff::Timestamp::now());
     found.webhook = looks.webhook().await.transpose();
-    found.deployments = Some(looks.deployments().await);
+    let manager = &settings.cluster_manager;
+    found.deployments = Some(looks.deployments(manager.enabled).await);
     found.service = Some(looks.service(settings.api_service, door).await);
+    if settings.api_service {
+        let strangers = api_service::strangers(&looks.remote, looks.namespace).await;
+        found.strangers = Some(strangers.map_err(|error| error.to_string()));
+    }
+    found.guest_url = looks.guest_url(manager).await.transpose();
     found.remains = looks.remains().await;
     found.key = looks.key().await.transpose();
     found.known_keys = session
@@ -113,10 +127,9 @@ impl Lists<'_> {
         found.malformed.extend(bad);
         let named = |one: Cluster| (one.name_any(), RancherCluster::slim(one));
         found.clusters = clusters.into_iter().map(named).collect();
-        let api: Api<PartialObjectMeta<Project>> = Api::all(self.session.client.clone());
+        let api: Api<Project> = Api::all(self.session.client.clone());
         let keep = |project: PartialObjectMeta<Project>| Some(Key::of(&project.metadata));
-        let params = ListParams::default();
-        let projects = complete_list(self.session, &api, params, "list projects", keep).await?;
+        let projects = complete_metadata(self.session, &api, "list projects", keep).await?;
         found.projects = projects.into_iter().collect();
         Ok(())
     }
@@ -145,13 +158,12 @@ impl Lists<'_> {
 
     /// The Secrets of projects, by name alone.
     async fn secrets(&self) -> Looked<BTreeSet<Key>> {
-        let api: Api<PartialObjectMeta<Secret>> = Api::all(self.session.client.clone());
+        let api: Api<Secret> = Api::all(self.session.client.clone());
         let keep = |secret: PartialObjectMeta<Secret>| {
             let ours = secret.name_any().starts_with(PROJECT_SECRET_PREFIX);
             ours.then(|| Key::of(&secret.metadata))
         };
-        let params = ListParams::default();
-        let listed = complete_list(self.session, &api, params, "list Secrets", keep).await;
+        let listed = complete_metadata(self.session, &api, "list Secrets", keep).await;
         let keys = listed.map_err(|error| error.to_string())?;
         Ok(keys.into_iter().collect())
     }
@@ -159,6 +171,7 @@ impl Lists<'_> {
 
 struct Looks<'a> {
     remote: Remote,
+    /// The app namespace. Webhook and key of the originals are in [`APP_NAMESPACE`] whatever it is.
     namespace: &'a str,
 }
 
@@ -185,13 +198,24 @@ impl Looks<'_> {
             let name = format!("{namespace}/{name}");
             seen.push(LeaseSeen { name, rival, state });
         }
-        if !others.is_empty() {
+        let looks = if settings.leader_elect {
+            1
+        } else {
+            LOOKS_ALONE
+        };
+        for _ in 0..looks {
+            let silent =
+                |lease: &LeaseSeen| matches!(&lease.state, LeaseState::Held { alive: false, .. });
+            others.retain(|(place, _)| seen.get(*place).is_some_and(silent));
+            if others.is_empty() {
+                break;
+            }
             tokio::time::sleep(BETWEEN_LOOKS).await;
-        }
-        for (place, target) in others {
-            let second = first_look(self.remote.get::<Lease>(&target).await, me);
-            if let Some(lease) = seen.get_mut(place) {
-                lease.state = second_look(&lease.state, second);
+            for (place, target) in &others {
+                let next = first_look(self.remote.get::<Lease>(target).await, me);
+                if let Some(lease) = seen.get_mut(*place) {
+                    lease.state = second_look(&lease.state, next);
+                }
             }
         }
         seen
@@ -202,7 +226,7 @@ impl Looks<'_> {
         let plural = "validatingwebhookconfigurations";
         let target = target(api, plural, "", WEBHOOK_CONFIGURATION);
         let found: Option<ValidatingWebhookConfiguration> = self.get(&target).await?;
-        Ok(found.map(|found| webhook(&found, self.namespace)))
+        Ok(found.map(|found| webhook(&found)))
     }
 
     /// Whether the in-cluster name of the original API server leads anywhere, and where it is to.
@@ -216,21 +240,45 @@ impl Looks<'_> {
         })
     }
 
-    async fn deployments(&self) -> Looked<Vec<(String, i32)>> {
+    /// Where guests are sent: by the ConfigMap, or by fipd's configuration where it is the cluster manager.
+    async fn guest_url(&self, given: &ClusterManager) -> Looked<Option<GuestUrl>> {
+        let target = target("api/v1", "configmaps", self.namespace, CONFIG_NAME);
+        let found: Option<ConfigMap> = match self.get(&target).await {
+            Ok(found) => found,
+            Err(why) => return Err(format!("ConfigMap {}/{CONFIG_NAME}: {why}", self.namespace)),
+        };
+        let data = found.and_then(|found| found.data).unwrap_or_default();
+        let over = given.api_server_url.as_ref().filter(|_| given.enabled);
+        Ok(guest_url::given(over.map(|url| &**url), &data))
+    }
+
+    /// `manages`: whether fipd is the cluster manager.
+    async fn deployments(&self, manages: bool) -> Looked<Vec<DeploymentSeen>> {
         let mut all = Vec::new();
         for name in DEPLOYMENTS {
-            let target = target("apis/apps/v1", "deployments", self.namespace, name);
+            // The webhook's is hard-wired.
+            let namespace = if name == WEBHOOK {
+                APP_NAMESPACE
+            } else {
+                self.namespace
+            };
+            let target = target("apis/apps/v1", "deployments", namespace, name);
             let found: Option<Deployment> = self.get(&target).await?;
             let replicas = found.map(|found| found.spec.replicas.unwrap_or(1));
-            all.extend(replicas.map(|replicas| (name.to_owned(), replicas)));
+            all.extend(replicas.map(|replicas| DeploymentSeen {
+                namespace: namespace.to_owned(),
+                name: name.to_owned(),
+                replicas,
+                rival: name != CLUSTER_MANAGER || manages,
+            }));
         }
         Ok(all)
     }
 
     /// The certificate of the original webhook, which nothing needs any more. Its CertificateSigningRequest goes by itself.
     async fn remains(&self) -> Vec<Looked<String>> {
-        let target = target("api/v1", "secrets", self.namespace, WEBHOOK_TLS_SECRET);
-        let shown = format!("Secret {}/{WEBHOOK_TLS_SECRET}", self.namespace);
+        let target = target("api/v1", "secrets", APP_NAMESPACE, WEBHOOK_TLS_SECRET);
+        let shown = format!("Secret {APP_NAMESPACE}/{WEBHOOK_TLS_SECRET}");
         let found: Looked<Option<Secret>> = self.get(&target).await;
         let found = found.map(|found| found.map(|_| shown));
         found.transpose().into_iter().collect()
@@ -238,7 +286,7 @@ impl Looks<'_> {
 
     /// The key that signs the original's tokens, as it is in its Secret.
     async fn key(&self) -> Looked<Option<Result<KeyBytes, key::WrongKey>>> {
-        let target = target("api/v1", "secrets", self.namespace, JWT_SECRET);
+        let target = target("api/v1", "secrets", APP_NAMESPACE, JWT_SECRET);
         let found: Option<Secret> = self.get(&target).await?;
         Ok(found.map(|found| {
             let data = found.data.unwrap_or_default();
@@ -317,14 +365,14 @@ fn second_look(first: &LeaseState, second: LeaseState) -> LeaseState {
     }
 }
 
-fn webhook(found: &ValidatingWebhookConfiguration, namespace: &str) -> Webhook {
+fn webhook(found: &ValidatingWebhookConfiguration) -> Webhook {
     let webhooks = found.webhooks.iter().flatten();
     let is_original = |service: &Option<_>| {
         let service: &Option<k8s_openapi::api::admissionregistration::v1::ServiceReference> =
             service;
         service
             .as_ref()
-            .is_some_and(|service| service.name == WEBHOOK && service.namespace == namespace)
+            .is_some_and(|service| service.name == WEBHOOK && service.namespace == APP_NAMESPACE)
     };
     let mut services = webhooks.clone().map(|one| &one.client_config.service);
     Webhook {
@@ -416,10 +464,7 @@ mod tests {
     fn only_a_configuration_that_is_all_at_the_originals_service_is_the_originals() {
         let of = |webhooks: serde_json::Value| {
             let object = json!({ "metadata": { "name": "v", "uid": "u", "resourceVersion": "7" }, "webhooks": webhooks });
-            webhook(
-                &serde_json::from_value(object).expect("an object"),
-                "rancher-fip-manager",
-            )
+            webhook(&serde_json::from_value(object).expect("an object"))
         };
         let one = |config: serde_json::Value| json!({ "name": "a.b.c", "admissionReviewVersions": ["v1"], "sideEffects": "None", "clientConfig": config });
         let service = |name: &str| {

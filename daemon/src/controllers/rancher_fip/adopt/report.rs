@@ -163,6 +163,22 @@ impl Report {
         });
     }
 
+    /// What `fipd adopt` would do, were it known that it may.
+    pub(super) fn cannot(
+        &mut self,
+        name: impl Into<String>,
+        does: impl Into<String>,
+        why: impl Into<String>,
+    ) {
+        self.changes.push(Change {
+            by: By::Adopt,
+            name: name.into(),
+            does: does.into(),
+            state: State::Failed(why.into()),
+            action: None,
+        });
+    }
+
     pub(super) fn count(&mut self, what: &'static str, more: usize) {
         *self.counts.entry(what).or_default() += more;
     }
@@ -182,6 +198,20 @@ pub fn report(found: &Found) -> Report {
         report.wrong(Kind::Malformed, name, why);
     }
     report
+}
+
+/// Why an action is left alone after what became of the changes before it.
+pub(super) fn obstacle(before: &[Change], action: &Action) -> Option<String> {
+    if !matches!(action, Action::RemoveGhosts(_)) {
+        return None;
+    }
+    let webhook = leftovers::webhook_name();
+    let stays = |one: &&Change| one.name == webhook && matches!(one.state, State::Failed(_));
+    let stays = before.iter().find(stays)?;
+    Some(format!(
+        "left alone while {} is there: it may refuse the change",
+        stays.name
+    ))
 }
 
 /// Names in a sentence: the first few, and how many more there are.

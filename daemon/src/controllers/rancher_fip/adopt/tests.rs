@@ -11,9 +11,11 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::{
-    found::{ApiService, Duties, Found, LeaseSeen, LeaseState, Webhook},
+    found::{ApiService, DeploymentSeen, Duties, Found, LeaseSeen, LeaseState, Webhook},
+    guest_url,
     key::WrongKey,
-    report::{Action, By, Kind, Report, State, report},
+    leftovers::{CLUSTER_MANAGER, WEBHOOK},
+    report::{Action, By, Change, Kind, Report, State, obstacle, report},
 };
 use crate::controllers::{
     objects::Key,
@@ -39,6 +41,7 @@ fn site() -> Found {
     let mut found = Found {
         clusters: BTreeMap::from([("c-1".into(), cluster)]),
         projects: [Key::new("c-1", "p-1")].into(),
+        deployments: Some(Ok(Vec::new())),
         duties: Duties {
             leader_elect: true,
             quotas_required: true,
@@ -341,24 +344,143 @@ fn the_webhook_of_the_original_goes_unless_the_original_answers_it() {
     let seen = report(&found);
     assert_eq!(asked(&seen), [&remove]);
     assert!(seen.changes.iter().all(|one| one.state == State::Planned));
-    let name = "rancher-fip-manager-webhook".to_owned();
-    found.deployments = Some(Ok(vec![(name.clone(), 1)]));
+    found.deployments = Some(Ok(vec![deployment(WEBHOOK, 1, true)]));
     let seen = report(&found);
     assert_eq!(asked(&seen), Vec::<&Action>::new());
-    assert!(
-        seen.changes
-            .iter()
-            .any(|one| one.by == By::You && one.does == "scale it to 0")
+    assert_eq!(
+        seen.blockers,
+        [
+            "Deployment rancher-fip-manager/rancher-fip-manager-webhook is to have 1 replicas: `kubectl -n rancher-fip-manager \
+             scale deployment rancher-fip-manager-webhook --replicas=0` first"
+        ]
     );
-    found.deployments = Some(Ok(vec![(name, 0)]));
-    assert_eq!(asked(&report(&found)), [&remove]);
+    found.deployments = Some(Ok(vec![
+        deployment(WEBHOOK, 0, true),
+        deployment(CLUSTER_MANAGER, 1, false),
+    ]));
+    let seen = report(&found);
+    assert_eq!(asked(&seen), [&remove]);
+    assert_eq!(
+        seen.blockers,
+        Vec::<String>::new(),
+        "fipd does not do its work"
+    );
+    for unknown in [Some(Err("forbidden".to_owned())), None] {
+        found.deployments = unknown;
+        let seen = report(&found);
+        assert_eq!(asked(&seen), Vec::<&Action>::new());
+        let why = failures(&seen);
+        assert!(
+            why.len() == 1 && why[0].contains("fipd-rancher-fip-adopt-app"),
+            "{why:?}"
+        );
+    }
+    found.deployments = Some(Ok(Vec::new()));
     found.webhook = Some(Ok(Webhook {
         original: false,
         ..webhook
     }));
     assert_eq!(asked(&report(&found)), Vec::<&Action>::new());
     found.webhook = Some(Err("forbidden".into()));
-    assert_eq!(report(&found).unseen.len(), 1);
+    let seen = report(&found);
+    assert_eq!((seen.unseen.len(), failures(&seen).len()), (1, 1));
+    assert!(failures(&seen)[0].contains("ClusterRole fipd-rancher-fip-adopt to"));
+}
+
+fn deployment(name: &str, replicas: i32, rival: bool) -> DeploymentSeen {
+    DeploymentSeen {
+        namespace: "rancher-fip-manager".into(),
+        name: name.into(),
+        replicas,
+        rival,
+    }
+}
+
+/// Why changes were not made.
+fn failures(report: &Report) -> Vec<&str> {
+    fn why(one: &Change) -> Option<&str> {
+        match &one.state {
+            State::Failed(why) => Some(why),
+            State::Planned | State::Done => None,
+        }
+    }
+    report.changes.iter().filter_map(why).collect()
+}
+
+#[test]
+fn ghosts_wait_for_the_webhook_that_may_refuse_their_removal() {
+    let mut found = site();
+    found.webhook = Some(Err("forbidden".into()));
+    let seen = report(&found);
+    let ghosts = Action::RemoveGhosts(Vec::new());
+    let why = obstacle(&seen.changes, &ghosts).expect("it is not known to be gone");
+    assert!(
+        why.contains("rancher-fip-manager-validator is there"),
+        "{why}"
+    );
+    let key = Action::TakeKey(KeyBytes(vec![1].into()));
+    assert_eq!(obstacle(&seen.changes, &key), None);
+    let mut gone = seen.changes;
+    gone[0].state = State::Done;
+    assert_eq!(obstacle(&gone, &ghosts), None);
+}
+
+#[test]
+fn guests_that_are_sent_to_the_original_are_named_with_what_to_write() {
+    let mut found = site();
+    let mut seen = |over: Option<&str>, url: &str, service: ApiService| {
+        let map = BTreeMap::from([("RancherFipApiServerURL".to_owned(), url.to_owned())]);
+        found.guest_url = guest_url::given(over, &map).map(Ok);
+        found.service = Some(Ok(service));
+        report(&found)
+    };
+    let old = "https://rancher-fip-api.example.com/v1";
+    let report = seen(None, old, ApiService::Missing);
+    let said = wrongs(&report, Kind::Leftover);
+    assert!(
+        said.len() == 1
+            && said[0].starts_with(&format!(
+                "ConfigMap rancher-fip-manager/rancher-fip-config: RancherFipApiServerURL is {old}: "
+            )),
+        "{said:?}"
+    );
+    let does: Vec<&str> = report.changes.iter().map(|one| &*one.does).collect();
+    assert!(
+        does.len() == 1
+            && does[0].starts_with("set RancherFipApiServerURL to https://fipd.example.net/v1"),
+        "{does:?}"
+    );
+    let own = seen(Some(old), "https://fipd.example.net", ApiService::Missing);
+    assert!(wrongs(&own, Kind::Leftover)[0].contains("cluster-manager]: api-server-url is"));
+    for fine in ["https://FIPD.example.net:443/v1\n", " "] {
+        let report = seen(None, fine, ApiService::Missing);
+        assert_eq!(
+            wrongs(&report, Kind::Leftover),
+            Vec::<String>::new(),
+            "{fine}"
+        );
+    }
+    let addresses = BTreeSet::from(["192.0.2.7".parse().expect("an address")]);
+    let want = want("fipd", addresses, 9443, Some(9080)).expect("it is reachable");
+    for (url, fine) in [
+        (
+            "https://rancher-fip-api-server.rancher-fip-manager.svc:8443/v1",
+            true,
+        ),
+        (
+            "http://rancher-fip-api-server.rancher-fip-manager:8080/v1",
+            true,
+        ),
+        (
+            "http://rancher-fip-api-server.rancher-fip-manager:8443/v1",
+            false,
+        ),
+        ("https://rancher-fip-api-server.other.svc:8443/v1", false),
+        ("no URL", false),
+    ] {
+        let report = seen(None, url, ApiService::Kept(Ok(want.clone())));
+        assert_eq!(wrongs(&report, Kind::Leftover).is_empty(), fine, "{url}");
+    }
 }
 
 #[test]
@@ -410,9 +532,16 @@ fn the_name_of_the_original_api_leads_to_fipd_or_it_is_said_what_clients_need() 
         says.starts_with("leads to 192.0.2.7, 8443 to 9443; 8080 leads nowhere")
     }));
     want.ports.insert(8080, 9080);
-    let kept = seen(ApiService::Kept(Ok(want)));
+    let kept = seen(ApiService::Kept(Ok(want.clone())));
     assert_eq!(
         says(&kept).as_deref(),
         Some("leads to 192.0.2.7, 8080 to 9080, 8443 to 9443")
+    );
+    found.strangers = Some(Ok(vec!["EndpointSlice x".into()]));
+    found.service = Some(Ok(ApiService::Kept(Ok(want))));
+    let said = wrongs(&report(&found), Kind::Leftover);
+    assert!(
+        said.len() == 1 && said[0].ends_with("also where others say: EndpointSlice x"),
+        "{said:?}"
     );
 }

@@ -23,10 +23,9 @@ use k8s_openapi::api::{
     core::v1::{Endpoints, Service},
     discovery::v1::EndpointSlice,
 };
-use serde_json::Value;
 use tokio::task::JoinSet;
 
-use self::plan::{Door, Want, Wrong};
+use self::plan::{Door, KEEPER, STOCK_KEEPER, Want, Wrong};
 use super::{RancherFip, Site, guests::apply::core};
 use crate::controllers::{
     Trouble,
@@ -37,10 +36,6 @@ const AGAIN: Duration = Duration::from_secs(10);
 /// For the names of a host to be looked up.
 const LOOKUP: Duration = Duration::from_secs(5);
 const SLICES: &str = "apis/discovery.k8s.io/v1";
-/// On slices: who keeps them.
-const KEEPER: &str = "endpointslice.kubernetes.io/managed-by";
-/// The controller of Kubernetes that keeps the slices of a Service with a selector.
-const STOCK_KEEPER: &str = "endpointslice-controller.k8s.io";
 
 impl RancherFip {
     /// Keeps the name leading here, where the configuration says so.
@@ -59,11 +54,12 @@ async fn keep(site: Arc<Site>, door: Door) {
     let mut said = String::new();
     loop {
         let says = match pass(&remote, namespace, &door).await {
-            Ok(()) => String::new(),
+            Ok(strangers) if strangers.is_empty() => String::new(),
+            Ok(strangers) => format!("it leads also where others say: {}", strangers.join(", ")),
             Err(why) => why.to_string(),
         };
         if says != said && !says.is_empty() {
-            tracing::warn!(cluster = %site.name, service = API_SERVICE, namespace, "not kept: {says}");
+            tracing::warn!(cluster = %site.name, service = API_SERVICE, namespace, "not as it should be: {says}");
         } else if says != said {
             tracing::info!(cluster = %site.name, service = API_SERVICE, namespace, "kept");
         }
@@ -90,7 +86,8 @@ impl From<CallError> for Stop {
     }
 }
 
-async fn pass(remote: &Remote, namespace: &str, door: &Door) -> Result<(), Stop> {
+/// What others keep that leads the name somewhere else.
+async fn pass(remote: &Remote, namespace: &str, door: &Door) -> Result<Vec<String>, Stop> {
     let want = want(door).await?;
     let target = core("services", namespace, API_SERVICE);
     let found: Option<Service> = remote.get(&target).await?;
@@ -111,8 +108,7 @@ async fn pass(remote: &Remote, namespace: &str, door: &Door) -> Result<(), Stop>
             None => drop_slice(remote, &target, "fipd").await?,
         }
     }
-    sweep(remote, namespace).await?;
-    Ok(())
+    Ok(sweep(remote, namespace).await?)
 }
 
 /// Where this host is, as `door` says it.
@@ -132,23 +128,46 @@ pub async fn want(door: &Door) -> Result<Want, Wrong> {
     plan::want(&host, addresses, port, door.plain)
 }
 
-/// What the controllers of Kubernetes made for the Service while it had a selector: they let go of it as it was.
-async fn sweep(remote: &Remote, namespace: &str) -> Result<(), CallError> {
+/// What there is beside what fipd keeps.
+async fn others(
+    remote: &Remote,
+    namespace: &str,
+) -> Result<(Vec<EndpointSlice>, Option<Endpoints>), CallError> {
     let all = slice_at(namespace, "");
     let label = format!("kubernetes.io/service-name={API_SERVICE}");
-    for slice in remote.list(&all, &label).await? {
-        let text = |path: &str| slice.pointer(path).and_then(Value::as_str);
-        let keeper = text("/metadata/labels/endpointslice.kubernetes.io~1managed-by");
-        if let (Some(STOCK_KEEPER), Some(name)) = (keeper, text("/metadata/name")) {
+    let listed = remote.list(&all, &label).await?.into_iter();
+    let slices = listed.filter_map(|slice| serde_json::from_value(slice).ok());
+    let slices = slices.collect();
+    let target = core("endpoints", namespace, API_SERVICE);
+    Ok((slices, remote.get(&target).await?))
+}
+
+/// What others keep that leads the name somewhere.
+pub async fn strangers(remote: &Remote, namespace: &str) -> Result<Vec<String>, CallError> {
+    let (slices, endpoints) = others(remote, namespace).await?;
+    Ok(plan::strangers(&slices, endpoints.as_ref()))
+}
+
+/// Removes what the controllers of Kubernetes made for the Service while it had a selector: they let go of it as it was.
+/// What others made stays; it is named.
+async fn sweep(remote: &Remote, namespace: &str) -> Result<Vec<String>, CallError> {
+    let (slices, endpoints) = others(remote, namespace).await?;
+    for slice in &slices {
+        let labels = slice.metadata.labels.as_ref();
+        let stock = labels
+            .and_then(|all| all.get(KEEPER))
+            .is_some_and(|by| by == STOCK_KEEPER);
+        if let (true, Some(name)) = (stock, &slice.metadata.name) {
             drop_slice(remote, &slice_at(namespace, name), STOCK_KEEPER).await?;
         }
     }
-    let target = core("endpoints", namespace, API_SERVICE);
-    let found: Option<Endpoints> = remote.get(&target).await?;
-    if let Some(uid) = found.and_then(|found| found.metadata.uid) {
-        remote.delete(&target, &uid).await?;
+    let stock = endpoints.as_ref().filter(|found| plan::is_stock(found));
+    if let Some(uid) = stock.and_then(|found| found.metadata.uid.as_deref()) {
+        remote
+            .delete(&core("endpoints", namespace, API_SERVICE), uid)
+            .await?;
     }
-    Ok(())
+    Ok(plan::strangers(&slices, endpoints.as_ref()))
 }
 
 /// Deletes a slice that `keeper` keeps.

@@ -7,13 +7,16 @@ use std::{
 
 use fipd_crds::labels::{API_SERVICE, FIELD_MANAGER, MANAGED_BY};
 use k8s_openapi::{
-    api::core::v1::{Service, ServicePort},
+    api::{
+        core::v1::{Endpoints, Service, ServicePort},
+        discovery::v1::EndpointSlice,
+    },
     apimachinery::pkg::util::intstr::IntOrString,
 };
 use serde_json::{Value, json};
 
 /// The port of the original with TLS, and the plain one.
-const TLS_PORT: i32 = 8443;
+pub const TLS_PORT: i32 = 8443;
 const PLAIN_PORT: i32 = 8080;
 const HTTPS: u16 = 443;
 
@@ -192,6 +195,56 @@ pub fn slices(want: &Want, names: &BTreeMap<i32, String>) -> [(String, Option<Va
     })
 }
 
+/// On slices: who keeps them.
+pub const KEEPER: &str = "endpointslice.kubernetes.io/managed-by";
+/// The controller of Kubernetes that keeps the slices of a Service with a selector.
+pub const STOCK_KEEPER: &str = "endpointslice-controller.k8s.io";
+/// The one that makes slices of Endpoints which somebody made by hand.
+const MIRROR: &str = "endpointslicemirroring-controller.k8s.io";
+/// On Endpoints: marks of the controller of Kubernetes that makes them for a Service with a selector.
+const MADE_BY: &str = "endpoints.kubernetes.io/managed-by";
+const TRIGGERED: &str = "endpoints.kubernetes.io/last-change-trigger-time";
+
+/// Whether Kubernetes made them while the Service had a selector; nobody needs them any more.
+pub fn is_stock(endpoints: &Endpoints) -> bool {
+    let metadata = &endpoints.metadata;
+    let labels = metadata.labels.iter().flatten();
+    let notes = metadata.annotations.iter().flatten();
+    labels
+        .chain(notes)
+        .any(|(key, _)| key == MADE_BY || key == TRIGGERED)
+}
+
+/// What others keep that leads the name somewhere.
+pub fn strangers(slices: &[EndpointSlice], endpoints: Option<&Endpoints>) -> Vec<String> {
+    let strange = |slice: &&EndpointSlice| {
+        let keeper = slice
+            .metadata
+            .labels
+            .as_ref()
+            .and_then(|all| all.get(KEEPER));
+        // Mirrored ones go with the Endpoints.
+        let known = keeper.is_some_and(|by| [FIELD_MANAGER, STOCK_KEEPER, MIRROR].contains(&&**by));
+        let ready = |one: &k8s_openapi::api::discovery::v1::Endpoint| {
+            let conditions = one.conditions.as_ref();
+            conditions.and_then(|found| found.ready) != Some(false)
+        };
+        !known && slice.endpoints.iter().flatten().any(ready)
+    };
+    let slices = slices.iter().filter(strange);
+    let named = slices.filter_map(|slice| slice.metadata.name.as_deref());
+    let mut all: Vec<String> = named.map(|name| format!("EndpointSlice {name}")).collect();
+    let leads = |found: &&Endpoints| {
+        let mut subsets = found.subsets.iter().flatten();
+        !is_stock(found)
+            && subsets.any(|one| one.addresses.as_ref().is_some_and(|all| !all.is_empty()))
+    };
+    if endpoints.filter(leads).is_some() {
+        all.push(format!("Endpoints {API_SERVICE}"));
+    }
+    all
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -299,5 +352,43 @@ mod tests {
             ..want
         };
         assert_eq!(slices(&alone, &names)[1].1, None);
+    }
+
+    #[test]
+    fn only_what_kubernetes_made_is_removed_and_others_are_named() {
+        let endpoints = |metadata: Value| -> Endpoints {
+            let subsets = json!([{ "addresses": [{ "ip": "192.0.2.99" }] }]);
+            let found = json!({ "metadata": metadata, "subsets": subsets });
+            serde_json::from_value(found).expect("Endpoints")
+        };
+        let own = endpoints(json!({ "name": API_SERVICE }));
+        for stock in [
+            json!({ "labels": { MADE_BY: "endpoint-controller" } }),
+            json!({ "annotations": { TRIGGERED: "2026-01-01T00:00:00Z" } }),
+        ] {
+            let stock = endpoints(stock);
+            assert!(is_stock(&stock));
+            assert_eq!(strangers(&[], Some(&stock)), Vec::<String>::new());
+        }
+        assert!(!is_stock(&own));
+        let slice = |name: &str, keeper: &str, ready: Option<bool>| -> EndpointSlice {
+            let endpoint = json!({ "addresses": ["192.0.2.99"], "conditions": { "ready": ready } });
+            serde_json::from_value(json!({
+                "metadata": { "name": name, "labels": { KEEPER: keeper } },
+                "addressType": "IPv4", "endpoints": [endpoint],
+            }))
+            .expect("a slice")
+        };
+        let slices = [
+            slice("ours", FIELD_MANAGER, Some(true)),
+            slice("stock", STOCK_KEEPER, None),
+            slice("mirrored", MIRROR, None),
+            slice("down", "admin", Some(false)),
+            slice("theirs", "admin", None),
+        ];
+        assert_eq!(
+            strangers(&slices, Some(&own)),
+            ["EndpointSlice theirs", "Endpoints rancher-fip-api-server"]
+        );
     }
 }

@@ -189,7 +189,8 @@ impl Keeper {
             Err(error) => return Err(error),
         };
         let found: Value = found.unwrap_or_default();
-        let Some(text) = original(&found).filter(|text| !self.said.contains(text)) else {
+        let text = original(&found, &self.site.name);
+        let Some(text) = text.filter(|text| !self.said.contains(text)) else {
             return Ok(());
         };
         let uid = found.pointer("/metadata/uid").and_then(Value::as_str);

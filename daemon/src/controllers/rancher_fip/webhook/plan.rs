@@ -170,7 +170,7 @@ fn is_ours(found: &Value) -> bool {
 }
 
 /// What is to be said of the original's configuration, if it is there and asks a Service.
-pub fn original(found: &Value) -> Option<String> {
+pub fn original(found: &Value, cluster: &str) -> Option<String> {
     let webhooks = found.get("webhooks")?.as_array()?;
     let asks = |webhook: &&Value| webhook.pointer("/clientConfig/service").is_some();
     let first = webhooks.iter().find(asks)?;
@@ -182,7 +182,7 @@ pub fn original(found: &Value) -> Option<String> {
     Some(format!(
         "{WEBHOOK_CONFIGURATION} asks the Service {service} of the original webhook, with failurePolicy {}: where that is Fail \
          and the Service does not answer, nobody can write a FloatingIP or a FloatingIPPool. fipd answers through {NAME}; remove \
-         the other with `fipd adopt rancher-fip`",
+         the other with `fipd adopt rancher-fip --cluster {cluster}`",
         first
             .get("failurePolicy")
             .and_then(Value::as_str)
@@ -365,12 +365,14 @@ mod tests {
     fn the_originals_configuration_is_spoken_of_while_it_asks_a_service() {
         let service = json!({ "name": "webhook", "namespace": "rancher-fip-manager" });
         let found = json!({ "webhooks": [{ "clientConfig": { "service": service }, "failurePolicy": "Fail" }] });
-        let text = original(&found).unwrap();
+        let text = original(&found, "prod").unwrap();
         assert!(
-            text.contains("rancher-fip-manager/webhook") && text.contains("failurePolicy Fail"),
+            text.contains("rancher-fip-manager/webhook")
+                && text.contains("failurePolicy Fail")
+                && text.ends_with("`fipd adopt rancher-fip --cluster prod`"),
             "{text}"
         );
         let other = json!({ "webhooks": [{ "clientConfig": { "url": "https://a" } }] });
-        assert_eq!(original(&other), None);
+        assert_eq!(original(&other, "prod"), None);
     }
 }
