@@ -42,6 +42,13 @@ pub struct ReleaseRow {
     pub namespace: String,
     pub chart: String,
     pub version: String,
+    pub health: Health,
+    /// Such as `deployed`, or what goes on.
+    pub state: String,
+    /// The last error; empty: none.
+    pub error: String,
+    /// Since when its last result is what it is.
+    pub since: Option<Moment>,
 }
 
 /// All guests.
@@ -100,6 +107,10 @@ mod tests {
                 namespace: "rancher-fip-manager".into(),
                 chart: "purelb".into(),
                 version: "0.14.1".into(),
+                health: Health::Bad,
+                state: "failed".into(),
+                error: "UpgradeFailed: <timeout>".into(),
+                since: Some(sample::NOW),
             }],
         }
     }
@@ -127,6 +138,8 @@ mod tests {
             "p-x7k2f (Shop &#60;2&#62;)",
             "harv--vlan-20",
             "purelb 0.14.1",
+            "class=\"tag bad\">failed",
+            "UpgradeFailed: &#60;timeout&#62;",
         ] {
             assert!(html.contains(text), "no {text} in {html}");
         }

@@ -14,8 +14,10 @@ use super::{
 };
 use crate::{
     clock,
-    guests::{self, ReleaseView, RotateError, Rotated, helm_name},
-    helm::{Activity, Helm, Progress},
+    guests::{
+        self, ReleaseView, RotateError, Rotated,
+        releases::{Releases, Standing},
+    },
 };
 
 /// The clusters of Rancher that are looked after, and how they are doing.
@@ -27,7 +29,7 @@ pub async fn list(
 ) -> Result<Json<GuestList>, Problem> {
     let ask = Ask::<String>::new(query.limit, query.cursor.as_deref())?;
     let all = api.guests.all();
-    let charts = api.helm.as_ref().map(Helm::progress).unwrap_or_default();
+    let charts = Releases::of(api.helm.as_ref());
     let place = |one: &guests::GuestView| format!("{}/{}", one.rancher, one.id);
     let (guests, next) = ask.walk(|after, limit| {
         let rest = all
@@ -69,16 +71,7 @@ impl From<RotateError> for Problem {
     }
 }
 
-fn view(guest: &guests::GuestView, charts: &[Progress]) -> GuestView {
-    let cluster = helm_name(&guest.rancher, &guest.id);
-    let progress = |wanted: &ReleaseView| {
-        charts.iter().find(|one| {
-            let target = &one.target;
-            target.cluster == cluster
-                && target.namespace == wanted.namespace
-                && target.name == wanted.name
-        })
-    };
+fn view(guest: &guests::GuestView, charts: &Releases) -> GuestView {
     GuestView {
         rancher: guest.rancher.to_string(),
         id: guest.id.clone(),
@@ -94,24 +87,16 @@ fn view(guest: &guests::GuestView, charts: &[Progress]) -> GuestView {
             .has
             .releases
             .iter()
-            .map(|one| release(one, progress(one)))
+            .map(|one| release(one, charts.standing(guest, one)))
             .collect(),
     }
 }
 
-fn release(release: &ReleaseView, progress: Option<&Progress>) -> GuestReleaseView {
-    let last = progress.and_then(|progress| progress.last.as_ref());
-    let error = last.and_then(|last| last.error.as_ref());
-    let state = match (progress.map(|progress| progress.activity), last) {
-        (Some(Activity::Running { operation, .. }), _) => operation,
-        (Some(Activity::Waiting { .. }), _) => "waiting",
-        (Some(Activity::Idle), Some(_)) => error.map_or("deployed", |_| "failed"),
-        (Some(Activity::Idle) | None, _) => "unknown",
-    };
+fn release(release: &ReleaseView, standing: Standing) -> GuestReleaseView {
     GuestReleaseView {
-        state: state.to_owned(),
-        error: error.map(|error| format!("{}: {}", error.reason, error.message)),
-        since: last.map(|last| clock::rfc3339(last.since)),
+        state: standing.state.to_owned(),
+        error: standing.error_text(),
+        since: standing.since.map(clock::rfc3339),
         name: release.name.clone(),
         namespace: release.namespace.clone(),
         chart: release.chart.clone(),

@@ -137,7 +137,13 @@ impl Metrics {
             admission_seconds.clone(),
         );
         reconcile::register(own);
-        own.register_collector(Box::new(State::new(ipam, clusters, backups, guests)));
+        own.register_collector(Box::new(State::new(
+            ipam,
+            clusters,
+            backups,
+            guests,
+            helm.cloned(),
+        )));
         Self(Arc::new(Inner {
             all: Page::new(all),
             rancher_fip: Page::new(alone),

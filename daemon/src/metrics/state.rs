@@ -15,7 +15,8 @@ use super::series::{Labels, Series};
 use crate::{
     backups::Backups,
     clusters::{ClusterState, Clusters},
-    guests::{GuestBoard, Phase},
+    guests::{GuestBoard, GuestView, Phase, ReleaseView, releases::Releases},
+    helm::Helm,
     ipam::Ipam,
     store::Condition,
 };
@@ -29,16 +30,24 @@ pub(super) struct State {
     clusters: Clusters,
     backups: Backups,
     guests: GuestBoard,
+    helm: Option<Helm>,
     counted: Mutex<Option<(Instant, BTreeMap<LeaseState, u64>)>>,
 }
 
 impl State {
-    pub fn new(ipam: Ipam, clusters: Clusters, backups: Backups, guests: GuestBoard) -> Self {
+    pub fn new(
+        ipam: Ipam,
+        clusters: Clusters,
+        backups: Backups,
+        guests: GuestBoard,
+        helm: Option<Helm>,
+    ) -> Self {
         Self {
             ipam,
             clusters,
             backups,
             guests,
+            helm,
             counted: Mutex::default(),
         }
     }
@@ -58,7 +67,10 @@ impl Collector for State {
             .chain(self.store())
             .chain(self.backups())
             .chain(self.clusters())
-            .chain([self.guests()])
+            .chain([
+                self.guests(),
+                releases(&self.guests.all(), &Releases::of(self.helm.as_ref())),
+            ])
         {
             series.encode(&mut encoder)?;
         }
@@ -319,5 +331,45 @@ fn count_states(ipam: &Ipam) -> BTreeMap<LeaseState, u64> {
             Some(next) => after = Some(next),
             None => return counts,
         }
+    }
+}
+
+fn releases(guests: &[GuestView], all: &Releases) -> Series<'static> {
+    let releases = guests.iter().flat_map(|guest| {
+        let releases = guest.has.releases.iter();
+        releases.map(move |release| (guest, release))
+    });
+    let value = |(guest, release): (&GuestView, &ReleaseView)| {
+        let labels = vec![
+            ("rancher", guest.rancher.to_string()),
+            ("guest", guest.id.clone()),
+            ("release", format!("{}/{}", release.namespace, release.name)),
+            ("state", all.standing(guest, release).state.to_owned()),
+        ];
+        (labels, 1.0)
+    };
+    Series {
+        name: "guest_releases",
+        help: "Charts that clusters of Rancher are to have, by how they stand",
+        values: releases.map(value).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::guests::releases::tests::{failed, guest};
+
+    #[test]
+    fn each_release_of_a_guest_has_its_state() {
+        let series = releases(&[guest()], &failed());
+        let labels = [
+            ("rancher", "rancher"),
+            ("guest", "c-1"),
+            ("release", "lb/purelb"),
+            ("state", "failed"),
+        ];
+        let labels = labels.map(|(key, value)| (key, value.to_owned())).to_vec();
+        assert_eq!(series.values, [(labels, 1.0)]);
     }
 }

@@ -13,7 +13,10 @@ use super::{
 };
 use crate::{
     api::Api,
-    guests::{GuestBoard, GuestView, Phase, ReleaseView},
+    guests::{
+        GuestBoard, GuestView, Phase, ReleaseView,
+        releases::{Releases, Standing},
+    },
 };
 
 /// Guests of one page.
@@ -32,11 +35,12 @@ pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
         Input::new("phase", "Phase").kind(Form::any_of(phases)),
     ];
     let list = Listing::new(links::GUESTS, inputs, ORDERS, &query);
+    let releases = Releases::of(api.helm.as_ref());
     let mut guests: Vec<GuestRow> = api
         .guests
         .all()
         .iter()
-        .map(|view| row(&api.guests, view))
+        .map(|view| row(&api.guests, &releases, view))
         .collect();
     let total = guests.len();
     let (part, phase) = (list.filter("filter"), list.filter("phase"));
@@ -64,12 +68,13 @@ pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
     }))
 }
 
-fn row(board: &GuestBoard, view: &GuestView) -> GuestRow {
+fn row(board: &GuestBoard, charts: &Releases, view: &GuestView) -> GuestRow {
     let name = match view.display_name.as_str() {
         "" => &view.id,
         name => name,
     };
     let projects = view.has.projects.iter();
+    let releases = view.has.releases.iter();
     GuestRow {
         name: name.to_owned(),
         id: view.id.clone(),
@@ -87,12 +92,22 @@ fn row(board: &GuestBoard, view: &GuestView) -> GuestRow {
                 pool: pool.clone(),
             })
             .collect(),
-        releases: view.has.releases.iter().map(release).collect(),
+        releases: releases
+            .map(|one| release(one, charts.standing(view, one)))
+            .collect(),
     }
 }
 
-fn release(release: &ReleaseView) -> ReleaseRow {
+fn release(release: &ReleaseView, standing: Standing) -> ReleaseRow {
     ReleaseRow {
+        health: match standing.state {
+            "deployed" => Health::Good,
+            _ if standing.error.is_some() => Health::Bad,
+            _ => Health::Busy,
+        },
+        state: standing.state.to_owned(),
+        error: standing.error_text().unwrap_or_default(),
+        since: standing.since.map(views::moment),
         name: release.name.clone(),
         namespace: release.namespace.clone(),
         chart: release.chart.clone(),
@@ -105,5 +120,20 @@ fn health(phase: Phase) -> Health {
         Phase::Ready | Phase::Left => Health::Good,
         Phase::Waiting | Phase::Leaving => Health::Busy,
         Phase::Failed => Health::Bad,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::guests::releases::tests::{failed, guest};
+
+    #[test]
+    fn a_row_tells_how_each_release_stands() {
+        let row = row(&GuestBoard::default(), &failed(), &guest());
+        let release = &row.releases[0];
+        assert_eq!((&*release.state, release.health), ("failed", Health::Bad));
+        assert_eq!(release.error, "HelmChartFailed: too often");
+        assert_eq!(release.since, Some(fipd_web_ui::Moment(5)));
     }
 }

@@ -14,6 +14,7 @@ use super::{
     settings::{Release, Settings},
 };
 use crate::{
+    clock,
     config::Engine,
     controllers::{
         objects::{Key, Seen as Object},
@@ -22,7 +23,7 @@ use crate::{
         remote::{CallError, Remote},
     },
     guests::{Phase, Says, helm_name},
-    helm::{Access, Helm, HelmError, Keys, OWNER, OWNER_LABEL, Release as Wanted},
+    helm::{Access, Helm, HelmError, Keys, Noted, OWNER, OWNER_LABEL, Release as Wanted},
 };
 
 /// After this time a chart that failed is asked for again; helm's own pauses are longer.
@@ -58,8 +59,44 @@ impl ChartError {
         self.reason == "ReleaseBusy"
     }
 
+    /// Both of them; what ends soon by itself does not hide the other.
+    fn and(self, other: Self) -> Self {
+        if self.message == other.message {
+            return self;
+        }
+        let reason = match self.is_busy() {
+            true => other.reason,
+            false => self.reason,
+        };
+        Self {
+            reason,
+            message: format!("{}; {}", self.message, other.message),
+        }
+    }
+
     pub fn says(&self) -> Says {
         Says::new(Phase::Failed, self.reason, self.message.clone())
+    }
+}
+
+/// How the charts of a guest stand.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum Charts {
+    /// Nobody looked yet.
+    #[default]
+    Unknown,
+    UnderWay,
+    Failed(ChartError),
+    Done,
+}
+
+impl Charts {
+    fn of(brought: Result<Settled, ChartError>) -> Self {
+        match brought {
+            Ok(Settled::Yes) => Self::Done,
+            Ok(Settled::NotYet) => Self::UnderWay,
+            Err(error) => Self::Failed(error),
+        }
     }
 }
 
@@ -115,6 +152,17 @@ impl Guest<'_> {
         }
     }
 
+    /// An error from before an engine began shows with the release too.
+    fn note_error(&self, release: &Release, error: &ChartError) {
+        if error.is_busy() {
+            return;
+        }
+        let target = self.place(&release.namespace, &release.name);
+        let noted = Noted::Failed(error.reason, &error.message);
+        let version = Some(release.version.clone());
+        self.helm.noted(&target, version, noted, clock::now());
+    }
+
     /// Two load balancers in one cluster would answer for the same addresses: one that fipd installed goes, another's
     /// keeps ours out.
     async fn make_room(
@@ -137,8 +185,17 @@ impl Guest<'_> {
 }
 
 impl Guests {
-    pub(super) fn chart_error(&self, id: &str) -> Option<ChartError> {
-        self.chart_errors.lock().get(id).cloned()
+    /// How the charts stand of a guest that is to have some.
+    pub(super) fn charts_of(&self, id: &str) -> Charts {
+        // Without helm nobody looks after charts.
+        if self.helm.is_none() {
+            return Charts::Done;
+        }
+        self.chart_states
+            .lock()
+            .get(id)
+            .cloned()
+            .unwrap_or_default()
     }
 
     pub(super) async fn reconcile_charts(self: Arc<Self>, key: Key) -> Next {
@@ -180,14 +237,9 @@ impl Guests {
             Err(error) if error.is_busy() => UNDER_WAY,
             Err(_) => FAILED,
         });
-        let error = brought.err();
-        let before = {
-            let mut errors = self.chart_errors.lock();
-            let before = errors.remove(id);
-            errors.extend(error.clone().map(|error| (id.to_owned(), error)));
-            before
-        };
-        if before != error {
+        let now = Charts::of(brought);
+        let before = (self.chart_states.lock()).insert(id.to_owned(), now.clone());
+        if before.as_ref() != Some(&now) {
             // It says how the guest is doing.
             self.queue.add(key.clone());
         }
@@ -198,7 +250,7 @@ impl Guests {
         Arc::clone(self.chart_turns.lock().entry(id.to_owned()).or_default())
     }
 
-    /// Brings all of them as far as they go; the first error is told.
+    /// Brings all of them as far as they go; every error is told.
     async fn bring_charts(
         &self,
         guest: &Guest<'_>,
@@ -222,11 +274,10 @@ impl Guests {
                 Ok(()) => guest.bring_chart(engine, &charts, &release).await,
                 Err(error) => Err(error),
             };
-            result = match (result, brought) {
-                (Err(first), _) => Err(first),
-                (Ok(Settled::NotYet), Ok(_)) => Ok(Settled::NotYet),
-                (Ok(_), other) => other,
-            };
+            if let Err(error) = &brought {
+                guest.note_error(&release, error);
+            }
+            result = both(result, brought);
         }
         result
     }
@@ -275,10 +326,22 @@ impl Guests {
     }
 
     pub(super) fn forget_charts(&self, id: &str) {
-        self.chart_errors.lock().remove(id);
+        self.chart_states.lock().remove(id);
         if let Some(helm) = &self.helm {
             helm.forget(&helm_name(&self.site.name, id));
         }
+    }
+}
+
+fn both(
+    one: Result<Settled, ChartError>,
+    other: Result<Settled, ChartError>,
+) -> Result<Settled, ChartError> {
+    match (one, other) {
+        (Err(one), Err(other)) => Err(one.and(other)),
+        (Err(error), Ok(_)) | (Ok(_), Err(error)) => Err(error),
+        (Ok(Settled::Yes), Ok(Settled::Yes)) => Ok(Settled::Yes),
+        (Ok(_), Ok(_)) => Ok(Settled::NotYet),
     }
 }
 
@@ -288,25 +351,36 @@ pub(super) async fn owner(
     namespace: &str,
     name: &str,
 ) -> Result<Option<Owner>, CallError> {
-    let all = apply::core("secrets", namespace, "");
-    let revisions = remote
-        .list(&all, &format!("owner=helm,name={name}"))
-        .await?;
+    let revisions = revisions(remote, namespace, name).await?;
     Ok(newest_owner(&revisions))
 }
 
+/// The Secrets in which helm keeps a release.
+pub(super) async fn revisions(
+    remote: &Remote,
+    namespace: &str,
+    name: &str,
+) -> Result<Vec<Value>, CallError> {
+    let all = apply::core("secrets", namespace, "");
+    remote.list(&all, &format!("owner=helm,name={name}")).await
+}
+
+fn label<'a>(secret: &'a Value, key: &str) -> Option<&'a str> {
+    let labels = secret.get("metadata")?.get("labels")?;
+    labels.get(key)?.as_str()
+}
+
+pub(super) fn newest(revisions: &[Value]) -> Option<&Value> {
+    let revision = |secret: &&Value| label(secret, "version")?.parse::<u64>().ok();
+    revisions.iter().max_by_key(revision)
+}
+
 fn newest_owner(revisions: &[Value]) -> Option<Owner> {
-    let label = |secret: &Value, key: &str| {
-        let labels = secret.get("metadata")?.get("labels")?;
-        labels.get(key)?.as_str().map(str::to_owned)
-    };
-    let revision =
-        |secret: &&Value| label(secret, "version").and_then(|text| text.parse::<u64>().ok());
-    let newest = revisions.iter().max_by_key(revision)?;
-    if label(newest, "status").as_deref() == Some("uninstalled") {
+    let newest = newest(revisions)?;
+    if label(newest, "status") == Some("uninstalled") {
         return None;
     }
-    let ours = label(newest, OWNER_LABEL).as_deref() == Some(OWNER);
+    let ours = label(newest, OWNER_LABEL) == Some(OWNER);
     Some(match (ours, label(newest, ADOPTED)) {
         (true, None) => Owner::Fipd,
         (true, Some(_)) => Owner::Adopted,
@@ -355,6 +429,23 @@ mod tests {
         assert_eq!(newest_owner(&[taken_over]), Some(Owner::Adopted));
     }
 
+    #[test]
+    fn every_release_that_failed_is_told() {
+        let error = |reason, message: &str| {
+            let message = message.to_owned();
+            Err(ChartError { reason, message })
+        };
+        let (busy, failed) = (error("ReleaseBusy", "a"), error("UpgradeFailed", "b"));
+        let told = both(busy.clone(), failed.clone()).unwrap_err();
+        assert_eq!((told.reason, &*told.message), ("UpgradeFailed", "a; b"));
+        let told = both(failed.clone(), error("InstallFailed", "c")).unwrap_err();
+        assert_eq!((told.reason, &*told.message), ("UpgradeFailed", "b; c"));
+        assert_eq!(both(Ok(Settled::NotYet), failed.clone()), failed);
+        assert_eq!(both(failed.clone(), failed.clone()), failed);
+        let some = both(Ok(Settled::NotYet), Ok(Settled::Yes));
+        assert_eq!(Charts::of(some), Charts::UnderWay);
+    }
+
     #[tokio::test]
     async fn a_guest_that_does_not_answer_takes_no_place_of_helms() {
         let dir = tempfile::tempdir().unwrap();
@@ -383,6 +474,7 @@ mod tests {
         let (dead, asked) = canned(&[("GET", 503, "down")]);
         guests.clients.know("c-1", "kube", dead);
         let next = Arc::clone(&guests).reconcile_charts(key).await;
+        assert_eq!(guests.charts_of("c-1"), Charts::Unknown);
         assert_eq!(next, Next::Done, "its own turn comes back to it");
         assert_eq!((asked.lock().len(), helm.progress()), (1, vec![]));
     }

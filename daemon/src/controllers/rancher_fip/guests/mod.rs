@@ -37,7 +37,7 @@ use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
 pub use self::own::Own;
-use self::{charts::ChartError, observe::Seen, plan::Wait, reach::Clients};
+use self::{charts::Charts, observe::Seen, plan::Wait, reach::Clients};
 use super::{Site, rancher::Data, second_look::SecondLook};
 use crate::{
     controllers::{
@@ -69,7 +69,7 @@ pub struct Guests {
     queue: Arc<Queue<Key>>,
     quotas: Arc<Queue<Key>>,
     charts: Arc<Queue<Key>>,
-    chart_errors: Mutex<BTreeMap<String, ChartError>>,
+    chart_states: Mutex<BTreeMap<String, Charts>>,
     chart_turns: Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<()>>>>,
     helm: Option<Helm>,
     /// What the ConfigMap said when it was last there.
@@ -133,7 +133,7 @@ impl Guests {
             queue: Queue::new(),
             quotas: Queue::new(),
             charts: Queue::new(),
-            chart_errors: Mutex::default(),
+            chart_states: Mutex::default(),
             chart_turns: Mutex::default(),
             helm,
             said: Mutex::default(),

@@ -1,6 +1,6 @@
 //! The Secrets of projects whose quota goes. A finalizer on the quota keeps it until they are gone, for a while.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use fipd_core::Timestamp;
 use fipd_crds::{
@@ -113,15 +113,10 @@ impl Guests {
     /// First downstream, then in Rancher: what is left there tells which cluster is still to be cleaned.
     async fn remove_secrets(&self, project: &str) -> Result<(), String> {
         let local = self.local_secrets(project).await?;
-        let served = |id: &str| {
-            let view = self.views.get(&self.site.name, id);
-            view.is_some_and(|view| view.has.projects.contains_key(project))
-        };
+        let notes = self.notes();
         let guests = self.data.clusters.all().into_iter();
-        let guests = guests.filter(|(key, cluster)| {
-            let owner = local.iter().any(|(namespace, _)| **namespace == *key.name);
-            cluster.is_guest() && (owner || served(&key.name))
-        });
+        let guests = guests
+            .filter(|(key, cluster)| cluster.is_guest() && may_have(&key.name, &local, &notes));
         let removals = guests.map(|(key, cluster)| async move {
             let removal = self.remove_downstream(&key.name, &cluster, project);
             let ended = tokio::time::timeout(ONE_GUEST, removal).await;
@@ -177,6 +172,12 @@ impl Guests {
     }
 }
 
+/// Whether a guest may have a project's Secret: what fipd wrote to is noted beyond a restart, and which projects a guest
+/// is said to have is not.
+fn may_have(id: &str, local: &[(String, String)], notes: &BTreeMap<String, String>) -> bool {
+    notes.contains_key(id) || local.iter().any(|(namespace, _)| namespace == id)
+}
+
 /// How long removal is still tried for a quota that is being deleted since then; `None`: no longer.
 pub fn grace_left(since: Timestamp, now: Timestamp) -> Option<Duration> {
     let gone = Duration::from_millis(now.0.saturating_sub(since.0));
@@ -205,6 +206,16 @@ fn reference(project: &str, quota: &Quota) -> ObjectReference {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_guest_that_was_written_to_is_asked_for_the_secret() {
+        let notes = [("c-1".to_owned(), "fip".to_owned())].into();
+        let local = [("c-2".to_owned(), "uid".to_owned())];
+        let may = |id| may_have(id, &local, &notes);
+        assert!(may("c-1"), "whatever it is said to have");
+        assert!(may("c-2"));
+        assert!(!may("c-3"), "it has nothing of fipd");
+    }
 
     #[test]
     fn secrets_that_cannot_be_removed_hold_a_quota_for_ten_minutes() {

@@ -7,8 +7,9 @@ use k8s_openapi::jiff;
 
 use super::{
     AGAIN, Guests, Stop, apply,
+    charts::Charts,
     plan::{self, Facts, Plan, Wait},
-    status::{self, reference},
+    status::{self, INSTALLING, reference},
 };
 use crate::{
     clock,
@@ -51,7 +52,11 @@ impl Guests {
         self.unlabelled.forget(&id.to_owned());
         let (says, plan, next) = match self.try_serve(id, cluster).await {
             Ok(plan) => {
-                let says = status::says(plan.wait.as_ref(), self.chart_error(id));
+                let charts = match plan.desired.releases.is_empty() {
+                    true => Charts::Done,
+                    false => self.charts_of(id),
+                };
+                let says = status::says(plan.wait.as_ref(), charts);
                 let pause = plan.wait.as_ref().map_or(AGAIN, Wait::pause);
                 (says, Some(plan), Next::After(pause))
             }
@@ -128,6 +133,7 @@ impl Guests {
         let object = reference(id, cluster);
         match phase {
             Phase::Ready => self.events.normal(&object, "FloatingIPsReady", message),
+            Phase::Waiting if reason == INSTALLING => self.events.normal(&object, reason, message),
             Phase::Leaving | Phase::Left => self.events.normal(&object, reason, message),
             Phase::Waiting | Phase::Failed => self.events.warning(&object, reason, message),
         }

@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::ObjectReference;
 
 use super::{
-    charts::ChartError,
+    charts::Charts,
     plan::{Plan, Wait},
     settings::Release,
 };
@@ -11,6 +11,9 @@ use crate::{
     controllers::rancher_fip::clusters::RancherCluster,
     guests::{Has, Phase, ReleaseView, Says},
 };
+
+/// The reason while charts are on their way.
+pub(super) const INSTALLING: &str = "ChartsInstalling";
 
 /// What is shown of what a guest is to have.
 pub(super) fn described(plan: &Plan) -> Has {
@@ -32,12 +35,17 @@ fn shown(release: &Release) -> ReleaseView {
 }
 
 /// A chart that failed says more than what is waited for.
-pub(super) fn says(wait: Option<&Wait>, error: Option<ChartError>) -> Says {
-    match (wait, error) {
-        (None, None) => Says::new(Phase::Ready, "Ready", "it has everything it needs"),
-        (Some(wait), None) => waiting(wait),
-        (None, Some(error)) => error.says(),
-        (Some(wait), Some(error)) => {
+pub(super) fn says(wait: Option<&Wait>, charts: Charts) -> Says {
+    match (wait, charts) {
+        (None, Charts::Done) => Says::new(Phase::Ready, "Ready", "it has everything it needs"),
+        (None, Charts::Unknown | Charts::UnderWay) => Says::new(
+            Phase::Waiting,
+            INSTALLING,
+            "its charts are being looked at, installed or upgraded",
+        ),
+        (Some(wait), Charts::Unknown | Charts::UnderWay | Charts::Done) => waiting(wait),
+        (None, Charts::Failed(error)) => error.says(),
+        (Some(wait), Charts::Failed(error)) => {
             let mut says = error.says();
             says.message = format!("{}; {wait}", says.message);
             says
@@ -63,6 +71,7 @@ pub fn reference(id: &str, cluster: &RancherCluster) -> ObjectReference {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::controllers::rancher_fip::guests::charts::ChartError;
 
     #[test]
     fn a_failed_chart_is_told_before_what_is_waited_for() {
@@ -71,11 +80,19 @@ mod tests {
             message: "chart \"purelb\": no".into(),
         };
         let wait = Wait::NoDefaultPool;
-        assert_eq!(says(None, None).phase, Phase::Ready);
-        assert_eq!(says(Some(&wait), None).reason, wait.reason());
-        let both = says(Some(&wait), Some(error.clone()));
+        assert_eq!(says(Some(&wait), Charts::Done).reason, wait.reason());
+        let both = says(Some(&wait), Charts::Failed(error.clone()));
         assert_eq!((both.phase, both.reason), (Phase::Failed, "InstallFailed"));
         assert!(both.message.starts_with(&error.message), "{both:?}");
         assert!(both.message.ends_with(&wait.to_string()), "{both:?}");
+    }
+
+    #[test]
+    fn a_guest_is_ready_once_its_charts_are_there() {
+        for charts in [Charts::Unknown, Charts::UnderWay] {
+            let says = says(None, charts);
+            assert_eq!((says.phase, says.reason), (Phase::Waiting, INSTALLING));
+        }
+        assert_eq!(says(None, Charts::Done).phase, Phase::Ready);
     }
 }

@@ -16,14 +16,14 @@ use serde_json::{Value, json};
 
 use super::{
     apply,
-    charts::{ChartError, Guest, Owner, owner},
+    charts::{ChartError, Guest, Owner, newest, owner, revisions},
 };
 use crate::{
     clock,
-    controllers::remote::{CallError, Remote, Target},
-    helm::{self, HelmError, Noted, Release as Wanted},
+    controllers::remote::{CallError, Patch, Remote, Target},
+    helm::{self, HelmError, Noted, OWNER, OWNER_LABEL, Release as Wanted},
 };
-use plan::{HandOver, Standing, Whose};
+use plan::{HandOver, Keep, Removal, Standing, Whose};
 
 /// Where helm-controllers look.
 const NAMESPACE: &str = "kube-system";
@@ -97,8 +97,16 @@ impl Guest<'_> {
         if plan::whose(chart) == Whose::Other {
             return Err(foreign(chart));
         }
-        if chart.metadata.deletion_timestamp.is_some() {
-            return Ok(Settled::NotYet);
+        let turned = match plan::keep(chart) {
+            Keep::Write => None,
+            Keep::Wait => Some(Ok(())),
+            Keep::Manage => Some(self.manage(chart, true).await),
+            Keep::DropFinalizer => Some(self.let_go(chart).await),
+        };
+        if let Some(turned) = turned {
+            return turned
+                .map(|()| Settled::NotYet)
+                .map_err(|error| refused(name, &error));
         }
         if let Some(change) = plan::change(&chart.spec, &want) {
             let target = target_of(chart);
@@ -172,26 +180,41 @@ impl Guest<'_> {
         if plan::whose(chart) == Whose::Other {
             return Err(foreign(chart));
         }
-        let (remote, target) = (self.remote, target_of(chart));
-        let meta = &chart.metadata;
-        let uid = meta.uid.as_deref().unwrap_or_default();
-        let step = plan::hand_over(chart);
-        let done = match step {
+        let uid = chart.metadata.uid.as_deref().unwrap_or_default();
+        let done = match plan::hand_over(chart) {
             HandOver::Wait => Ok(()),
-            HandOver::KeepOff => {
-                let off = json!({ "metadata": { "annotations": { plan::UNMANAGED: "true" } } });
-                apply::put(remote, &target, meta, off).await
-            }
-            HandOver::Delete => remote.delete(&target, uid).await,
-            HandOver::DropFinalizer => {
-                let all = meta.finalizers.as_deref().unwrap_or_default();
-                remote
-                    .drop_finalizer(&target, uid, all, plan::FINALIZER)
-                    .await
-            }
+            HandOver::KeepOff => self.manage(chart, false).await,
+            HandOver::Delete => self.remote.delete(&target_of(chart), uid).await,
+            HandOver::DropFinalizer => self.let_go(chart).await,
         };
         done.map_err(|error| refused(&name, &error))?;
         Err(busy(chart, "is given back to helm"))
+    }
+
+    /// Tells helm-controller to look after an object, or to keep off it.
+    async fn manage(&self, chart: &HelmChart, managed: bool) -> Result<(), CallError> {
+        let off = (!managed).then_some("true");
+        let change = json!({ "metadata": { "annotations": { plan::UNMANAGED: off } } });
+        apply::put(self.remote, &target_of(chart), &chart.metadata, change).await
+    }
+
+    /// Lets an object go that helm-controller keeps off. A release that fipd installed by it stays known as fipd's.
+    async fn let_go(&self, chart: &HelmChart) -> Result<(), CallError> {
+        let (remote, meta) = (self.remote, &chart.metadata);
+        if plan::whose(chart) == Whose::Fipd {
+            let (namespace, name) = (chart.release_namespace(), chart.name_any());
+            let all = revisions(remote, namespace, &name).await?;
+            if let Some((secret, uid)) = newest(&all).and_then(plan::identity) {
+                let secret = apply::core("secrets", namespace, secret);
+                let mark = json!({ "metadata": { "uid": uid, "labels": { OWNER_LABEL: OWNER } } });
+                remote.patch(&secret, Patch::Merge, &mark).await?;
+            }
+        }
+        let uid = meta.uid.as_deref().unwrap_or_default();
+        let all = meta.finalizers.as_deref().unwrap_or_default();
+        remote
+            .drop_finalizer(&target_of(chart), uid, all, plan::FINALIZER)
+            .await
     }
 
     /// Removes a release that fipd installed, by whichever engine; whose it is where it stays.
@@ -206,11 +229,13 @@ impl Guest<'_> {
                 Whose::Other => Ok(Some(Owner::Other)),
                 Whose::Adopted => Ok(Some(Owner::Adopted)),
                 Whose::Fipd => {
-                    if chart.metadata.deletion_timestamp.is_none() {
-                        let uid = chart.metadata.uid.as_deref().unwrap_or_default();
-                        let gone = self.remote.delete(&target_of(chart), uid).await;
-                        gone.map_err(|error| refused(name, &error))?;
-                    }
+                    let uid = chart.metadata.uid.as_deref().unwrap_or_default();
+                    let done = match plan::removal(chart) {
+                        Removal::Manage => self.manage(chart, true).await,
+                        Removal::Delete => self.remote.delete(&target_of(chart), uid).await,
+                        Removal::Wait => Ok(()),
+                    };
+                    done.map_err(|error| refused(name, &error))?;
                     Err(busy(chart, "is being uninstalled"))
                 }
             };
@@ -225,7 +250,7 @@ impl Guest<'_> {
         Ok(None)
     }
 
-    fn place(&self, namespace: &str, name: &str) -> helm::Target {
+    pub(super) fn place(&self, namespace: &str, name: &str) -> helm::Target {
         helm::Target {
             cluster: self.name.clone(),
             namespace: namespace.to_owned(),

@@ -55,6 +55,27 @@ pub enum HandOver {
     Wait,
 }
 
+/// The next step in keeping a release by an object that is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Keep {
+    Write,
+    /// It was to be given back to the helm CLI, and is not any more.
+    Manage,
+    /// helm-controller was told to keep off: the object goes without the release, and is made anew.
+    DropFinalizer,
+    /// helm-controller uninstalls the release first.
+    Wait,
+}
+
+/// The next step in uninstalling a release by its object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Removal {
+    /// helm-controller was told to keep off, and would leave the release behind or the object for ever.
+    Manage,
+    Delete,
+    Wait,
+}
+
 /// The object that keeps this release.
 pub fn find<'a>(all: &'a [HelmChart], namespace: &str, name: &str) -> Option<&'a HelmChart> {
     let keeps = |chart: &&HelmChart| {
@@ -169,14 +190,38 @@ pub fn overdue(standing: &Standing, now: Timestamp, most: Duration) -> Option<St
 
 /// What is to be done so that helm-controller lets go of the release without uninstalling it.
 pub fn hand_over(chart: &HelmChart) -> HandOver {
-    let annotations = chart.metadata.annotations.as_ref();
-    let off = annotations.is_some_and(|all| all.contains_key(UNMANAGED));
-    match (off, chart.metadata.deletion_timestamp.is_some()) {
+    match crossing(chart) {
         (false, false) => HandOver::KeepOff,
         (false, true) => HandOver::Wait,
         (true, false) => HandOver::Delete,
         (true, true) => HandOver::DropFinalizer,
     }
+}
+
+/// What is to be done about an object that is to keep its release, whatever was begun with it.
+pub fn keep(chart: &HelmChart) -> Keep {
+    match crossing(chart) {
+        (false, false) => Keep::Write,
+        (true, false) => Keep::Manage,
+        (true, true) => Keep::DropFinalizer,
+        (false, true) => Keep::Wait,
+    }
+}
+
+/// What is to be done so that helm-controller uninstalls the release, whatever was begun with its object.
+pub fn removal(chart: &HelmChart) -> Removal {
+    match crossing(chart) {
+        (true, _) => Removal::Manage,
+        (false, false) => Removal::Delete,
+        (false, true) => Removal::Wait,
+    }
+}
+
+/// Whether helm-controller is told to keep off, and whether the object is being deleted.
+fn crossing(chart: &HelmChart) -> (bool, bool) {
+    let annotations = chart.metadata.annotations.as_ref();
+    let off = annotations.is_some_and(|all| all.contains_key(UNMANAGED));
+    (off, chart.metadata.deletion_timestamp.is_some())
 }
 
 /// When fipd last wrote the object.
@@ -189,6 +234,12 @@ fn written(chart: &HelmChart) -> Timestamp {
     });
     let last = ours.map(|one| created(one.time.as_ref())).max();
     last.unwrap_or_else(|| created(meta.creation_timestamp.as_ref()))
+}
+
+/// Name and UID of an object.
+pub fn identity(object: &Value) -> Option<(&str, &str)> {
+    let meta = object.get("metadata")?;
+    Some((meta.get("name")?.as_str()?, meta.get("uid")?.as_str()?))
 }
 
 fn condition(chart: &HelmChart, kind: &str, status: &str) -> Option<String> {
@@ -338,6 +389,31 @@ mod tests {
         assert_eq!(hand_over(&chart), HandOver::DropFinalizer);
         chart.metadata.deletion_timestamp = None;
         assert_eq!(hand_over(&chart), HandOver::Delete);
+    }
+
+    fn crossed(off: bool, deleted: bool) -> HelmChart {
+        let mut chart = chart(json!(null));
+        let now = k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(jiff::Timestamp::UNIX_EPOCH);
+        chart.metadata.deletion_timestamp = deleted.then_some(now);
+        chart.metadata.annotations =
+            off.then(|| [(UNMANAGED.to_owned(), "true".to_owned())].into());
+        chart
+    }
+
+    #[test]
+    fn a_hand_over_that_was_cut_off_is_turned_round() {
+        assert_eq!(keep(&crossed(true, false)), Keep::Manage);
+        assert_eq!(keep(&crossed(true, true)), Keep::DropFinalizer);
+        assert_eq!(keep(&crossed(false, true)), Keep::Wait);
+        assert_eq!(keep(&crossed(false, false)), Keep::Write);
+    }
+
+    #[test]
+    fn a_removal_after_half_a_hand_over_uninstalls_the_release() {
+        assert_eq!(removal(&crossed(true, false)), Removal::Manage);
+        assert_eq!(removal(&crossed(true, true)), Removal::Manage);
+        assert_eq!(removal(&crossed(false, false)), Removal::Delete);
+        assert_eq!(removal(&crossed(false, true)), Removal::Wait);
     }
 
     #[test]

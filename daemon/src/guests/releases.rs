@@ -1,0 +1,142 @@
+//! How the releases of guests stand: what REST, the pages and the metrics tell of them.
+
+use std::collections::BTreeMap;
+
+use fipd_core::Timestamp;
+
+use super::{GuestView, ReleaseView, helm_name};
+use crate::helm::{Activity, Helm, LastError, Progress, Target};
+
+/// What goes on with all releases, whichever engine works on them.
+#[derive(Clone, Debug, Default)]
+pub struct Releases(BTreeMap<Target, Progress>);
+
+/// How one release stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// `deployed`, `failed`, `waiting`, `unknown`, or the operation that runs.
+    pub state: &'static str,
+    pub error: Option<LastError>,
+    /// Since when its last result is what it is.
+    pub since: Option<Timestamp>,
+}
+
+impl Releases {
+    pub fn of(helm: Option<&Helm>) -> Self {
+        Self::new(helm.map(Helm::progress).unwrap_or_default())
+    }
+
+    fn new(all: Vec<Progress>) -> Self {
+        let all = all.into_iter().map(|one| (one.target.clone(), one));
+        Self(all.collect())
+    }
+
+    pub fn standing(&self, guest: &GuestView, release: &ReleaseView) -> Standing {
+        let progress = self.0.get(&Target {
+            cluster: helm_name(&guest.rancher, &guest.id),
+            namespace: release.namespace.clone(),
+            name: release.name.clone(),
+        });
+        let last = progress.and_then(|progress| progress.last.as_ref());
+        let error = last.and_then(|last| last.error.clone());
+        let state = match (progress.map(|progress| progress.activity), last) {
+            (Some(Activity::Running { operation, .. }), _) => operation,
+            (Some(Activity::Waiting { .. }), _) => "waiting",
+            (Some(Activity::Idle), Some(_)) if error.is_some() => "failed",
+            (Some(Activity::Idle), Some(_)) => "deployed",
+            (Some(Activity::Idle) | None, _) => "unknown",
+        };
+        Standing {
+            state,
+            error,
+            since: last.map(|last| last.since),
+        }
+    }
+}
+
+impl Standing {
+    pub fn error_text(&self) -> Option<String> {
+        let error = self.error.as_ref()?;
+        Some(format!("{}: {}", error.reason, error.message))
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use crate::{
+        guests::{Has, Phase, Says},
+        helm::Last,
+    };
+
+    /// A guest that is to have a release.
+    pub fn guest() -> GuestView {
+        GuestView {
+            rancher: "rancher".into(),
+            id: "c-1".into(),
+            display_name: "prod".into(),
+            says: Says::new(Phase::Failed, "HelmChartFailed", "no"),
+            since: Timestamp(1),
+            last_error: None,
+            load_balancer: "purelb",
+            has: Has {
+                releases: vec![ReleaseView {
+                    name: "purelb".into(),
+                    namespace: "lb".into(),
+                    chart: "purelb".into(),
+                    version: "0.14.1".into(),
+                }],
+                ..Has::default()
+            },
+        }
+    }
+
+    /// Its release failed.
+    pub fn failed() -> Releases {
+        let error = LastError {
+            reason: "HelmChartFailed",
+            message: "too often".into(),
+        };
+        Releases::new(vec![progress(Activity::Idle, Some(error))])
+    }
+
+    fn progress(activity: Activity, error: Option<LastError>) -> Progress {
+        Progress {
+            target: Target {
+                cluster: "rancher/c-1".into(),
+                namespace: "lb".into(),
+                name: "purelb".into(),
+            },
+            wanted: None,
+            activity,
+            last: Some(Last {
+                at: Timestamp(9),
+                error,
+                since: Timestamp(5),
+            }),
+        }
+    }
+
+    #[test]
+    fn a_release_tells_its_state_and_its_last_error() {
+        let guest = guest();
+        let release = &guest.has.releases[0];
+        let failed = failed().standing(&guest, release);
+        assert_eq!((failed.state, failed.since), ("failed", Some(Timestamp(5))));
+        let text = failed.error_text();
+        assert_eq!(text.as_deref(), Some("HelmChartFailed: too often"));
+        let state = |activity| {
+            let all = Releases::new(vec![progress(activity, None)]);
+            all.standing(&guest, release).state
+        };
+        assert_eq!(state(Activity::Idle), "deployed");
+        let since = Timestamp(7);
+        assert_eq!(state(Activity::Waiting { since }), "waiting");
+        let operation = "helm-chart";
+        assert_eq!(state(Activity::Running { operation, since }), "helm-chart");
+        assert_eq!(
+            Releases::default().standing(&guest, release).state,
+            "unknown"
+        );
+    }
+}
