@@ -122,7 +122,11 @@ fn a_restore_that_is_killed_leaves_the_old_store_or_the_new_one() {
     assert_eq!(restore(&fipd, &[&file]).code, 0);
     let whole = began.elapsed();
     let (mut olds, mut news) = (0, 0);
-    for part in 0..24_u32 {
+    for part in 0..60_u32 {
+        // On a busy machine a restore takes longer than the one that was timed.
+        if part >= 24 && news > 0 {
+            break;
+        }
         std::fs::write(&store, &old).unwrap();
         let mut command = program();
         command.args(["restore", &file, "--data-dir"]);

@@ -105,6 +105,7 @@ fn body(method: &Method, path: &str) -> Value {
             | "/api/v1/clusters/{name}/forget"
             | "/api/v1/clusters/{name}/confirm-release"
             | "/api/v1/clusters/{name}/crds"
+            | "/api/v1/clusters/{name}/adopt/rancher-fip"
             | "/api/v1/fip-v1/rotate-key"
             | "/api/v1/projects/{project}/rotate-secret",
         ) => Value::Null,

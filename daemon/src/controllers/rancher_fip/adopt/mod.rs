@@ -17,6 +17,7 @@ mod observe;
 mod owners;
 mod pools;
 pub mod report;
+mod strangers;
 #[cfg(test)]
 mod tests;
 mod turns;

@@ -1,11 +1,8 @@
 //! Looks at a site: complete lists of what counts, and the originals' other objects as far as fipd may read them.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt::Debug,
-};
+use std::{collections::BTreeSet, fmt::Debug};
 
-use fipd_core::{KeyBytes, LeaseKey, Ledger, NetworkId, SigningKey, System, Text};
+use fipd_core::{KeyBytes, SigningKey, Text};
 use fipd_crds::{
     floating_ip::{FloatingIP, FloatingIPPool, FloatingIPProjectQuota},
     labels::{
@@ -35,6 +32,7 @@ use super::{
     guest_url::{self, GuestUrl},
     key,
     leftovers::{CLUSTER_MANAGER, DEPLOYMENTS, WEBHOOK},
+    strangers,
 };
 use crate::{
     clusters::{
@@ -46,19 +44,14 @@ use crate::{
     controllers::{
         objects::Key,
         rancher_fip::{
-            Site,
             api_service::{self, plan::Door},
             clusters::RancherCluster,
-            floating_ip::observe::{Fip, slim},
-            names::{self, KIND_FLOATING_IP, KIND_SERVICE},
+            floating_ip::observe::slim,
             site_of,
         },
         remote::{self, Remote, Target},
     },
 };
-
-/// Rows read from the ledger at once.
-const ROWS: usize = 500;
 
 /// Looks at everything.
 pub async fn find(session: &ClusterSession, me: &Text, door: &Door) -> Result<Found, AdoptError> {
@@ -101,7 +94,7 @@ pub async fn find(session: &ClusterSession, me: &Text, door: &Door) -> Result<Fo
         .ipam
         .read(|ledger| ledger.keys().map(|key| key.bytes.clone()).collect());
     session.verify_identity().await?;
-    found.held_by_others = held_by_others(&site_of(session.clone()), &found.fips);
+    found.held_by_others = strangers::held_by_others(&site_of(session.clone()), &found.fips);
     Ok(found)
 }
 
@@ -383,41 +376,6 @@ fn webhook(found: &ValidatingWebhookConfiguration) -> Webhook {
             .into_iter()
             .any(|one| one.failure_policy.as_deref() != Some("Ignore")),
     }
-}
-
-/// FloatingIPs whose address somebody else has in the address book.
-fn held_by_others(site: &Site, fips: &BTreeMap<Key, Fip>) -> BTreeMap<Key, String> {
-    let mut others = BTreeMap::new();
-    let all: Vec<(&Key, &Fip)> = fips.iter().collect();
-    // A reader holds the ledger for at most 1,000 rows.
-    for some in all.chunks(ROWS) {
-        site.ipam.read(|ledger| {
-            let held = some.iter().filter_map(|(key, fip)| {
-                let holder = stranger(site, ledger, key, fip)?;
-                Some(((*key).clone(), holder))
-            });
-            others.extend(held);
-        });
-    }
-    others
-}
-
-/// Who has the object's address, if it is neither itself nor a Service that it is for.
-fn stranger(site: &Site, ledger: &Ledger, key: &Key, fip: &Fip) -> Option<String> {
-    let address = fip.shown().filter(|_| !fip.terminating)?;
-    let pool = site.mirror_in(ledger, &fip.pool);
-    let network = pool.map_or(NetworkId::DEFAULT, |pool| pool.spec.network);
-    let lease = ledger.lease(LeaseKey { network, address })?;
-    let owner = &lease.owner()?.identity;
-    let own = names::identity(&site.id, KIND_FLOATING_IP, key);
-    let of_service = owner.system == System::rancher_fip()
-        && &*owner.kind == KIND_SERVICE
-        && (fip.holder.is_some()
-            || fip.services.iter().any(|service| {
-                *service.service_namespace == *owner.namespace
-                    && *service.service_name == *owner.name
-            }));
-    (*owner != own && !of_service).then(|| owner.to_string())
 }
 
 #[cfg(test)]
