@@ -731,7 +731,7 @@ async fn settings_that_are_gone_move_no_guest() {
     // A daemon that never saw them knows from its notes where the guest is.
     bed.fipd.restart().await.unwrap();
     bed.wait_said("one", "SettingsGone").await;
-    assert!(secrets.get_opt(name).await.unwrap().is_some());
+    assert_eq!(url().await, "https://fip.example.net/v1");
     let usual: Api<Secret> = Api::namespaced(client, APP);
     assert!(usual.get_opt(name).await.unwrap().is_none());
 

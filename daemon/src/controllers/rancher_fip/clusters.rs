@@ -23,7 +23,9 @@ pub struct RancherCluster {
     pub harvester: bool,
     /// Rancher's own cluster.
     pub local: bool,
+    /// Which load balancer its label means.
     pub load_balancer: LoadBalancer,
+    pub load_balancer_label: TypeLabel,
     pub engine: EngineWish,
 }
 
@@ -34,6 +36,17 @@ pub enum EngineWish {
     #[default]
     None,
     Some(Engine),
+    /// None of the values that mean something.
+    Unclear(String),
+}
+
+/// What the label `rancher-fip-lbtype` of a cluster says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum TypeLabel {
+    /// There is no label.
+    #[default]
+    Silent,
+    Known(LoadBalancer),
     /// None of the values that mean something.
     Unclear(String),
 }
@@ -79,6 +92,7 @@ impl RancherCluster {
         let annotations = meta.annotations.unwrap_or_default();
         let known = [Engine::Helm, Engine::HelmChart];
         let is = |key: &str, value: &str| labels.get(key).is_some_and(|set| set == value);
+        let load_balancer_label = TypeLabel::read(labels.get(LOAD_BALANCER_TYPE));
         Self {
             uid: meta.uid.unwrap_or_default(),
             display_name: object.spec.display_name,
@@ -97,11 +111,8 @@ impl RancherCluster {
             },
             harvester: is(PROVIDER, HARVESTER),
             local: meta.name.as_deref() == Some(LOCAL_CLUSTER),
-            load_balancer: if is(LOAD_BALANCER_TYPE, METALLB) {
-                LoadBalancer::MetalLb
-            } else {
-                LoadBalancer::PureLb
-            },
+            load_balancer: load_balancer_label.means(),
+            load_balancer_label,
         }
     }
 
@@ -121,7 +132,33 @@ impl RancherCluster {
     }
 }
 
+impl TypeLabel {
+    fn read(label: Option<&String>) -> Self {
+        match label.map(String::as_str) {
+            None => Self::Silent,
+            Some(PURELB) => Self::Known(LoadBalancer::PureLb),
+            Some(METALLB) => Self::Known(LoadBalancer::MetalLb),
+            Some(other) => Self::Unclear(other.to_owned()),
+        }
+    }
+
+    /// Anything but `metallb` means PureLB.
+    fn means(&self) -> LoadBalancer {
+        match self {
+            Self::Known(load_balancer) => *load_balancer,
+            Self::Silent | Self::Unclear(_) => LoadBalancer::PureLb,
+        }
+    }
+}
+
 impl LoadBalancer {
+    pub fn other(self) -> Self {
+        match self {
+            Self::PureLb => Self::MetalLb,
+            Self::MetalLb => Self::PureLb,
+        }
+    }
+
     pub fn as_str(self) -> &'static str {
         match self {
             Self::PureLb => PURELB,

@@ -215,7 +215,7 @@ async fn config_map(
 }
 
 /// What is to be merged into `have`; with `exact` what is not wanted goes.
-fn differing(have: &Texts, want: &Texts, exact: bool) -> Option<Value> {
+pub fn differing(have: &Texts, want: &Texts, exact: bool) -> Option<Value> {
     let mut change = Map::new();
     for (key, value) in want {
         if have.get(key) != Some(value) {

@@ -11,6 +11,7 @@ use tokio::sync::Mutex as Turn;
 use super::{
     AGAIN, Guests, apply,
     helm_chart::{HelmCharts, Settled},
+    lb_type,
     settings::{Release, Settings},
 };
 use crate::{
@@ -19,7 +20,7 @@ use crate::{
     controllers::{
         objects::{Key, Seen as Object},
         queue::Next,
-        rancher_fip::clusters::{EngineWish, LoadBalancer, RancherCluster},
+        rancher_fip::clusters::{EngineWish, RancherCluster},
         remote::{CallError, Remote},
     },
     guests::{Phase, Says, helm_name},
@@ -51,6 +52,24 @@ impl ChartError {
         Self {
             reason: "ReleasesUnreadable",
             message: format!("the releases in the cluster cannot be listed: {error}"),
+        }
+    }
+
+    /// Nothing is removed on what was read some time ago.
+    pub fn unconfirmed(error: &CallError) -> Self {
+        Self {
+            reason: "LabelUnreadable",
+            message: format!(
+                "no release is removed before the cluster's labels in Rancher are read again: {error}"
+            ),
+        }
+    }
+
+    pub fn changed() -> Self {
+        Self {
+            reason: "LabelChanged",
+            message: "the cluster's labels in Rancher changed meanwhile; no release is removed"
+                .to_owned(),
         }
     }
 
@@ -162,26 +181,6 @@ impl Guest<'_> {
         let version = Some(release.version.clone());
         self.helm.noted(&target, version, noted, clock::now());
     }
-
-    /// Two load balancers in one cluster would answer for the same addresses: one that fipd installed goes, another's
-    /// keeps ours out.
-    async fn make_room(
-        &self,
-        charts: &HelmCharts,
-        settings: &Settings,
-        wanted: LoadBalancer,
-    ) -> Result<(), ChartError> {
-        let (namespace, name) = settings.other(wanted);
-        match self.remove(charts, &namespace, &name).await? {
-            None => Ok(()),
-            Some(_) => Err(ChartError {
-                reason: "OtherLoadBalancer",
-                message: format!(
-                    "the release {name:?} in namespace {namespace:?} was not installed by fipd: uninstall it, or set the cluster's label rancher-fip-lbtype to it"
-                ),
-            }),
-        }
-    }
 }
 
 impl Guests {
@@ -257,6 +256,14 @@ impl Guests {
         cluster: &RancherCluster,
     ) -> Result<Settled, ChartError> {
         let settings = self.settings_of(&guest.id);
+        // The guest's own turn tells that.
+        if settings.unknown {
+            return Ok(Settled::Yes);
+        }
+        let typed = self.typed(&guest.id, cluster, guest.remote, &settings);
+        let (cluster, _) = &typed
+            .await
+            .map_err(|error| ChartError::unreadable(&error))?;
         let releases = settings.releases(cluster.load_balancer);
         if releases.is_empty() {
             return Ok(Settled::Yes);
@@ -267,7 +274,7 @@ impl Guests {
             let charts = HelmCharts::list(guest.remote).await;
             let charts = charts.map_err(|error| ChartError::unreadable(&error))?;
             let ready = match release.serves {
-                Some(load_balancer) => guest.make_room(&charts, &settings, load_balancer).await,
+                Some(_) => self.make_room(guest, &charts, &settings, cluster).await,
                 None => Ok(()),
             };
             let brought = match ready {
@@ -280,6 +287,35 @@ impl Guests {
             result = both(result, brought);
         }
         result
+    }
+
+    /// Two load balancers in one cluster would answer for the same addresses: one that fipd installed goes, another's
+    /// keeps ours out.
+    async fn make_room(
+        &self,
+        guest: &Guest<'_>,
+        charts: &HelmCharts,
+        settings: &Settings,
+        cluster: &RancherCluster,
+    ) -> Result<(), ChartError> {
+        let wanted = cluster.load_balancer;
+        let (namespace, name) = settings.other(wanted);
+        let ours = lb_type::is_ours(guest.remote, charts, &namespace, &name).await;
+        if ours.map_err(|error| ChartError::unreadable(&error))? {
+            let still = self.still_typed(&guest.id, cluster).await;
+            if !still.map_err(|error| ChartError::unconfirmed(&error))? {
+                return Err(ChartError::changed());
+            }
+        }
+        match guest.remove(charts, &namespace, &name).await? {
+            None => Ok(()),
+            Some(_) => Err(ChartError {
+                reason: "OtherLoadBalancer",
+                message: format!(
+                    "the release {name:?} in namespace {namespace:?} was not installed by fipd: uninstall it, or set the cluster's label rancher-fip-lbtype to it"
+                ),
+            }),
+        }
     }
 
     fn engine(&self, cluster: &RancherCluster) -> Result<Engine, ChartError> {
@@ -317,6 +353,11 @@ impl Guests {
         let charts = HelmCharts::list(remote).await;
         let charts = charts.map_err(|error| ChartError::unreadable(&error))?;
         for (namespace, name) in self.settings_of(id).all() {
+            // Uninstalling the one before may have taken minutes.
+            let off = self.is_off(id).await;
+            if !off.map_err(|error| ChartError::unconfirmed(&error))? {
+                return Err(ChartError::changed());
+            }
             if guest.remove(&charts, &namespace, &name).await? == Some(Owner::Adopted) {
                 kept.push(format!("{namespace}/{name}"));
             }

@@ -1,9 +1,27 @@
 //! What holds for guests: settings and projects, as they were seen last.
 
-use fipd_crds::labels::CONFIG_NAME;
+use std::{collections::BTreeMap, sync::Arc};
 
-use super::{Guests, plan::Project, settings::Settings};
-use crate::{config::ClusterManager, controllers::objects::Key};
+use fipd_crds::labels::CONFIG_NAME;
+use serde_json::{Value, json};
+
+use super::{
+    Guests, Stop, apply,
+    plan::{Project, Wait},
+    settings::Settings,
+};
+use crate::{
+    config::ClusterManager,
+    controllers::{
+        objects::Key,
+        remote::{CallError, Patch},
+    },
+};
+
+/// ConfigMap in the app namespace: what `rancher-fip-config` said when it was last there.
+const COPY: &str = "fipd-settings";
+
+type Texts = BTreeMap<String, String>;
 
 impl Guests {
     pub(super) fn given(&self) -> &ClusterManager {
@@ -16,17 +34,57 @@ impl Guests {
 
     /// What holds for all guests. A ConfigMap that is gone says nothing: what it said before stays.
     pub(super) fn settings(&self) -> Settings {
-        let key = Key::new(self.app_namespace(), CONFIG_NAME);
-        let map = self.seen.maps.get(&key);
+        let map = self.map(CONFIG_NAME);
         let gone = map.is_none();
         let said = {
             let mut said = self.said.lock();
-            *said = map.or_else(|| said.take());
+            *said = map.or_else(|| said.take()).or_else(|| self.map(COPY));
             said.clone()
         };
-        let mut settings = Settings::new(said.as_deref(), self.given(), self.own.url.as_deref());
-        settings.held = gone && said.is_some();
-        settings
+        let of = |map: Option<&Texts>| Settings::new(map, self.given(), self.own.url.as_deref());
+        let settings = of(said.as_deref());
+        match gone && said.is_some() {
+            true => settings.instead_of(&of(None)),
+            false => settings,
+        }
+    }
+
+    fn map(&self, name: &str) -> Option<Arc<Texts>> {
+        self.seen.maps.get(&Key::new(self.app_namespace(), name))
+    }
+
+    /// Keeps what the ConfigMap says, so that it holds after a restart too. Before anything is written by it.
+    pub(super) async fn keep_said(&self) -> Result<(), Stop> {
+        let Some(said) = self.map(CONFIG_NAME) else {
+            return Ok(());
+        };
+        let mut kept = self.kept.lock().await;
+        let have = kept.take().or_else(|| self.map(COPY));
+        if have.as_ref() != Some(&said) {
+            let have = have.as_deref().cloned().unwrap_or_default();
+            let data = apply::differing(&have, &said, true).unwrap_or_else(|| json!({}));
+            self.write_map(COPY, json!({ "data": data })).await?;
+        }
+        *kept = Some(said);
+        Ok(())
+    }
+
+    /// Changes a ConfigMap of the app namespace, or makes it.
+    pub(super) async fn write_map(&self, name: &str, change: Value) -> Result<(), Stop> {
+        let target = apply::core("configmaps", self.app_namespace(), name);
+        let remote = &self.data.remote;
+        let written = match remote.patch(&target, Patch::Merge, &change).await {
+            Err(CallError::NotFound(_)) => {
+                apply::create(remote, &target, "ConfigMap", change).await
+            }
+            other => other,
+        };
+        match written {
+            Err(CallError::NotFound(_)) => {
+                Err(Wait::NoAppNamespace(self.app_namespace().to_owned()).into())
+            }
+            other => Ok(other?),
+        }
     }
 
     /// What holds for one of them.

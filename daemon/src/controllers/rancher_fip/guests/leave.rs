@@ -20,7 +20,10 @@ use crate::{
     controllers::{
         objects::Key,
         queue::Next,
-        rancher_fip::clusters::{RancherCluster, Standing},
+        rancher_fip::{
+            clusters::{RancherCluster, Standing},
+            second_look::APART,
+        },
         remote::{CallError, Patch, Remote, Target},
     },
     guests::{Phase, Says},
@@ -53,20 +56,8 @@ impl Guests {
             Some(other) => clear(remote, &other).await?,
             None => {}
         }
-        let target = apply::core("configmaps", self.app_namespace(), NOTES);
-        let change = json!({ "data": { id: namespace } });
-        let written = match self.data.remote.patch(&target, Patch::Merge, &change).await {
-            Err(CallError::NotFound(_)) => {
-                apply::create(&self.data.remote, &target, "ConfigMap", change).await
-            }
-            other => other,
-        };
-        match written {
-            Err(CallError::NotFound(_)) => {
-                Err(Wait::NoAppNamespace(self.app_namespace().to_owned()).into())
-            }
-            other => Ok(other?),
-        }
+        self.write_map(NOTES, json!({ "data": { id: namespace } }))
+            .await
     }
 
     async fn unnote(&self, id: &str) -> Result<(), CallError> {
@@ -78,12 +69,31 @@ impl Guests {
         }
     }
 
-    /// Rancher has no such cluster any more, and what was in it is gone with it.
+    /// Rancher has no such cluster any more, and what was in it is gone with it. Its note goes once a fresh read, a minute
+    /// later, finds none either.
     pub(super) async fn gone(&self, id: &str) -> Next {
+        let key = id.to_owned();
+        if self.notes().contains_key(id) {
+            if let Some(pause) = self.unlabelled.missing(&key) {
+                return Next::After(pause);
+            }
+            match self.fresh_cluster(id).await {
+                Ok(None) => {}
+                Ok(Some(_)) => {
+                    self.unlabelled.forget(&key);
+                    return Next::After(APART);
+                }
+                Err(error) => {
+                    tracing::warn!(cluster = id, %error, "it is not known yet whether the cluster is gone; it is tried again");
+                    return Next::Retry;
+                }
+            }
+        }
         self.views.remove(&self.site.name, id);
         self.forget_charts(id);
         self.clients.forget(id);
-        self.unlabelled.forget(&id.to_owned());
+        self.unlabelled.forget(&key);
+        self.untyped.forget(&key);
         if !self.notes().contains_key(id) {
             return Next::Done;
         }
@@ -171,6 +181,9 @@ impl Guests {
             Ok(kept) => kept,
             Err(error) => return Err(Wait::Chart(error.message).into()),
         };
+        if !self.is_off(id).await? {
+            return Err(Wait::LabelChanged.into());
+        }
         clear(&remote, namespace).await?;
         self.clients.forget(id);
         self.unnote(id).await?;
@@ -178,7 +191,15 @@ impl Guests {
     }
 
     /// Whether a fresh read says so too.
-    async fn is_off(&self, id: &str) -> Result<bool, Stop> {
+    pub(super) async fn is_off(&self, id: &str) -> Result<bool, CallError> {
+        let found = self.fresh_cluster(id).await?;
+        Ok(found.is_some_and(|found| matches!(found.standing(), Standing::Off | Standing::Silent)))
+    }
+
+    pub(super) async fn fresh_cluster(
+        &self,
+        id: &str,
+    ) -> Result<Option<RancherCluster>, CallError> {
         let target = Target {
             api: "apis/management.cattle.io/v3",
             plural: "clusters",
@@ -186,8 +207,7 @@ impl Guests {
             name: id.to_owned(),
         };
         let found = self.data.remote.get::<Cluster>(&target).await?;
-        let found = found.map(RancherCluster::slim);
-        Ok(found.is_some_and(|found| matches!(found.standing(), Standing::Off | Standing::Silent)))
+        Ok(found.map(RancherCluster::slim))
     }
 }
 

@@ -17,6 +17,7 @@ mod charts;
 mod helm_chart;
 mod home;
 mod known;
+mod lb_type;
 mod leave;
 mod observe;
 mod own;
@@ -28,6 +29,8 @@ mod serve;
 mod settings;
 mod status;
 mod sweep;
+#[cfg(test)]
+mod tests;
 mod trust;
 mod validate;
 
@@ -74,8 +77,12 @@ pub struct Guests {
     helm: Option<Helm>,
     /// What the ConfigMap said when it was last there.
     said: Mutex<Option<Arc<BTreeMap<String, String>>>>,
+    /// What its copy holds; whoever writes that holds the lock.
+    kept: tokio::sync::Mutex<Option<Arc<BTreeMap<String, String>>>>,
     /// Guests whose label is missing.
     unlabelled: SecondLook<String>,
+    /// Guests whose label for the load balancer is missing, while they have another than that means.
+    untyped: SecondLook<String>,
 }
 
 /// Why a guest is not done.
@@ -137,7 +144,9 @@ impl Guests {
             chart_turns: Mutex::default(),
             helm,
             said: Mutex::default(),
+            kept: tokio::sync::Mutex::default(),
             unlabelled: SecondLook::default(),
+            untyped: SecondLook::default(),
         })
     }
 

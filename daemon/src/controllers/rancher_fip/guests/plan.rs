@@ -4,7 +4,10 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use fipd_crds::{
     floating_ip::{FloatingIPPool, pool_name},
-    labels::{APP_NAMESPACE, CONFIG_NAME, DEFAULT_NETWORK, HARVESTER_CLUSTER_ID_KEY, PROJECT_ID},
+    labels::{
+        APP_NAMESPACE, CONFIG_NAME, DEFAULT_NETWORK, HARVESTER_CLUSTER_ID_KEY, LOAD_BALANCER_TYPE,
+        METALLB, PROJECT_ID, PURELB,
+    },
 };
 
 use super::{
@@ -78,11 +81,23 @@ pub enum Wait {
     )]
     NoApiUrl,
     #[error(
-        "ConfigMap {0}/{CONFIG_NAME} is gone; what it said holds, and nothing moves: make it again, or write its keys into [cluster.rancher-fip.cluster-manager]"
+        "ConfigMap {0}/{CONFIG_NAME} is gone; what it said holds, and nothing moves: make it again, without keys where none of them is to hold, or write its keys into [cluster.rancher-fip.cluster-manager]"
     )]
     NoSettings(String),
     #[error("its label changed meanwhile")]
     LabelChanged,
+    #[error(
+        "label {LOAD_BALANCER_TYPE}: {said:?} is not known, and fipd installed {installed} there, which stays; allowed are {PURELB:?} and {METALLB:?}"
+    )]
+    LbTypeInvalid {
+        said: String,
+        installed: LoadBalancer,
+    },
+    #[error(
+        "the label {LOAD_BALANCER_TYPE} is gone, and fipd installed {installed} there; it is replaced by {} if the label still is gone in a minute. {:?} keeps it, {:?} replaces it at once",
+        installed.other(), installed.as_str(), installed.other().as_str()
+    )]
+    LbTypeGone { installed: LoadBalancer },
     #[error("{0}")]
     Chart(String),
 }
@@ -112,6 +127,8 @@ impl Wait {
             Self::NoApiUrl => "NoApiUrl",
             Self::NoSettings(_) => "SettingsGone",
             Self::LabelChanged => "LabelChanged",
+            Self::LbTypeInvalid { .. } => "LbTypeInvalid",
+            Self::LbTypeGone { .. } => "LbTypeGone",
             Self::Chart(_) => "ChartNotRemoved",
         }
     }
@@ -119,9 +136,11 @@ impl Wait {
     /// When it is looked at again at the latest. What is seen to change wakes it earlier, where there is a watch.
     pub fn pause(&self) -> Duration {
         let seconds = match self {
-            Self::Unreachable(_) | Self::Harvester { .. } | Self::Chart(_) | Self::LabelChanged => {
-                30
-            }
+            Self::Unreachable(_)
+            | Self::Harvester { .. }
+            | Self::Chart(_)
+            | Self::LabelChanged
+            | Self::LbTypeGone { .. } => 30,
             Self::BadKubeconfig(_) | Self::WrongCluster | Self::NoCredential(_) => 60,
             // No watch tells of these.
             Self::NoMachineNamespace(_) | Self::NoProject(_) | Self::NoAppNamespace(_) => 60,
@@ -138,7 +157,8 @@ impl Wait {
             | Self::NoQuotas
             | Self::NoDefaultPool
             | Self::NoApiUrl
-            | Self::NoSettings(_) => 120,
+            | Self::NoSettings(_)
+            | Self::LbTypeInvalid { .. } => 120,
         };
         Duration::from_secs(seconds)
     }

@@ -73,11 +73,17 @@ impl Guests {
 
     /// Brings the guest in step with what is known of it.
     async fn try_serve(&self, id: &str, cluster: &RancherCluster) -> Result<Plan, Stop> {
+        self.keep_said().await?;
         let settings = self.settings_of(id);
+        let gone = || Wait::NoSettings(self.app_namespace().to_owned());
+        if settings.unknown {
+            return Err(gone().into());
+        }
         let remote = self
             .clients
             .of(&self.data, id, &cluster.display_name)
             .await?;
+        let (cluster, held) = &self.typed(id, cluster, &remote, &settings).await?;
         let home = match self.home(id, cluster).await {
             Ok(home) => Ok(home),
             Err(Stop::Wait(wait)) => Err(wait),
@@ -95,7 +101,10 @@ impl Guests {
             ca: &ca,
         });
         if settings.held && plan.wait.is_none() {
-            plan.wait = Some(Wait::NoSettings(self.app_namespace().to_owned()));
+            plan.wait = Some(gone());
+        }
+        if let Some(held) = held {
+            plan.wait = Some(held.clone());
         }
         let mut secrets = Vec::new();
         for access in &plan.desired.access {

@@ -23,6 +23,8 @@ pub struct Settings {
     pub namespace: String,
     /// The ConfigMap is gone, and what it said holds.
     pub held: bool,
+    /// The same, but nobody knows what it said.
+    pub unknown: bool,
     /// Whether the configuration or a ConfigMap, were it only one without the key, says what the namespace is.
     told: bool,
     lb_controller: Chart,
@@ -78,6 +80,7 @@ impl Settings {
             api_url: Some(api_url).filter(|url| !url.is_empty()).or_else(own),
             namespace,
             held: false,
+            unknown: false,
             told: map.is_some() || given.lb_controller.namespace.is_some(),
             lb_controller,
             purelb: chart("PureLBController", &given.purelb),
@@ -85,11 +88,24 @@ impl Settings {
         }
     }
 
+    /// These hold because a ConfigMap said so that is gone; `without` are those without it. Where they are the same
+    /// nobody misses it.
+    pub fn instead_of(mut self, without: &Self) -> Self {
+        let told = self.told;
+        self.held = self
+            != Self {
+                told,
+                ..without.clone()
+            };
+        self
+    }
+
     /// For a guest that has fipd's things in the namespace `noted`: where nobody says another, they stay there.
     pub fn of(mut self, noted: Option<&String>) -> Self {
         if let Some(noted) = noted.filter(|noted| !self.told && **noted != self.namespace) {
             self.namespace = noted.clone();
             self.held = true;
+            self.unknown = true;
         }
         self
     }
@@ -108,10 +124,7 @@ impl Settings {
 
     /// Namespace and name of the release of the load balancer that is not `wanted`.
     pub fn other(&self, wanted: LoadBalancer) -> (String, String) {
-        let other = match wanted {
-            LoadBalancer::PureLb => LoadBalancer::MetalLb,
-            LoadBalancer::MetalLb => LoadBalancer::PureLb,
-        };
+        let other = wanted.other();
         self.place(self.chart_of(other), name_of(other))
     }
 
@@ -287,5 +300,29 @@ mod tests {
         assert_eq!(of(None, &given), ("other".to_owned(), false));
         let usual = Settings::new(None, &none, None).of(Some(&APP_NAMESPACE.to_owned()));
         assert!(!usual.held);
+        let lost = Settings::new(None, &none, None).of(Some(&"fip".to_owned()));
+        assert!(lost.unknown);
+    }
+
+    #[test]
+    fn what_a_map_said_that_is_gone_is_held_as_long_as_it_makes_a_difference() {
+        let said = map(&[("RancherFipApiServerURL", "https://fip.example.net/v1")]);
+        let held = |map: &BTreeMap<String, String>, given: &ClusterManager| {
+            let without = Settings::new(None, given, None);
+            Settings::new(Some(map), given, None).instead_of(&without)
+        };
+        let none = ClusterManager::default();
+        let settings = held(&said, &none);
+        assert_eq!(
+            settings.api_url.as_deref(),
+            Some("https://fip.example.net/v1")
+        );
+        assert!(settings.held);
+        assert!(!held(&map(&[]), &none).held, "it said nothing");
+        let given = ClusterManager {
+            api_server_url: Some("https://new.example.net/v1".into()),
+            ..ClusterManager::default()
+        };
+        assert!(!held(&said, &given).held, "the configuration says it all");
     }
 }

@@ -1,0 +1,138 @@
+//! Which load balancer a guest is to have, where that would replace one that fipd installed: a label that is wrong or
+//! missing for a moment uninstalls none.
+
+use std::time::Duration;
+
+use super::{
+    Guests,
+    charts::{Owner, owner},
+    helm_chart::{
+        HelmCharts,
+        plan::{Whose, whose},
+    },
+    plan::Wait,
+    settings::Settings,
+};
+use crate::controllers::{
+    rancher_fip::clusters::{LoadBalancer, RancherCluster, TypeLabel},
+    remote::{CallError, Remote},
+};
+
+impl Guests {
+    /// The cluster with the load balancer that holds for it, and why that is not the one its label means.
+    pub(super) async fn typed(
+        &self,
+        id: &str,
+        cluster: &RancherCluster,
+        remote: &Remote,
+        settings: &Settings,
+    ) -> Result<(RancherCluster, Option<Wait>), CallError> {
+        let key = id.to_owned();
+        let label = &cluster.load_balancer_label;
+        let wanted = cluster.load_balancer;
+        let replaces =
+            !matches!(label, TypeLabel::Known(_)) && !settings.releases(wanted).is_empty();
+        if !replaces || !has_other(remote, settings, wanted).await? {
+            self.untyped.forget(&key);
+            return Ok((cluster.clone(), None));
+        }
+        let left = match label {
+            TypeLabel::Silent => self.untyped.missing(&key),
+            TypeLabel::Known(_) | TypeLabel::Unclear(_) => {
+                self.untyped.forget(&key);
+                None
+            }
+        };
+        let installed = wanted.other();
+        let held = match held(label, installed, left) {
+            None if !self.still_typed(id, cluster).await? => Some(Wait::LabelChanged),
+            held => held,
+        };
+        let mut cluster = cluster.clone();
+        if held.is_some() {
+            cluster.load_balancer = installed;
+        }
+        Ok((cluster, held))
+    }
+
+    /// Whether a fresh read of the cluster says the same of its load balancer.
+    pub(super) async fn still_typed(
+        &self,
+        id: &str,
+        cluster: &RancherCluster,
+    ) -> Result<bool, CallError> {
+        let found = self.fresh_cluster(id).await?;
+        Ok(found.is_some_and(|found| {
+            found.is_guest() && found.load_balancer_label == cluster.load_balancer_label
+        }))
+    }
+}
+
+/// Why the load balancer that is `installed`, and that the label does not mean, stays. `left` is the time until a
+/// missing label counts.
+fn held(label: &TypeLabel, installed: LoadBalancer, left: Option<Duration>) -> Option<Wait> {
+    match label {
+        TypeLabel::Known(_) => None,
+        TypeLabel::Silent => left.map(|_| Wait::LbTypeGone { installed }),
+        TypeLabel::Unclear(said) => Some(Wait::LbTypeInvalid {
+            said: said.clone(),
+            installed,
+        }),
+    }
+}
+
+/// Whether fipd installed the load balancer that is not `wanted`.
+async fn has_other(
+    remote: &Remote,
+    settings: &Settings,
+    wanted: LoadBalancer,
+) -> Result<bool, CallError> {
+    let (namespace, name) = settings.other(wanted);
+    let charts = HelmCharts::list(remote).await?;
+    is_ours(remote, &charts, &namespace, &name).await
+}
+
+/// Whether fipd installed the release, by whichever engine.
+pub(super) async fn is_ours(
+    remote: &Remote,
+    charts: &HelmCharts,
+    namespace: &str,
+    name: &str,
+) -> Result<bool, CallError> {
+    if let Some(chart) = charts.of(namespace, name) {
+        return Ok(whose(chart) == Whose::Fipd);
+    }
+    Ok(owner(remote, namespace, name).await? == Some(Owner::Fipd))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const METALLB: LoadBalancer = LoadBalancer::MetalLb;
+
+    #[test]
+    fn only_a_label_that_says_so_replaces_a_load_balancer_at_once() {
+        let known = TypeLabel::Known(LoadBalancer::PureLb);
+        assert_eq!(held(&known, METALLB, None), None);
+        let gone = Wait::LbTypeGone { installed: METALLB };
+        let left = Some(Duration::from_secs(60));
+        assert_eq!(held(&TypeLabel::Silent, METALLB, left), Some(gone.clone()));
+        assert_eq!(held(&TypeLabel::Silent, METALLB, None), None);
+        let typo = held(&TypeLabel::Unclear("metalb".into()), METALLB, None).unwrap();
+        assert_eq!(typo.reason(), "LbTypeInvalid");
+        for part in [
+            "rancher-fip-lbtype",
+            "\"metalb\"",
+            "\"metallb\"",
+            "\"purelb\"",
+        ] {
+            assert!(typo.to_string().contains(part), "{typo}");
+        }
+        let gone = gone.to_string();
+        assert!(
+            gone.contains("\"metallb\" keeps it, \"purelb\" replaces it"),
+            "{gone}"
+        );
+    }
+}
