@@ -25,10 +25,12 @@ status)
 get) echo "{\"chart\":\"$name\",\"version\":\"$(cat "$place/$name.version")\"}";;
 list) echo "[{\"name\":\"$name\"}]";;
 install|upgrade)
-    echo x >> "$place/running"
-    [ "$(wc -l < "$place/running")" -gt "$(cat "$place/most" 2>/dev/null || echo 0)" ] && wc -l < "$place/running" > "$place/most"
+    mkdir -p "$place/running"
+    touch "$place/running/$$"
+    now="$(ls "$place/running" | wc -l)"
+    [ "$now" -gt "$(cat "$place/most" 2>/dev/null || echo 0)" ] && echo "$now" > "$place/most"
     sleep "$(cat "$place/slow" 2>/dev/null || echo 0)"
-    sed -i 1d "$place/running"
+    rm "$place/running/$$"
     [ -e "$place/broken" ] && { echo "Error: no such chart" >&2; exit 1; }
     echo "$version" > "$place/$name.version"
     echo "{\"version\":1,\"info\":{\"status\":\"deployed\"},\"config\":$(cat "$values")}" > "$place/$name";;
