@@ -160,12 +160,20 @@ async fn helm_controller_keeps_what_fipd_says_and_gives_it_back_in_one_piece() {
     let after = deployment(&client, CONTROLLER).await.unwrap().metadata.uid;
     assert_eq!(before, after);
 
-    // And again; what another installed stays when the cluster is switched off.
-    bed.engine("a", "helm-chart", on()).await;
-    bed.wait_reason("a", "OtherLoadBalancer").await;
+    // And again: what fipd installed by one engine it removes by the other.
+    let purelb = json!({ "rancher-fip": "enabled", "rancher-fip-lbtype": "purelb" });
+    bed.engine("a", "helm-chart", purelb).await;
+    wait_objects(
+        &client,
+        "the load balancer changes back",
+        &["purelb", CONTROLLER],
+    )
+    .await;
+    bed.wait_releases("a", &[CONTROLLER, "purelb"]).await;
     bed.engine("a", "helm-chart", json!({ "rancher-fip": "disabled" }))
         .await;
+    // What another installed stays.
     let left = bed.wait_reason("a", "ReleasesStay").await;
     assert!(left["message"].to_string().contains(CONTROLLER), "{left}");
-    bed.wait_releases("a", &[CONTROLLER, "metallb"]).await;
+    bed.wait_releases("a", &[CONTROLLER]).await;
 }
