@@ -146,13 +146,7 @@ async fn serve(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Re
         checking: Arc::new(Semaphore::new(1)),
         stop: stop.clone(),
     });
-    for (port, listener) in extra {
-        let router = api::open_router(Arc::clone(&api), &listener.serve);
-        let tls = listener.tls.then(|| certificate.clone());
-        tracing::info!(address = %port.address, tls = listener.tls, serve = ?listener.serve, "listens here as well, without login");
-        let serving = port.serve(tls, router, listen::MOST_OPEN, stop.clone());
-        tasks.spawn(async { serving.await.map_err(|error| error.to_string()) });
-    }
+    serve_open(&mut tasks, extra, &api, &certificate, stop);
     let router = api::router(api, socket.policy);
     let on_socket = stop.clone();
     let shared = router.clone();
@@ -175,13 +169,35 @@ async fn serve(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Re
     tell(&[NotifyState::Stopping]);
     tracing::info!("fipd is stopping");
     stop.cancel();
+    end(tasks, move || drop(listen_file)).await;
+    result
+}
+
+/// Ends what was started, and takes the listen file away.
+async fn end(tasks: Tasks, remove: impl FnOnce() + Send + 'static) {
     // Not here: a disk that hangs must not keep the daemon.
-    let removed = tokio::task::spawn_blocking(|| drop(listen_file));
+    let removed = tokio::task::spawn_blocking(remove);
     drain(tasks).await;
     if tokio::time::timeout(JOIN_PATIENCE, removed).await.is_err() {
         tracing::warn!("the disk does not answer; the listen file may be left behind");
     }
-    result
+}
+
+/// What further ports serve without login.
+fn serve_open(
+    tasks: &mut Tasks,
+    ports: Vec<(Port, Listener)>,
+    api: &Arc<Api>,
+    certificate: &RustlsConfig,
+    stop: &CancellationToken,
+) {
+    for (port, listener) in ports {
+        let router = api::open_router(Arc::clone(api), &listener.serve);
+        let tls = listener.tls.then(|| certificate.clone());
+        tracing::info!(address = %port.address, tls = listener.tls, serve = ?listener.serve, "listens here as well, without login");
+        let serving = port.serve(tls, router, listen::MOST_OPEN, stop.clone());
+        tasks.spawn(async { serving.await.map_err(|error| error.to_string()) });
+    }
 }
 
 /// What goes on beside the serving.
