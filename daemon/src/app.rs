@@ -1,11 +1,9 @@
 //! Puts the parts of the daemon together, keeps them running and takes them down in order.
 
-use std::{
-    io,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+mod certificate;
+mod listen_file;
+
+use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
 use axum_server::tls_rustls::RustlsConfig;
 use futures::FutureExt as _;
@@ -24,7 +22,7 @@ use crate::{
         accounts::{AccountError, Accounts},
         admission::Desk,
         fip_v1::FipV1,
-        listen::{self, ListenError, Port, Socket, TlsSettings},
+        listen::{self, ListenError, Port, Socket},
         tls, ui,
     },
     backups::{Backups, Schedule},
@@ -41,13 +39,13 @@ use crate::{
     settings::Settings,
     store::{OpenError, Options},
 };
+use certificate::Certificate;
+use listen_file::ListenFile;
 
 /// How long servers and clusters have to come to an end. The store gets 5 s afterwards; all of it stays below 10 s.
 const STOP_PATIENCE: Duration = Duration::from_secs(3);
 /// The writer has ended by then, or its disk hangs.
 const JOIN_PATIENCE: Duration = Duration::from_millis(250);
-/// How often the own certificate is looked at.
-const RENEWAL: Duration = Duration::from_secs(12 * 3600);
 /// Holds the URL of the TLS listener, for tools.
 const LISTEN_FILE: &str = "listen";
 
@@ -112,7 +110,7 @@ async fn serve(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Re
     let tls_settings = settings.tls();
     let port = Port::bind(tls_settings.listen)?;
     let extra = bind_extra(&settings.config.listeners)?;
-    let certificate = tls_settings.certificate().await?;
+    let certificate = Certificate::start(settings).await?;
     let url = format!("https://{}", port.address);
     let listen_file = ListenFile::write(&settings.data_dir, &url).inspect_err(
         |error| tracing::warn!(%error, url, "tools do not find the listener by themselves"),
@@ -146,7 +144,7 @@ async fn serve(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Re
         checking: Arc::new(Semaphore::new(1)),
         stop: stop.clone(),
     });
-    serve_open(&mut tasks, extra, &api, &certificate, stop);
+    serve_open(&mut tasks, extra, &api, &certificate.served(), stop);
     let router = api::router(api, socket.policy);
     let on_socket = stop.clone();
     let shared = router.clone();
@@ -157,15 +155,15 @@ async fn serve(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Re
             .map_err(|error| error.to_string())
     });
     let serving = port.serve(
-        Some(certificate.clone()),
+        Some(certificate.served()),
         router,
         listen::MOST,
         stop.clone(),
     );
     tasks.spawn(async { serving.await.map_err(|error| error.to_string()) });
-    tasks.spawn(renew(tls_settings, certificate.clone(), stop.clone()));
+    tasks.spawn(Arc::clone(&certificate).keep(stop.clone()));
     tell_ready(settings, &url);
-    let result = supervise(signals, &mut tasks, settings, &certificate, ipam).await;
+    let result = supervise(signals, &mut tasks, &certificate, ipam).await;
     tell(&[NotifyState::Stopping]);
     tracing::info!("fipd is stopping");
     stop.cancel();
@@ -239,6 +237,7 @@ fn controllers(settings: &Settings, guests: &GuestBoard, helm: &Helm) -> Runner 
     let own = Own {
         ca_file: tls.files.is_none().then_some(ca),
         names: tls.names(),
+        listen: Some(tls.listen),
         url: tls.advertise,
         plain: settings.config.plain_fip_v1(),
     };
@@ -283,15 +282,14 @@ impl Signals {
 async fn supervise(
     mut signals: Signals,
     tasks: &mut Tasks,
-    settings: &Settings,
-    certificate: &RustlsConfig,
+    certificate: &Certificate,
     ipam: &Ipam,
 ) -> Result<(), AppError> {
     loop {
         tokio::select! {
             _ = signals.terminate.recv() => return Ok(()),
             _ = signals.interrupt.recv() => return Ok(()),
-            _ = signals.hangup.recv() => reload(settings, certificate).await,
+            _ = signals.hangup.recv() => certificate.reload().await,
             () = ipam.ended() => {
                 let why = "the writer of the address book is gone; the service manager starts fipd again";
                 tracing::error!(condition = ?ipam.health(), "{why}");
@@ -305,44 +303,6 @@ async fn supervise(
                 };
                 return Err(AppError::Ended(why));
             }
-        }
-    }
-}
-
-/// Reads configuration and certificates again. Clusters follow the file by themselves.
-async fn reload(settings: &Settings, certificate: &RustlsConfig) {
-    let reloading = NotifyState::monotonic_usec_now();
-    if let Ok(now) = reloading {
-        tell(&[NotifyState::Reloading, now]);
-    }
-    match settings.reload() {
-        Ok(fresh) => {
-            if fresh.tls().listen != settings.tls().listen || fresh.data_dir != settings.data_dir {
-                tracing::warn!("listen and data-dir are taken over at the next start only");
-            }
-            match fresh.tls().renew(certificate).await {
-                Ok(()) => tracing::info!("configuration and certificate were read again"),
-                Err(error) => tracing::error!(%error, "the certificate stays as it was"),
-            }
-        }
-        Err(error) => tracing::error!(%error, "the configuration stays as it was"),
-    }
-    tell(&[NotifyState::Ready]);
-}
-
-/// Renews the own certificate in time; a configured one is read again as it is.
-async fn renew(
-    settings: TlsSettings,
-    certificate: RustlsConfig,
-    stop: CancellationToken,
-) -> Result<(), String> {
-    loop {
-        tokio::select! {
-            () = stop.cancelled() => return Ok(()),
-            () = tokio::time::sleep(RENEWAL) => {}
-        }
-        if let Err(error) = settings.renew(&certificate).await {
-            tracing::error!(%error, "the certificate could not be renewed; tried again in 12 hours");
         }
     }
 }
@@ -386,30 +346,6 @@ async fn shut_down(ipam: Ipam, writer: Writer) {
     let joined = tokio::task::spawn_blocking(move || writer.join());
     if tokio::time::timeout(JOIN_PATIENCE, joined).await.is_err() {
         tracing::error!("the writer of the address book did not end in time");
-    }
-}
-
-/// `DATA_DIR/listen`, for as long as the daemon runs.
-struct ListenFile(PathBuf);
-
-impl ListenFile {
-    fn write(data_dir: &Path, url: &str) -> Result<Self, AppError> {
-        let path = data_dir.join(LISTEN_FILE);
-        let fresh = data_dir.join("listen.new");
-        std::fs::write(&fresh, format!("{url}\n"))
-            .and_then(|()| std::fs::rename(&fresh, &path))
-            .map_err(|source| AppError::File {
-                path: path.clone(),
-                source,
-            })?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for ListenFile {
-    fn drop(&mut self) {
-        // A file left behind names a port nobody listens on.
-        let _ = std::fs::remove_file(&self.0);
     }
 }
 

@@ -10,23 +10,31 @@
 //! and with a kubeconfig in a private file. A release that does not carry fipd's label is upgraded, since the original
 //! cluster manager made it, and never uninstalled.
 
+mod awaited;
 mod cli;
 mod command;
 mod error;
 mod files;
 mod handle;
+mod memory;
 mod plan;
 mod process;
 mod progress;
 mod release;
 mod state;
+mod stored;
 mod values;
 
 pub use command::{OWNER, OWNER_LABEL};
 pub use error::HelmError;
 pub use files::Target;
 pub use handle::{Access, Done, Helm, Noted, Presence};
-pub use plan::Refusal;
+pub use plan::{Refusal, Why, difference, other_chart};
 pub use progress::{Activity, Last, LastError, Progress};
 pub use release::{Chart, ChartVersion, KeyError, Keys, Reference, Release};
+pub use state::{Observed, Phase};
+pub use stored::{NoRelease, SECRET_TYPE, Stored};
 pub use values::Values;
+
+#[cfg(test)]
+pub use {release::testing, stored::testing::secret};

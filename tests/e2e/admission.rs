@@ -36,18 +36,13 @@ impl Rancher {
         let mut scenario = Scenario::prepare(&SiteOptions::of(&[])).await.unwrap();
         let plane = &scenario.site.rancher;
         plane.apply(ROLE).await.unwrap();
-        let role = "fipd-rancher-fip-management";
-        let binding = json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": { "name": role },
-            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role },
-            "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": RESTRICTED_USER }],
-        });
-        let namespace =
-            json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } });
         plane
-            .apply(&format!("{binding}\n---\n{namespace}\n"))
+            .bind_role("fipd-rancher-fip-management", None)
             .await
             .unwrap();
+        let namespace =
+            json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } });
+        plane.apply(&namespace.to_string()).await.unwrap();
         let client = plane.client().await.unwrap();
         let kubeconfig = plane.kubeconfig_of(RESTRICTED_USER);
         write_kubeconfig(&scenario.fipd, "rancher", &kubeconfig).unwrap();
@@ -256,6 +251,20 @@ fn refused(answer: Result<Value, String>, code: &str, webhook: &str, words: &str
 async fn who_writes_what_would_not_be_served_hears_why() {
     let rancher = Rancher::start("").await;
     rancher.asked().await;
+
+    // Not believed by its field manager alone.
+    let params = PostParams {
+        dry_run: true,
+        field_manager: Some("fipd".to_owned()),
+    };
+    let object = json!({
+        "apiVersion": format!("{GROUP}/v1beta2"), "kind": "FloatingIPPool", "metadata": { "name": "empty" },
+        "spec": { "targetNetwork": "n" },
+    });
+    let object: DynamicObject = serde_json::from_value(object).unwrap();
+    let api = rancher.api("v1beta2", "FloatingIPPool");
+    let error = api.create(&params, &object).await.unwrap_err();
+    assert!(text(&error).contains("spec.ipConfig"), "{error}");
 
     // Pools.
     let (invalid, of_pools) = ("422 Invalid", "floatingippools");

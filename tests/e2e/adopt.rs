@@ -11,16 +11,20 @@ use http::Method;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::{Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::api::networking::v1::Ingress;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Client as Kube, ResourceExt};
 use serde_json::{Value, json};
 
+#[path = "adopt/rights.rs"]
+mod rights;
 #[path = "adopt/site.rs"]
 mod site;
 #[path = "adopt/token.rs"]
 mod token;
-use site::{API_SERVICE, APP, Bed, CLUSTER, GROUP, POOL, PROJECT};
+use site::{API_SERVICE, APP, Bed, CLUSTER, Duties, GROUP, POOL, PROJECT};
 
 const DEADLINE: Duration = Duration::from_secs(60);
 const API_SERVER: &str = "rancher-fip-api-server-lock";
@@ -136,7 +140,12 @@ async fn wait_address(bed: &Bed, name: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_site_as_the_originals_leave_it_is_taken_over() {
-    let mut bed = Bed::prepare("", "", "").await;
+    let duties = Duties {
+        clients: true,
+        cluster_manager: true,
+        api_service: false,
+    };
+    let mut bed = Bed::prepare(duties, "", "").await;
     let renewing = tokio::spawn(site::keep_renewing(bed.leases.clone(), API_SERVER));
     bed.scenario.fipd.restart().await.unwrap();
     refused_while_an_original_runs(&bed).await;
@@ -212,9 +221,7 @@ async fn refused_while_an_original_runs(bed: &Bed) {
         "address c-m-guest/fip-lost: in state Error: it does not say why; there is no pool \"gone\"",
         "orphan c-m-guest/fip-ghost: no cluster has it, but its labels name Services: shop/ghost",
         "orphan c-m-gone: cluster c-m-gone is gone; used by c-m-guest/fip-orphan",
-        "leftover Service rancher-fip-manager/rancher-fip-api-server: leads nowhere once the original is stopped, and with it \
-         every Ingress and node port on it",
-        "pool guest--net: 10 addresses, 4 held; its status counts 10.70.0.19, which no FloatingIP has",
+        "pool guest--net: 10 addresses, 4 held; its status counts 10.70.0.19, which nobody has",
         "quota p-guest: 4 of 5 in guest--net; its status says 9 of guest--net, 4 are there",
         "secret c-m-guest/rancher-fip-config-p-gone: project p-gone has no quota",
         "leftover ConfigMap rancher-fip-manager/rancher-fip-config: RancherFipApiServerURL is https://old.example.net/v1: guests \
@@ -226,6 +233,16 @@ async fn refused_while_an_original_runs(bed: &Bed) {
             said.iter().any(|one| one == expected),
             "{expected}\n{said:#?}"
         );
+    }
+    let service = said.iter().find(|one| {
+        one.starts_with("leftover Service rancher-fip-manager/rancher-fip-api-server: ")
+    });
+    for part in [
+        "selector {\"app\":\"rancher-fip-api-server\"}",
+        "8443 to 8443 (node port 30001)",
+        "leads nowhere once the original is stopped, and with it every Ingress and node port on it",
+    ] {
+        assert!(service.unwrap().contains(part), "{part}: {service:?}");
     }
     assert_eq!(report["unseen"], json!([]), "{report:#}");
     assert_eq!(report["counts"]["FloatingIPs"], 6);
@@ -403,8 +420,12 @@ async fn the_in_cluster_name_of_the_original_api_leads_to_fipd() {
     let plain = free_port().unwrap();
     let listener =
         format!("[[listener]]\naddress = \"0.0.0.0:{plain}\"\ntls = false\nserve = [\"fip-v1\"]\n");
-    let url = "https://192.0.2.7:9443";
-    let mut bed = Bed::prepare(url, "api-service = true\n", &listener).await;
+    let url = "https://192.0.2.7";
+    let duties = Duties {
+        api_service: true,
+        ..Duties::default()
+    };
+    let mut bed = Bed::prepare(duties, url, &listener).await;
     let services: Api<Service> = Api::namespaced(bed.rancher.clone(), APP);
     let slices: Api<EndpointSlice> = Api::namespaced(bed.rancher.clone(), APP);
     // Nobody is waited for.
@@ -439,8 +460,16 @@ async fn the_in_cluster_name_of_the_original_api_leads_to_fipd() {
     })
     .await
     .unwrap();
-    let spec = services.get(API_SERVICE).await.unwrap().spec.unwrap();
+    let service = services.get(API_SERVICE).await.unwrap();
+    let taken_off = service.annotations()["fipd.io/selector"].clone();
+    assert_eq!(taken_off, json!({ "app": API_SERVICE }).to_string());
+    let spec = service.spec.unwrap();
     assert_eq!(spec.selector, None);
+    told(
+        &bed,
+        "it leads also where others say: EndpointSlice rancher-fip-api-server-admin",
+    )
+    .await;
     let report = adopt(&bed.scenario.fipd, &["--dry-run"])
         .await
         .json()
@@ -462,15 +491,52 @@ async fn the_in_cluster_name_of_the_original_api_leads_to_fipd() {
             &ports[1]["targetPort"],
             &ports[1]["nodePort"]
         ),
-        (&json!("tls"), &json!(9443), &json!(30001))
+        (&json!("tls"), &json!(443), &json!(30001))
     );
-    let slice = json!(slices.get(expected[1]).await.unwrap());
+    let found = slices.get("rancher-fip-api-server-fipd-ipv4").await;
+    let slice = json!(found.unwrap());
     assert_eq!(slice["endpoints"][0]["addresses"], json!(["192.0.2.7"]));
     let port = |name: &str, port: u16| json!({ "name": name, "port": port, "protocol": "TCP" });
     assert_eq!(
         slice["ports"],
-        json!([port("http", plain), port("tls", 9443)])
+        json!([port("http", plain), port("tls", 443)])
     );
+
+    let params = DeleteParams::default();
+    slices.delete(expected[0], &params).await.unwrap();
+    let expected = &expected[1..];
+    wait_until("all is well", DEADLINE, || async {
+        match trouble(&bed).await {
+            said if said == "null" => Ok(()),
+            said => Err(said),
+        }
+    })
+    .await
+    .unwrap();
+
+    // An Ingress that leads the URL of fipd to the Service: nothing is changed while it is there.
+    let ingress = json!({
+        "apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": { "name": "api", "namespace": APP },
+        "spec": { "defaultBackend": { "service": { "name": API_SERVICE, "port": { "number": 8443 } } } },
+    });
+    bed.apply(ingress.clone()).await;
+    told(
+        &bed,
+        "Ingress rancher-fip-manager/api leads 192.0.2.7 to it",
+    )
+    .await;
+    let report = adopt(&bed.scenario.fipd, &["--dry-run"])
+        .await
+        .json()
+        .unwrap();
+    let said = looks(&report);
+    assert!(
+        said.iter()
+            .any(|one| one.contains("leads back to the Service")),
+        "{said:#?}"
+    );
+    let ingresses: Api<Ingress> = Api::namespaced(bed.rancher.clone(), APP);
+    ingresses.delete("api", &params).await.unwrap();
 
     // The certificate has the name.
     let ca = std::fs::read(bed.scenario.fipd.data_dir().join("tls/ca.crt")).unwrap();
@@ -485,7 +551,7 @@ async fn the_in_cluster_name_of_the_original_api_leads_to_fipd() {
         .await
         .unwrap();
     slices
-        .delete(expected[1], &DeleteParams::default())
+        .delete(expected[0], &DeleteParams::default())
         .await
         .unwrap();
     wait_until("it is put right", DEADLINE, || async {
@@ -493,6 +559,43 @@ async fn the_in_cluster_name_of_the_original_api_leads_to_fipd() {
         match (spec.selector, names().await) {
             (None, found) if found == expected => Ok(()),
             (selector, found) => Err(format!("{selector:?} {found:?}")),
+        }
+    })
+    .await
+    .unwrap();
+}
+
+/// What the state of the cluster says is not as it is to be.
+async fn trouble(bed: &Bed) -> String {
+    let shown = ["clusters", "show", "rancher", "-o", "json"];
+    let shown = bed.scenario.fipd.cli(shown).await.unwrap();
+    shown.json().unwrap()["last_error"].to_string()
+}
+
+/// Waits until trouble with the Service is told in the state of the cluster, as an Event of the Service and by a metric.
+async fn told(bed: &Bed, what: &str) {
+    wait_until(what, DEADLINE, || async {
+        match trouble(bed).await {
+            said if said.contains("api-service: ") && said.contains(what) => Ok(()),
+            said => Err(said),
+        }
+    })
+    .await
+    .unwrap();
+    let metrics = bed.scenario.fipd.get("/metrics").await.unwrap().body;
+    let expected = "fipd_cluster_trouble{cluster=\"rancher\",part=\"api-service\"} 1";
+    assert!(metrics.contains(expected), "{metrics}");
+    let events: Api<Event> = Api::namespaced(bed.rancher.clone(), APP);
+    wait_until("an Event of it", DEADLINE, || async {
+        let listed = events.list(&ListParams::default()).await.unwrap();
+        let about = |one: &&Event| {
+            let object = one.regarding.as_ref();
+            object.is_some_and(|object| object.name.as_deref() == Some(API_SERVICE))
+        };
+        let notes = listed.items.iter().filter(about).map(|one| &one.note);
+        match notes.flatten().any(|note| note.contains(what)) {
+            true => Ok(()),
+            false => Err("none"),
         }
     })
     .await

@@ -160,17 +160,6 @@ async fn installing_twice_changes_nothing() {
 
 const ROLE: &str = include_str!("../../packaging/rbac/crds.yaml");
 
-/// Binds a role to the user without rights.
-fn bind(role: &str) -> String {
-    json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
-        "metadata": { "name": role },
-        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role },
-        "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": RESTRICTED_USER }],
-    })
-    .to_string()
-}
-
 /// First with the right to see which cluster it is and nothing else, then with the role of the manifest alone.
 #[tokio::test(flavor = "multi_thread")]
 async fn fipd_installs_them_with_the_rights_of_the_manifest() {
@@ -181,7 +170,7 @@ async fn fipd_installs_them_with_the_rights_of_the_manifest() {
         "rules": [{ "apiGroups": [""], "resources": ["namespaces"], "resourceNames": ["kube-system"], "verbs": ["get"] }],
     });
     plane.apply(&identity.to_string()).await.unwrap();
-    plane.apply(&bind("identity")).await.unwrap();
+    plane.bind_role("identity", None).await.unwrap();
     let config = "[[cluster]]\nname = \"c\"\nkubeconfig = \"c.kubeconfig\"\nsystems = []\n";
     let mut fipd = Fipd::prepare(FipdOptions::default()).await.unwrap();
     let kubeconfig = plane.kubeconfig_of(RESTRICTED_USER);
@@ -211,7 +200,7 @@ async fn fipd_installs_them_with_the_rights_of_the_manifest() {
         .await
         .unwrap();
     plane.apply(ROLE).await.unwrap();
-    plane.apply(&bind("fipd-crds")).await.unwrap();
+    plane.bind_role("fipd-crds", None).await.unwrap();
     let installed = wait_until("installed", SOON, || async {
         let done = install().await.map_err(|error| format!("{error:#}"))?;
         if done.code == 0 {

@@ -26,6 +26,8 @@ fn client(fipd: &Fipd, cluster: &str, project: &str) -> Client {
     Client::new(&url, &ca, cluster, project, &secret(project)).unwrap()
 }
 
+#[path = "fip_v1/burst.rs"]
+mod burst;
 #[path = "fip_v1/moved.rs"]
 mod moved;
 
@@ -76,15 +78,7 @@ impl Rancher {
         plane.apply(&texts).await.unwrap();
         plane.apply(ROLES).await.unwrap();
         for role in ["fipd-rancher-fip-management", "fipd-rancher-fip-api"] {
-            let binding = json!({
-                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
-                "metadata": { "name": role },
-                "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role },
-                "subjects": [{
-                    "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": RESTRICTED_USER,
-                }],
-            });
-            plane.apply(&binding.to_string()).await.unwrap();
+            plane.bind_role(role, None).await.unwrap();
         }
         let kubeconfig = plane.kubeconfig_of(RESTRICTED_USER);
         let fips = Api::namespaced(plane.client().await.unwrap(), "c-m-a");
@@ -461,28 +455,10 @@ async fn asking_at_once_and_across_a_kill_gives_each_service_one_address() {
         );
     }
 
-    // Killed amid a burst; whoever heard an address hears it again.
-    let names: Vec<String> = (0..32).map(|number| format!("api-{number}")).collect();
-    let burst = {
-        let (web, names) = (web.clone(), names.clone());
-        tokio::spawn(async move {
-            join_all(names.iter().map(|name| web.request(name, "net", ""))).await
-        })
-    };
-    tokio::time::sleep(Duration::from_millis(250)).await;
-    rancher.scenario.fipd.kill9().unwrap();
-    let before = burst.await.unwrap();
+    let (names, before) = rancher.killed_amid_burst(&web, "api", 32).await;
     rancher.scenario.fipd.restart().await.unwrap();
-    for (name, before) in names.iter().zip(before) {
-        let after = rancher.given(&web, name, "net").await;
-        if let Ok((200, before)) = before {
-            assert_eq!(before["ipaddr"], after["ipaddr"], "{name}");
-        }
-        assert!(
-            addresses.insert(text(&after, "ipaddr").to_owned()),
-            "{after}"
-        );
-    }
+    let new = rancher.ask_again(&web, &names, before).await;
+    assert!(addresses.is_disjoint(&new), "{new:?}");
     rancher.wait_objects(1 + 64 + 32).await;
     let services: BTreeSet<String> = rancher
         .objects()

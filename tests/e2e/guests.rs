@@ -6,10 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fipd_tests::scenario::{config_of, write_kubeconfig};
-use fipd_tests::testbed::{
-    ControlPlane, Downstream, Fault, Fipd, FipdOptions, RESTRICTED_USER, Site, SiteOptions,
-    wait_until,
-};
+use fipd_tests::testbed::{Downstream, Fault, Fipd, FipdOptions, Site, SiteOptions, wait_until};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use kube::Client;
@@ -56,7 +53,7 @@ impl Bed {
         let kubeconfig = if proxied {
             bed.site.rancher_kubeconfig().to_owned()
         } else {
-            bed.restrict().await
+            bed.site.restrict_cluster_manager(APP).await.unwrap()
         };
         write_kubeconfig(&bed.fipd, "rancher", &kubeconfig).unwrap();
         let config = format!(
@@ -67,39 +64,6 @@ impl Bed {
         bed.fipd.write_config(&config).unwrap();
         bed.fipd.restart().await.unwrap();
         bed
-    }
-
-    /// Binds the roles of the manifests, here and in all clusters; the kubeconfig for Rancher.
-    async fn restrict(&self) -> String {
-        let site = &self.site;
-        for manifest in [
-            include_str!("../../packaging/rbac/rancher-fip-management.yaml"),
-            include_str!("../../packaging/rbac/rancher-fip-cluster-manager.yaml"),
-        ] {
-            site.rancher.apply(manifest).await.unwrap();
-        }
-        for role in ["management", "cluster-manager"] {
-            bind(&site.rancher, role, None).await;
-        }
-        bind(
-            &site.rancher,
-            "cluster-manager-fleet",
-            Some("fleet-default"),
-        )
-        .await;
-        bind(&site.rancher, "cluster-manager-app", Some(APP)).await;
-        let guest = include_str!("../../packaging/rbac/rancher-fip-guest.yaml");
-        for cluster in &site.downstream {
-            cluster.plane.apply(guest).await.unwrap();
-            let harvester = cluster.display_name == "harvester";
-            let role = if harvester { "harvester" } else { "guest" };
-            bind(&cluster.plane, role, None).await;
-            let kubeconfig = cluster.plane.kubeconfig_of(RESTRICTED_USER);
-            site.publish_kubeconfig(&self.rancher, &cluster.id, &kubeconfig)
-                .await
-                .unwrap();
-        }
-        site.rancher.kubeconfig_of(RESTRICTED_USER)
     }
 
     fn cluster(&self, name: &str) -> &Downstream {
@@ -318,22 +282,6 @@ async fn patch(api: &Api<DynamicObject>, name: &str, patch: Value) {
     api.patch(name, &PatchParams::default(), &Patch::Merge(&patch))
         .await
         .unwrap();
-}
-
-/// Binds a role of the manifests to the user without rights, in one namespace or everywhere.
-async fn bind(plane: &ControlPlane, role: &str, namespace: Option<&str>) {
-    let role = format!("fipd-rancher-fip-{role}");
-    let mut binding = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
-        "metadata": { "name": role },
-        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role },
-        "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": RESTRICTED_USER }],
-    });
-    if let Some(namespace) = namespace {
-        binding["kind"] = json!("RoleBinding");
-        binding["metadata"]["namespace"] = json!(namespace);
-    }
-    plane.apply(&binding.to_string()).await.unwrap();
 }
 
 fn ca_of(fipd: &Fipd) -> String {

@@ -33,13 +33,10 @@ impl Rancher {
         let mut scenario = Scenario::prepare(&SiteOptions::of(&[])).await.unwrap();
         let plane = &scenario.site.rancher;
         plane.apply(ROLE).await.unwrap();
-        let role = "fipd-rancher-fip-management";
-        let binding = json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": { "name": role },
-            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role },
-            "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": RESTRICTED_USER }],
-        });
-        plane.apply(&binding.to_string()).await.unwrap();
+        plane
+            .bind_role("fipd-rancher-fip-management", None)
+            .await
+            .unwrap();
         let namespace =
             json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } });
         plane.apply(&namespace.to_string()).await.unwrap();

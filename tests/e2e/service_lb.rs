@@ -521,15 +521,14 @@ async fn announcers_get_what_they_need_and_lose_it_again() {
     let management = include_str!("../../packaging/rbac/rancher-fip-management.yaml");
     let downstream = include_str!("../../packaging/rbac/rancher-fip-downstream.yaml");
     scenario.site.rancher.apply(management).await.unwrap();
-    scenario
-        .site
-        .rancher
-        .apply(&bind("fipd-rancher-fip-management"))
+    let rancher = &scenario.site.rancher;
+    rancher
+        .bind_role("fipd-rancher-fip-management", None)
         .await
         .unwrap();
     cluster.plane.apply(downstream).await.unwrap();
     for role in ["fipd-rancher-fip-downstream", "fipd-rancher-fip-announce"] {
-        cluster.plane.apply(&bind(role)).await.unwrap();
+        cluster.plane.bind_role(role, None).await.unwrap();
     }
     write_kubeconfig(
         &scenario.fipd,
@@ -641,17 +640,6 @@ async fn announcers_get_what_they_need_and_lose_it_again() {
     wait_gone(&a, "left").await;
     wait_event(&a, "left", "AnnouncementLeft").await;
     wait_allocated(&rancher, "net", json!({})).await;
-}
-
-/// Binds a role of the manifests to the user without rights.
-fn bind(role: &str) -> String {
-    json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
-        "metadata": { "name": role },
-        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role },
-        "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": RESTRICTED_USER }],
-    })
-    .to_string()
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -22,6 +22,7 @@ mod http;
 mod kubeconfig;
 mod manifests;
 mod ports;
+mod rights;
 mod site;
 
 pub use browser::{Browser, BrowserOptions};

@@ -35,6 +35,8 @@ pub trait Management: Send + Sync {
     fn id(&self) -> &ClusterId;
     /// As it is configured.
     fn name(&self) -> &str;
+    /// Whether this is fipd's own user there, as far as the API server says.
+    fn is_fipd(&self, user: &str) -> bool;
     /// Whether there is a FloatingIPPool of this name, however it is.
     fn has_pool(&self, name: &str) -> bool;
     /// The real names of pools, by what quotas may call them beside those.
@@ -97,6 +99,9 @@ impl Admission {
             let Some(management) = self.managements.get(cluster) else {
                 return unchecked();
             };
+            if question.own && management.is_fipd(&question.user) {
+                return checked(Verdict::allowed());
+            }
             // Nobody else can read or write the address book while it is looked at, so not before all else is done.
             let verdict = match Asked::read(kind, question, &*management) {
                 Err(verdict) => verdict,

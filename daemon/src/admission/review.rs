@@ -32,7 +32,7 @@ pub struct Question {
     pub namespace: String,
     /// Who writes.
     pub user: String,
-    /// Whether fipd itself writes.
+    /// Whether the write says that it is fipd's, as anybody's may.
     pub own: bool,
     pub object: Object,
     /// What it was before an update.
@@ -186,12 +186,11 @@ impl Question {
         })
     }
 
-    /// Whether there is nothing to judge: nothing new is said, or fipd itself says it. What is being deleted must never
-    /// be kept from going.
+    /// Whether there is nothing to judge, whoever writes. What is being deleted must never be kept from going.
     pub fn passes(&self) -> bool {
         let deleted = self.object.metadata.deletion_timestamp.is_some();
         let judged = matches!(self.operation, Operation::Create | Operation::Update);
-        deleted || self.subresource || self.own || !judged || self.says_nothing_new()
+        deleted || self.subresource || !judged || self.says_nothing_new()
     }
 
     fn says_nothing_new(&self) -> bool {
@@ -371,7 +370,6 @@ mod tests {
         assert!(!read(json!({})).passes());
         assert!(read(json!({ "operation": "DELETE", "object": null })).passes());
         assert!(read(json!({ "subResource": "status" })).passes());
-        assert!(read(json!({ "options": { "fieldManager": "fipd" } })).passes());
     }
 
     #[test]

@@ -35,6 +35,10 @@ impl Management for Rancher {
         "rancher"
     }
 
+    fn is_fipd(&self, user: &str) -> bool {
+        user == "fipd"
+    }
+
     fn has_pool(&self, name: &str) -> bool {
         self.pools.contains_key(name)
     }

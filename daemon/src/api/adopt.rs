@@ -69,7 +69,7 @@ fn problem(cluster: &str, error: AdoptError) -> Problem {
         AdoptError::Cluster(error) if error.status() == Some(403) => Code::ClusterForbidden,
         AdoptError::Cluster(_) => Code::Unavailable,
         AdoptError::Blocked(_) | AdoptError::Busy => Code::Conflict,
-        AdoptError::Broken(_) => Code::Internal,
+        AdoptError::Broken(_) | AdoptError::Unmade(_) => Code::Internal,
     };
     Problem::new(code, detail)
 }

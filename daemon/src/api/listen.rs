@@ -192,6 +192,21 @@ impl TlsSettings {
             })
     }
 
+    /// What of a configuration that was read again a running listener takes over: names, and other files for what comes from
+    /// files. All who trust it were told of its CA when it started, and hear of another at the next start.
+    #[must_use]
+    pub fn renewed_by(&self, fresh: Self) -> Self {
+        Self {
+            more: fresh.more,
+            advertise: fresh.advertise,
+            files: match &self.files {
+                Some(files) => Some(fresh.files.unwrap_or_else(|| files.clone())),
+                None => None,
+            },
+            ..self.clone()
+        }
+    }
+
     /// Reads or renews the certificate and gives it to the running listener.
     pub async fn renew(&self, config: &RustlsConfig) -> Result<(), ListenError> {
         let identity = self.identity()?;
@@ -266,6 +281,45 @@ fn patient(http: &mut Builder<TokioExecutor>) {
 
 #[cfg(test)]
 mod tests {
+    fn tls() -> TlsSettings {
+        TlsSettings {
+            data_dir: "/a".into(),
+            listen: "127.0.0.1:1".parse().unwrap(),
+            also: Vec::new(),
+            more: BTreeSet::new(),
+            advertise: None,
+            files: None,
+        }
+    }
+
+    #[test]
+    fn a_running_listener_takes_over_names_and_keeps_its_ca() {
+        let fresh = TlsSettings {
+            data_dir: "/b".into(),
+            listen: "127.0.0.1:2".parse().unwrap(),
+            more: ["fipd.example.net".to_owned()].into(),
+            advertise: Some("https://a".to_owned()),
+            files: Some(("c".into(), "k".into())),
+            ..tls()
+        };
+        let renewed = tls().renewed_by(fresh.clone());
+        let names = TlsSettings {
+            more: fresh.more.clone(),
+            advertise: fresh.advertise.clone(),
+            ..tls()
+        };
+        assert_eq!(renewed, names);
+        let of_files = |name: &str| TlsSettings {
+            files: Some((name.into(), "k".into())),
+            ..tls()
+        };
+        assert_eq!(
+            of_files("c").renewed_by(of_files("d")).files,
+            of_files("d").files
+        );
+        assert_eq!(of_files("c").renewed_by(tls()).files, of_files("c").files);
+    }
+
     use super::*;
 
     #[tokio::test]

@@ -89,7 +89,8 @@ fn offline(dir: &Path) -> Result<Vec<Checked>, Failure> {
 fn config(file: &Path) -> Result<Vec<Checked>, Failure> {
     let config = Config::load(file).map_err(|error| Failure::Input(error.to_string()))?;
     let listens = config.check_listen(config.api.listen);
-    listens.map_err(|what| Failure::Input(format!("{}: {what}", shown(file))))?;
+    let checked = listens.and_then(|()| config.check_webhooks(config.api.advertise.as_deref()));
+    checked.map_err(|what| Failure::Input(format!("{}: {what}", shown(file))))?;
     let detail = format!("{}: {} clusters", shown(file), config.clusters.len());
     let mut checks = vec![Checked {
         what: "config".into(),

@@ -1,10 +1,11 @@
 //! `fipd pool`.
 
+mod parse;
+mod show;
+
 use std::net::IpAddr;
 
 use clap::{Args, Subcommand};
-use fipd_core::{AddressSpec, PoolSpec};
-use fipd_crds::names::is_object_name;
 use http::Method;
 use ipnet::IpNet;
 
@@ -14,14 +15,14 @@ use super::{
     exit::Failure,
     history::History,
     move_network::MoveNetwork,
-    output::{Table, or_dash},
     pool_preview,
     scopes::Scopes,
 };
-use crate::{
-    api::wire::{OriginView, PoolCreate, PoolList, PoolPatch, PoolQuery, PoolView, text_of},
-    clock::duration,
-};
+use crate::api::wire::{PoolCreate, PoolList, PoolPatch, PoolQuery, PoolView};
+
+use parse::{any, cidr, quarantine, range, sticky_for};
+pub(super) use show::facts;
+use show::table;
 
 #[derive(Debug, Subcommand)]
 pub enum Pool {
@@ -310,149 +311,6 @@ impl Update {
     }
 }
 
-fn cidr(text: &str) -> Result<String, String> {
-    match text
-        .parse::<AddressSpec>()
-        .map_err(|error| error.to_string())?
-    {
-        AddressSpec::Cidr(_) | AddressSpec::Single(_) => Ok(text.to_owned()),
-        AddressSpec::Range(..) => {
-            Err("a CIDR such as 192.0.2.0/24 is allowed; use --range for a range".into())
-        }
-    }
-}
-
-fn range(text: &str) -> Result<String, String> {
-    match text
-        .parse::<AddressSpec>()
-        .map_err(|error| error.to_string())?
-    {
-        AddressSpec::Range(..) | AddressSpec::Single(_) => Ok(text.to_owned()),
-        AddressSpec::Cidr(_) => {
-            Err("a range such as 192.0.2.10-192.0.2.20 is allowed; use --cidr for a CIDR".into())
-        }
-    }
-}
-
-fn any(text: &str) -> Result<String, String> {
-    text.parse::<AddressSpec>()
-        .map(|_| text.to_owned())
-        .map_err(|error| error.to_string())
-}
-
-fn quarantine(text: &str) -> Result<u32, String> {
-    seconds(text, PoolSpec::MAX_QUARANTINE)
-}
-
-fn sticky_for(text: &str) -> Result<u32, String> {
-    seconds(text, PoolSpec::MAX_STICKY)
-}
-
-fn seconds(text: &str, most: u32) -> Result<u32, String> {
-    if text == "0" {
-        return Ok(0);
-    }
-    let days = most / (24 * 3_600);
-    duration(text)
-        .ok()
-        .and_then(|time| u32::try_from(time.as_secs()).ok())
-        .filter(|seconds| *seconds <= most)
-        .ok_or_else(|| format!("0 to {days}d is allowed, such as 90s, 2h or 7d"))
-}
-
-fn table(list: &PoolList) -> Table {
-    let mut table = Table::new(["NAME", "NETWORK", "ADDRESSES", "SIZE", "USED", "FREE"]);
-    for pool in &list.pools {
-        let usage = &pool.usage;
-        table.row([
-            pool.name.clone(),
-            pool.network.clone(),
-            summary(&pool.addresses),
-            usage.size.to_string(),
-            usage.used.to_string(),
-            usage.free.to_string(),
-        ]);
-    }
-    table
-}
-
-/// The first few entries; a pool may have thousands.
-fn summary(addresses: &[String]) -> String {
-    const SHOWN: usize = 3;
-    let first: Vec<_> = addresses.iter().take(SHOWN).cloned().collect();
-    match addresses.len().saturating_sub(SHOWN) {
-        0 => first.join(","),
-        more => format!("{},+{more}", first.join(",")),
-    }
-}
-
-/// Whether clusters that may use the pool have it as an object.
-fn objects(pool: &PoolView) -> &'static str {
-    match &pool.origin {
-        OriginView::Mirror { .. } => "-",
-        OriginView::Own if is_object_name(&pool.name) => "where the configuration offers it",
-        OriginView::Own => {
-            "none: no object can have its name (lower case letters, digits, - and .)"
-        }
-    }
-}
-
-pub(super) fn facts(pool: &PoolView) -> Table {
-    let reserve = &pool.reserve;
-    let ambiguous: Vec<_> = pool.ambiguous.iter().map(ToString::to_string).collect();
-    let overlaps: Vec<_> = pool.overlaps.iter().map(ToString::to_string).collect();
-    Table::facts([
-        ("Name", pool.name.clone()),
-        ("Network", pool.network.clone()),
-        ("Addresses", pool.addresses.join(", ")),
-        ("Exclusions", pool.exclusions.join(", ")),
-        ("Gateway", or_dash(pool.gateway.as_ref())),
-        ("Prefix", or_dash(pool.prefix.as_ref())),
-        ("Subnet", or_dash(pool.subnet.as_ref())),
-        (
-            "Reserved ends",
-            format!(
-                "{} first, {} last of {}",
-                reserve.first,
-                reserve.last,
-                text_of(&reserve.of)
-            ),
-        ),
-        ("Order", text_of(&pool.order)),
-        ("Quarantine", format!("{} s", pool.quarantine)),
-        (
-            "Remembered",
-            match pool.sticky_for {
-                0 => "-".to_owned(),
-                time => format!("{} addresses for {time} s", pool.sticky_most),
-            },
-        ),
-        ("Priority", pool.priority.to_string()),
-        ("For", for_whom(pool)),
-        ("Overlaps", overlaps.join(", ")),
-        ("Ambiguous", ambiguous.join(", ")),
-        ("Forecast", or_dash(pool.forecast.as_ref())),
-        ("Objects", objects(pool).to_owned()),
-        ("Closed", if pool.closed { "yes" } else { "no" }.to_owned()),
-        ("Size", pool.usage.size.to_string()),
-        ("Used", pool.usage.used.to_string()),
-        ("Free", pool.usage.free.to_string()),
-        ("Quarantined", pool.usage.quarantined.to_string()),
-        ("Withheld", pool.usage.withheld.to_string()),
-        ("Out of range", pool.usage.out_of_range.to_string()),
-        ("Generation", pool.generation.to_string()),
-        ("Created", pool.created.clone()),
-    ])
-}
-
-fn for_whom(pool: &PoolView) -> String {
-    let scopes: Vec<_> = pool.scopes.iter().map(ToString::to_string).collect();
-    match scopes.as_slice() {
-        [] => "whoever names it".to_owned(),
-        scopes => scopes.join("; "),
-    }
-}
-
 /// The pool of that name as the daemon has it.
 pub(super) async fn fetch(session: &Session, name: &str) -> Result<PoolView, Failure> {
     session.client.get(&with_query(&path(name), &())?).await
@@ -461,13 +319,6 @@ pub(super) async fn fetch(session: &Session, name: &str) -> Result<PoolView, Fai
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn each_option_takes_its_own_form() {
-        assert!(cidr("10.0.0.0/24").is_ok() && cidr("10.0.0.1-10.0.0.2").is_err());
-        assert!(range("10.0.0.1-10.0.0.2").is_ok() && range("10.0.0.0/24").is_err());
-        assert!(any("2001:db8::/64").is_ok() && any("10.0.0.0/33").is_err());
-    }
 
     #[test]
     fn the_help_of_update_says_that_lists_are_replaced() {

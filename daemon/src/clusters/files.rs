@@ -57,7 +57,7 @@ impl WatchedFile {
     }
 
     /// Waits until the file is no longer as it was; what it is like after that counts as seen.
-    pub(super) async fn changed(&mut self) {
+    pub async fn changed(&mut self) {
         let paths = [self.path.clone()];
         while !changed(&paths, &self.seen, AGAIN).await {}
         self.seen = Stamps::of(&paths);

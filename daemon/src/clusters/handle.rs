@@ -245,13 +245,12 @@ impl Clusters {
         self.0.published.read().rules.choose(pool)
     }
 
-    pub(super) async fn network_of(
+    pub(super) async fn network_made(
         &self,
         cluster: &Text,
         pool: &PoolFacts<'_>,
-        present: Option<Text>,
+        choice: NetworkChoice,
     ) -> Result<(NetworkId, NetworkChoice), ClustersError> {
-        let choice = self.network_choice(pool).unless_in(present);
         let (cluster, system, name) =
             (cluster.clone(), pool.system.clone(), choice.network.clone());
         let network = self

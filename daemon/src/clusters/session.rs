@@ -73,6 +73,8 @@ pub(super) struct SessionShared {
     pub confirmed: watch::Sender<BTreeMap<System, Confirmation>>,
     /// What keeps a system from beginning although the cluster answers.
     pub waiting: watch::Sender<BTreeMap<System, Text>>,
+    /// Parts of what fipd keeps in the cluster that are not as they are to be, and why.
+    pub troubles: watch::Sender<BTreeMap<&'static str, Text>>,
     /// What was released by absence lately; the registry's, not the session's.
     pub windows: Arc<Windows>,
 }
@@ -188,6 +190,21 @@ impl ClusterSession {
         }
     }
 
+    /// Shows that a part of what fipd keeps in the cluster is not as it is to be; `None`: it is. Whether that is news.
+    pub fn troubled(&self, part: &'static str, why: Option<Text>) -> bool {
+        let changed = self.shared.troubles.send_if_modified(|troubles| {
+            let before = match why.clone() {
+                Some(why) => troubles.insert(part, why),
+                None => troubles.remove(part),
+            };
+            before != why
+        });
+        if changed {
+            self.clusters.touch();
+        }
+        changed
+    }
+
     /// How the audit log names a system on this cluster.
     pub fn actor(&self, system: &System) -> Actor {
         format!("controller:{system}/{}", self.name).into()
@@ -209,7 +226,8 @@ impl ClusterSession {
         &self,
         pool: &PoolFacts<'_>,
     ) -> Result<(NetworkId, NetworkChoice), ClustersError> {
-        self.clusters.network_of(&self.name, pool, None).await
+        let choice = self.network_choice(pool);
+        self.clusters.network_made(&self.name, pool, choice).await
     }
 
     /// The same for an object that has a mirror: it stays in its network where neither the object nor a rule says another.
@@ -218,13 +236,23 @@ impl ClusterSession {
         pool: &PoolFacts<'_>,
         mirror: Option<&Pool>,
     ) -> Result<(NetworkId, NetworkChoice), ClustersError> {
+        let choice = self.network_choice_of_mirror(pool, mirror);
+        self.clusters.network_made(&self.name, pool, choice).await
+    }
+
+    /// The choice of [`Self::network_of_mirror`]; the network need not exist yet.
+    pub fn network_choice_of_mirror(
+        &self,
+        pool: &PoolFacts<'_>,
+        mirror: Option<&Pool>,
+    ) -> NetworkChoice {
         let present = mirror.and_then(|mirror| {
             self.ipam.read(|ledger| {
                 let network = ledger.network(mirror.spec.network);
                 network.map(|network| Text::clone(&network.name))
             })
         });
-        self.clusters.network_of(&self.name, pool, present).await
+        self.network_choice(pool).unless_in(present)
     }
 
     /// The network that a new pool would be in; it need not exist yet.
@@ -256,7 +284,7 @@ pub(crate) mod testing {
     use kube::runtime::events::Reporter;
 
     use super::*;
-    use crate::clusters::Options;
+    use crate::{clusters::Options, config::Config};
 
     struct NoRunner;
 
@@ -271,14 +299,32 @@ pub(crate) mod testing {
         session_with(client, ipam, &Arc::default()).await
     }
 
+    /// The same under a configuration.
+    pub async fn session_under(client: Client, ipam: &Ipam, config: Config) -> ClusterSession {
+        let options = Options {
+            config,
+            ..Options::default()
+        };
+        started(options, client, ipam, &Arc::default()).await
+    }
+
     pub(in crate::clusters) async fn session_with(
+        client: Client,
+        ipam: &Ipam,
+        windows: &Arc<Windows>,
+    ) -> ClusterSession {
+        started(Options::default(), client, ipam, windows).await
+    }
+
+    async fn started(
+        options: Options,
         client: Client,
         ipam: &Ipam,
         windows: &Arc<Windows>,
     ) -> ClusterSession {
         let cancel = CancellationToken::new();
         let runner = Arc::new(NoRunner);
-        let started = Clusters::start(Options::default(), ipam.clone(), runner, cancel.clone());
+        let started = Clusters::start(options, ipam.clone(), runner, cancel.clone());
         let (clusters, _registry) = started.await.expect("a registry");
         let reporter = Reporter {
             controller: "fipd".to_owned(),
@@ -303,6 +349,7 @@ pub(crate) mod testing {
                 suspects: watch::Sender::new(0),
                 held_back: watch::Sender::new(BTreeMap::new()),
                 waiting: watch::Sender::new(BTreeMap::new()),
+                troubles: watch::Sender::new(BTreeMap::new()),
                 confirmed: watch::Sender::new(BTreeMap::new()),
                 windows: Arc::clone(windows),
             }),

@@ -104,6 +104,7 @@ impl Registry {
             suspects: watch::Sender::new(0),
             held_back: watch::Sender::new(BTreeMap::new()),
             waiting: watch::Sender::new(BTreeMap::new()),
+            troubles: watch::Sender::new(BTreeMap::new()),
             confirmed: watch::Sender::new(BTreeMap::new()),
             windows: Arc::clone(&self.windows),
         };

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fipd_core::Text;
+use fipd_core::{ClusterId, Text};
 
 use super::{
     ClusterState, ClusterView,
@@ -63,6 +63,19 @@ fn state_of(site: &Site, standing: &Standing) -> (ClusterState, Option<Text>) {
     (state, error())
 }
 
+/// As it is configured, and as it was called before.
+fn names(registry: &Registry, own: &[Text], id: Option<&ClusterId>) -> Vec<Text> {
+    let recorded = id.and_then(|id| {
+        registry
+            .ipam
+            .read(|ledger| ledger.cluster(id).map(|record| record.names.clone()))
+    });
+    let mut names = own.to_vec();
+    let recorded = recorded.into_iter().flatten();
+    names.extend(recorded.filter(|name| !own.contains(name)));
+    names
+}
+
 /// All sites, and clusters that only have leases left.
 pub(super) fn views(registry: &Registry, standings: &BTreeMap<Text, Standing>) -> Vec<ClusterView> {
     let mut views: BTreeMap<Text, ClusterView> = BTreeMap::new();
@@ -87,18 +100,13 @@ pub(super) fn views(registry: &Registry, standings: &BTreeMap<Text, Standing>) -
             let waiting = running?.session.shared.waiting.borrow();
             waiting.values().next().cloned()
         };
-        let recorded = standing.id.as_ref().and_then(|id| {
-            registry
-                .ipam
-                .read(|ledger| ledger.cluster(id).map(|record| record.names.clone()))
-        });
-        let mut names = site.spec.names.clone();
-        names.extend(
-            recorded
-                .into_iter()
-                .flatten()
-                .filter(|name| !site.spec.names.contains(name)),
-        );
+        let troubles = running.map(|running| running.session.shared.troubles.borrow().clone());
+        let troubles = troubles.unwrap_or_default();
+        let first = || {
+            let (part, why) = troubles.first_key_value()?;
+            Some(format!("{part}: {why}").into())
+        };
+        let names = names(registry, &site.spec.names, standing.id.as_ref());
         let server = site
             .links
             .values()
@@ -108,13 +116,14 @@ pub(super) fn views(registry: &Registry, standings: &BTreeMap<Text, Standing>) -
             names,
             id: standing.id,
             state: site.state,
-            last_error: site.last_error.clone().or_else(waiting),
+            last_error: site.last_error.clone().or_else(waiting).or_else(first),
             since: site.since,
             systems: site.spec.systems.clone(),
             server,
             discovered: site.spec.discovered,
             leases: 0,
             held_back,
+            troubles,
         };
         views.insert(name.clone(), view);
     }
@@ -136,6 +145,7 @@ pub(super) fn views(registry: &Registry, standings: &BTreeMap<Text, Standing>) -
                 discovered: record.discovered,
                 leases: 0,
                 held_back: None,
+                troubles: BTreeMap::new(),
             });
         }
     });

@@ -18,7 +18,7 @@ pub struct ClusterView {
     /// `None` until it was reached once.
     pub id: Option<ClusterId>,
     pub state: ClusterState,
-    /// Why the state is not `Ready`, what failed last, or what its systems wait for.
+    /// Why the state is not `Ready`, what failed last, what its systems wait for, or what is not as it is to be there.
     pub last_error: Option<Text>,
     /// When the state was entered.
     pub since: Timestamp,
@@ -31,6 +31,8 @@ pub struct ClusterView {
     pub leases: usize,
     /// A release by absence that waits for an admin.
     pub held_back: Option<HeldBack>,
+    /// Parts of what fipd keeps there that are not as they are to be, and why.
+    pub troubles: BTreeMap<&'static str, Text>,
 }
 
 /// Where a cluster stands.

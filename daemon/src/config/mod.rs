@@ -49,7 +49,9 @@ pub use flags::Flags;
 pub use helm::{AtOnce, Deadline, Helm};
 pub use history::History;
 pub use listener::{Listener, Serve};
-pub use network::{ChosenBy, Match, NetworkChoice, NetworkRule, NetworkRules, PoolFacts};
+pub use network::{
+    ChosenBy, DEFAULT_NETWORK, Match, NetworkChoice, NetworkRule, NetworkRules, PoolFacts,
+};
 pub use pattern::Pattern;
 pub use systems::served;
 pub use webhook::{FAIL as WEBHOOK_FAILS, FailurePolicy, Webhook};

@@ -143,7 +143,7 @@ impl<T: PartialEq> Objects<T> {
         let _ = complete.wait_for(|complete| *complete).await;
     }
 
-    #[cfg(test)]
+    /// Who wrote the object need not wait for the watch.
     pub fn set(&self, key: &Key, object: T) {
         self.put(key, Some(Seen::Good(Arc::new(object))));
     }

@@ -2,7 +2,11 @@
 
 use std::{fmt, future::Future, time::Duration};
 
-use http::{Method, Request, header::CONTENT_TYPE};
+use http::{
+    Method, Request,
+    header::{ACCEPT, CONTENT_TYPE},
+    request::Builder,
+};
 use kube::Client;
 use serde::{
     Serialize,
@@ -89,8 +93,24 @@ impl Remote {
 
     /// All objects of a kind with a label, in one namespace or in all where `target.namespace` is empty.
     pub async fn list(&self, target: &Target, label: &str) -> Result<Vec<Value>, CallError> {
+        self.list_as(target, label, "application/json").await
+    }
+
+    /// The same, but only their metadata.
+    pub async fn list_meta(&self, target: &Target, label: &str) -> Result<Vec<Value>, CallError> {
+        let metadata = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+        self.list_as(target, label, metadata).await
+    }
+
+    async fn list_as(
+        &self,
+        target: &Target,
+        label: &str,
+        accept: &str,
+    ) -> Result<Vec<Value>, CallError> {
         let path = format!("{}?labelSelector={label}", target.path());
-        let mut list: Value = self.send(Method::GET, target, &path, None).await?;
+        let request = Request::get(path).header(ACCEPT, accept);
+        let mut list: Value = self.ask(target, request, Vec::new()).await?;
         match list.get_mut("items").map(Value::take) {
             Some(Value::Array(items)) => Ok(items),
             _ => Ok(Vec::new()),
@@ -254,8 +274,17 @@ impl Remote {
             request = request.header(CONTENT_TYPE, kind);
             bytes = body;
         }
+        self.ask(target, request, bytes).await
+    }
+
+    async fn ask<T: DeserializeOwned>(
+        &self,
+        target: &Target,
+        request: Builder,
+        body: Vec<u8>,
+    ) -> Result<T, CallError> {
         let request = request
-            .body(bytes)
+            .body(body)
             .map_err(|error| CallError::Rejected(target.to_string(), error.to_string()))?;
         within(target, self.client.request::<T>(request)).await
     }

@@ -75,21 +75,29 @@ pub fn limits_of(raw: &BTreeMap<String, Value>) -> Result<BTreeMap<String, u64>,
 }
 
 /// The limits of a project by pool, and the names that lead to none.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Wanted {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted<P = PoolId> {
     /// Pool, the name that the object has for it, and the limit.
-    pub limits: BTreeMap<PoolId, (String, u64)>,
+    pub limits: BTreeMap<P, (String, u64)>,
     /// No pool goes by these names, so far, or several do.
     pub unknown: Vec<String>,
     /// Pools that one of `unknown` may mean: the limits they have stay until it is known.
-    pub unsure: BTreeSet<PoolId>,
+    pub unsure: BTreeSet<P>,
     /// Names of one pool: two limits for it, of which none is taken.
     pub twice: Vec<(String, String)>,
 }
 
 /// Finds the pools by name.
-pub fn wanted(limits: BTreeMap<String, u64>, find: impl Fn(&str) -> Vec<PoolId>) -> Wanted {
-    let mut wanted = Wanted::default();
+pub fn wanted<P: Copy + Ord>(
+    limits: BTreeMap<String, u64>,
+    find: impl Fn(&str) -> Vec<P>,
+) -> Wanted<P> {
+    let mut wanted = Wanted {
+        limits: BTreeMap::new(),
+        unknown: Vec::new(),
+        unsure: BTreeSet::new(),
+        twice: Vec::new(),
+    };
     for (name, limit) in limits {
         let found = find(&name);
         let [pool] = found[..] else {
@@ -107,9 +115,9 @@ pub fn wanted(limits: BTreeMap<String, u64>, find: impl Fn(&str) -> Vec<PoolId>)
     wanted
 }
 
-impl Wanted {
+impl<P: Copy + Ord> Wanted<P> {
     /// The limits to have, where the project has `rows`.
-    pub fn rows(&self, rows: &BTreeMap<PoolId, u64>) -> BTreeMap<PoolId, u64> {
+    pub fn rows(&self, rows: &BTreeMap<P, u64>) -> BTreeMap<P, u64> {
         let unsure = rows.iter().filter(|(pool, _)| self.unsure.contains(pool));
         let kept = unsure.map(|(pool, limit)| (*pool, *limit));
         let named = self.limits.iter().map(|(pool, (_, limit))| (*pool, *limit));

@@ -151,6 +151,17 @@ impl Cli {
         .map(drop)
     }
 
+    /// Whether the chart is to be had in its version.
+    pub async fn check(&self, chart: &Chart) -> Result<(), HelmError> {
+        if let Reference::Local(path) = &chart.reference {
+            return self.check_local(path, chart).await;
+        }
+        let (program, _) = self.program().await?;
+        self.run(Operation::Show, program, command::show(chart), None)
+            .await
+            .map(drop)
+    }
+
     async fn about(&self, operation: Operation, call: Call<'_>) -> Result<String, HelmError> {
         let directory = self.directory(operation, call)?;
         let (program, version) = self.program().await?;
@@ -171,7 +182,7 @@ impl Cli {
     async fn check_local(&self, path: &Path, chart: &Chart) -> Result<(), HelmError> {
         let (program, _) = self.program().await?;
         let shown = self
-            .run(Operation::Show, program, command::show(path), None)
+            .run(Operation::Show, program, command::show(chart), None)
             .await?;
         let found: ShownChart = serde_saphyr::from_str(&shown).map_err(|_| Unreadable {
             command: "show chart",

@@ -24,7 +24,7 @@ pub enum Operation {
     /// Lists the release if it carries fipd's label.
     Owned,
     History,
-    /// Reads the chart on fipd's host.
+    /// Reads the chart itself.
     Show,
     Install {
         /// Under a name whose history was kept.
@@ -116,11 +116,11 @@ pub fn about(
     line.0
 }
 
-/// `helm show chart` of a chart on fipd's host.
-pub fn show(path: &Path) -> Vec<OsString> {
+/// `helm show chart`.
+pub fn show(chart: &Chart) -> Vec<OsString> {
     let mut line = Line::default();
     line.add(["show", "chart"]);
-    line.0.push(path.into());
+    line.chart(chart);
     line.0
 }
 
@@ -199,18 +199,7 @@ fn seconds(timeout: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::helm::release::Keys;
-
-    fn release(reference: &str) -> Release {
-        let keys = Keys {
-            chart_name: "purelb",
-            chart_ref: reference,
-            chart_version: "0.14.1",
-            namespace: "lb",
-            values: "",
-        };
-        Release::from_keys("PureLBController", keys).unwrap()
-    }
+    use crate::helm::testing::release;
 
     fn setting(major: u32, wait: bool) -> Setting<'static> {
         Setting {

@@ -9,24 +9,21 @@ use tokio::sync::{Mutex as Turn, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    awaited::Awaited,
     cli::{Call, Cli},
     command::Operation,
     error::HelmError,
     files::{Target, Workplace},
+    memory::Memory,
     plan::{Plan, Removal, plan, plan_removal},
     progress::{Board, LastError, Progress},
-    release::Release,
+    release::{Chart, Release},
     state::State,
 };
 use crate::{clock, config};
 
 /// More operations than any state takes to become the wanted one.
 const MOST_STEPS: usize = 5;
-/// For how long a release that was found as it should be is not looked at again.
-const TRUSTED: Duration = Duration::from_secs(300);
-/// The pauses after failures, while nothing else is wanted.
-const FIRST_PAUSE: Duration = Duration::from_secs(15);
-const MOST_PAUSE: Duration = Duration::from_secs(600);
 
 /// Charts in clusters; cheap to clone.
 #[derive(Clone)]
@@ -39,6 +36,7 @@ struct Inner {
     deadline: Duration,
     turns: Mutex<BTreeMap<String, Arc<Turn<()>>>>,
     board: Board,
+    awaited: Awaited,
     memory: Mutex<BTreeMap<Target, Memory>>,
 }
 
@@ -76,14 +74,6 @@ pub enum Presence {
     Foreign,
 }
 
-/// What came of the last attempt at the same.
-struct Memory {
-    wanted: Option<Release>,
-    outcome: Result<(), HelmError>,
-    failures: u32,
-    at: Timestamp,
-}
-
 impl Helm {
     /// Makes the private directory below `data_dir` and removes what a killed daemon left there.
     pub fn start(config: &config::Helm, data_dir: &Path, stop: CancellationToken) -> Self {
@@ -100,6 +90,7 @@ impl Helm {
             deadline: config.timeout.0,
             turns: Mutex::default(),
             board: Board::default(),
+            awaited: Awaited::default(),
             memory: Mutex::default(),
         }))
     }
@@ -110,6 +101,19 @@ impl Helm {
     /// # Errors
     /// Why it is not as it should be; [`HelmError::reason`] is for conditions.
     pub async fn ensure(&self, access: Access<'_>, release: &Release) -> Result<Done, HelmError> {
+        self.ensure_telling(access, release, &|| {}).await
+    }
+
+    /// The same, telling whenever an operation begins that changes something.
+    ///
+    /// # Errors
+    /// As [`Self::ensure`].
+    pub async fn ensure_telling(
+        &self,
+        access: Access<'_>,
+        release: &Release,
+        begins: &(dyn Fn() + Sync),
+    ) -> Result<Done, HelmError> {
         let target = target(access.cluster, &release.namespace, &release.name);
         if let Some(outcome) = self.0.remembered(&target, Some(release), clock::now()) {
             return outcome.map(|()| Done::default());
@@ -121,7 +125,7 @@ impl Helm {
                 target: &target,
                 kubeconfig: access.kubeconfig,
             };
-            self.0.converge(cli, call, release).await
+            self.0.converge(cli, call, release, begins).await
         });
         let outcome = outcome.await;
         let plain = outcome.as_ref().map(drop).map_err(Clone::clone);
@@ -186,6 +190,16 @@ impl Helm {
         })
     }
 
+    /// Whether the chart is to be had in its version.
+    ///
+    /// # Errors
+    /// Why it is not.
+    pub async fn check_chart(&self, chart: &Chart) -> Result<(), HelmError> {
+        let cli = self.0.cli.as_ref().map_err(Clone::clone)?;
+        let _slot = (self.0.slots.acquire().await).map_err(|_| HelmError::Stopping)?;
+        cli.check(chart).await
+    }
+
     /// All releases that were asked for since the start, and how they stand.
     pub fn progress(&self) -> Vec<Progress> {
         self.0.board.all()
@@ -197,7 +211,10 @@ impl Helm {
         board.waiting(target, wanted, now);
         match noted {
             Noted::Running(operation) => return board.running(target, operation, now),
-            Noted::Done => board.ended(target, None, now),
+            Noted::Done => {
+                self.0.awaited.reached(target);
+                board.ended(target, None, now);
+            }
             Noted::Failed(reason, message) => {
                 let error = LastError {
                     reason,
@@ -207,6 +224,12 @@ impl Helm {
             }
         }
         board.idle(target);
+    }
+
+    /// For how long another engine is to bring about exactly this.
+    pub fn awaited(&self, target: &Target, wanted: &Release, now: Timestamp) -> Duration {
+        let since = self.0.awaited.since(target, wanted, now);
+        Duration::from_millis(now.0.saturating_sub(since.0))
     }
 
     /// How long one operation may take.
@@ -226,6 +249,7 @@ impl Helm {
     pub fn forget(&self, cluster: &str) {
         self.recheck(cluster);
         self.0.board.remove_cluster(cluster);
+        self.0.awaited.forget(cluster);
         // One that is in use stays, or there could be two.
         let mut turns = self.0.turns.lock();
         turns.retain(|name, turn| name != cluster || Arc::strong_count(turn) > 1);
@@ -265,6 +289,7 @@ impl Inner {
         cli: &Cli,
         call: Call<'_>,
         release: &Release,
+        begins: &(dyn Fn() + Sync),
     ) -> Result<Done, HelmError> {
         let mut done = Done::default();
         for _ in 0..MOST_STEPS {
@@ -288,6 +313,7 @@ impl Inner {
             };
             tracing::info!(cluster = call.target.cluster, release = call.target.name, plan = ?next, "helm {}", operation.name());
             self.board.running(call.target, operation.name(), now);
+            begins();
             match next {
                 Plan::UninstallFirst => cli.uninstall(call).await?,
                 Plan::Restore => cli.restore(call).await?,
@@ -349,21 +375,6 @@ impl Inner {
             at: now,
         };
         memory.insert(target.clone(), last);
-    }
-}
-
-impl Memory {
-    /// For how long the outcome stands without a new look.
-    fn lasts(&self) -> Duration {
-        match &self.outcome {
-            Ok(()) => TRUSTED,
-            // Helm may be installed, or a chart put in its place, at any time; to see that is cheap.
-            Err(error) if !error.is_transient() => FIRST_PAUSE,
-            Err(_) => {
-                let doublings = self.failures.saturating_sub(1).min(16);
-                (FIRST_PAUSE * 2_u32.pow(doublings)).min(MOST_PAUSE)
-            }
-        }
     }
 }
 

@@ -90,11 +90,8 @@ pub fn plan(desired: &Release, state: &State, now: Timestamp, patience: Patience
     let State::Present(seen) = state else {
         return Plan::Install;
     };
-    if let Some(wanted) = other_chart(&desired.chart, seen) {
-        return Plan::Refuse(Refusal::OtherChart {
-            found: seen.chart.clone(),
-            wanted,
-        });
+    if let Some(refusal) = other_chart(&desired.chart, seen) {
+        return Plan::Refuse(refusal);
     }
     match seen.phase {
         Phase::Pending { since, .. } => match patience.until(seen.ours, since, now) {
@@ -108,7 +105,11 @@ pub fn plan(desired: &Release, state: &State, now: Timestamp, patience: Patience
         },
         Phase::Uninstalled => Plan::Reinstall,
         Phase::Failed => Plan::Upgrade(Why::Failed),
-        Phase::Deployed => difference(desired, seen).map_or(Plan::Nothing, Plan::Upgrade),
+        Phase::Deployed => {
+            let adopted = (!seen.ours).then_some(Why::Adopted);
+            let why = difference(desired, seen).or(adopted);
+            why.map_or(Plan::Nothing, Plan::Upgrade)
+        }
     }
 }
 
@@ -136,23 +137,25 @@ pub fn plan_removal(state: &State, now: Timestamp, patience: Patience) -> Remova
     }
 }
 
-fn difference(desired: &Release, seen: &Observed) -> Option<Why> {
+/// In what the release is not what is wanted.
+pub fn difference(desired: &Release, seen: &Observed) -> Option<Why> {
     let version = ChartVersion::parse(&seen.version);
     if version.as_ref() != Ok(&desired.chart.version) {
         Some(Why::Version)
     } else if seen.values != desired.values.digest() {
         Some(Why::Values)
-    } else if !seen.ours {
-        Some(Why::Adopted)
     } else {
         None
     }
 }
 
-/// The name that was wanted, where the release is of another chart.
-fn other_chart(desired: &Chart, seen: &Observed) -> Option<String> {
+/// Why the release is left alone, where it is of another chart.
+pub fn other_chart(desired: &Chart, seen: &Observed) -> Option<Refusal> {
     let wanted = desired.own_name()?;
-    (wanted != seen.chart).then(|| wanted.to_owned())
+    (wanted != seen.chart).then(|| Refusal::OtherChart {
+        found: seen.chart.clone(),
+        wanted: wanted.to_owned(),
+    })
 }
 
 #[cfg(test)]

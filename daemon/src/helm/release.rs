@@ -225,6 +225,25 @@ fn shortened(value: &str) -> String {
 }
 
 #[cfg(test)]
+pub mod testing {
+    //! A release for tests.
+
+    use super::*;
+
+    /// PureLB from there, in the namespace `lb`.
+    pub fn release(reference: &str) -> Release {
+        let keys = Keys {
+            chart_name: "purelb",
+            chart_ref: reference,
+            chart_version: "0.14.1",
+            namespace: "lb",
+            values: "a: 1",
+        };
+        Release::from_keys("PureLBController", keys).unwrap()
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

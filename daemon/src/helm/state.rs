@@ -72,13 +72,16 @@ struct Status {
     config: Value,
 }
 
+/// How far a revision is.
 #[derive(Deserialize)]
-struct Info {
-    status: String,
+pub(super) struct Info {
+    pub(super) status: String,
     #[serde(default)]
     last_deployed: String,
     #[serde(default)]
     deleted: Option<String>,
+    #[serde(default)]
+    pub description: String,
 }
 
 /// `helm get metadata NAME -o json`
@@ -144,7 +147,7 @@ pub fn revision_to_restore(history: &str) -> Result<u64, Unreadable> {
         })
 }
 
-fn phase(info: &Info) -> Result<Phase, Unreadable> {
+pub(super) fn phase(info: &Info) -> Result<Phase, Unreadable> {
     // A time that cannot be read is long ago: better a release recovered too early than stuck for ever.
     let at = |text: &str| clock::parse_rfc3339(text).unwrap_or(Timestamp(0));
     let pending = |kind| Phase::Pending {

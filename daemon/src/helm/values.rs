@@ -50,6 +50,10 @@ impl Values {
         Value::Object(self.0.clone()).to_string()
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub fn digest(&self) -> Digest {
         let mut hash = Sha256::new();
         write_map(&self.0, &mut |bytes| hash.update(bytes));

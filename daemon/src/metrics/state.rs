@@ -278,8 +278,12 @@ impl State {
         let mut up = Vec::new();
         let mut since = Vec::new();
         let mut leases = Vec::new();
+        let mut troubles = Vec::new();
         for view in self.clusters.views() {
             let labels = vec![("cluster", view.name.to_string())];
+            let parts = view.troubles.keys();
+            let part = |part: &&str| [labels.clone(), vec![("part", (*part).to_owned())]].concat();
+            troubles.extend(parts.map(|one| (part(one), 1.0)));
             let ready = if view.state == ClusterState::Ready {
                 1.0
             } else {
@@ -306,6 +310,11 @@ impl State {
                 name: "cluster_leases",
                 help: "Leases of the cluster",
                 values: leases,
+            },
+            Series {
+                name: "cluster_trouble",
+                help: "1 while a part of what fipd keeps in the cluster is not as it is to be; `fipd clusters show` says why",
+                values: troubles,
             },
         ]
     }

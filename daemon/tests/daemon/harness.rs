@@ -384,8 +384,24 @@ impl Rest {
         }
     }
 
-    /// Trusts the daemon's CA and nothing else.
+    /// Whether the daemon has a certificate for this name.
+    pub fn goes_by(&self, name: &str) -> bool {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(self.try_connect(name)).is_ok()
+    }
+
     async fn connect(&self) -> tokio_rustls::client::TlsStream<tokio::net::TcpStream> {
+        self.try_connect("localhost").await.unwrap()
+    }
+
+    /// Trusts the daemon's CA and nothing else.
+    async fn try_connect(
+        &self,
+        name: &str,
+    ) -> std::io::Result<tokio_rustls::client::TlsStream<tokio::net::TcpStream>> {
         let mut roots = rustls::RootCertStore::empty();
         roots
             .add(CertificateDer::from_pem_slice(&self.ca).unwrap())
@@ -400,9 +416,7 @@ impl Rest {
             .await
             .unwrap();
         let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
-        connector
-            .connect(ServerName::try_from("localhost").unwrap(), stream)
-            .await
-            .unwrap()
+        let name = ServerName::try_from(name.to_owned()).unwrap();
+        connector.connect(name, stream).await
     }
 }

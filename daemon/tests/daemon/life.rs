@@ -193,6 +193,11 @@ fn a_wrong_configuration_is_refused_with_its_place() {
         ("role = \"server\"\n", &["line 1", "server", "standalone"]),
         ("[api]\nlisten = \"nowhere\"\n", &["line 2", "listen"]),
         ("this is no TOML", &["line 1"]),
+        (
+            "[[cluster]]\nname = \"rancher\"\nin-cluster = true\nsystems = [\"rancher-fip\"]\n\
+             [cluster.rancher-fip.webhook]\nenabled = true\n",
+            &["rancher", "enabled = true", "[api] advertise"],
+        ),
     ];
     for (text, words) in cases {
         std::fs::write(&file, text).unwrap();
@@ -240,6 +245,26 @@ fn a_good_configuration_is_used_and_checked() {
         fipd.log()
     );
     assert_eq!(fipd.cli("pool list").code, 0);
+}
+
+#[test]
+fn names_that_the_configuration_adds_are_in_the_certificate_without_a_signal() {
+    let home = Arc::new(tempfile::tempdir().unwrap());
+    let file = home.path().join("fipd.toml");
+    std::fs::write(&file, "").unwrap();
+    let fipd = Daemon::start_in(
+        Arc::clone(&home),
+        &["--config", file.to_str().expect("text")],
+    );
+    let rest = fipd.rest(None);
+    assert!(rest.goes_by("localhost") && !rest.goes_by("fipd.example.net"));
+    std::fs::write(&file, "[api]\nnames = [\"fipd.example.net\"]\n").unwrap();
+    let end = std::time::Instant::now() + crate::harness::PATIENCE;
+    while !rest.goes_by("fipd.example.net") {
+        assert!(std::time::Instant::now() < end, "{}", fipd.log());
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert!(rest.goes_by("localhost"));
 }
 
 #[test]

@@ -23,6 +23,9 @@ pub const JWT_KEY: &str = include_str!("jwt-private-key.pem");
 /// Where the original API server was.
 pub const OLD_URL: &str = "https://old.example.net/v1";
 pub const WEBHOOK: &str = "rancher-fip-manager-webhook";
+pub const MANAGEMENT_ROLES: &str =
+    include_str!("../../../packaging/rbac/rancher-fip-management.yaml");
+pub const ADOPT_ROLES: &str = include_str!("../../../packaging/rbac/rancher-fip-adopt.yaml");
 
 /// The site, fipd beside it (not started), and a client of Rancher.
 pub struct Bed {
@@ -32,21 +35,63 @@ pub struct Bed {
     pub leases: Api<Lease>,
 }
 
+/// What fipd does beside taking over; it has the roles that an admin is told to bind for that, and no other.
+#[derive(Clone, Copy, Default)]
+pub struct Duties {
+    /// Controllers of guests ask it for addresses.
+    pub clients: bool,
+    pub cluster_manager: bool,
+    pub api_service: bool,
+}
+
+impl Duties {
+    /// Roles of the manifests, with the namespace in which each is bound.
+    fn roles(self) -> Vec<(&'static str, Option<&'static str>)> {
+        let mut roles = vec![
+            ("management", None),
+            ("adopt", None),
+            ("adopt-app", Some(APP)),
+        ];
+        if self.clients {
+            roles.push(("api", None));
+        }
+        if self.cluster_manager {
+            roles.extend([
+                ("cluster-manager", None),
+                ("cluster-manager-fleet", Some("fleet-default")),
+                ("cluster-manager-app", Some(APP)),
+            ]);
+        }
+        if self.api_service {
+            roles.push(("api-service", Some(APP)));
+        }
+        roles
+    }
+
+    /// Lines of `[cluster.rancher-fip]`.
+    fn config(self) -> String {
+        format!(
+            "api-service = {}\n[cluster.rancher-fip.cluster-manager]\nenabled = {}\n",
+            self.api_service, self.cluster_manager
+        )
+    }
+}
+
 impl Bed {
-    /// fipd has the rights of the manifests and no other.
-    /// `url` is where others reach fipd (its own URL if that is empty), `system` more lines of `[cluster.rancher-fip]`.
-    pub async fn prepare(url: &str, system: &str, more: &str) -> Self {
+    /// `url` is where others reach fipd (its own URL if that is empty).
+    pub async fn prepare(duties: Duties, url: &str, more: &str) -> Self {
         let mut scenario = Scenario::prepare(&SiteOptions::of(&["guest"]))
             .await
             .unwrap();
         let rancher = scenario.site.rancher.client().await.unwrap();
         namespace(&scenario.site.rancher, APP).await;
-        restrict(&scenario, &rancher).await;
+        restrict(&scenario, &rancher, duties).await;
         let own = scenario.fipd.url();
         let url = if url.is_empty() { &own } else { url };
         let config = format!(
             "[api]\nadvertise = \"{url}\"\n{more}[[cluster]]\nname = \"rancher\"\nkubeconfig = \"rancher.kubeconfig\"\n\
-             systems = [\"rancher-fip\"]\n[cluster.rancher-fip]\n{system}[cluster.rancher-fip.cluster-manager]\nenabled = true\n"
+             systems = [\"rancher-fip\"]\n[cluster.rancher-fip]\n{}",
+            duties.config()
         );
         scenario.fipd.write_config(&config).unwrap();
         let bed = Self {
@@ -304,25 +349,16 @@ async fn namespace(plane: &ControlPlane, name: &str) {
     plane.apply(&object.to_string()).await.unwrap();
 }
 
-async fn restrict(scenario: &Scenario, rancher: &Client) {
+async fn restrict(scenario: &Scenario, rancher: &Client, duties: Duties) {
     let site = &scenario.site;
     for manifest in [
-        include_str!("../../../packaging/rbac/rancher-fip-management.yaml"),
+        MANAGEMENT_ROLES,
         include_str!("../../../packaging/rbac/rancher-fip-cluster-manager.yaml"),
-        include_str!("../../../packaging/rbac/rancher-fip-adopt.yaml"),
+        ADOPT_ROLES,
     ] {
         site.rancher.apply(manifest).await.unwrap();
     }
-    for (role, namespace) in [
-        ("management", None),
-        ("api", None),
-        ("cluster-manager", None),
-        ("cluster-manager-fleet", Some("fleet-default")),
-        ("cluster-manager-app", Some(APP)),
-        ("adopt", None),
-        ("adopt-app", Some(APP)),
-        ("api-service", Some(APP)),
-    ] {
+    for (role, namespace) in duties.roles() {
         bind(&site.rancher, role, namespace).await;
     }
     let guest = site.cluster("guest").unwrap();
@@ -340,15 +376,5 @@ async fn restrict(scenario: &Scenario, rancher: &Client) {
 /// Binds a role of the manifests to the user without rights, in one namespace or everywhere.
 async fn bind(plane: &ControlPlane, role: &str, namespace: Option<&str>) {
     let role = format!("fipd-rancher-fip-{role}");
-    let mut binding = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
-        "metadata": { "name": role },
-        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role },
-        "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": RESTRICTED_USER }],
-    });
-    if let Some(namespace) = namespace {
-        binding["kind"] = json!("RoleBinding");
-        binding["metadata"]["namespace"] = json!(namespace);
-    }
-    plane.apply(&binding.to_string()).await.unwrap();
+    plane.bind_role(&role, namespace).await.unwrap();
 }

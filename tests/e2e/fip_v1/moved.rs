@@ -1,19 +1,16 @@
 //! Who serves the API changes: another program leads, or fipd goes on on another machine.
 
-use std::collections::BTreeSet;
 use std::fs;
-use std::time::Duration;
 
 use fipd_tests::scenario::{config_of, write_kubeconfig};
 use fipd_tests::testbed::{Fipd, FipdOptions, RESTRICTED_USER, wait_until};
-use futures::future::join_all;
 use http::Method;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::{DEADLINE, MANY, Rancher, client, is, refusal, text};
+use super::{DEADLINE, MANY, Rancher, client, is, refusal};
 
 const APP: &str = "rancher-fip-manager";
 
@@ -65,16 +62,7 @@ async fn killed_amid_a_burst_it_goes_on_on_another_machine_with_its_store_file()
     let web = rancher.client("c-m-a", "p-a");
     rancher.given(&web, "first", "net").await;
     let token = web.token().await.unwrap();
-    let names: Vec<String> = (0..48).map(|number| format!("web-{number}")).collect();
-    let burst = {
-        let (web, names) = (web.clone(), names.clone());
-        tokio::spawn(async move {
-            join_all(names.iter().map(|name| web.request(name, "net", ""))).await
-        })
-    };
-    tokio::time::sleep(Duration::from_millis(250)).await;
-    rancher.scenario.fipd.kill9().unwrap();
-    let before = burst.await.unwrap();
+    let (names, before) = rancher.killed_amid_burst(&web, "web", 48).await;
     let heard = before.iter().filter(|one| matches!(one, Ok((200, _))));
     assert!(heard.count() < names.len(), "killed too late");
 
@@ -91,15 +79,7 @@ async fn killed_amid_a_burst_it_goes_on_on_another_machine_with_its_store_file()
     other.restart().await.unwrap();
 
     let web = client(&other, "c-m-a", "p-a");
-    let mut addresses = BTreeSet::new();
-    for (name, before) in names.iter().zip(before) {
-        let after = rancher.given(&web, name, "net").await;
-        if let Ok((200, before)) = before {
-            assert_eq!(before["ipaddr"], after["ipaddr"], "{name}");
-        }
-        let address = text(&after, "ipaddr").to_owned();
-        assert!(addresses.insert(address), "{after}");
-    }
+    rancher.ask_again(&web, &names, before).await;
     rancher.wait_objects(1 + names.len()).await;
     let said = other.cli(["lease", "list", "-o", "json"]).await.unwrap();
     let leases: Value = said.json().unwrap();

@@ -53,7 +53,12 @@ impl Bed {
     }
 
     async fn run(&mut self) {
-        write_kubeconfig(&self.fipd, "rancher", self.site.rancher_kubeconfig()).unwrap();
+        let kubeconfig = self.site.rancher_kubeconfig().to_owned();
+        self.run_as(&kubeconfig).await;
+    }
+
+    async fn run_as(&mut self, kubeconfig: &str) {
+        write_kubeconfig(&self.fipd, "rancher", kubeconfig).unwrap();
         let config = format!(
             "{}[cluster.rancher-fip.cluster-manager]\nenabled = true\n[helm]\npath = {:?}\ntimeout = \"20s\"\n",
             config_of(&self.site, &[], ""),
@@ -65,6 +70,11 @@ impl Bed {
 
     /// The ConfigMap of the originals.
     async fn settings(&self, values: &str) {
+        self.settings_but(values, &[]).await;
+    }
+
+    /// The same with other values of some keys.
+    async fn settings_but(&self, values: &str, others: &[(&str, &str)]) {
         let mut data = BTreeMap::from([
             (
                 "RancherFipApiServerURL".to_owned(),
@@ -82,6 +92,9 @@ impl Bed {
             data.insert(format!("{prefix}ChartRef"), self.charts.repository());
             data.insert(format!("{prefix}ChartVersion"), version.to_owned());
             data.insert(format!("{prefix}Namespace"), NAMESPACE.to_owned());
+        }
+        for (key, value) in others {
+            data.insert((*key).to_owned(), (*value).to_owned());
         }
         let map = json!({
             "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "rancher-fip-config" }, "data": data,
@@ -103,27 +116,28 @@ impl Bed {
         self.site.rancher.apply(&object.to_string()).await.unwrap();
     }
 
-    /// Names of the releases in a cluster, and the images of the deployments.
-    async fn releases(&self, name: &str) -> BTreeSet<String> {
-        let client = self
-            .site
-            .cluster(name)
-            .unwrap()
-            .plane
-            .client()
-            .await
-            .unwrap();
-        let api: Api<Secret> = Api::namespaced(client, NAMESPACE);
+    /// Names of the releases in a namespace of a cluster.
+    async fn releases(&self, name: &str, namespace: &str) -> BTreeSet<String> {
+        let secrets = self.secrets(name, namespace).await;
         let deployed = ListParams::default().labels("owner=helm,status=deployed");
-        let all = api.list(&deployed).await.unwrap().items.into_iter();
+        let all = secrets.list(&deployed).await.unwrap().items.into_iter();
         all.filter_map(|secret| secret.metadata.labels?.remove("name"))
             .collect()
     }
 
+    async fn secrets(&self, name: &str, namespace: &str) -> Api<Secret> {
+        let plane = &self.site.cluster(name).unwrap().plane;
+        Api::namespaced(plane.client().await.unwrap(), namespace)
+    }
+
     async fn wait_releases(&self, name: &str, wanted: &[&str]) {
+        self.wait_releases_in(name, NAMESPACE, wanted).await;
+    }
+
+    async fn wait_releases_in(&self, name: &str, namespace: &str, wanted: &[&str]) {
         let wanted: BTreeSet<String> = wanted.iter().map(|one| (*one).to_owned()).collect();
         wait_until(&format!("{name} has {wanted:?}"), DEADLINE, || async {
-            let have = self.releases(name).await;
+            let have = self.releases(name, namespace).await;
             if have == wanted {
                 Ok(())
             } else {
@@ -132,6 +146,73 @@ impl Bed {
         })
         .await
         .unwrap();
+    }
+
+    /// Other settings bring the charts of `a` into another namespace, the controller by another name; what another
+    /// installed in `b` stays.
+    async fn move_away(&self, values: &str) {
+        for object in [
+            json!({
+                "apiVersion": "rancher.k8s.binbash.org/v1beta2", "kind": "FloatingIPPool",
+                "metadata": {
+                    "name": "a--vlan-1", "annotations": { "rancher-fip-default-network": "true" },
+                },
+                "spec": {
+                    "ipConfig": {
+                        "subnet": "10.60.0.0/24",
+                        "pool": { "start": "10.60.0.10", "end": "10.60.0.20" },
+                    },
+                    "targetCluster": "a", "targetNetwork": "vlan-1", "targetNetworkInterface": "eth1",
+                },
+            }),
+            json!({
+                "apiVersion": "rancher.k8s.binbash.org/v1beta2", "kind": "FloatingIPProjectQuota",
+                "metadata": { "name": "p-a" }, "spec": { "floatingIPQuota": { "a--vlan-1": 5 } },
+            }),
+        ] {
+            self.site.rancher.apply(&object.to_string()).await.unwrap();
+        }
+        let old = self.secrets("a", NAMESPACE).await;
+        let secret = "rancher-fip-config-p-a";
+        wait_until("a has its Secret", DEADLINE, || async {
+            let found = old.get(secret).await;
+            found.map(drop).map_err(|error| error.to_string())
+        })
+        .await
+        .unwrap();
+        let local = Charts::local(CONTROLLER).display().to_string();
+        let others = [
+            ("RancherFipLBControllerChartName", "fip-controller"),
+            ("RancherFipLBControllerChartRef", &local),
+            ("RancherFipLBControllerNamespace", "fip"),
+            ("PureLBControllerNamespace", "fip"),
+            ("MetalLBControllerNamespace", "fip"),
+        ];
+        self.settings_but(values, &others).await;
+        self.wait_releases_in("a", "fip", &["fip-controller", "metallb"])
+            .await;
+        wait_until("nothing is left behind", DEADLINE, || async {
+            let all = old.list(&ListParams::default()).await.unwrap().items;
+            match (all.is_empty(), self.guest("a").await) {
+                (true, guest) if guest["phase"] == "Ready" => Ok(()),
+                (_, guest) => Err(format!("{} Secrets; {guest}", all.len())),
+            }
+        })
+        .await
+        .unwrap();
+        let new = self.secrets("a", "fip").await;
+        assert!(new.get_opt(secret).await.unwrap().is_some());
+        wait_until("what is in the way is told", DEADLINE, || async {
+            let guest = self.guest("b").await;
+            if guest["reason"] == "ReleaseElsewhere" {
+                Ok(())
+            } else {
+                Err(guest.to_string())
+            }
+        })
+        .await
+        .unwrap();
+        assert_eq!(self.releases("b", "fip").await, BTreeSet::new());
     }
 
     /// What fipd says of a cluster.
@@ -203,7 +284,8 @@ async fn defect_20_guests_get_their_charts_and_change_their_load_balancer() {
     assert_eq!(shown[0]["state"], "deployed", "{shown}");
 
     // Only values change.
-    bed.settings("image: { tag: patched }").await;
+    let values = "{ image: { tag: patched }, standIn: { clusterWide: true } }";
+    bed.settings(values).await;
     let client = bed.site.cluster("a").unwrap().plane.client().await.unwrap();
     let deployments: Api<k8s_openapi::api::apps::v1::Deployment> =
         Api::namespaced(client, NAMESPACE);
@@ -231,8 +313,9 @@ async fn defect_20_guests_get_their_charts_and_change_their_load_balancer() {
     )
     .await;
     bed.wait_releases("a", &[CONTROLLER, "metallb"]).await;
+    bed.move_away(values).await;
     bed.label("a", json!({ "rancher-fip": "disabled" })).await;
-    bed.wait_releases("a", &[]).await;
+    bed.wait_releases_in("a", "fip", &[]).await;
     bed.label("b", json!({ "rancher-fip": "disabled" })).await;
     wait_until("what stays is told", DEADLINE, || async {
         let guest = bed.guest("b").await;

@@ -1,9 +1,10 @@
 //! Charts by HelmChart objects: the real helm-controller of RKE2 and K3s brings about what fipd says, and engines change
-//! without a release being uninstalled.
+//! without a release being uninstalled. fipd has the rights of the manifests and no other.
 
 use fipd_crds::helm_chart::HelmChart;
 use fipd_tests::testbed::HelmController;
 use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Client;
 
 use super::*;
@@ -35,7 +36,46 @@ async fn deployment(client: &Client, name: &str) -> Result<Deployment, String> {
     api.get(name).await.map_err(|error| error.to_string())
 }
 
+/// What helm needs beside fipd's own rights: those of all that is in the charts.
+const RIGHTS_OF_CHARTS: &str = r#"
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: charts}
+rules:
+  - {apiGroups: [apps], resources: ["*"], verbs: ["*"]}
+"#;
+
 impl Bed {
+    /// A cluster with a controller manager, and fipd with no more rights than it needs.
+    async fn start_restricted() -> (Self, String) {
+        let options = SiteOptions {
+            controller_manager: true,
+            ..SiteOptions::of(&["a"])
+        };
+        let bed = Self::start_with(&options).await;
+        let kubeconfig = bed.site.restrict_cluster_manager(NAMESPACE).await.unwrap();
+        (bed, kubeconfig)
+    }
+
+    async fn helm_controller(&self) -> HelmController {
+        let plane = &self.site.cluster("a").unwrap().plane;
+        let helm = self.charts.helm().clone();
+        HelmController::start(plane, helm).await.unwrap()
+    }
+
+    async fn wait_image(&self, client: &Client, tag: &str) {
+        wait_until(&format!("the image is {tag}"), DEADLINE, || async {
+            let found = deployment(client, CONTROLLER).await?;
+            let pod = found.spec.template.spec.unwrap();
+            match pod.containers[0].image.clone() {
+                Some(image) if image.ends_with(&format!(":{tag}")) => Ok(()),
+                other => Err(format!("{other:?}; {}", self.guest("a").await)),
+            }
+        })
+        .await
+        .unwrap();
+    }
+
     /// Waits until all releases of a cluster are told to be deployed.
     async fn wait_deployed(&self, name: &str, what: &str) {
         wait_until(what, DEADLINE, || async {
@@ -82,11 +122,7 @@ impl Bed {
 #[tokio::test(flavor = "multi_thread")]
 async fn helm_controller_keeps_what_fipd_says_and_gives_it_back_in_one_piece() {
     let on = || json!({ "rancher-fip": "enabled" });
-    let options = SiteOptions {
-        controller_manager: true,
-        ..SiteOptions::of(&["a"])
-    };
-    let mut bed = Bed::start_with(&options).await;
+    let (mut bed, restricted) = Bed::start_restricted().await;
     let plane = &bed.site.cluster("a").unwrap().plane;
     let (client, kubeconfig) = (plane.client().await.unwrap(), plane.kubeconfig_path());
     // As the original cluster manager leaves it.
@@ -105,7 +141,7 @@ async fn helm_controller_keeps_what_fipd_says_and_gives_it_back_in_one_piece() {
     ];
     bed.charts.helm().run(&by_hand).await.unwrap();
     bed.engine("a", "k3s", on()).await;
-    bed.run().await;
+    bed.run_as(&restricted).await;
     let said = bed.wait_reason("a", "EngineInvalid").await;
     let said = said["message"].to_string();
     assert!(
@@ -115,9 +151,7 @@ async fn helm_controller_keeps_what_fipd_says_and_gives_it_back_in_one_piece() {
     bed.engine("a", "helm-chart", on()).await;
     bed.wait_reason("a", "NoHelmCharts").await;
 
-    let helm = bed.charts.helm().clone();
-    let plane = &bed.site.cluster("a").unwrap().plane;
-    let _controller = HelmController::start(plane, helm).await.unwrap();
+    let _controller = bed.helm_controller().await;
     wait_objects(&client, "both objects", &["purelb", CONTROLLER]).await;
     bed.wait_releases("a", &[CONTROLLER, "purelb"]).await;
     bed.wait_deployed("a", "helm-controller installs").await;
@@ -130,16 +164,11 @@ async fn helm_controller_keeps_what_fipd_says_and_gives_it_back_in_one_piece() {
     let before = deployment(&client, CONTROLLER).await.unwrap().metadata.uid;
 
     bed.settings("image: { tag: patched }").await;
-    wait_until("only values change", DEADLINE, || async {
-        let found = deployment(&client, CONTROLLER).await?;
-        let pod = found.spec.template.spec.unwrap();
-        match pod.containers[0].image.clone() {
-            Some(image) if image.ends_with(":patched") => Ok(()),
-            other => Err(format!("{other:?}; {}", bed.guest("a").await)),
-        }
-    })
-    .await
-    .unwrap();
+    bed.wait_image(&client, "patched").await;
+    // Values that are taken back go.
+    bed.settings("").await;
+    bed.wait_image(&client, "v0.4.0").await;
+    bed.wait_deployed("a", "without values").await;
 
     let metallb = json!({ "rancher-fip": "enabled", "rancher-fip-lbtype": "metallb" });
     bed.engine("a", "helm-chart", metallb.clone()).await;
@@ -153,6 +182,9 @@ async fn helm_controller_keeps_what_fipd_says_and_gives_it_back_in_one_piece() {
     bed.wait_deployed("a", "all is well").await;
 
     // Back to the helm CLI: nothing is uninstalled on the way.
+    let plane = &bed.site.cluster("a").unwrap().plane;
+    plane.apply(RIGHTS_OF_CHARTS).await.unwrap();
+    plane.bind_role("charts", None).await.unwrap();
     bed.engine("a", "helm", metallb).await;
     wait_objects(&client, "the objects go", &[]).await;
     bed.wait_deployed("a", "helm goes on").await;
@@ -170,10 +202,66 @@ async fn helm_controller_keeps_what_fipd_says_and_gives_it_back_in_one_piece() {
     )
     .await;
     bed.wait_releases("a", &[CONTROLLER, "purelb"]).await;
+    // The object is of the same name wherever its release is to be.
+    let elsewhere = [("PureLBControllerNamespace", "balancers")];
+    bed.settings_but("image: { tag: patched }", &elsewhere)
+        .await;
+    bed.wait_releases_in("a", "balancers", &["purelb"]).await;
+    bed.wait_releases("a", &[CONTROLLER]).await;
+    bed.wait_deployed("a", "it is moved").await;
     bed.engine("a", "helm-chart", json!({ "rancher-fip": "disabled" }))
         .await;
     // What another installed stays.
     let left = bed.wait_reason("a", "ReleasesStay").await;
     assert!(left["message"].to_string().contains(CONTROLLER), "{left}");
     bed.wait_releases("a", &[CONTROLLER]).await;
+    bed.wait_releases_in("a", "balancers", &[]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn defect_23_a_release_that_failed_recovers_by_helm_controller_with_other_values() {
+    let (mut bed, restricted) = Bed::start_restricted().await;
+    let plane = &bed.site.cluster("a").unwrap().plane;
+    let client = plane.client().await.unwrap();
+    let _controller = bed.helm_controller().await;
+    bed.engine("a", "helm-chart", json!({ "rancher-fip": "enabled" }))
+        .await;
+    bed.run_as(&restricted).await;
+    wait_objects(&client, "both objects", &["purelb", CONTROLLER]).await;
+    bed.wait_deployed("a", "helm-controller installs").await;
+    let before = deployment(&client, CONTROLLER).await.unwrap().metadata.uid;
+    let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
+    for policy in ["retry", "abort"] {
+        if policy == "abort" {
+            // A helm-controller of before.
+            let field = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/failurePolicy/enum";
+            let change =
+                json!([{ "op": "replace", "path": field, "value": ["abort", "reinstall"] }]);
+            let change: Patch<()> = Patch::Json(serde_json::from_value(change).unwrap());
+            crds.patch(
+                "helmcharts.helm.cattle.io",
+                &PatchParams::default(),
+                &change,
+            )
+            .await
+            .unwrap();
+        }
+        bed.settings("standIn: { broken: true }").await;
+        let what = format!("{policy}: it is told");
+        let told = wait_until(&what, DEADLINE, || async {
+            let guest = bed.guest("a").await;
+            match guest["message"].as_str() {
+                Some(said) if said.contains("helm says") => Ok(said.to_owned()),
+                _ => Err(guest.to_string()),
+            }
+        });
+        let told = told.await.unwrap();
+        assert!(told.contains(&format!("failurePolicy: {policy}")), "{told}");
+        let mended = format!("mended-{policy}");
+        bed.settings(&format!("image: {{ tag: {mended} }}")).await;
+        bed.wait_image(&client, &mended).await;
+        bed.wait_deployed("a", "it is told as well").await;
+    }
+    let after = deployment(&client, CONTROLLER).await.unwrap().metadata.uid;
+    assert_eq!(before, after, "nothing is uninstalled on the way");
 }

@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use k8s_openapi::api::core::v1::{Container, Pod, Secret};
 use kube::Client;
 use kube::api::{Api, ListParams, Patch, PatchParams};
@@ -126,13 +126,22 @@ impl Work {
         let container = spec.containers.first().context("a pod without container")?;
         let name = environment(container, "NAME");
         let namespace = environment(container, "TARGET_NAMESPACE");
+        let place = ["--namespace", &namespace, "--kubeconfig", &self.kubeconfig];
         let action = container.args.iter().flatten().next().map(String::as_str);
-        let mut arguments = if action == Some("delete") {
-            vec!["uninstall", &name]
-        } else {
-            self.write_values(&name).await?;
-            vec!["upgrade", "--install", "--create-namespace", &name]
-        };
+        let uninstall = [&["uninstall", &*name][..], &place].concat();
+        if action == Some("delete") {
+            return self.helm.run(&uninstall).await.map(drop);
+        }
+        let policy = environment(container, "FAILURE_POLICY");
+        if self.has_failed(&namespace, &name).await? {
+            match &*policy {
+                "retry" => {}
+                "reinstall" => drop(self.helm.run(&uninstall).await?),
+                _ => bail!("the release failed and the policy is {policy:?}: it is left to people"),
+            }
+        }
+        self.write_values(&name).await?;
+        let mut arguments = vec!["upgrade", "--install", "--create-namespace", &name];
         let (chart, repo) = (
             environment(container, "CHART"),
             environment(container, "REPO"),
@@ -140,17 +149,32 @@ impl Work {
         let version = environment(container, "VERSION");
         // By it the controller knows that the release is what the object says.
         let hash = format!("{HASH}={}", environment(container, "CONFIG_HASH"));
-        if action != Some("delete") {
-            // With a repository its alias, which is the object's name, goes before the chart's.
-            let bare = chart.strip_prefix(&format!("{name}/")).unwrap_or(&chart);
-            arguments.extend([bare, "--version", &version, "--values", &self.values]);
-            arguments.extend(["--labels", &hash]);
-            if !repo.is_empty() {
-                arguments.extend(["--repo", &repo]);
-            }
+        // With a repository its alias, which is the object's name, goes before the chart's.
+        let bare = chart.strip_prefix(&format!("{name}/")).unwrap_or(&chart);
+        arguments.extend([bare, "--version", &version, "--values", &self.values]);
+        arguments.extend(["--labels", &hash]);
+        if !repo.is_empty() {
+            arguments.extend(["--repo", &repo]);
         }
-        arguments.extend(["--namespace", &namespace, "--kubeconfig", &self.kubeconfig]);
-        self.helm.run(&arguments).await.map(drop)
+        arguments.extend(place);
+        match self.helm.run(&arguments).await {
+            // What came of it is for the controller to see by the release.
+            Err(error) if policy == "retry" => {
+                progress(format_args!("{name}: {error:#}"));
+                Ok(())
+            }
+            done => done.map(drop),
+        }
+    }
+
+    /// Whether the newest revision failed.
+    async fn has_failed(&self, namespace: &str, name: &str) -> Result<bool> {
+        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
+        let stored = ListParams::default().labels(&format!("owner=helm,name={name}"));
+        let all = secrets.list(&stored).await?.items.into_iter();
+        let labels = all.filter_map(|secret| secret.metadata.labels);
+        let newest = labels.max_by_key(|all| all.get("version")?.parse::<u64>().ok());
+        Ok(newest.is_some_and(|all| all.get("status").is_some_and(|status| status == "failed")))
     }
 
     async fn write_values(&self, name: &str) -> Result<()> {

@@ -1,34 +1,90 @@
 //! What the admission webhook is told of management clusters.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use fipd_core::{ClusterId, Ledger, NetworkId};
+use serde_json::{Value, json};
 
 use super::{
     Site,
+    pool::network,
     rancher::{Data, Ranchers},
 };
 use crate::{
     admission::{Management, Managements, NewPool},
-    config::{PoolFacts, RancherFipQuotas},
-    controllers::objects::Key,
+    config::RancherFipQuotas,
+    controllers::{
+        objects::Key,
+        remote::{CallError, Remote, Target},
+    },
 };
+
+/// How long until the API server is asked again that did not answer.
+const ASK_AGAIN: Duration = Duration::from_secs(5);
 
 /// A management cluster, for as long as it is served.
 pub struct Admits {
     site: Arc<Site>,
     data: Arc<Data>,
+    /// What fipd is called there, once it is known; `None`: the API server does not say.
+    user: OnceLock<Option<String>>,
 }
 
 impl Admits {
     pub fn new(site: Arc<Site>, data: Arc<Data>) -> Arc<Self> {
-        Arc::new(Self { site, data })
+        Arc::new(Self {
+            site,
+            data,
+            user: OnceLock::new(),
+        })
+    }
+
+    /// Asks the API server what it calls fipd, which every user may. Until then no write is known to be fipd's.
+    pub async fn learn(self: Arc<Self>) {
+        let cancel = self.site.cancel();
+        loop {
+            match whoami(&self.data.remote).await {
+                Ok(user) => {
+                    let _ = self.user.set(user);
+                    return;
+                }
+                Err(CallError::Unavailable(..) | CallError::Conflict(..)) => {}
+                Err(error) => {
+                    tracing::info!(cluster = %self.site.name, %error, "the API server does not say what it calls fipd: \
+                        the admission webhook knows fipd's writes by their field manager alone");
+                    let _ = self.user.set(None);
+                    return;
+                }
+            }
+            tokio::select! {
+                () = cancel.cancelled() => return,
+                () = tokio::time::sleep(ASK_AGAIN) => {}
+            }
+        }
     }
 
     /// Whether the session it is of goes on.
     pub fn lives(&self) -> bool {
         self.data.leads()
     }
+}
+
+/// What the API server calls fipd.
+async fn whoami(remote: &Remote) -> Result<Option<String>, CallError> {
+    let who = Target {
+        api: "apis/authentication.k8s.io/v1",
+        plural: "selfsubjectreviews",
+        namespace: String::new(),
+        name: String::new(),
+    };
+    let kind = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview" });
+    let review: Value = remote.create_seen(&who, &kind).await?;
+    let user = review.pointer("/status/userInfo/username");
+    Ok(user.and_then(Value::as_str).map(str::to_owned))
 }
 
 impl Managements for Ranchers {
@@ -47,6 +103,14 @@ impl Management for Admits {
         &self.site.name
     }
 
+    fn is_fipd(&self, user: &str) -> bool {
+        match self.user.get() {
+            None => false,
+            Some(None) => true,
+            Some(Some(own)) => own == user,
+        }
+    }
+
     fn has_pool(&self, name: &str) -> bool {
         self.data.pools.seen(&Key::new("", name)).is_some()
     }
@@ -56,15 +120,7 @@ impl Management for Admits {
     }
 
     fn network(&self, ledger: &Ledger, pool: &NewPool<'_>) -> Option<NetworkId> {
-        let facts = PoolFacts {
-            cluster: &self.site.session.names,
-            system: &self.site.system,
-            namespace: None,
-            interface: Some(pool.interface).filter(|name| !name.is_empty()),
-            vlan: None,
-            pool: pool.name,
-            annotation: pool.annotation,
-        };
+        let facts = network::facts(&self.site, pool.name, pool.interface, pool.annotation);
         let choice = self.site.session.network_choice(&facts);
         let network = ledger.network_by_name(&choice.network);
         network.map(|network| network.id)

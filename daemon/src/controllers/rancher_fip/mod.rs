@@ -15,6 +15,7 @@ mod cluster_names;
 pub mod clusters;
 pub mod floating_ip;
 pub mod guests;
+mod homes;
 mod lead;
 pub mod names;
 mod owners;
@@ -193,9 +194,11 @@ async fn management(site: Arc<Site>, all: &RancherFip) {
         return;
     }
     manage(&site, &data, (pools, quotas, fips), &mut tasks);
-    all.keep_api_service(&site, &mut tasks);
+    all.keep_api_service(&site, &events, &mut tasks);
     // Before that nobody may be told of a condition that is not written yet.
-    rancher.admit(Admits::new(Arc::clone(&site), Arc::clone(&data)));
+    let admits = Admits::new(Arc::clone(&site), Arc::clone(&data));
+    tasks.spawn(Arc::clone(&admits).learn());
+    rancher.admit(admits);
     all.keep_webhook(&site, &data, &events, &mut tasks);
     adoption::keep(&site.session, &site.system, &inventory).await;
     finish(tasks).await;

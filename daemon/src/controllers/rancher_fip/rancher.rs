@@ -2,6 +2,7 @@
 //! management role, read by the Service controllers of the downstream clusters; stays when Rancher goes down.
 
 mod all;
+mod pool_names;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,7 +21,8 @@ use super::{
     cluster_names::ClusterNames,
     clusters::RancherCluster,
     floating_ip::observe::Fip,
-    names::{DEFAULT_NETWORK, PARTNER_POOL, ServiceRef},
+    homes::Homes,
+    names::ServiceRef,
     stock::{Stock, User},
 };
 use crate::controllers::{
@@ -30,6 +32,7 @@ use crate::controllers::{
 };
 
 pub use all::Ranchers;
+pub use pool_names::{NoDefault, annotation};
 
 /// How long a start waits to hear who leads in Rancher.
 const KNOWN_WITHIN: Duration = Duration::from_secs(5);
@@ -59,6 +62,7 @@ pub struct Data {
     /// By Rancher's id of the cluster.
     pub clusters: Arc<Objects<RancherCluster>>,
     pub names: ClusterNames,
+    pub homes: Homes,
     /// Display names of projects, each in the namespace of the cluster that owns it.
     pub projects: Arc<Objects<String>>,
     /// What each pool said when it was last looked at: generation and annotations.
@@ -195,6 +199,7 @@ impl Data {
             fips: Objects::new(),
             clusters: Objects::new(),
             names: ClusterNames::default(),
+            homes: Homes::default(),
             projects: Objects::new(),
             said: Mutex::new(BTreeMap::new()),
             by_service: Mutex::new(BTreeMap::new()),
@@ -299,35 +304,6 @@ impl Data {
             .collect()
     }
 
-    /// The real name of the only pool that a user calls `name`.
-    pub fn pool_called(&self, name: &str) -> Option<String> {
-        let mut names = self.pools_called(name).into_iter();
-        names.next().filter(|_| names.next().is_none())
-    }
-
-    /// The real names of all pools by `<display name>--<network>`.
-    pub fn other_pool_names(&self) -> BTreeMap<String, Vec<String>> {
-        let mut names: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        for (key, pool) in self.pools.all() {
-            let (cluster, network) = (&pool.spec.target_cluster, &pool.spec.target_network);
-            let other = fipd_crds::floating_ip::pool_name(cluster, network);
-            names.entry(other).or_default().push(key.name.to_string());
-        }
-        names
-    }
-
-    /// The real names of the pools that a user calls `name`: its own name, or else `<display name>--<network>`.
-    pub fn pools_called(&self, name: &str) -> Vec<String> {
-        if self.pools.get(&Key::new("", name)).is_some() {
-            return vec![name.to_owned()];
-        }
-        let matching = self.pools.all().into_iter().filter(|(_, pool)| {
-            let spec = &pool.spec;
-            fipd_crds::floating_ip::pool_name(&spec.target_cluster, &spec.target_network) == name
-        });
-        matching.map(|(key, _)| key.name.to_string()).collect()
-    }
-
     /// A cluster of Rancher appeared, changed or went.
     pub fn cluster_changed(&self, key: &Key) {
         let cluster = self.clusters.get(key);
@@ -346,65 +322,4 @@ impl Data {
             .map(|cluster| Text::from(cluster.display_name.as_str()));
         std::iter::once(Text::from(id)).chain(display).collect()
     }
-
-    /// The pool for Services of a cluster, known under `names`, that name none: the one marked as default,
-    /// else the only one.
-    pub fn default_pool(&self, names: &[Text]) -> Result<String, NoDefault> {
-        let pools = self.pools.all();
-        let ours: Vec<_> = pools
-            .iter()
-            .filter(|(_, pool)| names.iter().any(|name| **name == *pool.spec.target_cluster))
-            .collect();
-        let marked: Vec<_> = ours
-            .iter()
-            .filter(|(_, pool)| {
-                annotation(pool, DEFAULT_NETWORK).is_some_and(|value| value == "true")
-            })
-            .collect();
-        match (marked.as_slice(), ours.as_slice()) {
-            ([(key, _)], _) | ([], [(key, _)]) => Ok(key.name.to_string()),
-            ([], []) => Err(NoDefault::None),
-            ([], several) => Err(NoDefault::Several(
-                several
-                    .iter()
-                    .map(|(key, _)| key.name.to_string())
-                    .collect(),
-            )),
-            (several, _) => Err(NoDefault::Several(
-                several
-                    .iter()
-                    .map(|(key, _)| key.name.to_string())
-                    .collect(),
-            )),
-        }
-    }
-
-    /// The pool of the other family that belongs to `pool`; named on either of the two.
-    pub fn partner(&self, pool: &str) -> Option<String> {
-        let own = self.pools.get(&Key::new("", pool))?;
-        if let Some(partner) = annotation(&own, PARTNER_POOL) {
-            return Some(partner.to_owned());
-        }
-        let pools = self.pools.all();
-        let mut naming = pools
-            .iter()
-            .filter(|(_, other)| annotation(other, PARTNER_POOL) == Some(pool));
-        naming.next().map(|(key, _)| key.name.to_string())
-    }
-}
-
-/// Why a cluster has no default pool.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NoDefault {
-    None,
-    Several(Vec<String>),
-}
-
-/// An annotation of a pool.
-pub fn annotation<'a>(pool: &'a FloatingIPPool, key: &str) -> Option<&'a str> {
-    pool.metadata
-        .annotations
-        .as_ref()?
-        .get(key)
-        .map(String::as_str)
 }

@@ -114,6 +114,24 @@ async fn a_release_is_installed_left_alone_and_upgraded() {
 }
 
 #[tokio::test]
+async fn only_what_changes_something_is_told_to_begin() {
+    let fake = Fake::new();
+    let first = release("purelb", "0.14.1", "a: 1");
+    let begun = Mutex::new(0);
+    let begins = || *begun.lock() += 1;
+    let access = Access {
+        cluster: "east",
+        kubeconfig: "token: geheim",
+    };
+    for _ in 0..2 {
+        let done = fake.helm.ensure_telling(access, &first, &begins).await;
+        done.unwrap();
+        fake.helm.recheck("east");
+    }
+    assert_eq!(*begun.lock(), 1, "the second is only a look");
+}
+
+#[tokio::test]
 async fn a_failure_is_told_and_not_repeated_at_once() {
     let fake = Fake::new();
     fs::write(fake.file("broken"), "").unwrap();

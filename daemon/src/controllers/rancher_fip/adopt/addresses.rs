@@ -6,8 +6,8 @@ use fipd_crds::floating_ip::STATE_ERROR;
 
 use super::{
     found::Found,
-    pools::Known,
     report::{By, Kind, Report, some},
+    rooms::Known,
 };
 use crate::controllers::{
     objects::Key,
@@ -15,7 +15,7 @@ use crate::controllers::{
 };
 
 /// Says which FloatingIPs are not as they must be, and counts the others.
-pub fn judge(found: &Found, known: &Known, report: &mut Report) {
+pub fn judge(found: &Found, known: &Known<'_>, report: &mut Report) {
     for (key, fip) in &found.fips {
         count(fip, report);
         let name = place(key);
@@ -27,14 +27,14 @@ pub fn judge(found: &Found, known: &Known, report: &mut Report) {
             let does = "tries again; it gets an address once pool and quota have one";
             report.change(By::Itself, format!("FloatingIP {name}"), does);
         }
-        if let Some(holder) = found.held_by_others.get(key) {
+        if let Some(holder) = found.book.held_by_others.get(key) {
             let address = fip.shown().map(|address| address.to_string());
             let address = address.unwrap_or_default();
             let says = format!("{address} is held by {holder}; it waits for it");
             report.wrong(Kind::Conflict, name, says);
         }
     }
-    conflicts(found, known, report);
+    conflicts(found, report);
 }
 
 fn count(fip: &Fip, report: &mut Report) {
@@ -49,7 +49,7 @@ fn count(fip: &Fip, report: &mut Report) {
     report.count(state, 1);
 }
 
-fn wrongs(found: &Found, known: &Known, fip: &Fip) -> Vec<String> {
+fn wrongs(found: &Found, known: &Known<'_>, fip: &Fip) -> Vec<String> {
     let mut wrongs = Vec::new();
     if fip.project.is_none() {
         wrongs.push(format!("it has no label {PROJECT}"));
@@ -64,7 +64,7 @@ fn wrongs(found: &Found, known: &Known, fip: &Fip) -> Vec<String> {
     if !fip.wanted.is_empty() && fip.wanted.parse::<IpAddr>().is_err() {
         wrongs.push(format!("spec.ipAddr: {:?} is no IP address", fip.wanted));
     }
-    if !found.pools.contains_key(&fip.pool) {
+    if !found.has_pool(&fip.pool) {
         wrongs.push(format!("there is no pool {:?}", fip.pool));
     }
     match (fip.shown(), known.get(&fip.pool)) {
@@ -81,10 +81,10 @@ fn wrongs(found: &Found, known: &Known, fip: &Fip) -> Vec<String> {
 }
 
 /// FloatingIPs that show one address.
-fn conflicts(found: &Found, known: &Known, report: &mut Report) {
+fn conflicts(found: &Found, report: &mut Report) {
     let mut users: BTreeMap<(&str, IpAddr), Vec<&Key>> = BTreeMap::new();
     for (key, fip) in &found.fips {
-        let network = known.get(&fip.pool).map_or("", |room| &*room.network);
+        let network = found.book.network(&fip.pool);
         if let Some(address) = fip.shown().filter(|_| !fip.terminating) {
             users.entry((network, address)).or_default().push(key);
         }

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    net::{IpAddr, SocketAddr},
     time::Duration,
 };
 
@@ -9,15 +10,16 @@ use fipd_core::{KeyBytes, Text};
 use fipd_crds::floating_ip::{FloatingIPPool, FloatingIPProjectQuota};
 use jiff::Timestamp;
 
-use super::{guest_url::GuestUrl, key::WrongKey};
-use crate::controllers::{
-    objects::Key,
-    rancher_fip::{
-        api_service::plan::{Want, Wrong},
-        clusters::RancherCluster,
-        floating_ip::observe::Fip,
+use super::{api_service::ApiService, guest_url::GuestUrl, key::WrongKey};
+use crate::{
+    config::DEFAULT_NETWORK,
+    controllers::{
+        objects::Key,
+        rancher_fip::{clusters::RancherCluster, floating_ip::observe::Fip},
     },
 };
+
+const QUOTA: &str = "FloatingIPProjectQuota";
 
 /// What fipd may not read is said, and keeps nothing else from being shown.
 pub type Looked<T> = Result<T, String>;
@@ -34,10 +36,9 @@ pub struct Found {
     pub clusters: BTreeMap<String, RancherCluster>,
     /// Each in the namespace of the cluster that owns it.
     pub projects: BTreeSet<Key>,
-    /// Objects that do not fit their schema: what they are, and why.
-    pub malformed: Vec<(String, String)>,
-    /// FloatingIPs whose address the address book gives to somebody else: to whom.
-    pub held_by_others: BTreeMap<Key, String>,
+    /// Objects that do not fit their schema: kind and name, and why.
+    pub malformed: BTreeMap<(String, Key), String>,
+    pub book: Book,
     /// Project Secrets in Rancher.
     pub secrets: Option<Looked<BTreeSet<Key>>>,
     pub leases: Vec<LeaseSeen>,
@@ -53,11 +54,94 @@ pub struct Found {
     pub service: Option<Looked<ApiService>>,
     /// EndpointSlices of that Service, and Endpoints, that others keep: what leads away from fipd.
     pub strangers: Option<Looked<Vec<String>>>,
+    /// Why it is not known which Ingresses lead to that Service.
+    pub unseen_ingresses: Option<String>,
     /// Where the settings of the cluster manager send guests.
     pub guest_url: Option<Looked<GuestUrl>>,
     /// Other things that the originals left and that do no harm.
     pub remains: Vec<Looked<String>>,
     pub duties: Duties,
+}
+
+/// What the address book has of the site, or is to have.
+#[derive(Default)]
+pub struct Book {
+    /// By name of the object.
+    pub pools: BTreeMap<String, Placed>,
+    /// FloatingIPs whose address it has; the others are yet to be taken in.
+    pub taken: BTreeSet<Key>,
+    /// FloatingIPs whose address it gives to somebody else: to whom.
+    pub held_by_others: BTreeMap<Key, String>,
+}
+
+/// Where the pool controller has a pool, or is to have it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Placed {
+    /// The routing domain.
+    pub network: Text,
+    /// Why the network that the object names does not count.
+    pub ignored_annotation: Option<String>,
+    /// Whether there is a mirror of it.
+    pub mirrored: bool,
+    /// Why some of its addresses are not given.
+    pub doubt: Option<String>,
+    /// Pools of others that may give its addresses.
+    pub overlap: Option<String>,
+    /// The addresses that somebody has.
+    pub held: BTreeSet<IpAddr>,
+    /// By project.
+    pub charged: BTreeMap<String, Charge>,
+}
+
+/// What a project has of a pool, and what it may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Charge {
+    pub used: u64,
+    pub limit: Option<u64>,
+}
+
+impl Book {
+    /// The network of the pool; of one that there is not, that of its FloatingIPs.
+    pub fn network(&self, pool: &str) -> &str {
+        let placed = self.pools.get(pool);
+        let named = placed
+            .map(|placed| &*placed.network)
+            .filter(|name| !name.is_empty());
+        named.unwrap_or(DEFAULT_NETWORK)
+    }
+
+    pub fn is_mirrored(&self, pool: &str) -> bool {
+        self.pools.get(pool).is_some_and(|placed| placed.mirrored)
+    }
+
+    /// Whether it limits the project in the pool.
+    pub fn limits(&self, project: &str, pool: &str) -> bool {
+        let charge = self.pools.get(pool);
+        let charge = charge.and_then(|placed| placed.charged.get(project));
+        charge.is_some_and(|charge| charge.limit.is_some())
+    }
+}
+
+impl Found {
+    /// Also one that does not fit its schema.
+    pub fn has_quota(&self, project: &str) -> bool {
+        self.quotas.contains_key(project) || self.is_malformed(QUOTA, project)
+    }
+
+    pub fn has_quotas(&self) -> bool {
+        let mut malformed = self.malformed.keys();
+        !self.quotas.is_empty() || malformed.any(|(kind, _)| kind == QUOTA)
+    }
+
+    /// Also one that does not fit its schema.
+    pub fn has_pool(&self, name: &str) -> bool {
+        self.pools.contains_key(name) || self.is_malformed("FloatingIPPool", name)
+    }
+
+    fn is_malformed(&self, kind: &str, name: &str) -> bool {
+        let what = (kind.to_owned(), Key::new("", name));
+        self.malformed.contains_key(&what)
+    }
 }
 
 /// What this daemon is to do in the cluster.
@@ -72,6 +156,8 @@ pub struct Duties {
     pub app_namespace: Text,
     /// Where others reach the API for addresses; `None`: nobody said.
     pub api_url: Option<String>,
+    /// Where the API listens, if nobody but this host reaches it there.
+    pub closed: Option<SocketAddr>,
 }
 
 /// A Deployment of an original.
@@ -92,16 +178,6 @@ pub struct LeaseSeen {
     /// Whether the program that holds it does what fipd is to do.
     pub rival: bool,
     pub state: LeaseState,
-}
-
-/// Where the in-cluster name of the original API server leads.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ApiService {
-    Missing,
-    /// It is there, and fipd is not told to keep it.
-    Abandoned,
-    /// fipd keeps it, and leads it there or says why it cannot.
-    Kept(Result<Want, Wrong>),
 }
 
 /// Who has it.

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use fipd_crds::labels::{API_SERVICE, CONFIG_NAME};
+use fipd_crds::labels::CONFIG_NAME;
 
 use super::{
-    found::{ApiService, Found},
+    api_service::ApiService,
+    found::Found,
     report::{By, Kind, Report},
 };
-use crate::controllers::rancher_fip::api_service::plan::TLS_PORT;
+use crate::controllers::rancher_fip::api_service::plan::{TLS_PORT, names};
 
 /// Key of the ConfigMap.
 const KEY: &str = "RancherFipApiServerURL";
@@ -77,16 +78,14 @@ fn leads_here(found: &Found, url: &str) -> bool {
     if own == Some((scheme.clone(), host.clone(), port)) {
         return true;
     }
-    let Some(Ok(ApiService::Kept(Ok(want)))) = &found.service else {
+    let Some(Ok(ApiService {
+        want: Some(Ok(want)),
+        ..
+    })) = &found.service
+    else {
         return false;
     };
-    let full = format!("{API_SERVICE}.{}", found.duties.app_namespace);
-    let names = [
-        format!("{full}.svc.cluster.local"),
-        format!("{full}.svc"),
-        full,
-        API_SERVICE.to_owned(),
-    ];
+    let names = names(&found.duties.app_namespace);
     let port = i32::from(port);
     let fits = (port == TLS_PORT) == (scheme == "https");
     fits && names.contains(&host) && want.ports.contains_key(&port)

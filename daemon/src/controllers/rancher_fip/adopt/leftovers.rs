@@ -3,9 +3,10 @@
 use fipd_crds::labels::{API_SERVICE, APP_NAMESPACE, JWT_SECRET, WEBHOOK_CONFIGURATION};
 
 use super::{
-    found::{ApiService, Found, LeaseSeen, LeaseState},
+    api_service,
+    found::{Found, LeaseSeen, LeaseState},
     guest_url,
-    report::{Action, By, Kind, Report, some},
+    report::{Action, By, Kind, Report},
 };
 
 /// The Deployment of the original webhook, and its Service.
@@ -27,7 +28,7 @@ pub fn judge(found: &Found, report: &mut Report) {
     }
     deployments(found, report);
     webhook(found, report);
-    service(found, report);
+    api_service::judge(found, report);
     guest_url::judge(found, report);
     key(found, report);
     for one in &found.remains {
@@ -177,62 +178,6 @@ fn webhook(found: &Found, report: &mut Report) {
             version: webhook.version.clone(),
         };
         report.act(name, deletes, action);
-    }
-}
-
-fn service(found: &Found, report: &mut Report) {
-    let name = format!("Service {}/{API_SERVICE}", found.duties.app_namespace);
-    match &found.service {
-        None | Some(Ok(ApiService::Missing)) => {}
-        Some(Err(why)) => report.unseen.push(format!("{name}: {why}")),
-        Some(Ok(ApiService::Abandoned)) => {
-            let says = "leads nowhere once the original is stopped, and with it every Ingress and node port on it";
-            report.wrong(Kind::Leftover, &name, says);
-            let url = found.duties.api_url.as_deref();
-            let url = url.unwrap_or("the URL that [api] advertise is to say, with /v1");
-            let does = format!(
-                "set api-service = true in [cluster.rancher-fip] of the cluster, or see that all clients use {url}"
-            );
-            report.change(By::You, name, does);
-        }
-        Some(Ok(ApiService::Kept(Err(wrong)))) => {
-            report.wrong(Kind::Leftover, name, wrong.to_string());
-        }
-        Some(Ok(ApiService::Kept(Ok(want)))) => {
-            let addresses: Vec<String> = want.addresses.iter().map(ToString::to_string).collect();
-            let ports = want
-                .ports
-                .iter()
-                .map(|(port, to)| format!("{port} to {to}"));
-            let ports: Vec<String> = ports.collect();
-            let plain = match want.ports.len() {
-                1 => {
-                    "; 8080 leads nowhere: no [[listener]] with tls = false serves fip-v1 to others"
-                }
-                _ => "",
-            };
-            let says = format!("leads to {}, {}{plain}", some(&addresses), ports.join(", "));
-            match &found.strangers {
-                Some(Ok(strangers)) if !strangers.is_empty() => {
-                    let says = format!("{says}, but also where others say: {}", some(strangers));
-                    report.wrong(Kind::Leftover, &name, says);
-                    let does = format!("delete {} unless they lead to fipd", some(strangers));
-                    report.change(By::You, &name, does);
-                }
-                Some(Err(why)) => {
-                    report
-                        .unseen
-                        .push(format!("EndpointSlices of {name}: {why}"));
-                    report.fine(Kind::Leftover, &name, says);
-                }
-                Some(Ok(_)) | None => report.fine(Kind::Leftover, &name, says),
-            }
-            report.change(
-                By::Itself,
-                name,
-                "takes its selector off and keeps its EndpointSlices",
-            );
-        }
     }
 }
 

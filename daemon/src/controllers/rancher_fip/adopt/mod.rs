@@ -7,7 +7,9 @@
 //! Most of it fipd does by itself once it leads. Here is what it found, and what somebody has to ask for.
 
 mod addresses;
+mod api_service;
 mod apply;
+mod book;
 pub mod found;
 mod guest_url;
 mod holders;
@@ -17,10 +19,12 @@ mod observe;
 mod owners;
 mod pools;
 pub mod report;
+mod rooms;
 mod strangers;
 #[cfg(test)]
 mod tests;
 mod turns;
+mod uses;
 
 use fipd_core::{Actor, System, Text};
 
@@ -61,6 +65,8 @@ pub enum AdoptError {
     Busy,
     #[error("the take-over broke off; the audit log says what was begun: {0}")]
     Broken(#[from] tokio::task::JoinError),
+    #[error("the report could not be made: {0}")]
+    Unmade(tokio::task::JoinError),
 }
 
 impl RancherFip {
@@ -78,7 +84,8 @@ impl Takeover {
     /// What is found in the cluster and what would change. Changes nothing.
     pub async fn look(&self, session: &ClusterSession) -> Result<Report, AdoptError> {
         let found = self.find(session).await?;
-        Ok(report::report(&found))
+        let made = tokio::task::spawn_blocking(move || report::report(&found)).await;
+        made.map_err(AdoptError::Unmade)
     }
 
     /// Does what is done only where it is asked for, and says what became of it. Doing it again changes nothing.

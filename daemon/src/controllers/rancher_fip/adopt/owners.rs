@@ -1,19 +1,26 @@
 //! Orphans: what belongs to clusters and projects that are gone, and Secrets of projects without a quota.
 
-use std::collections::BTreeMap;
-
-use fipd_crds::labels::PROJECT_SECRET_PREFIX;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     addresses::place,
     found::Found,
-    holders::namespaces,
     report::{Action, By, Kind, Report, some},
 };
-use crate::controllers::{objects::Key, rancher_fip::floating_ip::observe::Fip};
+use crate::controllers::{
+    objects::Key,
+    rancher_fip::{floating_ip::observe::Fip, guests::orphan::left_by},
+};
+
+/// Where each project is.
+type Homes<'a> = BTreeMap<&'a str, Vec<&'a Key>>;
 
 /// Says what has no owner any more.
 pub fn judge(found: &Found, report: &mut Report) {
+    let mut homes = Homes::new();
+    for key in &found.projects {
+        homes.entry(&key.name).or_default().push(key);
+    }
     let mut gone: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     let mut haunted = Vec::new();
     for (key, fip) in &found.fips {
@@ -28,7 +35,7 @@ pub fn judge(found: &Found, report: &mut Report) {
             None if ghosts(key, fip, report) => haunted.push(key.clone()),
             None => {}
         }
-        project(found, key, fip, report);
+        project(found, &homes, key, fip, report);
     }
     for (cluster, names) in gone {
         let says = format!("cluster {cluster} is gone; used by {}", some(&names));
@@ -45,8 +52,8 @@ pub fn judge(found: &Found, report: &mut Report) {
         let does = "takes the labels of Services and group off";
         report.act(name, does, Action::RemoveGhosts(haunted));
     }
-    quotas(found, report);
-    secrets(found, report);
+    quotas(found, &homes, report);
+    secrets(found, &homes, report);
 }
 
 /// Whether labels name Services on an address that no cluster has.
@@ -68,11 +75,11 @@ fn ghosts(key: &Key, fip: &Fip, report: &mut Report) -> bool {
     true
 }
 
-fn project(found: &Found, key: &Key, fip: &Fip, report: &mut Report) {
+fn project(found: &Found, homes: &Homes<'_>, key: &Key, fip: &Fip, report: &mut Report) {
     let Some(project) = &fip.project else {
         return;
     };
-    let homes = namespaces(found, &project.0);
+    let homes = homes.get(&*project.0).map_or(&[][..], |homes| homes);
     if homes.is_empty() && !found.projects.is_empty() {
         let says = format!(
             "its project {} is gone; it is kept until somebody deletes it",
@@ -86,7 +93,7 @@ fn project(found: &Found, key: &Key, fip: &Fip, report: &mut Report) {
             .collect();
         let says = format!("its project {} is in namespace {}", project.0, some(&homes));
         report.wrong(Kind::Orphan, place(key), says);
-    } else if !found.quotas.contains_key(&*project.0) {
+    } else if !found.has_quota(&project.0) {
         let more = match found.duties.quotas_required {
             true => "the project gets no more addresses",
             false => "the project gets any number of addresses",
@@ -99,9 +106,9 @@ fn project(found: &Found, key: &Key, fip: &Fip, report: &mut Report) {
     }
 }
 
-fn quotas(found: &Found, report: &mut Report) {
+fn quotas(found: &Found, homes: &Homes<'_>, report: &mut Report) {
     for project in found.quotas.keys() {
-        if !found.projects.is_empty() && namespaces(found, project).is_empty() {
+        if !found.projects.is_empty() && !homes.contains_key(&**project) {
             report.wrong(
                 Kind::Orphan,
                 project,
@@ -111,24 +118,32 @@ fn quotas(found: &Found, report: &mut Report) {
     }
 }
 
-fn secrets(found: &Found, report: &mut Report) {
+/// The sweep of Secrets deletes what nobody needs; what it leaves alone is said as well.
+fn secrets(found: &Found, homes: &Homes<'_>, report: &mut Report) {
     let keys = match &found.secrets {
         Some(Ok(keys)) => keys,
         Some(Err(why)) => return report.unseen.push(format!("Secrets of projects: {why}")),
         None => return,
     };
+    let namespaces: BTreeSet<&str> = homes
+        .values()
+        .flatten()
+        .map(|home| &*home.namespace)
+        .collect();
+    let of_rancher = |name: &str| found.clusters.contains_key(name) || namespaces.contains(name);
     for key in keys {
-        let project = key
-            .name
-            .strip_prefix(PROJECT_SECRET_PREFIX)
-            .unwrap_or_default();
         report.count("Secrets of projects", 1);
-        if found.quotas.contains_key(project) {
+        let Some(project) = left_by(&key.name, |project| found.has_quota(project)) else {
             continue;
+        };
+        let mut says = format!("project {project} has no quota");
+        let ours = of_rancher(&key.namespace);
+        if !ours {
+            says += "; it stays, as its namespace is that of no cluster of Rancher";
         }
-        let says = format!("project {project} has no quota");
         report.wrong(Kind::Secret, place(key), says);
-        if found.duties.cluster_manager && !found.quotas.is_empty() {
+        // No quota at all says that the list is wrong rather than that all are gone.
+        if ours && found.duties.cluster_manager && found.has_quotas() {
             let name = format!("Secret {}", place(key));
             report.change(
                 By::Itself,

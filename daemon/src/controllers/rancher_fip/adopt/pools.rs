@@ -5,89 +5,23 @@ use std::{
     net::IpAddr,
 };
 
-use fipd_core::AddressSpec;
 use fipd_crds::floating_ip::{EXCLUDED, FloatingIPPool};
 
 use super::{
-    found::Found,
-    report::{By, Kind, Report, some},
+    found::{Found, Placed},
+    report::{By, Kind, Report, more, some},
+    rooms::{Known, Overlap},
+    uses::Uses,
 };
 use crate::{
-    controllers::rancher_fip::{names::NETWORK, rancher::annotation},
-    fip_rules::pool::{Ranges, raw, validate},
+    config::DEFAULT_NETWORK,
+    fip_rules::pool::{raw, validate},
 };
 
-/// The pools that can be used, with their addresses.
-pub struct Known(BTreeMap<String, Room>);
-
-/// The addresses of a pool.
-pub struct Room {
-    /// The routing domain that the pool names; inside one an address is given once.
-    pub network: String,
-    first: IpAddr,
-    last: IpAddr,
-    excluded: BTreeSet<IpAddr>,
-}
-
-impl Known {
-    pub fn of(pools: &BTreeMap<String, FloatingIPPool>) -> Self {
-        let room = |(name, pool): (&String, &FloatingIPPool)| {
-            let ranges = validate(raw(&pool.spec).as_ref()).ok()?;
-            Some((name.clone(), Room::of(pool, &ranges)?))
-        };
-        Self(pools.iter().filter_map(room).collect())
-    }
-
-    pub fn get(&self, pool: &str) -> Option<&Room> {
-        self.0.get(pool)
-    }
-}
-
-impl Room {
-    fn of(pool: &FloatingIPPool, ranges: &Ranges) -> Option<Self> {
-        let AddressSpec::Range(first, last) = ranges.addresses else {
-            return None;
-        };
-        let singles = ranges.exclusions.iter().filter_map(|one| match one {
-            AddressSpec::Single(address) => Some(*address),
-            AddressSpec::Cidr(_) | AddressSpec::Range(..) => None,
-        });
-        let excluded: BTreeSet<IpAddr> = singles.collect();
-        let network = annotation(pool, NETWORK).unwrap_or_default().to_owned();
-        Some(Self {
-            network,
-            first,
-            last,
-            excluded,
-        })
-    }
-
-    /// Whether the pool can give the address.
-    pub fn has(&self, address: IpAddr) -> bool {
-        let inside = self.first <= address && address <= self.last;
-        inside && !self.excluded.contains(&address)
-    }
-
-    /// How many addresses the pool can give.
-    pub fn size(&self) -> u128 {
-        let listed = number(self.last)
-            .saturating_sub(number(self.first))
-            .saturating_add(1);
-        listed.saturating_sub(self.excluded.len() as u128)
-    }
-}
-
-fn number(address: IpAddr) -> u128 {
-    match address {
-        IpAddr::V4(address) => u32::from(address).into(),
-        IpAddr::V6(address) => address.into(),
-    }
-}
-
 /// Says how each pool is.
-pub fn judge(found: &Found, known: &Known, report: &mut Report) {
-    let overlaps = overlaps(known);
-    let held = held(found);
+pub fn judge(found: &Found, known: &Known<'_>, uses: &Uses<'_>, report: &mut Report) {
+    let overlaps = known.overlaps();
+    let targets = targets(found);
     for (name, pool) in &found.pools {
         report.count("pools", 1);
         let Some(room) = known.get(name) else {
@@ -97,21 +31,24 @@ pub fn judge(found: &Found, known: &Known, report: &mut Report) {
             continue;
         };
         report.count("usable pools", 1);
-        let count = held.get(&**name).map_or(0, BTreeSet::len);
-        let says = format!("{} addresses, {count} held", room.size());
-        let mut wrongs = Vec::new();
-        if let Some(others) = overlaps.get(&**name) {
-            wrongs.push(format!("overlaps with {}", some(others)));
+        let held = uses.held(name);
+        let count = held.map_or(0, BTreeSet::len);
+        let mut says = format!("{} addresses, {count} held", room.size());
+        let network = found.book.network(name);
+        if network != DEFAULT_NETWORK {
+            says += &format!(", network {network}");
         }
-        if let Some(target) = missing_target(found, pool) {
+        let mut wrongs = placing(found.book.pools.get(name), overlaps.get(&**name));
+        let target = &*pool.spec.target_cluster;
+        if !target.is_empty() && !targets.contains(target) {
             wrongs.push(format!(
                 "its targetCluster {target:?} is no cluster of Rancher"
             ));
         }
-        let stale = stale(pool, held.get(&**name));
+        let stale = stale(pool, held);
         if !stale.is_empty() {
             wrongs.push(format!(
-                "its status counts {}, which no FloatingIP has",
+                "its status counts {}, which nobody has",
                 some(&stale)
             ));
             report.change(
@@ -128,51 +65,41 @@ pub fn judge(found: &Found, known: &Known, report: &mut Report) {
     }
 }
 
-fn missing_target<'a>(found: &Found, pool: &'a FloatingIPPool) -> Option<&'a str> {
-    let target = &*pool.spec.target_cluster;
-    let mut clusters = found.clusters.iter();
-    let there = clusters.any(|(id, cluster)| id == target || cluster.display_name == target);
-    (!target.is_empty() && !there).then_some(target)
+/// What is wrong with where it is.
+fn placing(placed: Option<&Placed>, overlap: Option<&Overlap<'_>>) -> Vec<String> {
+    let mut wrongs = Vec::new();
+    if let Some(overlap) = overlap {
+        let shown = overlap.shown.join(", ");
+        wrongs.push(format!(
+            "overlaps with {}",
+            more(shown, overlap.count.saturating_sub(overlap.shown.len()))
+        ));
+    }
+    let Some(placed) = placed else { return wrongs };
+    if let Some(others) = &placed.overlap {
+        wrongs.push(format!("gives addresses of {others} as well"));
+    }
+    wrongs.extend(placed.doubt.clone());
+    wrongs.extend(placed.ignored_annotation.clone());
+    wrongs
 }
 
-/// The addresses that FloatingIPs show, by the pool they name.
-fn held(found: &Found) -> BTreeMap<&str, BTreeSet<IpAddr>> {
-    let mut held: BTreeMap<&str, BTreeSet<IpAddr>> = BTreeMap::new();
-    for fip in found.fips.values() {
-        if let Some(address) = fip.shown() {
-            held.entry(&*fip.pool).or_default().insert(address);
-        }
-    }
-    held
+/// What a pool may call the clusters of Rancher.
+fn targets(found: &Found) -> BTreeSet<&str> {
+    let clusters = found.clusters.iter();
+    let names = clusters.flat_map(|(id, cluster)| [&**id, &*cluster.display_name]);
+    names.collect()
 }
 
 /// What the status counts beside excluded addresses and those in use.
 fn stale(pool: &FloatingIPPool, held: Option<&BTreeSet<IpAddr>>) -> Vec<String> {
-    let allocated = pool.status.iter().flat_map(|status| &status.allocated);
+    let allocated: Option<&BTreeMap<String, String>> =
+        pool.status.as_ref().map(|status| &status.allocated);
     let is_stale = |address: &str| {
         let parsed = address.parse::<IpAddr>();
         !parsed.is_ok_and(|address| held.is_some_and(|held| held.contains(&address)))
     };
-    let stale = allocated.filter(|(address, user)| *user != EXCLUDED && is_stale(address));
+    let stale = allocated.into_iter().flatten();
+    let stale = stale.filter(|(address, user)| *user != EXCLUDED && is_stale(address));
     stale.map(|(address, _)| address.clone()).collect()
-}
-
-/// The pools that have addresses in common with each, inside one network.
-fn overlaps(known: &Known) -> BTreeMap<&str, Vec<String>> {
-    let mut rooms: Vec<(&str, &Room)> =
-        known.0.iter().map(|(name, room)| (&**name, room)).collect();
-    rooms.sort_by(|(_, one), (_, other)| {
-        (&one.network, one.first).cmp(&(&other.network, other.first))
-    });
-    let mut overlaps: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    for (place, (name, room)) in rooms.iter().enumerate() {
-        let after = rooms.iter().skip(place + 1);
-        let meets =
-            |(_, other): &&(&str, &Room)| other.network == room.network && other.first <= room.last;
-        for (other, _) in after.take_while(meets) {
-            overlaps.entry(*name).or_default().push((*other).to_owned());
-            overlaps.entry(*other).or_default().push((*name).to_owned());
-        }
-    }
-    overlaps
 }

@@ -6,12 +6,7 @@ use fipd_core::KeyBytes;
 
 use crate::controllers::objects::Key;
 
-use super::{
-    addresses,
-    found::Found,
-    holders, leftovers, owners,
-    pools::{self, Known},
-};
+use super::{addresses, found::Found, holders, leftovers, owners, pools, rooms::Known, uses::Uses};
 
 /// What is found, and what would change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -187,14 +182,16 @@ impl Report {
 /// Makes the report.
 pub fn report(found: &Found) -> Report {
     let mut report = Report::default();
-    let known = Known::of(&found.pools);
-    pools::judge(found, &known, &mut report);
-    holders::judge(found, &known, &mut report);
+    let known = Known::of(found);
+    let uses = Uses::of(found, &known);
+    pools::judge(found, &known, &uses, &mut report);
+    holders::judge(found, &known, &uses, &mut report);
     addresses::judge(found, &known, &mut report);
     // First of all the webhook goes: it may refuse what is written after it.
     leftovers::judge(found, &mut report);
     owners::judge(found, &mut report);
-    for (name, why) in &found.malformed {
+    for ((kind, key), why) in &found.malformed {
+        let name = format!("{kind} {}", addresses::place(key));
         report.wrong(Kind::Malformed, name, why);
     }
     report
@@ -217,9 +214,24 @@ pub(super) fn obstacle(before: &[Change], action: &Action) -> Option<String> {
 /// Names in a sentence: the first few, and how many more there are.
 pub(super) fn some(names: &[String]) -> String {
     const SHOWN: usize = 5;
-    let shown = names.iter().take(SHOWN).cloned().collect::<Vec<_>>();
-    match names.len().checked_sub(SHOWN) {
-        None | Some(0) => shown.join(", "),
-        Some(more) => format!("{} and {more} more", shown.join(", ")),
+    few(names, SHOWN, ", ")
+}
+
+/// Parts of a sentence, the same way.
+pub(super) fn parts(parts: &[String]) -> String {
+    const SHOWN: usize = 20;
+    few(parts, SHOWN, "; ")
+}
+
+fn few(all: &[String], most: usize, between: &str) -> String {
+    let shown = all.get(..most).unwrap_or(all);
+    more(shown.join(between), all.len().saturating_sub(most))
+}
+
+/// `shown`, and how many more there are.
+pub(super) fn more(shown: String, count: usize) -> String {
+    match count {
+        0 => shown,
+        count => format!("{shown} and {count} more"),
     }
 }

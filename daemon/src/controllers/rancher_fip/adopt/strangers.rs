@@ -1,9 +1,10 @@
-//! Whose an address is in the address book that a FloatingIP shows and does not have.
+//! Whose an address is in the address book that a FloatingIP shows.
 
 use std::collections::BTreeMap;
 
-use fipd_core::{LeaseKey, Ledger, NetworkId, System};
+use fipd_core::{Lease, LeaseKey, LeaseState, System};
 
+use super::found::Book;
 use crate::controllers::{
     objects::Key,
     rancher_fip::{
@@ -16,29 +17,34 @@ use crate::controllers::{
 /// Rows read from the ledger at once.
 const ROWS: usize = 500;
 
-/// FloatingIPs whose address somebody else has in the address book.
-pub fn held_by_others(site: &Site, fips: &BTreeMap<Key, Fip>) -> BTreeMap<Key, String> {
-    let mut others = BTreeMap::new();
+/// Notes which addresses are in the address book, and which of them somebody else has.
+pub fn note(site: &Site, fips: &BTreeMap<Key, Fip>, book: &mut Book) {
     let all: Vec<(&Key, &Fip)> = fips.iter().collect();
     // A reader holds the ledger for at most 1,000 rows.
     for some in all.chunks(ROWS) {
-        site.ipam.read(|ledger| {
-            let held = some.iter().filter_map(|(key, fip)| {
-                let holder = stranger(site, ledger, key, fip)?;
-                Some(((*key).clone(), holder))
-            });
-            others.extend(held);
+        let leases = site.ipam.read(|ledger| {
+            let lease = |(key, fip): &(&Key, &Fip)| {
+                let address = fip.shown().filter(|_| !fip.terminating)?;
+                let network = ledger.network_by_name(book.network(&fip.pool))?.id;
+                let lease = ledger.lease(LeaseKey { network, address })?;
+                let used = lease.state != LeaseState::Quarantined;
+                Some(((*key).clone(), used, stranger(site, lease, key, fip)))
+            };
+            some.iter().filter_map(lease).collect::<Vec<_>>()
         });
+        for (key, used, stranger) in leases {
+            if let Some(stranger) = stranger {
+                book.held_by_others.insert(key.clone(), stranger);
+            }
+            if used {
+                book.taken.insert(key);
+            }
+        }
     }
-    others
 }
 
 /// Who has the object's address, if it is neither itself nor a Service that it is for.
-fn stranger(site: &Site, ledger: &Ledger, key: &Key, fip: &Fip) -> Option<String> {
-    let address = fip.shown().filter(|_| !fip.terminating)?;
-    let pool = site.mirror_in(ledger, &fip.pool);
-    let network = pool.map_or(NetworkId::DEFAULT, |pool| pool.spec.network);
-    let lease = ledger.lease(LeaseKey { network, address })?;
+fn stranger(site: &Site, lease: &Lease, key: &Key, fip: &Fip) -> Option<String> {
     let owner = &lease.owner()?.identity;
     let own = names::identity(&site.id, KIND_FLOATING_IP, key);
     let of_service = owner.system == System::rancher_fip()

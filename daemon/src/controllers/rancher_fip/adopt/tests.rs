@@ -11,7 +11,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::{
-    found::{ApiService, DeploymentSeen, Duties, Found, LeaseSeen, LeaseState, Webhook},
+    api_service::ApiService,
+    found::{Charge, DeploymentSeen, Duties, Found, LeaseSeen, LeaseState, Placed, Webhook},
     guest_url,
     key::WrongKey,
     leftovers::{CLUSTER_MANAGER, WEBHOOK},
@@ -20,11 +21,14 @@ use super::{
 use crate::controllers::{
     objects::Key,
     rancher_fip::{
-        api_service::plan::{Wrong, want},
+        api_service::plan::{Want, want},
         clusters::RancherCluster,
         floating_ip::observe::slim,
     },
 };
+
+mod api_service;
+mod takeover;
 
 const GROUP: &str = "rancher.k8s.binbash.org";
 
@@ -48,6 +52,7 @@ fn site() -> Found {
             app_namespace: "rancher-fip-manager".into(),
             cluster_manager: false,
             api_url: Some("https://fipd.example.net/v1".into()),
+            closed: None,
         },
         ..Found::default()
     };
@@ -68,10 +73,19 @@ fn pool(found: &mut Found, name: &str, start: &str, end: &str) {
 }
 
 fn quota(found: &mut Found, project: &str, limits: Value) {
+    let pools = limits.as_object().expect("limits").keys();
+    let fips: BTreeMap<&String, Value> = pools.map(|pool| (pool, json!({}))).collect();
     let quota: FloatingIPProjectQuota = object(json!({
         "metadata": { "name": project }, "spec": { "floatingIPQuota": limits },
+        "status": { "fips": fips },
     }));
     found.quotas.insert(project.to_owned(), quota);
+}
+
+/// What the status of the project's quota says.
+fn says(found: &mut Found, project: &str, fips: Value) {
+    let quota = found.quotas.get_mut(project).expect("a quota");
+    quota.status = Some(object(json!({ "fips": fips })));
 }
 
 fn fip(found: &mut Found, name: &str, address: &str, labels: Value) {
@@ -116,6 +130,7 @@ fn a_site_in_order_has_nothing_to_be_done() {
         json!({ "cluster-name": "c-1", "service-0-name": "web", "service-0-namespace": "ns" }),
     );
     fip(&mut found, "b", "10.0.0.11", json!({}));
+    says(&mut found, "p-1", json!({ "net": { "used": 2 } }));
     let report = report(&found);
     assert!(
         report.findings.iter().all(|one| one.fine),
@@ -157,7 +172,7 @@ fn pools_say_why_they_cannot_be_used_what_they_overlap_with_and_what_is_stale() 
         said[1..],
         [
             "net: 10 addresses, 0 held; overlaps with over; its targetCluster \"gone\" is no cluster of Rancher; its status \
-             counts 10.0.0.12, which no FloatingIP has",
+             counts 10.0.0.12, which nobody has",
             "over: 240 addresses, 0 held; overlaps with net",
         ]
     );
@@ -170,20 +185,194 @@ fn pools_say_why_they_cannot_be_used_what_they_overlap_with_and_what_is_stale() 
 }
 
 #[test]
+fn pools_are_judged_where_the_pool_controller_has_them() {
+    let mut found = site();
+    pool(&mut found, "over", "10.0.0.15", "10.0.0.24");
+    let placed = |network: &str| Placed {
+        network: network.into(),
+        ..Placed::default()
+    };
+    found.book.pools.insert("net".into(), placed("lab"));
+    for (name, pool) in [("a", "net"), ("b", "over")] {
+        fip(&mut found, name, "10.0.0.15", json!({}));
+        let key = Key::new("c-1", name);
+        found.fips.get_mut(&key).expect("it is there").pool = pool.into();
+    }
+    let seen = report(&found);
+    assert_eq!(wrongs(&seen, Kind::Pool), Vec::<String>::new());
+    assert_eq!(wrongs(&seen, Kind::Conflict), Vec::<String>::new());
+    assert_eq!(seen.findings[0].says, "10 addresses, 1 held, network lab");
+    let over = Placed {
+        ignored_annotation: Some("fipd.io/network: no name".into()),
+        doubt: Some("5 addresses are not given".into()),
+        overlap: Some("fipd/own".into()),
+        ..placed("lab")
+    };
+    found.book.pools.insert("over".into(), over);
+    let seen = report(&found);
+    assert_eq!(
+        wrongs(&seen, Kind::Pool),
+        [
+            "net: 10 addresses, 1 held, network lab; overlaps with over",
+            "over: 10 addresses, 0 held, network lab; overlaps with net; gives addresses of fipd/own as well; 5 addresses are \
+             not given; fipd.io/network: no name",
+        ]
+    );
+    assert_eq!(wrongs(&seen, Kind::Conflict).len(), 1);
+}
+
+#[test]
+fn quotas_are_compared_with_what_the_quota_controller_will_write() {
+    let mut found = site();
+    pool(&mut found, "small", "10.0.0.12", "10.0.0.13");
+    // One address twice, one of the smaller pool, and one whose object is being deleted.
+    for (name, address) in [
+        ("a", "10.0.0.10"),
+        ("b", "10.0.0.10"),
+        ("c", "10.0.0.12"),
+        ("d", "10.0.0.11"),
+    ] {
+        fip(&mut found, name, address, json!({}));
+    }
+    let key = Key::new("c-1", "d");
+    found.fips.get_mut(&key).expect("it is there").terminating = true;
+    says(
+        &mut found,
+        "p-1",
+        json!({ "net": { "used": 1 }, "small": { "used": 1 } }),
+    );
+    let written = |report: &Report| {
+        let mut changes = report.changes.iter();
+        changes.any(|one| one.name == "FloatingIPProjectQuota p-1")
+    };
+    let seen = report(&found);
+    assert_eq!(wrongs(&seen, Kind::Quota), Vec::<String>::new());
+    assert!(!written(&seen));
+
+    // The address book has one of them, and one of a Service that no FloatingIP shows.
+    found.book.taken.insert(Key::new("c-1", "c"));
+    let charge = Charge {
+        used: 2,
+        limit: None,
+    };
+    let small = Placed {
+        charged: [("p-1".to_owned(), charge)].into(),
+        ..Placed::default()
+    };
+    found.book.pools.insert("small".into(), small);
+    let seen = report(&found);
+    assert_eq!(
+        wrongs(&seen, Kind::Quota),
+        ["p-1: 1 of 2 in net; its status says 1 of small, 2 are there"]
+    );
+    assert!(written(&seen));
+    says(
+        &mut found,
+        "p-1",
+        json!({ "net": { "used": 1 }, "small": { "used": 2 }, "gone": {} }),
+    );
+    let seen = report(&found);
+    assert_eq!(wrongs(&seen, Kind::Quota), Vec::<String>::new());
+    assert!(written(&seen), "a pool that it has nothing to do with goes");
+}
+
+#[test]
+fn a_quota_that_is_being_deleted_takes_what_its_project_has_along() {
+    let mut found = site();
+    fip(&mut found, "a", "10.0.0.10", json!({}));
+    let ending = json!({
+        "deletionTimestamp": "2026-01-01T00:00:00Z",
+        "finalizers": ["rancher.k8s.binbash.org/floatingipprojectquota-cleanup"],
+    });
+    let quota = found.quotas.get_mut("p-1").expect("a quota");
+    quota.metadata = object(ending);
+    let seen = report(&found);
+    assert_eq!(
+        wrongs(&seen, Kind::Quota),
+        ["p-1: is being deleted, and the project has 1 addresses"]
+    );
+    let mut changes = seen.changes.iter();
+    let change = changes.find(|one| one.name == "FloatingIPProjectQuota p-1");
+    let does = &change.expect("a change").does;
+    assert!(does.contains("deletes its FloatingIPs"), "{does}");
+}
+
+#[test]
+fn quotas_say_which_names_lead_to_no_pool_or_twice_to_one() {
+    let mut found = site();
+    let other = found.pools["net"].clone();
+    found.pools.insert("alias".into(), other);
+    pool(&mut found, "bad", "10.0.0.9", "10.0.0.1");
+    quota(
+        &mut found,
+        "p-1",
+        json!({ "prod--net": 1, "bad": 1, "none": 1 }),
+    );
+    let said = wrongs(&report(&found), Kind::Quota);
+    assert_eq!(
+        said,
+        ["p-1: pool bad cannot be used; there is no pool none; several pools are called prod--net"]
+    );
+    found.pools.remove("alias");
+    quota(&mut found, "p-1", json!({ "prod--net": 1, "net": 2 }));
+    let said = wrongs(&report(&found), Kind::Quota);
+    assert!(
+        said[0].contains("it is the same pool as \"net\""),
+        "{said:?}"
+    );
+}
+
+/// As many lines as there are objects, and none that names all others.
+#[test]
+fn a_report_of_thousands_of_equal_pools_is_of_short_lines() {
+    const POOLS: usize = 5_000;
+    let mut found = site();
+    let limits: BTreeMap<String, u32> = (0..POOLS).map(|n| (format!("none-{n}"), 1)).collect();
+    quota(&mut found, "p-1", json!(limits));
+    let equal = found.pools["net"].clone();
+    for n in 0..POOLS {
+        found.pools.insert(format!("pool-{n:04}"), equal.clone());
+        fip(
+            &mut found,
+            &format!("fip-{n:04}"),
+            "10.0.0.10",
+            json!({ "cluster-name": "c-9", "service-0-name": "s" }),
+        );
+        let home = format!("c-{n}");
+        found.projects.insert(Key::new(&home, &format!("p-{n}")));
+    }
+    let seen = report(&found);
+    let of = |kind: Kind| seen.findings.iter().filter(move |one| one.kind == kind);
+    assert_eq!(of(Kind::Pool).count(), POOLS + 1);
+    let first = of(Kind::Pool).next().map(|one| &*one.says);
+    let expected = "10 addresses, 1 held; overlaps with pool-0000, pool-0001, pool-0002, pool-0003, pool-0004 and 4995 more";
+    assert_eq!(first, Some(expected));
+    assert_eq!(
+        (of(Kind::Conflict).count(), of(Kind::Quota).count()),
+        (1, 1)
+    );
+    let longest = seen.findings.iter().map(|one| one.says.len()).max();
+    assert!(
+        longest.is_some_and(|longest| longest < 1_000),
+        "{longest:?}"
+    );
+    let changes = seen.changes.iter();
+    assert!(changes.map(|one| one.name.len() + one.does.len()).max() < Some(1_000));
+}
+
+#[test]
 fn quotas_say_what_is_over_unknown_or_drifted() {
     let mut found = site();
     quota(&mut found, "p-1", json!({ "prod--net": 1, "other": 5 }));
     for (name, address) in [("a", "10.0.0.10"), ("b", "10.0.0.11")] {
         fip(&mut found, name, address, json!({}));
     }
-    if let Some(quota) = found.quotas.get_mut("p-1") {
-        quota.status = Some(object(json!({ "fips": { "prod--net": { "used": 7 } } })));
-    }
+    says(&mut found, "p-1", json!({ "prod--net": { "used": 7 } }));
     let said = wrongs(&report(&found), Kind::Quota);
     assert_eq!(
         said,
         [
-            "p-1: 2 of 1 in prod--net; there is no pool other; more than allowed of prod--net; they are kept; its status says 7 \
+            "p-1: 2 of 1 in prod--net; more than allowed of prod--net; they are kept; there is no pool other; its status says 7 \
           of prod--net, 2 are there"
         ]
     );
@@ -201,6 +390,7 @@ fn addresses_that_are_wrong_or_claimed_twice_are_named() {
         fip.pool = "gone".into();
     }
     found
+        .book
         .held_by_others
         .insert(Key::new("c-1", "c"), "fipd/vm/lab/x".into());
     let report = report(&found);
@@ -273,6 +463,20 @@ fn defect_18_what_belongs_to_nobody_is_named_and_ghost_labels_go() {
         asked(&report),
         [&Action::RemoveGhosts(vec![Key::new("c-1", "ghost")])]
     );
+    // As the sweep of Secrets sees it: a quota that does not fit its schema is one, and other namespaces are left alone.
+    let deleted = |found: &Found| {
+        let changes = super::report::report(found).changes.into_iter();
+        let secrets = changes.filter(|one| one.name.starts_with("Secret "));
+        secrets.map(|one| one.name).collect::<Vec<_>>()
+    };
+    let theirs = Key::new("team", "rancher-fip-config-p-9");
+    if let Some(Ok(keys)) = &mut found.secrets {
+        keys.insert(theirs);
+    }
+    assert_eq!(deleted(&found), ["Secret c-1/rancher-fip-config-p-9"]);
+    let malformed = ("FloatingIPProjectQuota".to_owned(), Key::new("", "p-9"));
+    found.malformed.insert(malformed, "no".into());
+    assert_eq!(deleted(&found), Vec::<String>::new());
     found.clusters.clear();
     let said = wrongs(&super::report::report(&found), Kind::Orphan);
     assert!(
@@ -428,14 +632,15 @@ fn ghosts_wait_for_the_webhook_that_may_refuse_their_removal() {
 #[test]
 fn guests_that_are_sent_to_the_original_are_named_with_what_to_write() {
     let mut found = site();
-    let mut seen = |over: Option<&str>, url: &str, service: ApiService| {
+    let mut seen = |over: Option<&str>, url: &str, want: Option<Want>| {
         let map = BTreeMap::from([("RancherFipApiServerURL".to_owned(), url.to_owned())]);
         found.guest_url = guest_url::given(over, &map).map(Ok);
-        found.service = Some(Ok(service));
+        let want = want.map(Ok);
+        found.service = Some(Ok(ApiService { found: None, want }));
         report(&found)
     };
     let old = "https://rancher-fip-api.example.com/v1";
-    let report = seen(None, old, ApiService::Missing);
+    let report = seen(None, old, None);
     let said = wrongs(&report, Kind::Leftover);
     assert!(
         said.len() == 1
@@ -450,10 +655,10 @@ fn guests_that_are_sent_to_the_original_are_named_with_what_to_write() {
             && does[0].starts_with("set RancherFipApiServerURL to https://fipd.example.net/v1"),
         "{does:?}"
     );
-    let own = seen(Some(old), "https://fipd.example.net", ApiService::Missing);
+    let own = seen(Some(old), "https://fipd.example.net", None);
     assert!(wrongs(&own, Kind::Leftover)[0].contains("cluster-manager]: api-server-url is"));
     for fine in ["https://FIPD.example.net:443/v1\n", " "] {
-        let report = seen(None, fine, ApiService::Missing);
+        let report = seen(None, fine, None);
         assert_eq!(
             wrongs(&report, Kind::Leftover),
             Vec::<String>::new(),
@@ -478,7 +683,7 @@ fn guests_that_are_sent_to_the_original_are_named_with_what_to_write() {
         ("https://rancher-fip-api-server.other.svc:8443/v1", false),
         ("no URL", false),
     ] {
-        let report = seen(None, url, ApiService::Kept(Ok(want.clone())));
+        let report = seen(None, url, Some(want.clone()));
         assert_eq!(wrongs(&report, Kind::Leftover).is_empty(), fine, "{url}");
     }
 }
@@ -503,45 +708,6 @@ fn a_key_is_taken_over_once_and_while_its_tokens_count_and_a_bad_one_is_only_sai
     let said = wrongs(&report(&found), Kind::Leftover);
     assert!(
         said.len() == 1 && said[0].contains("jwt-private-key: it is empty"),
-        "{said:?}"
-    );
-}
-
-#[test]
-fn the_name_of_the_original_api_leads_to_fipd_or_it_is_said_what_clients_need() {
-    let mut found = site();
-    let mut seen = |service| {
-        found.service = Some(Ok(service));
-        report(&found)
-    };
-    assert!(seen(ApiService::Missing).changes.is_empty());
-    let abandoned = seen(ApiService::Abandoned);
-    assert_eq!(wrongs(&abandoned, Kind::Leftover).len(), 1);
-    let does = &abandoned.changes[0].does;
-    assert!(
-        does.contains("api-service = true") && does.ends_with("https://fipd.example.net/v1"),
-        "{does}"
-    );
-    let wrong = seen(ApiService::Kept(Err(Wrong::NoUrl)));
-    assert!(wrongs(&wrong, Kind::Leftover)[0].contains("[api] advertise is not set"));
-    let addresses = BTreeSet::from(["192.0.2.7".parse().expect("an address")]);
-    let mut want = want("fipd", addresses, 9443, None).expect("it is reachable");
-    let kept = seen(ApiService::Kept(Ok(want.clone())));
-    let says = |report: &Report| report.findings.last().map(|one| one.says.clone());
-    assert!(says(&kept).is_some_and(|says| {
-        says.starts_with("leads to 192.0.2.7, 8443 to 9443; 8080 leads nowhere")
-    }));
-    want.ports.insert(8080, 9080);
-    let kept = seen(ApiService::Kept(Ok(want.clone())));
-    assert_eq!(
-        says(&kept).as_deref(),
-        Some("leads to 192.0.2.7, 8080 to 9080, 8443 to 9443")
-    );
-    found.strangers = Some(Ok(vec!["EndpointSlice x".into()]));
-    found.service = Some(Ok(ApiService::Kept(Ok(want))));
-    let said = wrongs(&report(&found), Kind::Leftover);
-    assert!(
-        said.len() == 1 && said[0].ends_with("also where others say: EndpointSlice x"),
         "{said:?}"
     );
 }

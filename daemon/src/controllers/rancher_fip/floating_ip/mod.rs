@@ -14,6 +14,7 @@ pub mod status;
 mod unassigned;
 mod unseen;
 pub mod validate;
+mod written;
 
 pub use hand_back::unassigned as without_users;
 pub use unassigned::return_after;
@@ -53,6 +54,7 @@ use observe::Fip;
 use plan::Plan;
 use status::{Outcome, Shown};
 use validate::Problem;
+use written::Written;
 
 /// One in the queue of a full pool asks again so often even if nobody calls it.
 const ASK_AGAIN: Duration = Duration::from_secs(60);
@@ -67,6 +69,7 @@ pub struct FloatingIps {
     pub queue: Arc<Queue<Key>>,
     /// The Service that each object was last seen to show.
     shows: Mutex<BTreeMap<Key, ServiceRef>>,
+    written: Mutex<Written>,
     /// When an object that has a lease was first found missing.
     missing: Mutex<BTreeMap<Key, Instant>>,
     /// Objects with a cluster that Rancher never had.
@@ -92,6 +95,7 @@ impl FloatingIps {
             wakes,
             queue,
             shows: Mutex::new(BTreeMap::new()),
+            written: Mutex::default(),
             missing: Mutex::new(BTreeMap::new()),
             clusterless: SecondLook::default(),
             lost_track: Notify::new(),
@@ -159,15 +163,24 @@ impl FloatingIps {
             self.missing.lock().remove(key);
         }
         match seen {
-            None => self.gone(key).await,
+            None => {
+                self.written.lock().forget(key);
+                self.gone(key).await
+            }
             Some(Seen::Malformed(object)) => self.malformed(key, &object).await,
             Some(Seen::Good(fip)) if fip.terminating => {
                 self.let_go(key, &fip.uid, &fip.finalizers).await
             }
-            Some(Seen::Good(fip)) => match &fip.holder {
-                Some(service) => self.show_service(key, &fip, service).await,
-                None => self.serve_its_cluster(key, &fip).await,
-            },
+            Some(Seen::Good(fip)) => {
+                let now = Instant::now();
+                if let Some(rest) = self.written.lock().ahead(key, &fip.version, now) {
+                    return Ok(Next::After(rest));
+                }
+                match &fip.holder {
+                    Some(service) => self.show_service(key, &fip, service).await,
+                    None => self.serve_its_cluster(key, &fip).await,
+                }
+            }
         }
     }
 
@@ -239,22 +252,21 @@ impl FloatingIps {
         if self.wakes.wait(key, cause.clone()) {
             self.site.ipam.forget_waiter(&self.identity(key));
         }
-        if let Ok(shown) = &outcome
-            && let Some(patch) = claim(fip, shown)
-        {
-            self.tell_kept(key, fip, shown);
-            self.data
-                .remote
-                .patch(&target(key), Patch::Merge, &patch)
-                .await?;
-        }
+        let claimed = match &outcome {
+            Ok(shown) => self.claim(key, fip, shown).await?,
+            Err(_) => None,
+        };
+        // Its status is about the generation that it has by then.
+        let fip = claimed.as_ref().unwrap_or(fip);
         let after = status::desired(fip, &outcome, jiff::Timestamp::now());
         if let Some(patch) = diff(&encode(&fip.status)?, &encode(&after)?) {
             let body = json!({ "metadata": { "uid": &*fip.uid }, "status": patch });
-            self.data
-                .remote
-                .patch_status(&target(key), Patch::Merge, &body)
-                .await?;
+            let (remote, target) = (&self.data.remote, target(key));
+            let now = remote.patch_status_seen::<Value>(&target, Patch::Merge, &body);
+            let now = now.await?;
+            let version = now.pointer("/metadata/resourceVersion");
+            let version = version.and_then(Value::as_str).unwrap_or_default();
+            self.written.lock().note(key, version, Instant::now());
         }
         self.tell(key, fip, &outcome);
         if cause.is_some() {
@@ -264,6 +276,19 @@ impl FloatingIps {
             Ok(_) if fip.holder.is_none() => self.keep_for_a_while(key, fip, &after).await,
             Ok(_) | Err(_) => Ok(Next::Done),
         }
+    }
+
+    /// Writes finalizer and address into the object where it has not both; what it is then.
+    async fn claim(&self, key: &Key, fip: &Fip, shown: &Shown) -> Result<Option<Fip>, Trouble> {
+        let Some(patch) = claim(fip, shown) else {
+            return Ok(None);
+        };
+        self.tell_kept(key, fip, shown);
+        let (remote, target) = (&self.data.remote, target(key));
+        let now: FloatingIP = remote.patch_seen(&target, Patch::Merge, &patch).await?;
+        let now = observe::slim(now);
+        self.written.lock().note(key, &now.version, Instant::now());
+        Ok(Some(now))
     }
 
     fn tell(&self, key: &Key, fip: &Fip, outcome: &Outcome) {

@@ -42,12 +42,40 @@ pub async fn guest(
         config_map(remote, namespace, INTERFACE_MAPPINGS, mappings).await?;
     }
     if let Some(ca) = &desired.ca {
-        let want = Texts::from([(CA_KEY.to_owned(), ca.clone())]);
-        secret(remote, namespace, CA_SECRET, &want).await?;
+        secret(remote, namespace, CA_SECRET, &ca_texts(ca)).await?;
     }
     for (access, client_secret) in desired.access.iter().zip(secrets) {
         let name = project_secret(&access.project.id);
         secret(remote, namespace, &name, &keys(access, client_secret)).await?;
+    }
+    Ok(())
+}
+
+/// Keeps what is in a namespace that is being left in step as long as somebody uses it; nothing is made there.
+pub async fn keep_up(
+    remote: &Remote,
+    namespace: &str,
+    desired: &Desired,
+    secrets: &[String],
+) -> Result<(), CallError> {
+    let ca = desired.ca.iter();
+    let ca = ca.map(|ca| (CA_SECRET.to_owned(), ca_texts(ca)));
+    let access = desired.access.iter().zip(secrets);
+    let access = access.map(|(access, secret)| {
+        let name = project_secret(&access.project.id);
+        (name, keys(access, secret))
+    });
+    if let Some(mappings) = &desired.mappings {
+        let target = core("configmaps", namespace, INTERFACE_MAPPINGS);
+        if let Some(found) = remote.get::<ConfigMap>(&target).await? {
+            update_map(remote, &target, &found, mappings).await?;
+        }
+    }
+    for (name, want) in ca.chain(access) {
+        let target = core("secrets", namespace, &name);
+        if let Some(found) = remote.get::<Secret>(&target).await? {
+            update(remote, &target, &found, &want).await?;
+        }
     }
     Ok(())
 }
@@ -93,6 +121,10 @@ pub fn client_secret() -> Result<String, Trouble> {
     let mut bytes = [0_u8; 16];
     getrandom::fill(&mut bytes).map_err(|error| Trouble::internal(error.to_string()))?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+fn ca_texts(ca: &str) -> Texts {
+    Texts::from([(CA_KEY.to_owned(), ca.to_owned())])
 }
 
 fn keys(access: &Access, client_secret: &str) -> Texts {
@@ -181,16 +213,19 @@ async fn secret(
     let Some(found) = remote.get::<Secret>(&target).await? else {
         return create(remote, &target, "Secret", json!({ "stringData": want })).await;
     };
-    let have = texts(&found);
-    match differing(&have, want, false) {
+    update(remote, &target, &found, want).await
+}
+
+async fn update(
+    remote: &Remote,
+    target: &Target,
+    found: &Secret,
+    want: &Texts,
+) -> Result<(), CallError> {
+    match differing(&texts(found), want, false) {
         Some(change) => {
-            put(
-                remote,
-                &target,
-                &found.metadata,
-                json!({ "stringData": change }),
-            )
-            .await
+            let change = json!({ "stringData": change });
+            put(remote, target, &found.metadata, change).await
         }
         None => Ok(()),
     }
@@ -207,9 +242,18 @@ async fn config_map(
     let Some(found) = remote.get::<ConfigMap>(&target).await? else {
         return create(remote, &target, "ConfigMap", json!({ "data": want })).await;
     };
+    update_map(remote, &target, &found, want).await
+}
+
+async fn update_map(
+    remote: &Remote,
+    target: &Target,
+    found: &ConfigMap,
+    want: &Texts,
+) -> Result<(), CallError> {
     let have = found.data.clone().unwrap_or_default();
     match differing(&have, want, true) {
-        Some(change) => put(remote, &target, &found.metadata, json!({ "data": change })).await,
+        Some(change) => put(remote, target, &found.metadata, json!({ "data": change })).await,
         None => Ok(()),
     }
 }

@@ -3,7 +3,7 @@
 use fipd_core::Text;
 use fipd_crds::labels::CONFIG_NAME;
 
-use super::{Guests, leave};
+use super::{Guests, notes};
 use crate::controllers::objects::Key;
 
 impl Guests {
@@ -69,7 +69,8 @@ impl Guests {
         if &*key.name == CONFIG_NAME {
             self.everything_changed();
         }
-        if &*key.name == leave::NOTES {
+        if &*key.name == notes::NOTES {
+            self.data.homes.note(self.noted_projects());
             self.notes_changed();
         }
     }

@@ -4,14 +4,15 @@
 
 use std::{sync::Arc, time::Duration};
 
-use fipd_crds::labels::{ADOPTED, CHART_ENGINE};
-use serde_json::Value;
+use fipd_crds::labels::CHART_ENGINE;
 use tokio::sync::Mutex as Turn;
 
 use super::{
-    AGAIN, Guests, apply,
+    AGAIN, Guests,
+    chart_error::{ChartError, both},
+    found::{Found, Owner},
     helm_chart::{HelmCharts, Settled},
-    lb_type,
+    moves::{self, Step},
     settings::{Release, Settings},
 };
 use crate::{
@@ -21,82 +22,17 @@ use crate::{
         objects::{Key, Seen as Object},
         queue::Next,
         rancher_fip::clusters::{EngineWish, RancherCluster},
-        remote::{CallError, Remote},
+        remote::Remote,
     },
-    guests::{Phase, Says, helm_name},
-    helm::{Access, Helm, HelmError, Keys, Noted, OWNER, OWNER_LABEL, Release as Wanted},
+    guests::helm_name,
+    helm::{Access, Helm, Keys, Noted, Release as Wanted},
 };
 
 /// After this time a chart that failed is asked for again; helm's own pauses are longer.
-const FAILED: Duration = Duration::from_secs(30);
+pub(super) const FAILED: Duration = Duration::from_secs(30);
 
 /// After this time it is looked how far helm-controller is.
-const UNDER_WAY: Duration = Duration::from_secs(5);
-
-/// Why the charts of a guest are not as they should be.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ChartError {
-    pub reason: &'static str,
-    pub message: String,
-}
-
-impl ChartError {
-    pub fn of(release: &str, error: &HelmError) -> Self {
-        Self {
-            reason: error.reason(),
-            message: format!("chart {release:?}: {error}"),
-        }
-    }
-
-    pub fn unreadable(error: &CallError) -> Self {
-        Self {
-            reason: "ReleasesUnreadable",
-            message: format!("the releases in the cluster cannot be listed: {error}"),
-        }
-    }
-
-    /// Nothing is removed on what was read some time ago.
-    pub fn unconfirmed(error: &CallError) -> Self {
-        Self {
-            reason: "LabelUnreadable",
-            message: format!(
-                "no release is removed before the cluster's labels in Rancher are read again: {error}"
-            ),
-        }
-    }
-
-    pub fn changed() -> Self {
-        Self {
-            reason: "LabelChanged",
-            message: "the cluster's labels in Rancher changed meanwhile; no release is removed"
-                .to_owned(),
-        }
-    }
-
-    /// Something goes on that ends soon.
-    fn is_busy(&self) -> bool {
-        self.reason == "ReleaseBusy"
-    }
-
-    /// Both of them; what ends soon by itself does not hide the other.
-    fn and(self, other: Self) -> Self {
-        if self.message == other.message {
-            return self;
-        }
-        let reason = match self.is_busy() {
-            true => other.reason,
-            false => self.reason,
-        };
-        Self {
-            reason,
-            message: format!("{}; {}", self.message, other.message),
-        }
-    }
-
-    pub fn says(&self) -> Says {
-        Says::new(Phase::Failed, self.reason, self.message.clone())
-    }
-}
+pub(super) const UNDER_WAY: Duration = Duration::from_secs(5);
 
 /// How the charts of a guest stand.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -104,7 +40,8 @@ pub(super) enum Charts {
     /// Nobody looked yet.
     #[default]
     Unknown,
-    UnderWay,
+    /// What goes on, where it is known.
+    UnderWay(String),
     Failed(ChartError),
     Done,
 }
@@ -113,19 +50,18 @@ impl Charts {
     fn of(brought: Result<Settled, ChartError>) -> Self {
         match brought {
             Ok(Settled::Yes) => Self::Done,
-            Ok(Settled::NotYet) => Self::UnderWay,
+            Ok(Settled::NotYet) => Self::UnderWay(String::new()),
+            Err(error) if error.is_busy() => Self::UnderWay(error.message),
             Err(error) => Self::Failed(error),
         }
     }
 }
 
-/// Whose a release is, as the Secrets say in which helm keeps it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Owner {
-    Fipd,
-    /// fipd keeps in step what another installed.
-    Adopted,
-    Other,
+/// How they stand, and which ones that is about; `None`: whatever is wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ChartState {
+    wanted: Option<Vec<Release>>,
+    charts: Charts,
 }
 
 /// The way to a guest.
@@ -150,23 +86,18 @@ impl Guest<'_> {
         &self,
         engine: Engine,
         charts: &HelmCharts,
-        release: &Release,
+        wanted: &Wanted,
+        begins: &(dyn Fn() + Sync),
     ) -> Result<Settled, ChartError> {
-        let keys = Keys {
-            chart_name: &release.chart,
-            chart_ref: &release.reference,
-            chart_version: &release.version,
-            namespace: &release.namespace,
-            values: &release.values,
-        };
-        let of = |error: &HelmError| ChartError::of(&release.name, error);
-        let wanted = Wanted::from_keys(release.prefix, keys).map_err(|error| of(&error.into()))?;
         match (engine, charts.of(&wanted.namespace, &wanted.name)) {
-            (Engine::HelmChart, _) => self.bring_object(charts, &wanted).await,
+            (Engine::HelmChart, _) => self.bring_object(charts, wanted).await,
             (Engine::Helm, Some(chart)) => self.take_back(chart).await.map(|()| Settled::NotYet),
             (Engine::Helm, None) => {
-                let brought = self.helm.ensure(self.access(), &wanted).await;
-                brought.map(|_| Settled::Yes).map_err(|error| of(&error))
+                let brought = self.helm.ensure_telling(self.access(), wanted, begins);
+                brought
+                    .await
+                    .map(|_| Settled::Yes)
+                    .map_err(|error| ChartError::of(&wanted.name, &error))
             }
         }
     }
@@ -183,34 +114,61 @@ impl Guest<'_> {
     }
 }
 
+/// One look at what the charts of a guest are to be.
+struct Look<'a> {
+    guest: &'a Guest<'a>,
+    cluster: &'a RancherCluster,
+    settings: &'a Settings,
+    found: &'a Found,
+}
+
 impl Guests {
-    /// How the charts stand of a guest that is to have some.
-    pub(super) fn charts_of(&self, id: &str) -> Charts {
+    /// How the charts stand of a guest that is to have these.
+    pub(super) fn charts_of(&self, id: &str, wanted: &[Release]) -> Charts {
         // Without helm nobody looks after charts.
-        if self.helm.is_none() {
+        if self.helm.is_none() || wanted.is_empty() {
             return Charts::Done;
         }
-        self.chart_states
-            .lock()
-            .get(id)
-            .cloned()
-            .unwrap_or_default()
+        let states = self.chart_states.lock();
+        let Some(state) = states.get(id) else {
+            return Charts::Unknown;
+        };
+        match &state.wanted {
+            Some(others) if others != wanted => Charts::Unknown,
+            // Where none was named, none was looked at.
+            None if state.charts == Charts::Done => Charts::Unknown,
+            Some(_) | None => state.charts.clone(),
+        }
     }
 
     pub(super) async fn reconcile_charts(self: Arc<Self>, key: Key) -> Next {
         let id = &*key.name;
-        // Nothing is installed behind the back of who removes it.
         let turn = self.chart_turn(id);
-        let _turn = turn.lock().await;
-        let cluster = match self.data.clusters.seen(&key) {
-            Some(Object::Good(cluster)) if cluster.is_guest() => cluster,
-            Some(_) | None => {
-                self.forget_charts(id);
-                return Next::Done;
+        // Nothing is installed behind the back of who leaves the guest.
+        let holds = turn.lock().await;
+        let (next, news) = match self.data.clusters.seen(&key) {
+            Some(Object::Good(cluster)) if cluster.is_guest() => {
+                self.look_after_charts(id, &cluster).await
             }
+            Some(_) | None => self.uninstall_charts(&key).await,
         };
+        drop(holds);
+        if news {
+            // It says how the guest is doing.
+            self.queue.add(key.clone());
+        }
+        next
+    }
+
+    pub(super) fn chart_turn(&self, id: &str) -> Arc<Turn<()>> {
+        Arc::clone(self.chart_turns.lock().entry(id.to_owned()).or_default())
+    }
+
+    /// When to look again, and whether there is something to be told.
+    async fn look_after_charts(&self, id: &str, cluster: &RancherCluster) -> (Next, bool) {
+        self.forget_removal(id);
         let Some(helm) = &self.helm else {
-            return Next::Done;
+            return (Next::Done, false);
         };
         // One that does not answer must not keep a place of helm's from others. Its own turn says why, and comes here
         // again once it does.
@@ -220,7 +178,7 @@ impl Guests {
             .await
             .is_ok();
         let Some((kubeconfig, remote)) = self.clients.way(id).filter(|_| answers) else {
-            return Next::Done;
+            return (Next::Done, false);
         };
         let guest = Guest {
             id: id.to_owned(),
@@ -229,92 +187,204 @@ impl Guests {
             remote: &remote,
             helm,
         };
-        let brought = self.bring_charts(&guest, &cluster).await;
-        let next = Next::After(match &brought {
+        let (wanted, brought) = self.bring_charts(&guest, cluster).await;
+        let pause = match &brought {
             Ok(Settled::Yes) => AGAIN,
             Ok(Settled::NotYet) => UNDER_WAY,
             Err(error) if error.is_busy() => UNDER_WAY,
             Err(_) => FAILED,
-        });
-        let now = Charts::of(brought);
+        };
+        let now = ChartState {
+            wanted,
+            charts: Charts::of(brought),
+        };
         let before = (self.chart_states.lock()).insert(id.to_owned(), now.clone());
-        if before.as_ref() != Some(&now) {
-            // It says how the guest is doing.
-            self.queue.add(key.clone());
-        }
-        next
+        (Next::After(pause), before.as_ref() != Some(&now))
     }
 
-    fn chart_turn(&self, id: &str) -> Arc<Turn<()>> {
-        Arc::clone(self.chart_turns.lock().entry(id.to_owned()).or_default())
-    }
-
-    /// Brings all of them as far as they go; every error is told.
+    /// Which ones are wanted, and what became of them.
     async fn bring_charts(
         &self,
         guest: &Guest<'_>,
         cluster: &RancherCluster,
-    ) -> Result<Settled, ChartError> {
+    ) -> (Option<Vec<Release>>, Result<Settled, ChartError>) {
         let settings = self.settings_of(&guest.id);
         // The guest's own turn tells that.
-        if settings.unknown {
-            return Ok(Settled::Yes);
+        if settings.unknown || settings.names_no_chart() {
+            return (None, Ok(Settled::Yes));
         }
-        let typed = self.typed(&guest.id, cluster, guest.remote, &settings);
-        let (cluster, _) = &typed
-            .await
-            .map_err(|error| ChartError::unreadable(&error))?;
-        let releases = settings.releases(cluster.load_balancer);
-        if releases.is_empty() {
-            return Ok(Settled::Yes);
+        let found = match Found::read(guest.remote).await {
+            Ok(found) => found,
+            Err(error) => return (None, Err(ChartError::unreadable(&error))),
+        };
+        let typed = self.typed(&guest.id, cluster, &settings, &found.marks);
+        let cluster = match typed.await {
+            Ok((cluster, _)) => cluster,
+            Err(error) => return (None, Err(ChartError::unconfirmed(&error))),
+        };
+        let wanted = settings.releases(cluster.load_balancer);
+        self.begin_charts(&guest.id, &wanted);
+        let look = Look {
+            guest,
+            cluster: &cluster,
+            settings: &settings,
+            found: &found,
+        };
+        let brought = self.bring_all(&look, &wanted).await;
+        (Some(wanted), brought)
+    }
+
+    /// What was said of others counts no longer, were it that these come back before the turn ends.
+    fn begin_charts(&self, id: &str, wanted: &[Release]) {
+        let mut states = self.chart_states.lock();
+        let state = states.get(id).and_then(|state| state.wanted.as_deref());
+        if state != Some(wanted) {
+            let state = ChartState {
+                wanted: Some(wanted.to_vec()),
+                charts: Charts::Unknown,
+            };
+            states.insert(id.to_owned(), state);
         }
-        let engine = self.engine(cluster)?;
+    }
+
+    /// A guest whose charts were there is not ready while one of them is mended.
+    fn chart_changes(&self, id: &str) {
+        if let Some(state) = self.chart_states.lock().get_mut(id)
+            && state.charts == Charts::Done
+        {
+            state.charts = Charts::UnderWay(String::new());
+            self.queue.add(Key::new("", id));
+        }
+    }
+
+    /// Brings all of them as far as they go; every error is told.
+    async fn bring_all(&self, look: &Look<'_>, wanted: &[Release]) -> Result<Settled, ChartError> {
+        let engine = self.engine(look.cluster)?;
+        let serves = |name: &str| look.settings.serves(name);
         let mut result = Ok(Settled::Yes);
-        for release in releases {
-            let charts = HelmCharts::list(guest.remote).await;
-            let charts = charts.map_err(|error| ChartError::unreadable(&error))?;
-            let ready = match release.serves {
-                Some(_) => self.make_room(guest, &charts, &settings, cluster).await,
-                None => Ok(()),
-            };
-            let brought = match ready {
-                Ok(()) => guest.bring_chart(engine, &charts, &release).await,
-                Err(error) => Err(error),
-            };
+        for step in moves::steps(wanted, &look.found.marks, serves) {
+            let brought = self.take(&step, engine, look).await;
             if let Err(error) = &brought {
-                guest.note_error(&release, error);
+                look.guest.note_error(step.brings, error);
             }
             result = both(result, brought);
         }
         result
     }
 
-    /// Two load balancers in one cluster would answer for the same addresses: one that fipd installed goes, another's
-    /// keeps ours out.
-    async fn make_room(
+    async fn take(
         &self,
-        guest: &Guest<'_>,
-        charts: &HelmCharts,
-        settings: &Settings,
-        cluster: &RancherCluster,
-    ) -> Result<(), ChartError> {
-        let wanted = cluster.load_balancer;
-        let (namespace, name) = settings.other(wanted);
-        let ours = lb_type::is_ours(guest.remote, charts, &namespace, &name).await;
-        if ours.map_err(|error| ChartError::unreadable(&error))? {
-            let still = self.still_typed(&guest.id, cluster).await;
-            if !still.map_err(|error| ChartError::unconfirmed(&error))? {
-                return Err(ChartError::changed());
+        step: &Step<'_>,
+        engine: Engine,
+        look: &Look<'_>,
+    ) -> Result<Settled, ChartError> {
+        let (guest, release) = (look.guest, step.brings);
+        let keys = Keys {
+            chart_name: &release.chart,
+            chart_ref: &release.reference,
+            chart_version: &release.version,
+            namespace: &release.namespace,
+            values: &release.values,
+        };
+        let wanted = Wanted::from_keys(release.prefix, keys)
+            .map_err(|error| ChartError::of(&release.name, &error.into()))?;
+        self.check_room(step, look).await?;
+        if !step.removes.is_empty() {
+            self.check_removal(engine, &wanted, look).await?;
+        }
+        for mark in &step.removes {
+            // Uninstalling the one before may have taken minutes.
+            self.check_still(look).await?;
+            let (namespace, name) = (&mark.namespace, &mark.name);
+            let stays = guest.remove(&look.found.charts, namespace, name).await?;
+            if stays.is_some() {
+                return Err(ChartError::elsewhere(mark, &release.name));
+            }
+            tracing::info!(
+                cluster = guest.id,
+                namespace,
+                name,
+                "uninstalled a release that the settings or the labels do not ask for"
+            );
+        }
+        let begins = || self.chart_changes(&guest.id);
+        guest
+            .bring_chart(engine, &look.found.charts, &wanted, &begins)
+            .await
+    }
+
+    /// Two load balancers in one cluster would answer for the same addresses, and two controllers for the same Services:
+    /// another's keeps ours out.
+    async fn check_room(&self, step: &Step<'_>, look: &Look<'_>) -> Result<(), ChartError> {
+        let release = step.brings;
+        let serves = |name: &str| look.settings.serves(name);
+        if let Some(mark) = step.kept_out_by.first() {
+            return Err(match serves(&mark.name) == release.serves {
+                true => ChartError::elsewhere(mark, &release.name),
+                false => ChartError::other_load_balancer(&mark.namespace, &mark.name),
+            });
+        }
+        let Some(load_balancer) = release.serves else {
+            return Ok(());
+        };
+        let (namespace, name) = look.settings.other(load_balancer);
+        // What stands where the guest moves from is in the way as well, noted or not yet.
+        let mut places = self.places_of(&look.guest.id);
+        places.insert(namespace);
+        for namespace in places {
+            let owner = look.found.owner(look.guest.remote, &namespace, &name).await;
+            match owner.map_err(|error| ChartError::unreadable(&error))? {
+                Some(Owner::Adopted | Owner::Other) => {
+                    return Err(ChartError::other_load_balancer(&namespace, &name));
+                }
+                Some(Owner::Fipd) | None => {}
             }
         }
-        match guest.remove(charts, &namespace, &name).await? {
-            None => Ok(()),
-            Some(_) => Err(ChartError {
-                reason: "OtherLoadBalancer",
-                message: format!(
-                    "the release {name:?} in namespace {namespace:?} was not installed by fipd: uninstall it, or set the cluster's label rancher-fip-lbtype to it"
-                ),
-            }),
+        Ok(())
+    }
+
+    /// Whether a release may be removed for others of these settings, which were read a while ago: they hold still, and
+    /// what the next one needs is where it will be.
+    pub(super) fn may_remove(&self, id: &str, settings: &Settings) -> Result<(), ChartError> {
+        if self.settings_of(id) != *settings {
+            return Err(ChartError::other_settings());
+        }
+        match self.prepared.lock().get(id) == Some(&settings.namespace) {
+            true => Ok(()),
+            false => Err(ChartError::unprepared(&settings.namespace)),
+        }
+    }
+
+    /// Nothing is removed on an old look.
+    async fn check_still(&self, look: &Look<'_>) -> Result<(), ChartError> {
+        self.may_remove(&look.guest.id, look.settings)?;
+        let still = self.still_typed(&look.guest.id, look.cluster).await;
+        if !still.map_err(|error| ChartError::unconfirmed(&error))? {
+            return Err(ChartError::changed());
+        }
+        let still = self.still_said().await;
+        if !still.map_err(|error| ChartError::unconfirmed(&error))? {
+            return Err(ChartError::other_settings());
+        }
+        Ok(())
+    }
+
+    /// Nothing is removed for a chart that is nowhere to be had, or cannot be brought.
+    async fn check_removal(
+        &self,
+        engine: Engine,
+        wanted: &Wanted,
+        look: &Look<'_>,
+    ) -> Result<(), ChartError> {
+        look.guest.check_release(wanted).await?;
+        match engine {
+            Engine::Helm => {
+                look.found.charts.check_foreign(wanted)?;
+                let there = look.guest.helm.check_chart(&wanted.chart).await;
+                there.map_err(|error| ChartError::of(&wanted.name, &error))
+            }
+            // Only the cluster has to reach it.
+            Engine::HelmChart => look.found.charts.check(wanted),
         }
     }
 
@@ -331,108 +401,18 @@ impl Guests {
         }
     }
 
-    /// Uninstalls what fipd installed in a guest that is left; the releases that it only took over stay.
-    pub(super) async fn remove_charts(
-        &self,
-        id: &str,
-        remote: &Remote,
-    ) -> Result<Vec<String>, ChartError> {
-        let mut kept = Vec::new();
-        let turn = self.chart_turn(id);
-        let _turn = turn.lock().await;
-        let (Some(helm), Some((kubeconfig, _))) = (&self.helm, self.clients.way(id)) else {
-            return Ok(kept);
-        };
-        let guest = Guest {
-            id: id.to_owned(),
-            name: helm_name(&self.site.name, id),
-            kubeconfig: &kubeconfig,
-            remote,
-            helm,
-        };
-        let charts = HelmCharts::list(remote).await;
-        let charts = charts.map_err(|error| ChartError::unreadable(&error))?;
-        for (namespace, name) in self.settings_of(id).all() {
-            // Uninstalling the one before may have taken minutes.
-            let off = self.is_off(id).await;
-            if !off.map_err(|error| ChartError::unconfirmed(&error))? {
-                return Err(ChartError::changed());
-            }
-            if guest.remove(&charts, &namespace, &name).await? == Some(Owner::Adopted) {
-                kept.push(format!("{namespace}/{name}"));
-            }
-        }
-        self.forget_charts(id);
-        Ok(kept)
-    }
-
     pub(super) fn forget_charts(&self, id: &str) {
         self.chart_states.lock().remove(id);
+        self.prepared.lock().remove(id);
         if let Some(helm) = &self.helm {
             helm.forget(&helm_name(&self.site.name, id));
         }
     }
 }
 
-fn both(
-    one: Result<Settled, ChartError>,
-    other: Result<Settled, ChartError>,
-) -> Result<Settled, ChartError> {
-    match (one, other) {
-        (Err(one), Err(other)) => Err(one.and(other)),
-        (Err(error), Ok(_)) | (Ok(_), Err(error)) => Err(error),
-        (Ok(Settled::Yes), Ok(Settled::Yes)) => Ok(Settled::Yes),
-        (Ok(_), Ok(_)) => Ok(Settled::NotYet),
-    }
-}
-
-/// Whose a release is; `None`: there is none.
-pub(super) async fn owner(
-    remote: &Remote,
-    namespace: &str,
-    name: &str,
-) -> Result<Option<Owner>, CallError> {
-    let revisions = revisions(remote, namespace, name).await?;
-    Ok(newest_owner(&revisions))
-}
-
-/// The Secrets in which helm keeps a release.
-pub(super) async fn revisions(
-    remote: &Remote,
-    namespace: &str,
-    name: &str,
-) -> Result<Vec<Value>, CallError> {
-    let all = apply::core("secrets", namespace, "");
-    remote.list(&all, &format!("owner=helm,name={name}")).await
-}
-
-fn label<'a>(secret: &'a Value, key: &str) -> Option<&'a str> {
-    let labels = secret.get("metadata")?.get("labels")?;
-    labels.get(key)?.as_str()
-}
-
-pub(super) fn newest(revisions: &[Value]) -> Option<&Value> {
-    let revision = |secret: &&Value| label(secret, "version")?.parse::<u64>().ok();
-    revisions.iter().max_by_key(revision)
-}
-
-fn newest_owner(revisions: &[Value]) -> Option<Owner> {
-    let newest = newest(revisions)?;
-    if label(newest, "status") == Some("uninstalled") {
-        return None;
-    }
-    let ours = label(newest, OWNER_LABEL) == Some(OWNER);
-    Some(match (ours, label(newest, ADOPTED)) {
-        (true, None) => Owner::Fipd,
-        (true, Some(_)) => Owner::Adopted,
-        (false, _) => Owner::Other,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use fipd_core::System;
-    use serde_json::json;
 
     use super::*;
     use crate::{
@@ -441,51 +421,17 @@ mod tests {
         config,
         controllers::{
             events::Events,
-            rancher_fip::{Site, clusters::Switch, guests::Own, rancher::Data},
+            rancher_fip::{
+                Site,
+                clusters::{LoadBalancer, Switch},
+                guests::Own,
+                rancher::Data,
+            },
             remote::testing::canned,
         },
         guests::GuestBoard,
         ipam::Ipam,
     };
-
-    #[test]
-    fn the_newest_revision_says_whose_a_release_is() {
-        let secret = |version: &str, status: &str, ours: bool| {
-            let mut labels = json!({ "version": version, "status": status });
-            if ours {
-                labels[OWNER_LABEL] = json!(OWNER);
-            }
-            json!({ "metadata": { "labels": labels } })
-        };
-        assert_eq!(newest_owner(&[]), None);
-        let adopted = [
-            secret("9", "superseded", false),
-            secret("10", "deployed", true),
-        ];
-        assert_eq!(newest_owner(&adopted), Some(Owner::Fipd));
-        assert_eq!(newest_owner(&adopted[..1]), Some(Owner::Other));
-        assert_eq!(newest_owner(&[secret("1", "uninstalled", false)]), None);
-        let mut taken_over = secret("11", "deployed", true);
-        taken_over["metadata"]["labels"][ADOPTED] = json!("true");
-        assert_eq!(newest_owner(&[taken_over]), Some(Owner::Adopted));
-    }
-
-    #[test]
-    fn every_release_that_failed_is_told() {
-        let error = |reason, message: &str| {
-            let message = message.to_owned();
-            Err(ChartError { reason, message })
-        };
-        let (busy, failed) = (error("ReleaseBusy", "a"), error("UpgradeFailed", "b"));
-        let told = both(busy.clone(), failed.clone()).unwrap_err();
-        assert_eq!((told.reason, &*told.message), ("UpgradeFailed", "a; b"));
-        let told = both(failed.clone(), error("InstallFailed", "c")).unwrap_err();
-        assert_eq!((told.reason, &*told.message), ("UpgradeFailed", "b; c"));
-        assert_eq!(both(Ok(Settled::NotYet), failed.clone()), failed);
-        assert_eq!(both(failed.clone(), failed.clone()), failed);
-        let some = both(Ok(Settled::NotYet), Ok(Settled::Yes));
-        assert_eq!(Charts::of(some), Charts::UnderWay);
-    }
 
     #[tokio::test]
     async fn a_guest_that_does_not_answer_takes_no_place_of_helms() {
@@ -515,9 +461,34 @@ mod tests {
         let (dead, asked) = canned(&[("GET", 503, "down")]);
         guests.clients.know("c-1", "kube", dead);
         let next = Arc::clone(&guests).reconcile_charts(key).await;
-        assert_eq!(guests.charts_of("c-1"), Charts::Unknown);
+        let wanted = guests.settings().releases(LoadBalancer::PureLb);
+        assert_eq!(guests.charts_of("c-1", &wanted), Charts::Unknown);
         assert_eq!(next, Next::Done, "its own turn comes back to it");
         assert_eq!((asked.lock().len(), helm.progress()), (1, vec![]));
+
+        let none = ChartState {
+            wanted: None,
+            charts: Charts::Done,
+        };
+        guests.chart_states.lock().insert("c-1".to_owned(), none);
+        assert_eq!(guests.charts_of("c-1", &[]), Charts::Done);
+        assert_eq!(guests.charts_of("c-1", &wanted), Charts::Unknown);
+        let done = ChartState {
+            wanted: Some(wanted.clone()),
+            charts: Charts::Done,
+        };
+        guests.chart_states.lock().insert("c-1".to_owned(), done);
+        assert_eq!(guests.charts_of("c-1", &wanted), Charts::Done);
+        let mut upgraded = wanted.clone();
+        for release in &mut upgraded {
+            release.version = "2.0.0".to_owned();
+        }
+        let charts = guests.charts_of("c-1", &upgraded);
+        assert_eq!(
+            charts,
+            Charts::Unknown,
+            "it is not ready before the upgrade"
+        );
     }
 
     async fn unused(

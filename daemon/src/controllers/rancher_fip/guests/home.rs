@@ -5,12 +5,38 @@ use k8s_openapi::api::core::v1::{Namespace, Secret};
 
 use super::{
     Guests, Stop, apply,
-    plan::{self, Home, OnHarvester, Wait},
+    plan::{self, Home, OnHarvester, Plan, Wait},
     validate::{self, Machine},
 };
-use crate::controllers::{objects::Key, rancher_fip::clusters::RancherCluster};
+use crate::controllers::{
+    objects::Key,
+    rancher_fip::{clusters::RancherCluster, homes},
+};
 
 impl Guests {
+    /// Notes whose the guest is, once it has what it needs to ask as that. Until then it is as it was, so that it can give
+    /// back what it has.
+    pub(super) fn note_home(&self, id: &str, home: &Result<Home, Wait>, plan: &Plan) {
+        match home {
+            Ok(Home::BareMetal) => self.data.homes.forget(id),
+            Ok(Home::Harvester {
+                id: harvester,
+                project: Ok(project),
+                ..
+            }) => {
+                let mut given = plan.desired.access.iter();
+                if given.any(|access| access.project.id == *project) {
+                    let (harvester, project) = (harvester.clone(), project.clone());
+                    self.data.homes.set(id, homes::Home { harvester, project });
+                }
+            }
+            Ok(Home::Harvester {
+                project: Err(_), ..
+            })
+            | Err(_) => {}
+        }
+    }
+
     /// Where the guest runs. Asks the Harvester cluster for the project of the machines' namespace.
     pub(super) async fn home(&self, id: &str, cluster: &RancherCluster) -> Result<Home, Stop> {
         let provisioned = self.seen.provisioned_of(id, &cluster.display_name);

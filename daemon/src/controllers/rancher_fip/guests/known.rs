@@ -3,7 +3,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use fipd_crds::labels::CONFIG_NAME;
-use serde_json::{Value, json};
+use k8s_openapi::api::core::v1::ConfigMap;
+use serde_json::json;
 
 use super::{
     Guests, Stop, apply,
@@ -12,10 +13,7 @@ use super::{
 };
 use crate::{
     config::ClusterManager,
-    controllers::{
-        objects::Key,
-        remote::{CallError, Patch},
-    },
+    controllers::{objects::Key, remote::CallError},
 };
 
 /// ConfigMap in the app namespace: what `rancher-fip-config` said when it was last there.
@@ -49,47 +47,72 @@ impl Guests {
         }
     }
 
-    fn map(&self, name: &str) -> Option<Arc<Texts>> {
+    pub(super) fn map(&self, name: &str) -> Option<Arc<Texts>> {
         self.seen.maps.get(&Key::new(self.app_namespace(), name))
     }
 
     /// Keeps what the ConfigMap says, so that it holds after a restart too. Before anything is written by it.
     pub(super) async fn keep_said(&self) -> Result<(), Stop> {
-        let Some(said) = self.map(CONFIG_NAME) else {
-            return Ok(());
-        };
-        let mut kept = self.kept.lock().await;
-        let have = kept.take().or_else(|| self.map(COPY));
-        if have.as_ref() != Some(&said) {
-            let have = have.as_deref().cloned().unwrap_or_default();
-            let data = apply::differing(&have, &said, true).unwrap_or_else(|| json!({}));
-            self.write_map(COPY, json!({ "data": data })).await?;
+        match self.map(CONFIG_NAME) {
+            Some(said) if self.map(COPY).as_ref() != Some(&said) => {
+                self.change_map(COPY, |_| Some(Texts::clone(&said))).await
+            }
+            Some(_) | None => Ok(()),
         }
-        *kept = Some(said);
-        Ok(())
     }
 
-    /// Changes a ConfigMap of the app namespace, or makes it.
-    pub(super) async fn write_map(&self, name: &str, change: Value) -> Result<(), Stop> {
+    /// Whether a fresh read of the ConfigMap says what is known of it.
+    pub(super) async fn still_said(&self) -> Result<bool, CallError> {
+        let target = apply::core("configmaps", self.app_namespace(), CONFIG_NAME);
+        let found: Option<ConfigMap> = self.data.remote.get(&target).await?;
+        let said = found.map(|map| map.data.unwrap_or_default());
+        Ok(said.as_ref() == self.map(CONFIG_NAME).as_deref())
+    }
+
+    /// Makes a ConfigMap of fipd's own in the app namespace hold exactly what `change` makes of a fresh look at it, where
+    /// that is anything: nothing that another turn wrote is lost, and nothing old stays.
+    pub(super) async fn change_map(
+        &self,
+        name: &str,
+        change: impl FnOnce(&Texts) -> Option<Texts>,
+    ) -> Result<(), Stop> {
+        let _turn = self.writing.lock().await;
         let target = apply::core("configmaps", self.app_namespace(), name);
         let remote = &self.data.remote;
-        let written = match remote.patch(&target, Patch::Merge, &change).await {
-            Err(CallError::NotFound(_)) => {
-                apply::create(remote, &target, "ConfigMap", change).await
+        let found: Option<ConfigMap> = remote.get(&target).await?;
+        let have = found.as_ref().and_then(|map| map.data.clone());
+        let have = have.unwrap_or_default();
+        let Some(want) = change(&have) else {
+            return Ok(());
+        };
+        let written = match (&found, apply::differing(&have, &want, true)) {
+            (Some(_), None) => Ok(()),
+            (Some(map), Some(data)) => {
+                let change = json!({ "data": data });
+                apply::put_unchanged(remote, &target, &map.metadata, change).await
             }
-            other => other,
+            (None, _) => {
+                let map = json!({ "data": want });
+                apply::create(remote, &target, "ConfigMap", map).await
+            }
         };
         match written {
             Err(CallError::NotFound(_)) => {
-                Err(Wait::NoAppNamespace(self.app_namespace().to_owned()).into())
+                return Err(Wait::NoAppNamespace(self.app_namespace().to_owned()).into());
             }
-            other => Ok(other?),
+            other => other?,
         }
+        // The turns that follow need not wait for the watch.
+        (self.seen.maps).set(&Key::new(self.app_namespace(), name), want);
+        Ok(())
     }
 
     /// What holds for one of them.
     pub(super) fn settings_of(&self, id: &str) -> Settings {
-        self.settings().of(self.notes().get(id))
+        let noted = self.noted(id);
+        let noted = noted.as_ref().map(|note| &*note.namespace);
+        self.settings()
+            .of(noted.filter(|namespace| !namespace.is_empty()))
     }
 
     pub(super) fn projects(&self) -> Vec<Project> {

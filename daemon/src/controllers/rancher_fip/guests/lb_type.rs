@@ -3,36 +3,29 @@
 
 use std::time::Duration;
 
-use super::{
-    Guests,
-    charts::{Owner, owner},
-    helm_chart::{
-        HelmCharts,
-        plan::{Whose, whose},
-    },
-    plan::Wait,
-    settings::Settings,
-};
+use super::{Guests, found::Mark, moves, plan::Wait, settings::Settings};
 use crate::controllers::{
     rancher_fip::clusters::{LoadBalancer, RancherCluster, TypeLabel},
-    remote::{CallError, Remote},
+    remote::CallError,
 };
 
 impl Guests {
-    /// The cluster with the load balancer that holds for it, and why that is not the one its label means.
+    /// The cluster with the load balancer that holds for it, and why that is not the one its label means. `marks` are
+    /// needed where it [`may_replace`] one.
     pub(super) async fn typed(
         &self,
         id: &str,
         cluster: &RancherCluster,
-        remote: &Remote,
         settings: &Settings,
+        marks: &[Mark],
     ) -> Result<(RancherCluster, Option<Wait>), CallError> {
         let key = id.to_owned();
         let label = &cluster.load_balancer_label;
         let wanted = cluster.load_balancer;
-        let replaces =
-            !matches!(label, TypeLabel::Known(_)) && !settings.releases(wanted).is_empty();
-        if !replaces || !has_other(remote, settings, wanted).await? {
+        let installed = wanted.other();
+        let serves = |name: &str| settings.serves(name);
+        let has_other = moves::has_load_balancer(marks, installed, serves);
+        if !may_replace(cluster, settings) || !has_other {
             self.untyped.forget(&key);
             return Ok((cluster.clone(), None));
         }
@@ -43,7 +36,6 @@ impl Guests {
                 None
             }
         };
-        let installed = wanted.other();
         let held = match held(label, installed, left) {
             None if !self.still_typed(id, cluster).await? => Some(Wait::LabelChanged),
             held => held,
@@ -81,28 +73,10 @@ fn held(label: &TypeLabel, installed: LoadBalancer, left: Option<Duration>) -> O
     }
 }
 
-/// Whether fipd installed the load balancer that is not `wanted`.
-async fn has_other(
-    remote: &Remote,
-    settings: &Settings,
-    wanted: LoadBalancer,
-) -> Result<bool, CallError> {
-    let (namespace, name) = settings.other(wanted);
-    let charts = HelmCharts::list(remote).await?;
-    is_ours(remote, &charts, &namespace, &name).await
-}
-
-/// Whether fipd installed the release, by whichever engine.
-pub(super) async fn is_ours(
-    remote: &Remote,
-    charts: &HelmCharts,
-    namespace: &str,
-    name: &str,
-) -> Result<bool, CallError> {
-    if let Some(chart) = charts.of(namespace, name) {
-        return Ok(whose(chart) == Whose::Fipd);
-    }
-    Ok(owner(remote, namespace, name).await? == Some(Owner::Fipd))
+/// Whether the cluster may get another load balancer than it has, without anybody having said so.
+pub(super) fn may_replace(cluster: &RancherCluster, settings: &Settings) -> bool {
+    let silent = !matches!(cluster.load_balancer_label, TypeLabel::Known(_));
+    silent && !settings.releases(cluster.load_balancer).is_empty()
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! Guests that are switched off or gone: which ones fipd wrote to, and what is removed there.
+//! Guests that are switched off or gone, and namespaces that are left: what is removed there.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use fipd_crds::{
     labels::{
@@ -15,7 +15,14 @@ use k8s_openapi::{
 };
 use serde_json::json;
 
-use super::{Guests, Stop, apply, plan::Wait};
+use super::{
+    Guests, Stop, apply,
+    found::{Found, release_names},
+    moves,
+    notes::Note,
+    plan::Wait,
+    settings::Settings,
+};
 use crate::{
     controllers::{
         objects::Key,
@@ -24,56 +31,17 @@ use crate::{
             clusters::{RancherCluster, Standing},
             second_look::APART,
         },
-        remote::{CallError, Patch, Remote, Target},
+        remote::{CallError, Remote, Target},
     },
     guests::{Phase, Says},
 };
 
-/// ConfigMap in the app namespace: Rancher's id of each guest that fipd wrote to, and the namespace there. So what
-/// is switched off while fipd is down is found, and no cluster is looked into that fipd has nothing in.
-pub const NOTES: &str = "fipd-guests";
-
 impl Guests {
-    pub(super) fn notes(&self) -> BTreeMap<String, String> {
-        let map = self.seen.maps.get(&Key::new(self.app_namespace(), NOTES));
-        map.map(|map| BTreeMap::clone(&map)).unwrap_or_default()
-    }
-
-    pub(super) fn noted_ids(&self) -> Vec<String> {
-        self.notes().into_keys().collect()
-    }
-
-    /// Notes, before the first write, that something of fipd is in the guest. What is in a namespace that was
-    /// used before goes.
-    pub(super) async fn note(
-        &self,
-        id: &str,
-        remote: &Remote,
-        namespace: &str,
-    ) -> Result<(), Stop> {
-        match self.notes().remove(id) {
-            Some(noted) if noted == namespace => return Ok(()),
-            Some(other) => clear(remote, &other).await?,
-            None => {}
-        }
-        self.write_map(NOTES, json!({ "data": { id: namespace } }))
-            .await
-    }
-
-    async fn unnote(&self, id: &str) -> Result<(), CallError> {
-        let target = apply::core("configmaps", self.app_namespace(), NOTES);
-        let change = json!({ "data": { id: null } });
-        match self.data.remote.patch(&target, Patch::Merge, &change).await {
-            Err(CallError::NotFound(_)) => Ok(()),
-            other => other,
-        }
-    }
-
     /// Rancher has no such cluster any more, and what was in it is gone with it. Its note goes once a fresh read, a minute
     /// later, finds none either.
     pub(super) async fn gone(&self, id: &str) -> Next {
         let key = id.to_owned();
-        if self.notes().contains_key(id) {
+        if self.noted(id).is_some() {
             if let Some(pause) = self.unlabelled.missing(&key) {
                 return Next::After(pause);
             }
@@ -91,16 +59,23 @@ impl Guests {
         }
         self.views.remove(&self.site.name, id);
         self.forget_charts(id);
+        self.forget_removal(id);
         self.clients.forget(id);
+        self.data.homes.forget(id);
         self.unlabelled.forget(&key);
         self.untyped.forget(&key);
-        if !self.notes().contains_key(id) {
+        if self.noted(id).is_none() {
             return Next::Done;
         }
-        match self.unnote(id).await {
+        match self.change_note(id, |_| None).await {
             Ok(()) => Next::Done,
-            Err(error) => {
-                tracing::warn!(cluster = id, %error, "the note of a cluster that is gone is not removed yet; it is tried again");
+            Err(stop) => {
+                let error = stop.text();
+                tracing::warn!(
+                    cluster = id,
+                    error,
+                    "the note of a cluster that is gone is not removed yet; it is tried again"
+                );
                 Next::Retry
             }
         }
@@ -109,7 +84,7 @@ impl Guests {
     /// The cluster is not to be looked after: what fipd made there goes. At once where somebody `said` so; a label that
     /// is only missing has to be missing twice.
     pub(super) async fn leave(&self, id: &str, cluster: &RancherCluster, said: bool) -> Next {
-        let Some(namespace) = self.notes().remove(id) else {
+        let Some(note) = self.noted(id) else {
             let view = self.views.get(&self.site.name, id);
             if view.is_some_and(|view| view.says.phase != Phase::Left) {
                 self.views.remove(&self.site.name, id);
@@ -124,7 +99,7 @@ impl Guests {
             self.say_leaving(id, cluster, "LabelGone", text);
             return Next::After(pause);
         }
-        match self.try_leave(id, cluster, &namespace).await {
+        match self.try_leave(id, cluster, &note).await {
             Ok(kept) => {
                 self.unlabelled.forget(&id.to_owned());
                 tracing::info!(cluster = id, ?kept, "what fipd made there is removed");
@@ -168,7 +143,7 @@ impl Guests {
         &self,
         id: &str,
         cluster: &RancherCluster,
-        namespace: &str,
+        note: &Note,
     ) -> Result<Vec<String>, Stop> {
         if !self.is_off(id).await? {
             return Err(Wait::LabelChanged.into());
@@ -177,17 +152,56 @@ impl Guests {
             .clients
             .of(&self.data, id, &cluster.display_name)
             .await?;
-        let kept = match self.remove_charts(id, &remote).await {
-            Ok(kept) => kept,
-            Err(error) => return Err(Wait::Chart(error.message).into()),
+        let kept = self.uninstalled(id)?;
+        // No chart is installed meanwhile.
+        let turn = self.chart_turn(id);
+        let Ok(_turn) = turn.try_lock() else {
+            return Err(Wait::ChartsLeaving.into());
         };
         if !self.is_off(id).await? {
             return Err(Wait::LabelChanged.into());
         }
-        clear(&remote, namespace).await?;
+        for namespace in note.places() {
+            clear(&remote, &namespace).await?;
+        }
         self.clients.forget(id);
-        self.unnote(id).await?;
+        self.change_note(id, |_| None).await?;
+        self.data.homes.forget(id);
+        self.forget_removal(id);
         Ok(kept)
+    }
+
+    /// The guest has everything where it is to be: what is in the namespaces before goes, but for those where a controller
+    /// stays that nobody names any more.
+    pub(super) async fn arrive(
+        &self,
+        id: &str,
+        remote: &Remote,
+        settings: &Settings,
+    ) -> Result<(), Stop> {
+        let Some(note) = self.noted(id).filter(|note| !note.before.is_empty()) else {
+            return Ok(());
+        };
+        let marks = Found::read(remote).await?.marks;
+        let used = moves::controllers(&marks, |name| settings.serves(name));
+        let mut left = BTreeSet::new();
+        for namespace in note.before.iter().filter(|one| !used.contains(&***one)) {
+            // One that fipd did not install has no mark.
+            let names = release_names(remote, namespace).await?;
+            if !names.iter().any(|name| settings.is_controller(name)) {
+                left.insert(namespace.clone());
+            }
+        }
+        if left.is_empty() {
+            return Ok(());
+        }
+        for namespace in &left {
+            clear(remote, namespace).await?;
+            let (from, to) = (namespace, &note.namespace);
+            tracing::info!(cluster = id, from, to, "what fipd made there is moved");
+        }
+        let left = |now: Option<Note>| now.map(|now| now.left(&left));
+        self.change_note(id, left).await
     }
 
     /// Whether a fresh read says so too.

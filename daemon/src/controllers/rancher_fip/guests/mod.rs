@@ -13,17 +13,23 @@
 
 pub(super) mod apply;
 mod changes;
+mod chart_error;
 mod charts;
+mod found;
 mod helm_chart;
 mod home;
 mod known;
 mod lb_type;
 mod leave;
+mod moves;
+mod notes;
 mod observe;
+pub(super) mod orphan;
 mod own;
 mod plan;
 pub(super) mod quotas;
 mod reach;
+mod removal;
 mod rotate;
 mod serve;
 mod settings;
@@ -40,7 +46,7 @@ use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
 pub use self::own::Own;
-use self::{charts::Charts, observe::Seen, plan::Wait, reach::Clients};
+use self::{charts::ChartState, observe::Seen, plan::Wait, reach::Clients, removal::Removal};
 use super::{Site, rancher::Data, second_look::SecondLook};
 use crate::{
     controllers::{
@@ -72,13 +78,16 @@ pub struct Guests {
     queue: Arc<Queue<Key>>,
     quotas: Arc<Queue<Key>>,
     charts: Arc<Queue<Key>>,
-    chart_states: Mutex<BTreeMap<String, Charts>>,
+    /// The namespace of each guest in which it has last been given everything.
+    prepared: Mutex<BTreeMap<String, String>>,
+    chart_states: Mutex<BTreeMap<String, ChartState>>,
+    removals: Mutex<BTreeMap<String, Removal>>,
     chart_turns: Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<()>>>>,
     helm: Option<Helm>,
     /// What the ConfigMap said when it was last there.
     said: Mutex<Option<Arc<BTreeMap<String, String>>>>,
-    /// What its copy holds; whoever writes that holds the lock.
-    kept: tokio::sync::Mutex<Option<Arc<BTreeMap<String, String>>>>,
+    /// Whoever changes a ConfigMap of fipd's own holds it.
+    writing: tokio::sync::Mutex<()>,
     /// Guests whose label is missing.
     unlabelled: SecondLook<String>,
     /// Guests whose label for the load balancer is missing, while they have another than that means.
@@ -141,10 +150,12 @@ impl Guests {
             quotas: Queue::new(),
             charts: Queue::new(),
             chart_states: Mutex::default(),
+            removals: Mutex::default(),
+            prepared: Mutex::default(),
+            writing: tokio::sync::Mutex::default(),
             chart_turns: Mutex::default(),
             helm,
             said: Mutex::default(),
-            kept: tokio::sync::Mutex::default(),
             unlabelled: SecondLook::default(),
             untyped: SecondLook::default(),
         })

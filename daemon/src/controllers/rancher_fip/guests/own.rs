@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeSet,
+    net::SocketAddr,
     path::{Path, PathBuf},
 };
 
@@ -18,6 +19,8 @@ pub struct Own {
     pub ca_file: Option<PathBuf>,
     /// The port of a listener with the API for addresses that others reach without TLS.
     pub plain: Option<u16>,
+    /// Where it listens.
+    pub listen: Option<SocketAddr>,
 }
 
 impl Own {
@@ -26,6 +29,7 @@ impl Own {
         Door {
             url: self.url.clone(),
             plain: self.plain,
+            listen: self.listen,
         }
     }
 

@@ -98,6 +98,8 @@ pub enum Wait {
         installed.other(), installed.as_str(), installed.other().as_str()
     )]
     LbTypeGone { installed: LoadBalancer },
+    #[error("its charts are being uninstalled")]
+    ChartsLeaving,
     #[error("{0}")]
     Chart(String),
 }
@@ -129,6 +131,7 @@ impl Wait {
             Self::LabelChanged => "LabelChanged",
             Self::LbTypeInvalid { .. } => "LbTypeInvalid",
             Self::LbTypeGone { .. } => "LbTypeGone",
+            Self::ChartsLeaving => "ChartsLeaving",
             Self::Chart(_) => "ChartNotRemoved",
         }
     }
@@ -139,6 +142,7 @@ impl Wait {
             Self::Unreachable(_)
             | Self::Harvester { .. }
             | Self::Chart(_)
+            | Self::ChartsLeaving
             | Self::LabelChanged
             | Self::LbTypeGone { .. } => 30,
             Self::BadKubeconfig(_) | Self::WrongCluster | Self::NoCredential(_) => 60,

@@ -1,6 +1,6 @@
 //! The Secrets of projects whose quota goes. A finalizer on the quota keeps it until they are gone, for a while.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use fipd_core::Timestamp;
 use fipd_crds::{
@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::{ObjectReference, Secret};
 use kube::{Api, Resource as _, ResourceExt as _, api::ListParams, core::PartialObjectMeta};
 use serde_json::json;
 
-use super::{Guests, Stop, apply, observe::Quota};
+use super::{Guests, Stop, apply, notes::Note, observe::Quota};
 use crate::{
     clock,
     clusters::adoption::complete_list,
@@ -113,10 +113,11 @@ impl Guests {
     /// First downstream, then in Rancher: what is left there tells which cluster is still to be cleaned.
     async fn remove_secrets(&self, project: &str) -> Result<(), String> {
         let local = self.local_secrets(project).await?;
-        let notes = self.notes();
         let guests = self.data.clusters.all().into_iter();
-        let guests = guests
-            .filter(|(key, cluster)| cluster.is_guest() && may_have(&key.name, &local, &notes));
+        let guests = guests.filter(|(key, cluster)| {
+            let noted = self.noted(&key.name);
+            cluster.is_guest() && may_have(&key.name, project, noted.as_ref(), &local)
+        });
         let removals = guests.map(|(key, cluster)| async move {
             let removal = self.remove_downstream(&key.name, &cluster, project);
             let ended = tokio::time::timeout(ONE_GUEST, removal).await;
@@ -162,20 +163,29 @@ impl Guests {
             .clients
             .of(&self.data, id, &cluster.display_name)
             .await?;
-        let namespace = self.settings_of(id).namespace;
-        let target = apply::core("secrets", &namespace, &project_secret(project));
-        let Some(secret) = remote.get::<Secret>(&target).await? else {
-            return Ok(());
-        };
-        let uid = secret.metadata.uid.unwrap_or_default();
-        Ok(remote.delete(&target, &uid).await?)
+        for namespace in self.places_of(id) {
+            let target = apply::core("secrets", &namespace, &project_secret(project));
+            if let Some(secret) = remote.get::<Secret>(&target).await? {
+                let uid = secret.metadata.uid.unwrap_or_default();
+                remote.delete(&target, &uid).await?;
+            }
+        }
+        let without = |note: Option<Note>| note.map(|note| note.without(project));
+        let noted = self.noted(id);
+        match without(noted.clone()) == noted {
+            true => Ok(()),
+            false => self.change_note(id, without).await,
+        }
     }
 }
 
-/// Whether a guest may have a project's Secret: what fipd wrote to is noted beyond a restart, and which projects a guest
-/// is said to have is not.
-fn may_have(id: &str, local: &[(String, String)], notes: &BTreeMap<String, String>) -> bool {
-    notes.contains_key(id) || local.iter().any(|(namespace, _)| namespace == id)
+/// Whether a guest may have a project's Secret: what fipd gave it is noted beyond a restart. Where nothing is noted the
+/// original may have given it one, if it is of the cluster that owns the project.
+fn may_have(id: &str, project: &str, note: Option<&Note>, local: &[(String, String)]) -> bool {
+    match note {
+        Some(note) => note.may_have(project),
+        None => local.iter().any(|(namespace, _)| namespace == id),
+    }
 }
 
 /// How long removal is still tried for a quota that is being deleted since then; `None`: no longer.
@@ -208,13 +218,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_guest_that_was_written_to_is_asked_for_the_secret() {
-        let notes = [("c-1".to_owned(), "fip".to_owned())].into();
+    fn a_quota_waits_only_for_guests_that_may_have_the_secret() {
         let local = [("c-2".to_owned(), "uid".to_owned())];
-        let may = |id| may_have(id, &local, &notes);
-        assert!(may("c-1"), "whatever it is said to have");
-        assert!(may("c-2"));
-        assert!(!may("c-3"), "it has nothing of fipd");
+        let may = |id, note: Option<&str>| {
+            let note = note.map(Note::parse);
+            may_have(id, "p-1", note.as_ref(), &local)
+        };
+        assert!(may("c-1", Some("fip\np-0 p-1")));
+        assert!(!may("c-1", Some("fip\np-0")), "it never had it");
+        assert!(!may("c-2", Some("fip\n")), "whoever owns the project");
+        assert!(may("c-1", Some("fip")), "an earlier version did not say");
+        assert!(may("c-2", None), "the original may have given it");
+        assert!(!may("c-3", None), "it has nothing of fipd");
     }
 
     #[test]

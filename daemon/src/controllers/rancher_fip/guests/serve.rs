@@ -8,6 +8,8 @@ use k8s_openapi::jiff;
 use super::{
     AGAIN, Guests, Stop, apply,
     charts::Charts,
+    found::Found,
+    lb_type,
     plan::{self, Facts, Plan, Wait},
     status::{self, INSTALLING, reference},
 };
@@ -52,10 +54,7 @@ impl Guests {
         self.unlabelled.forget(&id.to_owned());
         let (says, plan, next) = match self.try_serve(id, cluster).await {
             Ok(plan) => {
-                let charts = match plan.desired.releases.is_empty() {
-                    true => Charts::Done,
-                    false => self.charts_of(id),
-                };
+                let charts = self.charts_of(id, &plan.desired.releases);
                 let says = status::says(plan.wait.as_ref(), charts);
                 let pause = plan.wait.as_ref().map_or(AGAIN, Wait::pause);
                 (says, Some(plan), Next::After(pause))
@@ -83,7 +82,11 @@ impl Guests {
             .clients
             .of(&self.data, id, &cluster.display_name)
             .await?;
-        let (cluster, held) = &self.typed(id, cluster, &remote, &settings).await?;
+        let marks = match lb_type::may_replace(cluster, &settings) {
+            true => Found::read(&remote).await?.marks,
+            false => Vec::new(),
+        };
+        let (cluster, held) = &self.typed(id, cluster, &settings, &marks).await?;
         let home = match self.home(id, cluster).await {
             Ok(home) => Ok(home),
             Err(Stop::Wait(wait)) => Err(wait),
@@ -110,12 +113,32 @@ impl Guests {
         for access in &plan.desired.access {
             secrets.push(apply::local(&self.data.remote, &access.project).await?);
         }
-        self.note(id, &remote, &plan.desired.namespace).await?;
+        self.note(id, &remote, &plan.desired).await?;
         let now = jiff::Timestamp::now().round(jiff::Unit::Second);
         let now = now.map_or_else(|_| String::new(), |now| now.to_string());
         apply::guest(&remote, &plan.desired, &secrets, &now).await?;
+        for before in self.noted(id).iter().flat_map(|note| &note.before) {
+            apply::keep_up(&remote, before, &plan.desired, &secrets).await?;
+        }
+        self.note_home(id, &home, &plan);
+        self.note_prepared(id, &plan);
         self.charts.add(Key::new("", id));
+        let charts = self.charts_of(id, &plan.desired.releases);
+        if plan.wait.is_none() && charts == Charts::Done {
+            self.arrive(id, &remote, &settings).await?;
+        }
         Ok(plan)
+    }
+
+    /// Releases may be removed for others in the guest's namespace, once all that these need is there. Where it moves from
+    /// none, what it waits for is the same before and after.
+    fn note_prepared(&self, id: &str, plan: &Plan) {
+        let moves = self.noted(id).is_some_and(|note| !note.before.is_empty());
+        let mut prepared = self.prepared.lock();
+        match plan.wait.is_some() && moves {
+            true => prepared.remove(id),
+            false => prepared.insert(id.to_owned(), plan.desired.namespace.clone()),
+        };
     }
 
     pub(super) fn say(&self, id: &str, cluster: &RancherCluster, plan: Option<&Plan>, says: Says) {

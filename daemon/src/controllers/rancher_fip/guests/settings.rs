@@ -101,9 +101,9 @@ impl Settings {
     }
 
     /// For a guest that has fipd's things in the namespace `noted`: where nobody says another, they stay there.
-    pub fn of(mut self, noted: Option<&String>) -> Self {
-        if let Some(noted) = noted.filter(|noted| !self.told && **noted != self.namespace) {
-            self.namespace = noted.clone();
+    pub fn of(mut self, noted: Option<&str>) -> Self {
+        if let Some(noted) = noted.filter(|noted| !self.told && *noted != self.namespace) {
+            self.namespace = noted.to_owned();
             self.held = true;
             self.unknown = true;
         }
@@ -122,19 +122,32 @@ impl Settings {
             .collect()
     }
 
+    /// Whether there is nothing to be installed whatever the load balancer.
+    pub fn names_no_chart(&self) -> bool {
+        let mut types = [LoadBalancer::PureLb, LoadBalancer::MetalLb].into_iter();
+        types.all(|of| self.releases(of).is_empty())
+    }
+
     /// Namespace and name of the release of the load balancer that is not `wanted`.
     pub fn other(&self, wanted: LoadBalancer) -> (String, String) {
         let other = wanted.other();
         self.place(self.chart_of(other), name_of(other))
     }
 
-    /// Namespaces and names of all releases there may be in a guest.
-    pub fn all(&self) -> [(String, String); 3] {
-        [
-            self.other(LoadBalancer::PureLb),
-            self.other(LoadBalancer::MetalLb),
-            self.place(&self.lb_controller, LB_CONTROLLER),
-        ]
+    /// What a release of this name is, as the settings or else its name say: `None` is the controller.
+    pub fn serves(&self, name: &str) -> Option<LoadBalancer> {
+        if name == self.lb_controller.name {
+            return None;
+        }
+        let types = [LoadBalancer::PureLb, LoadBalancer::MetalLb].into_iter();
+        let mut said = types.clone().filter(|of| self.chart_of(*of).name == name);
+        let mut alike = types.filter(|of| name.contains(name_of(*of)));
+        said.next().or_else(|| alike.next())
+    }
+
+    /// Whether a release of this name is the controller, whoever installed it.
+    pub fn is_controller(&self, name: &str) -> bool {
+        name == LB_CONTROLLER || name == self.lb_controller.name
     }
 
     fn chart_of(&self, load_balancer: LoadBalancer) -> &Chart {
@@ -282,10 +295,24 @@ mod tests {
     }
 
     #[test]
+    fn what_a_release_is_is_known_by_its_name_after_the_settings_changed_too() {
+        let said = map(&[("MetalLBControllerChartName", "announcer")]);
+        let settings = Settings::new(Some(&said), &ClusterManager::default(), None);
+        let metallb = Some(LoadBalancer::MetalLb);
+        assert_eq!(settings.serves("announcer"), metallb);
+        assert_eq!(settings.serves("metallb"), metallb);
+        assert_eq!(settings.serves("purelb-ng"), Some(LoadBalancer::PureLb));
+        assert_eq!(settings.serves("rancher-fip-lb-controller"), None);
+        let said = map(&[("RancherFipLBControllerChartName", "fip-for-purelb")]);
+        let settings = Settings::new(Some(&said), &ClusterManager::default(), None);
+        assert_eq!(settings.serves("fip-for-purelb"), None);
+    }
+
+    #[test]
     fn a_guest_does_not_move_because_nobody_says_where_it_is() {
         let none = ClusterManager::default();
         let of = |map: Option<&BTreeMap<String, String>>, given: &ClusterManager| {
-            let settings = Settings::new(map, given, None).of(Some(&"fip".to_owned()));
+            let settings = Settings::new(map, given, None).of(Some("fip"));
             (settings.namespace, settings.held)
         };
         assert_eq!(of(None, &none), ("fip".to_owned(), true));
@@ -298,9 +325,9 @@ mod tests {
         let mut given = ClusterManager::default();
         given.lb_controller.namespace = Some("other".into());
         assert_eq!(of(None, &given), ("other".to_owned(), false));
-        let usual = Settings::new(None, &none, None).of(Some(&APP_NAMESPACE.to_owned()));
+        let usual = Settings::new(None, &none, None).of(Some(APP_NAMESPACE));
         assert!(!usual.held);
-        let lost = Settings::new(None, &none, None).of(Some(&"fip".to_owned()));
+        let lost = Settings::new(None, &none, None).of(Some("fip"));
         assert!(lost.unknown);
     }
 

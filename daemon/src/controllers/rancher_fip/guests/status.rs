@@ -38,12 +38,9 @@ fn shown(release: &Release) -> ReleaseView {
 pub(super) fn says(wait: Option<&Wait>, charts: Charts) -> Says {
     match (wait, charts) {
         (None, Charts::Done) => Says::new(Phase::Ready, "Ready", "it has everything it needs"),
-        (None, Charts::Unknown | Charts::UnderWay) => Says::new(
-            Phase::Waiting,
-            INSTALLING,
-            "its charts are being looked at, installed or upgraded",
-        ),
-        (Some(wait), Charts::Unknown | Charts::UnderWay | Charts::Done) => waiting(wait),
+        (None, Charts::Unknown) => installing(""),
+        (None, Charts::UnderWay(what)) => installing(&what),
+        (Some(wait), Charts::Unknown | Charts::UnderWay(_) | Charts::Done) => waiting(wait),
         (None, Charts::Failed(error)) => error.says(),
         (Some(wait), Charts::Failed(error)) => {
             let mut says = error.says();
@@ -51,6 +48,14 @@ pub(super) fn says(wait: Option<&Wait>, charts: Charts) -> Says {
             says
         }
     }
+}
+
+fn installing(what: &str) -> Says {
+    let mut text = "its charts are being looked at, installed or upgraded".to_owned();
+    if !what.is_empty() {
+        text = format!("{text}: {what}");
+    }
+    Says::new(Phase::Waiting, INSTALLING, text)
 }
 
 pub(super) fn waiting(wait: &Wait) -> Says {
@@ -71,7 +76,7 @@ pub fn reference(id: &str, cluster: &RancherCluster) -> ObjectReference {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controllers::rancher_fip::guests::charts::ChartError;
+    use crate::controllers::rancher_fip::guests::chart_error::ChartError;
 
     #[test]
     fn a_failed_chart_is_told_before_what_is_waited_for() {
@@ -89,10 +94,12 @@ mod tests {
 
     #[test]
     fn a_guest_is_ready_once_its_charts_are_there() {
-        for charts in [Charts::Unknown, Charts::UnderWay] {
+        for charts in [Charts::Unknown, Charts::UnderWay("a goes first".into())] {
             let says = says(None, charts);
             assert_eq!((says.phase, says.reason), (Phase::Waiting, INSTALLING));
         }
+        let told = says(None, Charts::UnderWay("a goes first".into())).message;
+        assert!(told.ends_with(": a goes first"), "{told}");
         assert_eq!(says(None, Charts::Done).phase, Phase::Ready);
     }
 }

@@ -9,7 +9,7 @@ use kube::{Api, ResourceExt as _, api::ListParams, core::PartialObjectMeta};
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use super::{Guests, Stop, apply, quotas};
+use super::{Guests, Stop, apply, orphan::left_by, quotas};
 use crate::{
     clusters::{CallError, adoption::complete_list},
     controllers::{
@@ -90,14 +90,13 @@ impl Guests {
     ) -> Result<(String, Remote, Vec<Found>), String> {
         let remote = self.clients.of(&self.data, id, &cluster.display_name).await;
         let remote = remote.map_err(|stop: Stop| stop.text())?;
-        let namespace = self.settings_of(id).namespace;
-        if namespace.is_empty() {
-            return Err("no namespace is set".to_owned());
+        let mut named = Vec::new();
+        for namespace in self.places_of(id) {
+            let all = apply::core("secrets", &namespace, "");
+            let listed = remote.list_meta(&all, "").await.map_err(text)?;
+            named.extend(listed.iter().filter_map(|object| found(&namespace, object)));
         }
-        let all = apply::core("secrets", &namespace, "");
-        let listed = remote.list(&all, "").await.map_err(text)?;
-        let named = listed.iter().filter_map(|object| found(&namespace, object));
-        Ok((id.to_owned(), remote, named.collect()))
+        Ok((id.to_owned(), remote, named))
     }
 
     /// Projects are in the namespaces of their clusters, and so are their Secrets.
@@ -204,10 +203,8 @@ fn orphans(found: Vec<Found>, quotas: &BTreeSet<String>) -> Result<Vec<Found>, S
     if quotas.is_empty() {
         return Err("there is no FloatingIPProjectQuota at all".to_owned());
     }
-    let is_orphan = |one: &Found| {
-        let project = one.name.strip_prefix(PROJECT_SECRET_PREFIX);
-        project.is_some_and(|project| !project.is_empty() && !quotas.contains(project))
-    };
+    let has_quota = |project: &str| quotas.contains(project);
+    let is_orphan = |one: &Found| left_by(&one.name, has_quota).is_some();
     Ok(found.into_iter().filter(is_orphan).collect())
 }
 

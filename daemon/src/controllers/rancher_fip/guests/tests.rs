@@ -6,7 +6,7 @@ use fipd_core::System;
 use fipd_crds::labels::CONFIG_NAME;
 use serde_json::{Value, json};
 
-use super::*;
+use super::{found::Found, plan::Desired, *};
 use crate::{
     clock,
     clusters::testing,
@@ -68,19 +68,24 @@ fn cluster(labels: Value) -> RancherCluster {
 const METALLB: (&str, u16, &str) = (
     "GET",
     200,
-    r#"{ "items": [{ "metadata": { "labels": {
-        "version": "1", "status": "deployed", "app.kubernetes.io/managed-by": "fipd"
+    r#"{ "items": [{ "metadata": { "namespace": "old", "labels": {
+        "name": "metallb", "version": "1", "status": "deployed", "app.kubernetes.io/managed-by": "fipd"
     } } }] }"#,
 );
 const NO_HELM_CHARTS: (&str, u16, &str) = ("GET", 404, "");
+const NOTED: &str = r#"{
+    "metadata": { "uid": "u", "resourceVersion": "7" }, "data": { "c-1": "rancher-fip-manager" }
+}"#;
 const UNLABELLED: &str = r#"{ "metadata": { "labels": { "rancher-fip": "enabled" } } }"#;
 
-/// Which load balancer holds for a guest that has fipd's MetalLB, and why it is not what the label means.
+/// Which load balancer holds for a guest that has fipd's MetalLB, in whichever namespace, and why it is not what the
+/// label means.
 async fn typed(bench: &Bench, labels: Value) -> (LoadBalancer, Option<&'static str>) {
     let (guest, _) = canned(&[NO_HELM_CHARTS, METALLB]);
     let settings = bench.guests.settings();
     let cluster = cluster(labels);
-    let typed = bench.guests.typed("c-1", &cluster, &guest, &settings);
+    let marks = Found::read(&guest).await.unwrap().marks;
+    let typed = bench.guests.typed("c-1", &cluster, &settings, &marks);
     let (cluster, held) = typed.await.unwrap();
     (cluster.load_balancer, held.map(|wait| wait.reason()))
 }
@@ -117,29 +122,26 @@ async fn no_typo_and_no_moment_without_the_label_replaces_a_load_balancer() {
 async fn a_guest_that_is_switched_on_again_while_it_is_left_keeps_its_releases() {
     let (rancher, asked) = canned(&[("GET", 200, UNLABELLED)]);
     let bench = Bench::new(rancher).await;
-    let (guest, calls) = canned(&[NO_HELM_CHARTS]);
+    let (guest, calls) = canned(&[NO_HELM_CHARTS, METALLB]);
     bench.guests.clients.know("c-1", "kube", guest.clone());
     let error = bench.guests.remove_charts("c-1", &guest).await.unwrap_err();
     assert_eq!(error.reason, "LabelChanged");
-    assert_eq!((asked.lock().len(), calls.lock().len()), (1, 1));
+    assert_eq!((asked.lock().len(), calls.lock().len()), (1, 2));
+}
+
+async fn keep_said(bench: &Bench) {
+    let kept = bench.guests.keep_said().await;
+    kept.unwrap_or_else(|stop| panic!("{}", stop.text()));
 }
 
 #[tokio::test]
 async fn what_the_settings_said_is_known_after_a_restart() {
-    let (rancher, asked) = canned(&[("PATCH", 404, "none"), ("POST", 200, "{}")]);
+    let (rancher, asked) = canned(&[("GET", 404, "none"), ("POST", 200, "{}")]);
     let bench = Bench::new(rancher).await;
     let said = [("RancherFipApiServerURL", "https://fip.example.net/v1")];
     bench.map(CONFIG_NAME, &said);
-    bench
-        .guests
-        .keep_said()
-        .await
-        .unwrap_or_else(|stop| panic!("{}", stop.text()));
-    bench
-        .guests
-        .keep_said()
-        .await
-        .unwrap_or_else(|stop| panic!("{}", stop.text()));
+    keep_said(&bench).await;
+    keep_said(&bench).await;
     let body = asked.lock().pop().unwrap().body;
     assert_eq!(body["metadata"]["name"], "fipd-settings");
     assert_eq!(body["data"][said[0].0], said[0].1);
@@ -155,10 +157,39 @@ async fn what_the_settings_said_is_known_after_a_restart() {
 }
 
 #[tokio::test]
+async fn a_copy_of_the_settings_that_is_gone_or_old_is_made_anew_and_keeps_nothing() {
+    let old = r#"{
+        "metadata": { "uid": "u", "resourceVersion": "7" },
+        "data": { "MetalLBControllerChartName": "metallb" }
+    }"#;
+    let answers = [
+        ("GET", 200, old),
+        ("PATCH", 409, "changed"),
+        ("GET", 200, old),
+        ("PATCH", 200, "{}"),
+    ];
+    let (rancher, asked) = canned(&answers);
+    let bench = Bench::new(rancher).await;
+    bench.map(CONFIG_NAME, &[("PureLBControllerChartName", "purelb")]);
+    // Somebody deleted it; the look is older than what is there.
+    let lost = bench.guests.keep_said().await;
+    assert!(lost.is_err(), "nothing is written by what is not kept");
+    keep_said(&bench).await;
+    let body = asked.lock().pop().unwrap().body;
+    let exact =
+        json!({ "PureLBControllerChartName": "purelb", "MetalLBControllerChartName": null });
+    assert_eq!(body["data"], exact);
+    assert_eq!(body["metadata"]["resourceVersion"], "7");
+    keep_said(&bench).await;
+    assert_eq!(asked.lock().len(), 3, "it is as it should be");
+}
+
+#[tokio::test]
 async fn the_note_of_a_cluster_goes_only_when_it_is_gone_twice() {
     let answers = [
         ("GET", 200, UNLABELLED),
         ("GET", 404, ""),
+        ("GET", 200, NOTED),
         ("PATCH", 200, "{}"),
     ];
     let (rancher, asked) = canned(&answers);
@@ -174,5 +205,139 @@ async fn the_note_of_a_cluster_goes_only_when_it_is_gone_twice() {
     tokio::time::advance(APART).await;
     assert_eq!(bench.guests.gone("c-1").await, Next::Done);
     let body = asked.lock().pop().unwrap().body;
-    assert_eq!(body, json!({ "data": { "c-1": null } }));
+    assert_eq!(body["data"], json!({ "c-1": null }));
+    assert_eq!(body["metadata"]["resourceVersion"], "7", "nobody's is lost");
+}
+
+#[tokio::test]
+async fn no_release_goes_before_the_next_ones_namespace_is_prepared_nor_for_settings_of_before() {
+    let (rancher, _) = canned(&[]);
+    let bench = Bench::new(rancher).await;
+    let namespace = "RancherFipLBControllerNamespace";
+    bench.map(CONFIG_NAME, &[(namespace, "new")]);
+    let settings = bench.guests.settings_of("c-1");
+    let reason = || {
+        let may = bench.guests.may_remove("c-1", &settings);
+        may.err().map(|error| error.reason)
+    };
+    assert_eq!(reason(), Some("ReleaseBusy"));
+    let prepare = |namespace: &str| {
+        let mut prepared = bench.guests.prepared.lock();
+        prepared.insert("c-1".to_owned(), namespace.to_owned());
+    };
+    prepare("old");
+    assert_eq!(reason(), Some("ReleaseBusy"));
+    prepare("new");
+    assert_eq!(reason(), None);
+    bench.map(CONFIG_NAME, &[(namespace, "old")]);
+    assert_eq!(reason(), Some("SettingsChanged"));
+}
+
+/// A guest that moved from "old" to "new", and whose namespace before holds the Secret of a project.
+#[tokio::test]
+async fn a_namespace_is_cleared_before_it_is_forgotten() {
+    let noted = r#"{
+        "metadata": { "uid": "u", "resourceVersion": "7" }, "data": { "c-1": "new old\np-1" }
+    }"#;
+    let (rancher, asked) = canned(&[("GET", 200, noted), ("PATCH", 200, "{}")]);
+    let bench = Bench::new(rancher).await;
+    bench.map("fipd-guests", &[("c-1", "new old\np-1")]);
+    let (no_charts, none) = (("GET", 404, ""), ("GET", 200, r#"{ "items": [] }"#));
+    let settings = bench.guests.settings_of("c-1");
+    let (guest, calls) = canned(&[no_charts, none, none, ("GET", 503, "down")]);
+    let arrived = bench.guests.arrive("c-1", &guest, &settings).await;
+    assert!(arrived.is_err());
+    assert_eq!((calls.lock().len(), asked.lock().len()), (4, 0));
+    let stays = r#"{ "items": [{ "metadata": { "namespace": "old", "labels": {
+        "name": "lb", "version": "1", "status": "deployed", "app.kubernetes.io/managed-by": "fipd"
+    } } }] }"#;
+    let (guest, calls) = canned(&[no_charts, ("GET", 200, stays)]);
+    let arrived = bench.guests.arrive("c-1", &guest, &settings).await;
+    assert!(arrived.is_ok(), "its controller goes on");
+    assert_eq!((calls.lock().len(), asked.lock().len()), (2, 0));
+    let unmarked = r#"{ "items": [{ "metadata": { "labels": {
+        "name": "rancher-fip-lb-controller", "version": "1", "status": "deployed"
+    } } }] }"#;
+    let (guest, calls) = canned(&[no_charts, none, ("GET", 200, unmarked)]);
+    let arrived = bench.guests.arrive("c-1", &guest, &settings).await;
+    assert!(arrived.is_ok(), "another installed it, and it goes on");
+    assert_eq!((calls.lock().len(), asked.lock().len()), (3, 0));
+    let secret =
+        r#"{ "items": [{ "metadata": { "name": "rancher-fip-config-p-1", "uid": "s" } }] }"#;
+    let (guest, calls) = canned(&[
+        no_charts,
+        none,
+        none,
+        ("GET", 200, secret),
+        ("DELETE", 200, "{}"),
+        ("GET", 404, ""),
+        ("GET", 404, ""),
+    ]);
+    let arrived = bench.guests.arrive("c-1", &guest, &settings).await;
+    assert!(arrived.is_ok());
+    let paths: Vec<String> = calls.lock().iter().map(|call| call.path.clone()).collect();
+    assert_eq!(
+        paths[4],
+        "/api/v1/namespaces/old/secrets/rancher-fip-config-p-1"
+    );
+    assert_eq!(
+        asked.lock().pop().unwrap().body["data"],
+        json!({ "c-1": "new\np-1" })
+    );
+}
+
+#[tokio::test]
+async fn a_note_takes_up_what_others_had_given_the_guest() {
+    let (rancher, asked) = canned(&[("GET", 404, ""), ("POST", 200, "{}")]);
+    let bench = Bench::new(rancher).await;
+    let secrets = r#"{ "items": [
+        { "metadata": { "name": "rancher-fip-config-p-2" } }, { "metadata": { "name": "cacerts" } }
+    ] }"#;
+    let (guest, _) = canned(&[("GET", 200, secrets)]);
+    let desired = Desired {
+        namespace: "fip".into(),
+        ca: None,
+        mappings: None,
+        label: None,
+        access: vec![],
+        releases: vec![],
+    };
+    let noted = bench.guests.note("c-1", &guest, &desired).await;
+    noted.unwrap_or_else(|stop| panic!("{}", stop.text()));
+    let body = asked.lock().pop().unwrap().body;
+    assert_eq!(body["data"], json!({ "c-1": "fip\np-2" }));
+}
+
+#[tokio::test]
+async fn a_guest_that_is_left_keeps_no_turn_of_others_while_helm_works() {
+    let off = r#"{ "metadata": { "labels": { "rancher-fip": "disabled" } } }"#;
+    let kubeconfig = r#"{ "data": { "value": "a3ViZQ==" } }"#;
+    let one = [("GET", 200, off), ("GET", 200, kubeconfig)];
+    let again = [("GET", 200, off), ("GET", 200, NOTED), ("PATCH", 200, "{}")];
+    let answers: Vec<_> = one.iter().chain(&one).chain(&again).copied().collect();
+    let (rancher, asked) = canned(&answers);
+    let bench = Bench::new(rancher).await;
+    bench.map("fipd-guests", &[("c-1", "rancher-fip-manager")]);
+    let nothing = ("GET", 200, "{}");
+    let (guest, calls) = canned(&[
+        nothing,        // it answers
+        NO_HELM_CHARTS, // the turn of the charts
+        nothing,
+        nothing, // it answers again, and is cleared
+        nothing,
+        ("GET", 404, ""),
+        ("GET", 404, ""),
+    ]);
+    bench.guests.clients.know("c-1", "kube", guest);
+    let cluster = cluster(json!({ "rancher-fip": "disabled" }));
+    let key = Key::new("", "c-1");
+    bench.guests.data.clusters.set(&key, cluster.clone());
+    let left = bench.guests.leave("c-1", &cluster, true).await;
+    assert!(matches!(left, Next::After(_)), "it waits for the charts");
+    assert_eq!(calls.lock().len(), 1);
+    let charts = Arc::clone(&bench.guests).reconcile_charts(key).await;
+    assert_eq!(charts, Next::Done);
+    assert_eq!(bench.guests.leave("c-1", &cluster, true).await, Next::Done);
+    let body = asked.lock().pop().unwrap().body;
+    assert_eq!(body["data"], json!({ "c-1": null }));
 }

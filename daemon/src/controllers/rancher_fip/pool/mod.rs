@@ -3,6 +3,7 @@
 //! A pool that cannot be taken as written changes nothing: its last good mirror stays. A pool whose object is
 //! gone is closed, and removed once it is empty; no finalizer keeps it, so that its FloatingIPs stay deletable.
 
+pub mod network;
 pub mod observe;
 pub mod plan;
 pub mod status;
@@ -19,13 +20,9 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{
-    Site, floating_ip,
-    names::NETWORK,
-    rancher::{Data, annotation},
-};
+use super::{Site, floating_ip, rancher::Data};
 use crate::{
-    config::{PoolFacts, RancherFipQuotas},
+    config::RancherFipQuotas,
     controllers::{
         Trouble,
         events::Events,
@@ -152,15 +149,7 @@ impl Pools {
         let raw = validate::raw(&object.spec);
         let ranges =
             validate::validate(raw.as_ref()).map_err(|wrong| invalid(unchanged(&wrong)))?;
-        let facts = PoolFacts {
-            cluster: &self.site.session.names,
-            system: &System::rancher_fip(),
-            namespace: None,
-            interface: Some(&*object.spec.target_network_interface).filter(|name| !name.is_empty()),
-            vlan: None,
-            pool: &key.name,
-            annotation: annotation(object, NETWORK),
-        };
+        let facts = network::facts_of(&self.site, &key.name, object);
         let existing = self.existing(key);
         let network = self
             .site

@@ -40,9 +40,14 @@ struct Verdict {
 impl Quotas {
     /// Puts the limits of all objects into the address book and nothing else, for before anything is asked for.
     pub async fn limit_all(&self) -> Result<(), Trouble> {
+        let others = self.data.other_pool_names();
+        let called = |name: &str| {
+            self.data
+                .pools_called_by(name, |name| others.get(name).cloned())
+        };
         for (key, quota) in self.data.quotas.all() {
             if quota.metadata.deletion_timestamp.is_none() {
-                self.limit(&key, &quota).await?;
+                self.limit(&key, &quota, called).await?;
             }
         }
         Ok(())
@@ -55,7 +60,8 @@ impl Quotas {
         quota: &FloatingIPProjectQuota,
     ) -> Result<Next, Trouble> {
         let version = self.claim(key, quota).await?;
-        let verdict = self.limit(key, quota).await?;
+        let called = |name: &str| self.data.pools_called(name);
+        let verdict = self.limit(key, quota, called).await?;
         self.write_status(key, quota, &version, &verdict).await
     }
 
@@ -83,8 +89,13 @@ impl Quotas {
             .to_owned())
     }
 
-    /// Puts the limits of an object into the address book.
-    async fn limit(&self, key: &Key, quota: &FloatingIPProjectQuota) -> Result<Verdict, Trouble> {
+    /// Puts the limits of an object into the address book; `called` are the real names of pools by what it calls them.
+    async fn limit(
+        &self,
+        key: &Key,
+        quota: &FloatingIPProjectQuota,
+        called: impl Fn(&str) -> Vec<String> + Send,
+    ) -> Result<Verdict, Trouble> {
         let limits = match validate::limits(&quota.spec.floating_ip_quota) {
             Ok(limits) => limits,
             Err(wrong) => {
@@ -92,14 +103,14 @@ impl Quotas {
                 return Ok(self.refused(key, quota, "Invalid", texts.join("; ")));
             }
         };
-        let called = |name: &str| match self.mirror(name) {
+        let find = |name: &str| match self.mirror(name) {
             Some(own) => vec![own],
             None => {
-                let names = self.data.pools_called(name);
-                names.iter().filter_map(|name| self.mirror(name)).collect()
+                let names = called(name).into_iter();
+                names.filter_map(|name| self.mirror(&name)).collect()
             }
         };
-        let wanted = validate::wanted(limits, called);
+        let wanted = validate::wanted(limits, find);
         if let Some(message) = wanted.ambiguous() {
             return Ok(self.refused(key, quota, "Invalid", message));
         }

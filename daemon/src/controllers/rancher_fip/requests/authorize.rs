@@ -1,6 +1,6 @@
 //! Who asks. The token alone says nothing: everybody gets one.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use fipd_core::{Text, Timestamp};
 use fipd_crds::labels::{
@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::Secret;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use super::{Requests, failed};
+use super::{Requests, failed, turn::Reading};
 use crate::{
     clock::parse_rfc3339,
     controllers::{objects::Key, rancher_fip::rancher::Data, remote::Target},
@@ -84,26 +84,55 @@ impl Requests {
         cluster: &str,
         namespace: &str,
     ) -> Result<bool, Denied> {
-        let target = Target {
-            api: "api/v1",
-            plural: "secrets",
-            namespace: namespace.to_owned(),
-            name: project_secret(&claim.project),
-        };
-        let secret: Option<Secret> = data
-            .remote
-            .get(&target)
-            .await
-            .map_err(|error| failed(&error))?;
+        let secret = self.secret(data, &claim.project, namespace).await?;
         if !secret.is_some_and(|secret| opens(&secret, claim, self.ipam.now())) {
             return Ok(false);
         }
         if cluster == namespace {
             return Ok(true);
         }
+        if let Some(home) = data.homes.of(cluster) {
+            return Ok(home.harvester == namespace && home.project == claim.project);
+        }
+        if !data.homes.may_be_of(cluster, &claim.project) {
+            return Ok(false);
+        }
         let host = self.guests.host_of(data, cluster).await;
         let host = host.map_err(|error| failed(&error))?;
         Ok(host.as_deref() == Some(namespace))
+    }
+
+    /// The project's Secret as it is. Calls that wait for one another share a reading that began after they did, also one
+    /// that failed.
+    async fn secret(
+        &self,
+        data: &Data,
+        project: &str,
+        namespace: &str,
+    ) -> Result<Option<Secret>, Denied> {
+        let target = Target {
+            api: "api/v1",
+            plural: "secrets",
+            namespace: namespace.to_owned(),
+            name: project_secret(project),
+        };
+        let key = (
+            Text::clone(&data.cluster.0),
+            format!("{namespace}/{project}"),
+        );
+        let mut turn = self.secrets.next(key).await;
+        let reading = match turn.take() {
+            Some(reading) => reading,
+            None => {
+                let at = Instant::now();
+                let what = data.remote.get(&target).await;
+                let what = what.map_err(|error| failed(&error));
+                Reading { at, what }
+            }
+        };
+        let secret = reading.what.clone();
+        turn.pass_on(reading);
+        secret
     }
 }
 

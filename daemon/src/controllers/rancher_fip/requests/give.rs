@@ -11,7 +11,7 @@ use http::StatusCode;
 use serde_json::json;
 
 use super::{
-    Requests, actor,
+    ProjectTurn, Requests, actor,
     decide::{Ask, Decision, Known, TAKEN, Undo, decide, denied},
     deny::No,
     failed, holder, release,
@@ -41,6 +41,7 @@ impl Requests {
         data: &Data,
         asker: &Asker,
         wish: &Wish,
+        turn: &mut ProjectTurn,
     ) -> Result<Given, Denied> {
         let pool = data.pool_called(&wish.pool).ok_or_else(|| {
             denied(format!(
@@ -58,10 +59,13 @@ impl Requests {
         };
         let mut taken = BTreeSet::new();
         for _ in 0..super::TRIES {
-            let known = self.known(data, asker).await?;
-            let called = |name: &str| known.iter().find(|one| *one.name == *name);
-            let (one, before) = match decide(&ask, &known, &taken) {
-                Decision::Refuse(denied) => return Err(denied),
+            let known = self.known(data, asker, turn).await?;
+            let called = |name: &str| known.what.iter().find(|one| *one.name == *name);
+            let (one, before) = match decide(&ask, &known.what, &taken) {
+                Decision::Refuse(denied) => {
+                    turn.pass_on(known);
+                    return Err(denied);
+                }
                 Decision::Has(name) => (called(&name).cloned(), None),
                 Decision::Attach(name) => match called(&name) {
                     Some(one) => {
@@ -81,7 +85,9 @@ impl Requests {
                 }
             };
             if let Some(one) = one {
-                return self.answer(data, &ask, &one, before).await;
+                let given = self.answer(data, &ask, &one, before).await?;
+                turn.pass_on(known.with([one]));
+                return Ok(given);
             }
         }
         Err(Denied::late())
@@ -189,7 +195,7 @@ impl Requests {
             return Ok(());
         }
         for _ in 0..super::TRIES {
-            let known = self.known(data, asker).await?;
+            let known = self.read(data, asker).await?;
             let still = known.iter().find(|known| {
                 known.fip.uid == one.fip.uid
                     && known.is_of(&asker.cluster)

@@ -4,8 +4,9 @@
 //!  claim --authorize--> asker --known (fresh list)--> decide --> create | attach --> address book --> answer
 //! ```
 //!
-//! The objects are read anew for each call, under a lock of the project: no step waits for a watch. The address book is
-//! asked here, for the object as its holder, so that the answer is durable; the FloatingIP controller only shows it.
+//! The objects are read after each call was made, under a lock of the project: no step waits for a watch. Calls that wait for
+//! their turn share one reading. The address book is asked here, for the object as its holder, so that the answer is durable;
+//! the FloatingIP controller only shows it.
 
 mod authorize;
 mod decide;
@@ -15,15 +16,16 @@ mod give;
 mod guests;
 mod list;
 mod release;
+mod turn;
 
-use std::{collections::BTreeMap, future::Future, net::IpAddr, sync::Arc};
+use std::{collections::BTreeMap, future::Future, net::IpAddr, sync::Arc, time::Instant};
 
 use fipd_core::{Holder, NetworkId, System, Text};
 use fipd_crds::{floating_ip::FloatingIP, labels::RELEASED_BY};
 use futures::future::BoxFuture;
 use http::StatusCode;
+use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
-use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use tokio::sync::oneshot;
 
@@ -42,20 +44,23 @@ use crate::{
 };
 use decide::Known;
 use guests::Guests;
+use turn::{Reading, Turn, TurnKey, Turns};
 
 /// How often a change that somebody else made meanwhile is answered by looking again.
 const TRIES: usize = 5;
 
-/// Whose turn it is.
-type Turn = Arc<tokio::sync::Mutex<()>>;
+/// The right to change what a project has.
+type ProjectTurn = Turn<Vec<Known>>;
 
 /// Decides for all management clusters.
 #[derive(Clone)]
 pub struct Requests {
     ranchers: Ranchers,
     ipam: Ipam,
-    /// One call of a project at a time.
-    projects: Arc<Mutex<BTreeMap<(Text, String), Turn>>>,
+    /// One call of a project at a time, with its FloatingIPs.
+    turns: Turns<Vec<Known>>,
+    /// Reads of a project's Secret.
+    secrets: Turns<Result<Option<Secret>, Denied>>,
     guests: Arc<Guests>,
 }
 
@@ -64,7 +69,8 @@ impl Requests {
         Self {
             ranchers,
             ipam,
-            projects: Arc::default(),
+            turns: Turns::default(),
+            secrets: Turns::default(),
             guests: Arc::default(),
         }
     }
@@ -75,31 +81,23 @@ impl Requests {
             .ok_or_else(Denied::elsewhere)
     }
 
-    /// Waits until the project's other calls are done.
-    async fn turn(&self, asker: &Asker) -> tokio::sync::OwnedMutexGuard<()> {
-        let key = (Text::clone(&asker.management), asker.project.clone());
-        let lock = Arc::clone(self.projects.lock().entry(key).or_default());
-        lock.lock_owned().await
-    }
-
     /// Decides in the project's turn, to the end though nobody may wait for it: what was written in vain is taken back
     /// before the next has its turn.
     async fn decided<T, F>(
         &self,
         asker: &Asker,
-        call: impl FnOnce(Arc<Data>) -> F + Send,
+        call: impl FnOnce(Arc<Data>, ProjectTurn) -> F + Send,
     ) -> Result<T, Denied>
     where
         T: Send + 'static,
         F: Future<Output = Result<T, Denied>> + Send + 'static,
     {
         let data = self.data(asker)?;
-        let turn = while_leading(&data, async { Ok(self.turn(asker).await) }).await?;
-        let (call, whose) = (call(Arc::clone(&data)), asker.clone());
+        let turn = while_leading(&data, async { Ok(self.turns.next(asker.turn()).await) }).await?;
+        let (call, whose) = (call(Arc::clone(&data), turn), asker.clone());
         let (tell, told) = oneshot::channel();
         tokio::spawn(async move {
             let said = call.await;
-            drop(turn);
             if let Err(said) = tell.send(said) {
                 let why = said.err().map(|denied| denied.message);
                 let Asker {
@@ -117,8 +115,26 @@ impl Requests {
         while_leading(&data, told).await
     }
 
-    /// The project's FloatingIPs as they are, by name.
-    async fn known(&self, data: &Data, asker: &Asker) -> Result<Vec<Known>, Denied> {
+    /// The project's FloatingIPs, as they are or as they were when the call that has its turn was made.
+    async fn known(
+        &self,
+        data: &Data,
+        asker: &Asker,
+        turn: &mut ProjectTurn,
+    ) -> Result<Reading<Vec<Known>>, Denied> {
+        if let Some(mut reading) = turn.take() {
+            for one in &mut reading.what {
+                self.consult(data, asker, one);
+            }
+            return Ok(reading);
+        }
+        let at = Instant::now();
+        let what = self.read(data, asker).await?;
+        Ok(Reading { at, what })
+    }
+
+    /// The project's FloatingIPs as they are.
+    async fn read(&self, data: &Data, asker: &Asker) -> Result<Vec<Known>, Denied> {
         if !data.leads() {
             return Err(Denied::elsewhere());
         }
@@ -138,21 +154,30 @@ impl Requests {
         let name: Text = object.metadata.name.clone().unwrap_or_default().into();
         let labels = object.metadata.labels.clone().unwrap_or_default();
         let left = object.annotations().get(RELEASED_BY).cloned();
-        let fip = observe::slim(object);
-        let identity = names::identity(&data.cluster, KIND_FLOATING_IP, &asker.key(&name));
+        let mut known = Known {
+            name,
+            labels,
+            fip: observe::slim(object),
+            network: None,
+            address: None,
+            held: false,
+            contended: false,
+            left: left.unwrap_or_default(),
+        };
+        self.consult(data, asker, &mut known);
+        known
+    }
+
+    /// What the address book says of the object.
+    fn consult(&self, data: &Data, asker: &Asker, known: &mut Known) {
+        let identity = names::identity(&data.cluster, KIND_FLOATING_IP, &asker.key(&known.name));
         let leases = self.ipam.read(|ledger| ledger.leases_of(&identity));
         let lease = leases.first();
         let held = lease.map(|lease| lease.key.address);
-        Known {
-            address: held.or_else(|| fip.shown()),
-            held: held.is_some(),
-            contended: lease.is_some_and(|lease| !lease.contenders.is_empty()),
-            left: left.unwrap_or_default(),
-            network: self.network(data, &fip.pool),
-            name,
-            labels,
-            fip,
-        }
+        known.address = held.or_else(|| known.fip.shown());
+        known.held = held.is_some();
+        known.contended = lease.is_some_and(|lease| !lease.contenders.is_empty());
+        known.network = self.network(data, &known.fip.pool);
     }
 
     /// The network of a pool, once it is mirrored.
@@ -196,6 +221,17 @@ impl Requests {
     }
 }
 
+impl Reading<Vec<Known>> {
+    /// With what this call made of some.
+    fn with(mut self, changed: impl IntoIterator<Item = Known>) -> Self {
+        for one in changed {
+            self.what.retain(|other| other.name != one.name);
+            self.what.push(one);
+        }
+        self
+    }
+}
+
 impl FloatingIps for Requests {
     fn authorize<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Asker, Denied>> {
         Box::pin(self.verified(claim))
@@ -207,10 +243,9 @@ impl FloatingIps for Requests {
         wish: &'a Wish,
     ) -> BoxFuture<'a, Result<Given, Denied>> {
         let (all, whose, wish) = (self.clone(), asker.clone(), wish.clone());
-        Box::pin(self.decided(
-            asker,
-            |data| async move { all.give(&data, &whose, &wish).await },
-        ))
+        Box::pin(self.decided(asker, |data, mut turn| async move {
+            all.give(&data, &whose, &wish, &mut turn).await
+        }))
     }
 
     fn release<'a>(
@@ -219,8 +254,8 @@ impl FloatingIps for Requests {
         farewell: &'a Farewell,
     ) -> BoxFuture<'a, Result<(), Denied>> {
         let (all, whose, farewell) = (self.clone(), asker.clone(), farewell.clone());
-        Box::pin(self.decided(asker, |data| async move {
-            all.let_go(&data, &whose, &farewell).await
+        Box::pin(self.decided(asker, |data, mut turn| async move {
+            all.let_go(&data, &whose, &farewell, &mut turn).await
         }))
     }
 
@@ -230,15 +265,15 @@ impl FloatingIps for Requests {
         address: IpAddr,
     ) -> BoxFuture<'a, Result<(), Denied>> {
         let (all, whose) = (self.clone(), asker.clone());
-        Box::pin(self.decided(asker, move |data| async move {
-            all.give_back(&data, &whose, address).await
+        Box::pin(self.decided(asker, move |data, mut turn| async move {
+            all.give_back(&data, &whose, address, &mut turn).await
         }))
     }
 
     fn list<'a>(&'a self, asker: &'a Asker) -> BoxFuture<'a, Result<Vec<Row>, Denied>> {
         Box::pin(async move {
             let data = self.data(asker)?;
-            let known = while_leading(&data, self.known(&data, asker)).await?;
+            let known = while_leading(&data, self.read(&data, asker)).await?;
             Ok(list::rows(asker, &known))
         })
     }
@@ -262,6 +297,10 @@ impl FloatingIps for Requests {
 impl Asker {
     fn key(&self, name: &str) -> Key {
         Key::new(&self.namespace, name)
+    }
+
+    fn turn(&self) -> TurnKey {
+        (Text::clone(&self.management), self.project.clone())
     }
 }
 

@@ -10,7 +10,7 @@ use fipd_crds::labels::{remove_service, services};
 use http::StatusCode;
 
 use super::{
-    Requests,
+    ProjectTurn, Requests,
     decide::{Known, TAKEN},
     deny,
 };
@@ -136,25 +136,32 @@ impl Requests {
         data: &Data,
         asker: &Asker,
         farewell: &Farewell,
+        turn: &mut ProjectTurn,
     ) -> Result<(), Denied> {
         for _ in 0..super::TRIES {
-            let known = self.known(data, asker).await?;
-            let names = match goodbye(asker, farewell, &known) {
+            let known = self.known(data, asker, turn).await?;
+            let names = match goodbye(asker, farewell, &known.what) {
                 Goodbye::From(names) => names,
-                Goodbye::Was => return Ok(()),
+                Goodbye::Was => {
+                    turn.pass_on(known);
+                    return Ok(());
+                }
                 Goodbye::Nothing => {
+                    turn.pass_on(known);
                     let message = "no floatingip found to release";
                     return Err(Denied::new(StatusCode::NOT_FOUND, message));
                 }
             };
-            let mut settled = true;
-            for one in known.iter().filter(|one| names.contains(&one.name)) {
+            let (mut settled, mut changed) = (true, Vec::new());
+            for one in known.what.iter().filter(|one| names.contains(&one.name)) {
                 let after = without(one.labels.clone(), &farewell.service);
                 let left = noted(&one.left, asker, &farewell.service);
                 let now = self.relabel(data, asker, one, &after, &left).await?;
                 settled &= now.is_some();
+                changed.extend(now);
             }
             if settled {
+                turn.pass_on(known.with(changed));
                 return Ok(());
             }
         }
@@ -167,10 +174,11 @@ impl Requests {
         data: &Data,
         asker: &Asker,
         address: IpAddr,
+        turn: &mut ProjectTurn,
     ) -> Result<(), Denied> {
         for _ in 0..super::TRIES {
-            let known = self.known(data, asker).await?;
-            let one = unused(asker, &known, address)?;
+            let known = self.known(data, asker, turn).await?;
+            let one = unused(asker, &known.what, address)?;
             let target = floating_ip::target(&asker.key(&one.name));
             // Somebody may have assigned it meanwhile.
             let (uid, version) = (&one.fip.uid, &one.fip.version);

@@ -4,6 +4,7 @@ use fipd_core::ClusterId;
 use fipd_crds::floating_ip::FloatingIPPool;
 use http_body_util::BodyExt as _;
 use kube::client::Body;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -13,7 +14,7 @@ use super::{
 };
 use crate::{
     controllers::{
-        rancher_fip::clusters::RancherCluster,
+        rancher_fip::{clusters::RancherCluster, homes::Home},
         remote::{Remote, testing::canned},
     },
     fip_v1::Service,
@@ -147,7 +148,11 @@ async fn an_address_is_deleted_though_the_object_changed_meanwhile() {
     ]);
     let (data, whose) = (data(remote), asker());
     let address = "10.0.0.5".parse().unwrap();
-    let deleted = room.requests.give_back(&data, &whose, address).await;
+    let mut turn = room.requests.turns.next(whose.turn()).await;
+    let deleted = room
+        .requests
+        .give_back(&data, &whose, address, &mut turn)
+        .await;
     assert_eq!(deleted, Ok(()));
     let asked = asked.lock();
     let versions = asked
@@ -184,14 +189,7 @@ fn slow(open: &watch::Sender<bool>) -> (Remote, Arc<Mutex<Vec<http::Method>>>) {
 async fn what_nobody_waits_for_is_undone_before_the_project_has_its_next_turn() {
     let room = Room::new();
     let (open, _) = watch::channel(false);
-    let (remote, asked) = slow(&open);
-    let data = data(remote);
-    data.pools
-        .set(&Key::new("", "net"), FloatingIPPool::default());
-    room.requests
-        .ranchers
-        .get("rancher")
-        .publish(Arc::clone(&data));
+    let asked = making(&room, &open);
     let wish = Wish {
         service: Service {
             namespace: "shop".to_owned(),
@@ -205,13 +203,80 @@ async fn what_nobody_waits_for_is_undone_before_the_project_has_its_next_turn() 
     let short = Duration::from_millis(200);
     let gone = tokio::time::timeout(short, room.requests.request(&whose, &wish)).await;
     assert!(gone.is_err(), "the client has gone");
-    let next = tokio::time::timeout(short, room.requests.turn(&whose)).await;
+    let next = tokio::time::timeout(short, room.requests.turns.next(whose.turn())).await;
     assert!(next.is_err(), "the object may be made yet");
     open.send_replace(true);
-    let next = tokio::time::timeout(Duration::from_secs(10), room.requests.turn(&whose)).await;
+    let next = tokio::time::timeout(
+        Duration::from_secs(10),
+        room.requests.turns.next(whose.turn()),
+    )
+    .await;
     assert!(next.is_ok());
     let asked: Vec<String> = asked.lock().iter().map(ToString::to_string).collect();
     assert_eq!(asked, ["GET", "POST", "DELETE"]);
+}
+
+/// A management cluster that makes objects and lists none; the methods it was asked by.
+fn making(room: &Room, open: &watch::Sender<bool>) -> Arc<Mutex<Vec<http::Method>>> {
+    let (remote, asked) = slow(open);
+    let data = data(remote);
+    data.pools
+        .set(&Key::new("", "net"), FloatingIPPool::default());
+    room.requests.ranchers.get("rancher").publish(data);
+    asked
+}
+
+#[tokio::test]
+async fn who_waits_uses_what_was_read_after_it_asked_and_who_comes_later_does_not() {
+    let room = Room::new();
+    let (open, _) = watch::channel(true);
+    let asked = making(&room, &open);
+    let whose = asker();
+    let address = "10.0.0.5".parse().unwrap();
+    let turn = room.requests.turns.next(whose.turn()).await;
+    let farewell = |name: &str| Farewell {
+        service: Service {
+            namespace: "shop".to_owned(),
+            name: name.to_owned(),
+        },
+        address: Some(address),
+        group: None,
+    };
+    let (one, other) = (farewell("one"), farewell("other"));
+    let both = async {
+        tokio::join!(
+            room.requests.release(&whose, &one),
+            room.requests.release(&whose, &other),
+            async {
+                tokio::task::yield_now().await;
+                drop(turn);
+            },
+        )
+    };
+    let (first, second, ()) = both.await;
+    assert_eq!((first, second), (Ok(()), Ok(())));
+    assert_eq!(asked.lock().len(), 1, "one reading for both");
+    assert_eq!(room.requests.release(&whose, &one).await, Ok(()));
+    assert_eq!(asked.lock().len(), 2, "nobody waited for what was read");
+}
+
+#[tokio::test]
+async fn what_was_read_before_a_call_was_made_is_not_passed_to_it() {
+    let turns = Turns::<Vec<Known>>::default();
+    let whose = asker();
+    let mut turn = turns.next(whose.turn()).await;
+    let at = Instant::now();
+    let next = turns.next(whose.turn());
+    let held = async {
+        tokio::task::yield_now().await;
+        turn.pass_on(Reading {
+            at,
+            what: Vec::new(),
+        });
+        drop(turn);
+    };
+    let (mut next, ()) = tokio::join!(next, held);
+    assert!(next.take().is_none());
 }
 
 #[tokio::test]
@@ -250,6 +315,46 @@ fn claim() -> Claim {
         secret: crate::fip_v1::Secret::new("s"),
         cluster: None,
     }
+}
+
+/// The guest `c-m-a` of the Harvester cluster `c-m-h`, whose project `p-a` has this secret.
+async fn asked_of(home: Option<&str>, answers: &[(&'static str, u16, &'static str)]) -> bool {
+    let secret = r#"{ "data": { "project": "cC1h", "clientSecret": "cw==" } }"#;
+    let all: Vec<_> = [("GET", 200, secret)]
+        .iter()
+        .chain(answers)
+        .copied()
+        .collect();
+    let (room, (remote, asked)) = (Room::new(), canned(&all));
+    let (data, ranchers) = (data(remote), &room.requests.ranchers);
+    ranchers.get("rancher").publish(Arc::clone(&data));
+    (data.clusters).set(&Key::new("", "c-m-a"), RancherCluster::default());
+    data.projects.set(&Key::new("c-m-h", "p-a"), "A".to_owned());
+    if let Some(project) = home {
+        let home = Home {
+            harvester: "c-m-h".to_owned(),
+            project: project.to_owned(),
+        };
+        data.homes.set("c-m-a", home);
+    }
+    let known = room.requests.authorize(&claim()).await;
+    assert_eq!(asked.lock().len(), all.len());
+    if let Err(denied) = &known {
+        assert_eq!(denied, &Denied::unauthorized());
+    }
+    known.is_ok()
+}
+
+#[tokio::test]
+async fn defect_27_a_guest_is_of_the_project_that_its_machines_are_in() {
+    assert!(asked_of(Some("p-a"), &[]).await);
+    let other = asked_of(Some("p-b"), &[]).await;
+    assert!(!other, "though it is on the same Harvester");
+    let provisioned =
+        r#"{ "metadata": { "name": "c-m-a" }, "spec": { "cloudCredentialSecretName": "n:cc" } }"#;
+    let credential = r#"{ "data": { "harvestercredentialConfig-clusterId": "Yy1tLWg=" } }"#;
+    let answers = [("GET", 200, provisioned), ("GET", 200, credential)];
+    assert!(asked_of(None, &answers).await, "nobody knows its project");
 }
 
 #[tokio::test]

@@ -1,0 +1,101 @@
+//! How pools look in a terminal.
+
+use fipd_crds::names::is_object_name;
+
+use crate::{
+    api::wire::{OriginView, PoolList, PoolView, text_of},
+    cli::output::{Table, or_dash},
+};
+
+pub fn table(list: &PoolList) -> Table {
+    let mut table = Table::new(["NAME", "NETWORK", "ADDRESSES", "SIZE", "USED", "FREE"]);
+    for pool in &list.pools {
+        let usage = &pool.usage;
+        table.row([
+            pool.name.clone(),
+            pool.network.clone(),
+            summary(&pool.addresses),
+            usage.size.to_string(),
+            usage.used.to_string(),
+            usage.free.to_string(),
+        ]);
+    }
+    table
+}
+
+/// The first few entries; a pool may have thousands.
+fn summary(addresses: &[String]) -> String {
+    const SHOWN: usize = 3;
+    let first: Vec<_> = addresses.iter().take(SHOWN).cloned().collect();
+    match addresses.len().saturating_sub(SHOWN) {
+        0 => first.join(","),
+        more => format!("{},+{more}", first.join(",")),
+    }
+}
+
+/// Whether clusters that may use the pool have it as an object.
+fn objects(pool: &PoolView) -> &'static str {
+    match &pool.origin {
+        OriginView::Mirror { .. } => "-",
+        OriginView::Own if is_object_name(&pool.name) => "where the configuration offers it",
+        OriginView::Own => {
+            "none: no object can have its name (lower case letters, digits, - and .)"
+        }
+    }
+}
+
+pub fn facts(pool: &PoolView) -> Table {
+    let reserve = &pool.reserve;
+    let ambiguous: Vec<_> = pool.ambiguous.iter().map(ToString::to_string).collect();
+    let overlaps: Vec<_> = pool.overlaps.iter().map(ToString::to_string).collect();
+    Table::facts([
+        ("Name", pool.name.clone()),
+        ("Network", pool.network.clone()),
+        ("Addresses", pool.addresses.join(", ")),
+        ("Exclusions", pool.exclusions.join(", ")),
+        ("Gateway", or_dash(pool.gateway.as_ref())),
+        ("Prefix", or_dash(pool.prefix.as_ref())),
+        ("Subnet", or_dash(pool.subnet.as_ref())),
+        (
+            "Reserved ends",
+            format!(
+                "{} first, {} last of {}",
+                reserve.first,
+                reserve.last,
+                text_of(&reserve.of)
+            ),
+        ),
+        ("Order", text_of(&pool.order)),
+        ("Quarantine", format!("{} s", pool.quarantine)),
+        (
+            "Remembered",
+            match pool.sticky_for {
+                0 => "-".to_owned(),
+                time => format!("{} addresses for {time} s", pool.sticky_most),
+            },
+        ),
+        ("Priority", pool.priority.to_string()),
+        ("For", for_whom(pool)),
+        ("Overlaps", overlaps.join(", ")),
+        ("Ambiguous", ambiguous.join(", ")),
+        ("Forecast", or_dash(pool.forecast.as_ref())),
+        ("Objects", objects(pool).to_owned()),
+        ("Closed", if pool.closed { "yes" } else { "no" }.to_owned()),
+        ("Size", pool.usage.size.to_string()),
+        ("Used", pool.usage.used.to_string()),
+        ("Free", pool.usage.free.to_string()),
+        ("Quarantined", pool.usage.quarantined.to_string()),
+        ("Withheld", pool.usage.withheld.to_string()),
+        ("Out of range", pool.usage.out_of_range.to_string()),
+        ("Generation", pool.generation.to_string()),
+        ("Created", pool.created.clone()),
+    ])
+}
+
+fn for_whom(pool: &PoolView) -> String {
+    let scopes: Vec<_> = pool.scopes.iter().map(ToString::to_string).collect();
+    match scopes.as_slice() {
+        [] => "whoever names it".to_owned(),
+        scopes => scopes.join("; "),
+    }
+}

@@ -1,0 +1,159 @@
+//! How what follows an object goes: with the object, or where `pool-objects` is switched off.
+
+use std::sync::Arc;
+
+use fipd_core::{Ledger, Origin, Pool, PoolEdit, PoolSpec, Refusal, Request, Text};
+
+use super::{POOL_FINALIZER, Sources};
+use crate::{
+    controllers::{
+        Trouble,
+        claims::pool::{kind::Kind, observe::Object, status::not_ready},
+        merge::Says,
+        objects::{Key, Seen},
+        queue::Next,
+        site::Site,
+    },
+    ipam::IpamError,
+};
+
+/// Why the pools of all objects are closed.
+const OFF: &str = "pool-objects is off for this cluster";
+/// Holders that a condition names.
+const NAMED: usize = 5;
+
+impl Sources {
+    /// `pool-objects` is off: nothing of fipd stays in the object.
+    pub(super) async fn disown(
+        &self,
+        key: &Key,
+        seen: Option<Seen<Object>>,
+    ) -> Result<Next, Trouble> {
+        let (uid, finalizers, object) = match seen {
+            None => {
+                self.written.lock().remove(key);
+                self.withdraw(key).await?;
+                return Ok(Next::Done);
+            }
+            Some(Seen::Malformed(object)) => {
+                (object.uid.as_str().into(), object.finalizers.clone(), None)
+            }
+            Some(Seen::Good(object)) if object.ours && self.kind == Kind::Pool => {
+                return Ok(Next::Done);
+            }
+            Some(Seen::Good(object)) => {
+                let shown = (!object.terminating).then(|| Arc::clone(&object));
+                (Text::clone(&object.uid), object.finalizers.clone(), shown)
+            }
+        };
+        let pool = self.existing(key);
+        if let Some(pool) = &pool {
+            close(&self.site, pool, OFF).await?;
+        }
+        let target = self.target(key);
+        let drop = self
+            .remote
+            .drop_finalizer(&target, &uid, &finalizers, POOL_FINALIZER);
+        drop.await?;
+        match object.filter(|_| pool.is_some()) {
+            Some(object) => {
+                let says = not_ready("Off", format!("{OFF}; addresses in use stay"));
+                self.show(key, &object, Some(says)).await
+            }
+            None => Ok(Next::Done),
+        }
+    }
+
+    pub(super) async fn let_go(&self, key: &Key, object: &Object) -> Result<Next, Trouble> {
+        if !object.finalizers.iter().any(|one| one == POOL_FINALIZER) {
+            return Ok(Next::Done);
+        }
+        let Some(pool) = self.withdraw(key).await? else {
+            let (target, uid) = (self.target(key), &object.uid);
+            self.remote
+                .drop_finalizer(&target, uid, &object.finalizers, POOL_FINALIZER)
+                .await?;
+            return Ok(Next::Done);
+        };
+        let says = self.site.ipam.read(|ledger| in_use(ledger, &pool));
+        self.show(key, object, Some(says)).await
+    }
+
+    /// Deletes the pool, or closes it while it is in use; the pool that is left.
+    pub(super) async fn withdraw(&self, key: &Key) -> Result<Option<Arc<Pool>>, Trouble> {
+        let Some(pool) = self.existing(key) else {
+            return Ok(None);
+        };
+        let delete = Request::DeletePool {
+            pool: pool.id,
+            actor: self.site.actor(),
+        };
+        match self.site.ipam.submit(delete).await {
+            Ok(_) | Err(IpamError::Refused(Refusal::UnknownPool(_))) => return Ok(None),
+            Err(IpamError::Refused(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+        close(&self.site, &pool, "its object is deleted").await?;
+        Ok(Some(pool))
+    }
+}
+
+/// Closes all that objects of the cluster made, where they are not to make pools any more.
+pub async fn close_all(site: &Site) -> Result<(), Trouble> {
+    let of_site = |pool: &&Arc<Pool>| {
+        matches!(&pool.spec.origin, Origin::Mirror { system, cluster, .. }
+            if *system == site.system && *cluster == site.id)
+    };
+    let pools: Vec<Arc<Pool>> = site
+        .ipam
+        .read(|ledger| ledger.pools().filter(of_site).cloned().collect());
+    for pool in pools {
+        close(site, &pool, OFF).await?;
+    }
+    Ok(())
+}
+
+/// The pool gives nothing new. One that cannot be closed goes on as it is.
+async fn close(site: &Site, pool: &Pool, reason: &str) -> Result<(), Trouble> {
+    if pool.spec.closed {
+        return Ok(());
+    }
+    let spec = PoolSpec {
+        closed: true,
+        ..pool.spec.clone()
+    };
+    let close = Request::UpdatePool(PoolEdit {
+        pool: pool.id,
+        spec,
+        if_generation: None,
+        force: false,
+        reason: reason.into(),
+        actor: site.actor(),
+    });
+    match site.ipam.submit(close).await {
+        Ok(_) | Err(IpamError::Refused(_)) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Who keeps a pool from going.
+fn in_use(ledger: &Ledger, pool: &Pool) -> Says {
+    let leases = ledger.pool_leases(pool.id, None, Ledger::SCAN);
+    let held: Vec<String> = leases
+        .iter()
+        .filter_map(|lease| {
+            Some(format!(
+                "{} by {}",
+                lease.key.address,
+                lease.owner()?.identity
+            ))
+        })
+        .collect();
+    let more = if held.len() > NAMED { ", ..." } else { "" };
+    let named: Vec<String> = held.into_iter().take(NAMED).collect();
+    let message = format!(
+        "it goes when its addresses are free; held are {}{more}",
+        named.join(", ")
+    );
+    not_ready("InUse", message)
+}
