@@ -1,4 +1,4 @@
-//! Since when a release is wanted that another engine brings about.
+//! Since when a release is wanted that another engine brings about, and why it could not so far.
 
 use std::collections::BTreeMap;
 
@@ -7,21 +7,47 @@ use parking_lot::Mutex;
 
 use super::{files::Target, release::Release};
 
-/// By this host's clock, which need not be the cluster's.
 #[derive(Default)]
-pub(super) struct Awaited(Mutex<BTreeMap<Target, (Release, Timestamp)>>);
+pub(super) struct Awaited(Mutex<BTreeMap<Target, Wish>>);
+
+#[derive(Clone)]
+pub(super) struct Wish {
+    wanted: Release,
+    /// By this host's clock, which need not be the cluster's.
+    pub since: Timestamp,
+    /// What came of the last attempt, which another may have followed.
+    pub failure: Option<String>,
+}
 
 impl Awaited {
-    /// Since when it is this that is wanted.
-    pub fn since(&self, target: &Target, wanted: &Release, now: Timestamp) -> Timestamp {
+    /// What is known of it while it is this that is wanted.
+    pub fn wish(&self, target: &Target, wanted: &Release, now: Timestamp) -> Wish {
+        self.with(target, wanted, now, |wish| wish.clone())
+    }
+
+    pub fn failed(&self, target: &Target, wanted: &Release, why: &str, now: Timestamp) {
+        let failure = Some(why.to_owned());
+        self.with(target, wanted, now, |wish| wish.failure = failure);
+    }
+
+    fn with<T>(
+        &self,
+        target: &Target,
+        wanted: &Release,
+        now: Timestamp,
+        act: impl FnOnce(&mut Wish) -> T,
+    ) -> T {
+        let begun = || Wish {
+            wanted: wanted.clone(),
+            since: now,
+            failure: None,
+        };
         let mut all = self.0.lock();
-        match all.get(target) {
-            Some((before, since)) if before == wanted => *since,
-            Some(_) | None => {
-                all.insert(target.clone(), (wanted.clone(), now));
-                now
-            }
+        let wish = all.entry(target.clone()).or_insert_with(begun);
+        if wish.wanted != *wanted {
+            *wish = begun();
         }
+        act(wish)
     }
 
     pub fn reached(&self, target: &Target) {
@@ -39,7 +65,7 @@ mod tests {
     use crate::helm::testing::release;
 
     #[test]
-    fn the_time_begins_anew_with_what_is_wanted() {
+    fn what_is_known_begins_anew_with_what_is_wanted() {
         let (awaited, target) = (
             Awaited::default(),
             Target {
@@ -49,10 +75,14 @@ mod tests {
             },
         );
         let (one, other) = (release("https://x"), release("https://y"));
-        let since = |wanted, now| awaited.since(&target, wanted, Timestamp(now));
+        let wish = |wanted, now| awaited.wish(&target, wanted, Timestamp(now));
+        let since = |wanted, now| wish(wanted, now).since;
         assert_eq!(since(&one, 1), Timestamp(1));
         assert_eq!(since(&one, 5), Timestamp(1));
+        awaited.failed(&target, &one, "no", Timestamp(5));
+        assert_eq!(wish(&one, 5).failure.as_deref(), Some("no"));
         assert_eq!(since(&other, 6), Timestamp(6));
+        assert_eq!(wish(&other, 6).failure, None);
         awaited.reached(&target);
         assert_eq!(since(&other, 9), Timestamp(9));
         awaited.forget("c");

@@ -228,8 +228,23 @@ impl Helm {
 
     /// For how long another engine is to bring about exactly this.
     pub fn awaited(&self, target: &Target, wanted: &Release, now: Timestamp) -> Duration {
-        let since = self.0.awaited.since(target, wanted, now);
+        let since = self.0.awaited.wish(target, wanted, now).since;
         Duration::from_millis(now.0.saturating_sub(since.0))
+    }
+
+    /// An attempt of another engine at exactly this failed.
+    pub fn attempt_failed(&self, target: &Target, wanted: &Release, why: &str, now: Timestamp) {
+        self.0.awaited.failed(target, wanted, why, now);
+    }
+
+    /// Why the last attempt of another engine at exactly this failed, until it succeeds.
+    pub fn last_failure(
+        &self,
+        target: &Target,
+        wanted: &Release,
+        now: Timestamp,
+    ) -> Option<String> {
+        self.0.awaited.wish(target, wanted, now).failure
     }
 
     /// How long one operation may take.

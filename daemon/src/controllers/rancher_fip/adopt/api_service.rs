@@ -43,12 +43,12 @@ pub fn judge(found: &Found, report: &mut Report) {
 /// Nobody keeps it.
 fn left(found: &Found, name: String, service: &Service, report: &mut Report) {
     let there = there(service);
-    let when = match selector(service) {
-        Ok(_) => " once the original is stopped",
-        Err(_) => "",
+    let leads = match selector(service) {
+        Ok(_) => "leads nowhere once the original is stopped",
+        Err(Some(_)) => "leads where fipd last let it, which nobody keeps in step",
+        Err(None) => "leads where its EndpointSlices say, which fipd does not keep",
     };
-    let says =
-        format!("{there}; leads nowhere{when}, and with it every Ingress and node port on it");
+    let says = format!("{there}; {leads}, and with it every Ingress and node port on it");
     report.wrong(Kind::Leftover, &name, says);
     let url = found.duties.api_url.as_deref();
     let url = url.unwrap_or("the URL that [api] advertise is to say, with /v1");

@@ -1,8 +1,8 @@
 //! Reads what the address book has of a site: where its pools are, and who holds their addresses.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use fipd_core::{Ledger, Pool, PoolId, Tenant};
+use fipd_core::{Ledger, Pool, PoolId, Tenant, Text};
 use fipd_crds::floating_ip::FloatingIPPool;
 
 use super::found::{Book, Charge, Placed};
@@ -52,23 +52,28 @@ fn placed(site: &Site, name: &str, pool: &FloatingIPPool) -> Placed {
     let (entries, doubt) = facts
         .map(|facts| (facts.entries, facts.doubt))
         .unwrap_or_default();
-    // A pool that cannot be taken as written leaves its mirror where it is.
-    let present = network_of(ipam, &mirror).filter(|_| !usable);
+    let held: BTreeSet<_> = entries.into_iter().map(|(address, _)| address).collect();
+    let (present, overlap) = ipam.read(|ledger| {
+        let present = network_of(ledger, &mirror);
+        (present, overlap(site, ledger, &mirror))
+    });
+    // A pool that cannot be taken as written leaves its mirror where it is, and so does one with leases.
+    let present = present.filter(|_| !usable || !held.is_empty());
+    let network = present.unwrap_or_else(|| placed.network.clone());
     Placed {
-        network: present.unwrap_or(placed.network),
+        refused_move: (usable && network != placed.network).then_some(placed.network),
+        network,
         mirrored: true,
         doubt,
-        overlap: ipam.read(|ledger| overlap(site, ledger, &mirror)),
-        held: entries.into_iter().map(|(address, _)| address).collect(),
+        overlap,
+        held,
         ..placed
     }
 }
 
-fn network_of(ipam: &Ipam, mirror: &Pool) -> Option<fipd_core::Text> {
-    ipam.read(|ledger| {
-        let network = ledger.network(mirror.spec.network);
-        network.map(|network| network.name.clone())
-    })
+fn network_of(ledger: &Ledger, mirror: &Pool) -> Option<Text> {
+    let network = ledger.network(mirror.spec.network);
+    network.map(|network| Text::clone(&network.name))
 }
 
 /// The pools of others, of fipd or of another cluster, that may give its addresses as well.
@@ -90,15 +95,18 @@ fn charge(site: &Site, book: &mut Book) {
             let page = ledger.tenancies(None, after.clone(), PAGE).into_iter();
             page.map(|one| {
                 let pool = ledger.pool(one.pool);
-                (pool.and_then(|pool| site.object_of(pool)), one)
+                let network = pool.and_then(|pool| network_of(ledger, pool));
+                let name = pool.and_then(|pool| site.object_of(pool));
+                (name, network.unwrap_or_default(), one)
             })
             .collect::<Vec<_>>()
         });
         let whole = page.len() == PAGE;
-        for (name, one) in page {
+        for (name, network, one) in page {
             if let Some(name) = name {
-                // Its object is gone, and it is closed.
+                // Its object is gone or cannot be read, and it stays where it is.
                 let gone = || Placed {
+                    network,
                     mirrored: true,
                     ..Placed::default()
                 };
@@ -266,6 +274,15 @@ mod tests {
         }
         let book = read(&site, &pools);
         assert_eq!(book.pools["lab-a"].held.len(), 2);
+        let mut moved = pools.clone();
+        let notes = &mut moved.get_mut("lab-a").expect("a pool").metadata.annotations;
+        *notes = Some([("fipd.io/network".to_owned(), "vip".to_owned())].into());
+        let placed = &read(&site, &moved).pools["lab-a"];
+        assert_eq!(&*placed.network, "lab", "its leases keep it");
+        assert_eq!(placed.refused_move.as_deref(), Some("vip"));
+        moved.remove("lab-a");
+        let placed = &read(&site, &moved).pools["lab-a"];
+        assert_eq!((&*placed.network, placed.mirrored), ("lab", true));
         assert_eq!(
             said(book, pools),
             "2 of 5 in lab-a; its status says 1 of lab-a, 2 are there"

@@ -81,6 +81,8 @@ pub struct Placed {
     pub network: Text,
     /// Why the network that the object names does not count.
     pub ignored_annotation: Option<String>,
+    /// The network that it is to be in, where its leases keep it.
+    pub refused_move: Option<Text>,
     /// Whether there is a mirror of it.
     pub mirrored: bool,
     /// Why some of its addresses are not given.

@@ -81,6 +81,9 @@ fn placing(placed: Option<&Placed>, overlap: Option<&Overlap<'_>>) -> Vec<String
     }
     wrongs.extend(placed.doubt.clone());
     wrongs.extend(placed.ignored_annotation.clone());
+    wrongs.extend(placed.refused_move.as_ref().map(|to| {
+        format!("is to be in network {to}, where its leases do not go by themselves: `fipd pool move-network`")
+    }));
     wrongs
 }
 

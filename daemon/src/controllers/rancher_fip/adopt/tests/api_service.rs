@@ -54,6 +54,7 @@ fn a_service_that_nobody_keeps_is_named_with_what_clients_need() {
         said[0].contains("no selector ({\"app\":\"x\"} was taken off)"),
         "{said:?}"
     );
+    assert!(said[0].contains("leads where fipd last let it"), "{said:?}");
     let does = &taken.changes[0].does;
     let back = "patch service rancher-fip-api-server --type merge -p '{\"spec\":{\"selector\":{\"app\":\"x\"}}}'`";
     assert!(does.contains(back), "{does}");

@@ -195,7 +195,7 @@ impl Guest<'_> {
             (None, Some(stored))
                 if clears && helm::difference(release, &stored.observed).is_none() =>
             {
-                Err(failed(chart, &standing::said(stored)))
+                Err(self.attempt_failed(chart, release, &standing::said(stored)))
             }
             (None, stored) => self.judge(chart, release, stored).await,
         }
@@ -229,14 +229,23 @@ impl Guest<'_> {
         let place = self.place(&release.namespace, name);
         let awaited = self.helm.awaited(&place, release, clock::now());
         let overdue = standing::overdue(&standing, awaited, self.helm.deadline());
-        let why = match (standing, overdue) {
-            (Standing::Failed(why), _) | (_, Some(why)) => why,
-            (Standing::Deployed, None) => return Ok(Settled::Yes),
+        match (standing, overdue) {
+            (Standing::Failed(why), _) => Err(self.attempt_failed(chart, release, &why)),
+            (_, Some(why)) => Err(failed(chart, &why)),
+            (Standing::Deployed, None) => Ok(Settled::Yes),
+            // The next attempt at the same hides nothing.
             (Standing::Waiting | Standing::Running { .. } | Standing::Other { .. }, None) => {
-                return Ok(Settled::NotYet);
+                let failure = self.helm.last_failure(&place, release, clock::now());
+                failure.map_or(Ok(Settled::NotYet), |why| Err(failed(chart, &why)))
             }
-        };
-        Err(failed(chart, &why))
+        }
+    }
+
+    /// It is told until an attempt succeeds, or something else is wanted.
+    fn attempt_failed(&self, chart: &HelmChart, release: &Wanted, why: &str) -> ChartError {
+        let place = self.place(&release.namespace, &release.name);
+        self.helm.attempt_failed(&place, release, why, clock::now());
+        failed(chart, why)
     }
 
     /// Whether an admin's HelmChartConfig adds values, so that those of the release need not be fipd's alone: then a Job

@@ -213,6 +213,33 @@ async fn values_that_an_admin_adds_are_no_failure() {
 }
 
 #[tokio::test]
+async fn why_it_failed_is_told_while_it_is_tried_again_until_it_succeeds() {
+    let failed = revision("failed", "purelb", &json!({ "a": 1 }));
+    let before = revision("deployed", "purelb", &json!({ "a": 0 }));
+    let deployed = revision("deployed", "purelb", &json!({ "a": 1 }));
+    let running = answer(&json!(testing::job(11, &json!({ "failed": 1 }))));
+    let unreadable = ("GET", 403, "no");
+    let first = [revisions(), failed, unreadable, DELETED];
+    let second = [revisions(), before, unreadable, running, GONE];
+    let third = [revisions(), deployed, unreadable, complete()];
+    let answers = [&first[..], &second, &third, &second].concat();
+    let charts = HelmCharts(Some(vec![object("abort")]));
+    let wanted = release("https://x/charts");
+    let (came, _) = with(&answers, async |guest: Guest<'_>| {
+        let mut came = Vec::new();
+        for _ in 0..4 {
+            came.push(guest.bring_object(&charts, &wanted).await);
+        }
+        came
+    })
+    .await;
+    let told = came[0].as_ref().unwrap_err();
+    assert!(told.message.contains("it is failed"), "{}", told.message);
+    assert_eq!(came[1].as_ref().unwrap_err(), told, "it is tried again");
+    assert_eq!(came[2..], [Ok(Settled::Yes), Ok(Settled::NotYet)]);
+}
+
+#[tokio::test]
 async fn a_failure_is_cleared_where_helm_controller_would_leave_it() {
     let failed = revision("failed", "purelb", &json!({ "a": 0 }));
     let running = answer(&json!(testing::job(11, &json!({ "failed": 1 }))));
