@@ -17,6 +17,7 @@ mod adoption;
 mod audit;
 mod collision;
 mod epoch;
+pub mod host;
 mod identity;
 mod import;
 mod labels;

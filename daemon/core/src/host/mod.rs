@@ -1,0 +1,25 @@
+//! The policy-routing rules of a host: which ones there are to be, and the steps from those that there are.
+//!
+//! ```text
+//!  Policy + Balanced --assign--> Assignment --RuleSet--> desired --> Desired { rules, index }
+//!                                                                       |
+//!  kernel rules ------------------------------------------------------ diff --> Step, Step, ...
+//! ```
+//!
+//! A rule is fipd's by its protocol tag and by nothing else. The kernel's ways of adding and deleting were measured: they
+//! are told where they matter.
+
+mod assign;
+mod desired;
+mod diff;
+mod limits;
+mod rule;
+
+pub use assign::{Assigned, Assignment, Balanced, Clash, Policy, SourceMode, assign};
+pub use desired::{Desired, HostSettings, Marks, Mode, RuleSet, SetKey, desired, marks_of};
+pub use diff::{Plan, Step, diff, is_own};
+pub use limits::{
+    BAND_FIRST, BAND_LAST, LimitError, MARK_MASK, check_band, check_mark_mask, check_priority,
+    check_protocol, check_table,
+};
+pub use rule::{FwMark, KernelRule, Rule, RuleAction};

@@ -1,0 +1,113 @@
+//! A policy-routing rule, as the kernel knows it.
+
+use std::fmt;
+
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+
+use crate::{Family, Text};
+
+/// What a rule is, whole: two that differ in any of it are two rules. They sort by priority, as the kernel looks at them.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Rule {
+    /// 0 to 2^32 - 1; the least is looked at first.
+    pub priority: u32,
+    pub family: Family,
+    /// Without host bits, as are all prefixes here; `None`: any.
+    pub source: Option<IpNet>,
+    pub destination: Option<IpNet>,
+    /// Name of the interface that a packet came by.
+    pub input: Option<Text>,
+    /// That of a socket that is bound to one.
+    pub output: Option<Text>,
+    pub mark: Option<FwMark>,
+    pub action: RuleAction,
+    /// `FRA_PROTOCOL` of `linux/fib_rules.h`: who made it.
+    pub protocol: u8,
+}
+
+/// Packets whose mark has this value under the mask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct FwMark {
+    pub value: u32,
+    pub mask: u32,
+}
+
+/// What becomes of a packet; the numbers are `FR_ACT_*` of `linux/fib_rules.h`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum RuleAction {
+    /// The routing table that is asked; where it has no route, the next rule is.
+    Table(u32),
+    Blackhole,
+    Unreachable,
+    Prohibit,
+    /// One that fipd never writes.
+    Other(u8),
+}
+
+/// A rule that is in the kernel.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KernelRule {
+    pub rule: Rule,
+    /// What it says beyond that, for people: ports, users, inversion. One with such is never fipd's.
+    pub more: Option<Text>,
+}
+
+impl From<Rule> for KernelRule {
+    fn from(rule: Rule) -> Self {
+        Self { rule, more: None }
+    }
+}
+
+/// As `ip rule` shows it.
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: from ", self.priority)?;
+        match &self.source {
+            Some(source) => write!(f, "{}", Shown(source))?,
+            None => f.write_str("all")?,
+        }
+        if let Some(destination) = &self.destination {
+            write!(f, " to {}", Shown(destination))?;
+        }
+        if let Some(mark) = &self.mark {
+            write!(f, " fwmark {:#x}/{:#x}", mark.value, mark.mask)?;
+        }
+        if let Some(input) = &self.input {
+            write!(f, " iif {input}")?;
+        }
+        if let Some(output) = &self.output {
+            write!(f, " oif {output}")?;
+        }
+        match self.action {
+            RuleAction::Table(table) => write!(f, " lookup {table}")?,
+            RuleAction::Blackhole => f.write_str(" blackhole")?,
+            RuleAction::Unreachable => f.write_str(" unreachable")?,
+            RuleAction::Prohibit => f.write_str(" prohibit")?,
+            RuleAction::Other(number) => write!(f, " action {number}")?,
+        }
+        write!(f, " proto {}", self.protocol)
+    }
+}
+
+impl fmt::Display for KernelRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.rule.fmt(f)?;
+        match &self.more {
+            Some(more) => write!(f, " {more}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A host without the length of its prefix.
+struct Shown<'a>(&'a IpNet);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.prefix_len() == self.0.max_prefix_len() {
+            true => self.0.addr().fmt(f),
+            false => self.0.fmt(f),
+        }
+    }
+}

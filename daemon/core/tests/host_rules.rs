@@ -1,0 +1,256 @@
+//! The steps to the rules of a host, against a model of the kernel's list.
+#![expect(clippy::expect_used, reason = "a test fails by panicking")]
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::{IpAddr, Ipv4Addr},
+};
+
+use fipd_core::{
+    Family, Text,
+    host::{FwMark, KernelRule, Plan, Rule, RuleAction, Step, diff, is_own},
+};
+use ipnet::IpNet;
+use proptest::{collection, option, prelude::*, sample};
+
+const TAG: u8 = 200;
+
+/// What the kernel has, in its order.
+#[derive(Clone, Debug, Default)]
+struct Kernel(Vec<KernelRule>);
+
+impl Kernel {
+    fn of(rules: Vec<KernelRule>) -> Self {
+        let mut kernel = Self::default();
+        rules.into_iter().for_each(|rule| kernel.add(rule));
+        kernel
+    }
+
+    fn add(&mut self, rule: KernelRule) {
+        let priority = rule.rule.priority;
+        let behind = self
+            .0
+            .iter()
+            .take_while(|one| one.rule.priority <= priority);
+        let at = behind.count();
+        self.0.insert(at, rule);
+    }
+
+    /// As `rule_find` of `net/core/fib_rules.c` finds it.
+    fn delete(&mut self, wanted: &Rule) -> Option<KernelRule> {
+        fn says<T: PartialEq>(wanted: Option<&T>, there: Option<&T>) -> bool {
+            wanted.is_none_or(|wanted| there == Some(wanted))
+        }
+        let found = self.0.iter().position(|one| {
+            let there = &one.rule;
+            (wanted.family, wanted.priority, wanted.protocol)
+                == (there.family, there.priority, there.protocol)
+                && wanted.action == there.action
+                && says(wanted.source.as_ref(), there.source.as_ref())
+                && says(wanted.destination.as_ref(), there.destination.as_ref())
+                && says(wanted.input.as_ref(), there.input.as_ref())
+                && says(wanted.output.as_ref(), there.output.as_ref())
+                && says(wanted.mark.as_ref(), there.mark.as_ref())
+        });
+        found.map(|at| self.0.remove(at))
+    }
+
+    fn own(&self) -> Vec<Rule> {
+        let own = self.0.iter().filter(|one| is_own(one, TAG));
+        own.map(|one| one.rule.clone()).collect()
+    }
+
+    fn foreign(&self) -> Vec<KernelRule> {
+        let foreign = self.0.iter().filter(|one| !is_own(one, TAG));
+        foreign.cloned().collect()
+    }
+
+    fn sources(&self) -> BTreeSet<Option<IpNet>> {
+        self.own().into_iter().map(|rule| rule.source).collect()
+    }
+}
+
+fn source() -> impl Strategy<Value = Option<IpNet>> {
+    let host = (0_u8..4).prop_map(|last| IpNet::from(IpAddr::from(Ipv4Addr::new(10, 0, 0, last))));
+    let wide = Just("10.0.0.0/24".parse().expect("a prefix"));
+    prop_oneof![8 => host.prop_map(Some), 1 => wide.prop_map(Some), 1 => Just(None)]
+}
+
+fn name() -> impl Strategy<Value = Option<Text>> {
+    prop_oneof![6 => Just(None), 1 => Just(Some("eth0".into()))]
+}
+
+/// Few values, so that rules are alike.
+fn rule() -> impl Strategy<Value = Rule> {
+    let mark = option::weighted(
+        0.2,
+        (1_u32..3).prop_map(|value| FwMark { value, mask: 0xff }),
+    );
+    let action = prop_oneof![
+        6 => (100_u32..103).prop_map(RuleAction::Table),
+        1 => Just(RuleAction::Unreachable),
+    ];
+    let destination = option::weighted(0.2, Just("10.9.0.0/16".parse().expect("a prefix")));
+    let protocol = prop_oneof![5 => Just(TAG), 1 => Just(0), 1 => Just(4)];
+    let priority = sample::select(vec![100_u32, 101, 30_000]);
+    let selectors = (source(), destination, name(), name(), mark);
+    (priority, selectors, action, protocol).prop_map(
+        |(priority, (source, destination, input, output, mark), action, protocol)| Rule {
+            priority,
+            family: Family::V4,
+            source,
+            destination,
+            input,
+            output,
+            mark,
+            action,
+            protocol,
+        },
+    )
+}
+
+fn kernel() -> impl Strategy<Value = Kernel> {
+    let more = option::weighted(0.05, Just(Text::from("not")));
+    let one = (rule(), more).prop_map(|(rule, more)| KernelRule { rule, more });
+    collection::vec(one, 0..24).prop_map(Kernel::of)
+}
+
+fn wanted() -> impl Strategy<Value = BTreeSet<Rule>> {
+    let ours = rule().prop_map(|rule| Rule {
+        protocol: TAG,
+        ..rule
+    });
+    collection::btree_set(ours, 0..16)
+}
+
+/// Does all of it, looking after each step that nothing is lost on the way.
+fn apply(kernel: &mut Kernel, plan: &Plan, desired: &BTreeSet<Rule>) {
+    let stays: BTreeSet<_> = desired.iter().map(|rule| rule.source).collect();
+    let had: BTreeSet<_> = kernel.sources().intersection(&stays).copied().collect();
+    let adds = plan.adds.iter().cloned().map(Step::Add);
+    let steps: Vec<Step> = adds.chain(plan.removals.iter().cloned()).collect();
+    for step in &steps {
+        match step {
+            Step::Add(rule) => {
+                assert_eq!(rule.protocol, TAG);
+                kernel.add(rule.clone().into());
+            }
+            Step::Delete(rule) => {
+                let gone = kernel.delete(rule).expect("something to delete");
+                assert!(is_own(&gone, TAG), "{gone} is not fipd's");
+            }
+        }
+        let has = kernel.sources();
+        assert!(had.is_subset(&has), "{step:?} leaves a source without");
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_steps_lead_to_what_is_desired_and_touch_nothing_else(
+        mut kernel in kernel(), desired in wanted()
+    ) {
+        let foreign = kernel.foreign();
+        let plan = diff(&desired, &kernel.0, TAG);
+        apply(&mut kernel, &plan, &desired);
+        prop_assert_eq!(kernel.foreign(), foreign);
+        let own = kernel.own();
+        if plan.stuck.is_empty() {
+            prop_assert_eq!(own.len(), desired.len(), "there is none twice");
+            prop_assert_eq!(&own.into_iter().collect::<BTreeSet<_>>(), &desired);
+            prop_assert_eq!(diff(&desired, &kernel.0, TAG), Plan::default());
+        } else {
+            let own: BTreeSet<Rule> = own.into_iter().collect();
+            prop_assert!(own.is_superset(&desired));
+            let again = diff(&desired, &kernel.0, TAG);
+            prop_assert!(again.is_empty(), "it does not try for ever: {:?}", again);
+        }
+    }
+
+    #[test]
+    fn rules_are_added_from_the_end_and_deleted_from_the_head(
+        mut kernel in kernel(), desired in wanted()
+    ) {
+        let plan = diff(&desired, &kernel.0, TAG);
+        prop_assert!(plan.adds.iter().map(|rule| rule.priority).rev().is_sorted());
+        let deleted = plan.removals.iter().filter_map(|step| match step {
+            Step::Delete(rule) => Some(rule.priority),
+            Step::Add(_) => None,
+        });
+        prop_assert!(deleted.is_sorted());
+        apply(&mut kernel, &plan, &desired);
+    }
+
+    /// A step that was not done, or done by another, changes nothing but what is left to do.
+    #[test]
+    fn it_converges_from_wherever_it_was_cut_off(
+        mut kernel in kernel(), desired in wanted(), cut in 0_usize..20
+    ) {
+        let plan = diff(&desired, &kernel.0, TAG);
+        let adds = plan.adds.iter().cloned().map(Step::Add);
+        for step in adds.chain(plan.removals.iter().cloned()).take(cut) {
+            match step {
+                Step::Add(rule) => kernel.add(rule.into()),
+                Step::Delete(rule) => drop(kernel.delete(&rule)),
+            }
+        }
+        let plan = diff(&desired, &kernel.0, TAG);
+        apply(&mut kernel, &plan, &desired);
+        if plan.stuck.is_empty() {
+            prop_assert_eq!(kernel.own().into_iter().collect::<BTreeSet<_>>(), desired);
+        }
+    }
+}
+
+#[test]
+fn a_source_that_changes_its_table_has_the_new_rule_before_the_old_one_goes() {
+    let rule = |table| Rule {
+        priority: 1000,
+        family: Family::V4,
+        source: Some("10.96.0.1/32".parse().expect("a prefix")),
+        destination: None,
+        input: None,
+        output: None,
+        mark: None,
+        action: RuleAction::Table(table),
+        protocol: TAG,
+    };
+    let look_alike = Rule {
+        protocol: 0,
+        ..rule(100)
+    };
+    let kernel = Kernel::of(vec![look_alike.clone().into(), rule(100).into()]);
+    let plan = diff(&[rule(200)].into(), &kernel.0, TAG);
+    assert_eq!(plan.adds, [rule(200)]);
+    assert_eq!(plan.removals, [Step::Delete(rule(100))]);
+    let foreign_only = Kernel::of(vec![look_alike.into()]);
+    let plan = diff(&[rule(100)].into(), &foreign_only.0, TAG);
+    assert_eq!(plan.adds, [rule(100)], "another's rule is no rule of fipd");
+}
+
+/// Nothing in it grows with the square of the rules.
+#[test]
+fn a_hundred_thousand_rules_of_one_priority_are_planned() {
+    let rules: BTreeSet<Rule> = (0..100_000_u32)
+        .map(|number| Rule {
+            priority: 10_000,
+            family: Family::V4,
+            source: Some(IpNet::from(IpAddr::from(Ipv4Addr::from(number)))),
+            destination: None,
+            input: None,
+            output: None,
+            mark: None,
+            action: RuleAction::Table(100),
+            protocol: TAG,
+        })
+        .collect();
+    let kernel: Vec<KernelRule> = rules.iter().cloned().map(Into::into).collect();
+    assert!(diff(&rules, &kernel, TAG).is_empty());
+    let plan = diff(&BTreeSet::new(), &kernel, TAG);
+    let mut counts = BTreeMap::new();
+    for step in &plan.removals {
+        let Step::Delete(rule) = step else { continue };
+        *counts.entry(rule).or_insert(0) += 1;
+    }
+    assert_eq!((plan.removals.len(), counts.len()), (100_000, 100_000));
+}
