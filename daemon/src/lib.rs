@@ -26,5 +26,6 @@ pub mod logging;
 pub mod metrics;
 pub mod restore_hold;
 pub mod rollup;
+pub mod rules;
 pub mod settings;
 pub mod store;

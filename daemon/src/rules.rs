@@ -1,0 +1,253 @@
+//! Between those who want rules on this host, the engine that brings them into the kernel, and those who look on. None of
+//! them knows another. In memory only: what is wanted is said anew after a restart, and the kernel tells what there is.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use fipd_core::{
+    Text, Timestamp,
+    host::{Desired, KernelRule, Plan, Rule, RuleSet},
+};
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, oneshot, watch};
+
+/// Commands that wait; people give them.
+const COMMANDS: usize = 8;
+
+/// Counts the changes of what is wanted.
+pub type Revision = u64;
+
+/// How the engine is doing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum EngineState {
+    /// This host is not told to have rules.
+    #[default]
+    Off,
+    /// Nothing was applied yet: something that is to say what is wanted has not.
+    Starting(String),
+    Active,
+    /// Own rules were flushed by an admin, and are not brought back until one says so.
+    Paused,
+    /// Why rules cannot be changed, and what would help. It is tried again.
+    Degraded(String),
+}
+
+/// Something about this host that people should know; `code` stays the same.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Warning {
+    pub code: &'static str,
+    pub text: String,
+}
+
+/// Why rules had to be mended since the start, by cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Drift {
+    /// Own rules that another removed.
+    pub removed: u64,
+    /// Rules of fipd's tag that are not fipd's, or twice.
+    pub added: u64,
+    /// Times that the table of the packet filter was not as fipd left it.
+    pub index: u64,
+    /// Times that notifications were lost and everything was read anew.
+    pub overruns: u64,
+}
+
+/// How rules stand, as of one moment.
+#[derive(Clone, Debug, Default)]
+pub struct View {
+    pub state: EngineState,
+    /// The Node that this host is.
+    pub node: Option<Text>,
+    pub protocol: u8,
+    pub desired: Arc<Desired>,
+    /// All rules of both families, in the kernel's order.
+    pub kernel: Arc<Vec<KernelRule>>,
+    /// What is still to be done.
+    pub plan: Arc<Plan>,
+    pub warnings: Vec<Warning>,
+    pub drift: Drift,
+    pub at: Timestamp,
+}
+
+/// What an admin wants done by the engine. Each answers the rules that it removed, or with `dry_run` would remove.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Removes all own rules, and pauses.
+    Flush { dry_run: bool },
+    /// Ends the pause.
+    Resume,
+    /// Removes rules of others that ask this table, none of the kernel's own.
+    PruneForeign {
+        table: u32,
+        priorities: Option<(u32, u32)>,
+        /// What a dry run said; if there is anything else by now, nothing is removed.
+        confirmed: Option<Vec<String>>,
+    },
+    /// Adds the own twin of each of these first, then removes the rule without tag that is this one in full but for the
+    /// tag.
+    AdoptUntagged { rules: Vec<Rule>, dry_run: bool },
+}
+
+/// Why a command was not done.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CommandError {
+    #[error("this host is not told to have rules: set node in [host]")]
+    Off,
+    #[error("{0}")]
+    Degraded(String),
+    #[error("the rules changed since the plan was shown; look at it again: nothing was removed")]
+    Changed,
+    #[error("the kernel refused: {0}")]
+    Kernel(String),
+}
+
+/// A command and where its answer goes.
+pub struct Ordered {
+    pub command: Command,
+    pub answer: oneshot::Sender<Result<Vec<KernelRule>, CommandError>>,
+}
+
+/// Cheap to clone.
+#[derive(Clone)]
+pub struct RuleBoard(Arc<Inner>);
+
+struct Inner {
+    wanted: Mutex<BTreeMap<Text, Arc<Vec<RuleSet>>>>,
+    revision: watch::Sender<Revision>,
+    applied: watch::Sender<Revision>,
+    view: watch::Sender<Arc<View>>,
+    commands: mpsc::Sender<Ordered>,
+    /// Until an engine takes it.
+    ordered: Mutex<Option<mpsc::Receiver<Ordered>>>,
+}
+
+impl Default for RuleBoard {
+    fn default() -> Self {
+        let (commands, ordered) = mpsc::channel(COMMANDS);
+        Self(Arc::new(Inner {
+            wanted: Mutex::default(),
+            revision: watch::Sender::new(0),
+            applied: watch::Sender::new(0),
+            view: watch::Sender::default(),
+            commands,
+            ordered: Mutex::new(Some(ordered)),
+        }))
+    }
+}
+
+impl RuleBoard {
+    /// Replaces what `who` wants. Answers the revision from which on that counts; it is a new one only if this is something
+    /// else than before.
+    pub fn want(&self, who: &Text, sets: Vec<RuleSet>) -> Revision {
+        let mut wanted = self.0.wanted.lock();
+        if wanted.get(who).is_some_and(|before| **before == sets) {
+            return *self.0.revision.borrow();
+        }
+        wanted.insert(Text::clone(who), Arc::new(sets));
+        self.advance()
+    }
+
+    /// `who` wants nothing any more, which is another thing than silence.
+    pub fn forget(&self, who: &Text) -> Revision {
+        let mut wanted = self.0.wanted.lock();
+        match wanted.remove(who) {
+            Some(_) => self.advance(),
+            None => *self.0.revision.borrow(),
+        }
+    }
+
+    fn advance(&self) -> Revision {
+        let mut now = 0;
+        self.0.revision.send_modify(|revision| {
+            *revision += 1;
+            now = *revision;
+        });
+        now
+    }
+
+    /// What everybody wants, by name, and the revision of that.
+    pub fn wanted(&self) -> (Revision, Vec<(Text, Arc<Vec<RuleSet>>)>) {
+        let wanted = self.0.wanted.lock();
+        let all = wanted.iter();
+        let all = all.map(|(who, sets)| (Text::clone(who), Arc::clone(sets)));
+        (*self.0.revision.borrow(), all.collect())
+    }
+
+    /// Follows what is wanted.
+    pub fn changes(&self) -> watch::Receiver<Revision> {
+        self.0.revision.subscribe()
+    }
+
+    /// The kernel has what was wanted at this revision.
+    pub fn applied(&self, revision: Revision) {
+        self.0.applied.send_if_modified(|applied| {
+            let newer = *applied < revision;
+            *applied = revision.max(*applied);
+            newer
+        });
+    }
+
+    /// Follows how far the kernel is.
+    pub fn progress(&self) -> watch::Receiver<Revision> {
+        self.0.applied.subscribe()
+    }
+
+    pub fn show(&self, view: View) {
+        self.0.view.send_replace(Arc::new(view));
+    }
+
+    pub fn view(&self) -> Arc<View> {
+        Arc::clone(&self.0.view.borrow())
+    }
+
+    /// Follows what is shown.
+    pub fn views(&self) -> watch::Receiver<Arc<View>> {
+        self.0.view.subscribe()
+    }
+
+    /// The commands, for the one engine there is.
+    pub fn take_orders(&self) -> Option<mpsc::Receiver<Ordered>> {
+        self.0.ordered.lock().take()
+    }
+
+    /// Has the engine do something.
+    ///
+    /// # Errors
+    /// Why it was not done.
+    pub async fn order(&self, command: Command) -> Result<Vec<KernelRule>, CommandError> {
+        if self.view().state == EngineState::Off {
+            return Err(CommandError::Off);
+        }
+        let (answer, answered) = oneshot::channel();
+        let ended = || CommandError::Degraded("the engine has ended; fipd is stopping".to_owned());
+        let sent = self.0.commands.send(Ordered { command, answer }).await;
+        sent.map_err(|_| ended())?;
+        answered.await.map_err(|_| ended())?
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn only_another_wish_is_a_new_revision() {
+        let board = RuleBoard::default();
+        let who: Text = "cluster/a".into();
+        let changes = board.changes();
+        assert_eq!(board.want(&who, Vec::new()), 1, "nothing is a wish, too");
+        assert_eq!(board.want(&who, Vec::new()), 1);
+        assert_eq!(board.wanted().1.len(), 1);
+        assert_eq!((board.forget(&who), board.forget(&who)), (2, 2));
+        assert_eq!(*changes.borrow(), 2);
+        board.applied(2);
+        board.applied(1);
+        assert_eq!(*board.progress().borrow(), 2);
+    }
+
+    #[tokio::test]
+    async fn where_there_is_no_engine_a_command_says_so() {
+        let board = RuleBoard::default();
+        let refused = board.order(Command::Resume).await;
+        assert_eq!(refused, Err(CommandError::Off));
+    }
+}
