@@ -1,7 +1,10 @@
 //! Between those who want rules on this host, the engine that brings them into the kernel, and those who look on. None of
 //! them knows another. In memory only: what is wanted is said anew after a restart, and the kernel tells what there is.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use fipd_core::{
     Text, Timestamp,
@@ -64,6 +67,9 @@ pub struct View {
     /// What is still to be done.
     pub plan: Arc<Plan>,
     pub warnings: Vec<Warning>,
+    /// The tables of the VRFs that are there, by the names of their devices; the engine fills this from the links, for those
+    /// who want rules to a VRF by its name.
+    pub vrfs: Arc<BTreeMap<Text, u32>>,
     pub drift: Drift,
     pub at: Timestamp,
 }
@@ -112,6 +118,7 @@ pub struct RuleBoard(Arc<Inner>);
 
 struct Inner {
     wanted: Mutex<BTreeMap<Text, Arc<Vec<RuleSet>>>>,
+    expected: Mutex<BTreeSet<Text>>,
     revision: watch::Sender<Revision>,
     applied: watch::Sender<Revision>,
     view: watch::Sender<Arc<View>>,
@@ -125,6 +132,7 @@ impl Default for RuleBoard {
         let (commands, ordered) = mpsc::channel(COMMANDS);
         Self(Arc::new(Inner {
             wanted: Mutex::default(),
+            expected: Mutex::default(),
             revision: watch::Sender::new(0),
             applied: watch::Sender::new(0),
             view: watch::Sender::default(),
@@ -153,6 +161,31 @@ impl RuleBoard {
             Some(_) => self.advance(),
             None => *self.0.revision.borrow(),
         }
+    }
+
+    /// Those who are going to say what they want. Until each of them has, an engine removes nothing: what it finds in the
+    /// kernel may be theirs. Whoever wanted something under `prefix` and is not among them any more is forgotten.
+    pub fn expect(&self, prefix: &str, all: BTreeSet<Text>) -> Revision {
+        let mut wanted = self.0.wanted.lock();
+        let before = wanted.len();
+        wanted.retain(|who, _| !who.starts_with(prefix) || all.contains(who));
+        let mut expected = self.0.expected.lock();
+        expected.retain(|who| !who.starts_with(prefix));
+        expected.extend(all);
+        // Also where only less is waited for: what was held back may be removed now.
+        let waits = expected.iter().any(|who| !wanted.contains_key(who));
+        match wanted.len() == before && waits {
+            true => *self.0.revision.borrow(),
+            false => self.advance(),
+        }
+    }
+
+    /// Those of [`Self::expect`] who have not said anything yet.
+    pub fn missing(&self) -> Vec<Text> {
+        let wanted = self.0.wanted.lock();
+        let expected = self.0.expected.lock();
+        let missing = expected.iter().filter(|who| !wanted.contains_key(*who));
+        missing.map(Text::clone).collect()
     }
 
     fn advance(&self) -> Revision {
@@ -242,6 +275,22 @@ mod tests {
         board.applied(2);
         board.applied(1);
         assert_eq!(*board.progress().borrow(), 2);
+    }
+
+    #[tokio::test]
+    async fn those_who_are_expected_are_missing_until_they_say_something() {
+        let board = RuleBoard::default();
+        let [one, two, other]: [Text; 3] = ["x/1".into(), "x/2".into(), "y/1".into()];
+        board.want(&other, Vec::new());
+        board.expect("x/", BTreeSet::from([one.clone(), two.clone()]));
+        board.want(&one, Vec::new());
+        assert_eq!(board.missing(), std::slice::from_ref(&two));
+        let before = *board.changes().borrow();
+        assert!(board.expect("x/", BTreeSet::from([one.clone()])) > before);
+        assert!(board.missing().is_empty());
+        board.expect("x/", BTreeSet::new());
+        let wanted = board.wanted().1;
+        assert!(wanted.iter().map(|(who, _)| who).eq([&other]));
     }
 
     #[tokio::test]
