@@ -8,10 +8,23 @@ use kube::CustomResourceExt;
 use crate::{
     fipd_io,
     floating_ip::{v1beta1, v1beta2},
+    ip_rule,
 };
 
 /// The committed YAML of [`all`], in the same order: file name and text.
-pub const MANIFESTS: [(&str, &str); 6] = [
+pub const MANIFESTS: [(&str, &str); 9] = [
+    (
+        "api.operator.brtrm.dev_agents.yaml",
+        include_str!("../yaml/api.operator.brtrm.dev_agents.yaml"),
+    ),
+    (
+        "api.operator.brtrm.dev_ipruleconfigs.yaml",
+        include_str!("../yaml/api.operator.brtrm.dev_ipruleconfigs.yaml"),
+    ),
+    (
+        "api.operator.brtrm.dev_iprules.yaml",
+        include_str!("../yaml/api.operator.brtrm.dev_iprules.yaml"),
+    ),
     (
         "fipd.io_addressclaims.yaml",
         include_str!("../yaml/fipd.io_addressclaims.yaml"),
@@ -42,6 +55,9 @@ pub const MANIFESTS: [(&str, &str); 6] = [
 #[must_use]
 pub fn all() -> Vec<CustomResourceDefinition> {
     vec![
+        own(ip_rule::Agent::crd()),
+        own(ip_rule::IPRuleConfig::crd()),
+        own(ip_rule::IPRule::crd()),
         own(fipd_io::AddressClaim::crd()),
         own(fipd_io::NamespacedPool::crd()),
         own(fipd_io::Pool::crd()),

@@ -10,6 +10,7 @@ pub mod fipd_io;
 pub mod floating_ip;
 mod generate;
 pub mod helm_chart;
+pub mod ip_rule;
 pub mod labels;
 mod lenient;
 pub mod machine_config;

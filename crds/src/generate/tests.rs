@@ -77,7 +77,8 @@ fn versions_are_as_the_family_has_them() {
 /// An own kind is nothing without its spec, and only fipd writes its status.
 #[test]
 fn own_kinds_have_one_version_a_spec_and_a_status() {
-    for crd in of_group(fipd_io::GROUP) {
+    let own = of_group(fipd_io::GROUP).into_iter();
+    for crd in own.chain(of_group(ip_rule::GROUP)) {
         let [version] = crd.spec.versions.as_slice() else {
             panic!("{} has several versions", crd.spec.names.kind);
         };
