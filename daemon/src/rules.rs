@@ -85,7 +85,7 @@ pub enum Command {
     PruneForeign {
         table: u32,
         priorities: Option<(u32, u32)>,
-        /// What a dry run said; if there is anything else by now, nothing is removed.
+        /// The rules as the dry run told them; if there is anything else by now, nothing is removed. `None`: a dry run.
         confirmed: Option<Vec<String>>,
     },
     /// Adds the own twin of each of these first, then removes the rule without tag that is this one in full but for the
@@ -117,7 +117,8 @@ pub struct Ordered {
 pub struct RuleBoard(Arc<Inner>);
 
 struct Inner {
-    wanted: Mutex<BTreeMap<Text, Arc<Vec<RuleSet>>>>,
+    /// `None`: it said that it wants nothing any more.
+    wanted: Mutex<BTreeMap<Text, Option<Arc<Vec<RuleSet>>>>>,
     expected: Mutex<BTreeSet<Text>>,
     revision: watch::Sender<Revision>,
     applied: watch::Sender<Revision>,
@@ -147,19 +148,30 @@ impl RuleBoard {
     /// else than before.
     pub fn want(&self, who: &Text, sets: Vec<RuleSet>) -> Revision {
         let mut wanted = self.0.wanted.lock();
-        if wanted.get(who).is_some_and(|before| **before == sets) {
+        if let Some(Some(before)) = wanted.get(who)
+            && **before == sets
+        {
             return *self.0.revision.borrow();
         }
-        wanted.insert(Text::clone(who), Arc::new(sets));
+        wanted.insert(Text::clone(who), Some(Arc::new(sets)));
         self.advance()
+    }
+
+    /// What `who` wanted before the last stop counts until it says something itself.
+    pub fn recall(&self, who: &Text, sets: Vec<RuleSet>) {
+        let mut wanted = self.0.wanted.lock();
+        if !wanted.contains_key(who) {
+            wanted.insert(Text::clone(who), Some(Arc::new(sets)));
+            self.advance();
+        }
     }
 
     /// `who` wants nothing any more, which is another thing than silence.
     pub fn forget(&self, who: &Text) -> Revision {
         let mut wanted = self.0.wanted.lock();
-        match wanted.remove(who) {
-            Some(_) => self.advance(),
-            None => *self.0.revision.borrow(),
+        match wanted.insert(Text::clone(who), None) {
+            Some(None) => *self.0.revision.borrow(),
+            Some(Some(_)) | None => self.advance(),
         }
     }
 
@@ -180,7 +192,12 @@ impl RuleBoard {
         }
     }
 
-    /// Those of [`Self::expect`] who have not said anything yet.
+    /// These are expected, too.
+    pub fn expect_also(&self, all: &BTreeSet<Text>) {
+        self.0.expected.lock().extend(all.iter().cloned());
+    }
+
+    /// Those who are expected and of whom nothing is known yet, neither said nor recalled.
     pub fn missing(&self) -> Vec<Text> {
         let wanted = self.0.wanted.lock();
         let expected = self.0.expected.lock();
@@ -201,7 +218,8 @@ impl RuleBoard {
     pub fn wanted(&self) -> (Revision, Vec<(Text, Arc<Vec<RuleSet>>)>) {
         let wanted = self.0.wanted.lock();
         let all = wanted.iter();
-        let all = all.map(|(who, sets)| (Text::clone(who), Arc::clone(sets)));
+        let all =
+            all.filter_map(|(who, sets)| Some((Text::clone(who), Arc::clone(sets.as_ref()?))));
         (*self.0.revision.borrow(), all.collect())
     }
 
@@ -291,6 +309,34 @@ mod tests {
         board.expect("x/", BTreeSet::new());
         let wanted = board.wanted().1;
         assert!(wanted.iter().map(|(who, _)| who).eq([&other]));
+    }
+
+    #[test]
+    fn what_is_recalled_counts_until_something_is_said() {
+        let board = RuleBoard::default();
+        let [spoke, left, silent] = ["a", "b", "c"].map(Text::from);
+        let expected = BTreeSet::from([&spoke, &left, &silent].map(Text::clone));
+        board.expect_also(&expected);
+        board.want(&spoke, Vec::new());
+        board.forget(&left);
+        assert_eq!(board.missing(), [Text::clone(&silent)]);
+        let set = RuleSet {
+            name: "old".into(),
+            sources: BTreeSet::new(),
+            table: 100,
+            priority: None,
+            fail_closed: false,
+            mode: fipd_core::host::Mode::Auto,
+        };
+        for who in &expected {
+            board.recall(who, vec![set.clone()]);
+        }
+        assert!(board.missing().is_empty());
+        let counts = board.wanted().1;
+        let counts: Vec<_> = counts.iter().map(|(who, sets)| (who, sets.len())).collect();
+        assert_eq!(counts, [(&spoke, 0), (&silent, 1)]);
+        board.want(&silent, Vec::new());
+        assert!(board.wanted().1.iter().all(|(_, sets)| sets.is_empty()));
     }
 
     #[tokio::test]

@@ -10,6 +10,7 @@ use std::{
 };
 
 use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
 
 use super::{
     limits::{BAND_FIRST, BAND_LAST, MARK_MASK},
@@ -18,7 +19,7 @@ use super::{
 use crate::{Family, Text};
 
 /// Sources that go by one table.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuleSet {
     /// Who wants it, for people. Of two that want a source, the one that is given first has it.
     pub name: Text,
@@ -33,7 +34,7 @@ pub struct RuleSet {
 }
 
 /// How a set is brought into the kernel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Mode {
     /// Flat, and indexed where the flat ones become too many.
     #[default]
