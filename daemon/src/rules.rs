@@ -19,6 +19,9 @@ const COMMANDS: usize = 8;
 /// Counts the changes of what is wanted.
 pub type Revision = u64;
 
+/// Who wants what.
+pub type Wish = (Text, Arc<Vec<RuleSet>>);
+
 /// How the engine is doing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum EngineState {
@@ -215,7 +218,7 @@ impl RuleBoard {
     }
 
     /// What everybody wants, by name, and the revision of that.
-    pub fn wanted(&self) -> (Revision, Vec<(Text, Arc<Vec<RuleSet>>)>) {
+    pub fn wanted(&self) -> (Revision, Vec<Wish>) {
         let wanted = self.0.wanted.lock();
         let all = wanted.iter();
         let all =

@@ -193,11 +193,12 @@ impl TlsSettings {
     }
 
     /// What of a configuration that was read again a running listener takes over: names, and other files for what comes from
-    /// files. All who trust it were told of its CA when it started, and hear of another at the next start.
+    /// files. All who trust it were told of its CA and its names when it started, and hear of others at the next start: until
+    /// then it has those as well.
     #[must_use]
     pub fn renewed_by(&self, fresh: Self) -> Self {
         Self {
-            more: fresh.more,
+            more: self.names().into_iter().chain(fresh.more).collect(),
             advertise: fresh.advertise,
             files: match &self.files {
                 Some(files) => Some(fresh.files.unwrap_or_else(|| files.clone())),
@@ -303,12 +304,19 @@ mod tests {
             ..tls()
         };
         let renewed = tls().renewed_by(fresh.clone());
+        let more = tls().names().into_iter().chain(fresh.more.clone());
         let names = TlsSettings {
-            more: fresh.more.clone(),
+            more: more.collect(),
             advertise: fresh.advertise.clone(),
             ..tls()
         };
         assert_eq!(renewed, names);
+        let before = TlsSettings {
+            advertise: Some("https://before".to_owned()),
+            ..tls()
+        };
+        let both = before.renewed_by(fresh).names();
+        assert!(both.contains("before") && both.contains("a"), "{both:?}");
         let of_files = |name: &str| TlsSettings {
             files: Some((name.into(), "k".into())),
             ..tls()

@@ -81,6 +81,11 @@ impl Certificate {
                 "listen, data-dir, and whether [api] has cert and key, are taken over at the next start only"
             );
         }
+        if wanted.advertise != tls.advertise {
+            tracing::warn!(
+                "clusters and their webhooks are told of another [api] advertise at the next start; until then the certificate has both names"
+            );
+        }
         let renewed = tls.renewed_by(wanted).renew(&self.served).await;
         if let Err(error) = &renewed {
             tracing::error!(%error, "the certificate stays as it was; tried again in 12 hours");

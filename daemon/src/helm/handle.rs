@@ -260,6 +260,11 @@ impl Helm {
             .retain(|target, _| target.cluster != cluster);
     }
 
+    /// A cluster does not answer: what another engine does there is not seen.
+    pub fn out_of_sight(&self, cluster: &str) {
+        self.0.board.idle_all(cluster);
+    }
+
     /// A cluster is gone.
     pub fn forget(&self, cluster: &str) {
         self.recheck(cluster);

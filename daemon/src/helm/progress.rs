@@ -87,6 +87,13 @@ impl Board {
         }
     }
 
+    pub fn idle_all(&self, cluster: &str) {
+        for (_, entry) in (self.0.lock().iter_mut()).filter(|(target, _)| target.cluster == cluster)
+        {
+            entry.activity = Activity::Idle;
+        }
+    }
+
     pub fn ended(&self, target: &Target, error: Option<LastError>, now: Timestamp) {
         if let Some(entry) = self.0.lock().get_mut(target) {
             let same = entry.last.as_ref().filter(|last| {

@@ -6,10 +6,11 @@ mod objects;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use fipd_crds::labels::FLOATINGIP_CLEANUP;
 use fipd_tests::scenario::{config_of, write_kubeconfig};
 use fipd_tests::testbed::{Charts, Fipd, FipdOptions, Site, SiteOptions, wait_until};
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use kube::api::{Api, ListParams, Patch, PatchParams};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
+use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use super::{CONTROLLER, NAMESPACE};
@@ -146,6 +147,22 @@ impl Bed {
         })
         .await
         .unwrap();
+    }
+
+    /// A Service with an address, which the LB controller has to let go of.
+    async fn hold_service(&self, name: &str) -> Api<Service> {
+        let plane = &self.site.cluster(name).unwrap().plane;
+        let service = json!({
+            "metadata": { "name": "web", "finalizers": [FLOATINGIP_CLEANUP] },
+            "spec": { "type": "LoadBalancer", "ports": [{ "port": 80 }] },
+        });
+        let services: Api<Service> = Api::namespaced(plane.client().await.unwrap(), "default");
+        let service = serde_json::from_value(service).unwrap();
+        services
+            .create(&PostParams::default(), &service)
+            .await
+            .unwrap();
+        services
     }
 
     /// Other settings bring the charts of `a` into another namespace, the controller by another name; what another
@@ -314,7 +331,24 @@ async fn defect_20_guests_get_their_charts_and_change_their_load_balancer() {
     .await;
     bed.wait_releases("a", &[CONTROLLER, "metallb"]).await;
     bed.move_away(values).await;
+    let there = bed.releases("a", "fip").await;
+    let services = bed.hold_service("a").await;
     bed.label("a", json!({ "rancher-fip": "disabled" })).await;
+    wait_until("the Service is named", DEADLINE, || async {
+        let guest = bed.guest("a").await;
+        match guest["message"].to_string().contains("default/web") {
+            true => Ok(()),
+            false => Err(guest.to_string()),
+        }
+    })
+    .await
+    .unwrap();
+    assert_eq!(bed.releases("a", "fip").await, there);
+    let free: Patch<Value> = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
+    services
+        .patch("web", &PatchParams::default(), &free)
+        .await
+        .unwrap();
     bed.wait_releases_in("a", "fip", &[]).await;
     bed.label("b", json!({ "rancher-fip": "disabled" })).await;
     wait_until("what stays is told", DEADLINE, || async {

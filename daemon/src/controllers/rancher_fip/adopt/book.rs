@@ -6,15 +6,12 @@ use fipd_core::{Ledger, Pool, PoolId, Tenant, Text};
 use fipd_crds::floating_ip::FloatingIPPool;
 
 use super::found::{Book, Charge, Placed};
-use crate::{
-    controllers::rancher_fip::{
-        Site,
-        pool::{
-            network, observe,
-            validate::{raw, validate},
-        },
+use crate::controllers::rancher_fip::{
+    Site,
+    pool::{
+        network, observe,
+        validate::{raw, validate},
     },
-    ipam::Ipam,
 };
 
 /// Rows read from the ledger at once; a reader must not hold it for longer.
@@ -147,6 +144,7 @@ mod tests {
             },
             remote::Remote,
         },
+        ipam::Ipam,
     };
 
     const RULES: &str = "[[network]]\nname = \"lab\"\nmatch = [{ pool = \"lab-*\" }]\n\

@@ -1,5 +1,7 @@
 //! Why the charts of a guest are not as they should be.
 
+use fipd_crds::labels::FLOATINGIP_CLEANUP;
+
 use super::{found::Mark, helm_chart::Settled};
 use crate::{
     controllers::remote::CallError,
@@ -28,6 +30,27 @@ impl ChartError {
         Self {
             reason: "ReleasesUnreadable",
             message: format!("the releases in the cluster cannot be listed: {error}"),
+        }
+    }
+
+    /// The controller that fipd installed is not removed before they have let go.
+    pub fn services_hold(count: usize, first: &[String]) -> Self {
+        let more = if count > first.len() { ", ..." } else { "" };
+        Self {
+            reason: "ServicesHoldAddresses",
+            message: format!(
+                "{count} Services there have addresses ({}{more}), which the LB controller lets go of: delete them, or give them another load balancer and take the finalizer {FLOATINGIP_CLEANUP} off; charts are uninstalled once none has it",
+                first.join(", ")
+            ),
+        }
+    }
+
+    pub fn services_unreadable(error: &CallError) -> Self {
+        Self {
+            reason: "ServicesUnreadable",
+            message: format!(
+                "charts are uninstalled once it is known that no Service there has an address; Services cannot be listed: {error}"
+            ),
         }
     }
 

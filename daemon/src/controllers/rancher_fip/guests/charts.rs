@@ -178,6 +178,7 @@ impl Guests {
             .await
             .is_ok();
         let Some((kubeconfig, remote)) = self.clients.way(id).filter(|_| answers) else {
+            helm.out_of_sight(&helm_name(&self.site.name, id));
             return (Next::Done, false);
         };
         let guest = Guest {
@@ -404,6 +405,10 @@ impl Guests {
     pub(super) fn forget_charts(&self, id: &str) {
         self.chart_states.lock().remove(id);
         self.prepared.lock().remove(id);
+        // One that is in use stays, or there could be two.
+        let mut turns = self.chart_turns.lock();
+        turns.retain(|of, turn| of != id || Arc::strong_count(turn) > 1);
+        drop(turns);
         if let Some(helm) = &self.helm {
             helm.forget(&helm_name(&self.site.name, id));
         }

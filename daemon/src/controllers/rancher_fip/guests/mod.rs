@@ -58,6 +58,7 @@ use crate::{
     },
     guests::{GuestBoard, Manager},
     helm::Helm,
+    metrics::reconcile::counted,
 };
 
 /// Guests that are worked on at once. One that does not answer takes a place for ten seconds a minute at most.
@@ -191,17 +192,26 @@ impl Guests {
             Arc::clone(&self.queue),
             AT_ONCE,
             cancel.clone(),
-            move |key| Arc::clone(&all).reconcile(key),
+            counted(&self.site.system, "cluster", move |key| {
+                Arc::clone(&all).reconcile(key)
+            }),
         );
         let quotas = queue::run(
             Arc::clone(&self.quotas),
             QUOTAS_AT_ONCE,
             cancel.clone(),
-            move |key| Arc::clone(&quotas).reconcile_quota(key),
+            counted(&self.site.system, "quotasecrets", move |key| {
+                Arc::clone(&quotas).reconcile_quota(key)
+            }),
         );
-        let charts = queue::run(Arc::clone(&self.charts), AT_ONCE, cancel, move |key| {
-            Arc::clone(&charts).reconcile_charts(key)
-        });
+        let charts = queue::run(
+            Arc::clone(&self.charts),
+            AT_ONCE,
+            cancel,
+            counted(&self.site.system, "charts", move |key| {
+                Arc::clone(&charts).reconcile_charts(key)
+            }),
+        );
         let sweeps = Arc::clone(&self).keep_swept();
         tokio::join!(guests, quotas, charts, sweeps);
     }

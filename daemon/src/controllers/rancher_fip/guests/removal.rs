@@ -1,8 +1,11 @@
 //! Uninstalling what fipd installed in a guest that is left. Done in the turns of the charts, since helm takes minutes
 //! for it; the guest's own turn asks for it and does the rest afterwards.
 
+use fipd_crds::labels::FLOATINGIP_CLEANUP;
+use serde_json::{Value, json};
+
 use super::{
-    Guests,
+    Guests, apply,
     chart_error::{ChartError, both},
     charts::{FAILED, Guest, UNDER_WAY},
     found::{Found, Mark, Owner},
@@ -90,6 +93,12 @@ impl Guests {
         };
         let found = Found::read(remote).await;
         let found = found.map_err(|error| ChartError::unreadable(&error))?;
+        // Nobody else would let go of their addresses, and none of them could be deleted.
+        let controller = |mark: &Mark| self.settings_of(id).serves(&mark.name).is_none();
+        let ours = |mark: &&Mark| mark.owner == Owner::Fipd && controller(mark);
+        if found.marks.iter().any(|mark| ours(&mark)) {
+            no_service_holds(remote).await?;
+        }
         let mut kept = Vec::new();
         let mut result = Ok(Settled::Yes);
         for mark in &found.marks {
@@ -123,5 +132,69 @@ impl Guests {
             return Err(ChartError::changed());
         }
         (guest.remove(&found.charts, &mark.namespace, &mark.name)).await
+    }
+}
+
+/// Names that are told of many.
+const TOLD: usize = 3;
+
+/// Whether no Service waits for the controller to let go of its address.
+async fn no_service_holds(remote: &Remote) -> Result<(), ChartError> {
+    let services = remote.list_meta(&apply::core("services", "", ""), "").await;
+    let services = services.map_err(|error| ChartError::services_unreadable(&error))?;
+    let holding: Vec<String> = services.iter().filter_map(holding).collect();
+    match holding.is_empty() {
+        true => Ok(()),
+        false => Err(ChartError::services_hold(
+            holding.len(),
+            &holding.iter().take(TOLD).cloned().collect::<Vec<_>>(),
+        )),
+    }
+}
+
+/// Namespace and name of a Service with the controller's finalizer.
+fn holding(service: &Value) -> Option<String> {
+    let meta = service.get("metadata")?;
+    let finalizers = meta.get("finalizers")?.as_array()?;
+    let held = finalizers.contains(&json!(FLOATINGIP_CLEANUP));
+    let text = |key: &str| meta.get(key).and_then(Value::as_str);
+    held.then(|| {
+        format!(
+            "{}/{}",
+            text("namespace").unwrap_or(""),
+            text("name").unwrap_or("")
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controllers::remote::testing::canned;
+
+    #[tokio::test]
+    async fn services_with_addresses_keep_the_controller_that_lets_go_of_them() {
+        let service = |name: &str, finalizers: Value| json!({ "metadata": { "namespace": "shop", "name": name, "finalizers": finalizers } });
+        let free = service(
+            "api",
+            json!(["service.kubernetes.io/load-balancer-cleanup"]),
+        );
+        let held = |name| service(name, json!([FLOATINGIP_CLEANUP]));
+        let all = json!({ "items": [free, held("a"), held("b"), held("c"), held("d")] });
+        let (remote, _) = canned(&[("GET", 200, all.to_string().leak())]);
+        let error = no_service_holds(&remote).await.unwrap_err();
+        assert_eq!(error.reason, "ServicesHoldAddresses");
+        assert!(
+            error.message.starts_with("4 Services")
+                && error.message.contains("shop/a, shop/b, shop/c"),
+            "{}",
+            error.message
+        );
+        let none = json!({ "items": [free] });
+        let (remote, _) = canned(&[("GET", 200, none.to_string().leak())]);
+        assert_eq!(no_service_holds(&remote).await, Ok(()));
+        let (remote, _) = canned(&[("GET", 403, "no")]);
+        let error = no_service_holds(&remote).await.unwrap_err();
+        assert_eq!(error.reason, "ServicesUnreadable", "nobody knows");
     }
 }

@@ -111,9 +111,14 @@ impl Guests {
         }
         let mut secrets = Vec::new();
         for access in &plan.desired.access {
+            self.still_has_quota(&access.project.id)?;
             secrets.push(apply::local(&self.data.remote, &access.project).await?);
         }
         self.note(id, &remote, &plan.desired).await?;
+        // Reading all that may have taken a while, and what is removed meanwhile must not come back.
+        for access in &plan.desired.access {
+            self.still_has_quota(&access.project.id)?;
+        }
         let now = jiff::Timestamp::now().round(jiff::Unit::Second);
         let now = now.map_or_else(|_| String::new(), |now| now.to_string());
         apply::guest(&remote, &plan.desired, &secrets, &now).await?;
@@ -128,6 +133,13 @@ impl Guests {
             self.arrive(id, &remote, &settings).await?;
         }
         Ok(plan)
+    }
+
+    fn still_has_quota(&self, project: &str) -> Result<(), Wait> {
+        match self.seen.has_quota(project) {
+            true => Ok(()),
+            false => Err(Wait::NoQuota(project.to_owned())),
+        }
     }
 
     /// Releases may be removed for others in the guest's namespace, once all that these need is there. Where it moves from

@@ -85,14 +85,8 @@ impl Guest<'_> {
         }
         let all = revisions(self.remote, namespace, &name).await?;
         let Some((secret, uid)) = newest(&all).and_then(plan::identity) else {
-            return match plan::whose(chart) {
-                // Nothing else says that another installed it.
-                Whose::Adopted => Err(CallError::Unavailable(
-                    format!("release {namespace}/{name}"),
-                    "there is none yet to note on that another installed it".to_owned(),
-                )),
-                Whose::Fipd | Whose::Other => Ok(()),
-            };
+            // helm-controller keeps off, and somebody uninstalled it: nothing is left to be anybody's.
+            return Ok(());
         };
         let secret = apply::core("secrets", namespace, secret);
         let mark = json!({ "metadata": { "uid": uid, "labels": labels } });
@@ -124,7 +118,8 @@ impl Guest<'_> {
                         Removal::Wait => Ok(()),
                     };
                     done.map_err(|error| refused(name, &error))?;
-                    Err(busy(chart, "is being uninstalled"))
+                    let what = format!("is being uninstalled by Job {}", job(chart));
+                    Err(busy(chart, &what))
                 }
             };
         }
@@ -137,4 +132,10 @@ impl Guest<'_> {
         gone.map_err(|error: HelmError| ChartError::of(name, &error))?;
         Ok(None)
     }
+}
+
+/// The Job by which helm-controller uninstalls a release.
+pub(super) fn job(chart: &HelmChart) -> String {
+    let namespace = chart.namespace().unwrap_or_default();
+    format!("{namespace}/helm-delete-{}", chart.name_any())
 }

@@ -164,7 +164,7 @@ impl Guest<'_> {
         let refused = |error: CallError| refused(&release.name, &error);
         let turned = match crossing::keep(chart) {
             Keep::Write => None,
-            Keep::Wait => Some(Ok(())),
+            Keep::Wait => return self.wait_uninstalled(chart, release),
             Keep::Manage => Some(self.manage(chart, true).await),
             Keep::DropFinalizer => Some(self.let_go(chart).await),
         };
@@ -199,6 +199,21 @@ impl Guest<'_> {
             }
             (None, stored) => self.judge(chart, release, stored).await,
         }
+    }
+
+    /// Somebody deleted the object, and it can be made anew only once helm-controller has let go of it.
+    fn wait_uninstalled(&self, chart: &HelmChart, release: &Wanted) -> Result<Settled, ChartError> {
+        let place = self.place(&release.namespace, &release.name);
+        let most = self.helm.deadline();
+        if self.helm.awaited(&place, release, clock::now()) < most {
+            return Ok(Settled::NotYet);
+        }
+        let seconds = most.as_secs();
+        let why = format!(
+            "somebody deleted it, and helm-controller has not uninstalled its release within {seconds} s: see Job {}",
+            hand_over::job(chart)
+        );
+        Err(failed(chart, &why))
     }
 
     /// How far helm-controller is with what the object says.
