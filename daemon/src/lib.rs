@@ -21,6 +21,7 @@ pub mod fip_rules;
 pub mod fip_v1;
 pub mod guests;
 pub mod helm;
+pub mod host;
 pub mod ipam;
 pub mod logging;
 pub mod metrics;

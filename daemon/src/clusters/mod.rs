@@ -18,7 +18,7 @@
 
 pub mod absence;
 pub mod adoption;
-mod backoff;
+pub(crate) mod backoff;
 mod claims;
 mod connect;
 mod discovery;

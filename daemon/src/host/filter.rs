@@ -1,0 +1,354 @@
+//! The packet filter: runs `nft`, knows what it did last, and hears when others change it.
+
+use std::{
+    collections::VecDeque,
+    io,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
+
+use netlink_sys::{AsyncSocket as _, AsyncSocketExt as _, TokioSocket};
+use serde_json::Value;
+use tokio::{io::AsyncWriteExt as _, process::Command};
+
+use super::nft::{self, Found, Index, TABLE, Table};
+
+/// It takes a second for a hundred thousand sources.
+const DEADLINE: Duration = Duration::from_secs(20);
+/// Where `nft` is beside what PATH says, which services have little of.
+const USUAL: [&str; 3] = ["/usr/sbin/nft", "/sbin/nft", "/usr/bin/nft"];
+/// `NETLINK_NETFILTER` and its group `NFNLGRP_NFTABLES` of `linux/netfilter/nfnetlink.h`.
+const NETFILTER: isize = 12;
+const GROUP: u32 = 7;
+/// Own runs of `nft` whose news may be still to come.
+const RUNS: usize = 16;
+const BUFFER: usize = 64 << 10;
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum FilterError {
+    #[error("nft is not on this host: install the package nftables, or say where it is")]
+    NoNft,
+    #[error("{0} cannot be run: {1}")]
+    Run(PathBuf, io::Error),
+    #[error("nft did not end within {} s", DEADLINE.as_secs())]
+    Late,
+    #[error("nft refused: {0}")]
+    Refused(String),
+    #[error("nft said what cannot be read")]
+    Unreadable,
+    #[error(
+        "the table inet {TABLE} of the packet filter is not fipd's: rename it to have sets indexed"
+    )]
+    Foreign,
+}
+
+pub(super) struct Filter {
+    nft: Option<PathBuf>,
+    protocol: u8,
+    mask: u32,
+    /// Tags by which a table is ours: that of now and those of before the restart.
+    tags: Vec<u8>,
+    /// As it was left; `None`: it is to be looked at.
+    left: Option<Left>,
+    /// What others made of it is to be looked at.
+    doubted: bool,
+    runs: VecDeque<u32>,
+    events: Option<TokioSocket>,
+    buffer: Vec<u8>,
+}
+
+enum Left {
+    Nothing,
+    Table(Table),
+}
+
+impl Filter {
+    pub fn new(nft: Option<&Path>, protocol: u8, mask: u32, mut tags: Vec<u8>) -> Self {
+        tags.push(protocol);
+        Self {
+            nft: find(nft),
+            protocol,
+            mask,
+            tags,
+            left: None,
+            doubted: true,
+            runs: VecDeque::new(),
+            events: None,
+            buffer: Vec::with_capacity(BUFFER),
+        }
+    }
+
+    pub fn is_there(&self) -> bool {
+        self.nft.is_some()
+    }
+
+    /// The sources in our table of the last run of fipd, so that they are kept while it is not known what is wanted.
+    pub async fn start(&mut self) -> Result<Index, FilterError> {
+        self.events = listen()
+            .inspect_err(|error| {
+                tracing::warn!(%error, "changes of the packet filter by others are noticed late");
+            })
+            .ok();
+        match self.look().await? {
+            Found::Absent => {
+                self.left = Some(Left::Nothing);
+                self.doubted = false;
+                Ok(Index::new())
+            }
+            Found::Foreign => Err(FilterError::Foreign),
+            // It is rebuilt whole, since it may be that of another version.
+            Found::Own(table) => Ok(table.index),
+        }
+    }
+
+    /// Brings it there. Answers whether others had changed it.
+    pub async fn apply(&mut self, index: &Index) -> Result<bool, FilterError> {
+        if !self.is_there() && index.is_empty() {
+            return Ok(false);
+        }
+        let drifted = self.doubted && self.check().await?;
+        match &self.left {
+            Some(Left::Nothing) if index.is_empty() => {}
+            Some(Left::Table(table)) if !index.is_empty() && table.index == *index => {}
+            Some(Left::Table(table)) if !index.is_empty() => {
+                let table = table.clone();
+                let change = nft::change(&table.index, index, self.mask);
+                let same = nft::same_marks(&table.index, index);
+                self.left = None;
+                self.doubted = true;
+                self.run(&change).await?;
+                self.settle(index, same.then_some(table)).await?;
+            }
+            Some(_) | None => {
+                self.left = None;
+                self.doubted = true;
+                if index.is_empty() {
+                    self.run(&nft::remove()).await?;
+                    self.left = Some(Left::Nothing);
+                    self.doubted = false;
+                } else {
+                    self.run(&nft::rebuild(self.protocol, self.mask, index))
+                        .await?;
+                    self.settle(index, None).await?;
+                }
+            }
+        }
+        Ok(drifted)
+    }
+
+    /// Remembers how it is now. Where only sources changed, the rest is as it was.
+    async fn settle(&mut self, index: &Index, before: Option<Table>) -> Result<(), FilterError> {
+        let table = match before {
+            Some(table) => Table {
+                index: index.clone(),
+                ..table
+            },
+            None => match self.look().await? {
+                Found::Own(table) => table,
+                // Another was quicker; the next look tells.
+                Found::Absent | Found::Foreign => return Ok(()),
+            },
+        };
+        self.left = Some(Left::Table(table));
+        self.doubted = false;
+        Ok(())
+    }
+
+    /// Whether it is another one than was left.
+    async fn check(&mut self) -> Result<bool, FilterError> {
+        let found = self.look().await?;
+        let same = match (&self.left, &found) {
+            (_, Found::Foreign) => return Err(FilterError::Foreign),
+            (Some(Left::Nothing), Found::Absent) => true,
+            (Some(Left::Table(left)), Found::Own(table)) => left == table,
+            (None, _) => {
+                self.left = matches!(found, Found::Absent).then_some(Left::Nothing);
+                return Ok(false);
+            }
+            (Some(_), Found::Absent | Found::Own(_)) => false,
+        };
+        if same {
+            self.doubted = false;
+        } else {
+            self.left = matches!(found, Found::Absent).then_some(Left::Nothing);
+        }
+        Ok(!same)
+    }
+
+    /// To be looked at, whatever was heard.
+    pub fn doubt(&mut self) {
+        self.doubted = true;
+    }
+
+    pub fn is_doubted(&self) -> bool {
+        self.doubted && self.is_there()
+    }
+
+    /// Waits until others change our table. For ever where changes cannot be heard.
+    pub async fn changed(&mut self) {
+        let Some(events) = &mut self.events else {
+            return std::future::pending().await;
+        };
+        loop {
+            self.buffer.clear();
+            let touched = match events.recv(&mut self.buffer).await {
+                Ok(()) => by_others(&self.buffer, &self.runs),
+                Err(error) if error.raw_os_error() == Some(nix::libc::ENOBUFS) => true,
+                Err(error) => {
+                    tracing::warn!(%error, "changes of the packet filter cannot be heard");
+                    self.events = None;
+                    return std::future::pending().await;
+                }
+            };
+            if touched {
+                self.doubted = true;
+                return;
+            }
+        }
+    }
+
+    async fn look(&mut self) -> Result<Found, FilterError> {
+        let output = self
+            .nft(&["-j", "list", "table", "inet", TABLE], None)
+            .await;
+        match output {
+            Ok(listed) => {
+                let listed: Value =
+                    serde_json::from_slice(&listed).map_err(|_| FilterError::Unreadable)?;
+                nft::read(&listed, &self.tags).ok_or(FilterError::Unreadable)
+            }
+            Err(FilterError::Refused(why)) if why.contains("No such file or directory") => {
+                Ok(Found::Absent)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn run(&mut self, commands: &Value) -> Result<(), FilterError> {
+        let input = serde_json::to_vec(commands).map_err(|_| FilterError::Unreadable)?;
+        self.nft(&["-j", "-f", "-"], Some(input)).await.map(drop)
+    }
+
+    async fn nft(
+        &mut self,
+        arguments: &[&str],
+        input: Option<Vec<u8>>,
+    ) -> Result<Vec<u8>, FilterError> {
+        let nft = self.nft.clone().ok_or(FilterError::NoNft)?;
+        let mut command = Command::new(&nft);
+        command.args(arguments).env_clear().kill_on_drop(true);
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let failed = |error| FilterError::Run(nft.clone(), error);
+        let mut child = command.spawn().map_err(failed)?;
+        if input.is_some() {
+            self.runs.truncate(RUNS - 1);
+            self.runs.extend(child.id());
+            self.runs.rotate_right(1);
+        }
+        let ended = async move {
+            if let (Some(mut stdin), Some(input)) = (child.stdin.take(), input) {
+                // One that does not read says why.
+                let _ = stdin.write_all(&input).await;
+            }
+            child.wait_with_output().await
+        };
+        let output = tokio::time::timeout(DEADLINE, ended).await;
+        let output = output.map_err(|_| FilterError::Late)?.map_err(failed)?;
+        if output.status.success() {
+            return Ok(output.stdout);
+        }
+        let why = String::from_utf8_lossy(&output.stderr);
+        let why: Vec<&str> = why.lines().take(3).map(str::trim).collect();
+        Err(FilterError::Refused(why.join(" ")))
+    }
+}
+
+fn find(said: Option<&Path>) -> Option<PathBuf> {
+    if let Some(said) = said {
+        return Some(said.to_owned()).filter(|nft| nft.is_file());
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut places = std::env::split_paths(&path)
+        .map(|folder| folder.join("nft"))
+        .chain(USUAL.map(PathBuf::from));
+    places.find(|nft| nft.is_file())
+}
+
+fn listen() -> io::Result<TokioSocket> {
+    let mut socket = TokioSocket::new(NETFILTER)?;
+    socket.socket_mut().bind_auto()?;
+    socket.socket_mut().add_membership(GROUP)?;
+    Ok(socket)
+}
+
+/// Whether any of these is about our table, and of a process that is none of these.
+fn by_others(mut bytes: &[u8], runs: &VecDeque<u32>) -> bool {
+    /// `nlmsghdr` and `nfgenmsg`.
+    const HEADERS: usize = 20;
+    let number = |bytes: &[u8], at: usize| {
+        let four = bytes.get(at..at + 4)?;
+        Some(u32::from_ne_bytes(four.try_into().ok()?))
+    };
+    while let (Some(length), Some(port)) = (number(bytes, 0), number(bytes, 12)) {
+        let length = usize::try_from(length).unwrap_or(usize::MAX).max(16);
+        let message = bytes.get(..length).unwrap_or(bytes);
+        let attributes = message.get(HEADERS..).unwrap_or_default();
+        if first_name(attributes) == Some(TABLE.as_bytes()) && !runs.contains(&port) {
+            return true;
+        }
+        bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
+    }
+    false
+}
+
+/// The value of attribute 1, which is the name of the table in all messages of `linux/netfilter/nf_tables.h` that have one.
+fn first_name(mut attributes: &[u8]) -> Option<&[u8]> {
+    const KIND: u16 = 0x3fff;
+    loop {
+        let (head, _) = attributes.split_at_checked(4)?;
+        let length = usize::from(u16::from_ne_bytes([*head.first()?, *head.get(1)?]));
+        let kind = u16::from_ne_bytes([*head.get(2)?, *head.get(3)?]) & KIND;
+        if kind == 1 {
+            let value = attributes.get(4..length)?;
+            return Some(value.strip_suffix(&[0]).unwrap_or(value));
+        }
+        attributes = attributes.get(length.max(4).next_multiple_of(4)..)?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(port: u32, table: &str) -> Vec<u8> {
+        let mut name = table.as_bytes().to_vec();
+        name.push(0);
+        let mut attributes = vec![12, 0, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        let length = u16::try_from(4 + name.len()).unwrap();
+        attributes.extend(length.to_ne_bytes());
+        attributes.extend(1_u16.to_ne_bytes());
+        attributes.extend(name);
+        attributes.resize(attributes.len().next_multiple_of(4), 0);
+        let length = u32::try_from(20 + attributes.len()).unwrap();
+        let mut bytes = length.to_ne_bytes().to_vec();
+        bytes.extend([0; 8]);
+        bytes.extend(port.to_ne_bytes());
+        bytes.extend([0; 4]);
+        bytes.extend(attributes);
+        bytes
+    }
+
+    #[test]
+    fn only_what_others_did_to_our_table_is_news() {
+        let runs = VecDeque::from([7]);
+        assert!(!by_others(&message(7, TABLE), &runs));
+        assert!(!by_others(&message(8, "kube-proxy"), &runs));
+        let both = [message(8, "kube-proxy"), message(8, TABLE)].concat();
+        assert!(by_others(&both, &runs));
+        assert!(!by_others(&[1, 2, 3], &runs));
+    }
+}

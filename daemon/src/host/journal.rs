@@ -1,0 +1,302 @@
+//! What the engine remembers over a restart: what was wanted last, and the rules it put into the kernel.
+//!
+//! A small file of its own, since a host that decides nothing has no other. Rules are written down before they are added and
+//! crossed out after they are deleted, so that it never has fewer than the kernel has of fipd's.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    sync::Arc,
+};
+
+use fipd_core::{
+    Text,
+    host::{Rule, RuleSet},
+};
+use redb::{
+    Builder, Database, ReadableDatabase as _, ReadableTable as _, TableDefinition, WriteTransaction,
+};
+
+/// Key: a name below. Value: one byte.
+const META: TableDefinition<'_, &str, u8> = TableDefinition::new("meta-1");
+/// Key: who. Value: [`encode`] of its sets.
+const WISHES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("wishes-1");
+/// Key: [`encode`] of a rule. No value.
+const RULES: TableDefinition<'_, &[u8], ()> = TableDefinition::new("rules-1");
+
+/// 1: an admin flushed the rules.
+const PAUSED: &str = "paused";
+
+/// Before what is encoded.
+const VERSION: u8 = 1;
+/// The file has a few kilobytes.
+const CACHE: usize = 1 << 20;
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum JournalError {
+    #[error(transparent)]
+    Redb(Box<redb::Error>),
+    #[error("the row of {0:?} is of another version of fipd, or damaged")]
+    Unreadable(String),
+    #[error("the row of {0:?} cannot be encoded: {1}")]
+    Encode(String, postcard::Error),
+    #[error("the task that writes it ended")]
+    Ended,
+}
+
+impl<E: Into<redb::Error>> From<E> for JournalError {
+    fn from(error: E) -> Self {
+        Self::Redb(Box::new(error.into()))
+    }
+}
+
+pub(super) type Wishes = BTreeMap<Text, Arc<Vec<RuleSet>>>;
+
+/// What was found.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Remembered {
+    pub paused: bool,
+    pub wishes: Wishes,
+    pub rules: BTreeSet<Rule>,
+}
+
+pub(super) struct Journal {
+    database: Arc<Database>,
+    paused: bool,
+    /// As they are in the file.
+    wishes: Wishes,
+    rules: BTreeSet<Rule>,
+}
+
+impl Journal {
+    /// Opens it, or makes it.
+    pub fn open(path: &Path) -> Result<(Self, Remembered), JournalError> {
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder).map_err(redb::StorageError::from)?;
+        }
+        let database = Builder::new().set_cache_size(CACHE).create(path)?;
+        let txn = database.begin_write()?;
+        open_tables(&txn)?;
+        txn.commit()?;
+        let remembered = read(&database)?;
+        let journal = Self {
+            database: Arc::new(database),
+            paused: remembered.paused,
+            wishes: remembered.wishes.clone(),
+            rules: remembered.rules.clone(),
+        };
+        Ok((journal, remembered))
+    }
+
+    /// Replaces what everybody wants; those who are not among these are struck out.
+    pub async fn wish(&mut self, wishes: &Wishes) -> Result<(), JournalError> {
+        let same = |who: &Text, sets: &Arc<Vec<RuleSet>>| {
+            let before = self.wishes.get(who);
+            before.is_some_and(|before| Arc::ptr_eq(before, sets) || before == sets)
+        };
+        let changed = wishes.iter().filter(|(who, sets)| !same(who, sets));
+        let changed = changed.map(|(who, sets)| Ok((Text::clone(who), encode(who, &**sets)?)));
+        let changed: Vec<_> = changed.collect::<Result<_, JournalError>>()?;
+        let gone = self.wishes.keys().filter(|who| !wishes.contains_key(*who));
+        let gone: Vec<Text> = gone.cloned().collect();
+        if !changed.is_empty() || !gone.is_empty() {
+            let write = move |txn: &WriteTransaction| {
+                let mut table = txn.open_table(WISHES)?;
+                for who in &gone {
+                    table.remove(&**who)?;
+                }
+                for (who, bytes) in &changed {
+                    table.insert(&**who, bytes.as_slice())?;
+                }
+                Ok(())
+            };
+            self.write(write).await?;
+        }
+        self.wishes.clone_from(wishes);
+        Ok(())
+    }
+
+    /// These are going to be added.
+    pub async fn intend(&mut self, rules: &[Rule]) -> Result<(), JournalError> {
+        let new = rules.iter().filter(|rule| !self.rules.contains(*rule));
+        let new: Vec<Rule> = new.cloned().collect();
+        if new.is_empty() {
+            return Ok(());
+        }
+        let keys = keys(&new)?;
+        let write = move |txn: &WriteTransaction| {
+            let mut table = txn.open_table(RULES)?;
+            for key in &keys {
+                table.insert(key.as_slice(), ())?;
+            }
+            Ok(())
+        };
+        self.write(write).await?;
+        self.rules.extend(new);
+        Ok(())
+    }
+
+    /// Of all that were intended, only these are in the kernel.
+    pub async fn keep(&mut self, rules: &BTreeSet<Rule>) -> Result<(), JournalError> {
+        let gone: Vec<Rule> = self.rules.difference(rules).cloned().collect();
+        if gone.is_empty() {
+            return Ok(());
+        }
+        let keys = keys(&gone)?;
+        let write = move |txn: &WriteTransaction| {
+            let mut table = txn.open_table(RULES)?;
+            for key in &keys {
+                table.remove(key.as_slice())?;
+            }
+            Ok(())
+        };
+        self.write(write).await?;
+        for rule in &gone {
+            self.rules.remove(rule);
+        }
+        Ok(())
+    }
+
+    /// Those that may be in the kernel.
+    pub fn rules(&self) -> &BTreeSet<Rule> {
+        &self.rules
+    }
+
+    pub async fn pause(&mut self, paused: bool) -> Result<(), JournalError> {
+        if self.paused != paused {
+            let write = move |txn: &WriteTransaction| {
+                txn.open_table(META)?.insert(PAUSED, u8::from(paused))?;
+                Ok(())
+            };
+            self.write(write).await?;
+            self.paused = paused;
+        }
+        Ok(())
+    }
+
+    async fn write(
+        &self,
+        write: impl FnOnce(&WriteTransaction) -> Result<(), JournalError> + Send + 'static,
+    ) -> Result<(), JournalError> {
+        let database = Arc::clone(&self.database);
+        let written = tokio::task::spawn_blocking(move || {
+            let txn = database.begin_write()?;
+            write(&txn)?;
+            txn.commit()?;
+            Ok(())
+        });
+        written.await.map_err(|_| JournalError::Ended)?
+    }
+}
+
+fn open_tables(txn: &WriteTransaction) -> Result<(), JournalError> {
+    txn.open_table(META)?;
+    txn.open_table(WISHES)?;
+    txn.open_table(RULES)?;
+    Ok(())
+}
+
+fn read(database: &Database) -> Result<Remembered, JournalError> {
+    let txn = database.begin_read()?;
+    let meta = txn.open_table(META)?;
+    let mut found = Remembered {
+        paused: meta.get(PAUSED)?.is_some_and(|paused| paused.value() == 1),
+        ..Remembered::default()
+    };
+    for row in txn.open_table(WISHES)?.iter()? {
+        let (who, sets) = row?;
+        let sets = decode(who.value(), sets.value())?;
+        found.wishes.insert(who.value().into(), Arc::new(sets));
+    }
+    for row in txn.open_table(RULES)?.iter()? {
+        let (rule, ()) = row.map(|(rule, value)| (rule, value.value()))?;
+        found.rules.insert(decode("a rule", rule.value())?);
+    }
+    Ok(found)
+}
+
+fn keys(rules: &[Rule]) -> Result<Vec<Vec<u8>>, JournalError> {
+    rules.iter().map(|rule| encode("a rule", rule)).collect()
+}
+
+fn encode<T: serde::Serialize + ?Sized>(of: &str, value: &T) -> Result<Vec<u8>, JournalError> {
+    let bytes = postcard::to_extend(value, vec![VERSION]);
+    bytes.map_err(|error| JournalError::Encode(of.to_owned(), error))
+}
+
+fn decode<T: serde::de::DeserializeOwned>(of: &str, bytes: &[u8]) -> Result<T, JournalError> {
+    let unreadable = || JournalError::Unreadable(of.to_owned());
+    match bytes.split_first() {
+        Some((&VERSION, value)) => postcard::from_bytes(value).map_err(|_| unreadable()),
+        Some(_) | None => Err(unreadable()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fipd_core::{
+        Family,
+        host::{Mode, RuleAction},
+    };
+
+    fn rule(last: u8) -> Rule {
+        Rule {
+            priority: 10_000,
+            family: Family::V4,
+            source: Some(format!("10.0.0.{last}/32").parse().unwrap()),
+            destination: None,
+            input: None,
+            output: None,
+            mark: None,
+            action: RuleAction::Table(100),
+            protocol: 200,
+        }
+    }
+
+    fn wishes(table: u32) -> Arc<Vec<RuleSet>> {
+        Arc::new(vec![RuleSet {
+            name: "lb".into(),
+            sources: ["10.0.0.1".parse().unwrap(), "2001:db8::1".parse().unwrap()].into(),
+            table,
+            priority: None,
+            fail_closed: true,
+            mode: Mode::Indexed,
+        }])
+    }
+
+    #[tokio::test]
+    async fn what_was_written_is_found_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("deeper/host.redb");
+        let (mut journal, empty) = Journal::open(&path).unwrap();
+        assert_eq!(empty, Remembered::default());
+        let mut all = Wishes::from([("a".into(), wishes(100)), ("b".into(), wishes(200))]);
+        journal.wish(&all).await.unwrap();
+        all.remove("b");
+        all.insert("a".into(), wishes(300));
+        journal.wish(&all).await.unwrap();
+        journal.intend(&[rule(1), rule(2)]).await.unwrap();
+        journal.keep(&[rule(2)].into()).await.unwrap();
+        journal.intend(&[rule(3)]).await.unwrap();
+        journal.pause(true).await.unwrap();
+        assert_eq!(journal.rules(), &[rule(2), rule(3)].into());
+        drop(journal);
+        let (_, found) = Journal::open(&path).unwrap();
+        let expected = Remembered {
+            paused: true,
+            wishes: all,
+            rules: [rule(2), rule(3)].into(),
+        };
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_row_of_another_version_is_told() {
+        let mut bytes = encode("x", &rule(1)).unwrap();
+        assert_eq!(decode::<Rule>("x", &bytes).unwrap(), rule(1));
+        bytes[0] = 9;
+        assert!(decode::<Rule>("x", &bytes).is_err());
+        assert!(decode::<Rule>("x", &[]).is_err());
+    }
+}

@@ -1,0 +1,339 @@
+//! Rules as the kernel's messages say them, and back. Pure.
+#![allow(
+    clippy::wildcard_enum_match_arm,
+    reason = "the kernel's messages are enums of dozens, and grow"
+)]
+
+use std::fmt::Write as _;
+use std::net::IpAddr;
+
+use fipd_core::{
+    Family, Text,
+    host::{FwMark, KernelRule, Rule, RuleAction},
+};
+use ipnet::IpNet;
+use netlink_packet_route::{
+    AddressFamily,
+    route::RouteProtocol,
+    rule::{RuleAction as Action, RuleAttribute, RuleFlags, RuleHeader, RuleMessage},
+};
+
+/// What the kernel shows where nothing is suppressed.
+const SUPPRESS_NOTHING: u32 = u32::MAX;
+
+/// Whole: what a request does not say, the kernel chooses when it adds, and takes for anything when it deletes.
+pub(super) fn write(rule: &Rule) -> RuleMessage {
+    let mut message = RuleMessage::default();
+    message.header = RuleHeader {
+        family: family_number(rule.family),
+        src_len: rule.source.map_or(0, |prefix| prefix.prefix_len()),
+        dst_len: rule.destination.map_or(0, |prefix| prefix.prefix_len()),
+        action: match rule.action {
+            RuleAction::Table(_) => Action::ToTable,
+            RuleAction::Blackhole => Action::Blackhole,
+            RuleAction::Unreachable => Action::Unreachable,
+            RuleAction::Prohibit => Action::Prohibit,
+            RuleAction::Other(number) => Action::from(number),
+        },
+        ..RuleHeader::default()
+    };
+    let name = |name: &Text| name.to_string();
+    let table = match rule.action {
+        RuleAction::Table(table) => Some(RuleAttribute::Table(table)),
+        RuleAction::Blackhole
+        | RuleAction::Unreachable
+        | RuleAction::Prohibit
+        | RuleAction::Other(_) => None,
+    };
+    message.attributes = [
+        Some(RuleAttribute::Priority(rule.priority)),
+        Some(RuleAttribute::Protocol(RouteProtocol::from(rule.protocol))),
+        table,
+        said(rule.source).map(RuleAttribute::Source),
+        said(rule.destination).map(RuleAttribute::Destination),
+        rule.input.as_ref().map(name).map(RuleAttribute::Iifname),
+        rule.output.as_ref().map(name).map(RuleAttribute::Oifname),
+        rule.mark.map(|mark| RuleAttribute::FwMark(mark.value)),
+        rule.mark.map(|mark| RuleAttribute::FwMask(mark.mask)),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    message
+}
+
+/// The address of a prefix that has a length; the kernel refuses one without.
+fn said(prefix: Option<IpNet>) -> Option<IpAddr> {
+    let prefix = prefix.filter(|prefix| prefix.prefix_len() > 0)?;
+    Some(prefix.addr())
+}
+
+pub(super) fn family_number(family: Family) -> AddressFamily {
+    match family {
+        Family::V4 => AddressFamily::Inet,
+        Family::V6 => AddressFamily::Inet6,
+    }
+}
+
+/// `None`: it is of another family. The kernel has rules for multicast routes, too.
+pub(super) fn read(message: &RuleMessage) -> Option<KernelRule> {
+    let family = match message.header.family {
+        AddressFamily::Inet => Family::V4,
+        AddressFamily::Inet6 => Family::V6,
+        _ => return None,
+    };
+    let header = &message.header;
+    let mut seen = Seen::default();
+    let mut more = Vec::new();
+    for attribute in &message.attributes {
+        seen.note(attribute, &mut more);
+    }
+    let any = match family {
+        Family::V4 => IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED),
+        Family::V6 => IpAddr::V6(std::net::Ipv6Addr::UNSPECIFIED),
+    };
+    let prefix = |address: Option<IpAddr>, length: u8| {
+        let prefix = IpNet::new(address.unwrap_or(any), length).ok()?;
+        // The kernel keeps the bits of the host that it was given.
+        (length > 0).then(|| prefix.trunc())
+    };
+    let rule = Rule {
+        priority: seen.priority,
+        family,
+        source: prefix(seen.source, header.src_len),
+        destination: prefix(seen.destination, header.dst_len),
+        input: seen.input,
+        output: seen.output,
+        mark: mark(seen.mark, seen.mask),
+        action: action(header.action, seen.table.unwrap_or(header.table.into())),
+        protocol: seen.protocol,
+    };
+    flags(header, &mut more);
+    let more = (!more.is_empty()).then(|| more.join(" ").into());
+    Some(KernelRule { rule, more })
+}
+
+#[derive(Default)]
+struct Seen {
+    priority: u32,
+    table: Option<u32>,
+    protocol: u8,
+    source: Option<IpAddr>,
+    destination: Option<IpAddr>,
+    input: Option<Text>,
+    output: Option<Text>,
+    mark: Option<u32>,
+    mask: Option<u32>,
+}
+
+impl Seen {
+    fn note(&mut self, attribute: &RuleAttribute, more: &mut Vec<String>) {
+        match attribute {
+            RuleAttribute::Priority(priority) => self.priority = *priority,
+            RuleAttribute::Table(table) => self.table = Some(*table),
+            RuleAttribute::Protocol(protocol) => self.protocol = u8::from(*protocol),
+            RuleAttribute::Source(address) => self.source = Some(*address),
+            RuleAttribute::Destination(address) => self.destination = Some(*address),
+            RuleAttribute::Iifname(name) => self.input = Some(name.as_str().into()),
+            RuleAttribute::Oifname(name) => self.output = Some(name.as_str().into()),
+            RuleAttribute::FwMark(mark) => self.mark = Some(*mark),
+            RuleAttribute::FwMask(mask) => self.mask = Some(*mask),
+            RuleAttribute::SuppressPrefixLen(SUPPRESS_NOTHING)
+            | RuleAttribute::SuppressIfGroup(SUPPRESS_NOTHING)
+            | RuleAttribute::L3MDev(false) => {}
+            RuleAttribute::SuppressPrefixLen(length) => {
+                more.push(format!("suppress_prefixlength {length}"));
+            }
+            RuleAttribute::SuppressIfGroup(group) => more.push(format!("suppress_ifgroup {group}")),
+            RuleAttribute::Goto(target) => more.push(format!("goto {target}")),
+            RuleAttribute::TunId(id) => more.push(format!("tun_id {id}")),
+            RuleAttribute::L3MDev(true) => more.push("l3mdev".to_owned()),
+            RuleAttribute::UidRange(range) => {
+                more.push(format!("uidrange {}-{}", range.start, range.end));
+            }
+            RuleAttribute::IpProtocol(protocol) => {
+                more.push(format!("ipproto {}", u8::from(*protocol)));
+            }
+            RuleAttribute::SourcePortRange(range) => {
+                more.push(format!("sport {}-{}", range.start, range.end));
+            }
+            RuleAttribute::DestinationPortRange(range) => {
+                more.push(format!("dport {}-{}", range.start, range.end));
+            }
+            other => more.push(attribute_text(other)),
+        }
+    }
+}
+
+/// One that has no name here: its number and its bytes.
+fn attribute_text(attribute: &RuleAttribute) -> String {
+    use netlink_packet_core::Nla as _;
+    let mut bytes = vec![0; attribute.value_len()];
+    attribute.emit_value(&mut bytes);
+    let mut text = format!("attribute {} ", attribute.kind());
+    for byte in bytes {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+/// The kernel shows a mask of all bits for a mark that was given none.
+fn mark(value: Option<u32>, mask: Option<u32>) -> Option<FwMark> {
+    let (value, mask) = match (value, mask) {
+        (None, None) | (None | Some(0), Some(0)) => return None,
+        (Some(value), None) => (value, u32::MAX),
+        (value, Some(mask)) => (value.unwrap_or(0), mask),
+    };
+    Some(FwMark { value, mask })
+}
+
+fn action(action: Action, table: u32) -> RuleAction {
+    match action {
+        Action::ToTable => RuleAction::Table(table),
+        Action::Blackhole => RuleAction::Blackhole,
+        Action::Unreachable => RuleAction::Unreachable,
+        Action::Prohibit => RuleAction::Prohibit,
+        other => RuleAction::Other(u8::from(other)),
+    }
+}
+
+fn flags(header: &RuleHeader, more: &mut Vec<String>) {
+    if header.tos != 0 {
+        more.push(format!("tos {:#x}", header.tos));
+    }
+    let told = [
+        (RuleFlags::Invert, "not"),
+        (RuleFlags::Unresolved, "[unresolved]"),
+        (RuleFlags::IifDetached, "[iif detached]"),
+        (RuleFlags::OifDetached, "[oif detached]"),
+    ];
+    let told = told.iter().filter(|(flag, _)| header.flags.contains(*flag));
+    more.extend(told.map(|(_, text)| (*text).to_owned()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use netlink_packet_core::{DefaultNla, Emitable as _, Parseable as _};
+    use netlink_packet_route::rule::{RulePortRange, RuleUidRange};
+
+    fn rule(family: Family, source: &str) -> Rule {
+        Rule {
+            priority: 10_000,
+            family,
+            source: Some(source.parse().unwrap()),
+            destination: None,
+            input: None,
+            output: None,
+            mark: None,
+            action: RuleAction::Table(u32::MAX),
+            protocol: 200,
+        }
+    }
+
+    /// Through the bytes, as the kernel has them.
+    fn sent(message: &RuleMessage) -> RuleMessage {
+        let mut bytes = vec![0; message.buffer_len()];
+        message.emit(&mut bytes);
+        RuleMessage::parse(&bytes).unwrap()
+    }
+
+    #[test]
+    fn a_rule_comes_back_as_it_was_said() {
+        let full = Rule {
+            destination: Some("2001:db8:1::/48".parse().unwrap()),
+            input: Some("eth0".into()),
+            output: Some("vrf-blue".into()),
+            mark: Some(FwMark {
+                value: 0x0001_0000,
+                mask: 0x00ff_0000,
+            }),
+            action: RuleAction::Unreachable,
+            ..rule(Family::V6, "2001:db8::1/128")
+        };
+        let bare = Rule {
+            source: None,
+            action: RuleAction::Blackhole,
+            ..rule(Family::V4, "10.0.0.0/8")
+        };
+        for rule in [rule(Family::V4, "10.96.0.1/32"), full, bare] {
+            let back = read(&sent(&write(&rule)));
+            assert_eq!(back, Some(KernelRule::from(rule)));
+        }
+    }
+
+    #[test]
+    fn host_bits_are_cut_off() {
+        let mut message = write(&rule(Family::V4, "10.7.7.0/24"));
+        for attribute in &mut message.attributes {
+            if let RuleAttribute::Source(address) = attribute {
+                *address = "10.7.7.7".parse().unwrap();
+            }
+        }
+        let read = read(&sent(&message)).unwrap();
+        assert_eq!(read.rule.source, Some("10.7.7.0/24".parse().unwrap()));
+    }
+
+    #[test]
+    fn conformance_26_families_of_multicast_are_ignored() {
+        let mut message = write(&rule(Family::V4, "10.0.0.1/32"));
+        for family in [128, 129, 0] {
+            message.header.family = AddressFamily::from(family);
+            assert_eq!(read(&sent(&message)), None, "{family}");
+        }
+    }
+
+    #[test]
+    fn what_fipd_never_writes_is_told_and_makes_a_rule_not_ours() {
+        let plain = write(&rule(Family::V4, "10.0.0.1/32"));
+        let ports = RulePortRange { start: 80, end: 81 };
+        let users = RuleUidRange { start: 0, end: 9 };
+        let cases = [
+            (RuleAttribute::SourcePortRange(ports), "sport 80-81"),
+            (RuleAttribute::DestinationPortRange(ports), "dport 80-81"),
+            (RuleAttribute::UidRange(users), "uidrange 0-9"),
+            (RuleAttribute::IpProtocol(6.into()), "ipproto 6"),
+            (RuleAttribute::TunId(7), "tun_id 7"),
+            (RuleAttribute::L3MDev(true), "l3mdev"),
+            (RuleAttribute::Goto(5), "goto 5"),
+            (
+                RuleAttribute::SuppressPrefixLen(0),
+                "suppress_prefixlength 0",
+            ),
+            (RuleAttribute::SuppressIfGroup(3), "suppress_ifgroup 3"),
+            (
+                RuleAttribute::Other(DefaultNla::new(99, vec![1, 0xab])),
+                "attribute 99 01ab",
+            ),
+        ];
+        for (attribute, told) in cases {
+            let mut message = plain.clone();
+            message.attributes.push(attribute);
+            let read = read(&sent(&message)).unwrap();
+            assert_eq!(read.more.as_deref(), Some(told));
+            assert!(!fipd_core::host::is_own(&read, 200));
+        }
+        let mut message = plain.clone();
+        message.header.tos = 0x10;
+        message.header.flags = RuleFlags::Invert | RuleFlags::IifDetached | RuleFlags::Permanent;
+        let read_more = read(&sent(&message)).unwrap().more;
+        assert_eq!(read_more.as_deref(), Some("tos 0x10 not [iif detached]"));
+        let mut message = plain;
+        let nothing = RuleAttribute::SuppressPrefixLen(u32::MAX);
+        message.attributes.push(nothing);
+        assert_eq!(read(&sent(&message)).unwrap().more, None);
+    }
+
+    #[test]
+    fn a_mark_without_mask_has_all_bits() {
+        let all = FwMark {
+            value: 5,
+            mask: u32::MAX,
+        };
+        assert_eq!(mark(Some(5), None), Some(all));
+        assert_eq!(mark(Some(0), Some(0)), None);
+        assert_eq!(mark(None, None), None);
+        assert!(mark(Some(0), Some(0xff)).is_some(), "no bit of these");
+    }
+}

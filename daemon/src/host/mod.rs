@@ -1,0 +1,61 @@
+//! The engine that brings rules into this host's kernel and keeps them there.
+//!
+//! ```text
+//!  RuleBoard --wishes--> desired --> diff <-- list of the kernel's rules <--- sockets
+//!                                     |                                         ^
+//!              journal <-- intent -- adds --> sources in the packet filter --> removals
+//! ```
+//!
+//! One task owns the sockets, the journal and the table of the packet filter. It looks at the kernel's whole list whenever
+//! something changed, rather than keep a copy of it up to date, which could only ever be wrong. It never fails: what keeps
+//! it from working is a state on the board, and is tried again.
+
+mod command;
+mod engine;
+mod fights;
+mod filter;
+mod journal;
+mod kernel;
+mod links;
+mod lock;
+mod message;
+mod nft;
+mod preflight;
+mod session;
+mod socket;
+
+use std::{collections::BTreeSet, path::PathBuf, time::Duration};
+
+use fipd_core::{Text, host::HostSettings};
+use tokio_util::sync::CancellationToken;
+
+use crate::rules::RuleBoard;
+
+/// What the engine of this host is told.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub settings: HostSettings,
+    /// The Node that this host is, for those who look on.
+    pub node: Option<Text>,
+    /// Own rules go at the stop.
+    pub cleanup_on_stop: bool,
+    /// The program `nft`; `None`: where it usually is.
+    pub nft: Option<PathBuf>,
+    /// The file of what is remembered over a restart.
+    pub journal: PathBuf,
+    /// The longest time between two looks at the kernel.
+    pub resync: Duration,
+    /// Those who are going to say what they want. Until each of them has, or what it wanted before the restart is known,
+    /// nothing is removed.
+    pub expected: BTreeSet<Text>,
+}
+
+/// Runs until `stop`.
+pub async fn run(options: Options, board: RuleBoard, stop: CancellationToken) {
+    let Some(orders) = board.take_orders() else {
+        tracing::error!("a second engine for the rules of this host was started; it ends");
+        return;
+    };
+    board.expect_also(&options.expected);
+    engine::Engine::new(options, board).run(orders, stop).await;
+}

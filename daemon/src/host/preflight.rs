@@ -1,0 +1,218 @@
+//! What about this host would break rules, or make them of no use.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use fipd_core::{
+    Family,
+    host::{Desired, RuleAction},
+};
+
+use super::socket::Requests;
+use crate::rules::Warning;
+
+/// `l3mdev` rules are there as soon as there is a VRF.
+const PRIORITY_OF_VRFS: u32 = 1000;
+const PRIORITY_OF_MAIN: u32 = 32_766;
+/// Some 10 us for every packet.
+const MANY: usize = 1_000;
+/// Tables that are looked into.
+const TABLES: usize = 64;
+
+/// `vrfs`: there are some.
+pub(super) async fn warnings(desired: &Desired, vrfs: bool) -> Vec<Warning> {
+    let mut warnings = of_rules(desired, vrfs);
+    if !desired.rules.is_empty() {
+        let files = tokio::task::spawn_blocking(|| networkd(Path::new("/"))).await;
+        warnings.extend(files.ok().flatten());
+        warnings.extend(empty_tables(desired).await);
+    }
+    warnings
+}
+
+fn of_rules(desired: &Desired, vrfs: bool) -> Vec<Warning> {
+    let priorities: BTreeSet<u32> = desired.rules.iter().map(|rule| rule.priority).collect();
+    let mut warnings = Vec::new();
+    if vrfs && priorities.contains(&PRIORITY_OF_VRFS) {
+        warnings.push(Warning {
+            code: "priority-of-vrf",
+            text: format!(
+                "there are rules of priority {PRIORITY_OF_VRFS}, which is that of the kernel's own rule for VRFs, and this \
+                 host has one: which is looked at first depends on which came first. Choose another priority"
+            ),
+        });
+    }
+    if let Some(late) = priorities.range(PRIORITY_OF_MAIN..).next() {
+        warnings.push(Warning {
+            code: "priority-behind-main",
+            text: format!(
+                "there are rules of priority {late}, behind the table main at {PRIORITY_OF_MAIN}: they count only where \
+                 main has no route. Choose a lower priority"
+            ),
+        });
+    }
+    let flat = desired.rules.iter().filter(|rule| rule.mark.is_none());
+    let flat = flat.count();
+    if flat > MANY {
+        warnings.push(Warning {
+            code: "many-flat-rules",
+            text: format!(
+                "{flat} flat rules cost every packet of this host about {} us; indexed sets do not",
+                flat / 100
+            ),
+        });
+    }
+    warnings
+}
+
+async fn empty_tables(desired: &Desired) -> Vec<Warning> {
+    let tables = desired.rules.iter().filter_map(|rule| match rule.action {
+        RuleAction::Table(table) => Some((table, rule.family)),
+        RuleAction::Blackhole
+        | RuleAction::Unreachable
+        | RuleAction::Prohibit
+        | RuleAction::Other(_) => None,
+    });
+    let tables: BTreeSet<(u32, Family)> = tables.collect();
+    let mut warnings = Vec::new();
+    for (table, family) in tables.into_iter().take(TABLES) {
+        // A socket for each: the rest of a table of a million routes is not read.
+        let Ok(requests) = Requests::open() else {
+            break;
+        };
+        if matches!(requests.has_routes(family, table).await, Ok(true)) {
+            continue;
+        }
+        let family = match family {
+            Family::V4 => "IPv4",
+            Family::V6 => "IPv6",
+        };
+        warnings.push(Warning {
+            code: "table-empty",
+            text: format!(
+                "table {table} has no route of {family}: packets of its sources go on to the rules that follow, or nowhere \
+                 where the set fails closed. Add the route"
+            ),
+        });
+    }
+    warnings
+}
+
+/// systemd-networkd removes the rules of others when it starts or is reloaded, unless it is told not to.
+fn networkd(root: &Path) -> Option<Warning> {
+    let runs = root.join("run/systemd/netif/state").exists();
+    if !runs || spares_rules(root) {
+        return None;
+    }
+    Some(Warning {
+        code: "networkd-removes-rules",
+        text: "systemd-networkd runs here and removes the rules of others whenever it starts or reloads; fipd puts its own \
+               back at once, but packets go astray meanwhile. Set ManageForeignRoutingPolicyRules=no under [Network] in \
+               /etc/systemd/networkd.conf"
+            .to_owned(),
+    })
+}
+
+fn spares_rules(root: &Path) -> bool {
+    // A file in /etc hides one of its name in /run, and that one in /usr; of all of them the last name counts.
+    let folders = ["usr/lib", "usr/local/lib", "run", "etc"];
+    let mut files: Vec<(std::ffi::OsString, PathBuf)> = Vec::new();
+    for folder in folders {
+        let folder = root.join(folder).join("systemd/networkd.conf.d");
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        let entries =
+            entries.filter(|entry| entry.path().extension().is_some_and(|end| end == "conf"));
+        for entry in entries {
+            files.retain(|(name, _)| *name != entry.file_name());
+            files.push((entry.file_name(), entry.path()));
+        }
+    }
+    files.sort();
+    let main = folders
+        .iter()
+        .rev()
+        .map(|folder| root.join(folder).join("systemd/networkd.conf"));
+    let main = main.into_iter().find(|file| file.exists());
+    let all = main
+        .into_iter()
+        .chain(files.into_iter().map(|(_, path)| path));
+    let mut said = all.filter_map(|file| said(&fs::read_to_string(file).ok()?));
+    said.next_back() == Some(false)
+}
+
+/// What the last line of one file says about it.
+fn said(text: &str) -> Option<bool> {
+    let lines = text.lines().filter_map(|line| line.trim().split_once('='));
+    let mut values = lines.filter(|(key, _)| key.trim() == "ManageForeignRoutingPolicyRules");
+    let value = values.next_back()?.1.trim().to_ascii_lowercase();
+    Some(!matches!(
+        value.as_str(),
+        "no" | "false" | "off" | "0" | "n" | "f"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fipd_core::host::Rule;
+
+    fn desired(count: u32, priority: u32) -> Desired {
+        let rule = |number: u32| Rule {
+            priority,
+            family: Family::V4,
+            source: Some(std::net::IpAddr::from(number.to_be_bytes()).into()),
+            destination: None,
+            input: None,
+            output: None,
+            mark: None,
+            action: RuleAction::Table(100),
+            protocol: 200,
+        };
+        Desired {
+            rules: (0..count).map(rule).collect(),
+            ..Desired::default()
+        }
+    }
+
+    fn codes(desired: &Desired, vrfs: bool) -> Vec<&'static str> {
+        let warnings = of_rules(desired, vrfs);
+        warnings.iter().map(|warning| warning.code).collect()
+    }
+
+    #[test]
+    fn conformance_28_and_32_priorities_and_numbers_are_warned_of() {
+        assert!(codes(&desired(1000, 10_000), true).is_empty());
+        assert_eq!(codes(&desired(1, 1000), true), ["priority-of-vrf"]);
+        assert!(codes(&desired(1, 1000), false).is_empty());
+        assert_eq!(codes(&desired(1, 32_766), false), ["priority-behind-main"]);
+        assert!(codes(&desired(1, 32_765), false).is_empty());
+        assert_eq!(codes(&desired(1001, 10_000), false), ["many-flat-rules"]);
+    }
+
+    #[test]
+    fn networkd_is_warned_of_unless_it_spares_rules() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path();
+        let write = |path: &str, text: &str| {
+            let path = root.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        assert_eq!(networkd(root), None, "it does not run");
+        write("run/systemd/netif/state", "");
+        assert!(networkd(root).is_some());
+        write(
+            "etc/systemd/networkd.conf",
+            "[Network]\nManageForeignRoutingPolicyRules = no\n",
+        );
+        assert_eq!(networkd(root), None);
+        let late = "[Network]\nManageForeignRoutingPolicyRules=yes\n";
+        write("usr/lib/systemd/networkd.conf.d/50-x.conf", late);
+        assert!(networkd(root).is_some(), "what is in a folder counts more");
+        write("etc/systemd/networkd.conf.d/50-x.conf", "# nothing\n");
+        assert_eq!(networkd(root), None, "that of /etc hides that of /usr");
+    }
+}
