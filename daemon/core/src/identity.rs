@@ -82,6 +82,11 @@ impl System {
         Self("claims".into())
     }
 
+    /// Policy routing of hosts.
+    pub fn ip_rule() -> Self {
+        Self("ip-rule".into())
+    }
+
     /// Stands for the list of clusters that a discovery source gives.
     pub fn discovery() -> Self {
         Self("discovery".into())

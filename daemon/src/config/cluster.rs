@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     claims::{self, Claims},
     cluster_manager::ClusterManager,
+    ip_rule::{self, IpRule},
     systems::systems,
     webhook::Webhook,
 };
@@ -46,6 +47,7 @@ pub enum Source {
 pub struct ClusterSettings {
     pub rancher_fip: RancherFip,
     pub claims: Claims,
+    pub ip_rule: IpRule,
 }
 
 /// `[cluster.rancher-fip]`
@@ -160,6 +162,7 @@ impl ClusterConfig {
             *path = base.join(&*path);
         }
         self.settings.rancher_fip.webhook.resolve_paths(base);
+        self.settings.ip_rule.webhook.resolve_paths(base);
     }
 }
 
@@ -177,6 +180,7 @@ struct RawCluster {
     systems: Vec<String>,
     rancher_fip: Option<RancherFip>,
     claims: Option<Claims>,
+    ip_rule: Option<IpRule>,
 }
 
 impl TryFrom<RawCluster> for ClusterConfig {
@@ -206,6 +210,8 @@ impl TryFrom<RawCluster> for ClusterConfig {
         let rancher_fip = rancher_fip(raw.rancher_fip, RancherFip::default(), &systems, &place)?;
         let place = format!("[[cluster]] {name:?}, [cluster.claims]");
         let claims = claims::checked(raw.claims, &systems, &place)?;
+        let place = format!("[[cluster]] {name:?}, [cluster.ip-rule]");
+        let ip_rule = ip_rule::checked(raw.ip_rule, &systems, &place)?;
         Ok(Self {
             name,
             source,
@@ -214,6 +220,7 @@ impl TryFrom<RawCluster> for ClusterConfig {
             settings: ClusterSettings {
                 rancher_fip,
                 claims,
+                ip_rule,
             },
         })
     }
@@ -232,6 +239,7 @@ struct RawDiscovery {
     insecure_skip_tls_verify: bool,
     rancher_fip: Option<DiscoveredRancherFip>,
     claims: Option<Claims>,
+    ip_rule: Option<IpRule>,
 }
 
 /// `[discovery.rancher-fip]`: the keys of a downstream cluster that can hold for many.
@@ -288,6 +296,7 @@ impl TryFrom<RawDiscovery> for Discovery {
         });
         let rancher_fip = rancher_fip(given, template, &systems, "[discovery.rancher-fip]")?;
         let claims = claims::checked(raw.claims, &systems, "[discovery.claims]")?;
+        let ip_rule = ip_rule::checked(raw.ip_rule, &systems, "[discovery.ip-rule]")?;
         Ok(Self {
             cluster,
             namespaces,
@@ -297,6 +306,7 @@ impl TryFrom<RawDiscovery> for Discovery {
             settings: ClusterSettings {
                 rancher_fip,
                 claims,
+                ip_rule,
             },
         })
     }

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use fipd_core::System;
 
 /// All of them.
-pub fn served() -> [System; 2] {
-    [System::rancher_fip(), System::claims()]
+pub fn served() -> [System; 3] {
+    [System::rancher_fip(), System::claims(), System::ip_rule()]
 }
 
 /// The system of that name.

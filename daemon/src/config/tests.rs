@@ -208,8 +208,8 @@ fn what_this_version_does_not_do_is_refused_by_name() {
         "{what}"
     );
     assert!(
-        refused("[[network]]\nname = \"a\"\nmatch = [{ system = \"ip-rule\" }]\n")
-            .contains("ip-rule")
+        refused("[[network]]\nname = \"a\"\nmatch = [{ system = \"kube-fip\" }]\n")
+            .contains("kube-fip")
     );
 }
 

@@ -62,7 +62,7 @@ impl TryFrom<String> for Patience {
         let seconds = seconds.filter(|seconds| (1..=MOST).contains(seconds));
         seconds.map(Self).ok_or_else(|| {
             format!(
-                "[cluster.rancher-fip.webhook] timeout = {text:?}: allowed is 1s to {MOST}s, in whole seconds"
+                "[cluster.SYSTEM.webhook] timeout = {text:?}: allowed is 1s to {MOST}s, in whole seconds"
             )
         })
     }
@@ -74,7 +74,7 @@ impl TryFrom<String> for Address {
     fn try_from(text: String) -> Result<Self, Self::Error> {
         let wrong = |why: &str| {
             Err(format!(
-                "[cluster.rancher-fip.webhook] url = {text:?} {why}; allowed is https://HOST[:PORT][/PATH]"
+                "[cluster.SYSTEM.webhook] url = {text:?} {why}; allowed is https://HOST[:PORT][/PATH]"
             ))
         };
         let Ok(uri) = text.parse::<http::Uri>() else {

@@ -8,6 +8,7 @@
 pub mod claims;
 pub mod conflict;
 pub mod events;
+pub mod ip_rule;
 pub mod lease;
 pub mod merge;
 pub mod objects;
@@ -30,6 +31,7 @@ use crate::{
     guests::GuestBoard,
     helm::Helm,
     ipam::{Ipam, IpamError},
+    rules::RuleBoard,
 };
 use objects::Key;
 use queue::Next;
@@ -43,6 +45,7 @@ const REJECTED_PAUSE: Duration = Duration::from_secs(60);
 #[derive(Clone, Default)]
 pub struct Runner {
     rancher_fip: rancher_fip::RancherFip,
+    ip_rule: ip_rule::IpRule,
 }
 
 impl Runner {
@@ -55,8 +58,23 @@ impl Runner {
         helm: Option<Helm>,
     ) -> Self {
         Self {
+            ip_rule: ip_rule::IpRule::new(Text::clone(&me)),
             rancher_fip: rancher_fip::RancherFip::new(me, own, guests, helm),
         }
+    }
+
+    /// Brings the rules of clusters to this host, which is the Node of this name in one of them.
+    #[must_use]
+    pub fn with_host(mut self, board: RuleBoard, node: Text) -> Self {
+        self.ip_rule = self.ip_rule.with_host(board, node);
+        self
+    }
+
+    /// Other daemons decide; this one only has a host.
+    #[must_use]
+    pub fn only_node(mut self) -> Self {
+        self.ip_rule = self.ip_rule.only_node();
+        self
     }
 
     /// Decides what the stock LB controller asks.
@@ -83,6 +101,12 @@ impl SystemRunner for Runner {
         });
         let names = managing.map(|(name, ..)| Text::clone(name)).collect();
         self.rancher_fip.ranchers.configured(names);
+        let system = System::ip_rule();
+        let routed = clusters
+            .iter()
+            .filter(|(_, systems, _)| systems.contains(&system));
+        self.ip_rule
+            .known(&routed.map(|(name, ..)| *name).collect());
     }
 
     fn run(&self, session: ClusterSession, system: System) -> BoxFuture<'static, ()> {
@@ -91,6 +115,9 @@ impl SystemRunner for Runner {
         }
         if system == System::claims() {
             return claims::run(session);
+        }
+        if system == System::ip_rule() {
+            return self.ip_rule.run(session);
         }
         Box::pin(async move {
             tracing::error!(cluster = %session.name, %system, "there are no controllers for this system");

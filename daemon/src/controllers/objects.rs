@@ -195,8 +195,23 @@ pub async fn follow<K, T>(
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
     T: PartialEq,
 {
-    let kind = K::kind(&()).into_owned();
     let config = watcher::Config::default().page_size(PAGE);
+    follow_some(api, config, objects, slim, changed, cancel).await;
+}
+
+/// The same for those objects that `config` selects.
+pub async fn follow_some<K, T>(
+    api: Api<Lenient<K>>,
+    config: watcher::Config,
+    objects: Arc<Objects<T>>,
+    slim: impl Fn(K) -> Option<T>,
+    changed: impl Fn(&Key),
+    cancel: CancellationToken,
+) where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
+    T: PartialEq,
+{
+    let kind = K::kind(&()).into_owned();
     let stream = watcher(api, config).default_backoff();
     let mut stream = std::pin::pin!(stream);
     let mut listed = BTreeSet::new();

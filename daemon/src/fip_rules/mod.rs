@@ -1,7 +1,8 @@
-//! What pools, FloatingIPs and quotas of the rancher-fip family may say: one set of rules, for the controllers and for
+//! What pools, FloatingIPs and quotas of the rancher-fip family and IPRules may say: one set of rules, for the controllers and for
 //! the admission webhook. Pure: texts in, typed values or what is wrong with them out.
 
 pub mod floating_ip;
+pub mod ip_rule;
 pub mod mirror;
 pub mod pool;
 pub mod quota;

@@ -3,6 +3,7 @@
 //! Counters of requests and of reconciles are kept; everything else is read from the ledger, the store, the cluster
 //! registry and what the controllers have seen at the moment it is asked for. There is no `fipd_` series per lease.
 
+pub mod ip_rule;
 mod page;
 mod rancher_fip;
 pub mod reconcile;
@@ -97,6 +98,7 @@ impl Metrics {
         rancher_fip::register(&mut alone, ipam.clone(), ranchers.clone());
         let mut all = Registry::default();
         rancher_fip::register(&mut all, ipam.clone(), ranchers);
+        ip_rule::register(&mut all);
         let own = all.sub_registry_with_prefix("fipd");
         if let Some(helm) = helm {
             helm.register(own);

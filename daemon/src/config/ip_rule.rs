@@ -1,0 +1,98 @@
+//! What a cluster's policy-routing rules need beside its IPRules.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use fipd_core::{System, Text};
+use fipd_crds::ip_rule::{LEASE, NAMESPACE};
+use serde::Deserialize;
+
+use super::webhook::Webhook;
+use crate::clock;
+
+/// `[cluster.ip-rule]`
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct IpRule {
+    /// Whether the original's Lease is held while fipd decides here.
+    pub leader_elect: bool,
+    pub lease_lock_name: Text,
+    pub lease_lock_namespace: Text,
+    /// How long a node that is not ready, or that never had a rule and stays silent, keeps the object of a removed rule.
+    #[serde(deserialize_with = "patience")]
+    pub node_timeout: Duration,
+    /// The image that an `Agent` runs which names none.
+    pub agent_image: Option<Text>,
+    pub webhook: Webhook,
+}
+
+impl Default for IpRule {
+    fn default() -> Self {
+        Self {
+            leader_elect: true,
+            lease_lock_name: LEASE.into(),
+            lease_lock_namespace: NAMESPACE.into(),
+            node_timeout: Duration::from_secs(600),
+            agent_image: None,
+            webhook: Webhook::default(),
+        }
+    }
+}
+
+fn patience<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    clock::duration(&text).map_err(|allowed| {
+        serde::de::Error::custom(format!(
+            "[cluster.ip-rule] node-timeout = {text:?}: {allowed}"
+        ))
+    })
+}
+
+/// Settings count only where the system is on.
+pub(super) fn checked(
+    given: Option<IpRule>,
+    systems: &BTreeSet<System>,
+    place: &str,
+) -> Result<IpRule, String> {
+    if given.is_some() && !systems.contains(&System::ip_rule()) {
+        return Err(format!(
+            "{place}: these settings do nothing: systems does not have \"ip-rule\""
+        ));
+    }
+    Ok(given.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::config::Config;
+
+    fn settings(systems: &str, text: &str) -> Result<IpRule, String> {
+        let text = format!(
+            "[[cluster]]\nname = \"a\"\nin-cluster = true\nsystems = [{systems}]\n[cluster.ip-rule]\n{text}"
+        );
+        let config = Config::parse(&text, Path::new("/etc/fipd"))?;
+        Ok(config.clusters.into_iter().next().unwrap().settings.ip_rule)
+    }
+
+    #[test]
+    fn the_defaults_are_the_originals_and_times_need_a_unit() {
+        let plain = settings("\"ip-rule\"", "").unwrap();
+        assert_eq!(plain, IpRule::default());
+        assert_eq!(&*plain.lease_lock_name, "fed43742.brtrm.dev");
+        let quick = settings(
+            "\"ip-rule\"",
+            "node-timeout = \"30s\"\nleader-elect = false\n",
+        )
+        .unwrap();
+        assert_eq!(
+            (quick.node_timeout, quick.leader_elect),
+            (Duration::from_secs(30), false)
+        );
+        let wrong = settings("\"ip-rule\"", "node-timeout = \"30\"\n").unwrap_err();
+        assert!(wrong.contains("node-timeout = \"30\""), "{wrong}");
+        let off = settings("\"claims\"", "leader-elect = false\n").unwrap_err();
+        assert!(off.contains("ip-rule"), "{off}");
+    }
+}

@@ -1,0 +1,262 @@
+//! The ip-rule family: which sources go by which routing table, decided in a cluster and brought to its nodes.
+//!
+//! ```text
+//!  IPRule, Service, EndpointSlice --assign--> IPRuleConfig (one a source) --> node part --> RuleBoard --> kernel
+//!                                                 ^    annotations of nodes       |
+//!                                                 +-------------------------------+
+//! ```
+//!
+//! The deciding part runs where fipd leads, the node part wherever this host is a Node of the cluster. An IPRuleConfig goes
+//! in two steps: it is made absent, and deleted once every node in scope has confirmed or is gone. Finalizers keep it and its
+//! IPRule until then, whatever the garbage collector thinks. What cannot be understood, and what a list that is not whole
+//! lacks, stays as it was.
+
+mod agents;
+mod decide;
+pub mod names;
+mod node;
+mod observe;
+mod plan;
+mod status;
+mod step;
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use fipd_core::{System, Text};
+use fipd_crds::ip_rule::{Agent, IPRule, IPRuleConfig};
+use futures::future::BoxFuture;
+use k8s_openapi::api::{
+    core::v1::{Node, Service},
+    discovery::v1::EndpointSlice,
+};
+use kube::Api;
+use tokio::task::JoinSet;
+
+use self::{decide::Decider, node::NodePart};
+use super::{
+    events::Events,
+    lease::{self, Wanted},
+    objects::{Key, follow},
+    queue::{self, Queue},
+    remote::Remote,
+    site::Site,
+    tasks::{finish, quiet, spawn},
+};
+use crate::{
+    clusters::ClusterSession,
+    metrics::{ip_rule as figures, reconcile::counted},
+    rules::RuleBoard,
+};
+
+/// Reconciles at once.
+const CONFIGS_AT_ONCE: usize = 16;
+const STATUS_AT_ONCE: usize = 4;
+const RULES_AT_ONCE: usize = 4;
+/// Between losing the leadership and trying to have it again.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Starts the system on clusters.
+#[derive(Clone, Default)]
+pub struct IpRule {
+    /// What this daemon calls itself in Leases.
+    me: Text,
+    host: Option<Host>,
+    /// Other daemons decide.
+    only_node: bool,
+}
+
+/// This host, as far as its rules go.
+#[derive(Clone)]
+struct Host {
+    board: RuleBoard,
+    /// The Node that it is in one of the clusters.
+    node: Text,
+}
+
+impl IpRule {
+    /// Decides, and has no host of its own.
+    pub fn new(me: Text) -> Self {
+        Self {
+            me,
+            ..Self::default()
+        }
+    }
+
+    /// Brings rules to this host, which is the Node of this name in one of the clusters.
+    #[must_use]
+    pub fn with_host(mut self, board: RuleBoard, node: Text) -> Self {
+        self.host = Some(Host { board, node });
+        self
+    }
+
+    /// Decides nothing.
+    #[must_use]
+    pub fn only_node(mut self) -> Self {
+        self.only_node = true;
+        self
+    }
+
+    /// These are the clusters of the system: what others wanted of this host is not wanted any more.
+    pub fn known(&self, clusters: &BTreeSet<&Text>) {
+        if let Some(host) = &self.host {
+            let all = clusters.iter().map(|name| node::wisher(name));
+            host.board.expect(node::WISHES, all.collect());
+        }
+    }
+
+    /// Runs the system on a cluster until the session ends.
+    pub fn run(&self, session: ClusterSession) -> BoxFuture<'static, ()> {
+        let system = self.clone();
+        Box::pin(async move {
+            let node = async {
+                if let Some(Host { board, node }) = system.host.clone() {
+                    NodePart::new(site_of(session.clone()), board, node)
+                        .run()
+                        .await;
+                }
+            };
+            let decide = async {
+                while !session.cancel.is_cancelled() && !system.only_node {
+                    system.decide(session.clone()).await;
+                    tokio::select! {
+                        () = session.cancel.cancelled() => {}
+                        () = tokio::time::sleep(PAUSE) => {}
+                    }
+                }
+            };
+            tokio::join!(node, decide, session.cancel.cancelled());
+        })
+    }
+
+    /// For as long as this daemon leads there.
+    async fn decide(&self, session: ClusterSession) {
+        let settings = &session.settings.ip_rule;
+        let run = |session| serve(site_of(session));
+        if !settings.leader_elect {
+            return run(session).await;
+        }
+        let wanted = Wanted {
+            namespace: Text::clone(&settings.lease_lock_namespace),
+            names: vec![Text::clone(&settings.lease_lock_name)],
+            me: Text::clone(&self.me),
+        };
+        lease::while_held(&session, &System::ip_rule(), &wanted, |_| {}, run).await;
+    }
+}
+
+fn site_of(session: ClusterSession) -> Arc<Site> {
+    Arc::new(Site::new(session, System::ip_rule()))
+}
+
+async fn serve(site: Arc<Site>) {
+    let cancel = site.cancel();
+    let remote = Remote::new(site.session.client.clone());
+    let queue = Queue::<Key>::new();
+    let idle = Arc::clone(&queue);
+    let events = Arc::new(Events::start(
+        site.session.recorder.clone(),
+        cancel.clone(),
+        move || quiet(Arc::clone(&idle)),
+    ));
+    let decider = Decider::new(Arc::clone(&site), remote, events, queue);
+    let mut tasks = JoinSet::new();
+    watch(&site, &decider, &mut tasks);
+    tokio::select! {
+        () = cancel.cancelled() => return,
+        () = decider.completed() => {}
+    }
+    work(&site, &decider, &mut tasks);
+    decider.changed();
+    cancel.cancelled().await;
+    finish(tasks).await;
+    figures::gone(&site.name);
+}
+
+fn watch(site: &Arc<Site>, decider: &Arc<Decider>, tasks: &mut JoinSet<()>) {
+    let all = Arc::clone(decider);
+    let slim = |one: IPRule| Some(observe::rule(one));
+    spawn(tasks, site, Arc::clone(&decider.rules), slim, move |key| {
+        all.rule_queue.add(key.clone());
+        all.changed();
+    });
+    let all = Arc::clone(decider);
+    let slim = |one: IPRuleConfig| Some(observe::config(one));
+    spawn(
+        tasks,
+        site,
+        Arc::clone(&decider.configs),
+        slim,
+        move |key| all.config_changed(key),
+    );
+    let all = Arc::clone(decider);
+    let services = Arc::clone(&decider.services);
+    spawn::<Service, _>(tasks, site, services, observe::service, move |_| {
+        all.changed()
+    });
+    let all = Arc::clone(decider);
+    let slim = |one: Node| Some(observe::node(one));
+    spawn(tasks, site, Arc::clone(&decider.nodes), slim, move |_| {
+        all.nodes_changed()
+    });
+    let all = Arc::clone(decider);
+    let slim = |one: Agent| Some(observe::agent(one));
+    spawn(tasks, site, Arc::clone(&decider.agents), slim, move |_| {
+        all.nodes_changed()
+    });
+    tasks.spawn(watch_slices(Arc::clone(site), Arc::clone(decider)));
+}
+
+/// From the first IPRule on that needs them.
+async fn watch_slices(site: Arc<Site>, decider: Arc<Decider>) {
+    let cancel = site.cancel();
+    let mut needs = decider.needs_slices.subscribe();
+    tokio::select! {
+        () = cancel.cancelled() => return,
+        // The sender lives in the decider: it cannot go away while this waits.
+        _ = needs.wait_for(|needs| *needs) => {}
+    }
+    let api: Api<_> = Api::all(site.session.client.clone());
+    let objects = Arc::clone(&decider.slices);
+    let changed = |_: &Key| decider.changed();
+    follow::<EndpointSlice, _>(api, objects, observe::slice, changed, cancel).await;
+}
+
+fn work(site: &Arc<Site>, decider: &Arc<Decider>, tasks: &mut JoinSet<()>) {
+    let cancel = site.cancel();
+    let system = &site.system;
+    let worker = Arc::clone(decider);
+    let look = counted(system, "iprules", move |key| Arc::clone(&worker).look(key));
+    tasks.spawn(queue::run(
+        Arc::clone(&decider.all),
+        1,
+        cancel.clone(),
+        look,
+    ));
+    let worker = Arc::clone(decider);
+    let reconcile = counted(system, "ipruleconfig", move |key| {
+        Arc::clone(&worker).reconcile(key)
+    });
+    let queue = Arc::clone(&decider.config_queue);
+    tasks.spawn(queue::run(
+        queue,
+        CONFIGS_AT_ONCE,
+        cancel.clone(),
+        reconcile,
+    ));
+    let worker = Arc::clone(decider);
+    let show = counted(system, "ipruleconfig-status", move |key| {
+        Arc::clone(&worker).show(key)
+    });
+    let queue = Arc::clone(&decider.status_queue);
+    tasks.spawn(queue::run(queue, STATUS_AT_ONCE, cancel.clone(), show));
+    let worker = Arc::clone(decider);
+    let rule = counted(system, "iprule", move |key| {
+        Arc::clone(&worker).reconcile_rule(key)
+    });
+    tasks.spawn(queue::run(
+        Arc::clone(&decider.rule_queue),
+        RULES_AT_ONCE,
+        cancel,
+        rule,
+    ));
+}

@@ -1,0 +1,311 @@
+//! The rules that a node is to have, by what it has seen of a cluster. Pure.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    sync::Arc,
+    time::Duration,
+};
+
+use fipd_core::{
+    Text,
+    host::{Mode, RuleSet, check_priority, check_table},
+};
+use fipd_crds::ip_rule::ABSENT;
+use tokio::time::Instant;
+
+use super::super::{
+    names::spec_hash,
+    observe::{Config, Node, Rule},
+    step::Scope,
+};
+use crate::fip_rules::ip_rule::{Selector, mode};
+
+/// What decides about the rules of this node.
+pub struct Want<'a> {
+    pub cluster: &'a str,
+    /// This host's; without it nothing is wanted.
+    pub node: Option<&'a Node>,
+    pub rules: BTreeMap<Text, Arc<Rule>>,
+    /// Of the Agent that counts.
+    pub agent: Option<&'a BTreeMap<String, String>>,
+    pub vrfs: &'a BTreeMap<Text, u32>,
+}
+
+/// The rule of an IPRuleConfig.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Entry {
+    owner: Text,
+    source: IpAddr,
+    table: u32,
+    priority: Option<u32>,
+    fail_closed: bool,
+    mode: Mode,
+    hash: String,
+}
+
+/// What was understood last, so that neither an object that is made anew nor one that cannot be understood takes its rule
+/// away.
+#[derive(Debug, Default)]
+pub struct Seen {
+    entries: BTreeMap<Text, Entry>,
+    gone: BTreeMap<Text, Instant>,
+}
+
+impl Seen {
+    /// Whether there are rules whose object went a moment ago.
+    pub fn waits(&self) -> bool {
+        !self.gone.is_empty()
+    }
+}
+
+/// The sets, and the hash of each IPRuleConfig whose rule is in them.
+pub fn wants(
+    want: &Want<'_>,
+    configs: &[Arc<Config>],
+    seen: &mut Seen,
+    now: Instant,
+    grace: Duration,
+) -> (Vec<RuleSet>, BTreeMap<Text, String>) {
+    let mut entries = BTreeMap::new();
+    let mut known = BTreeSet::new();
+    for config in configs.iter().filter(|config| config.is_ours()) {
+        let name = &config.meta.name;
+        known.insert(name);
+        if config.spec.state == ABSENT || !in_scope(want, config) {
+            continue;
+        }
+        if let Some(entry) = entry(want, config).or_else(|| seen.entries.get(name).cloned()) {
+            entries.insert(Text::clone(name), entry);
+        }
+    }
+    let lost = seen
+        .entries
+        .iter()
+        .filter(|(name, _)| !known.contains(name));
+    let mut gone = BTreeMap::new();
+    for (name, entry) in lost.filter(|_| want.node.is_some()) {
+        let since = seen.gone.get(name).copied().unwrap_or(now);
+        if now.duration_since(since) < grace {
+            gone.insert(Text::clone(name), since);
+            entries.insert(Text::clone(name), entry.clone());
+        }
+    }
+    *seen = Seen { entries, gone };
+    let present = seen
+        .entries
+        .iter()
+        .filter(|(name, _)| !seen.gone.contains_key(*name));
+    let present = present.map(|(name, entry)| (Text::clone(name), entry.hash.clone()));
+    (sets(want.cluster, &seen.entries), present.collect())
+}
+
+fn in_scope(want: &Want<'_>, config: &Config) -> bool {
+    let Some(node) = want.node else {
+        return false;
+    };
+    let owner = config.owner().and_then(|owner| want.rules.get(&owner.name));
+    // One that is none leaves the rules where they are: all nodes may have them.
+    let selector = owner.and_then(|rule| Selector::read(&rule.spec.node_selector_label).ok());
+    let none = BTreeMap::new();
+    let scope = Scope {
+        nodes: &none,
+        rule: selector.as_ref(),
+        agent: want.agent,
+        patience: Duration::ZERO,
+    };
+    scope.has(node)
+}
+
+/// `None`: it is not understood, or its VRF is not there.
+fn entry(want: &Want<'_>, config: &Config) -> Option<Entry> {
+    let spec = &config.spec;
+    let table = match spec.vrf.as_str() {
+        "" => check_table(spec.table).ok()?,
+        vrf => *want.vrfs.get(vrf)?,
+    };
+    let owner = config.owner().map(|owner| Text::clone(&owner.name));
+    Some(Entry {
+        owner: owner.unwrap_or_default(),
+        source: config.source()?,
+        table,
+        priority: check_priority(spec.priority, spec.fail_closed).ok()?,
+        fail_closed: spec.fail_closed,
+        mode: mode(&spec.mode).ok()?,
+        hash: spec_hash(spec),
+    })
+}
+
+/// One set for each IPRule, table and priority.
+fn sets(cluster: &str, entries: &BTreeMap<Text, Entry>) -> Vec<RuleSet> {
+    let mut sets: BTreeMap<_, RuleSet> = BTreeMap::new();
+    for entry in entries.values() {
+        let mode = match entry.mode {
+            Mode::Auto => 0,
+            Mode::Flat => 1,
+            Mode::Indexed => 2,
+        };
+        let key = (
+            &entry.owner,
+            entry.table,
+            entry.priority,
+            entry.fail_closed,
+            mode,
+        );
+        let set = sets.entry(key).or_insert_with(|| RuleSet {
+            name: format!("{cluster}/{}", entry.owner).into(),
+            sources: BTreeSet::new(),
+            table: entry.table,
+            priority: entry.priority,
+            fail_closed: entry.fail_closed,
+            mode: entry.mode,
+        });
+        set.sources.insert(entry.source);
+    }
+    sets.into_values().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use fipd_crds::ip_rule::{CONFIG_FINALIZER, IPRuleConfigSpec, PRESENT};
+    use serde_json::json;
+
+    use super::*;
+    use crate::controllers::ip_rule::{
+        observe::{Meta, Owner},
+        plan::tests::rule,
+    };
+
+    const GRACE: Duration = Duration::from_secs(2);
+
+    fn config(source: &str, table: i64, state: &str) -> Arc<Config> {
+        Arc::new(Config {
+            meta: Meta {
+                name: format!("iprc-{source}").into(),
+                finalizers: vec![CONFIG_FINALIZER.into()],
+                ..Meta::default()
+            },
+            labelled: true,
+            owners: vec![Owner {
+                name: "lb".into(),
+                uid: "u".into(),
+                controller: true,
+            }],
+            spec: IPRuleConfigSpec {
+                service_ip: source.into(),
+                table,
+                state: state.into(),
+                ..IPRuleConfigSpec::default()
+            },
+            ..Config::default()
+        })
+    }
+
+    struct Host {
+        node: Option<Node>,
+        rules: BTreeMap<Text, Arc<Rule>>,
+        agent: Option<BTreeMap<String, String>>,
+        vrfs: BTreeMap<Text, u32>,
+        seen: Seen,
+        start: Instant,
+    }
+
+    impl Host {
+        fn new() -> Self {
+            Self {
+                node: Some(Node::default()),
+                rules: BTreeMap::from([("lb".into(), rule("lb", json!({})))]),
+                agent: None,
+                vrfs: BTreeMap::new(),
+                seen: Seen::default(),
+                start: Instant::now(),
+            }
+        }
+
+        fn wants(&mut self, configs: &[Arc<Config>], after: u64) -> Vec<String> {
+            let want = Want {
+                cluster: "c",
+                node: self.node.as_ref(),
+                rules: self.rules.clone(),
+                agent: self.agent.as_ref(),
+                vrfs: &self.vrfs,
+            };
+            let now = self.start + Duration::from_millis(after);
+            let (sets, _) = wants(&want, configs, &mut self.seen, now, GRACE);
+            let text = |set: &RuleSet| format!("{} t{} {:?}", set.name, set.table, set.sources);
+            sets.iter().map(text).collect()
+        }
+    }
+
+    #[test]
+    fn conformance_3_what_is_absent_is_not_wanted_and_what_is_present_is_one_set() {
+        let mut host = Host::new();
+        let both = [
+            config("10.96.0.1", 100, PRESENT),
+            config("10.96.0.2", 100, PRESENT),
+        ];
+        assert_eq!(host.wants(&both, 0), ["c/lb t100 {10.96.0.1, 10.96.0.2}"]);
+        let one = [
+            config("10.96.0.1", 100, ABSENT),
+            config("10.96.0.2", 200, PRESENT),
+        ];
+        assert_eq!(host.wants(&one, 0), ["c/lb t200 {10.96.0.2}"]);
+        assert!(!host.seen.waits());
+    }
+
+    #[test]
+    fn defect_12_an_object_that_is_made_anew_or_edited_takes_no_rule_away() {
+        let mut host = Host::new();
+        let whole = [config("10.96.0.1", 100, PRESENT)];
+        let expected = host.wants(&whole, 0);
+        assert_eq!(host.wants(&[], 100), expected);
+        assert!(host.seen.waits());
+        assert_eq!(host.wants(&whole, 200), expected);
+        let edited = |table, state| {
+            let mut config = Config::clone(&config("10.96.0.1", table, state));
+            config.labelled = false;
+            Arc::new(config)
+        };
+        assert_eq!(
+            host.wants(&[edited(0, "here")], 300),
+            expected,
+            "not understood"
+        );
+        host.wants(&[], 400);
+        assert!(host.wants(&[], 2500).is_empty(), "gone for good");
+    }
+
+    #[test]
+    fn defect_10_a_node_that_leaves_the_scope_wants_nothing_more() {
+        let mut host = Host::new();
+        let configs = [config("10.96.0.1", 100, PRESENT)];
+        let labels = BTreeMap::from([("lb".to_owned(), "true".to_owned())]);
+        host.rules = BTreeMap::from([(
+            "lb".into(),
+            rule("lb", json!({ "nodeSelectorLabel": "lb=true" })),
+        )]);
+        assert!(host.wants(&configs, 0).is_empty());
+        host.node = Some(Node {
+            labels: labels.clone(),
+            unready: None,
+        });
+        assert_eq!(host.wants(&configs, 0).len(), 1);
+        host.agent = Some(BTreeMap::from([("role".into(), "edge".into())]));
+        assert!(host.wants(&configs, 0).is_empty());
+        host.agent = Some(labels);
+        assert_eq!(host.wants(&configs, 0).len(), 1);
+        host.node = None;
+        assert!(host.wants(&configs, 0).is_empty());
+    }
+
+    #[test]
+    fn a_vrf_is_its_table_once_the_host_has_it() {
+        let mut host = Host::new();
+        let mut red = Config::clone(&config("10.96.0.1", 0, PRESENT));
+        red.spec.vrf = "red".into();
+        let configs = [Arc::new(red)];
+        assert!(host.wants(&configs, 0).is_empty());
+        host.vrfs.insert("red".into(), 1001);
+        assert_eq!(host.wants(&configs, 0), ["c/lb t1001 {10.96.0.1}"]);
+    }
+}

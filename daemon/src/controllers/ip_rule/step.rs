@@ -1,0 +1,230 @@
+//! What is to be done about one IPRuleConfig. Pure.
+//!
+//! ```text
+//!  none --> present <--> absent --(every node in scope confirmed or is gone)--> none
+//! ```
+
+use std::{collections::BTreeMap, time::Duration};
+
+use fipd_core::{Text, Timestamp};
+use fipd_crds::ip_rule::{
+    ABSENT, ABSENT_SINCE, APPLIED_PREFIX, CLEANUP_PREFIX, CONFIG_FINALIZER, DONE, MANAGED_BY,
+    OPERATOR, SPEC_HASH,
+};
+use serde_json::{Map, Value, json};
+
+use super::{
+    names::{API_VERSION, CONFIG, RULE, of_node, spec_hash},
+    observe::{Config, Node},
+    plan::Wanted,
+};
+use crate::{clock, controllers::merge::change, fip_rules::ip_rule::Selector};
+
+/// The most nodes that a status names.
+const NAMED: usize = 20;
+/// How much of the hash a node repeats.
+const ECHO: usize = 16;
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    Nothing,
+    Create(Value),
+    /// A merge patch of what is not as it is to be.
+    Repair(Value),
+    /// A merge patch that makes it absent.
+    Retire(Value),
+    /// Nodes that have not confirmed yet.
+    Wait(Vec<Text>),
+    /// No node has the rule: it may go.
+    Delete,
+    /// Somebody deleted it: it may go, and is made anew.
+    LetGo,
+}
+
+/// Where the rule of an IPRuleConfig is to be.
+#[derive(Clone, Copy, Debug)]
+pub struct Scope<'a> {
+    /// By name.
+    pub nodes: &'a BTreeMap<Text, Node>,
+    pub rule: Option<&'a Selector>,
+    /// Of the Agent that counts.
+    pub agent: Option<&'a BTreeMap<String, String>>,
+    /// How long a node that says nothing is waited for.
+    pub patience: Duration,
+}
+
+impl Scope<'_> {
+    pub fn has(&self, node: &Node) -> bool {
+        let labels = &node.labels;
+        let rule = self.rule.is_none_or(|selector| selector.matches(labels));
+        let mut agent = self.agent.into_iter().flatten();
+        rule && agent.all(|(key, value)| labels.get(key) == Some(value))
+    }
+
+    fn in_scope(&self) -> impl Iterator<Item = (&Text, &Node)> {
+        self.nodes.iter().filter(|(_, node)| self.has(node))
+    }
+
+    /// The nodes in scope that may still have the rule. A node that is not ready for long, or that never had it and
+    /// stays silent, is not waited for: it cleans itself when it is back.
+    fn pending(&self, config: &Config, now: Timestamp) -> Vec<Text> {
+        let patience = u64::try_from(self.patience.as_millis()).unwrap_or(u64::MAX);
+        let over = |since: Timestamp| now.0.saturating_sub(since.0) >= patience;
+        let absent = config.annotations.get(ABSENT_SINCE);
+        let absent = absent.and_then(|text| clock::parse_rfc3339(text));
+        let says = |prefix: &str, node: &str| config.annotations.get(&of_node(prefix, node));
+        let done = |name: &str, node: &Node| {
+            says(CLEANUP_PREFIX, name).is_some_and(|value| value == DONE)
+                || node.unready.is_some_and(over)
+                || (says(APPLIED_PREFIX, name).is_none() && absent.is_some_and(over))
+        };
+        let pending = self.in_scope().filter(|(name, node)| !done(name, node));
+        pending.map(|(name, _)| Text::clone(name)).collect()
+    }
+
+    /// The nodes in scope that have the rule as it is to be, and how many there are in scope.
+    pub fn applied(&self, config: &Config) -> (Vec<Text>, usize) {
+        let echo = echo(&spec_hash(&config.spec));
+        let has =
+            |name: &str| config.annotations.get(&of_node(APPLIED_PREFIX, name)) == Some(&echo);
+        let all: Vec<&Text> = self.in_scope().map(|(name, _)| name).collect();
+        let applied = all.iter().filter(|name| has(name));
+        (applied.map(|name| Text::clone(name)).collect(), all.len())
+    }
+}
+
+/// What a node says once it has the rule.
+pub fn echo(hash: &str) -> String {
+    hash.chars().take(ECHO).collect()
+}
+
+/// The first nodes, for a status.
+pub fn named(nodes: &[Text]) -> Vec<String> {
+    nodes.iter().take(NAMED).map(ToString::to_string).collect()
+}
+
+/// Whether it is as it is to be, but for what costs more to compare.
+pub fn is_so(found: &Config, wanted: &Wanted) -> bool {
+    let owned = matches!(found.owners.as_slice(), [owner] if *owner == wanted.owner);
+    let hash = found.annotations.get(SPEC_HASH);
+    found.spec == wanted.spec
+        && owned
+        && found.labelled
+        && found.is_protected()
+        && !found.meta.terminating
+        && hash.is_some_and(|hash| *hash == spec_hash(&wanted.spec))
+        && !found.annotations.contains_key(ABSENT_SINCE)
+        && found.of_nodes(CLEANUP_PREFIX).next().is_none()
+}
+
+/// `held`: its IPRule cannot be understood, so that it stays as it was.
+pub fn step(
+    name: &str,
+    wanted: Option<&Wanted>,
+    held: bool,
+    found: Option<&Config>,
+    scope: &Scope<'_>,
+    now: Timestamp,
+) -> Step {
+    match (wanted, found) {
+        (None, None) => Step::Nothing,
+        (Some(wanted), None) => Step::Create(object(name, wanted)),
+        (Some(_), Some(found)) if found.meta.terminating => Step::LetGo,
+        (Some(wanted), Some(found)) if is_so(found, wanted) => Step::Nothing,
+        (Some(wanted), Some(found)) => Step::Repair(repair(found, wanted)),
+        (None, Some(found)) if !found.is_ours() => Step::Nothing,
+        (None, Some(found)) if held && found.spec.state != ABSENT && !found.meta.terminating => {
+            Step::Nothing
+        }
+        (None, Some(found)) => match retire(found, now) {
+            Some(patch) => Step::Retire(patch),
+            None => {
+                let pending = scope.pending(found, now);
+                if pending.is_empty() {
+                    Step::Delete
+                } else {
+                    Step::Wait(pending)
+                }
+            }
+        },
+    }
+}
+
+fn object(name: &str, wanted: &Wanted) -> Value {
+    json!({
+        "apiVersion": API_VERSION, "kind": CONFIG,
+        "metadata": {
+            "name": name, "labels": { MANAGED_BY: OPERATOR }, "finalizers": [CONFIG_FINALIZER],
+            "annotations": { SPEC_HASH: spec_hash(&wanted.spec) }, "ownerReferences": owners(wanted),
+        },
+        "spec": wanted.spec,
+    })
+}
+
+fn owners(wanted: &Wanted) -> Value {
+    let owner = &wanted.owner;
+    json!([{ "apiVersion": API_VERSION, "kind": RULE, "name": owner.name, "uid": owner.uid, "controller": true }])
+}
+
+/// What nobody may have changed meanwhile.
+fn guarded(found: &Config) -> Map<String, Value> {
+    let meta = json!({ "uid": found.meta.uid, "resourceVersion": found.meta.version });
+    meta.as_object().cloned().unwrap_or_default()
+}
+
+fn finalizers(found: &Config) -> Option<Value> {
+    let add = !found.is_protected() && !found.meta.terminating;
+    let mut all = found.meta.finalizers.clone();
+    all.push(CONFIG_FINALIZER.to_owned());
+    add.then(|| json!(all))
+}
+
+/// Takes all that nodes said of an earlier removal away.
+fn without_acks(found: &Config) -> Map<String, Value> {
+    let acks = found.of_nodes(CLEANUP_PREFIX);
+    acks.map(|(key, _)| (key.clone(), Value::Null)).collect()
+}
+
+fn repair(found: &Config, wanted: &Wanted) -> Value {
+    let mut meta = guarded(found);
+    let mut annotations = without_acks(found);
+    annotations.insert(SPEC_HASH.to_owned(), json!(spec_hash(&wanted.spec)));
+    if found.annotations.contains_key(ABSENT_SINCE) {
+        annotations.insert(ABSENT_SINCE.to_owned(), Value::Null);
+    }
+    meta.insert("annotations".to_owned(), Value::Object(annotations));
+    meta.insert("labels".to_owned(), json!({ MANAGED_BY: OPERATOR }));
+    meta.insert("ownerReferences".to_owned(), owners(wanted));
+    meta.extend(finalizers(found).map(|all| ("finalizers".to_owned(), all)));
+    let spec = change(&found.spec, &wanted.spec).ok().flatten();
+    json!({ "metadata": meta, "spec": spec.unwrap_or_else(|| json!({})) })
+}
+
+/// `None`: it is absent in full.
+fn retire(found: &Config, now: Timestamp) -> Option<Value> {
+    let absent = found.spec.state == ABSENT && found.annotations.contains_key(ABSENT_SINCE);
+    let finalizers = finalizers(found);
+    let hashed = found.annotations.contains_key(SPEC_HASH);
+    if absent && !hashed && finalizers.is_none() {
+        return None;
+    }
+    let mut meta = guarded(found);
+    let mut annotations = if absent {
+        Map::new()
+    } else {
+        without_acks(found)
+    };
+    if !absent {
+        annotations.insert(ABSENT_SINCE.to_owned(), json!(clock::rfc3339(now)));
+    }
+    if hashed {
+        annotations.insert(SPEC_HASH.to_owned(), Value::Null);
+    }
+    meta.insert("annotations".to_owned(), Value::Object(annotations));
+    meta.extend(finalizers.map(|all| ("finalizers".to_owned(), all)));
+    Some(json!({ "metadata": meta, "spec": { "state": ABSENT } }))
+}
+
+#[cfg(test)]
+mod tests;
