@@ -36,6 +36,7 @@ use crate::{
     ipam::{Ipam, IpamError, Writer},
     metrics::Metrics,
     restore_hold, rollup,
+    rules::{RuleBoard, watch_drift},
     settings::Settings,
     store::{OpenError, Options},
 };
@@ -94,6 +95,7 @@ async fn serve(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Re
     let signals = Signals::new()?;
     let mut tasks = JoinSet::new();
     let guests = GuestBoard::default();
+    let rules = RuleBoard::default();
     let helm = Helm::start(
         &settings.config.helm,
         &settings.data_dir,
@@ -118,7 +120,7 @@ async fn serve(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Re
     let schedule = Schedule::new(&settings.config.backup, &settings.data_dir);
     Backups::sweep_lent(&settings.data_dir);
     let backups = Backups::new(ipam.clone(), schedule);
-    chores(&mut tasks, ipam, &backups, stop);
+    chores(&mut tasks, ipam, &backups, &rules, stop);
     let api = Arc::new(Api {
         ipam: ipam.clone(),
         metrics: Metrics::new(
@@ -128,6 +130,7 @@ async fn serve(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Re
             guests.clone(),
             ranchers.clone(),
             Some(&helm),
+            rules.clone(),
         ),
         guests,
         helm: Some(helm),
@@ -135,6 +138,7 @@ async fn serve(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Re
         admission: Desk::new(Admission::new(Box::new(ranchers), ipam.clone())),
         fip_v1: FipV1::new(decides, ipam.clone(), settings.config.fip_v1),
         takeover,
+        rules: rules.clone(),
         sessions: ui::Sessions::new(ipam.clone()),
         clusters,
         accounts,
@@ -199,11 +203,19 @@ fn serve_open(
 }
 
 /// What goes on beside the serving.
-fn chores(tasks: &mut Tasks, ipam: &Ipam, backups: &Backups, stop: &CancellationToken) {
+fn chores(
+    tasks: &mut Tasks,
+    ipam: &Ipam,
+    backups: &Backups,
+    rules: &RuleBoard,
+    stop: &CancellationToken,
+) {
     let copying = backups.clone().run(stop.clone());
     let ending = expiry::run(ipam.clone(), expiry::Pace::default(), stop.clone());
     let noting = rollup::run(ipam.clone(), stop.clone());
     let holding = restore_hold::run(ipam.clone(), restore_hold::PACE, stop.clone());
+    let telling = watch_drift::run(ipam.clone(), rules.clone(), watch_drift::PACE, stop.clone());
+    tasks.spawn(telling.map(Ok));
     tasks.spawn(copying.map(Ok));
     tasks.spawn(ending.map(Ok));
     tasks.spawn(noting.map(Ok));

@@ -1,6 +1,10 @@
 //! Between those who want rules on this host, the engine that brings them into the kernel, and those who look on. None of
 //! them knows another. In memory only: what is wanted is said anew after a restart, and the kernel tells what there is.
 
+pub mod ledger;
+pub mod rows;
+pub mod watch_drift;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -99,7 +103,7 @@ pub enum Command {
 /// Why a command was not done.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CommandError {
-    #[error("this host is not told to have rules: set node in [host]")]
+    #[error("this host is not told to have rules: add the section [host] to the configuration")]
     Off,
     #[error("{0}")]
     Degraded(String),
@@ -114,6 +118,9 @@ pub struct Ordered {
     pub command: Command,
     pub answer: oneshot::Sender<Result<Vec<KernelRule>, CommandError>>,
 }
+
+/// What somebody wants, and who that is.
+pub type Wish = (Text, Arc<Vec<RuleSet>>);
 
 /// Cheap to clone.
 #[derive(Clone)]

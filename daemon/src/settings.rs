@@ -239,5 +239,14 @@ mod tests {
         assert_eq!(config.clusters.len(), 3);
         assert!(config.discovery.is_some() && config.api.advertise.is_some());
         assert_eq!(config.listeners.len(), 1);
+        let host = config.host.unwrap();
+        let as_default = config::Host {
+            node: None,
+            nft: None,
+            rules: Vec::new(),
+            ..host.clone()
+        };
+        assert_eq!(as_default, config::Host::default());
+        assert_eq!(host.rules.len(), 1);
     }
 }

@@ -13,6 +13,8 @@ use fipd_tests::testbed::{Browser, BrowserOptions, Fipd, FipdOptions, SiteOption
 mod guests;
 #[path = "browser/rooms.rs"]
 mod rooms;
+#[path = "browser/rules.rs"]
+mod rules;
 
 const NOTICE: &str = "[role=status]";
 const ALERT: &str = "[role=alert]";
@@ -499,6 +501,7 @@ async fn pages_fit_phones_and_follow_the_readers_colours() {
                 "search?q=dmz",
                 "search?q=10.20.0.9",
                 "clusters",
+                "rules",
                 "audit",
                 "search?q=machine",
                 "leases",

@@ -34,6 +34,7 @@ pub mod map;
 mod pool;
 mod pools;
 mod preview;
+mod rules;
 #[cfg(test)]
 mod sample;
 mod search;
@@ -64,6 +65,7 @@ pub use map::{AddressMap, Cell, CellKind};
 pub use pool::{Doubt, PoolPage, Waiter};
 pub use pools::{PoolRow, PoolsPage};
 pub use preview::{PreviewPage, TouchedQuota};
+pub use rules::{RuleRow, RulesPage, StepRow};
 pub use search::SearchPage;
 pub use shell::{Nav, Notice, Pager, Shell, Viewer};
 pub use tenants::{QuotaForm, TenantRow, TenantsPage};

@@ -8,6 +8,7 @@ pub const LOGOUT: &str = "/ui/logout";
 pub const POOLS: &str = "/ui/pools";
 pub const POOL_NEW: &str = "/ui/pools/new";
 pub const CLUSTERS: &str = "/ui/clusters";
+pub const RULES: &str = "/ui/rules";
 pub const GUESTS: &str = "/ui/guests";
 pub const TENANTS: &str = "/ui/tenants";
 pub const AUDIT: &str = "/ui/audit";

@@ -21,6 +21,7 @@ pub enum Nav {
     Leases,
     Tenants,
     Clusters,
+    Rules,
     Audit,
     Users,
     Backup,

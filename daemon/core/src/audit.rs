@@ -65,6 +65,8 @@ pub enum Action {
     KeyRotated,
     /// Something that another program left was taken over, changed or removed.
     TakenOver,
+    /// Policy-routing rules of the host: an admin had fipd do something, or somebody else changed fipd's own.
+    RulesChanged,
 }
 
 /// One row of the audit log; its sequence number is given by the store.

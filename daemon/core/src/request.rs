@@ -128,6 +128,11 @@ pub enum Request {
         what: Text,
         actor: Actor,
     },
+    /// Has it in the audit log what became of policy-routing rules of the host; changes nothing else.
+    NoteRules {
+        what: Text,
+        actor: Actor,
+    },
     Import(Import),
     /// fipd has run for so many milliseconds more of a hold after a restore.
     PassHold {

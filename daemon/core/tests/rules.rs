@@ -1255,22 +1255,29 @@ fn a_key_of_another_program_counts_for_a_while_and_never_signs() {
 }
 
 #[test]
-fn what_was_taken_over_of_another_program_is_only_audited() {
+fn what_becomes_of_things_beside_the_address_book_is_only_audited() {
     let mut book = Book::new();
-    let request = Request::TakeOver {
-        what: "a webhook".into(),
-        actor: "test".into(),
+    let (what, actor) = (|| "a thing".into(), || "test".into());
+    let taken_over = Request::TakeOver {
+        what: what(),
+        actor: actor(),
     };
-    let planned = book.0.plan(&request, Timestamp(1));
-    let Planned::Tentative { decision, .. } = planned else {
-        panic!("{planned:?}");
+    let rules = Request::NoteRules {
+        what: what(),
+        actor: actor(),
     };
-    assert!(decision.ops.is_empty());
-    let said = &decision.audit[0];
-    assert_eq!(
-        (said.action, &*said.detail),
-        (Action::TakenOver, "a webhook")
-    );
+    for (request, action) in [
+        (taken_over, Action::TakenOver),
+        (rules, Action::RulesChanged),
+    ] {
+        let planned = book.0.plan(&request, Timestamp(1));
+        let Planned::Tentative { decision, .. } = planned else {
+            panic!("{planned:?}");
+        };
+        assert!(decision.ops.is_empty());
+        let said = &decision.audit[0];
+        assert_eq!((said.action, &*said.detail), (action, "a thing"));
+    }
 }
 
 #[test]

@@ -14,7 +14,7 @@ use tokio::{io::AsyncReadExt as _, sync::Semaphore};
 use super::{
     Api, health, nameless, overlaps,
     problem::{Code, Problem},
-    verify,
+    rules, verify,
     wire::{CheckReport, Checked},
 };
 use crate::store;
@@ -74,6 +74,7 @@ fn check_all(api: &Api) -> Result<Vec<Checked>, Problem> {
     checks.push(health::time(&api.ipam));
     checks.extend(overlaps::checks(api));
     checks.extend(nameless::checks(api));
+    checks.extend(rules::checks(&api.rules.view()));
     Ok(checks)
 }
 

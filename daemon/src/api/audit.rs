@@ -32,7 +32,7 @@ const STEP: usize = 2_000;
 const PATIENCE: Duration = Duration::from_millis(25);
 
 /// Every action, in the wire's words.
-pub const ACTIONS: [&str; 35] = [
+pub const ACTIONS: [&str; 38] = [
     "allocated",
     "reserved",
     "probing",
@@ -68,6 +68,9 @@ pub const ACTIONS: [&str; 35] = [
     "imported",
     "restored",
     "restore-hold-ended",
+    "key-rotated",
+    "taken-over",
+    "rules-changed",
 ];
 
 /// Who did what, newest first.

@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     ipam::{FAR_AHEAD, Ipam},
+    rules::EngineState,
     store::Condition,
 };
 
@@ -64,6 +65,23 @@ pub async fn metrics(State(api): State<Arc<Api>>) -> Response {
 /// What dashboards of the original rancher-fip-manager read.
 pub async fn rancher_fip_metrics(State(api): State<Arc<Api>>) -> Response {
     series(&api.metrics.rancher_fip().await)
+}
+
+/// What dashboards of the original ip-rule-operator read.
+pub async fn ip_rule_metrics(State(api): State<Arc<Api>>) -> Response {
+    series(&api.metrics.ip_rule().await)
+}
+
+/// Whether this host's rules were brought into the kernel once, as the original ip-rule agent tells it.
+pub async fn ready(State(api): State<Arc<Api>>) -> Response {
+    let applied = *api.rules.progress().borrow() > 0;
+    match api.rules.view().state {
+        EngineState::Active | EngineState::Paused => "ready\n".into_response(),
+        EngineState::Degraded(_) if applied => "ready\n".into_response(),
+        EngineState::Off | EngineState::Starting(_) | EngineState::Degraded(_) => {
+            (StatusCode::SERVICE_UNAVAILABLE, "not ready\n").into_response()
+        }
+    }
 }
 
 fn series(text: &str) -> Response {
@@ -162,6 +180,28 @@ mod tests {
     use fipd_core::Timestamp;
 
     use super::*;
+    use crate::{
+        api::ui::tests::Site,
+        rules::{View, rows::tests::view},
+    };
+
+    #[tokio::test]
+    async fn an_agent_is_ready_from_its_first_good_pass_on() {
+        let site = Site::new().await;
+        let status = async || ready(State(Arc::clone(&site.api))).await.status();
+        assert_eq!(status().await, StatusCode::SERVICE_UNAVAILABLE);
+        let degraded = || View {
+            state: EngineState::Degraded("why".to_owned()),
+            ..View::default()
+        };
+        site.api.rules.show(degraded());
+        assert_eq!(status().await, StatusCode::SERVICE_UNAVAILABLE);
+        site.api.rules.show(view());
+        assert_eq!(status().await, StatusCode::OK);
+        site.api.rules.applied(1);
+        site.api.rules.show(degraded());
+        assert_eq!(status().await, StatusCode::OK);
+    }
 
     #[tokio::test]
     async fn a_clock_that_was_far_ahead_once_is_told() {

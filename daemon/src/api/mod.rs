@@ -46,6 +46,7 @@ pub mod problem;
 pub mod quotas;
 pub mod restore_hold;
 pub mod rotate_key;
+pub mod rules;
 mod separate;
 pub mod tls;
 pub mod tokens;
@@ -73,7 +74,7 @@ use tower_http::{catch_panic::CatchPanicLayer, timeout::TimeoutLayer};
 
 use crate::{
     backups::Backups, clusters::Clusters, config::Serve, controllers::rancher_fip::adopt::Takeover,
-    guests::GuestBoard, helm::Helm, ipam::Ipam, metrics::Metrics,
+    guests::GuestBoard, helm::Helm, ipam::Ipam, metrics::Metrics, rules::RuleBoard,
 };
 use access::{Access, Routes};
 use accounts::Accounts;
@@ -97,6 +98,7 @@ pub struct Api {
     pub fip_v1: fip_v1::FipV1,
     pub admission: admission::Desk,
     pub takeover: Takeover,
+    pub rules: RuleBoard,
     /// Places for streams of changes.
     pub streams: Arc<Semaphore>,
     pub tokens_used: tokens::LastUsed,
@@ -235,6 +237,12 @@ fn running(routes: Routes) -> Routes {
             ADMIN,
             adopt::adopt,
         )
+        .get("/api/v1/rules", VIEWER, rules::show)
+        .get("/api/v1/rules/foreign", VIEWER, rules::foreign)
+        .get("/api/v1/rules/plan", VIEWER, rules::plan)
+        .post("/api/v1/rules/flush", ADMIN, rules::flush)
+        .post("/api/v1/rules/resume", ADMIN, rules::resume)
+        .post("/api/v1/rules/prune-foreign", ADMIN, rules::prune_foreign)
         .get("/api/v1/audit", MY_VIEWER, audit::audit)
         .get("/api/v1/check", OPERATOR, admin::check)
         .get("/api/v1/backup", ADMIN, admin::backup)
@@ -277,7 +285,10 @@ pub fn open_router(api: Arc<Api>, serve: &BTreeSet<Serve>) -> Router {
         router = match part {
             Serve::Metrics => router.route("/metrics", get(health::metrics)),
             Serve::RancherFipMetrics => router.route("/metrics", get(health::rancher_fip_metrics)),
+            Serve::IpRuleMetrics => router.route("/metrics", get(health::ip_rule_metrics)),
             Serve::Health => router
+                .route("/health", get(health::healthz))
+                .route("/ready", get(health::ready))
                 .route("/healthz", get(health::healthz))
                 .route("/readyz", get(health::readyz)),
             Serve::FipV1 => fip_v1::routes(router),

@@ -14,7 +14,7 @@ use super::problem::MEDIA_TYPE;
 use super::{
     admin, adopt, audit, backups, bulk, changes, clusters, export, guests, health, history, import,
     labels, leases, move_network, pool_preview, pools, probed, quotas, restore_hold, rotate_key,
-    separate, tokens, transfer, users, wire,
+    rules, separate, tokens, transfer, users, wire,
 };
 
 #[derive(OpenApi)]
@@ -33,6 +33,7 @@ use super::{
         clusters::list, clusters::show, clusters::forget, clusters::skip_adoption,
         clusters::confirm_release, clusters::install_crds,
         adopt::preview, adopt::adopt,
+        rules::show, rules::foreign, rules::plan, rules::flush, rules::resume, rules::prune_foreign,
         audit::audit, admin::check, admin::backup, backups::list, backups::make, backups::download, backups::drill,
         export::export, import::import,
         tokens::list, tokens::show, tokens::create, tokens::revoke,

@@ -26,6 +26,7 @@ mod page;
 mod pool;
 mod quota;
 mod restore;
+mod rules;
 mod scope;
 mod token;
 mod user;
@@ -55,6 +56,10 @@ pub use pool::{
 };
 pub use quota::{QuotaPage, QuotaPut, QuotaQuery, QuotaView};
 pub use restore::{LiftHold, RestoreHoldView};
+pub use rules::{
+    FlushRules, ForeignRulePage, PruneForeignRules, RuleClash, RuleDrift, RulePage, RulePlan,
+    RuleQuery, RuleStep, RuleView, RuleWarning, RulesRemoved,
+};
 pub use scope::PoolScope;
 pub use token::{TokenCreate, TokenList, TokenMade, TokenView};
 pub use user::{Password, UserCreate, UserList, UserPatch, UserView};

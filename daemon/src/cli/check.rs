@@ -1,6 +1,9 @@
 //! `fipd check`.
 
-use std::path::{Path, PathBuf};
+use std::{
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+};
 
 use clap::Args;
 
@@ -8,7 +11,7 @@ use super::{Session, exit::Failure, output::Table, shown};
 use crate::{
     api::wire::{CheckReport, Checked},
     clusters::check_kubeconfig,
-    config::{Config, Source},
+    config::{Config, Host, Source},
     ipam::DATABASE,
     store,
 };
@@ -104,6 +107,9 @@ fn config(file: &Path) -> Result<Vec<Checked>, Failure> {
             detail: format!("WARNING: {warning}"),
         });
     }
+    if let Some(host) = &config.host {
+        checks.extend(kernel(host));
+    }
     for cluster in &config.clusters {
         let what = format!("cluster {}", cluster.name);
         let detail = match &cluster.source {
@@ -122,6 +128,54 @@ fn config(file: &Path) -> Result<Vec<Checked>, Failure> {
         });
     }
     Ok(checks)
+}
+
+/// What rules need of this host. Only a warning where it is not there: the daemon may run as somebody else.
+fn kernel(host: &Host) -> [Checked; 2] {
+    let line = |what: &str, detail: String| Checked {
+        what: what.into(),
+        ok: true,
+        detail,
+    };
+    let may = match net_admin() {
+        Some(true) => "CAP_NET_ADMIN is there".to_owned(),
+        Some(false) => {
+            "WARNING: who runs this has no CAP_NET_ADMIN; the daemon needs it to change rules"
+                .to_owned()
+        }
+        None => {
+            "WARNING: /proc/self/status does not tell whether CAP_NET_ADMIN is there".to_owned()
+        }
+    };
+    let nft = match nft(host.nft.as_deref()) {
+        Some(path) => format!("{}: sets of rules can be indexed", shown(&path)),
+        None => "WARNING: there is no nft; all rules are flat, which costs every packet some 10 ns each. Install nftables, or name it in [host] nft".to_owned(),
+    };
+    [line("kernel", may), line("packet filter", nft)]
+}
+
+/// Whether this process has the capability in effect; `None`: that is not told.
+fn net_admin() -> Option<bool> {
+    /// `linux/capability.h`
+    const CAP_NET_ADMIN: u32 = 12;
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let mut lines = status.lines();
+    let bits = lines.find_map(|line| line.strip_prefix("CapEff:"))?;
+    let bits = u64::from_str_radix(bits.trim(), 16).ok()?;
+    Some(bits >> CAP_NET_ADMIN & 1 == 1)
+}
+
+fn nft(named: Option<&Path>) -> Option<PathBuf> {
+    let executable = |file: &Path| {
+        let found = std::fs::metadata(file);
+        found.is_ok_and(|of| of.is_file() && of.permissions().mode() & 0o111 != 0)
+    };
+    if let Some(named) = named {
+        return Some(named.to_owned()).filter(|file| executable(file));
+    }
+    let path = std::env::var_os("PATH")?;
+    let mut all = std::env::split_paths(&path).map(|directory| directory.join("nft"));
+    all.find(|file| executable(file))
 }
 
 fn table(report: &CheckReport) -> Table {

@@ -28,6 +28,7 @@ mod probed;
 mod quota;
 mod rancher_fip;
 mod restore;
+mod rules;
 mod scopes;
 mod serve;
 mod token;
@@ -129,6 +130,9 @@ enum ClientCommand {
     /// Take a site over from the programs that fipd replaces
     #[command(subcommand)]
     Adopt(adopt::Adopt),
+    /// Policy-routing rules of the daemon's host
+    #[command(subcommand)]
+    Rules(rules::Rules),
     /// Who did what, newest first
     Audit(audit::Audit),
     /// Verify the address book, the store and the configuration
@@ -231,6 +235,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
             ClientCommand::Clusters(command) => command.run(&session).await,
             ClientCommand::RancherFip(command) => command.run(&session).await,
             ClientCommand::Adopt(command) => command.run(&session).await,
+            ClientCommand::Rules(command) => command.run(&session).await,
             ClientCommand::Audit(command) => command.run(&session).await,
             ClientCommand::Check(command) => command.run(&session, &socket).await,
             ClientCommand::Backup(command) => command.run(&session).await,

@@ -25,7 +25,9 @@ pub enum Serve {
     Metrics,
     /// `/metrics` with the series of the original rancher-fip-manager and nothing else.
     RancherFipMetrics,
-    /// `/healthz` and `/readyz`.
+    /// `/metrics` with the series of the original ip-rule-operator and nothing else.
+    IpRuleMetrics,
+    /// `/healthz` and `/readyz`, and `/health` and `/ready` as the original ip-rule agent has them.
     Health,
     /// What the stock LB controller asks, which has a login of its own.
     FipV1,
@@ -35,7 +37,7 @@ pub enum Serve {
     Admission,
 }
 
-const ALLOWED: &str = "allowed are \"admission\", \"fip-v1\", \"health\", \"ipam\", \"metrics\" and \"metrics:rancher-fip\"";
+const ALLOWED: &str = "allowed are \"admission\", \"fip-v1\", \"health\", \"ipam\", \"metrics\", \"metrics:ip-rule\" and \"metrics:rancher-fip\"";
 
 fn on() -> bool {
     true
@@ -48,6 +50,7 @@ impl TryFrom<String> for Serve {
         match text.as_str() {
             "metrics" => Ok(Self::Metrics),
             "metrics:rancher-fip" => Ok(Self::RancherFipMetrics),
+            "metrics:ip-rule" => Ok(Self::IpRuleMetrics),
             "health" => Ok(Self::Health),
             "fip-v1" => Ok(Self::FipV1),
             "ipam" => Ok(Self::Ipam),
@@ -71,9 +74,18 @@ pub(super) fn check(listeners: &[Spanned<Listener>]) -> Result<(), (Range<usize>
         if listener.serve.is_empty() {
             return fail(format!("[[listener]] serve is empty; {ALLOWED}"));
         }
-        let metrics = [Serve::Metrics, Serve::RancherFipMetrics];
-        if metrics.iter().all(|one| listener.serve.contains(one)) {
-            return fail("[[listener]] serve: \"metrics\" and \"metrics:rancher-fip\" are at one path; \"metrics\" has all series".into());
+        let metrics = [
+            Serve::Metrics,
+            Serve::RancherFipMetrics,
+            Serve::IpRuleMetrics,
+        ];
+        if metrics
+            .iter()
+            .filter(|one| listener.serve.contains(one))
+            .count()
+            > 1
+        {
+            return fail("[[listener]] serve: \"metrics\", \"metrics:rancher-fip\" and \"metrics:ip-rule\" are at one path, choose one; \"metrics\" has all series".into());
         }
         // Port 0 is another free one each time.
         if listener.address.port() != 0 && !taken.insert(listener.address) {

@@ -15,6 +15,7 @@ mod flags;
 mod helm;
 mod history;
 mod ip_rule;
+mod host;
 mod listener;
 mod network;
 mod pattern;
@@ -50,6 +51,7 @@ pub use flags::Flags;
 pub use helm::{AtOnce, Deadline, Helm};
 pub use history::History;
 pub use ip_rule::IpRule;
+pub use host::{Host, HostRule};
 pub use listener::{Listener, Serve};
 pub use network::{
     ChosenBy, DEFAULT_NETWORK, Match, NetworkChoice, NetworkRule, NetworkRules, PoolFacts,
@@ -82,6 +84,8 @@ pub struct Config {
     pub clusters: Vec<ClusterConfig>,
     pub discovery: Option<Discovery>,
     pub networks: NetworkRules,
+    /// `None`: the rules of this host are left alone.
+    pub host: Option<Host>,
 }
 
 /// What this host does for the site. Only `standalone` exists in this version.
@@ -146,7 +150,7 @@ struct File {
     #[serde(default)]
     listener: Vec<Spanned<Listener>>,
     leader_election: Option<Spanned<IgnoredAny>>,
-    host: Option<Spanned<IgnoredAny>>,
+    host: Option<Host>,
 }
 
 impl Config {
@@ -206,6 +210,10 @@ impl Config {
         backup.directory = backup.directory.map(|path| base.join(path));
         let mut helm = file.helm;
         helm.resolve_paths(base);
+        let mut host = file.host;
+        if let Some(host) = &mut host {
+            host.resolve_paths(base);
+        }
         listener::check(&file.listener).map_err(|(span, what)| at(span, &what))?;
         together::check_together(&file.cluster, file.discovery.as_ref())
             .map_err(|(span, what)| at(span, &what))?;
@@ -226,6 +234,7 @@ impl Config {
             clusters,
             discovery: file.discovery.map(Spanned::into_inner),
             networks: NetworkRules::new(file.network),
+            host,
         })
     }
 
@@ -248,6 +257,7 @@ impl Config {
             || self.helm != before.helm
             || self.fip_v1 != before.fip_v1
             || self.listeners != before.listeners
+            || self.host != before.host
     }
 
     /// The cluster of that name.
@@ -273,22 +283,13 @@ impl Config {
 }
 
 fn refuse_later_parts(file: &File) -> Result<(), (std::ops::Range<usize>, &'static str)> {
-    let later = [
-        (
-            &file.leader_election,
+    match &file.leader_election {
+        Some(section) => Err((
+            section.span(),
             "[leader-election]: it belongs to role = \"server\"; with role = \"standalone\" the lock of the store decides. Remove the section",
-        ),
-        (
-            &file.host,
-            "[host]: this version does not program the host's policy-routing rules. Remove the section",
-        ),
-    ];
-    for (section, why) in later {
-        if let Some(section) = section {
-            return Err((section.span(), why));
-        }
+        )),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 fn check_role(role: &str) -> Result<(), String> {

@@ -197,7 +197,6 @@ fn unknown_keys_are_refused_with_place_and_allowed_keys() {
 
 #[test]
 fn what_this_version_does_not_do_is_refused_by_name() {
-    assert!(refused("[host]\nnode = \"n1\"\n").contains("[host]"));
     let what = refused("role = \"standalone\"\n[leader-election]\ncluster = \"a\"\n");
     assert!(what.contains("standalone"), "{what}");
     assert!(refused("role = \"agent\"").contains("can only be \"standalone\""));
@@ -225,7 +224,7 @@ fn listeners_serve_what_needs_no_login() {
     let listener = |address: &str, serve: &str| {
         format!("[[listener]]\naddress = \"{address}\"\nserve = [{serve}]\n")
     };
-    for other in ["ui", "api", "fip", "metrics:ip-rule", "metric"] {
+    for other in ["ui", "api", "fip", "metrics:kube-fip", "metric"] {
         let what = refused(&listener("127.0.0.1:80", &format!("{other:?}")));
         assert!(
             what.contains("line 3") && what.contains(other) && what.contains("\"health\""),
@@ -236,6 +235,12 @@ fn listeners_serve_what_needs_no_login() {
     assert_eq!(
         one.unwrap().listeners[0].serve,
         BTreeSet::from([Serve::RancherFipMetrics])
+    );
+    let one = parse(&listener("127.0.0.1:80", "\"metrics:ip-rule\", \"health\""));
+    assert!(
+        one.unwrap().listeners[0]
+            .serve
+            .contains(&Serve::IpRuleMetrics)
     );
     let both = refused(&listener(
         "127.0.0.1:80",
@@ -294,6 +299,7 @@ fn only_what_is_bound_once_needs_a_restart() {
     assert!(needs(
         "[[listener]]\naddress = \"127.0.0.1:80\"\nserve = [\"health\"]\n"
     ));
+    assert!(needs("[host]\nnode = \"n1\"\n"));
 }
 
 #[test]

@@ -7,6 +7,7 @@ pub mod ip_rule;
 mod page;
 mod rancher_fip;
 pub mod reconcile;
+pub mod rules;
 mod series;
 mod state;
 
@@ -22,7 +23,7 @@ use prometheus_client::{
 use self::{page::Page, state::State};
 use crate::{
     backups::Backups, clusters::Clusters, controllers::rancher_fip::rancher::Ranchers,
-    guests::GuestBoard, helm::Helm, ipam::Ipam,
+    guests::GuestBoard, helm::Helm, ipam::Ipam, rules::RuleBoard,
 };
 
 /// All series; cheap to clone.
@@ -33,6 +34,8 @@ struct Inner {
     all: Arc<Page>,
     /// The originals' series of the rancher-fip family alone.
     rancher_fip: Arc<Page>,
+    /// The originals' series of ip-rule alone.
+    ip_rule: Arc<Page>,
     requests: Family<RequestLabels, Counter>,
     seconds: Family<RouteLabels, Histogram>,
     fip_v1: Family<CallLabels, Counter>,
@@ -93,12 +96,16 @@ impl Metrics {
         guests: GuestBoard,
         ranchers: Ranchers,
         helm: Option<&Helm>,
+        board: RuleBoard,
     ) -> Self {
+        let mut ip_rule = Registry::default();
+        rules::register_original(&mut ip_rule, board.clone());
         let mut alone = Registry::default();
         rancher_fip::register(&mut alone, ipam.clone(), ranchers.clone());
         let mut all = Registry::default();
         rancher_fip::register(&mut all, ipam.clone(), ranchers);
         ip_rule::register(&mut all);
+        rules::register_original(&mut all, board.clone());
         let own = all.sub_registry_with_prefix("fipd");
         if let Some(helm) = helm {
             helm.register(own);
@@ -139,6 +146,7 @@ impl Metrics {
             admission_seconds.clone(),
         );
         reconcile::register(own);
+        rules::register(own, board);
         own.register_collector(Box::new(State::new(
             ipam,
             clusters,
@@ -149,6 +157,7 @@ impl Metrics {
         Self(Arc::new(Inner {
             all: Page::new(all),
             rancher_fip: Page::new(alone),
+            ip_rule: Page::new(ip_rule),
             requests,
             seconds,
             fip_v1,
@@ -213,6 +222,11 @@ impl Metrics {
     /// The text of the originals' series of the rancher-fip family.
     pub async fn rancher_fip(&self) -> Arc<str> {
         self.0.rancher_fip.text().await
+    }
+
+    /// The text of the originals' series of ip-rule.
+    pub async fn ip_rule(&self) -> Arc<str> {
+        self.0.ip_rule.text().await
     }
 }
 

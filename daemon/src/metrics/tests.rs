@@ -34,6 +34,7 @@ async fn while_a_text_is_made_everybody_else_gets_the_last() {
         GuestBoard::default(),
         Ranchers::default(),
         None,
+        RuleBoard::default(),
     );
     let first = metrics.text().await;
     assert!(first.contains("fipd_store_up 1"), "{first}");

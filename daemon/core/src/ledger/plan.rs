@@ -182,7 +182,8 @@ impl Ledger {
                 actor,
             } => self.plan_rotate_key(bytes, *after, actor, now),
             Request::ImportKey { bytes, actor } => self.plan_import_key(bytes, actor, now),
-            Request::TakeOver { what, actor } => Ok(note(what, actor, now)),
+            Request::TakeOver { what, actor } => Ok(note(Action::TakenOver, what, actor, now)),
+            Request::NoteRules { what, actor } => Ok(note(Action::RulesChanged, what, actor, now)),
             Request::PassHold { elapsed, actor } => self.plan_pass_hold(*elapsed, actor, now),
             Request::Import(ask) => self.plan_import(ask, now),
             Request::LiftHold { reason, actor } => self.plan_lift_hold(reason, actor, now),
@@ -280,9 +281,9 @@ impl Ledger {
     }
 }
 
-fn note(what: &Text, actor: &Actor, now: Timestamp) -> (Draft, Answer) {
+fn note(action: Action, what: &Text, actor: &Actor, now: Timestamp) -> (Draft, Answer) {
     let mut draft = Draft::new(now, actor);
-    draft.say(Action::TakenOver, Text::clone(what));
+    draft.say(action, Text::clone(what));
     (draft, Answer::Done)
 }
 

@@ -14,7 +14,7 @@ use http::{HeaderMap, StatusCode};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use super::{page::harden, visit::Visitor};
-use crate::api::Api;
+use crate::{api::Api, rules::View};
 
 /// At least this long between two events of one page.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -24,6 +24,7 @@ struct Watcher {
     api: Arc<Api>,
     headers: HeaderMap,
     revisions: watch::Receiver<u64>,
+    rules: watch::Receiver<Arc<View>>,
     _place: OwnedSemaphorePermit,
 }
 
@@ -38,10 +39,13 @@ pub async fn events(
     };
     let mut revisions = api.ipam.revisions();
     revisions.mark_unchanged();
+    let mut rules = api.rules.views();
+    rules.mark_unchanged();
     let watcher = Watcher {
         api,
         headers,
         revisions,
+        rules,
         _place: place,
     };
     let keep = KeepAlive::new().interval(KEEP_ALIVE);
@@ -54,9 +58,13 @@ fn changes(watcher: Watcher) -> impl Stream<Item = Result<Event, Infallible>> {
     stream::unfold(watcher, |mut watcher| async move {
         let stop = watcher.api.stop.clone();
         let next = async {
-            watcher.revisions.changed().await.ok()?;
+            tokio::select! {
+                changed = watcher.revisions.changed() => changed.ok()?,
+                changed = otherwise(&mut watcher.rules) => changed.ok()?,
+            }
             watcher.api.sessions.find(&watcher.headers)?;
             tokio::time::sleep(PAUSE).await;
+            watcher.rules.mark_unchanged();
             Some(*watcher.revisions.borrow_and_update())
         };
         // A daemon that stops does not wait for its readers.
@@ -66,4 +74,21 @@ fn changes(watcher: Watcher) -> impl Stream<Item = Result<Event, Infallible>> {
             .data(revision.to_string());
         Some((Ok(event), watcher))
     })
+}
+
+/// Waits until rules look otherwise; the engine tells its view also where it is the same.
+async fn otherwise(views: &mut watch::Receiver<Arc<View>>) -> Result<(), watch::error::RecvError> {
+    let before = Arc::clone(&views.borrow_and_update());
+    loop {
+        views.changed().await?;
+        let now = views.borrow_and_update();
+        let same = now.state == before.state
+            && now.drift == before.drift
+            && now.warnings == before.warnings
+            && Arc::ptr_eq(&now.desired, &before.desired)
+            && Arc::ptr_eq(&now.kernel, &before.kernel);
+        if !same {
+            return Ok(());
+        }
+    }
 }

@@ -36,6 +36,7 @@ mod pool_separate;
 mod pools;
 mod release;
 mod reserve;
+mod rules;
 mod search;
 mod sessions;
 mod tenants;
@@ -118,6 +119,7 @@ pub fn routes(routes: Routes) -> Routes {
         .post(links::RESERVE, change, reserve::submit)
         .get(links::CLUSTERS, look, clusters::show)
         .get(links::GUESTS, look, guests::show)
+        .get(links::RULES, look, rules::show)
         .get(links::AUDIT, look, audit::list)
         .get(links::AUDIT_CSV, look, audit_csv::download)
         .get(links::SEARCH, look, search::find)

@@ -26,12 +26,14 @@ use crate::{
     controllers::Runner,
     ipam::Ipam,
     metrics::Metrics,
+    rules::RuleBoard,
 };
 
 mod import;
 mod lists;
 mod pools;
 mod rooms;
+mod rules_page;
 mod transfer;
 
 const PASSWORD: &str = "a long password";
@@ -87,6 +89,7 @@ impl Site {
         ipam.submit(create).await.unwrap();
         let schedule = Schedule::new(&crate::config::Backup::default(), dir.path());
         let backups = Backups::new(ipam.clone(), schedule);
+        let rules = RuleBoard::default();
         let api = Arc::new(Api {
             metrics: Metrics::new(
                 ipam.clone(),
@@ -95,6 +98,7 @@ impl Site {
                 Default::default(),
                 Default::default(),
                 None,
+                rules.clone(),
             ),
             guests: Default::default(),
             helm: None,
@@ -109,6 +113,7 @@ impl Site {
                 crate::config::FipV1::default(),
             ),
             takeover: Default::default(),
+            rules,
             sessions: Sessions::new(ipam.clone()),
             ipam,
             clusters,

@@ -101,6 +101,7 @@ pub(super) fn of_action(action: Action) -> u8 {
         Action::Labelled => 34,
         Action::KeyRotated => 35,
         Action::TakenOver => 36,
+        Action::RulesChanged => 37,
     }
 }
 
@@ -143,6 +144,7 @@ pub(super) fn action(code: u8) -> Result<Action, DecodeError> {
         34 => Action::Labelled,
         35 => Action::KeyRotated,
         36 => Action::TakenOver,
+        37 => Action::RulesChanged,
         other => return Err(DecodeError::value("action", other)),
     })
 }
@@ -155,7 +157,7 @@ mod tests {
     fn codes_are_read_back_as_written() {
         for code in 0..=u8::MAX {
             assert!(
-                action(code).map(of_action).is_ok_and(|again| again == code) || code > 36,
+                action(code).map(of_action).is_ok_and(|again| again == code) || code > 37,
                 "action {code}"
             );
             assert!(

@@ -1,0 +1,177 @@
+//! The policy-routing rules of the host.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use fipd_web_ui::{Form, Health, Input, Nav, Pager, RuleRow, RulesPage, StepRow, count, links};
+
+use super::{
+    list::{Listing, Order},
+    page::{Answered, page},
+    views,
+    visit::{Query, Visitor},
+};
+use crate::{
+    api::{
+        Api,
+        page::{self as cursor, Ask},
+        rules::{has, state_of, steps},
+    },
+    rules::{
+        EngineState,
+        rows::{Place, Row, Rows, Standing},
+    },
+};
+
+/// Rules of one page.
+const PAGE: usize = 50;
+/// Steps of the plan, and rules of others beside fipd's.
+const FEW: usize = 20;
+const ORDERS: &[Order] = &[Order::up("priority", "by priority")];
+
+pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Query) -> Answered {
+    let words = Standing::OWN.map(Standing::as_str).into_iter();
+    let words = words.chain([Standing::Foreign.as_str()]);
+    let states = words.map(|word| (word.to_owned(), word.to_owned()));
+    let inputs = vec![
+        Input::new("filter", "Rule or owner contains"),
+        Input::new("state", "State").kind(Form::any_of(states)),
+    ];
+    let list = Listing::new(links::RULES, inputs, ORDERS, &query);
+    let rows = Rows::of(api.rules.view());
+    let strange = list.filter("state") == Standing::Foreign.as_str();
+    let (rules, next) = match strange {
+        true => foreign(&rows, list.filter("filter"), query.get("after")),
+        false => own(&rows, &list, query.get("after")),
+    };
+    let view = rows.view();
+    let (state, reason) = state_of(&view.state);
+    let others: Vec<RuleRow> = rows
+        .foreign(0)
+        .take(FEW + 1)
+        .map(|(_, one)| row(&one))
+        .collect();
+    let all_steps = view.plan.adds.len() + view.plan.removals.len();
+    let first = steps(&view.plan).take(FEW);
+    Ok(page(&RulesPage {
+        shell: visitor.shell(Nav::Rules),
+        on: view.state != EngineState::Off,
+        health: health(&view.state),
+        state: state.to_owned(),
+        means: reason
+            .unwrap_or_else(|| "The kernel's rules are kept as they are to be.".to_owned()),
+        node: view.node.as_deref().unwrap_or_default().to_owned(),
+        protocol: view.protocol,
+        at: views::moment(view.at),
+        counts: counts(&rows),
+        drift: drift(&rows),
+        warnings: warnings(&rows),
+        steps: first
+            .map(|step| StepRow {
+                does: step.does,
+                rule: step.rule,
+            })
+            .collect(),
+        more_steps: all_steps.saturating_sub(FEW),
+        pager: Pager {
+            first: (!query.get("after").is_empty()).then(|| list.link(&[])),
+            next: next.map(|after| list.link(&[("after", &after)])),
+            label: String::new(),
+        },
+        rules,
+        strange,
+        more_foreign: (others.len() > FEW)
+            .then(|| format!("{}?state={}", links::RULES, Standing::Foreign.as_str())),
+        foreign: others.into_iter().take(FEW).collect(),
+        filters: list.filters,
+    }))
+}
+
+fn own(rows: &Rows, list: &Listing<'_>, after: &str) -> (Vec<RuleRow>, Option<String>) {
+    let (part, state) = (list.filter("filter"), list.filter("state"));
+    let wanted = |one: &Row| {
+        let fits = (state.is_empty() || one.standing.as_str() == state) && has(one, part);
+        fits.then(|| row(one))
+    };
+    let ask = Ask::<Place> {
+        limit: PAGE,
+        after: cursor::read(after).ok(),
+    };
+    ask.walk(|after, limit| {
+        let page = Ask::<Place> { limit, after: None };
+        let rest = rows.own(after.as_ref());
+        page.of(rest, |one| one.place.clone(), wanted)
+    })
+}
+
+fn foreign(rows: &Rows, part: &str, after: &str) -> (Vec<RuleRow>, Option<String>) {
+    let ask = Ask::<u64> {
+        limit: PAGE,
+        after: cursor::read(after).ok(),
+    };
+    ask.walk(|after, limit| {
+        let page = Ask::<u64> { limit, after: None };
+        let from = after.map_or(0, |after| usize::try_from(after).unwrap_or(usize::MAX));
+        let from = from.saturating_add(usize::from(after.is_some()));
+        let wanted = |(_, one): &(usize, Row)| has(one, part).then(|| row(one));
+        page.of(rows.foreign(from), |(at, _)| *at as u64, wanted)
+    })
+}
+
+fn counts(rows: &Rows) -> Vec<(&'static str, String)> {
+    let desired = &rows.view().desired;
+    let figures = [
+        ("To be", desired.rules.len()),
+        ("Sources indexed", desired.index.len()),
+        ("Missing", rows.missing()),
+        ("Surplus", rows.strays()),
+        ("Of other programs", rows.foreign_count()),
+    ];
+    figures
+        .map(|(label, number)| (label, count(number as u128)))
+        .into()
+}
+
+fn drift(rows: &Rows) -> Vec<(&'static str, String)> {
+    let drift = rows.view().drift;
+    let figures = [
+        ("Removed by others", drift.removed),
+        ("Added by others", drift.added),
+        ("Packet filter changed", drift.index),
+        ("Notifications lost", drift.overruns),
+    ];
+    figures
+        .map(|(label, number)| (label, count(number.into())))
+        .into()
+}
+
+fn warnings(rows: &Rows) -> Vec<String> {
+    let view = rows.view();
+    let warnings = view.warnings.iter().map(|warning| warning.text.clone());
+    let clashes = view.desired.clashes.iter().take(FEW);
+    let clashes = clashes.map(|(source, winner, loser)| {
+        format!("{source} is wanted by {winner} and by {loser}; {winner} has it.")
+    });
+    warnings.chain(clashes).collect()
+}
+
+fn row(one: &Row) -> RuleRow {
+    RuleRow {
+        health: match one.standing {
+            Standing::Applied | Standing::Indexed => Health::Good,
+            Standing::Missing | Standing::Surplus => Health::Bad,
+            Standing::Foreign | Standing::Kernel => Health::Busy,
+        },
+        state: one.standing.as_str().to_owned(),
+        owner: one.owner.as_deref().unwrap_or_default().to_owned(),
+        text: one.text.clone(),
+    }
+}
+
+fn health(state: &EngineState) -> Health {
+    match state {
+        EngineState::Active => Health::Good,
+        EngineState::Off | EngineState::Starting(_) | EngineState::Paused => Health::Busy,
+        EngineState::Degraded(_) => Health::Bad,
+    }
+}

@@ -1,0 +1,297 @@
+//! Policy-routing rules of the host: what the engine did, and how things stand at the moment it is asked for.
+//!
+//! Under `iprule_agent_` are the series of the original agent, so that its dashboards go on.
+
+use std::{
+    fmt,
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
+
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeMetric as _},
+    metrics::{
+        MetricType,
+        counter::{ConstCounter, Counter},
+        histogram::{Histogram, exponential_buckets},
+    },
+    registry::{Registry, Unit},
+};
+
+use super::series::{Labels, Series};
+use crate::{
+    api::rules::state_of,
+    rules::{EngineState, RuleBoard, rows::Rows},
+};
+
+/// Of the whole process: there is one engine.
+static KEPT: LazyLock<Kept> = LazyLock::new(Kept::default);
+
+struct Kept {
+    added: Counter,
+    deleted: Counter,
+    errors: Counter,
+    processed: Counter,
+    seconds: Histogram,
+}
+
+impl Default for Kept {
+    fn default() -> Self {
+        Self {
+            added: Counter::default(),
+            deleted: Counter::default(),
+            errors: Counter::default(),
+            processed: Counter::default(),
+            // As the original has them.
+            seconds: Histogram::new(exponential_buckets(0.005, 2.0, 12)),
+        }
+    }
+}
+
+/// What one pass of the engine did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pass {
+    /// Sources that were to have a rule.
+    pub wanted: usize,
+    pub added: usize,
+    pub deleted: usize,
+    /// Changes that the kernel refused.
+    pub errors: usize,
+    pub took: Duration,
+}
+
+/// Notes a pass.
+pub fn note(pass: &Pass) {
+    let kept = &*KEPT;
+    kept.processed.inc_by(pass.wanted as u64);
+    kept.added.inc_by(pass.added as u64);
+    kept.deleted.inc_by(pass.deleted as u64);
+    kept.errors.inc_by(pass.errors as u64);
+    kept.seconds.observe(pass.took.as_secs_f64());
+}
+
+/// Adds fipd's own series; the registry has its prefix.
+pub(super) fn register(registry: &mut Registry, board: RuleBoard) {
+    registry.register_with_unit(
+        "rules_convergence_duration",
+        "How long a pass of the engine took, from looking at the rules to the last change",
+        Unit::Seconds,
+        KEPT.seconds.clone(),
+    );
+    registry.register_collector(Box::new(Standing { board }));
+}
+
+/// Adds the original's series.
+pub(super) fn register_original(registry: &mut Registry, board: RuleBoard) {
+    let agent = registry.sub_registry_with_prefix("iprule_agent");
+    let kept = &*KEPT;
+    for (name, help, counter) in [
+        ("rules_added", "Rules added to the kernel", &kept.added),
+        (
+            "rules_deleted",
+            "Rules deleted from the kernel",
+            &kept.deleted,
+        ),
+        ("rule_errors", "Changes of rules that failed", &kept.errors),
+        (
+            "ipruleconfigs_processed",
+            "Sources that passes looked at",
+            &kept.processed,
+        ),
+    ] {
+        agent.register(name, help, counter.clone());
+    }
+    agent.register_with_unit(
+        "reconcile_duration",
+        "How long a pass took",
+        Unit::Seconds,
+        kept.seconds.clone(),
+    );
+    agent.register_collector(Box::new(Agent { board }));
+}
+
+/// How things stand, in the original's gauges.
+struct Agent {
+    board: RuleBoard,
+}
+
+impl fmt::Debug for Agent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Agent").finish_non_exhaustive()
+    }
+}
+
+impl Collector for Agent {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let rows = Rows::of(self.board.view());
+        let desired = rows.view().desired.rules.len();
+        for (name, help, number) in [
+            ("desired_rules", "Rules that are to be", desired),
+            (
+                "present_rules",
+                "Rules of those that are in the kernel",
+                desired - rows.missing(),
+            ),
+            (
+                "absent_rules",
+                "Rules of fipd that are not to be and are in the kernel",
+                rows.strays(),
+            ),
+        ] {
+            single(name, help, number).encode(&mut encoder)?;
+        }
+        Ok(())
+    }
+}
+
+/// How things stand, in fipd's own gauges.
+struct Standing {
+    board: RuleBoard,
+}
+
+impl fmt::Debug for Standing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Standing").finish_non_exhaustive()
+    }
+}
+
+impl Collector for Standing {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let view = self.board.view();
+        let states = [
+            EngineState::Off,
+            EngineState::Starting(String::new()),
+            EngineState::Active,
+            EngineState::Paused,
+            EngineState::Degraded(String::new()),
+        ];
+        let (now, _) = state_of(&view.state);
+        let states = states.iter().map(|state| {
+            let (word, _) = state_of(state);
+            let labels: Labels<'_> = vec![("state", word.to_owned())];
+            (labels, if word == now { 1.0 } else { 0.0 })
+        });
+        let states = Series {
+            name: "rules_engine_state",
+            help: "How the engine of policy-routing rules is doing: 1 at its state",
+            values: states.collect(),
+        };
+        states.encode(&mut encoder)?;
+        if view.state == EngineState::Off {
+            return Ok(());
+        }
+        let drift = view.drift;
+        let rows = Rows::of(Arc::clone(&view));
+        let desired = view.desired.rules.len();
+        for (name, help, number) in [
+            (
+                "rules_desired",
+                "Policy-routing rules that are to be",
+                desired,
+            ),
+            (
+                "rules_applied",
+                "Policy-routing rules of those that are in the kernel",
+                desired - rows.missing(),
+            ),
+            (
+                "rules_indexed_sources",
+                "Sources that the packet filter marks",
+                view.desired.index.len(),
+            ),
+            (
+                "rules_foreign",
+                "Policy-routing rules of other programs",
+                rows.foreign_count(),
+            ),
+        ] {
+            single(name, help, number).encode(&mut encoder)?;
+        }
+        let mut metric = encoder.encode_descriptor(
+            "rules_drift",
+            "What had to be mended, by cause",
+            None,
+            MetricType::Counter,
+        )?;
+        for (cause, count) in [
+            ("removed", drift.removed),
+            ("added", drift.added),
+            ("index", drift.index),
+            ("overrun", drift.overruns),
+        ] {
+            let labels = [("cause", cause)];
+            ConstCounter::new(count).encode(metric.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+}
+
+fn single<'a>(name: &'a str, help: &'a str, number: usize) -> Series<'a> {
+    Series {
+        name,
+        help,
+        values: vec![(Vec::new(), number as f64)],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus_client::encoding::text::encode;
+
+    use super::*;
+    use crate::rules::rows::tests::view;
+
+    fn text(register: fn(&mut Registry, RuleBoard), board: &RuleBoard) -> String {
+        let (mut registry, mut text) = (Registry::default(), String::new());
+        register(&mut registry, board.clone());
+        encode(&mut text, &registry).unwrap();
+        text
+    }
+
+    #[test]
+    fn an_engine_that_is_off_has_a_state_and_no_figures() {
+        let text = text(register, &RuleBoard::default());
+        assert!(
+            text.contains("rules_engine_state{state=\"off\"} 1"),
+            "{text}"
+        );
+        assert!(!text.contains("rules_desired"), "{text}");
+    }
+
+    #[test]
+    fn rules_are_counted_by_what_they_are() {
+        let board = RuleBoard::default();
+        board.show(view());
+        note(&Pass {
+            wanted: 4,
+            added: 2,
+            took: Duration::from_millis(7),
+            ..Pass::default()
+        });
+        let own = text(register, &board);
+        for line in [
+            "rules_engine_state{state=\"active\"} 1",
+            "rules_engine_state{state=\"off\"} 0",
+            "rules_indexed_sources 2",
+            "rules_foreign 1",
+            "rules_drift_total{cause=\"removed\"} 3",
+            "rules_convergence_duration_seconds_bucket{le=\"0.01\"}",
+        ] {
+            assert!(own.contains(line), "no {line} in {own}");
+        }
+        let original = text(register_original, &board);
+        for name in [
+            "iprule_agent_rules_added_total",
+            "iprule_agent_rules_deleted_total",
+            "iprule_agent_rule_errors_total",
+            "iprule_agent_ipruleconfigs_processed_total",
+            "iprule_agent_desired_rules",
+            "iprule_agent_present_rules",
+            "iprule_agent_absent_rules 1",
+            "iprule_agent_reconcile_duration_seconds_bucket{le=\"10.24\"}",
+        ] {
+            assert!(original.contains(name), "no {name} in {original}");
+        }
+    }
+}

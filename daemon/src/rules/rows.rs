@@ -1,0 +1,342 @@
+//! What there is to show of rules, one row each: those that are to be, and those of others.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    net::IpAddr,
+    ops::Bound,
+    sync::Arc,
+};
+
+use fipd_core::{
+    Family, Text,
+    host::{FwMark, KernelRule, Rule, RuleAction, SetKey, is_own},
+};
+use serde::{Deserialize, Serialize};
+
+use super::View;
+
+/// `RTPROT_KERNEL`: rules that the kernel made.
+const KERNEL: u8 = 2;
+
+/// A rule, or a source of an indexed set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    pub place: Place,
+    pub standing: Standing,
+    /// Of one source: the set that wants it.
+    pub owner: Option<Text>,
+    /// As `ip rule` shows it, or as if it did.
+    pub text: String,
+    pub family: Family,
+    pub priority: u32,
+    pub source: Option<String>,
+    /// `None`: its packets go nowhere.
+    pub table: Option<u32>,
+    pub mark: Option<FwMark>,
+}
+
+/// Where a row of fipd's own is in the list.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Place {
+    Rule(Rule),
+    Source(IpAddr),
+    Stray(Rule),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Standing {
+    /// It is to be and is.
+    Applied,
+    /// It is to be and is not.
+    Missing,
+    /// A source that the packet filter marks.
+    Indexed,
+    /// It has fipd's tag and is not to be.
+    Surplus,
+    /// Another program's.
+    Foreign,
+    /// The kernel's own.
+    Kernel,
+}
+
+impl Standing {
+    /// Of fipd's own rows.
+    pub const OWN: [Self; 4] = [Self::Applied, Self::Missing, Self::Indexed, Self::Surplus];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Applied => "applied",
+            Self::Missing => "missing",
+            Self::Indexed => "indexed",
+            Self::Surplus => "surplus",
+            Self::Foreign => "foreign",
+            Self::Kernel => "kernel",
+        }
+    }
+}
+
+/// The rows of a view.
+pub struct Rows {
+    view: Arc<View>,
+    strays: BTreeSet<Rule>,
+    missing: BTreeSet<Rule>,
+    /// The sets and masks of marks.
+    marks: BTreeMap<u32, (SetKey, u32)>,
+}
+
+impl Rows {
+    pub fn of(view: Arc<View>) -> Self {
+        let desired = &view.desired;
+        let own = view.kernel.iter();
+        let own = own.filter(|one| is_own(one, view.protocol));
+        let there: HashSet<&Rule> = own.map(|one| &one.rule).collect();
+        let strays = there.iter().filter(|rule| !desired.rules.contains(**rule));
+        let missing = desired.rules.iter().filter(|rule| !there.contains(rule));
+        let masks = desired.rules.iter().filter_map(|rule| rule.mark);
+        let masks: BTreeMap<u32, u32> = masks.map(|mark| (mark.value, mark.mask)).collect();
+        let marks = desired.marks.iter().map(|(key, mark)| {
+            let mask = masks.get(mark).copied().unwrap_or(u32::MAX);
+            (*mark, (*key, mask))
+        });
+        Self {
+            strays: strays.map(|rule| (*rule).clone()).collect(),
+            missing: missing.cloned().collect(),
+            marks: marks.collect(),
+            view,
+        }
+    }
+
+    pub fn view(&self) -> &View {
+        &self.view
+    }
+
+    /// Desired rules that are not in the kernel.
+    pub fn missing(&self) -> usize {
+        self.missing.len()
+    }
+
+    /// Rules of fipd's tag that are not desired.
+    pub fn strays(&self) -> usize {
+        self.strays.len()
+    }
+
+    /// Rules of other programs, those of the kernel apart.
+    pub fn foreign_count(&self) -> usize {
+        let all = self.view.kernel.iter();
+        let foreign =
+            |one: &&KernelRule| !is_own(one, self.view.protocol) && one.rule.protocol != KERNEL;
+        all.filter(foreign).count()
+    }
+
+    /// Rows of fipd's own from behind a place: desired rules by priority, then sources of indexed sets by address, then
+    /// what is not to be.
+    pub fn own(&self, after: Option<&Place>) -> impl Iterator<Item = Row> {
+        let (rule, source, stray) = match after {
+            None => (
+                Some(Bound::Unbounded),
+                Some(Bound::Unbounded),
+                Bound::Unbounded,
+            ),
+            Some(Place::Rule(rule)) => (
+                Some(Bound::Excluded(rule)),
+                Some(Bound::Unbounded),
+                Bound::Unbounded,
+            ),
+            Some(Place::Source(source)) => (None, Some(Bound::Excluded(source)), Bound::Unbounded),
+            Some(Place::Stray(rule)) => (None, None, Bound::Excluded(rule)),
+        };
+        let desired = &self.view.desired;
+        let rules = rule.map(|from| desired.rules.range((from, Bound::Unbounded)));
+        let sources = source.map(|from| desired.index.range((from, Bound::Unbounded)));
+        let strays = self.strays.range((stray, Bound::Unbounded));
+        let rules = rules.into_iter().flatten().map(|rule| self.wanted(rule));
+        let sources = sources.into_iter().flatten();
+        rules
+            .chain(sources.filter_map(|(source, mark)| self.indexed(*source, *mark)))
+            .chain(strays.map(|rule| {
+                let place = Place::Stray(rule.clone());
+                row(place, &rule.clone().into(), Standing::Surplus)
+            }))
+    }
+
+    /// Rules of others from a number on, in the kernel's order, each with its number.
+    pub fn foreign(&self, from: usize) -> impl Iterator<Item = (usize, Row)> {
+        let all = self.view.kernel.iter().enumerate().skip(from);
+        let foreign = all.filter(|(_, one)| !is_own(one, self.view.protocol));
+        foreign.map(|(number, one)| {
+            let standing = match one.rule.protocol {
+                KERNEL => Standing::Kernel,
+                _ => Standing::Foreign,
+            };
+            (number, row(Place::Stray(one.rule.clone()), one, standing))
+        })
+    }
+
+    fn wanted(&self, rule: &Rule) -> Row {
+        let standing = match self.missing.contains(rule) {
+            true => Standing::Missing,
+            false => Standing::Applied,
+        };
+        let source = rule.source.map(|source| source.addr());
+        let owner = source.and_then(|source| self.view.desired.owners.get(&source));
+        Row {
+            owner: owner.cloned(),
+            ..row(Place::Rule(rule.clone()), &rule.clone().into(), standing)
+        }
+    }
+
+    fn indexed(&self, source: IpAddr, value: u32) -> Option<Row> {
+        let (key, mask) = self.marks.get(&value)?;
+        let (priority, table) = (key.priority, key.table);
+        Some(Row {
+            place: Place::Source(source),
+            standing: Standing::Indexed,
+            owner: self.view.desired.owners.get(&source).cloned(),
+            text: format!("{priority}: from {source} mark {value:#x}/{mask:#x} lookup {table}"),
+            family: Family::of(source),
+            priority,
+            source: Some(source.to_string()),
+            table: Some(table),
+            mark: Some(FwMark { value, mask: *mask }),
+        })
+    }
+}
+
+fn row(place: Place, one: &KernelRule, standing: Standing) -> Row {
+    let rule = &one.rule;
+    Row {
+        place,
+        standing,
+        owner: None,
+        text: one.to_string(),
+        family: rule.family,
+        priority: rule.priority,
+        source: rule.source.map(
+            |source| match source.prefix_len() == source.max_prefix_len() {
+                true => source.addr().to_string(),
+                false => source.to_string(),
+            },
+        ),
+        table: match rule.action {
+            RuleAction::Table(table) => Some(table),
+            RuleAction::Blackhole
+            | RuleAction::Unreachable
+            | RuleAction::Prohibit
+            | RuleAction::Other(_) => None,
+        },
+        mark: rule.mark,
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use fipd_core::host::{Desired, HostSettings, Mode, RuleSet, desired, diff};
+
+    use super::*;
+    use crate::rules::{Drift, EngineState, Warning};
+
+    fn set(name: &str, sources: &[&str], table: u32, mode: Mode) -> RuleSet {
+        RuleSet {
+            name: name.into(),
+            sources: sources.iter().map(|one| one.parse().unwrap()).collect(),
+            table,
+            priority: None,
+            fail_closed: false,
+            mode,
+        }
+    }
+
+    fn wanted() -> Desired {
+        let sets = [
+            set("shop", &["10.0.0.1", "fd00::1"], 100, Mode::Flat),
+            set("farm", &["10.1.0.1", "10.1.0.2"], 200, Mode::Indexed),
+        ];
+        desired(&sets, &HostSettings::default(), &BTreeMap::new())
+    }
+
+    /// Two flat rules, one of which is missing; two indexed sources; one stray; two of others.
+    pub fn view() -> View {
+        let desired = wanted();
+        let kept = desired.rules.iter().filter(|rule| {
+            let lost = rule.source.is_some_and(|one| one.addr().is_ipv6());
+            !lost
+        });
+        let mut kernel: Vec<KernelRule> = kept.cloned().map(Into::into).collect();
+        let first = kernel.iter().find(|one| one.rule.source.is_some());
+        let first = first.unwrap().rule.clone();
+        let stray = Rule {
+            source: Some("10.9.9.9/32".parse().unwrap()),
+            ..first.clone()
+        };
+        let foreign = Rule {
+            protocol: 0,
+            ..stray.clone()
+        };
+        let boot = Rule {
+            priority: 32_766,
+            source: None,
+            action: RuleAction::Table(254),
+            protocol: KERNEL,
+            ..first
+        };
+        kernel.extend([stray.into(), foreign.into(), boot.into()]);
+        View {
+            state: EngineState::Active,
+            node: Some("node-1".into()),
+            protocol: 200,
+            plan: Arc::new(diff(&desired.rules, &kernel, 200)),
+            desired: Arc::new(desired),
+            kernel: Arc::new(kernel),
+            warnings: vec![Warning {
+                code: "table-empty",
+                text: "table 100 has no route".to_owned(),
+            }],
+            drift: Drift {
+                removed: 3,
+                ..Drift::default()
+            },
+            at: fipd_core::Timestamp(5),
+            ..View::default()
+        }
+    }
+
+    #[test]
+    fn each_row_is_told_once_with_owner_and_standing() {
+        let rows = Rows::of(Arc::new(view()));
+        let all: Vec<Row> = rows.own(None).collect();
+        let told = |standing| {
+            let of = all.iter().filter(|row| row.standing == standing);
+            of.map(|row| (row.owner.as_deref(), row.source.as_deref()))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(told(Standing::Missing), [(Some("shop"), Some("fd00::1"))]);
+        let farm = |source| (Some("farm"), Some(source));
+        assert_eq!(
+            told(Standing::Indexed),
+            [farm("10.1.0.1"), farm("10.1.0.2")]
+        );
+        assert_eq!(told(Standing::Surplus), [(None, Some("10.9.9.9"))]);
+        assert!(told(Standing::Applied).contains(&(Some("shop"), Some("10.0.0.1"))));
+        assert_eq!(
+            (rows.missing(), rows.strays(), rows.foreign_count()),
+            (1, 1, 1)
+        );
+        let indexed = all.iter().find(|row| row.standing == Standing::Indexed);
+        let text = &indexed.unwrap().text;
+        assert_eq!(text, "10000: from 10.1.0.1 mark 0x1/0xff lookup 200");
+        for (number, row) in all.iter().enumerate() {
+            let rest: Vec<Row> = rows.own(Some(&row.place)).collect();
+            assert_eq!(rest, all[number + 1..], "from behind {}", row.text);
+        }
+    }
+
+    #[test]
+    fn rules_of_others_come_apart_in_the_kernels_order() {
+        let rows = Rows::of(Arc::new(view()));
+        let all: Vec<(usize, Row)> = rows.foreign(0).collect();
+        let standings: Vec<_> = all.iter().map(|(_, row)| row.standing).collect();
+        assert_eq!(standings, [Standing::Foreign, Standing::Kernel]);
+        let rest: Vec<_> = rows.foreign(all[0].0 + 1).collect();
+        assert_eq!(rest, all[1..]);
+    }
+}

@@ -1,0 +1,131 @@
+//! The policy-routing rules of the host.
+
+use askama::Template;
+
+use crate::{Form, Health, Moment, Pager, Shell};
+
+/// One rule, or one source of an indexed set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleRow {
+    pub health: Health,
+    /// Such as `applied`.
+    pub state: String,
+    /// The set that wants it; empty: none, or several.
+    pub owner: String,
+    /// As `ip rule` shows it.
+    pub text: String,
+}
+
+/// One change that is still to be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StepRow {
+    /// `add` or `delete`.
+    pub does: String,
+    pub rule: String,
+}
+
+/// The rules of the host.
+#[derive(Clone, Debug, Template)]
+#[template(path = "rules.html")]
+pub struct RulesPage {
+    pub shell: Shell,
+    /// Whether this host is told to have rules.
+    pub on: bool,
+    pub health: Health,
+    pub state: String,
+    /// What that means, and what is waited for.
+    pub means: String,
+    /// The Node that the host is; empty: none.
+    pub node: String,
+    /// The tag of fipd's rules.
+    pub protocol: u8,
+    pub at: Moment,
+    /// How many there are of each.
+    pub counts: Vec<(&'static str, String)>,
+    /// What had to be mended since the start, by cause.
+    pub drift: Vec<(&'static str, String)>,
+    pub warnings: Vec<String>,
+    pub steps: Vec<StepRow>,
+    /// How many steps there are beside those.
+    pub more_steps: usize,
+    pub filters: Form,
+    pub rules: Vec<RuleRow>,
+    /// Whether these are rules of others.
+    pub strange: bool,
+    pub pager: Pager,
+    /// The first rules of others.
+    pub foreign: Vec<RuleRow>,
+    /// Where all of them are; `None`: these are all.
+    pub more_foreign: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+
+    fn row(state: &str, text: &str) -> RuleRow {
+        RuleRow {
+            health: Health::Good,
+            state: state.into(),
+            owner: "shop<1>".into(),
+            text: text.into(),
+        }
+    }
+
+    fn page() -> RulesPage {
+        RulesPage {
+            shell: sample::shell(false),
+            on: true,
+            health: Health::Bad,
+            state: "degraded".into(),
+            means: "CAP_NET_ADMIN is <missing>".into(),
+            node: "node-1".into(),
+            protocol: 200,
+            at: sample::NOW,
+            counts: vec![("Desired", "2".into())],
+            drift: vec![("Removed by others", "3".into())],
+            warnings: vec!["table 100 has <no> route".into()],
+            steps: vec![StepRow {
+                does: "add".into(),
+                rule: "10000: from 10.0.0.7 lookup 100 proto 200".into(),
+            }],
+            more_steps: 7,
+            filters: Form::default(),
+            rules: vec![row("missing", "10000: from 10.0.0.7 lookup 100 proto 200")],
+            strange: false,
+            pager: Pager::default(),
+            foreign: vec![row("foreign", "5: from all lookup 7 proto 0")],
+            more_foreign: Some("/ui/rules?state=foreign".into()),
+        }
+    }
+
+    #[test]
+    fn state_plan_rules_and_those_of_others_are_shown() {
+        let html = page().render().unwrap();
+        for text in [
+            "class=\"tag bad\">degraded",
+            "CAP_NET_ADMIN is &#60;missing&#62;",
+            "table 100 has &#60;no&#62; route",
+            "shop&#60;1&#62;",
+            "Removed by others",
+            "and 7 more",
+            "5: from all lookup 7 proto 0",
+            "href=\"/ui/rules?state=foreign\"",
+            "data-live",
+        ] {
+            assert!(html.contains(text), "no {text} in {html}");
+        }
+    }
+
+    #[test]
+    fn where_it_is_off_the_next_step_is_named() {
+        let html = RulesPage {
+            on: false,
+            ..page()
+        }
+        .render()
+        .unwrap();
+        assert!(html.contains("[host]") && !html.contains("Rules of others"));
+    }
+}
