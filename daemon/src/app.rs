@@ -1,6 +1,7 @@
 //! Puts the parts of the daemon together, keeps them running and takes them down in order.
 
 mod certificate;
+mod host;
 mod listen_file;
 
 use std::{io, path::PathBuf, sync::Arc, time::Duration};
@@ -101,7 +102,7 @@ async fn serve(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Re
         &settings.data_dir,
         stop.child_token(),
     );
-    let runner = controllers(settings, &guests, &helm);
+    let runner = controllers(settings, &guests, &helm, &rules);
     let decides = Box::new(runner.requests(ipam.clone()));
     let ranchers = runner.ranchers();
     let takeover = runner.takeover();
@@ -121,6 +122,13 @@ async fn serve(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Re
     Backups::sweep_lent(&settings.data_dir);
     let backups = Backups::new(ipam.clone(), schedule);
     chores(&mut tasks, ipam, &backups, &rules, stop);
+    host::start(
+        &mut tasks,
+        &settings.config,
+        &settings.data_dir,
+        (ipam, &rules),
+        stop,
+    );
     let api = Arc::new(Api {
         ipam: ipam.clone(),
         metrics: Metrics::new(
@@ -138,7 +146,7 @@ async fn serve(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Re
         admission: Desk::new(Admission::new(Box::new(ranchers), ipam.clone())),
         fip_v1: FipV1::new(decides, ipam.clone(), settings.config.fip_v1),
         takeover,
-        rules: rules.clone(),
+        rules,
         sessions: ui::Sessions::new(ipam.clone()),
         clusters,
         accounts,
@@ -243,7 +251,7 @@ fn bind_extra(listeners: &[Listener]) -> Result<Vec<(Port, Listener)>, ListenErr
     listeners.iter().map(bind).collect()
 }
 
-fn controllers(settings: &Settings, guests: &GuestBoard, helm: &Helm) -> Runner {
+fn controllers(settings: &Settings, guests: &GuestBoard, helm: &Helm, rules: &RuleBoard) -> Runner {
     let tls = settings.tls();
     let ca = tls::ca_file(&settings.data_dir);
     let own = Own {
@@ -254,7 +262,12 @@ fn controllers(settings: &Settings, guests: &GuestBoard, helm: &Helm) -> Runner 
         plain: settings.config.plain_fip_v1(),
     };
     let me = lease::identity(&settings.data_dir);
-    Runner::new(me, own, guests.clone(), Some(helm.clone()))
+    let runner = Runner::new(me, own, guests.clone(), Some(helm.clone()));
+    let host = settings.config.host.as_ref();
+    match host.and_then(|host| host.node.clone()) {
+        Some(node) => runner.with_host(rules.clone(), node),
+        None => runner,
+    }
 }
 
 async fn start_clusters(

@@ -119,9 +119,6 @@ pub struct Ordered {
     pub answer: oneshot::Sender<Result<Vec<KernelRule>, CommandError>>,
 }
 
-/// What somebody wants, and who that is.
-pub type Wish = (Text, Arc<Vec<RuleSet>>);
-
 /// Cheap to clone.
 #[derive(Clone)]
 pub struct RuleBoard(Arc<Inner>);
@@ -258,6 +255,15 @@ impl RuleBoard {
 
     pub fn view(&self) -> Arc<View> {
         Arc::clone(&self.0.view.borrow())
+    }
+
+    /// Whether the rules were brought into the kernel once, or an admin does not want them there.
+    pub fn is_ready(&self) -> bool {
+        match self.view().state {
+            EngineState::Active | EngineState::Paused => true,
+            EngineState::Degraded(_) => *self.0.applied.borrow() > 0,
+            EngineState::Off | EngineState::Starting(_) => false,
+        }
     }
 
     /// Follows what is shown.

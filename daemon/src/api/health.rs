@@ -15,7 +15,6 @@ use super::{
 };
 use crate::{
     ipam::{FAR_AHEAD, Ipam},
-    rules::EngineState,
     store::Condition,
 };
 
@@ -74,13 +73,9 @@ pub async fn ip_rule_metrics(State(api): State<Arc<Api>>) -> Response {
 
 /// Whether this host's rules were brought into the kernel once, as the original ip-rule agent tells it.
 pub async fn ready(State(api): State<Arc<Api>>) -> Response {
-    let applied = *api.rules.progress().borrow() > 0;
-    match api.rules.view().state {
-        EngineState::Active | EngineState::Paused => "ready\n".into_response(),
-        EngineState::Degraded(_) if applied => "ready\n".into_response(),
-        EngineState::Off | EngineState::Starting(_) | EngineState::Degraded(_) => {
-            (StatusCode::SERVICE_UNAVAILABLE, "not ready\n").into_response()
-        }
+    match api.rules.is_ready() {
+        true => "ready\n".into_response(),
+        false => (StatusCode::SERVICE_UNAVAILABLE, "not ready\n").into_response(),
     }
 }
 
@@ -182,7 +177,7 @@ mod tests {
     use super::*;
     use crate::{
         api::ui::tests::Site,
-        rules::{View, rows::tests::view},
+        rules::{EngineState, View, rows::tests::view},
     };
 
     #[tokio::test]

@@ -14,8 +14,8 @@ mod fip_v1;
 mod flags;
 mod helm;
 mod history;
-mod ip_rule;
 mod host;
+mod ip_rule;
 mod listener;
 mod network;
 mod pattern;
@@ -50,8 +50,8 @@ pub use fip_v1::FipV1;
 pub use flags::Flags;
 pub use helm::{AtOnce, Deadline, Helm};
 pub use history::History;
-pub use ip_rule::IpRule;
 pub use host::{Host, HostRule};
+pub use ip_rule::IpRule;
 pub use listener::{Listener, Serve};
 pub use network::{
     ChosenBy, DEFAULT_NETWORK, Match, NetworkChoice, NetworkRule, NetworkRules, PoolFacts,

@@ -24,6 +24,7 @@ use super::{
 };
 use crate::{
     clusters::backoff::{Backoff, jittered},
+    metrics::rules as figures,
     rules::{EngineState, Ordered, Revision, Warning},
 };
 
@@ -183,6 +184,7 @@ impl<'a> Session<'a> {
 
     /// Brings the kernel to what is wanted, and shows how it is.
     pub async fn pass(&mut self) -> Result<(), Problem> {
+        let began = Instant::now();
         let resync = self.passed.elapsed() >= self.resync;
         let news = std::mem::take(&mut self.kernel.news);
         self.engine.drift.overruns += u64::from(news.overrun);
@@ -200,8 +202,10 @@ impl<'a> Session<'a> {
             let vrfs = !self.engine.board.view().vrfs.is_empty();
             self.preflight = preflight::warnings(&outcome.desired, vrfs).await;
         }
+        let sources = outcome.desired.owners.len();
         self.conclude(outcome);
         self.passed = Instant::now();
+        figures::passed(sources, self.passed - began);
         self.resync = jittered(self.engine.options.resync);
         Ok(())
     }
@@ -343,6 +347,7 @@ impl<'a> Session<'a> {
         let intended = self.journal.intend(rules).await;
         intended.map_err(|error| self.journal_problem(error))?;
         let refused = self.kernel.requests.add(rules).await?;
+        figures::added(rules.len(), refused.len());
         told(rules, refused)
     }
 
@@ -359,6 +364,7 @@ impl<'a> Session<'a> {
                 continue;
             }
             let mut refused = self.kernel.requests.delete(&rules).await?;
+            figures::deleted(rules.len(), refused.len());
             // Another was quicker; the next list tells.
             refused.retain(|(_, error)| error.raw_os_error() != Some(nix::libc::ENOENT));
             all.extend(told(&rules, refused)?);

@@ -98,8 +98,9 @@ impl Metrics {
         helm: Option<&Helm>,
         board: RuleBoard,
     ) -> Self {
-        let mut ip_rule = Registry::default();
-        rules::register_original(&mut ip_rule, board.clone());
+        let mut series = Registry::default();
+        rules::register_original(&mut series, board.clone());
+        ip_rule::register(&mut series);
         let mut alone = Registry::default();
         rancher_fip::register(&mut alone, ipam.clone(), ranchers.clone());
         let mut all = Registry::default();
@@ -157,7 +158,7 @@ impl Metrics {
         Self(Arc::new(Inner {
             all: Page::new(all),
             rancher_fip: Page::new(alone),
-            ip_rule: Page::new(ip_rule),
+            ip_rule: Page::new(series),
             requests,
             seconds,
             fip_v1,

@@ -49,26 +49,22 @@ impl Default for Kept {
     }
 }
 
-/// What one pass of the engine did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Pass {
-    /// Sources that were to have a rule.
-    pub wanted: usize,
-    pub added: usize,
-    pub deleted: usize,
-    /// Changes that the kernel refused.
-    pub errors: usize,
-    pub took: Duration,
+/// Notes a pass of the engine over this many sources.
+pub fn passed(sources: usize, took: Duration) {
+    KEPT.processed.inc_by(sources as u64);
+    KEPT.seconds.observe(took.as_secs_f64());
 }
 
-/// Notes a pass.
-pub fn note(pass: &Pass) {
-    let kept = &*KEPT;
-    kept.processed.inc_by(pass.wanted as u64);
-    kept.added.inc_by(pass.added as u64);
-    kept.deleted.inc_by(pass.deleted as u64);
-    kept.errors.inc_by(pass.errors as u64);
-    kept.seconds.observe(pass.took.as_secs_f64());
+/// Notes additions, of which the kernel refused some.
+pub fn added(all: usize, refused: usize) {
+    KEPT.added.inc_by(all.saturating_sub(refused) as u64);
+    KEPT.errors.inc_by(refused as u64);
+}
+
+/// Notes deletions, of which the kernel refused some.
+pub fn deleted(all: usize, refused: usize) {
+    KEPT.deleted.inc_by(all.saturating_sub(refused) as u64);
+    KEPT.errors.inc_by(refused as u64);
 }
 
 /// Adds fipd's own series; the registry has its prefix.
@@ -263,12 +259,9 @@ mod tests {
     fn rules_are_counted_by_what_they_are() {
         let board = RuleBoard::default();
         board.show(view());
-        note(&Pass {
-            wanted: 4,
-            added: 2,
-            took: Duration::from_millis(7),
-            ..Pass::default()
-        });
+        passed(4, Duration::from_millis(7));
+        added(3, 1);
+        deleted(1, 0);
         let own = text(register, &board);
         for line in [
             "rules_engine_state{state=\"active\"} 1",

@@ -83,9 +83,7 @@ async fn sources(ipam: &Ipam, rule: &HostRule, unknown: &mut BTreeSet<Text>) -> 
 mod tests {
     use std::sync::Arc;
 
-    use fipd_core::{
-        Allocate, Choice, Holder, PoolSpec, ReleaseScope, Request, Want, host::Mode,
-    };
+    use fipd_core::{Allocate, Choice, Holder, PoolSpec, Request, Want, host::Mode};
 
     use super::*;
 
@@ -150,7 +148,10 @@ mod tests {
         };
         ipam.submit(Request::Allocate(ask)).await.unwrap();
         let set = sources(2).await;
-        assert_eq!((&*set.name, set.priority, set.fail_closed), ("host/vips", Some(1_500), true));
+        assert_eq!(
+            (&*set.name, set.priority, set.fail_closed),
+            ("host/vips", Some(1_500), true)
+        );
         stop.cancel();
         following.await.unwrap();
     }

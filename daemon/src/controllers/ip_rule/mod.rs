@@ -32,6 +32,7 @@ use k8s_openapi::api::{
 use kube::Api;
 use tokio::task::JoinSet;
 
+pub use self::node::wisher;
 use self::{decide::Decider, node::NodePart};
 use super::{
     events::Events,
@@ -99,7 +100,7 @@ impl IpRule {
     /// These are the clusters of the system: what others wanted of this host is not wanted any more.
     pub fn known(&self, clusters: &BTreeSet<&Text>) {
         if let Some(host) = &self.host {
-            let all = clusters.iter().map(|name| node::wisher(name));
+            let all = clusters.iter().map(|name| wisher(name));
             host.board.expect(node::WISHES, all.collect());
         }
     }

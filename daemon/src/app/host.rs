@@ -1,0 +1,66 @@
+//! Starts what keeps the rules of this host.
+
+use std::{collections::BTreeSet, path::Path};
+
+use fipd_core::{System, Text, host::HostSettings};
+use futures::FutureExt as _;
+use tokio_util::sync::CancellationToken;
+
+use super::Tasks;
+use crate::{
+    config::{Config, Host},
+    controllers::ip_rule::wisher,
+    host,
+    ipam::Ipam,
+    rules::{RuleBoard, ledger},
+};
+
+/// What is remembered of rules over a restart, in the data directory.
+const JOURNAL: &str = "rules.redb";
+
+/// Starts the engine, where this host is to have rules, and what the address book wants of it.
+pub fn start(
+    tasks: &mut Tasks,
+    config: &Config,
+    data_dir: &Path,
+    (ipam, board): (&Ipam, &RuleBoard),
+    stop: &CancellationToken,
+) {
+    let Some(told) = &config.host else {
+        return;
+    };
+    let mut expected = of_clusters(config, told);
+    expected.insert(ledger::NAME.into());
+    let options = options(told, data_dir, expected);
+    let rules = told.rules.clone();
+    let wanting = ledger::run(ipam.clone(), board.clone(), rules, stop.clone());
+    tasks.spawn(wanting.map(Ok));
+    tasks.spawn(host::run(options, board.clone(), stop.clone()).map(Ok));
+}
+
+/// The clusters whose objects may want rules of this host.
+pub fn of_clusters(config: &Config, host: &Host) -> BTreeSet<Text> {
+    let system = System::ip_rule();
+    let clusters = config.clusters.iter();
+    let with = clusters.filter(|one| host.node.is_some() && one.systems.contains(&system));
+    with.map(|one| wisher(&one.name)).collect()
+}
+
+/// What the engine is told.
+pub fn options(told: &Host, data_dir: &Path, expected: BTreeSet<Text>) -> host::Options {
+    host::Options {
+        settings: HostSettings {
+            protocol: told.rule_protocol,
+            band: told.rule_priority_band.clone(),
+            indexed_above: told.indexed_above,
+            mark_mask: told.mark_mask,
+            can_index: true,
+        },
+        node: told.node.clone(),
+        cleanup_on_stop: told.cleanup_on_stop,
+        nft: told.nft.clone(),
+        journal: data_dir.join(JOURNAL),
+        resync: told.resync,
+        expected,
+    }
+}
