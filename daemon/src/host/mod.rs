@@ -16,6 +16,7 @@ mod fights;
 mod filter;
 mod journal;
 mod kernel;
+pub mod ledger;
 mod links;
 mod lock;
 mod message;

@@ -438,3 +438,41 @@ fn refusal(code: NonZeroI32) -> io::Error {
 fn unexpected() -> io::Error {
     io::Error::other("an answer that is none to a listing")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use netlink_packet_route::rule::RuleAttribute;
+
+    #[tokio::test]
+    async fn conformance_25_a_refused_listing_is_an_error_and_never_an_empty_list() {
+        let mut requests = Requests::open().unwrap();
+        let mut like = RuleMessage::default();
+        like.header.family = message::family_number(Family::V4);
+        like.attributes.push(RuleAttribute::Priority(1));
+        let listed = requests.list(RouteNetlinkMessage::GetRule(like)).await;
+        let Err(Trouble::List(error)) = listed else {
+            panic!("a strict kernel refuses a filter")
+        };
+        assert_eq!(error.raw_os_error(), Some(nix::libc::EINVAL));
+        let (rules, _) = requests.rules(Family::V4).await.unwrap();
+        assert!(rules.iter().any(|one| one.rule.protocol == 2), "{rules:?}");
+        let requests = Requests::open().unwrap();
+        let routes = requests.has_routes(Family::V4, 4_000_000_000).await;
+        assert_eq!(routes.ok(), Some(false), "a table that is not there");
+    }
+
+    #[test]
+    fn news_adds_up() {
+        let mut news = News {
+            links: true,
+            ..News::default()
+        };
+        assert!(!news.of_rules());
+        news.add(News {
+            overrun: true,
+            ..News::default()
+        });
+        assert!(news.of_rules() && news.links);
+    }
+}

@@ -1,0 +1,152 @@
+//! What an admin has the engine do.
+
+use fipd::rules::{Command, CommandError, EngineState};
+use fipd_core::Family;
+use fipd_core::host::{Mode, Rule, RuleAction};
+
+use crate::bed::{Host, in_namespace, indexed, ip, many, own, rules, set};
+
+#[test]
+fn conformance_35_a_flush_tells_first_then_removes_own_rules_until_it_is_resumed() {
+    in_namespace(|| async {
+        ip("rule add from 10.0.0.1 lookup 100 priority 10000");
+        let host = Host::expecting(&["lb"]);
+        let sets = vec![set(&["10.0.0.1"], 100), many(2, 101, Mode::Indexed)];
+        let engine = host.with(sets).await;
+        let before = rules();
+        let told = engine
+            .board
+            .order(Command::Flush { dry_run: true })
+            .await
+            .unwrap();
+        assert_eq!((told.len(), rules()), (2, before.clone()));
+        let done = engine
+            .board
+            .order(Command::Flush { dry_run: false })
+            .await
+            .unwrap();
+        assert_eq!(done, told);
+        assert!(own().is_empty() && indexed().is_empty());
+        assert_eq!(engine.board.view().state, EngineState::Paused);
+        engine.stop().await;
+        let engine = host.start();
+        engine
+            .until("it stays paused", |view| view.state == EngineState::Paused)
+            .await;
+        assert!(own().is_empty());
+        engine.board.order(Command::Resume).await.unwrap();
+        engine.is_active().await;
+        let mut after = rules();
+        let mut before = before;
+        after.sort();
+        before.sort();
+        assert_eq!(after, before);
+        assert_eq!(indexed().len(), 2);
+    });
+}
+
+#[test]
+fn foreign_rules_are_pruned_only_as_they_were_confirmed() {
+    in_namespace(|| async {
+        let host = Host::new();
+        let engine = host.with(vec![set(&["10.0.0.1"], 100)]).await;
+        for rule in [
+            "from 10.0.0.2 lookup 100 priority 500",
+            "from 10.0.0.3 lookup 100 priority 600 protocol 42 ipproto tcp dport 80",
+            "from 10.0.0.4 lookup 100 priority 700 protocol 0",
+            "from 10.0.0.5 lookup 100 priority 40000",
+            "from 10.0.0.6 lookup 101 priority 600",
+        ] {
+            ip(&format!("rule add {rule}"));
+        }
+        let prune = |confirmed| Command::PruneForeign {
+            table: 100,
+            priorities: Some((500, 700)),
+            confirmed,
+        };
+        let before = rules();
+        let told = engine.board.order(prune(None)).await.unwrap();
+        assert_eq!((told.len(), rules()), (3, before));
+        let confirmed: Vec<String> = told.iter().map(ToString::to_string).collect();
+        let less = Some(confirmed[1..].to_vec());
+        let changed = engine.board.order(prune(less)).await;
+        assert_eq!(changed, Err(CommandError::Changed));
+        engine.board.order(prune(Some(confirmed))).await.unwrap();
+        let left: Vec<String> = rules()
+            .into_iter()
+            .filter(|rule| rule.contains("10.0.0."))
+            .collect();
+        let expected = [
+            "600: from 10.0.0.6 lookup 101",
+            "10000: from 10.0.0.1 lookup 100 proto 200",
+            "40000: from 10.0.0.5 lookup 100",
+        ];
+        let bare = left.iter().map(|rule| {
+            rule.trim_end_matches(" proto 3")
+                .trim_end_matches(" proto boot")
+        });
+        assert!(bare.eq(expected), "{left:?}");
+        let main = Command::PruneForeign {
+            table: 254,
+            priorities: None,
+            confirmed: None,
+        };
+        let kernels = engine.board.order(main).await.unwrap();
+        assert!(
+            kernels.is_empty(),
+            "those of the kernel are never pruned: {kernels:?}"
+        );
+    });
+}
+
+#[test]
+fn an_untagged_rule_is_adopted_once_its_twin_is_there_and_others_like_it_stay() {
+    in_namespace(|| async {
+        let legacy = "from 10.0.0.1 lookup 100 priority 1000 protocol 0";
+        ip(&format!("rule add {legacy}"));
+        ip("rule add from 10.0.0.1 lookup 100 priority 1000 protocol 77");
+        ip("rule add from 10.0.0.2 lookup 100 priority 1000 protocol 0");
+        let mut wanted = set(&["10.0.0.1", "10.0.0.3"], 100);
+        wanted.priority = Some(1000);
+        let host = Host::new();
+        let engine = host.with(vec![wanted]).await;
+        // One that was made after its twin: the kernel would take the twin first.
+        ip("rule add from 10.0.0.3 lookup 100 priority 1000 protocol 0");
+        let rule = |source: &str| Rule {
+            priority: 1000,
+            family: Family::V4,
+            source: Some(source.parse().unwrap()),
+            destination: None,
+            input: None,
+            output: None,
+            mark: None,
+            action: RuleAction::Table(100),
+            protocol: 200,
+        };
+        let adopt = |dry_run| Command::AdoptUntagged {
+            rules: vec![
+                rule("10.0.0.1/32"),
+                rule("10.0.0.3/32"),
+                rule("10.0.0.9/32"),
+            ],
+            dry_run,
+        };
+        let before = rules();
+        let told = engine.board.order(adopt(true)).await.unwrap();
+        assert_eq!((told.len(), rules()), (2, before));
+        engine.board.order(adopt(false)).await.unwrap();
+        let mut left: Vec<String> = rules()
+            .into_iter()
+            .filter(|rule| rule.contains("10.0.0."))
+            .collect();
+        left.sort();
+        let expected = [
+            "1000: from 10.0.0.1 lookup 100 proto 200",
+            "1000: from 10.0.0.1 lookup 100 proto 77",
+            "1000: from 10.0.0.2 lookup 100",
+            "1000: from 10.0.0.3 lookup 100 proto 200",
+        ];
+        assert_eq!(left, expected);
+        assert!(engine.board.order(adopt(true)).await.unwrap().is_empty());
+    });
+}
