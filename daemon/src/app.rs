@@ -1,5 +1,6 @@
 //! Puts the parts of the daemon together, keeps them running and takes them down in order.
 
+mod agent;
 mod certificate;
 mod host;
 mod listen_file;
@@ -29,7 +30,7 @@ use crate::{
     backups::{Backups, Schedule},
     clock,
     clusters::{self, Clusters},
-    config::Listener,
+    config::{HostRole, Listener},
     controllers::{Runner, lease, rancher_fip::guests::Own},
     expiry,
     guests::GuestBoard,
@@ -77,6 +78,9 @@ pub enum AppError {
 pub async fn run(settings: Settings) -> Result<(), AppError> {
     // A second provider cannot be there: nothing else installs one.
     let _ = rustls::crypto::ring::default_provider().install_default();
+    if settings.config.role == HostRole::Agent {
+        return agent::run(settings).await;
+    }
     // First of all: who has the store is the daemon.
     let options = Options {
         audit_limit: settings.config.audit.keep.0,
@@ -106,6 +110,7 @@ async fn serve(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Re
     let decides = Box::new(runner.requests(ipam.clone()));
     let ranchers = runner.ranchers();
     let takeover = runner.takeover();
+    let rule_takeover = runner.rule_takeover(rules.clone());
     let (clusters, registry) = start_clusters(settings, ipam, runner, stop).await?;
     tasks.spawn(async { registry.await.map_err(|error| error.to_string()) });
     let accounts = Accounts::start(ipam.clone(), &settings.data_dir).await?;
@@ -146,6 +151,7 @@ async fn serve(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Re
         admission: Desk::new(Admission::new(Box::new(ranchers), ipam.clone())),
         fip_v1: FipV1::new(decides, ipam.clone(), settings.config.fip_v1),
         takeover,
+        rule_takeover,
         rules,
         sessions: ui::Sessions::new(ipam.clone()),
         clusters,
@@ -320,15 +326,17 @@ async fn supervise(
                 tracing::error!(condition = ?ipam.health(), "{why}");
                 return Err(AppError::Ended(why.to_owned()));
             }
-            Some(ended) = tasks.join_next() => {
-                let why = match ended {
-                    Ok(Ok(())) => "without a reason".to_owned(),
-                    Ok(Err(error)) => error,
-                    Err(error) => error.to_string(),
-                };
-                return Err(AppError::Ended(why));
-            }
+            Some(ended) = tasks.join_next() => return Err(AppError::Ended(why(ended))),
         }
+    }
+}
+
+/// Why a part has ended.
+fn why(ended: Result<Result<(), String>, tokio::task::JoinError>) -> String {
+    match ended {
+        Ok(Ok(())) => "without a reason".to_owned(),
+        Ok(Err(error)) => error,
+        Err(error) => error.to_string(),
     }
 }
 

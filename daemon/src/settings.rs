@@ -8,7 +8,7 @@ use std::{
 use crate::{
     api::{listen::TlsSettings, tls},
     clusters::WatchedFile,
-    config::{self, Config, ConfigError, Flags},
+    config::{self, AgentEnvironment, Config, ConfigError, Flags, HostRole},
 };
 
 const SYSTEM_SOCKET: &str = "/run/fipd/fipd.sock";
@@ -21,6 +21,7 @@ pub struct Overrides {
     pub listen: Option<SocketAddr>,
     pub advertise: Option<String>,
     pub socket: Option<PathBuf>,
+    pub role: Option<HostRole>,
     pub flags: Flags,
 }
 
@@ -52,8 +53,10 @@ impl Settings {
         let config_file = config_file.map(WatchedFile::new);
         let config = match &config_file {
             Some(file) => Config::load(file.path())?.under(&overrides.flags),
+            None if overrides.role == Some(HostRole::Agent) => Config::of_agent(),
             None => Config::default(),
         };
+        let config = in_role(config, overrides.role).map_err(ConfigError::Given)?;
         if let Some(file) = &config_file {
             let listen = overrides.listen.unwrap_or(config.api.listen);
             let checked = config.check_listen(listen);
@@ -115,6 +118,27 @@ impl Settings {
             files: api.cert.clone().zip(api.key.clone()),
         }
     }
+}
+
+/// The configuration for the role that is asked for, else for its own.
+fn in_role(config: Config, asked: Option<HostRole>) -> Result<Config, String> {
+    let role = asked.unwrap_or(config.role);
+    let config = match (config.role, role) {
+        (HostRole::Standalone, HostRole::Agent) => config.for_agent()?,
+        (HostRole::Agent, HostRole::Standalone) => {
+            return Err("the configuration has role = \"agent\"; allowed is --role agent".into());
+        }
+        (HostRole::Standalone, _) | (HostRole::Agent, _) => config,
+    };
+    if role == HostRole::Standalone {
+        return Ok(config);
+    }
+    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    config.with_environment(AgentEnvironment {
+        node: variable("NODE_NAME"),
+        metrics: variable("METRICS_ADDR"),
+        period: variable("RECONCILE_PERIOD"),
+    })
 }
 
 /// The socket a client tries when none is named: the system's, or the user's own daemon's if only that is there.

@@ -49,7 +49,7 @@ pub async fn adopt(
     Ok(Json(view(&session, report, false)))
 }
 
-fn session(api: &Api, name: &str) -> Result<ClusterSession, Problem> {
+pub(super) fn session(api: &Api, name: &str) -> Result<ClusterSession, Problem> {
     api.clusters
         .session(name)
         .ok_or_else(|| match api.clusters.view(name) {

@@ -14,6 +14,7 @@ pub mod accounts;
 pub mod admin;
 pub mod admission;
 pub mod adopt;
+mod adopt_rules;
 pub mod audit;
 pub mod auth;
 pub mod backups;
@@ -73,8 +74,15 @@ use tokio_util::sync::CancellationToken;
 use tower_http::{catch_panic::CatchPanicLayer, timeout::TimeoutLayer};
 
 use crate::{
-    backups::Backups, clusters::Clusters, config::Serve, controllers::rancher_fip::adopt::Takeover,
-    guests::GuestBoard, helm::Helm, ipam::Ipam, metrics::Metrics, rules::RuleBoard,
+    backups::Backups,
+    clusters::Clusters,
+    config::Serve,
+    controllers::{ip_rule, rancher_fip::adopt::Takeover},
+    guests::GuestBoard,
+    helm::Helm,
+    ipam::Ipam,
+    metrics::Metrics,
+    rules::RuleBoard,
 };
 use access::{Access, Routes};
 use accounts::Accounts;
@@ -98,6 +106,7 @@ pub struct Api {
     pub fip_v1: fip_v1::FipV1,
     pub admission: admission::Desk,
     pub takeover: Takeover,
+    pub rule_takeover: ip_rule::adopt::Takeover,
     pub rules: RuleBoard,
     /// Places for streams of changes.
     pub streams: Arc<Semaphore>,
@@ -236,6 +245,16 @@ fn running(routes: Routes) -> Routes {
             "/api/v1/clusters/{name}/adopt/rancher-fip",
             ADMIN,
             adopt::adopt,
+        )
+        .get(
+            "/api/v1/clusters/{name}/adopt/ip-rule",
+            ADMIN,
+            adopt_rules::preview,
+        )
+        .post(
+            "/api/v1/clusters/{name}/adopt/ip-rule",
+            ADMIN,
+            adopt_rules::adopt,
         )
         .get("/api/v1/rules", VIEWER, rules::show)
         .get("/api/v1/rules/foreign", VIEWER, rules::foreign)

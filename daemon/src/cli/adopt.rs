@@ -16,12 +16,24 @@ pub enum Adopt {
         #[arg(long)]
         dry_run: bool,
     },
+    /// Rules of the daemon's host that ip-rule-operator made
+    IpRule {
+        /// Name of the cluster whose rules these are
+        #[arg(long, value_name = "NAME")]
+        cluster: String,
+        /// Only say what is found and what would change
+        #[arg(long)]
+        dry_run: bool,
+    },
 }
 
 impl Adopt {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
-        let Self::RancherFip { cluster, dry_run } = self;
-        let path = format!("/api/v1/clusters/{}/adopt/rancher-fip", segment(&cluster));
+        let (system, cluster, dry_run) = match self {
+            Self::RancherFip { cluster, dry_run } => ("rancher-fip", cluster, dry_run),
+            Self::IpRule { cluster, dry_run } => ("ip-rule", cluster, dry_run),
+        };
+        let path = format!("/api/v1/clusters/{}/adopt/{system}", segment(&cluster));
         let report: AdoptReport = match dry_run {
             true => session.client.get(&path).await?,
             false => session.client.post(&path, &()).await?,

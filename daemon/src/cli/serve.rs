@@ -8,7 +8,7 @@ use super::exit::Failure;
 use crate::{
     api::tls,
     app,
-    config::Flags,
+    config::{Flags, HostRole},
     logging::{self, LogError, LogFormat},
     settings::{Overrides, Settings},
 };
@@ -32,6 +32,10 @@ pub struct Serve {
     /// Where the store lives
     #[arg(long, env = "FIPD_DATA_DIR", value_name = "DIR")]
     data_dir: Option<PathBuf>,
+    /// What this host does: "standalone" decides, "agent" only has rules that objects of clusters ask for; without a
+    /// configuration file of the cluster it runs in, for the Node NODE_NAME
+    #[arg(long, env = "FIPD_ROLE", value_name = "ROLE", value_parser = ["standalone", "agent"])]
+    role: Option<String>,
     /// Address and port of UI and REST; port 0 picks a free one
     #[arg(long, env = "FIPD_LISTEN", value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
@@ -102,6 +106,10 @@ impl Serve {
             listen: self.listen,
             advertise: self.advertise,
             socket,
+            role: self.role.map(|role| match &*role {
+                "agent" => HostRole::Agent,
+                _ => HostRole::Standalone,
+            }),
             flags: self.originals.into(),
         };
         let settings =

@@ -13,6 +13,9 @@ pub enum ConfigError {
     /// `what` starts with line and column, where one place is wrong.
     #[error("{}: {what}", path.display())]
     Invalid { path: PathBuf, what: String },
+    /// What the command line and the environment say does not fit.
+    #[error("{0}")]
+    Given(String),
 }
 
 /// `what`, with line and column of the byte `offset` of `text`, both counted from 1.

@@ -3,6 +3,7 @@
 //! Owns parsing, validation and the pure functions over the parsed values. It opens nothing but the file
 //! itself: kubeconfigs are read by [`crate::clusters`], which also watches both.
 
+mod agent;
 mod audit;
 mod backup;
 mod claims;
@@ -36,6 +37,7 @@ use fipd_crds::{labels::API_SERVICE, names::is_object_name};
 use serde::{Deserialize, de::IgnoredAny};
 use toml::Spanned;
 
+pub use agent::AgentEnvironment;
 pub use audit::{Audit, Entries};
 pub use backup::{Backup, Every, Keep};
 pub use claims::Claims;
@@ -88,12 +90,14 @@ pub struct Config {
     pub host: Option<Host>,
 }
 
-/// What this host does for the site. Only `standalone` exists in this version.
+/// What this host does for the site.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HostRole {
     /// The store on this host is the truth.
     #[default]
     Standalone,
+    /// It has no store and decides nothing: it brings the rules that objects in clusters ask for to this host.
+    Agent,
 }
 
 /// Where UI and REST are served.
@@ -196,9 +200,12 @@ impl Config {
             toml::from_str(text).map_err(|err| err.to_string().trim_end().to_owned())?;
         let at = |span: std::ops::Range<usize>, what: &str| error::at(text, span.start, what);
         refuse_later_parts(&file).map_err(|(span, what)| at(span, what))?;
-        if let Some(role) = &file.role {
-            check_role(role.get_ref()).map_err(|what| at(role.span(), &what))?;
-        }
+        let role = file
+            .role
+            .as_ref()
+            .map_or(Ok(HostRole::Standalone), |given| {
+                role(given.get_ref()).map_err(|what| at(given.span(), &what))
+            })?;
         let mut api = Api::default();
         if let Some(given) = file.api {
             check_api(given.get_ref()).map_err(|what| at(given.span(), &what))?;
@@ -221,8 +228,8 @@ impl Config {
         for cluster in &mut clusters {
             cluster.resolve_paths(base);
         }
-        Ok(Self {
-            role: HostRole::Standalone,
+        let config = Self {
+            role,
             data_dir: Some(base.join(file.data_dir.unwrap_or_else(|| DEFAULT_DATA_DIR.into()))),
             api,
             backup,
@@ -235,7 +242,13 @@ impl Config {
             discovery: file.discovery.map(Spanned::into_inner),
             networks: NetworkRules::new(file.network),
             host,
-        })
+        };
+        match (role, &file.role) {
+            (HostRole::Agent, Some(given)) => {
+                config.for_agent().map_err(|what| at(given.span(), &what))
+            }
+            (HostRole::Agent, None) | (HostRole::Standalone, _) => Ok(config),
+        }
     }
 
     /// Whether everything can be bound, where the API is served at `listen`.
@@ -292,14 +305,15 @@ fn refuse_later_parts(file: &File) -> Result<(), (std::ops::Range<usize>, &'stat
     }
 }
 
-fn check_role(role: &str) -> Result<(), String> {
+fn role(role: &str) -> Result<HostRole, String> {
     match role {
-        "standalone" => Ok(()),
-        "server" | "agent" => Err(format!(
-            "role = {role:?}: this version runs one host on its own and can only be \"standalone\"; it does not start as {role}"
+        "standalone" => Ok(HostRole::Standalone),
+        "agent" => Ok(HostRole::Agent),
+        "server" => Err(format!(
+            "role = {role:?}: this version has one host that decides, which is \"standalone\"; it does not start as {role}"
         )),
         other => Err(format!(
-            "role = {other:?} is unknown; allowed is \"standalone\""
+            "role = {other:?} is unknown; allowed is \"standalone\" or \"agent\""
         )),
     }
 }

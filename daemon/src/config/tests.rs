@@ -199,7 +199,7 @@ fn unknown_keys_are_refused_with_place_and_allowed_keys() {
 fn what_this_version_does_not_do_is_refused_by_name() {
     let what = refused("role = \"standalone\"\n[leader-election]\ncluster = \"a\"\n");
     assert!(what.contains("standalone"), "{what}");
-    assert!(refused("role = \"agent\"").contains("can only be \"standalone\""));
+    assert!(refused("role = \"server\"").contains("which is \"standalone\""));
     assert!(refused("role = \"leader\"").contains("allowed is \"standalone\""));
     let what = refused("[[cluster]]\nname = \"a\"\nin-cluster = true\nsystems = [\"kube-fip\"]\n");
     assert!(

@@ -87,6 +87,11 @@ impl Runner {
         self.rancher_fip.takeover()
     }
 
+    /// Takes rules of this host over from the original ip-rule-operator.
+    pub fn rule_takeover(&self, board: RuleBoard) -> ip_rule::adopt::Takeover {
+        self.ip_rule.takeover(board)
+    }
+
     /// What is known of the management clusters of the rancher-fip family.
     pub fn ranchers(&self) -> rancher_fip::rancher::Ranchers {
         self.rancher_fip.ranchers.clone()

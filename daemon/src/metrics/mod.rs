@@ -231,5 +231,25 @@ impl Metrics {
     }
 }
 
+/// The series of a host that decides nothing; cheap to clone.
+#[derive(Clone)]
+pub struct AgentMetrics(Arc<Page>);
+
+impl AgentMetrics {
+    pub fn new(board: RuleBoard) -> Self {
+        let mut all = Registry::default();
+        rules::register_original(&mut all, board.clone());
+        let own = all.sub_registry_with_prefix("fipd");
+        reconcile::register(own);
+        rules::register(own, board);
+        Self(Page::new(all))
+    }
+
+    /// The text of all series.
+    pub async fn text(&self) -> Arc<str> {
+        self.0.text().await
+    }
+}
+
 #[cfg(test)]
 mod tests;

@@ -113,6 +113,7 @@ impl Site {
                 crate::config::FipV1::default(),
             ),
             takeover: Default::default(),
+            rule_takeover: Default::default(),
             rules,
             sessions: Sessions::new(ipam.clone()),
             ipam,

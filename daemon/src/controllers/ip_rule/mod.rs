@@ -11,6 +11,7 @@
 //! IPRule until then, whatever the garbage collector thinks. What cannot be understood, and what a list that is not whole
 //! lacks, stays as it was.
 
+pub mod adopt;
 mod agents;
 mod decide;
 pub mod names;
@@ -88,6 +89,11 @@ impl IpRule {
     pub fn with_host(mut self, board: RuleBoard, node: Text) -> Self {
         self.host = Some(Host { board, node });
         self
+    }
+
+    /// Takes the rules of this host over from the original.
+    pub fn takeover(&self, board: RuleBoard) -> adopt::Takeover {
+        adopt::Takeover::new(Text::clone(&self.me), board)
     }
 
     /// Decides nothing.

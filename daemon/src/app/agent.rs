@@ -1,0 +1,201 @@
+//! The daemon of a host that decides nothing: it brings the rules that objects of clusters ask for into its kernel.
+//!
+//! It has no address book on a disk and no socket: only a journal of rules, and ports for probes and metrics.
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    extract::State,
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse as _, Response},
+    routing::get,
+};
+use futures::FutureExt as _;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::{AppError, Signals, Tasks, drain, host, start_clusters, tell};
+use crate::{
+    api::listen::{self, Port},
+    clock,
+    config::{Listener, Serve},
+    controllers::Runner,
+    ipam::{Ipam, Writer},
+    metrics::AgentMetrics,
+    rules::RuleBoard,
+    settings::Settings,
+    store::{Nowhere, Options, Store},
+};
+
+/// Runs it until it is told to stop.
+pub async fn run(settings: Settings) -> Result<(), AppError> {
+    let (ipam, writer) = nothing_to_keep()?;
+    let stop = CancellationToken::new();
+    let result = serve(&settings, &ipam, &stop).await;
+    stop.cancel();
+    super::shut_down(ipam, writer).await;
+    result
+}
+
+/// What clusters are known by needs a place; it is gone with the process.
+fn nothing_to_keep() -> Result<(Ipam, Writer), AppError> {
+    let (store, loaded) = Store::open_medium(Arc::new(Nowhere), Options::default())?;
+    let started = Ipam::with_store(store, loaded, Arc::new(clock::now));
+    started.map_err(|source| AppError::File {
+        path: "(memory)".into(),
+        source,
+    })
+}
+
+async fn serve(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Result<(), AppError> {
+    let mut signals = Signals::new()?;
+    let mut tasks: Tasks = JoinSet::new();
+    let board = RuleBoard::default();
+    let told = settings.config.host.clone().unwrap_or_default();
+    make_directory(settings)?;
+    let node = told.node.clone().unwrap_or_default();
+    let runner = Runner::default()
+        .with_host(board.clone(), node.clone())
+        .only_node();
+    let (_clusters, registry) = start_clusters(settings, ipam, runner, stop).await?;
+    tasks.spawn(async { registry.await.map_err(|error| error.to_string()) });
+    let expected = host::of_clusters(&settings.config, &told);
+    let options = host::options(&told, &settings.data_dir, expected);
+    tasks.spawn(crate::host::run(options, board.clone(), stop.clone()).map(Ok));
+    listen_at(&mut tasks, &settings.config.listeners, &board, stop)?;
+    tracing::info!(%node, data_dir = %settings.data_dir.display(), "fipd is ready as an agent");
+    tell(&[sd_notify::NotifyState::Ready]);
+    tasks.spawn(super::watchdog(ipam.clone(), stop.clone()));
+    let result = tokio::select! {
+        _ = signals.terminate.recv() => Ok(()),
+        _ = signals.interrupt.recv() => Ok(()),
+        Some(ended) = tasks.join_next() => Err(AppError::Ended(super::why(ended))),
+    };
+    tell(&[sd_notify::NotifyState::Stopping]);
+    tracing::info!("fipd is stopping");
+    stop.cancel();
+    drain(tasks).await;
+    result
+}
+
+fn make_directory(settings: &Settings) -> Result<(), AppError> {
+    let path = &settings.data_dir;
+    std::fs::create_dir_all(path).map_err(|source| AppError::File {
+        path: path.clone(),
+        source,
+    })
+}
+
+/// What the ports serve.
+struct Shown {
+    board: RuleBoard,
+    metrics: AgentMetrics,
+}
+
+fn listen_at(
+    tasks: &mut Tasks,
+    listeners: &[Listener],
+    board: &RuleBoard,
+    stop: &CancellationToken,
+) -> Result<(), AppError> {
+    let shown = Arc::new(Shown {
+        board: board.clone(),
+        metrics: AgentMetrics::new(board.clone()),
+    });
+    for listener in listeners {
+        let port = Port::bind(listener.address)?;
+        tracing::info!(address = %port.address, serve = ?listener.serve, "listens here, without login");
+        let router = router(listener).with_state(Arc::clone(&shown));
+        let serving = port.serve(None, router, listen::MOST_OPEN, stop.clone());
+        tasks.spawn(async { serving.await.map_err(|error| error.to_string()) });
+    }
+    Ok(())
+}
+
+fn router(listener: &Listener) -> Router<Arc<Shown>> {
+    let mut router = Router::new();
+    if listener.serve.contains(&Serve::Health) {
+        for path in ["/health", "/healthz"] {
+            router = router.route(path, get(async || "ok\n"));
+        }
+        for path in ["/ready", "/readyz"] {
+            router = router.route(path, get(ready));
+        }
+    }
+    if listener.serve.iter().any(|one| *one != Serve::Health) {
+        router = router.route("/metrics", get(metrics));
+    }
+    router
+}
+
+async fn ready(State(shown): State<Arc<Shown>>) -> Response {
+    match shown.board.is_ready() {
+        true => "ready\n".into_response(),
+        false => (StatusCode::SERVICE_UNAVAILABLE, "not ready\n").into_response(),
+    }
+}
+
+async fn metrics(State(shown): State<Arc<Shown>>) -> Response {
+    let mut response = shown.metrics.text().await.to_string().into_response();
+    let kind =
+        HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use axum::{body::Body, http::Request};
+    use http_body_util::BodyExt as _;
+    use tower::ServiceExt as _;
+
+    use super::*;
+    use crate::rules::rows::tests::view;
+
+    #[tokio::test]
+    async fn probes_and_metrics_are_as_the_original_agents() {
+        let board = RuleBoard::default();
+        let shown = Arc::new(Shown {
+            board: board.clone(),
+            metrics: AgentMetrics::new(board.clone()),
+        });
+        let listener = Listener {
+            address: "127.0.0.1:9090".parse().unwrap(),
+            tls: false,
+            serve: BTreeSet::from([Serve::IpRuleMetrics, Serve::Health]),
+        };
+        let router = router(&listener).with_state(shown);
+        let ask = async |path: &str| {
+            let request = Request::get(path).body(Body::empty()).unwrap();
+            let answer = router.clone().oneshot(request).await.unwrap();
+            let status = answer.status().as_u16();
+            let body = answer.into_body().collect().await.unwrap().to_bytes();
+            (status, String::from_utf8(body.to_vec()).unwrap())
+        };
+        assert_eq!(ask("/health").await, (200, "ok\n".to_owned()));
+        assert_eq!(ask("/ready").await.0, 503);
+        board.show(view());
+        assert_eq!(ask("/ready").await, (200, "ready\n".to_owned()));
+        let (status, text) = ask("/metrics").await;
+        assert!(
+            status == 200 && text.contains("iprule_agent_desired_rules"),
+            "{text}"
+        );
+        assert_eq!(ask("/api/v1/rules").await.0, 404);
+    }
+
+    #[tokio::test]
+    async fn there_is_nothing_on_the_disk_of_a_host_that_decides_nothing() {
+        let (ipam, writer) = nothing_to_keep().unwrap();
+        let create = fipd_core::Request::CreateNetwork {
+            name: "a".into(),
+            actor: "test".into(),
+        };
+        ipam.submit(create).await.unwrap();
+        assert!(ipam.read(|ledger| ledger.network_by_name("a").is_some()));
+        super::super::shut_down(ipam, writer).await;
+    }
+}

@@ -1,0 +1,324 @@
+//! What is to be said of what was seen, and which rules are taken over.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
+
+use fipd_core::host::{KernelRule, Rule, RuleAction, check_table};
+use fipd_crds::ip_rule::{ABSENT, IPRuleConfig, MANAGED_BY, OPERATOR, PRESENT};
+use kube::ResourceExt as _;
+
+use super::{Change, Finding, Found, LeaseSeen, Report};
+use crate::rules::EngineState;
+
+/// `RTPROT_UNSPEC`: what the original's rules say of who made them.
+const UNTAGGED: u8 = 0;
+
+/// What an IPRuleConfig wants of the kernel.
+struct Known<'a> {
+    name: String,
+    table: u32,
+    /// 0: whichever the kernel chose.
+    priority: u32,
+    config: &'a IPRuleConfig,
+}
+
+/// Makes the report.
+pub fn report(found: &Found) -> Report {
+    let mut report = Report::default();
+    report.counts.insert("IPRules", found.rules.len());
+    report.counts.insert("IPRuleConfigs", found.configs.len());
+    programs(found, &mut report);
+    let known = known(found, &mut report);
+    if found.view.state == EngineState::Off {
+        let what = "the rules of this host: it is not told to have any; add the section [host] to the configuration";
+        report.unseen.push(what.to_owned());
+        report.blockers.push(what.to_owned());
+        return report;
+    }
+    if let EngineState::Starting(why) | EngineState::Degraded(why) = &found.view.state {
+        report
+            .blockers
+            .push(format!("rules of this host cannot be changed: {why}"));
+    }
+    rules(found, &known, &mut report);
+    report
+}
+
+fn programs(found: &Found, report: &mut Report) {
+    match &found.programs {
+        Err(why) => {
+            report
+                .unseen
+                .push(format!("the programs of the original: {why}"));
+            report
+                .blockers
+                .push("it is not known whether the original still runs".to_owned());
+        }
+        Ok(programs) => {
+            for program in programs {
+                let runs = program.wanted > 0;
+                let says = match runs {
+                    true => {
+                        "it is to run and would bring its rules back; scale it to 0 or delete it"
+                    }
+                    false => "it is not to run any more",
+                };
+                report.findings.push(Finding {
+                    kind: "program",
+                    name: program.name.clone(),
+                    fine: !runs,
+                    says: says.to_owned(),
+                });
+                if runs {
+                    report.blockers.push(format!("{} {says}", program.name));
+                }
+            }
+        }
+    }
+    match &found.lease {
+        LeaseSeen::Free => {}
+        LeaseSeen::Other { by, alive: true } => report.blockers.push(format!(
+            "{by} renews the Lease of the original's controller: stop it"
+        )),
+        LeaseSeen::Other { by, alive: false } => report.findings.push(Finding {
+            kind: "program",
+            name: by.clone(),
+            fine: false,
+            says: "it holds the Lease of the original's controller and does not renew it"
+                .to_owned(),
+        }),
+        LeaseSeen::Unknown(why) => report
+            .unseen
+            .push(format!("the Lease of the original's controller: {why}")),
+    }
+}
+
+/// Those that the original made, by their source. One that says nothing to be found in the kernel is told.
+fn known<'a>(found: &'a Found, report: &mut Report) -> BTreeMap<IpAddr, Vec<Known<'a>>> {
+    let mut known: BTreeMap<IpAddr, Vec<Known<'a>>> = BTreeMap::new();
+    for config in &found.configs {
+        let (name, spec) = (config.name_any(), &config.spec);
+        let made = config.labels().get(MANAGED_BY).map(String::as_str) == Some(OPERATOR);
+        let source = spec.service_ip.parse::<IpAddr>();
+        let table = check_table(spec.table);
+        let priority = u32::try_from(spec.priority);
+        let state = [PRESENT, ABSENT].contains(&&*spec.state);
+        match (source, table, priority) {
+            (Ok(source), Ok(table), Ok(priority)) if made && state => {
+                known.entry(source).or_default().push(Known {
+                    name,
+                    table,
+                    priority,
+                    config,
+                });
+            }
+            _ => report.findings.push(Finding {
+                kind: "malformed",
+                name: format!("IPRuleConfig {name}"),
+                fine: false,
+                says: format!(
+                    "no rule is its: label {MANAGED_BY}={OPERATOR} {}, serviceIP {:?}, table {}, priority {}, state {:?}",
+                    if made { "is there" } else { "is missing" },
+                    spec.service_ip,
+                    spec.table,
+                    spec.priority,
+                    spec.state
+                ),
+            }),
+        }
+    }
+    known
+}
+
+fn rules(found: &Found, known: &BTreeMap<IpAddr, Vec<Known<'_>>>, report: &mut Report) {
+    let tables = found.rules.iter().map(|one| one.spec.table);
+    let tables = tables.filter_map(|table| check_table(table).ok());
+    let of_configs = known.values().flatten().map(|one| one.table);
+    let tables: BTreeSet<u32> = tables.chain(of_configs).collect();
+    let mut seen = BTreeSet::new();
+    for (rule, source, table) in found.view.kernel.iter().filter_map(untagged) {
+        let configs = known.get(&source).into_iter().flatten();
+        let mut fits = configs.filter(|one| {
+            one.table == table && (one.priority == 0 || one.priority == rule.priority)
+        });
+        match fits.next() {
+            // Of several that are alike one is named: all of them go.
+            Some(_) if !seen.insert(rule.clone()) => {}
+            Some(one) => report.changes.push(Change {
+                rule: rule.clone(),
+                does: does(one, found.view.protocol),
+                done: None,
+            }),
+            None if tables.contains(&table) => report.findings.push(Finding {
+                kind: "leftover",
+                name: rule.to_string(),
+                fine: false,
+                says: "no IPRuleConfig says so; it is left alone. If it is the original's: `fipd rules prune-foreign`"
+                    .to_owned(),
+            }),
+            None => {}
+        }
+    }
+    report
+        .counts
+        .insert("rules without tag", report.changes.len());
+}
+
+fn does(one: &Known<'_>, protocol: u8) -> String {
+    let then = match &*one.config.spec.state {
+        ABSENT => "; both go, as it is to be absent",
+        _ => "",
+    };
+    format!(
+        "IPRuleConfig {}: one with tag {protocol} is added, then this one is deleted{then}",
+        one.name
+    )
+}
+
+/// A rule as the original made them: its source a host, a table, and nothing else.
+fn untagged(one: &KernelRule) -> Option<(&Rule, IpAddr, u32)> {
+    let rule = &one.rule;
+    let plain = one.more.is_none()
+        && rule.protocol == UNTAGGED
+        && rule.destination.is_none()
+        && rule.input.is_none()
+        && rule.output.is_none()
+        && rule.mark.is_none();
+    let host = rule
+        .source
+        .filter(|one| one.prefix_len() == one.max_prefix_len());
+    match (host, rule.action) {
+        (Some(host), RuleAction::Table(table)) if plain => Some((rule, host.addr(), table)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use fipd_core::{Family, host::FwMark};
+    use serde_json::json;
+
+    use super::*;
+    use crate::{controllers::ip_rule::adopt::Program, rules::View};
+
+    fn config(source: &str, table: i64, priority: i64, state: &str) -> IPRuleConfig {
+        let name = format!("iprc-{}", source.replace(['.', ':'], "-"));
+        serde_json::from_value(json!({
+            "apiVersion": "api.operator.brtrm.dev/v1alpha1", "kind": "IPRuleConfig",
+            "metadata": { "name": name, "labels": { "managed-by": "ip-rule-operator" } },
+            "spec": { "serviceIP": source, "table": table, "priority": priority, "state": state },
+        }))
+        .unwrap()
+    }
+
+    fn rule(priority: u32, source: &str, table: u32) -> Rule {
+        let source: ipnet::IpNet = source.parse().unwrap();
+        Rule {
+            priority,
+            family: Family::of(source.addr()),
+            source: Some(source),
+            destination: None,
+            input: None,
+            output: None,
+            mark: None,
+            action: RuleAction::Table(table),
+            protocol: 0,
+        }
+    }
+
+    fn found(configs: Vec<IPRuleConfig>, kernel: Vec<Rule>) -> Found {
+        Found {
+            rules: Vec::new(),
+            configs,
+            programs: Ok(Vec::new()),
+            lease: LeaseSeen::Free,
+            view: Arc::new(View {
+                state: EngineState::Active,
+                protocol: 200,
+                kernel: Arc::new(kernel.into_iter().map(Into::into).collect()),
+                ..View::default()
+            }),
+        }
+    }
+
+    #[test]
+    fn only_rules_that_are_an_ipruleconfigs_in_full_are_taken_over() {
+        let ours = rule(1000, "10.96.0.1/32", 100);
+        let chosen = rule(32_765, "fd00::1/128", 100);
+        let marked = Rule {
+            mark: Some(FwMark { value: 1, mask: 1 }),
+            ..ours.clone()
+        };
+        let tagged = Rule {
+            protocol: 3,
+            ..ours.clone()
+        };
+        let kernel = vec![
+            ours.clone(),
+            ours.clone(),
+            rule(1001, "10.96.0.1/32", 100),
+            rule(1000, "10.96.0.1/32", 7),
+            rule(1000, "10.96.0.0/24", 100),
+            rule(1000, "10.96.0.9/32", 100),
+            marked,
+            tagged,
+            chosen.clone(),
+        ];
+        let configs = vec![
+            config("10.96.0.1", 100, 1000, "present"),
+            config("fd00::1", 100, 0, "present"),
+        ];
+        let report = report(&found(configs, kernel));
+        let taken: Vec<&Rule> = report.changes.iter().map(|one| &one.rule).collect();
+        assert_eq!(taken, [&ours, &chosen]);
+        assert!(
+            report.changes[0]
+                .does
+                .contains("iprc-10-96-0-1: one with tag 200")
+        );
+        let left: Vec<&str> = report.findings.iter().map(|one| &*one.name).collect();
+        let expected = [
+            "1001: from 10.96.0.1 lookup 100 proto 0",
+            "1000: from 10.96.0.9 lookup 100 proto 0",
+        ];
+        assert_eq!(
+            left, expected,
+            "those of tables that nobody names are no leftovers"
+        );
+        assert!(report.blockers.is_empty(), "{report:?}");
+    }
+
+    #[test]
+    fn what_still_runs_and_what_is_not_known_keeps_it_from_being_done() {
+        let mut seen = found(vec![config("10.96.0.1", 0, 0, "present")], Vec::new());
+        seen.programs = Ok(vec![
+            Program {
+                name: "DaemonSet a/iprule-agent".into(),
+                wanted: 3,
+            },
+            Program {
+                name: "Deployment a/gone".into(),
+                wanted: 0,
+            },
+        ]);
+        seen.lease = LeaseSeen::Other {
+            by: "manager_1".into(),
+            alive: true,
+        };
+        let told = report(&seen);
+        assert_eq!(told.blockers.len(), 2, "{told:?}");
+        assert!(told.blockers[0].contains("DaemonSet a/iprule-agent"));
+        assert_eq!(told.findings[2].kind, "malformed");
+        seen.programs = Err("forbidden".into());
+        seen.lease = LeaseSeen::Free;
+        assert_eq!(report(&seen).blockers.len(), 1);
+        seen.programs = Ok(Vec::new());
+        seen.view = Arc::default();
+        let off = report(&seen);
+        assert!(off.blockers[0].contains("[host]"), "{off:?}");
+    }
+}
