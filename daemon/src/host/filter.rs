@@ -109,8 +109,10 @@ impl Filter {
         }
         let drifted = self.doubted && self.check().await?;
         match &self.left {
-            Some(Left::Nothing) if index.is_empty() => {}
-            Some(Left::Table(table)) if !index.is_empty() && table.index == *index => {}
+            Some(Left::Nothing) if index.is_empty() => self.doubted = false,
+            Some(Left::Table(table)) if !index.is_empty() && table.index == *index => {
+                self.doubted = false;
+            }
             Some(Left::Table(table)) if !index.is_empty() => {
                 let table = table.clone();
                 let change = nft::change(&table.index, index, self.mask);

@@ -16,7 +16,6 @@ mod fights;
 mod filter;
 mod journal;
 mod kernel;
-pub mod ledger;
 mod links;
 mod lock;
 mod message;

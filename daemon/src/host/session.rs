@@ -35,6 +35,8 @@ const CALM: Duration = Duration::from_millis(100);
 /// While others change rules all the time, removals wait.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// Between two repairs of the table of the packet filter, each of which runs `nft`.
+const MENDED: Duration = Duration::from_millis(500);
 /// For the last removals at the stop.
 const FINISH: Duration = Duration::from_secs(10);
 
@@ -50,13 +52,18 @@ pub(super) struct Session<'a> {
     indexed_before: Index,
     remembered: Wishes,
     marks: Option<Marks>,
-    preflight: Vec<Warning>,
+    /// `None`: not looked for yet.
+    preflight: Option<Vec<Warning>>,
     unquiet: Backoff,
     /// Removals are still to be done.
     unfinished: bool,
     wanted: bool,
     passed: Instant,
+    /// When everything was last looked at, whatever was heard.
+    resynced: Instant,
     resync: Duration,
+    /// When the table of the packet filter was last found changed by others.
+    mended: Option<Instant>,
     _lock: Lock,
 }
 
@@ -109,12 +116,14 @@ impl<'a> Session<'a> {
             indexed_before: Index::new(),
             remembered: remembered.wishes,
             marks: None,
-            preflight: Vec::new(),
+            preflight: None,
             unquiet: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE),
             unfinished: false,
             wanted: false,
             passed: Instant::now(),
+            resynced: Instant::now(),
             resync,
+            mended: None,
             _lock: lock,
         };
         match started {
@@ -163,12 +172,16 @@ impl<'a> Session<'a> {
 
     /// When the next pass is.
     fn due(&mut self) -> Instant {
-        let mut due = self.passed + self.resync;
+        let mut due = self.resynced + self.resync;
         let news = self.kernel.news;
         if self.wanted {
             due = due.min(self.passed + SOON);
         }
-        if news.tagged || news.overrun || self.filter.is_doubted() {
+        if self.indexes() && self.filter.is_doubted() {
+            let soon = self.passed + SOON;
+            due = due.min(self.mended.map_or(soon, |mended| soon.max(mended + MENDED)));
+        }
+        if news.tagged || news.overrun {
             let soon = self.passed + SOON;
             let fight = self.engine.fights.until();
             due = due.min(fight.map_or(soon, |until| soon.max(until)));
@@ -185,28 +198,29 @@ impl<'a> Session<'a> {
     /// Brings the kernel to what is wanted, and shows how it is.
     pub async fn pass(&mut self) -> Result<(), Problem> {
         let began = Instant::now();
-        let resync = self.passed.elapsed() >= self.resync;
+        let resync = self.resynced.elapsed() >= self.resync;
         let news = std::mem::take(&mut self.kernel.news);
         self.engine.drift.overruns += u64::from(news.overrun);
         if resync {
             self.filter_problem = None;
             self.filter.doubt();
+            self.resynced = Instant::now();
+            self.resync = jittered(self.engine.options.resync);
         }
         if news.links || resync {
             self.read_links().await?;
         }
-        let looked_at_tables = self.wanted || news.links || resync || self.preflight.is_empty();
+        let check = self.wanted || news.links || resync || self.preflight.is_none();
         self.wanted = false;
         let outcome = self.converge().await?;
-        if looked_at_tables {
+        if check {
             let vrfs = !self.engine.board.view().vrfs.is_empty();
-            self.preflight = preflight::warnings(&outcome.desired, vrfs).await;
+            self.preflight = Some(preflight::warnings(&outcome.desired, vrfs).await);
         }
         let sources = outcome.desired.owners.len();
         self.conclude(outcome);
         self.passed = Instant::now();
         figures::passed(sources, self.passed - began);
-        self.resync = jittered(self.engine.options.resync);
         Ok(())
     }
 
@@ -404,7 +418,7 @@ impl<'a> Session<'a> {
 
     /// `false`: these sources cannot be indexed after all.
     async fn index(&mut self, wanted: &Index, held: bool) -> bool {
-        if self.filter_problem.is_some() || !self.engine.options.settings.can_index {
+        if !self.indexes() {
             return true;
         }
         let mut index = wanted.clone();
@@ -417,7 +431,10 @@ impl<'a> Session<'a> {
         }
         match self.filter.apply(&index).await {
             Ok(drifted) => {
-                self.engine.drift.index += u64::from(drifted);
+                if drifted {
+                    self.engine.drift.index += 1;
+                    self.mended = Some(Instant::now());
+                }
                 true
             }
             Err(error) => {
@@ -425,6 +442,10 @@ impl<'a> Session<'a> {
                 wanted.is_empty()
             }
         }
+    }
+
+    fn indexes(&self) -> bool {
+        self.filter_problem.is_none() && self.engine.options.settings.can_index
     }
 
     fn cannot_index(&mut self, error: &FilterError) {
@@ -487,6 +508,7 @@ impl<'a> Session<'a> {
         let some = [fight, problem, index].into_iter().flatten();
         self.preflight
             .iter()
+            .flatten()
             .cloned()
             .chain(some)
             .chain(stuck)

@@ -115,6 +115,10 @@ fn a_foreign_table_of_that_name_is_left_alone_and_sets_are_flat() {
                 codes.contains("packet-filter") && codes.contains("not-indexed")
             })
             .await;
+        let mut views = engine.board.views();
+        views.borrow_and_update();
+        let changed = tokio::time::timeout(Duration::from_millis(500), views.changed()).await;
+        assert!(changed.is_err(), "it waits for something to happen");
     });
 }
 
