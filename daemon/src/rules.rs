@@ -189,13 +189,15 @@ impl RuleBoard {
         let before = wanted.len();
         wanted.retain(|who, _| !who.starts_with(prefix) || all.contains(who));
         let mut expected = self.0.expected.lock();
+        let waits =
+            |expected: &BTreeSet<Text>| expected.iter().any(|who| !wanted.contains_key(who));
+        let waited = waits(&expected);
         expected.retain(|who| !who.starts_with(prefix));
         expected.extend(all);
-        // Also where only less is waited for: what was held back may be removed now.
-        let waits = expected.iter().any(|who| !wanted.contains_key(who));
-        match wanted.len() == before && waits {
-            true => *self.0.revision.borrow(),
-            false => self.advance(),
+        // Also where nothing is waited for any more: what was held back may be removed now.
+        match wanted.len() != before || (waited && !waits(&expected)) {
+            true => self.advance(),
+            false => *self.0.revision.borrow(),
         }
     }
 
@@ -322,6 +324,9 @@ mod tests {
         let before = *board.changes().borrow();
         assert!(board.expect("x/", BTreeSet::from([one.clone()])) > before);
         assert!(board.missing().is_empty());
+        let now = *board.changes().borrow();
+        let again = board.expect("x/", BTreeSet::from([one.clone()]));
+        assert_eq!(again, now, "nothing else is expected");
         board.expect("x/", BTreeSet::new());
         let wanted = board.wanted().1;
         assert!(wanted.iter().map(|(who, _)| who).eq([&other]));

@@ -1,4 +1,5 @@
-//! The validating webhook of the rancher-fip family: whether an API server may store a pool, a FloatingIP or a quota.
+//! The validating webhooks: whether an API server may store a pool, a FloatingIP or a quota of the rancher-fip family, or an
+//! IPRule or an Agent.
 //!
 //! It only spares people an object that would not be served: the controllers enforce the same rules whether it was asked or
 //! not. It decides nothing and writes nothing, and what it cannot check it lets through with a warning.
@@ -8,6 +9,7 @@
 //! ```
 
 mod floating_ip;
+mod ip_rule;
 mod pool;
 mod quota;
 pub mod review;
@@ -93,6 +95,11 @@ impl Admission {
         if question.passes() {
             return checked(Verdict::allowed());
         }
+        match kind {
+            Kind::IpRule => return checked(ip_rule::rule(question)),
+            Kind::Agent => return checked(ip_rule::agent(question)),
+            Kind::FloatingIp | Kind::Pool | Kind::Quota => {}
+        }
         let began = Instant::now();
         let mut waits = None;
         loop {
@@ -159,6 +166,8 @@ impl Asked {
             Kind::FloatingIp => Ok(Self::FloatingIp),
             Kind::Pool => pool::Asked::read(question).map(|asked| Self::Pool(Box::new(asked))),
             Kind::Quota => quota::Asked::read(question, cluster).map(Self::Quota),
+            Kind::IpRule => Err(ip_rule::rule(question)),
+            Kind::Agent => Err(ip_rule::agent(question)),
         }
     }
 

@@ -1,6 +1,6 @@
 //! `AdmissionReview` of `admission.k8s.io/v1`, as values.
 
-use fipd_crds::{floating_ip::GROUP, labels::FIELD_MANAGER};
+use fipd_crds::{floating_ip, ip_rule, labels::FIELD_MANAGER};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -17,6 +17,8 @@ pub enum Kind {
     FloatingIp,
     Pool,
     Quota,
+    IpRule,
+    Agent,
 }
 
 /// What is asked, as far as rules look at it.
@@ -131,7 +133,21 @@ struct Resource {
 }
 
 impl Kind {
-    pub const ALL: [Self; 3] = [Self::FloatingIp, Self::Pool, Self::Quota];
+    pub const ALL: [Self; 5] = [
+        Self::FloatingIp,
+        Self::Pool,
+        Self::Quota,
+        Self::IpRule,
+        Self::Agent,
+    ];
+
+    /// The API group of the resource.
+    pub fn group(self) -> &'static str {
+        match self {
+            Self::FloatingIp | Self::Pool | Self::Quota => floating_ip::GROUP,
+            Self::IpRule | Self::Agent => ip_rule::GROUP,
+        }
+    }
 
     /// The plural of the resource.
     pub fn plural(self) -> &'static str {
@@ -139,6 +155,8 @@ impl Kind {
             Self::FloatingIp => "floatingips",
             Self::Pool => "floatingippools",
             Self::Quota => "floatingipprojectquotas",
+            Self::IpRule => "iprules",
+            Self::Agent => "agents",
         }
     }
 
@@ -148,6 +166,8 @@ impl Kind {
             Self::FloatingIp => "validate-floatingip",
             Self::Pool => "validate-floatingippool",
             Self::Quota => "validate-floatingipprojectquota",
+            Self::IpRule => "validate-api-operator-brtrm-dev-v1alpha1-iprule",
+            Self::Agent => "validate-api-operator-brtrm-dev-v1alpha1-agent",
         }
     }
 }
@@ -163,7 +183,11 @@ impl Question {
         expect("apiVersion", &review.api_version, VERSION)?;
         expect("kind", &review.kind, KIND)?;
         let request = review.request.ok_or_else(|| missing("request"))?;
-        expect("request.resource.group", &request.resource.group, GROUP)?;
+        expect(
+            "request.resource.group",
+            &request.resource.group,
+            kind.group(),
+        )?;
         let plural = &request.resource.resource;
         expect("request.resource.resource", plural, kind.plural())?;
         if request.uid.is_empty() {
@@ -301,6 +325,8 @@ fn missing(field: &'static str) -> Malformed {
 
 #[cfg(test)]
 mod tests {
+    use fipd_crds::floating_ip::GROUP;
+
     use super::*;
 
     fn body(request: Value) -> Vec<u8> {

@@ -455,7 +455,7 @@ fn a_spec_that_fits_no_schema_is_refused() {
         .iter()
         .map(|kind| (kind.path(), kind.plural()))
         .collect();
-    assert_eq!(paths.len(), 3);
+    assert_eq!(paths.len(), 5);
 }
 
 #[test]

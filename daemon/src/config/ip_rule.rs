@@ -38,6 +38,16 @@ impl Default for IpRule {
     }
 }
 
+impl IpRule {
+    /// The image of fipd for Agents: of the configuration, or of the variables that the versions of the original read.
+    pub fn agent_image(&self) -> Option<String> {
+        let told = |name: &str| std::env::var(name).ok().filter(|image| !image.is_empty());
+        let own = self.agent_image.as_ref().map(ToString::to_string);
+        own.or_else(|| told("RELATED_IMAGE_AGENT_IMAGE"))
+            .or_else(|| told("AGENT_IMAGE"))
+    }
+}
+
 fn patience<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     let text = String::deserialize(deserializer)?;
     clock::duration(&text).map_err(|allowed| {

@@ -110,20 +110,36 @@ impl Webhook {
     }
 }
 
+impl ClusterConfig {
+    /// The webhooks of its systems, with the names of their sections.
+    fn webhooks(&self) -> [(&'static str, &Webhook); 2] {
+        [
+            ("rancher-fip", &self.settings.rancher_fip.webhook),
+            ("ip-rule", &self.settings.ip_rule.webhook),
+        ]
+    }
+}
+
 impl Config {
+    fn webhooks(&self) -> impl Iterator<Item = (&ClusterConfig, &'static str, &Webhook)> {
+        self.clusters.iter().flat_map(|cluster| {
+            let webhooks = cluster.webhooks().into_iter();
+            webhooks.map(move |(system, webhook)| (cluster, system, webhook))
+        })
+    }
+
     /// Whether all webhooks that are wanted can be asked, where others reach the daemon at `advertise`.
     ///
     /// # Errors
     /// Which cannot.
     pub fn check_webhooks(&self, advertise: Option<&str>) -> Result<(), String> {
-        let lost = |cluster: &&ClusterConfig| {
-            let webhook = &cluster.settings.rancher_fip.webhook;
+        let lost = |(_, _, webhook): &(&ClusterConfig, &str, &Webhook)| {
             webhook.enabled == Some(true) && webhook.base(advertise).is_none()
         };
-        match self.clusters.iter().find(lost) {
+        match self.webhooks().find(lost) {
             None => Ok(()),
-            Some(cluster) => Err(format!(
-                "[[cluster]] {:?}, [cluster.rancher-fip.webhook]: enabled = true needs a URL by which the cluster's API server \
+            Some((cluster, system, _)) => Err(format!(
+                "[[cluster]] {:?}, [cluster.{system}.webhook]: enabled = true needs a URL by which the cluster's API server \
                  reaches fipd: set [api] advertise (or --advertise), or url here",
                 cluster.name
             )),
@@ -132,32 +148,26 @@ impl Config {
 
     /// The URLs of their own that webhooks have; the certificate must be of their hosts.
     pub fn webhook_urls(&self) -> Vec<String> {
-        let webhooks = self.clusters.iter();
-        let webhooks = webhooks.map(|cluster| &cluster.settings.rancher_fip.webhook);
-        webhooks
-            .filter_map(|webhook| Some(webhook.url.as_ref()?.0.to_string()))
+        self.webhooks()
+            .filter_map(|(_, _, webhook)| Some(webhook.url.as_ref()?.0.to_string()))
             .collect()
     }
 
     /// What should be thought over about webhooks, by cluster.
     pub fn webhook_warnings(&self) -> Vec<(Text, &'static str)> {
-        let managements = self
-            .clusters
-            .iter()
-            .filter(|cluster| cluster.is_management());
-        let failing = managements.filter(|cluster| {
-            let webhook = &cluster.settings.rancher_fip.webhook;
+        let fails = |webhook: &Webhook| {
             webhook.failure_policy == FailurePolicy::Fail && webhook.enabled != Some(false)
-        });
+        };
+        let failing = self.webhooks().filter(|(_, _, webhook)| fails(webhook));
         failing
-            .map(|cluster| (Text::clone(&cluster.name), FAIL))
+            .map(|(cluster, ..)| (Text::clone(&cluster.name), FAIL))
             .collect()
     }
 }
 
 /// What `fail` means.
-pub const FAIL: &str = "failure-policy = \"fail\": while this one host does not serve, nobody can write a FloatingIP, a \
-     FloatingIPPool or a FloatingIPProjectQuota in the cluster; with \"ignore\" the controllers enforce the same rules afterwards";
+pub const FAIL: &str = "failure-policy = \"fail\": while this one host does not serve, nobody can write an object of the \
+     system in the cluster; with \"ignore\" the controllers enforce the same rules afterwards";
 
 #[cfg(test)]
 mod tests {

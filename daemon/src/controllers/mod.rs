@@ -19,6 +19,7 @@ pub mod remote;
 pub mod site;
 pub mod tasks;
 pub mod wakes;
+mod webhook;
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -58,7 +59,7 @@ impl Runner {
         helm: Option<Helm>,
     ) -> Self {
         Self {
-            ip_rule: ip_rule::IpRule::new(Text::clone(&me)),
+            ip_rule: ip_rule::IpRule::new(Text::clone(&me), own.clone()),
             rancher_fip: rancher_fip::RancherFip::new(me, own, guests, helm),
         }
     }

@@ -6,7 +6,7 @@ use fipd_core::{
     Text,
     host::{Mode, SourceMode, check_priority, check_table},
 };
-use fipd_crds::ip_rule::IPRuleSpec;
+use fipd_crds::ip_rule::{AGENT_NAMES, IPRuleSpec};
 use ipnet::IpNet;
 
 use super::Wrong;
@@ -204,6 +204,11 @@ fn source_mode(text: &str) -> Result<SourceMode, Wrong> {
             "allowed is clusterIP, vip or endpoints",
         )),
     }
+}
+
+/// Whether an Agent may have this name.
+pub fn is_agent_name(name: &str) -> bool {
+    AGENT_NAMES.contains(&name)
 }
 
 /// How a rule is brought into the kernel.

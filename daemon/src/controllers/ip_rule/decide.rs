@@ -10,7 +10,7 @@ use serde_json::json;
 use tokio::{sync::watch, time::Instant};
 
 use super::{
-    agents::active,
+    agent::standing::active,
     names::{CONFIG, RULE, config_target, reference, rule_target},
     observe::{self, Agent, Config, Node, Rule, Slice, Svc},
     plan::{Known, Outlook, Told, outlook, wants_endpoints},

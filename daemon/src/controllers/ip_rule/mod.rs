@@ -12,7 +12,7 @@
 //! lacks, stays as it was.
 
 pub mod adopt;
-mod agents;
+mod agent;
 mod decide;
 pub mod names;
 mod node;
@@ -34,15 +34,17 @@ use kube::Api;
 use tokio::task::JoinSet;
 
 pub use self::node::wisher;
-use self::{decide::Decider, node::NodePart};
+use self::{agent::Agents, decide::Decider, node::NodePart};
 use super::{
     events::Events,
     lease::{self, Wanted},
     objects::{Key, follow},
     queue::{self, Queue},
+    rancher_fip::guests::Own,
     remote::Remote,
     site::Site,
     tasks::{finish, quiet, spawn},
+    webhook,
 };
 use crate::{
     clusters::ClusterSession,
@@ -62,6 +64,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub struct IpRule {
     /// What this daemon calls itself in Leases.
     me: Text,
+    /// How API servers reach it.
+    own: Own,
     host: Option<Host>,
     /// Other daemons decide.
     only_node: bool,
@@ -77,9 +81,10 @@ struct Host {
 
 impl IpRule {
     /// Decides, and has no host of its own.
-    pub fn new(me: Text) -> Self {
+    pub fn new(me: Text, own: Own) -> Self {
         Self {
             me,
+            own,
             ..Self::default()
         }
     }
@@ -123,7 +128,7 @@ impl IpRule {
                 }
             };
             let decide = async {
-                while !session.cancel.is_cancelled() && !system.only_node {
+                while !system.only_node && !session.cancel.is_cancelled() {
                     system.decide(session.clone()).await;
                     tokio::select! {
                         () = session.cancel.cancelled() => {}
@@ -138,7 +143,7 @@ impl IpRule {
     /// For as long as this daemon leads there.
     async fn decide(&self, session: ClusterSession) {
         let settings = &session.settings.ip_rule;
-        let run = |session| serve(site_of(session));
+        let run = |session| serve(site_of(session), &self.own);
         if !settings.leader_elect {
             return run(session).await;
         }
@@ -155,7 +160,7 @@ fn site_of(session: ClusterSession) -> Arc<Site> {
     Arc::new(Site::new(session, System::ip_rule()))
 }
 
-async fn serve(site: Arc<Site>) {
+async fn serve(site: Arc<Site>, own: &Own) {
     let cancel = site.cancel();
     let remote = Remote::new(site.session.client.clone());
     let queue = Queue::<Key>::new();
@@ -165,21 +170,24 @@ async fn serve(site: Arc<Site>) {
         cancel.clone(),
         move || quiet(Arc::clone(&idle)),
     ));
-    let decider = Decider::new(Arc::clone(&site), remote, events, queue);
+    let decider = Decider::new(Arc::clone(&site), remote, Arc::clone(&events), queue);
     let mut tasks = JoinSet::new();
-    watch(&site, &decider, &mut tasks);
+    let agents = Agents::start(&site, &events, &decider.agents, &mut tasks);
+    watch(&site, &decider, &agents, &mut tasks);
     tokio::select! {
         () = cancel.cancelled() => return,
         () = decider.completed() => {}
     }
     work(&site, &decider, &mut tasks);
     decider.changed();
+    let settings = &site.session.settings.ip_rule.webhook;
+    webhook::keep(&webhook::IP_RULE, settings, own, &site, &events, &mut tasks);
     cancel.cancelled().await;
     finish(tasks).await;
     figures::gone(&site.name);
 }
 
-fn watch(site: &Arc<Site>, decider: &Arc<Decider>, tasks: &mut JoinSet<()>) {
+fn watch(site: &Arc<Site>, decider: &Arc<Decider>, agents: &Arc<Agents>, tasks: &mut JoinSet<()>) {
     let all = Arc::clone(decider);
     let slim = |one: IPRule| Some(observe::rule(one));
     spawn(tasks, site, Arc::clone(&decider.rules), slim, move |key| {
@@ -207,8 +215,10 @@ fn watch(site: &Arc<Site>, decider: &Arc<Decider>, tasks: &mut JoinSet<()>) {
     });
     let all = Arc::clone(decider);
     let slim = |one: Agent| Some(observe::agent(one));
+    let agents = Arc::clone(agents);
     spawn(tasks, site, Arc::clone(&decider.agents), slim, move |_| {
-        all.nodes_changed()
+        all.nodes_changed();
+        agents.changed();
     });
     tasks.spawn(watch_slices(Arc::clone(site), Arc::clone(decider)));
 }

@@ -30,7 +30,7 @@ use tokio::{
 
 use self::wants::{Seen, Want, wants};
 use super::{
-    agents::active,
+    agent::standing::active,
     names::{CONFIG, config_target, of_node, spec_hash},
     observe::{self, Agent, Config, Node, Rule},
     step::echo,

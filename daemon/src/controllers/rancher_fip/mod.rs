@@ -29,7 +29,6 @@ mod sample;
 mod second_look;
 pub mod service;
 pub mod stock;
-mod webhook;
 
 use std::{sync::Arc, time::Duration};
 
@@ -57,7 +56,7 @@ use super::{
     queue::{self, Queue},
     remote::Remote,
     tasks::{finish, listed, quiet, spawn, until},
-    wakes,
+    wakes, webhook,
 };
 use crate::{
     clusters::{ClusterSession, adoption},
@@ -199,7 +198,15 @@ async fn management(site: Arc<Site>, all: &RancherFip) {
     let admits = Admits::new(Arc::clone(&site), Arc::clone(&data));
     tasks.spawn(Arc::clone(&admits).learn());
     rancher.admit(admits);
-    all.keep_webhook(&site, &data, &events, &mut tasks);
+    let settings = &site.session.settings.rancher_fip.webhook;
+    webhook::keep(
+        &webhook::RANCHER_FIP,
+        settings,
+        &all.own,
+        &site,
+        &events,
+        &mut tasks,
+    );
     adoption::keep(&site.session, &site.system, &inventory).await;
     finish(tasks).await;
 }

@@ -11,7 +11,7 @@ use fipd_core::{
     Text,
     host::{Mode, RuleSet, check_priority, check_table},
 };
-use fipd_crds::ip_rule::ABSENT;
+use fipd_crds::ip_rule::{ABSENT, SPEC_HASH};
 use tokio::time::Instant;
 
 use super::super::{
@@ -75,7 +75,8 @@ pub fn wants(
         if config.spec.state == ABSENT || !in_scope(want, config) {
             continue;
         }
-        if let Some(entry) = entry(want, config).or_else(|| seen.entries.get(name).cloned()) {
+        let before = seen.entries.get(name);
+        if let Some(entry) = entry(want, config, before).or_else(|| before.cloned()) {
             entries.insert(Text::clone(name), entry);
         }
     }
@@ -117,14 +118,21 @@ fn in_scope(want: &Want<'_>, config: &Config) -> bool {
     scope.has(node)
 }
 
-/// `None`: it is not understood, or its VRF is not there.
-fn entry(want: &Want<'_>, config: &Config) -> Option<Entry> {
+/// `None`: it is not understood, somebody edited it by hand, or its VRF is not there.
+fn entry(want: &Want<'_>, config: &Config, before: Option<&Entry>) -> Option<Entry> {
     let spec = &config.spec;
+    let hash = spec_hash(spec);
+    let said = config.annotations.get(SPEC_HASH);
+    if said.is_some_and(|said| *said != hash) {
+        return None;
+    }
     let table = match spec.vrf.as_str() {
         "" => check_table(spec.table).ok()?,
         vrf => *want.vrfs.get(vrf)?,
     };
-    let owner = config.owner().map(|owner| Text::clone(&owner.name));
+    let owner = config.owner().map(|owner| &owner.name);
+    let owner = owner.or_else(|| before.map(|before| &before.owner));
+    let owner = owner.map(Text::clone);
     Some(Entry {
         owner: owner.unwrap_or_default(),
         source: config.source()?,
@@ -132,7 +140,7 @@ fn entry(want: &Want<'_>, config: &Config) -> Option<Entry> {
         priority: check_priority(spec.priority, spec.fail_closed).ok()?,
         fail_closed: spec.fail_closed,
         mode: mode(&spec.mode).ok()?,
-        hash: spec_hash(spec),
+        hash,
     })
 }
 
@@ -266,6 +274,11 @@ mod tests {
             config.labelled = false;
             Arc::new(config)
         };
+        let mut masked = Config::clone(&edited(7, PRESENT));
+        let hash = spec_hash(&whole[0].spec);
+        masked.annotations.insert(SPEC_HASH.into(), hash);
+        let kept = host.wants(&[Arc::new(masked)], 250);
+        assert_eq!(kept, expected, "not as its hash says");
         assert_eq!(
             host.wants(&[edited(0, "here")], 300),
             expected,

@@ -1,22 +1,40 @@
-//! The ValidatingWebhookConfiguration that a management cluster is to have, and what is to be done about the one it has.
+//! The ValidatingWebhookConfiguration that a cluster is to have for a system, and what is to be done about the one it has.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use fipd_crds::{
-    floating_ip::GROUP,
-    labels::{FIELD_MANAGER, MANAGED_BY, WEBHOOK_CONFIGURATION},
-};
+use fipd_crds::labels::{FIELD_MANAGER, MANAGED_BY, WEBHOOK_CONFIGURATION};
 use serde_json::{Value, json};
 
 use crate::{admission::review::Kind, config::FailurePolicy};
 
-/// The name of fipd's own; the original's is another.
-pub const NAME: &str = "fipd-rancher-fip-validator";
+/// What the API server asks about for a system.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Asks {
+    /// The name of fipd's own object; an original's is another.
+    pub name: &'static str,
+    kinds: &'static [Kind],
+    versions: &'static [&'static str],
+}
+
+/// Of the management clusters of rancher-fip.
+pub static RANCHER_FIP: Asks = Asks {
+    name: "fipd-rancher-fip-validator",
+    kinds: &[Kind::FloatingIp, Kind::Pool, Kind::Quota],
+    versions: &["v1beta1", "v1beta2"],
+};
+/// Of the clusters with ip-rule.
+pub static IP_RULE: Asks = Asks {
+    name: "fipd-ip-rule-validator",
+    kinds: &[Kind::IpRule, Kind::Agent],
+    versions: &["v1alpha1"],
+};
+
 const API_VERSION: &str = "admissionregistration.k8s.io/v1";
 const KIND: &str = "ValidatingWebhookConfiguration";
 
 /// How the API server is to ask.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
+    pub asks: &'static Asks,
     /// The URL of fipd, without a slash at its end.
     pub base: String,
     /// As it is configured.
@@ -55,13 +73,11 @@ pub fn step(wanted: Option<&Wanted>, found: Option<&Value>) -> Step {
 
 /// The whole object.
 pub fn configuration(wanted: &Wanted) -> Value {
-    let webhooks: Vec<Value> = Kind::ALL
-        .iter()
-        .map(|kind| webhook(wanted, *kind))
-        .collect();
+    let kinds = wanted.asks.kinds.iter();
+    let webhooks: Vec<Value> = kinds.map(|kind| webhook(wanted, *kind)).collect();
     json!({
         "apiVersion": API_VERSION, "kind": KIND,
-        "metadata": { "name": NAME, "labels": { MANAGED_BY: FIELD_MANAGER } },
+        "metadata": { "name": wanted.asks.name, "labels": { MANAGED_BY: FIELD_MANAGER } },
         "webhooks": webhooks,
     })
 }
@@ -82,11 +98,18 @@ fn webhook(wanted: &Wanted, kind: Kind) -> Value {
         FailurePolicy::Fail => "Fail",
     };
     let scope = match kind {
-        Kind::FloatingIp => "Namespaced",
-        Kind::Pool | Kind::Quota => "Cluster",
+        Kind::FloatingIp | Kind::Agent => "Namespaced",
+        Kind::Pool | Kind::Quota | Kind::IpRule => "Cluster",
+    };
+    let name = match kind {
+        Kind::IpRule => "viprule.kb.io".to_owned(),
+        Kind::Agent => "vagent.kb.io".to_owned(),
+        Kind::FloatingIp | Kind::Pool | Kind::Quota => {
+            format!("{}.rancher-fip.fipd.io", kind.plural())
+        }
     };
     json!({
-        "name": format!("{}.rancher-fip.fipd.io", kind.plural()),
+        "name": name,
         "admissionReviewVersions": ["v1"],
         "clientConfig": client,
         "failurePolicy": policy,
@@ -94,7 +117,7 @@ fn webhook(wanted: &Wanted, kind: Kind) -> Value {
         "namespaceSelector": {},
         "objectSelector": {},
         "rules": [{
-            "apiGroups": [GROUP], "apiVersions": ["v1beta1", "v1beta2"], "operations": ["CREATE", "UPDATE"],
+            "apiGroups": [kind.group()], "apiVersions": wanted.asks.versions, "operations": ["CREATE", "UPDATE"],
             "resources": [kind.plural()], "scope": scope,
         }],
         "sideEffects": "None",
@@ -181,12 +204,13 @@ pub fn original(found: &Value, cluster: &str) -> Option<String> {
     );
     Some(format!(
         "{WEBHOOK_CONFIGURATION} asks the Service {service} of the original webhook, with failurePolicy {}: where that is Fail \
-         and the Service does not answer, nobody can write a FloatingIP or a FloatingIPPool. fipd answers through {NAME}; remove \
+         and the Service does not answer, nobody can write a FloatingIP or a FloatingIPPool. fipd answers through {}; remove \
          the other with `fipd adopt rancher-fip --cluster {cluster}`",
         first
             .get("failurePolicy")
             .and_then(Value::as_str)
-            .unwrap_or("Fail")
+            .unwrap_or("Fail"),
+        RANCHER_FIP.name
     ))
 }
 
@@ -203,6 +227,7 @@ mod tests {
 
     fn wanted() -> Wanted {
         Wanted {
+            asks: &RANCHER_FIP,
             base: "https://fipd.example.net:8443".into(),
             cluster: "rancher".into(),
             ca: Some("PEM".into()),

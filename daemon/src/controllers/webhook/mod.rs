@@ -1,5 +1,4 @@
-//! Keeps the configuration by which the API server of a management cluster asks fipd before it stores pools, FloatingIPs
-//! and quotas: made, repaired, and removed where it is switched off. Runs only where fipd leads. What the original left is
+//! Keeps the configuration by which the API server of a cluster asks fipd before it stores objects of a system: made, repaired, and removed where it is switched off. Runs only where fipd leads. What the original left is
 //! not touched.
 
 mod plan;
@@ -11,8 +10,9 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use serde_json::Value;
 use tokio::task::JoinSet;
 
-use self::plan::{NAME, Step, Wanted, certificates, is_so, original, repair, step};
-use super::{RancherFip, Site, guests::Own, rancher::Data};
+pub use self::plan::{Asks, IP_RULE, RANCHER_FIP};
+use self::plan::{Step, Wanted, certificates, is_so, original, repair, step};
+use super::{rancher_fip::guests::Own, site::Site};
 use crate::{
     config::{FailurePolicy, WEBHOOK_FAILS, Webhook},
     controllers::{
@@ -27,6 +27,8 @@ const LOOK: Duration = Duration::from_secs(10);
 const REFUSED: Duration = Duration::from_secs(60);
 
 struct Keeper {
+    asks: &'static Asks,
+    settings: Webhook,
     site: Arc<Site>,
     remote: Remote,
     events: Arc<Events>,
@@ -44,23 +46,25 @@ enum Failed {
     Ca(String),
 }
 
-impl RancherFip {
-    pub(super) fn keep_webhook(
-        &self,
-        site: &Arc<Site>,
-        data: &Data,
-        events: &Arc<Events>,
-        tasks: &mut JoinSet<()>,
-    ) {
-        let keeper = Keeper {
-            site: Arc::clone(site),
-            remote: data.remote.clone(),
-            events: Arc::clone(events),
-            own: self.own.clone(),
-            said: BTreeSet::new(),
-        };
-        tasks.spawn(keeper.run());
-    }
+/// Keeps it for as long as the session of the site goes on.
+pub fn keep(
+    asks: &'static Asks,
+    settings: &Webhook,
+    own: &Own,
+    site: &Arc<Site>,
+    events: &Arc<Events>,
+    tasks: &mut JoinSet<()>,
+) {
+    let keeper = Keeper {
+        asks,
+        settings: settings.clone(),
+        remote: Remote::new(site.session.client.clone()),
+        site: Arc::clone(site),
+        events: Arc::clone(events),
+        own: own.clone(),
+        said: BTreeSet::new(),
+    };
+    tasks.spawn(keeper.run());
 }
 
 impl Keeper {
@@ -85,24 +89,20 @@ impl Keeper {
         }
     }
 
-    fn settings(&self) -> &Webhook {
-        &self.site.session.settings.rancher_fip.webhook
-    }
-
     fn base(&self) -> Option<&str> {
-        self.settings().base(self.own.url.as_deref())
+        self.settings.base(self.own.url.as_deref())
     }
 
     fn introduce(&mut self) {
         let on = self.base().is_some();
-        if !on && self.settings().enabled != Some(false) {
+        if !on && self.settings.enabled != Some(false) {
             self.say(
                 "no admission webhook is installed: [api] advertise does not say where the API server reaches fipd; the \
                  controllers enforce the same rules"
                     .to_owned(),
             );
         }
-        if on && self.settings().failure_policy == FailurePolicy::Fail {
+        if on && self.settings.failure_policy == FailurePolicy::Fail {
             self.say(WEBHOOK_FAILS.to_owned());
         }
     }
@@ -118,29 +118,29 @@ impl Keeper {
     /// Looks once, and writes what differs.
     async fn look(&mut self) -> Result<(), Failed> {
         let wanted = self.wanted().await?;
-        let found: Option<Value> = self.remote.get(&target(NAME)).await?;
+        let found: Option<Value> = self.remote.get(&target(self.asks.name)).await?;
         match step(wanted.as_ref(), found.as_ref()) {
             Step::Nothing => {}
             Step::Delete(uid) => {
-                self.remote.delete(&target(NAME), &uid).await?;
-                tracing::info!(cluster = %self.site.name, name = NAME, "removed the admission webhook");
+                self.remote.delete(&target(self.asks.name), &uid).await?;
+                tracing::info!(cluster = %self.site.name, name = self.asks.name, "removed the admission webhook");
             }
             Step::Apply(object) => {
                 self.apply(&object).await?;
                 let again = found.is_some();
-                tracing::info!(cluster = %self.site.name, name = NAME, again, "wrote the admission webhook");
+                tracing::info!(cluster = %self.site.name, name = self.asks.name, again, "wrote the admission webhook");
             }
         }
         self.said
             .retain(|what| !what.contains("is not as it is to be"));
-        if wanted.is_some() {
+        if wanted.is_some() && self.asks == &RANCHER_FIP {
             self.look_at_original().await?;
         }
         Ok(())
     }
 
     async fn apply(&self, object: &Value) -> Result<(), CallError> {
-        let target = target(NAME);
+        let target = target(self.asks.name);
         let now: Value = self
             .remote
             .patch_seen(&target, Patch::Apply, object)
@@ -154,7 +154,7 @@ impl Keeper {
     }
 
     async fn wanted(&self) -> Result<Option<Wanted>, Failed> {
-        let settings = self.settings();
+        let settings = &self.settings;
         let Some(base) = self.base() else {
             return Ok(None);
         };
@@ -172,6 +172,7 @@ impl Keeper {
             }
         };
         Ok(Some(Wanted {
+            asks: self.asks,
             base: base.to_owned(),
             cluster: self.site.name.to_string(),
             ca,
