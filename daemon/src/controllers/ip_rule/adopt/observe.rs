@@ -57,7 +57,7 @@ async fn programs(session: &ClusterSession) -> Result<Vec<Program>, CallError> {
             != Some(FIELD_MANAGER)
     };
     let api: Api<DaemonSet> = Api::all(session.client.clone());
-    let keep = |one: DaemonSet| theirs(&one.metadata).then_some(one);
+    let keep = |one: DaemonSet| (theirs(&one.metadata) && !runs_fipd(&one)).then_some(one);
     let agents = complete_list(session, &api, labelled(), "list DaemonSets", keep).await?;
     let agents = agents.iter().filter(|one| one.name_any() == AGENT_WORKLOAD);
     let agents = agents.map(|one| Program {
@@ -75,6 +75,14 @@ async fn programs(session: &ClusterSession) -> Result<Vec<Program>, CallError> {
         wanted: one.spec.replicas.unwrap_or(1),
     });
     Ok(agents.chain(controllers).collect())
+}
+
+/// What an `Agent` runs has the original's labels, whoever made it; only fipd is told something by such variables.
+fn runs_fipd(set: &DaemonSet) -> bool {
+    let pod = set.spec.template.spec.as_ref();
+    let containers = pod.into_iter().flat_map(|pod| &pod.containers);
+    let mut variables = containers.flat_map(|one| one.env.iter().flatten());
+    variables.any(|variable| variable.name.starts_with("FIPD_"))
 }
 
 fn shown<K: kube::Resource>(kind: &str, one: &K) -> String {
@@ -131,6 +139,19 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn what_runs_fipd_is_not_the_originals() {
+        let set = |variable: &str| {
+            let env =
+                json!([{ "name": "NODE_NAME", "value": "n" }, { "name": variable, "value": "x" }]);
+            let pod = json!({ "containers": [{ "name": "agent", "env": env }] });
+            let spec = json!({ "selector": {}, "template": { "spec": pod } });
+            serde_json::from_value(json!({ "metadata": {}, "spec": spec })).unwrap()
+        };
+        assert!(runs_fipd(&set("FIPD_CONFIG")));
+        assert!(!runs_fipd(&set("RECONCILE_PERIOD")));
+    }
 
     #[test]
     fn a_holder_lives_that_renews_between_two_looks() {
