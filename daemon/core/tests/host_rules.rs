@@ -8,7 +8,10 @@ use std::{
 
 use fipd_core::{
     Family, Text,
-    host::{FwMark, KernelRule, Plan, Rule, RuleAction, Step, diff, is_own},
+    host::{
+        FwMark, HostSettings, KernelRule, Marks, Mode, Plan, Rule, RuleAction, RuleSet, Step,
+        desired, diff, is_own,
+    },
 };
 use ipnet::IpNet;
 use proptest::{collection, option, prelude::*, sample};
@@ -123,6 +126,23 @@ fn wanted() -> impl Strategy<Value = BTreeSet<Rule>> {
     collection::btree_set(ours, 0..16)
 }
 
+/// One of few sources, tables and priorities, flat.
+fn set() -> impl Strategy<Value = RuleSet> {
+    let sources = collection::btree_set((0_u8..4).prop_map(|last| [10, 0, 0, last].into()), 0..4);
+    let priority = option::of(sample::select(vec![500_u32, 501, 502, 20_000]));
+    let table = sample::select(vec![100_u32, 101]);
+    (sources, table, priority, any::<bool>()).prop_map(|(sources, table, priority, fail_closed)| {
+        RuleSet {
+            name: "set".into(),
+            sources,
+            table,
+            priority,
+            fail_closed,
+            mode: Mode::Flat,
+        }
+    })
+}
+
 /// Does all of it, looking after each step that nothing is lost on the way.
 fn apply(kernel: &mut Kernel, plan: &Plan, desired: &BTreeSet<Rule>) {
     let stays: BTreeSet<_> = desired.iter().map(|rule| rule.source).collect();
@@ -172,13 +192,44 @@ proptest! {
         mut kernel in kernel(), desired in wanted()
     ) {
         let plan = diff(&desired, &kernel.0, TAG);
-        prop_assert!(plan.adds.iter().map(|rule| rule.priority).rev().is_sorted());
+        let ends = |rule: &Rule| !matches!(rule.action, RuleAction::Table(_));
+        let added = plan.adds.iter().map(|rule| (ends(rule), std::cmp::Reverse(rule.priority)));
+        prop_assert!(added.is_sorted());
         let deleted = plan.removals.iter().filter_map(|step| match step {
-            Step::Delete(rule) => Some(rule.priority),
+            Step::Delete(rule) => Some((!ends(rule), rule.priority)),
             Step::Add(_) => None,
         });
         prop_assert!(deleted.is_sorted());
         apply(&mut kernel, &plan, &desired);
+    }
+
+    /// What fails closed is never before what it closes behind.
+    #[test]
+    fn a_source_that_stays_always_asks_a_table_first(
+        before in collection::vec(set(), 0..4), after in collection::vec(set(), 0..4)
+    ) {
+        let settings = HostSettings::default();
+        let of = |sets: &[RuleSet]| desired(sets, &settings, &Marks::new()).rules;
+        let (before, after) = (of(&before), of(&after));
+        let sources = |rules: &BTreeSet<Rule>| -> BTreeSet<_> {
+            rules.iter().map(|rule| rule.source).collect()
+        };
+        let stay: Vec<_> = sources(&before).intersection(&sources(&after)).copied().collect();
+        let mut kernel = Kernel::of(before.into_iter().map(Into::into).collect());
+        let plan = diff(&after, &kernel.0, settings.protocol);
+        let adds = plan.adds.into_iter().map(Step::Add);
+        for step in adds.chain(plan.removals) {
+            match step {
+                Step::Add(rule) => kernel.add(rule.into()),
+                Step::Delete(rule) => drop(kernel.delete(&rule)),
+            }
+            for source in &stay {
+                let first = kernel.0.iter().find(|one| one.rule.source == *source);
+                let action = first.map(|one| one.rule.action);
+                prop_assert!(matches!(action, Some(RuleAction::Table(_))), "{:?}", action);
+            }
+        }
+        prop_assert_eq!(kernel.own().into_iter().collect::<BTreeSet<_>>(), after);
     }
 
     /// A step that was not done, or done by another, changes nothing but what is left to do.

@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::rule::{KernelRule, Rule};
+use super::rule::{KernelRule, Rule, RuleAction};
 use crate::Family;
 
 /// One change of the kernel's rules.
@@ -24,9 +24,10 @@ pub enum Step {
 /// All of them, in this order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// By descending priority.
+    /// By descending priority, first those that ask a table: what fails closed comes when there is something before it.
     pub adds: Vec<Rule>,
-    /// Deletions by ascending priority. One that would hit a rule that is to stay comes behind another one like that rule.
+    /// Deletions by ascending priority, those that ask a table last. One that would hit a rule that is to stay comes behind
+    /// another one like that rule.
     pub removals: Vec<Step>,
     /// Own rules that cannot be deleted: the kernel would take another's rule, which has fipd's tag.
     pub stuck: Vec<Rule>,
@@ -58,19 +59,26 @@ pub fn diff(desired: &BTreeSet<Rule>, actual: &[KernelRule], protocol: u8) -> Pl
         .iter()
         .rev()
         .filter(|rule| !there.contains_key(rule));
+    let (tables, ends): (Vec<Rule>, Vec<Rule>) = missing.cloned().partition(asks_a_table);
     let mut plan = Plan {
-        adds: missing.cloned().collect(),
+        adds: [tables, ends].concat(),
         ..Plan::default()
     };
     if !surplus.is_empty() {
         let mut lists = Lists::of(&surplus, actual, &plan.adds, protocol);
-        for (rule, count) in &surplus {
+        let (tables, ends): (Vec<_>, Vec<_>) =
+            surplus.iter().partition(|(rule, _)| asks_a_table(rule));
+        for (rule, count) in ends.into_iter().chain(tables) {
             for _ in 0..*count {
                 lists.remove(rule, desired, &mut plan);
             }
         }
     }
     plan
+}
+
+fn asks_a_table(rule: &Rule) -> bool {
+    matches!(rule.action, RuleAction::Table(_))
 }
 
 type Place = (u32, Family);
