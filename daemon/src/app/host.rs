@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::Tasks;
 use crate::{
     config::{Config, Host},
-    controllers::ip_rule::wisher,
+    controllers::ip_rule::{WISHES, wisher},
     host,
     ipam::Ipam,
     rules::{RuleBoard, ledger},
@@ -31,7 +31,10 @@ pub fn start(
     };
     let mut expected = of_clusters(config, told);
     expected.insert(ledger::NAME.into());
-    let options = options(told, data_dir, expected);
+    let options = host::Options {
+        found_later: config.discovery.is_some().then_some(WISHES),
+        ..options(told, data_dir, expected)
+    };
     let rules = told.rules.clone();
     let wanting = ledger::run(ipam.clone(), board.clone(), rules, stop.clone());
     tasks.spawn(wanting.map(Ok));
@@ -62,5 +65,6 @@ pub fn options(told: &Host, data_dir: &Path, expected: BTreeSet<Text>) -> host::
         journal: data_dir.join(JOURNAL),
         resync: told.resync,
         expected,
+        found_later: None,
     }
 }

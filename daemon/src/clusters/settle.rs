@@ -46,9 +46,14 @@ impl Registry {
     }
 
     fn tell_known(&self, standings: &Standings) {
+        // Nobody is gone because nobody looked yet.
+        if self.config.discovery.is_some() && self.found.is_none() {
+            return;
+        }
+        // One whose identity is in doubt is stopped, and what it had stays.
         let own_name = |spec: &&SiteSpec| {
             let standing = standings.get(&spec.name);
-            standing.is_none_or(|one| one.joined.is_none() && one.conflict.is_none())
+            standing.is_none_or(|one| one.joined.is_none())
         };
         let specs = self.sites.values().map(|site| &site.spec);
         let known: Vec<_> = specs

@@ -48,6 +48,9 @@ pub struct Options {
     /// Those who are going to say what they want. Until each of them has, or what it wanted before the restart is known,
     /// nothing is removed.
     pub expected: BTreeSet<Text>,
+    /// Who begins like this may be found later: what they wanted before the restart counts until [`RuleBoard::expect`] says
+    /// who there is.
+    pub found_later: Option<&'static str>,
 }
 
 /// Runs until `stop`.

@@ -94,6 +94,11 @@ impl<'a> Session<'a> {
         let opened = opened.unwrap_or(Err(JournalError::Ended));
         let path = || engine.options.journal.clone();
         let (journal, remembered) = opened.map_err(|error| Problem::Journal(path(), error))?;
+        if let Some(prefix) = engine.options.found_later.take() {
+            let before = remembered.wishes.keys();
+            let before = before.filter(|who| who.starts_with(prefix));
+            engine.board.expect_also(&before.map(Text::clone).collect());
+        }
         let kernel = Kernel::open(engine.protocol())?;
         let settings = &engine.options.settings;
         let tags = remembered.rules.iter().map(|rule| rule.protocol);

@@ -91,6 +91,28 @@ fn who_is_not_expected_any_more_loses_its_rules() {
 }
 
 #[test]
+fn who_may_be_found_later_keeps_its_rules_until_it_is_said_who_there_is() {
+    in_namespace(|| async {
+        let mut host = Host::new();
+        let engine = host.start();
+        let who = "ip-rule/found".into();
+        engine.board.want(&who, vec![set(&["10.0.0.2"], 100)]);
+        let rules = vec!["10000: from 10.0.0.2 lookup 100 proto 200".to_owned()];
+        become_("it has its rule", SOON, own, rules.clone()).await;
+        engine.stop().await;
+        host.options.found_later = Some("ip-rule/");
+        let engine = host.start();
+        engine.is_active().await;
+        assert_eq!(own(), rules, "nobody looked for it yet");
+        engine.board.expect("ip-rule/", [who].into());
+        engine.has("ip-rule/other", Vec::new()).await;
+        assert_eq!(own(), rules, "it is there and says nothing yet");
+        engine.board.expect("ip-rule/", [].into());
+        become_("it is gone", SOON, own, Vec::new()).await;
+    });
+}
+
+#[test]
 fn after_a_change_of_the_tag_exactly_the_rules_of_the_old_one_go() {
     in_namespace(|| async {
         let mut host = Host::expecting(&["lb"]);

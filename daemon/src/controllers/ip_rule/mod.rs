@@ -33,7 +33,7 @@ use k8s_openapi::api::{
 use kube::Api;
 use tokio::task::JoinSet;
 
-pub use self::node::wisher;
+pub use self::node::{WISHES, wisher};
 use self::{agent::Agents, decide::Decider, node::NodePart};
 use super::{
     events::Events,
@@ -112,7 +112,7 @@ impl IpRule {
     pub fn known(&self, clusters: &BTreeSet<&Text>) {
         if let Some(host) = &self.host {
             let all = clusters.iter().map(|name| wisher(name));
-            host.board.expect(node::WISHES, all.collect());
+            host.board.expect(WISHES, all.collect());
         }
     }
 
