@@ -399,7 +399,13 @@ async fn told(rancher: &Rancher) {
     assert!(metrics.contains(series), "{metrics}");
     let audit = fipd.cli(["audit", "-o", "json"]).await.unwrap();
     let audit = audit.success().unwrap();
-    assert!(audit.contains("fip-v1:p-a/c-m-a"), "{audit}");
+    for part in [
+        "fip-v1:p-a/c-m-a",
+        "services-changed",
+        "is used by no Service",
+    ] {
+        assert!(audit.contains(part), "{part}: {audit}");
+    }
     let log = fipd.log().unwrap();
     assert!(log.contains("an LB controller asked"), "{log}");
     for project in ["p-a", "p-b", "p-h"] {

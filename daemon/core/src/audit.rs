@@ -67,6 +67,10 @@ pub enum Action {
     TakenOver,
     /// Policy-routing rules of the host: an admin had fipd do something, or somebody else changed fipd's own.
     RulesChanged,
+    /// A cluster's LB controller had a FloatingIP given to a Service, or taken off it.
+    ServicesChanged,
+    /// The LB controllers of a project got another secret.
+    SecretRotated,
 }
 
 /// One row of the audit log; its sequence number is given by the store.

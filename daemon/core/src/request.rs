@@ -3,9 +3,9 @@
 use std::{net::IpAddr, sync::Arc};
 
 use crate::{
-    Account, Actor, Adoption, Choice, ClusterId, ClusterRecord, Holder, Import, KeyBytes, KeyId,
-    Label, Lease, LeaseKey, Network, NetworkId, Pool, PoolId, PoolSpec, PortClaim, Probed, Quota,
-    Role, RowFate, Separation, System, Tenant, Text, Timestamp, Token, TokenId,
+    Account, Action, Actor, Adoption, Choice, ClusterId, ClusterRecord, Holder, Import, KeyBytes,
+    KeyId, Label, Lease, LeaseKey, Network, NetworkId, Pool, PoolId, PoolSpec, PortClaim, Probed,
+    Quota, Role, RowFate, Separation, System, Tenant, Text, Timestamp, Token, TokenId,
 };
 
 /// One question to the address book; a pure value. `actor` says in the audit log who asked.
@@ -123,13 +123,9 @@ pub enum Request {
         bytes: KeyBytes,
         actor: Actor,
     },
-    /// Has it in the audit log that something of another program was taken over; changes nothing else.
-    TakeOver {
-        what: Text,
-        actor: Actor,
-    },
-    /// Has it in the audit log what became of policy-routing rules of the host; changes nothing else.
-    NoteRules {
+    /// Has it in the audit log what was done to things beside the address book; changes nothing else.
+    Note {
+        action: Action,
         what: Text,
         actor: Actor,
     },

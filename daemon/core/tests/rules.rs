@@ -1257,19 +1257,12 @@ fn a_key_of_another_program_counts_for_a_while_and_never_signs() {
 #[test]
 fn what_becomes_of_things_beside_the_address_book_is_only_audited() {
     let mut book = Book::new();
-    let (what, actor) = (|| "a thing".into(), || "test".into());
-    let taken_over = Request::TakeOver {
-        what: what(),
-        actor: actor(),
-    };
-    let rules = Request::NoteRules {
-        what: what(),
-        actor: actor(),
-    };
-    for (request, action) in [
-        (taken_over, Action::TakenOver),
-        (rules, Action::RulesChanged),
-    ] {
+    for action in [Action::TakenOver, Action::RulesChanged] {
+        let request = Request::Note {
+            action,
+            what: "a thing".into(),
+            actor: "test".into(),
+        };
         let planned = book.0.plan(&request, Timestamp(1));
         let Planned::Tentative { decision, .. } = planned else {
             panic!("{planned:?}");

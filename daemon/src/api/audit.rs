@@ -32,7 +32,7 @@ const STEP: usize = 2_000;
 const PATIENCE: Duration = Duration::from_millis(25);
 
 /// Every action, in the wire's words.
-pub const ACTIONS: [&str; 38] = [
+pub const ACTIONS: [&str; 40] = [
     "allocated",
     "reserved",
     "probing",
@@ -71,6 +71,8 @@ pub const ACTIONS: [&str; 38] = [
     "key-rotated",
     "taken-over",
     "rules-changed",
+    "services-changed",
+    "secret-rotated",
 ];
 
 /// Who did what, newest first.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::{Json, extract::State as Shared};
+use fipd_core::{Action, Request};
 
 use super::{
     Api,
@@ -52,6 +53,15 @@ pub async fn rotate_secret(
 ) -> Result<Json<Outcome>, Problem> {
     let Rotated { rancher, until } = api.guests.rotate(&project).await?;
     tracing::info!(project, %rancher, until, actor = %caller.actor, "the project has a new secret");
+    let note = Request::Note {
+        action: Action::SecretRotated,
+        what: format!("project {project} of {rancher}: the one before is accepted until {until}")
+            .into(),
+        actor: caller.actor,
+    };
+    if let Err(error) = api.ipam.submit(note).await {
+        tracing::warn!(%error, project, "its new secret is not in the audit log");
+    }
     let message = format!(
         "project {project} of {rancher} has a new secret, which its guests get at once; the one before is accepted \
          until {until}"

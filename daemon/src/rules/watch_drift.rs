@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fipd_core::{Request, Text};
+use fipd_core::{Action, Request, Text};
 use tokio_util::sync::CancellationToken;
 
 use super::{Drift, RuleBoard};
@@ -37,7 +37,8 @@ pub async fn run(ipam: Ipam, board: RuleBoard, pace: Duration, stop: Cancellatio
 
 async fn note(ipam: &Ipam, entries: &[String]) {
     for what in entries {
-        let request = Request::NoteRules {
+        let request = Request::Note {
+            action: Action::RulesChanged,
             what: Text::from(what.as_str()),
             actor: "fipd".into(),
         };
@@ -80,8 +81,6 @@ fn entries(before: Drift, now: Drift) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-
-    use fipd_core::Action;
 
     use super::*;
     use crate::rules::View;

@@ -95,6 +95,8 @@ fn body(method: &Method, path: &str) -> Value {
         ("POST", "/api/v1/restore-hold/lift") => json!({ "reason": "because" }),
         ("PATCH", "/api/v1/users/{name}") => json!({ "role": "viewer" }),
         ("POST", "/api/v1/clusters/{name}/skip-adoption") => json!({ "network": "default" }),
+        ("POST", "/api/v1/rules/flush") => json!({ "dry_run": false }),
+        ("POST", "/api/v1/rules/prune-foreign") => json!({ "table": 100 }),
         ("POST", "/api/v1/import") => json!({ "name": "imported" }),
         ("DELETE", _)
         | ("PUT", "/api/v1/networks/{name}/separate/{other}")
@@ -106,6 +108,8 @@ fn body(method: &Method, path: &str) -> Value {
             | "/api/v1/clusters/{name}/confirm-release"
             | "/api/v1/clusters/{name}/crds"
             | "/api/v1/clusters/{name}/adopt/rancher-fip"
+            | "/api/v1/clusters/{name}/adopt/ip-rule"
+            | "/api/v1/rules/resume"
             | "/api/v1/fip-v1/rotate-key"
             | "/api/v1/projects/{project}/rotate-secret",
         ) => Value::Null,

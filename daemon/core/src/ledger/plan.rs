@@ -182,8 +182,11 @@ impl Ledger {
                 actor,
             } => self.plan_rotate_key(bytes, *after, actor, now),
             Request::ImportKey { bytes, actor } => self.plan_import_key(bytes, actor, now),
-            Request::TakeOver { what, actor } => Ok(note(Action::TakenOver, what, actor, now)),
-            Request::NoteRules { what, actor } => Ok(note(Action::RulesChanged, what, actor, now)),
+            Request::Note {
+                action,
+                what,
+                actor,
+            } => Ok(note(*action, what, actor, now)),
             Request::PassHold { elapsed, actor } => self.plan_pass_hold(*elapsed, actor, now),
             Request::Import(ask) => self.plan_import(ask, now),
             Request::LiftHold { reason, actor } => self.plan_lift_hold(reason, actor, now),

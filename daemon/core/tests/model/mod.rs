@@ -160,8 +160,7 @@ impl Model {
             | Request::DeleteToken { .. }
             | Request::RotateKey { .. }
             | Request::ImportKey { .. }
-            | Request::TakeOver { .. }
-            | Request::NoteRules { .. } => Err(Stop::Answer(Answer::Done)),
+            | Request::Note { .. } => Err(Stop::Answer(Answer::Done)),
             Request::PassHold { elapsed, .. } => self.shorten_hold(*elapsed, now),
             Request::LiftHold { reason, .. } if reason.is_empty() => pool::invalid("reason"),
             Request::LiftHold { .. } => self.shorten_hold(u64::MAX, now),

@@ -102,6 +102,8 @@ pub(super) fn of_action(action: Action) -> u8 {
         Action::KeyRotated => 35,
         Action::TakenOver => 36,
         Action::RulesChanged => 37,
+        Action::ServicesChanged => 38,
+        Action::SecretRotated => 39,
     }
 }
 
@@ -145,6 +147,8 @@ pub(super) fn action(code: u8) -> Result<Action, DecodeError> {
         35 => Action::KeyRotated,
         36 => Action::TakenOver,
         37 => Action::RulesChanged,
+        38 => Action::ServicesChanged,
+        39 => Action::SecretRotated,
         other => return Err(DecodeError::value("action", other)),
     })
 }
@@ -157,7 +161,7 @@ mod tests {
     fn codes_are_read_back_as_written() {
         for code in 0..=u8::MAX {
             assert!(
-                action(code).map(of_action).is_ok_and(|again| again == code) || code > 37,
+                action(code).map(of_action).is_ok_and(|again| again == code) || code > 39,
                 "action {code}"
             );
             assert!(

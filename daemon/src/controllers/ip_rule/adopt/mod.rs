@@ -9,7 +9,7 @@ mod observe;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use fipd_core::{Actor, Request, System, Text, host::Rule};
+use fipd_core::{Action, Actor, Request, System, Text, host::Rule};
 use fipd_crds::ip_rule::{IPRule, IPRuleConfig};
 
 use crate::{
@@ -185,7 +185,8 @@ impl Takeover {
 }
 
 async fn note(session: &ClusterSession, actor: &Actor, what: String) -> Result<(), String> {
-    let request = Request::TakeOver {
+    let request = Request::Note {
+        action: Action::TakenOver,
         what: format!("{}: {what}", session.name).into(),
         actor: Actor::clone(actor),
     };

@@ -80,7 +80,8 @@ impl Log<'_> {
     }
 
     async fn note(&self, what: &str) -> Result<(), String> {
-        let request = Request::TakeOver {
+        let request = Request::Note {
+            action: fipd_core::Action::TakenOver,
             what: format!("{}: {what}", self.session.name).into(),
             actor: Actor::clone(self.actor),
         };

@@ -20,8 +20,11 @@ mod turn;
 
 use std::{collections::BTreeMap, future::Future, net::IpAddr, sync::Arc, time::Instant};
 
-use fipd_core::{Holder, NetworkId, System, Text};
-use fipd_crds::{floating_ip::FloatingIP, labels::RELEASED_BY};
+use fipd_core::{Action, Holder, NetworkId, Request, System, Text};
+use fipd_crds::{
+    floating_ip::FloatingIP,
+    labels::{RELEASED_BY, services},
+};
 use futures::future::BoxFuture;
 use http::StatusCode;
 use k8s_openapi::api::core::v1::Secret;
@@ -214,9 +217,41 @@ impl Requests {
         let target = floating_ip::target(&asker.key(&one.name));
         let patched = data.remote.patch_seen(&target, Patch::Merge, &patch).await;
         match patched {
-            Ok(object) => Ok(Some(self.look(data, asker, object))),
+            Ok(object) => {
+                let now = self.look(data, asker, object);
+                self.note(data, asker, &now).await;
+                Ok(Some(now))
+            }
             Err(CallError::Conflict(..) | CallError::NotFound(_)) => Ok(None),
             Err(error) => Err(failed(&error)),
+        }
+    }
+
+    /// Has it in the audit log who uses an object now.
+    async fn note(&self, data: &Data, asker: &Asker, one: &Known) {
+        let users = services(&one.labels).into_iter();
+        let users: Vec<String> = users
+            .map(|user| format!("{}/{}", user.namespace, user.name))
+            .collect();
+        let users = match &*users {
+            [] => "no Service".to_owned(),
+            users => format!("Services {} of {}", users.join(", "), asker.cluster),
+        };
+        let address = one.address.map(|address| format!(" ({address})"));
+        let request = Request::Note {
+            action: Action::ServicesChanged,
+            what: format!(
+                "{}: FloatingIP {}/{}{} is used by {users}",
+                data.cluster.0,
+                asker.namespace,
+                one.name,
+                address.unwrap_or_default()
+            )
+            .into(),
+            actor: actor(asker),
+        };
+        if let Err(error) = self.ipam.submit(request).await {
+            tracing::warn!(%error, name = &*one.name, "who uses a FloatingIP is not in the audit log");
         }
     }
 }
