@@ -163,22 +163,7 @@ async fn serve(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Re
         stop: stop.clone(),
     });
     serve_open(&mut tasks, extra, &api, &certificate.served(), stop);
-    let router = api::router(api, socket.policy);
-    let on_socket = stop.clone();
-    let shared = router.clone();
-    tasks.spawn(async {
-        socket
-            .serve(shared, on_socket)
-            .await
-            .map_err(|error| error.to_string())
-    });
-    let serving = port.serve(
-        Some(certificate.served()),
-        router,
-        listen::MOST,
-        stop.clone(),
-    );
-    tasks.spawn(async { serving.await.map_err(|error| error.to_string()) });
+    serve_users(&mut tasks, (socket, port), api, certificate.served(), stop);
     tasks.spawn(Arc::clone(&certificate).keep(stop.clone()));
     tell_ready(settings, &url);
     let result = supervise(signals, &mut tasks, &certificate, ipam).await;
@@ -197,6 +182,27 @@ async fn end(tasks: Tasks, remove: impl FnOnce() + Send + 'static) {
     if tokio::time::timeout(JOIN_PATIENCE, removed).await.is_err() {
         tracing::warn!("the disk does not answer; the listen file may be left behind");
     }
+}
+
+/// What the socket and the TLS port serve to those who sign in or are who they are.
+fn serve_users(
+    tasks: &mut Tasks,
+    (socket, port): (Socket, Port),
+    api: Arc<Api>,
+    certificate: RustlsConfig,
+    stop: &CancellationToken,
+) {
+    let router = api::router(api, socket.policy);
+    let on_socket = stop.clone();
+    let shared = router.clone();
+    tasks.spawn(async {
+        socket
+            .serve(shared, on_socket)
+            .await
+            .map_err(|error| error.to_string())
+    });
+    let serving = port.serve(Some(certificate), router, listen::MOST, stop.clone());
+    tasks.spawn(async { serving.await.map_err(|error| error.to_string()) });
 }
 
 /// What further ports serve without login.
