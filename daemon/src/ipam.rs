@@ -27,7 +27,8 @@ use std::{
 };
 
 use fipd_core::{
-    Answer, ClusterId, Expectation, Identity, Ledger, Refusal, Refused, Request, System, Timestamp,
+    Action, Actor, Answer, ClusterId, Expectation, Identity, Ledger, Refusal, Refused, Request,
+    System, Text, Timestamp,
 };
 use parking_lot::{Mutex, RwLock};
 use tokio::{
@@ -262,6 +263,25 @@ impl Ipam {
     /// the file, [`IpamError::Stopping`] when nobody can tell: asking again is free.
     pub async fn submit(&self, request: Request) -> Result<Answer, IpamError> {
         self.ask(request, None).await
+    }
+
+    /// Has it in the audit log what was done to things beside the address book.
+    ///
+    /// # Errors
+    /// Those of [`Ipam::submit`].
+    pub async fn note(
+        &self,
+        action: Action,
+        what: impl Into<Text>,
+        actor: impl Into<Actor>,
+    ) -> Result<(), IpamError> {
+        let (what, actor) = (what.into(), actor.into());
+        let note = Request::Note {
+            action,
+            what,
+            actor,
+        };
+        self.submit(note).await.map(drop)
     }
 
     /// As [`Ipam::submit`], if the guard has nothing against it.

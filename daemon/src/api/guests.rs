@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::{Json, extract::State as Shared};
-use fipd_core::{Action, Request};
+use fipd_core::Action;
 
 use super::{
     Api,
@@ -53,13 +53,9 @@ pub async fn rotate_secret(
 ) -> Result<Json<Outcome>, Problem> {
     let Rotated { rancher, until } = api.guests.rotate(&project).await?;
     tracing::info!(project, %rancher, until, actor = %caller.actor, "the project has a new secret");
-    let note = Request::Note {
-        action: Action::SecretRotated,
-        what: format!("project {project} of {rancher}: the one before is accepted until {until}")
-            .into(),
-        actor: caller.actor,
-    };
-    if let Err(error) = api.ipam.submit(note).await {
+    let what = format!("project {project} of {rancher}: the one before is accepted until {until}");
+    let noted = (api.ipam).note(Action::SecretRotated, what, caller.actor);
+    if let Err(error) = noted.await {
         tracing::warn!(%error, project, "its new secret is not in the audit log");
     }
     let message = format!(

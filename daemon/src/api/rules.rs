@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use axum::{Json, extract::State};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use fipd_core::{
-    Action, Actor, Family, Request, Text,
+    Action, Actor, Family, Text,
     host::{KernelRule, Plan, Step, check_table},
 };
 use sha2::{Digest as _, Sha256};
@@ -239,13 +239,8 @@ async fn audited(
 }
 
 async fn note(api: &Api, actor: &Actor, what: String) -> Result<(), Problem> {
-    let request = Request::Note {
-        action: Action::RulesChanged,
-        what: what.into(),
-        actor: Actor::clone(actor),
-    };
-    api.ipam.submit(request).await?;
-    Ok(())
+    let noted = (api.ipam).note(Action::RulesChanged, what, Actor::clone(actor));
+    Ok(noted.await?)
 }
 
 async fn order(board: RuleBoard, command: Command) -> Result<Vec<KernelRule>, Problem> {

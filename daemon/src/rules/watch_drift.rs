@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fipd_core::{Action, Request, Text};
+use fipd_core::Action;
 use tokio_util::sync::CancellationToken;
 
 use super::{Drift, RuleBoard};
@@ -37,12 +37,8 @@ pub async fn run(ipam: Ipam, board: RuleBoard, pace: Duration, stop: Cancellatio
 
 async fn note(ipam: &Ipam, entries: &[String]) {
     for what in entries {
-        let request = Request::Note {
-            action: Action::RulesChanged,
-            what: Text::from(what.as_str()),
-            actor: "fipd".into(),
-        };
-        if let Err(error) = ipam.submit(request).await {
+        let noted = ipam.note(Action::RulesChanged, what.as_str(), "fipd");
+        if let Err(error) = noted.await {
             tracing::warn!(%error, what, "not in the audit log");
         }
     }

@@ -9,7 +9,7 @@ mod observe;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use fipd_core::{Action, Actor, Request, System, Text, host::Rule};
+use fipd_core::{Action, Actor, System, Text, host::Rule};
 use fipd_crds::ip_rule::{IPRule, IPRuleConfig};
 
 use crate::{
@@ -185,11 +185,7 @@ impl Takeover {
 }
 
 async fn note(session: &ClusterSession, actor: &Actor, what: String) -> Result<(), String> {
-    let request = Request::Note {
-        action: Action::TakenOver,
-        what: format!("{}: {what}", session.name).into(),
-        actor: Actor::clone(actor),
-    };
-    let noted = session.ipam.submit(request).await;
-    noted.map(drop).map_err(|error| error.to_string())
+    let (what, actor) = (format!("{}: {what}", session.name), Actor::clone(actor));
+    let noted = session.ipam.note(Action::TakenOver, what, actor);
+    noted.await.map_err(|error| error.to_string())
 }

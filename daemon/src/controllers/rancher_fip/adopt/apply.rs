@@ -80,13 +80,10 @@ impl Log<'_> {
     }
 
     async fn note(&self, what: &str) -> Result<(), String> {
-        let request = Request::Note {
-            action: fipd_core::Action::TakenOver,
-            what: format!("{}: {what}", self.session.name).into(),
-            actor: Actor::clone(self.actor),
-        };
-        let noted = self.session.ipam.submit(request).await;
-        noted.map(drop).map_err(|error| error.to_string())
+        let what = format!("{}: {what}", self.session.name);
+        let actor = Actor::clone(self.actor);
+        let noted = (self.session.ipam).note(fipd_core::Action::TakenOver, what, actor);
+        noted.await.map_err(|error| error.to_string())
     }
 }
 

@@ -20,7 +20,7 @@ mod turn;
 
 use std::{collections::BTreeMap, future::Future, net::IpAddr, sync::Arc, time::Instant};
 
-use fipd_core::{Action, Holder, NetworkId, Request, System, Text};
+use fipd_core::{Action, Holder, NetworkId, System, Text};
 use fipd_crds::{
     floating_ip::FloatingIP,
     labels::{RELEASED_BY, services},
@@ -238,19 +238,15 @@ impl Requests {
             users => format!("Services {} of {}", users.join(", "), asker.cluster),
         };
         let address = one.address.map(|address| format!(" ({address})"));
-        let request = Request::Note {
-            action: Action::ServicesChanged,
-            what: format!(
-                "{}: FloatingIP {}/{}{} is used by {users}",
-                data.cluster.0,
-                asker.namespace,
-                one.name,
-                address.unwrap_or_default()
-            )
-            .into(),
-            actor: actor(asker),
-        };
-        if let Err(error) = self.ipam.submit(request).await {
+        let what = format!(
+            "{}: FloatingIP {}/{}{} is used by {users}",
+            data.cluster.0,
+            asker.namespace,
+            one.name,
+            address.unwrap_or_default()
+        );
+        let noted = (self.ipam).note(Action::ServicesChanged, what, actor(asker));
+        if let Err(error) = noted.await {
             tracing::warn!(%error, name = &*one.name, "who uses a FloatingIP is not in the audit log");
         }
     }
