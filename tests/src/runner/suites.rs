@@ -15,6 +15,9 @@ const OWN_PACKAGE: &str = "fipd-tests";
 /// Kill rounds of the crash suite in `verify`; `torture` does more.
 const KILL_ROUNDS: [(&str, &str); 1] = [("FIPD_KILL_ROUNDS", "20")];
 
+/// Files of `tests/e2e` that take longest; they begin first, so that none of them is left alone at the end.
+const LONG: [&str; 5] = ["adopt", "helm", "ip_rule", "proof", "service_lb"];
+
 /// One row of the time table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Suite {
@@ -45,7 +48,9 @@ impl Suite {
             Self::Daemon,
             Self::Components,
         ];
-        suites.extend(end_to_end_targets()?.into_iter().map(Self::EndToEnd));
+        let mut targets = end_to_end_targets()?;
+        targets.sort_by_key(|target| !LONG.contains(&target.as_str()));
+        suites.extend(targets.into_iter().map(Self::EndToEnd));
         Ok(suites)
     }
 

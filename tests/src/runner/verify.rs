@@ -1,4 +1,4 @@
-//! `cargo verify`: all suites, the end-to-end ones two at a time, a time table, and one plain line at the end.
+//! `cargo verify`: all suites, the end-to-end ones three at a time, a time table, and one plain line at the end.
 
 use std::cell::Cell;
 use std::future::ready;
@@ -23,7 +23,7 @@ pub struct Arguments {
 }
 
 /// How many end-to-end suites run beside each other: they wait for API servers more than two cores are busy.
-const AT_ONCE: usize = 2;
+const AT_ONCE: usize = 3;
 
 /// What became of one suite.
 struct Row {
