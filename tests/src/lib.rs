@@ -6,6 +6,8 @@
 pub mod bench;
 #[cfg(test)]
 mod defects;
+pub mod namespace;
+pub mod netlink;
 pub mod process;
 #[cfg(test)]
 mod rbac;

@@ -16,6 +16,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, getppid};
 
+use crate::namespace;
 use crate::wait::wait_until;
 
 /// How much of a log a failure message repeats.
@@ -154,12 +155,13 @@ pub fn tail(path: &Path) -> String {
 
 type SpawnJob = (Command, Sender<io::Result<Child>>);
 
-/// Starts `command` bound to this process.
+/// Starts `command` bound to this process, in the network namespace of this thread.
 ///
 /// The kernel sends the parent-death signal when the *thread* that forked ends, and test threads end early. So all children
 /// are forked by one thread that lives as long as the process.
 pub fn spawn_bound(mut command: Command) -> io::Result<Child> {
-    static SPAWNER: OnceLock<Sender<SpawnJob>> = OnceLock::new();
+    static SPAWNER: OnceLock<(PathBuf, Sender<SpawnJob>)> = OnceLock::new();
+    let here = std::fs::read_link(namespace::OWN)?;
     let parent = Pid::this();
     command.process_group(0);
     // SAFETY: prctl, getppid and the construction of an error from a number are async-signal-safe and allocate nothing.
@@ -173,15 +175,18 @@ pub fn spawn_bound(mut command: Command) -> io::Result<Child> {
             }
         });
     }
-    let jobs = SPAWNER.get_or_init(|| {
+    let (there, jobs) = SPAWNER.get_or_init(|| {
         let (sender, receiver) = channel::<SpawnJob>();
         std::thread::spawn(move || {
             for (mut command, answer) in receiver {
                 let _nobody_waits = answer.send(command.spawn());
             }
         });
-        sender
+        (here.clone(), sender)
     });
+    if *there != here {
+        namespace::enter_in_child(&mut command)?;
+    }
     let (answer, result) = channel();
     let gone = |_| io::Error::other("the thread that starts children has ended");
     jobs.send((command, answer))

@@ -10,8 +10,9 @@ use super::suites::{end_to_end, end_to_end_targets};
 use crate::say::say;
 
 /// How much more than in `verify` the tests are to do.
-const MORE: [(&str, &str); 5] = [
+const MORE: [(&str, &str); 6] = [
     ("FIPD_KILL_ROUNDS", "100"),
+    ("FIPD_SOAK_SECONDS", "600"),
     ("FIPD_FUZZ_SECONDS", "600"),
     // The version that `verify` does not take.
     ("FIPD_HELM", "4"),
@@ -30,8 +31,8 @@ pub struct Arguments {
 pub async fn run(arguments: &Arguments) -> Result<ExitCode> {
     let end = Instant::now() + Duration::from_secs(arguments.minutes * 60);
     let mut targets = end_to_end_targets()?;
-    // The kill rounds are what this command is for, so they come early.
-    targets.sort_by_key(|target| target != "kill");
+    // What kills fipd over and over is what this command is for, so it comes early.
+    targets.sort_by_key(|target| !["kill", "rules_soak"].contains(&target.as_str()));
     let mut sum = Tally::default();
     let mut round = 0;
     'time: loop {

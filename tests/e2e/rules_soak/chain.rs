@@ -1,0 +1,79 @@
+//! From the address of a Service to the rule in the kernel, and back.
+
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use fipd_tests::bench::percentile;
+use fipd_tests::netlink::RawRule;
+use fipd_tests::testbed::wait_until;
+use serde_json::json;
+
+use super::in_namespace;
+use super::site::{Site, TAG};
+
+/// How often it is timed.
+const ROUNDS: u32 = 20;
+const WITHIN: Duration = Duration::from_secs(20);
+
+#[test]
+fn conformance_1_to_3_a_service_has_its_rule_soon_and_loses_it_with_its_address() {
+    in_namespace(async || {
+        let mut site = Site::start().await;
+        let spec = json!({ "cidr": "203.0.113.0/24", "table": 100, "priority": 1000 });
+        site.apply_rule("lb", &spec).await;
+        let own: IpAddr = "10.96.23.17".parse().unwrap();
+        site.create_service("web", &[own]).await;
+        site.create_service("outside", &["10.96.23.18".parse().unwrap()])
+            .await;
+        site.set_vips("outside", &["203.0.114.45".parse().unwrap()])
+            .await;
+        let vip = "203.0.113.45".parse().unwrap();
+        let rule = [RawRule::new(own, 100, 1_000, TAG)];
+        let (mut added, mut removed) = (Vec::new(), Vec::new());
+        // The first one warms the API server up, too.
+        for _ in 0..=ROUNDS {
+            let start = Instant::now();
+            site.set_vips("web", &[vip]).await;
+            until(&mut site, &rule).await;
+            added.push(start.elapsed());
+            let config = site.configs.get("iprc-10-96-23-17").await.unwrap();
+            assert_eq!(json!(config)["spec"]["state"], "present");
+            let start = Instant::now();
+            site.set_vips("web", &[]).await;
+            until(&mut site, &[]).await;
+            removed.push(start.elapsed());
+            wait_until("its object is gone", WITHIN, || async {
+                match site.configs.get_opt("iprc-10-96-23-17").await {
+                    Ok(None) => Ok(()),
+                    Ok(Some(found)) => Err(json!(found).to_string()),
+                    Err(error) => Err(error.to_string()),
+                }
+            })
+            .await
+            .unwrap();
+        }
+        for (what, times) in [
+            ("address to rule", &added),
+            ("address gone to rule gone", &removed),
+        ] {
+            let at = |part| percentile(&times[1..], part).unwrap();
+
+            println!("{what}: p50 {:.1?}, worst {:.1?}", at(0.5), at(1.0));
+        }
+        site.clear().await;
+    });
+}
+
+/// Looks more often than [`Site::settles`], since it is timed.
+async fn until(site: &mut Site, expected: &[RawRule]) {
+    let start = Instant::now();
+    while site.own() != expected {
+        assert!(
+            start.elapsed() < WITHIN,
+            "{:?} instead of {expected:?}\n{}",
+            site.own(),
+            site.fipd.log_tail()
+        );
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
