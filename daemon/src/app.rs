@@ -106,7 +106,8 @@ async fn serve(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Re
         &settings.data_dir,
         stop.child_token(),
     );
-    let runner = controllers(settings, &guests, &helm, &rules);
+    let runner = controllers(settings, &guests, &helm);
+    let runner = host::of_node(runner, settings.config.host.as_ref(), &rules, stop);
     let decides = Box::new(runner.requests(ipam.clone()));
     let ranchers = runner.ranchers();
     let takeover = runner.takeover();
@@ -263,7 +264,7 @@ fn bind_extra(listeners: &[Listener]) -> Result<Vec<(Port, Listener)>, ListenErr
     listeners.iter().map(bind).collect()
 }
 
-fn controllers(settings: &Settings, guests: &GuestBoard, helm: &Helm, rules: &RuleBoard) -> Runner {
+fn controllers(settings: &Settings, guests: &GuestBoard, helm: &Helm) -> Runner {
     let tls = settings.tls();
     let ca = tls::ca_file(&settings.data_dir);
     let own = Own {
@@ -274,12 +275,7 @@ fn controllers(settings: &Settings, guests: &GuestBoard, helm: &Helm, rules: &Ru
         plain: settings.config.plain_fip_v1(),
     };
     let me = lease::identity(&settings.data_dir);
-    let runner = Runner::new(me, own, guests.clone(), Some(helm.clone()));
-    let host = settings.config.host.as_ref();
-    match host.and_then(|host| host.node.clone()) {
-        Some(node) => runner.with_host(rules.clone(), node),
-        None => runner,
-    }
+    Runner::new(me, own, guests.clone(), Some(helm.clone()))
 }
 
 async fn start_clusters(

@@ -2,6 +2,7 @@
 //! them knows another. In memory only: what is wanted is said anew after a restart, and the kernel tells what there is.
 
 pub mod ledger;
+mod reached;
 pub mod rows;
 pub mod watch_drift;
 
@@ -16,6 +17,8 @@ use fipd_core::{
 };
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
+
+pub use reached::Reached;
 
 /// Commands that wait; people give them.
 const COMMANDS: usize = 8;
@@ -75,8 +78,8 @@ pub struct View {
     pub plan: Arc<Plan>,
     pub warnings: Vec<Warning>,
     /// The tables of the VRFs that are there, by the names of their devices; the engine fills this from the links, for those
-    /// who want rules to a VRF by its name.
-    pub vrfs: Arc<BTreeMap<Text, u32>>,
+    /// who want rules to a VRF by its name. `None`: it did not look yet.
+    pub vrfs: Option<Arc<BTreeMap<Text, u32>>>,
     pub drift: Drift,
     pub at: Timestamp,
 }
@@ -128,7 +131,7 @@ struct Inner {
     wanted: Mutex<BTreeMap<Text, Option<Arc<Vec<RuleSet>>>>>,
     expected: Mutex<BTreeSet<Text>>,
     revision: watch::Sender<Revision>,
-    applied: watch::Sender<Revision>,
+    reached: watch::Sender<Arc<Reached>>,
     view: watch::Sender<Arc<View>>,
     commands: mpsc::Sender<Ordered>,
     /// Until an engine takes it.
@@ -142,7 +145,7 @@ impl Default for RuleBoard {
             wanted: Mutex::default(),
             expected: Mutex::default(),
             revision: watch::Sender::new(0),
-            applied: watch::Sender::new(0),
+            reached: watch::Sender::default(),
             view: watch::Sender::default(),
             commands,
             ordered: Mutex::new(Some(ordered)),
@@ -237,18 +240,20 @@ impl RuleBoard {
         self.0.revision.subscribe()
     }
 
-    /// The kernel has what was wanted at this revision.
-    pub fn applied(&self, revision: Revision) {
-        self.0.applied.send_if_modified(|applied| {
-            let newer = *applied < revision;
-            *applied = revision.max(*applied);
-            newer
+    /// So far the kernel is.
+    pub fn reach(&self, reached: Reached) {
+        self.0.reached.send_if_modified(|before| {
+            let changed = **before != reached;
+            if changed {
+                *before = Arc::new(reached);
+            }
+            changed
         });
     }
 
     /// Follows how far the kernel is.
-    pub fn progress(&self) -> watch::Receiver<Revision> {
-        self.0.applied.subscribe()
+    pub fn progress(&self) -> watch::Receiver<Arc<Reached>> {
+        self.0.reached.subscribe()
     }
 
     pub fn show(&self, view: View) {
@@ -263,7 +268,7 @@ impl RuleBoard {
     pub fn is_ready(&self) -> bool {
         match self.view().state {
             EngineState::Active | EngineState::Paused => true,
-            EngineState::Degraded(_) => *self.0.applied.borrow() > 0,
+            EngineState::Degraded(_) => self.0.reached.borrow().revision > 0,
             EngineState::Off | EngineState::Starting(_) => false,
         }
     }
@@ -308,9 +313,27 @@ mod tests {
         assert_eq!(board.wanted().1.len(), 1);
         assert_eq!((board.forget(&who), board.forget(&who)), (2, 2));
         assert_eq!(*changes.borrow(), 2);
-        board.applied(2);
-        board.applied(1);
-        assert_eq!(*board.progress().borrow(), 2);
+    }
+
+    #[tokio::test]
+    async fn only_what_is_new_about_the_kernel_is_told() {
+        let board = RuleBoard::default();
+        let mut progress = board.progress();
+        board.reach(Reached::default());
+        assert!(
+            !progress.has_changed().unwrap(),
+            "nothing is there at first"
+        );
+        board.reach(Reached::whole(2));
+        assert_eq!(progress.borrow_and_update().revision, 2);
+        board.reach(Reached::whole(2));
+        assert!(!progress.has_changed().unwrap());
+        let lingering = BTreeSet::from(["10.0.0.1".parse().unwrap()]);
+        board.reach(Reached {
+            lingering,
+            ..Reached::whole(2)
+        });
+        assert!(progress.has_changed().unwrap());
     }
 
     #[tokio::test]

@@ -16,7 +16,7 @@ use fipd::config::Config;
 use fipd::controllers::{Runner, rancher_fip::guests::Own};
 use fipd::guests::GuestBoard;
 use fipd::ipam::Ipam;
-use fipd::rules::RuleBoard;
+use fipd::rules::{Reached, RuleBoard, View};
 use fipd_core::Timestamp;
 use fipd_crds::ip_rule::{IPRule, IPRuleConfig};
 use fipd_tests::testbed::{ControlPlane, ControlPlaneOptions, RESTRICTED_USER, wait_until};
@@ -35,6 +35,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 const ROLES: &str = include_str!("../../packaging/rbac/ip-rule.yaml");
 const LEASES_IN: &str = "ip-rule-operator-system";
 const NODE_USER: &str = "node";
+const SETTINGS: &str = "node-timeout = \"4s\"\n";
 const CONFIG: &str = "iprc-10-96-23-17";
 const CLEANUP: &str = "cleanup.iprule.agent.brtrm.dev";
 
@@ -54,6 +55,8 @@ struct Host {
     /// Whether the kernel gets what is wanted.
     works: watch::Sender<bool>,
     cancel: CancellationToken,
+    /// Before `cancel`: it takes its rules away at its stop.
+    leave: CancellationToken,
 }
 
 struct Bench {
@@ -68,11 +71,19 @@ struct Bench {
 }
 
 impl Host {
-    async fn start(plane: &ControlPlane, user: &str, node: &'static str, decides: bool) -> Self {
+    /// The first, `decides`, has the settings of the system as well.
+    async fn start(
+        plane: &ControlPlane,
+        user: &str,
+        node: &'static str,
+        decides: Option<&str>,
+    ) -> Self {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("c.kubeconfig"), plane.kubeconfig_of(user)).unwrap();
-        let text = "[[cluster]]\nname = \"c\"\nkubeconfig = \"c.kubeconfig\"\nsystems = [\"ip-rule\"]\n[cluster.ip-rule]\n\
-                    node-timeout = \"4s\"\n";
+        let text = format!(
+            "[[cluster]]\nname = \"c\"\nkubeconfig = \"c.kubeconfig\"\nsystems = [\"ip-rule\"]\n[cluster.ip-rule]\n{}",
+            decides.unwrap_or_default()
+        );
         std::fs::write(dir.path().join("fipd.toml"), text).unwrap();
         let config = Config::load(&dir.path().join("fipd.toml")).unwrap();
         let clock = || Timestamp(std::time::UNIX_EPOCH.elapsed().unwrap().as_millis() as u64);
@@ -85,8 +96,11 @@ impl Host {
             GuestBoard::default(),
             None,
         );
-        let mut runner = runner.with_host(board.clone(), node.into());
-        if !decides {
+        let leave = CancellationToken::new();
+        let mut runner = runner
+            .with_host(board.clone(), node.into())
+            .leaving(leave.clone());
+        if decides.is_none() {
             runner = runner.only_node();
         }
         let options = Options {
@@ -98,13 +112,20 @@ impl Host {
         let started = Clusters::start(options, ipam, Arc::new(runner), cancel.clone());
         started.await.unwrap();
         let works = watch::Sender::new(true);
-        tokio::spawn(stand_in(board.clone(), works.subscribe(), cancel.clone()));
+        let tokens = (leave.clone(), cancel.clone());
+        tokio::spawn(stand_in(board.clone(), works.subscribe(), tokens));
         Self {
             _dir: dir,
             board,
             works,
             cancel,
+            leave,
         }
+    }
+
+    /// Stops it as an engine with `cleanup-on-stop` would: its rules go.
+    fn leave(self) {
+        self.leave.cancel();
     }
 
     /// The sources that are wanted, with table and priority.
@@ -134,15 +155,29 @@ impl Drop for Host {
 }
 
 /// Says that the kernel has what is wanted, while it works.
-async fn stand_in(board: RuleBoard, mut works: watch::Receiver<bool>, cancel: CancellationToken) {
+async fn stand_in(
+    board: RuleBoard,
+    mut works: watch::Receiver<bool>,
+    (leave, cancel): (CancellationToken, CancellationToken),
+) {
+    board.show(View {
+        vrfs: Some(Arc::default()),
+        ..View::default()
+    });
     let mut changes = board.changes();
     loop {
         if *works.borrow_and_update() {
             let revision = *changes.borrow_and_update();
-            board.applied(revision);
+            board.reach(Reached::whole(revision));
         }
         tokio::select! {
-            () = cancel.cancelled() => return,
+            () = cancel.cancelled() => {
+                if leave.is_cancelled() {
+                    let whole = Reached::whole(*changes.borrow());
+                    board.reach(Reached { flushed: true, ..whole });
+                }
+                return;
+            }
             _ = changes.changed() => {}
             _ = works.changed() => {}
         }
@@ -168,6 +203,10 @@ fn node_binding() -> String {
 impl Bench {
     /// With a fipd on each of these nodes; that of the first decides.
     async fn start(nodes: &[&'static str]) -> Self {
+        Self::start_with(nodes, SETTINGS).await
+    }
+
+    async fn start_with(nodes: &[&'static str], settings: &str) -> Self {
         let options = ControlPlaneOptions {
             controller_manager: true,
             users: vec![NODE_USER.to_owned()],
@@ -207,7 +246,8 @@ impl Bench {
             } else {
                 NODE_USER
             };
-            let host = Host::start(&bench.plane, user, node, index == 0).await;
+            let decides = (index == 0).then_some(settings);
+            let host = Host::start(&bench.plane, user, node, decides).await;
             bench.hosts.insert(node, host);
         }
         bench

@@ -85,7 +85,8 @@ pub struct IPRuleSpec {
         deserialize_with = "lenient::or_default"
     )]
     pub node_selector_label: String,
-    /// How often all of it is looked at without any change, such as `30s` or `10m`; 1s to 1d. Left out: every 10m.
+    /// How often all IPRules are looked at without any change, such as `30s` or `2h`; 1s to 1d. The shortest of all IPRules counts;
+    /// where none says it: every 10m.
     #[serde(
         skip_serializing_if = "String::is_empty",
         deserialize_with = "lenient::or_default"

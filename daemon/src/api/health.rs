@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(status().await, StatusCode::SERVICE_UNAVAILABLE);
         site.api.rules.show(view());
         assert_eq!(status().await, StatusCode::OK);
-        site.api.rules.applied(1);
+        site.api.rules.reach(crate::rules::Reached::whole(1));
         site.api.rules.show(degraded());
         assert_eq!(status().await, StatusCode::OK);
     }

@@ -55,9 +55,7 @@ async fn serve(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Re
     let told = settings.config.host.clone().unwrap_or_default();
     make_directory(settings)?;
     let node = told.node.clone().unwrap_or_default();
-    let runner = Runner::default()
-        .with_host(board.clone(), node.clone())
-        .only_node();
+    let runner = host::of_node(Runner::default(), Some(&told), &board, stop).only_node();
     let (_clusters, registry) = start_clusters(settings, ipam, runner, stop).await?;
     tasks.spawn(async { registry.await.map_err(|error| error.to_string()) });
     let expected = host::of_clusters(&settings.config, &told);

@@ -9,7 +9,10 @@ use tokio_util::sync::CancellationToken;
 use super::Tasks;
 use crate::{
     config::{Config, Host},
-    controllers::ip_rule::{WISHES, wisher},
+    controllers::{
+        Runner,
+        ip_rule::{WISHES, wisher},
+    },
     host,
     ipam::Ipam,
     rules::{RuleBoard, ledger},
@@ -39,6 +42,23 @@ pub fn start(
     let wanting = ledger::run(ipam.clone(), board.clone(), rules, stop.clone());
     tasks.spawn(wanting.map(Ok));
     tasks.spawn(host::run(options, board.clone(), stop.clone()).map(Ok));
+}
+
+/// Brings the rules of clusters to this host, where it is told which Node it is.
+pub fn of_node(
+    runner: Runner,
+    host: Option<&Host>,
+    board: &RuleBoard,
+    stop: &CancellationToken,
+) -> Runner {
+    let Some((host, node)) = host.and_then(|host| Some((host, host.node.clone()?))) else {
+        return runner;
+    };
+    let runner = runner.with_host(board.clone(), node);
+    match host.cleanup_on_stop {
+        true => runner.leaving(stop.clone()),
+        false => runner,
+    }
 }
 
 /// The clusters whose objects may want rules of this host.

@@ -20,6 +20,10 @@ pub struct IpRule {
     /// How long a node that is not ready, or that never had a rule and stays silent, keeps the object of a removed rule.
     #[serde(deserialize_with = "patience")]
     pub node_timeout: Duration,
+    /// The same of a node that is ready and had the rule: fipd is stopped or removed there. Never less than
+    /// `node_timeout`.
+    #[serde(deserialize_with = "patience")]
+    pub silent_timeout: Duration,
     /// The image that an `Agent` runs which names none.
     pub agent_image: Option<Text>,
     pub webhook: Webhook,
@@ -32,6 +36,7 @@ impl Default for IpRule {
             lease_lock_name: LEASE.into(),
             lease_lock_namespace: NAMESPACE.into(),
             node_timeout: Duration::from_secs(600),
+            silent_timeout: Duration::from_secs(3600),
             agent_image: None,
             webhook: Webhook::default(),
         }
@@ -52,7 +57,7 @@ fn patience<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Duratio
     let text = String::deserialize(deserializer)?;
     clock::duration(&text).map_err(|allowed| {
         serde::de::Error::custom(format!(
-            "[cluster.ip-rule] node-timeout = {text:?}: {allowed}"
+            "[cluster.ip-rule] node-timeout or silent-timeout = {text:?}: {allowed}"
         ))
     })
 }
@@ -101,7 +106,7 @@ mod tests {
             (Duration::from_secs(30), false)
         );
         let wrong = settings("\"ip-rule\"", "node-timeout = \"30\"\n").unwrap_err();
-        assert!(wrong.contains("node-timeout = \"30\""), "{wrong}");
+        assert!(wrong.contains("silent-timeout = \"30\""), "{wrong}");
         let off = settings("\"claims\"", "leader-elect = false\n").unwrap_err();
         assert!(off.contains("ip-rule"), "{off}");
     }

@@ -25,6 +25,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use fipd_core::{Answer, System, Text};
 use futures::future::BoxFuture;
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     clusters::{ClusterSession, SystemRunner},
@@ -68,6 +69,13 @@ impl Runner {
     #[must_use]
     pub fn with_host(mut self, board: RuleBoard, node: Text) -> Self {
         self.ip_rule = self.ip_rule.with_host(board, node);
+        self
+    }
+
+    /// The rules of this host go once this is cancelled.
+    #[must_use]
+    pub fn leaving(mut self, stop: CancellationToken) -> Self {
+        self.ip_rule = self.ip_rule.leaving(stop);
         self
     }
 

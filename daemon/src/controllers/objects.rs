@@ -127,6 +127,17 @@ impl<T: PartialEq> Objects<T> {
             .collect()
     }
 
+    /// Those that cannot be understood, by key.
+    pub fn malformed(&self) -> Vec<(Key, Arc<Malformed>)> {
+        let map = self.map.read();
+        map.iter()
+            .filter_map(|(key, seen)| match seen {
+                Seen::Malformed(object) => Some((key.clone(), Arc::clone(object))),
+                Seen::Good(_) => None,
+            })
+            .collect()
+    }
+
     pub fn keys(&self) -> Vec<Key> {
         self.map.read().keys().cloned().collect()
     }

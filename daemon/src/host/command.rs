@@ -202,6 +202,10 @@ impl Session<'_> {
             .collect();
         let own = listing.rules.iter().filter(|one| is_own(one, protocol));
         let mut stay: BTreeSet<Rule> = own.map(|one| one.rule.clone()).collect();
+        // Those that they are for may be silent.
+        if let Some(unclaimed) = &mut self.unclaimed {
+            unclaimed.keep(twins.iter().cloned());
+        }
         stay.extend(twins);
         let adds = diff(&stay, &listing.rules, protocol).adds;
         if let Some(why) = self.add(&adds).await?.into_iter().next() {

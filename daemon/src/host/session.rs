@@ -1,11 +1,12 @@
 //! A session with the kernel: it converges, and waits for something to happen.
 
-use std::{collections::BTreeSet, io, sync::Arc, time::Duration};
+use std::{borrow::Cow, collections::BTreeSet, io, sync::Arc, time::Duration};
 
 use fipd_core::{
     Text,
     host::{
-        Desired, HostSettings, Marks, Plan, Rule, RuleSet, Step, desired, diff, is_own, marks_of,
+        Desired, HostSettings, Marks, Plan, Rule, RuleSet, Step, Unclaimed, desired, diff, is_own,
+        marks_of,
     },
 };
 use tokio::{sync::mpsc, time::Instant};
@@ -25,7 +26,7 @@ use super::{
 use crate::{
     clusters::backoff::{Backoff, jittered},
     metrics::rules as figures,
-    rules::{EngineState, Ordered, Revision, Warning},
+    rules::{EngineState, Ordered, Reached, Warning},
 };
 
 /// The least between two passes.
@@ -48,9 +49,13 @@ pub(super) struct Session<'a> {
     filter: Filter,
     /// Why sets are not indexed.
     filter_problem: Option<Warning>,
-    /// Sources that were indexed before the restart.
+    /// Sources that were indexed before the restart, and that nobody is known to have wanted.
     indexed_before: Index,
+    /// Those that the packet filter knows, as far as is known.
+    indexed: Index,
     remembered: Wishes,
+    /// `None`: there was no whole list yet.
+    pub unclaimed: Option<Unclaimed>,
     marks: Option<Marks>,
     /// `None`: not looked for yet.
     preflight: Option<Vec<Warning>>,
@@ -81,7 +86,8 @@ struct Outcome {
     desired: Desired,
     listing: Listing,
     plan: Plan,
-    revision: Revision,
+    /// `None`: others changed rules all the time, so that nothing can be said.
+    reached: Option<Reached>,
     missing: Vec<Text>,
     refused: Vec<String>,
 }
@@ -119,7 +125,9 @@ impl<'a> Session<'a> {
             filter,
             filter_problem: None,
             indexed_before: Index::new(),
+            indexed: Index::new(),
             remembered: remembered.wishes,
+            unclaimed: None,
             marks: None,
             preflight: None,
             unquiet: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE),
@@ -132,7 +140,10 @@ impl<'a> Session<'a> {
             _lock: lock,
         };
         match started {
-            Ok(index) => session.indexed_before = index,
+            Ok(index) => {
+                session.indexed.clone_from(&index);
+                session.indexed_before = index;
+            }
             Err(error) => session.cannot_index(&error),
         }
         // The VRFs are to be known.
@@ -219,7 +230,8 @@ impl<'a> Session<'a> {
         self.wanted = false;
         let outcome = self.converge().await?;
         if check {
-            let vrfs = !self.engine.board.view().vrfs.is_empty();
+            let vrfs = self.engine.board.view().vrfs.clone();
+            let vrfs = vrfs.is_some_and(|vrfs| !vrfs.is_empty());
             self.preflight = Some(preflight::warnings(&outcome.desired, vrfs).await);
         }
         let sources = outcome.desired.owners.len();
@@ -231,8 +243,8 @@ impl<'a> Session<'a> {
 
     async fn read_links(&mut self) -> Result<(), Problem> {
         let vrfs = links::vrfs(&mut self.kernel.requests).await?;
-        if *self.engine.board.view().vrfs != vrfs {
-            self.engine.show(|view| view.vrfs = Arc::new(vrfs));
+        if self.engine.board.view().vrfs.as_deref() != Some(&vrfs) {
+            self.engine.show(|view| view.vrfs = Some(Arc::new(vrfs)));
         }
         Ok(())
     }
@@ -252,6 +264,7 @@ impl<'a> Session<'a> {
         self.count_drift(&listing);
         let mut desired = self.desired(&wishes, &listing);
         let held = !missing.is_empty() && !self.paused;
+        self.claim(&desired, &listing);
         let plan = diff(&desired.rules, &listing.rules, protocol);
         let mut refused = self.add(&plan.adds).await?;
         if !self.index(&desired.index, held).await {
@@ -260,34 +273,75 @@ impl<'a> Session<'a> {
             let flat = diff(&desired.rules, &listing.rules, protocol);
             refused.extend(self.add(&flat.adds).await?);
         }
-        self.unfinished = !listing.quiet;
-        let removes = listing.quiet && !held;
-        if removes {
-            let plan = diff(&desired.rules, &listing.rules, protocol);
+        let mut changed = !plan.adds.is_empty();
+        if listing.quiet {
+            let stay = self.staying(&desired, &listing, held);
+            let plan = diff(&stay, &listing.rules, protocol);
             refused.extend(self.remove(&plan.removals).await?);
-            self.remove_old_tags(&listing).await?;
-            self.keep(&desired.rules).await?;
+            changed |= !plan.removals.is_empty();
+            changed |= self.remove_old_tags(&listing).await?;
+            self.keep(&stay).await?;
         }
-        let changed = !plan.adds.is_empty() || (removes && !plan.removals.is_empty());
         let listing = match changed {
             true => self.kernel.list().await?,
             false => listing,
         };
         let plan = diff(&desired.rules, &listing.rules, protocol);
-        self.unfinished |= !held && !plan.is_empty() && refused.is_empty();
+        self.unfinished = !listing.quiet;
+        if refused.is_empty() && !plan.is_empty() {
+            let stay = self.staying(&desired, &listing, held);
+            self.unfinished |= !diff(&stay, &listing.rules, protocol).is_empty();
+        }
         match self.unfinished {
             true => drop(self.unquiet.pause()),
             false => self.unquiet.reset(),
         }
         self.marks = Some(desired.marks.clone());
+        let reached = listing.quiet.then(|| Reached {
+            flushed: self.paused,
+            ..Reached::of(revision, &desired, &plan, &self.indexed)
+        });
         Ok(Outcome {
             desired,
             listing,
             plan,
-            revision,
+            reached,
             missing,
             refused,
         })
+    }
+
+    /// What is there and wanted is somebody's from here on.
+    fn claim(&mut self, desired: &Desired, listing: &Listing) {
+        let protocol = self.engine.protocol();
+        if self.unclaimed.is_none() && listing.quiet {
+            let recorded = self.desired_of(&self.remembered, listing);
+            let found = Unclaimed::find(&listing.rules, &recorded.rules, protocol);
+            self.indexed_before
+                .retain(|source, _| !recorded.index.contains_key(source));
+            self.unclaimed = Some(found);
+        }
+        if let Some(unclaimed) = &mut self.unclaimed {
+            unclaimed.claim(&desired.rules);
+            self.indexed_before
+                .retain(|source, _| !desired.index.contains_key(source));
+        }
+    }
+
+    /// What is to be there. `held`: somebody is silent, and what nobody else is known to have wanted may be theirs.
+    fn staying<'d>(
+        &self,
+        desired: &'d Desired,
+        listing: &Listing,
+        held: bool,
+    ) -> Cow<'d, BTreeSet<Rule>> {
+        match &self.unclaimed {
+            Some(unclaimed) if held => {
+                let protocol = self.engine.protocol();
+                Cow::Owned(unclaimed.beside(&desired.rules, &listing.rules, protocol))
+            }
+            Some(_) | None => Cow::Borrowed(&desired.rules),
+        }
     }
 
     /// What is wanted, and as long as somebody is to speak also what others wanted last.
@@ -308,9 +362,13 @@ impl<'a> Session<'a> {
     }
 
     fn desired(&self, wishes: &Wishes, listing: &Listing) -> Desired {
-        if self.paused {
-            return Desired::default();
+        match self.paused {
+            true => Desired::default(),
+            false => self.desired_of(wishes, listing),
         }
+    }
+
+    fn desired_of(&self, wishes: &Wishes, listing: &Listing) -> Desired {
         let settings = self.settings();
         let seed;
         let marks = match &self.marks {
@@ -391,8 +449,8 @@ impl<'a> Session<'a> {
         Ok(all)
     }
 
-    /// Deletes what an earlier run wrote with another tag: exactly that, whatever else has this tag.
-    async fn remove_old_tags(&mut self, listing: &Listing) -> Result<(), Problem> {
+    /// Deletes what an earlier run wrote with another tag: exactly that, whatever else has this tag. `true`: there was some.
+    async fn remove_old_tags(&mut self, listing: &Listing) -> Result<bool, Problem> {
         let protocol = self.engine.protocol();
         let old = self.journal.rules().iter();
         let old: BTreeSet<Rule> = old
@@ -413,7 +471,7 @@ impl<'a> Session<'a> {
             let plan = diff(&stay, &actual, tag);
             self.remove(&plan.removals).await?;
         }
-        Ok(())
+        Ok(!old.is_empty())
     }
 
     async fn keep(&mut self, rules: &BTreeSet<Rule>) -> Result<(), Problem> {
@@ -436,6 +494,7 @@ impl<'a> Session<'a> {
         }
         match self.filter.apply(&index).await {
             Ok(drifted) => {
+                self.indexed = index;
                 if drifted {
                     self.engine.drift.index += 1;
                     self.mended = Some(Instant::now());
@@ -444,6 +503,7 @@ impl<'a> Session<'a> {
             }
             Err(error) => {
                 self.cannot_index(&error);
+                self.indexed.extend(index);
                 wanted.is_empty()
             }
         }
@@ -468,16 +528,15 @@ impl<'a> Session<'a> {
             .filter(|one| is_own(one, protocol))
             .map(|one| one.rule.clone());
         self.engine.left = outcome.listing.quiet.then(|| Arc::new(own.collect()));
-        let done = outcome.plan.is_empty() && outcome.missing.is_empty();
-        if done && !self.paused && outcome.refused.is_empty() {
-            self.engine.board.applied(outcome.revision);
+        if let Some(reached) = outcome.reached.clone() {
+            self.engine.board.reach(reached);
         }
         let warnings = self.warnings(&outcome);
         let state = match (self.paused, outcome.refused.first()) {
             (true, _) => EngineState::Paused,
             (_, Some(refused)) => EngineState::Degraded(refused.clone()),
             _ if !outcome.missing.is_empty() => EngineState::Starting(format!(
-                "{} did not say yet which rules are wanted; until then rules are added, and none is removed",
+                "{} did not say yet which rules are wanted; until then rules are added, and none is removed that may be theirs",
                 outcome.missing.join(", ")
             )),
             _ => EngineState::Active,
@@ -540,7 +599,17 @@ impl<'a> Session<'a> {
         self.remove(&plan.removals).await?;
         self.indexed_before.clear();
         self.index(&Index::new(), false).await;
-        self.keep(&nothing).await
+        self.keep(&nothing).await?;
+        let listing = self.kernel.list().await?;
+        let left = diff(&nothing, &listing.rules, self.engine.protocol());
+        let (board, none) = (&self.engine.board, Desired::default());
+        if listing.quiet {
+            board.reach(Reached {
+                flushed: true,
+                ..Reached::of(board.wanted().0, &none, &left, &self.indexed)
+            });
+        }
+        Ok(())
     }
 }
 

@@ -5,10 +5,11 @@ use std::future::Future;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
 use fipd::host::{self, Options};
-use fipd::rules::{EngineState, RuleBoard, View};
+use fipd::rules::{EngineState, Reached, RuleBoard, View};
 use fipd_core::host::{HostSettings, Mode, RuleSet};
 use fipd_tests::toolchain::debian;
 use fipd_tests::wait::wait_until;
@@ -176,8 +177,12 @@ impl Host {
 
     /// One who wants these, and the kernel has them.
     pub async fn with(&self, sets: Vec<RuleSet>) -> Engine {
+        self.with_as("lb", sets).await
+    }
+
+    pub async fn with_as(&self, who: &str, sets: Vec<RuleSet>) -> Engine {
         let engine = self.start();
-        engine.has("lb", sets).await;
+        engine.has(who, sets).await;
         engine
     }
 }
@@ -193,9 +198,18 @@ impl Engine {
     pub async fn has(&self, who: &str, sets: Vec<RuleSet>) {
         let revision = self.board.want(&who.into(), sets);
         let mut progress = self.board.progress();
-        let applied = progress.wait_for(|applied| *applied >= revision);
+        let there = |reached: &Arc<Reached>| reached.revision >= revision && reached.is_whole();
+        let applied = progress.wait_for(there);
         let applied = tokio::time::timeout(SOON, applied).await;
         assert!(applied.is_ok(), "not applied: {:?}", self.board.view());
+    }
+
+    /// How the kernel is once this counts.
+    pub async fn reached(&self, revision: u64) -> Arc<Reached> {
+        let mut progress = self.board.progress();
+        let reached = progress.wait_for(|reached| reached.revision >= revision);
+        let reached = tokio::time::timeout(SOON, reached).await;
+        Arc::clone(&reached.expect("nothing is said of it").unwrap())
     }
 
     pub async fn until(&self, what: &str, is: impl Fn(&View) -> bool) {

@@ -28,6 +28,9 @@ fn conformance_35_a_flush_tells_first_then_removes_own_rules_until_it_is_resumed
         assert_eq!(done, told);
         assert!(own().is_empty() && indexed().is_empty());
         assert_eq!(engine.board.view().state, EngineState::Paused);
+        let reached = engine.board.progress().borrow().clone();
+        assert!(reached.flushed && reached.lingering.is_empty());
+        assert!(!reached.has("10.0.0.1".parse().unwrap(), &"lb".into()));
         engine.stop().await;
         let engine = host.start();
         engine

@@ -288,3 +288,32 @@ fn conformance_28_ten_thousand_flat_rules_are_there_soon_and_what_they_cost_is_t
         assert_eq!(own().len(), 5_000);
     });
 }
+
+#[test]
+fn a_rule_that_the_kernel_refuses_holds_nothing_else_back() {
+    in_namespace(|| async {
+        let host = Host::new();
+        // The kernel has no table 0 of IPv6; what is refused for want of the whole family is refused in the same way.
+        let refused = set(&["2001:db8::1"], 0);
+        let engine = host.start();
+        let both = vec![refused.clone(), set(&["10.0.0.1", "10.0.0.2"], 100)];
+        let revision = engine.board.want(&"lb".into(), both);
+        let reached = engine.reached(revision).await;
+        let has = |reached: &fipd::rules::Reached, source: &str| {
+            reached.has(source.parse().unwrap(), &"lb".into())
+        };
+        assert!(has(&reached, "10.0.0.1") && !has(&reached, "2001:db8::1"));
+        engine
+            .until("it says so", |view| {
+                matches!(&view.state, EngineState::Degraded(why) if why.contains("2001:db8::1"))
+            })
+            .await;
+        let less = vec![refused, set(&["10.0.0.2"], 100)];
+        let revision = engine.board.want(&"lb".into(), less);
+        let reached = engine.reached(revision).await;
+        assert!(reached.is_rid_of("10.0.0.1".parse().unwrap()));
+        assert!(has(&reached, "10.0.0.2"));
+        assert_eq!(own(), ["10000: from 10.0.0.2 lookup 100 proto 200"]);
+        engine.has("lb", Vec::new()).await;
+    });
+}

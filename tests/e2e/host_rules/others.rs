@@ -51,7 +51,9 @@ fn a_rule_whose_deletion_would_take_anothers_stays_and_is_told() {
         let host = Host::new();
         let engine = host.with(vec![set(&["10.0.0.1"], 100)]).await;
         let before = own();
-        engine.has("lb", Vec::new()).await;
+        let revision = engine.board.want(&"lb".into(), Vec::new());
+        let reached = engine.reached(revision).await;
+        assert!(!reached.is_rid_of("10.0.0.1".parse().unwrap()));
         assert_eq!(
             own(),
             before,

@@ -54,6 +54,46 @@ fn without_a_journal_nothing_is_removed_until_everybody_spoke() {
 }
 
 #[test]
+fn a_silent_cluster_holds_back_only_what_may_be_its_own() {
+    in_namespace(|| async {
+        let mut host = Host::expecting(&["a"]);
+        let before = vec![
+            set(&["10.0.0.1", "10.0.0.2"], 100),
+            many(3, 101, Mode::Indexed),
+        ];
+        host.with_as("a", before).await.stop().await;
+        // Of nobody that is on record, so that it may be the new one's.
+        ip("rule add from 10.0.0.9 lookup 100 priority 10000 protocol 200");
+        host.options.expected.insert("new".into());
+        let engine = host.start();
+        let revision = engine
+            .board
+            .want(&"a".into(), vec![set(&["10.0.0.2"], 100)]);
+        let left = vec![
+            "10000: from 10.0.0.2 lookup 100 proto 200".to_owned(),
+            "10000: from 10.0.0.9 lookup 100 proto 200".to_owned(),
+        ];
+        become_("what a had goes", SOON, own, left).await;
+        assert!(indexed().is_empty());
+        let reached = engine.reached(revision).await;
+        assert!(reached.is_rid_of("10.0.0.1".parse().unwrap()));
+        assert!(!reached.is_rid_of("10.0.0.9".parse().unwrap()));
+        assert!(reached.has("10.0.0.2".parse().unwrap(), &"lb".into()));
+        assert!(matches!(
+            engine.board.view().state,
+            EngineState::Starting(_)
+        ));
+        // What came since is known, too.
+        let revision = engine.board.want(&"a".into(), Vec::new());
+        let reached = engine.reached(revision).await;
+        assert!(reached.is_rid_of("10.0.0.2".parse().unwrap()));
+        assert_eq!(own(), ["10000: from 10.0.0.9 lookup 100 proto 200"]);
+        engine.has("new", Vec::new()).await;
+        assert!(own().is_empty());
+    });
+}
+
+#[test]
 fn conformance_23_and_defect_4_what_an_earlier_run_left_is_removed_by_its_tag() {
     in_namespace(|| async {
         ip("rule add from 10.0.0.9 lookup 100 priority 10000 protocol 200");

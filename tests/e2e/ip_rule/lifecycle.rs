@@ -1,9 +1,19 @@
 //! What keeps rules and their objects together, whatever happens to either.
 
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::DynamicObject;
+use kube::core::ApiResource;
+
 use super::*;
 
+const APPLIED: &str = "applied.iprule.agent.brtrm.dev";
+
 async fn whole(nodes: &[&'static str]) -> Bench {
-    let bench = Bench::start(nodes).await;
+    whole_with(nodes, SETTINGS).await
+}
+
+async fn whole_with(nodes: &[&'static str], settings: &str) -> Bench {
+    let bench = Bench::start_with(nodes, settings).await;
     bench
         .rule("lb", json!({ "cidr": "203.0.113.0/24", "table": 100 }))
         .await;
@@ -161,7 +171,7 @@ async fn rules_stay_while_the_api_is_away_and_nothing_goes_by_a_restart_of_the_d
     bench.plane.restart_api().await.unwrap();
     let before = bench.config(CONFIG, "is there", |_| true).await;
     drop(bench.hosts.remove("n1"));
-    let host = Host::start(&bench.plane, RESTRICTED_USER, "n1", true).await;
+    let host = Host::start(&bench.plane, RESTRICTED_USER, "n1", Some(SETTINGS)).await;
     bench.hosts.insert("n1", host);
     bench.wants("n1", &["10.96.23.17 100"]).await;
     let after = bench.config(CONFIG, "is there", |_| true).await;
@@ -170,4 +180,101 @@ async fn rules_stay_while_the_api_is_away_and_nothing_goes_by_a_restart_of_the_d
     // It leads again, as the same holder of the original's Lease.
     bench.vips("web", &["203.0.114.45"]).await;
     bench.gone(CONFIG).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn conformance_34_and_defect_10_who_leaves_with_its_rules_is_not_waited_for() {
+    let mut bench = whole(&["n1", "n2"]).await;
+    bench.hosts.remove("n2").unwrap().leave();
+    let left = bench.config(CONFIG, "n2 says nothing any more", |config| {
+        config["metadata"]["annotations"][format!("{APPLIED}/n2")].is_null()
+    });
+    let left = left.await;
+    assert!(left["metadata"]["annotations"][format!("{APPLIED}/n1")].is_string());
+    assert_eq!(left["spec"]["state"], "present");
+    bench.vips("web", &[]).await;
+    bench.gone(CONFIG).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn defect_9_a_living_node_without_fipd_is_named_when_it_is_waited_for_no_longer() {
+    let settings = "node-timeout = \"2s\"\nsilent-timeout = \"10s\"\n";
+    let mut bench = whole_with(&["n1", "n2"], settings).await;
+    // As after a crash, or a removed package.
+    drop(bench.hosts.remove("n2"));
+    bench.vips("web", &[]).await;
+    bench
+        .config(CONFIG, "n1 has confirmed", |config| {
+            config["metadata"]["annotations"][format!("{CLEANUP}/n1")] == "done"
+        })
+        .await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    bench.config(CONFIG, "waits for n2", |_| true).await;
+    bench.gone(CONFIG).await;
+    let event = bench.events("lb", "NodeSilent").await;
+    let note = event["note"].as_str().unwrap();
+    assert!(
+        note.contains("n2 had the rule of") && note.contains("fipd is back there"),
+        "{note}"
+    );
+    // Back again, it wants nothing: its tag tells the engine what to remove.
+    let host = Host::start(&bench.plane, NODE_USER, "n2", None).await;
+    let said = wait_until("n2 says what it wants", DEADLINE, || async {
+        let (_, wanted) = host.board.wanted();
+        match wanted.as_slice() {
+            [(_, sets)] => Ok(sets.len()),
+            _ => Err(format!("{wanted:?}")),
+        }
+    });
+    assert_eq!(said.await.unwrap(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn defect_13_what_does_not_fit_its_schema_keeps_what_it_had_and_can_be_deleted() {
+    let bench = whole(&["n1"]).await;
+    // As with the definitions of another version.
+    let definitions: Api<CustomResourceDefinition> = Api::all(bench.client.clone());
+    let any = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
+    let place = "/spec/versions/0/schema/openAPIV3Schema";
+    for kind in ["iprules", "ipruleconfigs"] {
+        let loose = json!([{ "op": "replace", "path": place, "value": any }]);
+        let loose: Patch<()> = Patch::Json(serde_json::from_value(loose).unwrap());
+        let name = format!("{kind}.api.operator.brtrm.dev");
+        definitions
+            .patch(&name, &PatchParams::default(), &loose)
+            .await
+            .unwrap();
+    }
+    let edit = async |resource: ApiResource, name: &str, spec: Value| {
+        let api: Api<DynamicObject> = Api::all_with(bench.client.clone(), &resource);
+        let body = Patch::Merge(json!({ "spec": spec }));
+        wait_until("any text is taken", DEADLINE, || async {
+            let edited = api.patch(name, &PatchParams::default(), &body).await;
+            match edited {
+                Ok(object) if object.data["spec"]["mode"] == spec["mode"] => Ok(()),
+                other => Err(format!("{other:?}")),
+            }
+        })
+        .await
+        .unwrap();
+    };
+    let rule = ApiResource::erase::<IPRule>(&());
+    let config = ApiResource::erase::<IPRuleConfig>(&());
+    edit(rule, "lb", json!({ "mode": { "odd": true } })).await;
+    bench.events("lb", "Malformed").await;
+    edit(config.clone(), CONFIG, json!({ "mode": { "odd": true } })).await;
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    assert_eq!(bench.hosts["n1"].wants_text(), ["10.96.23.17 100"]);
+    edit(config, CONFIG, json!({ "mode": null })).await;
+    bench
+        .config(CONFIG, "is as it was", |config| {
+            config["spec"]["state"] == "present"
+        })
+        .await;
+    let rules: Api<DynamicObject> =
+        Api::all_with(bench.client.clone(), &ApiResource::erase::<IPRule>(&()));
+    delete(&rules, "lb").await;
+    bench.gone(CONFIG).await;
+    absent(&rules, "lb").await;
+    bench.wants("n1", &[]).await;
 }

@@ -14,6 +14,7 @@ mod desired;
 mod diff;
 mod limits;
 mod rule;
+mod unclaimed;
 
 pub use assign::{Assigned, Assignment, Balanced, Clash, Policy, SourceMode, assign};
 pub use desired::{Desired, HostSettings, Marks, Mode, RuleSet, SetKey, desired, marks_of};
@@ -23,3 +24,4 @@ pub use limits::{
     check_protocol, check_table,
 };
 pub use rule::{FwMark, KernelRule, Rule, RuleAction};
+pub use unclaimed::Unclaimed;

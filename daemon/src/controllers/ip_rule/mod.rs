@@ -21,9 +21,13 @@ mod plan;
 mod status;
 mod step;
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
-use fipd_core::{System, Text};
+use fipd_core::{ClusterId, System, Text};
 use fipd_crds::ip_rule::{Agent, IPRule, IPRuleConfig};
 use futures::future::BoxFuture;
 use k8s_openapi::api::{
@@ -31,10 +35,16 @@ use k8s_openapi::api::{
     discovery::v1::EndpointSlice,
 };
 use kube::Api;
+use parking_lot::Mutex;
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
 pub use self::node::{WISHES, wisher};
-use self::{agent::Agents, decide::Decider, node::NodePart};
+use self::{
+    agent::Agents,
+    decide::Decider,
+    node::{NodePart, Seen},
+};
 use super::{
     events::Events,
     lease::{self, Wanted},
@@ -77,6 +87,32 @@ struct Host {
     board: RuleBoard,
     /// The Node that it is in one of the clusters.
     node: Text,
+    /// Once it is cancelled, the rules of this host go.
+    leaving: Option<CancellationToken>,
+    /// By the name of the cluster.
+    seen: Arc<Mutex<BTreeMap<Text, SeenOf>>>,
+}
+
+/// Which cluster that was, and what was understood of its objects.
+type SeenOf = (ClusterId, Arc<Mutex<Seen>>);
+
+impl Host {
+    fn is_leaving(&self) -> bool {
+        let leaving = self.leaving.as_ref();
+        leaving.is_some_and(CancellationToken::is_cancelled)
+    }
+
+    /// What earlier sessions understood of this cluster; nothing where its name is another's now.
+    fn seen(&self, session: &ClusterSession) -> Arc<Mutex<Seen>> {
+        let mut all = self.seen.lock();
+        let entry = all.entry(Text::clone(&session.name));
+        let new = || (session.id.clone(), Arc::default());
+        let (id, seen) = entry.or_insert_with(new);
+        if *id != session.id {
+            (*id, *seen) = new();
+        }
+        Arc::clone(seen)
+    }
 }
 
 impl IpRule {
@@ -92,7 +128,21 @@ impl IpRule {
     /// Brings rules to this host, which is the Node of this name in one of the clusters.
     #[must_use]
     pub fn with_host(mut self, board: RuleBoard, node: Text) -> Self {
-        self.host = Some(Host { board, node });
+        self.host = Some(Host {
+            board,
+            node,
+            leaving: None,
+            seen: Arc::default(),
+        });
+        self
+    }
+
+    /// The rules of this host go once this is cancelled, and with them what was said of them.
+    #[must_use]
+    pub fn leaving(mut self, stop: CancellationToken) -> Self {
+        if let Some(host) = &mut self.host {
+            host.leaving = Some(stop);
+        }
         self
     }
 
@@ -113,6 +163,7 @@ impl IpRule {
         if let Some(host) = &self.host {
             let all = clusters.iter().map(|name| wisher(name));
             host.board.expect(WISHES, all.collect());
+            host.seen.lock().retain(|name, _| clusters.contains(name));
         }
     }
 
@@ -121,10 +172,15 @@ impl IpRule {
         let system = self.clone();
         Box::pin(async move {
             let node = async {
-                if let Some(Host { board, node }) = system.host.clone() {
-                    NodePart::new(site_of(session.clone()), board, node)
-                        .run()
-                        .await;
+                if let Some(host) = &system.host {
+                    let seen = host.seen(&session);
+                    let (board, node) = (host.board.clone(), Text::clone(&host.node));
+                    let site = site_of(session.clone());
+                    let part = NodePart::new(site, board, node, seen);
+                    Arc::clone(&part).run().await;
+                    if host.is_leaving() {
+                        part.take_leave().await;
+                    }
                 }
             };
             let decide = async {

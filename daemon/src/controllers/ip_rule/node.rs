@@ -6,6 +6,7 @@
 //!                      annotations <-- reports <-- progress
 //! ```
 
+mod news;
 mod wants;
 
 use std::{
@@ -15,25 +16,27 @@ use std::{
 };
 
 use fipd_core::Text;
-use fipd_crds::ip_rule::{
-    APPLIED_PREFIX, Agent as RawAgent, CLEANUP_PREFIX, DONE, IPRule, IPRuleConfig,
-};
+use fipd_crds::ip_rule::{Agent as RawAgent, IPRule, IPRuleConfig};
+use futures::{FutureExt as _, StreamExt as _};
 use k8s_openapi::api::core::v1::Node as RawNode;
 use kube::{Api, runtime::watcher};
 use parking_lot::Mutex;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::{
     sync::Notify,
     task::JoinSet,
     time::{Instant, sleep},
 };
 
-use self::wants::{Seen, Want, wants};
+pub use self::wants::Seen;
+use self::{
+    news::{Said, news},
+    wants::{Want, wants},
+};
 use super::{
     agent::standing::active,
-    names::{CONFIG, config_target, of_node, spec_hash},
+    names::{CONFIG, config_target},
     observe::{self, Agent, Config, Node, Rule},
-    step::echo,
 };
 use crate::{
     clusters::adoption::PAGE,
@@ -46,7 +49,7 @@ use crate::{
         tasks::{finish, spawn},
     },
     metrics::reconcile::counted,
-    rules::{Revision, RuleBoard},
+    rules::{Reached, Revision, RuleBoard},
 };
 
 /// How the wishes of clusters begin on the board.
@@ -59,6 +62,9 @@ const GRACE: Duration = Duration::from_secs(2);
 const AGAIN: Duration = Duration::from_secs(60);
 /// Reports at once.
 const REPORTS: usize = 8;
+/// For the last words at the stop, that the rules are gone; the daemon waits little longer.
+const LEAVE: Duration = Duration::from_millis(2_500);
+const LAST_WORDS: usize = 32;
 
 /// Who wants the rules of a cluster.
 pub fn wisher(cluster: &str) -> Text {
@@ -77,22 +83,15 @@ pub struct NodePart {
     agents: Arc<Objects<Agent>>,
     nodes: Arc<Objects<Node>>,
     woken: Notify,
-    /// What the kernel has, as of the last time that it was told.
-    has: Mutex<Option<Arc<Has>>>,
+    seen: Arc<Mutex<Seen>>,
+    /// What was said last that counts, and how the kernel is since.
+    told: Mutex<Option<(Arc<Said>, Arc<Reached>)>>,
     reports: Arc<Queue<Key>>,
 }
 
-/// What the kernel has.
-#[derive(Default)]
-struct Has {
-    /// Hashes of the IPRuleConfigs whose rule is there.
-    present: BTreeMap<Text, String>,
-    /// Generations of those that are absent, and are not there.
-    absent: BTreeMap<Text, Option<i64>>,
-}
-
 impl NodePart {
-    pub fn new(site: Arc<Site>, board: RuleBoard, node: Text) -> Arc<Self> {
+    /// `seen`: what an earlier session of the same cluster understood.
+    pub fn new(site: Arc<Site>, board: RuleBoard, node: Text, seen: Arc<Mutex<Seen>>) -> Arc<Self> {
         Arc::new(Self {
             remote: Remote::new(site.session.client.clone()),
             site,
@@ -103,7 +102,8 @@ impl NodePart {
             agents: Objects::new(),
             nodes: Objects::new(),
             woken: Notify::new(),
-            has: Mutex::default(),
+            seen,
+            told: Mutex::default(),
             reports: Queue::new(),
         })
     }
@@ -187,27 +187,32 @@ impl NodePart {
 
     /// Says what is wanted with every change, and notes what the kernel has.
     async fn follow(&self) {
-        let mut seen = Seen::default();
         let mut progress = self.board.progress();
         let mut views = self.board.views();
-        let mut vrfs = Arc::clone(&self.board.view().vrfs);
+        let mut vrfs = self.board.view().vrfs.clone();
         loop {
-            let (revision, has) = self.want(&mut seen);
-            let again = sleep(if seen.waits() { GRACE } else { AGAIN });
+            let said = self.want();
+            let waits = self.seen.lock().waits();
+            let again = sleep(if waits { GRACE } else { AGAIN });
             tokio::pin!(again);
-            let mut told = false;
+            let mut noted: Option<Arc<Reached>> = None;
             loop {
+                let reached = Arc::clone(&progress.borrow_and_update());
+                let alike = noted.as_ref().is_some_and(|noted| noted.is_alike(&reached));
+                if let Some((revision, said)) = &said
+                    && reached.revision >= *revision
+                    && !alike
+                {
+                    self.note(Arc::clone(said), Arc::clone(&reached));
+                    noted = Some(reached);
+                }
                 tokio::select! {
                     () = self.woken.notified() => break,
                     () = &mut again => break,
                     // The board lives in self: neither channel ends.
-                    Ok(reached) = progress.wait_for(|reached| *reached >= revision), if !told => {
-                        drop(reached);
-                        told = true;
-                        self.note(Arc::clone(&has));
-                    }
+                    Ok(()) = progress.changed() => {}
                     Ok(()) = views.changed() => {
-                        let now = Arc::clone(&views.borrow_and_update().vrfs);
+                        let now = views.borrow_and_update().vrfs.clone();
                         if std::mem::replace(&mut vrfs, now) != vrfs {
                             break;
                         }
@@ -218,17 +223,22 @@ impl NodePart {
         }
     }
 
-    /// Says what is wanted, and what the kernel has once that is done.
-    fn want(&self, seen: &mut Seen) -> (Revision, Arc<Has>) {
+    /// Says what is wanted. Answers that, and the revision from which on it counts. `None`: it is not known yet.
+    fn want(&self) -> Option<(Revision, Arc<Said>)> {
         let node = self.nodes.get(&Key::new("", &self.node));
         let agents = self.agents.all();
         let rules = self.rules.all().into_iter();
+        let vrfs = self.board.view().vrfs.clone();
+        let malformed = self.configs.malformed().into_iter();
         let want = Want {
             cluster: &self.site.name,
+            name: &self.node,
             node: node.as_deref(),
             rules: rules.map(|(key, rule)| (key.name, rule)).collect(),
             agent: active(&agents).map(|agent| &agent.spec.node_selector),
-            vrfs: &self.board.view().vrfs,
+            agents_fit: self.agents.malformed().is_empty(),
+            vrfs: vrfs.as_deref(),
+            malformed: malformed.map(|(key, _)| key.name).collect(),
         };
         let configs: Vec<Arc<Config>> = self
             .configs
@@ -236,7 +246,8 @@ impl NodePart {
             .into_iter()
             .map(|(_, config)| config)
             .collect();
-        let (sets, present) = wants(&want, &configs, seen, Instant::now(), GRACE);
+        let mut seen = self.seen.lock();
+        let (sets, present) = wants(&want, &configs, &mut seen, Instant::now(), GRACE)?;
         let wanted: BTreeSet<_> = sets.iter().flat_map(|set| &set.sources).copied().collect();
         let gone = |config: &&Arc<Config>| {
             config.is_ours()
@@ -247,17 +258,17 @@ impl NodePart {
         };
         let absent = configs.iter().filter(gone);
         let absent = absent.map(|config| (Text::clone(&config.meta.name), config.meta.generation));
-        let has = Has {
+        let said = Said {
             absent: absent.collect(),
             present,
         };
         let revision = self.board.want(&wisher(&self.site.name), sets);
-        (revision, Arc::new(has))
+        Some((revision, Arc::new(said)))
     }
 
-    /// The kernel has it: each object of which there is something to say is queued.
-    fn note(&self, has: Arc<Has>) {
-        *self.has.lock() = Some(has);
+    /// So the kernel is: each object of which there is something to say is queued.
+    fn note(&self, said: Arc<Said>, reached: Arc<Reached>) {
+        *self.told.lock() = Some((said, reached));
         for (key, config) in self.configs.all() {
             if self.news(&config).is_some() {
                 self.reports.add(key);
@@ -265,57 +276,39 @@ impl NodePart {
         }
     }
 
-    /// The patch that says what became of it, where it does not say so yet.
     fn news(&self, config: &Config) -> Option<(Patch, Value)> {
-        let has = self.has.lock().clone()?;
-        let (name, meta) = (&config.meta.name, &config.meta);
-        let applied = of_node(APPLIED_PREFIX, &self.node);
-        let cleaned = of_node(CLEANUP_PREFIX, &self.node);
-        if !config.is_ours() {
-            return None;
+        let (said, reached) = self.told.lock().clone()?;
+        news(config, &self.node, &said, &reached)
+    }
+
+    /// After the session: the rules of this host go with fipd, and nobody is to wait for it.
+    pub async fn take_leave(self: Arc<Self>) {
+        let leave = async {
+            let mut progress = self.board.progress();
+            let reached = match progress.wait_for(|reached| reached.flushed).await {
+                Ok(reached) => Arc::clone(&reached),
+                Err(_) => return,
+            };
+            let before = self.told.lock().as_ref().map(|(said, _)| Arc::clone(said));
+            let said = before.as_deref().cloned().unwrap_or_default();
+            let said = Said {
+                present: BTreeMap::new(),
+                ..said
+            };
+            *self.told.lock() = Some((Arc::new(said), reached));
+            let all = self.configs.all().into_iter();
+            let all = all.filter(|(_, config)| self.news(config).is_some());
+            let words = futures::stream::iter(all);
+            let say = |(key, _)| Arc::clone(&self).report(key).map(drop);
+            words.for_each_concurrent(LAST_WORDS, say).await;
+        };
+        if tokio::time::timeout(LEAVE, leave).await.is_err() {
+            tracing::warn!(
+                cluster = &*self.site.name,
+                "not all IPRuleConfigs could be told that the rules of this host are gone; those are waited for as long as \
+                 silent-timeout says"
+            );
         }
-        if config.is_present() {
-            let says = config.annotations.get(&applied);
-            let hash = has
-                .present
-                .get(name)
-                .filter(|hash| **hash == spec_hash(&config.spec));
-            let says_now = hash.map(|hash| echo(hash));
-            // Without a rule here, in or out of scope, it says nothing.
-            if says == says_now.as_ref()
-                || meta.terminating
-                || (says_now.is_none() && has.present.contains_key(name))
-            {
-                return None;
-            }
-            let body =
-                json!({ "metadata": { "uid": meta.uid, "annotations": { applied: says_now } } });
-            return Some((Patch::Merge, body));
-        }
-        let gone = has
-            .absent
-            .get(name)
-            .is_some_and(|generation| *generation == meta.generation);
-        if !gone
-            || config
-                .annotations
-                .get(&cleaned)
-                .is_some_and(|value| value == DONE)
-            || config.annotations.is_empty()
-        {
-            return None;
-        }
-        let place = format!(
-            "/metadata/annotations/{}",
-            cleaned.replace('~', "~0").replace('/', "~1")
-        );
-        // Were it present again since, and absent once more, this would be a word of before.
-        let body = json!([
-            { "op": "test", "path": "/metadata/uid", "value": meta.uid },
-            { "op": "test", "path": "/metadata/generation", "value": meta.generation },
-            { "op": "add", "path": place, "value": DONE },
-        ]);
-        Some((Patch::Json, body))
     }
 
     async fn report(self: Arc<Self>, key: Key) -> Next {

@@ -24,6 +24,9 @@ use crate::{
     },
 };
 
+/// All is looked at so often without any change, where no IPRule says how often.
+const INTERVAL: Duration = Duration::from_secs(600);
+
 /// What is known of a cluster.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
@@ -66,6 +69,13 @@ pub struct Outlook {
     pub interval: Option<Duration>,
 }
 
+impl Outlook {
+    /// The time until the next look where nothing changes.
+    pub fn again(&self) -> Duration {
+        self.interval.unwrap_or(INTERVAL)
+    }
+}
+
 /// Whether any IPRule needs to know the pods behind Services.
 pub fn wants_endpoints(rules: &[Arc<Rule>]) -> bool {
     let all = rules.iter().filter(|rule| !rule.meta.terminating);
@@ -79,13 +89,16 @@ pub fn outlook(known: &Known) -> Outlook {
         ..Outlook::default()
     };
     let mut valid: Vec<(&Rule, Valid)> = Vec::new();
+    for rule in &known.rules {
+        // Also of one that goes: the same nodes are asked that have it.
+        if let Ok(nodes) = Selector::read(&rule.spec.node_selector_label) {
+            outlook.nodes.insert(Text::clone(&rule.meta.name), nodes);
+        }
+    }
     for rule in known.rules.iter().filter(|rule| !rule.meta.terminating) {
         let name = Text::clone(&rule.meta.name);
         match read(&rule.spec) {
-            Ok(one) => {
-                outlook.nodes.insert(name, one.nodes.clone());
-                valid.push((rule, one));
-            }
+            Ok(one) => valid.push((rule, one)),
             Err(wrong) => {
                 outlook.held.insert(Text::clone(&name));
                 outlook.rules.insert(name, Told::Wrong(wrong));
@@ -318,6 +331,46 @@ pub(super) mod tests {
         );
         assert_eq!(told(&outlook), ["iprc-10-96-0-1 t200 p0 good"]);
         assert_eq!(outlook.interval, Some(Duration::from_secs(30)));
+    }
+
+    #[test]
+    fn all_is_looked_at_as_often_as_the_shortest_interval_says_which_may_be_long() {
+        let with = |name: &str, interval: &str| {
+            let spec =
+                json!({ "cidr": "203.0.113.0/24", "table": 100, "reconcileInterval": interval });
+            rule(name, spec)
+        };
+        let again = |rules: Vec<Arc<Rule>>| {
+            let known = Known {
+                rules,
+                ..Known::default()
+            };
+            outlook(&known).again()
+        };
+        let hour = Duration::from_secs(3600);
+        assert_eq!(again(vec![with("a", "")]), hour / 6);
+        assert_eq!(again(vec![with("a", "1d"), with("b", "")]), hour * 24);
+        assert_eq!(again(vec![with("a", "2h"), with("b", "1h")]), hour);
+    }
+
+    #[test]
+    fn a_rule_that_goes_or_is_wrong_keeps_its_nodes() {
+        let mut going = Rule::clone(&rule(
+            "going",
+            json!({ "cidr": "203.0.113.0/24", "table": 100, "nodeSelectorLabel": "lb=true" }),
+        ));
+        going.meta.terminating = true;
+        let wrong = json!({ "cidr": "203.0.113.0/24", "table": 0, "nodeSelectorLabel": "lb=true" });
+        let odd = json!({ "cidr": "203.0.113.0/24", "table": 1, "nodeSelectorLabel": "a in (b)" });
+        let known = Known {
+            rules: vec![Arc::new(going), rule("odd", odd), rule("wrong", wrong)],
+            ..Known::default()
+        };
+        let outlook = outlook(&known);
+        let nodes: Vec<&str> = outlook.nodes.keys().map(|name| &**name).collect();
+        assert_eq!(nodes, ["going", "wrong"]);
+        assert!(!outlook.nodes["going"].matches(&BTreeMap::new()));
+        assert!(!outlook.rules.contains_key("going"));
     }
 
     #[test]

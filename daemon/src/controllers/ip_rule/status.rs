@@ -1,6 +1,8 @@
 //! What IPRules and IPRuleConfigs say of themselves.
 
-use fipd_core::host::Clash;
+use std::time::Duration;
+
+use fipd_core::{Text, host::Clash};
 use fipd_crds::ip_rule::{IPRuleConfigStatus, IPRuleStatus};
 use k8s_openapi::jiff;
 
@@ -100,6 +102,16 @@ pub fn lost(clashes: &[Clash]) -> Option<(&'static str, String)> {
         reason,
         format!("{} go by IPRule {winner}, {why}", sources.join(", ")),
     ))
+}
+
+/// The rule of this IPRuleConfig may be left on these nodes.
+pub fn unheard(config: &str, nodes: &[Text], silent: Duration) -> String {
+    format!(
+        "{} had the rule of {config} and said nothing for {} s since it is not wanted any more; it is waited for no longer, and \
+         removes the rule itself when fipd is back there",
+        named(nodes).join(", "),
+        silent.as_secs()
+    )
 }
 
 fn says(status: bool, reason: &'static str, message: String) -> Says {

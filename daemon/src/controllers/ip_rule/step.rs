@@ -36,8 +36,8 @@ pub enum Step {
     Retire(Value),
     /// Nodes that have not confirmed yet.
     Wait(Vec<Text>),
-    /// No node has the rule: it may go.
-    Delete,
+    /// No node has the rule that is waited for: it may go. These had it and were silent for too long.
+    Delete(Vec<Text>),
     /// Somebody deleted it: it may go, and is made anew.
     LetGo,
 }
@@ -50,8 +50,23 @@ pub struct Scope<'a> {
     pub rule: Option<&'a Selector>,
     /// Of the Agent that counts.
     pub agent: Option<&'a BTreeMap<String, String>>,
-    /// How long a node that says nothing is waited for.
-    pub patience: Duration,
+    pub patience: Patience,
+}
+
+/// How long a node that says nothing is waited for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Patience {
+    /// One that is not ready, or that never had the rule.
+    pub unready: Duration,
+    /// One that is ready and had the rule: fipd is not there any more.
+    pub silent: Duration,
+}
+
+/// The nodes in scope that have not confirmed that a rule is gone.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Pending {
+    waited: Vec<Text>,
+    unheard: Vec<Text>,
 }
 
 impl Scope<'_> {
@@ -66,21 +81,28 @@ impl Scope<'_> {
         self.nodes.iter().filter(|(_, node)| self.has(node))
     }
 
-    /// The nodes in scope that may still have the rule. A node that is not ready for long, or that never had it and
-    /// stays silent, is not waited for: it cleans itself when it is back.
-    fn pending(&self, config: &Config, now: Timestamp) -> Vec<Text> {
-        let patience = u64::try_from(self.patience.as_millis()).unwrap_or(u64::MAX);
-        let over = |since: Timestamp| now.0.saturating_sub(since.0) >= patience;
+    /// The nodes in scope that may still have the rule. None is waited for without an end: it cleans itself when it is back,
+    /// since nobody wants the rule then.
+    fn pending(&self, config: &Config, now: Timestamp) -> Pending {
+        let over = |patience: Duration, since: Timestamp| {
+            let patience = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
+            now.0.saturating_sub(since.0) >= patience
+        };
+        let Patience { unready, silent } = self.patience;
         let absent = config.annotations.get(ABSENT_SINCE);
         let absent = absent.and_then(|text| clock::parse_rfc3339(text));
         let says = |prefix: &str, node: &str| config.annotations.get(&of_node(prefix, node));
+        let had = |name: &str| says(APPLIED_PREFIX, name).is_some();
         let done = |name: &str, node: &Node| {
             says(CLEANUP_PREFIX, name).is_some_and(|value| value == DONE)
-                || node.unready.is_some_and(over)
-                || (says(APPLIED_PREFIX, name).is_none() && absent.is_some_and(over))
+                || node.unready.is_some_and(|since| over(unready, since))
+                || (!had(name) && absent.is_some_and(|since| over(unready, since)))
         };
         let pending = self.in_scope().filter(|(name, node)| !done(name, node));
-        pending.map(|(name, _)| Text::clone(name)).collect()
+        let pending = pending.map(|(name, _)| Text::clone(name));
+        let unheard = absent.is_some_and(|since| over(silent, since));
+        let (unheard, waited) = pending.partition(|name| unheard && had(name));
+        Pending { waited, unheard }
     }
 
     /// The nodes in scope that have the rule as it is to be, and how many there are in scope.
@@ -141,10 +163,10 @@ pub fn step(
             Some(patch) => Step::Retire(patch),
             None => {
                 let pending = scope.pending(found, now);
-                if pending.is_empty() {
-                    Step::Delete
+                if pending.waited.is_empty() {
+                    Step::Delete(pending.unheard)
                 } else {
-                    Step::Wait(pending)
+                    Step::Wait(pending.waited)
                 }
             }
         },

@@ -11,25 +11,35 @@ use fipd_core::{
     Text,
     host::{Mode, RuleSet, check_priority, check_table},
 };
-use fipd_crds::ip_rule::{ABSENT, SPEC_HASH};
+use fipd_crds::ip_rule::{ABSENT, APPLIED_PREFIX, SPEC_HASH};
 use tokio::time::Instant;
 
-use super::super::{
-    names::spec_hash,
-    observe::{Config, Node, Rule},
-    step::Scope,
+use super::{
+    super::{
+        names::{of_node, spec_hash},
+        observe::{Config, Node, Rule},
+        step::{Patience, Scope},
+    },
+    news::Present,
 };
 use crate::fip_rules::ip_rule::{Selector, mode};
 
 /// What decides about the rules of this node.
 pub struct Want<'a> {
     pub cluster: &'a str,
-    /// This host's; without it nothing is wanted.
+    /// The name of the Node that this host is.
+    pub name: &'a str,
+    /// That Node; without it nothing is wanted.
     pub node: Option<&'a Node>,
     pub rules: BTreeMap<Text, Arc<Rule>>,
     /// Of the Agent that counts.
     pub agent: Option<&'a BTreeMap<String, String>>,
-    pub vrfs: &'a BTreeMap<Text, u32>,
+    /// Whether all Agents fit their schema.
+    pub agents_fit: bool,
+    /// `None`: nobody looked for them yet.
+    pub vrfs: Option<&'a BTreeMap<Text, u32>>,
+    /// IPRuleConfigs that do not fit their schema.
+    pub malformed: BTreeSet<Text>,
 }
 
 /// The rule of an IPRuleConfig.
@@ -59,25 +69,32 @@ impl Seen {
     }
 }
 
-/// The sets, and the hash of each IPRuleConfig whose rule is in them.
+/// The sets, and each IPRuleConfig whose rule is in them. `None`: it is not known yet.
 pub fn wants(
     want: &Want<'_>,
     configs: &[Arc<Config>],
     seen: &mut Seen,
     now: Instant,
     grace: Duration,
-) -> (Vec<RuleSet>, BTreeMap<Text, String>) {
+) -> Option<(Vec<RuleSet>, BTreeMap<Text, Present>)> {
     let mut entries = BTreeMap::new();
-    let mut known = BTreeSet::new();
+    let mut known: BTreeSet<&Text> = want.malformed.iter().collect();
+    for name in want.malformed.iter().filter(|_| want.node.is_some()) {
+        if let Some(before) = seen.entries.get(name) {
+            entries.insert(Text::clone(name), before.clone());
+        }
+    }
     for config in configs.iter().filter(|config| config.is_ours()) {
         let name = &config.meta.name;
         known.insert(name);
-        if config.spec.state == ABSENT || !in_scope(want, config) {
+        let before = seen.entries.get(name);
+        if config.spec.state == ABSENT || !in_scope(want, config, before.is_some()) {
             continue;
         }
-        let before = seen.entries.get(name);
-        if let Some(entry) = entry(want, config, before).or_else(|| before.cloned()) {
-            entries.insert(Text::clone(name), entry);
+        match entry(want, config, before).or_else(|| before.cloned()) {
+            Some(entry) => drop(entries.insert(Text::clone(name), entry)),
+            None if want.vrfs.is_none() && !config.spec.vrf.is_empty() => return None,
+            None => {}
         }
     }
     let lost = seen
@@ -97,25 +114,48 @@ pub fn wants(
         .entries
         .iter()
         .filter(|(name, _)| !seen.gone.contains_key(*name));
-    let present = present.map(|(name, entry)| (Text::clone(name), entry.hash.clone()));
-    (sets(want.cluster, &seen.entries), present.collect())
+    let present = present.map(|(name, entry)| (Text::clone(name), entry.present(want.cluster)));
+    let present = present.collect();
+    Some((sets(want.cluster, &seen.entries), present))
 }
 
-fn in_scope(want: &Want<'_>, config: &Config) -> bool {
+/// `seen`: it had a rule here a moment ago.
+fn in_scope(want: &Want<'_>, config: &Config, seen: bool) -> bool {
     let Some(node) = want.node else {
         return false;
     };
     let owner = config.owner().and_then(|owner| want.rules.get(&owner.name));
-    // One that is none leaves the rules where they are: all nodes may have them.
     let selector = owner.and_then(|rule| Selector::read(&rule.spec.node_selector_label).ok());
+    let applied = || {
+        let key = of_node(APPLIED_PREFIX, want.name);
+        config.annotations.contains_key(&key)
+    };
+    // Where it is not known which nodes are meant, rules stay where they are, and come nowhere else.
+    if (selector.is_none() || !want.agents_fit) && !seen && !applied() {
+        return false;
+    }
     let none = BTreeMap::new();
     let scope = Scope {
         nodes: &none,
         rule: selector.as_ref(),
         agent: want.agent,
-        patience: Duration::ZERO,
+        patience: Patience::default(),
     };
     scope.has(node)
+}
+
+impl Entry {
+    fn present(&self, cluster: &str) -> Present {
+        Present {
+            hash: self.hash.clone(),
+            source: self.source,
+            set: set_name(cluster, &self.owner),
+        }
+    }
+}
+
+fn set_name(cluster: &str, owner: &str) -> Text {
+    format!("{cluster}/{owner}").into()
 }
 
 /// `None`: it is not understood, somebody edited it by hand, or its VRF is not there.
@@ -128,7 +168,7 @@ fn entry(want: &Want<'_>, config: &Config, before: Option<&Entry>) -> Option<Ent
     }
     let table = match spec.vrf.as_str() {
         "" => check_table(spec.table).ok()?,
-        vrf => *want.vrfs.get(vrf)?,
+        vrf => *want.vrfs?.get(vrf)?,
     };
     let owner = config.owner().map(|owner| &owner.name);
     let owner = owner.or_else(|| before.map(|before| &before.owner));
@@ -161,7 +201,7 @@ fn sets(cluster: &str, entries: &BTreeMap<Text, Entry>) -> Vec<RuleSet> {
             mode,
         );
         let set = sets.entry(key).or_insert_with(|| RuleSet {
-            name: format!("{cluster}/{}", entry.owner).into(),
+            name: set_name(cluster, &entry.owner),
             sources: BTreeSet::new(),
             table: entry.table,
             priority: entry.priority,
@@ -174,7 +214,7 @@ fn sets(cluster: &str, entries: &BTreeMap<Text, Entry>) -> Vec<RuleSet> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use fipd_crds::ip_rule::{CONFIG_FINALIZER, IPRuleConfigSpec, PRESENT};
     use serde_json::json;
 
@@ -186,7 +226,7 @@ mod tests {
 
     const GRACE: Duration = Duration::from_secs(2);
 
-    fn config(source: &str, table: i64, state: &str) -> Arc<Config> {
+    pub fn config(source: &str, table: i64, state: &str) -> Arc<Config> {
         Arc::new(Config {
             meta: Meta {
                 name: format!("iprc-{source}").into(),
@@ -213,7 +253,9 @@ mod tests {
         node: Option<Node>,
         rules: BTreeMap<Text, Arc<Rule>>,
         agent: Option<BTreeMap<String, String>>,
-        vrfs: BTreeMap<Text, u32>,
+        agents_fit: bool,
+        vrfs: Option<BTreeMap<Text, u32>>,
+        malformed: BTreeSet<Text>,
         seen: Seen,
         start: Instant,
     }
@@ -224,24 +266,34 @@ mod tests {
                 node: Some(Node::default()),
                 rules: BTreeMap::from([("lb".into(), rule("lb", json!({})))]),
                 agent: None,
-                vrfs: BTreeMap::new(),
+                agents_fit: true,
+                vrfs: Some(BTreeMap::new()),
+                malformed: BTreeSet::new(),
                 seen: Seen::default(),
                 start: Instant::now(),
             }
         }
 
         fn wants(&mut self, configs: &[Arc<Config>], after: u64) -> Vec<String> {
+            self.try_wants(configs, after).unwrap()
+        }
+
+        /// `None`: it cannot be said yet.
+        fn try_wants(&mut self, configs: &[Arc<Config>], after: u64) -> Option<Vec<String>> {
             let want = Want {
                 cluster: "c",
+                name: "n1",
                 node: self.node.as_ref(),
                 rules: self.rules.clone(),
                 agent: self.agent.as_ref(),
-                vrfs: &self.vrfs,
+                agents_fit: self.agents_fit,
+                vrfs: self.vrfs.as_ref(),
+                malformed: self.malformed.clone(),
             };
             let now = self.start + Duration::from_millis(after);
-            let (sets, _) = wants(&want, configs, &mut self.seen, now, GRACE);
+            let (sets, _) = wants(&want, configs, &mut self.seen, now, GRACE)?;
             let text = |set: &RuleSet| format!("{} t{} {:?}", set.name, set.table, set.sources);
-            sets.iter().map(text).collect()
+            Some(sets.iter().map(text).collect())
         }
     }
 
@@ -316,9 +368,55 @@ mod tests {
         let mut host = Host::new();
         let mut red = Config::clone(&config("10.96.0.1", 0, PRESENT));
         red.spec.vrf = "red".into();
-        let configs = [Arc::new(red)];
-        assert!(host.wants(&configs, 0).is_empty());
-        host.vrfs.insert("red".into(), 1001);
-        assert_eq!(host.wants(&configs, 0), ["c/lb t1001 {10.96.0.1}"]);
+        let configs = [Arc::new(red), config("10.96.0.2", 100, PRESENT)];
+        assert_eq!(host.wants(&configs, 0), ["c/lb t100 {10.96.0.2}"]);
+        host.vrfs = Some(BTreeMap::from([("red".into(), 1001)]));
+        let both = ["c/lb t100 {10.96.0.2}", "c/lb t1001 {10.96.0.1}"];
+        assert_eq!(host.wants(&configs, 0), both);
+        host.vrfs = None;
+        assert_eq!(host.wants(&configs, 0), both, "as it was seen");
+        host.seen = Seen::default();
+        let unsaid = host.try_wants(&configs, 0);
+        assert_eq!(unsaid, None, "what it wants without its VRF is not all");
+        assert_eq!(host.wants(&configs[1..], 0), ["c/lb t100 {10.96.0.2}"]);
+    }
+
+    #[test]
+    fn where_it_is_not_known_which_nodes_are_meant_rules_come_nowhere_new() {
+        let selector = |text: &str| rule("lb", json!({ "nodeSelectorLabel": text }));
+        let configs = [config("10.96.0.1", 100, PRESENT)];
+        let whole = Host::new().rules;
+        let good = whole.values().next().cloned();
+        for broken in [Some(selector("a in (b)")), None, good] {
+            let mut host = Host::new();
+            host.agents_fit = broken != whole.values().next().cloned();
+            host.rules.clear();
+            host.rules
+                .extend(broken.map(|rule| (Text::from("lb"), rule)));
+            assert!(host.wants(&configs, 0).is_empty(), "never here");
+            // It says that it was here before a restart.
+            let mut applied = Config::clone(&configs[0]);
+            let key = of_node(APPLIED_PREFIX, "n1");
+            applied.annotations.insert(key, "x".into());
+            assert_eq!(host.wants(&[Arc::new(applied)], 0).len(), 1);
+            let here = host.wants(&configs, 0);
+            assert_eq!(here.len(), 1, "seen a moment ago");
+            host.seen = Seen::default();
+            (host.rules, host.agents_fit) = (whole.clone(), true);
+            assert_eq!(host.wants(&configs, 0).len(), 1);
+        }
+    }
+
+    #[test]
+    fn defect_13_an_object_that_does_not_fit_its_schema_any_more_keeps_its_rule() {
+        let mut host = Host::new();
+        let expected = host.wants(&[config("10.96.0.1", 100, PRESENT)], 0);
+        host.malformed = BTreeSet::from(["iprc-10.96.0.1".into(), "iprc-10.96.0.2".into()]);
+        assert_eq!(host.wants(&[], 10), expected);
+        assert_eq!(host.wants(&[], 10_000), expected, "however long");
+        assert!(!host.seen.waits());
+        host.malformed.clear();
+        host.wants(&[], 20_000);
+        assert!(host.wants(&[], 30_000).is_empty());
     }
 }

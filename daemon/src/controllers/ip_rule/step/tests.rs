@@ -5,7 +5,10 @@ use crate::controllers::ip_rule::observe::{self, Owner};
 
 const NAME: &str = "iprc-10-96-0-1";
 const NOW: Timestamp = Timestamp(10_000_000);
-const PATIENCE: Duration = Duration::from_secs(600);
+const PATIENCE: Patience = Patience {
+    unready: Duration::from_secs(600),
+    silent: Duration::from_secs(3600),
+};
 
 fn wanted(table: i64) -> Wanted {
     Wanted {
@@ -57,7 +60,7 @@ fn after(found: &Value, step: &Step) -> Value {
             merge(&mut object, patch);
             object
         }
-        Step::Nothing | Step::Wait(_) | Step::Delete | Step::LetGo => {
+        Step::Nothing | Step::Wait(_) | Step::Delete(_) | Step::LetGo => {
             panic!("{step:?} changes nothing")
         }
     }
@@ -161,12 +164,12 @@ fn defect_2_what_is_absent_goes_only_when_every_node_in_scope_has_confirmed() {
     case.nodes.get_mut("n3").unwrap().labels.clear();
     case.rule = Selector::read("lb=true").unwrap();
     let both = annotate(&one, CLEANUP_PREFIX, "n2", DONE);
-    assert_eq!(case.step(None, Some(&both)), Step::Delete);
+    assert_eq!(case.step(None, Some(&both)), Step::Delete(Vec::new()));
     case.rule = Selector::default();
     case.agent = Some(BTreeMap::from([("lb".into(), "true".into())]));
     assert_eq!(
         case.step(None, Some(&both)),
-        Step::Delete,
+        Step::Delete(Vec::new()),
         "the Agent's nodes"
     );
 }
@@ -231,11 +234,11 @@ fn defect_9_and_conformance_36_a_dead_node_is_waited_for_no_longer_than_said() {
     let later = Timestamp(NOW.0 + 600_000);
     assert_eq!(
         case.step_at(None, false, Some(&retired), later),
-        Step::Delete
+        Step::Delete(Vec::new())
     );
     assert_eq!(
         Case::of(&[]).step(None, Some(&retired)),
-        Step::Delete,
+        Step::Delete(Vec::new()),
         "its Node is gone"
     );
     let alive = Case::of(&[("n1", None), ("n2", None)]);
@@ -248,7 +251,21 @@ fn defect_9_and_conformance_36_a_dead_node_is_waited_for_no_longer_than_said() {
     let long = "n".repeat(100);
     let named = Case::of(&[(&long, None)]);
     let confirmed = annotate(&named.retired(), CLEANUP_PREFIX, &long, DONE);
-    assert_eq!(named.step(None, Some(&confirmed)), Step::Delete);
+    assert_eq!(named.step(None, Some(&confirmed)), Step::Delete(Vec::new()));
+}
+
+#[test]
+fn a_living_node_without_fipd_is_waited_for_long_and_named_then() {
+    let case = Case::of(&[("n1", None), ("n2", None)]);
+    let retired = annotate(&case.retired(), APPLIED_PREFIX, "n1", "x");
+    let retired = annotate(&retired, APPLIED_PREFIX, "n2", "x");
+    let one = annotate(&retired, CLEANUP_PREFIX, "n2", DONE);
+    let after = |seconds: u64| {
+        let now = Timestamp(NOW.0 + seconds * 1_000);
+        case.step_at(None, false, Some(&one), now)
+    };
+    assert_eq!(after(3_599), Step::Wait(vec!["n1".into()]));
+    assert_eq!(after(3_600), Step::Delete(vec!["n1".into()]));
 }
 
 #[test]
