@@ -8,15 +8,18 @@ use fipd_core::{
 };
 use netlink_packet_route::rule::RuleMessage;
 
-use super::{engine::Problem, message, session::Session};
+use super::{engine::Problem, message, removal, session::Session};
 use crate::rules::{Command, CommandError, Ordered};
 
 /// `RTPROT_KERNEL`.
 const KERNEL: u8 = 2;
 /// `RTPROT_UNSPEC`: a request with it takes rules of any tag.
 const UNTAGGED: u8 = 0;
-/// Deletions on the way to one rule.
-const MOST: usize = 8;
+/// Rules of others that go by one list.
+const PART: usize = 512;
+/// Tables that the kernel makes itself (`RT_TABLE_DEFAULT` to `RT_TABLE_LOCAL`): a rule for all packets that asks one of them
+/// is the way of everything, whoever made it.
+const BUILT_IN: std::ops::RangeInclusive<u32> = 253..=255;
 
 /// Why a command was not done, and whether the session goes on.
 enum Failure {
@@ -71,12 +74,15 @@ impl Session<'_> {
             .into_iter()
             .filter(|one| is_own(one, protocol));
         let own: Vec<KernelRule> = own.collect();
-        if !dry_run {
-            self.pause(true).await?;
-            self.engine.left = None;
-            self.pass().await?;
+        if dry_run {
+            return Ok(own);
         }
-        Ok(own)
+        self.pause(true).await?;
+        self.engine.left = None;
+        self.pass().await?;
+        // What is left, as others change rules right now, goes in a later pass.
+        let listing = self.kernel.list().await?;
+        Ok(removal::gone(&own, &listing.rules))
     }
 
     async fn resume(&mut self) -> Answer {
@@ -111,7 +117,8 @@ impl Session<'_> {
                 let rule = &one.rule;
                 let foreign = rule.protocol != protocol && rule.protocol != KERNEL;
                 let asks = rule.action == fipd_core::host::RuleAction::Table(table);
-                foreign && asks && (first..=last).contains(&rule.priority)
+                let way = is_for_all(one) && BUILT_IN.contains(&table);
+                foreign && asks && !way && (first..=last).contains(&rule.priority)
             }));
         }
         let shown: Vec<KernelRule> = victims.iter().map(|(rule, _)| rule.clone()).collect();
@@ -121,72 +128,66 @@ impl Session<'_> {
         if !shown.iter().map(ToString::to_string).eq(confirmed) {
             return Err(Failure::Refused(CommandError::Changed));
         }
-        for (rule, whole) in victims {
-            match rule.rule.protocol {
-                UNTAGGED => self.delete_untagged(&rule, whole).await?,
-                _ => self.delete_like(&rule, whole).await?,
-            }
-        }
+        let gone = self.remove_foreign(victims).await?;
         self.pass().await?;
-        Ok(shown)
+        Ok(gone)
     }
 
-    async fn delete_like(&mut self, rule: &KernelRule, whole: RuleMessage) -> Result<(), Failure> {
-        match self.kernel.requests.delete_like(whole).await? {
-            Some(error) if error.raw_os_error() == Some(nix::libc::EPERM) => {
-                Err(Problem::NotAllowed.into())
+    /// Removes these and nothing else, some by each list. Answers those that are gone.
+    async fn remove_foreign(&mut self, victims: Vec<(KernelRule, RuleMessage)>) -> Answer {
+        let mut gone = Vec::new();
+        for part in victims.chunks(PART) {
+            let removed = self.remove_part(part).await;
+            if let Err(Failure::Refused(why)) = removed {
+                let count = gone.len();
+                return Err(refused(format!("{why}; {count} rules were removed before")));
             }
-            Some(error) if error.raw_os_error() != Some(nix::libc::ENOENT) => {
-                Err(refused(format!("{rule} was not deleted: {error}")))
-            }
-            Some(_) | None => Ok(()),
+            gone.extend(removed?);
         }
+        Ok(gone)
     }
 
-    /// A request for a rule without tag takes the first that is like it, whatever its tag. An own twin that is before it is
-    /// added once more, behind it.
-    async fn delete_untagged(
-        &mut self,
-        victim: &KernelRule,
-        whole: RuleMessage,
-    ) -> Result<(), Failure> {
-        let protocol = self.engine.protocol();
-        for _ in 0..MOST {
-            let listing = self.kernel.list().await?;
-            if !listing.quiet {
-                return Err(refused(
-                    "others change rules right now; try again".to_owned(),
-                ));
-            }
-            if !listing.rules.contains(victim) {
-                return Ok(());
-            }
-            let hit = listing.rules.iter().find(|one| may_take(&victim.rule, one));
-            match hit {
-                Some(hit) if hit == victim => return self.delete_like(victim, whole).await,
-                Some(hit) if is_own(hit, protocol) => {
-                    let twin = hit.rule.clone();
-                    let not_added = self.add(std::slice::from_ref(&twin)).await?;
-                    if let Some(why) = not_added.into_iter().next() {
-                        return Err(refused(why));
-                    }
-                    self.delete_like(victim, whole.clone()).await?;
-                }
-                Some(hit) => {
-                    return Err(refused(format!(
-                        "{victim} was not deleted: the kernel would take {hit} in its place"
-                    )));
-                }
-                None => return Ok(()),
-            }
+    async fn remove_part(&mut self, part: &[(KernelRule, RuleMessage)]) -> Answer {
+        let listing = self.kernel.list().await?;
+        if !listing.quiet {
+            return Err(refused(
+                "others change rules right now; try again".to_owned(),
+            ));
         }
-        Err(refused(format!(
-            "{victim} was not deleted: others are always before it"
-        )))
+        let rules: Vec<KernelRule> = part.iter().map(|(rule, _)| rule.clone()).collect();
+        let plan = removal::plan(&rules, &listing.rules, self.engine.protocol());
+        if let Some(why) = self.add(&plan.adds).await?.into_iter().next() {
+            return Err(refused(why));
+        }
+        let messages = plan.requests.iter().filter_map(|index| part.get(*index));
+        let messages: Vec<_> = messages.map(|(_, whole)| whole.clone()).collect();
+        let answers = self.kernel.requests.delete_whole(messages).await?;
+        let error = |number: i32| {
+            let mut errors = answers.iter().map(|(_, error)| error.raw_os_error());
+            errors.any(|one| one == Some(number))
+        };
+        if error(nix::libc::EPERM) {
+            return Err(Problem::NotAllowed.into());
+        }
+        let after = self.kernel.list().await?;
+        let gone = removal::gone(&rules, &after.rules);
+        let others = answers.iter().map(|(_, error)| error);
+        let others = others.filter(|error| error.raw_os_error() != Some(nix::libc::ENOENT));
+        let why = plan.refused.into_iter().next();
+        match why.or_else(|| others.map(ToString::to_string).next()) {
+            Some(why) => Err(refused(format!(
+                "{why}; {} others of this part are gone",
+                gone.len()
+            ))),
+            None => Ok(gone),
+        }
     }
 
     /// Own twins first, then the rules without tag.
     async fn adopt(&mut self, rules: &[Rule], dry_run: bool) -> Answer {
+        if self.paused {
+            return Err(refused("the rules of this host are paused".to_owned()));
+        }
         let protocol = self.engine.protocol();
         let listing = self.kernel.list().await?;
         let known: BTreeSet<Rule> = rules.iter().map(|rule| tagged(rule, UNTAGGED)).collect();
@@ -211,13 +212,14 @@ impl Session<'_> {
         if let Some(why) = self.add(&adds).await?.into_iter().next() {
             return Err(refused(format!("{why}; nothing was removed")));
         }
-        for victim in &victims {
-            self.delete_untagged(victim, message::write(&victim.rule))
-                .await?;
-        }
+        let whole = victims.into_iter().map(|victim| {
+            let message = message::write(&victim.rule);
+            (victim, message)
+        });
+        let gone = self.remove_foreign(whole.collect()).await?;
         self.engine.left = None;
         self.pass().await?;
-        Ok(victims)
+        Ok(gone)
     }
 }
 
@@ -228,18 +230,13 @@ fn tagged(rule: &Rule, protocol: u8) -> Rule {
     }
 }
 
-/// Whether a request without tag that says all of `rule` may take this one: what it does not say may be anything.
-fn may_take(rule: &Rule, one: &KernelRule) -> bool {
-    fn said<T: PartialEq>(rule: &Option<T>, one: &Option<T>) -> bool {
-        rule.is_none() || rule == one
-    }
-    let other = &one.rule;
-    rule.family == other.family
-        && rule.priority == other.priority
-        && rule.action == other.action
-        && said(&rule.source, &other.source)
-        && said(&rule.destination, &other.destination)
-        && said(&rule.input, &other.input)
-        && said(&rule.output, &other.output)
-        && said(&rule.mark, &other.mark)
+/// Whether it is about every packet.
+fn is_for_all(one: &KernelRule) -> bool {
+    let rule = &one.rule;
+    one.more.is_none()
+        && rule.source.is_none()
+        && rule.destination.is_none()
+        && rule.input.is_none()
+        && rule.output.is_none()
+        && rule.mark.is_none()
 }

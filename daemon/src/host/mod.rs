@@ -21,6 +21,7 @@ mod lock;
 mod message;
 mod nft;
 mod preflight;
+mod removal;
 mod session;
 mod socket;
 

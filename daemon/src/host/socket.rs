@@ -191,11 +191,13 @@ impl Requests {
             .await
     }
 
-    /// Deletes the first rule that is like this one.
-    pub async fn delete_like(&mut self, like: RuleMessage) -> Result<Option<io::Error>, Trouble> {
-        let messages = [RouteNetlinkMessage::DelRule(like)].into_iter();
-        let refused = self.batch(messages, 0).await?;
-        Ok(refused.into_iter().next().map(|(_, error)| error))
+    /// Deletes the first rule that is like each of these, which may be others', in this order.
+    pub async fn delete_whole(
+        &mut self,
+        rules: Vec<RuleMessage>,
+    ) -> Result<Vec<(usize, io::Error)>, Trouble> {
+        let messages = rules.into_iter().map(RouteNetlinkMessage::DelRule);
+        self.batch(messages, 0).await
     }
 
     async fn batch(

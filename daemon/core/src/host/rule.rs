@@ -59,7 +59,7 @@ impl From<Rule> for KernelRule {
     }
 }
 
-/// As `ip rule` shows it.
+/// As `ip rule` shows it, and `inet6` behind what no address tells the family of.
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: from ", self.priority)?;
@@ -86,7 +86,12 @@ impl fmt::Display for Rule {
             RuleAction::Prohibit => f.write_str(" prohibit")?,
             RuleAction::Other(number) => write!(f, " action {number}")?,
         }
-        write!(f, " proto {}", self.protocol)
+        write!(f, " proto {}", self.protocol)?;
+        let told = self.source.is_some() || self.destination.is_some();
+        match (told, self.family) {
+            (false, Family::V6) => f.write_str(" inet6"),
+            (true, _) | (false, Family::V4) => Ok(()),
+        }
     }
 }
 

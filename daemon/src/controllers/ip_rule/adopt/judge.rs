@@ -10,7 +10,7 @@ use fipd_crds::ip_rule::{ABSENT, IPRuleConfig, MANAGED_BY, OPERATOR, PRESENT};
 use kube::ResourceExt as _;
 
 use super::{Change, Finding, Found, LeaseSeen, Report};
-use crate::rules::EngineState;
+use crate::rules::{EngineState, View};
 
 /// `RTPROT_UNSPEC`: what the original's rules say of who made them.
 const UNTAGGED: u8 = 0;
@@ -37,13 +37,26 @@ pub fn report(found: &Found) -> Report {
         report.blockers.push(what.to_owned());
         return report;
     }
-    if let EngineState::Starting(why) | EngineState::Degraded(why) = &found.view.state {
-        report
-            .blockers
-            .push(format!("rules of this host cannot be changed: {why}"));
-    }
+    report.blockers.extend(engine(&found.view));
     rules(found, &known, &mut report);
     report
+}
+
+/// Why the engine would not keep what is taken over.
+fn engine(view: &View) -> Option<String> {
+    match &view.state {
+        EngineState::Starting(why) | EngineState::Degraded(why) => {
+            Some(format!("rules of this host cannot be changed: {why}"))
+        }
+        EngineState::Paused => Some(
+            "the rules of this host are paused after a flush: `fipd rules resume` first".to_owned(),
+        ),
+        EngineState::Off | EngineState::Active if view.node.is_none() => Some(
+            "it is not told which Node this host is, so that no rule of the cluster is wanted here: set node in [host]"
+                .to_owned(),
+        ),
+        EngineState::Off | EngineState::Active => None,
+    }
 }
 
 fn programs(found: &Found, report: &mut Report) {
@@ -146,6 +159,16 @@ fn rules(found: &Found, known: &BTreeMap<IpAddr, Vec<Known<'_>>>, report: &mut R
         match fits.next() {
             // Of several that are alike one is named: all of them go.
             Some(_) if !seen.insert(rule.clone()) => {}
+            Some(one) if !is_kept(one, source, &found.view) => report.findings.push(Finding {
+                kind: "unwanted",
+                name: rule.to_string(),
+                fine: false,
+                says: format!(
+                    "IPRuleConfig {} is present, and yet no rule for it is wanted on this host: it is left alone. Look at \
+                     the nodes that its IPRule selects, and at `fipd rules show`",
+                    one.name
+                ),
+            }),
             Some(one) => report.changes.push(Change {
                 rule: rule.clone(),
                 does: does(one, found.view.protocol),
@@ -164,6 +187,11 @@ fn rules(found: &Found, known: &BTreeMap<IpAddr, Vec<Known<'_>>>, report: &mut R
     report
         .counts
         .insert("rules without tag", report.changes.len());
+}
+
+/// Whether its source has a rule afterwards, where it is to have one.
+fn is_kept(one: &Known<'_>, source: IpAddr, view: &View) -> bool {
+    one.config.spec.state == ABSENT || view.desired.owners.contains_key(&source)
 }
 
 fn does(one: &Known<'_>, protocol: u8) -> String {
@@ -199,11 +227,14 @@ fn untagged(one: &KernelRule) -> Option<(&Rule, IpAddr, u32)> {
 mod tests {
     use std::sync::Arc;
 
-    use fipd_core::{Family, host::FwMark};
+    use fipd_core::{
+        Family,
+        host::{Desired, FwMark},
+    };
     use serde_json::json;
 
     use super::*;
-    use crate::{controllers::ip_rule::adopt::Program, rules::View};
+    use crate::controllers::ip_rule::adopt::Program;
 
     fn config(source: &str, table: i64, priority: i64, state: &str) -> IPRuleConfig {
         let name = format!("iprc-{}", source.replace(['.', ':'], "-"));
@@ -231,6 +262,12 @@ mod tests {
     }
 
     fn found(configs: Vec<IPRuleConfig>, kernel: Vec<Rule>) -> Found {
+        let wanted = configs.iter().filter(|one| one.spec.state == PRESENT);
+        let wanted = wanted.filter_map(|one| one.spec.service_ip.parse().ok());
+        let desired = Desired {
+            owners: wanted.map(|source| (source, "c/lb".into())).collect(),
+            ..Desired::default()
+        };
         Found {
             rules: Vec::new(),
             configs,
@@ -238,7 +275,9 @@ mod tests {
             lease: LeaseSeen::Free,
             view: Arc::new(View {
                 state: EngineState::Active,
+                node: Some("n1".into()),
                 protocol: 200,
+                desired: Arc::new(desired),
                 kernel: Arc::new(kernel.into_iter().map(Into::into).collect()),
                 ..View::default()
             }),
@@ -290,6 +329,36 @@ mod tests {
             "those of tables that nobody names are no leftovers"
         );
         assert!(report.blockers.is_empty(), "{report:?}");
+    }
+
+    #[test]
+    fn no_rule_is_taken_over_that_this_host_would_not_keep() {
+        let kernel = vec![
+            rule(1000, "10.96.0.1/32", 100),
+            rule(1000, "10.96.0.2/32", 100),
+        ];
+        let configs = vec![
+            config("10.96.0.1", 100, 1000, "present"),
+            config("10.96.0.2", 100, 1000, "absent"),
+        ];
+        let mut seen = found(configs, kernel);
+        let with = |seen: &mut Found, change: &dyn Fn(&mut View)| {
+            let mut view = View::clone(&seen.view);
+            change(&mut view);
+            seen.view = Arc::new(view);
+            report(seen)
+        };
+        assert_eq!(report(&seen).changes.len(), 2);
+        let out_of_scope = with(&mut seen, &|view| view.desired = Arc::default());
+        assert_eq!(out_of_scope.changes.len(), 1, "what is to be absent goes");
+        assert_eq!(out_of_scope.findings[0].kind, "unwanted");
+        let paused = with(&mut seen, &|view| view.state = EngineState::Paused);
+        assert!(paused.blockers[0].contains("resume"), "{paused:?}");
+        let nobody = with(&mut seen, &|view| {
+            view.state = EngineState::Active;
+            view.node = None;
+        });
+        assert!(nobody.blockers[0].contains("node in [host]"), "{nobody:?}");
     }
 
     #[test]

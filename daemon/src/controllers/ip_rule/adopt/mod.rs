@@ -94,7 +94,7 @@ pub struct Report {
 /// One thing that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// `rule`, `leftover`, `malformed` or `program`.
+    /// `leftover`, `malformed`, `program` or `unwanted`.
     pub kind: &'static str,
     pub name: String,
     /// Whether all is well with it.

@@ -13,7 +13,7 @@ use k8s_openapi::api::{
 };
 use kube::{Api, ResourceExt as _, api::ListParams, core::ObjectMeta};
 
-use super::{AdoptError, Found, LeaseSeen, Program};
+use super::{super::names::is_original, AdoptError, Found, LeaseSeen, Program};
 use crate::{
     clusters::{CallError, ClusterSession, adoption::complete_list},
     controllers::remote::{Remote, Target},
@@ -80,9 +80,12 @@ async fn programs(session: &ClusterSession) -> Result<Vec<Program>, CallError> {
 /// What an `Agent` runs has the original's labels, whoever made it; only fipd is told something by such variables.
 fn runs_fipd(set: &DaemonSet) -> bool {
     let pod = set.spec.template.spec.as_ref();
-    let containers = pod.into_iter().flat_map(|pod| &pod.containers);
-    let mut variables = containers.flat_map(|one| one.env.iter().flatten());
-    variables.any(|variable| variable.name.starts_with("FIPD_"))
+    let mut containers = pod.into_iter().flat_map(|pod| &pod.containers);
+    containers.any(|one| {
+        let image = one.image.as_deref().unwrap_or_default();
+        let mut variables = one.env.iter().flatten();
+        variables.any(|variable| variable.name.starts_with("FIPD_")) && !is_original(image)
+    })
 }
 
 fn shown<K: kube::Resource>(kind: &str, one: &K) -> String {
