@@ -4,21 +4,22 @@ pub mod standing;
 mod status;
 mod workload;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use fipd_core::Text;
-use fipd_crds::ip_rule::{AGENT_WORKLOAD, Agent as RawAgent};
+use fipd_crds::ip_rule::{AGENT_WORKLOAD, Agent as RawAgent, AgentStatus};
 use k8s_openapi::{api::apps::v1::DaemonSet, jiff};
 use kube::{Api, runtime::watcher};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tokio::task::JoinSet;
+use tokio::{task::JoinSet, time::Instant};
 
 use self::{
     standing::{Standing, standing},
     workload::{Workload, has},
 };
 use super::{
-    names::{AGENT, agent_target, reference},
+    names::{AGENT, agent_target, is_original, reference},
     observe::{self, Agent},
 };
 use crate::{
@@ -34,6 +35,16 @@ use crate::{
     },
     metrics::reconcile::counted,
 };
+
+/// What an Agent runs with is not watched, but for its DaemonSet: it is written again after this time.
+const AGAIN: Duration = Duration::from_secs(300);
+
+/// Why an Agent runs nothing, or not what it is to run; the reason stays the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Obstacle {
+    reason: &'static str,
+    text: String,
+}
 
 /// What the DaemonSet of an Agent says.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -56,6 +67,8 @@ pub struct Agents {
     all: Arc<Objects<Agent>>,
     running: Arc<Objects<Running>>,
     queue: Arc<Queue<Key>>,
+    /// The Agent for which all was written last, and when.
+    written: Mutex<Option<(Text, Instant)>>,
 }
 
 fn slim(set: DaemonSet) -> Option<Running> {
@@ -89,6 +102,7 @@ impl Agents {
             all: Arc::clone(all),
             running: Objects::new(),
             queue: Queue::new(),
+            written: Mutex::default(),
         });
         let api: Api<_> = Api::all(site.session.client.clone());
         let only = format!("metadata.name={AGENT_WORKLOAD}");
@@ -130,42 +144,50 @@ impl Agents {
 
     async fn reconcile(self: Arc<Self>, key: Key) -> Next {
         match self.try_reconcile(&key).await {
-            Ok(()) => Next::Done,
+            Ok(next) => next,
             Err(trouble) => trouble.next(AGENT, &key),
         }
     }
 
-    async fn try_reconcile(&self, key: &Key) -> Result<(), Trouble> {
+    async fn try_reconcile(&self, key: &Key) -> Result<Next, Trouble> {
         let all = self.all.all();
         let Some(agent) = self.all.get(key).filter(|agent| !agent.meta.terminating) else {
-            return Ok(());
+            return Ok(Next::Done);
         };
         let standing = standing(key, &all);
         let mine = Key::new(&key.namespace, AGENT_WORKLOAD);
         let running = self.running.get(&mine);
         let running = running.filter(|running| running.owner.as_ref() == Some(&agent.meta.uid));
-        match standing {
-            Standing::Active => self.run(key, &agent).await?,
+        let done = match standing {
+            Standing::Active => self.run(key, &agent).await,
             // Two would program one node: the DaemonSet of one that was active goes.
             Standing::Inactive(_) | Standing::InvalidName => {
-                if let Some(running) = &running {
-                    self.remote
-                        .delete(
-                            &target("apis/apps/v1", "daemonsets", &key.namespace),
-                            &running.uid,
-                        )
-                        .await?;
-                }
+                self.stop(key, running.as_deref()).await.map(|()| None)
             }
+        };
+        // What went wrong is said on the object before it is tried again.
+        let (obstacle, trouble) = match done {
+            Ok(obstacle) => (obstacle, None),
+            Err(trouble) => (Some(Obstacle::of(&trouble)), Some(trouble)),
+        };
+        if let Some(Obstacle { reason, text }) = &obstacle {
+            let object = reference(AGENT, &key.namespace, &key.name, &agent.meta.uid);
+            self.events.warning(&object, reason, text.clone());
         }
         let after = status::desired(
             &agent,
             &standing,
             running.as_deref(),
+            obstacle.as_ref(),
             jiff::Timestamp::now(),
         );
+        self.show(key, &agent, &after).await?;
+        trouble.map_or(Ok(Next::After(AGAIN)), Err)
+    }
+
+    async fn show(&self, key: &Key, agent: &Agent, after: &AgentStatus) -> Result<(), Trouble> {
         let patch =
-            change(&agent.status, &after).map_err(|error| Trouble::internal(error.to_string()))?;
+            change(&agent.status, after).map_err(|error| Trouble::internal(error.to_string()))?;
         if let Some(patch) = patch {
             let body = json!({ "metadata": { "uid": &*agent.meta.uid }, "status": patch });
             let place = agent_target(&key.namespace, &key.name);
@@ -178,44 +200,31 @@ impl Agents {
         Ok(())
     }
 
-    async fn run(&self, key: &Key, agent: &Agent) -> Result<(), Trouble> {
+    async fn stop(&self, key: &Key, running: Option<&Running>) -> Result<(), Trouble> {
+        if let Some(running) = running {
+            let set = target("apis/apps/v1", "daemonsets", &key.namespace);
+            self.remote.delete(&set, &running.uid).await?;
+        }
+        Ok(())
+    }
+
+    /// Has the pods of an Agent run; answers why they do not.
+    async fn run(&self, key: &Key, agent: &Agent) -> Result<Option<Obstacle>, Trouble> {
         let told = self.site.session.settings.ip_rule.agent_image();
-        let image = Some(agent.spec.image.as_str())
-            .filter(|image| !image.is_empty())
-            .or(told.as_deref());
-        let Some(image) = image else {
-            let note = "spec.image is empty, and neither agent-image in [cluster.ip-rule] nor RELATED_IMAGE_AGENT_IMAGE says \
-                        which image of fipd it is to run: nothing is run";
-            self.events.warning(
-                &reference(AGENT, &key.namespace, &key.name, &agent.meta.uid),
-                "NoImage",
-                note,
-            );
-            return Ok(());
+        let image = match image(&agent.spec.image, told) {
+            Ok(image) => image,
+            Err(obstacle) => return Ok(Some(obstacle)),
         };
         let workload = Workload {
             agent: key.clone(),
             uid: agent.meta.uid.to_string(),
             cluster: self.site.name.to_string(),
-            image: image.to_owned(),
+            image,
             spec: agent.spec.clone(),
         };
         let wanted = workload.daemon_set();
-        let found = self.running.get(&Key::new(&key.namespace, AGENT_WORKLOAD));
-        let owned = found
-            .as_ref()
-            .is_some_and(|found| found.owner.as_ref() == Some(&agent.meta.uid));
-        let is_so = |found: &Arc<Running>| {
-            let has_part = |path: &str| {
-                let (found, wanted) = (found.object.pointer(path), wanted.pointer(path));
-                found
-                    .zip(wanted)
-                    .is_some_and(|(found, wanted)| has(found, wanted))
-            };
-            has_part("/metadata/labels") && has_part("/spec")
-        };
-        if owned && found.as_ref().is_some_and(is_so) {
-            return Ok(());
+        if self.is_so(key, &agent.meta.uid, &wanted) {
+            return Ok(None);
         }
         let namespace = &key.namespace;
         let rbac = "apis/rbac.authorization.k8s.io/v1";
@@ -230,7 +239,54 @@ impl Agents {
         ] {
             self.remote.patch(&target, Patch::Apply, &object).await?;
         }
-        Ok(())
+        *self.written.lock() = Some((Text::clone(&agent.meta.uid), Instant::now()));
+        Ok(None)
+    }
+
+    /// Whether its DaemonSet is as wanted, and what belongs to that was written a while ago at most.
+    fn is_so(&self, key: &Key, agent: &Text, wanted: &Value) -> bool {
+        let written = self.written.lock();
+        let lately = written
+            .as_ref()
+            .is_some_and(|(of, at)| of == agent && at.elapsed() < AGAIN);
+        let found = self.running.get(&Key::new(&key.namespace, AGENT_WORKLOAD));
+        let found = found.filter(|found| found.owner.as_ref() == Some(agent));
+        let has_part = |path: &str| {
+            let found = found.as_ref().and_then(|found| found.object.pointer(path));
+            found
+                .zip(wanted.pointer(path))
+                .is_some_and(|(found, wanted)| has(found, wanted))
+        };
+        lately && has_part("/metadata/labels") && has_part("/spec")
+    }
+}
+
+impl Obstacle {
+    fn of(trouble: &Trouble) -> Self {
+        Self {
+            reason: "NotApplied",
+            text: format!("{trouble}; it is tried again"),
+        }
+    }
+}
+
+/// The image that an Agent's pods run: its own, or what fipd is told. The original's is never run: its rules have no tag.
+fn image(own: &str, told: Option<String>) -> Result<String, Obstacle> {
+    let told = told.filter(|told| !is_original(told));
+    let missing = "neither agent-image in [cluster.ip-rule] nor RELATED_IMAGE_AGENT_IMAGE says which image of fipd it is to run";
+    match (own, told) {
+        (own, told) if is_original(own) => told.ok_or_else(|| Obstacle {
+            reason: "OriginalImage",
+            text: format!(
+                "spec.image {own:?} is the original's agent, which would make rules beside fipd's, and {missing}: nothing is run"
+            ),
+        }),
+        ("", Some(told)) => Ok(told),
+        ("", None) => Err(Obstacle {
+            reason: "NoImage",
+            text: format!("spec.image is empty, and {missing}: nothing is run"),
+        }),
+        (own, _) => Ok(own.to_owned()),
     }
 }
 
@@ -241,5 +297,23 @@ fn target(api: &'static str, plural: &'static str, namespace: &str) -> Target {
         plural,
         namespace: namespace.to_owned(),
         name: AGENT_WORKLOAD.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_runs_fipd_and_never_the_originals_image() {
+        let told = || Some("r/fipd:1".to_owned());
+        assert_eq!(image("mine:1", told()).unwrap(), "mine:1");
+        assert_eq!(image("", told()).unwrap(), "r/fipd:1");
+        assert_eq!(image("x/iprule-agent:v1.0.0", told()).unwrap(), "r/fipd:1");
+        let reason =
+            |own: &str, told: Option<&str>| image(own, told.map(str::to_owned)).unwrap_err().reason;
+        assert_eq!(reason("", None), "NoImage");
+        assert_eq!(reason("", Some("iprule-agent:latest")), "NoImage");
+        assert_eq!(reason("iprule-agent:latest", None), "OriginalImage");
     }
 }

@@ -31,7 +31,8 @@ pub fn standing(key: &Key, all: &[(Key, Arc<Agent>)]) -> Standing {
     }
 }
 
-fn winner(all: &[(Key, Arc<Agent>)]) -> Option<&(Key, Arc<Agent>)> {
+/// The same with its name.
+pub fn winner(all: &[(Key, Arc<Agent>)]) -> Option<&(Key, Arc<Agent>)> {
     let candidates = all
         .iter()
         .filter(|(key, agent)| is_agent_name(&key.name) && !agent.meta.terminating);

@@ -3,7 +3,7 @@
 use fipd_crds::ip_rule::AgentStatus;
 use k8s_openapi::jiff;
 
-use super::{Running, standing::Standing};
+use super::{Obstacle, Running, standing::Standing};
 use crate::controllers::{
     ip_rule::observe::Agent,
     merge::{Says, set},
@@ -14,6 +14,7 @@ pub fn desired(
     agent: &Agent,
     standing: &Standing,
     running: Option<&Running>,
+    obstacle: Option<&Obstacle>,
     now: jiff::Timestamp,
 ) -> AgentStatus {
     let mut status = agent.status.clone();
@@ -25,27 +26,28 @@ pub fn desired(
     status.desired_number_scheduled = desired;
     status.current_number_scheduled = current;
     status.number_ready = ready;
-    let (is, reason, message) = match standing {
-        Standing::InvalidName => {
+    let (is, reason, message) = match (standing, obstacle) {
+        (_, Some(Obstacle { reason, text })) => (false, *reason, text.clone()),
+        (Standing::InvalidName, None) => {
             let text = format!(
                 "an Agent is called default or agent, not {}: nothing is run",
                 agent.meta.name
             );
             (false, "InvalidName", text)
         }
-        Standing::Inactive(winner) => {
+        (Standing::Inactive(winner), None) => {
             let text = format!(
                 "the Agent {}/{} counts; delete one of the two",
                 winner.namespace, winner.name
             );
             (false, "InactiveInstance", text)
         }
-        Standing::Active if ready > 0 && ready == desired => (
+        (Standing::Active, None) if ready > 0 && ready == desired => (
             true,
             "AllReady",
             format!("{ready} of {desired} pods are ready"),
         ),
-        Standing::Active => (
+        (Standing::Active, None) => (
             false,
             "Progressing",
             format!("{ready} of {desired} pods are ready"),
@@ -82,19 +84,19 @@ mod tests {
     #[test]
     fn defect_14_a_status_is_written_only_when_it_says_something_else() {
         let mut agent = Agent::default();
-        agent.status = desired(&agent, &Standing::Active, Some(&running(1)), at(10));
+        agent.status = desired(&agent, &Standing::Active, Some(&running(1)), None, at(10));
         assert_eq!(agent.status.conditions[0].reason, "Progressing");
         assert_eq!(
-            desired(&agent, &Standing::Active, Some(&running(1)), at(20)),
+            desired(&agent, &Standing::Active, Some(&running(1)), None, at(20)),
             agent.status
         );
-        let ready = desired(&agent, &Standing::Active, Some(&running(2)), at(20));
+        let ready = desired(&agent, &Standing::Active, Some(&running(2)), None, at(20));
         assert_eq!(
             (ready.number_ready, ready.conditions[0].reason.as_str()),
             (2, "AllReady")
         );
         let other = Standing::Inactive(Key::new("a", "agent"));
-        let inactive = desired(&agent, &other, Some(&running(2)), at(20));
+        let inactive = desired(&agent, &other, Some(&running(2)), None, at(20));
         assert_eq!(
             (
                 inactive.number_ready,
@@ -102,8 +104,23 @@ mod tests {
             ),
             (0, "InactiveInstance")
         );
+        let obstacle = Obstacle {
+            reason: "NotApplied",
+            text: "forbidden".into(),
+        };
+        let stuck = desired(
+            &agent,
+            &Standing::Active,
+            Some(&running(2)),
+            Some(&obstacle),
+            at(20),
+        );
         assert_eq!(
-            desired(&agent, &Standing::InvalidName, None, at(20)).conditions[0].reason,
+            stuck.conditions[0].reason, "NotApplied",
+            "whatever the pods say"
+        );
+        assert_eq!(
+            desired(&agent, &Standing::InvalidName, None, None, at(20)).conditions[0].reason,
             "InvalidName"
         );
     }

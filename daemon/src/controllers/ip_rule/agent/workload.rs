@@ -15,6 +15,8 @@ const SHOWN: usize = 8;
 pub const ROLE: &str = "fipd-ip-rule-node";
 const CONFIG: &str = "/etc/fipd/fipd.toml";
 const DATA: &str = "/var/lib/fipd";
+/// The original agent's, for metrics and probes, on the addresses of the node.
+const PORT: u16 = 9090;
 
 /// What an Agent is to run.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,12 +50,12 @@ impl Workload {
         hex(digest.get(..SHOWN).unwrap_or_default())
     }
 
-    /// fipd's configuration in the pod: it decides nothing, and its rules go with it.
+    /// fipd's configuration in the pod: it decides nothing, and its rules go with the Agent, not with each pod.
     fn toml(&self) -> String {
         format!(
-            "role = \"agent\"\n\n[host]\ncleanup-on-stop = true\n\n[[cluster]]\nname = {:?}\nin-cluster = true\n\
+            "role = \"agent\"\n\n[host]\nagent = \"{}/{}\"\n\n[[cluster]]\nname = {:?}\nin-cluster = true\n\
              systems = [\"ip-rule\"]\n",
-            self.cluster
+            self.agent.namespace, self.agent.name, self.cluster
         )
     }
 
@@ -113,9 +115,13 @@ impl Workload {
                 "env": [
                     { "name": "NODE_NAME", "valueFrom": { "fieldRef": { "apiVersion": "v1", "fieldPath": "spec.nodeName" } } },
                     { "name": "RECONCILE_PERIOD", "value": "10s" },
+                    { "name": "METRICS_ADDR", "value": format!(":{PORT}") },
                     { "name": "FIPD_CONFIG", "value": CONFIG },
                     { "name": "FIPD_DATA_DIR", "value": DATA },
                 ],
+                "ports": [{ "name": "metrics", "containerPort": PORT, "protocol": "TCP" }],
+                "livenessProbe": probe("/health", 10, 30, 2, 3),
+                "readinessProbe": probe("/ready", 5, 15, 2, 3),
                 "resources": { "requests": { "cpu": "10m", "memory": "16Mi" }, "limits": { "cpu": "100m", "memory": "64Mi" } },
                 "securityContext": {
                     "allowPrivilegeEscalation": false, "runAsUser": 0, "capabilities": { "add": ["NET_ADMIN"] },
@@ -129,6 +135,14 @@ impl Workload {
             ],
         })
     }
+}
+
+/// All times in seconds.
+fn probe(path: &str, delay: u32, period: u32, timeout: u32, failures: u32) -> Value {
+    json!({
+        "httpGet": { "path": path, "port": "metrics" }, "initialDelaySeconds": delay, "periodSeconds": period,
+        "timeoutSeconds": timeout, "failureThreshold": failures,
+    })
 }
 
 /// Whether all that is wanted is there. What an API server adds by itself does not count, but for lists: those are whole.
@@ -211,6 +225,10 @@ mod tests {
             pod["containers"][0]["securityContext"]["capabilities"]["add"],
             json!(["NET_ADMIN"])
         );
+        let container = &pod["containers"][0];
+        assert_eq!(container["ports"][0]["containerPort"], 9090);
+        assert_eq!(container["livenessProbe"]["periodSeconds"], 30);
+        assert_eq!(container["readinessProbe"]["httpGet"]["path"], "/ready");
         assert_eq!(
             set["spec"]["template"]["metadata"]["annotations"][TEMPLATE_HASH]
                 .as_str()
@@ -230,10 +248,12 @@ mod tests {
     }
 
     #[test]
-    fn fipd_in_the_pod_decides_nothing_and_cleans_up() {
+    fn fipd_in_the_pod_decides_nothing_and_knows_whose_it_is() {
         let text = workload(json!({})).toml();
         let config = Config::parse(&text, Path::new("/etc/fipd")).unwrap();
         assert_eq!(config.role, HostRole::Agent);
-        assert!(config.host.unwrap().cleanup_on_stop);
+        let host = config.host.unwrap();
+        assert_eq!(host.agent, Some(("rules".into(), "default".into())));
+        assert!(!host.cleanup_on_stop, "a rollout takes no rule away");
     }
 }
