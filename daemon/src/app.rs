@@ -47,6 +47,8 @@ use listen_file::ListenFile;
 
 /// How long servers and clusters have to come to an end. The store gets 5 s afterwards; all of it stays below 10 s.
 const STOP_PATIENCE: Duration = Duration::from_secs(3);
+/// How much longer the removal of this host's rules may take, where it is asked for.
+const RULES_PATIENCE: Duration = Duration::from_secs(5);
 /// The writer has ended by then, or its disk hangs.
 const JOIN_PATIENCE: Duration = Duration::from_millis(250);
 /// Holds the URL of the TLS listener, for tools.
@@ -128,7 +130,7 @@ async fn serve(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Re
     Backups::sweep_lent(&settings.data_dir);
     let backups = Backups::new(ipam.clone(), schedule);
     chores(&mut tasks, ipam, &backups, &rules, stop);
-    host::start(
+    let engine = host::start(
         &mut tasks,
         &settings.config,
         &settings.data_dir,
@@ -171,15 +173,15 @@ async fn serve(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Re
     tell(&[NotifyState::Stopping]);
     tracing::info!("fipd is stopping");
     stop.cancel();
-    end(tasks, move || drop(listen_file)).await;
+    end(tasks, &engine, move || drop(listen_file)).await;
     result
 }
 
 /// Ends what was started, and takes the listen file away.
-async fn end(tasks: Tasks, remove: impl FnOnce() + Send + 'static) {
+async fn end(tasks: Tasks, engine: &CancellationToken, remove: impl FnOnce() + Send + 'static) {
     // Not here: a disk that hangs must not keep the daemon.
     let removed = tokio::task::spawn_blocking(remove);
-    drain(tasks).await;
+    drain(tasks, engine).await;
     if tokio::time::timeout(JOIN_PATIENCE, removed).await.is_err() {
         tracing::warn!("the disk does not answer; the listen file may be left behind");
     }
@@ -364,13 +366,16 @@ fn tell(state: &[NotifyState<'_>]) {
     }
 }
 
-async fn drain(mut tasks: Tasks) {
+/// `engine` is cancelled once the rules of this host are as they are to be after the stop.
+async fn drain(mut tasks: Tasks, engine: &CancellationToken) {
     let all = async { while tasks.join_next().await.is_some() {} };
     if tokio::time::timeout(STOP_PATIENCE, all).await.is_err() {
         tracing::warn!(
             "some requests were cut off after {} s",
             STOP_PATIENCE.as_secs()
         );
+        // It says itself what it leaves behind.
+        let _ = tokio::time::timeout(RULES_PATIENCE, engine.cancelled()).await;
         tasks.abort_all();
     }
 }

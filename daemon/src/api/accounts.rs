@@ -76,14 +76,18 @@ pub enum AccountError {
 }
 
 impl Accounts {
-    /// Also makes the first account where there is none, with a random password in `DATA_DIR/initial-admin` (0600).
-    pub async fn start(ipam: Ipam, data_dir: &Path) -> Result<Self, AccountError> {
-        let slots = Arc::new(Semaphore::new(HASHES_AT_ONCE));
-        let accounts = Self {
+    /// Those of the address book as they are, where nobody signs in.
+    pub fn closed(ipam: Ipam, data_dir: &Path) -> Self {
+        Self {
             ipam,
             data_dir: data_dir.to_owned(),
-            slots,
-        };
+            slots: Arc::new(Semaphore::new(HASHES_AT_ONCE)),
+        }
+    }
+
+    /// Also makes the first account where there is none, with a random password in `DATA_DIR/initial-admin` (0600).
+    pub async fn start(ipam: Ipam, data_dir: &Path) -> Result<Self, AccountError> {
+        let accounts = Self::closed(ipam, data_dir);
         if accounts
             .ipam
             .read(|ledger| ledger.accounts().next().is_none())

@@ -133,7 +133,7 @@ fn routes() -> Routes {
         .get("/readyz", Access::Open, health::readyz)
         .get("/metrics", VIEWER, health::metrics)
         .get("/api/v1/openapi.json", MY_VIEWER, openapi::document);
-    ui::routes(running(book(own)))
+    ui::routes(of_host(running(book(own))))
 }
 
 /// What the address book has and decides.
@@ -246,22 +246,6 @@ fn running(routes: Routes) -> Routes {
             ADMIN,
             adopt::adopt,
         )
-        .get(
-            "/api/v1/clusters/{name}/adopt/ip-rule",
-            ADMIN,
-            adopt_rules::preview,
-        )
-        .post(
-            "/api/v1/clusters/{name}/adopt/ip-rule",
-            ADMIN,
-            adopt_rules::adopt,
-        )
-        .get("/api/v1/rules", VIEWER, rules::show)
-        .get("/api/v1/rules/foreign", VIEWER, rules::foreign)
-        .get("/api/v1/rules/plan", VIEWER, rules::plan)
-        .post("/api/v1/rules/flush", ADMIN, rules::flush)
-        .post("/api/v1/rules/resume", ADMIN, rules::resume)
-        .post("/api/v1/rules/prune-foreign", ADMIN, rules::prune_foreign)
         .get("/api/v1/audit", MY_VIEWER, audit::audit)
         .get("/api/v1/check", OPERATOR, admin::check)
         .get("/api/v1/backup", ADMIN, admin::backup)
@@ -282,19 +266,49 @@ fn running(routes: Routes) -> Routes {
         .delete("/api/v1/users/{name}", ADMIN, users::delete)
 }
 
+/// The rules of this host, which a host that decides nothing has as well.
+fn of_host(routes: Routes) -> Routes {
+    routes
+        .get(
+            "/api/v1/clusters/{name}/adopt/ip-rule",
+            ADMIN,
+            adopt_rules::preview,
+        )
+        .post(
+            "/api/v1/clusters/{name}/adopt/ip-rule",
+            ADMIN,
+            adopt_rules::adopt,
+        )
+        .get("/api/v1/rules", VIEWER, rules::show)
+        .get("/api/v1/rules/foreign", VIEWER, rules::foreign)
+        .get("/api/v1/rules/plan", VIEWER, rules::plan)
+        .post("/api/v1/rules/flush", ADMIN, rules::flush)
+        .post("/api/v1/rules/resume", ADMIN, rules::resume)
+        .post("/api/v1/rules/prune-foreign", ADMIN, rules::prune_foreign)
+}
+
 /// The router of the socket and of `[api] listen`.
 pub fn router(api: Arc<Api>, socket: SocketPolicy) -> Router {
-    let (router, table) = routes().finish();
+    let router = guarded(routes(), &api, socket);
+    // Behind the guard: its tokens are its own.
+    layered(admission::routes(fip_v1::routes(router)), api)
+}
+
+/// The router of the socket of a host that decides nothing.
+pub fn agent_router(api: Arc<Api>, socket: SocketPolicy) -> Router {
+    layered(guarded(of_host(Routes::default()), &api, socket), api)
+}
+
+fn guarded(routes: Routes, api: &Arc<Api>, socket: SocketPolicy) -> Router<Arc<Api>> {
+    let (router, table) = routes.finish();
     let guard = Guard {
-        api: Arc::clone(&api),
+        api: Arc::clone(api),
         table: Arc::new(table),
         socket,
     };
-    let router = router
+    router
         .fallback(nothing_here)
-        .layer(middleware::from_fn_with_state(guard, auth::authenticate));
-    // After the layer: its tokens are its own.
-    layered(admission::routes(fip_v1::routes(router)), api)
+        .layer(middleware::from_fn_with_state(guard, auth::authenticate))
 }
 
 /// The router of a `[[listener]]`: what it serves, without login, and nothing else.

@@ -1,8 +1,11 @@
 //! The daemon of a host that decides nothing: it brings the rules that objects of clusters ask for into its kernel.
 //!
-//! It has no address book on a disk and no socket: only a journal of rules, and ports for probes and metrics.
+//! It has no address book on a disk: only a journal of rules, a socket for what an admin does with them, and ports for probes
+//! and metrics.
 
-use std::sync::Arc;
+mod handlers;
+
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     Router,
@@ -11,13 +14,15 @@ use axum::{
     response::{IntoResponse as _, Response},
     routing::get,
 };
-use futures::FutureExt as _;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::{AppError, Signals, Tasks, drain, host, start_clusters, tell};
 use crate::{
-    api::listen::{self, Port},
+    api::{
+        self,
+        listen::{self, Port, Socket},
+    },
     clock,
     config::{Listener, Serve},
     controllers::Runner,
@@ -27,6 +32,11 @@ use crate::{
     settings::Settings,
     store::{Nowhere, Options, Store},
 };
+
+use handlers::Handlers;
+
+/// How long the pod of an Agent goes on after it was told to stop.
+const LINGER: Duration = Duration::from_secs(1);
 
 /// Runs it until it is told to stop.
 pub async fn run(settings: Settings) -> Result<(), AppError> {
@@ -56,12 +66,17 @@ async fn serve(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Re
     make_directory(settings)?;
     let node = told.node.clone().unwrap_or_default();
     let runner = host::of_node(Runner::default(), Some(&told), &board, stop).only_node();
-    let (_clusters, registry) = start_clusters(settings, ipam, runner, stop).await?;
+    let socket = Socket::bind(&settings.socket)?;
+    let api = Handlers::of(&runner, ipam, &board);
+    let (clusters, registry) = start_clusters(settings, ipam, runner, stop).await?;
     tasks.spawn(async { registry.await.map_err(|error| error.to_string()) });
     let expected = host::of_clusters(&settings.config, &told);
     let options = host::options(&told, &settings.data_dir, expected);
-    tasks.spawn(crate::host::run(options, board.clone(), stop.clone()).map(Ok));
+    let engine = host::engine(&mut tasks, options, &board, stop);
     listen_at(&mut tasks, &settings.config.listeners, &board, stop)?;
+    let router = api::agent_router(api.with(settings, clusters, stop), socket.policy);
+    let serving = socket.serve(router, stop.clone());
+    tasks.spawn(async { serving.await.map_err(|error| error.to_string()) });
     tracing::info!(%node, data_dir = %settings.data_dir.display(), "fipd is ready as an agent");
     tell(&[sd_notify::NotifyState::Ready]);
     tasks.spawn(super::watchdog(ipam.clone(), stop.clone()));
@@ -72,8 +87,12 @@ async fn serve(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Re
     };
     tell(&[sd_notify::NotifyState::Stopping]);
     tracing::info!("fipd is stopping");
+    if told.agent.is_some() {
+        // Where the pod goes because its Agent went, that is heard by then, and its rules go.
+        tokio::time::sleep(LINGER).await;
+    }
     stop.cancel();
-    drain(tasks).await;
+    drain(tasks, &engine).await;
     result
 }
 

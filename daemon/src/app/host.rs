@@ -15,23 +15,36 @@ use crate::{
     },
     host,
     ipam::Ipam,
-    rules::{RuleBoard, ledger},
+    rules::{NodeFound, RuleBoard, ledger},
 };
 
 /// What is remembered of rules over a restart, in the data directory.
 const JOURNAL: &str = "rules.redb";
 
-/// Starts the engine, where this host is to have rules, and what the address book wants of it.
+/// Starts the engine, where this host is to have rules, and what the address book wants of it. What it answers is cancelled
+/// once the engine has ended.
 pub fn start(
     tasks: &mut Tasks,
     config: &Config,
     data_dir: &Path,
     (ipam, board): (&Ipam, &RuleBoard),
     stop: &CancellationToken,
-) {
+) -> CancellationToken {
     let Some(told) = &config.host else {
-        return;
+        let never = CancellationToken::new();
+        never.cancel();
+        return never;
     };
+    let system = System::ip_rule();
+    if told.node.is_none()
+        && config
+            .clusters
+            .iter()
+            .any(|one| one.systems.contains(&system))
+    {
+        let why = "[host] has no node: it is not told which Node this host is, so that no rule of a cluster is wanted here";
+        board.found(&"host".into(), NodeFound::Other(why.to_owned()));
+    }
     let mut expected = of_clusters(config, told);
     expected.insert(ledger::NAME.into());
     let options = host::Options {
@@ -41,7 +54,24 @@ pub fn start(
     let rules = told.rules.clone();
     let wanting = ledger::run(ipam.clone(), board.clone(), rules, stop.clone());
     tasks.spawn(wanting.map(Ok));
-    tasks.spawn(host::run(options, board.clone(), stop.clone()).map(Ok));
+    engine(tasks, options, board, stop)
+}
+
+/// Starts the engine. What it answers is cancelled once that has ended.
+pub fn engine(
+    tasks: &mut Tasks,
+    options: host::Options,
+    board: &RuleBoard,
+    stop: &CancellationToken,
+) -> CancellationToken {
+    let ended = CancellationToken::new();
+    let (guard, board, stop) = (ended.clone().drop_guard(), board.clone(), stop.clone());
+    tasks.spawn(async move {
+        host::run(options, board, stop).await;
+        drop(guard);
+        Ok(())
+    });
+    ended
 }
 
 /// Brings the rules of clusters to this host, where it is told which Node it is.
@@ -54,7 +84,7 @@ pub fn of_node(
     let Some((host, node)) = host.and_then(|host| Some((host, host.node.clone()?))) else {
         return runner;
     };
-    let runner = runner.with_host(board.clone(), node);
+    let runner = runner.with_host(board.clone(), node, host.agent.clone());
     match host.cleanup_on_stop {
         true => runner.leaving(stop.clone()),
         false => runner,

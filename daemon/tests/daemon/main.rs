@@ -8,6 +8,7 @@
     reason = "in a test a panic is the verdict"
 )]
 
+mod agent;
 mod backups;
 mod cli;
 mod harness;

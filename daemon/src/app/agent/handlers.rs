@@ -1,0 +1,82 @@
+//! What the socket of a host that decides nothing serves with.
+
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    admission::Admission,
+    api::{self, Api, accounts::Accounts, admission::Desk, fip_v1::FipV1},
+    backups::{Backups, Schedule},
+    clusters::Clusters,
+    controllers::{Runner, ip_rule, rancher_fip},
+    guests::GuestBoard,
+    ipam::Ipam,
+    metrics::Metrics,
+    rules::RuleBoard,
+    settings::Settings,
+};
+
+/// What the socket serves with: that of a daemon, over an address book that is empty.
+pub struct Handlers {
+    ipam: Ipam,
+    rules: RuleBoard,
+    rule_takeover: ip_rule::adopt::Takeover,
+    takeover: rancher_fip::adopt::Takeover,
+    decides: Box<rancher_fip::requests::Requests>,
+    ranchers: rancher_fip::rancher::Ranchers,
+}
+
+impl Handlers {
+    pub fn of(runner: &Runner, ipam: &Ipam, board: &RuleBoard) -> Self {
+        Self {
+            ipam: ipam.clone(),
+            rules: board.clone(),
+            rule_takeover: runner.rule_takeover(board.clone()),
+            takeover: runner.takeover(),
+            decides: Box::new(runner.requests(ipam.clone())),
+            ranchers: runner.ranchers(),
+        }
+    }
+
+    pub fn with(
+        self,
+        settings: &Settings,
+        clusters: Clusters,
+        stop: &CancellationToken,
+    ) -> Arc<Api> {
+        let ipam = self.ipam;
+        let schedule = Schedule::new(&settings.config.backup, &settings.data_dir);
+        let backups = Backups::new(ipam.clone(), schedule);
+        let guests = GuestBoard::default();
+        Arc::new(Api {
+            metrics: Metrics::new(
+                ipam.clone(),
+                clusters.clone(),
+                backups.clone(),
+                guests.clone(),
+                self.ranchers.clone(),
+                None,
+                self.rules.clone(),
+            ),
+            guests,
+            helm: None,
+            backups,
+            admission: Desk::new(Admission::new(Box::new(self.ranchers), ipam.clone())),
+            fip_v1: FipV1::new(self.decides, ipam.clone(), settings.config.fip_v1),
+            takeover: self.takeover,
+            rule_takeover: self.rule_takeover,
+            rules: self.rules,
+            sessions: api::ui::Sessions::new(ipam.clone()),
+            clusters,
+            accounts: Accounts::closed(ipam.clone(), &settings.data_dir),
+            streams: Arc::new(Semaphore::new(0)),
+            tokens_used: api::tokens::LastUsed::default(),
+            data_dir: settings.data_dir.clone(),
+            checking: Arc::new(Semaphore::new(1)),
+            stop: stop.clone(),
+            ipam,
+        })
+    }
+}
