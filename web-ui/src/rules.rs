@@ -39,7 +39,11 @@ pub struct RulesPage {
     pub node: String,
     /// The tag of fipd's rules.
     pub protocol: u8,
-    pub at: Moment,
+    /// When the kernel was last looked at; `None`: not yet.
+    pub at: Option<Moment>,
+    /// Whether the visitor may have all of fipd's rules removed, or brought back where they are paused.
+    pub may_flush: bool,
+    pub paused: bool,
     /// How many there are of each.
     pub counts: Vec<(&'static str, String)>,
     /// What had to be mended since the start, by cause.
@@ -82,7 +86,9 @@ mod tests {
             means: "CAP_NET_ADMIN is <missing>".into(),
             node: "node-1".into(),
             protocol: 200,
-            at: sample::NOW,
+            at: Some(sample::NOW),
+            may_flush: false,
+            paused: false,
             counts: vec![("Desired", "2".into())],
             drift: vec![("Removed by others", "3".into())],
             warnings: vec!["table 100 has <no> route".into()],
@@ -98,6 +104,46 @@ mod tests {
             foreign: vec![row("foreign", "5: from all lookup 7 proto 0")],
             more_foreign: Some("/ui/rules?state=foreign".into()),
         }
+    }
+
+    #[test]
+    fn only_who_may_is_offered_to_flush_or_to_resume() {
+        let may = |may_flush, paused| {
+            let page = RulesPage {
+                may_flush,
+                paused,
+                ..page()
+            };
+            let html = page.render().unwrap();
+            (
+                html.contains("/ui/rules/flush"),
+                html.contains("/ui/rules/resume"),
+            )
+        };
+        assert_eq!(may(false, false), (false, false));
+        assert_eq!(may(false, true), (false, false));
+        assert_eq!(may(true, false), (true, false));
+        assert_eq!(may(true, true), (false, true));
+    }
+
+    #[test]
+    fn what_was_not_looked_at_is_not_said_to_be_well() {
+        let unseen = RulesPage {
+            at: None,
+            steps: Vec::new(),
+            rules: Vec::new(),
+            foreign: Vec::new(),
+            ..page()
+        };
+        let html = unseen.render().unwrap();
+        for text in [
+            "has all rules that are to be",
+            "There are none",
+            "No rule is wanted",
+        ] {
+            assert!(!html.contains(text), "{text} in {html}");
+        }
+        assert!(html.contains("not looked at"), "{html}");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use axum::{Json, extract::State};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use fipd_core::{
-    Action, Actor, Family, Text,
+    Action, Actor, Family, Text, Timestamp,
     host::{KernelRule, Plan, Step, check_table},
 };
 use sha2::{Digest as _, Sha256};
@@ -96,7 +96,7 @@ pub async fn plan(
     Ok(Json(RulePlan {
         state: state.to_owned(),
         reason,
-        at: clock::rfc3339(view.at),
+        at: looked_at(&view),
         adds: adds as u64,
         deletes: (all - adds) as u64,
         stuck: first(FEW, &view.plan.stuck),
@@ -212,7 +212,7 @@ fn token(table: u32, priorities: Option<(u32, u32)>, lines: &[String]) -> String
 }
 
 /// Has it done, with one row in the audit log before and one after. It goes on to its end also where the asker goes away.
-async fn audited(
+pub async fn audited(
     api: &Arc<Api>,
     actor: Actor,
     what: &str,
@@ -308,6 +308,10 @@ pub fn has(row: &Row, part: &str) -> bool {
     row.text.contains(part) || owner.contains(part)
 }
 
+fn looked_at(view: &View) -> Option<String> {
+    (view.at > Timestamp(0)).then(|| clock::rfc3339(view.at))
+}
+
 /// The word for a state, and what is to be said of it.
 pub fn state_of(state: &EngineState) -> (&'static str, Option<String>) {
     match state {
@@ -354,7 +358,7 @@ fn page(rows: &Rows, rules: Vec<RuleView>, next: Option<String>) -> RulePage {
         reason,
         node: view.node.as_ref().map(Text::to_string),
         protocol: view.protocol,
-        at: clock::rfc3339(view.at),
+        at: looked_at(view),
         desired: view.desired.rules.len() as u64,
         indexed: view.desired.index.len() as u64,
         missing: rows.missing() as u64,

@@ -177,10 +177,12 @@ async fn plan(session: &Session) -> Result<(), Failure> {
             table.row(["stuck".to_owned(), rule.clone()]);
         }
         let why = plan.reason.as_ref().map(|why| format!(" ({why})"));
+        let steps = match plan.at {
+            Some(_) => format!("{} to add, {} to delete", plan.adds, plan.deletes),
+            None => "not known, as the kernel was not looked at yet".to_owned(),
+        };
         let all = format!(
-            "{} to add, {} to delete; the rules are {}{}",
-            plan.adds,
-            plan.deletes,
+            "{steps}; the rules are {}{}",
             plan.state,
             why.unwrap_or_default()
         );

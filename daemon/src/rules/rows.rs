@@ -120,6 +120,12 @@ impl Rows {
         self.strays.len()
     }
 
+    /// Rules of fipd's tag that are in the kernel.
+    pub fn own_in_kernel(&self) -> usize {
+        let all = self.view.kernel.iter();
+        all.filter(|one| is_own(one, self.view.protocol)).count()
+    }
+
     /// Rules of other programs, those of the kernel apart.
     pub fn foreign_count(&self) -> usize {
         let all = self.view.kernel.iter();

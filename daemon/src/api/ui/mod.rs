@@ -149,6 +149,9 @@ fn administration(routes: Routes, manage: Access) -> Routes {
         .post(links::BACKUP, manage, backup::make)
         .post(links::BACKUP_DRILL, manage, backup::drill)
         .post(links::BACKUP_HOLD, manage, backup::lift)
+        .get(links::RULES_FLUSH, manage, rules::ask_flush)
+        .post(links::RULES_FLUSH, manage, rules::flush)
+        .post(links::RULES_RESUME, manage, rules::resume)
 }
 
 /// Sends a visitor without a session to the login page.

@@ -2,23 +2,27 @@
 
 use std::sync::Arc;
 
-use axum::extract::State;
-use fipd_web_ui::{Form, Health, Input, Nav, Pager, RuleRow, RulesPage, StepRow, count, links};
+use axum::{extract::State, response::Response};
+use fipd_core::Timestamp;
+use fipd_web_ui::{
+    Form, FormPage, Health, Input, Nav, Pager, RuleRow, RulesPage, StepRow, count, links,
+};
+use http::StatusCode;
 
 use super::{
     list::{Listing, Order},
-    page::{Answered, page},
+    page::{Answered, go_to, page, page_as},
     views,
-    visit::{Query, Visitor},
+    visit::{Posted, Query, Visitor},
 };
 use crate::{
     api::{
         Api,
         page::{self as cursor, Ask},
-        rules::{has, state_of, steps},
+        rules::{audited, has, state_of, steps},
     },
     rules::{
-        EngineState,
+        Command, EngineState,
         rows::{Place, Row, Rows, Standing},
     },
 };
@@ -62,7 +66,9 @@ pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
             .unwrap_or_else(|| "The kernel's rules are kept as they are to be.".to_owned()),
         node: view.node.as_deref().unwrap_or_default().to_owned(),
         protocol: view.protocol,
-        at: views::moment(view.at),
+        at: (view.at > Timestamp(0)).then(|| views::moment(view.at)),
+        may_flush: visitor.is_admin(),
+        paused: view.state == EngineState::Paused,
         counts: counts(&rows),
         drift: drift(&rows),
         warnings: warnings(&rows),
@@ -85,6 +91,69 @@ pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
         foreign: others.into_iter().take(FEW).collect(),
         filters: list.filters,
     }))
+}
+
+/// Asks whether all of fipd's rules are to go.
+pub async fn ask_flush(State(api): State<Arc<Api>>, visitor: Visitor) -> Answered {
+    visitor.must_administer()?;
+    Ok(flushing(&api, &visitor, StatusCode::OK, None))
+}
+
+/// Removes them; they are gone until somebody brings them back.
+pub async fn flush(State(api): State<Arc<Api>>, posted: Posted) -> Answered {
+    let Posted { visitor, .. } = posted;
+    visitor.must_administer()?;
+    let command = Command::Flush { dry_run: false };
+    let what = "flush of all of fipd's rules";
+    match audited(&api, visitor.actor(), what, command).await {
+        Ok(removed) => {
+            let count = count(removed.len() as u128);
+            visitor.tell(true, format!("{count} of fipd's rules were removed."), None);
+            Ok(go_to(links::RULES))
+        }
+        Err(problem) => {
+            let why = Some(problem.detail.to_string());
+            let status = StatusCode::SERVICE_UNAVAILABLE;
+            Ok(flushing(&api, &visitor, status, why))
+        }
+    }
+}
+
+/// Ends what a flush began.
+pub async fn resume(State(api): State<Arc<Api>>, posted: Posted) -> Answered {
+    let Posted { visitor, .. } = posted;
+    visitor.must_administer()?;
+    let what = "end of the pause after a flush";
+    let (good, text) = match audited(&api, visitor.actor(), what, Command::Resume).await {
+        Ok(_) => (true, "Rules that are wanted are brought back.".to_owned()),
+        Err(problem) => (false, format!("The pause goes on: {}.", problem.detail)),
+    };
+    visitor.tell(good, text, None);
+    Ok(go_to(links::RULES))
+}
+
+fn flushing(api: &Api, visitor: &Visitor, status: StatusCode, error: Option<String>) -> Response {
+    let own = Rows::of(api.rules.view()).own_in_kernel();
+    let page = FormPage {
+        shell: visitor.shell(Nav::Rules),
+        title: "Remove all of fipd's rules?".to_owned(),
+        trail: vec![(links::RULES.to_owned(), "Rules".to_owned())],
+        lead: vec![format!(
+            "{} rules with fipd's tag are in the kernel of this host. Packets from their addresses go by the main table \
+             from then on, until somebody brings the rules back here or by fipd rules resume.",
+            count(own as u128)
+        )],
+        caution: "Connections by other tables may break at once.".to_owned(),
+        form: Form {
+            target: links::RULES_FLUSH.to_owned(),
+            error,
+            button: "Remove them".to_owned(),
+            danger: true,
+            ..Form::default()
+        },
+        back: links::RULES.to_owned(),
+    };
+    page_as(status, &page)
 }
 
 fn own(rows: &Rows, list: &Listing<'_>, after: &str) -> (Vec<RuleRow>, Option<String>) {

@@ -59,8 +59,8 @@ pub struct RulePage {
     pub node: Option<String>,
     /// The tag of fipd's rules.
     pub protocol: u8,
-    /// Of when this is.
-    pub at: String,
+    /// When the kernel was last looked at; null: not yet, so that nothing else here is known.
+    pub at: Option<String>,
     /// Rules that are to be.
     pub desired: u64,
     /// Sources that the packet filter marks; beside those rules.
@@ -101,7 +101,8 @@ pub struct RuleStep {
 pub struct RulePlan {
     pub state: String,
     pub reason: Option<String>,
-    pub at: String,
+    /// When the kernel was last looked at; null: not yet, so that no step is known.
+    pub at: Option<String>,
     pub adds: u64,
     pub deletes: u64,
     /// Rules that cannot be deleted without deleting another's; the first 100.
