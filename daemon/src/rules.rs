@@ -1,6 +1,7 @@
 //! Between those who want rules on this host, the engine that brings them into the kernel, and those who look on. None of
 //! them knows another. In memory only: what is wanted is said anew after a restart, and the kernel tells what there is.
 
+mod found;
 pub mod ledger;
 mod reached;
 pub mod rows;
@@ -18,6 +19,7 @@ use fipd_core::{
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
 
+pub use found::NodeFound;
 pub use reached::Reached;
 
 /// Commands that wait; people give them.
@@ -81,6 +83,7 @@ pub struct View {
     /// who want rules to a VRF by its name. `None`: it did not look yet.
     pub vrfs: Option<Arc<BTreeMap<Text, u32>>>,
     pub drift: Drift,
+    /// When the kernel was last looked at; 0: not yet.
     pub at: Timestamp,
 }
 
@@ -130,6 +133,7 @@ struct Inner {
     /// `None`: it said that it wants nothing any more.
     wanted: Mutex<BTreeMap<Text, Option<Arc<Vec<RuleSet>>>>>,
     expected: Mutex<BTreeSet<Text>>,
+    found: Mutex<BTreeMap<Text, NodeFound>>,
     revision: watch::Sender<Revision>,
     reached: watch::Sender<Arc<Reached>>,
     view: watch::Sender<Arc<View>>,
@@ -144,6 +148,7 @@ impl Default for RuleBoard {
         Self(Arc::new(Inner {
             wanted: Mutex::default(),
             expected: Mutex::default(),
+            found: Mutex::default(),
             revision: watch::Sender::new(0),
             reached: watch::Sender::default(),
             view: watch::Sender::default(),
@@ -176,6 +181,19 @@ impl RuleBoard {
         }
     }
 
+    /// Whether the Node that this host is to be was found where `who` looks.
+    pub fn found(&self, who: &Text, found: NodeFound) {
+        let before = (self.0.found.lock()).insert(Text::clone(who), found.clone());
+        if before.as_ref() != Some(&found) {
+            self.advance();
+        }
+    }
+
+    /// What is to be said of that.
+    pub fn node_warnings(&self) -> Vec<Warning> {
+        found::warnings(&self.0.found.lock())
+    }
+
     /// `who` wants nothing any more, which is another thing than silence.
     pub fn forget(&self, who: &Text) -> Revision {
         let mut wanted = self.0.wanted.lock();
@@ -191,6 +209,9 @@ impl RuleBoard {
         let mut wanted = self.0.wanted.lock();
         let before = wanted.len();
         wanted.retain(|who, _| !who.starts_with(prefix) || all.contains(who));
+        let mut found = self.0.found.lock();
+        found.retain(|who, _| !who.starts_with(prefix) || all.contains(who));
+        drop(found);
         let mut expected = self.0.expected.lock();
         let waits =
             |expected: &BTreeSet<Text>| expected.iter().any(|who| !wanted.contains_key(who));

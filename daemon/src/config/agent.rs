@@ -41,6 +41,15 @@ impl Config {
                 rule.name
             ));
         }
+        if let Some(host) = self.host.as_ref().filter(|host| host.agent.is_some())
+            && host.cleanup_on_stop
+        {
+            return Err(
+                "[host] cleanup-on-stop: with agent the rules go with the Agent, and stay where its pod is only replaced. Remove \
+                 one of the two"
+                    .into(),
+            );
+        }
         if self.discovery.is_some() {
             return Err(
                 "[discovery]: with role = \"agent\" clusters are named. Remove the section".into(),
@@ -164,6 +173,14 @@ mod tests {
             (
                 AGENT.replace("[\"ip-rule\"]", "[\"claims\"]"),
                 "allowed is [\"ip-rule\"]",
+            ),
+            (
+                format!("{AGENT}[host]\nagent = \"default\"\n"),
+                "NAMESPACE/NAME",
+            ),
+            (
+                format!("{AGENT}[host]\nagent = \"a/default\"\ncleanup-on-stop = true\n"),
+                "Remove one of the two",
             ),
             (
                 format!("{AGENT}[discovery]\ncluster = \"a\"\n"),

@@ -19,6 +19,9 @@ use crate::clock;
 pub struct Host {
     /// The Kubernetes Node that this host is. `None`: it has rules from the address book only.
     pub node: Option<Text>,
+    /// Namespace and name of the `Agent` whose pod this is: rules are wanted only as long as it counts and selects the node.
+    /// `None`: no Agent's selector is about this host.
+    pub agent: Option<(Text, Text)>,
     /// The tag of fipd's rules.
     pub rule_protocol: u8,
     /// Where rules go that name no priority.
@@ -59,6 +62,7 @@ impl Default for Host {
         let settings = host::HostSettings::default();
         Self {
             node: None,
+            agent: None,
             rule_protocol: settings.protocol,
             rule_priority_band: settings.band,
             cleanup_on_stop: false,
@@ -81,6 +85,7 @@ impl Host {
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct RawHost {
     node: Option<String>,
+    agent: Option<String>,
     rule_protocol: Option<i64>,
     rule_priority_band: Option<[i64; 2]>,
     #[serde(default)]
@@ -115,6 +120,7 @@ impl TryFrom<RawHost> for Host {
         }
         Ok(Self {
             node: raw.node.map(node).transpose()?,
+            agent: raw.agent.map(agent).transpose()?,
             rule_protocol: given(raw.rule_protocol, default.rule_protocol, protocol)?,
             rule_priority_band: given(raw.rule_priority_band, default.rule_priority_band, band)?,
             cleanup_on_stop: raw.cleanup_on_stop,
@@ -138,6 +144,17 @@ fn node(name: String) -> Result<Text, String> {
         Err(format!(
             "[host] node = {name:?}: allowed is the name of a Node: up to 253 of a-z, 0-9, '-' and '.'"
         ))
+    }
+}
+
+fn agent(text: String) -> Result<(Text, Text), String> {
+    match text.split_once('/') {
+        Some((namespace, name)) if is_object_name(namespace) && is_object_name(name) => {
+            Ok((namespace.into(), name.into()))
+        }
+        Some(_) | None => Err(format!(
+            "[host] agent = {text:?}: allowed is NAMESPACE/NAME of an Agent; fipd writes it where it runs a pod for one"
+        )),
     }
 }
 
@@ -283,12 +300,13 @@ mod tests {
 
     #[test]
     fn a_whole_section_is_read() {
-        let lines = "node = \"harvester-1\"\nrule-protocol = 201\nrule-priority-band = [2000, 2999]\n\
+        let lines = "node = \"harvester-1\"\nagent = \"rules/default\"\nrule-protocol = 201\nrule-priority-band = [2000, 2999]\n\
                      cleanup-on-stop = true\nindexed-above = 50\nmark-mask = \"0xff0000\"\nnft = \"nft\"\nresync = \"30s\"\n";
         let rule =
             format!("{RULE}table = 100\npriority = 1500\nfail-closed = true\nmode = \"indexed\"\n");
         let expected = Host {
             node: Some("harvester-1".into()),
+            agent: Some(("rules".into(), "default".into())),
             rule_protocol: 201,
             rule_priority_band: 2_000..=2_999,
             cleanup_on_stop: true,

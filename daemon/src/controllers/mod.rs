@@ -65,10 +65,11 @@ impl Runner {
         }
     }
 
-    /// Brings the rules of clusters to this host, which is the Node of this name in one of them.
+    /// Brings the rules of clusters to this host, which is the Node of this name in one of them. `agent`: namespace and name
+    /// of the Agent whose pod this is.
     #[must_use]
-    pub fn with_host(mut self, board: RuleBoard, node: Text) -> Self {
-        self.ip_rule = self.ip_rule.with_host(board, node);
+    pub fn with_host(mut self, board: RuleBoard, node: Text, agent: Option<(Text, Text)>) -> Self {
+        self.ip_rule = self.ip_rule.with_host(board, node, agent);
         self
     }
 

@@ -2,10 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use fipd_core::{
-    Text,
-    host::{Mode, SourceMode, check_priority, check_table},
-};
+use fipd_core::host::{Mode, SourceMode, Target, check_priority, check_table};
 use fipd_crds::ip_rule::{AGENT_NAMES, IPRuleSpec};
 use ipnet::IpNet;
 
@@ -27,14 +24,6 @@ pub struct Valid {
     pub mode: Mode,
     pub interval: Option<Duration>,
     pub nodes: Selector,
-}
-
-/// Where packets go.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Target {
-    Table(u32),
-    /// The table of the VRF with this device, whatever that is on a node.
-    Vrf(Text),
 }
 
 /// Nodes by a label.

@@ -11,7 +11,6 @@ use super::{
     socket::Trouble,
 };
 use crate::{
-    clock,
     clusters::backoff::Backoff,
     rules::{CommandError, Drift, EngineState, Ordered, RuleBoard, View},
 };
@@ -96,7 +95,6 @@ impl Engine {
         view.node.clone_from(&self.options.node);
         view.protocol = self.protocol();
         view.drift = self.drift;
-        view.at = clock::now();
         change(&mut view);
         self.board.show(view);
     }

@@ -24,6 +24,7 @@ use super::{
     socket::News,
 };
 use crate::{
+    clock,
     clusters::backoff::{Backoff, jittered},
     metrics::rules as figures,
     rules::{EngineState, Ordered, Reached, Warning},
@@ -38,8 +39,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// Between two repairs of the table of the packet filter, each of which runs `nft`.
 const MENDED: Duration = Duration::from_millis(500);
-/// For the last removals at the stop.
-const FINISH: Duration = Duration::from_secs(10);
+/// For the last removals at the stop; the daemon waits a little longer.
+const FINISH: Duration = Duration::from_secs(7);
 
 pub(super) struct Session<'a> {
     pub engine: &'a mut Engine,
@@ -543,6 +544,7 @@ impl<'a> Session<'a> {
         };
         self.engine.show(|view| {
             view.state = state;
+            view.at = clock::now();
             view.desired = Arc::new(outcome.desired);
             view.kernel = Arc::new(outcome.listing.rules);
             view.plan = Arc::new(outcome.plan);
@@ -570,10 +572,12 @@ impl<'a> Session<'a> {
         let fight = self.engine.fights.warning(Instant::now()).cloned();
         let problem = self.filter_problem.clone();
         let some = [fight, problem, index].into_iter().flatten();
+        let node = self.engine.board.node_warnings();
         self.preflight
             .iter()
             .flatten()
             .cloned()
+            .chain(node)
             .chain(some)
             .chain(stuck)
             .collect()

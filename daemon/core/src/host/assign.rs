@@ -7,6 +7,7 @@ use std::{
 
 use ipnet::IpNet;
 
+use super::desired::Mode;
 use crate::{Family, Text};
 
 /// What an admin said: packets of what is behind these addresses go by that table.
@@ -17,9 +18,26 @@ pub struct Policy {
     /// Ranges of load balancer addresses.
     pub prefixes: Vec<IpNet>,
     pub source: SourceMode,
-    pub table: u32,
+    pub way: Way,
+}
+
+/// How packets of a source go; two policies that say another one of a source are in conflict.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Way {
+    pub target: Target,
     /// `None`: fipd chooses.
     pub priority: Option<u32>,
+    pub fail_closed: bool,
+    pub mode: Mode,
+}
+
+/// Where packets go.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Target {
+    /// A routing table.
+    Table(u32),
+    /// The table of the VRF with this device, whatever that is on a host.
+    Vrf(Text),
 }
 
 /// The sources of the rules for an address.
@@ -141,7 +159,7 @@ fn contest(
     };
     let stays = rank(before, one) <= rank(claim, other);
     let (winner, loser) = if stays { (one, other) } else { (other, one) };
-    if (one.table, one.priority) != (other.table, other.priority) {
+    if one.way != other.way {
         clashes.insert(Clash {
             source,
             winner: Text::clone(&winner.name),
@@ -215,8 +233,12 @@ mod tests {
             name: name.into(),
             prefixes: prefixes.collect(),
             source: SourceMode::default(),
-            table,
-            priority: Some(1000),
+            way: Way {
+                target: Target::Table(table),
+                priority: Some(1000),
+                fail_closed: false,
+                mode: Mode::Auto,
+            },
         }
     }
 
@@ -236,7 +258,11 @@ mod tests {
 
     fn told(policies: &[Policy], all: &[Balanced]) -> Vec<String> {
         let assigned = assign(policies, all);
-        let table = |one: &Assigned| policies.get(one.policy).map_or(0, |policy| policy.table);
+        let table = |one: &Assigned| match policies.get(one.policy).map(|policy| &policy.way.target)
+        {
+            Some(Target::Table(table)) => *table,
+            Some(Target::Vrf(_)) | None => 0,
+        };
         let sources = assigned.sources.iter();
         let sources = sources.map(|(source, one)| format!("{source} {}", table(one)));
         let clashes = assigned.clashes.iter().map(|clash| {
@@ -268,10 +294,24 @@ mod tests {
         let two = service(&["203.0.5.5", "203.0.113.45"], &["10.96.0.1"], &[]);
         assert_eq!(told(&both, &[two]), expected, "of two addresses, too");
         let alike = Policy {
-            table: 100,
+            way: both[0].way.clone(),
             ..both[1].clone()
         };
-        assert_eq!(told(&[both[0].clone(), alike], &[one]), ["10.96.0.1 100"]);
+        let same = [both[0].clone(), alike.clone()];
+        assert_eq!(told(&same, std::slice::from_ref(&one)), ["10.96.0.1 100"]);
+        let closed = Policy {
+            way: Way {
+                fail_closed: true,
+                ..alike.way.clone()
+            },
+            ..alike
+        };
+        let other = told(&[both[0].clone(), closed], &[one]);
+        assert_eq!(
+            other.len(),
+            2,
+            "what happens without a route is part of the way: {other:?}"
+        );
     }
 
     #[test]

@@ -16,7 +16,7 @@ mod limits;
 mod rule;
 mod unclaimed;
 
-pub use assign::{Assigned, Assignment, Balanced, Clash, Policy, SourceMode, assign};
+pub use assign::{Assigned, Assignment, Balanced, Clash, Policy, SourceMode, Target, Way, assign};
 pub use desired::{Desired, HostSettings, Marks, Mode, RuleSet, SetKey, desired, marks_of};
 pub use diff::{Plan, Step, diff, is_own};
 pub use limits::{

@@ -12,7 +12,7 @@ use tokio::{sync::watch, time::Instant};
 use super::{
     observe::{Agent, Config, Node, Rule, Slice, Svc},
     plan::{Known, Outlook, outlook, wants_endpoints},
-    step::is_so,
+    step::{is_overgrown, is_so},
 };
 use crate::{
     controllers::{
@@ -30,6 +30,9 @@ use crate::{
 const GATHER: Duration = Duration::from_millis(20);
 /// A status is written so long after what it is about at the earliest.
 const SHOW_AFTER: Duration = Duration::from_secs(1);
+/// EndpointSlices that are not read yet are waited for so long before it is decided without them.
+const PODS: Duration = Duration::from_secs(5);
+const LOOK_FOR_PODS: Duration = Duration::from_millis(200);
 
 /// The deciding part for a cluster.
 pub struct Decider {
@@ -52,6 +55,8 @@ pub struct Decider {
     outlook: Mutex<Option<Arc<Outlook>>>,
     /// When the cluster was last asked who it is.
     verified: Mutex<Option<Instant>>,
+    /// Since when EndpointSlices are needed and not known.
+    pods_unknown: Mutex<Option<Instant>>,
 }
 
 /// What stands for all of it.
@@ -83,6 +88,7 @@ impl Decider {
             needs_slices: watch::Sender::new(false),
             outlook: Mutex::default(),
             verified: Mutex::default(),
+            pods_unknown: Mutex::default(),
         })
     }
 
@@ -139,8 +145,9 @@ impl Decider {
         let needs = wants_endpoints(&rules);
         self.needs_slices
             .send_if_modified(|now| std::mem::replace(now, needs) != needs);
-        if needs && !self.slices.is_complete() {
-            return Ok(Next::After(Duration::from_millis(200)));
+        let unknown = needs && !self.slices.is_complete();
+        if self.waits_for_pods(unknown) {
+            return Ok(Next::After(LOOK_FOR_PODS));
         }
         let mut failed = None;
         for rule in rules
@@ -156,18 +163,28 @@ impl Decider {
         let before = self.outlook.lock().replace(Arc::clone(&now));
         self.enqueue(before.as_deref(), &now);
         self.count(&now);
-        failed.map_or(Ok(Next::After(now.again())), Err)
+        let again = match unknown {
+            true => now.again().min(LOOK_FOR_PODS),
+            false => now.again(),
+        };
+        failed.map_or(Ok(Next::After(again)), Err)
+    }
+
+    /// Whether to look again before anything is decided: EndpointSlices are mostly read within a moment.
+    fn waits_for_pods(&self, unknown: bool) -> bool {
+        let mut since = self.pods_unknown.lock();
+        if !unknown {
+            *since = None;
+            return false;
+        }
+        since.get_or_insert_with(Instant::now).elapsed() < PODS
     }
 
     fn known(&self, rules: Vec<Arc<Rule>>) -> Known {
+        let all = self.slices.all().into_iter().map(|(_, slice)| slice);
         let slices = match *self.needs_slices.borrow() {
-            true => self
-                .slices
-                .all()
-                .into_iter()
-                .map(|(_, slice)| slice)
-                .collect(),
-            false => Vec::new(),
+            true => self.slices.is_complete().then(|| all.collect()),
+            false => Some(Vec::new()),
         };
         // One that is being deleted holds nothing: what came of it goes first.
         let malformed = self.rules.malformed().into_iter();
@@ -192,6 +209,12 @@ impl Decider {
                 self.config_queue.add(key);
             }
         }
+        let nodes = self.nodes.keys().len();
+        for (key, config) in self.configs.all() {
+            if is_overgrown(&config, nodes) {
+                self.config_queue.add(key);
+            }
+        }
         for (key, _) in self.configs.all() {
             if !now.wanted.contains_key(&key.name) {
                 self.config_queue.add(key);
@@ -213,10 +236,8 @@ impl Decider {
         figures::stand(&self.site.name, outlook.wanted.len(), absent.count());
     }
 
-    fn node_map(&self) -> BTreeMap<Text, Node> {
+    fn node_map(&self) -> BTreeMap<Text, Arc<Node>> {
         let nodes = self.nodes.all().into_iter();
-        nodes
-            .map(|(key, node)| (key.name, Node::clone(&node)))
-            .collect()
+        nodes.map(|(key, node)| (key.name, node)).collect()
     }
 }

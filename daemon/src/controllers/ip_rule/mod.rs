@@ -87,6 +87,8 @@ struct Host {
     board: RuleBoard,
     /// The Node that it is in one of the clusters.
     node: Text,
+    /// The Agent whose pod this is.
+    agent: Option<Key>,
     /// Once it is cancelled, the rules of this host go.
     leaving: Option<CancellationToken>,
     /// By the name of the cluster.
@@ -127,10 +129,11 @@ impl IpRule {
 
     /// Brings rules to this host, which is the Node of this name in one of the clusters.
     #[must_use]
-    pub fn with_host(mut self, board: RuleBoard, node: Text) -> Self {
+    pub fn with_host(mut self, board: RuleBoard, node: Text, agent: Option<(Text, Text)>) -> Self {
         self.host = Some(Host {
             board,
             node,
+            agent: agent.map(|(namespace, name)| Key { namespace, name }),
             leaving: None,
             seen: Arc::default(),
         });
@@ -176,7 +179,7 @@ impl IpRule {
                     let seen = host.seen(&session);
                     let (board, node) = (host.board.clone(), Text::clone(&host.node));
                     let site = site_of(session.clone());
-                    let part = NodePart::new(site, board, node, seen);
+                    let part = NodePart::new(site, board, (node, host.agent.clone()), seen);
                     Arc::clone(&part).run().await;
                     if host.is_leaving() {
                         part.take_leave().await;

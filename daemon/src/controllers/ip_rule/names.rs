@@ -15,6 +15,15 @@ pub const RULE: &str = "IPRule";
 pub const CONFIG: &str = "IPRuleConfig";
 pub const AGENT: &str = "Agent";
 
+/// The image of the original's agent, whatever registry it is kept in: it tags no rule.
+const ORIGINAL_IMAGE: &str = "iprule-agent";
+
+/// Whether an image is that of the original's agent and not fipd's.
+pub fn is_original(image: &str) -> bool {
+    let last = image.rsplit('/').next().unwrap_or_default();
+    last.split([':', '@']).next() == Some(ORIGINAL_IMAGE)
+}
+
 /// The longest name part of an annotation.
 const PART: usize = 63;
 /// Hex digits that tell long names of nodes apart.

@@ -31,12 +31,12 @@ use tokio::{
 pub use self::wants::Seen;
 use self::{
     news::{Said, news},
-    wants::{Want, wants},
+    wants::{Belongs, Want, is_absent_by_hand, wants},
 };
 use super::{
-    agent::standing::active,
+    agent::standing::winner,
     names::{CONFIG, config_target},
-    observe::{self, Agent, Config, Node, Rule},
+    observe::{self, Agent, Config, Machine, Node, Rule},
 };
 use crate::{
     clusters::adoption::PAGE,
@@ -49,7 +49,7 @@ use crate::{
         tasks::{finish, spawn},
     },
     metrics::reconcile::counted,
-    rules::{Reached, Revision, RuleBoard},
+    rules::{NodeFound, Reached, Revision, RuleBoard},
 };
 
 /// How the wishes of clusters begin on the board.
@@ -78,6 +78,9 @@ pub struct NodePart {
     board: RuleBoard,
     /// The Node that this host is.
     node: Text,
+    /// The Agent whose pod this is.
+    agent: Option<Key>,
+    machine: Machine,
     configs: Arc<Objects<Config>>,
     rules: Arc<Objects<Rule>>,
     agents: Arc<Objects<Agent>>,
@@ -91,12 +94,19 @@ pub struct NodePart {
 
 impl NodePart {
     /// `seen`: what an earlier session of the same cluster understood.
-    pub fn new(site: Arc<Site>, board: RuleBoard, node: Text, seen: Arc<Mutex<Seen>>) -> Arc<Self> {
+    pub fn new(
+        site: Arc<Site>,
+        board: RuleBoard,
+        (node, agent): (Text, Option<Key>),
+        seen: Arc<Mutex<Seen>>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             remote: Remote::new(site.session.client.clone()),
             site,
             board,
             node,
+            agent,
+            machine: Machine::this(),
             configs: Objects::new(),
             rules: Objects::new(),
             agents: Objects::new(),
@@ -145,12 +155,12 @@ impl NodePart {
             let all = Arc::clone(self);
             move |_: &Key| all.woken.notify_one()
         };
-        let all = Arc::clone(self);
+        let (all, node) = (Arc::clone(self), Text::clone(&self.node));
         spawn(
             tasks,
             site,
             Arc::clone(&self.configs),
-            |one: IPRuleConfig| Some(observe::config(one)),
+            move |one: IPRuleConfig| Some(observe::config_on(one, &node)),
             move |key| {
                 all.reports.add(key.clone());
                 all.woken.notify_one();
@@ -223,10 +233,28 @@ impl NodePart {
         }
     }
 
+    /// The Node that this host is, if it is there and no other machine.
+    fn this_node(&self) -> Option<Arc<Node>> {
+        let node = self.nodes.get(&Key::new("", &self.node));
+        let (cluster, name) = (&self.site.name, &self.node);
+        let found = match &node {
+            Some(node) if node.machine.is_other(&self.machine) => NodeFound::Other(format!(
+                "Node {name} of cluster {cluster} is another machine, as its machineID and bootID say: no rule of that cluster \
+                 is wanted on this host. See node in [host]"
+            )),
+            Some(_) => NodeFound::Here,
+            None => NodeFound::Nowhere,
+        };
+        let node = node.filter(|_| found == NodeFound::Here);
+        self.board.found(&wisher(cluster), found);
+        node
+    }
+
     /// Says what is wanted. Answers that, and the revision from which on it counts. `None`: it is not known yet.
     fn want(&self) -> Option<(Revision, Arc<Said>)> {
-        let node = self.nodes.get(&Key::new("", &self.node));
+        let node = self.this_node();
         let agents = self.agents.all();
+        let counts = winner(&agents);
         let rules = self.rules.all().into_iter();
         let vrfs = self.board.view().vrfs.clone();
         let malformed = self.configs.malformed().into_iter();
@@ -235,7 +263,13 @@ impl NodePart {
             name: &self.node,
             node: node.as_deref(),
             rules: rules.map(|(key, rule)| (key.name, rule)).collect(),
-            agent: active(&agents).map(|agent| &agent.spec.node_selector),
+            agent: match (&self.agent, counts) {
+                (None, _) => Belongs::Nobody,
+                (Some(mine), Some((key, agent))) if mine == key => {
+                    Belongs::To(&agent.spec.node_selector)
+                }
+                (Some(_), _) => Belongs::Left,
+            },
             agents_fit: self.agents.malformed().is_empty(),
             vrfs: vrfs.as_deref(),
             malformed: malformed.map(|(key, _)| key.name).collect(),
@@ -252,6 +286,7 @@ impl NodePart {
         let gone = |config: &&Arc<Config>| {
             config.is_ours()
                 && !config.is_present()
+                && !is_absent_by_hand(config)
                 && config
                     .source()
                     .is_none_or(|source| !wanted.contains(&source))
@@ -322,7 +357,8 @@ impl NodePart {
             .await
         {
             Ok(after) => {
-                self.configs.set(&key, observe::config(after));
+                let after = observe::config_on(after, &self.node);
+                self.configs.set(&key, after);
                 Next::Done
             }
             // Gone, or changed since: the watch tells.

@@ -16,6 +16,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
 };
 
+use super::names::of_node;
 use crate::controllers::objects::created;
 
 /// Start of the annotations that are the operator's.
@@ -84,6 +85,34 @@ pub struct Node {
     pub labels: BTreeMap<String, String>,
     /// Since when it is not ready.
     pub unready: Option<Timestamp>,
+    /// What its kubelet says of the machine.
+    pub machine: Machine,
+}
+
+/// What tells machines apart; empty where it is not known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Machine {
+    /// `/etc/machine-id`.
+    pub id: String,
+    /// `/proc/sys/kernel/random/boot_id`, another one after each boot.
+    pub boot: String,
+}
+
+impl Machine {
+    /// This one.
+    pub fn this() -> Self {
+        let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+        Self {
+            id: read("/etc/machine-id").trim().to_owned(),
+            boot: read("/proc/sys/kernel/random/boot_id").trim().to_owned(),
+        }
+    }
+
+    /// Whether it is certainly another one: both are known of both, and neither is the same.
+    pub fn is_other(&self, other: &Self) -> bool {
+        let differs = |one: &str, other: &str| !one.is_empty() && !other.is_empty() && one != other;
+        differs(&self.id, &other.id) && differs(&self.boot, &other.boot)
+    }
 }
 
 /// An Agent.
@@ -178,6 +207,17 @@ pub fn config(object: IPRuleConfig) -> Config {
     }
 }
 
+/// As one node needs it: without what others say on it, so that their words are no news.
+pub fn config_on(object: IPRuleConfig, node: &str) -> Config {
+    let mut config = config(object);
+    let own = [APPLIED_PREFIX, CLEANUP_PREFIX].map(|prefix| of_node(prefix, node));
+    (config.annotations)
+        .retain(|key, _| key.starts_with(OPERATORS) || own.iter().any(|one| one == key));
+    config.meta.version = String::new();
+    config.status = IPRuleConfigStatus::default();
+    config
+}
+
 fn owner(reference: OwnerReference) -> Owner {
     Owner {
         name: reference.name.into(),
@@ -233,8 +273,10 @@ pub fn slice(object: EndpointSlice) -> Option<Slice> {
 }
 
 pub fn node(object: RawNode) -> Node {
-    let conditions = object.status.and_then(|status| status.conditions);
-    let ready = conditions
+    let status = object.status.unwrap_or_default();
+    let info = status.node_info.unwrap_or_default();
+    let ready = status
+        .conditions
         .into_iter()
         .flatten()
         .find(|one| one.type_ == "Ready");
@@ -242,6 +284,10 @@ pub fn node(object: RawNode) -> Node {
     Node {
         labels: object.metadata.labels.unwrap_or_default(),
         unready: unready.map(|one| created(one.last_transition_time.as_ref())),
+        machine: Machine {
+            id: info.machine_id,
+            boot: info.boot_id,
+        },
     }
 }
 

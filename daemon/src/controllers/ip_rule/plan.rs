@@ -8,7 +8,7 @@ use std::{
 
 use fipd_core::{
     Text,
-    host::{Balanced, Clash, Policy, SourceMode, assign},
+    host::{Balanced, Clash, Policy, SourceMode, Target, Way, assign},
 };
 use fipd_crds::ip_rule::{IPRuleConfigSpec, PRESENT};
 
@@ -20,7 +20,7 @@ use crate::{
     controllers::objects::Key,
     fip_rules::{
         Wrong,
-        ip_rule::{Selector, Target, Valid, read},
+        ip_rule::{Selector, Valid, read},
     },
 };
 
@@ -34,7 +34,8 @@ pub struct Known {
     /// IPRules that do not fit their schema, by name.
     pub malformed: BTreeSet<Text>,
     pub services: Vec<(Key, Arc<Svc>)>,
-    pub slices: Vec<Arc<Slice>>,
+    /// `None`: not all were read yet, or they cannot be.
+    pub slices: Option<Vec<Arc<Slice>>>,
 }
 
 /// An IPRuleConfig as it is to be.
@@ -53,6 +54,8 @@ pub enum Told {
         lost: Vec<Clash>,
     },
     Wrong(Vec<Wrong>),
+    /// It is about pods, which are not known.
+    PodsUnknown,
 }
 
 /// All that is to be.
@@ -98,6 +101,10 @@ pub fn outlook(known: &Known) -> Outlook {
     for rule in known.rules.iter().filter(|rule| !rule.meta.terminating) {
         let name = Text::clone(&rule.meta.name);
         match read(&rule.spec) {
+            Ok(one) if one.source == SourceMode::Endpoints && known.slices.is_none() => {
+                outlook.held.insert(Text::clone(&name));
+                outlook.rules.insert(name, Told::PodsUnknown);
+            }
             Ok(one) => valid.push((rule, one)),
             Err(wrong) => {
                 outlook.held.insert(Text::clone(&name));
@@ -141,35 +148,24 @@ pub fn outlook(known: &Known) -> Outlook {
     outlook
 }
 
-/// VRFs have numbers of their own from the last table on, so that two of them are two targets.
 fn policies(valid: &[(&Rule, Valid)]) -> Vec<Policy> {
-    let vrfs: BTreeSet<&Text> = valid
-        .iter()
-        .filter_map(|(_, one)| match &one.target {
-            Target::Vrf(vrf) => Some(vrf),
-            Target::Table(_) => None,
-        })
-        .collect();
-    let number = |vrf: &Text| {
-        let place = vrfs.iter().position(|one| *one == vrf).unwrap_or_default();
-        u32::MAX.saturating_sub(u32::try_from(place).unwrap_or(u32::MAX))
-    };
     let policy = |(rule, one): &(&Rule, Valid)| Policy {
         name: Text::clone(&rule.meta.name),
         prefixes: one.prefixes.clone(),
         source: one.source,
-        table: match &one.target {
-            Target::Table(table) => *table,
-            Target::Vrf(vrf) => number(vrf),
+        way: Way {
+            target: one.target.clone(),
+            priority: one.priority,
+            fail_closed: one.fail_closed,
+            mode: one.mode,
         },
-        priority: one.priority,
     };
     valid.iter().map(policy).collect()
 }
 
 fn balanced(known: &Known) -> Vec<Balanced> {
     let mut pods: BTreeMap<&ServiceName, Vec<std::net::IpAddr>> = BTreeMap::new();
-    for slice in &known.slices {
+    for slice in known.slices.iter().flatten() {
         pods.entry(&slice.service)
             .or_default()
             .extend(&slice.addresses);
@@ -387,12 +383,22 @@ pub(super) mod tests {
         let known = Known {
             rules: vec![pods],
             services: vec![service("web", &["203.0.113.45"], &["10.96.0.1"])],
-            slices: vec![Arc::new(slice)],
+            slices: Some(vec![Arc::new(slice)]),
             ..Known::default()
         };
         let outlook = outlook(&known);
         assert_eq!(told(&outlook), ["iprc-10-42-0-5 t0 p0 pods"]);
         assert_eq!(outlook.wanted["iprc-10-42-0-5"].spec.vrf, "red");
+        let table = rule("lb", json!({ "cidr": "203.0.112.0/23", "table": 100 }));
+        let unread = Known {
+            rules: vec![Arc::clone(&known.rules[0]), table],
+            slices: None,
+            ..known
+        };
+        let outlook = super::outlook(&unread);
+        assert_eq!(told(&outlook), ["iprc-10-96-0-1 t100 p0 lb"], "of others");
+        assert!(outlook.held.contains("pods"), "what it had stays");
+        assert_eq!(outlook.rules["pods"], Told::PodsUnknown);
     }
 
     #[test]

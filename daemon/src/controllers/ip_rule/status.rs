@@ -19,6 +19,10 @@ use crate::{
 pub const READY: &str = "Ready";
 /// Reason of the condition and of the Event.
 pub const INVALID: &str = "Invalid";
+pub const PODS_UNKNOWN: &str = "PodsUnknown";
+/// What that means.
+pub const PODS: &str = "the pods behind Services are not known: fipd cannot read EndpointSlices yet. What it had before stays as it \
+                        was; if this stays, see the ClusterRole of fipd";
 const CONFLICT: &str = "Conflict";
 const APPLIED: &str = "Applied";
 /// The most sources that a message names.
@@ -30,6 +34,7 @@ pub fn of_rule(rule: &Rule, told: &Told, now: jiff::Timestamp) -> IPRuleStatus {
     status.observed_generation = generation.unwrap_or_default();
     let (ready, clash) = match told {
         Told::Wrong(all) => (says(false, INVALID, wrong(all)), None),
+        Told::PodsUnknown => (says(false, PODS_UNKNOWN, PODS.to_owned()), None),
         Told::Counts {
             sources,
             lost: clashes,

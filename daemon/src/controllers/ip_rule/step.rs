@@ -4,7 +4,11 @@
 //!  none --> present <--> absent --(every node in scope confirmed or is gone)--> none
 //! ```
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use fipd_core::{Text, Timestamp};
 use fipd_crds::ip_rule::{
@@ -46,7 +50,7 @@ pub enum Step {
 #[derive(Clone, Copy, Debug)]
 pub struct Scope<'a> {
     /// By name.
-    pub nodes: &'a BTreeMap<Text, Node>,
+    pub nodes: &'a BTreeMap<Text, Arc<Node>>,
     pub rule: Option<&'a Selector>,
     /// Of the Agent that counts.
     pub agent: Option<&'a BTreeMap<String, String>>,
@@ -70,15 +74,18 @@ struct Pending {
 }
 
 impl Scope<'_> {
-    pub fn has(&self, node: &Node) -> bool {
-        let labels = &node.labels;
-        let rule = self.rule.is_none_or(|selector| selector.matches(labels));
-        let mut agent = self.agent.into_iter().flatten();
-        rule && agent.all(|(key, value)| labels.get(key) == Some(value))
-    }
-
-    fn in_scope(&self) -> impl Iterator<Item = (&Text, &Node)> {
-        self.nodes.iter().filter(|(_, node)| self.has(node))
+    /// Those that the IPRule selects, and on which fipd is: in a pod of the Agent, or for itself, as what it said tells.
+    fn in_scope(&self, config: &Config) -> impl Iterator<Item = (&Text, &Node)> {
+        let nodes = self.nodes.iter().map(|(name, node)| (name, &**node));
+        nodes.filter(|(name, node)| {
+            let labels = &node.labels;
+            let rule = self.rule.is_none_or(|selector| selector.matches(labels));
+            let agent = self.agent.is_none_or(|agent| selects(agent, labels));
+            rule && (agent
+                || config
+                    .annotations
+                    .contains_key(&of_node(APPLIED_PREFIX, name)))
+        })
     }
 
     /// The nodes in scope that may still have the rule. None is waited for without an end: it cleans itself when it is back,
@@ -98,7 +105,9 @@ impl Scope<'_> {
                 || node.unready.is_some_and(|since| over(unready, since))
                 || (!had(name) && absent.is_some_and(|since| over(unready, since)))
         };
-        let pending = self.in_scope().filter(|(name, node)| !done(name, node));
+        let pending = self
+            .in_scope(config)
+            .filter(|(name, node)| !done(name, node));
         let pending = pending.map(|(name, _)| Text::clone(name));
         let unheard = absent.is_some_and(|since| over(silent, since));
         let (unheard, waited) = pending.partition(|name| unheard && had(name));
@@ -110,10 +119,16 @@ impl Scope<'_> {
         let echo = echo(&spec_hash(&config.spec));
         let has =
             |name: &str| config.annotations.get(&of_node(APPLIED_PREFIX, name)) == Some(&echo);
-        let all: Vec<&Text> = self.in_scope().map(|(name, _)| name).collect();
+        let all: Vec<&Text> = self.in_scope(config).map(|(name, _)| name).collect();
         let applied = all.iter().filter(|name| has(name));
         (applied.map(|name| Text::clone(name)).collect(), all.len())
     }
+}
+
+/// Whether labels are as the `nodeSelector` of an Agent says.
+pub fn selects(selector: &BTreeMap<String, String>, labels: &BTreeMap<String, String>) -> bool {
+    let mut all = selector.iter();
+    all.all(|(key, value)| labels.get(key) == Some(value))
 }
 
 /// What a node says once it has the rule.
@@ -153,13 +168,13 @@ pub fn step(
         (None, None) => Step::Nothing,
         (Some(wanted), None) => Step::Create(object(name, wanted)),
         (Some(_), Some(found)) if found.meta.terminating => Step::LetGo,
-        (Some(wanted), Some(found)) if is_so(found, wanted) => Step::Nothing,
-        (Some(wanted), Some(found)) => Step::Repair(repair(found, wanted)),
+        (Some(wanted), Some(found)) if is_so(found, wanted) => tidy(found, scope),
+        (Some(wanted), Some(found)) => Step::Repair(repair(found, wanted, scope)),
         (None, Some(found)) if !found.is_ours() => Step::Nothing,
         (None, Some(found)) if held && found.spec.state != ABSENT && !found.meta.terminating => {
             Step::Nothing
         }
-        (None, Some(found)) => match retire(found, now) {
+        (None, Some(found)) => match retire(found, scope, now) {
             Some(patch) => Step::Retire(patch),
             None => {
                 let pending = scope.pending(found, now);
@@ -202,15 +217,48 @@ fn finalizers(found: &Config) -> Option<Value> {
     add.then(|| json!(all))
 }
 
+/// Takes what nodes said that are no more away, once that is much: an object has room for 256 KiB of such words.
+fn tidy(found: &Config, scope: &Scope<'_>) -> Step {
+    if !is_overgrown(found, scope.nodes.len()) {
+        return Step::Nothing;
+    }
+    let mut meta = guarded(found);
+    meta.insert(
+        "annotations".to_owned(),
+        Value::Object(strangers(found, scope)),
+    );
+    Step::Repair(json!({ "metadata": meta }))
+}
+
+/// Whether more nodes have said something than there are.
+pub fn is_overgrown(found: &Config, nodes: usize) -> bool {
+    found.of_nodes(APPLIED_PREFIX).count() > nodes
+}
+
+fn strangers(found: &Config, scope: &Scope<'_>) -> Map<String, Value> {
+    if !is_overgrown(found, scope.nodes.len()) {
+        return Map::new();
+    }
+    let prefixes = [APPLIED_PREFIX, CLEANUP_PREFIX];
+    let known = |name| prefixes.map(|prefix| of_node(prefix, name));
+    let known: BTreeSet<String> = scope.nodes.keys().flat_map(|name| known(name)).collect();
+    let said = prefixes
+        .into_iter()
+        .flat_map(|prefix| found.of_nodes(prefix));
+    let gone = said.filter(|(key, _)| !known.contains(*key));
+    gone.map(|(key, _)| (key.clone(), Value::Null)).collect()
+}
+
 /// Takes all that nodes said of an earlier removal away.
 fn without_acks(found: &Config) -> Map<String, Value> {
     let acks = found.of_nodes(CLEANUP_PREFIX);
     acks.map(|(key, _)| (key.clone(), Value::Null)).collect()
 }
 
-fn repair(found: &Config, wanted: &Wanted) -> Value {
+fn repair(found: &Config, wanted: &Wanted, scope: &Scope<'_>) -> Value {
     let mut meta = guarded(found);
-    let mut annotations = without_acks(found);
+    let mut annotations = strangers(found, scope);
+    annotations.extend(without_acks(found));
     annotations.insert(SPEC_HASH.to_owned(), json!(spec_hash(&wanted.spec)));
     if found.annotations.contains_key(ABSENT_SINCE) {
         annotations.insert(ABSENT_SINCE.to_owned(), Value::Null);
@@ -224,7 +272,7 @@ fn repair(found: &Config, wanted: &Wanted) -> Value {
 }
 
 /// `None`: it is absent in full.
-fn retire(found: &Config, now: Timestamp) -> Option<Value> {
+fn retire(found: &Config, scope: &Scope<'_>, now: Timestamp) -> Option<Value> {
     let absent = found.spec.state == ABSENT && found.annotations.contains_key(ABSENT_SINCE);
     let finalizers = finalizers(found);
     let hashed = found.annotations.contains_key(SPEC_HASH);
@@ -232,12 +280,9 @@ fn retire(found: &Config, now: Timestamp) -> Option<Value> {
         return None;
     }
     let mut meta = guarded(found);
-    let mut annotations = if absent {
-        Map::new()
-    } else {
-        without_acks(found)
-    };
+    let mut annotations = strangers(found, scope);
     if !absent {
+        annotations.extend(without_acks(found));
         annotations.insert(ABSENT_SINCE.to_owned(), json!(clock::rfc3339(now)));
     }
     if hashed {

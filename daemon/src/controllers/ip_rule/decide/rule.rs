@@ -122,6 +122,10 @@ impl Decider {
                 self.events
                     .warning(&reference, status::INVALID, status::wrong(wrong))
             }
+            Told::PodsUnknown => {
+                self.events
+                    .warning(&reference, status::PODS_UNKNOWN, status::PODS);
+            }
             Told::Counts { lost, .. } => {
                 if let Some((reason, message)) = status::lost(lost) {
                     self.events.warning(&reference, reason, message);

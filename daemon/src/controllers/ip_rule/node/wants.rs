@@ -18,7 +18,7 @@ use super::{
     super::{
         names::{of_node, spec_hash},
         observe::{Config, Node, Rule},
-        step::{Patience, Scope},
+        step::selects,
     },
     news::Present,
 };
@@ -32,14 +32,24 @@ pub struct Want<'a> {
     /// That Node; without it nothing is wanted.
     pub node: Option<&'a Node>,
     pub rules: BTreeMap<Text, Arc<Rule>>,
-    /// Of the Agent that counts.
-    pub agent: Option<&'a BTreeMap<String, String>>,
+    pub agent: Belongs<'a>,
     /// Whether all Agents fit their schema.
     pub agents_fit: bool,
     /// `None`: nobody looked for them yet.
     pub vrfs: Option<&'a BTreeMap<Text, u32>>,
     /// IPRuleConfigs that do not fit their schema.
     pub malformed: BTreeSet<Text>,
+}
+
+/// Whether fipd is on this host for an Agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Belongs<'a> {
+    /// It is here for itself: no Agent's selector is about this host.
+    Nobody,
+    /// In a pod of the Agent that counts, which selects these nodes.
+    To(&'a BTreeMap<String, String>),
+    /// In a pod of one that does not count any more: the rules go with it.
+    Left,
 }
 
 /// The rule of an IPRuleConfig.
@@ -88,7 +98,10 @@ pub fn wants(
         let name = &config.meta.name;
         known.insert(name);
         let before = seen.entries.get(name);
-        if config.spec.state == ABSENT || !in_scope(want, config, before.is_some()) {
+        if !in_scope(want, config, before.is_some()) {
+            continue;
+        }
+        if config.spec.state == ABSENT && !is_absent_by_hand(config) {
             continue;
         }
         match entry(want, config, before).or_else(|| before.cloned()) {
@@ -119,6 +132,11 @@ pub fn wants(
     Some((sets(want.cluster, &seen.entries), present))
 }
 
+/// Where the deciding part says that one is absent, its hash goes with that. This one is mended.
+pub fn is_absent_by_hand(config: &Config) -> bool {
+    config.spec.state == ABSENT && config.annotations.contains_key(SPEC_HASH)
+}
+
 /// `seen`: it had a rule here a moment ago.
 fn in_scope(want: &Want<'_>, config: &Config, seen: bool) -> bool {
     let Some(node) = want.node else {
@@ -131,17 +149,16 @@ fn in_scope(want: &Want<'_>, config: &Config, seen: bool) -> bool {
         config.annotations.contains_key(&key)
     };
     // Where it is not known which nodes are meant, rules stay where they are, and come nowhere else.
-    if (selector.is_none() || !want.agents_fit) && !seen && !applied() {
+    let doubt = !want.agents_fit && want.agent != Belongs::Nobody;
+    if (selector.is_none() || doubt) && !seen && !applied() {
         return false;
     }
-    let none = BTreeMap::new();
-    let scope = Scope {
-        nodes: &none,
-        rule: selector.as_ref(),
-        agent: want.agent,
-        patience: Patience::default(),
+    let agent = match want.agent {
+        Belongs::Nobody => true,
+        Belongs::To(selector) => selects(selector, &node.labels),
+        Belongs::Left => !want.agents_fit,
     };
-    scope.has(node)
+    agent && selector.is_none_or(|selector| selector.matches(&node.labels))
 }
 
 impl Entry {
@@ -253,6 +270,7 @@ pub(super) mod tests {
         node: Option<Node>,
         rules: BTreeMap<Text, Arc<Rule>>,
         agent: Option<BTreeMap<String, String>>,
+        left: bool,
         agents_fit: bool,
         vrfs: Option<BTreeMap<Text, u32>>,
         malformed: BTreeSet<Text>,
@@ -266,6 +284,7 @@ pub(super) mod tests {
                 node: Some(Node::default()),
                 rules: BTreeMap::from([("lb".into(), rule("lb", json!({})))]),
                 agent: None,
+                left: false,
                 agents_fit: true,
                 vrfs: Some(BTreeMap::new()),
                 malformed: BTreeSet::new(),
@@ -285,7 +304,11 @@ pub(super) mod tests {
                 name: "n1",
                 node: self.node.as_ref(),
                 rules: self.rules.clone(),
-                agent: self.agent.as_ref(),
+                agent: match &self.agent {
+                    _ if self.left => Belongs::Left,
+                    Some(agent) => Belongs::To(agent),
+                    None => Belongs::Nobody,
+                },
                 agents_fit: self.agents_fit,
                 vrfs: self.vrfs.as_ref(),
                 malformed: self.malformed.clone(),
@@ -336,6 +359,11 @@ pub(super) mod tests {
             expected,
             "not understood"
         );
+        let mut absent = Config::clone(&config("10.96.0.1", 100, ABSENT));
+        let hash = spec_hash(&absent.spec);
+        absent.annotations.insert(SPEC_HASH.into(), hash);
+        let kept = host.wants(&[Arc::new(absent)], 350);
+        assert_eq!(kept, expected, "absent by hand");
         host.wants(&[], 400);
         assert!(host.wants(&[], 2500).is_empty(), "gone for good");
     }
@@ -352,12 +380,16 @@ pub(super) mod tests {
         assert!(host.wants(&configs, 0).is_empty());
         host.node = Some(Node {
             labels: labels.clone(),
-            unready: None,
+            ..Node::default()
         });
         assert_eq!(host.wants(&configs, 0).len(), 1);
         host.agent = Some(BTreeMap::from([("role".into(), "edge".into())]));
         assert!(host.wants(&configs, 0).is_empty());
         host.agent = Some(labels);
+        assert_eq!(host.wants(&configs, 0).len(), 1);
+        host.left = true;
+        assert!(host.wants(&configs, 0).is_empty(), "its Agent is gone");
+        host.left = false;
         assert_eq!(host.wants(&configs, 0).len(), 1);
         host.node = None;
         assert!(host.wants(&configs, 0).is_empty());

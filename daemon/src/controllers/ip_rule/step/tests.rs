@@ -66,15 +66,16 @@ fn after(found: &Value, step: &Step) -> Value {
     }
 }
 
-fn node(unready: Option<u64>) -> Node {
-    Node {
+fn node(unready: Option<u64>) -> Arc<Node> {
+    Arc::new(Node {
         labels: BTreeMap::from([("lb".into(), "true".into())]),
         unready: unready.map(Timestamp),
-    }
+        ..Node::default()
+    })
 }
 
 struct Case {
-    nodes: BTreeMap<Text, Node>,
+    nodes: BTreeMap<Text, Arc<Node>>,
     rule: Selector,
     agent: Option<BTreeMap<String, String>>,
 }
@@ -161,7 +162,7 @@ fn defect_2_what_is_absent_goes_only_when_every_node_in_scope_has_confirmed() {
         matches!(case.step(None, Some(&other)), Step::Wait(_)),
         "only one word counts"
     );
-    case.nodes.get_mut("n3").unwrap().labels.clear();
+    case.nodes.insert("n3".into(), Arc::default());
     case.rule = Selector::read("lb=true").unwrap();
     let both = annotate(&one, CLEANUP_PREFIX, "n2", DONE);
     assert_eq!(case.step(None, Some(&both)), Step::Delete(Vec::new()));
@@ -339,4 +340,36 @@ fn what_the_original_left_is_taken_over() {
         matches!(case.step(None, Some(&taken)), Step::Wait(_)),
         "what is confirmed may be long ago"
     );
+}
+
+#[test]
+fn a_host_with_a_package_is_waited_for_whatever_the_agent_selects() {
+    let mut case = Case::of(&[("n1", None), ("n2", None)]);
+    case.agent = Some(BTreeMap::from([("other".into(), "nodes".into())]));
+    let retired = case.retired();
+    assert_eq!(case.step(None, Some(&retired)), Step::Delete(Vec::new()));
+    let applied = annotate(&retired, APPLIED_PREFIX, "n2", "0123");
+    assert_eq!(
+        case.step(None, Some(&applied)),
+        Step::Wait(vec!["n2".into()])
+    );
+}
+
+#[test]
+fn words_of_nodes_that_are_no_more_do_not_pile_up() {
+    let case = Case::of(&[("n1", None), ("n2", None)]);
+    let mut made = case.made();
+    for node in ["n1", "gone-1"] {
+        made = annotate(&made, APPLIED_PREFIX, node, "0123");
+    }
+    assert_eq!(case.step(Some(&wanted(100)), Some(&made)), Step::Nothing);
+    made = annotate(&made, APPLIED_PREFIX, "gone-2", "0123");
+    let tidied = after(&made, &case.step(Some(&wanted(100)), Some(&made)));
+    let annotations = &tidied["metadata"]["annotations"];
+    assert!(annotations.get(of_node(APPLIED_PREFIX, "n1")).is_some());
+    assert!(annotations.get(of_node(APPLIED_PREFIX, "gone-1")).is_none());
+    assert!(annotations.get(of_node(APPLIED_PREFIX, "gone-2")).is_none());
+    let retired = after(&made, &case.step(None, Some(&made)));
+    let annotations = &retired["metadata"]["annotations"];
+    assert!(annotations.get(of_node(APPLIED_PREFIX, "gone-2")).is_none());
 }
