@@ -2,6 +2,8 @@
 //!
 //! ```text
 //!  output, prerouting --saddr--> map v4, v6 --jump--> mark-0x10000: sets these bits of the mark, leaves the others
+//!   |
+//!   `-- a mark of Cilium's: return
 //! ```
 //!
 //! Written by hand: the `nftables` crate has no maps of verdicts, and a map of marks would set all bits of the mark. The
@@ -11,7 +13,7 @@ use std::{collections::BTreeMap, net::IpAddr};
 
 use serde_json::{Value, json};
 
-use fipd_core::Family;
+use fipd_core::{Family, host::CILIUM_MARKS};
 
 /// Of family `inet`, which is both.
 pub(super) const TABLE: &str = "fipd";
@@ -67,9 +69,11 @@ pub(super) fn rebuild(protocol: u8, mask: u32, index: &Index) -> Value {
             "family": "inet", "table": TABLE, "name": name, "type": kind, "hook": name,
             "prio": PRIORITY_MANGLE, "policy": "accept",
         }}}));
+        commands.push(rule(name, &spare_cilium()));
         for (protocol, map) in [("ip", "@v4"), ("ip6", "@v6")] {
             let source = json!({"payload": {"protocol": protocol, "field": "saddr"}});
-            commands.push(rule(name, &json!({"vmap": {"key": source, "data": map}})));
+            let find = json!([{"vmap": {"key": source, "data": map}}]);
+            commands.push(rule(name, &find));
         }
     }
     commands.extend(elements(
@@ -177,10 +181,16 @@ fn chain(name: &str) -> Value {
     json!({"add": {"chain": {"family": "inet", "table": TABLE, "name": name}}})
 }
 
-fn rule(chain: &str, statement: &Value) -> Value {
+fn rule(chain: &str, statements: &Value) -> Value {
     json!({"add": {"rule": {
-        "family": "inet", "table": TABLE, "chain": chain, "expr": [statement],
+        "family": "inet", "table": TABLE, "chain": chain, "expr": statements,
     }}})
+}
+
+/// Packets whose mark is Cilium's go on as they are.
+fn spare_cilium() -> Value {
+    let bits = json!({"&": [{"meta": {"key": "mark"}}, CILIUM_MARKS]});
+    json!([{"match": {"op": "!=", "left": bits, "right": 0}}, {"return": null}])
 }
 
 /// A chain that sets the bits under the mask to these.
@@ -188,7 +198,7 @@ fn mark_chain(mark: u32, mask: u32) -> [Value; 2] {
     let name = mark_name(mark);
     let key = json!({"meta": {"key": "mark"}});
     let value = json!({"|": [{"&": [key, !mask]}, mark]});
-    let set = json!({"mangle": {"key": key, "value": value}});
+    let set = json!([{"mangle": {"key": key, "value": value}}]);
     [chain(&name), rule(&name, &set)]
 }
 

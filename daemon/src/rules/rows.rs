@@ -329,7 +329,7 @@ pub mod tests {
         );
         let indexed = all.iter().find(|row| row.standing == Standing::Indexed);
         let text = &indexed.unwrap().text;
-        assert_eq!(text, "10000: from 10.1.0.1 mark 0x1/0xff lookup 200");
+        assert_eq!(text, "10000: from 10.1.0.1 mark 0x1/0xfff lookup 200");
         for (number, row) in all.iter().enumerate() {
             let rest: Vec<Row> = rows.own(Some(&row.place)).collect();
             assert_eq!(rest, all[number + 1..], "from behind {}", row.text);

@@ -9,7 +9,7 @@ use fipd_core::host::Mode;
 
 use crate::bed::{Host, SOON, become_, in_namespace, indexed, ip, many, nft, own, rules};
 
-const ONE_RULE: &str = "10000: from all fwmark 0x1/0xff lookup 100 proto 200";
+const ONE_RULE: &str = "10000: from all fwmark 0x1/0xfff lookup 100 proto 200";
 
 #[test]
 fn an_indexed_set_is_one_rule_and_a_map_that_follows_it() {
@@ -35,23 +35,53 @@ fn an_indexed_set_is_one_rule_and_a_map_that_follows_it() {
     });
 }
 
+/// A way out by `main`, and a table 100 that goes nowhere. Answers what sends from the first indexed source with a mark.
+fn ways() -> impl Fn(u32) -> std::io::Result<()> {
+    ip("link add up0 type veth peer name up1");
+    ip("link set up0 up");
+    ip("link set up1 up");
+    ip("addr add 198.51.100.1/24 dev up0");
+    ip("addr add 10.96.0.1/32 dev lo");
+    ip("route add default via 198.51.100.2");
+    ip("route add unreachable default table 100");
+    |mark| {
+        let socket = std::net::UdpSocket::bind("10.96.0.1:0")?;
+        nix::sys::socket::setsockopt(&socket, nix::sys::socket::sockopt::Mark, &mark)?;
+        socket.send_to(b"x", "203.0.113.9:9").map(drop)
+    }
+}
+
+#[test]
+fn packets_with_a_mark_of_ciliums_are_neither_marked_nor_routed_by_it() {
+    in_namespace(|| async {
+        let send = ways();
+        let host = Host::new();
+        let engine = host.with(vec![many(3, 100, Mode::Indexed)]).await;
+        assert_eq!(own(), [ONE_RULE]);
+        assert!(
+            send(0).is_err() && send(0xc000).is_err(),
+            "these are fipd's"
+        );
+        for magic in (0x100..=0xf00_u32).step_by(0x100) {
+            assert!(send(magic).is_ok(), "{magic:#x}: it is not marked");
+            let of_cluster_one = 0x1234_0001 | magic;
+            assert!(send(of_cluster_one).is_ok(), "{of_cluster_one:#x}");
+        }
+        // That the mark is as it was is seen where only this very mark finds a way.
+        ip("route add unreachable default table 101");
+        ip("rule add fwmark 0x12340f00 lookup 101 priority 9000");
+        assert!(send(0x1234_0f00).is_err(), "the mark is whole");
+        assert!(send(0x1234_0f01).is_ok());
+        engine.stop().await;
+    });
+}
+
 #[test]
 fn packets_of_indexed_sources_go_by_their_table_and_keep_the_other_bits_of_their_mark() {
     in_namespace(|| async {
-        ip("link add up0 type veth peer name up1");
-        ip("link set up0 up");
-        ip("link set up1 up");
-        ip("addr add 198.51.100.1/24 dev up0");
-        ip("addr add 10.96.0.1/32 dev lo");
-        ip("route add default via 198.51.100.2");
-        ip("route add unreachable default table 100");
+        let send = ways();
         let host = Host::new();
         let engine = host.with(vec![many(3, 100, Mode::Indexed)]).await;
-        let send = |mark: u32| {
-            let socket = std::net::UdpSocket::bind("10.96.0.1:0").unwrap();
-            nix::sys::socket::setsockopt(&socket, nix::sys::socket::sockopt::Mark, &mark).unwrap();
-            socket.send_to(b"x", "203.0.113.9:9").map(drop)
-        };
         assert!(send(0).is_err(), "the table says unreachable");
         ip("rule add fwmark 0x10000/0x10000 lookup 101 priority 9000");
         ip("route add default via 198.51.100.2 table 101");

@@ -13,7 +13,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    limits::{BAND_FIRST, BAND_LAST, MARK_MASK},
+    limits::{BAND_FIRST, BAND_LAST, CILIUM_MARKS, MARK_MASK},
     rule::{FwMark, KernelRule, Rule, RuleAction},
 };
 use crate::{Family, Text};
@@ -54,6 +54,13 @@ pub struct HostSettings {
     pub mark_mask: u32,
     /// Whether this host has a packet filter that marks packets.
     pub can_index: bool,
+}
+
+impl HostSettings {
+    /// The bits that a rule looks at: Cilium's are none in a mark of fipd's.
+    fn rule_mask(&self) -> u32 {
+        self.mark_mask | CILIUM_MARKS
+    }
 }
 
 impl Default for HostSettings {
@@ -126,7 +133,7 @@ pub fn marks_of(rules: &[KernelRule], settings: &HostSettings) -> Marks {
         .filter(|one| super::is_own(one, settings.protocol));
     let marked = own.filter_map(|one| Some((one, one.rule.mark?)));
     let marked: Vec<_> = marked
-        .filter(|(_, mark)| mark.mask == settings.mark_mask)
+        .filter(|(_, mark)| mark.mask == settings.rule_mask())
         .collect();
     let closed: BTreeSet<(u32, u32)> = marked
         .iter()
@@ -292,7 +299,7 @@ fn index(desired: &mut Desired, key: SetKey, group: &Group, mark: u32, settings:
             output: None,
             mark: Some(FwMark {
                 value: mark,
-                mask: settings.mark_mask,
+                mask: settings.rule_mask(),
             }),
             action: RuleAction::Table(key.table),
             protocol: settings.protocol,
@@ -378,8 +385,8 @@ mod tests {
         };
         let desired = of(&[indexed], &Marks::new());
         let expected = [
-            "500: from all fwmark 0x1/0xff lookup 100 proto 200",
-            "501: from all fwmark 0x1/0xff unreachable proto 200",
+            "500: from all fwmark 0x1/0xfff lookup 100 proto 200",
+            "501: from all fwmark 0x1/0xfff unreachable proto 200",
         ];
         assert_eq!(shown(&desired), expected);
         assert_eq!(desired.index.len(), 1);

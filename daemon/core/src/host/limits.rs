@@ -12,8 +12,11 @@ pub const MARK_MASK: u32 = 0xff;
 /// The kernel's own rules ask `main` and `default` at these.
 const MAIN: u32 = 32_766;
 const DEFAULT: u32 = 32_767;
-/// Of kube-proxy (masquerade and drop) and of Cilium (`MARK_MAGIC_HOST_MASK`).
-const FOREIGN_MARKS: [(&str, u32); 2] = [("kube-proxy", 0xc000), ("Cilium", 0x0f00)];
+/// Where any of these bits is set (`MARK_MAGIC_HOST_MASK`), the whole mark is Cilium's: it has an identity in the upper 16 bits
+/// and its cluster's number in the lower 8. No mask is apart from that, so such packets are left alone.
+pub const CILIUM_MARKS: u32 = 0x0f00;
+/// Of kube-proxy (masquerade and drop) and of Cilium.
+const FOREIGN_MARKS: [(&str, u32); 2] = [("kube-proxy", 0xc000), ("Cilium", CILIUM_MARKS)];
 /// `RTPROT_*` of `linux/rtnetlink.h` and of the daemons that chose one: unspecified, redirects, the kernel, boot, static, and
 /// 8 to 18, babel, ovn, openr, bgp, isis, ospf, rip, eigrp.
 const FOREIGN_PROTOCOLS: [RangeInclusive<u8>; 7] = [
@@ -114,7 +117,7 @@ pub fn check_mark_mask(mask: u32) -> Result<u32, LimitError> {
     match FOREIGN_MARKS.iter().find(|(_, bits)| bits & mask != 0) {
         Some((who, bits)) => refused(
             format!("{mask:#x}"),
-            format!("bits other than {bits:#x}, which are those of {who}"),
+            format!("one run of bits without {bits:#x}, by which {who} knows its packets"),
         ),
         None => Ok(mask),
     }

@@ -84,7 +84,7 @@ async fn the_list_comes_in_pages_with_what_all_of_it_is() {
     let one = &found[0];
     assert_eq!(
         (one.table, one.mark.as_deref()),
-        (Some(200), Some("0x1/0xff"))
+        (Some(200), Some("0x1/0xfff"))
     );
     assert_eq!(one.owner.as_deref(), Some("farm"));
     let wrong = RuleQuery {

@@ -14,7 +14,7 @@ async fn rules_are_shown_with_owner_state_plan_and_those_of_others_apart() {
     assert_eq!(page.status, StatusCode::OK);
     for text in [
         "from 10.0.0.1 lookup 100 proto 200",
-        "from 10.1.0.2 mark 0x1/0xff lookup 200",
+        "from 10.1.0.2 mark 0x1/0xfff lookup 200",
         "class=\"tag bad\">missing",
         ">shop<",
         "table 100 has no route",
