@@ -14,6 +14,8 @@ mod commands;
 mod indexed;
 #[path = "host_rules/kernel.rs"]
 mod kernel;
+#[path = "host_rules/odd.rs"]
+mod odd;
 #[path = "host_rules/others.rs"]
 mod others;
 #[path = "host_rules/restart.rs"]

@@ -4,7 +4,10 @@ use std::{io, time::Duration};
 
 use fipd_core::{Family, host::KernelRule};
 
-use super::socket::{Events, News, Requests, Trouble};
+use super::{
+    events::{Events, News},
+    socket::{Requests, Trouble},
+};
 use crate::clusters::backoff::Backoff;
 
 /// Times that a list is read again at once when others change rules meanwhile.

@@ -12,12 +12,18 @@ use fipd_core::{
     host::{FwMark, KernelRule, Rule, RuleAction},
 };
 use ipnet::IpNet;
+use netlink_packet_core::{NlaBuffer, NlasIterator, Parseable as _};
 use netlink_packet_route::{
     AddressFamily,
     route::RouteProtocol,
     rule::{RuleAction as Action, RuleAttribute, RuleFlags, RuleHeader, RuleMessage},
 };
 
+/// Length of `fib_rule_hdr` of `linux/fib_rules.h`.
+const HEADER: usize = 12;
+/// Of `linux/fib_rules.h`.
+const FRA_IIFNAME: u16 = 3;
+const FRA_OIFNAME: u16 = 17;
 /// What the kernel shows where nothing is suppressed.
 const SUPPRESS_NOTHING: u32 = u32::MAX;
 
@@ -75,18 +81,32 @@ pub(super) fn family_number(family: Family) -> AddressFamily {
     }
 }
 
-/// `None`: it is of another family. The kernel has rules for multicast routes, too.
-pub(super) fn read(message: &RuleMessage) -> Option<KernelRule> {
-    let family = match message.header.family {
+/// What a rule is deleted by, if all that it says is understood.
+pub(super) fn whole(bytes: &[u8]) -> Option<RuleMessage> {
+    RuleMessage::parse(bytes).ok()
+}
+
+/// `None`: it is of another family. The kernel has rules for multicast routes, too. What is not understood is told as it is,
+/// and makes the rule another's.
+pub(super) fn read(bytes: &[u8]) -> Option<KernelRule> {
+    let family = match AddressFamily::from(*bytes.first()?) {
         AddressFamily::Inet => Family::V4,
         AddressFamily::Inet6 => Family::V6,
         _ => return None,
     };
-    let header = &message.header;
-    let mut seen = Seen::default();
     let mut more = Vec::new();
-    for attribute in &message.attributes {
-        seen.note(attribute, &mut more);
+    let header = RuleHeader::parse(bytes).unwrap_or_else(|_| {
+        more.push(format!("cannot be read: {}", hex(bytes)));
+        RuleHeader::default()
+    });
+    let header = &header;
+    let mut seen = Seen::default();
+    let attributes = bytes.get(HEADER..).unwrap_or_default();
+    for attribute in NlasIterator::new(attributes) {
+        match attribute {
+            Ok(attribute) => seen.read(&attribute, &mut more),
+            Err(error) => more.push(format!("cannot be read: {error}")),
+        }
     }
     let any = match family {
         Family::V4 => IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED),
@@ -127,6 +147,16 @@ struct Seen {
 }
 
 impl Seen {
+    fn read(&mut self, attribute: &NlaBuffer<&[u8]>, more: &mut Vec<String>) {
+        match (RuleAttribute::parse(attribute), attribute.kind()) {
+            (Ok(attribute), _) => self.note(&attribute, more),
+            // The kernel takes nearly any bytes for the name of a device.
+            (Err(_), FRA_IIFNAME) => more.push(format!("iif {}", name(attribute.value()))),
+            (Err(_), FRA_OIFNAME) => more.push(format!("oif {}", name(attribute.value()))),
+            (Err(_), kind) => more.push(format!("attribute {kind} {}", hex(attribute.value()))),
+        }
+    }
+
     fn note(&mut self, attribute: &RuleAttribute, more: &mut Vec<String>) {
         match attribute {
             RuleAttribute::Priority(priority) => self.priority = *priority,
@@ -170,12 +200,21 @@ fn attribute_text(attribute: &RuleAttribute) -> String {
     use netlink_packet_core::Nla as _;
     let mut bytes = vec![0; attribute.value_len()];
     attribute.emit_value(&mut bytes);
-    let mut text = format!("attribute {} ", attribute.kind());
+    format!("attribute {} {}", attribute.kind(), hex(&bytes))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(2 * bytes.len());
     for byte in bytes {
         // Writing to a string cannot fail.
         let _ = write!(text, "{byte:02x}");
     }
     text
+}
+
+fn name(bytes: &[u8]) -> String {
+    let name = bytes.strip_suffix(&[0]).unwrap_or(bytes);
+    name.escape_ascii().to_string()
 }
 
 /// The kernel shows a mask of all bits for a mark that was given none.
@@ -215,7 +254,7 @@ fn flags(header: &RuleHeader, more: &mut Vec<String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use netlink_packet_core::{DefaultNla, Emitable as _, Parseable as _};
+    use netlink_packet_core::{DefaultNla, Emitable as _};
     use netlink_packet_route::rule::{RulePortRange, RuleUidRange};
 
     fn rule(family: Family, source: &str) -> Rule {
@@ -233,10 +272,10 @@ mod tests {
     }
 
     /// Through the bytes, as the kernel has them.
-    fn sent(message: &RuleMessage) -> RuleMessage {
+    fn sent(message: &RuleMessage) -> Vec<u8> {
         let mut bytes = vec![0; message.buffer_len()];
         message.emit(&mut bytes);
-        RuleMessage::parse(&bytes).unwrap()
+        bytes
     }
 
     #[test]
@@ -323,6 +362,42 @@ mod tests {
         let nothing = RuleAttribute::SuppressPrefixLen(u32::MAX);
         message.attributes.push(nothing);
         assert_eq!(read(&sent(&message)).unwrap().more, None);
+    }
+
+    #[test]
+    fn a_rule_that_is_not_understood_is_anothers_and_says_what_it_is() {
+        let plain = sent(&write(&rule(Family::V4, "10.0.0.1/32")));
+        let with = |kind: u16, value: &[u8]| {
+            let mut bytes = plain.clone();
+            let length = u16::try_from(4 + value.len()).unwrap();
+            bytes.extend(length.to_ne_bytes());
+            bytes.extend(kind.to_ne_bytes());
+            bytes.extend(value);
+            bytes.resize(bytes.len().next_multiple_of(4), 0);
+            bytes
+        };
+        let cut = [plain.as_slice(), &[200, 0, 1, 0]].concat();
+        let cases = [
+            (with(FRA_IIFNAME, b"eth\xff\0"), "iif eth\\xff"),
+            (with(FRA_OIFNAME, b"\xfe0\0"), "oif \\xfe0"),
+            (with(20, &[1, 2]), "attribute 20 0102"),
+            (cut, "cannot be read: "),
+        ];
+        for (bytes, told) in cases {
+            let read = read(&bytes).unwrap();
+            let more = read.more.as_deref().unwrap();
+            assert!(more.starts_with(told), "{more}");
+            assert!(!fipd_core::host::is_own(&read, 200));
+            assert_eq!(read.rule, rule(Family::V4, "10.0.0.1/32"));
+            assert_eq!(
+                whole(&bytes),
+                None,
+                "it cannot be deleted by what is not understood"
+            );
+        }
+        assert!(whole(&plain).is_some());
+        let read = read(&plain[..8]).unwrap();
+        assert!(read.more.is_some() && read.rule.family == Family::V4);
     }
 
     #[test]

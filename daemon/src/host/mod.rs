@@ -10,8 +10,10 @@
 //! something changed, rather than keep a copy of it up to date, which could only ever be wrong. It never fails: what keeps
 //! it from working is a state on the board, and is tried again.
 
+mod answer;
 mod command;
 mod engine;
+mod events;
 mod fights;
 mod filter;
 mod journal;

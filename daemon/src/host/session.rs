@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     engine::{Engine, Problem},
+    events::News,
     filter::{Filter, FilterError},
     journal::{Journal, JournalError, Wishes},
     kernel::{Kernel, Listing},
@@ -21,7 +22,6 @@ use super::{
     lock::Lock,
     nft::Index,
     preflight,
-    socket::News,
 };
 use crate::{
     clock,

@@ -1,49 +1,41 @@
-//! The sockets to the kernel's routing tables: one that asks, and one that hears of changes.
+//! The socket that asks the kernel about its routing tables, and has it change them.
 //!
-//! They are two so that a listing can be trusted. The kernel gives a list in pieces and finds its place again by counting, so
-//! that a rule that comes or goes meanwhile makes another one be told twice or not at all. It queues the news of a change
-//! when it makes it: if none is queued by the end of a listing, there was none.
-#![allow(
-    clippy::wildcard_enum_match_arm,
-    reason = "the kernel's messages are enums of dozens, and grow"
-)]
+//! It is another one than that which hears of changes, so that a listing can be trusted. The kernel gives a list in pieces and
+//! finds its place again by counting, so that a rule that comes or goes meanwhile makes another one be told twice or not at
+//! all. It queues the news of a change when it makes it: if none is queued by the end of a listing, there was none.
 
-use std::{io, num::NonZeroI32, time::Duration};
+use std::{io, time::Duration};
 
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage,
     NetlinkPayload,
 };
 use netlink_packet_route::{
-    RouteNetlinkMessage,
+    AddressFamily, RouteNetlinkMessage,
     route::{RouteAttribute, RouteMessage},
     rule::RuleMessage,
 };
 use netlink_sys::{AsyncSocket as _, AsyncSocketExt as _, SocketAddr, TokioSocket, protocols};
+use nix::libc::{EAFNOSUPPORT, RTM_NEWROUTE, RTM_NEWRULE};
 
 use fipd_core::{
     Family,
     host::{KernelRule, Rule},
 };
 
-use super::message;
+use super::{
+    answer::{Said, Unreadable, answers},
+    message,
+};
 
 /// The kernel answers at once; a list of a hundred thousand rules takes it 100 ms.
 const DEADLINE: Duration = Duration::from_secs(5);
 /// Above what the kernel puts into one piece of a list.
-const BUFFER: usize = 64 << 10;
-/// Room for some ten thousand changes that are not read yet.
-const NEWS_ROOM: usize = 8 << 20;
+pub(super) const BUFFER: usize = 64 << 10;
 /// Room for the refusals of a whole batch.
 const ANSWER_ROOM: usize = 1 << 20;
 /// Requests in one call of the kernel; it lets others at its tables between.
 const BATCH: usize = 256;
-/// Pieces of news that are read before something else has its turn.
-const NEWS: usize = 256;
-/// `RTNLGRP_*` of `linux/rtnetlink.h`: links, rules of IPv4, rules of IPv6.
-const GROUPS: [u32; 3] = [1, 8, 19];
-/// `NLM_F_DUMP_INTR` of `linux/netlink.h`: the list changed while it was given.
-const INTERRUPTED: u16 = 0x10;
 
 /// What the kernel did not do.
 #[derive(Debug, thiserror::Error)]
@@ -54,15 +46,9 @@ pub(super) enum Trouble {
     #[error("the kernel refused to list: {0}")]
     List(io::Error),
     #[error("the kernel's answer cannot be read: {0}")]
-    Unreadable(String),
+    Unreadable(#[from] Unreadable),
     #[error(transparent)]
     Io(#[from] io::Error),
-}
-
-/// A list, and whether the kernel itself says that it changed meanwhile.
-pub(super) struct Listed {
-    pub messages: Vec<RouteNetlinkMessage>,
-    pub interrupted: bool,
 }
 
 /// The socket that asks. After trouble it may have answers to come, and a new one is to be opened.
@@ -91,30 +77,38 @@ impl Requests {
         })
     }
 
-    /// All that is like this.
-    pub async fn list(&mut self, like: RouteNetlinkMessage) -> Result<Listed, Trouble> {
+    /// By which news tells who made a change.
+    pub fn port(&self) -> u32 {
+        self.port
+    }
+
+    /// Lists all that is like this and has each message read: its kind, `RTM_*`, and what follows the common header. Answers
+    /// whether the kernel itself says that the list changed meanwhile.
+    pub async fn list(
+        &mut self,
+        like: RouteNetlinkMessage,
+        mut read: impl FnMut(u16, &[u8]),
+    ) -> Result<bool, Trouble> {
         let sequence = self.send(vec![like], NLM_F_DUMP).await?;
         let listing = async {
-            let mut listed = Listed {
-                messages: Vec::new(),
-                interrupted: false,
-            };
+            let mut interrupted = false;
             loop {
-                for answer in self.answers(sequence).await? {
-                    listed.interrupted |= answer.header.flags & INTERRUPTED != 0;
-                    match answer.payload {
-                        NetlinkPayload::InnerMessage(message) => listed.messages.push(message),
-                        NetlinkPayload::Done(done) => {
-                            return match NonZeroI32::new(done.code) {
-                                None => Ok(listed),
-                                Some(code) => Err(Trouble::List(refusal(code))),
-                            };
+                self.receive().await?;
+                for answer in answers(&self.buffer) {
+                    let answer = answer?;
+                    if answer.sequence != sequence {
+                        continue;
+                    }
+                    interrupted |= answer.interrupted;
+                    match answer.said {
+                        Said::Message(kind, body) => read(kind, body),
+                        Said::Done(None) => return Ok(interrupted),
+                        Said::Done(Some(error)) | Said::Answered(Some(error)) => {
+                            return Err(Trouble::List(error));
                         }
-                        NetlinkPayload::Error(error) => {
-                            let code = error.code.map(refusal);
-                            return Err(Trouble::List(code.unwrap_or_else(unexpected)));
+                        Said::Answered(None) | Said::Overrun | Said::Nothing => {
+                            return Err(Trouble::List(unexpected()));
                         }
-                        _ => return Err(Trouble::List(unexpected())),
                     }
                 }
             }
@@ -123,39 +117,42 @@ impl Requests {
         listed.map_err(|_| Trouble::Late)?
     }
 
-    /// The rules of a family, in the kernel's order. A kernel without this family has none.
+    /// The rules of a family, in the kernel's order, and whether they changed meanwhile.
     pub async fn rules(&mut self, family: Family) -> Result<(Vec<KernelRule>, bool), Trouble> {
-        let mut like = RuleMessage::default();
-        like.header.family = message::family_number(family);
-        let listed = match self.list(RouteNetlinkMessage::GetRule(like)).await {
-            Err(Trouble::List(error)) if error.raw_os_error() == Some(nix::libc::EAFNOSUPPORT) => {
-                return Ok((Vec::new(), false));
-            }
-            listed => listed?,
-        };
-        let rules = listed.messages.iter().filter_map(|message| match message {
-            RouteNetlinkMessage::NewRule(rule) => message::read(rule),
-            _ => None,
-        });
-        Ok((rules.collect(), listed.interrupted))
+        let mut rules = Vec::new();
+        let read = |body: &[u8]| rules.extend(message::read(body));
+        let interrupted = self.rules_of(message::family_number(family), read).await?;
+        Ok((rules, interrupted))
     }
 
-    /// The rules of a family with what they are deleted by.
+    /// The rules of a family with what they are deleted by; without those that cannot be said whole.
     pub async fn rules_whole(
         &mut self,
         family: Family,
     ) -> Result<Vec<(KernelRule, RuleMessage)>, Trouble> {
+        let mut rules = Vec::new();
+        let read = |body: &[u8]| rules.extend(message::read(body).zip(message::whole(body)));
+        self.rules_of(message::family_number(family), read).await?;
+        Ok(rules)
+    }
+
+    /// A kernel without this family has none.
+    async fn rules_of(
+        &mut self,
+        family: AddressFamily,
+        mut read: impl FnMut(&[u8]),
+    ) -> Result<bool, Trouble> {
         let mut like = RuleMessage::default();
-        like.header.family = message::family_number(family);
-        let listed = self.list(RouteNetlinkMessage::GetRule(like)).await?;
-        let rules = listed
-            .messages
-            .into_iter()
-            .filter_map(|message| match message {
-                RouteNetlinkMessage::NewRule(whole) => Some((message::read(&whole)?, whole)),
-                _ => None,
-            });
-        Ok(rules.collect())
+        like.header.family = family;
+        let read = |kind, body: &[u8]| {
+            if kind == RTM_NEWRULE {
+                read(body);
+            }
+        };
+        match self.list(RouteNetlinkMessage::GetRule(like), read).await {
+            Err(Trouble::List(error)) if error.raw_os_error() == Some(EAFNOSUPPORT) => Ok(false),
+            listed => listed,
+        }
     }
 
     /// Whether a table has a route of a family. Ends the socket, since the rest of a large table is not waited for.
@@ -165,15 +162,16 @@ impl Requests {
         like.attributes.push(RouteAttribute::Table(table));
         let like = RouteNetlinkMessage::GetRoute(like);
         let sequence = self.send(vec![like], NLM_F_DUMP).await?;
-        let first = tokio::time::timeout(DEADLINE, self.answers(sequence)).await;
-        let first = first.map_err(|_| Trouble::Late)??;
-        let is_route = |answer: &NetlinkMessage<RouteNetlinkMessage>| {
-            matches!(
-                answer.payload,
-                NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewRoute(_))
-            )
-        };
-        Ok(first.iter().any(is_route))
+        let first = tokio::time::timeout(DEADLINE, self.receive()).await;
+        first.map_err(|_| Trouble::Late)??;
+        for answer in answers(&self.buffer) {
+            let answer = answer?;
+            let is_route = matches!(answer.said, Said::Message(RTM_NEWROUTE, _));
+            if is_route && answer.sequence == sequence {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Adds all of these, in this order. Answers those that the kernel refused.
@@ -229,14 +227,15 @@ impl Requests {
         let mut refused = Vec::new();
         loop {
             self.receive().await?;
-            for answer in parse(&self.buffer)? {
-                let back = last.wrapping_sub(answer.header.sequence_number);
+            for answer in answers(&self.buffer) {
+                let answer = answer?;
+                let back = last.wrapping_sub(answer.sequence);
                 let index = usize::try_from(back).ok().filter(|back| *back < count);
                 let Some(index) = index.map(|back| count - 1 - back) else {
                     continue;
                 };
-                if let NetlinkPayload::Error(error) = answer.payload {
-                    refused.extend(error.code.map(|code| (index, refusal(code))));
+                if let Said::Answered(error) = answer.said {
+                    refused.extend(error.map(|error| (index, error)));
                     if back == 0 {
                         return Ok(refused);
                     }
@@ -274,155 +273,14 @@ impl Requests {
         Ok(self.sequence)
     }
 
-    async fn answers(
-        &mut self,
-        sequence: u32,
-    ) -> Result<Vec<NetlinkMessage<RouteNetlinkMessage>>, Trouble> {
-        self.receive().await?;
-        let mut answers = parse(&self.buffer)?;
-        answers.retain(|answer| answer.header.sequence_number == sequence);
-        Ok(answers)
-    }
-
     async fn receive(&mut self) -> io::Result<()> {
         self.buffer.clear();
         self.socket.recv(&mut self.buffer).await
     }
 }
 
-/// What was heard since.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct News {
-    /// Others changed a rule that has this protocol.
-    pub tagged: bool,
-    /// Others changed another rule.
-    pub foreign: bool,
-    pub links: bool,
-    /// More than could be kept.
-    pub overrun: bool,
-}
-
-impl News {
-    pub fn of_rules(self) -> bool {
-        self.tagged || self.foreign || self.overrun
-    }
-
-    pub fn add(&mut self, other: Self) {
-        self.tagged |= other.tagged;
-        self.foreign |= other.foreign;
-        self.links |= other.links;
-        self.overrun |= other.overrun;
-    }
-}
-
-/// The socket that hears.
-pub(super) struct Events {
-    socket: TokioSocket,
-    /// That of [`Requests`], whose own changes are no news.
-    own_port: u32,
-    protocol: u8,
-    buffer: Vec<u8>,
-}
-
-impl Events {
-    pub fn open(requests: &Requests, protocol: u8) -> io::Result<Self> {
-        let mut socket = TokioSocket::new(protocols::NETLINK_ROUTE)?;
-        let inner = socket.socket_mut();
-        inner.bind_auto()?;
-        for group in GROUPS {
-            inner.add_membership(group)?;
-        }
-        widen(&socket, NEWS_ROOM);
-        Ok(Self {
-            socket,
-            own_port: requests.port,
-            protocol,
-            buffer: Vec::with_capacity(BUFFER),
-        })
-    }
-
-    /// Waits for some.
-    pub async fn next(&mut self) -> io::Result<News> {
-        self.buffer.clear();
-        let mut news = match self.socket.recv(&mut self.buffer).await {
-            Err(error) => self.lost(error)?,
-            Ok(()) => self.read(),
-        };
-        news.add(self.drain()?);
-        Ok(news)
-    }
-
-    /// What is there already.
-    pub fn drain(&mut self) -> io::Result<News> {
-        let mut news = News::default();
-        for _ in 0..NEWS {
-            self.buffer.clear();
-            let inner = self.socket.socket_ref();
-            match inner.recv(&mut self.buffer, nix::libc::MSG_DONTWAIT) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(news),
-                Err(error) => news.add(self.lost(error)?),
-                Ok(_) => news.add(self.read()),
-            }
-        }
-        // There is more: what is read now may be old by then.
-        news.foreign = true;
-        Ok(news)
-    }
-
-    #[allow(clippy::unused_self, reason = "beside its sibling")]
-    fn lost(&self, error: io::Error) -> io::Result<News> {
-        match error.raw_os_error() == Some(nix::libc::ENOBUFS) {
-            true => Ok(News {
-                overrun: true,
-                ..News::default()
-            }),
-            false => Err(error),
-        }
-    }
-
-    fn read(&self) -> News {
-        let mut news = News::default();
-        let Ok(messages) = parse(&self.buffer) else {
-            // Something happened that cannot be read: it is looked at whole.
-            news.foreign = true;
-            return news;
-        };
-        for message in messages {
-            let own = message.header.port_number == self.own_port;
-            match message.payload {
-                NetlinkPayload::InnerMessage(
-                    RouteNetlinkMessage::NewRule(rule) | RouteNetlinkMessage::DelRule(rule),
-                ) if !own => match message::read(&rule) {
-                    Some(rule) if rule.rule.protocol == self.protocol => news.tagged = true,
-                    Some(_) => news.foreign = true,
-                    None => {}
-                },
-                NetlinkPayload::InnerMessage(
-                    RouteNetlinkMessage::NewLink(_) | RouteNetlinkMessage::DelLink(_),
-                ) => news.links = true,
-                NetlinkPayload::Overrun(_) => news.overrun = true,
-                _ => {}
-            }
-        }
-        news
-    }
-}
-
-fn parse(mut bytes: &[u8]) -> Result<Vec<NetlinkMessage<RouteNetlinkMessage>>, Trouble> {
-    let mut messages = Vec::new();
-    while !bytes.is_empty() {
-        let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(bytes)
-            .map_err(|error| Trouble::Unreadable(error.to_string()))?;
-        let length = usize::try_from(message.header.length).unwrap_or(usize::MAX);
-        let length = length.max(1).next_multiple_of(4);
-        messages.push(message);
-        bytes = bytes.get(length..).unwrap_or_default();
-    }
-    Ok(messages)
-}
-
 /// Beyond what the system allows everybody, where fipd may.
-fn widen(socket: &TokioSocket, bytes: usize) {
+pub(super) fn widen(socket: &TokioSocket, bytes: usize) {
     use nix::sys::socket::{setsockopt, sockopt};
     let fd = socket.socket_ref();
     if setsockopt(&fd, sockopt::RcvBufForce, &bytes).is_err()
@@ -430,11 +288,6 @@ fn widen(socket: &TokioSocket, bytes: usize) {
     {
         tracing::debug!(%error, "the room of a socket to the kernel could not be widened");
     }
-}
-
-/// The kernel's codes are negative.
-fn refusal(code: NonZeroI32) -> io::Error {
-    io::Error::from_raw_os_error(code.get().saturating_abs())
 }
 
 fn unexpected() -> io::Error {
@@ -452,7 +305,9 @@ mod tests {
         let mut like = RuleMessage::default();
         like.header.family = message::family_number(Family::V4);
         like.attributes.push(RuleAttribute::Priority(1));
-        let listed = requests.list(RouteNetlinkMessage::GetRule(like)).await;
+        let listed = requests
+            .list(RouteNetlinkMessage::GetRule(like), |_, _| {})
+            .await;
         let Err(Trouble::List(error)) = listed else {
             panic!("a strict kernel refuses a filter")
         };
@@ -464,17 +319,23 @@ mod tests {
         assert_eq!(routes.ok(), Some(false), "a table that is not there");
     }
 
-    #[test]
-    fn news_adds_up() {
-        let mut news = News {
-            links: true,
-            ..News::default()
-        };
-        assert!(!news.of_rules());
-        news.add(News {
-            overrun: true,
-            ..News::default()
+    #[tokio::test]
+    async fn a_kernel_without_a_family_has_no_rules_of_it() {
+        let mut requests = Requests::open().unwrap();
+        // DECnet, which Linux has no more.
+        let none = AddressFamily::from(12);
+        let like = RouteNetlinkMessage::GetRule({
+            let mut like = RuleMessage::default();
+            like.header.family = none;
+            like
         });
-        assert!(news.of_rules() && news.links);
+        let refused = requests.list(like, |_, _| {}).await;
+        let code = |error: &io::Error| error.raw_os_error() == Some(EAFNOSUPPORT);
+        assert!(matches!(refused, Err(Trouble::List(error)) if code(&error)));
+        let mut count = 0;
+        let interrupted = requests.rules_of(none, |_| count += 1).await;
+        assert_eq!((interrupted.unwrap(), count), (false, 0));
+        let whole = requests.rules_whole(Family::V4).await.unwrap();
+        assert!(!whole.is_empty(), "the socket is as good as before");
     }
 }

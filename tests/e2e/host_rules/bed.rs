@@ -59,7 +59,8 @@ fn run(program: &str, arguments: &str) -> Result<String, String> {
         .output()
         .unwrap();
     match output.status.success() {
-        true => Ok(String::from_utf8(output.stdout).unwrap()),
+        // Names of devices may be any bytes.
+        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
         false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
     }
 }
