@@ -28,8 +28,15 @@ const COMMANDS: usize = 8;
 /// Counts the changes of what is wanted.
 pub type Revision = u64;
 
-/// Who wants what.
-pub type Wish = (Text, Arc<Vec<RuleSet>>);
+/// What everybody wants, as of one moment.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    pub revision: Revision,
+    /// By who wants it.
+    pub wishes: BTreeMap<Text, Arc<Vec<RuleSet>>>,
+    /// Those who are expected and of whom nothing is known yet, neither said nor recalled.
+    pub missing: Vec<Text>,
+}
 
 /// How the engine is doing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -230,14 +237,6 @@ impl RuleBoard {
         self.0.expected.lock().extend(all.iter().cloned());
     }
 
-    /// Those who are expected and of whom nothing is known yet, neither said nor recalled.
-    pub fn missing(&self) -> Vec<Text> {
-        let wanted = self.0.wanted.lock();
-        let expected = self.0.expected.lock();
-        let missing = expected.iter().filter(|who| !wanted.contains_key(*who));
-        missing.map(Text::clone).collect()
-    }
-
     fn advance(&self) -> Revision {
         let mut now = 0;
         self.0.revision.send_modify(|revision| {
@@ -247,13 +246,19 @@ impl RuleBoard {
         now
     }
 
-    /// What everybody wants, by name, and the revision of that.
-    pub fn wanted(&self) -> (Revision, Vec<Wish>) {
+    /// What everybody wants, and who did not say it yet.
+    pub fn wanted(&self) -> Wanted {
         let wanted = self.0.wanted.lock();
-        let all = wanted.iter();
-        let all =
-            all.filter_map(|(who, sets)| Some((Text::clone(who), Arc::clone(sets.as_ref()?))));
-        (*self.0.revision.borrow(), all.collect())
+        let expected = self.0.expected.lock();
+        let missing = expected.iter().filter(|who| !wanted.contains_key(*who));
+        let wishes = wanted.iter();
+        let wishes =
+            wishes.filter_map(|(who, sets)| Some((Text::clone(who), Arc::clone(sets.as_ref()?))));
+        Wanted {
+            revision: *self.0.revision.borrow(),
+            wishes: wishes.collect(),
+            missing: missing.map(Text::clone).collect(),
+        }
     }
 
     /// Follows what is wanted.
@@ -331,7 +336,7 @@ mod tests {
         let changes = board.changes();
         assert_eq!(board.want(&who, Vec::new()), 1, "nothing is a wish, too");
         assert_eq!(board.want(&who, Vec::new()), 1);
-        assert_eq!(board.wanted().1.len(), 1);
+        assert_eq!(board.wanted().wishes.len(), 1);
         assert_eq!((board.forget(&who), board.forget(&who)), (2, 2));
         assert_eq!(*changes.borrow(), 2);
     }
@@ -364,15 +369,15 @@ mod tests {
         board.want(&other, Vec::new());
         board.expect("x/", BTreeSet::from([one.clone(), two.clone()]));
         board.want(&one, Vec::new());
-        assert_eq!(board.missing(), std::slice::from_ref(&two));
+        assert_eq!(board.wanted().missing, std::slice::from_ref(&two));
         let before = *board.changes().borrow();
         assert!(board.expect("x/", BTreeSet::from([one.clone()])) > before);
-        assert!(board.missing().is_empty());
+        assert!(board.wanted().missing.is_empty());
         let now = *board.changes().borrow();
         let again = board.expect("x/", BTreeSet::from([one.clone()]));
         assert_eq!(again, now, "nothing else is expected");
         board.expect("x/", BTreeSet::new());
-        let wanted = board.wanted().1;
+        let wanted = board.wanted().wishes;
         assert!(wanted.iter().map(|(who, _)| who).eq([&other]));
     }
 
@@ -384,7 +389,7 @@ mod tests {
         board.expect_also(&expected);
         board.want(&spoke, Vec::new());
         board.forget(&left);
-        assert_eq!(board.missing(), [Text::clone(&silent)]);
+        assert_eq!(board.wanted().missing, [Text::clone(&silent)]);
         let set = RuleSet {
             name: "old".into(),
             sources: BTreeSet::new(),
@@ -396,12 +401,18 @@ mod tests {
         for who in &expected {
             board.recall(who, vec![set.clone()]);
         }
-        assert!(board.missing().is_empty());
-        let counts = board.wanted().1;
+        assert!(board.wanted().missing.is_empty());
+        let counts = board.wanted().wishes;
         let counts: Vec<_> = counts.iter().map(|(who, sets)| (who, sets.len())).collect();
         assert_eq!(counts, [(&spoke, 0), (&silent, 1)]);
         board.want(&silent, Vec::new());
-        assert!(board.wanted().1.iter().all(|(_, sets)| sets.is_empty()));
+        assert!(
+            board
+                .wanted()
+                .wishes
+                .iter()
+                .all(|(_, sets)| sets.is_empty())
+        );
     }
 
     #[tokio::test]

@@ -20,3 +20,5 @@ mod odd;
 mod others;
 #[path = "host_rules/restart.rs"]
 mod restart;
+#[path = "host_rules/stop.rs"]
+mod stop;

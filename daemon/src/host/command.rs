@@ -92,11 +92,10 @@ impl Session<'_> {
         Ok(Vec::new())
     }
 
-    async fn pause(&mut self, paused: bool) -> Result<(), Problem> {
-        let path = self.engine.options.journal.clone();
-        let noted = self.journal.pause(paused).await;
-        noted.map_err(|error| Problem::Journal(path, error))?;
-        self.paused = paused;
+    async fn pause(&mut self, paused: bool) -> Result<(), Failure> {
+        let noted = self.engine.notes.pause(paused).await;
+        noted.map_err(|why| Failure::Refused(CommandError::Degraded(why)))?;
+        self.engine.paused = paused;
         Ok(())
     }
 
@@ -185,7 +184,7 @@ impl Session<'_> {
 
     /// Own twins first, then the rules without tag.
     async fn adopt(&mut self, rules: &[Rule], dry_run: bool) -> Answer {
-        if self.paused {
+        if self.engine.paused {
             return Err(refused("the rules of this host are paused".to_owned()));
         }
         let protocol = self.engine.protocol();

@@ -1,14 +1,14 @@
 //! The task of the engine: sessions with the kernel, one after another.
 
-use std::{collections::BTreeSet, io, path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, io, sync::Arc, time::Duration};
 
-use fipd_core::host::Rule;
+use fipd_core::{Text, host::Rule};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Options, fights::Fights, journal::JournalError, lock::LockError, session::Session,
-    socket::Trouble,
+    Options, fights::Fights, journal::Wishes, lock::LockError, notes::Notes, session::Session,
+    socket::Trouble, unkept::Unkept,
 };
 use crate::{
     clusters::backoff::Backoff,
@@ -29,8 +29,6 @@ pub(super) enum Problem {
     NotAllowed,
     #[error(transparent)]
     Lock(#[from] LockError),
-    #[error("the journal of rules {0} cannot be used: {1}")]
-    Journal(PathBuf, JournalError),
     #[error(transparent)]
     Kernel(#[from] Trouble),
     #[error("the socket to the kernel's routing tables: {0}")]
@@ -45,16 +43,29 @@ pub(super) struct Engine {
     pub fights: Fights,
     /// Own rules that were in the kernel after the last pass.
     pub left: Option<Arc<BTreeSet<Rule>>>,
+    /// Own rules that were surely added in this life, and not deleted since.
+    pub added: BTreeSet<Rule>,
+    pub unkept: Unkept,
+    pub notes: Notes,
+    /// An admin flushed the rules.
+    pub paused: bool,
+    /// What was wanted before the restart.
+    pub remembered: Wishes,
 }
 
 impl Engine {
     pub fn new(options: Options, board: RuleBoard) -> Self {
         Self {
+            notes: Notes::new(options.journal.clone()),
             options,
             board,
             drift: Drift::default(),
             fights: Fights::new(),
             left: None,
+            added: BTreeSet::new(),
+            unkept: Unkept::default(),
+            paused: false,
+            remembered: Wishes::new(),
         }
     }
 
@@ -67,14 +78,16 @@ impl Engine {
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         loop {
             let session = tokio::select! {
-                () = stop.cancelled() => return,
+                () = stop.cancelled() => break,
                 session = Session::start(&mut self) => session,
             };
-            let ended = match session {
-                Ok(mut session) => session.serve(&mut orders, &stop, &mut backoff).await,
-                Err(problem) => Err(problem),
+            let problem = match session {
+                Err(problem) => problem,
+                Ok(mut session) => match session.serve(&mut orders, &stop, &mut backoff).await {
+                    Ok(()) => return session.finish().await,
+                    Err(problem) => problem,
+                },
             };
-            let Err(problem) = ended else { return };
             let pause = backoff.pause();
             let text = problem.to_string();
             tracing::warn!(
@@ -84,9 +97,26 @@ impl Engine {
             );
             self.show(|view| view.state = EngineState::Degraded(text.clone()));
             if !wait(pause, &text, &mut orders, &stop).await {
-                return;
+                break;
             }
         }
+        self.finish().await;
+    }
+
+    /// Opens the journal if it is not, and takes over what is in it. Answers whether it did.
+    pub async fn open_notes(&mut self) -> bool {
+        let Some(found) = self.notes.open().await else {
+            return false;
+        };
+        self.paused = found.paused;
+        if let Some(prefix) = self.options.found_later.take() {
+            let before = found.wishes.keys().filter(|who| who.starts_with(prefix));
+            self.board.expect_also(&before.map(Text::clone).collect());
+        }
+        self.remembered = found.wishes;
+        let added: Vec<Rule> = self.added.iter().cloned().collect();
+        self.notes.intend(&added).await;
+        true
     }
 
     /// Changes what is shown.

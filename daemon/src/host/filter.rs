@@ -1,7 +1,7 @@
 //! The packet filter: runs `nft`, knows what it did last, and hears when others change it.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeSet, VecDeque},
     io,
     path::{Path, PathBuf},
     process::Stdio,
@@ -48,7 +48,7 @@ pub(super) struct Filter {
     protocol: u8,
     mask: u32,
     /// Tags by which a table is ours: that of now and those of before the restart.
-    tags: Vec<u8>,
+    tags: BTreeSet<u8>,
     /// As it was left; `None`: it is to be looked at.
     left: Option<Left>,
     /// What others made of it is to be looked at.
@@ -64,19 +64,24 @@ enum Left {
 }
 
 impl Filter {
-    pub fn new(nft: Option<&Path>, protocol: u8, mask: u32, mut tags: Vec<u8>) -> Self {
-        tags.push(protocol);
+    pub fn new(nft: Option<&Path>, protocol: u8, mask: u32) -> Self {
         Self {
             nft: find(nft),
             protocol,
             mask,
-            tags,
+            tags: BTreeSet::from([protocol]),
             left: None,
             doubted: true,
             runs: VecDeque::new(),
             events: None,
             buffer: Vec::with_capacity(BUFFER),
         }
+    }
+
+    /// A table that has one of these tags is ours, too.
+    pub fn also_of(&mut self, tags: BTreeSet<u8>) {
+        self.tags.extend(tags);
+        self.doubted = true;
     }
 
     pub fn is_there(&self) -> bool {
@@ -137,6 +142,15 @@ impl Filter {
             }
         }
         Ok(drifted)
+    }
+
+    /// Takes our table away, whatever it is like.
+    pub async fn remove(&mut self) -> Result<(), FilterError> {
+        if self.is_there() && matches!(self.look().await?, Found::Own(_)) {
+            self.left = None;
+            self.run(&nft::remove()).await?;
+        }
+        Ok(())
     }
 
     /// Remembers how it is now. Where only sources changed, the rest is as it was.

@@ -42,6 +42,8 @@ pub(super) enum JournalError {
     Encode(String, postcard::Error),
     #[error("the task that writes it ended")]
     Ended,
+    #[error("the disk did not answer within {0} s")]
+    Late(u64),
 }
 
 impl<E: Into<redb::Error>> From<E> for JournalError {

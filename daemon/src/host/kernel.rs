@@ -28,6 +28,8 @@ pub(super) struct Listing {
     pub rules: Vec<KernelRule>,
     /// Nobody changed any meanwhile. Otherwise one may be told twice, or not at all, and nothing may be deleted by it.
     pub quiet: bool,
+    /// Others changed rules of this tag just before.
+    pub touched: bool,
 }
 
 impl Kernel {
@@ -45,9 +47,11 @@ impl Kernel {
     pub async fn list(&mut self) -> Result<Listing, Trouble> {
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         let mut tried = 0;
+        let mut touched = false;
         loop {
             // What happened before is in the list.
             let mut before = self.events.drain()?;
+            touched |= before.tagged || before.overrun;
             before.foreign = false;
             before.tagged = false;
             self.news.add(before);
@@ -61,7 +65,11 @@ impl Kernel {
             let quiet = !interrupted && !meanwhile.of_rules();
             if quiet || tried == AGAIN {
                 self.news.add(meanwhile);
-                return Ok(Listing { rules, quiet });
+                return Ok(Listing {
+                    rules,
+                    quiet,
+                    touched,
+                });
             }
             tokio::time::sleep(backoff.pause()).await;
         }

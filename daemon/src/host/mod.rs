@@ -11,21 +11,27 @@
 //! it from working is a state on the board, and is tried again.
 
 mod answer;
+mod apply;
 mod command;
+mod converge;
 mod engine;
 mod events;
 mod fights;
 mod filter;
+mod finish;
 mod journal;
 mod kernel;
 mod links;
 mod lock;
 mod message;
 mod nft;
+mod notes;
+mod outcome;
 mod preflight;
 mod removal;
 mod session;
 mod socket;
+mod unkept;
 
 use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 

@@ -9,7 +9,10 @@
 //! Written by hand: the `nftables` crate has no maps of verdicts, and a map of marks would set all bits of the mark. The
 //! owner is the name of a chain, since `nft` 1.0.6 keeps comments of tables out of its JSON.
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
 
 use serde_json::{Value, json};
 
@@ -118,7 +121,7 @@ pub(super) fn remove() -> Value {
 }
 
 /// What `nft -j list table` says of a table that is there. Ours is that of any of these tags.
-pub(super) fn read(listed: &Value, tags: &[u8]) -> Option<Found> {
+pub(super) fn read(listed: &Value, tags: &BTreeSet<u8>) -> Option<Found> {
     let objects = listed.get("nftables")?.as_array()?;
     let owners: Vec<String> = tags.iter().map(|tag| owner(*tag)).collect();
     let is_owner = |object: &Value| {
@@ -165,7 +168,7 @@ fn read_element(element: &Value) -> Option<(IpAddr, u32)> {
 }
 
 fn marks(index: &Index) -> impl Iterator<Item = u32> + use<> {
-    let marks: std::collections::BTreeSet<u32> = index.values().copied().collect();
+    let marks: BTreeSet<u32> = index.values().copied().collect();
     marks.into_iter()
 }
 
@@ -248,15 +251,15 @@ mod tests {
             {"map": {"family": "inet", "name": "v6", "table": "fipd", "type": "ipv6_addr", "handle": 2, "map": "verdict",
                 "elem": [["2001:db8::1", {"jump": {"target": "mark-0x20000"}}]]}},
         ]});
-        assert_eq!(read(&listed, &[201]), Some(Found::Foreign));
-        let Some(Found::Own(table)) = read(&listed, &[201, 200]) else {
+        assert_eq!(read(&listed, &[201].into()), Some(Found::Foreign));
+        let Some(Found::Own(table)) = read(&listed, &[201, 200].into()) else {
             panic!("it is ours");
         };
         let expected = index(&[("10.0.0.1", 0x10000), ("2001:db8::1", 0x20000)]);
         assert_eq!(table.index, expected);
         let shape = serde_json::to_string(&table.shape).unwrap();
         assert!(!shape.contains("handle") && !shape.contains("10.0.0.1"));
-        assert_eq!(read(&json!({}), &[200]), None);
+        assert_eq!(read(&json!({}), &[200].into()), None);
     }
 
     #[test]

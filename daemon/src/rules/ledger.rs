@@ -115,8 +115,8 @@ mod tests {
             let mut changes = board.changes();
             let wanted = async {
                 loop {
-                    let sets = board.wanted().1;
-                    let sets = sets.first().map(|(_, sets)| Arc::clone(sets));
+                    let sets = board.wanted().wishes;
+                    let sets = sets.values().next().map(Arc::clone);
                     if let Some(sets) = sets.filter(|sets| sets[0].sources.len() == count) {
                         assert!(sets[1].sources.is_empty());
                         return RuleSet::clone(&sets[0]);

@@ -50,10 +50,10 @@ fn rules_of_ipv6_and_of_the_last_table_and_priority_are_as_they_are_wanted() {
 }
 
 /// `ip monitor rule`.
-struct Monitor(Child);
+pub struct Monitor(Child);
 
 impl Monitor {
-    async fn start() -> Self {
+    pub async fn start() -> Self {
         let child = Command::new("ip")
             .args(["-N", "monitor", "rule"])
             .stdout(Stdio::piped())
@@ -75,7 +75,7 @@ impl Monitor {
     }
 
     /// What it heard.
-    fn end(mut self) -> Vec<String> {
+    pub fn end(mut self) -> Vec<String> {
         self.0.kill().unwrap();
         let mut text = String::new();
         self.0

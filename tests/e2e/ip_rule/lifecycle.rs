@@ -220,7 +220,7 @@ async fn defect_9_a_living_node_without_fipd_is_named_when_it_is_waited_for_no_l
     // Back again, it wants nothing: its tag tells the engine what to remove.
     let host = Host::start(&bench.plane, NODE_USER, "n2", None).await;
     let said = wait_until("n2 says what it wants", DEADLINE, || async {
-        let (_, wanted) = host.board.wanted();
+        let wanted: Vec<_> = host.board.wanted().wishes.into_iter().collect();
         match wanted.as_slice() {
             [(_, sets)] => Ok(sets.len()),
             _ => Err(format!("{wanted:?}")),

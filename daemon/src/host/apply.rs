@@ -1,0 +1,130 @@
+//! Changes of the kernel, and of the packet filter.
+
+use std::{collections::BTreeSet, io};
+
+use fipd_core::host::{Rule, Step, diff};
+use tokio::time::Instant;
+
+use super::{engine::Problem, filter::FilterError, kernel::Listing, nft::Index, session::Session};
+use crate::{metrics::rules as figures, rules::Warning};
+
+impl Session<'_> {
+    /// Answers what the kernel refused.
+    pub async fn add(&mut self, rules: &[Rule]) -> Result<Vec<String>, Problem> {
+        self.engine.notes.intend(rules).await;
+        let refused = self.kernel.requests.add(rules).await?;
+        figures::added(rules.len(), refused.len());
+        self.engine.added.extend(rules.iter().cloned());
+        for rule in refused.iter().filter_map(|(index, _)| rules.get(*index)) {
+            self.engine.added.remove(rule);
+        }
+        told(rules, refused)
+    }
+
+    pub async fn remove(&mut self, steps: &[Step]) -> Result<Vec<String>, Problem> {
+        let mut all = Vec::new();
+        let kind = |step: &Step| matches!(step, Step::Add(_));
+        for steps in steps.chunk_by(|one, next| kind(one) == kind(next)) {
+            let rules = steps.iter().map(|step| match step {
+                Step::Add(rule) | Step::Delete(rule) => rule.clone(),
+            });
+            let rules: Vec<Rule> = rules.collect();
+            if steps.first().is_some_and(kind) {
+                all.extend(self.add(&rules).await?);
+                continue;
+            }
+            let mut refused = self.kernel.requests.delete(&rules).await?;
+            figures::deleted(rules.len(), refused.len());
+            // Another was quicker; the next list tells.
+            refused.retain(|(_, error)| error.raw_os_error() != Some(nix::libc::ENOENT));
+            let stay: BTreeSet<usize> = refused.iter().map(|(index, _)| *index).collect();
+            let gone = rules.iter().enumerate();
+            for (_, rule) in gone.filter(|(index, _)| !stay.contains(index)) {
+                self.engine.added.remove(rule);
+            }
+            all.extend(told(&rules, refused)?);
+        }
+        Ok(all)
+    }
+
+    /// Deletes what an earlier run wrote with another tag: exactly that, whatever else has this tag. `true`: there was some.
+    pub async fn remove_old_tags(&mut self, listing: &Listing) -> Result<bool, Problem> {
+        let protocol = self.engine.protocol();
+        let old = self.engine.notes.rules_but(protocol);
+        let tags: BTreeSet<u8> = old.iter().map(|rule| rule.protocol).collect();
+        for tag in tags {
+            let mut stay = BTreeSet::new();
+            let mut actual = Vec::new();
+            for one in &listing.rules {
+                // Others may have two of one.
+                if old.contains(&one.rule) || one.more.is_some() || stay.insert(one.rule.clone()) {
+                    actual.push(one.clone());
+                }
+            }
+            stay.retain(|rule| rule.protocol == tag);
+            let plan = diff(&stay, &actual, tag);
+            self.remove(&plan.removals).await?;
+        }
+        Ok(!old.is_empty())
+    }
+
+    /// `false`: these sources cannot be indexed after all.
+    pub async fn index(&mut self, wanted: &Index, held: bool) -> bool {
+        if !self.indexes() {
+            return true;
+        }
+        let mut index = wanted.clone();
+        if held || !self.engine.notes.is_open() {
+            for (source, mark) in &self.indexed_before {
+                index.entry(*source).or_insert(*mark);
+            }
+        } else {
+            self.indexed_before.clear();
+        }
+        match self.filter.apply(&index).await {
+            Ok(drifted) => {
+                self.indexed = index;
+                if drifted {
+                    self.engine.drift.index += 1;
+                    self.mended = Some(Instant::now());
+                }
+                true
+            }
+            Err(error) => {
+                self.cannot_index(&error);
+                self.indexed.extend(index);
+                wanted.is_empty()
+            }
+        }
+    }
+
+    pub fn indexes(&self) -> bool {
+        self.filter_problem.is_none() && self.engine.options.settings.can_index
+    }
+
+    pub fn cannot_index(&mut self, error: &FilterError) {
+        tracing::warn!(%error, "no set of sources is indexed; it is tried again");
+        self.filter_problem = Some(Warning {
+            code: "packet-filter",
+            text: format!("{error}. Sets of sources are not indexed meanwhile, but flat rules"),
+        });
+    }
+}
+
+fn told(rules: &[Rule], refused: Vec<(usize, io::Error)>) -> Result<Vec<String>, Problem> {
+    let mut all = Vec::new();
+    for (index, error) in refused {
+        if matches!(
+            error.raw_os_error(),
+            Some(nix::libc::EPERM | nix::libc::EACCES)
+        ) {
+            return Err(Problem::NotAllowed);
+        }
+        let rule = rules
+            .get(index)
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        all.push(format!("the kernel refuses {rule}: {error}"));
+    }
+    Ok(all)
+}

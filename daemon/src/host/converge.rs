@@ -1,0 +1,241 @@
+//! One look at the kernel, and what it takes from there to what is wanted.
+
+use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
+
+use fipd_core::host::{
+    Desired, HostSettings, Plan, Rule, RuleSet, Unclaimed, desired, diff, is_own, marks_of,
+};
+use tokio::time::Instant;
+
+use super::{
+    engine::Problem, journal::Wishes, kernel::Listing, outcome::Outcome, session::Session,
+};
+use crate::rules::{Reached, Wanted};
+
+/// What is wanted and not there.
+struct Missing {
+    desired: Desired,
+    /// Rules that were added, and what the kernel refused of them.
+    added: Vec<Rule>,
+    refused: Vec<String>,
+}
+
+impl Session<'_> {
+    pub(super) async fn converge(&mut self) -> Result<Outcome, Problem> {
+        let wanted = self.recall();
+        self.remember(&wanted).await;
+        let listing = self.kernel.list().await?;
+        self.count_drift(&listing);
+        let held = !wanted.missing.is_empty() && !self.engine.paused;
+        let Missing {
+            desired,
+            added,
+            mut refused,
+        } = self.add_missing(&wanted.wishes, &listing, held).await?;
+        let mut changed = !added.is_empty();
+        if listing.quiet {
+            let stay = self.staying(&desired, &listing, held);
+            let plan = diff(&stay, &listing.rules, self.engine.protocol());
+            refused.extend(self.remove(&plan.removals).await?);
+            changed |= !plan.removals.is_empty();
+            changed |= self.remove_old_tags(&listing).await?;
+            self.engine.notes.keep(&stay).await;
+        }
+        let listing = match changed {
+            true => self.kernel.list().await?,
+            false => listing,
+        };
+        self.engine.unkept.forget_but(&desired.rules);
+        if listing.quiet && !listing.touched {
+            let taken = added.iter().filter(|rule| self.engine.added.contains(rule));
+            let taken: Vec<&Rule> = taken.collect();
+            self.engine.unkept.note(&taken, &listing.rules);
+        }
+        let plan = diff(&desired.rules, &listing.rules, self.engine.protocol());
+        let more = || !self.steps(&desired, &listing, held).is_empty();
+        self.unfinished = !listing.quiet || (refused.is_empty() && !plan.is_empty() && more());
+        match self.unfinished {
+            true => drop(self.unquiet.pause()),
+            false => self.unquiet.reset(),
+        }
+        self.marks = Some(desired.marks.clone());
+        let reached = listing.quiet.then(|| Reached {
+            flushed: self.engine.paused,
+            ..Reached::of(wanted.revision, &desired, &plan, &self.indexed)
+        });
+        Ok(Outcome {
+            desired,
+            listing,
+            plan,
+            reached,
+            missing: wanted.missing,
+            refused,
+        })
+    }
+
+    /// What is wanted, with what those wanted last who did not speak yet.
+    fn recall(&self) -> Wanted {
+        loop {
+            let wanted = self.engine.board.wanted();
+            let before = wanted.missing.iter();
+            let before = before.filter_map(|who| self.engine.remembered.get_key_value(who));
+            let before: Vec<_> = before.collect();
+            if before.is_empty() {
+                return wanted;
+            }
+            for (who, sets) in before {
+                self.engine.board.recall(who, sets.to_vec());
+            }
+        }
+    }
+
+    /// Journals what is wanted, and as long as somebody is to speak also what others wanted last.
+    async fn remember(&mut self, wanted: &Wanted) {
+        let mut all = Cow::Borrowed(&wanted.wishes);
+        if !wanted.missing.is_empty() {
+            for (who, sets) in &self.engine.remembered {
+                let all = all.to_mut().entry(who.clone());
+                all.or_insert_with(|| Arc::clone(sets));
+            }
+        }
+        self.engine.notes.wish(&all).await;
+    }
+
+    /// Brings what is missing there.
+    async fn add_missing(
+        &mut self,
+        wishes: &Wishes,
+        listing: &Listing,
+        held: bool,
+    ) -> Result<Missing, Problem> {
+        let desired = self.desired(wishes, listing);
+        self.claim(&desired, listing);
+        let mut added = self.steps(&desired, listing, held).adds;
+        let mut refused = self.add(&added).await?;
+        if self.index(&desired.index, held).await {
+            return Ok(Missing {
+                desired,
+                added,
+                refused,
+            });
+        }
+        // The rules of these sources are flat from here on.
+        let desired = self.desired(wishes, listing);
+        let mut flat = self.steps(&desired, listing, held).adds;
+        let before: BTreeSet<&Rule> = added.iter().collect();
+        flat.retain(|rule| !before.contains(rule));
+        refused.extend(self.add(&flat).await?);
+        added.extend(flat);
+        Ok(Missing {
+            desired,
+            added,
+            refused,
+        })
+    }
+
+    /// What can be done now: what was given up is not added.
+    fn steps(&self, desired: &Desired, listing: &Listing, held: bool) -> Plan {
+        let stay = self.staying(desired, listing, held);
+        let mut steps = diff(&stay, &listing.rules, self.engine.protocol());
+        self.engine.unkept.spare(&mut steps.adds);
+        steps
+    }
+
+    /// What is to be there. `held`: somebody is silent, and what nobody else is known to have wanted may be theirs. Without
+    /// the journal all may be somebody's but what was added in this life.
+    fn staying<'d>(
+        &self,
+        desired: &'d Desired,
+        listing: &Listing,
+        held: bool,
+    ) -> Cow<'d, BTreeSet<Rule>> {
+        let protocol = self.engine.protocol();
+        if !self.engine.notes.is_open() {
+            let own = listing.rules.iter().filter(|one| is_own(one, protocol));
+            let own = own.map(|one| &one.rule);
+            let found = own.filter(|rule| !self.engine.added.contains(*rule));
+            return Cow::Owned(desired.rules.iter().chain(found).cloned().collect());
+        }
+        match &self.unclaimed {
+            Some(unclaimed) if held => {
+                Cow::Owned(unclaimed.beside(&desired.rules, &listing.rules, protocol))
+            }
+            Some(_) | None => Cow::Borrowed(&desired.rules),
+        }
+    }
+
+    /// What is there and wanted is somebody's from here on.
+    fn claim(&mut self, desired: &Desired, listing: &Listing) {
+        let protocol = self.engine.protocol();
+        if self.unclaimed.is_none() && listing.quiet {
+            let recorded = self.desired_of(&self.engine.remembered, listing);
+            let found = Unclaimed::find(&listing.rules, &recorded.rules, protocol);
+            self.indexed_before
+                .retain(|source, _| !recorded.index.contains_key(source));
+            self.unclaimed = Some(found);
+        }
+        if let Some(unclaimed) = &mut self.unclaimed {
+            unclaimed.claim(&desired.rules);
+            self.indexed_before
+                .retain(|source, _| !desired.index.contains_key(source));
+        }
+    }
+
+    fn desired(&self, wishes: &Wishes, listing: &Listing) -> Desired {
+        match self.engine.paused {
+            true => Desired::default(),
+            false => self.desired_of(wishes, listing),
+        }
+    }
+
+    fn desired_of(&self, wishes: &Wishes, listing: &Listing) -> Desired {
+        let settings = self.settings();
+        let seed;
+        let marks = match &self.marks {
+            Some(marks) => marks,
+            None => {
+                seed = marks_of(&listing.rules, &settings);
+                &seed
+            }
+        };
+        let sets = wishes.values().flat_map(|sets| sets.iter().cloned());
+        let sets: Vec<RuleSet> = sets.collect();
+        desired(&sets, &settings, marks)
+    }
+
+    fn settings(&self) -> HostSettings {
+        let settings = &self.engine.options.settings;
+        let can_index =
+            settings.can_index && self.filter.is_there() && self.filter_problem.is_none();
+        HostSettings {
+            can_index,
+            ..settings.clone()
+        }
+    }
+
+    fn count_drift(&mut self, listing: &Listing) {
+        let protocol = self.engine.protocol();
+        let Some(left) = self.engine.left.take().filter(|_| listing.quiet) else {
+            return;
+        };
+        let mut there: BTreeSet<&Rule> = BTreeSet::new();
+        let mut added = 0;
+        for one in listing.rules.iter().filter(|one| is_own(one, protocol)) {
+            added += u64::from(!there.insert(&one.rule) || !left.contains(&one.rule));
+        }
+        let removed: Vec<&Rule> = left.iter().filter(|rule| !there.contains(rule)).collect();
+        let drift = &mut self.engine.drift;
+        drift.added += added;
+        drift.removed += u64::try_from(removed.len()).unwrap_or(u64::MAX);
+        if !removed.is_empty() || added > 0 {
+            let example = removed.first().map(ToString::to_string);
+            tracing::info!(
+                removed = removed.len(),
+                added,
+                example,
+                "others changed rules of fipd; they are mended"
+            );
+            self.engine.fights.removed(&removed, Instant::now());
+        }
+    }
+}
