@@ -20,8 +20,8 @@ pub use assign::{Assigned, Assignment, Balanced, Clash, Policy, SourceMode, Targ
 pub use desired::{Desired, HostSettings, Marks, Mode, RuleSet, SetKey, desired, marks_of};
 pub use diff::{Plan, Step, diff, is_own};
 pub use limits::{
-    BAND_FIRST, BAND_LAST, CILIUM_MARKS, LimitError, MARK_MASK, check_band, check_mark_mask, check_priority,
-    check_protocol, check_table,
+    BAND_FIRST, BAND_LAST, CILIUM_MARKS, LimitError, MARK_MASK, check_band, check_mark_mask,
+    check_priority, check_protocol, check_table,
 };
 pub use rule::{FwMark, KernelRule, Rule, RuleAction};
 pub use unclaimed::Unclaimed;
