@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -192,6 +192,16 @@ pub fn spawn_bound(mut command: Command) -> io::Result<Child> {
     jobs.send((command, answer))
         .map_err(|_| io::Error::other("the thread that starts children has ended"))?;
     result.recv().map_err(gone)?
+}
+
+/// Runs `command` to its end, bound to this process.
+pub async fn run_bound(mut command: Command) -> io::Result<Output> {
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let ended = tokio::task::spawn_blocking(move || spawn_bound(command)?.wait_with_output());
+    ended.await.map_err(io::Error::other)?
 }
 
 #[cfg(test)]

@@ -19,16 +19,21 @@ mod fault_proxy;
 mod fipd;
 mod helm_controller;
 mod http;
+mod image;
 mod kubeconfig;
 mod manifests;
+mod node;
 mod ports;
 mod rights;
 mod site;
+mod vm;
 
 pub use browser::{Browser, BrowserOptions};
 pub use certificates::CertificateAuthority;
 pub use charts::{Charts, HelmCli};
-pub use control_plane::{ControlPlane, ControlPlaneOptions, Foundation, RESTRICTED_USER};
+pub use control_plane::{
+    ControlPlane, ControlPlaneOptions, Foundation, RESTRICTED_USER, SERVICE_ADDRESS,
+};
 pub use directory::TestDirectory;
 pub use etcd::Etcd;
 pub use fault_proxy::{Fault, FaultProxy};
@@ -37,7 +42,9 @@ pub use helm_controller::HelmController;
 pub use http::{Method, Reply, UnixConnection, get_tcp, get_unix};
 pub use kubeconfig::with_server;
 pub use manifests::{apply_yaml, documents, install_crds};
+pub use node::{Node, prepare_node};
 pub use ports::free_port;
 pub use site::{ANNOUNCER_CRDS, Downstream, RANCHER_CRDS, Site, SiteOptions};
+pub use vm::{HOST, Vm};
 
 pub use crate::wait::wait_until;

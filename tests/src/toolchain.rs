@@ -7,6 +7,7 @@
 pub mod cargo_tool;
 pub mod debian;
 pub mod go;
+pub mod kernel;
 pub mod python;
 
 use std::fs::{self, File};

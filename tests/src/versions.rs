@@ -8,7 +8,7 @@ pub const RECIPE: u32 = 1;
 /// etcd, `go.etcd.io/etcd/server/v3`.
 pub const ETCD: &str = "v3.6.8";
 
-/// kube-apiserver and kube-controller-manager, `k8s.io/kubernetes`.
+/// kube-apiserver, kube-controller-manager, kube-scheduler and kubelet, `k8s.io/kubernetes`.
 pub const KUBERNETES: &str = "v1.35.4";
 
 /// helm, `helm.sh/helm/v3`.

@@ -1,13 +1,13 @@
 //! What about this host would break rules, or make them of no use.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
 };
 
 use fipd_core::{
-    Family,
+    Family, Text,
     host::{Desired, RuleAction},
 };
 
@@ -22,9 +22,14 @@ const MANY: usize = 1_000;
 /// Tables that are looked into.
 const TABLES: usize = 64;
 
-/// `vrfs`: there are some.
-pub(super) async fn warnings(desired: &Desired, vrfs: bool) -> Vec<Warning> {
+/// `vrfs`: there are some; `gone`: those that went, by their tables.
+pub(super) async fn warnings(
+    desired: &Desired,
+    vrfs: bool,
+    gone: &BTreeMap<u32, Text>,
+) -> Vec<Warning> {
     let mut warnings = of_rules(desired, vrfs);
+    warnings.extend(of_vrfs(desired, gone));
     if !desired.rules.is_empty() {
         let files = tokio::task::spawn_blocking(|| networkd(Path::new("/"))).await;
         warnings.extend(files.ok().flatten());
@@ -66,6 +71,26 @@ fn of_rules(desired: &Desired, vrfs: bool) -> Vec<Warning> {
         });
     }
     warnings
+}
+
+fn of_vrfs(desired: &Desired, gone: &BTreeMap<u32, Text>) -> Vec<Warning> {
+    let gone = gone
+        .iter()
+        .filter(|(table, _)| asks(desired, **table))
+        .map(|(table, vrf)| Warning {
+            code: "vrf-gone",
+            text: format!(
+                "the VRF {vrf} is gone, and rules still ask its table {table}: they stay, so that nothing changes where it \
+                 comes back. Make it anew, or take it out of the IPRule"
+            ),
+        });
+    gone.collect()
+}
+
+/// Whether a rule asks this table.
+pub(super) fn asks(desired: &Desired, table: u32) -> bool {
+    let action = RuleAction::Table(table);
+    desired.rules.iter().any(|rule| rule.action == action)
 }
 
 async fn empty_tables(desired: &Desired) -> Vec<Warning> {
@@ -190,6 +215,15 @@ mod tests {
         assert_eq!(codes(&desired(1, 32_766), false), ["priority-behind-main"]);
         assert!(codes(&desired(1, 32_765), false).is_empty());
         assert_eq!(codes(&desired(1001, 10_000), false), ["many-flat-rules"]);
+    }
+
+    #[test]
+    fn a_vrf_that_went_is_told_while_rules_ask_its_table() {
+        let gone = BTreeMap::from([(100, "red".into()), (200, "blue".into())]);
+        let warnings = of_vrfs(&desired(2, 10_000), &gone);
+        assert_eq!(warnings.len(), 1);
+        assert!(warnings[0].text.contains("VRF red"), "{warnings:?}");
+        assert!(of_vrfs(&Desired::default(), &gone).is_empty());
     }
 
     #[test]

@@ -1,8 +1,11 @@
 //! A session with the kernel: it converges, and waits for something to happen.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, io, sync::Arc, time::Duration};
 
-use fipd_core::host::{Marks, Unclaimed};
+use fipd_core::{
+    Text,
+    host::{Marks, Unclaimed},
+};
 use tokio::{sync::mpsc, time::Instant};
 use tokio_util::sync::CancellationToken;
 
@@ -47,6 +50,8 @@ pub(super) struct Session<'a> {
     pub marks: Option<Marks>,
     /// `None`: not looked for yet.
     pub preflight: Option<Vec<Warning>>,
+    /// VRFs that went while rules ask their tables.
+    gone_vrfs: BTreeMap<u32, Text>,
     pub unquiet: Backoff,
     /// Removals are still to be done.
     pub unfinished: bool,
@@ -97,6 +102,7 @@ impl<'a> Session<'a> {
             unclaimed: None,
             marks: None,
             preflight: None,
+            gone_vrfs: BTreeMap::new(),
             unquiet: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE),
             unfinished: false,
             wanted: false,
@@ -208,7 +214,11 @@ impl<'a> Session<'a> {
         if check {
             let vrfs = self.engine.board.view().vrfs.clone();
             let vrfs = vrfs.is_some_and(|vrfs| !vrfs.is_empty());
-            self.preflight = Some(preflight::warnings(&outcome.desired, vrfs).await);
+            let desired = &outcome.desired;
+            self.gone_vrfs
+                .retain(|table, _| preflight::asks(desired, *table));
+            let warnings = preflight::warnings(desired, vrfs, &self.gone_vrfs).await;
+            self.preflight = Some(warnings);
         }
         let sources = outcome.desired.owners.len();
         self.conclude(outcome);
@@ -219,7 +229,13 @@ impl<'a> Session<'a> {
 
     async fn read_links(&mut self) -> Result<(), Problem> {
         let vrfs = links::vrfs(&mut self.kernel.requests).await?;
-        if self.engine.board.view().vrfs.as_deref() != Some(&vrfs) {
+        let before = self.engine.board.view().vrfs.clone();
+        if before.as_deref() != Some(&vrfs) {
+            let before = before.iter().flat_map(|before| before.iter());
+            let before = before.map(|(name, table)| (*table, Text::clone(name)));
+            self.gone_vrfs.extend(before);
+            self.gone_vrfs
+                .retain(|table, _| vrfs.values().all(|now| now != table));
             self.engine.show(|view| view.vrfs = Some(Arc::new(vrfs)));
         }
         Ok(())

@@ -12,7 +12,9 @@ use rcgen::{
 use rustls::ServerConfig;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 
-/// A private authority that signs certificates for `127.0.0.1` and `localhost`.
+use super::control_plane::SERVICE_ADDRESS;
+
+/// A private authority that signs certificates for `127.0.0.1`, `localhost` and the Service of an API server.
 pub struct CertificateAuthority {
     issuer: CertifiedIssuer<'static, KeyPair>,
 }
@@ -61,8 +63,8 @@ impl CertificateAuthority {
     }
 
     fn server_pair(&self) -> Result<(rcgen::Certificate, KeyPair)> {
-        let mut params =
-            CertificateParams::new(vec!["127.0.0.1".to_string(), "localhost".to_string()])?;
+        let names = ["127.0.0.1", "localhost", SERVICE_ADDRESS].map(str::to_string);
+        let mut params = CertificateParams::new(names.to_vec())?;
         params
             .distinguished_name
             .push(DnType::CommonName, "fipd testbed server");

@@ -28,6 +28,11 @@ use crate::wait::wait_until;
 /// A user every API server knows who has no rights until a test's RBAC objects give it some.
 pub const RESTRICTED_USER: &str = "restricted";
 
+/// Where pods find the API server of a control plane for nodes: the first address of the Services.
+pub const SERVICE_ADDRESS: &str = "10.96.0.1";
+/// The port of its Service, without a proxy between.
+const SERVICE_PORT: u16 = 443;
+
 const ADMIN_USER: &str = "admin";
 const READY_WITHIN: Duration = Duration::from_secs(120);
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
@@ -36,6 +41,9 @@ const STOP_PATIENCE: Duration = Duration::from_secs(10);
 const CONTROLLERS: &str = "--controllers=namespace-controller,garbage-collector-controller,serviceaccount-controller,\
      serviceaccount-token-controller,endpoints-controller,endpointslice-controller,deployment-controller,\
      replicaset-controller,daemonset-controller,statefulset-controller,job-controller";
+/// Beside those where there are nodes: pods find the CA, and a node that is ready takes pods.
+const NODE_CONTROLLERS: &str =
+    ",root-ca-certificate-publisher-controller,node-lifecycle-controller";
 
 /// What a group of control planes shares: a directory, a certificate authority and one etcd.
 pub struct Foundation {
@@ -77,6 +85,9 @@ pub struct ControlPlaneOptions {
     pub controller_manager: bool,
     /// Service addresses, IPv4 and IPv6, so that Services can be dual-stack.
     pub service_cidr: String,
+    /// Have a scheduler and be reached by nodes, at [`SERVICE_ADDRESS`], which this host is given: only in a network namespace
+    /// of the test's own ([`crate::namespace`]). With `controller_manager`.
+    pub nodes: bool,
     /// Users without any group, as [`RESTRICTED_USER`], which is always there.
     pub users: Vec<String>,
 }
@@ -86,6 +97,7 @@ impl Default for ControlPlaneOptions {
         Self {
             controller_manager: false,
             service_cidr: "10.96.0.0/16,fd00:96::/108".to_string(),
+            nodes: false,
             users: Vec::new(),
         }
     }
@@ -98,6 +110,7 @@ pub struct ControlPlane {
     options: ControlPlaneOptions,
     directory: PathBuf,
     kubeconfig: String,
+    scheduler: Option<Process>,
     controller_manager: Option<Process>,
     api: Option<Process>,
     foundation: Arc<Foundation>,
@@ -130,7 +143,10 @@ impl ControlPlane {
         let directory = foundation.directory().join(name);
         fs::create_dir_all(&directory)
             .with_context(|| format!("create {}", directory.display()))?;
-        let port = free_port()?;
+        let port = match options.nodes {
+            true => SERVICE_PORT,
+            false => free_port()?,
+        };
         write_keys(&directory, &foundation.authority)?;
         write_tokens(&directory, &options.users)?;
         let server = format!("https://127.0.0.1:{port}");
@@ -147,6 +163,7 @@ impl ControlPlane {
             options,
             directory,
             kubeconfig: text,
+            scheduler: None,
             controller_manager: None,
             api: None,
             foundation,
@@ -154,6 +171,9 @@ impl ControlPlane {
         plane.start_api().await?;
         if plane.options.controller_manager {
             plane.start_controller_manager().await?;
+        }
+        if plane.options.nodes {
+            plane.start_scheduler().await?;
         }
         Ok(plane)
     }
@@ -248,11 +268,12 @@ impl ControlPlane {
         self.start_api().await
     }
 
-    /// The process ids of the API server and the controller manager, as far as they run.
+    /// The process ids of the API server, the controller manager and the scheduler, as far as they run.
     pub fn pids(&self) -> Vec<u32> {
         self.api
             .iter()
             .chain(&self.controller_manager)
+            .chain(&self.scheduler)
             .map(Process::pid)
             .collect()
     }
@@ -280,14 +301,16 @@ impl ControlPlane {
     fn api_command(&self, binary: &Path) -> Command {
         let file = |name: &str| self.directory.join(name).display().to_string();
         let mut command = Command::new(binary);
+        let (bind, advertise) = match self.options.nodes {
+            true => ("0.0.0.0", SERVICE_ADDRESS),
+            false => ("127.0.0.1", "127.0.0.1"),
+        };
         command
             .arg(format!("--etcd-servers={}", self.foundation.etcd.url()))
             .arg(format!("--etcd-prefix=/registry-{}", self.name))
-            .args([
-                "--bind-address=127.0.0.1",
-                "--advertise-address=127.0.0.1",
-                "--endpoint-reconciler-type=none",
-            ])
+            .arg(format!("--bind-address={bind}"))
+            .arg(format!("--advertise-address={advertise}"))
+            .arg("--endpoint-reconciler-type=none")
             .arg(format!("--secure-port={}", self.port))
             .arg(format!("--cert-dir={}", self.directory.display()))
             .arg(format!("--tls-cert-file={}", file("server.crt")))
@@ -328,8 +351,16 @@ impl ControlPlane {
             .arg(format!(
                 "--service-account-private-key-file={}",
                 self.directory.join("accounts.key").display()
-            ))
-            .arg(CONTROLLERS);
+            ));
+        match self.options.nodes {
+            true => command
+                .arg(format!("{CONTROLLERS}{NODE_CONTROLLERS}"))
+                .arg(format!(
+                    "--root-ca-file={}",
+                    self.directory.join("ca.crt").display()
+                )),
+            false => command.arg(CONTROLLERS),
+        };
         let process = Process::spawn(
             &format!("kube-controller-manager of {}", self.name),
             command,
@@ -348,6 +379,21 @@ impl ControlPlane {
         });
         works.await.with_context(|| process.log_tail())??;
         self.controller_manager = Some(process);
+        Ok(())
+    }
+
+    /// Whether it works is seen by the first pod.
+    async fn start_scheduler(&mut self) -> Result<()> {
+        let binary = tokio::task::spawn_blocking(|| Component::KubeScheduler.path()).await??;
+        let mut command = Command::new(binary);
+        command
+            .arg(format!("--kubeconfig={}", self.kubeconfig_path().display()))
+            .args(["--leader-elect=false", "--secure-port=0"]);
+        self.scheduler = Some(Process::spawn(
+            &format!("kube-scheduler of {}", self.name),
+            command,
+            &self.directory.join("kube-scheduler.log"),
+        )?);
         Ok(())
     }
 }
@@ -379,6 +425,7 @@ fn token(cluster: &str, user: &str) -> String {
 
 fn write_keys(directory: &Path, authority: &CertificateAuthority) -> Result<()> {
     authority.write_server_pair(&directory.join("server.crt"), &directory.join("server.key"))?;
+    fs::write(directory.join("ca.crt"), authority.pem())?;
     let accounts = KeyPair::generate()?;
     fs::write(directory.join("accounts.key"), accounts.serialize_pem())?;
     fs::write(directory.join("accounts.pub"), accounts.public_key_pem())?;

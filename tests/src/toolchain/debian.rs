@@ -1,5 +1,7 @@
 //! Debian packages the suites need, installed when they are missing. Needs root and Debian, as `cargo verify` does.
 
+use std::fs::{self, File};
+use std::path::Path;
 use std::process::Command;
 use std::sync::OnceLock;
 
@@ -27,6 +29,40 @@ pub fn ensure(packages: &[&str]) -> Result<()> {
     apt_get(&install)
 }
 
+/// The package that `package` depends on whose name begins with `start`.
+pub fn dependency(package: &str, start: &str) -> Result<String> {
+    update_once()?;
+    let output = Command::new("apt-cache")
+        .args(["depends", package])
+        .output();
+    let output = output.context("start apt-cache")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut all = text
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("Depends: "));
+    let found = all.find(|name| name.starts_with(start));
+    found.map(str::to_owned).with_context(|| {
+        format!("apt-cache depends {package}: nothing begins with {start}: {text}")
+    })
+}
+
+/// The files of a package below `folder`, without installing it.
+pub fn unpack(package: &str, folder: &Path) -> Result<()> {
+    update_once()?;
+    let loaded = tempfile::tempdir()?;
+    let mut download = Command::new("apt-get");
+    download
+        .args(["--quiet", "download", package])
+        .current_dir(loaded.path());
+    run(download)?;
+    for entry in fs::read_dir(loaded.path())? {
+        let mut extract = Command::new("dpkg-deb");
+        extract.arg("--extract").arg(entry?.path()).arg(folder);
+        run(extract)?;
+    }
+    Ok(())
+}
+
 fn installed(package: &str) -> bool {
     Command::new("dpkg-query")
         .args(["--show", "--showformat", "${db:Status-Abbrev}", package])
@@ -45,18 +81,26 @@ fn update_once() -> Result<()> {
 }
 
 fn apt_get(arguments: &[&str]) -> Result<()> {
-    let output = Command::new("apt-get")
+    let mut command = Command::new("apt-get");
+    command
         .args(["--quiet", "-o", "DPkg::Lock::Timeout=120"])
         .args(arguments)
-        .env("DEBIAN_FRONTEND", "noninteractive")
-        .output()
-        .context("start apt-get: the suites that need Debian packages run as root on Debian 12")?;
+        .env("DEBIAN_FRONTEND", "noninteractive");
+    run(command)
+}
+
+/// One at a time on this machine: apt does not wait for another that reads the lists.
+fn run(mut command: Command) -> Result<()> {
+    let path = std::env::temp_dir().join("fipd-testbed.apt.lock");
+    let lock = File::options().create(true).append(true).open(path)?;
+    lock.lock()?;
+    let shown = format!("{command:?}");
+    let output = command.output().with_context(|| {
+        format!("start {shown}: the suites that need Debian packages run as root on Debian 12")
+    })?;
     if !output.status.success() {
-        bail!(
-            "apt-get {}: {}",
-            arguments.join(" "),
-            String::from_utf8_lossy(&output.stderr).trim()
-        );
+        let said = String::from_utf8_lossy(&output.stderr);
+        bail!("{shown}: {}", said.trim());
     }
     Ok(())
 }

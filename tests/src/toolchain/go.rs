@@ -15,6 +15,8 @@ pub enum Component {
     Etcd,
     KubeApiserver,
     KubeControllerManager,
+    KubeScheduler,
+    Kubelet,
     /// The helm CLI.
     Helm,
     /// The same of version 4.
@@ -27,10 +29,12 @@ pub enum Component {
 
 impl Component {
     /// Those of `cargo verify`, in the order in which they are built.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 8] = [
         Self::Etcd,
         Self::KubeApiserver,
         Self::KubeControllerManager,
+        Self::KubeScheduler,
+        Self::Kubelet,
         Self::Helm,
         Self::HelmController,
         Self::Registry,
@@ -70,7 +74,10 @@ impl Component {
     fn module(self) -> &'static str {
         match self {
             Self::Etcd => "etcd",
-            Self::KubeApiserver | Self::KubeControllerManager => "kubernetes",
+            Self::KubeApiserver
+            | Self::KubeControllerManager
+            | Self::KubeScheduler
+            | Self::Kubelet => "kubernetes",
             Self::Helm => "helm",
             Self::Helm4 => "helm4",
             Self::HelmController => "helm-controller",
@@ -81,7 +88,10 @@ impl Component {
     fn version(self) -> &'static str {
         match self {
             Self::Etcd => versions::ETCD,
-            Self::KubeApiserver | Self::KubeControllerManager => versions::KUBERNETES,
+            Self::KubeApiserver
+            | Self::KubeControllerManager
+            | Self::KubeScheduler
+            | Self::Kubelet => versions::KUBERNETES,
             Self::Helm => versions::HELM,
             Self::Helm4 => versions::HELM_4,
             Self::HelmController => versions::HELM_CONTROLLER,
@@ -94,6 +104,8 @@ impl Component {
             Self::Etcd => "etcd",
             Self::KubeApiserver => "kube-apiserver",
             Self::KubeControllerManager => "kube-controller-manager",
+            Self::KubeScheduler => "kube-scheduler",
+            Self::Kubelet => "kubelet",
             Self::Helm | Self::Helm4 => "helm",
             Self::HelmController => "helm-controller",
             Self::Registry => "registry",
@@ -106,7 +118,10 @@ impl Component {
             Self::Helm => "helm.sh/helm/v3/cmd/helm".to_string(),
             Self::Helm4 => "helm.sh/helm/v4/cmd/helm".to_string(),
             Self::HelmController => "github.com/k3s-io/helm-controller".to_string(),
-            Self::KubeApiserver | Self::KubeControllerManager => {
+            Self::KubeApiserver
+            | Self::KubeControllerManager
+            | Self::KubeScheduler
+            | Self::Kubelet => {
                 format!("k8s.io/kubernetes/cmd/{}", self.binary())
             }
         }

@@ -28,6 +28,8 @@ pub struct Present {
     pub source: IpAddr,
     /// The set that it is in.
     pub set: Text,
+    /// Its VRF is gone, and the rule asks the table that this had.
+    pub astray: bool,
 }
 
 /// The patch that has it say what became of its rule on this node, where it does not say so yet. `reached`: how the kernel
@@ -49,6 +51,7 @@ fn applied(config: &Config, node: &str, said: &Said, reached: &Reached) -> Optio
     let now = match said.present.get(&config.meta.name) {
         // It changed since; what is said comes.
         Some(present) if present.hash != spec_hash(&config.spec) => return None,
+        Some(present) if present.astray => None,
         Some(present) if reached.has(present.source, &present.set) => Some(echo(&present.hash)),
         Some(_) => None,
         None if !is_rid(config, reached) => return None,
@@ -105,6 +108,7 @@ mod tests {
             hash: spec_hash(&config.spec),
             source: config.source().unwrap(),
             set: "c/lb".into(),
+            astray: false,
         };
         Said {
             present: BTreeMap::from([(Text::clone(&config.meta.name), present)]),
@@ -159,6 +163,18 @@ mod tests {
             let news = news(&config, NODE, &said, &reached);
             assert_eq!(news.is_some(), is, "{source}");
         }
+    }
+
+    #[test]
+    fn a_rule_to_the_table_of_a_vrf_that_is_gone_is_not_said_to_be_there() {
+        let mut config = Config::clone(&config("10.96.0.1", 100, PRESENT));
+        let mut said = there(&config);
+        let whole = Reached::whole(1);
+        assert!(says(&mut config, &said, &whole).is_some());
+        for present in said.present.values_mut() {
+            present.astray = true;
+        }
+        assert_eq!(says(&mut config, &said, &whole), None);
     }
 
     #[test]

@@ -88,6 +88,7 @@ pub fn wants(
     grace: Duration,
 ) -> Option<(Vec<RuleSet>, BTreeMap<Text, Present>)> {
     let mut entries = BTreeMap::new();
+    let mut astray = BTreeSet::new();
     let mut known: BTreeSet<&Text> = want.malformed.iter().collect();
     for name in want.malformed.iter().filter(|_| want.node.is_some()) {
         if let Some(before) = seen.entries.get(name) {
@@ -103,6 +104,10 @@ pub fn wants(
         }
         if config.spec.state == ABSENT && !is_absent_by_hand(config) {
             continue;
+        }
+        let vrf = config.spec.vrf.as_str();
+        if !vrf.is_empty() && want.vrfs.is_some_and(|vrfs| !vrfs.contains_key(vrf)) {
+            astray.insert(name);
         }
         match entry(want, config, before).or_else(|| before.cloned()) {
             Some(entry) => drop(entries.insert(Text::clone(name), entry)),
@@ -127,7 +132,13 @@ pub fn wants(
         .entries
         .iter()
         .filter(|(name, _)| !seen.gone.contains_key(*name));
-    let present = present.map(|(name, entry)| (Text::clone(name), entry.present(want.cluster)));
+    let present = present.map(|(name, entry)| {
+        let present = Present {
+            astray: astray.contains(name),
+            ..entry.present(want.cluster)
+        };
+        (Text::clone(name), present)
+    });
     let present = present.collect();
     Some((sets(want.cluster, &seen.entries), present))
 }
@@ -167,6 +178,7 @@ impl Entry {
             hash: self.hash.clone(),
             source: self.source,
             set: set_name(cluster, &self.owner),
+            astray: false,
         }
     }
 }
@@ -299,6 +311,11 @@ pub(super) mod tests {
 
         /// `None`: it cannot be said yet.
         fn try_wants(&mut self, configs: &[Arc<Config>], after: u64) -> Option<Vec<String>> {
+            Some(self.both(configs, after)?.0)
+        }
+
+        /// With the number of those that go where their objects say.
+        fn both(&mut self, configs: &[Arc<Config>], after: u64) -> Option<(Vec<String>, usize)> {
             let want = Want {
                 cluster: "c",
                 name: "n1",
@@ -314,9 +331,12 @@ pub(super) mod tests {
                 malformed: self.malformed.clone(),
             };
             let now = self.start + Duration::from_millis(after);
-            let (sets, _) = wants(&want, configs, &mut self.seen, now, GRACE)?;
+            let (sets, present) = wants(&want, configs, &mut self.seen, now, GRACE)?;
             let text = |set: &RuleSet| format!("{} t{} {:?}", set.name, set.table, set.sources);
-            Some(sets.iter().map(text).collect())
+            Some((
+                sets.iter().map(text).collect(),
+                present.values().filter(|one| !one.astray).count(),
+            ))
         }
     }
 
@@ -407,6 +427,10 @@ pub(super) mod tests {
         assert_eq!(host.wants(&configs, 0), both);
         host.vrfs = None;
         assert_eq!(host.wants(&configs, 0), both, "as it was seen");
+        host.vrfs = Some(BTreeMap::new());
+        let (rules, present) = host.both(&configs, 0).unwrap();
+        assert_eq!(rules, both, "it stays where it was");
+        assert_eq!(present, 1, "and is no more what is asked for");
         host.seen = Seen::default();
         let unsaid = host.try_wants(&configs, 0);
         assert_eq!(unsaid, None, "what it wants without its VRF is not all");

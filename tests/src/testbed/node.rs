@@ -1,0 +1,306 @@
+//! A real node of a control plane: containerd, runc and a kubelet in namespaces of their own, so that a pod of the host's
+//! network has the node's, not this machine's.
+//!
+//! ```text
+//!  this namespace                       | the node: network, processes, mounts
+//!  API server at 10.96.0.1:443 -- veth -|- kubelet --> containerd --> pods
+//! ```
+//!
+//! The first process of the node ends with this one, and the kernel ends all others with it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::core::v1::Node as NodeObject;
+use kube::api::Api;
+use serde_json::json;
+
+use super::control_plane::{ControlPlane, SERVICE_ADDRESS};
+use super::directory::TestDirectory;
+use super::image::{self, image, run};
+use super::kubeconfig::with_server;
+use crate::process::Process;
+use crate::toolchain::{Component, debian};
+use crate::wait::wait_until;
+
+const PACKAGES: &[&str] = &["containerd", "runc", "iproute2", "util-linux"];
+const READY_WITHIN: Duration = Duration::from_secs(60);
+const ENDS_WITHIN: Duration = Duration::from_secs(10);
+const PAUSE: &str = "fipd.test/pause:1";
+/// Has the node's daemons leave nothing on this machine where they know only one place, says so with a file, and reaps what
+/// is left behind by others.
+const FIRST: &str = "mkdir -p /var/lib/kubelet && for place in /run /var/log /var/lib/kubelet; do mount -t tmpfs node $place \
+                     || exit 1; done; touch \"$0\"; while :; do sleep 1000 & wait; done";
+
+/// Has all that a node needs of this machine's network afterwards.
+pub async fn prepare_node() -> Result<()> {
+    let prepare = || {
+        debian::ensure(PACKAGES)?;
+        debian::ensure(image::PACKAGES)?;
+        for component in [Component::Kubelet, Component::KubeScheduler] {
+            component.path()?;
+        }
+        Ok(())
+    };
+    tokio::task::spawn_blocking(prepare).await?
+}
+
+/// A running node. Dropping it ends all that runs on it.
+pub struct Node {
+    kubelet: Process,
+    containerd: Process,
+    first: Process,
+    /// The process id of the node's first process, as seen from here.
+    pid: u32,
+    directory: TestDirectory,
+}
+
+impl Node {
+    /// The one node of a control plane for nodes; `fipd_image` is what fipd's image is called there. Waits until it is ready.
+    pub async fn start(plane: &ControlPlane, name: &str, fipd_image: &str) -> Result<Self> {
+        let directory = TestDirectory::new()?;
+        let folder = directory.path();
+        write_settings(folder, plane)?;
+        let mut unshare = Command::new("unshare");
+        unshare.args([
+            "--net",
+            "--pid",
+            "--mount",
+            "--fork",
+            "--kill-child",
+            "--mount-proc",
+        ]);
+        let mounted = folder.join("mounted");
+        unshare.args(["sh", "-c", FIRST]).arg(&mounted);
+        let first = Process::spawn(
+            "the node's first process",
+            unshare,
+            &folder.join("first.log"),
+        )?;
+        let pid = child(&first, &mounted).await?;
+        connect(pid)?;
+        let log = |name: &str| folder.join(format!("{name}.log"));
+        let containerd = inside(
+            pid,
+            "containerd",
+            &["--config", &shown(folder, "containerd.toml")],
+        );
+        let containerd = Process::spawn("containerd", containerd, &log("containerd"))?;
+        import(pid, folder, fipd_image, &containerd).await?;
+        let kubelet = tokio::task::spawn_blocking(|| Component::Kubelet.path()).await??;
+        let mut command = inside(pid, &kubelet.display().to_string(), &[]);
+        command
+            .arg(format!("--config={}", shown(folder, "kubelet.yaml")))
+            .arg(format!("--root-dir={}", shown(folder, "kubelet")))
+            .arg(format!("--kubeconfig={}", shown(folder, "kubeconfig")))
+            .args([
+                &format!("--hostname-override={name}"),
+                "--node-ip=192.168.77.2",
+            ]);
+        let kubelet = Process::spawn("kubelet", command, &log("kubelet"))?;
+        let node = Self {
+            kubelet,
+            containerd,
+            first,
+            pid,
+            directory,
+        };
+        node.ready(plane, name).await?;
+        Ok(node)
+    }
+
+    /// Runs a command of a shell on the node and gives back what it says.
+    pub async fn run(&self, command: &str) -> Result<String> {
+        run(inside(self.pid, "sh", &["-c", command])).await
+    }
+
+    /// What its daemons said last.
+    pub fn log_tail(&self) -> String {
+        let all = [&self.kubelet, &self.containerd];
+        let tails = all.map(|process| format!("{}:\n{}", process.name(), process.log_tail()));
+        tails.join("\n")
+    }
+
+    async fn ready(&self, plane: &ControlPlane, name: &str) -> Result<()> {
+        let nodes: Api<NodeObject> = Api::all(plane.client().await?);
+        let what = format!("the node {name} is ready and takes pods");
+        let ready = wait_until(&what, READY_WITHIN, || async {
+            if let Err(ended) = self.kubelet.still_running() {
+                return Ok(Err(ended));
+            }
+            let node = nodes.get(name).await.map_err(|error| error.to_string())?;
+            let (status, spec) = (json!(node.status), json!(node.spec));
+            let conditions = status["conditions"].as_array().into_iter().flatten();
+            let mut ready = conditions.filter(|one| one["type"] == "Ready");
+            let is = ready.any(|one| one["status"] == "True") && spec["taints"].is_null();
+            if is {
+                Ok(Ok(()))
+            } else {
+                Err(format!("{status} {spec}"))
+            }
+        });
+        ready.await.with_context(|| self.log_tail())?
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let containers = containers(self.directory.path());
+        // The first process is this machine's child of a child: its end is waited for, so that nothing is mounted any more.
+        if let Ok(pid) = i32::try_from(self.pid) {
+            let _gone =
+                nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::SIGKILL);
+        }
+        let until = std::time::Instant::now() + ENDS_WITHIN;
+        while matches!(self.first.try_wait(), Ok(None)) && std::time::Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        remove_cgroups(&containers);
+    }
+}
+
+fn shown(folder: &Path, name: &str) -> String {
+    folder.join(name).display().to_string()
+}
+
+/// A program on the node.
+fn inside(pid: u32, program: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new("nsenter");
+    command
+        .arg(format!("--target={pid}"))
+        .args(["--net", "--pid", "--mount", program])
+        .args(arguments);
+    command
+}
+
+/// The process id of the node's first process, once its namespaces are complete.
+async fn child(first: &Process, mounted: &Path) -> Result<u32> {
+    let parent = first.pid();
+    let look = || async {
+        if let Err(ended) = first.still_running() {
+            return Ok(Err(ended));
+        }
+        fs::metadata(mounted).map_err(|error| error.to_string())?;
+        let children = format!("/proc/{parent}/task/{parent}/children");
+        let text = fs::read_to_string(children).map_err(|error| error.to_string())?;
+        text.trim()
+            .parse()
+            .map(Ok)
+            .map_err(|_| "no child".to_owned())
+    };
+    wait_until("the node's first process runs", READY_WITHIN, look).await?
+}
+
+/// A cable between this namespace, where the API server is at its Service's address, and the node.
+fn connect(pid: u32) -> Result<()> {
+    ip(&format!("address replace {SERVICE_ADDRESS}/32 dev lo"))?;
+    ip(&format!(
+        "link add node0 type veth peer name eth0 netns {pid}"
+    ))?;
+    ip("address add 192.168.77.1/24 dev node0")?;
+    ip("link set node0 up")?;
+    let commands = "ip link set lo up && ip address add 192.168.77.2/24 dev eth0 && ip link set eth0 up \
+                    && ip route add 10.96.0.0/16 via 192.168.77.1";
+    let done = inside(pid, "sh", &["-c", commands]).status()?;
+    ensure!(done.success(), "the node's network: {done}");
+    Ok(())
+}
+
+/// Runs `ip` here.
+fn ip(arguments: &str) -> Result<()> {
+    let done = Command::new("ip").args(arguments.split(' ')).status()?;
+    ensure!(done.success(), "ip {arguments}: {done}");
+    Ok(())
+}
+
+fn write_settings(folder: &Path, plane: &ControlPlane) -> Result<()> {
+    let place = |name: &str| shown(folder, name);
+    let socket = place("containerd.sock");
+    // Without restrict_oom_score_adj runc cannot start anything where this machine is a container itself.
+    let containerd = format!(
+        "version = 2\nroot = {:?}\nstate = {:?}\n[grpc]\naddress = {socket:?}\n\
+         [plugins.\"io.containerd.grpc.v1.cri\"]\nrestrict_oom_score_adj = true\ndisable_apparmor = true\n\
+         sandbox_image = {PAUSE:?}\n[plugins.\"io.containerd.grpc.v1.cri\".cni]\nbin_dir = {:?}\nconf_dir = {:?}\n",
+        place("containerd"),
+        place("state"),
+        place("cni"),
+        place("cni"),
+    );
+    fs::write(folder.join("containerd.toml"), containerd)?;
+    // Pods have the host's network: no plugin is ever called, but without a network the node is not ready.
+    fs::create_dir_all(folder.join("cni"))?;
+    let network = json!({ "cniVersion": "1.0.0", "name": "none", "plugins": [{ "type": "none" }] });
+    fs::write(folder.join("cni/10-none.conflist"), network.to_string())?;
+    let kubelet = json!({
+        "apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
+        "containerRuntimeEndpoint": format!("unix://{socket}"),
+        "cgroupDriver": "cgroupfs", "failCgroupV1": false, "cgroupsPerQOS": false, "enforceNodeAllocatable": [],
+        "failSwapOn": false, "makeIPTablesUtilChains": false, "localStorageCapacityIsolation": false, "resolvConf": "",
+        // Nobody is evicted because this machine's disk is full.
+        "evictionHard": { "memory.available": "1Mi" }, "imageGCHighThresholdPercent": 100,
+        "authentication": { "anonymous": { "enabled": true }, "webhook": { "enabled": false } },
+        "authorization": { "mode": "AlwaysAllow" },
+    });
+    fs::write(folder.join("kubelet.yaml"), kubelet.to_string())?;
+    let server = format!("https://{SERVICE_ADDRESS}:443");
+    fs::write(
+        folder.join("kubeconfig"),
+        with_server(plane.kubeconfig_yaml(), &server),
+    )?;
+    Ok(())
+}
+
+/// Fipd's image and that of the process that holds a pod's namespaces, into the node's containerd.
+async fn import(pid: u32, folder: &Path, fipd_image: &str, containerd: &Process) -> Result<()> {
+    let files = [image(folder, fipd_image).await?, pause(folder).await?];
+    let socket = shown(folder, "containerd.sock");
+    let ctr = |arguments: &[&str]| {
+        let mut all = vec!["--address", &socket, "--namespace", "k8s.io"];
+        all.extend(arguments);
+        run(inside(pid, "ctr", &all))
+    };
+    let answers = wait_until("containerd answers", READY_WITHIN, || ctr(&["version"])).await;
+    answers.with_context(|| containerd.log_tail())?;
+    for file in files {
+        ctr(&["images", "import", &file.display().to_string()]).await?;
+    }
+    Ok(())
+}
+
+async fn pause(folder: &Path) -> Result<PathBuf> {
+    let files = folder.join("pause");
+    fs::create_dir_all(&files)?;
+    fs::copy("/bin/busybox", files.join("busybox"))?;
+    let text = "FROM scratch\nCOPY busybox /busybox\nENTRYPOINT [\"/busybox\", \"sleep\", \"2147483647\"]\n";
+    let containerfile = folder.join("Containerfile");
+    fs::write(&containerfile, text)?;
+    image::build(folder, &files, &containerfile, PAUSE).await
+}
+
+/// The ids of what runs there.
+fn containers(folder: &Path) -> Vec<String> {
+    let state = folder.join("state/io.containerd.runtime.v2.task/k8s.io");
+    let all = fs::read_dir(state).into_iter().flatten().flatten();
+    all.map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect()
+}
+
+/// containerd was killed and could not remove them itself.
+fn remove_cgroups(containers: &[String]) {
+    let hierarchies = fs::read_dir("/sys/fs/cgroup")
+        .into_iter()
+        .flatten()
+        .flatten();
+    let mut parents: Vec<PathBuf> = hierarchies
+        .map(|entry| entry.path().join("k8s.io"))
+        .collect();
+    parents.push("/sys/fs/cgroup/k8s.io".into());
+    for parent in parents {
+        for container in containers {
+            let _was_none = fs::remove_dir(parent.join(container));
+        }
+    }
+}
