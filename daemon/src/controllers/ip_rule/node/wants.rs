@@ -431,7 +431,7 @@ pub(super) mod tests {
         let (rules, present) = host.both(&configs, 0).unwrap();
         assert_eq!(rules, both, "it stays where it was");
         assert_eq!(present, 1, "and is no more what is asked for");
-        host.seen = Seen::default();
+        (host.seen, host.vrfs) = (Seen::default(), None);
         let unsaid = host.try_wants(&configs, 0);
         assert_eq!(unsaid, None, "what it wants without its VRF is not all");
         assert_eq!(host.wants(&configs[1..], 0), ["c/lb t100 {10.96.0.2}"]);
