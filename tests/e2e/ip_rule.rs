@@ -98,7 +98,7 @@ impl Host {
         );
         let leave = CancellationToken::new();
         let mut runner = runner
-            .with_host(board.clone(), node.into())
+            .with_host(board.clone(), node.into(), None)
             .leaving(leave.clone());
         if decides.is_none() {
             runner = runner.only_node();

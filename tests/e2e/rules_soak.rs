@@ -11,6 +11,8 @@
 
 #[path = "rules_soak/chain.rs"]
 mod chain;
+#[path = "rules_soak/leave.rs"]
+mod leave;
 #[path = "rules_soak/mix.rs"]
 mod mix;
 #[path = "rules_soak/model.rs"]

@@ -159,6 +159,16 @@ impl<T: PartialEq> Objects<T> {
         self.put(key, Some(Seen::Good(Arc::new(object))));
     }
 
+    /// The same of what was there before: where the watch told meanwhile that it is gone, or of a later one, that counts.
+    pub fn update(&self, key: &Key, object: T, is_later: impl Fn(&T, &T) -> bool) {
+        let mut map = self.map.write();
+        match map.get(key) {
+            None => {}
+            Some(Seen::Good(before)) if is_later(before, &object) => {}
+            Some(_) => drop(map.insert(key.clone(), Seen::Good(Arc::new(object)))),
+        }
+    }
+
     #[cfg(test)]
     pub fn complete(&self) {
         self.complete.send_replace(true);
@@ -305,5 +315,19 @@ mod tests {
         assert_eq!(objects.get(&b), Some(Arc::new(3)));
         assert!(!objects.put(&a, None));
         assert!(objects.put(&b, None));
+    }
+
+    #[test]
+    fn an_answer_that_comes_late_brings_back_neither_what_is_gone_nor_what_was_before() {
+        let objects = Objects::new();
+        let key = Key::new("", "a");
+        let later = |one: &u8, other: &u8| one > other;
+        objects.update(&key, 1, later);
+        assert_eq!(objects.get(&key), None, "gone");
+        objects.put(&key, good(2));
+        objects.update(&key, 1, later);
+        assert_eq!(objects.get(&key), Some(Arc::new(2)));
+        objects.update(&key, 3, later);
+        assert_eq!(objects.get(&key), Some(Arc::new(3)));
     }
 }

@@ -183,8 +183,11 @@ fn conformance_34_with_cleanup_own_rules_go_at_the_stop_and_come_back() {
             .with(vec![set(&["10.0.0.1"], 100), many(3, 101, Mode::Indexed)])
             .await;
         assert_eq!(indexed().len(), 3);
+        let progress = engine.board.progress();
         engine.stop().await;
         assert!(own().is_empty() && indexed().is_empty());
+        let last = progress.borrow().clone();
+        assert!(last.flushed && last.lingering.is_empty());
         assert_eq!(tagged(77).len(), 1);
         let tables = crate::bed::nft("list tables").unwrap();
         assert!(!tables.contains("fipd"), "{tables}");

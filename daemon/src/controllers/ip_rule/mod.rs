@@ -14,6 +14,7 @@
 pub mod adopt;
 mod agent;
 mod decide;
+mod host;
 pub mod names;
 mod node;
 mod observe;
@@ -21,13 +22,9 @@ mod plan;
 mod status;
 mod step;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use fipd_core::{ClusterId, System, Text};
+use fipd_core::{System, Text};
 use fipd_crds::ip_rule::{Agent, IPRule, IPRuleConfig};
 use futures::future::BoxFuture;
 use k8s_openapi::api::{
@@ -35,16 +32,11 @@ use k8s_openapi::api::{
     discovery::v1::EndpointSlice,
 };
 use kube::Api;
-use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 pub use self::node::{WISHES, wisher};
-use self::{
-    agent::Agents,
-    decide::Decider,
-    node::{NodePart, Seen},
-};
+use self::{agent::Agents, decide::Decider, host::Host, node::NodePart};
 use super::{
     events::Events,
     lease::{self, Wanted},
@@ -81,42 +73,6 @@ pub struct IpRule {
     only_node: bool,
 }
 
-/// This host, as far as its rules go.
-#[derive(Clone)]
-struct Host {
-    board: RuleBoard,
-    /// The Node that it is in one of the clusters.
-    node: Text,
-    /// The Agent whose pod this is.
-    agent: Option<Key>,
-    /// Once it is cancelled, the rules of this host go.
-    leaving: Option<CancellationToken>,
-    /// By the name of the cluster.
-    seen: Arc<Mutex<BTreeMap<Text, SeenOf>>>,
-}
-
-/// Which cluster that was, and what was understood of its objects.
-type SeenOf = (ClusterId, Arc<Mutex<Seen>>);
-
-impl Host {
-    fn is_leaving(&self) -> bool {
-        let leaving = self.leaving.as_ref();
-        leaving.is_some_and(CancellationToken::is_cancelled)
-    }
-
-    /// What earlier sessions understood of this cluster; nothing where its name is another's now.
-    fn seen(&self, session: &ClusterSession) -> Arc<Mutex<Seen>> {
-        let mut all = self.seen.lock();
-        let entry = all.entry(Text::clone(&session.name));
-        let new = || (session.id.clone(), Arc::default());
-        let (id, seen) = entry.or_insert_with(new);
-        if *id != session.id {
-            (*id, *seen) = new();
-        }
-        Arc::clone(seen)
-    }
-}
-
 impl IpRule {
     /// Decides, and has no host of its own.
     pub fn new(me: Text, own: Own) -> Self {
@@ -130,13 +86,8 @@ impl IpRule {
     /// Brings rules to this host, which is the Node of this name in one of the clusters.
     #[must_use]
     pub fn with_host(mut self, board: RuleBoard, node: Text, agent: Option<(Text, Text)>) -> Self {
-        self.host = Some(Host {
-            board,
-            node,
-            agent: agent.map(|(namespace, name)| Key { namespace, name }),
-            leaving: None,
-            seen: Arc::default(),
-        });
+        let agent = agent.map(|(namespace, name)| Key { namespace, name });
+        self.host = Some(Host::new(board, node, agent));
         self
     }
 
@@ -166,7 +117,7 @@ impl IpRule {
         if let Some(host) = &self.host {
             let all = clusters.iter().map(|name| wisher(name));
             host.board.expect(WISHES, all.collect());
-            host.seen.lock().retain(|name, _| clusters.contains(name));
+            host.keep_seen(|name| clusters.contains(name));
         }
     }
 
@@ -176,7 +127,7 @@ impl IpRule {
         Box::pin(async move {
             let node = async {
                 if let Some(host) = &system.host {
-                    let seen = host.seen(&session);
+                    let seen = host.seen(&session.name, &session.id);
                     let (board, node) = (host.board.clone(), Text::clone(&host.node));
                     let site = site_of(session.clone());
                     let part = NodePart::new(site, board, (node, host.agent.clone()), seen);

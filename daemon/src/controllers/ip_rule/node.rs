@@ -63,7 +63,7 @@ const AGAIN: Duration = Duration::from_secs(60);
 /// Reports at once.
 const REPORTS: usize = 8;
 /// For the last words at the stop, that the rules are gone; the daemon waits little longer.
-const LEAVE: Duration = Duration::from_millis(2_500);
+const LEAVE: Duration = Duration::from_millis(4_500);
 const LAST_WORDS: usize = 32;
 
 /// Who wants the rules of a cluster.
@@ -320,22 +320,17 @@ impl NodePart {
     pub async fn take_leave(self: Arc<Self>) {
         let leave = async {
             let mut progress = self.board.progress();
-            let reached = match progress.wait_for(|reached| reached.flushed).await {
-                Ok(reached) => Arc::clone(&reached),
-                Err(_) => return,
-            };
-            let before = self.told.lock().as_ref().map(|(said, _)| Arc::clone(said));
-            let said = before.as_deref().cloned().unwrap_or_default();
-            let said = Said {
-                present: BTreeMap::new(),
-                ..said
-            };
-            *self.told.lock() = Some((Arc::new(said), reached));
-            let all = self.configs.all().into_iter();
-            let all = all.filter(|(_, config)| self.news(config).is_some());
-            let words = futures::stream::iter(all);
-            let say = |(key, _)| Arc::clone(&self).report(key).map(drop);
-            words.for_each_concurrent(LAST_WORDS, say).await;
+            // What goes is told step by step.
+            loop {
+                let reached = match progress.wait_for(|reached| reached.flushed).await {
+                    Ok(reached) => Arc::clone(&reached),
+                    Err(_) => return,
+                };
+                self.last_words(&reached).await;
+                if reached.lingering.is_empty() || progress.changed().await.is_err() {
+                    return;
+                }
+            }
         };
         if tokio::time::timeout(LEAVE, leave).await.is_err() {
             tracing::warn!(
@@ -344,6 +339,21 @@ impl NodePart {
                  silent-timeout says"
             );
         }
+    }
+
+    async fn last_words(self: &Arc<Self>, reached: &Arc<Reached>) {
+        let before = self.told.lock().as_ref().map(|(said, _)| Arc::clone(said));
+        let said = before.as_deref().cloned().unwrap_or_default();
+        let said = Said {
+            present: BTreeMap::new(),
+            ..said
+        };
+        *self.told.lock() = Some((Arc::new(said), Arc::clone(reached)));
+        let all = self.configs.all().into_iter();
+        let all = all.filter(|(_, config)| self.news(config).is_some());
+        let words = futures::stream::iter(all);
+        let say = |(key, _)| Arc::clone(self).report(key).map(drop);
+        words.for_each_concurrent(LAST_WORDS, say).await;
     }
 
     async fn report(self: Arc<Self>, key: Key) -> Next {
@@ -358,7 +368,7 @@ impl NodePart {
         {
             Ok(after) => {
                 let after = observe::config_on(after, &self.node);
-                self.configs.set(&key, after);
+                self.configs.update(&key, after, Config::is_after);
                 Next::Done
             }
             // Gone, or changed since: the watch tells.

@@ -124,12 +124,20 @@ pub struct Agent {
 }
 
 impl Rule {
+    pub fn is_after(&self, other: &Self) -> bool {
+        self.meta.is_after(&other.meta)
+    }
+
     pub fn is_protected(&self) -> bool {
         self.meta.has(RULE_FINALIZER)
     }
 }
 
 impl Config {
+    pub fn is_after(&self, other: &Self) -> bool {
+        self.meta.is_after(&other.meta)
+    }
+
     /// Whether it is the operator's: that one of its two marks was taken off by hand changes nothing.
     pub fn is_ours(&self) -> bool {
         self.labelled || self.is_protected()
@@ -172,6 +180,13 @@ impl Meta {
             terminating: meta.deletion_timestamp.is_some(),
             finalizers: meta.finalizers.unwrap_or_default(),
         }
+    }
+
+    /// Whether this is later than `other`, which was there when it was written: another object of the name, or a higher
+    /// version, which API servers count up.
+    pub fn is_after(&self, other: &Self) -> bool {
+        let number = |meta: &Self| meta.version.parse::<u64>().ok();
+        self.uid != other.uid || number(self) > number(other)
     }
 
     pub fn has(&self, finalizer: &str) -> bool {
@@ -335,6 +350,18 @@ mod tests {
         );
         let dual = json!({ "clusterIP": "10.96.0.1", "clusterIPs": ["10.96.0.1", "fd00::1"] });
         assert_eq!(svc(dual, vip()).unwrap().cluster_ips.len(), 2);
+    }
+
+    #[test]
+    fn the_higher_version_is_the_later_one_and_so_is_what_was_made_anew() {
+        let meta = |uid: &str, version: &str| Meta {
+            uid: uid.into(),
+            version: version.into(),
+            ..Meta::default()
+        };
+        assert!(meta("u", "10").is_after(&meta("u", "9")));
+        assert!(!meta("u", "9").is_after(&meta("u", "9")));
+        assert!(meta("u", "9").is_after(&meta("other", "10")), "made anew");
     }
 
     #[test]

@@ -195,7 +195,8 @@ impl Agents {
                 .remote
                 .patch_status_seen(&place, Patch::Merge, &body)
                 .await?;
-            self.all.set(key, observe::agent(after));
+            let later = |one: &Agent, other: &Agent| one.meta.is_after(&other.meta);
+            self.all.update(key, observe::agent(after), later);
         }
         Ok(())
     }

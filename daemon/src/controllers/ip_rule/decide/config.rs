@@ -92,6 +92,9 @@ impl Decider {
             (Step::Create(object), _) => {
                 let made: IPRuleConfig = self.remote.create_seen(&target, &object).await?;
                 figures::created();
+                if self.configs.seen(key).is_none() {
+                    self.configs.set(key, observe::config(made.clone()));
+                }
                 made
             }
             (Step::Repair(patch), _) => {
@@ -141,7 +144,8 @@ impl Decider {
                 return Ok(Next::Done);
             }
         };
-        self.configs.set(key, observe::config(written));
+        self.configs
+            .update(key, observe::config(written), Config::is_after);
         self.config_queue.add(key.clone());
         Ok(Next::Done)
     }
@@ -238,7 +242,8 @@ impl Decider {
                 .remote
                 .patch_status_seen(&config_target(&key.name), Patch::Merge, &body)
                 .await?;
-            self.configs.set(key, observe::config(after));
+            self.configs
+                .update(key, observe::config(after), Config::is_after);
         }
         Ok(())
     }

@@ -39,8 +39,11 @@ impl Decider {
             .remote
             .patch_seen(&target, Patch::Merge, &patch)
             .await?;
-        self.rules
-            .set(&Key::new("", &rule.meta.name), observe::rule(after));
+        self.rules.update(
+            &Key::new("", &rule.meta.name),
+            observe::rule(after),
+            Rule::is_after,
+        );
         Ok(())
     }
 
@@ -89,7 +92,7 @@ impl Decider {
                 .remote
                 .patch_status_seen(&rule_target(&key.name), Patch::Merge, &body)
                 .await?;
-            self.rules.set(key, observe::rule(after));
+            self.rules.update(key, observe::rule(after), Rule::is_after);
         }
         self.tell(&rule, told);
         Ok(())
