@@ -445,6 +445,7 @@ pub(super) mod tests {
         let good = whole.values().next().cloned();
         for broken in [Some(selector("a in (b)")), None, good] {
             let mut host = Host::new();
+            host.agent = Some(BTreeMap::new());
             host.agents_fit = broken != whole.values().next().cloned();
             host.rules.clear();
             host.rules
