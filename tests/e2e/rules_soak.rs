@@ -3,12 +3,10 @@
 //!
 //! `FIPD_SOAK_SECONDS` says how long the soak goes on (30), `FIPD_SOAK_SEED` has it repeat what an earlier one did.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "in a test a panic is the verdict"
-)]
+#![expect(clippy::unwrap_used, reason = "in a test a panic is the verdict")]
 
+#[path = "rules_soak/adopt.rs"]
+mod adopt;
 #[path = "rules_soak/chain.rs"]
 mod chain;
 #[path = "rules_soak/leave.rs"]
@@ -17,8 +15,6 @@ mod leave;
 mod mix;
 #[path = "rules_soak/model.rs"]
 mod model;
-#[path = "rules_soak/site.rs"]
-mod site;
 
 /// Threads of a test.
 const WORKERS: usize = 2;

@@ -12,6 +12,7 @@ mod floor;
 mod import;
 mod page;
 mod rest;
+mod rules;
 mod service;
 
 use anyhow::Result;
@@ -55,6 +56,10 @@ pub const BENCHES: &[Bench] = &[
     Bench {
         name: "service",
         run: || Box::pin(service::run()),
+    },
+    Bench {
+        name: "rules",
+        run: || Box::pin(rules::run()),
     },
     Bench {
         name: "rest",

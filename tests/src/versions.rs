@@ -23,6 +23,9 @@ pub const HELM_CONTROLLER: &str = "v0.17.9";
 /// The OCI registry, `github.com/google/go-containerregistry`.
 pub const REGISTRY: &str = "v0.19.0";
 
+/// The Go library for netlink that fipd's rules are measured against, `github.com/vishvananda/netlink`.
+pub const GO_NETLINK: &str = "v1.3.1";
+
 /// `cargo deny`.
 pub const CARGO_DENY: &str = "0.20.2";
 
@@ -77,6 +80,11 @@ mod tests {
         assert!(
             requires(registry, "github.com/google/go-containerregistry", REGISTRY),
             "testbed-go/registry/go.mod"
+        );
+        let peer = include_str!("../testbed-go/netlink/go.mod");
+        assert!(
+            requires(peer, "github.com/vishvananda/netlink", GO_NETLINK),
+            "testbed-go/netlink/go.mod"
         );
         let kubernetes = include_str!("../testbed-go/kubernetes/go.mod");
         assert!(

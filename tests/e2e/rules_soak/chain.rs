@@ -9,7 +9,7 @@ use fipd_tests::testbed::wait_until;
 use serde_json::json;
 
 use super::in_namespace;
-use super::site::{Site, TAG};
+use fipd_tests::rule_site::{RuleSite, TAG};
 
 /// How often it is timed.
 const ROUNDS: u32 = 20;
@@ -18,28 +18,30 @@ const WITHIN: Duration = Duration::from_secs(20);
 #[test]
 fn conformance_1_to_3_a_service_has_its_rule_soon_and_loses_it_with_its_address() {
     in_namespace(async || {
-        let mut site = Site::start().await;
+        let mut site = RuleSite::start().await.unwrap();
         let spec = json!({ "cidr": "203.0.113.0/24", "table": 100, "priority": 1000 });
-        site.apply_rule("lb", &spec).await;
+        site.apply_rule("lb", &spec).await.unwrap();
         let own: IpAddr = "10.96.23.17".parse().unwrap();
-        site.create_service("web", &[own]).await;
+        site.create_service("web", &[own]).await.unwrap();
         site.create_service("outside", &["10.96.23.18".parse().unwrap()])
-            .await;
+            .await
+            .unwrap();
         site.set_vips("outside", &["203.0.114.45".parse().unwrap()])
-            .await;
+            .await
+            .unwrap();
         let vip = "203.0.113.45".parse().unwrap();
         let rule = [RawRule::new(own, 100, 1_000, TAG)];
         let (mut added, mut removed) = (Vec::new(), Vec::new());
         // The first one warms the API server up, too.
         for _ in 0..=ROUNDS {
             let start = Instant::now();
-            site.set_vips("web", &[vip]).await;
+            site.set_vips("web", &[vip]).await.unwrap();
             until(&mut site, &rule).await;
             added.push(start.elapsed());
             let config = site.configs.get("iprc-10-96-23-17").await.unwrap();
             assert_eq!(json!(config)["spec"]["state"], "present");
             let start = Instant::now();
-            site.set_vips("web", &[]).await;
+            site.set_vips("web", &[]).await.unwrap();
             until(&mut site, &[]).await;
             removed.push(start.elapsed());
             wait_until("its object is gone", WITHIN, || async {
@@ -60,18 +62,18 @@ fn conformance_1_to_3_a_service_has_its_rule_soon_and_loses_it_with_its_address(
 
             println!("{what}: p50 {:.1?}, worst {:.1?}", at(0.5), at(1.0));
         }
-        site.clear().await;
+        site.clear().await.unwrap();
     });
 }
 
-/// Looks more often than [`Site::settles`], since it is timed.
-async fn until(site: &mut Site, expected: &[RawRule]) {
+/// Looks more often than [`RuleSite::settles`], since it is timed.
+async fn until(site: &mut RuleSite, expected: &[RawRule]) {
     let start = Instant::now();
-    while site.own() != expected {
+    while site.own().unwrap() != expected {
         assert!(
             start.elapsed() < WITHIN,
             "{:?} instead of {expected:?}\n{}",
-            site.own(),
+            site.own().unwrap(),
             site.fipd.log_tail()
         );
         tokio::time::sleep(Duration::from_millis(1)).await;

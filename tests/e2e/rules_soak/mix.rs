@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::in_namespace;
 use super::model::expected;
-use super::site::{NODE, Site, TAG, delete};
+use fipd_tests::rule_site::{NODE, RuleSite, TAG, delete};
 
 /// Services and IPRules there can be.
 const SERVICES: u32 = 24;
@@ -64,7 +64,7 @@ impl Dice {
 }
 
 struct Soak {
-    site: Site,
+    site: RuleSite,
     /// A namespace without fipd, in which others do the same to their rules.
     twin: Netlink,
     dice: Dice,
@@ -79,7 +79,7 @@ struct Soak {
 
 impl Soak {
     async fn start(seed: u64) -> Self {
-        let site = Site::start().await;
+        let site = RuleSite::start().await.unwrap();
         let mut soak = Self {
             site,
             twin: elsewhere().unwrap(),
@@ -90,7 +90,7 @@ impl Soak {
             killed: Instant::now(),
             happened: BTreeMap::new(),
         };
-        assert_eq!(soak.site.foreign(), soak.twin.dump().unwrap());
+        assert_eq!(soak.site.foreign().unwrap(), soak.twin.dump().unwrap());
         for _ in 0..RULES / 2 {
             soak.change_rule().await;
         }
@@ -198,12 +198,17 @@ impl Soak {
             "nodeSelectorLabel",
             &[json!("lb"), json!("lb=true"), json!("lb=other")],
         );
-        self.site.apply_rule(&format!("r{number}"), &spec).await;
+        self.site
+            .apply_rule(&format!("r{number}"), &spec)
+            .await
+            .unwrap();
     }
 
     async fn delete_rule(&mut self) {
         let number = self.dice.roll(RULES);
-        delete(&self.site.rules, &format!("r{number}")).await;
+        delete(&self.site.rules, &format!("r{number}"))
+            .await
+            .unwrap();
     }
 
     async fn create_service(&mut self, number: u32) {
@@ -212,13 +217,16 @@ impl Soak {
         if both {
             own.push(format!("fd00:96::{:x}", number + 0x100).parse().unwrap());
         }
-        self.site.create_service(&format!("s{number}"), &own).await;
+        self.site
+            .create_service(&format!("s{number}"), &own)
+            .await
+            .unwrap();
         self.services.insert(number, both);
     }
 
     async fn delete_service(&mut self, number: u32) {
         let name = format!("s{number}");
-        delete(&self.site.services, &name).await;
+        delete(&self.site.services, &name).await.unwrap();
         self.services.remove(&number);
     }
 
@@ -235,7 +243,10 @@ impl Soak {
             vips.push(vip.parse().unwrap());
         }
         vips.dedup();
-        self.site.set_vips(&format!("s{number}"), &vips).await;
+        self.site
+            .set_vips(&format!("s{number}"), &vips)
+            .await
+            .unwrap();
     }
 
     fn source(&mut self) -> IpAddr {
@@ -316,7 +327,7 @@ impl Soak {
 
     /// With fipd's tag and not fipd's: a leftover of a crash, or a second one of a rule that is there.
     fn plant(&mut self) {
-        let own = self.site.own();
+        let own = self.site.own().unwrap();
         let twice = own.first().filter(|_| self.dice.roll(2) == 0).cloned();
         let source = self.source();
         let rule = twice.unwrap_or_else(|| RawRule::new(source, 77, 12_345, TAG));
@@ -360,17 +371,17 @@ impl Soak {
             "the {} rules that the objects of {NODE} want",
             expected.len()
         );
-        self.site.settles(&what, &expected).await;
+        self.site.settles(&what, &expected).await.unwrap();
         self.nothing_of_others_is_touched();
         let needs = self.is_calm(&expected).await;
-        self.site.clear().await;
+        self.site.clear().await.unwrap();
         self.nothing_of_others_is_touched();
         assert!(self.happened["kills"] > 0, "{:?}", self.happened);
         needs
     }
 
     fn nothing_of_others_is_touched(&mut self) {
-        let (here, there) = (self.site.foreign(), self.twin.dump().unwrap());
+        let (here, there) = (self.site.foreign().unwrap(), self.twin.dump().unwrap());
         let lost: Vec<_> = there.iter().filter(|rule| !here.contains(rule)).collect();
         let more: Vec<_> = here.iter().filter(|rule| !there.contains(rule)).collect();
         let shown = |all: &[&Told]| all.iter().map(|told| told.rule()).collect::<Vec<_>>();
@@ -391,7 +402,7 @@ impl Soak {
         let memory = fipd.resident_kib().unwrap();
         assert!(used < Duration::from_millis(900), "{used:?} in 3 s");
         assert!(memory < MEMORY_KIB, "{memory} KiB");
-        assert_eq!(self.site.own(), expected);
+        assert_eq!(self.site.own().unwrap(), expected);
         (used, memory)
     }
 }

@@ -9,7 +9,7 @@ use fipd_tests::netlink::RawRule;
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::Service;
 
-use super::site::TAG;
+use fipd_tests::rule_site::TAG;
 
 /// The first of the band in which rules are that name no priority.
 const OWN_PRIORITY: u32 = 10_000;

@@ -25,6 +25,8 @@ pub enum Component {
     HelmController,
     /// An OCI registry that keeps what it has in memory.
     Registry,
+    /// What adds policy rules by the Go library for netlink; only `cargo bench-peers` takes it.
+    NetlinkPeer,
 }
 
 impl Component {
@@ -82,6 +84,7 @@ impl Component {
             Self::Helm4 => "helm4",
             Self::HelmController => "helm-controller",
             Self::Registry => "registry",
+            Self::NetlinkPeer => "netlink",
         }
     }
 
@@ -96,6 +99,7 @@ impl Component {
             Self::Helm4 => versions::HELM_4,
             Self::HelmController => versions::HELM_CONTROLLER,
             Self::Registry => versions::REGISTRY,
+            Self::NetlinkPeer => versions::GO_NETLINK,
         }
     }
 
@@ -109,12 +113,13 @@ impl Component {
             Self::Helm | Self::Helm4 => "helm",
             Self::HelmController => "helm-controller",
             Self::Registry => "registry",
+            Self::NetlinkPeer => "netlink",
         }
     }
 
     fn package(self) -> String {
         match self {
-            Self::Etcd | Self::Registry => ".".to_string(),
+            Self::Etcd | Self::Registry | Self::NetlinkPeer => ".".to_string(),
             Self::Helm => "helm.sh/helm/v3/cmd/helm".to_string(),
             Self::Helm4 => "helm.sh/helm/v4/cmd/helm".to_string(),
             Self::HelmController => "github.com/k3s-io/helm-controller".to_string(),

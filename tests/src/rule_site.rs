@@ -1,30 +1,34 @@
-//! An API server, a Node of it, and the fipd of that Node.
+//! An API server, a Node of it, and the fipd of that Node, whose rules are those of the network namespace in which it is started.
 
 use std::net::IpAddr;
 use std::time::Duration;
 
+use anyhow::{Context, Result, anyhow};
 use fipd_crds::ip_rule::{IPRule, IPRuleConfig};
-use fipd_tests::netlink::{Netlink, RawRule, Told};
-use fipd_tests::testbed::{
-    ControlPlane, ControlPlaneOptions, Fipd, FipdOptions, RESTRICTED_USER, wait_until,
-};
 use k8s_openapi::api::core::v1::Service;
+use kube::Client;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+
+use crate::netlink::{Netlink, RawRule, Told};
+use crate::testbed::{
+    ControlPlane, ControlPlaneOptions, Fipd, FipdOptions, RESTRICTED_USER, wait_until,
+};
 
 pub const NODE: &str = "n1";
 /// The protocol of fipd's rules.
 pub const TAG: u8 = 200;
 const LEASES_IN: &str = "ip-rule-operator-system";
-const ROLES: &str = include_str!("../../../packaging/rbac/ip-rule.yaml");
+const ROLES: &str = include_str!("../../packaging/rbac/ip-rule.yaml");
 const READY_WITHIN: Duration = Duration::from_secs(60);
 /// How long after a change the kernel may be behind, at the worst: fipd has just been killed, and rules were deleted by hand so
 /// often that they are mended at longer intervals.
 const SETTLED_WITHIN: Duration = Duration::from_secs(60);
 
-pub struct Site {
-    _plane: ControlPlane,
+/// The running site.
+pub struct RuleSite {
+    plane: ControlPlane,
     pub fipd: Fipd,
     /// The namespace in which fipd is.
     pub kernel: Netlink,
@@ -39,26 +43,27 @@ fn definitions() -> String {
     own.map(|(_, text)| format!("---\n{text}")).collect()
 }
 
-impl Site {
-    pub async fn start() -> Self {
+impl RuleSite {
+    /// The namespace is to be one of its own: see [`crate::namespace`].
+    pub async fn start() -> Result<Self> {
         let options = ControlPlaneOptions {
             controller_manager: true,
             ..ControlPlaneOptions::default()
         };
-        let plane = ControlPlane::start("c", options).await.unwrap();
-        plane.install_crds(&definitions()).await.unwrap();
+        let plane = ControlPlane::start("c", options).await?;
+        plane.install_crds(&definitions()).await?;
         let namespace =
             json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": LEASES_IN } });
         let node = json!({
             "apiVersion": "v1", "kind": "Node", "metadata": { "name": NODE, "labels": { "lb": "true" } },
         });
         let objects = format!("{ROLES}\n---\n{namespace}\n---\n{node}");
-        plane.apply(&objects).await.unwrap();
+        plane.apply(&objects).await?;
         for role in ["fipd-ip-rule", "fipd-ip-rule-node"] {
-            plane.bind_role(role, None).await.unwrap();
+            plane.bind_role(role, None).await?;
         }
         let lease = plane.bind_role("fipd-ip-rule-lease", Some(LEASES_IN));
-        lease.await.unwrap();
+        lease.await?;
         let config = format!(
             "[host]\nnode = \"{NODE}\"\n[[cluster]]\nname = \"c\"\nkubeconfig = \"c.kubeconfig\"\nsystems = [\"ip-rule\"]\n"
         );
@@ -66,60 +71,71 @@ impl Site {
             config: Some(config),
             ..FipdOptions::default()
         };
-        let mut fipd = Fipd::prepare(options).await.unwrap();
+        let mut fipd = Fipd::prepare(options).await?;
         let kubeconfig = plane.kubeconfig_of(RESTRICTED_USER);
-        fipd.write_file("c.kubeconfig", &kubeconfig).unwrap();
-        fipd.restart().await.unwrap();
-        fipd.wait_ready(READY_WITHIN).await.unwrap();
-        let client = plane.client().await.unwrap();
-        Self {
-            _plane: plane,
+        fipd.write_file("c.kubeconfig", &kubeconfig)?;
+        fipd.restart().await?;
+        fipd.wait_ready(READY_WITHIN).await?;
+        let client = plane.client().await?;
+        Ok(Self {
+            plane,
             fipd,
-            kernel: Netlink::open().unwrap(),
+            kernel: Netlink::open()?,
             rules: Api::all(client.clone()),
             configs: Api::all(client.clone()),
             services: Api::namespaced(client, "default"),
-        }
+        })
+    }
+
+    /// A client with all rights.
+    pub async fn client(&self) -> Result<Client> {
+        self.plane.client().await
+    }
+
+    /// Gives fipd a role for the whole cluster, by the text that defines it.
+    pub async fn allow(&self, definition: &str, role: &str) -> Result<()> {
+        self.plane.apply(definition).await?;
+        self.plane.bind_role(role, None).await
     }
 
     /// fipd's rules in the kernel, sorted, each as often as it is there.
-    pub fn own(&mut self) -> Vec<RawRule> {
+    pub fn own(&mut self) -> Result<Vec<RawRule>> {
         own(&mut self.kernel)
     }
 
     /// The rules of others, in the kernel's order and bytes.
-    pub fn foreign(&mut self) -> Vec<Told> {
-        let mut all = self.kernel.dump().unwrap();
+    pub fn foreign(&mut self) -> Result<Vec<Told>> {
+        let mut all = self.kernel.dump()?;
         all.retain(|rule| rule.protocol() != TAG);
-        all
+        Ok(all)
     }
 
     /// Until fipd's rules are these.
-    pub async fn settles(&mut self, what: &str, expected: &[RawRule]) {
+    pub async fn settles(&mut self, what: &str, expected: &[RawRule]) -> Result<()> {
         let kernel = &mut self.kernel;
         let look = || {
-            let seen = own(kernel);
-            std::future::ready(if seen == expected {
-                Ok(())
-            } else {
-                Err(differences(&seen, expected))
+            std::future::ready(match own(kernel) {
+                Ok(seen) if seen == expected => Ok(()),
+                Ok(seen) => Err(differences(&seen, expected)),
+                Err(error) => Err(format!("{error:#}")),
             })
         };
         let settled = wait_until(what, SETTLED_WITHIN, look).await;
-        settled.unwrap_or_else(|error| panic!("{error}\n{}", self.fipd.log_tail()));
+        settled.with_context(|| self.fipd.log_tail())
     }
 
-    pub async fn apply_rule(&self, name: &str, spec: &Value) {
+    pub async fn apply_rule(&self, name: &str, spec: &Value) -> Result<()> {
         let object = json!({
             "apiVersion": "api.operator.brtrm.dev/v1alpha1", "kind": "IPRule", "metadata": { "name": name }, "spec": spec,
         });
         let patch = Patch::Apply(object);
         let by = PatchParams::apply("admin").force();
-        self.rules.patch(name, &by, &patch).await.unwrap();
+        self.rules.patch(name, &by, &patch).await?;
+        Ok(())
     }
 
     /// A Service with these addresses of its own.
-    pub async fn create_service(&self, name: &str, cluster_ips: &[IpAddr]) {
+    pub async fn create_service(&self, name: &str, cluster_ips: &[IpAddr]) -> Result<()> {
         let families = cluster_ips.iter().map(|ip| match ip {
             IpAddr::V4(_) => "IPv4",
             IpAddr::V6(_) => "IPv6",
@@ -136,65 +152,86 @@ impl Site {
                 "ipFamilies": families, "ipFamilyPolicy": policy, "ports": [{ "port": 80 }],
             },
         });
-        let object = serde_json::from_value(object).unwrap();
+        let object = serde_json::from_value(object)?;
         let by = PostParams::default();
-        self.services.create(&by, &object).await.unwrap();
+        self.services.create(&by, &object).await?;
+        Ok(())
     }
 
     /// What a load balancer writes.
-    pub async fn set_vips(&self, name: &str, vips: &[IpAddr]) {
+    pub async fn set_vips(&self, name: &str, vips: &[IpAddr]) -> Result<()> {
         let ingress: Vec<Value> = vips.iter().map(|ip| json!({ "ip": ip })).collect();
         let status = json!({ "status": { "loadBalancer": { "ingress": ingress } } });
         let patch = Patch::Merge(status);
         let by = PatchParams::default();
-        self.services.patch_status(name, &by, &patch).await.unwrap();
+        self.services.patch_status(name, &by, &patch).await?;
+        Ok(())
+    }
+
+    /// Takes a Service's addresses, and waits until neither a rule nor an IPRuleConfig is left.
+    pub async fn clear_vips(&mut self, name: &str) -> Result<()> {
+        self.set_vips(name, &[]).await?;
+        self.settles("no rule is left", &[]).await?;
+        self.no_config("no IPRuleConfig is left").await
+    }
+
+    async fn no_config(&self, what: &str) -> Result<()> {
+        let all = ListParams::default();
+        let gone = wait_until(what, SETTLED_WITHIN, || async {
+            let configs = self.configs.list(&all).await?;
+            match configs.items.is_empty() {
+                true => Ok(()),
+                false => Err(anyhow!(json!(configs.items))),
+            }
+        });
+        gone.await.with_context(|| self.fipd.log_tail())
     }
 
     /// Deletes all objects, and waits until nothing of them is left anywhere.
-    pub async fn clear(&mut self) {
+    pub async fn clear(&mut self) -> Result<()> {
         let all = ListParams::default();
-        let services = self.services.list(&all).await.unwrap();
+        let services = self.services.list(&all).await?;
         let own = services
             .iter()
             .filter_map(|service| service.metadata.name.as_deref());
         for name in own.filter(|name| *name != "kubernetes") {
-            delete(&self.services, name).await;
+            delete(&self.services, name).await?;
         }
-        for rule in self.rules.list(&all).await.unwrap() {
-            let name = rule.metadata.name.unwrap();
-            delete(&self.rules, &name).await;
+        for rule in self.rules.list(&all).await? {
+            let name = rule.metadata.name.context("a name")?;
+            delete(&self.rules, &name).await?;
         }
-        self.settles("no rule is left", &[]).await;
-        let what = "neither an IPRule nor an IPRuleConfig is left, so no finalizer is";
+        self.settles("no rule is left", &[]).await?;
+        self.no_config("no IPRuleConfig is left, so none has a finalizer")
+            .await?;
+        let what = "no IPRule is left, so none has a finalizer";
         let gone = wait_until(what, SETTLED_WITHIN, || async {
             let rules = self.rules.list(&all).await?;
-            let configs = self.configs.list(&all).await?;
-            if rules.items.is_empty() && configs.items.is_empty() {
-                return Ok(());
+            match rules.items.is_empty() {
+                true => Ok(()),
+                false => Err(anyhow!(json!(rules.items))),
             }
-            Err(anyhow::anyhow!(json!([rules.items, configs.items])))
         });
-        gone.await
-            .unwrap_or_else(|error| panic!("{error}\n{}", self.fipd.log_tail()));
+        gone.await.with_context(|| self.fipd.log_tail())
     }
 }
 
-fn own(kernel: &mut Netlink) -> Vec<RawRule> {
-    let all = kernel.dump().unwrap();
+fn own(kernel: &mut Netlink) -> Result<Vec<RawRule>> {
+    let all = kernel.dump()?;
     let own = all.iter().filter(|rule| rule.protocol() == TAG);
     let mut own: Vec<RawRule> = own.map(Told::rule).collect();
     own.sort();
-    own
+    Ok(own)
 }
 
 /// It may be gone, or on its way.
-pub async fn delete<K>(api: &Api<K>, name: &str)
+pub async fn delete<K>(api: &Api<K>, name: &str) -> Result<()>
 where
     K: Clone + std::fmt::Debug + DeserializeOwned,
 {
     match api.delete(name, &DeleteParams::default()).await {
-        Err(kube::Error::Api(status)) if status.code == 404 => {}
-        deleted => drop(deleted.unwrap()),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        deleted => Ok(deleted.map(drop)?),
     }
 }
 
