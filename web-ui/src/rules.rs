@@ -12,6 +12,8 @@ pub struct RuleRow {
     pub state: String,
     /// The set that wants it; empty: none, or several.
     pub owner: String,
+    /// `IPv4` or `IPv6`: not every rule says it.
+    pub family: &'static str,
     /// As `ip rule` shows it.
     pub text: String,
 }
@@ -73,6 +75,7 @@ mod tests {
             health: Health::Good,
             state: state.into(),
             owner: "shop<1>".into(),
+            family: "IPv6",
             text: text.into(),
         }
     }

@@ -1,8 +1,8 @@
 //! Says which rules the address book wants on this host: for the leased addresses of pools.
 
-use std::{collections::BTreeSet, net::IpAddr, time::Duration};
+use std::{collections::BTreeSet, net::IpAddr, sync::Arc, time::Duration};
 
-use fipd_core::{LeaseFilter, LeaseState, Ledger, Text, host::RuleSet};
+use fipd_core::{Lease, LeaseFilter, LeaseKey, LeaseState, Ledger, Pool, Text, host::RuleSet};
 use tokio_util::sync::CancellationToken;
 
 use super::RuleBoard;
@@ -16,22 +16,24 @@ const CALM: Duration = Duration::from_millis(20);
 /// Follows the address book until it is told to stop.
 pub async fn run(ipam: Ipam, board: RuleBoard, rules: Vec<HostRule>, stop: CancellationToken) {
     let mut revisions = ipam.revisions();
-    let mut unknown = BTreeSet::new();
+    let mut all: Vec<Sources> = rules.into_iter().map(Sources::of).collect();
+    let mut last = None;
     loop {
         revisions.borrow_and_update();
-        let mut sets = Vec::with_capacity(rules.len());
-        for rule in &rules {
-            let sources = sources(&ipam, rule, &mut unknown).await;
-            sets.push(RuleSet {
-                name: format!("host/{}", rule.name).into(),
-                sources,
-                table: rule.table,
-                priority: rule.priority,
-                fail_closed: rule.fail_closed,
-                mode: rule.mode,
-            });
+        // What changes while pools are read is among the changes of the next round.
+        let first = last.is_none();
+        let changed = ipam.read(|ledger| {
+            let keys = last.and_then(|last| changed(ledger, last));
+            last = Some(ledger.revision());
+            let follow = |one: &mut Sources| one.follow(ledger, keys.as_deref());
+            all.iter_mut().map(follow).fold(false, |any, one| any | one)
+        });
+        for one in &mut all {
+            one.load(&ipam).await;
         }
-        board.want(&Text::from(NAME), sets);
+        if changed || first {
+            board.want(&Text::from(NAME), all.iter().map(Sources::set).collect());
+        }
         let next = async {
             let changed = revisions.changed().await.is_ok();
             tokio::time::sleep(CALM).await;
@@ -43,46 +45,121 @@ pub async fn run(ipam: Ipam, board: RuleBoard, rules: Vec<HostRule>, stop: Cance
     }
 }
 
-/// The addresses of the pool that somebody has. An orphan's owner may still use it.
-async fn sources(ipam: &Ipam, rule: &HostRule, unknown: &mut BTreeSet<Text>) -> BTreeSet<IpAddr> {
-    let found = ipam.read(|ledger| ledger.find_pool(&rule.pool).map(|pool| pool.id));
-    let pool = match found {
-        Ok(pool) => {
-            unknown.remove(&rule.pool);
-            pool
+/// The leases that changed since. `None`: that is not known any more, or they are too many to be looked at in one go.
+fn changed(ledger: &Ledger, since: u64) -> Option<Vec<LeaseKey>> {
+    let changes = ledger.changes_page(since, Ledger::SCAN + 1).ok()?;
+    let keys = changes
+        .iter()
+        .flat_map(|change| change.leases.iter().copied());
+    let keys: Vec<LeaseKey> = keys.take(Ledger::SCAN + 1).collect();
+    (changes.len() <= Ledger::SCAN && keys.len() <= Ledger::SCAN).then_some(keys)
+}
+
+/// The addresses of the pool of a rule that somebody has.
+struct Sources {
+    rule: HostRule,
+    /// As it was when these were read; `None`: there is none of this name.
+    pool: Option<Arc<Pool>>,
+    addresses: BTreeSet<IpAddr>,
+    /// All are to be read.
+    stale: bool,
+    /// That there is no such pool was told.
+    told: bool,
+}
+
+impl Sources {
+    fn of(rule: HostRule) -> Self {
+        Self {
+            rule,
+            pool: None,
+            addresses: BTreeSet::new(),
+            stale: true,
+            told: false,
         }
-        Err(error) => {
-            if unknown.insert(Text::clone(&rule.pool)) {
-                tracing::warn!(rule = %rule.name, pool = %rule.pool, %error, "[[host.rules]] has no rules until there is such a pool");
-            }
-            return BTreeSet::new();
-        }
-    };
-    let filter = LeaseFilter {
-        pool: Some(pool),
-        ..LeaseFilter::default()
-    };
-    let (mut sources, mut after) = (BTreeSet::new(), None);
-    loop {
-        after = ipam.read(|ledger| {
-            let step = ledger.leases(&filter, after, Ledger::SCAN);
-            let used = step.leases.iter().filter(|lease| {
-                matches!(lease.state, LeaseState::Allocated | LeaseState::Orphaned)
-            });
-            sources.extend(used.map(|lease| lease.key.address));
-            step.next
-        });
-        if after.is_none() {
-            return sources;
-        }
-        tokio::task::yield_now().await;
     }
+
+    /// Whether there is something else to be said than before. `None`: all may have changed.
+    fn follow(&mut self, ledger: &Ledger, keys: Option<&[LeaseKey]>) -> bool {
+        let pool = self.find(ledger);
+        if pool != self.pool || self.stale || keys.is_none() {
+            self.pool = pool;
+            self.stale = true;
+            return true;
+        }
+        let Some(pool) = &pool else { return false };
+        let keys = keys.into_iter().flatten();
+        let mut changed = false;
+        for key in keys.filter(|key| key.network == pool.spec.network) {
+            changed |= match ledger.lease(*key).is_some_and(|lease| counts(lease, pool)) {
+                true => self.addresses.insert(key.address),
+                false => self.addresses.remove(&key.address),
+            };
+        }
+        changed
+    }
+
+    fn find(&mut self, ledger: &Ledger) -> Option<Arc<Pool>> {
+        let rule = &self.rule;
+        match ledger.find_pool(&rule.pool) {
+            Ok(pool) => {
+                self.told = false;
+                Some(Arc::clone(pool))
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut self.told, true) {
+                    tracing::warn!(rule = %rule.name, pool = %rule.pool, %error, "[[host.rules]] has no rules until there is such a pool");
+                }
+                None
+            }
+        }
+    }
+
+    async fn load(&mut self, ipam: &Ipam) {
+        if !std::mem::take(&mut self.stale) {
+            return;
+        }
+        self.addresses.clear();
+        let Some(pool) = &self.pool else { return };
+        let filter = LeaseFilter {
+            pool: Some(pool.id),
+            ..LeaseFilter::default()
+        };
+        let mut after = None;
+        loop {
+            after = ipam.read(|ledger| {
+                let step = ledger.leases(&filter, after, Ledger::SCAN);
+                let used = step.leases.iter().filter(|lease| counts(lease, pool));
+                self.addresses.extend(used.map(|lease| lease.key.address));
+                step.next
+            });
+            if after.is_none() {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    fn set(&self) -> RuleSet {
+        let rule = &self.rule;
+        RuleSet {
+            name: format!("host/{}", rule.name).into(),
+            sources: self.addresses.clone(),
+            table: rule.table,
+            priority: rule.priority,
+            fail_closed: rule.fail_closed,
+            mode: rule.mode,
+        }
+    }
+}
+
+/// An orphan's owner may still use it.
+fn counts(lease: &Lease, pool: &Pool) -> bool {
+    lease.pool == Some(pool.id)
+        && matches!(lease.state, LeaseState::Allocated | LeaseState::Orphaned)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use fipd_core::{Allocate, Choice, Holder, PoolSpec, Request, Want, host::Mode};
 
     use super::*;

@@ -68,6 +68,7 @@ fn conformance_21_rules_of_fipd_and_of_others_are_shown_apart_with_what_was_mend
     debian::ensure(&["iproute2", "nftables"]).unwrap();
     let run = async || {
         let fipd = with_rules().await;
+        let admin = initial_admin(&fipd);
         let mut kernel = Netlink::open()?;
         let theirs = RawRule {
             mark: Some(0x20),
@@ -75,7 +76,7 @@ fn conformance_21_rules_of_fipd_and_of_others_are_shown_apart_with_what_was_mend
         };
         kernel.add(&[theirs])?;
         let script = Browser::start(BrowserOptions::default()).await?;
-        sign_in(&script, &fipd, &initial_admin(&fipd)).await;
+        sign_in(&script, &fipd, &admin).await;
         script.follow("nav a[href='/ui/rules']").await?;
         let own = "#live-rules";
         let rule = "from 203.0.113.1 lookup 100";
@@ -89,10 +90,10 @@ fn conformance_21_rules_of_fipd_and_of_others_are_shown_apart_with_what_was_mend
         let mine = RawRule::new("203.0.113.1".parse()?, 100, 10_000, TAG);
         kernel.delete(&[mine])?;
         let state = "#live-rules-state";
-        shows(&script, "what was mended", state, &["removed by others\n1"]).await;
+        shows(&script, "what was mended", state, &["Removed by others\n1"]).await;
         shows(&script, "its rules again", own, &[rule]).await;
         let shown = fipd.cli(["audit", "-o", "json"]).await?.success()?;
-        assert!(shown.contains("drift"), "{shown}");
+        assert!(shown.contains("rules-changed"), "{shown}");
 
         // Nothing on it changes anything, whoever looks.
         assert_eq!(script.count("main form[method=post]").await?, 0);
@@ -102,7 +103,7 @@ fn conformance_21_rules_of_fipd_and_of_others_are_shown_apart_with_what_was_mend
                 ..BrowserOptions::default()
             };
             let browser = Browser::start(options).await?;
-            sign_in(&browser, &fipd, &initial_admin(&fipd)).await;
+            sign_in(&browser, &fipd, &admin).await;
             for width in [360, 1440] {
                 browser.narrow(width).await?;
                 browser.open(&format!("{}/ui/rules", fipd.url())).await?;

@@ -59,7 +59,6 @@ fn conformance_1_to_3_a_service_has_its_rule_soon_and_loses_it_with_its_address(
             ("address gone to rule gone", &removed),
         ] {
             let at = |part| percentile(&times[1..], part).unwrap();
-
             println!("{what}: p50 {:.1?}, worst {:.1?}", at(0.5), at(1.0));
         }
         site.clear().await.unwrap();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::{extract::State, response::Response};
-use fipd_core::Timestamp;
+use fipd_core::{Family, Timestamp};
 use fipd_web_ui::{
     Form, FormPage, Health, Input, Nav, Pager, RuleRow, RulesPage, StepRow, count, links,
 };
@@ -233,6 +233,10 @@ fn row(one: &Row) -> RuleRow {
         },
         state: one.standing.as_str().to_owned(),
         owner: one.owner.as_deref().unwrap_or_default().to_owned(),
+        family: match one.family {
+            Family::V4 => "IPv4",
+            Family::V6 => "IPv6",
+        },
         text: one.text.clone(),
     }
 }

@@ -25,7 +25,7 @@ use serde_json::Value;
 use tokio::{
     sync::Notify,
     task::JoinSet,
-    time::{Instant, sleep},
+    time::{Instant, sleep, sleep_until},
 };
 
 pub use self::wants::Seen;
@@ -54,7 +54,7 @@ use crate::{
 
 /// How the wishes of clusters begin on the board.
 pub const WISHES: &str = "ip-rule/";
-/// Changes that come within this time are one.
+/// The least time between two looks: changes that come within it are one, and the first one does not wait.
 const GATHER: Duration = Duration::from_millis(50);
 /// A rule whose object went without having been made absent stays so long: the object is mostly made anew.
 const GRACE: Duration = Duration::from_secs(2);
@@ -201,6 +201,7 @@ impl NodePart {
         let mut views = self.board.views();
         let mut vrfs = self.board.view().vrfs.clone();
         loop {
+            let looked = Instant::now();
             let said = self.want();
             let waits = self.seen.lock().waits();
             let again = sleep(if waits { GRACE } else { AGAIN });
@@ -229,7 +230,7 @@ impl NodePart {
                     }
                 }
             }
-            sleep(GATHER).await;
+            sleep_until(looked + GATHER).await;
         }
     }
 
