@@ -17,6 +17,7 @@ impl Session<'_> {
         self.engine.added.extend(rules.iter().cloned());
         for rule in refused.iter().filter_map(|(index, _)| rules.get(*index)) {
             self.engine.added.remove(rule);
+            self.refused.insert(rule.clone());
         }
         told(rules, refused)
     }
@@ -31,7 +32,11 @@ impl Session<'_> {
             let rules: Vec<Rule> = rules.collect();
             if steps.first().is_some_and(kind) {
                 all.extend(self.add(&rules).await?);
-                continue;
+                if all.is_empty() {
+                    continue;
+                }
+                // What follows would take the rule that this one was to be behind.
+                return Ok(all);
             }
             let mut refused = self.kernel.requests.delete(&rules).await?;
             figures::deleted(rules.len(), refused.len());
@@ -70,7 +75,8 @@ impl Session<'_> {
 
     /// `false`: these sources cannot be indexed after all.
     pub async fn index(&mut self, wanted: &Index, held: bool) -> bool {
-        if !self.indexes() {
+        // A mark without its rule leads nowhere: it stays as it was.
+        if !self.indexes() || self.refused.iter().any(|rule| rule.mark.is_some()) {
             return true;
         }
         let mut index = wanted.clone();
@@ -84,6 +90,7 @@ impl Session<'_> {
         match self.filter.apply(&index).await {
             Ok(drifted) => {
                 self.indexed = index;
+                self.filter_pause.reset();
                 if drifted {
                     self.engine.drift.index += 1;
                     self.mended = Some(Instant::now());
@@ -92,7 +99,6 @@ impl Session<'_> {
             }
             Err(error) => {
                 self.cannot_index(&error);
-                self.indexed.extend(index);
                 wanted.is_empty()
             }
         }
@@ -103,10 +109,14 @@ impl Session<'_> {
     }
 
     pub fn cannot_index(&mut self, error: &FilterError) {
-        tracing::warn!(%error, "no set of sources is indexed; it is tried again");
+        let pause = self.filter_pause.pause();
+        tracing::warn!(%error, ?pause, "sets of sources cannot be indexed; it is tried again");
+        self.filter_again = Instant::now() + pause;
         self.filter_problem = Some(Warning {
             code: "packet-filter",
-            text: format!("{error}. Sets of sources are not indexed meanwhile, but flat rules"),
+            text: format!(
+                "{error}. It is tried again; meanwhile large sets stay indexed as they were, and small ones are flat rules"
+            ),
         });
     }
 }

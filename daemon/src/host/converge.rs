@@ -3,14 +3,18 @@
 use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
 
 use fipd_core::host::{
-    Desired, HostSettings, Plan, Rule, RuleSet, Unclaimed, desired, diff, is_own, marks_of,
+    Desired, HostSettings, Plan, Rule, RuleSet, Step, Unclaimed, desired, diff, is_own, marks_of,
 };
+use ipnet::IpNet;
 use tokio::time::Instant;
 
 use super::{
     engine::Problem, journal::Wishes, kernel::Listing, outcome::Outcome, session::Session,
 };
-use crate::rules::{Reached, Wanted};
+use crate::{
+    clock,
+    rules::{Reached, Wanted},
+};
 
 /// What is wanted and not there.
 struct Missing {
@@ -22,6 +26,7 @@ struct Missing {
 
 impl Session<'_> {
     pub(super) async fn converge(&mut self) -> Result<Outcome, Problem> {
+        self.refused.clear();
         let wanted = self.recall();
         self.remember(&wanted).await;
         let listing = self.kernel.list().await?;
@@ -33,11 +38,14 @@ impl Session<'_> {
             mut refused,
         } = self.add_missing(&wanted.wishes, &listing, held).await?;
         let mut changed = !added.is_empty();
+        let mut removed = Vec::new();
         if listing.quiet {
             let stay = self.staying(&desired, &listing, held);
+            let stay = self.beside_refused(stay, &desired, &listing);
             let plan = diff(&stay, &listing.rules, self.engine.protocol());
             refused.extend(self.remove(&plan.removals).await?);
             changed |= !plan.removals.is_empty();
+            removed = plan.removals;
             changed |= self.remove_old_tags(&listing).await?;
             self.engine.notes.keep(&stay).await;
         }
@@ -58,6 +66,9 @@ impl Session<'_> {
             true => drop(self.unquiet.pause()),
             false => self.unquiet.reset(),
         }
+        let since = self.unfinished_since.filter(|_| self.unfinished);
+        self.unfinished_since = since.or_else(|| self.unfinished.then(Instant::now));
+        self.leave(&added, &removed, &listing);
         self.marks = Some(desired.marks.clone());
         let reached = listing.quiet.then(|| Reached {
             flushed: self.engine.paused,
@@ -111,7 +122,13 @@ impl Session<'_> {
         let desired = self.desired(wishes, listing);
         self.claim(&desired, listing);
         let mut added = self.steps(&desired, listing, held).adds;
-        let mut refused = self.add(&added).await?;
+        let mut refused = match self.add(&added).await {
+            Err(problem) => {
+                self.show_undone(&desired, listing);
+                return Err(problem);
+            }
+            refused => refused?,
+        };
         if self.index(&desired.index, held).await {
             return Ok(Missing {
                 desired,
@@ -162,6 +179,75 @@ impl Session<'_> {
             }
             Some(_) | None => Cow::Borrowed(&desired.rules),
         }
+    }
+
+    /// Where the kernel refuses a new rule, what its sources had before stays.
+    fn beside_refused<'d>(
+        &self,
+        stay: Cow<'d, BTreeSet<Rule>>,
+        desired: &Desired,
+        listing: &Listing,
+    ) -> Cow<'d, BTreeSet<Rule>> {
+        if self.refused.is_empty() {
+            return stay;
+        }
+        let flat: BTreeSet<IpNet> = self.refused.iter().filter_map(|rule| rule.source).collect();
+        let marks: BTreeSet<u32> = (self.refused.iter().filter_map(|rule| rule.mark))
+            .map(|mark| mark.value)
+            .collect();
+        let has = |source: &IpNet| {
+            let mark = desired.index.get(&source.addr());
+            flat.contains(source) || mark.is_some_and(|mark| marks.contains(mark))
+        };
+        let protocol = self.engine.protocol();
+        let own = listing.rules.iter().filter(|one| is_own(one, protocol));
+        // A rule of a mark may be the one by which they went before.
+        let before = own.filter(|one| {
+            one.rule
+                .source
+                .as_ref()
+                .map_or(one.rule.mark.is_some(), has)
+        });
+        let before = before.map(|one| one.rule.clone());
+        Cow::Owned(stay.iter().cloned().chain(before).collect())
+    }
+
+    /// Remembers what is in the kernel, so that what others do to it is told from what fipd does.
+    fn leave(&mut self, added: &[Rule], removed: &[Step], listing: &Listing) {
+        let protocol = self.engine.protocol();
+        let mut left = match (&self.engine.left, listing.quiet) {
+            (_, true) => own(listing, protocol),
+            (None, false) => return,
+            // It is not known what is there: what was, and what was done since.
+            (Some(left), false) => {
+                let mut left = BTreeSet::clone(left);
+                for step in removed {
+                    if let Step::Delete(rule) = step {
+                        left.remove(rule);
+                    }
+                }
+                left
+            }
+        };
+        if listing.touched || !listing.quiet {
+            // One that is gone again already was removed by another.
+            let taken = added
+                .iter()
+                .filter(|rule| self.engine.added.contains(*rule));
+            left.extend(taken.cloned());
+        }
+        self.engine.left = Some(Arc::new(left));
+    }
+
+    /// What is to be done and cannot be.
+    fn show_undone(&self, desired: &Desired, listing: &Listing) {
+        let plan = diff(&desired.rules, &listing.rules, self.engine.protocol());
+        self.engine.show(|view| {
+            view.at = clock::now();
+            view.desired = Arc::new(desired.clone());
+            view.kernel = Arc::new(listing.rules.clone());
+            view.plan = Arc::new(plan);
+        });
     }
 
     /// What is there and wanted is somebody's from here on.
@@ -215,14 +301,21 @@ impl Session<'_> {
 
     fn count_drift(&mut self, listing: &Listing) {
         let protocol = self.engine.protocol();
-        let Some(left) = self.engine.left.take().filter(|_| listing.quiet) else {
+        if !listing.quiet {
+            return;
+        }
+        let now = Arc::new(own(listing, protocol));
+        let Some(left) = self.engine.left.replace(now) else {
             return;
         };
         let mut there: BTreeSet<&Rule> = BTreeSet::new();
-        let mut added = 0;
+        let mut more: Vec<&Rule> = Vec::new();
         for one in listing.rules.iter().filter(|one| is_own(one, protocol)) {
-            added += u64::from(!there.insert(&one.rule) || !left.contains(&one.rule));
+            if !there.insert(&one.rule) || !left.contains(&one.rule) {
+                more.push(&one.rule);
+            }
         }
+        let added = u64::try_from(more.len()).unwrap_or(u64::MAX);
         let removed: Vec<&Rule> = left.iter().filter(|rule| !there.contains(rule)).collect();
         let drift = &mut self.engine.drift;
         drift.added += added;
@@ -235,7 +328,14 @@ impl Session<'_> {
                 example,
                 "others changed rules of fipd; they are mended"
             );
-            self.engine.fights.removed(&removed, Instant::now());
+            let now = Instant::now();
+            self.engine.fights.mended(&removed, "removes", now);
+            self.engine.fights.mended(&more, "adds", now);
         }
     }
+}
+
+fn own(listing: &Listing, protocol: u8) -> BTreeSet<Rule> {
+    let own = listing.rules.iter().filter(|one| is_own(one, protocol));
+    own.map(|one| one.rule.clone()).collect()
 }

@@ -39,8 +39,8 @@ impl Fights {
         }
     }
 
-    /// These were found removed.
-    pub fn removed(&mut self, rules: &[&Rule], now: Instant) {
+    /// Another program removes or adds these, which is mended.
+    pub fn mended(&mut self, rules: &[&Rule], does: &str, now: Instant) {
         self.heals.retain(|_, (since, _)| now - *since < WINDOW);
         let mut fought = None;
         for rule in rules.iter().take(WATCHED).copied() {
@@ -57,8 +57,8 @@ impl Fights {
         }
         if let Some(rule) = fought {
             let text = format!(
-                "another program removes rules of fipd as soon as they are put back, such as {rule}; they are put back \
-                 less often until it is told to leave rules of protocol {} alone",
+                "another program {does} rules of protocol {} as soon as that is mended, such as {rule}; it is mended less \
+                 often until that program is told to leave that protocol to fipd",
                 rule.protocol
             );
             tracing::warn!("{text}");
@@ -111,12 +111,12 @@ mod tests {
         let tick = Duration::from_millis(20);
         for _ in 1..MOST {
             now += tick;
-            fights.removed(&[&rule(1)], now);
+            fights.mended(&[&rule(1)], "removes", now);
         }
         assert_eq!(fights.until(), None, "often, but not too often");
-        fights.removed(&[&rule(2)], now);
+        fights.mended(&[&rule(2)], "removes", now);
         assert_eq!(fights.until(), None, "another rule");
-        fights.removed(&[&rule(1)], now);
+        fights.mended(&[&rule(1)], "removes", now);
         let until = fights.until().unwrap();
         assert!(until > now && until <= now + FIRST_PAUSE);
         assert!(fights.warning(now).unwrap().text.contains("proto 200"));
@@ -124,7 +124,7 @@ mod tests {
         assert_eq!(fights.warning(now), None);
         for _ in 0..MOST {
             now += WINDOW;
-            fights.removed(&[&rule(1)], now);
+            fights.mended(&[&rule(1)], "removes", now);
         }
         assert_eq!(fights.until(), None, "once a second is no fight");
     }

@@ -12,7 +12,10 @@ use netlink_sys::{AsyncSocket as _, AsyncSocketExt as _, TokioSocket};
 use serde_json::Value;
 use tokio::{io::AsyncWriteExt as _, process::Command};
 
-use super::nft::{self, Found, Index, TABLE, Table};
+use super::{
+    nft::{self, Found, Index, TABLE, Table},
+    socket::widen,
+};
 
 /// It takes a second for a hundred thousand sources.
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -24,6 +27,8 @@ const GROUP: u32 = 7;
 /// Own runs of `nft` whose news may be still to come.
 const RUNS: usize = 16;
 const BUFFER: usize = 64 << 10;
+/// For news that wait, in bytes.
+const ROOM: usize = 4 << 20;
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum FilterError {
@@ -109,7 +114,10 @@ impl Filter {
 
     /// Brings it there. Answers whether others had changed it.
     pub async fn apply(&mut self, index: &Index) -> Result<bool, FilterError> {
-        if !self.is_there() && index.is_empty() {
+        let nothing = matches!(self.left, Some(Left::Nothing)) || !self.is_there();
+        if nothing && index.is_empty() {
+            // Nothing of ours is there that others could have changed.
+            self.doubted = false;
             return Ok(false);
         }
         let drifted = self.doubted && self.check().await?;
@@ -298,6 +306,8 @@ fn listen() -> io::Result<TokioSocket> {
     let mut socket = TokioSocket::new(NETFILTER)?;
     socket.socket_mut().bind_auto()?;
     socket.socket_mut().add_membership(GROUP)?;
+    // One change of kube-proxy may tell of some ten thousand rules.
+    widen(&socket, ROOM);
     Ok(socket)
 }
 

@@ -1,10 +1,10 @@
 //! What is told about the kernel after a pass.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use fipd_core::{
     Text,
-    host::{Desired, Plan, is_own},
+    host::{Desired, Plan},
 };
 use tokio::time::Instant;
 
@@ -13,6 +13,9 @@ use crate::{
     clock,
     rules::{EngineState, Reached, Warning},
 };
+
+/// What is left to be done for so long is told.
+const LATE: Duration = Duration::from_secs(5);
 
 /// How the kernel is after a pass.
 pub(super) struct Outcome {
@@ -27,12 +30,6 @@ pub(super) struct Outcome {
 
 impl Session<'_> {
     pub fn conclude(&mut self, outcome: Outcome) {
-        let protocol = self.engine.protocol();
-        let own = outcome.listing.rules.iter();
-        let own = own
-            .filter(|one| is_own(one, protocol))
-            .map(|one| one.rule.clone());
-        self.engine.left = outcome.listing.quiet.then(|| Arc::new(own.collect()));
         if let Some(reached) = outcome.reached.clone() {
             self.engine.board.reach(reached);
         }
@@ -44,6 +41,9 @@ impl Session<'_> {
                 "{} did not say yet which rules are wanted; until then rules are added, and none is removed that may be theirs",
                 outcome.missing.join(", ")
             )),
+            _ if self.is_late() => EngineState::Degraded(
+                "others change rules all the time, so that not all is as it is to be; it is tried again".to_owned(),
+            ),
             _ => EngineState::Active,
         };
         self.engine.show(|view| {
@@ -54,6 +54,11 @@ impl Session<'_> {
             view.plan = Arc::new(outcome.plan);
             view.warnings = warnings;
         });
+    }
+
+    fn is_late(&self) -> bool {
+        let since = self.unfinished_since;
+        since.is_some_and(|since| since.elapsed() > LATE)
     }
 
     fn warnings(&self, outcome: &Outcome) -> Vec<Warning> {
@@ -73,6 +78,16 @@ impl Session<'_> {
                 ),
             }),
         };
+        let flood = match outcome.desired.refused {
+            0 => None,
+            count => Some(Warning {
+                code: "not-applied",
+                text: format!(
+                    "{count} sources have no rule: they should be indexed and cannot be, and so many flat rules would slow down \
+                     every packet. Install nftables, or say mode \"flat\" to have them all the same"
+                ),
+            }),
+        };
         let fight = self.engine.fights.warning(Instant::now()).cloned();
         let some = [
             self.engine.notes.warning(),
@@ -80,6 +95,7 @@ impl Session<'_> {
             fight,
             self.filter_problem.clone(),
             index,
+            flood,
         ];
         let some = some.into_iter().flatten();
         let node = self.engine.board.node_warnings();

@@ -1,10 +1,15 @@
 //! A session with the kernel: it converges, and waits for something to happen.
 
-use std::{collections::BTreeMap, io, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    sync::Arc,
+    time::Duration,
+};
 
 use fipd_core::{
     Text,
-    host::{Marks, Unclaimed},
+    host::{Marks, Rule, Unclaimed},
 };
 use tokio::{sync::mpsc, time::Instant};
 use tokio_util::sync::CancellationToken;
@@ -34,6 +39,9 @@ const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// Between two repairs of the table of the packet filter, each of which runs `nft`.
 const MENDED: Duration = Duration::from_millis(500);
+/// After `nft` has failed.
+const FILTER_AGAIN: Duration = Duration::from_millis(500);
+const FILTER_LATER: Duration = Duration::from_secs(60);
 
 pub(super) struct Session<'a> {
     pub engine: &'a mut Engine,
@@ -41,6 +49,13 @@ pub(super) struct Session<'a> {
     pub filter: Filter,
     /// Why sets are not indexed.
     pub filter_problem: Option<Warning>,
+    /// When it is tried again, and how long after that.
+    pub filter_again: Instant,
+    pub filter_pause: Backoff,
+    /// What the kernel refused in this pass.
+    pub refused: BTreeSet<Rule>,
+    /// Since when there is something left to be done.
+    pub unfinished_since: Option<Instant>,
     /// Sources that were indexed before the restart, and that nobody is known to have wanted.
     pub indexed_before: Index,
     /// Those that the packet filter knows, as far as is known.
@@ -97,6 +112,10 @@ impl<'a> Session<'a> {
             kernel,
             filter,
             filter_problem: None,
+            filter_again: Instant::now(),
+            filter_pause: Backoff::new(FILTER_AGAIN, FILTER_LATER),
+            refused: BTreeSet::new(),
+            unfinished_since: None,
             indexed_before: Index::new(),
             indexed: Index::new(),
             unclaimed: None,
@@ -181,6 +200,9 @@ impl<'a> Session<'a> {
         if let Some(again) = self.engine.notes.due() {
             due = due.min(again.max(self.passed + SOON));
         }
+        if self.filter_problem.is_some() {
+            due = due.min(self.filter_again.max(self.passed + SOON));
+        }
         if self.unfinished {
             due = due.min(self.passed + self.unquiet.clone().pause());
         }
@@ -199,6 +221,10 @@ impl<'a> Session<'a> {
             self.engine.unkept.resynced();
             self.resynced = Instant::now();
             self.resync = jittered(self.engine.options.resync);
+        }
+        if self.filter_problem.is_some() && Instant::now() >= self.filter_again {
+            self.filter_problem = None;
+            self.filter.doubt();
         }
         if self.engine.open_notes().await {
             self.filter.also_of(self.engine.notes.tags());

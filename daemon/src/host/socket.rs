@@ -166,9 +166,17 @@ impl Requests {
         first.map_err(|_| Trouble::Late)??;
         for answer in answers(&self.buffer) {
             let answer = answer?;
-            let is_route = matches!(answer.said, Said::Message(RTM_NEWROUTE, _));
-            if is_route && answer.sequence == sequence {
-                return Ok(true);
+            match answer.said {
+                _ if answer.sequence != sequence => {}
+                Said::Message(RTM_NEWROUTE, _) => return Ok(true),
+                // No such table.
+                Said::Done(Some(error)) | Said::Answered(Some(error))
+                    if error.raw_os_error() != Some(nix::libc::ENOENT) =>
+                {
+                    return Err(Trouble::List(error));
+                }
+                Said::Message(..) | Said::Done(_) | Said::Answered(_) => {}
+                Said::Overrun | Said::Nothing => {}
             }
         }
         Ok(false)

@@ -98,7 +98,12 @@ pub struct Desired {
     pub clashes: BTreeSet<(IpAddr, Text, Text)>,
     /// Flat rules of sets that were to be indexed, for which there is no mark left, or no packet filter.
     pub not_indexed: usize,
+    /// Sources of such sets that have no rule at all: so many flat rules would slow down every packet of the host.
+    pub refused: usize,
 }
+
+/// Flat rules that sets may have instead of their index: the kernel walks them in some 40 us.
+const MOST_INSTEAD: usize = 4_096;
 
 /// The rules of these sets. `before` is what was indexed: a set stays so until it would be well below the threshold.
 pub fn desired(sets: &[RuleSet], settings: &HostSettings, before: &Marks) -> Desired {
@@ -107,15 +112,27 @@ pub fn desired(sets: &[RuleSet], settings: &HostSettings, before: &Marks) -> Des
     let indexed = choose(&groups, settings, before);
     let room = settings.mark_mask.count_ones();
     let most = 1_u32.checked_shl(room).map_or(u32::MAX, |all| all - 1);
-    if settings.can_index {
-        desired.marks = number(&indexed, before, settings.mark_mask, most);
-    }
+    let kept = indexed.iter().filter(|key| {
+        // Too many for flat rules: the index of before, which cannot be changed now, is better than none.
+        let large = |group: &Group| group.sources.len() > MOST_INSTEAD;
+        settings.can_index || (before.contains_key(key) && groups.get(key).is_some_and(large))
+    });
+    let kept: BTreeSet<SetKey> = kept.copied().collect();
+    desired.marks = number(&kept, before, settings.mark_mask, most);
     for (key, group) in &groups {
         match desired.marks.get(key).copied() {
             Some(mark) => index(&mut desired, *key, group, mark, settings),
             None => {
+                let count = group.sources.len();
                 if indexed.contains(key) {
-                    desired.not_indexed += group.sources.len();
+                    if desired.not_indexed + count > MOST_INSTEAD {
+                        desired.refused += count;
+                        desired
+                            .owners
+                            .retain(|source, _| !group.sources.contains(source));
+                        continue;
+                    }
+                    desired.not_indexed += count;
                 }
                 let rules = group.sources.iter();
                 let rules = rules.flat_map(|source| flat(*key, *source, settings.protocol));
@@ -468,5 +485,32 @@ mod tests {
         assert_eq!(desired.marks.values().copied().collect::<Vec<_>>(), [8]);
         assert_eq!((desired.index.len(), desired.not_indexed), (2, 4));
         assert_eq!(desired.rules.len(), 5);
+    }
+
+    #[test]
+    fn conformance_29_what_cannot_be_indexed_is_no_flood_of_flat_rules_unless_somebody_says_so() {
+        let settings = HostSettings {
+            can_index: false,
+            ..HostSettings::default()
+        };
+        let at = |count, mode| {
+            let set = RuleSet {
+                mode,
+                ..many("x", count, 7)
+            };
+            desired(&[set, many("few", 1, 20)], &settings, &Marks::new())
+        };
+        let bearable = at(4_096, Mode::Auto);
+        assert_eq!((bearable.not_indexed, bearable.rules.len()), (4_096, 4_097));
+        for mode in [Mode::Auto, Mode::Indexed] {
+            let flood = at(4_097, mode);
+            assert_eq!((flood.refused, flood.rules.len()), (4_097, 1));
+            assert_eq!(flood.owners.len(), 1, "nobody has what has no rule");
+        }
+        assert_eq!(at(100_000, Mode::Flat).rules.len(), 100_001, "forced");
+        let before = of(&[many("x", 5_000, 7)], &Marks::new());
+        let after = desired(&[many("x", 5_001, 7)], &settings, &before.marks);
+        assert_eq!((after.refused, after.index.len()), (0, 5_001));
+        assert_eq!(after.rules, before.rules, "the index of before goes on");
     }
 }
