@@ -43,7 +43,7 @@ fn an_admin_sees_the_rules_of_a_host_that_decides_nothing_and_nothing_else() {
         "the cluster has said nothing yet: {plan}"
     );
     assert_eq!(fipd.json("rules show")["node"], "n1");
-    let adopted = fipd.cli("adopt ip-rule a --dry-run");
+    let adopted = fipd.cli("adopt ip-rule --cluster a --dry-run");
     assert_ne!(adopted.code, 0, "the cluster does not answer: {adopted:?}");
     assert!(adopted.err.contains("cluster a"), "{adopted:?}");
     let leases = fipd.cli("lease list");
