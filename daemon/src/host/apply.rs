@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeSet, io};
 
-use fipd_core::host::{Rule, Step, diff};
+use fipd_core::{
+    Family,
+    host::{Rule, Step, diff},
+};
 use tokio::time::Instant;
 
 use super::{engine::Problem, filter::FilterError, kernel::Listing, nft::Index, session::Session};
@@ -75,11 +78,11 @@ impl Session<'_> {
 
     /// `false`: these sources cannot be indexed after all.
     pub async fn index(&mut self, wanted: &Index, held: bool) -> bool {
-        // A mark without its rule leads nowhere: it stays as it was.
-        if !self.indexes() || self.refused.iter().any(|rule| rule.mark.is_some()) {
+        if !self.indexes() {
             return true;
         }
         let mut index = wanted.clone();
+        self.leave_refused(&mut index);
         if held || !self.engine.notes.is_open() {
             for (source, mark) in &self.indexed_before {
                 index.entry(*source).or_insert(*mark);
@@ -98,9 +101,48 @@ impl Session<'_> {
                 true
             }
             Err(error) => {
+                if matches!(error, FilterError::Foreign) {
+                    // Another's table has taken the place of ours.
+                    self.indexed.clear();
+                }
                 self.cannot_index(&error);
                 wanted.is_empty()
             }
+        }
+    }
+
+    /// A mark whose rule the kernel refused leads nowhere: its sources stay as they were.
+    fn leave_refused(&self, index: &mut Index) {
+        let refused = self.refused.iter();
+        let refused = refused.filter_map(|rule| Some((rule.mark?.value, rule.family)));
+        let refused: BTreeSet<(u32, Family)> = refused.collect();
+        if refused.is_empty() {
+            return;
+        }
+        let before = &self.indexed;
+        index.retain(|source, mark| {
+            let stays = refused.contains(&(*mark, Family::of(*source)));
+            match before.get(source) {
+                Some(had) if stays => *mark = *had,
+                None if stays => return false,
+                Some(_) | None => {}
+            }
+            true
+        });
+    }
+
+    /// What is in our table of before, so that it is kept while it is not known what is wanted.
+    pub async fn begin_index(&mut self) {
+        if !self.engine.options.settings.can_index || !self.filter.is_there() {
+            return;
+        }
+        match self.filter.start().await {
+            Ok(index) => {
+                self.filter_begun = true;
+                self.indexed.clone_from(&index);
+                self.indexed_before = index;
+            }
+            Err(error) => self.cannot_index(&error),
         }
     }
 

@@ -37,6 +37,11 @@ impl Session<'_> {
             added,
             mut refused,
         } = self.add_missing(&wanted.wishes, &listing, held).await?;
+        if self.unclaimed.is_some() {
+            // Whoever comes back later than that says anew what is wanted.
+            let said = &wanted.wishes;
+            (self.engine.remembered).retain(|who, _| !said.contains_key(who));
+        }
         let mut changed = !added.is_empty();
         let mut removed = Vec::new();
         if listing.quiet {
@@ -276,17 +281,12 @@ impl Session<'_> {
 
     fn desired_of(&self, wishes: &Wishes, listing: &Listing) -> Desired {
         let settings = self.settings();
-        let seed;
-        let marks = match &self.marks {
-            Some(marks) => marks,
-            None => {
-                seed = marks_of(&listing.rules, &settings);
-                &seed
-            }
-        };
+        // A mark that is in the kernel is taken, whoever it was for.
+        let mut marks = marks_of(&listing.rules, &settings);
+        marks.extend(self.marks.iter().flatten());
         let sets = wishes.values().flat_map(|sets| sets.iter().cloned());
         let sets: Vec<RuleSet> = sets.collect();
-        desired(&sets, &settings, marks)
+        desired(&sets, &settings, &marks)
     }
 
     fn settings(&self) -> HostSettings {

@@ -49,6 +49,8 @@ pub(super) enum FilterError {
 }
 
 pub(super) struct Filter {
+    /// Where an admin says that it is.
+    said: Option<PathBuf>,
     nft: Option<PathBuf>,
     protocol: u8,
     mask: u32,
@@ -71,6 +73,7 @@ enum Left {
 impl Filter {
     pub fn new(nft: Option<&Path>, protocol: u8, mask: u32) -> Self {
         Self {
+            said: nft.map(Path::to_owned),
             nft: find(nft),
             protocol,
             mask,
@@ -91,6 +94,13 @@ impl Filter {
 
     pub fn is_there(&self) -> bool {
         self.nft.is_some()
+    }
+
+    /// It may have been installed since.
+    pub fn seek(&mut self) {
+        if self.nft.is_none() {
+            self.nft = find(self.said.as_deref());
+        }
     }
 
     /// The sources in our table of the last run of fipd, so that they are kept while it is not known what is wanted.

@@ -78,7 +78,7 @@ impl Session<'_> {
                 ),
             }),
         };
-        let flood = match outcome.desired.refused {
+        let flood = match outcome.desired.refused.len() {
             0 => None,
             count => Some(Warning {
                 code: "not-applied",

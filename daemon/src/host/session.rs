@@ -40,7 +40,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// Between two repairs of the table of the packet filter, each of which runs `nft`.
 const MENDED: Duration = Duration::from_millis(500);
 /// After `nft` has failed.
-const FILTER_AGAIN: Duration = Duration::from_millis(500);
+const FILTER_AGAIN: Duration = Duration::from_secs(2);
 const FILTER_LATER: Duration = Duration::from_secs(60);
 
 pub(super) struct Session<'a> {
@@ -49,6 +49,8 @@ pub(super) struct Session<'a> {
     pub filter: Filter,
     /// Why sets are not indexed.
     pub filter_problem: Option<Warning>,
+    /// Whether it was seen what our table of before had.
+    pub filter_begun: bool,
     /// When it is tried again, and how long after that.
     pub filter_again: Instant,
     pub filter_pause: Backoff,
@@ -102,16 +104,13 @@ impl<'a> Session<'a> {
         let nft = engine.options.nft.as_deref();
         let mut filter = Filter::new(nft, settings.protocol, settings.mark_mask);
         filter.also_of(engine.notes.tags());
-        let started = match settings.can_index && filter.is_there() {
-            true => filter.start().await,
-            false => Ok(Index::new()),
-        };
         let resync = engine.options.resync;
         let mut session = Self {
             engine,
             kernel,
             filter,
             filter_problem: None,
+            filter_begun: false,
             filter_again: Instant::now(),
             filter_pause: Backoff::new(FILTER_AGAIN, FILTER_LATER),
             refused: BTreeSet::new(),
@@ -131,13 +130,7 @@ impl<'a> Session<'a> {
             mended: None,
             _lock: lock,
         };
-        match started {
-            Ok(index) => {
-                session.indexed.clone_from(&index);
-                session.indexed_before = index;
-            }
-            Err(error) => session.cannot_index(&error),
-        }
+        session.begin_index().await;
         // The VRFs are to be known.
         session.kernel.news.links = true;
         Ok(session)
@@ -217,6 +210,7 @@ impl<'a> Session<'a> {
         self.engine.drift.overruns += u64::from(news.overrun);
         if resync {
             self.filter_problem = None;
+            self.filter.seek();
             self.filter.doubt();
             self.engine.unkept.resynced();
             self.resynced = Instant::now();
@@ -230,6 +224,9 @@ impl<'a> Session<'a> {
             self.filter.also_of(self.engine.notes.tags());
             self.filter_problem = None;
             self.unclaimed = None;
+        }
+        if !self.filter_begun && self.filter_problem.is_none() {
+            self.begin_index().await;
         }
         if news.links || resync {
             self.read_links().await?;

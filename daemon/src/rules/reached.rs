@@ -45,7 +45,7 @@ impl Reached {
         left: &Plan,
         indexed: &BTreeMap<IpAddr, u32>,
     ) -> Self {
-        let mut missing = BTreeSet::new();
+        let mut missing = desired.refused.clone();
         for rule in &left.adds {
             match (host(rule), rule.mark) {
                 (Some(source), _) => drop(missing.insert(source)),

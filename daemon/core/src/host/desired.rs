@@ -99,7 +99,7 @@ pub struct Desired {
     /// Flat rules of sets that were to be indexed, for which there is no mark left, or no packet filter.
     pub not_indexed: usize,
     /// Sources of such sets that have no rule at all: so many flat rules would slow down every packet of the host.
-    pub refused: usize,
+    pub refused: BTreeSet<IpAddr>,
 }
 
 /// Flat rules that sets may have instead of their index: the kernel walks them in some 40 us.
@@ -112,35 +112,53 @@ pub fn desired(sets: &[RuleSet], settings: &HostSettings, before: &Marks) -> Des
     let indexed = choose(&groups, settings, before);
     let room = settings.mark_mask.count_ones();
     let most = 1_u32.checked_shl(room).map_or(u32::MAX, |all| all - 1);
-    let kept = indexed.iter().filter(|key| {
-        // Too many for flat rules: the index of before, which cannot be changed now, is better than none.
-        let large = |group: &Group| group.sources.len() > MOST_INSTEAD;
-        settings.can_index || (before.contains_key(key) && groups.get(key).is_some_and(large))
-    });
-    let kept: BTreeSet<SetKey> = kept.copied().collect();
-    desired.marks = number(&kept, before, settings.mark_mask, most);
+    let (marked, refused) = match settings.can_index {
+        true => (indexed.clone(), BTreeSet::new()),
+        false => instead(&groups, &indexed, before),
+    };
+    desired.marks = number(&marked, before, settings.mark_mask, most);
     for (key, group) in &groups {
-        match desired.marks.get(key).copied() {
-            Some(mark) => index(&mut desired, *key, group, mark, settings),
-            None => {
-                let count = group.sources.len();
-                if indexed.contains(key) {
-                    if desired.not_indexed + count > MOST_INSTEAD {
-                        desired.refused += count;
-                        desired
-                            .owners
-                            .retain(|source, _| !group.sources.contains(source));
-                        continue;
-                    }
-                    desired.not_indexed += count;
-                }
-                let rules = group.sources.iter();
-                let rules = rules.flat_map(|source| flat(*key, *source, settings.protocol));
-                desired.rules.extend(rules);
-            }
+        if let Some(mark) = desired.marks.get(key).copied() {
+            index(&mut desired, *key, group, mark, settings);
+            continue;
         }
+        if refused.contains(key) {
+            desired.refused.extend(&group.sources);
+            desired
+                .owners
+                .retain(|source, _| !group.sources.contains(source));
+            continue;
+        }
+        if indexed.contains(key) {
+            desired.not_indexed += group.sources.len();
+        }
+        let rules = group.sources.iter();
+        let rules = rules.flat_map(|source| flat(*key, *source, settings.protocol));
+        desired.rules.extend(rules);
     }
     desired
+}
+
+/// Where none can be indexed: those that stay as they were indexed before, which is better than none, and those that have no
+/// rule; the rest is few enough for flat rules.
+fn instead(
+    groups: &BTreeMap<SetKey, Group>,
+    indexed: &BTreeSet<SetKey>,
+    before: &Marks,
+) -> (BTreeSet<SetKey>, BTreeSet<SetKey>) {
+    let (mut stay, mut refused) = (BTreeSet::new(), BTreeSet::new());
+    let mut flat = 0;
+    for key in indexed {
+        let count = groups.get(key).map_or(0, |group| group.sources.len());
+        if flat + count <= MOST_INSTEAD {
+            flat += count;
+        } else if before.contains_key(key) {
+            stay.insert(*key);
+        } else {
+            refused.insert(*key);
+        }
+    }
+    (stay, refused)
 }
 
 /// The marks that the rules in the kernel tell of, after a restart.
@@ -504,13 +522,21 @@ mod tests {
         assert_eq!((bearable.not_indexed, bearable.rules.len()), (4_096, 4_097));
         for mode in [Mode::Auto, Mode::Indexed] {
             let flood = at(4_097, mode);
-            assert_eq!((flood.refused, flood.rules.len()), (4_097, 1));
+            assert_eq!((flood.refused.len(), flood.rules.len()), (4_097, 1));
             assert_eq!(flood.owners.len(), 1, "nobody has what has no rule");
         }
         assert_eq!(at(100_000, Mode::Flat).rules.len(), 100_001, "forced");
         let before = of(&[many("x", 5_000, 7)], &Marks::new());
         let after = desired(&[many("x", 5_001, 7)], &settings, &before.marks);
-        assert_eq!((after.refused, after.index.len()), (0, 5_001));
+        assert_eq!((after.refused.len(), after.index.len()), (0, 5_001));
         assert_eq!(after.rules, before.rules, "the index of before goes on");
+        let two = [many("x", 3_000, 7), many("y", 3_000, 9)];
+        let before = of(&two, &Marks::new());
+        let after = desired(&two, &settings, &before.marks);
+        assert!(
+            after.refused.is_empty(),
+            "one is flat, the other stays indexed"
+        );
+        assert_eq!((after.not_indexed, after.index.len()), (3_000, 3_000));
     }
 }

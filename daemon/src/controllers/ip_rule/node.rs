@@ -234,26 +234,38 @@ impl NodePart {
         }
     }
 
-    /// The Node that this host is, if it is there and no other machine.
+    /// The Node that has the name of this host.
     fn this_node(&self) -> Option<Arc<Node>> {
-        let node = self.nodes.get(&Key::new("", &self.node));
+        self.nodes.get(&Key::new("", &self.node))
+    }
+
+    /// Whether the Node of this name is certainly another machine. This host has nothing to say of it then.
+    fn is_another(&self, node: Option<&Node>) -> bool {
+        node.is_some_and(|node| node.machine.is_other(&self.machine))
+    }
+
+    fn tell_found(&self, node: Option<&Node>) {
         let (cluster, name) = (&self.site.name, &self.node);
-        let found = match &node {
-            Some(node) if node.machine.is_other(&self.machine) => NodeFound::Other(format!(
+        let found = match node {
+            Some(_) if self.is_another(node) => NodeFound::Other(format!(
                 "Node {name} of cluster {cluster} is another machine, as its machineID and bootID say: no rule of that cluster \
                  is wanted on this host. See node in [host]"
             )),
             Some(_) => NodeFound::Here,
             None => NodeFound::Nowhere,
         };
-        let node = node.filter(|_| found == NodeFound::Here);
         self.board.found(&wisher(cluster), found);
-        node
     }
 
     /// Says what is wanted. Answers that, and the revision from which on it counts. `None`: it is not known yet.
     fn want(&self) -> Option<(Revision, Arc<Said>)> {
         let node = self.this_node();
+        self.tell_found(node.as_deref());
+        if self.is_another(node.as_deref()) {
+            *self.told.lock() = None;
+            self.board.want(&wisher(&self.site.name), Vec::new());
+            return None;
+        }
         let agents = self.agents.all();
         let counts = winner(&agents);
         let rules = self.rules.all().into_iter();
@@ -266,10 +278,9 @@ impl NodePart {
             rules: rules.map(|(key, rule)| (key.name, rule)).collect(),
             agent: match (&self.agent, counts) {
                 (None, _) => Belongs::Nobody,
-                (Some(mine), Some((key, agent))) if mine == key => {
-                    Belongs::To(&agent.spec.node_selector)
-                }
-                (Some(_), _) => Belongs::Left,
+                // Also another than its own: that one's pods come in its place.
+                (Some(_), Some((_, agent))) => Belongs::To(&agent.spec.node_selector),
+                (Some(_), None) => Belongs::Left,
             },
             agents_fit: self.agents.malformed().is_empty(),
             vrfs: vrfs.as_deref(),
@@ -319,6 +330,9 @@ impl NodePart {
 
     /// After the session: the rules of this host go with fipd, and nobody is to wait for it.
     pub async fn take_leave(self: Arc<Self>) {
+        if self.is_another(self.this_node().as_deref()) {
+            return;
+        }
         let leave = async {
             let mut progress = self.board.progress();
             // What goes is told step by step.

@@ -46,9 +46,9 @@ pub struct Want<'a> {
 pub enum Belongs<'a> {
     /// It is here for itself: no Agent's selector is about this host.
     Nobody,
-    /// In a pod of the Agent that counts, which selects these nodes.
+    /// In a pod of an Agent; the one that counts selects these nodes.
     To(&'a BTreeMap<String, String>),
-    /// In a pod of one that does not count any more: the rules go with it.
+    /// In a pod of one, and there is none any more: the rules go with it.
     Left,
 }
 
