@@ -179,6 +179,11 @@ impl RuleBoard {
         self.advance()
     }
 
+    /// What `who` wants, or wanted before the last stop.
+    pub fn wish(&self, who: &Text) -> Option<Arc<Vec<RuleSet>>> {
+        self.0.wanted.lock().get(who).cloned().flatten()
+    }
+
     /// What `who` wanted before the last stop counts until it says something itself.
     pub fn recall(&self, who: &Text, sets: Vec<RuleSet>) {
         let mut wanted = self.0.wanted.lock();

@@ -131,7 +131,7 @@ impl Host {
     /// The sources that are wanted, with table and priority.
     fn wants(&self) -> BTreeMap<IpAddr, (u32, Option<u32>)> {
         let all = self.board.wanted().wishes;
-        let sets = all.iter().flat_map(|(_, sets)| sets.iter());
+        let sets = all.values().flat_map(|sets| sets.iter());
         sets.flat_map(|set| {
             set.sources
                 .iter()

@@ -210,7 +210,7 @@ impl Engine {
         let mut progress = self.board.progress();
         let reached = progress.wait_for(|reached| reached.revision >= revision);
         let reached = tokio::time::timeout(SOON, reached).await;
-        Arc::clone(&reached.expect("nothing is said of it").unwrap())
+        Arc::clone(&reached.unwrap().unwrap())
     }
 
     pub async fn until(&self, what: &str, is: impl Fn(&View) -> bool) {

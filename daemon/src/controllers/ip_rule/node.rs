@@ -271,6 +271,7 @@ impl NodePart {
         let rules = self.rules.all().into_iter();
         let vrfs = self.board.view().vrfs.clone();
         let malformed = self.configs.malformed().into_iter();
+        let before = self.board.wish(&wisher(&self.site.name));
         let want = Want {
             cluster: &self.site.name,
             name: &self.node,
@@ -285,6 +286,7 @@ impl NodePart {
             agents_fit: self.agents.malformed().is_empty(),
             vrfs: vrfs.as_deref(),
             malformed: malformed.map(|(key, _)| key.name).collect(),
+            before: before.as_deref().map_or(&[], Vec::as_slice),
         };
         let configs: Vec<Arc<Config>> = self
             .configs

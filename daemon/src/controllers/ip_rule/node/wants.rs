@@ -39,6 +39,8 @@ pub struct Want<'a> {
     pub vrfs: Option<&'a BTreeMap<Text, u32>>,
     /// IPRuleConfigs that do not fit their schema.
     pub malformed: BTreeSet<Text>,
+    /// What was wanted last, also before a restart.
+    pub before: &'a [RuleSet],
 }
 
 /// Whether fipd is on this host for an Agent.
@@ -197,7 +199,12 @@ fn entry(want: &Want<'_>, config: &Config, before: Option<&Entry>) -> Option<Ent
     }
     let table = match spec.vrf.as_str() {
         "" => check_table(spec.table).ok()?,
-        vrf => *want.vrfs?.get(vrf)?,
+        // One that is gone keeps the table that it had.
+        vrf => want
+            .vrfs?
+            .get(vrf)
+            .copied()
+            .or_else(|| last(want, config))?,
     };
     let owner = config.owner().map(|owner| &owner.name);
     let owner = owner.or_else(|| before.map(|before| &before.owner));
@@ -211,6 +218,15 @@ fn entry(want: &Want<'_>, config: &Config, before: Option<&Entry>) -> Option<Ent
         mode: mode(&spec.mode).ok()?,
         hash,
     })
+}
+
+/// The table by which the source went last.
+fn last(want: &Want<'_>, config: &Config) -> Option<u32> {
+    let source = config.source()?;
+    let name = set_name(want.cluster, &config.owner()?.name);
+    let mut sets = want.before.iter();
+    let set = sets.find(|set| set.name == name && set.sources.contains(&source));
+    set.map(|set| set.table)
 }
 
 /// One set for each IPRule, table and priority.
@@ -286,6 +302,7 @@ pub(super) mod tests {
         agents_fit: bool,
         vrfs: Option<BTreeMap<Text, u32>>,
         malformed: BTreeSet<Text>,
+        before: Vec<RuleSet>,
         seen: Seen,
         start: Instant,
     }
@@ -300,6 +317,7 @@ pub(super) mod tests {
                 agents_fit: true,
                 vrfs: Some(BTreeMap::new()),
                 malformed: BTreeSet::new(),
+                before: Vec::new(),
                 seen: Seen::default(),
                 start: Instant::now(),
             }
@@ -329,6 +347,7 @@ pub(super) mod tests {
                 agents_fit: self.agents_fit,
                 vrfs: self.vrfs.as_ref(),
                 malformed: self.malformed.clone(),
+                before: &self.before,
             };
             let now = self.start + Duration::from_millis(after);
             let (sets, present) = wants(&want, configs, &mut self.seen, now, GRACE)?;
@@ -435,6 +454,17 @@ pub(super) mod tests {
         let unsaid = host.try_wants(&configs, 0);
         assert_eq!(unsaid, None, "what it wants without its VRF is not all");
         assert_eq!(host.wants(&configs[1..], 0), ["c/lb t100 {10.96.0.2}"]);
+        // After a restart, by the journal.
+        host.vrfs = Some(BTreeMap::new());
+        host.before = vec![RuleSet {
+            name: "c/lb".into(),
+            sources: BTreeSet::from(["10.96.0.1".parse().unwrap()]),
+            table: 1001,
+            priority: None,
+            fail_closed: false,
+            mode: Mode::Auto,
+        }];
+        assert_eq!(host.wants(&configs, 0), both, "what was wanted last stays");
     }
 
     #[test]
