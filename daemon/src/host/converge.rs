@@ -219,6 +219,10 @@ impl Session<'_> {
 
     /// Remembers what is in the kernel, so that what others do to it is told from what fipd does.
     fn leave(&mut self, added: &[Rule], removed: &[Step], listing: &Listing) {
+        if added.is_empty() && removed.is_empty() {
+            // As it was when drift was counted.
+            return;
+        }
         let protocol = self.engine.protocol();
         let mut left = match (&self.engine.left, listing.quiet) {
             (_, true) => own(listing, protocol),

@@ -211,12 +211,7 @@ impl Decider {
         }
         let nodes = self.nodes.keys().len();
         for (key, config) in self.configs.all() {
-            if is_overgrown(&config, nodes) {
-                self.config_queue.add(key);
-            }
-        }
-        for (key, _) in self.configs.all() {
-            if !now.wanted.contains_key(&key.name) {
+            if is_overgrown(&config, nodes) || !now.wanted.contains_key(&key.name) {
                 self.config_queue.add(key);
             }
         }
