@@ -10,6 +10,8 @@ pub enum Code {
     IoFailure = 5,
     DecodingFailure = 6,
     InvalidConfig = 7,
+    /// What is in the way goes by itself; the runtime asks again.
+    TryAgain = 11,
     /// `STATUS`: the plugin is not available, `ADD` is not possible.
     NotAvailable = 50,
 }

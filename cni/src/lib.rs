@@ -1,14 +1,15 @@
-//! The CNI side of fipd: the spec's wire types and the answer to each verb.
+//! The CNI side of fipd: the spec's wire types, and those between the plugin and the daemon.
 //!
 //! Source of names and numbers: CNI specification 1.1.0, sections 2 to 5.
-//! This crate decides no address. Pod networks are served by the daemon; while it serves none, `STATUS` says
-//! so, `ADD` and `CHECK` are refused in the spec's form, and `DEL` and `GC` have nothing to undo.
+//! This crate decides nothing: the plugin hands every verb but `VERSION` to the daemon, which answers in the spec's form.
 #![forbid(unsafe_code)]
 
 mod error;
 mod verb;
 mod version;
+mod wire;
 
 pub use error::{CniError, Code};
-pub use verb::{Verb, answer};
+pub use verb::{NetConf, Verb, version};
 pub use version::{SUPPORTED, VersionInfo};
+pub use wire::{Ask, MAX_MESSAGE, Reply, SOCKET, ask};

@@ -1,16 +1,21 @@
-//! The plugin binary: `CNI_COMMAND` and standard input in, one JSON object out.
+//! The plugin binary: `CNI_COMMAND` and standard input in, the daemon's answer out.
 #![forbid(unsafe_code)]
 
 use std::{
     env,
-    io::{Read, Write},
+    io::{self, Read as _, Write as _},
+    path::Path,
     process::ExitCode,
+    time::Duration,
 };
 
-use fipd_cni::{CniError, Code, Verb, answer};
+use fipd_cni::{Ask, CniError, Code, MAX_MESSAGE, NetConf, Reply, SOCKET, Verb, ask, version};
+use serde_json::value::RawValue;
 
-/// More than any runtime sends; what is longer is no network configuration.
-const MAX_INPUT: u64 = 1 << 20;
+/// How long a restart of the daemon may take until the runtime is told to come back.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Runtimes ask for the state every few seconds.
+const STATUS_PATIENCE: Duration = Duration::from_secs(5);
 
 fn main() -> ExitCode {
     let (text, code) = match run() {
@@ -20,18 +25,18 @@ fn main() -> ExitCode {
             ExitCode::FAILURE,
         ),
     };
-    match std::io::stdout().write_all(text.as_bytes()) {
+    match io::stdout().write_all(text.as_bytes()) {
         Ok(()) => code,
         Err(_) => ExitCode::FAILURE,
     }
 }
 
 fn run() -> Result<String, CniError> {
-    let command = env::var("CNI_COMMAND").unwrap_or_default();
-    let verb = Verb::parse(&command)?;
+    let variable = |name: &str| env::var(name).unwrap_or_default();
+    let command = Verb::parse(&variable("CNI_COMMAND"))?;
     let mut stdin = String::new();
-    std::io::stdin()
-        .take(MAX_INPUT)
+    io::stdin()
+        .take(MAX_MESSAGE / 2)
         .read_to_string(&mut stdin)
         .map_err(|error| {
             CniError::new(
@@ -41,5 +46,44 @@ fn run() -> Result<String, CniError> {
                 error.to_string(),
             )
         })?;
-    answer(verb, &stdin)
+    if command == Verb::Version {
+        return version(&stdin);
+    }
+    let conf = NetConf::parse(&stdin)?;
+    let config = RawValue::from_string(stdin).map_err(|error| {
+        CniError::new(
+            &conf.cni_version,
+            Code::DecodingFailure,
+            "network configuration on standard input is no JSON",
+            error.to_string(),
+        )
+    })?;
+    let question = Ask {
+        command,
+        container_id: variable("CNI_CONTAINERID"),
+        netns: variable("CNI_NETNS"),
+        ifname: variable("CNI_IFNAME"),
+        args: variable("CNI_ARGS"),
+        config,
+    };
+    let socket = conf.socket.as_deref().unwrap_or(Path::new(SOCKET));
+    let (patience, silent) = match command {
+        Verb::Status => (STATUS_PATIENCE, Code::NotAvailable),
+        Verb::Add | Verb::Del | Verb::Check | Verb::Gc | Verb::Version => {
+            (PATIENCE, Code::TryAgain)
+        }
+    };
+    match ask(socket, &question, patience) {
+        Ok(Reply::Output(text)) => Ok(text),
+        Ok(Reply::Error(error)) => Err(error),
+        Err(error) => Err(CniError::new(
+            &conf.cni_version,
+            silent,
+            "fipd does not answer",
+            format!(
+                "{}: {error}; is fipd running on this host?",
+                socket.display()
+            ),
+        )),
+    }
 }

@@ -1,6 +1,8 @@
-//! `CNI_COMMAND` and the answer to it.
+//! `CNI_COMMAND` and what can be said to it without a daemon.
 
-use serde::Deserialize;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
 
 use crate::{CniError, Code, SUPPORTED, VersionInfo};
 
@@ -8,7 +10,8 @@ use crate::{CniError, Code, SUPPORTED, VersionInfo};
 const NEWEST: &str = "1.1.0";
 
 /// What the runtime asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
 pub enum Verb {
     Add,
     Del,
@@ -19,12 +22,15 @@ pub enum Verb {
 }
 
 /// The part of the network configuration that every verb needs.
-#[derive(Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct NetConf {
-    cni_version: String,
+pub struct NetConf {
+    /// One of [`SUPPORTED`].
+    pub cni_version: String,
     #[serde(default)]
-    name: String,
+    pub name: String,
+    /// Where the daemon listens, if not where it usually does.
+    pub socket: Option<PathBuf>,
 }
 
 impl Verb {
@@ -47,54 +53,50 @@ impl Verb {
     }
 }
 
-/// What the plugin prints for `verb` with the configuration from standard input; empty where the spec wants
-/// no output.
-pub fn answer(verb: Verb, stdin: &str) -> Result<String, CniError> {
-    if verb == Verb::Version && stdin.trim().is_empty() {
-        return print(NEWEST, &VersionInfo::new(NEWEST));
+impl NetConf {
+    /// Reads the configuration of a verb other than `VERSION`.
+    ///
+    /// # Errors
+    /// No JSON object with `cniVersion`, or a version that is not spoken.
+    pub fn parse(text: &str) -> Result<Self, CniError> {
+        let conf = read(text)?;
+        let version = conf.cni_version.as_str();
+        if SUPPORTED.contains(&version) {
+            return Ok(conf);
+        }
+        let details = format!("{version:?}; supported: {}", SUPPORTED.join(", "));
+        Err(CniError::new(
+            NEWEST,
+            Code::IncompatibleVersion,
+            "cniVersion is not supported",
+            details,
+        ))
     }
-    let conf: NetConf = serde_json::from_str(stdin).map_err(|error| {
+}
+
+/// The answer to `VERSION`, which no daemon is needed for.
+pub fn version(stdin: &str) -> Result<String, CniError> {
+    if stdin.trim().is_empty() {
+        return print(NEWEST);
+    }
+    let asked = read(stdin)?.cni_version;
+    let known = SUPPORTED.contains(&asked.as_str());
+    print(if known { &asked } else { NEWEST })
+}
+
+fn read(text: &str) -> Result<NetConf, CniError> {
+    serde_json::from_str(text).map_err(|error| {
         CniError::new(
             NEWEST,
             Code::DecodingFailure,
             "network configuration on standard input is no JSON object with cniVersion",
             error.to_string(),
         )
-    })?;
-    let version = conf.cni_version.as_str();
-    if verb == Verb::Version {
-        let known = if SUPPORTED.contains(&version) {
-            version
-        } else {
-            NEWEST
-        };
-        return print(known, &VersionInfo::new(known));
-    }
-    if !SUPPORTED.contains(&version) {
-        let details = format!("{version:?}; supported: {}", SUPPORTED.join(", "));
-        return Err(CniError::new(
-            NEWEST,
-            Code::IncompatibleVersion,
-            "cniVersion is not supported",
-            details,
-        ));
-    }
-    match verb {
-        Verb::Del | Verb::Gc | Verb::Version => Ok(String::new()),
-        Verb::Add | Verb::Check | Verb::Status => Err(CniError::new(
-            version,
-            Code::NotAvailable,
-            "fipd serves no pod network on this host",
-            format!(
-                "network {:?}: this version of fipd has no pod networks; use another CNI plugin",
-                conf.name
-            ),
-        )),
-    }
+    })
 }
 
-fn print(version: &str, value: &impl serde::Serialize) -> Result<String, CniError> {
-    serde_json::to_string(value).map_err(|error| {
+fn print(version: &str) -> Result<String, CniError> {
+    serde_json::to_string(&VersionInfo::new(version)).map_err(|error| {
         CniError::new(
             version,
             Code::IoFailure,
@@ -112,22 +114,11 @@ mod tests {
 
     #[test]
     fn version_answers_in_the_form_asked_for() {
-        let info: VersionInfo =
-            serde_json::from_str(&answer(Verb::Version, CONF).unwrap()).unwrap();
+        let info: VersionInfo = serde_json::from_str(&version(CONF).unwrap()).unwrap();
         assert_eq!(info.cni_version, "1.0.0");
         assert!(info.supported_versions.contains(&"1.1.0".to_owned()));
-        let bare: VersionInfo = serde_json::from_str(&answer(Verb::Version, "").unwrap()).unwrap();
+        let bare: VersionInfo = serde_json::from_str(&version("").unwrap()).unwrap();
         assert_eq!(bare.cni_version, NEWEST);
-    }
-
-    #[test]
-    fn adding_is_refused_and_deleting_has_nothing_to_undo() {
-        for verb in [Verb::Add, Verb::Check, Verb::Status] {
-            let error = answer(verb, CONF).unwrap_err();
-            assert_eq!((error.code, error.cni_version.as_str()), (50, "1.0.0"));
-        }
-        assert_eq!(answer(Verb::Del, CONF), Ok(String::new()));
-        assert_eq!(answer(Verb::Gc, CONF), Ok(String::new()));
     }
 
     #[test]
@@ -138,12 +129,13 @@ mod tests {
         );
         for text in ["", "[]", "{", r#"{"cniVersion":1}"#] {
             assert_eq!(
-                answer(Verb::Add, text).unwrap_err().code,
+                NetConf::parse(text).unwrap_err().code,
                 Code::DecodingFailure as u32,
                 "{text}"
             );
         }
-        let old = answer(Verb::Del, r#"{"cniVersion":"0.1.0"}"#).unwrap_err();
+        let old = NetConf::parse(r#"{"cniVersion":"0.1.0"}"#).unwrap_err();
         assert_eq!(old.code, Code::IncompatibleVersion as u32);
+        assert_eq!(NetConf::parse(CONF).unwrap().name, "flat");
     }
 }

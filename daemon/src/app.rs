@@ -3,15 +3,21 @@
 mod agent;
 mod certificate;
 mod host;
+mod keeper;
 mod listen_file;
 
-use std::{io, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use axum_server::tls_rustls::RustlsConfig;
 use futures::FutureExt as _;
 use sd_notify::NotifyState;
 use tokio::{
-    signal::unix::{SignalKind, signal},
+    signal::unix::{Signal, SignalKind, signal},
     sync::Semaphore,
     task::JoinSet,
 };
@@ -30,6 +36,7 @@ use crate::{
     backups::{Backups, Schedule},
     clock,
     clusters::{self, Clusters},
+    cni,
     config::{HostRole, Listener},
     controllers::{Runner, lease, rancher_fip::guests::Own},
     expiry,
@@ -37,12 +44,14 @@ use crate::{
     helm::Helm,
     ipam::{Ipam, IpamError, Writer},
     metrics::Metrics,
-    restore_hold, rollup,
+    reload, restore_hold, rollup,
     rules::{RuleBoard, watch_drift},
     settings::Settings,
+    sockets::{self, Listening, Passed, SocketError},
     store::{OpenError, Options},
 };
 use certificate::Certificate;
+use keeper::{Keeper, Parts};
 use listen_file::ListenFile;
 
 /// How long servers and clusters have to come to an end. The store gets 5 s afterwards; all of it stays below 10 s.
@@ -53,6 +62,9 @@ const RULES_PATIENCE: Duration = Duration::from_secs(5);
 const JOIN_PATIENCE: Duration = Duration::from_millis(250);
 /// Holds the URL of the TLS listener, for tools.
 const LISTEN_FILE: &str = "listen";
+
+/// Who may ask as a CNI plugin.
+const ROOT: u32 = 0;
 
 /// The parts of the daemon; one that ends by itself takes it down.
 type Tasks = JoinSet<Result<(), String>>;
@@ -68,6 +80,8 @@ pub enum AppError {
     Account(#[from] AccountError),
     #[error(transparent)]
     Listen(#[from] ListenError),
+    #[error(transparent)]
+    Socket(#[from] SocketError),
     #[error("{}: {source}", path.display())]
     File { path: PathBuf, source: io::Error },
     #[error("signals cannot be received: {0}")]
@@ -77,11 +91,11 @@ pub enum AppError {
 }
 
 /// Runs the daemon until it is told to stop.
-pub async fn run(settings: Settings) -> Result<(), AppError> {
+pub async fn run(settings: Settings, passed: Passed) -> Result<(), AppError> {
     // A second provider cannot be there: nothing else installs one.
     let _ = rustls::crypto::ring::default_provider().install_default();
     if settings.config.role == HostRole::Agent {
-        return agent::run(settings).await;
+        return agent::run(settings, passed).await;
     }
     // First of all: who has the store is the daemon.
     let options = Options {
@@ -91,15 +105,21 @@ pub async fn run(settings: Settings) -> Result<(), AppError> {
     };
     let (ipam, writer) = Ipam::start_with(&settings.data_dir, options, Arc::new(clock::now))?;
     let stop = CancellationToken::new();
-    let result = serve(&settings, &ipam, &stop).await;
+    let result = serve(&settings, passed, &ipam, &stop).await;
     stop.cancel();
     shut_down(ipam, writer).await;
     result
 }
 
 /// Everything between opening and closing the store.
-async fn serve(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Result<(), AppError> {
-    let signals = Signals::new()?;
+async fn serve(
+    settings: &Settings,
+    passed: Passed,
+    ipam: &Ipam,
+    stop: &CancellationToken,
+) -> Result<(), AppError> {
+    let (signals, hangup) = Signals::new()?;
+    let (reload, desk) = reload::pair();
     let mut tasks = JoinSet::new();
     let guests = GuestBoard::default();
     let rules = RuleBoard::default();
@@ -117,7 +137,7 @@ async fn serve(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Re
     let (clusters, registry) = start_clusters(settings, ipam, runner, stop).await?;
     tasks.spawn(async { registry.await.map_err(|error| error.to_string()) });
     let accounts = Accounts::start(ipam.clone(), &settings.data_dir).await?;
-    let socket = Socket::bind(&settings.socket)?;
+    let socket = open_sockets(&mut tasks, settings, passed, stop)?;
     let tls_settings = settings.tls();
     let port = Port::bind(tls_settings.listen)?;
     let extra = bind_extra(&settings.config.listeners)?;
@@ -130,13 +150,21 @@ async fn serve(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Re
     Backups::sweep_lent(&settings.data_dir);
     let backups = Backups::new(ipam.clone(), schedule);
     chores(&mut tasks, ipam, &backups, &rules, stop);
-    let engine = host::start(
+    let (engine, host_rules) = host::start(
         &mut tasks,
         &settings.config,
         &settings.data_dir,
         (ipam, &rules),
         stop,
     );
+    let parts = Parts {
+        certificate: Arc::clone(&certificate),
+        backups: backups.clone(),
+        ipam: ipam.clone(),
+        host_rules,
+    };
+    let keeper = Keeper::new(settings, clusters.clone(), Some(parts), serving_at(&url));
+    tasks.spawn(keeper.run(hangup, desk, stop.clone()).map(Ok));
     let api = Arc::new(Api {
         ipam: ipam.clone(),
         metrics: Metrics::new(
@@ -151,6 +179,7 @@ async fn serve(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Re
         guests,
         helm: Some(helm),
         backups,
+        reload,
         admission: Desk::new(Admission::new(Box::new(ranchers), ipam.clone())),
         fip_v1: FipV1::new(decides, ipam.clone(), settings.config.fip_v1),
         takeover,
@@ -166,10 +195,11 @@ async fn serve(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Re
         stop: stop.clone(),
     });
     serve_open(&mut tasks, extra, &api, &certificate.served(), stop);
+    let on_socket = socket.path().to_owned();
     serve_users(&mut tasks, (socket, port), api, certificate.served(), stop);
     tasks.spawn(Arc::clone(&certificate).keep(stop.clone()));
-    tell_ready(settings, &url);
-    let result = supervise(signals, &mut tasks, &certificate, ipam).await;
+    tell_ready(settings, &on_socket, &url);
+    let result = supervise(signals, &mut tasks, ipam).await;
     tell(&[NotifyState::Stopping]);
     tracing::info!("fipd is stopping");
     stop.cancel();
@@ -185,6 +215,26 @@ async fn end(tasks: Tasks, engine: &CancellationToken, remove: impl FnOnce() + S
     if tokio::time::timeout(JOIN_PATIENCE, removed).await.is_err() {
         tracing::warn!("the disk does not answer; the listen file may be left behind");
     }
+}
+
+/// The socket for admins; plugins are answered from here on.
+fn open_sockets(
+    tasks: &mut Tasks,
+    settings: &Settings,
+    mut passed: Passed,
+    stop: &CancellationToken,
+) -> Result<Socket, SocketError> {
+    let plugins = passed.take(sockets::CNI);
+    let path = settings.cni_socket.as_deref();
+    if plugins.is_some() || path.is_some() {
+        let socket = Listening::open(plugins, path.unwrap_or(Path::new("")), cni::MODE)?;
+        tasks.spawn(cni::serve(socket, ROOT, stop.clone()).map(Ok));
+    }
+    let socket = Socket::open(passed.take(sockets::ADMIN), &settings.socket)?;
+    for name in passed.left() {
+        tracing::warn!(name, "systemd passed a socket that fipd has no use for");
+    }
+    Ok(socket)
 }
 
 /// What the socket and the TLS port serve to those who sign in or are who they are.
@@ -246,19 +296,20 @@ fn chores(
     tasks.spawn(watchdog(ipam.clone(), stop.clone()));
 }
 
-fn tell_ready(settings: &Settings, url: &str) {
+fn tell_ready(settings: &Settings, socket: &Path, url: &str) {
     tracing::info!(
         url,
-        socket = %settings.socket.display(),
+        socket = %socket.display(),
         data_dir = %settings.data_dir.display(),
         ca = %tls::ca_file(&settings.data_dir).display(),
         config = settings.config_file.as_ref().map(|file| file.path().display().to_string()),
         "fipd is ready"
     );
-    tell(&[
-        NotifyState::Ready,
-        NotifyState::Status(&format!("serving at {url}")),
-    ]);
+    tell(&[NotifyState::Ready, NotifyState::Status(&serving_at(url))]);
+}
+
+fn serving_at(url: &str) -> String {
+    format!("serving at {url}")
 }
 
 fn bind_extra(listeners: &[Listener]) -> Result<Vec<(Port, Listener)>, ListenError> {
@@ -288,43 +339,35 @@ async fn start_clusters(
 ) -> Result<(Clusters, tokio::task::JoinHandle<()>), IpamError> {
     let options = clusters::Options {
         config: settings.config.clone(),
-        file: settings.config_file.clone(),
         trust: clusters::Trust::default(),
-        flags: settings.flags().clone(),
     };
     Clusters::start(options, ipam.clone(), Arc::new(runner), stop.child_token()).await
 }
 
 /// The signals a service manager sends.
 struct Signals {
-    terminate: tokio::signal::unix::Signal,
-    interrupt: tokio::signal::unix::Signal,
-    hangup: tokio::signal::unix::Signal,
+    terminate: Signal,
+    interrupt: Signal,
 }
 
 impl Signals {
-    fn new() -> Result<Self, AppError> {
+    /// And the one that has the configuration read again.
+    fn new() -> Result<(Self, Signal), AppError> {
         let listen = |kind| signal(kind).map_err(AppError::Signal);
-        Ok(Self {
+        let signals = Self {
             terminate: listen(SignalKind::terminate())?,
             interrupt: listen(SignalKind::interrupt())?,
-            hangup: listen(SignalKind::hangup())?,
-        })
+        };
+        Ok((signals, listen(SignalKind::hangup())?))
     }
 }
 
 /// Waits for the reason to stop. A part that ends before it was told to is one.
-async fn supervise(
-    mut signals: Signals,
-    tasks: &mut Tasks,
-    certificate: &Certificate,
-    ipam: &Ipam,
-) -> Result<(), AppError> {
+async fn supervise(mut signals: Signals, tasks: &mut Tasks, ipam: &Ipam) -> Result<(), AppError> {
     loop {
         tokio::select! {
             _ = signals.terminate.recv() => return Ok(()),
             _ = signals.interrupt.recv() => return Ok(()),
-            _ = signals.hangup.recv() => certificate.reload().await,
             () = ipam.ended() => {
                 let why = "the writer of the address book is gone; the service manager starts fipd again";
                 tracing::error!(condition = ?ipam.health(), "{why}");
@@ -344,15 +387,25 @@ fn why(ended: Result<Result<(), String>, tokio::task::JoinError>) -> String {
     }
 }
 
-/// Tells the service manager that the daemon lives, as long as the address book can be read.
+/// Tells the service manager that the daemon lives, as long as the address book can be read and its writer gets on.
 async fn watchdog(ipam: Ipam, stop: CancellationToken) -> Result<(), String> {
     let Some(interval) = sd_notify::watchdog_enabled() else {
         stop.cancelled().await;
         return Ok(());
     };
+    let mut last = ipam.pulse();
     loop {
         ipam.read(|ledger| ledger.revision());
-        tell(&[NotifyState::Watchdog]);
+        let pulse = ipam.pulse();
+        if pulse.beats_after(&last) {
+            tell(&[NotifyState::Watchdog]);
+        } else {
+            tracing::error!(
+                waiting = pulse.waiting,
+                "the writer of the address book stands still; the service manager is not told that fipd lives"
+            );
+        }
+        last = pulse;
         tokio::select! {
             () = stop.cancelled() => return Ok(()),
             () = tokio::time::sleep(interval / 3) => {}

@@ -14,7 +14,7 @@ use std::{
 
 use fipd_core::Timestamp;
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::{clock, config, ipam::Ipam, store::BackupError};
@@ -94,7 +94,7 @@ pub struct Backups(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     ipam: Ipam,
-    schedule: Schedule,
+    schedule: watch::Sender<Schedule>,
     standing: Mutex<Standing>,
     /// Held while a copy is made or tried out.
     turn: Mutex<()>,
@@ -123,15 +123,24 @@ impl Backups {
         };
         Self(Arc::new(Shared {
             ipam,
-            schedule,
+            schedule: watch::Sender::new(schedule),
             standing: Mutex::new(standing),
             turn: Mutex::new(()),
             lending: Arc::new(Semaphore::new(1)),
         }))
     }
 
-    pub fn schedule(&self) -> &Schedule {
-        &self.0.schedule
+    pub fn schedule(&self) -> Schedule {
+        self.0.schedule.borrow().clone()
+    }
+
+    /// Another schedule is in force from here on.
+    pub fn reschedule(&self, schedule: Schedule) {
+        self.0.schedule.send_if_modified(|old| {
+            let changed = *old != schedule;
+            *old = schedule;
+            changed
+        });
     }
 
     pub fn standing(&self) -> Standing {
@@ -140,13 +149,13 @@ impl Backups {
 
     /// All copies, newest first. Blocks on the disk.
     pub fn list(&self) -> io::Result<Vec<Copy>> {
-        list(&self.0.schedule.directory)
+        list(&self.schedule().directory)
     }
 
     /// The file of a copy with this name; `None` for any other name.
     pub fn path(&self, name: &str) -> Option<PathBuf> {
         created(name)?;
-        let path = self.0.schedule.directory.join(name);
+        let path = self.schedule().directory.join(name);
         path.is_file().then_some(path)
     }
 
@@ -180,7 +189,7 @@ impl Backups {
     }
 
     fn copy(&self, now: Timestamp) -> Result<Copy, CopyError> {
-        let directory = &self.0.schedule.directory;
+        let directory = &self.schedule().directory;
         let io = |path: &Path| {
             let path = path.to_owned();
             move |source| CopyError::Io { path, source }
@@ -232,8 +241,9 @@ impl Backups {
             }
         };
         copies.sort_by_key(|copy| (copy.created > made.created, Reverse(copy.created)));
-        for old in copies.iter().skip(self.0.schedule.keep) {
-            let path = self.0.schedule.directory.join(&old.name);
+        let schedule = self.schedule();
+        for old in copies.iter().skip(schedule.keep) {
+            let path = schedule.directory.join(&old.name);
             match fs::remove_file(&path) {
                 Ok(()) => {
                     drill::forget(&path);
@@ -253,12 +263,24 @@ impl Backups {
     }
 
     async fn work(&self) {
-        let Some(every) = self.0.schedule.every else {
-            return std::future::pending().await;
-        };
+        let mut schedules = self.0.schedule.subscribe();
         let mut wait = FIRST;
         loop {
-            tokio::time::sleep(wait).await;
+            let every = schedules.borrow_and_update().every;
+            let due = async {
+                match every {
+                    Some(every) => {
+                        tokio::time::sleep(wait).await;
+                        every
+                    }
+                    None => std::future::pending().await,
+                }
+            };
+            let every = tokio::select! {
+                every = due => every,
+                // The sender lives as long as this.
+                _ = schedules.changed() => continue,
+            };
             let left = left(clock::now(), self.standing().last, every);
             wait = left.min(LOOK);
             if !left.is_zero() {

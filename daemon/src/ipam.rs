@@ -41,8 +41,11 @@ use crate::store::{Condition, Loaded, OpenError, Options, Store, StoreReader, St
 mod committer;
 mod mailbox;
 mod planner;
+mod pulse;
 
 use mailbox::{Mailbox, Waiting};
+use pulse::Beats;
+pub use pulse::Pulse;
 
 /// Requests that may wait at once; one more waits outside.
 const QUEUE: usize = 4_096;
@@ -121,6 +124,7 @@ struct Shared {
     asked: AtomicBool,
     /// Keeps the queue bounded: a permit per request that has no answer yet.
     places: Arc<Semaphore>,
+    beats: Beats,
     revisions: watch::Sender<u64>,
     ended: watch::Sender<bool>,
     reader: StoreReader,
@@ -232,6 +236,7 @@ impl Ipam {
             ledger: RwLock::new(loaded.ledger),
             mailbox: Mailbox::default(),
             places: Arc::new(Semaphore::new(QUEUE)),
+            beats: Beats::default(),
             reader: store.reader(),
             stop: store.stop_handle(),
             store: Mutex::new(Some(store)),
@@ -314,6 +319,19 @@ impl Ipam {
         answer.await.unwrap_or(Err(IpamError::Stopping))
     }
 
+    /// About how many audit entries are kept from here on.
+    pub async fn keep_audit(&self, limit: u64) {
+        let shared = Arc::clone(&self.shared);
+        // Who commits has the store.
+        let set = tokio::task::spawn_blocking(move || {
+            if let Some(store) = shared.store.lock().as_mut() {
+                store.keep_audit(limit);
+            }
+        });
+        // It cannot panic, and a commit that hangs is not waited for.
+        let _ = tokio::time::timeout(LAST_PATIENCE, set).await;
+    }
+
     /// Reads the committed state. Keep it short: at most 1,000 rows, no waiting.
     pub fn read<R>(&self, look: impl FnOnce(&Ledger) -> R) -> R {
         look(&self.shared.ledger.read())
@@ -337,6 +355,12 @@ impl Ipam {
     /// Requests that have no answer yet.
     pub fn waiting(&self) -> usize {
         self.shared.waiting()
+    }
+
+    /// How the writer gets on.
+    pub fn pulse(&self) -> Pulse {
+        let troubled = matches!(self.health(), Condition::Reopening { .. });
+        self.shared.beats.pulse(self.waiting(), troubled)
     }
 
     /// The current time as the ledger sees it.

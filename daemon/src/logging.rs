@@ -3,7 +3,7 @@
 //! In the journal each event is one record. Its own fields and those of the spans around it become `FIPD_<NAME>`,
 //! so that `journalctl FIPD_POOL=vips` finds them.
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, sync::OnceLock};
 
 use log::Log as _;
 use systemd_journal_logger::JournalLog;
@@ -13,11 +13,15 @@ use tracing::{
     span,
 };
 use tracing_subscriber::{
-    EnvFilter, Layer,
+    EnvFilter, Layer, Registry,
     layer::{Context, SubscriberExt as _},
     registry::LookupSpan,
+    reload,
     util::SubscriberInitExt as _,
 };
+
+/// The level in force; set once logging has started.
+static LEVEL: OnceLock<reload::Handle<EnvFilter, Registry>> = OnceLock::new();
 
 /// How records look on stderr.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -47,6 +51,7 @@ pub enum LogError {
 /// Starts logging for the process. `level` is a filter such as `info` or `fipd=debug,info`.
 pub fn start(format: LogFormat, level: &str) -> Result<(), LogError> {
     let filter = parse_filter(level)?;
+    let (filter, handle) = reload::Layer::new(filter);
     let registry = tracing_subscriber::registry().with(filter);
     let stderr = || tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     let journal = match format {
@@ -66,6 +71,29 @@ pub fn start(format: LogFormat, level: &str) -> Result<(), LogError> {
             .try_init()?;
     } else {
         registry.with(stderr().with_ansi(false)).try_init()?;
+    }
+    // Nobody else sets it: logging is started once.
+    let _ = LEVEL.set(handle);
+    Ok(())
+}
+
+/// Whether [`start`] takes the level.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check_level(level: &str) -> Result<(), LogError> {
+    parse_filter(level).map(drop)
+}
+
+/// Changes the level while the process runs.
+///
+/// # Errors
+/// A level that is none.
+pub fn set_level(level: &str) -> Result<(), LogError> {
+    let filter = parse_filter(level)?;
+    if let Some(handle) = LEVEL.get() {
+        // The subscriber lives as long as the process.
+        let _ = handle.reload(filter);
     }
     Ok(())
 }

@@ -21,6 +21,8 @@ pub struct Overrides {
     pub listen: Option<SocketAddr>,
     pub advertise: Option<String>,
     pub socket: Option<PathBuf>,
+    pub cni_socket: Option<PathBuf>,
+    pub log_level: Option<String>,
     pub role: Option<HostRole>,
     pub flags: Flags,
 }
@@ -33,6 +35,8 @@ pub struct Settings {
     pub config_file: Option<WatchedFile>,
     pub data_dir: PathBuf,
     pub socket: PathBuf,
+    /// `None`: CNI plugins are not answered.
+    pub cni_socket: Option<PathBuf>,
     overrides: Overrides,
 }
 
@@ -74,10 +78,13 @@ impl Settings {
             .data_dir
             .clone()
             .or_else(|| config.data_dir.clone());
+        let socket = overrides.socket.clone().unwrap_or(places.socket);
+        let usual = || (socket == Path::new(SYSTEM_SOCKET)).then(|| fipd_cni::SOCKET.into());
         Ok(Self {
             config_file,
             data_dir: data_dir.unwrap_or(places.data_dir),
-            socket: overrides.socket.clone().unwrap_or(places.socket),
+            cni_socket: overrides.cni_socket.clone().or_else(usual),
+            socket,
             config,
             overrides,
         })
@@ -88,9 +95,24 @@ impl Settings {
         Self::load(self.overrides.clone())
     }
 
-    /// What the command line says of clusters.
-    pub fn flags(&self) -> &Flags {
-        &self.overrides.flags
+    /// What is logged: a level or directives.
+    pub fn log_level(&self) -> &str {
+        let given = self.overrides.log_level.as_deref();
+        given.or(self.config.log_level.as_deref()).unwrap_or("info")
+    }
+
+    /// Parts that differ from `before` and count from the next start only, as the file names them.
+    pub fn restart_keys(&self, before: &Self) -> Vec<&'static str> {
+        let (tls, was) = (self.tls(), before.tls());
+        let parts = [
+            ("data-dir", self.data_dir != before.data_dir),
+            ("api.listen", tls.listen != was.listen),
+            ("api.advertise", tls.advertise != was.advertise),
+        ];
+        let changed = parts.into_iter().filter(|(_, changed)| *changed);
+        let mut keys: Vec<_> = changed.map(|(key, _)| key).collect();
+        keys.extend(self.config.restart_keys(&before.config));
+        keys
     }
 
     /// What the TLS listener follows.

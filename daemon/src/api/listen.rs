@@ -2,9 +2,9 @@
 
 use std::{
     collections::BTreeSet,
-    io::{self, ErrorKind},
+    io,
     net::SocketAddr,
-    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
+    os::unix::net::UnixListener as StdUnixListener,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -20,7 +20,6 @@ use hyper_util::{
     rt::{TokioExecutor, TokioTimer},
     server::conn::auto::Builder,
 };
-use tokio::net::UnixListener;
 use tokio_util::sync::CancellationToken;
 
 mod guard;
@@ -29,6 +28,7 @@ use super::{
     auth::{SocketPeer, SocketPolicy},
     tls::{self, TlsError},
 };
+use crate::sockets::{self, Listening, SocketError};
 
 /// How long open connections have to finish when the daemon stops.
 const DRAIN: Duration = Duration::from_secs(2);
@@ -38,17 +38,13 @@ pub const MOST_OPEN: usize = 256;
 pub const MOST: usize = tokio::sync::Semaphore::MAX_PERMITS;
 /// How long a client may take to begin, and then to send the head of a request.
 const HEAD_DEADLINE: Duration = Duration::from_secs(15);
-/// How long the removal of the socket's file is waited for.
-const REMOVAL: Duration = Duration::from_millis(250);
 const SOCKET_MODE: u32 = 0o660;
+/// Connections that wait to be taken, as the standard library has it.
+const BACKLOG: u32 = 128;
 
 /// Why a listener could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    #[error("socket {path}: another fipd is listening there; stop it, or choose another --socket", path = .0.display())]
-    SocketInUse(PathBuf),
-    #[error("socket {path}: {source}", path = .path.display())]
-    Socket { path: PathBuf, source: io::Error },
     #[error(
         "listen {address}: {source}; choose another --listen or [[listener]] address (port 0 picks a free one)"
     )]
@@ -65,75 +61,34 @@ pub enum ListenError {
     },
 }
 
-/// The Unix socket, bound and waiting. The file is removed when this is dropped.
+/// The Unix socket for this host's admins.
 pub struct Socket {
-    listener: UnixListener,
+    listening: Listening,
     pub policy: SocketPolicy,
-    file: SocketFile,
-}
-
-/// Removes the socket's file, unless another process has put its own there.
-struct SocketFile {
-    path: PathBuf,
-    inode: u64,
-}
-
-impl Drop for SocketFile {
-    fn drop(&mut self) {
-        if std::fs::metadata(&self.path).is_ok_and(|meta| meta.ino() == self.inode) {
-            // A file left behind is replaced at the next start.
-            let _ = std::fs::remove_file(&self.path);
-        }
-    }
 }
 
 impl Socket {
-    /// Binds the socket with mode 0660. A file that nobody listens on is replaced.
-    pub fn bind(path: &Path) -> Result<Self, ListenError> {
-        let failed = |source| ListenError::Socket {
-            path: path.to_owned(),
-            source,
-        };
-        if let Some(parent) = path
-            .parent()
-            .filter(|parent| !parent.as_os_str().is_empty())
-        {
-            std::fs::create_dir_all(parent).map_err(failed)?;
-        }
-        match std::os::unix::net::UnixStream::connect(path) {
-            Ok(_) => return Err(ListenError::SocketInUse(path.to_owned())),
-            Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
-                std::fs::remove_file(path).map_err(failed)?;
-            }
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Err(error) => return Err(failed(error)),
-        }
-        let listener = UnixListener::bind(path).map_err(failed)?;
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(SOCKET_MODE))
-            .map_err(failed)?;
-        let meta = std::fs::metadata(path).map_err(failed)?;
+    /// The socket that systemd passed, else one bound at `path` with mode 0660.
+    ///
+    /// # Errors
+    /// As [`Listening::open`].
+    pub fn open(passed: Option<StdUnixListener>, path: &Path) -> Result<Self, SocketError> {
+        let listening = Listening::open(passed, path, SOCKET_MODE)?;
         let policy = SocketPolicy {
             own_uid: nix::unistd::geteuid().as_raw(),
-            socket_gid: meta.gid(),
+            socket_gid: listening.gid,
         };
-        let file = SocketFile {
-            path: path.to_owned(),
-            inode: meta.ino(),
-        };
-        Ok(Self {
-            listener,
-            policy,
-            file,
-        })
+        Ok(Self { listening, policy })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.listening.path
     }
 
     /// Serves until `stop`.
     pub async fn serve(self, router: Router, stop: CancellationToken) -> io::Result<()> {
-        let Self {
-            listener,
-            file,
-            policy: _,
-        } = self;
+        let (listener, file) = self.listening.into_parts();
         let service = router.into_make_service_with_connect_info::<SocketPeer>();
         let deadline = stop.clone();
         let serving = axum::serve(listener, service).with_graceful_shutdown(stop.cancelled_owned());
@@ -141,11 +96,7 @@ impl Socket {
             result = serving => result,
             () = async { deadline.cancelled().await; tokio::time::sleep(DRAIN).await } => Ok(()),
         };
-        // Not here: a disk that hangs must not keep a thread that serves.
-        let removed = tokio::task::spawn_blocking(|| drop(file));
-        if tokio::time::timeout(REMOVAL, removed).await.is_err() {
-            tracing::warn!("the disk does not answer; the socket file may be left behind");
-        }
+        sockets::remove(file).await;
         result
     }
 }
@@ -230,7 +181,17 @@ pub struct Port {
 impl Port {
     pub fn bind(address: SocketAddr) -> Result<Self, ListenError> {
         let failed = |source| ListenError::Address { address, source };
-        let listener = std::net::TcpListener::bind(address).map_err(failed)?;
+        let listener = match std::net::TcpListener::bind(address) {
+            Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => {
+                tracing::warn!(
+                    %address,
+                    "no interface of this host has the address; it is served once one has"
+                );
+                bind_ahead(address)
+            }
+            result => result,
+        };
+        let listener = listener.map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         Ok(Self { listener, address })
@@ -271,6 +232,20 @@ impl Port {
         stopping.abort();
         result
     }
+}
+
+/// Binds an address that no interface has: the network need not be up before the daemon.
+fn bind_ahead(address: SocketAddr) -> io::Result<std::net::TcpListener> {
+    let socket = if address.is_ipv4() {
+        tokio::net::TcpSocket::new_v4()?
+    } else {
+        tokio::net::TcpSocket::new_v6()?
+    };
+    // IPv6 sockets follow the same option.
+    nix::sys::socket::setsockopt(&socket, nix::sys::socket::sockopt::IpFreebind, &true)?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)?.into_std()
 }
 
 /// But not with clients that never finish their request.
@@ -331,22 +306,10 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_stale_socket_is_replaced_and_a_live_one_is_not() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("run").join("fipd.sock");
-        let first = Socket::bind(&path).unwrap();
-        assert_eq!(
-            std::fs::metadata(&path).unwrap().permissions().mode() & 0o777,
-            SOCKET_MODE
-        );
-        assert!(matches!(
-            Socket::bind(&path),
-            Err(ListenError::SocketInUse(_))
-        ));
-        drop(first);
-        assert!(!path.exists());
-        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
-        assert!(path.exists());
-        assert!(Socket::bind(&path).is_ok());
+    async fn an_address_that_no_interface_has_yet_is_bound() {
+        for address in ["192.0.2.1:0", "[2001:db8::1]:0"] {
+            let port = Port::bind(address.parse().unwrap()).unwrap();
+            assert_ne!(port.address.port(), 0, "{address}");
+        }
     }
 }

@@ -45,6 +45,7 @@ pub mod pools;
 pub mod probed;
 pub mod problem;
 pub mod quotas;
+pub mod reload;
 pub mod restore_hold;
 pub mod rotate_key;
 pub mod rules;
@@ -82,6 +83,7 @@ use crate::{
     helm::Helm,
     ipam::Ipam,
     metrics::Metrics,
+    reload::Reload,
     rules::RuleBoard,
 };
 use access::{Access, Routes};
@@ -103,6 +105,7 @@ pub struct Api {
     pub sessions: ui::Sessions,
     pub metrics: Metrics,
     pub backups: Backups,
+    pub reload: Reload,
     pub fip_v1: fip_v1::FipV1,
     pub admission: admission::Desk,
     pub takeover: Takeover,
@@ -266,7 +269,7 @@ fn running(routes: Routes) -> Routes {
         .delete("/api/v1/users/{name}", ADMIN, users::delete)
 }
 
-/// The rules of this host, which a host that decides nothing has as well.
+/// The rules of this host and its configuration, which a host that decides nothing has as well.
 fn of_host(routes: Routes) -> Routes {
     routes
         .get(
@@ -279,6 +282,8 @@ fn of_host(routes: Routes) -> Routes {
             ADMIN,
             adopt_rules::adopt,
         )
+        .get("/api/v1/reload", VIEWER, reload::standing)
+        .post("/api/v1/reload", ADMIN, reload::reload)
         .get("/api/v1/rules", VIEWER, rules::show)
         .get("/api/v1/rules/foreign", VIEWER, rules::foreign)
         .get("/api/v1/rules/plan", VIEWER, rules::plan)

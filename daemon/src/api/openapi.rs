@@ -13,7 +13,7 @@ use utoipa::{
 use super::problem::MEDIA_TYPE;
 use super::{
     admin, adopt, adopt_rules, audit, backups, bulk, changes, clusters, export, guests, health,
-    history, import, labels, leases, move_network, pool_preview, pools, probed, quotas,
+    history, import, labels, leases, move_network, pool_preview, pools, probed, quotas, reload,
     restore_hold, rotate_key, rules, separate, tokens, transfer, users, wire,
 };
 
@@ -27,7 +27,7 @@ use super::{
         leases::list, leases::show, leases::allocate, leases::reserve, leases::release_address, leases::release,
         transfer::transfer, probed::probed, labels::label,
         quotas::list, quotas::show, quotas::put, quotas::delete,
-        restore_hold::show, restore_hold::lift, rotate_key::rotate_key,
+        reload::standing, reload::reload, restore_hold::show, restore_hold::lift, rotate_key::rotate_key,
         bulk::bulk, changes::changes,
         guests::list, guests::rotate_secret,
         clusters::list, clusters::show, clusters::forget, clusters::skip_adoption,

@@ -25,6 +25,7 @@ mod network;
 mod page;
 mod pool;
 mod quota;
+mod reload;
 mod restore;
 mod rules;
 mod scope;
@@ -55,6 +56,7 @@ pub use pool::{
     Reserve, Usage,
 };
 pub use quota::{QuotaPage, QuotaPut, QuotaQuery, QuotaView};
+pub use reload::{ReloadStanding, ReloadView};
 pub use restore::{LiftHold, RestoreHoldView};
 pub use rules::{
     FlushRules, ForeignRulePage, PruneForeignRules, RuleClash, RuleDrift, RulePage, RulePlan,

@@ -14,22 +14,27 @@ use axum::{
     response::{IntoResponse as _, Response},
     routing::get,
 };
+use futures::FutureExt as _;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::{AppError, Signals, Tasks, drain, host, start_clusters, tell};
+use super::{
+    AppError, Signals, Tasks, drain, host, keeper::Keeper, open_sockets, start_clusters, tell,
+};
 use crate::{
     api::{
         self,
-        listen::{self, Port, Socket},
+        listen::{self, Port},
     },
     clock,
     config::{Listener, Serve},
     controllers::Runner,
     ipam::{Ipam, Writer},
     metrics::AgentMetrics,
+    reload,
     rules::RuleBoard,
     settings::Settings,
+    sockets::Passed,
     store::{Nowhere, Options, Store},
 };
 
@@ -39,10 +44,10 @@ use handlers::Handlers;
 const LINGER: Duration = Duration::from_secs(1);
 
 /// Runs it until it is told to stop.
-pub async fn run(settings: Settings) -> Result<(), AppError> {
+pub async fn run(settings: Settings, passed: Passed) -> Result<(), AppError> {
     let (ipam, writer) = nothing_to_keep()?;
     let stop = CancellationToken::new();
-    let result = serve(&settings, &ipam, &stop).await;
+    let result = serve(&settings, passed, &ipam, &stop).await;
     stop.cancel();
     super::shut_down(ipam, writer).await;
     result
@@ -58,15 +63,21 @@ fn nothing_to_keep() -> Result<(Ipam, Writer), AppError> {
     })
 }
 
-async fn serve(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Result<(), AppError> {
-    let mut signals = Signals::new()?;
+async fn serve(
+    settings: &Settings,
+    passed: Passed,
+    ipam: &Ipam,
+    stop: &CancellationToken,
+) -> Result<(), AppError> {
+    let (mut signals, hangup) = Signals::new()?;
+    let (reload, desk) = reload::pair();
     let mut tasks: Tasks = JoinSet::new();
     let board = RuleBoard::default();
     let told = settings.config.host.clone().unwrap_or_default();
     make_directory(settings)?;
     let node = told.node.clone().unwrap_or_default();
     let runner = host::of_node(Runner::default(), Some(&told), &board, stop).only_node();
-    let socket = Socket::bind(&settings.socket)?;
+    let socket = open_sockets(&mut tasks, settings, passed, stop)?;
     let api = Handlers::of(&runner, ipam, &board);
     let (clusters, registry) = start_clusters(settings, ipam, runner, stop).await?;
     tasks.spawn(async { registry.await.map_err(|error| error.to_string()) });
@@ -74,7 +85,9 @@ async fn serve(settings: &Settings, ipam: &Ipam, stop: &CancellationToken) -> Re
     let options = host::options(&told, &settings.data_dir, expected);
     let engine = host::engine(&mut tasks, options, &board, stop);
     listen_at(&mut tasks, &settings.config.listeners, &board, stop)?;
-    let router = api::agent_router(api.with(settings, clusters, stop), socket.policy);
+    let keeper = Keeper::new(settings, clusters.clone(), None, "an agent".to_owned());
+    tasks.spawn(keeper.run(hangup, desk, stop.clone()).map(Ok));
+    let router = api::agent_router(api.with(settings, clusters, reload, stop), socket.policy);
     let serving = socket.serve(router, stop.clone());
     tasks.spawn(async { serving.await.map_err(|error| error.to_string()) });
     tracing::info!(%node, data_dir = %settings.data_dir.display(), "fipd is ready as an agent");

@@ -3,12 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use axum_server::tls_rustls::RustlsConfig;
-use sd_notify::NotifyState;
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use super::tell;
-use crate::{api::listen::ListenError, clusters::WatchedFile, settings::Settings};
+use crate::{api::listen::ListenError, settings::Settings};
 
 /// How often the own certificate is looked at.
 const RENEWAL: Duration = Duration::from_secs(12 * 3600);
@@ -17,6 +15,8 @@ pub struct Certificate {
     /// What the daemon started with.
     settings: Settings,
     served: RustlsConfig,
+    /// The last one that was read.
+    last: parking_lot::Mutex<Settings>,
     /// Key and certificate are written by one at a time.
     turn: Mutex<()>,
 }
@@ -25,6 +25,7 @@ impl Certificate {
     pub async fn start(settings: &Settings) -> Result<Arc<Self>, ListenError> {
         Ok(Arc::new(Self {
             settings: settings.clone(),
+            last: parking_lot::Mutex::new(settings.clone()),
             served: settings.tls().certificate().await?,
             turn: Mutex::new(()),
         }))
@@ -35,68 +36,30 @@ impl Certificate {
         self.served.clone()
     }
 
-    /// Reads configuration and certificates again. Clusters follow the file by themselves.
-    pub async fn reload(&self) {
-        let reloading = NotifyState::monotonic_usec_now();
-        if let Ok(now) = reloading {
-            tell(&[NotifyState::Reloading, now]);
-        }
-        match self.settings.reload() {
-            Ok(fresh) => {
-                if self.renew(&fresh).await {
-                    tracing::info!("configuration and certificate were read again");
-                }
-            }
-            Err(error) => tracing::error!(%error, "the configuration stays as it was"),
-        }
-        tell(&[NotifyState::Ready]);
+    /// Takes names over, and reads files again.
+    pub async fn reload(&self, fresh: &Settings) {
+        *self.last.lock() = fresh.clone();
+        self.renew(fresh).await;
     }
 
-    /// Renews the own certificate in time and when the configuration has other names for it; a configured one is read again
-    /// as it is.
+    /// Renews the own certificate in time; a configured one is read again as it is.
     pub async fn keep(self: Arc<Self>, stop: CancellationToken) -> Result<(), String> {
-        let mut last = self.settings.clone();
-        let mut file = last.config_file.clone();
         loop {
             tokio::select! {
                 () = stop.cancelled() => return Ok(()),
                 () = tokio::time::sleep(RENEWAL) => {}
-                () = changed(file.as_mut()) => {
-                    // One that cannot be read is told by who follows the clusters in it.
-                    if let Ok(fresh) = last.reload() {
-                        last = fresh;
-                    }
-                }
             }
+            let last = self.last.lock().clone();
             self.renew(&last).await;
         }
     }
 
-    async fn renew(&self, fresh: &Settings) -> bool {
+    async fn renew(&self, fresh: &Settings) {
         let _turn = self.turn.lock().await;
         let (tls, wanted) = (self.settings.tls(), fresh.tls());
-        let other_files = tls.files.is_some() != wanted.files.is_some();
-        if wanted.listen != tls.listen || wanted.data_dir != tls.data_dir || other_files {
-            tracing::warn!(
-                "listen, data-dir, and whether [api] has cert and key, are taken over at the next start only"
-            );
-        }
-        if wanted.advertise != tls.advertise {
-            tracing::warn!(
-                "clusters and their webhooks are told of another [api] advertise at the next start; until then the certificate has both names"
-            );
-        }
         let renewed = tls.renewed_by(wanted).renew(&self.served).await;
         if let Err(error) = &renewed {
             tracing::error!(%error, "the certificate stays as it was; tried again in 12 hours");
         }
-        renewed.is_ok()
-    }
-}
-
-async fn changed(file: Option<&mut WatchedFile>) {
-    match file {
-        Some(file) => file.changed().await,
-        None => std::future::pending().await,
     }
 }

@@ -4,11 +4,12 @@ use std::{collections::BTreeSet, path::Path};
 
 use fipd_core::{System, Text, host::HostSettings};
 use futures::FutureExt as _;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::Tasks;
 use crate::{
-    config::{Config, Host},
+    config::{Config, Host, HostRule},
     controllers::{
         Runner,
         ip_rule::{WISHES, wisher},
@@ -21,19 +22,21 @@ use crate::{
 /// What is remembered of rules over a restart, in the data directory.
 const JOURNAL: &str = "rules.redb";
 
-/// Starts the engine, where this host is to have rules, and what the address book wants of it. What it answers is cancelled
-/// once the engine has ended.
+/// Starts the engine, where this host is to have rules, and what the address book wants of it by `[[host.rules]]`, which may be
+/// told anew. What it answers is cancelled once the engine has ended.
 pub fn start(
     tasks: &mut Tasks,
     config: &Config,
     data_dir: &Path,
     (ipam, board): (&Ipam, &RuleBoard),
     stop: &CancellationToken,
-) -> CancellationToken {
-    let Some(told) = &config.host else {
+) -> (CancellationToken, watch::Sender<Vec<HostRule>>) {
+    let told = config.host.as_ref();
+    let rules = watch::Sender::new(told.map(|told| told.rules.clone()).unwrap_or_default());
+    let Some(told) = told else {
         let never = CancellationToken::new();
         never.cancel();
-        return never;
+        return (never, rules);
     };
     let system = System::ip_rule();
     if told.node.is_none()
@@ -51,10 +54,28 @@ pub fn start(
         found_later: config.discovery.is_some().then_some(WISHES),
         ..options(told, data_dir, expected)
     };
-    let rules = told.rules.clone();
-    let wanting = ledger::run(ipam.clone(), board.clone(), rules, stop.clone());
+    let wanting = follow(ipam.clone(), board.clone(), rules.subscribe(), stop.clone());
     tasks.spawn(wanting.map(Ok));
-    engine(tasks, options, board, stop)
+    (engine(tasks, options, board, stop), rules)
+}
+
+/// Wants what the rules of today say.
+async fn follow(
+    ipam: Ipam,
+    board: RuleBoard,
+    mut rules: watch::Receiver<Vec<HostRule>>,
+    stop: CancellationToken,
+) {
+    loop {
+        let today = rules.borrow_and_update().clone();
+        tokio::select! {
+            () = ledger::run(ipam.clone(), board.clone(), today, stop.clone()) => return,
+            changed = rules.changed() => if changed.is_err() {
+                // Nobody tells any more: the daemon is stopping.
+                return stop.cancelled().await;
+            },
+        }
+    }
 }
 
 /// Starts the engine. What it answers is cancelled once that has ended.

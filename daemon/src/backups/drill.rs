@@ -40,8 +40,9 @@ impl Backups {
         let Some(_turn) = self.0.turn.try_lock() else {
             return Err(CopyError::Busy);
         };
-        self.room(&self.0.schedule.directory)?;
-        let place = Place::new(&self.0.schedule.directory)?;
+        let directory = self.schedule().directory;
+        self.room(&directory)?;
+        let place = Place::new(&directory)?;
         let drill = Drill {
             at: clock::now(),
             problems: try_out(&copy, &place.0.join("store.redb")),

@@ -97,7 +97,7 @@ async fn what_fails_is_told_and_removes_nothing() {
     let (dir, ipam, backups) = site();
     backups.make().unwrap();
     let kept = names(&backups);
-    let directory = &backups.schedule().directory;
+    let directory = &backups.schedule().directory.clone();
     fs::write(directory.join("fipd-x.redb.partial"), "half").unwrap();
     fs::write(directory.join("notes.txt"), "mine").unwrap();
     ipam.shutdown().await;

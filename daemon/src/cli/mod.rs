@@ -27,6 +27,7 @@ mod pool_preview;
 mod probed;
 mod quota;
 mod rancher_fip;
+mod reload;
 mod restore;
 mod rules;
 mod scopes;
@@ -135,6 +136,8 @@ enum ClientCommand {
     Rules(rules::Rules),
     /// Who did what, newest first
     Audit(audit::Audit),
+    /// Have the daemon read its configuration, kubeconfigs and certificates again
+    Reload(reload::Reload),
     /// Verify the address book, the store and the configuration
     Check(check::Check),
     /// Write a copy of the store to a file while the daemon runs
@@ -237,6 +240,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
             ClientCommand::Adopt(command) => command.run(&session).await,
             ClientCommand::Rules(command) => command.run(&session).await,
             ClientCommand::Audit(command) => command.run(&session).await,
+            ClientCommand::Reload(command) => command.run(&session).await,
             ClientCommand::Check(command) => command.run(&session, &socket).await,
             ClientCommand::Backup(command) => command.run(&session).await,
             ClientCommand::Restore(command) => command.run(&session),

@@ -11,10 +11,12 @@ use crate::{
     config::{Flags, HostRole},
     logging::{self, LogError, LogFormat},
     settings::{Overrides, Settings},
+    sockets::Passed,
 };
 
 const LONG_ABOUT: &str = "\
-Run the daemon until SIGTERM or SIGINT. SIGHUP reads the configuration and certificates again.
+Run the daemon until SIGTERM or SIGINT. SIGHUP reads configuration, kubeconfigs and certificates again, as `fipd reload` does,
+which also says what came of it.
 
 Without --config, /etc/fipd/fipd.toml is used if it exists. Without any file the daemon keeps an address book
 without clusters, in /var/lib/fipd or, for other users than root, in their state directory. Daemons with
@@ -39,6 +41,10 @@ pub struct Serve {
     /// Address and port of UI and REST; port 0 picks a free one
     #[arg(long, env = "FIPD_LISTEN", value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
+    /// Unix socket for CNI plugins, for uid 0 only; without, /run/fipd/cni.sock beside the usual --socket, and none beside
+    /// another
+    #[arg(long, env = "FIPD_CNI_SOCKET", value_name = "PATH")]
+    cni_socket: Option<PathBuf>,
     /// URL by which others reach this host, for the certificate
     #[arg(long, env = "FIPD_ADVERTISE", value_name = "URL", value_parser = advertise)]
     advertise: Option<String>,
@@ -51,9 +57,9 @@ pub struct Serve {
         value_name = "FORM"
     )]
     log_format: LogFormat,
-    /// error, warn, info, debug, trace, or directives such as fipd=debug,info
-    #[arg(long, env = "FIPD_LOG", default_value = "info", value_name = "LEVEL")]
-    log_level: String,
+    /// error, warn, info, debug, trace, or directives such as fipd=debug,info; info where the configuration says nothing either
+    #[arg(long, env = "FIPD_LOG", value_name = "LEVEL")]
+    log_level: Option<String>,
     #[command(flatten)]
     originals: Originals,
 }
@@ -106,6 +112,8 @@ impl Serve {
             listen: self.listen,
             advertise: self.advertise,
             socket,
+            cni_socket: self.cni_socket,
+            log_level: self.log_level,
             role: self.role.map(|role| match &*role {
                 "agent" => HostRole::Agent,
                 _ => HostRole::Standalone,
@@ -114,15 +122,16 @@ impl Serve {
         };
         let settings =
             Settings::load(overrides).map_err(|error| Failure::Input(error.to_string()))?;
-        logging::start(self.log_format, &self.log_level).map_err(|error| match error {
+        logging::start(self.log_format, settings.log_level()).map_err(|error| match error {
             LogError::Level { .. } => Failure::Input(error.to_string()),
             LogError::Journal(_) | LogError::Twice(_) => Failure::failed(error),
         })?;
+        let passed = Passed::receive().map_err(Failure::failed)?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()
             .map_err(Failure::failed)?;
-        let result = runtime.block_on(app::run(settings));
+        let result = runtime.block_on(app::run(settings, passed));
         // A blocking call that hangs (a dead disk) must not keep the process.
         runtime.shutdown_timeout(std::time::Duration::from_millis(500));
         result.map_err(Failure::failed)

@@ -17,12 +17,11 @@ use super::{
     ClusterSession, ClusterView, DiscoveryView, HeldBack, SystemRunner, Trust,
     absence::Confirmation,
     claims::Standing,
-    files::WatchedFile,
     registry::{Event, Events, Registry},
     show,
 };
 use crate::{
-    config::{Config, Flags, NetworkChoice, NetworkRules, PoolFacts},
+    config::{Config, NetworkChoice, NetworkRules, PoolFacts},
     ipam::{Ipam, IpamError},
 };
 
@@ -30,11 +29,7 @@ use crate::{
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     pub config: Config,
-    /// The file `config` is from. `None`: the configuration never changes.
-    pub file: Option<WatchedFile>,
     pub trust: Trust,
-    /// What the command line says; counts over the file, however often that is read.
-    pub flags: Flags,
 }
 
 /// Why a request about clusters is not done.
@@ -73,7 +68,6 @@ struct Inner {
 struct Published {
     views: Vec<ClusterView>,
     discovery: Option<DiscoveryView>,
-    config_error: Option<Text>,
     sessions: BTreeMap<ClusterId, ClusterSession>,
     rules: NetworkRules,
 }
@@ -103,10 +97,9 @@ impl Clusters {
             clusters: clusters.clone(),
             runner,
             trust: options.trust,
-            cancel: cancel.clone(),
-            events: events.clone(),
+            cancel,
+            events,
             config: options.config,
-            config_error: None,
             sites: BTreeMap::new(),
             sessions: BTreeMap::new(),
             tasks: tokio::task::JoinSet::new(),
@@ -121,11 +114,6 @@ impl Clusters {
         };
         registry.remember_pools();
         registry.expect_first().await?;
-        if let Some(file) = options.file {
-            registry
-                .tasks
-                .spawn(watch_config(file, options.flags, events, cancel));
-        }
         Ok((clusters, tokio::spawn(registry.run(heard))))
     }
 
@@ -161,9 +149,11 @@ impl Clusters {
         self.0.published.read().discovery.clone()
     }
 
-    /// Why the configuration file as it is now is not used; the one before is in force then.
-    pub fn config_error(&self) -> Option<Text> {
-        self.0.published.read().config_error.clone()
+    /// Puts another configuration in force; waits until it is.
+    pub async fn configure(&self, config: Config) {
+        let config = Box::new(config);
+        // A registry that is stopping needs none.
+        let _ = self.ask(|done| Event::Config { config, done }).await;
     }
 
     /// Changes whenever a view may have.
@@ -301,16 +291,13 @@ impl Clusters {
                 last_error: registry.discovery_error.clone(),
                 found: registry.found.as_ref().map_or(0, |found| found.found.len()),
             });
-        let config_error = registry.config_error.clone();
         let mut published = self.0.published.write();
         let same = published.views == views
             && published.discovery == discovery
-            && published.config_error == config_error
             && published.sessions.keys().eq(sessions.keys());
         *published = Published {
             views,
             discovery,
-            config_error,
             sessions,
             rules: registry.config.networks.clone(),
         };
@@ -318,28 +305,5 @@ impl Clusters {
         if !same {
             self.0.changes.send_modify(|count| *count += 1);
         }
-    }
-}
-
-/// Reads the file again whenever it changed.
-async fn watch_config(
-    mut file: WatchedFile,
-    flags: Flags,
-    events: Events,
-    cancel: CancellationToken,
-) {
-    loop {
-        tokio::select! {
-            () = cancel.cancelled() => return,
-            () = file.changed() => {}
-        }
-        let path = file.path().to_owned();
-        let flags = flags.clone();
-        let load = tokio::task::spawn_blocking(move || {
-            let config = Config::load(&path).map_err(|err| err.to_string())?;
-            Ok(config.under(&flags))
-        });
-        let result = load.await.unwrap_or_else(|err| Err(err.to_string()));
-        drop(events.send(Event::Config(result.map(Box::new))));
     }
 }

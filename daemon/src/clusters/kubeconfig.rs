@@ -9,6 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use crate::config;
 use kube::{
     Config,
     config::{AuthInfo, Cluster, KubeConfigOptions, Kubeconfig},
@@ -23,6 +24,8 @@ const MAX_SIZE: u64 = 1 << 20;
 pub struct Trust {
     pub dir: PathBuf,
     pub owner: u32,
+    /// Where systemd puts what root gave the daemon (`LoadCredential=`): nobody else can write there.
+    pub credentials: Option<PathBuf>,
 }
 
 impl Default for Trust {
@@ -30,6 +33,7 @@ impl Default for Trust {
         Self {
             dir: "/etc/fipd".into(),
             owner: 0,
+            credentials: config::credentials(),
         }
     }
 }
@@ -80,15 +84,21 @@ pub(super) fn read_file(path: &Path, trust: &Trust) -> Result<(String, bool), Ku
     };
     let real = path.canonicalize().map_err(unreadable)?;
     let file = std::fs::File::open(&real).map_err(unreadable)?;
-    let trusted = file
+    let owned = file
         .metadata()
-        .is_ok_and(|meta| only_owner_writes(&meta, trust.owner))
-        && trusted_place(&real, trust);
+        .is_ok_and(|meta| only_owner_writes(&meta, trust.owner));
+    let trusted = (owned && trusted_place(&real, trust)) || is_credential(&real, trust);
     let mut text = String::new();
     file.take(MAX_SIZE + 1)
         .read_to_string(&mut text)
         .map_err(unreadable)?;
     Ok((text, trusted))
+}
+
+fn is_credential(real: &Path, trust: &Trust) -> bool {
+    let dir = trust.credentials.as_ref();
+    let dir = dir.and_then(|dir| dir.canonicalize().ok());
+    dir.is_some() && real.parent() == dir.as_deref()
 }
 
 fn trusted_place(real: &Path, trust: &Trust) -> bool {

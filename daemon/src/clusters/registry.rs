@@ -39,7 +39,10 @@ pub(super) enum Event {
         serial: u64,
         news: News,
     },
-    Config(Result<Box<Config>, String>),
+    Config {
+        config: Box<Config>,
+        done: oneshot::Sender<Result<(), ClustersError>>,
+    },
     Discovered {
         serial: u64,
         result: Result<Discovered, String>,
@@ -121,7 +124,6 @@ pub(super) struct Registry {
     pub cancel: CancellationToken,
     pub events: Events,
     pub config: Config,
-    pub config_error: Option<Text>,
     pub sites: BTreeMap<Text, Site>,
     pub sessions: BTreeMap<ClusterId, Running>,
     pub tasks: JoinSet<()>,
@@ -220,12 +222,9 @@ impl Registry {
                 serial,
                 news,
             } => self.take_link(&site, &way, serial, news),
-            Event::Config(Ok(config)) => self.take_config(*config),
-            Event::Config(Err(err)) => {
-                tracing::error!(
-                    "the changed configuration is not used, the one before stays in force: {err}"
-                );
-                self.config_error = Some(err.into());
+            Event::Config { config, done } => {
+                self.take_config(*config);
+                drop(done.send(Ok(())));
             }
             Event::Discovered { serial, result } => self.take_discovered(serial, result),
             Event::SessionEnded { id, serial } => {
@@ -293,12 +292,6 @@ impl Registry {
     }
 
     fn take_config(&mut self, config: Config) {
-        self.config_error = None;
-        if config.needs_restart_after(&self.config) {
-            tracing::warn!(
-                "role, data-dir, [api] or [[listener]] changed in the configuration: they count from the next start"
-            );
-        }
         tracing::info!(
             clusters = config.clusters.len(),
             "the changed configuration is in force"

@@ -159,7 +159,7 @@ impl ClusterConfig {
 
     pub(super) fn resolve_paths(&mut self, base: &Path) {
         if let Source::File { path, .. } = &mut self.source {
-            *path = base.join(&*path);
+            *path = super::place(base, path);
         }
         self.settings.rancher_fip.webhook.resolve_paths(base);
         self.settings.ip_rule.webhook.resolve_paths(base);

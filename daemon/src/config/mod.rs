@@ -18,8 +18,10 @@ mod history;
 mod host;
 mod ip_rule;
 mod listener;
+mod live;
 mod network;
 mod pattern;
+mod place;
 mod systems;
 mod together;
 mod webhook;
@@ -36,6 +38,8 @@ use std::{
 use fipd_crds::{labels::API_SERVICE, names::is_object_name};
 use serde::{Deserialize, de::IgnoredAny};
 use toml::Spanned;
+
+use crate::logging;
 
 pub use agent::AgentEnvironment;
 pub use audit::{Audit, Entries};
@@ -59,6 +63,8 @@ pub use network::{
     ChosenBy, DEFAULT_NETWORK, Match, NetworkChoice, NetworkRule, NetworkRules, PoolFacts,
 };
 pub use pattern::Pattern;
+pub use place::credentials;
+use place::place;
 pub use systems::served;
 pub use webhook::{FAIL as WEBHOOK_FAILS, FailurePolicy, Webhook};
 
@@ -76,6 +82,8 @@ pub struct Config {
     pub role: HostRole,
     /// `None` without a configuration file: the user's state directory then.
     pub data_dir: Option<PathBuf>,
+    /// As `--log-level`.
+    pub log_level: Option<String>,
     pub api: Api,
     pub backup: Backup,
     pub audit: Audit,
@@ -134,6 +142,7 @@ impl Default for Api {
 struct File {
     role: Option<Spanned<String>>,
     data_dir: Option<PathBuf>,
+    log_level: Option<Spanned<String>>,
     #[serde(default)]
     api: Option<Spanned<Api>>,
     #[serde(default)]
@@ -210,9 +219,15 @@ impl Config {
         if let Some(given) = file.api {
             check_api(given.get_ref()).map_err(|what| at(given.span(), &what))?;
             api = given.into_inner();
-            api.cert = api.cert.map(|path| base.join(path));
-            api.key = api.key.map(|path| base.join(path));
+            api.cert = api.cert.map(|path| place(base, &path));
+            api.key = api.key.map(|path| place(base, &path));
         }
+        let log_level = file.log_level.map(|given| {
+            logging::check_level(given.get_ref())
+                .map_err(|error| at(given.span(), &error.to_string()))
+                .map(|()| given.into_inner())
+        });
+        let log_level = log_level.transpose()?;
         let mut backup = file.backup;
         backup.directory = backup.directory.map(|path| base.join(path));
         let mut helm = file.helm;
@@ -231,6 +246,7 @@ impl Config {
         let config = Self {
             role,
             data_dir: Some(base.join(file.data_dir.unwrap_or_else(|| DEFAULT_DATA_DIR.into()))),
+            log_level,
             api,
             backup,
             audit: file.audit,
@@ -257,20 +273,6 @@ impl Config {
     /// What is bound twice.
     pub fn check_listen(&self, listen: SocketAddr) -> Result<(), String> {
         listener::check_apart(&self.listeners, listen)
-    }
-
-    /// Whether something differs from `before` that counts from the next start only.
-    pub fn needs_restart_after(&self, before: &Self) -> bool {
-        self.role != before.role
-            || self.data_dir != before.data_dir
-            || self.api != before.api
-            || self.backup != before.backup
-            || self.audit != before.audit
-            || self.history != before.history
-            || self.helm != before.helm
-            || self.fip_v1 != before.fip_v1
-            || self.listeners != before.listeners
-            || self.host != before.host
     }
 
     /// The cluster of that name.

@@ -287,22 +287,6 @@ fn a_default_leaves_a_mirror_where_it_is_and_a_rule_does_not() {
 }
 
 #[test]
-fn only_what_is_bound_once_needs_a_restart() {
-    let before = parse("").unwrap();
-    let needs = |text: &str| parse(text).unwrap().needs_restart_after(&before);
-    assert!(!needs(""));
-    assert!(!needs(
-        "[[network]]\nname = \"a\"\nmatch = [{ pool = \"x\" }]\n"
-    ));
-    assert!(needs("data-dir = \"elsewhere\"\n"));
-    assert!(needs("[api]\nlisten = \"127.0.0.1:1\"\n"));
-    assert!(needs(
-        "[[listener]]\naddress = \"127.0.0.1:80\"\nserve = [\"health\"]\n"
-    ));
-    assert!(needs("[host]\nnode = \"n1\"\n"));
-}
-
-#[test]
 fn values_are_typed() {
     assert!(refused("[api]\nlisten = \"localhost\"\n").contains("line 2"));
     assert!(refused("[api]\ncert = \"a\"\n").contains("cert and key"));

@@ -1,5 +1,7 @@
 //! The thread of the disk: makes batches durable while the planner goes on.
 
+use std::sync::atomic::Ordering;
+
 use fipd_core::{Authority as _, Decision, Outcome};
 
 use super::{Gone, Shared, mailbox::Committed};
@@ -16,8 +18,11 @@ pub(super) fn run(shared: &Shared) {
 
 /// What became of each; shorter than the question when the rest is unknown.
 pub(super) fn commit(shared: &Shared, decisions: &[Decision]) -> Vec<Outcome> {
-    match shared.store.lock().as_mut() {
+    shared.beats.begun.fetch_add(1, Ordering::AcqRel);
+    let outcomes = match shared.store.lock().as_mut() {
         Some(store) => store.commit(decisions),
         None => Vec::new(),
-    }
+    };
+    shared.beats.ended.fetch_add(1, Ordering::AcqRel);
+    outcomes
 }

@@ -41,7 +41,9 @@ pub(super) fn run(shared: &Shared) {
         flight: VecDeque::new(),
         busy: VecDeque::new(),
     };
-    while planner.turn() {}
+    while planner.turn() {
+        shared.beats.turns.fetch_add(1, Ordering::AcqRel);
+    }
     abandon(planner.flight);
     abandon(planner.ready);
 }

@@ -7,6 +7,7 @@ pub mod ip_rule;
 mod page;
 mod rancher_fip;
 pub mod reconcile;
+pub mod reload;
 pub mod rules;
 mod series;
 mod state;
@@ -147,6 +148,7 @@ impl Metrics {
             admission_seconds.clone(),
         );
         reconcile::register(own);
+        reload::register(own);
         rules::register(own, board);
         own.register_collector(Box::new(State::new(
             ipam,
@@ -241,6 +243,7 @@ impl AgentMetrics {
         rules::register_original(&mut all, board.clone());
         let own = all.sub_registry_with_prefix("fipd");
         reconcile::register(own);
+        reload::register(own);
         rules::register(own, board);
         Self(Page::new(all))
     }

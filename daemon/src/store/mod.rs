@@ -187,6 +187,11 @@ impl Store {
         ))
     }
 
+    /// About how many audit entries are kept, from the next commit on.
+    pub fn keep_audit(&mut self, limit: u64) {
+        self.options.audit_limit = limit;
+    }
+
     /// A handle for reading.
     pub fn reader(&self) -> StoreReader {
         StoreReader::new(Arc::clone(&self.shared))

@@ -22,4 +22,5 @@ mod rest;
 mod restore;
 mod roles;
 mod scope;
+mod systemd;
 mod writes;

@@ -111,6 +111,7 @@ fn body(method: &Method, path: &str) -> Value {
             | "/api/v1/clusters/{name}/adopt/ip-rule"
             | "/api/v1/rules/resume"
             | "/api/v1/fip-v1/rotate-key"
+            | "/api/v1/reload"
             | "/api/v1/projects/{project}/rotate-secret",
         ) => Value::Null,
         _ => panic!("say here what {method} {path} is asked"),

@@ -20,6 +20,7 @@ use crate::{
     api::{Api, page::Ask},
     clusters::Clusters,
     ipam::Ipam,
+    reload::Standing,
     store::{Condition, StoreStats},
 };
 
@@ -35,7 +36,7 @@ pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor) -> Answered {
     let mut clusters = cluster_page::rows(&api);
     let mut warnings: Vec<_> = store_warning(&api.ipam).into_iter().collect();
     warnings.extend(api.ipam.read(restore_hold));
-    warnings.extend(config_warnings(&api.clusters));
+    warnings.extend(config_warnings(&api.reload.standing(), &api.clusters));
     warnings.extend(full_pools(&pools));
     warnings.extend(api.ipam.read(contended));
     warnings.extend(ill_clusters(&clusters));
@@ -165,15 +166,15 @@ fn restore_hold(ledger: &Ledger) -> Option<Warning> {
     })
 }
 
-/// What keeps the list of clusters from being what the configuration says.
-fn config_warnings(clusters: &Clusters) -> Vec<Warning> {
+/// What keeps the daemon from being as the configuration says.
+fn config_warnings(standing: &Standing, clusters: &Clusters) -> Vec<Warning> {
     let warning = |what: String, next: &str| Warning {
         what,
         next: next.to_owned(),
         command: String::new(),
         link: None,
     };
-    let config = clusters.config_error().map(|error| {
+    let config = standing.failed.as_ref().map(|error| {
         let next = "The last good configuration stays in force until the file is right.";
         warning(
             format!("The configuration file was changed and cannot be used: {error}"),
@@ -187,7 +188,16 @@ fn config_warnings(clusters: &Clusters) -> Vec<Warning> {
         );
         discovery.last_error.map(|error| warning(what, &error))
     });
-    config.into_iter().chain(discovery).collect()
+    let restart = (!standing.needs_restart.is_empty()).then(|| Warning {
+        what: format!(
+            "Changes of the configuration wait for a restart: {}",
+            standing.needs_restart.join(", ")
+        ),
+        next: "Until then fipd runs with what they were.".to_owned(),
+        command: "systemctl restart fipd".to_owned(),
+        link: None,
+    });
+    config.into_iter().chain(restart).chain(discovery).collect()
 }
 
 fn store_warning(ipam: &Ipam) -> Option<Warning> {

@@ -103,6 +103,7 @@ impl Site {
             guests: Default::default(),
             helm: None,
             backups,
+            reload: crate::reload::pair().0,
             admission: Desk::new(Admission::new(
                 Box::new(Runner::default().ranchers()),
                 ipam.clone(),

@@ -14,6 +14,7 @@ use crate::{
     guests::GuestBoard,
     ipam::Ipam,
     metrics::Metrics,
+    reload::Reload,
     rules::RuleBoard,
     settings::Settings,
 };
@@ -44,6 +45,7 @@ impl Handlers {
         self,
         settings: &Settings,
         clusters: Clusters,
+        reload: Reload,
         stop: &CancellationToken,
     ) -> Arc<Api> {
         let ipam = self.ipam;
@@ -63,6 +65,7 @@ impl Handlers {
             guests,
             helm: None,
             backups,
+            reload,
             admission: Desk::new(Admission::new(Box::new(self.ranchers), ipam.clone())),
             fip_v1: FipV1::new(self.decides, ipam.clone(), settings.config.fip_v1),
             takeover: self.takeover,

@@ -175,6 +175,7 @@ fn place() -> (tempfile::TempDir, PathBuf, Trust) {
     let trust = Trust {
         dir: dir.path().to_owned(),
         owner,
+        credentials: None,
     };
     (dir, path, trust)
 }
@@ -210,6 +211,21 @@ fn trust_needs_place_owner_and_nobody_else_writing() {
     assert!(trusted(&path, &trust));
     mode(dir.path(), 0o777);
     assert!(!trusted(&path, &trust), "everybody may replace it");
+}
+
+#[test]
+fn a_credential_is_as_good_as_a_file_of_root() {
+    let (dir, path, trust) = place();
+    let elsewhere = Trust {
+        dir: "/etc/fipd".into(),
+        owner: trust.owner + 1,
+        credentials: Some(dir.path().to_owned()),
+    };
+    assert!(trusted(&path, &elsewhere));
+    let below = dir.path().join("below");
+    std::fs::create_dir(&below).unwrap();
+    std::fs::copy(&path, below.join("a")).unwrap();
+    assert!(!trusted(&below.join("a"), &elsewhere));
 }
 
 #[test]

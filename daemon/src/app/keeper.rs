@@ -1,0 +1,164 @@
+//! Keeps the configuration in force as the file says while the daemon runs: on SIGHUP, when an admin asks, and by itself when
+//! the file changes.
+//!
+//! A file with errors changes nothing. What counts from the next start only is named in the log, in the answer and on the pages.
+
+use std::{path::PathBuf, sync::Arc};
+
+use sd_notify::NotifyState;
+use tokio::{signal::unix::Signal, sync::watch};
+use tokio_util::sync::CancellationToken;
+
+use super::{certificate::Certificate, tell};
+use crate::{
+    backups::{Backups, Schedule},
+    clusters::{Clusters, WatchedFile},
+    config::HostRule,
+    ipam::Ipam,
+    logging, metrics,
+    reload::{Desk, NotReloaded, Reloaded, Standing},
+    settings::Settings,
+};
+
+/// The parts that take a changed configuration over, beside clusters. A host that decides nothing has none of them.
+pub struct Parts {
+    pub certificate: Arc<Certificate>,
+    pub backups: Backups,
+    pub ipam: Ipam,
+    pub host_rules: watch::Sender<Vec<HostRule>>,
+}
+
+pub struct Keeper {
+    /// What the daemon started with.
+    started: Settings,
+    /// The last good one.
+    last: Settings,
+    clusters: Clusters,
+    parts: Option<Parts>,
+    /// The status that the service manager shows.
+    status: String,
+}
+
+impl Keeper {
+    pub fn new(
+        settings: &Settings,
+        clusters: Clusters,
+        parts: Option<Parts>,
+        status: String,
+    ) -> Self {
+        Self {
+            started: settings.clone(),
+            last: settings.clone(),
+            clusters,
+            parts,
+            status,
+        }
+    }
+
+    /// Until `stop`.
+    pub async fn run(mut self, mut hangup: Signal, mut desk: Desk, stop: CancellationToken) {
+        let mut file = self.started.config_file.clone();
+        loop {
+            let answer = tokio::select! {
+                () = stop.cancelled() => return,
+                Some(answer) = desk.asks.recv() => Some(answer),
+                _ = hangup.recv() => None,
+                () = changed(file.as_mut()) => None,
+            };
+            if let Some(file) = &mut file {
+                // As it is read below it counts as seen.
+                *file = WatchedFile::new(PathBuf::from(file.path()));
+            }
+            let result = self.reload(&desk.standing).await;
+            if let Some(answer) = answer {
+                // Who asked may have gone.
+                drop(answer.send(result));
+            }
+        }
+    }
+
+    async fn reload(
+        &mut self,
+        standing: &watch::Sender<Standing>,
+    ) -> Result<Reloaded, NotReloaded> {
+        if let Ok(now) = NotifyState::monotonic_usec_now() {
+            tell(&[NotifyState::Reloading, now]);
+        }
+        let settings = self.last.clone();
+        let loaded = tokio::task::spawn_blocking(move || settings.reload()).await;
+        let result = match loaded {
+            Ok(Ok(fresh)) => Ok(self.apply(fresh).await),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(error) => Err(error.to_string()),
+        };
+        let now = match &result {
+            Ok(reloaded) => {
+                tracing::info!(applied = ?reloaded.applied, needs_restart = ?reloaded.needs_restart, "the configuration was read again");
+                Standing {
+                    failed: None,
+                    needs_restart: reloaded.needs_restart.clone(),
+                }
+            }
+            Err(error) => {
+                tracing::error!(%error, "the configuration stays as it was");
+                Standing {
+                    failed: Some(error.as_str().into()),
+                    needs_restart: self.last.restart_keys(&self.started),
+                }
+            }
+        };
+        metrics::reload::note(&now);
+        let status = self.status_of(&now);
+        standing.send_replace(now);
+        tell(&[NotifyState::Ready, NotifyState::Status(&status)]);
+        result.map_err(|error| NotReloaded::Invalid(error.into()))
+    }
+
+    fn status_of(&self, standing: &Standing) -> String {
+        let mut status = self.status.clone();
+        if standing.failed.is_some() {
+            status.push_str("; the changed configuration has errors and is not used");
+        }
+        if !standing.needs_restart.is_empty() {
+            status.push_str("; needs a restart: ");
+            status.push_str(&standing.needs_restart.join(", "));
+        }
+        status
+    }
+
+    async fn apply(&mut self, fresh: Settings) -> Reloaded {
+        let needs_restart = fresh.restart_keys(&self.started);
+        let applied = fresh.config.live_keys(&self.last.config);
+        if fresh.log_level() != self.last.log_level()
+            && let Err(error) = logging::set_level(fresh.log_level())
+        {
+            tracing::error!(%error, "the log level stays as it was");
+        }
+        self.clusters.configure(fresh.config.clone()).await;
+        if let Some(parts) = &self.parts {
+            parts.certificate.reload(&fresh).await;
+            let schedule = Schedule::new(&fresh.config.backup, &self.started.data_dir);
+            parts.backups.reschedule(schedule);
+            parts.ipam.keep_audit(fresh.config.audit.keep.0).await;
+            let rules = fresh.config.host.as_ref().map(|host| host.rules.clone());
+            let rules = rules.unwrap_or_default();
+            parts.host_rules.send_if_modified(|told| {
+                let changed = *told != rules;
+                *told = rules;
+                changed
+            });
+        }
+        self.last = fresh;
+        Reloaded {
+            applied,
+            needs_restart,
+        }
+    }
+}
+
+async fn changed(file: Option<&mut WatchedFile>) {
+    match file {
+        Some(file) => file.changed().await,
+        None => std::future::pending().await,
+    }
+}
