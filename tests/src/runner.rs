@@ -21,12 +21,12 @@ pub fn checkout() -> &'static Path {
     tests.parent().unwrap_or(tests)
 }
 
-/// Builds the daemon and gives back the binary's path. The benches, which are a release build, measure it as users get it;
+/// Builds the daemon and, beside it, the CNI plugin, and gives back the daemon's path. The benches, which are a release build, measure it as users get it;
 /// the tests use it with the checks of a debug build, and of what the unit tests have compiled already.
 pub fn build_daemon() -> Result<PathBuf> {
     progress("building fipd");
     let (how, binary) = if cfg!(debug_assertions) {
-        (&["--workspace"][..], "debug/fipd")
+        (&["--workspace", "--bin", "fipd-cni"][..], "debug/fipd")
     } else {
         (&["--release", "--package", "fipd"][..], "release/fipd")
     };

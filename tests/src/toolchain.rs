@@ -6,6 +6,7 @@
 
 pub mod cargo_tool;
 pub mod debian;
+pub mod debian_root;
 pub mod go;
 pub mod kernel;
 pub mod python;

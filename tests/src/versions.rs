@@ -29,6 +29,15 @@ pub const GO_NETLINK: &str = "v1.3.1";
 /// `cargo deny`.
 pub const CARGO_DENY: &str = "0.20.2";
 
+/// `cargo deb`.
+pub const CARGO_DEB: &str = "3.8.0";
+
+/// `cargo generate-rpm`.
+pub const CARGO_GENERATE_RPM: &str = "0.21.1";
+
+/// `cargo cyclonedx`.
+pub const CARGO_CYCLONEDX: &str = "0.5.9";
+
 /// `schemathesis`; `tests/schemathesis/requirements.txt` has it with what it needs.
 pub const SCHEMATHESIS: &str = "4.32.5";
 

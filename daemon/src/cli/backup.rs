@@ -14,12 +14,12 @@ use super::{
 };
 use crate::api::wire::{BackupList, BackupView};
 
-const LONG_ABOUT: &str = "\
+pub(super) const LONG_ABOUT: &str = "\
 Write a copy of the store to a file while the daemon runs. Without a file: show, make or try the copies that the daemon
 keeps, as [backup] in its configuration says.";
 
 #[derive(Debug, Args)]
-#[command(long_about = LONG_ABOUT, args_conflicts_with_subcommands = true, arg_required_else_help = true)]
+#[command(args_conflicts_with_subcommands = true, arg_required_else_help = true)]
 pub struct Backup {
     /// File to write; must not exist. Readable by its owner only
     file: Option<PathBuf>,

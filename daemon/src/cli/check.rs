@@ -16,13 +16,12 @@ use crate::{
     store,
 };
 
-const LONG_ABOUT: &str = "\
+pub(super) const LONG_ABOUT: &str = "\
 Verify the address book and the store. With a running daemon it is asked over its socket; with --data-dir the
 store is read offline, which needs that no daemon has it open. With --config the configuration and its
 kubeconfig files are verified as well; that alone needs no daemon. Exit code 1 when anything is wrong.";
 
 #[derive(Debug, Args)]
-#[command(long_about = LONG_ABOUT)]
 pub struct Check {
     /// Read the store in this directory offline
     #[arg(long, value_name = "DIR")]

@@ -8,7 +8,7 @@ use http::Method;
 use super::{Session, client::with_query, exit::Failure, output::Table, shown};
 use crate::api::wire::{ImportQuery, ImportReport};
 
-const LONG_ABOUT: &str = "\
+pub(super) const LONG_ABOUT: &str = "\
 Write networks, separations, pools, quotas and leases from a file, in the form in which `fipd export` writes them. A lease
 needs no more than address and owner, a pool no more than name and addresses, a separation no more than the names of two
 networks in `networks`; what is named must be there or come first. A new pool that names no network is in `default`, and
@@ -19,7 +19,6 @@ Up to 128 MiB and 200,000 rows are taken at once. A tenant gets more than its qu
 are held after a restore, no file gives one to anybody new; `fipd hold lift` ends that.";
 
 #[derive(Debug, Args)]
-#[command(long_about = LONG_ABOUT)]
 pub struct Import {
     /// JSON Lines, or CSV with a header line
     file: PathBuf,

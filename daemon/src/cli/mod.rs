@@ -18,6 +18,7 @@ mod history;
 mod hold;
 mod import;
 mod lease;
+mod man;
 mod move_network;
 mod network;
 mod output;
@@ -102,6 +103,7 @@ struct Global {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run the daemon
+    #[command(long_about = serve::LONG_ABOUT)]
     Serve(Box<serve::Serve>),
     #[command(flatten)]
     Client(Box<ClientCommand>),
@@ -139,15 +141,19 @@ enum ClientCommand {
     /// Have the daemon read its configuration, kubeconfigs and certificates again
     Reload(reload::Reload),
     /// Verify the address book, the store and the configuration
+    #[command(long_about = check::LONG_ABOUT)]
     Check(check::Check),
     /// Write a copy of the store to a file while the daemon runs
+    #[command(long_about = backup::LONG_ABOUT)]
     Backup(backup::Backup),
     /// Put a backup in the place of the store while no daemon runs
+    #[command(long_about = restore::LONG_ABOUT)]
     Restore(restore::Restore),
     /// Free addresses that are held after a restore
     #[command(subcommand)]
     Hold(hold::Hold),
     /// Write networks, separations, pools, quotas and leases from a file, all or none
+    #[command(long_about = import::LONG_ABOUT)]
     Import(import::Import),
     /// Write out all leases, pools, networks, separations, quotas or the audit log
     Export(export::Export),
@@ -161,6 +167,9 @@ enum ClientCommand {
     Crds(crds::Crds),
     /// Print a script that completes fipd's command line in a shell
     Completions(completions::Completions),
+    /// Write the manual pages of all commands into a folder, for packages
+    #[command(hide = true)]
+    Man(man::Pages),
 }
 
 /// What a client command has at hand.
@@ -251,6 +260,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
             ClientCommand::User(command) => command.run(&session).await,
             ClientCommand::Crds(command) => command.run(&session).await,
             ClientCommand::Completions(command) => command.run(),
+            ClientCommand::Man(command) => command.run(),
         }
     })
 }
@@ -273,6 +283,20 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn help_of_a_command_says_all_that_is_to_be_said() {
+        for (command, word) in [
+            ("serve", "initial-admin"),
+            ("restore", "restore"),
+            ("check", "offline"),
+        ] {
+            let help = parse(&format!("fipd {command} --help")).unwrap_err();
+            let help = help.to_string();
+            let about = help.split("Usage:").next().unwrap_or_default();
+            assert!(about.contains(word) && about.lines().count() > 3, "{help}");
+        }
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::{
     store::{self, RestoreError},
 };
 
-const LONG_ABOUT: &str = "\
+pub(super) const LONG_ABOUT: &str = "\
 Put a backup in the place of the store, while the daemon is stopped. The backup is verified first; the store that was
 there stays beside it under another name. Users and tokens are those of the backup, revoked ones included.
 
@@ -26,7 +26,6 @@ again, and until fipd has run for 24 hours a free address is given to nobody new
 held can be asked for again, released and transferred. `fipd hold lift` ends that, --no-hold does not begin it.";
 
 #[derive(Debug, Args)]
-#[command(long_about = LONG_ABOUT)]
 pub struct Restore {
     /// The backup: from `fipd backup`, or a copy of a store
     file: PathBuf,

@@ -7,14 +7,15 @@ use clap::Args;
 use super::exit::Failure;
 use crate::{
     api::tls,
-    app,
+    app::{self, AppError},
     config::{Flags, HostRole},
     logging::{self, LogError, LogFormat},
     settings::{Overrides, Settings},
     sockets::Passed,
+    store::OpenError,
 };
 
-const LONG_ABOUT: &str = "\
+pub(super) const LONG_ABOUT: &str = "\
 Run the daemon until SIGTERM or SIGINT. SIGHUP reads configuration, kubeconfigs and certificates again, as `fipd reload` does,
 which also says what came of it.
 
@@ -26,7 +27,6 @@ At first start an account `admin` is made; its password is in DATA_DIR/initial-a
 The address of UI and REST is logged and written to DATA_DIR/listen; DATA_DIR/tls/ca.crt is the CA to trust.";
 
 #[derive(Debug, Args)]
-#[command(long_about = LONG_ABOUT)]
 pub struct Serve {
     /// Configuration file
     #[arg(short, long, env = "FIPD_CONFIG", value_name = "FILE")]
@@ -134,7 +134,14 @@ impl Serve {
         let result = runtime.block_on(app::run(settings, passed));
         // A blocking call that hangs (a dead disk) must not keep the process.
         runtime.shutdown_timeout(std::time::Duration::from_millis(500));
-        result.map_err(Failure::failed)
+        result.map_err(|error| {
+            // Not to be tried again: the unit has RestartPreventExitStatus for it.
+            if matches!(error, AppError::Store(OpenError::Newer { .. })) {
+                Failure::Input(error.to_string())
+            } else {
+                Failure::failed(error)
+            }
+        })
     }
 }
 

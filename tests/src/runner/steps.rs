@@ -82,6 +82,12 @@ impl Step {
         self
     }
 
+    /// More arguments, after all others.
+    pub(super) fn with(mut self, arguments: &[&str]) -> Self {
+        self.arguments.extend(arguments.iter().map(OsString::from));
+        self
+    }
+
     pub(super) fn within(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self

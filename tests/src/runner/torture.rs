@@ -45,7 +45,10 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode> {
             say(format_args!("=== round {round}: {name}"));
             let tally = match target {
                 None => properties().await?,
-                Some(target) => end_to_end(target, &MORE).await?.run().await?,
+                Some(target) => {
+                    let test = end_to_end(target, &MORE).await?;
+                    test.with(ignored(target)).run().await?
+                }
             };
             sum.add(tally);
             if tally.failed > 0 {
@@ -59,6 +62,15 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode> {
     } else {
         ExitCode::FAILURE
     })
+}
+
+/// Tests that are only for here: release builds of the packages.
+fn ignored(target: &str) -> &'static [&'static str] {
+    if target == "package" {
+        &["--include-ignored"]
+    } else {
+        &[]
+    }
 }
 
 /// The property tests with many more histories than in `verify`.

@@ -11,24 +11,29 @@ use crate::versions;
 
 /// The path of `cargo-deny`, installed first when the cache has none.
 pub fn cargo_deny() -> Result<PathBuf> {
-    let dir = cache_dir("cargo-deny", versions::CARGO_DENY)?;
+    install("cargo-deny", versions::CARGO_DENY)
+}
+
+/// The paths of what `packaging/build` needs, installed first when the cache has none.
+pub fn packagers() -> Result<[PathBuf; 3]> {
+    Ok([
+        install("cargo-deb", versions::CARGO_DEB)?,
+        install("cargo-generate-rpm", versions::CARGO_GENERATE_RPM)?,
+        install("cargo-cyclonedx", versions::CARGO_CYCLONEDX)?,
+    ])
+}
+
+fn install(name: &str, version: &str) -> Result<PathBuf> {
+    let dir = cache_dir(name, version)?;
     let root = cached(&dir, "root", |half| {
         progress(format_args!(
-            "installing cargo-deny {} (two minutes, once per machine)",
-            versions::CARGO_DENY
+            "installing {name} {version} (two minutes, once per machine)"
         ));
         let mut command = Command::new("cargo");
-        command.args([
-            "install",
-            "cargo-deny",
-            "--locked",
-            "--version",
-            versions::CARGO_DENY,
-            "--root",
-        ]);
+        command.args(["install", name, "--locked", "--version", version, "--root"]);
         // A target directory given for this workspace is not for a foreign tool.
         command.arg(half).env_remove("CARGO_TARGET_DIR");
         run_logged(command, &half.with_extension("log"))
     })?;
-    Ok(root.join("bin/cargo-deny"))
+    Ok(root.join("bin").join(name))
 }

@@ -1,0 +1,221 @@
+//! From the first installation to the purge.
+
+use fipd_tests::testbed::{Kind, Packages};
+use redb::{Database, TableDefinition};
+
+use super::host::Host;
+
+const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
+const STORE: &str = "/var/lib/fipd/fipd.redb";
+const CONFIG: &str = "/etc/fipd/fipd.toml";
+/// What an admin writes.
+const CHANGE: &str = "keep = 21";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deb_is_installed_upgraded_downgraded_removed_and_purged() {
+    let host = Host::bare(Kind::Deb).await;
+    let leases = first_days(&host).await;
+
+    let said = host.remove().await;
+    assert!(!said.contains("warning"), "no cluster is attached: {said}");
+    gone(&host).await;
+    assert!(host.sh(&format!("cat {CONFIG}")).await.contains(CHANGE));
+    host.sh(&format!("test -s {STORE}")).await;
+
+    host.install(Packages::NEWER).await;
+    host.active().await;
+    assert_eq!(host.sh("fipd lease list").await, leases);
+    assert!(host.sh(&format!("cat {CONFIG}")).await.contains(CHANGE));
+
+    attach(&host).await;
+    let said = host.sh("dpkg --purge fipd 2>&1").await;
+    assert!(
+        said.contains("still attached: alpha") && said.contains("fipd clusters detach NAME"),
+        "{said}"
+    );
+    assert!(
+        said.contains("purged with clusters attached: alpha"),
+        "{said}"
+    );
+    gone(&host).await;
+    host.sh("! test -e /var/lib/fipd && ! test -e /etc/fipd && ! test -e /run/fipd")
+        .await;
+    host.sh("getent passwd fipd").await;
+    let left = host
+        .sh("find / -xdev -name '*fipd*' -not -path '/proc/*' -not -path '/shared/*'")
+        .await;
+    let kept = ["/var/lib/systemd/", "/var/log/journal/", "/sys/", "/tmp/"];
+    let left = left
+        .lines()
+        .filter(|path| !kept.iter().any(|kept| path.starts_with(kept)));
+    assert_eq!(left.collect::<Vec<_>>(), Vec::<&str>::new());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_rpm_is_installed_upgraded_downgraded_and_removed() {
+    let host = Host::bare(Kind::Rpm).await;
+    let leases = first_days(&host).await;
+
+    attach(&host).await;
+    let said = host.remove().await;
+    assert!(said.contains("still attached: alpha"), "{said}");
+    gone(&host).await;
+    // rpm has no purge: what an admin changed is kept under another name, and the data is never its own.
+    assert!(
+        host.sh(&format!("cat {CONFIG}.rpmsave"))
+            .await
+            .contains(CHANGE)
+    );
+    host.sh(&format!("test -s {STORE}")).await;
+
+    host.sh(&format!("mv {CONFIG}.rpmsave {CONFIG}")).await;
+    host.install(Packages::NEWER).await;
+    host.active().await;
+    assert_eq!(host.sh("fipd lease list").await, leases);
+    assert!(host.sh(&format!("cat {CONFIG}")).await.contains(CHANGE));
+}
+
+/// Installed, used, configured, upgraded, and taken back to the version before: what the leases are afterwards.
+async fn first_days(host: &Host) -> String {
+    host.install(Packages::OLDER).await;
+    host.active().await;
+    assert_eq!(
+        host.sh("systemctl is-enabled fipd.service").await,
+        "enabled"
+    );
+    let cni = host
+        .sh("CNI_COMMAND=VERSION /usr/lib*/cni/fipd-cni </dev/null")
+        .await;
+    assert!(cni.contains("supportedVersions"), "{cni}");
+    owners(host).await;
+    who_may_ask(host).await;
+
+    host.sh("fipd pool create lab --cidr 10.20.0.0/28").await;
+    host.sh("fipd lease allocate --pool lab --owner fipd/vm/lab/web")
+        .await;
+    let leases = host.sh("fipd lease list").await;
+    assert!(leases.contains("10.20.0.1"), "{leases}");
+    host.sh(&format!(
+        "sed -i 's/^keep = 7$/{CHANGE}/' {CONFIG} && grep -q '^{CHANGE}$' {CONFIG}"
+    ))
+    .await;
+
+    let before = host.property("MainPID").await;
+    host.install(Packages::NEWER).await;
+    host.active().await;
+    assert_ne!(host.property("MainPID").await, before, "restarted");
+    assert_eq!(host.sh("fipd lease list").await, leases);
+    assert!(host.sh(&format!("cat {CONFIG}")).await.contains(CHANGE));
+
+    downgrade(host).await;
+    assert_eq!(host.sh("fipd lease list").await, leases);
+    leases
+}
+
+/// A store that a newer fipd has written is left alone, with one line that says why.
+async fn downgrade(host: &Host) {
+    host.sh("systemctl stop fipd.service").await;
+    let known = write_schema(host, None);
+    let newer = known + 1;
+    write_schema(host, Some(newer));
+    host.install(Packages::OLDER).await;
+    // dpkg has tried to start it by then, rpm has not.
+    host.said("systemctl is-failed --quiet fipd.service || systemctl start fipd.service")
+        .await;
+    let state = host
+        .until(
+            "the service has failed",
+            "systemctl show --property=ActiveState,SubState,NRestarts fipd.service",
+            |said| said.contains("ActiveState=failed"),
+        )
+        .await;
+    assert!(
+        state.contains("NRestarts=0"),
+        "another start changes nothing: {state}"
+    );
+    let line = format!(
+        "has schema version {newer}, this fipd knows up to {known}; install the fipd that wrote it"
+    );
+    for look in [
+        "journalctl --no-pager --unit=fipd.service",
+        "systemctl status --no-pager --full fipd.service",
+    ] {
+        let said = host.said(look).await;
+        assert_eq!(said.matches(&line).count(), 1, "{look}: {said}");
+    }
+    assert_eq!(write_schema(host, None), newer, "left as it was");
+    write_schema(host, Some(known));
+    host.sh("systemctl reset-failed fipd.service; systemctl start fipd.service")
+        .await;
+    host.active().await;
+}
+
+/// Writes the version of the store's schema, if one is given; the version before.
+fn write_schema(host: &Host, version: Option<u32>) -> u32 {
+    let database = Database::create(host.path(STORE)).unwrap();
+    let transaction = database.begin_write().unwrap();
+    let mut meta = transaction.open_table(META).unwrap();
+    let row = |bytes: &[u8]| u32::from_be_bytes(bytes.try_into().unwrap());
+    let found = row(redb::ReadableTable::get(&meta, "schema")
+        .unwrap()
+        .unwrap()
+        .value());
+    if let Some(version) = version {
+        meta.insert("schema", version.to_be_bytes().as_slice())
+            .unwrap();
+    }
+    drop(meta);
+    transaction.commit().unwrap();
+    found
+}
+
+async fn owners(host: &Host) {
+    let seen = host
+        .sh("stat --format='%A %U %G %n' /etc/fipd /etc/fipd/fipd.toml /var/lib/fipd /var/lib/fipd/fipd.redb /run/fipd /run/fipd/fipd.sock")
+        .await;
+    let wanted = "\
+drwxr-xr-x root root /etc/fipd
+-rw-r--r-- root root /etc/fipd/fipd.toml
+drwx------ fipd fipd /var/lib/fipd
+-rw------- fipd fipd /var/lib/fipd/fipd.redb
+drwxr-xr-x fipd fipd /run/fipd
+srw-rw---- fipd fipd /run/fipd/fipd.sock";
+    assert_eq!(seen, wanted);
+}
+
+async fn who_may_ask(host: &Host) {
+    host.sh("fipd pool list").await;
+    host.sh("useradd carol && usermod --append --groups fipd carol")
+        .await;
+    host.sh("runuser --user carol -- fipd pool list").await;
+    let said = host.said("runuser --user nobody -- fipd pool list").await;
+    assert!(said.contains("ermission denied"), "{said}");
+}
+
+/// A cluster that is named in the configuration; that nobody answers there does not matter.
+async fn attach(host: &Host) {
+    let kubeconfig = r#"{"apiVersion":"v1","kind":"Config","current-context":"c",
+        "clusters":[{"name":"c","cluster":{"server":"https://127.0.0.1:9"}}],
+        "users":[{"name":"c","user":{"token":"t"}}],
+        "contexts":[{"name":"c","context":{"cluster":"c","user":"c"}}]}"#;
+    std::fs::write(host.path("/etc/fipd/alpha.kubeconfig"), kubeconfig).unwrap();
+    host.sh("chown root:fipd /etc/fipd/alpha.kubeconfig && chmod 0640 /etc/fipd/alpha.kubeconfig")
+        .await;
+    let section = "\n[[cluster]]\nname = \"alpha\"\nkubeconfig = \"/etc/fipd/alpha.kubeconfig\"\nsystems = [\"claims\"]\n";
+    host.sh(&format!("printf '%s' '{section}' >>{CONFIG}"))
+        .await;
+    host.until("the cluster is known", "fipd clusters list", |said| {
+        said.contains("alpha")
+    })
+    .await;
+}
+
+/// No service, no program, no unit.
+async fn gone(host: &Host) {
+    let state = host.said("systemctl is-active fipd.service").await;
+    assert_eq!(state, "inactive");
+    host.sh(
+        "! command -v fipd && ! test -e /usr/lib/systemd/system/fipd.service && ! pgrep -x fipd",
+    )
+    .await;
+}

@@ -1,0 +1,105 @@
+//! Release packages, which take minutes to build: only `cargo torture` does.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use fipd_tests::process::run_bound;
+use fipd_tests::runner::checkout;
+use fipd_tests::testbed::{TestDirectory, packaging};
+use fipd_tests::toolchain::debian;
+
+const FOREIGN: &str = "aarch64-unknown-linux-gnu";
+
+/// Both packages, built of a copy of the tree in a folder of this name.
+async fn build(directory: &TestDirectory, name: &str, arguments: &[&str]) -> Vec<PathBuf> {
+    let tree = directory.path().join(name);
+    let out = directory.path().join(format!("{name}-packages"));
+    run(Command::new("git")
+        .args(["clone", "--quiet", "--shared"])
+        .arg(checkout())
+        .arg(&tree))
+    .await;
+    let mut build = packaging(&tree).await.unwrap();
+    // Its target directory is in it.
+    build.env_remove("CARGO_TARGET_DIR").args(arguments);
+    build.arg("--out").arg(&out);
+    let said = run(&mut build).await;
+    said.lines().map(PathBuf::from).collect()
+}
+
+async fn run(command: &mut Command) -> String {
+    let shown = format!("{command:?}");
+    let owned = std::mem::replace(command, Command::new("true"));
+    let output = run_bound(owned).await.unwrap();
+    let (out, err) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    assert!(output.status.success(), "{shown}: {out}{err}");
+    out.into_owned()
+}
+
+fn name(path: &Path) -> &std::ffi::OsStr {
+    path.file_name().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "two release builds; cargo torture has the time"]
+async fn the_same_commit_gives_the_same_packages_wherever_it_is_built() {
+    let directory = TestDirectory::new().unwrap();
+    let here = build(&directory, "here", &[]).await;
+    let there = build(&directory, "some/where/else", &[]).await;
+    assert_eq!(here.len(), 2, "{here:?}");
+    for (one, other) in here.iter().zip(&there) {
+        assert_eq!(name(one), name(other));
+        let (a, b) = (std::fs::read(one).unwrap(), std::fs::read(other).unwrap());
+        assert!(a == b, "{} and {} differ", one.display(), other.display());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "a release build for another machine; cargo torture has the time"]
+async fn packages_for_arm64_are_built_here_and_run() {
+    let needs = [
+        "gcc-aarch64-linux-gnu",
+        "libc6-dev-arm64-cross",
+        "qemu-user-static",
+        "binutils",
+        "cpio",
+    ];
+    tokio::task::spawn_blocking(move || debian::ensure(&needs))
+        .await
+        .unwrap()
+        .unwrap();
+    run(Command::new("rustup")
+        .args(["target", "add", FOREIGN])
+        .current_dir(checkout()))
+    .await;
+    let directory = TestDirectory::new().unwrap();
+    let built = build(&directory, "arm64", &["--arch", "arm64"]).await;
+    let [deb, rpm] = built.as_slice() else {
+        panic!("{built:?}");
+    };
+    let said = run(Command::new("dpkg-deb")
+        .arg("--field")
+        .arg(deb)
+        .arg("Architecture"))
+    .await;
+    assert_eq!(said.trim(), "arm64");
+    assert!(rpm.to_string_lossy().ends_with(".aarch64.rpm"), "{rpm:?}");
+    let root = directory.path().join("root");
+    run(Command::new("dpkg-deb")
+        .arg("--extract")
+        .arg(deb)
+        .arg(&root))
+    .await;
+    let fipd = root.join("usr/bin/fipd");
+    let head = run(Command::new("readelf").arg("--file-header").arg(&fipd)).await;
+    assert!(head.contains("AArch64"), "{head}");
+    let version = run(Command::new("qemu-aarch64-static")
+        .args(["-L", "/usr/aarch64-linux-gnu"])
+        .arg(&fipd)
+        .arg("--version"))
+    .await;
+    assert_eq!(version.trim(), concat!("fipd ", env!("CARGO_PKG_VERSION")));
+}

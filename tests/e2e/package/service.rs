@@ -1,0 +1,121 @@
+//! The service under a real systemd.
+
+use std::collections::BTreeSet;
+
+use super::host::Host;
+
+/// Of systemd's scale from 0 to 10, in tenths.
+const EXPOSURE: &str = "20";
+/// CAP_NET_ADMIN, the twelfth bit.
+const NET_ADMIN: &str = "0000000000001000";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_service_may_do_what_it_must_and_nothing_else() {
+    let host = Host::running().await;
+    let said = host
+        .sh(&format!(
+            "systemd-analyze security --no-pager --threshold={EXPOSURE} fipd.service"
+        ))
+        .await;
+    assert!(
+        said.contains("Overall exposure level for fipd.service"),
+        "{said}"
+    );
+
+    let pid = host.property("MainPID").await;
+    let status = host.sh(&format!("cat /proc/{pid}/status")).await;
+    let of = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        line.unwrap()
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    for set in ["CapEff:", "CapPrm:", "CapBnd:", "CapAmb:"] {
+        assert_eq!(of(set), NET_ADMIN, "{set}");
+    }
+    assert_eq!(of("NoNewPrivs:"), "1");
+    let (user, group) = (host.sh("id -u fipd").await, host.sh("id -g fipd").await);
+    assert_ne!(user, "0");
+    assert_eq!(of("Uid:"), [user.as_str(); 4].join(" "));
+    assert_eq!(of("Gid:"), [group.as_str(); 4].join(" "));
+    // It sees the system read-only, and nothing of people.
+    let seen = host
+        .sh(&format!("nsenter --target {pid} --mount -- sh -c 'test -w /etc || echo etc; test -e /home/x || ls -A /root | wc -l; touch /var/lib/fipd/x && rm /var/lib/fipd/x && echo data'"))
+        .await;
+    assert_eq!(seen, "etc\n0\ndata");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_daemon_that_hangs_is_started_again_by_the_watchdog() {
+    let host = Host::running().await;
+    host.sh("mkdir -p /etc/systemd/system/fipd.service.d").await;
+    let shorter = "[Service]\\nWatchdogSec=3s\\nTimeoutAbortSec=1s\\n";
+    host.sh(&format!(
+        "printf '{shorter}' >/etc/systemd/system/fipd.service.d/soon.conf"
+    ))
+    .await;
+    host.sh("systemctl daemon-reload && systemctl restart fipd.service")
+        .await;
+    host.active().await;
+    let pid = host.property("MainPID").await;
+    host.sh(&format!("kill -STOP {pid}")).await;
+    host.until(
+        "another one runs",
+        "systemctl show --property=NRestarts,MainPID,Result fipd.service",
+        |said| {
+            said.contains("NRestarts=1")
+                && !said.contains(&format!("MainPID={pid}\n"))
+                && !said.contains("MainPID=0")
+        },
+    )
+    .await;
+    host.active().await;
+    let journal = host.sh("journalctl --no-pager --unit=fipd.service").await;
+    assert!(journal.contains("Watchdog timeout"), "{journal}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_lease_is_lost_where_the_daemon_is_killed_while_it_gives_them() {
+    let host = Host::running().await;
+    let pid = host.property("MainPID").await;
+    // Calls one after the other, over the death and until the next one has answered some.
+    let said = host
+        .sh(&format!(
+            "(sleep 1; kill -KILL {pid}) & \
+             after=0; n=0; while [ $after -lt 10 ] && [ $n -lt 900 ]; do n=$((n+1)); \
+             if fipd lease allocate --pool lab --owner fipd/vm/lab/m$n -o json >/tmp/answer 2>/dev/null; then \
+             tr -d ' \\n' </tmp/answer; echo; kill -0 {pid} 2>/dev/null || after=$((after+1)); else echo refused; sleep 0.2; fi; done; wait"
+        ))
+        .await;
+    let given = said
+        .lines()
+        .filter(|line| *line != "refused")
+        .map(address)
+        .collect::<Vec<_>>();
+    assert!(
+        said.contains("refused"),
+        "it was killed between calls: {said}"
+    );
+    assert!(given.len() > 10, "{said}");
+    assert_eq!(
+        given.iter().collect::<BTreeSet<_>>().len(),
+        given.len(),
+        "{given:?}"
+    );
+    assert_eq!(host.property("NRestarts").await, "1");
+    let leases = host.sh("fipd lease list --limit 1000 -o json").await;
+    for address in &given {
+        assert!(
+            leases.contains(&format!("\"{address}\"")),
+            "{address} is lost: {leases}"
+        );
+    }
+    host.sh("fipd check").await;
+}
+
+/// Of a lease as JSON without blanks.
+fn address(lease: &str) -> String {
+    let (_, rest) = lease.split_once("\"address\":\"").unwrap();
+    rest.split('"').next().unwrap().to_owned()
+}

@@ -1,0 +1,129 @@
+//! A machine of one's own with a real systemd and a real journal: Debian in a container, booted by `systemd-nspawn`. It has
+//! this machine's kernel, and nothing else of it; no packet leaves it.
+//!
+//! ```text
+//!  Machine::run --> nsenter --> the namespaces of systemd
+//!  root: the cached Debian, read-only, under a layer in memory that goes with the machine
+//! ```
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use super::directory::TestDirectory;
+use crate::process::{Process, run_bound};
+use crate::toolchain::debian_root::debian_root;
+use crate::wait::wait_until;
+
+const BOOTS_WITHIN: Duration = Duration::from_secs(60);
+/// In seconds; a command that hangs is ended, and fails.
+const COMMAND_WITHIN: &str = "90";
+/// Where a folder of this machine is, read-only.
+pub const SHARED: &str = "/shared";
+
+/// A running machine. Dropping it ends it, and nothing of it is left.
+pub struct Machine {
+    nspawn: Process,
+    /// Of its systemd, as seen from here.
+    first: u32,
+    _directory: TestDirectory,
+}
+
+impl Machine {
+    /// Boots one that has `shared` at [`SHARED`].
+    pub async fn boot(shared: &Path) -> Result<Self> {
+        let root = tokio::task::spawn_blocking(debian_root).await??;
+        let directory = TestDirectory::new()?;
+        let mut command = Command::new("systemd-nspawn");
+        command
+            .arg("--directory")
+            .arg(root)
+            .arg(format!("--bind-ro={}:{SHARED}", shared.display()));
+        command.args([
+            "--boot",
+            "--quiet",
+            "--volatile=overlay",
+            "--private-network",
+            "--machine=machine",
+            "--console=pipe",
+            // There is no systemd here that could know of it.
+            "--register=no",
+            "--keep-unit",
+        ]);
+        // Several may have the same root, since none writes to it.
+        command.env("SYSTEMD_NSPAWN_LOCK", "0");
+        let log = directory.path().join("nspawn.log");
+        let nspawn = Process::spawn("systemd-nspawn", command, &log)?;
+        let first = wait_until("systemd is there", BOOTS_WITHIN, || async {
+            Ok::<_, String>(match nspawn.still_running() {
+                Ok(()) => Ok(first_of(nspawn.pid())?),
+                Err(ended) => Err(ended),
+            })
+        });
+        let machine = Self {
+            first: first.await??,
+            nspawn,
+            _directory: directory,
+        };
+        let up = wait_until("the machine is up", BOOTS_WITHIN, || async {
+            machine.run("systemctl is-system-running").await
+        });
+        up.await.with_context(|| machine.nspawn.log_tail())?;
+        Ok(machine)
+    }
+
+    /// Runs a command of a shell as root, and gives back what it prints; an error with all it says where it fails.
+    pub async fn run(&self, command: &str) -> Result<String> {
+        let output = self.output(command).await?;
+        let (out, err) = (
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr),
+        );
+        if !output.status.success() {
+            bail!("in the machine, {command}: {}: {out}{err}", output.status);
+        }
+        Ok(out.trim_end().to_owned())
+    }
+
+    /// The same with standard error, whether it fails or not.
+    pub async fn said(&self, command: &str) -> Result<String> {
+        let output = self.output(&format!("exec 2>&1; {command}")).await?;
+        Ok(String::from_utf8_lossy(&output.stdout)
+            .trim_end()
+            .to_owned())
+    }
+
+    /// A path inside, as it is reached from here.
+    pub fn path(&self, inside: &str) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/root{inside}", self.first))
+    }
+
+    async fn output(&self, command: &str) -> Result<Output> {
+        let mut enter = Command::new("nsenter");
+        enter.arg(format!("--target={}", self.first));
+        enter.args(["--mount", "--uts", "--ipc", "--net", "--pid", "--"]);
+        enter.args(["timeout", COMMAND_WITHIN, "sh", "-c", command]);
+        enter.env_clear().envs([
+            ("PATH", "/usr/sbin:/usr/bin:/sbin:/bin"),
+            ("HOME", "/root"),
+            ("LC_ALL", "C.UTF-8"),
+            ("DEBIAN_FRONTEND", "noninteractive"),
+        ]);
+        run_bound(enter).await.context("start nsenter")
+    }
+}
+
+/// The one child of nspawn, once it is systemd.
+fn first_of(nspawn: u32) -> Result<u32, String> {
+    let read =
+        |path: String| std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"));
+    let children = read(format!("/proc/{nspawn}/task/{nspawn}/children"))?;
+    for child in children.split_whitespace() {
+        if read(format!("/proc/{child}/comm"))?.trim_end() == "systemd" {
+            return child.parse().map_err(|_| format!("{child:?} is no pid"));
+        }
+    }
+    Err(format!("children of {nspawn}: {children:?}"))
+}

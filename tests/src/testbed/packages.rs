@@ -1,0 +1,100 @@
+//! fipd's packages, built as users build them but of the debug binary, so that no release build is needed.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use tokio::sync::OnceCell;
+
+use super::directory::TestDirectory;
+use super::fipd::fipd_binary;
+use super::image::run;
+use crate::runner::checkout;
+use crate::toolchain::{cargo_tool, debian};
+
+/// The two forms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Deb,
+    Rpm,
+}
+
+/// Both versions in both forms, in one folder.
+pub struct Packages {
+    directory: TestDirectory,
+}
+
+impl Packages {
+    /// Before all others.
+    pub const OLDER: &str = "0.0.1";
+    /// After all others.
+    pub const NEWER: &str = "99.0.0";
+
+    /// Built once per process, and kept for as long as it lives.
+    pub async fn built() -> Result<&'static Self> {
+        static BUILT: OnceCell<Packages> = OnceCell::const_new();
+        BUILT.get_or_try_init(Self::build).await
+    }
+
+    async fn build() -> Result<Self> {
+        tokio::task::spawn_blocking(|| debian::ensure(&["binutils", "git"])).await??;
+        let packages = Self {
+            directory: TestDirectory::new()?,
+        };
+        let binaries = packages.folder().join("binaries");
+        std::fs::create_dir(&binaries)?;
+        let fipd = fipd_binary().await?;
+        for name in ["fipd", "fipd-cni"] {
+            let built = fipd.with_file_name(name);
+            ensure!(
+                built.exists(),
+                "{} is not there: cargo build --workspace --bin fipd --bin fipd-cni",
+                built.display()
+            );
+            // A debug build is mostly what only debuggers read.
+            let mut strip = Command::new("strip");
+            strip.arg("-o").arg(binaries.join(name)).arg(built);
+            run(strip).await?;
+        }
+        for version in [Self::OLDER, Self::NEWER] {
+            let mut build = packaging(checkout()).await?;
+            build.args(["--fast", "--version", version]);
+            build.arg("--binaries").arg(&binaries);
+            build.arg("--out").arg(packages.folder());
+            run(build).await?;
+        }
+        Ok(packages)
+    }
+
+    pub fn folder(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// The file's name in the folder.
+    pub fn file(version: &str, kind: Kind) -> String {
+        let machine = std::env::consts::ARCH;
+        let debian = if machine == "aarch64" {
+            "arm64"
+        } else {
+            "amd64"
+        };
+        match kind {
+            Kind::Deb => format!("fipd_{version}_{debian}.deb"),
+            Kind::Rpm => format!("fipd-{version}.{machine}.rpm"),
+        }
+    }
+}
+
+/// `packaging/build` of a tree, with the tools that it needs.
+pub async fn packaging(tree: &Path) -> Result<Command> {
+    let tools = tokio::task::spawn_blocking(cargo_tool::packagers).await??;
+    let mut path = tools
+        .iter()
+        .filter_map(|tool| tool.parent().map(PathBuf::from))
+        .collect::<Vec<_>>();
+    let given = std::env::var_os("PATH").context("PATH")?;
+    path.extend(std::env::split_paths(&given));
+    let mut command = Command::new(tree.join("packaging/build"));
+    command.env("PATH", std::env::join_paths(path)?);
+    Ok(command)
+}
