@@ -10,6 +10,8 @@
     reason = "in a test a panic is the verdict"
 )]
 
+#[path = "package/calls.rs"]
+mod calls;
 #[path = "package/files.rs"]
 mod files;
 #[path = "package/host.rs"]

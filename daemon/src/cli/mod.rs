@@ -139,6 +139,7 @@ enum ClientCommand {
     /// Who did what, newest first
     Audit(audit::Audit),
     /// Have the daemon read its configuration, kubeconfigs and certificates again
+    #[command(long_about = reload::LONG_ABOUT)]
     Reload(reload::Reload),
     /// Verify the address book, the store and the configuration
     #[command(long_about = check::LONG_ABOUT)]

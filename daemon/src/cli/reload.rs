@@ -5,13 +5,12 @@ use clap::Args;
 use super::{Session, exit::Failure, output::Table};
 use crate::api::wire::ReloadView;
 
-const LONG_ABOUT: &str = "\
+pub(super) const LONG_ABOUT: &str = "\
 Have the running daemon read its configuration, kubeconfigs and certificates again, and wait until they are in force. No
 connection is dropped. A file with errors changes nothing: exit code 2, and the line says where the error is. What cannot
 change while the daemon runs is named and counts from the next start.";
 
 #[derive(Debug, Args)]
-#[command(long_about = LONG_ABOUT)]
 pub struct Reload {}
 
 impl Reload {

@@ -89,6 +89,8 @@ async fn both_packages_have_all_that_an_admin_needs() {
         "/usr/bin/fipd",
         "/etc/fipd/fipd.toml",
         "/usr/lib/systemd/system/fipd.service",
+        "/usr/lib/systemd/system/fipd.socket",
+        "/usr/lib/systemd/system/fipd-cni.socket",
         "/usr/lib/sysusers.d/fipd.conf",
         "/usr/lib/tmpfiles.d/fipd.conf",
         "/usr/share/man/man1/fipd.1.gz",

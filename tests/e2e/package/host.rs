@@ -7,6 +7,12 @@ use fipd_tests::testbed::{Kind, Machine, Packages, SHARED, wait_until};
 /// A debug build starts slowly where other suites run beside it.
 pub const SOON: Duration = Duration::from_secs(40);
 
+/// Of a cluster at whose address nobody answers.
+pub const KUBECONFIG: &str = r#"{"apiVersion":"v1","kind":"Config","current-context":"c",
+    "clusters":[{"name":"c","cluster":{"server":"https://127.0.0.1:9"}}],
+    "users":[{"name":"c","user":{"token":"t"}}],
+    "contexts":[{"name":"c","context":{"cluster":"c","user":"c"}}]}"#;
+
 pub struct Host {
     machine: Machine,
     kind: Kind,

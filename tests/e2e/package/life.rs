@@ -3,10 +3,11 @@
 use fipd_tests::testbed::{Kind, Packages};
 use redb::{Database, TableDefinition};
 
-use super::host::Host;
+use super::host::{Host, KUBECONFIG};
 
 const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
 const STORE: &str = "/var/lib/fipd/fipd.redb";
+const UNITS: &str = "fipd.socket fipd-cni.socket fipd.service";
 const CONFIG: &str = "/etc/fipd/fipd.toml";
 /// What an admin writes.
 const CHANGE: &str = "keep = 21";
@@ -80,8 +81,8 @@ async fn first_days(host: &Host) -> String {
     host.install(Packages::OLDER).await;
     host.active().await;
     assert_eq!(
-        host.sh("systemctl is-enabled fipd.service").await,
-        "enabled"
+        host.sh(&format!("systemctl is-enabled {UNITS}")).await,
+        "enabled\nenabled\nenabled"
     );
     let cni = host
         .sh("CNI_COMMAND=VERSION /usr/lib*/cni/fipd-cni </dev/null")
@@ -114,7 +115,7 @@ async fn first_days(host: &Host) -> String {
 
 /// A store that a newer fipd has written is left alone, with one line that says why.
 async fn downgrade(host: &Host) {
-    host.sh("systemctl stop fipd.service").await;
+    host.sh(&format!("systemctl stop {UNITS}")).await;
     let known = write_schema(host, None);
     let newer = known + 1;
     write_schema(host, Some(newer));
@@ -143,10 +144,21 @@ async fn downgrade(host: &Host) {
         let said = host.said(look).await;
         assert_eq!(said.matches(&line).count(), 1, "{look}: {said}");
     }
+    // Who asks is not answered, and has it started, but not for ever.
+    host.sh("systemctl start fipd.socket").await;
+    host.said("timeout 5 fipd pool list").await;
+    host.until(
+        "systemd gives up",
+        "systemctl show --property=ActiveState --value fipd.socket",
+        |said| said == "failed",
+    )
+    .await;
     assert_eq!(write_schema(host, None), newer, "left as it was");
     write_schema(host, Some(known));
-    host.sh("systemctl reset-failed fipd.service; systemctl start fipd.service")
-        .await;
+    host.sh(&format!(
+        "systemctl reset-failed {UNITS}; systemctl start {UNITS}"
+    ))
+    .await;
     host.active().await;
 }
 
@@ -171,7 +183,7 @@ fn write_schema(host: &Host, version: Option<u32>) -> u32 {
 
 async fn owners(host: &Host) {
     let seen = host
-        .sh("stat --format='%A %U %G %n' /etc/fipd /etc/fipd/fipd.toml /var/lib/fipd /var/lib/fipd/fipd.redb /run/fipd /run/fipd/fipd.sock")
+        .sh("stat --format='%A %U %G %n' /etc/fipd /etc/fipd/fipd.toml /var/lib/fipd /var/lib/fipd/fipd.redb /run/fipd /run/fipd/fipd.sock /run/fipd/cni.sock")
         .await;
     let wanted = "\
 drwxr-xr-x root root /etc/fipd
@@ -179,7 +191,8 @@ drwxr-xr-x root root /etc/fipd
 drwx------ fipd fipd /var/lib/fipd
 -rw------- fipd fipd /var/lib/fipd/fipd.redb
 drwxr-xr-x fipd fipd /run/fipd
-srw-rw---- fipd fipd /run/fipd/fipd.sock";
+srw-rw---- root fipd /run/fipd/fipd.sock
+srw------- root root /run/fipd/cni.sock";
     assert_eq!(seen, wanted);
 }
 
@@ -194,11 +207,7 @@ async fn who_may_ask(host: &Host) {
 
 /// A cluster that is named in the configuration; that nobody answers there does not matter.
 async fn attach(host: &Host) {
-    let kubeconfig = r#"{"apiVersion":"v1","kind":"Config","current-context":"c",
-        "clusters":[{"name":"c","cluster":{"server":"https://127.0.0.1:9"}}],
-        "users":[{"name":"c","user":{"token":"t"}}],
-        "contexts":[{"name":"c","context":{"cluster":"c","user":"c"}}]}"#;
-    std::fs::write(host.path("/etc/fipd/alpha.kubeconfig"), kubeconfig).unwrap();
+    std::fs::write(host.path("/etc/fipd/alpha.kubeconfig"), KUBECONFIG).unwrap();
     host.sh("chown root:fipd /etc/fipd/alpha.kubeconfig && chmod 0640 /etc/fipd/alpha.kubeconfig")
         .await;
     let section = "\n[[cluster]]\nname = \"alpha\"\nkubeconfig = \"/etc/fipd/alpha.kubeconfig\"\nsystems = [\"claims\"]\n";
@@ -212,8 +221,8 @@ async fn attach(host: &Host) {
 
 /// No service, no program, no unit.
 async fn gone(host: &Host) {
-    let state = host.said("systemctl is-active fipd.service").await;
-    assert_eq!(state, "inactive");
+    let state = host.said(&format!("systemctl is-active {UNITS}")).await;
+    assert_eq!(state, "inactive\ninactive\ninactive");
     host.sh(
         "! command -v fipd && ! test -e /usr/lib/systemd/system/fipd.service && ! pgrep -x fipd",
     )

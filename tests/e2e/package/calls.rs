@@ -1,0 +1,80 @@
+//! What callers see while the service is reloaded and started anew.
+
+use fipd_tests::testbed::{Method, UnixConnection};
+
+use super::host::{Host, KUBECONFIG};
+
+const CONFIG: &str = "/etc/fipd/fipd.toml";
+const SOCKET: &str = "/run/fipd/fipd.sock";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reload_keeps_process_and_connections_and_says_what_is_wrong() {
+    let host = Host::running().await;
+    let pid = host.property("MainPID").await;
+    let mut open = UnixConnection::open(&host.path(SOCKET)).await.unwrap();
+    assert_eq!(
+        open.call(Method::GET, "/readyz", None)
+            .await
+            .unwrap()
+            .status,
+        200
+    );
+
+    host.sh(&format!(
+        "sed -i 's/^keep = 7$/keep = 9/' {CONFIG} && systemctl reload fipd.service"
+    ))
+    .await;
+    host.sh(&format!("echo 'nonsense = 1' >>{CONFIG}")).await;
+    let said = host
+        .said("systemctl reload fipd.service || echo refused")
+        .await;
+    assert!(said.ends_with("refused"), "{said}");
+    let journal = host.sh("journalctl --no-pager --unit=fipd.service").await;
+    assert!(journal.contains("nonsense"), "{journal}");
+
+    assert_eq!(host.property("ActiveState").await, "active");
+    assert_eq!(host.property("MainPID").await, pid);
+    assert_eq!(
+        open.call(Method::GET, "/readyz", None)
+            .await
+            .unwrap()
+            .status,
+        200,
+        "on the same connection"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restart_loses_no_call() {
+    let host = Host::running().await;
+    let restarts = "for i in 1 2 3; do systemctl restart fipd.service; done";
+    let allocate = "fipd lease allocate --pool lab --owner fipd/vm/lab/x >/tmp/lease 2>&1 && echo done || cat /tmp/lease";
+    let delete = "echo '{\"cniVersion\":\"1.1.0\",\"name\":\"n\",\"type\":\"fipd-cni\"}' | CNI_COMMAND=DEL CNI_CONTAINERID=c CNI_IFNAME=eth0 \
+                  /usr/lib/cni/fipd-cni && echo done";
+    let said = host
+        .sh(&format!(
+            "({restarts}) & while kill -0 $! 2>/dev/null; do {allocate}; {delete}; done"
+        ))
+        .await;
+    assert!(said.lines().count() > 5, "{said}");
+    assert!(said.lines().all(|line| line == "done"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_kubeconfig_that_only_root_may_read_is_given_as_a_credential() {
+    let host = Host::running().await;
+    std::fs::write(host.path("/root/alpha.kubeconfig"), KUBECONFIG).unwrap();
+    let unit = "[Service]\\nLoadCredential=alpha:/root/alpha.kubeconfig\\n";
+    let section = "\\n[[cluster]]\\nname = \"alpha\"\\nkubeconfig = \"credential:alpha\"\\nsystems = [\"claims\"]\\n";
+    host.sh(&format!(
+        "chmod 0600 /root/alpha.kubeconfig && mkdir -p /etc/systemd/system/fipd.service.d && \
+         printf '{unit}' >/etc/systemd/system/fipd.service.d/cluster.conf && printf '{section}' >>{CONFIG} && \
+         systemctl daemon-reload && systemctl restart fipd.service"
+    ))
+    .await;
+    // It has read the address there.
+    host.until("the cluster is tried", "fipd clusters list", |said| {
+        said.contains("alpha") && said.contains("127.0.0.1:9")
+    })
+    .await;
+}
