@@ -290,7 +290,7 @@ mod tests {
     fn help_of_a_command_says_all_that_is_to_be_said() {
         for (command, word) in [
             ("serve", "initial-admin"),
-            ("restore", "restore"),
+            ("restore", "adopted"),
             ("check", "offline"),
         ] {
             let help = parse(&format!("fipd {command} --help")).unwrap_err();
