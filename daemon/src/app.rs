@@ -44,11 +44,13 @@ use crate::{
     helm::Helm,
     ipam::{Ipam, IpamError, Writer},
     metrics::Metrics,
+    oidc::Oidc,
     reload, restore_hold, rollup,
     rules::{RuleBoard, watch_drift},
     settings::Settings,
     sockets::{self, Listening, Passed, SocketError},
     store::{OpenError, Options},
+    webhooks::Webhooks,
 };
 use certificate::Certificate;
 use keeper::{Keeper, Parts};
@@ -84,6 +86,9 @@ pub enum AppError {
     Socket(#[from] SocketError),
     #[error("{}: {source}", path.display())]
     File { path: PathBuf, source: io::Error },
+    /// A webhook or the provider cannot be used as it is configured.
+    #[error("{0}")]
+    Config(String),
     #[error("signals cannot be received: {0}")]
     Signal(io::Error),
     #[error("a part of the daemon ended by itself: {0}")]
@@ -150,6 +155,18 @@ async fn serve(
     Backups::sweep_lent(&settings.data_dir);
     let backups = Backups::new(ipam.clone(), schedule);
     chores(&mut tasks, ipam, &backups, &rules, stop);
+    let oidc = Oidc::new(
+        settings.config.oidc.as_ref(),
+        tls_settings.advertise.as_deref(),
+    );
+    let oidc = oidc.map_err(AppError::Config)?;
+    if let Some(provider) = oidc.provider().cloned() {
+        // So that the login says it if the provider cannot be reached.
+        tokio::spawn(async move { provider.look().await });
+    }
+    let webhooks = Webhooks::new(&settings.config.hooks, &settings.data_dir);
+    let webhooks = webhooks.map_err(AppError::Config)?;
+    tasks.spawn(webhooks.clone().run(ipam.clone(), stop.clone()).map(Ok));
     let (engine, host_rules) = host::start(
         &mut tasks,
         &settings.config,
@@ -170,7 +187,7 @@ async fn serve(
         metrics: Metrics::new(
             ipam.clone(),
             clusters.clone(),
-            backups.clone(),
+            (backups.clone(), webhooks.clone()),
             guests.clone(),
             ranchers.clone(),
             Some(&helm),
@@ -185,6 +202,8 @@ async fn serve(
         takeover,
         rule_takeover,
         rules,
+        webhooks,
+        oidc,
         sessions: ui::Sessions::new(ipam.clone()),
         clusters,
         accounts,
@@ -254,6 +273,7 @@ fn serve_users(
             .await
             .map_err(|error| error.to_string())
     });
+    let router = api::strict_transport(router);
     let serving = port.serve(Some(certificate), router, listen::MOST, stop.clone());
     tasks.spawn(async { serving.await.map_err(|error| error.to_string()) });
 }
@@ -267,7 +287,10 @@ fn serve_open(
     stop: &CancellationToken,
 ) {
     for (port, listener) in ports {
-        let router = api::open_router(Arc::clone(api), &listener.serve);
+        let mut router = api::open_router(Arc::clone(api), &listener.serve);
+        if listener.tls {
+            router = api::strict_transport(router);
+        }
         let tls = listener.tls.then(|| certificate.clone());
         tracing::info!(address = %port.address, tls = listener.tls, serve = ?listener.serve, "listens here as well, without login");
         let serving = port.serve(tls, router, listen::MOST_OPEN, stop.clone());
@@ -364,17 +387,15 @@ impl Signals {
 
 /// Waits for the reason to stop. A part that ends before it was told to is one.
 async fn supervise(mut signals: Signals, tasks: &mut Tasks, ipam: &Ipam) -> Result<(), AppError> {
-    loop {
-        tokio::select! {
-            _ = signals.terminate.recv() => return Ok(()),
-            _ = signals.interrupt.recv() => return Ok(()),
-            () = ipam.ended() => {
-                let why = "the writer of the address book is gone; the service manager starts fipd again";
-                tracing::error!(condition = ?ipam.health(), "{why}");
-                return Err(AppError::Ended(why.to_owned()));
-            }
-            Some(ended) = tasks.join_next() => return Err(AppError::Ended(why(ended))),
+    tokio::select! {
+        _ = signals.terminate.recv() => Ok(()),
+        _ = signals.interrupt.recv() => Ok(()),
+        () = ipam.ended() => {
+            let why = "the writer of the address book is gone; the service manager starts fipd again";
+            tracing::error!(condition = ?ipam.health(), "{why}");
+            Err(AppError::Ended(why.to_owned()))
         }
+        Some(ended) = tasks.join_next() => Err(AppError::Ended(why(ended))),
     }
 }
 

@@ -60,7 +60,34 @@ pub struct TokenMadePage {
     pub text: String,
 }
 
+/// A sign-in that lasts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionRow {
+    pub id: String,
+    pub from: String,
+    pub browser: String,
+    pub began: Moment,
+    pub seen: Moment,
+    /// It is the one that shows this page.
+    pub mine: bool,
+}
+
+/// Where somebody is signed in.
+#[derive(Clone, Debug, Template)]
+#[template(path = "sessions.html")]
+pub struct SessionsPage {
+    pub shell: Shell,
+    /// Whose they are; `None`: of who looks at the page.
+    pub of: Option<String>,
+    pub target: String,
+    pub sessions: Vec<SessionRow>,
+}
+
 impl UserRow {
+    pub(crate) fn sessions(&self) -> String {
+        links::user_sessions(&self.name)
+    }
+
     pub(crate) fn edit(&self) -> String {
         links::user(&self.name)
     }
@@ -123,6 +150,35 @@ mod tests {
         };
         let html = page.render().unwrap();
         for text in ["/ui/tokens/77/revoke", "expired", "pool dmz", "operator"] {
+            assert!(html.contains(text), "no {text} in {html}");
+        }
+    }
+
+    #[test]
+    fn each_session_can_be_ended_and_the_own_one_is_marked() {
+        let row = |id: &str, mine: bool| SessionRow {
+            id: id.into(),
+            from: "192.0.2.7".into(),
+            browser: "<b>".into(),
+            began: Moment(0),
+            seen: Moment(1),
+            mine,
+        };
+        let html = SessionsPage {
+            shell: sample::shell(true),
+            of: None,
+            target: links::SESSIONS.into(),
+            sessions: vec![row("aa", true), row("bb", false)],
+        }
+        .render()
+        .unwrap();
+        for text in [
+            "value=\"bb\"",
+            "this one",
+            "&#60;b&#62;",
+            "value=\"others\"",
+            "name=\"csrf\"",
+        ] {
             assert!(html.contains(text), "no {text} in {html}");
         }
     }

@@ -44,7 +44,9 @@ mod text;
 mod transfer;
 mod usage;
 
-pub use accounts::{TokenMadePage, TokenRow, TokensPage, UserRow, UsersPage};
+pub use accounts::{
+    SessionRow, SessionsPage, TokenMadePage, TokenRow, TokensPage, UserRow, UsersPage,
+};
 pub use askama::Template;
 pub use audit::{AuditPage, AuditRow};
 pub use backup::{BackupPage, CopyRow};
@@ -60,7 +62,7 @@ pub use input::{Form, FormPage, Input, InputKind};
 pub use lease::{FreeAddress, LeasePage, LeaseRow, Party, State};
 pub use leases::LeasesPage;
 pub use list::{Column, Direction};
-pub use login::LoginPage;
+pub use login::{LoginPage, ProviderLink, SignedInPage, SignedOutPage};
 pub use map::{AddressMap, Cell, CellKind};
 pub use pool::{Doubt, PoolPage, Waiter};
 pub use pools::{PoolRow, PoolsPage};

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 pub const HOME: &str = "/ui/";
 pub const LOGIN: &str = "/ui/login";
+pub const LOGIN_OIDC: &str = "/ui/login/oidc";
 pub const LOGOUT: &str = "/ui/logout";
 pub const POOLS: &str = "/ui/pools";
 pub const POOL_NEW: &str = "/ui/pools/new";
@@ -22,6 +23,7 @@ pub const USERS: &str = "/ui/users";
 pub const USER_NEW: &str = "/ui/users/new";
 pub const TOKENS: &str = "/ui/tokens";
 pub const TOKEN_NEW: &str = "/ui/tokens/new";
+pub const SESSIONS: &str = "/ui/sessions";
 pub const PASSWORD: &str = "/ui/password";
 pub const BACKUP: &str = "/ui/backup";
 pub const BACKUP_DRILL: &str = "/ui/backup/drill";
@@ -76,6 +78,11 @@ pub fn release(network: u32, address: IpAddr) -> String {
 /// Where a user is given another role or password.
 pub fn user(name: &str) -> String {
     format!("/ui/users/{name}/edit")
+}
+
+/// Where a user is signed in.
+pub fn user_sessions(name: &str) -> String {
+    format!("/ui/users/{name}/sessions")
 }
 
 /// Where the end of a user is confirmed and sent to.

@@ -16,8 +16,39 @@ pub struct LoginPage {
     /// Matches the cookie of this form, as there is no session yet.
     pub token: String,
     pub error: Option<String>,
+    /// Somebody else who signs people in.
+    pub provider: Option<ProviderLink>,
     /// While the initial admin has not signed in: the file that holds its password.
     pub initial_file: Option<String>,
+}
+
+/// A provider that people sign in by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProviderLink {
+    pub label: String,
+    /// Where the way to it begins.
+    pub address: String,
+    /// Why it cannot be reached at the moment.
+    pub trouble: Option<String>,
+}
+
+/// After coming back from a provider; leads on.
+#[derive(Clone, Debug, Template)]
+#[template(path = "signed_in.html")]
+pub struct SignedInPage {
+    pub shell: Shell,
+    pub name: String,
+    pub next: String,
+}
+
+/// After signing out who came by a provider.
+#[derive(Clone, Debug, Template)]
+#[template(path = "signed_out.html")]
+pub struct SignedOutPage {
+    pub shell: Shell,
+    pub label: String,
+    /// Where the session at the provider is ended.
+    pub provider: String,
 }
 
 #[cfg(test)]
@@ -31,6 +62,7 @@ mod tests {
             next: "/ui/audit".into(),
             token: "t0ken".into(),
             error: Some("Name or password is wrong.".into()),
+            provider: None,
             initial_file: Some("/var/lib/fipd/initial-admin".into()),
         }
     }
@@ -58,6 +90,23 @@ mod tests {
         .render()
         .unwrap();
         assert!(!html.contains("sudo cat"));
+    }
+
+    #[test]
+    fn a_provider_that_is_down_is_told_beside_the_password() {
+        let provider = ProviderLink {
+            label: "Example <ID>".into(),
+            address: "/ui/login/oidc?next=/ui/audit".into(),
+            trouble: Some("no connection".into()),
+        };
+        let html = LoginPage {
+            provider: Some(provider),
+            ..page()
+        }
+        .render()
+        .unwrap();
+        assert!(html.contains("Sign in with Example &#60;ID&#62;"), "{html}");
+        assert!(html.contains("no connection") && html.contains("name=\"password\""));
     }
 
     #[test]

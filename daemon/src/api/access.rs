@@ -23,6 +23,8 @@ use super::Api;
 pub enum Access {
     /// Everybody, without login.
     Open,
+    /// Everybody who reaches the port; the handler asks for what it needs (the secret of a project), or only judges.
+    Own,
     /// REST: from this role up. Socket peers and bearer tokens without a scope; the session cookie for GET and HEAD only.
     Api(Role),
     /// As [`Access::Api`], and for tokens with a scope: the handler keeps to it.

@@ -10,11 +10,10 @@ use std::{
 };
 
 use axum::{
-    Json, Router,
+    Json,
     body::{HttpBody as _, to_bytes},
     extract::{ConnectInfo, Path, Request, State},
     response::{IntoResponse as _, Response},
-    routing::post,
 };
 use http::StatusCode;
 use serde_json::Value;
@@ -22,6 +21,8 @@ use tokio::sync::Semaphore;
 
 use super::{
     Api,
+    access::{Access, Routes},
+    body::is_too_large,
     fip_v1::limiter::{Limiter, Rate, Whom},
     problem::{Code, Problem},
 };
@@ -78,8 +79,8 @@ impl Desk {
 }
 
 /// The calls, for any listener.
-pub fn routes(router: Router<Arc<Api>>) -> Router<Arc<Api>> {
-    router.route("/admission/{cluster}/{rule}", post(validate))
+pub fn routes(routes: Routes) -> Routes {
+    routes.post("/admission/{cluster}/{rule}", Access::Own, validate)
 }
 
 async fn validate(
@@ -142,9 +143,15 @@ impl Desk {
             Some(length) if length <= USUAL => None,
             Some(_) | None => self.places.acquire().await.ok(),
         };
-        let body = to_bytes(request.into_body(), MOST).await.map_err(|_| {
-            let text = format!("the review is cut short, or larger than {MOST} bytes");
-            malformed(text)
+        let body = to_bytes(request.into_body(), MOST).await.map_err(|error| {
+            if is_too_large(&error) {
+                let text = format!("the review is larger than {MOST} bytes");
+                return (
+                    Outcome::Malformed,
+                    Box::new(Problem::new(Code::TooLarge, text)),
+                );
+            }
+            malformed("the review is cut short".to_owned())
         })?;
         Question::read(&body, kind).map_err(|error| malformed(error.to_string()))
     }
@@ -255,7 +262,7 @@ mod tests {
         assert_eq!(send(&site, unknown, &wrong).await.0, StatusCode::NOT_FOUND);
         let large = review(&json!({ "metadata": {}, "spec": { "x": "y".repeat(MOST) } }));
         let (status, answer) = send(&site, path, &large).await;
-        assert_eq!(status, StatusCode::BAD_REQUEST);
+        assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
         assert!(
             answer["detail"].as_str().unwrap().contains("larger"),
             "{answer}"

@@ -121,7 +121,7 @@ pub(super) async fn rows(
         let entries = found.entries.iter();
         entries
             .filter(|(_, entry)| reach.has_entry(entry))
-            .map(|(number, entry)| audit_view(ledger, *number, entry))
+            .map(|(number, entry)| view(ledger, *number, entry))
             .collect()
     });
     Ok((entries, found.next))
@@ -206,7 +206,8 @@ fn time(field: &str, text: Option<&str>) -> Result<Option<Timestamp>, Problem> {
     text.map(read).transpose()
 }
 
-fn audit_view(ledger: &Ledger, number: u64, entry: &AuditEntry) -> AuditView {
+/// An entry with the names that things have now.
+pub fn view(ledger: &Ledger, number: u64, entry: &AuditEntry) -> AuditView {
     let pool_name = |id| match ledger.pool(id) {
         Some(pool) => pool.spec.name.to_string(),
         None => format!("#{}", id.0),

@@ -162,7 +162,7 @@ fn find_caller(
     }
     let safe = matches!(*request.method(), Method::GET | Method::HEAD);
     let cookie_counts = match access {
-        Access::Open | Access::Page(_) => true,
+        Access::Open | Access::Own | Access::Page(_) => true,
         Access::Api(_) | Access::Scoped(_) => safe,
     };
     Ok(if cookie_counts {
@@ -183,7 +183,7 @@ enum Admission {
 
 fn admit(access: Access, caller: Option<&Caller>) -> Admission {
     let needed = match access {
-        Access::Open => return Admission::In,
+        Access::Open | Access::Own => return Admission::In,
         Access::Api(role) | Access::Scoped(role) | Access::Page(role) => role,
     };
     match (caller, access) {
@@ -203,7 +203,7 @@ fn admit(access: Access, caller: Option<&Caller>) -> Admission {
             }
         }
         (None, Access::Page(_)) => Admission::SignIn,
-        (None, Access::Api(_) | Access::Scoped(_) | Access::Open) => {
+        (None, Access::Api(_) | Access::Scoped(_) | Access::Open | Access::Own) => {
             let detail = "send a bearer token (made by `fipd token create`) or use the Unix socket";
             Admission::Out(Problem::new(Code::Unauthenticated, detail))
         }

@@ -7,7 +7,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use http::header;
-use http_body_util::Limited;
+use http_body_util::{LengthLimitError, Limited};
 
 use super::{
     problem::{Code, Problem},
@@ -32,6 +32,18 @@ pub async fn limited(request: Request, next: Next) -> Response {
     }
     next.run(request.map(|body| Body::new(Limited::new(body, most))))
         .await
+}
+
+/// Whether a body was not read to its end because it has more bytes than are read.
+pub fn is_too_large(error: &axum::Error) -> bool {
+    let mut cause = std::error::Error::source(error);
+    while let Some(one) = cause {
+        if one.is::<LengthLimitError>() {
+            return true;
+        }
+        cause = one.source();
+    }
+    false
 }
 
 #[cfg(test)]

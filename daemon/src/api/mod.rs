@@ -47,6 +47,7 @@ pub mod problem;
 pub mod quotas;
 pub mod reload;
 pub mod restore_hold;
+pub mod rights;
 pub mod rotate_key;
 pub mod rules;
 mod separate;
@@ -57,6 +58,7 @@ pub mod ui;
 pub mod users;
 pub mod verify;
 mod wants;
+pub mod webhooks;
 pub mod wire;
 
 use std::{any::Any, collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};
@@ -66,7 +68,6 @@ use axum::{
     extract::{MatchedPath, Request, State},
     middleware::{self, Next},
     response::{IntoResponse, Response},
-    routing::get,
 };
 use fipd_core::Role;
 use http::{HeaderValue, StatusCode, header};
@@ -83,8 +84,10 @@ use crate::{
     helm::Helm,
     ipam::Ipam,
     metrics::Metrics,
+    oidc::Oidc,
     reload::Reload,
     rules::RuleBoard,
+    webhooks::Webhooks,
 };
 use access::{Access, Routes};
 use accounts::Accounts;
@@ -103,6 +106,7 @@ pub struct Api {
     pub helm: Option<Helm>,
     pub accounts: Accounts,
     pub sessions: ui::Sessions,
+    pub oidc: Oidc,
     pub metrics: Metrics,
     pub backups: Backups,
     pub reload: Reload,
@@ -111,6 +115,7 @@ pub struct Api {
     pub takeover: Takeover,
     pub rule_takeover: ip_rule::adopt::Takeover,
     pub rules: RuleBoard,
+    pub webhooks: Webhooks,
     /// Places for streams of changes.
     pub streams: Arc<Semaphore>,
     pub tokens_used: tokens::LastUsed,
@@ -256,6 +261,8 @@ fn running(routes: Routes) -> Routes {
         .post("/api/v1/backups", ADMIN, backups::make)
         .get("/api/v1/backups/{name}", ADMIN, backups::download)
         .post("/api/v1/backups/{name}/drill", ADMIN, backups::drill)
+        .get("/api/v1/webhooks", ADMIN, webhooks::list)
+        .post("/api/v1/webhooks/{name}/test", ADMIN, webhooks::test)
         .post("/api/v1/import", ADMIN, import::import)
         .get("/api/v1/export", MY_VIEWER, export::export)
         .get("/api/v1/tokens", ADMIN, tokens::list)
@@ -295,8 +302,12 @@ fn of_host(routes: Routes) -> Routes {
 /// The router of the socket and of `[api] listen`.
 pub fn router(api: Arc<Api>, socket: SocketPolicy) -> Router {
     let router = guarded(routes(), &api, socket);
-    // Behind the guard: its tokens are its own.
-    layered(admission::routes(fip_v1::routes(router)), api)
+    layered(router.merge(beside().finish().0), api)
+}
+
+/// What [`router`] serves beside the guard: its tokens are its own.
+fn beside() -> Routes {
+    admission::routes(fip_v1::routes(Routes::default()))
 }
 
 /// The router of the socket of a host that decides nothing.
@@ -318,23 +329,37 @@ fn guarded(routes: Routes, api: &Arc<Api>, socket: SocketPolicy) -> Router<Arc<A
 
 /// The router of a `[[listener]]`: what it serves, without login, and nothing else.
 pub fn open_router(api: Arc<Api>, serve: &BTreeSet<Serve>) -> Router {
-    let mut router = Router::new().fallback(nothing_here);
-    for part in serve {
-        router = match part {
-            Serve::Metrics => router.route("/metrics", get(health::metrics)),
-            Serve::RancherFipMetrics => router.route("/metrics", get(health::rancher_fip_metrics)),
-            Serve::IpRuleMetrics => router.route("/metrics", get(health::ip_rule_metrics)),
-            Serve::Health => router
-                .route("/health", get(health::healthz))
-                .route("/ready", get(health::ready))
-                .route("/healthz", get(health::healthz))
-                .route("/readyz", get(health::readyz)),
-            Serve::FipV1 => fip_v1::routes(router),
-            Serve::Ipam => fip_v1::ipam(router),
-            Serve::Admission => admission::routes(router),
-        };
+    let (router, _) = serve.iter().fold(Routes::default(), open_routes).finish();
+    layered(router.fallback(nothing_here), api)
+}
+
+/// What a `[[listener]]` serves for a word of `serve`.
+fn open_routes(routes: Routes, part: &Serve) -> Routes {
+    match part {
+        Serve::Metrics => routes.get("/metrics", Access::Open, health::metrics),
+        Serve::RancherFipMetrics => {
+            routes.get("/metrics", Access::Open, health::rancher_fip_metrics)
+        }
+        Serve::IpRuleMetrics => routes.get("/metrics", Access::Open, health::ip_rule_metrics),
+        Serve::Health => routes
+            .get("/health", Access::Open, health::healthz)
+            .get("/ready", Access::Open, health::ready)
+            .get("/healthz", Access::Open, health::healthz)
+            .get("/readyz", Access::Open, health::readyz),
+        Serve::FipV1 => fip_v1::routes(routes),
+        Serve::Ipam => fip_v1::ipam(routes),
+        Serve::Admission => admission::routes(routes),
     }
-    layered(router, api)
+}
+
+/// Has browsers ask for nothing but TLS from now on. For ports with TLS.
+pub fn strict_transport(router: Router) -> Router {
+    router.layer(middleware::map_response(async |mut response: Response| {
+        let value = HeaderValue::from_static(ui::STRICT_TRANSPORT);
+        let headers = response.headers_mut();
+        headers.insert(header::STRICT_TRANSPORT_SECURITY, value);
+        response
+    }))
 }
 
 /// What every request goes through, whatever it is for.
@@ -412,7 +437,8 @@ async fn measure(State(api): State<Arc<Api>>, request: Request, next: Next) -> R
     response
 }
 
-async fn common_headers(mut response: Response) -> Response {
+/// What every answer says to browsers, where it says nothing stricter itself: it is data, not a page, and for nobody else.
+pub async fn common_headers(mut response: Response) -> Response {
     let headers = response.headers_mut();
     let mut default = |name, value| {
         headers
@@ -423,6 +449,11 @@ async fn common_headers(mut response: Response) -> Response {
     default(header::X_FRAME_OPTIONS, "DENY");
     default(header::REFERRER_POLICY, "same-origin");
     default(header::CACHE_CONTROL, "no-store");
+    default(
+        header::CONTENT_SECURITY_POLICY,
+        "default-src 'none'; frame-ancestors 'none'",
+    );
+    default(ui::PERMISSIONS.0, ui::PERMISSIONS.1);
     response
 }
 

@@ -14,7 +14,7 @@ use super::problem::MEDIA_TYPE;
 use super::{
     admin, adopt, adopt_rules, audit, backups, bulk, changes, clusters, export, guests, health,
     history, import, labels, leases, move_network, pool_preview, pools, probed, quotas, reload,
-    restore_hold, rotate_key, rules, separate, tokens, transfer, users, wire,
+    restore_hold, rotate_key, rules, separate, tokens, transfer, users, webhooks, wire,
 };
 
 #[derive(OpenApi)]
@@ -38,6 +38,7 @@ use super::{
         export::export, import::import,
         tokens::list, tokens::show, tokens::create, tokens::revoke,
         users::list, users::show, users::create, users::update, users::delete,
+        webhooks::list, webhooks::test,
         document, health::healthz, health::readyz, health::metrics,
     ),
     components(schemas(super::problem::Problem, wire::LeaseSummary)),

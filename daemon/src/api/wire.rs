@@ -31,6 +31,7 @@ mod rules;
 mod scope;
 mod token;
 mod user;
+mod webhook;
 
 pub use adopt::{AdoptChange, AdoptFinding, AdoptReport};
 pub use audit::{AuditPage, AuditQuery, AuditView};
@@ -65,6 +66,7 @@ pub use rules::{
 pub use scope::PoolScope;
 pub use token::{TokenCreate, TokenList, TokenMade, TokenView};
 pub use user::{Password, UserCreate, UserList, UserPatch, UserView};
+pub use webhook::{WebhookList, WebhookTested, WebhookView};
 
 /// A count of addresses: a JSON number up to 2^53, above that (IPv6) its decimal digits as a string.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

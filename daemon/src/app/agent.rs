@@ -11,6 +11,7 @@ use axum::{
     Router,
     extract::State,
     http::{HeaderValue, StatusCode, header},
+    middleware::map_response,
     response::{IntoResponse as _, Response},
     routing::get,
 };
@@ -136,7 +137,9 @@ fn listen_at(
     for listener in listeners {
         let port = Port::bind(listener.address)?;
         tracing::info!(address = %port.address, serve = ?listener.serve, "listens here, without login");
-        let router = router(listener).with_state(Arc::clone(&shown));
+        let router = router(listener)
+            .layer(map_response(api::common_headers))
+            .with_state(Arc::clone(&shown));
         let serving = port.serve(None, router, listen::MOST_OPEN, stop.clone());
         tasks.spawn(async { serving.await.map_err(|error| error.to_string()) });
     }

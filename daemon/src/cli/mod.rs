@@ -10,7 +10,9 @@ mod check;
 mod client;
 mod clusters;
 mod completions;
+mod config;
 mod crds;
+mod docs;
 mod download;
 mod exit;
 mod export;
@@ -33,10 +35,12 @@ mod restore;
 mod rules;
 mod scopes;
 mod serve;
+mod support_bundle;
 mod token;
 mod transfer;
 mod user;
 mod wants;
+mod webhooks;
 
 use std::{
     io::Write as _,
@@ -141,6 +145,9 @@ enum ClientCommand {
     /// Have the daemon read its configuration, kubeconfigs and certificates again
     #[command(long_about = reload::LONG_ABOUT)]
     Reload(reload::Reload),
+    /// Who is told of events by HTTP
+    #[command(subcommand)]
+    Webhooks(webhooks::Webhooks),
     /// Verify the address book, the store and the configuration
     #[command(long_about = check::LONG_ABOUT)]
     Check(check::Check),
@@ -164,8 +171,16 @@ enum ClientCommand {
     /// People who sign in to the pages
     #[command(subcommand)]
     User(user::User),
+    /// Collect what somebody needs who is to help, without secrets, in one file
+    SupportBundle(support_bundle::SupportBundle),
+    /// The configuration file
+    #[command(subcommand)]
+    Config(config::Config),
     /// Print fipd's CustomResourceDefinitions, or install them in a cluster
     Crds(crds::Crds),
+    /// Print what the documentation has of the program itself
+    #[command(hide = true)]
+    Docs(docs::Docs),
     /// Print a script that completes fipd's command line in a shell
     Completions(completions::Completions),
     /// Write the manual pages of all commands into a folder, for packages
@@ -251,6 +266,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
             ClientCommand::Rules(command) => command.run(&session).await,
             ClientCommand::Audit(command) => command.run(&session).await,
             ClientCommand::Reload(command) => command.run(&session).await,
+            ClientCommand::Webhooks(command) => command.run(&session).await,
             ClientCommand::Check(command) => command.run(&session, &socket).await,
             ClientCommand::Backup(command) => command.run(&session).await,
             ClientCommand::Restore(command) => command.run(&session),
@@ -259,7 +275,10 @@ fn run(cli: Cli) -> Result<(), Failure> {
             ClientCommand::Export(command) => command.run(&session).await,
             ClientCommand::Token(command) => command.run(&session).await,
             ClientCommand::User(command) => command.run(&session).await,
+            ClientCommand::SupportBundle(command) => command.run(&session).await,
+            ClientCommand::Config(command) => command.run(),
             ClientCommand::Crds(command) => command.run(&session).await,
+            ClientCommand::Docs(command) => command.run(),
             ClientCommand::Completions(command) => command.run(),
             ClientCommand::Man(command) => command.run(),
         }

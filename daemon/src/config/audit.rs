@@ -1,16 +1,18 @@
 //! `[audit]`: how much of the audit log is kept.
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 /// The section.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct Audit {
+    /// How many entries stay, about. Webhooks that are behind lose what is trimmed.
     pub keep: Entries,
 }
 
 /// A number of entries, about: older ones go in steps, in the commits of new ones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(try_from = "u64")]
 pub struct Entries(pub u64);
 

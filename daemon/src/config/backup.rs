@@ -2,28 +2,30 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::clock;
 
 /// The section.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct Backup {
+    /// How often the store is copied while fipd runs; `off` for never.
     pub every: Every,
-    /// At least 1.
+    /// How many copies stay, at least 1.
     pub keep: Keep,
     /// `None`: `backups` in the data directory.
     pub directory: Option<PathBuf>,
 }
 
 /// How often; `None` for never.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(try_from = "String")]
 pub struct Every(pub Option<Duration>);
 
 /// How many copies stay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(try_from = "u64")]
 pub struct Keep(pub usize);
 

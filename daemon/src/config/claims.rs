@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 
 use fipd_core::{Origin, Pool, System, Text};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::Pattern;
 
 /// `[cluster.claims]`
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct Claims {
     /// Own pools that the cluster may use. None, unless it says so.

@@ -7,6 +7,7 @@ use std::{
 
 use fipd_core::{System, Text};
 use fipd_crds::labels::{APP_NAMESPACE, CLUSTER_MANAGER_LEASE};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -18,16 +19,19 @@ use super::{
 };
 
 /// A cluster of the configuration.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(try_from = "RawCluster")]
 pub struct ClusterConfig {
     /// 1 to 63 of `[a-z0-9.-]`, starts and ends with a letter or digit.
     pub name: Text,
+    #[schemars(skip)]
     pub source: Source,
     /// Allows a kubeconfig that asks for it.
     pub insecure_skip_tls_verify: bool,
     /// Systems that are switched on; all of them are served by this version.
+    #[schemars(skip)]
     pub systems: BTreeSet<System>,
+    #[schemars(skip)]
     pub settings: ClusterSettings,
 }
 
@@ -51,9 +55,10 @@ pub struct ClusterSettings {
 }
 
 /// `[cluster.rancher-fip]`
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct RancherFip {
+    /// What the cluster is: it holds pools, quotas and `FloatingIP`s, or the Services.
     pub role: RancherFipRole,
     /// Which configured cluster holds pools and `FloatingIP`s of a downstream cluster. `None`: the only one.
     pub management: Option<Text>,
@@ -61,10 +66,13 @@ pub struct RancherFip {
     pub cluster_id: Option<Text>,
     /// The Rancher project charged for all Services. `None`: by labels.
     pub project: Option<Text>,
+    /// The pool of Services that name none.
     pub default_pool: Option<Text>,
     /// Take Services without `loadBalancerClass` as well. Those that have been taken stay when it is off.
     pub class_less: bool,
+    /// Who answers for the addresses of Services on the wire.
     pub announce: Announce,
+    /// Namespace for what fipd keeps there.
     pub app_namespace: Text,
     pub cluster_manager: ClusterManager,
     pub webhook: Webhook,
@@ -81,7 +89,7 @@ pub struct RancherFip {
 }
 
 /// What a project gets of a pool that its `FloatingIPProjectQuota` does not name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RancherFipQuotas {
     /// Nothing.
@@ -92,7 +100,7 @@ pub enum RancherFipQuotas {
 }
 
 /// What a cluster is to the rancher-fip family.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RancherFipRole {
     /// Holds pools, quotas and `FloatingIP`s.
@@ -103,7 +111,7 @@ pub enum RancherFipRole {
 }
 
 /// Who answers for the addresses of Services on the wire.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Announce {
     #[default]
@@ -114,7 +122,7 @@ pub enum Announce {
 }
 
 /// `[discovery]`: clusters found through Rancher's kubeconfig Secrets, and the template for them.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(try_from = "RawDiscovery")]
 pub struct Discovery {
     /// The configured cluster whose Secrets are read.
@@ -122,9 +130,11 @@ pub struct Discovery {
     pub namespaces: Vec<Text>,
     /// Labels that the `management.cattle.io` Cluster must have; empty: every cluster is taken.
     pub match_labels: BTreeMap<String, String>,
+    #[schemars(skip)]
     pub systems: BTreeSet<System>,
     /// Allows kubeconfigs that ask for it.
     pub insecure_skip_tls_verify: bool,
+    #[schemars(skip)]
     pub settings: ClusterSettings,
 }
 
@@ -166,16 +176,22 @@ impl ClusterConfig {
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct RawCluster {
+    /// What commands, conditions and metrics call it.
     name: String,
+    /// The file it is reached by; `credential:NAME` is one that systemd hands over.
     kubeconfig: Option<PathBuf>,
+    /// The service account of the pod that fipd runs in, instead of a kubeconfig.
     #[serde(default)]
     in_cluster: bool,
+    /// The context of the kubeconfig. `None`: its current one.
     context: Option<String>,
+    /// Allows a kubeconfig that asks for it.
     #[serde(default)]
     insecure_skip_tls_verify: bool,
+    /// What fipd does there: `rancher-fip`, `claims`, `ip-rule`.
     #[serde(default)]
     systems: Vec<String>,
     rancher_fip: Option<RancherFip>,
@@ -226,15 +242,20 @@ impl TryFrom<RawCluster> for ClusterConfig {
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct RawDiscovery {
+    /// The configured cluster whose Secrets are read.
     cluster: String,
+    /// Where they are. `None`: `fleet-default`.
     namespaces: Option<Vec<Text>>,
+    /// Labels that the Cluster of Rancher must have; empty: every cluster is taken.
     #[serde(default)]
     match_labels: BTreeMap<String, String>,
+    /// What fipd does in each.
     #[serde(default)]
     systems: Vec<String>,
+    /// Allows kubeconfigs that ask for it.
     #[serde(default)]
     insecure_skip_tls_verify: bool,
     rancher_fip: Option<DiscoveredRancherFip>,
@@ -243,17 +264,24 @@ struct RawDiscovery {
 }
 
 /// `[discovery.rancher-fip]`: the keys of a downstream cluster that can hold for many.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct DiscoveredRancherFip {
+    /// Always `downstream`.
     role: Option<RancherFipRole>,
+    /// Which configured cluster holds pools, where there are several.
     management: Option<Text>,
+    /// The Rancher project charged for all Services. `None`: by labels.
     project: Option<Text>,
+    /// The pool of Services that name none.
     default_pool: Option<Text>,
+    /// Take Services without `loadBalancerClass` as well.
     #[serde(default)]
     class_less: bool,
+    /// Who answers for the addresses on the wire.
     #[serde(default)]
     announce: Announce,
+    /// Namespace for the announcer's objects.
     app_namespace: Option<Text>,
 }
 

@@ -1,9 +1,10 @@
 //! `[fip-v1]`: the API that the stock LB controller speaks.
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 /// The section.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct FipV1 {
     /// Calls of one project.
@@ -17,7 +18,7 @@ pub struct FipV1 {
 }
 
 /// A number of calls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(try_from = "u32")]
 pub struct Rate(u32);
 

@@ -5,17 +5,20 @@ use std::{
     time::Duration,
 };
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::clock;
 
 /// The section.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct Helm {
     /// `None`: `helm` on PATH.
     pub path: Option<PathBuf>,
+    /// How long one operation may take, 10s to 1h.
     pub timeout: Deadline,
+    /// How many run at once, 1 or 2.
     pub at_once: AtOnce,
     /// Whether an operation ends only when the workloads are ready.
     pub wait: bool,
@@ -24,12 +27,12 @@ pub struct Helm {
 }
 
 /// How long one operation may take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(try_from = "String")]
 pub struct Deadline(pub Duration);
 
 /// How many of them run at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(try_from = "u64")]
 pub struct AtOnce(pub usize);
 

@@ -1,22 +1,25 @@
 //! `[history]`: how long the hourly figures of pools are kept.
 
 use fipd_core::Retention;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 /// The section; all in days.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct History {
+    /// For how many days each hour is kept; of older days only the last hour.
     keep_hours: Hourly,
+    /// For how many days those are kept.
     keep_days: Daily,
 }
 
 /// For how long each hour is kept; of older days only the last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(try_from = "u32")]
 struct Hourly(u32);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(try_from = "u32")]
 struct Daily(u32);
 

@@ -9,12 +9,13 @@ use std::{
 
 use fipd_core::{Text, host};
 use fipd_crds::names::is_object_name;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::clock;
 
 /// The section. Where it is there, fipd programs the rules of this host.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(try_from = "RawHost")]
 pub struct Host {
     /// The Kubernetes Node that this host is. `None`: it has rules from the address book only.
@@ -37,6 +38,7 @@ pub struct Host {
     /// How often everything is read anew although nothing was told.
     pub resync: Duration,
     /// In their order: of two that want a source, the first has it. Names are distinct.
+    #[schemars(skip)]
     pub rules: Vec<HostRule>,
 }
 
@@ -81,10 +83,11 @@ impl Host {
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct RawHost {
     node: Option<String>,
+    /// NAMESPACE/NAME of the `Agent` that runs this pod; fipd writes it itself.
     agent: Option<String>,
     rule_protocol: Option<i64>,
     rule_priority_band: Option<[i64; 2]>,
@@ -95,11 +98,12 @@ struct RawHost {
     nft: Option<PathBuf>,
     resync: Option<String>,
     #[serde(default)]
+    #[schemars(with = "Vec<RawRule>")]
     rules: Vec<HostRule>,
 }
 
 /// As people write bits.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(untagged)]
 enum Mask {
     Number(i64),
@@ -213,11 +217,14 @@ fn resync(text: String) -> Result<Duration, String> {
     })
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct RawRule {
+    /// Names the rule in messages and in the audit log.
     name: String,
+    /// The pool whose leased addresses it is for.
     pool: String,
+    /// The table of routes that their packets go by.
     table: i64,
     #[serde(default)]
     priority: i64,
@@ -228,7 +235,7 @@ struct RawRule {
 }
 
 /// [`host::Mode`], as people write it.
-#[derive(Clone, Copy, Default, Deserialize)]
+#[derive(Clone, Copy, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 enum Mode {
     #[default]

@@ -4,25 +4,30 @@ use std::{collections::BTreeSet, time::Duration};
 
 use fipd_core::{System, Text};
 use fipd_crds::ip_rule::{LEASE, NAMESPACE};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::webhook::Webhook;
 use crate::clock;
 
 /// `[cluster.ip-rule]`
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct IpRule {
     /// Whether the original's Lease is held while fipd decides here.
     pub leader_elect: bool,
+    /// Name of that Lease.
     pub lease_lock_name: Text,
+    /// Where it is.
     pub lease_lock_namespace: Text,
     /// How long a node that is not ready, or that never had a rule and stays silent, keeps the object of a removed rule.
     #[serde(deserialize_with = "patience")]
+    #[schemars(with = "String")]
     pub node_timeout: Duration,
     /// The same of a node that is ready and had the rule: fipd is stopped or removed there. Never less than
     /// `node_timeout`.
     #[serde(deserialize_with = "patience")]
+    #[schemars(with = "String")]
     pub silent_timeout: Duration,
     /// The image that an `Agent` runs which names none.
     pub agent_image: Option<Text>,

@@ -2,23 +2,25 @@
 
 use std::{collections::BTreeSet, net::SocketAddr, ops::Range};
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 use toml::Spanned;
 
 /// One further port.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Listener {
+    /// Where it listens.
     pub address: SocketAddr,
     /// With the certificate of `[api]`.
     #[serde(default = "on")]
     pub tls: bool,
-    /// Not empty.
+    /// What it serves: `metrics`, `metrics:rancher-fip`, `metrics:ip-rule`, `health`, `ipam`, `fip-v1`, `admission`.
     pub serve: BTreeSet<Serve>,
 }
 
 /// What a further port serves. To everybody who reaches it: there is no login of fipd.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
 #[serde(try_from = "String")]
 pub enum Serve {
     /// `/metrics`.
@@ -41,6 +43,32 @@ const ALLOWED: &str = "allowed are \"admission\", \"fip-v1\", \"health\", \"ipam
 
 fn on() -> bool {
     true
+}
+
+impl Serve {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Metrics,
+        Self::RancherFipMetrics,
+        Self::IpRuleMetrics,
+        Self::Health,
+        Self::FipV1,
+        Self::Ipam,
+        Self::Admission,
+    ];
+
+    /// As the file has it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Metrics => "metrics",
+            Self::RancherFipMetrics => "metrics:rancher-fip",
+            Self::IpRuleMetrics => "metrics:ip-rule",
+            Self::Health => "health",
+            Self::FipV1 => "fip-v1",
+            Self::Ipam => "ipam",
+            Self::Admission => "admission",
+        }
+    }
 }
 
 impl TryFrom<String> for Serve {

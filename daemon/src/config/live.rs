@@ -41,6 +41,8 @@ impl Config {
             ("history", self.history != before.history),
             ("helm", self.helm != before.helm),
             ("fip-v1", self.fip_v1 != before.fip_v1),
+            ("webhook", self.hooks != before.hooks),
+            ("oidc", self.oidc != before.oidc),
             ("host", host(self) != host(before)),
         ];
         changed(parts)

@@ -15,13 +15,16 @@ mod fip_v1;
 mod flags;
 mod helm;
 mod history;
+mod hook;
 mod host;
 mod ip_rule;
 mod listener;
 mod live;
 mod network;
+mod oidc;
 mod pattern;
 mod place;
+pub mod reference;
 mod systems;
 mod together;
 mod webhook;
@@ -36,6 +39,7 @@ use std::{
 };
 
 use fipd_crds::{labels::API_SERVICE, names::is_object_name};
+use schemars::JsonSchema;
 use serde::{Deserialize, de::IgnoredAny};
 use toml::Spanned;
 
@@ -56,12 +60,14 @@ pub use fip_v1::FipV1;
 pub use flags::Flags;
 pub use helm::{AtOnce, Deadline, Helm};
 pub use history::History;
+pub use hook::{Events, Hook, HookName, HookUrl};
 pub use host::{Host, HostRule};
 pub use ip_rule::IpRule;
 pub use listener::{Listener, Serve};
 pub use network::{
     ChosenBy, DEFAULT_NETWORK, Match, NetworkChoice, NetworkRule, NetworkRules, PoolFacts,
 };
+pub use oidc::{Issuer, Oidc, OidcRoles};
 pub use pattern::Pattern;
 pub use place::credentials;
 use place::place;
@@ -91,6 +97,9 @@ pub struct Config {
     pub helm: Helm,
     pub fip_v1: FipV1,
     pub listeners: Vec<Listener>,
+    pub hooks: Vec<Hook>,
+    /// `None`: people sign in with passwords alone.
+    pub oidc: Option<Oidc>,
     pub clusters: Vec<ClusterConfig>,
     pub discovery: Option<Discovery>,
     pub networks: NetworkRules,
@@ -109,9 +118,10 @@ pub enum HostRole {
 }
 
 /// Where UI and REST are served.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct Api {
+    /// Where web UI and REST are served, by TLS.
     pub listen: SocketAddr,
     /// URL (`https://HOST[:PORT]`) by which others reach this host; its host name goes into the own certificate.
     pub advertise: Option<String>,
@@ -120,6 +130,7 @@ pub struct Api {
     pub names: Vec<String>,
     /// PEM files of a certificate chain and its key; both or neither. Without: a certificate of the own CA.
     pub cert: Option<PathBuf>,
+    /// Belongs to `cert`.
     pub key: Option<PathBuf>,
 }
 
@@ -137,13 +148,19 @@ impl Default for Api {
 }
 
 /// The file as written. Sections of later versions are known by name, so that they are refused with a reason.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct File {
+    /// What this host does for the site: `standalone`, or `agent`, which has no store and decides nothing.
+    #[schemars(with = "Option<String>")]
     role: Option<Spanned<String>>,
+    /// Where the store, the own CA and the first password are. Relative paths in the file start at its directory.
     data_dir: Option<PathBuf>,
+    /// How much is logged: `error`, `warn`, `info`, `debug`, `trace`, or a filter such as `info,fipd=debug`.
+    #[schemars(with = "Option<String>")]
     log_level: Option<Spanned<String>>,
     #[serde(default)]
+    #[schemars(with = "Option<Api>")]
     api: Option<Spanned<Api>>,
     #[serde(default)]
     backup: Backup,
@@ -156,12 +173,21 @@ struct File {
     #[serde(default)]
     helm: Helm,
     #[serde(default)]
+    #[schemars(with = "Vec<ClusterConfig>")]
     cluster: Vec<Spanned<ClusterConfig>>,
+    #[schemars(with = "Option<Discovery>")]
     discovery: Option<Spanned<Discovery>>,
     #[serde(default)]
     network: Vec<NetworkRule>,
     #[serde(default)]
+    #[schemars(with = "Vec<Listener>")]
     listener: Vec<Spanned<Listener>>,
+    #[serde(default)]
+    #[schemars(with = "Vec<Hook>")]
+    webhook: Vec<Spanned<Hook>>,
+    #[schemars(with = "Option<Oidc>")]
+    oidc: Option<Spanned<Oidc>>,
+    #[schemars(skip)]
     leader_election: Option<Spanned<IgnoredAny>>,
     host: Option<Host>,
 }
@@ -237,6 +263,21 @@ impl Config {
             host.resolve_paths(base);
         }
         listener::check(&file.listener).map_err(|(span, what)| at(span, &what))?;
+        hook::check(&file.webhook).map_err(|(span, what)| at(span, &what))?;
+        let oidc = match file.oidc {
+            Some(given) => {
+                let span = given.span();
+                let mut oidc = given.into_inner();
+                oidc.check().map_err(|what| at(span, &what))?;
+                oidc.resolve_paths(base);
+                Some(oidc)
+            }
+            None => None,
+        };
+        let mut hooks: Vec<_> = file.webhook.into_iter().map(Spanned::into_inner).collect();
+        for hook in &mut hooks {
+            hook.resolve_paths(base);
+        }
         together::check_together(&file.cluster, file.discovery.as_ref())
             .map_err(|(span, what)| at(span, &what))?;
         let mut clusters: Vec<_> = file.cluster.into_iter().map(Spanned::into_inner).collect();
@@ -253,6 +294,8 @@ impl Config {
             history: file.history,
             helm,
             fip_v1: file.fip_v1,
+            hooks,
+            oidc,
             listeners: file.listener.into_iter().map(Spanned::into_inner).collect(),
             clusters,
             discovery: file.discovery.map(Spanned::into_inner),

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use fipd_core::{Pool, System, Text};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{Pattern, systems::system};
@@ -11,22 +12,28 @@ use super::{Pattern, systems::system};
 pub const DEFAULT_NETWORK: &str = "default";
 
 /// `[[network]]`: pools that any of the matches fits belong to the network of that name.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct NetworkRule {
+    /// The network that such pools belong to.
     #[serde(deserialize_with = "network_name")]
+    #[schemars(with = "String")]
     pub name: Text,
+    /// One of these must fit, with all of its keys: `cluster`, `system`, `namespace`, `interface`, `vlan`, `pool`; patterns with
+    /// `*` and `?`.
     #[serde(rename = "match", deserialize_with = "matches")]
+    #[schemars(with = "Vec<Match>")]
     pub matches: Vec<Match>,
 }
 
 /// All keys that are there must fit.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Match {
     /// Any name of the cluster: configured, Rancher id or display name.
     pub cluster: Option<Pattern>,
     #[serde(default, deserialize_with = "served_system")]
+    #[schemars(with = "Option<String>")]
     pub system: Option<System>,
     /// Namespace of the pool object; never fits a cluster-scoped one.
     pub namespace: Option<Pattern>,

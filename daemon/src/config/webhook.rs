@@ -3,17 +3,19 @@
 use std::path::{Path, PathBuf};
 
 use fipd_core::Text;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{ClusterConfig, Config};
 use crate::clock;
 
 /// The section.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct Webhook {
     /// `None`: where there is a URL by which the API server reaches fipd.
     pub enabled: Option<bool>,
+    /// What the API server does with a write while fipd does not answer.
     pub failure_policy: FailurePolicy,
     /// How long the API server waits.
     pub timeout: Patience,
@@ -25,7 +27,7 @@ pub struct Webhook {
 }
 
 /// What the API server does with a write when fipd does not answer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum FailurePolicy {
     /// It stores the object; the controllers enforce the same rules.
@@ -36,12 +38,12 @@ pub enum FailurePolicy {
 }
 
 /// Whole seconds that an API server can wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(try_from = "String")]
 pub struct Patience(pub u8);
 
 /// `https://HOST[:PORT][/PATH]`.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(try_from = "String")]
 pub struct Address(pub Text);
 

@@ -24,7 +24,7 @@ use prometheus_client::{
 use self::{page::Page, state::State};
 use crate::{
     backups::Backups, clusters::Clusters, controllers::rancher_fip::rancher::Ranchers,
-    guests::GuestBoard, helm::Helm, ipam::Ipam, rules::RuleBoard,
+    guests::GuestBoard, helm::Helm, ipam::Ipam, rules::RuleBoard, webhooks::Webhooks,
 };
 
 /// All series; cheap to clone.
@@ -93,7 +93,7 @@ impl Metrics {
     pub fn new(
         ipam: Ipam,
         clusters: Clusters,
-        backups: Backups,
+        (backups, webhooks): (Backups, Webhooks),
         guests: GuestBoard,
         ranchers: Ranchers,
         helm: Option<&Helm>,
@@ -156,6 +156,7 @@ impl Metrics {
             backups,
             guests,
             helm.cloned(),
+            webhooks,
         )));
         Self(Arc::new(Inner {
             all: Page::new(all),

@@ -19,6 +19,7 @@ use crate::{
     helm::Helm,
     ipam::Ipam,
     store::Condition,
+    webhooks::{HookView, Webhooks},
 };
 
 /// How old the count of leases by state may be: it is the one figure that takes a walk over all leases.
@@ -31,6 +32,7 @@ pub(super) struct State {
     backups: Backups,
     guests: GuestBoard,
     helm: Option<Helm>,
+    webhooks: Webhooks,
     counted: Mutex<Option<(Instant, BTreeMap<LeaseState, u64>)>>,
 }
 
@@ -41,6 +43,7 @@ impl State {
         backups: Backups,
         guests: GuestBoard,
         helm: Option<Helm>,
+        webhooks: Webhooks,
     ) -> Self {
         Self {
             ipam,
@@ -48,6 +51,7 @@ impl State {
             backups,
             guests,
             helm,
+            webhooks,
             counted: Mutex::default(),
         }
     }
@@ -67,6 +71,7 @@ impl Collector for State {
             .chain(self.store())
             .chain(self.backups())
             .chain(self.clusters())
+            .chain(self.webhooks())
             .chain([
                 self.guests(),
                 releases(&self.guests.all(), &Releases::of(self.helm.as_ref())),
@@ -315,6 +320,53 @@ impl State {
                 name: "cluster_trouble",
                 help: "1 while a part of what fipd keeps in the cluster is not as it is to be; `fipd clusters show` says why",
                 values: troubles,
+            },
+        ]
+    }
+}
+
+impl State {
+    fn webhooks(&self) -> Vec<Series<'static>> {
+        let views = self.webhooks.views(&self.ipam);
+        let of = |figure: &dyn Fn(&HookView) -> Option<f64>| {
+            let labelled = |view: &HookView| {
+                let labels = vec![("webhook", view.name.clone())];
+                figure(view).map(|value| (labels, value))
+            };
+            views.iter().filter_map(labelled).collect::<Vec<_>>()
+        };
+        let up = |view: &HookView| Some(if view.failing.is_none() { 1.0 } else { 0.0 });
+        let seconds = |at: Timestamp| at.0 as f64 / 1_000.0;
+        vec![
+            Series {
+                name: "webhook_up",
+                help: "1 while the receiver takes what is sent",
+                values: of(&up),
+            },
+            Series {
+                name: "webhook_delivered",
+                help: "Events received since the start",
+                values: of(&|view| Some(view.delivered as f64)),
+            },
+            Series {
+                name: "webhook_failed_attempts",
+                help: "Attempts to send an event that failed since the start",
+                values: of(&|view| Some(view.failed as f64)),
+            },
+            Series {
+                name: "webhook_missed",
+                help: "Entries of the audit log that were trimmed before they were sent, since the start",
+                values: of(&|view| Some(view.missed as f64)),
+            },
+            Series {
+                name: "webhook_pending",
+                help: "Entries of the audit log that were not looked at for the receiver yet",
+                values: of(&|view| Some(view.pending as f64)),
+            },
+            Series {
+                name: "webhook_last_success_timestamp_seconds",
+                help: "When the receiver last took an event",
+                values: of(&|view| view.last_success.map(seconds)),
             },
         ]
     }

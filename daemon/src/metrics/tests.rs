@@ -30,7 +30,7 @@ async fn while_a_text_is_made_everybody_else_gets_the_last() {
     let metrics = Metrics::new(
         ipam,
         clusters,
-        backups,
+        (backups, Default::default()),
         GuestBoard::default(),
         Ranchers::default(),
         None,

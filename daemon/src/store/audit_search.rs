@@ -106,6 +106,29 @@ impl StoreReader {
     }
 }
 
+impl StoreReader {
+    /// The entries after number `after`, oldest first, at most `limit`. Blocks on the disk.
+    ///
+    /// # Errors
+    /// While the store is being reopened, and when an entry cannot be read.
+    pub fn audit_after(
+        &self,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<(u64, AuditEntry)>, ReadError> {
+        let table = self.begin()?.open_table(AUDIT)?;
+        let start = after.saturating_add(1).to_be_bytes();
+        let oldest = table.range::<[u8; 8]>(start..)?.take(limit);
+        let read = |item: Result<_, redb::StorageError>| {
+            let (key, value): (redb::AccessGuard<'_, [u8; 8]>, redb::AccessGuard<'_, &[u8]>) =
+                item?;
+            let number = u64::from_be_bytes(key.value());
+            Ok((number, decoded(number, value.value())?))
+        };
+        oldest.map(read).collect()
+    }
+}
+
 /// The number of the first entry later than `at`, or `end`: halving, since numbers and times grow together.
 fn first_after(
     table: &impl ReadableTable<[u8; 8], &'static [u8]>,

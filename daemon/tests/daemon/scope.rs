@@ -51,6 +51,7 @@ fn about_other(path: &str) -> String {
         ("/users/{name}", "/users/admin"),
         ("/clusters/{name}", "/clusters/east"),
         ("/backups/{name}", "/backups/none"),
+        ("/webhooks/{name}", "/webhooks/none"),
     ];
     let fill = |path: String, (from, to): &(&str, &str)| path.replace(from, to);
     let path = place.iter().fold(path.to_owned(), fill);
@@ -109,6 +110,7 @@ fn body(method: &Method, path: &str) -> Value {
             | "/api/v1/clusters/{name}/crds"
             | "/api/v1/clusters/{name}/adopt/rancher-fip"
             | "/api/v1/clusters/{name}/adopt/ip-rule"
+            | "/api/v1/webhooks/{name}/test"
             | "/api/v1/rules/resume"
             | "/api/v1/fip-v1/rotate-key"
             | "/api/v1/reload"

@@ -24,17 +24,20 @@ use std::{
 };
 
 use axum::{
-    Json, Router,
+    Json,
     body::to_bytes,
     extract::{ConnectInfo, Request, State},
     response::{IntoResponse as _, Response},
-    routing::{delete, get, post},
 };
 use fipd_core::Actor;
 use http::{HeaderMap, StatusCode, header};
 use serde_json::{Value, json};
 
-use super::Api;
+use super::{
+    Api,
+    access::{Access, Routes},
+    body::is_too_large,
+};
 use crate::{
     clock, config,
     fip_v1::{Asker, Denied, FloatingIps},
@@ -115,22 +118,22 @@ impl FipV1 {
 }
 
 /// The calls, for any listener.
-pub fn routes(mut router: Router<Arc<Api>>) -> Router<Arc<Api>> {
+pub fn routes(mut routes: Routes) -> Routes {
     for prefix in ["", "/v1"] {
         let path = |name: &str| format!("{prefix}/{name}");
-        router = router
-            .route(&path("auth/token"), post(token))
-            .route(&path("fip/request"), post(request))
-            .route(&path("fip/release"), post(release))
-            .route(&path("fip/delete"), delete(remove))
-            .route(&path("fip/list"), post(list));
+        routes = routes
+            .post(&path("auth/token"), Access::Own, token)
+            .post(&path("fip/request"), Access::Own, request)
+            .post(&path("fip/release"), Access::Own, release)
+            .delete(&path("fip/delete"), Access::Own, remove)
+            .post(&path("fip/list"), Access::Own, list);
     }
-    router
+    routes
 }
 
 /// `GET /ipam`, which tells every used address to whoever asks.
-pub fn ipam(router: Router<Arc<Api>>) -> Router<Arc<Api>> {
-    router.route("/ipam", get(figures))
+pub fn ipam(routes: Routes) -> Routes {
+    routes.get("/ipam", Access::Open, figures)
 }
 
 async fn token(State(api): State<Arc<Api>>, request: Request) -> Response {
@@ -373,5 +376,12 @@ fn done(status: &str, message: &str) -> Value {
 
 async fn read(request: Request) -> Result<Fields, Denied> {
     let body = to_bytes(request.into_body(), MOST).await;
-    Fields::read(&body.map_err(|_| invalid(""))?)
+    let body = body.map_err(|error| match is_too_large(&error) {
+        true => Denied::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            format!("the request is larger than {MOST} bytes"),
+        ),
+        false => invalid(""),
+    });
+    Fields::read(&body?)
 }

@@ -22,6 +22,7 @@ use crate::{
     ipam::Ipam,
     reload::Standing,
     store::{Condition, StoreStats},
+    webhooks::HookView,
 };
 
 /// Pools and clusters that are shown; the others are on their own pages.
@@ -37,6 +38,7 @@ pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor) -> Answered {
     let mut warnings: Vec<_> = store_warning(&api.ipam).into_iter().collect();
     warnings.extend(api.ipam.read(restore_hold));
     warnings.extend(config_warnings(&api.reload.standing(), &api.clusters));
+    warnings.extend(silent_webhooks(&api));
     warnings.extend(full_pools(&pools));
     warnings.extend(api.ipam.read(contended));
     warnings.extend(ill_clusters(&clusters));
@@ -164,6 +166,37 @@ fn restore_hold(ledger: &Ledger) -> Option<Warning> {
         command: "fipd hold lift --reason TEXT".into(),
         link: Some((links::BACKUP.to_owned(), "End it here".into())),
     })
+}
+
+/// Receivers of events that take none, and what they will never hear.
+fn silent_webhooks(api: &Api) -> Vec<Warning> {
+    let views = api.webhooks.views(&api.ipam).into_iter();
+    let warning = |what: String, next: String, name: &str| Warning {
+        what,
+        next,
+        command: format!("fipd webhooks test {name}"),
+        link: None,
+    };
+    let of = |view: HookView| {
+        let name = &view.name;
+        if let Some((why, ..)) = &view.failing {
+            let what = format!("Webhook {name} takes no events: {why}");
+            let next = format!(
+                "{} entries wait. They are sent again by themselves; to try at once:",
+                count(view.pending.into())
+            );
+            return Some(warning(what, next, name));
+        }
+        (view.missed > 0).then(|| {
+            let what = format!(
+                "Webhook {name} missed {} entries of the audit log",
+                count(view.missed.into())
+            );
+            let next = "They were trimmed before it could be told. Raise [audit] keep, and see that it can be reached:";
+            warning(what, next.to_owned(), name)
+        })
+    };
+    views.filter_map(of).take(WARNINGS).collect()
 }
 
 /// What keeps the daemon from being as the configuration says.

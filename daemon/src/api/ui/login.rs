@@ -10,14 +10,15 @@ use axum::{
     extract::{ConnectInfo, Request, State},
     response::{IntoResponse as _, Response},
 };
-use fipd_web_ui::{LoginPage, Shell, links};
+use fipd_web_ui::{LoginPage, ProviderLink, Shell, SignedOutPage, links};
 use http::{HeaderMap, StatusCode};
 
 use super::{
     cookies,
-    fields::Fields,
-    page::{Failure, go_to, page_as, with_cookie},
-    visit::{MAX_FORM, Posted, Query, read_form},
+    fields::{Fields, with_query},
+    page::{Failure, go_to, page, page_as, with_cookie},
+    sessions::Origin,
+    visit::{MAX_FORM, Posted, Query, Unread, read_form},
 };
 use crate::api::Api;
 
@@ -45,10 +46,9 @@ pub async fn sign_in(State(api): State<Arc<Api>>, request: Request) -> Response 
     let from = client(&request);
     let fields = match read_form(request, MAX_FORM).await {
         Ok(fields) => fields,
-        Err(what) => {
+        Err(Unread { status, what }) => {
             let next = "Go back and reload the page.";
-            return Failure::new(Shell::default(), StatusCode::BAD_REQUEST, what, next)
-                .into_response();
+            return Failure::new(Shell::default(), status, what, next).into_response();
         }
     };
     let retry = |status, error: &str| form(&api, &headers, status, &fields, Some(error.to_owned()));
@@ -68,7 +68,8 @@ pub async fn sign_in(State(api): State<Arc<Api>>, request: Request) -> Response 
     } else {
         None
     };
-    let cookie = account.and_then(|account| api.sessions.open(&account));
+    let origin = Origin::new(from, &headers);
+    let cookie = account.and_then(|account| api.sessions.open(&account, origin));
     let Some(cookie) = cookie else {
         tracing::warn!(name, %from, "sign-in failed");
         return retry(
@@ -85,9 +86,20 @@ pub async fn sign_in(State(api): State<Arc<Api>>, request: Request) -> Response 
 }
 
 /// Ends the session.
-pub async fn sign_out(State(api): State<Arc<Api>>, headers: HeaderMap, _form: Posted) -> Response {
+pub async fn sign_out(State(api): State<Arc<Api>>, headers: HeaderMap, posted: Posted) -> Response {
     let cookie = api.sessions.close(&headers);
-    with_cookie(go_to(links::LOGIN), &cookie)
+    let provider = api.oidc.provider();
+    let provider = provider.filter(|_| posted.visitor.session.by_provider);
+    let there = provider.and_then(|one| one.sign_out().map(|url| (one, url)));
+    let response = match there {
+        Some((provider, url)) => page(&SignedOutPage {
+            shell: Shell::default(),
+            label: provider.label().to_owned(),
+            provider: url,
+        }),
+        None => go_to(links::LOGIN),
+    };
+    with_cookie(response, &cookie)
 }
 
 fn form(
@@ -112,10 +124,25 @@ fn form(
         )
         .into_response();
     };
+    let next = safe_next(fields.get("next"));
+    let provider = api.oidc.provider().map(|provider| {
+        let trouble = provider.trouble();
+        if trouble.is_some() {
+            // Not waited for: the next page knows more.
+            let provider = Arc::clone(provider);
+            tokio::spawn(async move { provider.look().await });
+        }
+        ProviderLink {
+            label: provider.label().to_owned(),
+            address: with_query(links::LOGIN_OIDC, &[("next", next)]),
+            trouble,
+        }
+    });
     let page = LoginPage {
+        provider,
         shell: Shell::default(),
         name: fields.get("name").chars().take(MAX_NAME).collect(),
-        next: safe_next(fields.get("next")).to_owned(),
+        next: next.to_owned(),
         token: token.clone(),
         error,
         initial_file: api
@@ -127,7 +154,7 @@ fn form(
 }
 
 /// Only pages of ours are gone to: an address such as `//evil.example` is another host.
-fn safe_next(next: &str) -> &str {
+pub fn safe_next(next: &str) -> &str {
     let plain = next
         .bytes()
         .all(|byte| byte.is_ascii_graphic() && byte != b'\\');
@@ -155,7 +182,7 @@ pub fn locked(wait: Duration) -> String {
 }
 
 /// Where the connection comes from; all that have no address count as one.
-fn client(request: &Request) -> IpAddr {
+pub fn client(request: &Request) -> IpAddr {
     let info = request.extensions().get::<ConnectInfo<SocketAddr>>();
     info.map_or(IpAddr::from([0, 0, 0, 0]), |info| info.0.ip())
 }

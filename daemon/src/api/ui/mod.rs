@@ -25,6 +25,7 @@ mod limiter;
 mod list;
 mod live;
 mod login;
+mod oidc;
 mod page;
 mod pool;
 mod pool_chart;
@@ -38,6 +39,7 @@ mod release;
 mod reserve;
 mod rules;
 mod search;
+mod session_pages;
 mod sessions;
 mod tenants;
 mod tokens;
@@ -54,6 +56,7 @@ use fipd_core::Role;
 use fipd_web_ui::{Shell, assets, links};
 use http::StatusCode;
 
+pub use page::{PERMISSIONS, STRICT_TRANSPORT};
 pub use sessions::Sessions;
 
 use super::access::{Access, Routes};
@@ -72,7 +75,11 @@ pub fn routes(routes: Routes) -> Routes {
         .get(links::HOME, look, dashboard::show)
         .get(links::LOGIN, Access::Open, login::show)
         .post(links::LOGIN, Access::Open, login::sign_in)
+        .get(links::LOGIN_OIDC, Access::Open, oidc::leave)
+        .get(crate::oidc::CALLBACK, Access::Open, oidc::come_back)
         .post(links::LOGOUT, look, login::sign_out)
+        .get(links::SESSIONS, look, session_pages::own)
+        .post(links::SESSIONS, look, session_pages::end_own)
         .get(links::POOLS, look, pools::list)
         .get(links::POOL_NEW, manage, pool_edit::new)
         .post(links::POOL_NEW, manage, pool_edit::create)
@@ -136,6 +143,12 @@ fn administration(routes: Routes, manage: Access) -> Routes {
         .post(links::USER_NEW, manage, users::create)
         .get("/ui/users/{name}/edit", manage, users::edit)
         .post("/ui/users/{name}/edit", manage, users::update)
+        .get("/ui/users/{name}/sessions", manage, session_pages::of_user)
+        .post(
+            "/ui/users/{name}/sessions",
+            manage,
+            session_pages::end_of_user,
+        )
         .get("/ui/users/{name}/delete", manage, users::ask_delete)
         .post("/ui/users/{name}/delete", manage, users::delete)
         .get(links::TOKENS, manage, tokens::list)

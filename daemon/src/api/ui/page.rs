@@ -11,20 +11,25 @@ use http::{HeaderName, HeaderValue, StatusCode, header};
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; \
     connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
+/// For a year, also this host's other ports.
+pub const STRICT_TRANSPORT: &str = "max-age=31536000";
+/// Nothing of the device.
+pub const PERMISSIONS: (HeaderName, &str) = (
+    HeaderName::from_static("permissions-policy"),
+    "camera=(), geolocation=(), microphone=()",
+);
+
 const HEADERS: [(HeaderName, &str); 7] = [
     (header::CONTENT_SECURITY_POLICY, POLICY),
     (header::X_FRAME_OPTIONS, "DENY"),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::REFERRER_POLICY, "same-origin"),
-    (header::STRICT_TRANSPORT_SECURITY, "max-age=31536000"),
+    (header::STRICT_TRANSPORT_SECURITY, STRICT_TRANSPORT),
     (
         HeaderName::from_static("cross-origin-opener-policy"),
         "same-origin",
     ),
-    (
-        HeaderName::from_static("permissions-policy"),
-        "camera=(), geolocation=(), microphone=()",
-    ),
+    PERMISSIONS,
 ];
 
 /// A page that cannot be shown, and why.
@@ -123,6 +128,7 @@ impl Failure {
             StatusCode::NOT_FOUND => "Not found",
             StatusCode::FORBIDDEN => "Not allowed",
             StatusCode::BAD_REQUEST => "Not understood",
+            StatusCode::PAYLOAD_TOO_LARGE => "Too large",
             StatusCode::SERVICE_UNAVAILABLE => "Not available at the moment",
             _ => "Something went wrong",
         };

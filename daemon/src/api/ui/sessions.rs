@@ -1,17 +1,19 @@
 //! Who is signed in to the web UI: in memory only, so that a restart signs everybody out.
 //!
-//! A session ends after [`IDLE`] without a request, after [`LONGEST`] in any case, and at once when its account is
-//! deleted, disabled or gets another password or role.
+//! A session ends after [`IDLE`] without a request, after [`LONGEST`] in any case, when its owner or an admin ends it, and
+//! at once when its account is deleted, disabled or gets another password or role. Who signed in by a provider has no
+//! account: the role is what the provider said then.
 
 use std::{
     collections::BTreeMap,
+    net::IpAddr,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use fipd_core::{Account, Role, Text};
+use fipd_core::{Account, Role, Text, Timestamp};
 use fipd_web_ui::Notice;
-use http::HeaderMap;
+use http::{HeaderMap, header};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
@@ -22,6 +24,7 @@ use super::{
 };
 use crate::{
     api::auth::{Caller, Via},
+    clock,
     ipam::Ipam,
 };
 
@@ -33,6 +36,8 @@ pub const LONGEST: Duration = Duration::from_secs(12 * 60 * 60);
 pub const COOKIE: &str = "__Host-fipd";
 /// More sessions than these push out the one that was idle for the longest time.
 const MOST: usize = 1_000;
+/// How much of what a browser says of itself is kept, in characters.
+const BROWSER: usize = 120;
 /// Open pages beyond these are not told of changes.
 const LIVE: usize = 64;
 
@@ -51,6 +56,28 @@ pub struct Session {
     pub name: Text,
     pub role: Role,
     pub csrf: String,
+    /// Signed in by a provider: there is no password here.
+    pub by_provider: bool,
+}
+
+/// Where somebody signs in from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    pub address: IpAddr,
+    /// What the browser says of itself, shortened.
+    pub browser: String,
+}
+
+/// A session as its owner sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Names it in forms; of no use to sign in with.
+    pub id: String,
+    pub origin: Origin,
+    pub began: Timestamp,
+    pub seen: Timestamp,
+    /// It is who asks.
+    pub mine: bool,
 }
 
 /// Sessions by the hash of their secret, so that the time of a look-up tells nothing about secrets.
@@ -60,10 +87,11 @@ struct Store(BTreeMap<[u8; 32], Row>);
 #[derive(Clone)]
 struct Row {
     name: Text,
-    /// The account's password hash at sign-in: another one ends the session.
-    password_hash: Text,
-    /// The account's role at sign-in: another one ends the session, too.
+    /// The account's password hash at sign-in: another one ends the session. `None`: signed in by a provider.
+    password_hash: Option<Text>,
+    /// The role at sign-in: where the account gets another one the session ends, too.
     role: Role,
+    origin: Origin,
     csrf: String,
     notice: Option<Notice>,
     since: Instant,
@@ -103,25 +131,72 @@ impl Sessions {
         self.look(headers, false).is_some()
     }
 
-    /// Ends all sessions of an account, whatever it is afterwards.
-    pub fn end_all(&self, name: &str) {
-        self.store.lock().0.retain(|_, row| &*row.name != name);
+    /// Ends all sessions of an account, whatever it is afterwards. Returns how many.
+    pub fn end_all(&self, name: &str) -> usize {
+        self.store.lock().end(|_, row| &*row.name == name)
+    }
+
+    /// Ends all sessions of an account but the one that asks. Returns how many.
+    pub fn end_others(&self, name: &str, headers: &HeaderMap) -> usize {
+        let mine = key(headers);
+        self.store
+            .lock()
+            .end(|found, row| &*row.name == name && Some(*found) != mine)
+    }
+
+    /// Ends one session of an account. Returns whether there was one.
+    pub fn end_one(&self, name: &str, id: &str) -> bool {
+        let wanted = |found: &[u8; 32], row: &Row| &*row.name == name && public_id(found) == id;
+        self.store.lock().end(wanted) > 0
+    }
+
+    /// The sessions of an account, the last used first.
+    pub fn of(&self, name: &str, headers: &HeaderMap) -> Vec<Listed> {
+        let (now, wall, mine) = (Instant::now(), clock::now(), key(headers));
+        let store = self.store.lock();
+        let rows = store.0.iter();
+        let mut rows: Vec<_> = rows
+            .filter(|(_, row)| &*row.name == name && !row.ended(now))
+            .collect();
+        rows.sort_by_key(|(_, row)| std::cmp::Reverse(row.used));
+        let at = |then: Instant| {
+            let ago = now.saturating_duration_since(then).as_millis();
+            Timestamp(
+                wall.0
+                    .saturating_sub(u64::try_from(ago).unwrap_or(u64::MAX)),
+            )
+        };
+        let listed = |(found, row): (&[u8; 32], &Row)| Listed {
+            id: public_id(found),
+            origin: row.origin.clone(),
+            began: at(row.since),
+            seen: at(row.used),
+            mine: mine == Some(*found),
+        };
+        rows.into_iter().map(listed).collect()
     }
 
     fn look(&self, headers: &HeaderMap, keep: bool) -> Option<Session> {
         let key = key(headers)?;
         let row = self.store.lock().touch(&key, Instant::now(), keep)?;
+        let Some(password_hash) = row.password_hash else {
+            return Some(Session {
+                name: row.name,
+                role: row.role,
+                csrf: row.csrf,
+                by_provider: true,
+            });
+        };
         let account = self.ipam.read(|ledger| ledger.account(&row.name).cloned());
         let same = |account: &Account| {
-            account.password_hash == row.password_hash
-                && account.role == row.role
-                && !account.disabled
+            account.password_hash == password_hash && account.role == row.role && !account.disabled
         };
         match account.filter(same) {
             Some(account) => Some(Session {
                 name: row.name,
                 role: account.role,
                 csrf: row.csrf,
+                by_provider: false,
             }),
             None => {
                 self.store.lock().0.remove(&key);
@@ -132,17 +207,33 @@ impl Sessions {
 
     /// Signs an account in, as it was when its password was found right. Returns the `Set-Cookie` of the new session;
     /// `None` where the account is gone or has changed since, or the system gives no random numbers.
-    pub fn open(&self, verified: &Account) -> Option<String> {
+    pub fn open(&self, verified: &Account, origin: Origin) -> Option<String> {
         let account = self
             .ipam
             .read(|ledger| ledger.account(&verified.name).cloned());
         let account = account.filter(|account| account == verified)?;
+        let password_hash = Some(account.password_hash);
+        self.begin(account.name, account.role, password_hash, origin)
+    }
+
+    /// Signs in whom a provider vouches for. The name is none that an account can have.
+    pub fn open_by_provider(&self, name: Text, role: Role, origin: Origin) -> Option<String> {
+        self.begin(name, role, None, origin)
+    }
+
+    fn begin(
+        &self,
+        name: Text,
+        role: Role,
+        password_hash: Option<Text>,
+        origin: Origin,
+    ) -> Option<String> {
         let (secret, csrf, now) = (random()?, random()?, Instant::now());
-        let (name, password_hash) = (account.name, account.password_hash);
         let row = Row {
             name,
             password_hash,
-            role: account.role,
+            role,
+            origin,
             csrf,
             notice: None,
             since: now,
@@ -189,6 +280,12 @@ impl Store {
         Some(row.clone())
     }
 
+    fn end(&mut self, wanted: impl Fn(&[u8; 32], &Row) -> bool) -> usize {
+        let before = self.0.len();
+        self.0.retain(|found, row| !wanted(found, row));
+        before - self.0.len()
+    }
+
     fn insert(&mut self, key: [u8; 32], row: Row) {
         let now = row.used;
         self.0.retain(|_, row| !row.ended(now));
@@ -211,6 +308,28 @@ impl Row {
     }
 }
 
+/// A part of the hash of its secret.
+fn public_id(key: &[u8; 32]) -> String {
+    key.iter()
+        .take(8)
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
+impl Origin {
+    /// Of a request from that address.
+    pub fn new(address: IpAddr, headers: &HeaderMap) -> Self {
+        let told = headers.get(header::USER_AGENT);
+        let told = told
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default();
+        Self {
+            address: address.to_canonical(),
+            browser: told.chars().take(BROWSER).collect(),
+        }
+    }
+}
+
 fn key(headers: &HeaderMap) -> Option<[u8; 32]> {
     cookies::get(headers, COOKIE).map(fingerprint)
 }
@@ -220,11 +339,13 @@ mod tests {
     use super::*;
 
     fn row(now: Instant) -> Row {
-        let (name, password_hash, csrf) = ("ann".into(), "h".into(), "c".into());
+        let (name, csrf) = ("ann".into(), "c".into());
+        let address = IpAddr::from([192, 0, 2, 1]);
         Row {
             name,
-            password_hash,
+            password_hash: Some("h".into()),
             role: Role::Viewer,
+            origin: Origin::new(address, &HeaderMap::new()),
             csrf,
             notice: None,
             since: now,
@@ -255,6 +376,26 @@ mod tests {
         store.insert([3; 32], row(start));
         assert!(store.touch(&[3; 32], start + almost, false).is_some());
         assert!(store.touch(&[3; 32], start + IDLE, false).is_none());
+    }
+
+    #[test]
+    fn sessions_of_one_account_end_without_those_of_others() {
+        let now = Instant::now();
+        let mut store = Store::default();
+        for number in 1..=3 {
+            store.insert([number; 32], row(now));
+        }
+        let bob = Row {
+            name: "bob".into(),
+            ..row(now)
+        };
+        store.insert([9; 32], bob);
+        let one = |found: &[u8; 32], row: &Row| {
+            &*row.name == "ann" && public_id(found) == "0202020202020202"
+        };
+        assert_eq!(store.end(one), 1);
+        assert_eq!(store.end(|_, row| &*row.name == "ann"), 2);
+        assert_eq!(store.0.len(), 1);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use http_body_util::BodyExt as _;
 use tokio_util::sync::CancellationToken;
 use tower::Service as _;
 
-use super::Sessions;
+use super::{Sessions, sessions};
 use crate::{
     admission::Admission,
     api::{
@@ -37,6 +37,11 @@ mod rules_page;
 mod transfer;
 
 const PASSWORD: &str = "a long password";
+
+/// Where the tests sign in from.
+fn origin() -> sessions::Origin {
+    sessions::Origin::new([127, 0, 0, 1].into(), &HeaderMap::new())
+}
 
 struct NoRunner;
 
@@ -94,7 +99,7 @@ impl Site {
             metrics: Metrics::new(
                 ipam.clone(),
                 clusters.clone(),
-                backups.clone(),
+                (backups.clone(), Default::default()),
                 Default::default(),
                 Default::default(),
                 None,
@@ -116,6 +121,8 @@ impl Site {
             takeover: Default::default(),
             rule_takeover: Default::default(),
             rules,
+            webhooks: Default::default(),
+            oidc: Default::default(),
             sessions: Sessions::new(ipam.clone()),
             ipam,
             clusters,
@@ -467,12 +474,12 @@ async fn a_password_that_changes_during_sign_in_opens_nothing() {
         .edit("operator", other, "test".into())
         .await
         .unwrap();
-    assert!(site.api.sessions.open(&verified).is_none());
+    assert!(site.api.sessions.open(&verified, origin()).is_none());
     let verified = accounts
         .login("operator", "another password")
         .await
         .unwrap();
-    assert!(site.api.sessions.open(&verified).is_some());
+    assert!(site.api.sessions.open(&verified, origin()).is_some());
 }
 
 #[tokio::test]

@@ -194,6 +194,7 @@ pub async fn delete(
 
 /// Everybody's own password.
 pub async fn own(visitor: Visitor) -> Answered {
+    has_password(&visitor)?;
     let form = own_form(&visitor.session.name);
     Ok(ask_own(&visitor, StatusCode::OK, form))
 }
@@ -206,6 +207,7 @@ pub async fn change_own(
     posted: Posted,
 ) -> Answered {
     let Posted { visitor, fields } = posted;
+    has_password(&visitor)?;
     let name = visitor.session.name.to_string();
     let mut form = own_form(&name);
     let wrong = StatusCode::UNPROCESSABLE_ENTITY;
@@ -233,6 +235,14 @@ pub async fn change_own(
         return Ok(ask_own(&visitor, status, form));
     }
     Ok(go_to(links::LOGIN))
+}
+
+fn has_password(visitor: &Visitor) -> Result<(), Failure> {
+    if !visitor.session.by_provider {
+        return Ok(());
+    }
+    let what = "You signed in by a provider, which keeps your password.";
+    Err(visitor.failure(StatusCode::NOT_FOUND, what, "Change it there."))
 }
 
 fn find(api: &Api, visitor: &Visitor, name: &str) -> Result<Account, Failure> {

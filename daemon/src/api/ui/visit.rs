@@ -18,7 +18,7 @@ use super::{
     page::{Failure, go_to},
     sessions::Session,
 };
-use crate::api::{Api, auth::role_name};
+use crate::api::{Api, auth::role_name, body::is_too_large};
 
 /// The largest form that is read, in bytes.
 pub const MAX_FORM: usize = 16 * 1024;
@@ -113,6 +113,11 @@ impl Visitor {
         Err(self.forbidden("admin"))
     }
 
+    /// What the browser sent along.
+    pub fn headers(&self) -> &HeaderMap {
+        &self.headers
+    }
+
     fn forbidden(&self, needed: &str) -> Failure {
         let role = role_name(self.session.role);
         let what = format!(
@@ -187,11 +192,9 @@ impl<const MOST: usize> FromRequest<Arc<Api>> for Posted<MOST> {
         let visitor = Visitor::from_request_parts(&mut parts, api).await?;
         let fields = read_form(Request::from_parts(parts, body), MOST)
             .await
-            .map_err(|what| {
+            .map_err(|Unread { status, what }| {
                 let next = "Go back, reload the page and send the form again.";
-                visitor
-                    .failure(StatusCode::BAD_REQUEST, what, next)
-                    .into_response()
+                visitor.failure(status, what, next).into_response()
             })?;
         if cookies::same(&visitor.session.csrf, fields.get("csrf")) {
             return Ok(Self { visitor, fields });
@@ -204,24 +207,47 @@ impl<const MOST: usize> FromRequest<Arc<Api>> for Posted<MOST> {
     }
 }
 
+/// A form that is not looked at, and why.
+pub struct Unread {
+    pub status: StatusCode,
+    pub what: String,
+}
+
+impl From<String> for Unread {
+    fn from(what: String) -> Self {
+        let status = StatusCode::BAD_REQUEST;
+        Self { status, what }
+    }
+}
+
 /// The fields of a form that came from a page of this host.
-pub async fn read_form(request: Request, most: usize) -> Result<Fields, String> {
+pub async fn read_form(request: Request, most: usize) -> Result<Fields, Unread> {
     let (parts, body) = request.into_parts();
     if !from_here(&parts.headers) {
-        return Err("The form was sent by a page of another site; nothing was changed.".to_owned());
+        let what = "The form was sent by a page of another site; nothing was changed.";
+        return Err(what.to_owned().into());
     }
     let content_type = text(&parts.headers, header::CONTENT_TYPE.as_str());
     let with_files = content_type.starts_with("multipart/form-data");
     if !with_files && !content_type.starts_with("application/x-www-form-urlencoded") {
-        return Err("What was sent is no form of these pages.".to_owned());
+        return Err("What was sent is no form of these pages.".to_owned().into());
     }
     let bytes = to_bytes(body, most).await;
-    let bytes = bytes.map_err(|_| {
+    let bytes = bytes.map_err(|error| {
+        if !is_too_large(&error) {
+            return "The form is broken off; nothing was changed."
+                .to_owned()
+                .into();
+        }
         let most = count(most as u128 / 1024);
-        format!("The form is larger than {most} KiB or broken off; nothing was changed.")
+        Unread {
+            status: StatusCode::PAYLOAD_TOO_LARGE,
+            what: format!("The form is larger than {most} KiB; nothing was changed."),
+        }
     })?;
     if with_files {
-        return read_parts(Request::from_parts(parts, Body::from(bytes))).await;
+        let read = read_parts(Request::from_parts(parts, Body::from(bytes))).await;
+        return Ok(read?);
     }
     Ok(Fields::parse(&bytes))
 }

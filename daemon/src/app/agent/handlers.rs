@@ -56,7 +56,7 @@ impl Handlers {
             metrics: Metrics::new(
                 ipam.clone(),
                 clusters.clone(),
-                backups.clone(),
+                (backups.clone(), Default::default()),
                 guests.clone(),
                 self.ranchers.clone(),
                 None,
@@ -71,6 +71,8 @@ impl Handlers {
             takeover: self.takeover,
             rule_takeover: self.rule_takeover,
             rules: self.rules,
+            webhooks: Default::default(),
+            oidc: Default::default(),
             sessions: api::ui::Sessions::new(ipam.clone()),
             clusters,
             accounts: Accounts::closed(ipam.clone(), &settings.data_dir),

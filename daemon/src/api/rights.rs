@@ -1,0 +1,187 @@
+//! Who may ask what: the table of rights, as it is served.
+//!
+//! It is made of the routes themselves, so that none can be forgotten, and is in the docs as `packaging/docs/rights.md`.
+
+use std::fmt::Write as _;
+
+use fipd_core::Role;
+
+use super::{
+    access::{Access, Routes},
+    auth::role_name,
+    beside, of_host, open_routes, routes,
+};
+use crate::config::Serve;
+
+/// One operation of one listener.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Right {
+    pub port: Port,
+    /// With variables in braces.
+    pub path: String,
+    pub method: &'static str,
+    pub to: To,
+}
+
+/// Where it is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Port {
+    /// `[api] listen` and the Unix socket.
+    Api,
+    /// A `[[listener]]` with this word.
+    Listener(Serve),
+    /// The Unix socket of a host with `role = "agent"`.
+    Agent,
+}
+
+/// Who gets an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum To {
+    /// Everybody, without login.
+    Everybody,
+    /// Everybody; what is asked for is shown to or done for who knows the secret of a project, or only judged.
+    OwnCheck,
+    /// From this role up, with a login or token.
+    Role(Role),
+    /// From this role up, and for a token with a scope, within it.
+    Scoped(Role),
+    /// A page, from this role up.
+    Page(Role),
+}
+
+/// All of them, by listener and path.
+pub fn all() -> Vec<Right> {
+    let mut rights = of(Port::Api, routes());
+    rights.extend(of(Port::Api, beside()));
+    for word in Serve::ALL {
+        rights.extend(of(
+            Port::Listener(word),
+            open_routes(Routes::default(), &word),
+        ));
+    }
+    rights.extend(of(Port::Agent, of_host(Routes::default())));
+    rights.sort();
+    rights
+}
+
+fn of(port: Port, routes: Routes) -> Vec<Right> {
+    let (_, table) = routes.finish();
+    let right = |(method, path, access): (&'static str, &str, Access)| Right {
+        port,
+        path: path.to_owned(),
+        method,
+        to: To::from(access),
+    };
+    table.iter().map(right).collect()
+}
+
+impl From<Access> for To {
+    fn from(access: Access) -> Self {
+        match access {
+            Access::Open => Self::Everybody,
+            Access::Own => Self::OwnCheck,
+            Access::Api(role) => Self::Role(role),
+            Access::Scoped(role) => Self::Scoped(role),
+            Access::Page(role) => Self::Page(role),
+        }
+    }
+}
+
+impl To {
+    /// The least role that gets an answer; `None`: nobody has to sign in.
+    pub fn needs(self) -> Option<Role> {
+        match self {
+            Self::Everybody | Self::OwnCheck => None,
+            Self::Role(role) | Self::Scoped(role) | Self::Page(role) => Some(role),
+        }
+    }
+}
+
+const HEAD: &str = "\
+# Who may ask what
+
+Made by `fipd docs rights` from the routes that are served; a test compares them. \"From\" is the least role: an operator may
+what a viewer may, an admin everything. People have their role by their account or their provider, programs by their token. Root,
+fipd's own user and members of the socket's group are admins at the Unix socket. A token with a scope (`--pool`, `--network`,
+`--tenant`) sees and changes only what is in it, and is refused where \"scoped token\" says no. The cookie of a page reads the REST
+API, and never writes.
+";
+
+/// The table as Markdown.
+pub fn markdown() -> String {
+    let mut text = HEAD.to_owned();
+    let mut last = None;
+    for right in all() {
+        if last.replace(right.port) != Some(right.port) {
+            let _ = write!(
+                text,
+                "\n## {}\n\n| method | path | from | scoped token |\n|---|---|---|---|\n",
+                heading(right.port)
+            );
+        }
+        let (from, scoped) = match right.to {
+            To::Everybody => ("everybody", "as everybody"),
+            To::OwnCheck => ("everybody who knows what it asks for", "as everybody"),
+            To::Role(role) => (role_name(role), "no"),
+            To::Scoped(role) => (role_name(role), "within its scope"),
+            To::Page(role) => (role_name(role), "no: a page"),
+        };
+        let Right { path, method, .. } = &right;
+        let _ = writeln!(text, "| {method} | `{path}` | {from} | {scoped} |");
+    }
+    text
+}
+
+fn heading(port: Port) -> String {
+    match port {
+        Port::Api => "At `[api] listen` and the Unix socket".to_owned(),
+        Port::Listener(word) => format!("At a `[[listener]]` with `serve = [\"{}\"]`", word.word()),
+        Port::Agent => "At the Unix socket of a host with `role = \"agent\"`".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_in_the_docs_is_that_of_the_routes() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../packaging/docs/rights.md");
+        let written = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(
+            written == markdown(),
+            "{path} is not what is served; write it again: fipd docs rights > packaging/docs/rights.md"
+        );
+    }
+
+    #[test]
+    fn what_is_open_is_what_the_design_lists() {
+        for Right {
+            port,
+            path,
+            method,
+            to,
+        } in all()
+        {
+            let open = match (port, to) {
+                (_, To::Role(_) | To::Scoped(_) | To::Page(_)) => continue,
+                // Health, the login and what it looks like.
+                (Port::Api, To::Everybody) => {
+                    ["/healthz", "/readyz", "/ui/login"].contains(&path.as_str())
+                        || path.starts_with("/ui/login/")
+                        || path.starts_with("/ui/static/")
+                }
+                // LB controllers, and reviews that are only judged.
+                (Port::Api, To::OwnCheck) => {
+                    let path = path.strip_prefix("/v1").unwrap_or(&path);
+                    path.starts_with("/auth/token")
+                        || path.starts_with("/fip/")
+                        || path.starts_with("/admission/")
+                }
+                (Port::Listener(_), To::Everybody | To::OwnCheck) => true,
+                (Port::Agent, To::Everybody | To::OwnCheck) => false,
+            };
+            assert!(open, "{method} {path} is open at {port:?}");
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! `fipd webhooks`.
+
+use clap::Subcommand;
+
+use super::{
+    Session,
+    client::segment,
+    exit::Failure,
+    output::{Table, or_dash},
+};
+use crate::api::wire::{WebhookList, WebhookTested, WebhookView};
+
+#[derive(Debug, Subcommand)]
+pub enum Webhooks {
+    /// Who is told of events, and how that goes
+    List,
+    /// Send a receiver the event fipd.test, once
+    Test { name: String },
+}
+
+impl Webhooks {
+    pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
+        let all = "/api/v1/webhooks";
+        match self {
+            Self::List => {
+                let list: WebhookList = session.client.get(all).await?;
+                session.output.show(&list, |list| table(&list.webhooks))
+            }
+            Self::Test { name } => {
+                let path = format!("{all}/{}/test", segment(&name));
+                let tested: WebhookTested = session.client.post(&path, &()).await?;
+                session.output.show(&tested, |tested| {
+                    Table::facts([
+                        ("Name", tested.name.clone()),
+                        ("Answer", tested.status.to_string()),
+                    ])
+                })
+            }
+        }
+    }
+}
+
+fn table(webhooks: &[WebhookView]) -> Table {
+    let mut table = Table::new([
+        "NAME",
+        "URL",
+        "DELIVERED",
+        "PENDING",
+        "MISSED",
+        "LAST SUCCESS",
+        "FAILS BECAUSE",
+    ]);
+    for one in webhooks {
+        table.row([
+            one.name.clone(),
+            one.url.clone(),
+            one.delivered.to_string(),
+            one.pending.to_string(),
+            one.missed.to_string(),
+            or_dash(one.last_success.as_ref()),
+            or_dash(one.error.as_ref()),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,72 @@
+//! How far each receiver has come: a small file per webhook in the data directory, beside the store.
+//!
+//! It is written after what it says was received, so that a crash sends some again and loses none.
+
+use std::{
+    fs::File,
+    io,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::api::accounts::write_private;
+
+const DIRECTORY: &str = "webhooks";
+
+/// All up to `after` was received, as numbered in this epoch of the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cursor {
+    pub epoch: u64,
+    pub after: u64,
+}
+
+/// The file of one.
+#[derive(Clone, Debug)]
+pub struct Place(PathBuf);
+
+impl Place {
+    /// `name` is one of a checked configuration.
+    pub fn new(data_dir: &Path, name: &str) -> Self {
+        Self(data_dir.join(DIRECTORY).join(format!("{name}.json")))
+    }
+
+    /// `None`: there is none yet. Blocks on the disk.
+    pub fn read(&self) -> io::Result<Option<Cursor>> {
+        match std::fs::read(&self.0) {
+            Ok(bytes) => serde_json::from_slice(&bytes)
+                .map(Some)
+                .map_err(io::Error::other),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Durable when it returns. Blocks on the disk.
+    pub fn write(&self, cursor: Cursor) -> io::Result<()> {
+        let Some(directory) = self.0.parent() else {
+            return Ok(());
+        };
+        std::fs::create_dir_all(directory)?;
+        let text = serde_json::to_string(&cursor).map_err(io::Error::other)?;
+        write_private(&self.0, &text)?;
+        File::open(directory)?.sync_all()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_is_where_it_was_written_and_nowhere_before() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = Place::new(dir.path(), "ops");
+        assert_eq!(place.read().unwrap(), None);
+        let cursor = Cursor { epoch: 1, after: 9 };
+        place.write(cursor).unwrap();
+        assert_eq!(place.read().unwrap(), Some(cursor));
+        std::fs::write(dir.path().join("webhooks/ops.json"), "{").unwrap();
+        assert!(place.read().is_err());
+    }
+}

@@ -1,0 +1,187 @@
+//! What a receiver is sent: an entry of the audit log under its name.
+
+use fipd_core::{Action, AuditEntry, Ledger};
+use serde_json::{Value, json};
+
+use crate::{api::audit, clock};
+
+/// Sent by `fipd webhooks test`.
+pub const TEST: &str = "fipd.test";
+/// Entries were gone before they could be sent.
+pub const GAP: &str = "fipd.gap";
+
+/// Every name that can be subscribed to.
+pub const NAMES: [&str; 40] = [
+    "lease.allocated",
+    "lease.reserved",
+    "lease.probing",
+    "lease.found-in-use",
+    "lease.adopted",
+    "lease.contended",
+    "lease.contender-left",
+    "lease.instance-changed",
+    "lease.ports-changed",
+    "lease.handed-over",
+    "lease.labelled",
+    "lease.released",
+    "lease.expired",
+    "lease.passed-on",
+    "lease.orphaned",
+    "lease.forgotten",
+    "network.created",
+    "network.separated",
+    "network.separation-withdrawn",
+    "pool.created",
+    "pool.updated",
+    "pool.deleted",
+    "pool.moved",
+    "quota.set",
+    "quota.deleted",
+    "cluster.recorded",
+    "cluster.adopted",
+    "cluster.adoption-skipped",
+    "account.changed",
+    "account.deleted",
+    "token.created",
+    "token.deleted",
+    "book.imported",
+    "book.restored",
+    "book.restore-hold-ended",
+    "site.key-rotated",
+    "site.taken-over",
+    "site.rules-changed",
+    "site.services-changed",
+    "site.secret-rotated",
+];
+
+/// The name of what an entry says.
+pub fn name(action: Action) -> &'static str {
+    match action {
+        Action::Allocated => "lease.allocated",
+        Action::Reserved => "lease.reserved",
+        Action::Probing => "lease.probing",
+        Action::FoundInUse => "lease.found-in-use",
+        Action::Adopted => "lease.adopted",
+        Action::Contended => "lease.contended",
+        Action::ContenderLeft => "lease.contender-left",
+        Action::InstanceChanged => "lease.instance-changed",
+        Action::PortsChanged => "lease.ports-changed",
+        Action::HandedOver => "lease.handed-over",
+        Action::Labelled => "lease.labelled",
+        Action::Released => "lease.released",
+        Action::Expired => "lease.expired",
+        Action::PassedOn => "lease.passed-on",
+        Action::Orphaned => "lease.orphaned",
+        Action::Forgotten => "lease.forgotten",
+        Action::NetworkCreated => "network.created",
+        Action::NetworksSeparated => "network.separated",
+        Action::SeparationWithdrawn => "network.separation-withdrawn",
+        Action::PoolCreated => "pool.created",
+        Action::PoolUpdated => "pool.updated",
+        Action::PoolDeleted => "pool.deleted",
+        Action::PoolMoved => "pool.moved",
+        Action::QuotaSet => "quota.set",
+        Action::QuotaDeleted => "quota.deleted",
+        Action::ClusterRecorded => "cluster.recorded",
+        Action::ClusterAdopted => "cluster.adopted",
+        Action::AdoptionSkipped => "cluster.adoption-skipped",
+        Action::AccountChanged => "account.changed",
+        Action::AccountDeleted => "account.deleted",
+        Action::TokenCreated => "token.created",
+        Action::TokenDeleted => "token.deleted",
+        Action::Imported => "book.imported",
+        Action::Restored => "book.restored",
+        Action::RestoreHoldEnded => "book.restore-hold-ended",
+        Action::KeyRotated => "site.key-rotated",
+        Action::TakenOver => "site.taken-over",
+        Action::RulesChanged => "site.rules-changed",
+        Action::ServicesChanged => "site.services-changed",
+        Action::SecretRotated => "site.secret-rotated",
+    }
+}
+
+/// Something to send.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Message {
+    /// The same whenever it is sent again: receivers drop what they have had.
+    pub id: String,
+    pub body: String,
+}
+
+impl Message {
+    /// Of an entry, with the names that things have now. `epoch` grows when a backup takes the place of the store, whose
+    /// numbers begin again then.
+    pub fn of(ledger: &Ledger, epoch: u64, number: u64, entry: &AuditEntry) -> Self {
+        let view = audit::view(ledger, number, entry);
+        let at = view.at.clone();
+        let data = serde_json::to_value(view).unwrap_or_default();
+        Self::new(
+            format!("fipd_{epoch}_{number}"),
+            name(entry.action),
+            &at,
+            &data,
+        )
+    }
+
+    /// That the entries `from` to `to` are gone.
+    pub fn gap(epoch: u64, from: u64, to: u64) -> Self {
+        let data = json!({
+            "from": from, "to": to, "count": to.saturating_sub(from).saturating_add(1),
+            "detail": "the audit log was trimmed before these entries could be sent",
+        });
+        let at = clock::rfc3339(clock::now());
+        Self::new(format!("fipd_{epoch}_{from}_gap"), GAP, &at, &data)
+    }
+
+    /// To see whether they arrive.
+    pub fn test(hook: &str) -> Self {
+        let now = clock::now();
+        let id = format!("fipd_test_{}", now.0);
+        let data = json!({ "webhook": hook, "detail": "an admin asks whether this arrives" });
+        Self::new(id, TEST, &clock::rfc3339(now), &data)
+    }
+
+    fn new(id: String, name: &str, at: &str, data: &Value) -> Self {
+        let body = json!({ "type": name, "timestamp": at, "data": data }).to_string();
+        Self { id, body }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_action_has_a_name_of_its_own_that_can_be_subscribed_to() {
+        let mut names: Vec<_> = audit::ACTIONS
+            .iter()
+            .map(|word| name(audit::action(word).unwrap()))
+            .collect();
+        let mut all = NAMES.to_vec();
+        names.sort_unstable();
+        all.sort_unstable();
+        assert_eq!(names, all);
+    }
+
+    #[test]
+    fn a_message_says_what_the_audit_log_says() {
+        let entry = AuditEntry {
+            at: fipd_core::Timestamp(1_767_225_600_123),
+            actor: "token:ci".into(),
+            action: Action::Allocated,
+            network: Some(fipd_core::NetworkId::DEFAULT),
+            address: Some([10, 0, 0, 7].into()),
+            pool: None,
+            identity: Some("fipd/Host/lab/a".parse().unwrap()),
+            detail: "".into(),
+        };
+        let message = Message::of(&Ledger::new(), 2, 17, &entry);
+        assert_eq!(message.id, "fipd_2_17");
+        let body: Value = serde_json::from_str(&message.body).unwrap();
+        assert_eq!(body["type"], "lease.allocated");
+        assert_eq!(body["timestamp"], "2026-01-01T00:00:00.123Z");
+        assert_eq!(body["data"]["address"], "10.0.0.7");
+        assert_eq!(body["data"]["owner"], "fipd/Host/lab/a");
+        assert_eq!(body["data"]["number"], 17);
+    }
+}

@@ -1,0 +1,270 @@
+//! Webhooks out: the audit log, told to receivers as it grows.
+//!
+//! ```text
+//!  audit log --batch--> wanted? --> signed POST --2xx--> cursor (file)
+//!     ^                                 `-- else: again, later and later
+//!     `------------- the ledger grew, or some seconds passed
+//! ```
+//!
+//! Each receiver has a task and a place of its own: one that is dead holds up neither others nor decisions, and has at most
+//! one batch in memory. What was received is noted afterwards, so that each event arrives at least once, and in the order of
+//! the log; receivers know one that comes again by its `webhook-id`. Format and signatures are those of Standard Webhooks.
+
+pub mod cursor;
+pub mod event;
+mod send;
+pub mod sign;
+mod standing;
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use fipd_core::{Action, AuditEntry, Text};
+use futures::future::join_all;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    clusters::backoff::Backoff,
+    config::Hook,
+    ipam::Ipam,
+    store::{AuditFilter, ReadError},
+};
+use cursor::{Cursor, Place};
+use event::Message;
+use send::Sender;
+pub use standing::{HookView, Standing};
+
+/// Entries that are read at once.
+const BATCH: usize = 100;
+/// How often the log is looked at without a sign that it grew.
+const LOOK: Duration = Duration::from_secs(5);
+/// How often at most a cursor is written while events go out.
+const NOTE: Duration = Duration::from_secs(1);
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+
+/// All receivers; cheap to clone.
+#[derive(Clone, Default)]
+pub struct Webhooks(Arc<Vec<One>>);
+
+/// One receiver.
+struct One {
+    hook: Hook,
+    place: Place,
+    sender: Sender,
+    standing: Standing,
+}
+
+/// Why an event is not with its receiver.
+#[derive(Debug, thiserror::Error)]
+enum Trouble {
+    #[error("the audit log cannot be read: {0}")]
+    Log(#[from] ReadError),
+    #[error("how far it came cannot be read or written: {0}")]
+    Cursor(#[from] std::io::Error),
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl Webhooks {
+    /// Those of the configuration. Blocks on the disk.
+    ///
+    /// # Errors
+    /// A CA file cannot be used.
+    pub fn new(hooks: &[Hook], data_dir: &Path) -> Result<Self, String> {
+        let one = |hook: &Hook| {
+            let sender = Sender::new(hook)
+                .map_err(|error| format!("[[webhook]] name = {:?}: {error}", hook.name.0))?;
+            Ok(One {
+                place: Place::new(data_dir, &hook.name.0),
+                sender,
+                standing: Standing::default(),
+                hook: hook.clone(),
+            })
+        };
+        let all: Result<Vec<_>, String> = hooks.iter().map(one).collect();
+        Ok(Self(Arc::new(all?)))
+    }
+
+    /// Tells them until it is told to stop.
+    pub async fn run(self, ipam: Ipam, stop: CancellationToken) {
+        let each = self.0.iter().map(|one| one.run(&ipam));
+        let _ = stop.run_until_cancelled(join_all(each)).await;
+        for one in self.0.iter() {
+            // What is not noted is sent again.
+            if let Err(error) = one.note(true).await {
+                tracing::warn!(webhook = %one.hook.name.0, %error, "some events will be sent again");
+            }
+        }
+        // Who has none runs as long as all others.
+        stop.cancelled().await;
+    }
+
+    /// How each is doing.
+    pub fn views(&self, ipam: &Ipam) -> Vec<HookView> {
+        let last = last_entry(ipam);
+        self.0
+            .iter()
+            .map(|one| one.standing.view(&one.hook, last))
+            .collect()
+    }
+
+    /// Sends one of that name a test, now and once. `None`: there is none of that name.
+    pub async fn test(&self, name: &str) -> Option<Result<u16, String>> {
+        let one = self.0.iter().find(|one| &*one.hook.name.0 == name)?;
+        Some(one.sender.send(&Message::test(name)).await)
+    }
+}
+
+/// The number of the newest entry.
+fn last_entry(ipam: &Ipam) -> u64 {
+    ipam.reader().stats().audit_next.saturating_sub(1)
+}
+
+fn epoch(ipam: &Ipam) -> u64 {
+    ipam.read(|ledger| ledger.epoch().map_or(0, |epoch| epoch.number))
+}
+
+impl One {
+    async fn run(&self, ipam: &Ipam) {
+        let mut revisions = ipam.revisions();
+        let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
+        loop {
+            revisions.borrow_and_update();
+            match self.step(ipam).await {
+                Ok(true) => backoff.reset(),
+                Ok(false) => {
+                    backoff.reset();
+                    // Ended senders end this with the daemon.
+                    let _ = tokio::time::timeout(LOOK, revisions.changed()).await;
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+                Err(trouble) => {
+                    let pause = backoff.pause();
+                    self.standing.failed(&trouble.to_string(), pause);
+                    tracing::warn!(
+                        webhook = %self.hook.name.0, error = %trouble, again_in = ?pause,
+                        "a receiver of events was not reached"
+                    );
+                    tokio::time::sleep(pause).await;
+                }
+            }
+        }
+    }
+
+    /// Sends a batch. Whether there may be more.
+    async fn step(&self, ipam: &Ipam) -> Result<bool, Trouble> {
+        let mut at = self.here(ipam).await?;
+        let reader = ipam.reader().clone();
+        let read = move || reader.audit_after(at.after, BATCH);
+        let entries = tokio::task::spawn_blocking(read)
+            .await
+            .map_err(|error| Trouble::Refused(error.to_string()))??;
+        let next = at.after.saturating_add(1);
+        if let Some((first, _)) = entries.first().filter(|(first, _)| *first > next) {
+            let missed = first - next;
+            tracing::error!(
+                webhook = %self.hook.name.0, missed,
+                "the audit log was trimmed before all of it was sent; raise [audit] keep, or mend the receiver sooner"
+            );
+            self.send(&Message::gap(at.epoch, next, first - 1)).await?;
+            at.after = first - 1;
+            self.standing.missed(missed);
+            self.standing.reached(at);
+            self.note(true).await?;
+        }
+        let full = entries.len() == BATCH;
+        for (number, entry) in entries {
+            if let Some(message) = self.wanted(ipam, at.epoch, number, &entry) {
+                self.send(&message).await?;
+                self.standing.delivered();
+            }
+            at.after = number;
+            self.standing.reached(at);
+            self.note(false).await?;
+        }
+        self.note(!full).await?;
+        self.standing.idle();
+        Ok(full)
+    }
+
+    /// How far it has come: as it was noted, or from now on where it is new.
+    async fn here(&self, ipam: &Ipam) -> Result<Cursor, Trouble> {
+        let epoch = epoch(ipam);
+        if let Some(at) = self.standing.cursor().filter(|at| at.epoch == epoch) {
+            return Ok(at);
+        }
+        let place = self.place.clone();
+        let noted = blocking(move || place.read()).await?;
+        let at = match noted {
+            Some(at) if at.epoch == epoch => at,
+            Some(before) => {
+                // A backup took the store's place: its numbers begin again after the entry that says so.
+                let reader = ipam.reader().clone();
+                let restored = AuditFilter {
+                    action: Some(Action::Restored),
+                    ..AuditFilter::default()
+                };
+                let search = move || reader.audit_search(&restored, None, 1, usize::MAX);
+                let found = tokio::task::spawn_blocking(search)
+                    .await
+                    .map_err(|error| Trouble::Refused(error.to_string()))??;
+                let restored = found.entries.first().map(|(number, _)| *number);
+                let from = restored.unwrap_or_else(|| last_entry(ipam).saturating_add(1));
+                let after = before.after.min(from.saturating_sub(1));
+                Cursor { epoch, after }
+            }
+            None => Cursor {
+                epoch,
+                after: last_entry(ipam),
+            },
+        };
+        self.standing.reached(at);
+        self.note(true).await?;
+        Ok(at)
+    }
+
+    fn wanted(&self, ipam: &Ipam, epoch: u64, number: u64, entry: &AuditEntry) -> Option<Message> {
+        if !self.hook.events.have(event::name(entry.action)) {
+            return None;
+        }
+        ipam.read(|ledger| {
+            let pool = entry.pool.and_then(|id| ledger.pool(id));
+            let pool = pool.map(|pool| Text::clone(&pool.spec.name));
+            let network = entry.network.and_then(|id| ledger.network(id));
+            let network = network.map(|network| Text::clone(&network.name));
+            let among = |names: &std::collections::BTreeSet<Text>, one: Option<Text>| {
+                names.is_empty() || one.is_some_and(|one| names.contains(&one))
+            };
+            let fits = among(&self.hook.pools, pool) && among(&self.hook.networks, network);
+            fits.then(|| Message::of(ledger, epoch, number, entry))
+        })
+    }
+
+    async fn send(&self, message: &Message) -> Result<(), Trouble> {
+        match self.sender.send(message).await {
+            Ok(_) => {
+                self.standing.succeeded();
+                Ok(())
+            }
+            Err(why) => Err(Trouble::Refused(why)),
+        }
+    }
+
+    /// Writes down how far it came, at most once a [`NOTE`] unless it is the end.
+    async fn note(&self, now: bool) -> Result<(), Trouble> {
+        let Some(cursor) = self.standing.to_note(now, NOTE) else {
+            return Ok(());
+        };
+        let place = self.place.clone();
+        blocking(move || place.write(cursor)).await?;
+        self.standing.noted(cursor);
+        Ok(())
+    }
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
+) -> std::io::Result<T> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(std::io::Error::other)?
+}

@@ -1,0 +1,131 @@
+//! Alert rules and the dashboard that are shipped use only series that are served.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::harness::Daemon;
+
+const ALERTS: &str = include_str!("../../../packaging/monitoring/alerts.yaml");
+const DASHBOARD: &str = include_str!("../../../packaging/monitoring/grafana.json");
+
+/// Where those are made that are served only where a host has rules.
+const OF_RULES: &str = include_str!("../../src/metrics/rules.rs");
+
+/// Whether a series is one of a host with rules.
+fn of_rules(name: &str) -> bool {
+    let plain = name.trim_start_matches("fipd_").trim_end_matches("_total");
+    plain.starts_with("rules_") && OF_RULES.contains(&format!("\"{plain}\""))
+}
+
+/// The names of series in an expression.
+fn names(expression: &str) -> BTreeSet<String> {
+    let inside = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
+    let words = expression.split(|c| !inside(c));
+    words
+        .filter(|word| word.starts_with("fipd_") || word.starts_with("iprule_"))
+        .map(str::to_owned)
+        .collect()
+}
+
+fn expressions(value: &Value, all: &mut Vec<String>) {
+    match value {
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                if let (Value::String(text), "expr") = (value, key.as_str()) {
+                    all.push(text.clone());
+                }
+                expressions(value, all);
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| expressions(item, all)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// Names as samples have them, by the families that are told with HELP and TYPE.
+fn served(metrics: &str) -> BTreeSet<String> {
+    let families = metrics.lines().filter_map(|line| {
+        let (name, kind) = line.strip_prefix("# TYPE ")?.split_once(' ')?;
+        let help = format!("# HELP {name} ");
+        assert!(metrics.contains(&help), "{name} has no HELP");
+        Some(match kind {
+            "counter" => vec![format!("{name}_total")],
+            "histogram" => ["bucket", "sum", "count"]
+                .map(|end| format!("{name}_{end}"))
+                .to_vec(),
+            _ => vec![name.to_owned()],
+        })
+    });
+    families.flatten().collect()
+}
+
+#[test]
+fn alerts_and_dashboard_use_only_series_that_are_served() {
+    let fipd = Daemon::start();
+    fipd.json("pool create p --cidr 10.0.0.0/24");
+    fipd.json("lease allocate --pool p --owner fipd/Host/lab/a");
+    let viewer = fipd.rest(Some(&fipd.token("eye", "viewer")));
+    // The first look makes the series of requests.
+    viewer.get("/metrics");
+    let metrics = String::from_utf8_lossy(&viewer.get("/metrics").body).into_owned();
+    let served = served(&metrics);
+    let alerts: Value = serde_saphyr::from_str(ALERTS).unwrap();
+    let dashboard: Value = serde_json::from_str(DASHBOARD).unwrap();
+    for (what, value, least) in [("alerts", alerts, 15), ("dashboard", dashboard, 20)] {
+        let mut all = Vec::new();
+        expressions(&value, &mut all);
+        assert!(all.len() >= least, "{what}: {}", all.len());
+        for expression in all {
+            let names = names(&expression);
+            assert!(!names.is_empty(), "{what}: {expression}");
+            for name in names {
+                assert!(
+                    served.contains(&name) || of_rules(&name),
+                    "{what}: {name} is not served: {served:#?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn each_alert_says_what_it_is_and_what_to_do() {
+    let alerts: Value = serde_saphyr::from_str(ALERTS).unwrap();
+    let groups = alerts["groups"].as_array().unwrap();
+    let rules = groups
+        .iter()
+        .flat_map(|group| group["rules"].as_array().unwrap());
+    let mut seen = BTreeSet::new();
+    for rule in rules {
+        let fields: BTreeSet<_> = rule
+            .as_object()
+            .unwrap()
+            .keys()
+            .map(String::as_str)
+            .collect();
+        let known = BTreeSet::from(["alert", "expr", "for", "labels", "annotations"]);
+        assert!(fields.is_subset(&known), "{rule}");
+        let name = rule["alert"].as_str().unwrap();
+        assert!(seen.insert(name), "{name} is there twice");
+        for text in ["summary", "next"] {
+            let said = rule["annotations"][text].as_str().unwrap_or_default();
+            assert!(!said.is_empty(), "{name} has no {text}");
+            assert_eq!(
+                said.matches("{{").count(),
+                said.matches("}}").count(),
+                "{name}"
+            );
+        }
+        let severity = rule["labels"]["severity"].as_str().unwrap();
+        assert!(
+            ["critical", "warning", "info"].contains(&severity),
+            "{name}"
+        );
+        let expression = rule["expr"].as_str().unwrap();
+        for (open, close) in [('(', ')'), ('{', '}'), ('[', ']')] {
+            let count = |c| expression.matches(c).count();
+            assert_eq!(count(open), count(close), "{name}: {expression}");
+        }
+    }
+}

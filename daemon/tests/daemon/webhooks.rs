@@ -1,0 +1,303 @@
+//! Events to receivers: signed, in order, at least once, whatever dies.
+
+use std::{
+    collections::BTreeSet,
+    path::Path,
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use axum::{
+    Router,
+    body::Bytes,
+    extract::State,
+    http::{HeaderMap, StatusCode},
+    routing::post,
+};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use crate::harness::{Daemon, PATIENCE};
+
+const SECRET: &str = "0123456789abcdef0123456789abcdef";
+
+/// One that keeps what it is sent.
+struct Receiver {
+    url: String,
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    got: Mutex<Vec<(String, Value)>>,
+    status: Mutex<u16>,
+    takes: Duration,
+}
+
+impl Receiver {
+    fn start(takes: Duration) -> Self {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/events", listener.local_addr().unwrap());
+        let inner = Arc::new(Inner {
+            got: Mutex::default(),
+            status: Mutex::new(204),
+            takes,
+        });
+        let router = Router::new()
+            .route("/events", post(take))
+            .with_state(Arc::clone(&inner));
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
+            runtime.block_on(async {
+                listener.set_nonblocking(true).unwrap();
+                let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+                axum::serve(listener, router).await.unwrap();
+            });
+        });
+        Self { url, inner }
+    }
+
+    fn answers(&self, status: u16) {
+        *self.inner.status.lock().unwrap() = status;
+    }
+
+    fn got(&self) -> Vec<(String, Value)> {
+        self.inner.got.lock().unwrap().clone()
+    }
+
+    fn wait(&self, what: &str, enough: impl Fn(&[(String, Value)]) -> bool) {
+        let started = Instant::now();
+        while !enough(&self.inner.got.lock().unwrap()) {
+            let got = self.got();
+            assert!(
+                started.elapsed() < PATIENCE,
+                "{what}: {} events, {:?}",
+                got.len(),
+                got.last()
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+async fn take(State(inner): State<Arc<Inner>>, headers: HeaderMap, body: Bytes) -> StatusCode {
+    tokio::time::sleep(inner.takes).await;
+    let header = |name: &str| headers[name].to_str().unwrap().to_owned();
+    let (id, at) = (header("webhook-id"), header("webhook-timestamp"));
+    let body = String::from_utf8(body.to_vec()).unwrap();
+    let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, SECRET.as_bytes());
+    let tag = ring::hmac::sign(&key, format!("{id}.{at}.{body}").as_bytes());
+    assert_eq!(
+        header("webhook-signature"),
+        format!("v1,{}", STANDARD.encode(tag))
+    );
+    let now = std::time::SystemTime::now();
+    let now = now.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    assert!(now.abs_diff(at.parse().unwrap()) < 30);
+    let status = StatusCode::from_u16(*inner.status.lock().unwrap()).unwrap();
+    if status.is_success() {
+        let body = serde_json::from_str(&body).unwrap();
+        inner.got.lock().unwrap().push((id, body));
+    }
+    status
+}
+
+fn configure(home: &Path, text: &str) -> String {
+    use std::os::unix::fs::PermissionsExt as _;
+    let secret = home.join("secret");
+    std::fs::write(&secret, SECRET).unwrap();
+    std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let file = home.join("fipd.toml");
+    std::fs::write(&file, text).unwrap();
+    file.to_str().unwrap().to_owned()
+}
+
+fn hook(name: &str, url: &str, more: &str) -> String {
+    format!("[[webhook]]\nname = \"{name}\"\nurl = \"{url}\"\nsecret-file = \"secret\"\n{more}\n")
+}
+
+fn start(text: &str) -> (Daemon, String) {
+    let home = Arc::new(tempfile::tempdir().unwrap());
+    let file = configure(home.path(), text);
+    let fipd = Daemon::start_in(home, &["--config", &file]);
+    // Each begins with what comes from now on.
+    let noted = |webhooks: &Value| {
+        let all = webhooks["webhooks"].as_array().unwrap().iter();
+        all.map(|one| {
+            fipd.data_dir()
+                .join(format!("webhooks/{}.json", one["name"].as_str().unwrap()))
+        })
+        .all(|path| path.exists())
+    };
+    let started = Instant::now();
+    while !noted(&fipd.json("webhooks list")) {
+        assert!(started.elapsed() < PATIENCE);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    (fipd, file)
+}
+
+fn kinds(got: &[(String, Value)]) -> Vec<String> {
+    let kind = |(_, body): &(String, Value)| body["type"].as_str().unwrap().to_owned();
+    got.iter().map(kind).collect()
+}
+
+#[test]
+fn each_receiver_is_told_what_it_asked_for_and_a_dead_one_holds_up_nobody() {
+    let (leases, pools) = (
+        Receiver::start(Duration::ZERO),
+        Receiver::start(Duration::ZERO),
+    );
+    let dead = "http://127.0.0.1:9/";
+    let text = [
+        hook("leases", &leases.url, "pools = [\"a\"]"),
+        hook(
+            "pools",
+            &pools.url,
+            "events = [\"pool.*\", \"lease.released\"]",
+        ),
+        hook("dead", dead, ""),
+    ]
+    .concat();
+    let (fipd, _) = start(&text);
+    fipd.json("pool create a --cidr 10.1.0.0/24");
+    fipd.json("pool create b --cidr 10.2.0.0/24");
+    for pool in ["a", "b"] {
+        fipd.json(&format!(
+            "lease allocate --pool {pool} --owner fipd/Host/lab/{pool}"
+        ));
+        fipd.json(&format!("lease release --owner fipd/Host/lab/{pool}"));
+    }
+    leases.wait("leases of a", |got| got.len() >= 2);
+    pools.wait("pools", |got| got.len() >= 4);
+    assert_eq!(kinds(&leases.got()), ["lease.allocated", "lease.released"]);
+    let expected = [
+        "pool.created",
+        "pool.created",
+        "lease.released",
+        "lease.released",
+    ];
+    assert_eq!(kinds(&pools.got()), expected);
+    let (_, given) = &leases.got()[0];
+    assert_eq!(given["data"]["address"], "10.1.0.1");
+    assert_eq!(given["data"]["owner"], "fipd/Host/lab/a");
+    assert_eq!(given["data"]["pool"], "a");
+    let listed = fipd.json("webhooks list");
+    let of = |name: &str| {
+        let mut all = listed["webhooks"].as_array().unwrap().iter();
+        all.find(|one| one["name"] == name).unwrap().clone()
+    };
+    assert_eq!(of("leases")["delivered"], 2);
+    assert!(of("dead")["error"].is_string(), "{listed}");
+    let metrics = fipd
+        .rest(Some(&fipd.token("m", "viewer")))
+        .get("/metrics")
+        .body;
+    let metrics = String::from_utf8_lossy(&metrics).into_owned();
+    for line in [
+        "fipd_webhook_up{webhook=\"dead\"} 0",
+        "fipd_webhook_up{webhook=\"leases\"} 1",
+        "fipd_webhook_delivered{webhook=\"leases\"} 2",
+    ] {
+        assert!(metrics.contains(line), "{line}\n{metrics}");
+    }
+    assert_eq!(fipd.json("webhooks test leases")["status"], 204);
+    leases.wait("the test", |got| {
+        kinds(got).contains(&"fipd.test".to_owned())
+    });
+    assert_eq!(fipd.cli("webhooks test dead").code, 1);
+    assert_eq!(fipd.cli("webhooks test nobody").code, 3);
+}
+
+/// Allocates so many addresses with bulk requests.
+fn allocate(fipd: &Daemon, from: usize, count: usize) {
+    let admin = fipd.rest(Some(&fipd.token(&format!("bulk-{from}"), "admin")));
+    let operations: Vec<_> = (from..from + count)
+        .map(|number| {
+            json!({ "allocate": { "owner": format!("fipd/Host/lab/h{number}"), "wants": [{ "pool": "p" }] } })
+        })
+        .collect();
+    for part in operations.chunks(500) {
+        let done = admin.post("/api/v1/bulk", json!({ "operations": part }));
+        assert_eq!(done.status, 200, "{done:?}");
+    }
+}
+
+#[test]
+fn nothing_is_lost_when_the_daemon_is_killed_while_it_tells() {
+    let receiver = Receiver::start(Duration::from_millis(5));
+    let (mut fipd, file) = start(&hook(
+        "ops",
+        &receiver.url,
+        "events = [\"lease.allocated\"]",
+    ));
+    fipd.json("pool create p --cidr 10.0.0.0/16");
+    let (each, rounds) = (80, 3);
+    for round in 0..rounds {
+        allocate(&fipd, round * each, each);
+        let some = round * each + each / 4;
+        receiver.wait("some of it", |got| got.len() >= some);
+        fipd.signal(Signal::SIGKILL);
+        fipd.wait();
+        fipd = Daemon::start_in(fipd.home(), &["--config", &file]);
+    }
+    let all = each * rounds;
+    let numbers = |got: &[(String, Value)]| -> Vec<u64> {
+        got.iter()
+            .map(|(_, body)| body["data"]["number"].as_u64().unwrap())
+            .collect()
+    };
+    let distinct =
+        |got: &[(String, Value)]| numbers(got).into_iter().collect::<BTreeSet<_>>().len();
+    receiver.wait("all of it", |got| distinct(got) >= all);
+    let got = receiver.got();
+    assert_eq!(distinct(&got), all);
+    // The same event has the same id, and comes for the first time in the order of the log.
+    let ids: BTreeSet<_> = got.iter().map(|(id, _)| id.clone()).collect();
+    assert_eq!(ids.len(), all);
+    let mut seen = BTreeSet::new();
+    let first: Vec<_> = numbers(&got)
+        .into_iter()
+        .filter(|number| seen.insert(*number))
+        .collect();
+    assert!(first.is_sorted(), "{first:?}");
+}
+
+#[test]
+fn what_was_trimmed_before_it_could_be_sent_is_told_as_a_gap() {
+    let receiver = Receiver::start(Duration::ZERO);
+    receiver.answers(500);
+    let text = format!("[audit]\nkeep = 1000\n\n{}", hook("ops", &receiver.url, ""));
+    let (fipd, _) = start(&text);
+    fipd.json("pool create p --cidr 10.0.0.0/16");
+    allocate(&fipd, 0, 4_000);
+    receiver.answers(200);
+    receiver.wait("the gap and what is left", |got| {
+        got.iter()
+            .any(|(_, body)| body["data"]["owner"] == "fipd/Host/lab/h3999")
+    });
+    let got = receiver.got();
+    let (_, gap) = &got[0];
+    assert_eq!(gap["type"], "fipd.gap", "{gap}");
+    let missed = gap["data"]["count"].as_u64().unwrap();
+    assert!(missed > 500, "{gap}");
+    let listed = fipd.json("webhooks list");
+    assert_eq!(listed["webhooks"][0]["missed"], missed, "{listed}");
+    let next = got[1].1["data"]["number"].as_u64().unwrap();
+    assert_eq!(next, gap["data"]["to"].as_u64().unwrap() + 1);
+}
+
+#[test]
+fn a_secret_that_everybody_can_read_is_not_used() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let receiver = Receiver::start(Duration::ZERO);
+    let (fipd, file) = start(&hook("ops", &receiver.url, ""));
+    let secret = Path::new(&file).with_file_name("secret");
+    std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let failed = fipd.cli("webhooks test ops");
+    assert_eq!(failed.code, 1, "{failed:?}");
+    assert!(failed.err.contains("mode 644"), "{failed:?}");
+}
