@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fipd::clusters::{
-    ClusterSession, ClusterState, ClusterView, Clusters, Options, SystemRunner, Trust, WatchedFile,
+    ClusterSession, ClusterState, ClusterView, Clusters, Options, SystemRunner, Trust,
     absence::Presence,
     adoption::{self, Inventory, Sighting},
 };
@@ -136,13 +136,10 @@ impl Bed {
         let (ipam, _writer) = Ipam::start(&dir.path().join("data"), Arc::new(clock)).unwrap();
         let cancel = CancellationToken::new();
         let path = dir.path().join("fipd.toml");
-        let file = Some(WatchedFile::new(path.clone()));
         let config = Config::load(&path).unwrap();
         let options = Options {
             config,
-            file,
             trust: Trust::default(),
-            ..Options::default()
         };
         let (clusters, task) =
             Clusters::start(options, ipam.clone(), Arc::new(Runner), cancel.clone())
@@ -162,6 +159,15 @@ impl Bed {
         let half = self.dir.path().join("half");
         std::fs::write(&half, text).unwrap();
         std::fs::rename(half, self.dir.path().join(name)).unwrap();
+    }
+
+    /// Another configuration, as the daemon puts it in force; one with errors changes nothing.
+    async fn configure(&self, text: &str) -> Result<(), String> {
+        self.write("fipd.toml", text);
+        let config = Config::load(&self.dir.path().join("fipd.toml"));
+        let config = config.map_err(|error| error.to_string())?;
+        self.clusters.configure(config).await;
+        Ok(())
     }
 
     async fn until(&self, what: &str, within: Duration, so: impl Fn(&Clusters) -> bool) {
@@ -514,17 +520,14 @@ async fn clusters_come_change_and_go_with_the_files() {
     bed.until_state("a", ClusterState::Ready).await;
 
     // A second cluster is added, a broken file changes nothing, the first is removed.
-    bed.write("fipd.toml", &(cluster("a") + &cluster("b")));
+    bed.configure(&(cluster("a") + &cluster("b")))
+        .await
+        .unwrap();
     bed.until_state("b", ClusterState::Ready).await;
     bed.until_lease("adopted", "10.7.0.12", |lease| lease.is_some())
         .await;
-    bed.write("fipd.toml", "[[cluster]]\nnam = \"a\"\n");
-    bed.until("the error shows", SOON, |clusters| {
-        clusters
-            .config_error()
-            .is_some_and(|error| error.contains("line 2"))
-    })
-    .await;
+    let wrong = bed.configure("[[cluster]]\nnam = \"a\"\n").await;
+    assert!(wrong.unwrap_err().contains("line 2"));
     assert_eq!(bed.clusters.sessions().len(), 2);
 
     // What it waited for is waited for no more when it is gone.
@@ -536,7 +539,7 @@ async fn clusters_come_change_and_go_with_the_files() {
         assert!(full.is_err(), "{full:?}");
     }
     assert_eq!(bed.ipam.read(|ledger| ledger.waiters(pool, 9).len()), 2);
-    bed.write("fipd.toml", &cluster("b"));
+    bed.configure(&cluster("b")).await.unwrap();
     bed.until("its place is left", SOON, |_| {
         let waiters = bed.ipam.read(|ledger| ledger.waiters(pool, 9));
         waiters.len() == 1 && &*waiters[0].1.name == "behind"
@@ -546,19 +549,22 @@ async fn clusters_come_change_and_go_with_the_files() {
         lease == Some((LeaseState::Orphaned, "ma".into()))
     })
     .await;
-    assert_eq!(bed.clusters.config_error(), None);
     let left = bed.until_state("a", ClusterState::Stopped).await;
     assert_eq!((left.id, left.leases), (ready.id, 1));
 
     // A system that is switched off leaves its leases behind as well.
-    bed.write("fipd.toml", &cluster("b").replace("\"rancher-fip\"", ""));
+    bed.configure(&cluster("b").replace("\"rancher-fip\"", ""))
+        .await
+        .unwrap();
     bed.until_lease("orphaned", "10.7.0.12", |lease| {
         lease == Some((LeaseState::Orphaned, "mb".into()))
     })
     .await;
 
     // Whoever returns gets what it had.
-    bed.write("fipd.toml", &(cluster("a") + &cluster("b")));
+    bed.configure(&(cluster("a") + &cluster("b")))
+        .await
+        .unwrap();
     for (address, name) in [("10.7.0.11", "ma"), ("10.7.0.12", "mb")] {
         bed.until_lease("adopted again", address, |lease| {
             lease == Some((LeaseState::Allocated, name.into()))
