@@ -20,6 +20,8 @@ pub mod controllers;
 pub mod expiry;
 pub mod fip_rules;
 pub mod fip_v1;
+#[cfg(any(test, feature = "fuzz"))]
+pub mod fuzz;
 pub mod guests;
 pub mod helm;
 pub mod host;

@@ -10,10 +10,12 @@ mod figure;
 mod fill;
 mod floor;
 mod import;
+mod load;
 mod page;
 mod rest;
 mod rules;
 mod service;
+mod visitor;
 
 use anyhow::Result;
 use futures::future::BoxFuture;
@@ -48,6 +50,10 @@ pub const BENCHES: &[Bench] = &[
     Bench {
         name: "page",
         run: || Box::pin(page::run()),
+    },
+    Bench {
+        name: "load",
+        run: || Box::pin(load::run()),
     },
     Bench {
         name: "clusters",

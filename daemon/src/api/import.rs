@@ -1,7 +1,7 @@
 //! `/api/v1/import`: rows as an export writes them, all taken or none.
 
-mod parse;
-mod table;
+pub(crate) mod parse;
+pub(crate) mod table;
 #[cfg(test)]
 mod tests;
 

@@ -50,6 +50,8 @@ pub mod restore_hold;
 pub mod rights;
 pub mod rotate_key;
 pub mod rules;
+#[cfg(any(test, feature = "fuzz"))]
+pub mod sample;
 mod separate;
 pub mod tls;
 pub mod tokens;

@@ -159,6 +159,29 @@ pub fn check_kubeconfig(
     Ok(cluster.server.unwrap_or_default())
 }
 
+/// What is taken without trust names nothing outside of itself.
+#[cfg(any(test, feature = "fuzz"))]
+pub(crate) fn fuzz(text: &str) {
+    let none = Allow {
+        code: false,
+        insecure: false,
+    };
+    let Ok((_, cluster, user)) = examine(text, None, "fuzz", none) else {
+        return;
+    };
+    let named = |path: &Option<String>| path.as_ref().is_some_and(|path| !path.is_empty());
+    assert!(user.exec.is_none() && user.auth_provider.is_none());
+    let paths = [
+        &user.token_file,
+        &user.client_certificate,
+        &user.client_key,
+        &cluster.certificate_authority,
+        &cluster.proxy_url,
+    ];
+    assert!(!paths.into_iter().any(named), "{text}");
+    assert_ne!(cluster.insecure_skip_tls_verify, Some(true));
+}
+
 fn examine(
     text: &str,
     context: Option<&str>,

@@ -25,7 +25,7 @@ mod discovery;
 mod files;
 mod given;
 mod handle;
-mod kubeconfig;
+pub(crate) mod kubeconfig;
 mod leave;
 pub mod lenient;
 mod link;

@@ -15,8 +15,9 @@ impl Session<'_> {
     /// Answers what the kernel refused.
     pub async fn add(&mut self, rules: &[Rule]) -> Result<Vec<String>, Problem> {
         self.engine.notes.intend(rules).await;
+        let began = Instant::now();
         let refused = self.kernel.requests.add(rules).await?;
-        figures::added(rules.len(), refused.len());
+        figures::added(rules.len(), refused.len(), began.elapsed());
         self.engine.added.extend(rules.iter().cloned());
         for rule in refused.iter().filter_map(|(index, _)| rules.get(*index)) {
             self.engine.added.remove(rule);

@@ -3,7 +3,8 @@
 use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
 
 use fipd_core::host::{
-    Desired, HostSettings, Plan, Rule, RuleSet, Step, Unclaimed, desired, diff, is_own, marks_of,
+    Desired, HostSettings, KernelRule, Plan, Rule, RuleSet, Step, Unclaimed, desired, diff, is_own,
+    marks_of,
 };
 use ipnet::IpNet;
 use tokio::time::Instant;
@@ -30,6 +31,11 @@ impl Session<'_> {
         let wanted = self.recall();
         self.remember(&wanted).await;
         let listing = self.kernel.list().await?;
+        let listing = match self.as_before(&wanted, listing) {
+            Ok(outcome) => return Ok(outcome),
+            Err(listing) => listing,
+        };
+        self.settled = None;
         self.count_drift(&listing);
         let held = !wanted.missing.is_empty() && !self.engine.paused;
         let Missing {
@@ -75,6 +81,11 @@ impl Session<'_> {
         self.unfinished_since = since.or_else(|| self.unfinished.then(Instant::now));
         self.leave(&added, &removed, &listing);
         self.marks = Some(desired.marks.clone());
+        let desired = Arc::new(desired);
+        let done = plan.is_empty() && plan.stuck.is_empty() && refused.is_empty();
+        if listing.quiet && done && wanted.missing.is_empty() && self.is_usual() {
+            self.settled = Some((wanted.revision, self.settings().can_index));
+        }
         let reached = listing.quiet.then(|| Reached {
             flushed: self.engine.paused,
             ..Reached::of(wanted.revision, &desired, &plan, &self.indexed)
@@ -86,6 +97,43 @@ impl Session<'_> {
             reached,
             missing: wanted.missing,
             refused,
+        })
+    }
+
+    /// Nothing that makes a pass another one than the last.
+    fn is_usual(&self) -> bool {
+        let notes = &self.engine.notes;
+        notes.is_open()
+            && notes
+                .tags()
+                .iter()
+                .all(|tag| *tag == self.engine.protocol())
+            && !self.engine.paused
+            && self.unclaimed.is_some()
+    }
+
+    /// Where all was done and neither what is wanted nor the own rules changed since, there is nothing to do: mostly others
+    /// change theirs, and a look is to cost little more than the list.
+    fn as_before(&self, wanted: &Wanted, listing: Listing) -> Result<Outcome, Listing> {
+        let doubted = self.indexes() && self.filter.is_doubted();
+        let now = (wanted.revision, self.settings().can_index);
+        let usual = listing.quiet && !listing.touched && !doubted && wanted.missing.is_empty();
+        if !usual || self.settled != Some(now) || !self.engine.notes.is_open() {
+            return Err(listing);
+        }
+        let protocol = self.engine.protocol();
+        let view = self.engine.board.view();
+        if !owned(&listing.rules, protocol).eq(owned(&view.kernel, protocol)) {
+            return Err(listing);
+        }
+        Ok(Outcome {
+            desired: Arc::clone(&view.desired),
+            listing,
+            plan: Plan::default(),
+            // That was said.
+            reached: None,
+            missing: Vec::new(),
+            refused: Vec::new(),
         })
     }
 
@@ -340,6 +388,10 @@ impl Session<'_> {
 }
 
 fn own(listing: &Listing, protocol: u8) -> BTreeSet<Rule> {
-    let own = listing.rules.iter().filter(|one| is_own(one, protocol));
+    let own = owned(&listing.rules, protocol);
     own.map(|one| one.rule.clone()).collect()
+}
+
+fn owned(rules: &[KernelRule], protocol: u8) -> impl Iterator<Item = &KernelRule> {
+    rules.iter().filter(move |one| is_own(one, protocol))
 }

@@ -24,6 +24,8 @@ const USUAL: [&str; 3] = ["/usr/sbin/nft", "/sbin/nft", "/usr/bin/nft"];
 /// `NETLINK_NETFILTER` and its group `NFNLGRP_NFTABLES` of `linux/netfilter/nfnetlink.h`.
 const NETFILTER: isize = 12;
 const GROUP: u32 = 7;
+/// Sources that `nft` lists in some milliseconds.
+const LARGE: usize = 1_000;
 /// Own runs of `nft` whose news may be still to come.
 const RUNS: usize = 16;
 const BUFFER: usize = 64 << 10;
@@ -131,12 +133,23 @@ impl Filter {
             return Ok(false);
         }
         let drifted = self.doubted && self.check().await?;
+        if index.len() > LARGE && matches!(self.left, Some(Left::Nothing)) {
+            // How `nft` shows a table is learned while there is little in it: it lists slower than it adds.
+            let room = nft::room(index.len());
+            self.bring(&nft::one_of_each(index), room).await?;
+        }
+        self.bring(index, nft::room(index.len())).await?;
+        Ok(drifted)
+    }
+
+    /// `room` is for a table that is made anew.
+    async fn bring(&mut self, index: &Index, room: usize) -> Result<(), FilterError> {
         match &self.left {
             Some(Left::Nothing) if index.is_empty() => self.doubted = false,
             Some(Left::Table(table)) if !index.is_empty() && table.index == *index => {
                 self.doubted = false;
             }
-            Some(Left::Table(table)) if !index.is_empty() => {
+            Some(Left::Table(table)) if !index.is_empty() && table.has_room(index) => {
                 let table = table.clone();
                 let change = nft::change(&table.index, index, self.mask);
                 let same = nft::same_marks(&table.index, index);
@@ -153,13 +166,13 @@ impl Filter {
                     self.left = Some(Left::Nothing);
                     self.doubted = false;
                 } else {
-                    self.run(&nft::rebuild(self.protocol, self.mask, index))
+                    self.run(&nft::rebuild(self.protocol, self.mask, index, room))
                         .await?;
                     self.settle(index, None).await?;
                 }
             }
         }
-        Ok(drifted)
+        Ok(())
     }
 
     /// Takes our table away, whatever it is like.

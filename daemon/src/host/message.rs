@@ -86,6 +86,15 @@ pub(super) fn whole(bytes: &[u8]) -> Option<RuleMessage> {
     RuleMessage::parse(bytes).ok()
 }
 
+/// Any bytes as a message of the kernel's: what is understood is written as it was read.
+#[cfg(any(test, feature = "fuzz"))]
+pub(crate) fn fuzz(bytes: &[u8]) {
+    let _ = whole(bytes);
+    if let Some(rule) = read(bytes) {
+        let _ = write(&rule.rule);
+    }
+}
+
 /// `None`: it is of another family. The kernel has rules for multicast routes, too. What is not understood is told as it is,
 /// and makes the rule another's.
 pub(super) fn read(bytes: &[u8]) -> Option<KernelRule> {

@@ -38,6 +38,9 @@ use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 use fipd_core::{Text, host::HostSettings};
 use tokio_util::sync::CancellationToken;
 
+#[cfg(any(test, feature = "fuzz"))]
+pub(crate) use message::fuzz;
+
 use crate::rules::RuleBoard;
 
 /// What the engine of this host is told.

@@ -19,7 +19,7 @@ const LATE: Duration = Duration::from_secs(5);
 
 /// How the kernel is after a pass.
 pub(super) struct Outcome {
-    pub desired: Desired,
+    pub desired: Arc<Desired>,
     pub listing: Listing,
     pub plan: Plan,
     /// `None`: others changed rules all the time, so that nothing can be said.
@@ -49,7 +49,7 @@ impl Session<'_> {
         self.engine.show(|view| {
             view.state = state;
             view.at = clock::now();
-            view.desired = Arc::new(outcome.desired);
+            view.desired = outcome.desired;
             view.kernel = Arc::new(outcome.listing.rules);
             view.plan = Arc::new(outcome.plan);
             view.warnings = warnings;

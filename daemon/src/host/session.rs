@@ -27,7 +27,7 @@ use super::{
 use crate::{
     clusters::backoff::{Backoff, jittered},
     metrics::rules as figures,
-    rules::{Ordered, Warning},
+    rules::{Ordered, Revision, Warning},
 };
 
 /// The least between two passes.
@@ -69,6 +69,8 @@ pub(super) struct Session<'a> {
     pub preflight: Option<Vec<Warning>>,
     /// VRFs that went while rules ask their tables.
     gone_vrfs: BTreeMap<u32, Text>,
+    /// All was done for what was wanted at this revision, with the packet filter or without.
+    pub settled: Option<(Revision, bool)>,
     pub unquiet: Backoff,
     /// Removals are still to be done.
     pub unfinished: bool,
@@ -121,6 +123,7 @@ impl<'a> Session<'a> {
             marks: None,
             preflight: None,
             gone_vrfs: BTreeMap::new(),
+            settled: None,
             unquiet: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE),
             unfinished: false,
             wanted: false,
@@ -210,6 +213,7 @@ impl<'a> Session<'a> {
         self.engine.drift.overruns += u64::from(news.overrun);
         if resync {
             self.filter_problem = None;
+            self.settled = None;
             self.filter.seek();
             self.filter.doubt();
             self.engine.unkept.resynced();

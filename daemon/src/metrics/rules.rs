@@ -4,7 +4,7 @@
 
 use std::{
     fmt,
-    sync::{Arc, LazyLock},
+    sync::{Arc, LazyLock, atomic::AtomicU64},
     time::Duration,
 };
 
@@ -30,6 +30,7 @@ static KEPT: LazyLock<Kept> = LazyLock::new(Kept::default);
 
 struct Kept {
     added: Counter,
+    adding: Counter<f64, AtomicU64>,
     deleted: Counter,
     errors: Counter,
     processed: Counter,
@@ -40,6 +41,7 @@ impl Default for Kept {
     fn default() -> Self {
         Self {
             added: Counter::default(),
+            adding: Counter::default(),
             deleted: Counter::default(),
             errors: Counter::default(),
             processed: Counter::default(),
@@ -55,8 +57,14 @@ pub fn passed(sources: usize, took: Duration) {
     KEPT.seconds.observe(took.as_secs_f64());
 }
 
+/// How many seconds additions took so far, from the first message to the last answer.
+pub fn adding() -> f64 {
+    KEPT.adding.get()
+}
+
 /// Notes additions, of which the kernel refused some.
-pub fn added(all: usize, refused: usize) {
+pub fn added(all: usize, refused: usize, took: Duration) {
+    KEPT.adding.inc_by(took.as_secs_f64());
     KEPT.added.inc_by(all.saturating_sub(refused) as u64);
     KEPT.errors.inc_by(refused as u64);
 }
@@ -74,6 +82,12 @@ pub(super) fn register(registry: &mut Registry, board: RuleBoard) {
         "How long a pass of the engine took, from looking at the rules to the last change",
         Unit::Seconds,
         KEPT.seconds.clone(),
+    );
+    registry.register_with_unit(
+        "rules_adding",
+        "How long the kernel took to add rules",
+        Unit::Seconds,
+        KEPT.adding.clone(),
     );
     registry.register_collector(Box::new(Standing { board }));
 }
@@ -260,7 +274,7 @@ mod tests {
         let board = RuleBoard::default();
         board.show(view());
         passed(4, Duration::from_millis(7));
-        added(3, 1);
+        added(3, 1, Duration::ZERO);
         deleted(1, 0);
         let own = text(register, &board);
         for line in [

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use fipd::store::{Options, Store};
@@ -11,9 +12,12 @@ use fipd_core::{
     LeaseState, Member, NetworkId, Op, Outcome, Pool, PoolId, PoolSpec, Timestamp,
 };
 
+use crate::testbed::{Fipd, FipdOptions};
+
 pub const CLUSTER: &str = "0d1f4f9e-7c5e-4f0b-9d59-3f6f5a1e2b3c";
 pub const UID: &str = "7a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9";
 const CHUNK: u32 = 20_000;
+const READY_WITHIN: Duration = Duration::from_secs(60);
 
 /// Pools of a store. Lease number N is in pool N modulo their number, each pool filled from its second address on.
 #[derive(Debug, Clone)]
@@ -42,6 +46,19 @@ impl Pools {
         let host = u32::try_from(number / pools)? + 1;
         Ok((*pool, Ipv4Addr::from(u32::from(net.network()) + host)))
     }
+}
+
+/// fipd with so many leases in the pool `bench`.
+pub async fn daemon(cidr: &str, leases: u32) -> Result<Fipd> {
+    let mut fipd = Fipd::prepare(FipdOptions::default()).await?;
+    let store = fipd.data_dir().join("fipd.redb");
+    std::fs::create_dir_all(fipd.data_dir())?;
+    let pools = Pools::one(cidr)?;
+    let filled = move || fill(&store, &pools, leases, u64::from(leases));
+    tokio::task::spawn_blocking(filled).await??;
+    fipd.restart().await?;
+    fipd.wait_ready(READY_WITHIN).await?;
+    Ok(fipd)
 }
 
 /// Makes a store with `leases` leases in the pools and `audit` audit entries.

@@ -9,9 +9,9 @@
 //! HTTP is here; what is asked goes to [`FloatingIps`], which the daemon's wiring brings. The token is given to everybody
 //! and grants nothing.
 
-mod body;
+pub(crate) mod body;
 mod guesses;
-mod jwt;
+pub(crate) mod jwt;
 pub(super) mod limiter;
 #[cfg(test)]
 mod tests;

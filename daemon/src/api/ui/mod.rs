@@ -15,7 +15,7 @@ mod change;
 mod clusters;
 mod cookies;
 mod dashboard;
-mod fields;
+pub(crate) mod fields;
 mod guests;
 mod import;
 mod lease;

@@ -39,7 +39,7 @@ const MOST: usize = 1_000;
 /// How much of what a browser says of itself is kept, in characters.
 const BROWSER: usize = 120;
 /// Open pages beyond these are not told of changes.
-const LIVE: usize = 64;
+const LIVE: usize = 512;
 
 /// All sessions, and who may try to get one.
 pub struct Sessions {

@@ -2,32 +2,14 @@
 
 use std::sync::Arc;
 
-use axum::{Router, body::Body};
-use fipd_core::{LeaseKey, NetworkId, PoolSpec, Role};
+use axum::body::Body;
+use fipd_core::{LeaseKey, NetworkId, Role};
 use http::{HeaderMap, Request, Response, StatusCode, header};
 use http_body_util::BodyExt as _;
-use tokio_util::sync::CancellationToken;
 use tower::Service as _;
 
-use super::{Sessions, sessions};
-use crate::{
-    admission::Admission,
-    api::{
-        Api,
-        accounts::{Accounts, Change},
-        admission::Desk,
-        auth::SocketPolicy,
-        fip_v1::FipV1,
-        router,
-    },
-    backups::{Backups, Schedule},
-    clock,
-    clusters::{self, ClusterSession, Clusters, SystemRunner},
-    controllers::Runner,
-    ipam::Ipam,
-    metrics::Metrics,
-    rules::RuleBoard,
-};
+use crate::api::accounts::Change;
+pub(in crate::api) use crate::api::sample::{PASSWORD, Site, origin};
 
 mod import;
 mod lists;
@@ -35,31 +17,6 @@ mod pools;
 mod rooms;
 mod rules_page;
 mod transfer;
-
-const PASSWORD: &str = "a long password";
-
-/// Where the tests sign in from.
-fn origin() -> sessions::Origin {
-    sessions::Origin::new([127, 0, 0, 1].into(), &HeaderMap::new())
-}
-
-struct NoRunner;
-
-impl SystemRunner for NoRunner {
-    fn run(
-        &self,
-        _: ClusterSession,
-        _: fipd_core::System,
-    ) -> futures::future::BoxFuture<'static, ()> {
-        Box::pin(std::future::ready(()))
-    }
-}
-
-pub(in crate::api) struct Site {
-    pub(in crate::api) api: Arc<Api>,
-    router: Router,
-    _dir: tempfile::TempDir,
-}
 
 /// A signed-in browser.
 struct Visitor<'a> {
@@ -75,89 +32,6 @@ struct Page {
 }
 
 impl Site {
-    /// With a pool `dmz` and the accounts `viewer` and `operator`.
-    pub(in crate::api) async fn new() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let (ipam, _writer) = Ipam::start(dir.path(), Arc::new(clock::now)).unwrap();
-        let stop = CancellationToken::new();
-        let options = clusters::Options::default();
-        let (clusters, _registry) =
-            Clusters::start(options, ipam.clone(), Arc::new(NoRunner), stop.clone())
-                .await
-                .unwrap();
-        let accounts = Accounts::start(ipam.clone(), dir.path()).await.unwrap();
-        let spec = PoolSpec::own("dmz", vec!["10.0.0.0/24".parse().unwrap()]);
-        let create = fipd_core::Request::CreatePool {
-            spec,
-            actor: "test".into(),
-        };
-        ipam.submit(create).await.unwrap();
-        let schedule = Schedule::new(&crate::config::Backup::default(), dir.path());
-        let backups = Backups::new(ipam.clone(), schedule);
-        let rules = RuleBoard::default();
-        let api = Arc::new(Api {
-            metrics: Metrics::new(
-                ipam.clone(),
-                clusters.clone(),
-                (backups.clone(), Default::default()),
-                Default::default(),
-                Default::default(),
-                None,
-                rules.clone(),
-            ),
-            guests: Default::default(),
-            helm: None,
-            backups,
-            reload: crate::reload::pair().0,
-            admission: Desk::new(Admission::new(
-                Box::new(Runner::default().ranchers()),
-                ipam.clone(),
-            )),
-            fip_v1: FipV1::new(
-                Box::new(Runner::default().requests(ipam.clone())),
-                ipam.clone(),
-                crate::config::FipV1::default(),
-            ),
-            takeover: Default::default(),
-            rule_takeover: Default::default(),
-            rules,
-            webhooks: Default::default(),
-            oidc: Default::default(),
-            sessions: Sessions::new(ipam.clone()),
-            ipam,
-            clusters,
-            accounts,
-            streams: Arc::new(tokio::sync::Semaphore::new(1)),
-            tokens_used: crate::api::tokens::LastUsed::default(),
-            data_dir: dir.path().to_owned(),
-            checking: Arc::new(tokio::sync::Semaphore::new(1)),
-            stop,
-        });
-        let router = router(
-            Arc::clone(&api),
-            SocketPolicy {
-                own_uid: 1,
-                socket_gid: 1,
-            },
-        );
-        let site = Self {
-            api,
-            router,
-            _dir: dir,
-        };
-        site.account("viewer", Role::Viewer, PASSWORD).await;
-        site.account("operator", Role::Operator, PASSWORD).await;
-        site
-    }
-
-    async fn account(&self, name: &str, role: Role, password: &str) {
-        self.api
-            .accounts
-            .create(name, role, password.to_owned(), "test".into())
-            .await
-            .unwrap();
-    }
-
     async fn send(&self, request: Request<Body>) -> Page {
         let response: Response<Body> = self.router.clone().call(request).await.unwrap();
         let (parts, body) = response.into_parts();

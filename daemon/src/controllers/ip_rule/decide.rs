@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use tokio::{sync::watch, time::Instant};
 
 use super::{
+    gather,
     observe::{Agent, Config, Node, Rule, Slice, Svc},
     plan::{Known, Outlook, outlook, wants_endpoints},
     step::{is_overgrown, is_so},
@@ -26,8 +27,6 @@ use crate::{
     metrics::ip_rule as figures,
 };
 
-/// A change is followed by a look at all after this time, so that many at once are one.
-const GATHER: Duration = Duration::from_millis(20);
 /// A status is written so long after what it is about at the earliest.
 const SHOW_AFTER: Duration = Duration::from_secs(1);
 /// EndpointSlices that are not read yet are waited for so long before it is decided without them.
@@ -53,6 +52,8 @@ pub struct Decider {
     /// Whether the pods behind Services are to be followed.
     pub needs_slices: watch::Sender<bool>,
     outlook: Mutex<Option<Arc<Outlook>>>,
+    /// How long the last look took.
+    looking: Mutex<Duration>,
     /// When the cluster was last asked who it is.
     verified: Mutex<Option<Instant>>,
     /// Since when EndpointSlices are needed and not known.
@@ -87,14 +88,16 @@ impl Decider {
             status_queue: Queue::new(),
             needs_slices: watch::Sender::new(false),
             outlook: Mutex::default(),
+            looking: Mutex::default(),
             verified: Mutex::default(),
             pods_unknown: Mutex::default(),
         })
     }
 
-    /// Something that decides about all changed.
+    /// Something that decides about all changed: soon there is a look at it, so that many changes at once are one.
     pub fn changed(&self) {
-        self.all.add_after(everything(), GATHER);
+        self.all
+            .add_after(everything(), gather(*self.looking.lock()));
     }
 
     /// An IPRuleConfig changed, or went.
@@ -159,10 +162,12 @@ impl Decider {
                 failed = Some(trouble);
             }
         }
+        let began = Instant::now();
         let now = Arc::new(outlook(&self.known(rules)));
         let before = self.outlook.lock().replace(Arc::clone(&now));
         self.enqueue(before.as_deref(), &now);
         self.count(&now);
+        *self.looking.lock() = began.elapsed();
         let again = match unknown {
             true => now.again().min(LOOK_FOR_PODS),
             false => now.again(),

@@ -61,6 +61,12 @@ const RULES_AT_ONCE: usize = 4;
 /// Between losing the leadership and trying to have it again.
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// How long news are gathered before everything is looked at again, where the last look took that long: a look goes over all
+/// objects, and is to take a fifth of the time at most.
+fn gather(took: Duration) -> Duration {
+    (took * 4).clamp(Duration::from_millis(2), Duration::from_secs(1))
+}
+
 /// Starts the system on clusters.
 #[derive(Clone, Default)]
 pub struct IpRule {

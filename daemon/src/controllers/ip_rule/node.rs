@@ -35,6 +35,7 @@ use self::{
 };
 use super::{
     agent::standing::winner,
+    gather,
     names::{CONFIG, config_target},
     observe::{self, Agent, Config, Machine, Node, Rule},
 };
@@ -54,8 +55,6 @@ use crate::{
 
 /// How the wishes of clusters begin on the board.
 pub const WISHES: &str = "ip-rule/";
-/// The least time between two looks: changes that come within it are one, and the first one does not wait.
-const GATHER: Duration = Duration::from_millis(50);
 /// A rule whose object went without having been made absent stays so long: the object is mostly made anew.
 const GRACE: Duration = Duration::from_secs(2);
 /// All is looked at so often without any change.
@@ -201,8 +200,9 @@ impl NodePart {
         let mut views = self.board.views();
         let mut vrfs = self.board.view().vrfs.clone();
         loop {
-            let looked = Instant::now();
+            let began = Instant::now();
             let said = self.want();
+            let looked = Instant::now();
             let waits = self.seen.lock().waits();
             let again = sleep(if waits { GRACE } else { AGAIN });
             tokio::pin!(again);
@@ -230,7 +230,7 @@ impl NodePart {
                     }
                 }
             }
-            sleep_until(looked + GATHER).await;
+            sleep_until(looked + gather(looked - began)).await;
         }
     }
 

@@ -1,0 +1,183 @@
+//! A daemon without listeners and clusters: what requests are put to in tests and by fuzzing.
+
+#![allow(clippy::unwrap_used, reason = "nothing runs on it but tests")]
+
+use std::sync::{Arc, Mutex};
+
+use axum::{Router, body::Body, extract::ConnectInfo};
+use fipd_core::{PoolSpec, Role};
+use http::{HeaderMap, Request, StatusCode, header};
+use http_body_util::BodyExt as _;
+use tokio_util::sync::CancellationToken;
+use tower::Service as _;
+
+use super::{
+    Api,
+    accounts::Accounts,
+    admission::Desk,
+    auth::{SocketPeer, SocketPolicy},
+    fip_v1::FipV1,
+    router,
+    ui::Sessions,
+};
+use crate::{
+    admission::Admission,
+    backups::{Backups, Schedule},
+    clock,
+    clusters::{self, ClusterSession, Clusters, SystemRunner},
+    controllers::Runner,
+    ipam::Ipam,
+    metrics::Metrics,
+    rules::RuleBoard,
+};
+
+pub const PASSWORD: &str = "a long password";
+
+/// Where they sign in from.
+pub fn origin() -> sessions::Origin {
+    sessions::Origin::new([127, 0, 0, 1].into(), &HeaderMap::new())
+}
+
+struct NoRunner;
+
+impl SystemRunner for NoRunner {
+    fn run(
+        &self,
+        _: ClusterSession,
+        _: fipd_core::System,
+    ) -> futures::future::BoxFuture<'static, ()> {
+        Box::pin(std::future::ready(()))
+    }
+}
+
+pub struct Site {
+    pub(in crate::api) api: Arc<Api>,
+    pub(in crate::api) router: Router,
+    /// Of [`Site::sign_in`]: the cookie, and the token of forms.
+    session: Mutex<(HeaderMap, String)>,
+    _dir: tempfile::TempDir,
+}
+
+impl Site {
+    /// With a pool `dmz` and the accounts `viewer` and `operator`.
+    pub async fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let (ipam, _writer) = Ipam::start(dir.path(), Arc::new(clock::now)).unwrap();
+        let stop = CancellationToken::new();
+        let options = clusters::Options::default();
+        let (clusters, _registry) =
+            Clusters::start(options, ipam.clone(), Arc::new(NoRunner), stop.clone())
+                .await
+                .unwrap();
+        let accounts = Accounts::start(ipam.clone(), dir.path()).await.unwrap();
+        let spec = PoolSpec::own("dmz", vec!["10.0.0.0/24".parse().unwrap()]);
+        let create = fipd_core::Request::CreatePool {
+            spec,
+            actor: "test".into(),
+        };
+        ipam.submit(create).await.unwrap();
+        let schedule = Schedule::new(&crate::config::Backup::default(), dir.path());
+        let backups = Backups::new(ipam.clone(), schedule);
+        let rules = RuleBoard::default();
+        let api = Arc::new(Api {
+            metrics: Metrics::new(
+                ipam.clone(),
+                clusters.clone(),
+                (backups.clone(), Default::default()),
+                Default::default(),
+                Default::default(),
+                None,
+                rules.clone(),
+            ),
+            guests: Default::default(),
+            helm: None,
+            backups,
+            reload: crate::reload::pair().0,
+            admission: Desk::new(Admission::new(
+                Box::new(Runner::default().ranchers()),
+                ipam.clone(),
+            )),
+            fip_v1: FipV1::new(
+                Box::new(Runner::default().requests(ipam.clone())),
+                ipam.clone(),
+                crate::config::FipV1::default(),
+            ),
+            takeover: Default::default(),
+            rule_takeover: Default::default(),
+            rules,
+            webhooks: Default::default(),
+            oidc: Default::default(),
+            sessions: Sessions::new(ipam.clone()),
+            ipam,
+            clusters,
+            accounts,
+            streams: Arc::new(tokio::sync::Semaphore::new(1)),
+            tokens_used: super::tokens::LastUsed::default(),
+            data_dir: dir.path().to_owned(),
+            checking: Arc::new(tokio::sync::Semaphore::new(1)),
+            stop,
+        });
+        let router = router(
+            Arc::clone(&api),
+            SocketPolicy {
+                own_uid: 1,
+                socket_gid: 1,
+            },
+        );
+        let site = Self {
+            api,
+            router,
+            session: Mutex::default(),
+            _dir: dir,
+        };
+        site.account("viewer", Role::Viewer, PASSWORD).await;
+        site.account("operator", Role::Operator, PASSWORD).await;
+        site
+    }
+
+    /// Opens a session of an admin's, for [`Site::ask`]; its token for forms is [`Site::csrf`].
+    pub async fn sign_in(&self) {
+        self.account("root", Role::Admin, PASSWORD).await;
+        let account = self.api.accounts.login("root", PASSWORD).await.unwrap();
+        let cookie = self.api.sessions.open(&account, origin()).unwrap();
+        let cookie = cookie.split(';').next().unwrap().parse().unwrap();
+        let headers = HeaderMap::from_iter([(header::COOKIE, cookie)]);
+        let csrf = self.api.sessions.find(&headers).unwrap().csrf;
+        *self.session.lock().unwrap() = (headers, csrf);
+    }
+
+    pub fn csrf(&self) -> String {
+        self.session.lock().unwrap().1.clone()
+    }
+
+    /// As an admin on the socket, or with the session where it is a page. The answer's body is read where the request is
+    /// refused: others may be streams.
+    pub async fn ask(&self, mut request: Request<Body>) -> (StatusCode, String) {
+        if request.uri().path().starts_with("/ui/") {
+            let (headers, _) = self.session.lock().unwrap().clone();
+            request.headers_mut().extend(headers);
+        } else {
+            let peer = SocketPeer {
+                uid: Some(0),
+                gid: Some(0),
+            };
+            request.extensions_mut().insert(ConnectInfo(peer));
+        }
+        let answer = self.router.clone().call(request).await.unwrap();
+        let (parts, body) = answer.into_parts();
+        if !parts.status.is_success() {
+            body.collect().await.unwrap();
+        }
+        let media = parts.headers.get(header::CONTENT_TYPE);
+        let media = media.map_or("", |media| media.to_str().unwrap());
+        (parts.status, media.to_owned())
+    }
+
+    pub(in crate::api) async fn account(&self, name: &str, role: Role, password: &str) {
+        self.api
+            .accounts
+            .create(name, role, password.to_owned(), "test".into())
+            .await
+            .unwrap();
+    }
+}

@@ -1,0 +1,242 @@
+//! Every parser of what comes from outside, to be fed with any bytes: it may refuse them, and must not panic.
+//!
+//! The tests below feed each from a stored corpus and from what a few bytes' change makes of it; `tests/fuzz` has a target of
+//! `cargo fuzz` for each. Only in builds for that.
+#![allow(clippy::unwrap_used, reason = "what fails here is a finding")]
+
+mod http;
+
+use std::path::Path;
+
+use fipd_cni::Verb;
+use fipd_core::Ledger;
+use serde_json::Value;
+
+use crate::{
+    admission::review::{Kind, Question},
+    api::{fip_v1, import, page, ui},
+    clusters::kubeconfig,
+    config::Config,
+    helm, host,
+};
+
+/// A parser and what is asserted of its answer.
+pub struct Body {
+    pub name: &'static str,
+    pub run: fn(&[u8]),
+}
+
+/// All of them. Each has a folder of its name in `daemon/tests/fixtures/fuzz`, and a file in `tests/fuzz/fuzz_targets`.
+pub const BODIES: [Body; 12] = [
+    body("admission", admission),
+    body("cni", cni),
+    body("config", config),
+    body("csv", |bytes| rows(bytes, true)),
+    body("cursor", cursor),
+    body("fip_v1", fip_v1_body),
+    body("form", form),
+    body("helm_release", helm_release),
+    body("http", http::request),
+    body("json_lines", |bytes| rows(bytes, false)),
+    body("kernel_rule", host::fuzz),
+    body("kubeconfig", kubeconfig_text),
+];
+
+const fn body(name: &'static str, run: fn(&[u8])) -> Body {
+    Body { name, run }
+}
+
+/// Feeds the parser of that name. One that is not there is a mistake of the target.
+pub fn run(name: &str, bytes: &[u8]) {
+    let body = BODIES.iter().find(|body| body.name == name);
+    (body.unwrap().run)(bytes);
+}
+
+fn config(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    if let Err(why) = Config::parse(&text, Path::new("/etc/fipd")) {
+        assert!(why.contains("line"), "no place in {why:?}");
+    }
+}
+
+fn kubeconfig_text(bytes: &[u8]) {
+    kubeconfig::fuzz(&String::from_utf8_lossy(bytes));
+}
+
+/// Rows of an import, and what would become of each.
+fn rows(bytes: &[u8], csv: bool) {
+    let Ok(rows) = import::table::rows(bytes, csv) else {
+        return;
+    };
+    let ledger = Ledger::new();
+    let fine: Vec<_> = rows
+        .take(Ledger::SCAN)
+        .filter_map(|row| import::parse::row(&ledger, &row.value.ok()?).ok())
+        .collect();
+    let mut trial = fipd_core::Trial::new(&"fuzz".into(), false, fipd_core::Timestamp(1));
+    let fates = trial.rows(&ledger, &fine);
+    assert_eq!(fates.len(), fine.len());
+}
+
+fn fip_v1_body(bytes: &[u8]) {
+    if let Ok(fields) = fip_v1::body::Fields::read(bytes) {
+        let _ = (fields.wish(), fields.farewell(), fields.deleted());
+    }
+    let text = String::from_utf8_lossy(bytes);
+    let none: [std::sync::Arc<ring::signature::RsaKeyPair>; 0] = [];
+    assert_eq!(
+        fip_v1::jwt::verify(&text, &none, fipd_core::Timestamp(1)),
+        None
+    );
+}
+
+fn admission(bytes: &[u8]) {
+    for kind in Kind::ALL {
+        if let Ok(question) = Question::read(bytes, kind) {
+            let _ = (question.passes(), question.before().is_some());
+        }
+    }
+}
+
+fn cni(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let (verb, stdin) = text.split_once('\n').unwrap_or((&text, ""));
+    let answer = Verb::parse(verb).and_then(|verb| fipd_cni::answer(verb, stdin));
+    let text = match answer {
+        Ok(text) if text.is_empty() => return,
+        Ok(text) => text,
+        Err(error) => serde_json::to_string(&error).unwrap(),
+    };
+    let object: Value = serde_json::from_str(&text).unwrap();
+    assert!(object["cniVersion"].is_string(), "{object}");
+}
+
+fn cursor(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    if let Ok(key) = page::read::<fipd_core::LeaseKey>(&text) {
+        assert!(page::text(&key).eq_ignore_ascii_case(&text));
+    }
+}
+
+fn form(bytes: &[u8]) {
+    let fields = ui::fields::Fields::parse(bytes);
+    let _ = (fields.get("csrf"), fields.raw("addresses"));
+}
+
+/// Helm's own record of a release.
+fn helm_release(bytes: &[u8]) {
+    if let Ok(secret) = serde_json::from_slice::<Value>(bytes) {
+        let _ = helm::Stored::read(&secret);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeSet, fs, path::PathBuf};
+
+    use super::*;
+
+    /// What is made of each file, on top of the file itself.
+    const CHANGES: usize = 200;
+
+    fn corpus() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/fuzz")
+    }
+
+    fn files(name: &str) -> Vec<(PathBuf, Vec<u8>)> {
+        let mut paths: Vec<_> = fs::read_dir(corpus().join(name))
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .collect();
+        paths.sort();
+        let read = |path: PathBuf| (path.clone(), fs::read(path).unwrap());
+        paths.into_iter().map(read).collect()
+    }
+
+    /// Xorshift, so that a finding is found again.
+    struct Dice(u64);
+
+    impl Dice {
+        fn below(&mut self, most: usize) -> usize {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            usize::try_from(self.0 % most.max(1) as u64).unwrap()
+        }
+    }
+
+    /// Cuts, doubles, changes or takes over a few bytes.
+    fn changed(bytes: &[u8], other: &[u8], dice: &mut Dice) -> Vec<u8> {
+        let mut bytes = bytes.to_vec();
+        for _ in 0..=dice.below(4) {
+            let at = dice.below(bytes.len() + 1);
+            let end = at + dice.below(bytes.len() - at + 1).min(40);
+            match dice.below(6) {
+                0 => drop(bytes.drain(at..end)),
+                1 => {
+                    let piece = bytes[at..end].to_vec();
+                    bytes.splice(at..at, piece);
+                }
+                2 => bytes.truncate(end.max(1)),
+                3 => {
+                    let from = dice.below(other.len() + 1);
+                    let to = from + dice.below(other.len() - from + 1).min(40);
+                    bytes.splice(at..end, other[from..to].iter().copied());
+                }
+                _ => {
+                    let odd = [0, 9, 10, b'"', b'-', b'0', b'9', b'{', b'[', 0x7f, 0xff];
+                    bytes.insert(at, odd[dice.below(odd.len())]);
+                }
+            }
+        }
+        bytes
+    }
+
+    /// Feeds a body everything; what makes it panic is shown.
+    fn feed(name: &str, changes: usize) {
+        let files = files(name);
+        assert!(files.len() > 1, "{name} has no corpus");
+        let mut dice = Dice(0x0f1d_5eed);
+        for (path, bytes) in &files {
+            let mut inputs = vec![bytes.clone()];
+            for _ in 0..changes {
+                let (_, other) = &files[dice.below(files.len())];
+                inputs.push(changed(bytes, other, &mut dice));
+            }
+            for input in inputs {
+                let fed = std::panic::catch_unwind(|| run(name, &input));
+                let (path, text) = (path.display(), String::from_utf8_lossy(&input));
+                assert!(fed.is_ok(), "{name} panics at a change of {path}: {text:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_parser_panics_at_its_corpus_or_at_changes_of_it() {
+        for body in BODIES.iter().filter(|body| body.name != "http") {
+            feed(body.name, CHANGES);
+        }
+    }
+
+    #[test]
+    fn no_request_makes_a_handler_panic_or_is_refused_without_a_problem() {
+        // Each is a decision on disk.
+        feed("http", 20);
+    }
+
+    #[test]
+    fn each_body_has_a_corpus_and_a_target_of_cargo_fuzz() {
+        let names = |path: &Path| -> BTreeSet<String> {
+            let entries = fs::read_dir(path).unwrap();
+            let name = |entry: std::io::Result<fs::DirEntry>| {
+                let path = entry.unwrap().path();
+                path.file_stem().unwrap().to_str().unwrap().to_owned()
+            };
+            entries.map(name).collect()
+        };
+        let bodies: BTreeSet<_> = BODIES.iter().map(|body| body.name.to_owned()).collect();
+        assert_eq!(names(&corpus()), bodies);
+        let targets = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fuzz/fuzz_targets");
+        assert_eq!(names(&targets), bodies);
+    }
+}

@@ -1,0 +1,196 @@
+//! Many at once: pages, open pages that are told of changes, and allocations, with all of it asked for by one core.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use http::{Method, StatusCode};
+use http_body_util::BodyExt as _;
+use serde_json::json;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use super::visitor::{Login, Visitor};
+use super::{Figure, fill, percentile};
+use crate::testbed::{Fipd, UnixConnection};
+
+const LEASES: u32 = 100_000;
+const SESSIONS: u64 = 200;
+const STREAMS: u64 = 200;
+/// Of all sessions, a second.
+const PAGES: u64 = 100;
+/// A second, over so many connections.
+const ALLOCATIONS: u64 = 500;
+const CONNECTIONS: u64 = 20;
+const LASTS: Duration = Duration::from_secs(60);
+/// Milliseconds for 99 of 100 pages, counted from when each was to be asked for.
+const LIMIT: f64 = 200.0;
+
+/// What people look at.
+const LOOKS: [&str; 8] = [
+    "/ui/",
+    "/ui/pools",
+    "/ui/pools/1",
+    "/ui/leases",
+    "/ui/leases?sort=-since",
+    "/ui/leases?q=service-99999",
+    "/ui/search?q=service-9",
+    "/ui/audit",
+];
+
+/// 100 pages and 500 allocations a second for a minute, with 200 sessions and 200 streams of changes, on 100,000 leases.
+pub async fn run() -> Result<Vec<Figure>> {
+    let fipd = fill::daemon("10.0.0.0/8", LEASES).await?;
+    let login = Arc::new(Login::first(&fipd)?);
+    on_cores(1)?;
+    let measured = measure(&fipd, &login).await;
+    on_cores(usize::MAX)?;
+    measured
+}
+
+async fn measure(fipd: &Fipd, login: &Login) -> Result<Vec<Figure>> {
+    let mut visitors = Vec::new();
+    for _ in 0..SESSIONS {
+        let mut visitor = Visitor::connect(fipd).await?;
+        visitor.sign_in(login).await?;
+        visitors.push(visitor);
+    }
+    let (events, stop) = (Arc::new(AtomicU64::new(0)), CancellationToken::new());
+    let mut streams = JoinSet::new();
+    for number in 0..STREAMS {
+        let visitor = visitors.get(usize::try_from(number % SESSIONS)?);
+        let visitor = visitor.context("a session")?.again(fipd).await?;
+        streams.spawn(listen(visitor, Arc::clone(&events), stop.clone()));
+    }
+    let start = Instant::now() + Duration::from_secs(1);
+    let mut pages = JoinSet::new();
+    for (number, visitor) in (0..).zip(visitors) {
+        pages.spawn(look(visitor, number, start));
+    }
+    let mut allocations = JoinSet::new();
+    for number in 0..CONNECTIONS {
+        let connection = UnixConnection::open(&fipd.socket()).await?;
+        allocations.spawn(allocate(connection, number, start));
+    }
+    let mut given = 0;
+    while let Some(done) = allocations.join_next().await {
+        given += done??;
+    }
+    let took = start.elapsed();
+    let mut times = Vec::new();
+    while let Some(done) = pages.join_next().await {
+        times.extend(done??);
+    }
+    stop.cancel();
+    while let Some(ended) = streams.join_next().await {
+        ended??;
+    }
+    if times.len() as u64 != PAGES * LASTS.as_secs() {
+        bail!("{} pages were asked for", times.len());
+    }
+    let p99 = percentile(&times, 0.99).context("no page")?;
+    let p50 = percentile(&times, 0.5).context("no page")?;
+    let each = events.load(Ordering::Relaxed) as f64 / STREAMS as f64;
+    let rate = given as f64 / took.as_secs_f64();
+    let millis = |time: Duration| time.as_secs_f64() * 1e3;
+    Ok(vec![
+        Figure::at_most("load-page-p99", "ms", millis(p99), "-", LIMIT),
+        Figure::at_most("load-page-p50", "ms", millis(p50), "-", LIMIT),
+        // A little is lost where the last ones wait for a place.
+        Figure::at_least(
+            "load-allocations",
+            "/s",
+            rate,
+            "-",
+            0.98 * ALLOCATIONS as f64,
+        ),
+        // One a second at most, as the page has it.
+        Figure::at_least(
+            "load-events",
+            "a stream",
+            each,
+            "-",
+            LASTS.as_secs() as f64 / 2.0,
+        ),
+    ])
+}
+
+/// This visitor's share of the pages. Each is timed from when it was to be asked for, so that a wait counts.
+async fn look(mut visitor: Visitor, number: u64, start: Instant) -> Result<Vec<Duration>> {
+    let mut times = Vec::new();
+    let all = PAGES * LASTS.as_secs();
+    for page in (number..all).step_by(usize::try_from(SESSIONS)?) {
+        let due = start + Duration::from_millis(page * 1_000 / PAGES);
+        sleep_until(due).await;
+        // Each sees all of them in turn.
+        let path = LOOKS.get(usize::try_from(page / SESSIONS + number)? % LOOKS.len());
+        let path = path.copied().unwrap_or("/ui/");
+        let (page, status) = visitor.send(Method::GET, path, "").await?;
+        times.push(due.elapsed());
+        if status != StatusCode::OK || !page.contains("</html>") {
+            bail!("{path}: {status}");
+        }
+    }
+    Ok(times)
+}
+
+async fn allocate(mut connection: UnixConnection, number: u64, start: Instant) -> Result<u64> {
+    let mut given = 0;
+    let all = ALLOCATIONS * LASTS.as_secs();
+    for one in (number..all).step_by(usize::try_from(CONNECTIONS)?) {
+        sleep_until(start + Duration::from_millis(one * 1_000 / ALLOCATIONS)).await;
+        let wish =
+            json!({ "owner": format!("fipd/vm/load/{one}"), "wants": [{ "pool": "bench" }] });
+        let reply = connection
+            .call(Method::POST, "/api/v1/leases", Some(&wish))
+            .await?;
+        if !(200..300).contains(&reply.status) {
+            bail!("{}: {}", reply.status, reply.body);
+        }
+        given += 1;
+    }
+    Ok(given)
+}
+
+/// Counts what a page is told until `stop`. A stream that ends by itself is an error.
+async fn listen(
+    mut visitor: Visitor,
+    events: Arc<AtomicU64>,
+    stop: CancellationToken,
+) -> Result<()> {
+    let mut answer = visitor.open(Method::GET, "/ui/events", "").await?;
+    if answer.status() != StatusCode::OK {
+        bail!("/ui/events: {}", answer.status());
+    }
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return Ok(()),
+            frame = answer.frame() => {
+                let frame = frame.context("a stream ended")??;
+                let told = frame.data_ref().is_some_and(|data| data.starts_with(b"event"));
+                events.fetch_add(u64::from(told), Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// All threads of this process on so many cores at most.
+fn on_cores(most: usize) -> Result<()> {
+    // SAFETY: a set of cores is plain numbers, and zero is an empty one.
+    let mut cores: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    for core in 0..usize::try_from(libc::CPU_SETSIZE)?.min(most) {
+        // SAFETY: the set is valid, and has room for this core.
+        unsafe { libc::CPU_SET(core, &mut cores) };
+    }
+    for thread in std::fs::read_dir("/proc/self/task")? {
+        let id = thread?.file_name().to_string_lossy().parse()?;
+        // SAFETY: the kernel reads the set, whose size is said.
+        if unsafe { libc::sched_setaffinity(id, size_of_val(&cores), &cores) } != 0 {
+            return Err(io::Error::last_os_error()).context("choose the cores of a thread");
+        }
+    }
+    Ok(())
+}
