@@ -21,16 +21,12 @@ pub fn checkout() -> &'static Path {
     tests.parent().unwrap_or(tests)
 }
 
-<<<<<<< HEAD
-/// Builds the daemon and, beside it, the CNI plugin, and gives back the daemon's path. The benches, which are a release build, measure it as users get it;
-/// the tests use it with the checks of a debug build, and of what the unit tests have compiled already.
-=======
+/// With these packages named, features of dependencies are those that this program is linked with: its library is used again.
 const RELEASE: [&str; 5] = ["--release", "--package", "fipd-tests", "--package", "fipd"];
 
-/// Builds the daemon and gives back the binary's path. The benches, which are a release build, measure it as users get it;
-/// the tests use it with the checks of a debug build, and of what the unit tests have compiled already. Whose packages are
-/// named with it decides on features of dependencies: as here, its library is the one that this program is linked with.
->>>>>>> 54a6251 (Do a look that finds nothing to do at little more than the cost of the list, size the packet filter's maps, gather news no longer than a look takes, and feed every parser a corpus)
+/// Builds the daemon and, beside it, the CNI plugin, and gives back the daemon's path. The benches, which are a release build,
+/// measure the daemon as users get it; the tests use both with the checks of a debug build, and of what the unit tests have
+/// compiled already.
 pub fn build_daemon() -> Result<PathBuf> {
     progress("building fipd");
     let (how, binary) = if cfg!(debug_assertions) {

@@ -94,9 +94,12 @@ pub fn text<K: Serialize>(key: &K) -> String {
 
 /// The key of a cursor.
 pub fn read<K: DeserializeOwned>(text: &str) -> Result<K, Problem> {
-    let pairs = text.as_bytes().chunks(2);
-    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-    let bytes: Option<Vec<u8>> = pairs.map(byte).collect();
+    let digit = |digit: u8| u8::try_from(char::from(digit).to_digit(16)?).ok();
+    let byte = |pair: &[u8]| match pair {
+        [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
+        _ => None,
+    };
+    let bytes: Option<Vec<u8>> = text.as_bytes().chunks(2).map(byte).collect();
     let key = bytes.and_then(|bytes| match postcard::take_from_bytes(&bytes) {
         Ok((key, [])) => Some(key),
         Ok(_) | Err(_) => None,

@@ -26,7 +26,9 @@ fn an_indexed_set_is_one_rule_and_a_map_that_follows_it() {
         engine.has("lb", vec![many(5, 100, Mode::Indexed)]).await;
         assert_eq!(indexed(), sent(5));
         // More than the map was made for.
-        engine.has("lb", vec![many(1_500, 100, Mode::Indexed)]).await;
+        engine
+            .has("lb", vec![many(1_500, 100, Mode::Indexed)])
+            .await;
         assert_eq!(indexed().len(), 1_500);
         engine.has("lb", vec![many(2, 100, Mode::Indexed)]).await;
         assert_eq!(indexed(), sent(2));

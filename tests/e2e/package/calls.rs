@@ -1,6 +1,7 @@
 //! What callers see while the service is reloaded and started anew.
 
 use fipd_tests::testbed::{Method, UnixConnection};
+use serde_json::Value;
 
 use super::host::{Host, KUBECONFIG};
 
@@ -58,6 +59,29 @@ async fn a_restart_loses_no_call() {
         .await;
     assert!(said.lines().count() > 5, "{said}");
     assert!(said.lines().all(|line| line == "done"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_journal_is_searched_by_pool() {
+    let host = Host::running().await;
+    host.sh("fipd pool create other --cidr 10.30.0.0/24").await;
+    host.sh("fipd lease allocate --pool lab --owner fipd/vm/lab/web")
+        .await;
+    host.sh("fipd lease allocate --pool other --owner fipd/vm/lab/db")
+        .await;
+    let records = host
+        .until(
+            "the record of the lease is there",
+            "journalctl --no-pager --output=json FIPD_POOL=lab",
+            |said| said.contains("10.20.0.1"),
+        )
+        .await;
+    for record in records.lines() {
+        let record: Value = serde_json::from_str(record).unwrap();
+        assert_eq!(record["FIPD_POOL"], "lab");
+        assert_eq!(record["_SYSTEMD_UNIT"], "fipd.service");
+        assert!(!record.to_string().contains("10.30.0."), "{record}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
