@@ -35,7 +35,7 @@ use crate::{
     },
     backups::{Backups, Schedule},
     clock,
-    clusters::{self, Clusters},
+    clusters::{self, Clusters, ClustersError},
     cni,
     config::{HostRole, Listener},
     controllers::{Runner, lease, rancher_fip::guests::Own},
@@ -43,6 +43,7 @@ use crate::{
     guests::GuestBoard,
     helm::Helm,
     ipam::{Ipam, IpamError, Writer},
+    journal,
     metrics::Metrics,
     oidc::Oidc,
     reload, restore_hold, rollup,
@@ -78,6 +79,8 @@ pub enum AppError {
     Store(#[from] OpenError),
     #[error(transparent)]
     Ipam(#[from] IpamError),
+    #[error(transparent)]
+    Clusters(#[from] ClustersError),
     #[error(transparent)]
     Account(#[from] AccountError),
     #[error(transparent)]
@@ -315,6 +318,7 @@ fn chores(
     tasks.spawn(copying.map(Ok));
     tasks.spawn(ending.map(Ok));
     tasks.spawn(noting.map(Ok));
+    tasks.spawn(journal::run(ipam.clone(), stop.clone()).map(Ok));
     tasks.spawn(holding.map(Ok));
     tasks.spawn(watchdog(ipam.clone(), stop.clone()));
 }
@@ -359,10 +363,11 @@ async fn start_clusters(
     ipam: &Ipam,
     runner: Runner,
     stop: &CancellationToken,
-) -> Result<(Clusters, tokio::task::JoinHandle<()>), IpamError> {
+) -> Result<(Clusters, tokio::task::JoinHandle<()>), ClustersError> {
     let options = clusters::Options {
         config: settings.config.clone(),
         trust: clusters::Trust::default(),
+        data_dir: (settings.config.role == HostRole::Standalone).then(|| settings.data_dir.clone()),
     };
     Clusters::start(options, ipam.clone(), Arc::new(runner), stop.child_token()).await
 }

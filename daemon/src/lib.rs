@@ -26,6 +26,7 @@ pub mod guests;
 pub mod helm;
 pub mod host;
 pub mod ipam;
+pub mod journal;
 pub mod logging;
 pub mod metrics;
 pub mod oidc;

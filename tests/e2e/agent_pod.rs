@@ -13,13 +13,14 @@ use std::time::Duration;
 use anyhow::Result;
 use fipd_crds::ip_rule::{Agent, IPRule, IPRuleConfig};
 use fipd_tests::namespace::in_namespace;
+use fipd_tests::rule_objects;
 use fipd_tests::testbed::{
     ControlPlane, ControlPlaneOptions, Fipd, FipdOptions, Node, RESTRICTED_USER, fipd_binary,
     prepare_node, wait_until,
 };
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{Pod, Service};
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, ListParams};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -185,26 +186,12 @@ impl Bench {
     }
 
     async fn rule(&self, name: &str, spec: Value) {
-        let object = json!({
-            "apiVersion": "api.operator.brtrm.dev/v1alpha1", "kind": "IPRule", "metadata": { "name": name }, "spec": spec,
-        });
-        create(&self.rules, object).await;
+        rule_objects::rule(&self.rules, name, spec).await.unwrap();
     }
 
     async fn service(&self, name: &str, cluster_ip: &str, vip: &str) {
-        let object = json!({
-            "apiVersion": "v1", "kind": "Service", "metadata": { "name": name },
-            "spec": {
-                "type": "LoadBalancer", "loadBalancerClass": "test/none", "clusterIP": cluster_ip, "ports": [{ "port": 80 }],
-            },
-        });
-        create(&self.services, object).await;
-        let status = json!({ "status": { "loadBalancer": { "ingress": [{ "ip": vip }] } } });
-        let patch = Patch::Merge(status);
-        self.services
-            .patch_status(name, &PatchParams::default(), &patch)
-            .await
-            .unwrap();
+        let made = rule_objects::service(&self.services, name, cluster_ip, vip);
+        made.await.unwrap();
     }
 }
 
@@ -212,14 +199,6 @@ impl Bench {
 fn outside() -> String {
     let output = Command::new("ip").args(["rule", "show"]).output().unwrap();
     String::from_utf8(output.stdout).unwrap()
-}
-
-async fn create<K>(api: &Api<K>, object: Value)
-where
-    K: Clone + std::fmt::Debug + DeserializeOwned + Serialize,
-{
-    let object: K = serde_json::from_value(object).unwrap();
-    api.create(&PostParams::default(), &object).await.unwrap();
 }
 
 #[test]
@@ -315,7 +294,7 @@ async fn story() -> Result<()> {
 
     let spec = json!({ "image": IMAGE });
     let agent = json!({ "apiVersion": "api.operator.brtrm.dev/v1alpha1", "kind": "Agent", "metadata": { "name": "default" }, "spec": spec });
-    create(&bench.agents, agent).await;
+    rule_objects::create(&bench.agents, agent).await?;
     let ready = |agent: &Value| {
         let status = &agent["status"];
         status["conditions"][0]["reason"] == "AllReady" && status["numberReady"] == 1

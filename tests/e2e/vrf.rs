@@ -6,13 +6,12 @@
 use std::time::Duration;
 
 use fipd_crds::ip_rule::{IPRule, IPRuleConfig};
+use fipd_tests::rule_objects;
 use fipd_tests::testbed::{
     ControlPlane, ControlPlaneOptions, HOST, RESTRICTED_USER, Vm, wait_until, with_server,
 };
 use k8s_openapi::api::core::v1::Service;
-use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use kube::api::{Api, DeleteParams};
 use serde_json::{Value, json};
 
 /// Instructions of the machine are translated.
@@ -155,25 +154,12 @@ impl Bench {
     }
 
     async fn rule(&self, name: &str, spec: Value) {
-        let object = json!({
-            "apiVersion": "api.operator.brtrm.dev/v1alpha1", "kind": "IPRule", "metadata": { "name": name }, "spec": spec,
-        });
-        create(&self.rules, object).await;
+        rule_objects::rule(&self.rules, name, spec).await.unwrap();
     }
 
     async fn service(&self, name: &str, cluster_ip: &str, vip: &str) {
-        let object = json!({
-            "apiVersion": "v1", "kind": "Service", "metadata": { "name": name },
-            "spec": {
-                "type": "LoadBalancer", "loadBalancerClass": "test/none", "clusterIP": cluster_ip, "ports": [{ "port": 80 }],
-            },
-        });
-        create(&self.services, object).await;
-        let status = json!({ "status": { "loadBalancer": { "ingress": [{ "ip": vip }] } } });
-        self.services
-            .patch_status(name, &PatchParams::default(), &Patch::Merge(status))
-            .await
-            .unwrap();
+        let made = rule_objects::service(&self.services, name, cluster_ip, vip);
+        made.await.unwrap();
     }
 
     /// Until the condition of the rule's object has this reason.
@@ -203,14 +189,6 @@ fn lines(text: &str) -> Vec<String> {
 fn warns(said: &Value, code: &str) -> bool {
     let all = said["warnings"].as_array();
     all.into_iter().flatten().any(|one| one["code"] == code)
-}
-
-async fn create<K>(api: &Api<K>, object: Value)
-where
-    K: Clone + std::fmt::Debug + DeserializeOwned + Serialize,
-{
-    let object: K = serde_json::from_value(object).unwrap();
-    api.create(&PostParams::default(), &object).await.unwrap();
 }
 
 /// One test, since the machine takes most of the time.

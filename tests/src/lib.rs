@@ -13,6 +13,7 @@ pub mod process;
 mod rbac;
 #[cfg(test)]
 mod readme;
+pub mod rule_objects;
 pub mod rule_site;
 pub mod runner;
 pub mod say;

@@ -24,7 +24,10 @@ pub struct ClusterRow {
     pub since: Option<Moment>,
     pub last_error: String,
     pub server: String,
-    pub discovered: bool,
+    /// Where it is known from: `in the configuration`.
+    pub found: String,
+    /// fipd has left it.
+    pub detached: bool,
     /// Switched on for it.
     pub systems: Vec<String>,
     pub leases: u128,
@@ -44,6 +47,39 @@ pub struct ClustersPage {
     pub pager: Pager,
 }
 
+/// One cluster, and what admins can do with it.
+#[derive(Clone, Debug, Template)]
+#[template(path = "cluster.html")]
+pub struct ClusterPage {
+    pub shell: Shell,
+    pub name: String,
+    /// The one.
+    pub clusters: Vec<ClusterRow>,
+    /// How many leases each system that is on has for its objects.
+    pub served: Vec<(String, u128)>,
+    /// Parts of what fipd keeps there that are not as they are to be, and why.
+    pub troubles: Vec<(String, String)>,
+    pub detached: bool,
+    /// It was added on these pages, and can be removed on them.
+    pub uploaded: bool,
+    /// Where it is known from.
+    pub found: String,
+}
+
+impl ClusterPage {
+    pub(crate) fn attach(&self) -> String {
+        links::cluster_attach(&self.name)
+    }
+
+    pub(crate) fn detach(&self) -> String {
+        links::cluster_detach(&self.name)
+    }
+
+    pub(crate) fn remove(&self) -> String {
+        links::cluster_remove(&self.name)
+    }
+}
+
 impl Health {
     pub(crate) fn class(&self) -> &'static str {
         match self {
@@ -55,6 +91,11 @@ impl Health {
 }
 
 impl ClusterRow {
+    /// Its page.
+    pub(crate) fn link(&self) -> String {
+        links::cluster(&self.name)
+    }
+
     /// The leases that its owners hold.
     pub(crate) fn leases_link(&self) -> String {
         links::leases_of_cluster(&self.name)
@@ -90,6 +131,36 @@ mod tests {
         ] {
             assert!(html.contains(text), "no {text} in {html}");
         }
+    }
+
+    #[test]
+    fn a_cluster_can_be_left_and_only_what_was_added_here_be_removed() {
+        let page = |detached, uploaded| {
+            let page = ClusterPage {
+                shell: sample::shell(true),
+                name: "edge-1".into(),
+                clusters: sample::clusters().into_iter().take(1).collect(),
+                served: vec![("claims".into(), 7)],
+                troubles: vec![("webhook".into(), "<refused>".into())],
+                detached,
+                uploaded,
+                found: "in the configuration".into(),
+            };
+            page.render().unwrap()
+        };
+        let configured = page(false, false);
+        assert!(
+            configured.contains("/ui/clusters/edge-1/detach"),
+            "{configured}"
+        );
+        assert!(configured.contains("&#60;refused&#62;"));
+        assert!(!configured.contains("/ui/clusters/edge-1/remove"));
+        let uploaded = page(true, true);
+        assert!(
+            uploaded.contains("/ui/clusters/edge-1/remove"),
+            "{uploaded}"
+        );
+        assert!(uploaded.contains("action=\"/ui/clusters/edge-1/attach\" method=\"post\""));
     }
 
     #[test]

@@ -219,6 +219,12 @@ impl Input {
 }
 
 impl Form {
+    /// Whether it is sent in parts.
+    pub(crate) fn has_file(&self) -> bool {
+        let mut inputs = self.inputs.iter();
+        inputs.any(|input| matches!(input.kind, InputKind::File(_)))
+    }
+
     /// What was typed into the field; empty where there is none of that name.
     pub fn value(&self, name: &str) -> &str {
         let input = self.inputs.iter().find(|input| input.name == name);

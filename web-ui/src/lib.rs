@@ -51,7 +51,7 @@ pub use askama::Template;
 pub use audit::{AuditPage, AuditRow};
 pub use backup::{BackupPage, CopyRow};
 pub use chart::{Chart, Point};
-pub use clusters::{ClusterRow, ClustersPage, Health};
+pub use clusters::{ClusterPage, ClusterRow, ClustersPage, Health};
 pub use confirm::ReleasePage;
 pub use dashboard::{Dashboard, HeldNetwork, StoreCard, Warning};
 pub use error::ErrorPage;

@@ -9,6 +9,7 @@ pub const LOGOUT: &str = "/ui/logout";
 pub const POOLS: &str = "/ui/pools";
 pub const POOL_NEW: &str = "/ui/pools/new";
 pub const CLUSTERS: &str = "/ui/clusters";
+pub const CLUSTER_NEW: &str = "/ui/clusters/new";
 pub const RULES: &str = "/ui/rules";
 pub const RULES_FLUSH: &str = "/ui/rules/flush";
 pub const RULES_RESUME: &str = "/ui/rules/resume";
@@ -93,6 +94,26 @@ pub fn user_delete(name: &str) -> String {
 /// Where the end of a token is confirmed and sent to.
 pub fn token_revoke(id: u64) -> String {
     format!("/ui/tokens/{id}/revoke")
+}
+
+/// The page of a cluster.
+pub fn cluster(name: &str) -> String {
+    format!("/ui/clusters/{name}")
+}
+
+/// Where the end of a cluster is confirmed and sent to.
+pub fn cluster_remove(name: &str) -> String {
+    format!("/ui/clusters/{name}/remove")
+}
+
+/// Where leaving a cluster is confirmed and sent to.
+pub fn cluster_detach(name: &str) -> String {
+    format!("/ui/clusters/{name}/detach")
+}
+
+/// Where a cluster is attached again.
+pub fn cluster_attach(name: &str) -> String {
+    format!("/ui/clusters/{name}/attach")
 }
 
 /// The leases of a cluster.

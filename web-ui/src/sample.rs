@@ -216,7 +216,8 @@ pub fn clusters() -> Vec<ClusterRow> {
         since: Some(NOW),
         last_error: last_error.into(),
         server: "https://10.0.0.9:6443".into(),
-        discovered: false,
+        found: "in the configuration".into(),
+        detached: false,
         systems: vec!["rancher-fip".into()],
         leases: 1_204,
         held_back: if health == Health::Bad {

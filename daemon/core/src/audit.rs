@@ -71,6 +71,8 @@ pub enum Action {
     ServicesChanged,
     /// The LB controllers of a project got another secret.
     SecretRotated,
+    /// An admin added, removed or left a cluster, or fipd took something of its own away there.
+    ClusterChanged,
 }
 
 /// One row of the audit log; its sequence number is given by the store.

@@ -32,7 +32,7 @@ const STEP: usize = 2_000;
 const PATIENCE: Duration = Duration::from_millis(25);
 
 /// Every action, in the wire's words.
-pub const ACTIONS: [&str; 40] = [
+pub const ACTIONS: [&str; 41] = [
     "allocated",
     "reserved",
     "probing",
@@ -73,6 +73,7 @@ pub const ACTIONS: [&str; 40] = [
     "rules-changed",
     "services-changed",
     "secret-rotated",
+    "cluster-changed",
 ];
 
 /// Who did what, newest first.

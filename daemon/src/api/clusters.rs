@@ -203,6 +203,8 @@ fn view(view: &clusters::ClusterView) -> ClusterView {
         systems: view.systems.iter().map(ToString::to_string).collect(),
         server: view.server.as_ref().map(ToString::to_string),
         discovered: view.discovered,
+        found: view.found.as_str().to_owned(),
+        detached: view.detached,
         leases: view.leases,
         held_back: view.held_back.as_ref().map(|held| HeldBackView {
             system: held.system.to_string(),
@@ -222,7 +224,13 @@ impl From<ClustersError> for Problem {
             }
             ClustersError::NotAwaited(_)
             | ClustersError::InUse { .. }
-            | ClustersError::NothingHeldBack(_) => Self::new(Code::Conflict, detail),
+            | ClustersError::NothingHeldBack(_)
+            | ClustersError::Elsewhere { .. }
+            | ClustersError::NoPlace => Self::new(Code::Conflict, detail),
+            ClustersError::Invalid(field, why) => {
+                Self::new(Code::Invalid, detail).about(field, why)
+            }
+            ClustersError::NotKept(_) => Self::new(Code::Unavailable, detail),
             ClustersError::Ipam(error) => error.into(),
             ClustersError::Stopping => Self::new(Code::Unavailable, detail),
         }

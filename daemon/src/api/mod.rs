@@ -15,6 +15,7 @@ pub mod admin;
 pub mod admission;
 pub mod adopt;
 mod adopt_rules;
+mod attach;
 pub mod audit;
 pub mod auth;
 pub mod backups;
@@ -230,6 +231,11 @@ fn running(routes: Routes) -> Routes {
         )
         .get("/api/v1/clusters", VIEWER, clusters::list)
         .get("/api/v1/clusters/{name}", VIEWER, clusters::show)
+        .put("/api/v1/clusters/{name}", ADMIN, attach::add)
+        .delete("/api/v1/clusters/{name}", ADMIN, attach::remove)
+        .get("/api/v1/clusters/{name}/detach", ADMIN, attach::preview)
+        .post("/api/v1/clusters/{name}/detach", ADMIN, attach::detach)
+        .post("/api/v1/clusters/{name}/attach", ADMIN, attach::attach)
         .post("/api/v1/clusters/{name}/forget", ADMIN, clusters::forget)
         .post(
             "/api/v1/clusters/{name}/skip-adoption",

@@ -12,9 +12,9 @@ use utoipa::{
 
 use super::problem::MEDIA_TYPE;
 use super::{
-    admin, adopt, adopt_rules, audit, backups, bulk, changes, clusters, export, guests, health,
-    history, import, labels, leases, move_network, pool_preview, pools, probed, quotas, reload,
-    restore_hold, rotate_key, rules, separate, tokens, transfer, users, webhooks, wire,
+    admin, adopt, adopt_rules, attach, audit, backups, bulk, changes, clusters, export, guests,
+    health, history, import, labels, leases, move_network, pool_preview, pools, probed, quotas,
+    reload, restore_hold, rotate_key, rules, separate, tokens, transfer, users, webhooks, wire,
 };
 
 #[derive(OpenApi)]
@@ -32,6 +32,7 @@ use super::{
         guests::list, guests::rotate_secret,
         clusters::list, clusters::show, clusters::forget, clusters::skip_adoption,
         clusters::confirm_release, clusters::install_crds,
+        attach::add, attach::remove, attach::preview, attach::detach, attach::attach,
         adopt::preview, adopt::adopt, adopt_rules::preview, adopt_rules::adopt,
         rules::show, rules::foreign, rules::plan, rules::flush, rules::resume, rules::prune_foreign,
         audit::audit, admin::check, admin::backup, backups::list, backups::make, backups::download, backups::drill,

@@ -18,7 +18,7 @@ use super::{
     auth::{SocketPeer, SocketPolicy},
     fip_v1::FipV1,
     router,
-    ui::Sessions,
+    ui::{Sessions, sessions},
 };
 use crate::{
     admission::Admission,
@@ -64,7 +64,10 @@ impl Site {
         let dir = tempfile::tempdir().unwrap();
         let (ipam, _writer) = Ipam::start(dir.path(), Arc::new(clock::now)).unwrap();
         let stop = CancellationToken::new();
-        let options = clusters::Options::default();
+        let options = clusters::Options {
+            data_dir: Some(dir.path().to_owned()),
+            ..clusters::Options::default()
+        };
         let (clusters, _registry) =
             Clusters::start(options, ipam.clone(), Arc::new(NoRunner), stop.clone())
                 .await

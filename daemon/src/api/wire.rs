@@ -39,7 +39,10 @@ pub use backup::{BackupList, BackupView, DrillView, StoreCounts};
 pub use bulk::{Bulk, BulkDone, BulkOperation, BulkQuota, BulkQuotaOf, BulkResult, BulkTransfer};
 pub use change::{ChangeView, ChangedLease, ChangedPool, ChangesPage, ChangesQuery};
 pub use check::{CheckReport, Checked, Readiness};
-pub use cluster::{ClusterList, ClusterView, HeldBackView, Outcome, SkipAdoption};
+pub use cluster::{
+    ClusterAdd, ClusterList, ClusterView, DetachReport, DetachStep, HeldBackView, Outcome,
+    SkipAdoption,
+};
 pub use export::ExportQuery;
 pub use guest::{GuestList, GuestReleaseView, GuestView};
 pub use history::{ForecastView, HistoryPage, HistoryQuery, HistoryView};

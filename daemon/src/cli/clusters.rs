@@ -1,5 +1,7 @@
 //! `fipd clusters`.
 
+use std::path::PathBuf;
+
 use clap::Subcommand;
 
 use super::{
@@ -8,7 +10,9 @@ use super::{
     exit::Failure,
     output::{Table, or_dash},
 };
-use crate::api::wire::{ClusterList, ClusterView, HeldBackView, Outcome, SkipAdoption};
+use crate::api::wire::{
+    ClusterAdd, ClusterList, ClusterView, DetachReport, HeldBackView, Outcome, SkipAdoption,
+};
 
 #[derive(Debug, Subcommand)]
 pub enum Clusters {
@@ -19,6 +23,31 @@ pub enum Clusters {
         /// Name or id
         name: String,
     },
+    /// Take a cluster in by its kubeconfig, which the daemon keeps; again for another kubeconfig or other systems
+    Add {
+        name: String,
+        /// A kubeconfig with everything in it: no programs and no names of files; "-" for standard input
+        #[arg(long, value_name = "FILE")]
+        kubeconfig: PathBuf,
+        /// Systems to switch on, such as claims,rancher-fip
+        #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+        systems: Vec<String>,
+        /// TOML with what may be said below [[cluster]] in the configuration, such as a table [claims] with pools
+        #[arg(long, value_name = "FILE")]
+        settings: Option<PathBuf>,
+    },
+    /// Take a cluster out that was added so; its leases are kept until it is forgotten
+    Remove { name: String },
+    /// Leave a cluster: switch its systems off for good and take away what fipd has put there; addresses are kept. Exit
+    /// code 1 where something is left
+    Detach {
+        name: String,
+        /// Only say what would be taken away
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Switch the systems of a cluster on again that was left
+    Attach { name: String },
     /// Free the orphaned leases of a cluster that is gone for good
     Forget { name: String },
     /// Let a network give addresses although a cluster was never listed
@@ -46,6 +75,23 @@ impl Clusters {
                 let cluster: ClusterView = client.get(&path(&name, "")).await?;
                 return session.output.show(&cluster, facts);
             }
+            Self::Add {
+                name,
+                kubeconfig,
+                systems,
+                settings,
+            } => {
+                let settings = settings.map(|path| read("--settings", &path));
+                let body = ClusterAdd {
+                    kubeconfig: read("--kubeconfig", &kubeconfig)?,
+                    systems,
+                    settings: settings.transpose()?.unwrap_or_default(),
+                };
+                client.put(&path(&name, ""), &body).await?
+            }
+            Self::Remove { name } => client.delete(&path(&name, "")).await?.json()?,
+            Self::Detach { name, dry_run } => return detach(session, &name, dry_run).await,
+            Self::Attach { name } => client.post(&path(&name, "/attach"), &()).await?,
             Self::Forget { name } => client.post(&path(&name, "/forget"), &()).await?,
             Self::SkipAdoption { name, network } => {
                 let body = SkipAdoption { network };
@@ -59,6 +105,45 @@ impl Clusters {
             Table::facts([("Done", outcome.message.clone())])
         })
     }
+}
+
+async fn detach(session: &Session, name: &str, dry_run: bool) -> Result<(), Failure> {
+    let path = format!("/api/v1/clusters/{}/detach", segment(name));
+    let report: DetachReport = match dry_run {
+        true => session.client.get(&path).await?,
+        false => session.client.post(&path, &()).await?,
+    };
+    session.output.show(&report, steps)?;
+    match report.clean || dry_run {
+        true => Ok(()),
+        false => Err(Failure::Failed(report.message)),
+    }
+}
+
+fn steps(report: &DetachReport) -> Table {
+    let mut table = Table::new(["STATE", "OBJECT", "WHAT"]);
+    for step in &report.steps {
+        let does = match &step.error {
+            Some(error) => format!("{}: {error}", step.does),
+            None => step.does.clone(),
+        };
+        table.row([step.state.clone(), step.object.clone(), does]);
+    }
+    for what in &report.left {
+        table.row(["left".into(), String::new(), what.clone()]);
+    }
+    let result = report.message.clone();
+    table.row(["result".into(), report.cluster.clone(), result]);
+    table
+}
+
+/// The text of a file that an option names.
+fn read(option: &str, path: &std::path::Path) -> Result<String, Failure> {
+    let text = match path.as_os_str() == "-" {
+        true => std::io::read_to_string(std::io::stdin()),
+        false => std::fs::read_to_string(path),
+    };
+    text.map_err(|error| Failure::Input(format!("{option} {}: {error}", path.display())))
 }
 
 fn table(list: &ClusterList) -> Table {
@@ -87,6 +172,11 @@ fn facts(cluster: &ClusterView) -> Table {
         (
             "Discovered",
             if cluster.discovered { "yes" } else { "no" }.to_owned(),
+        ),
+        ("Known from", cluster.found.clone()),
+        (
+            "Detached",
+            if cluster.detached { "yes" } else { "no" }.to_owned(),
         ),
         ("Leases", cluster.leases.to_string()),
         (

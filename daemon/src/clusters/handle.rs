@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
     sync::Arc,
 };
 
@@ -17,6 +18,8 @@ use super::{
     ClusterSession, ClusterView, DiscoveryView, HeldBack, SystemRunner, Trust,
     absence::Confirmation,
     claims::Standing,
+    hand::Upload,
+    kept::Kept,
     registry::{Event, Events, Registry},
     show,
 };
@@ -30,6 +33,8 @@ use crate::{
 pub struct Options {
     pub config: Config,
     pub trust: Trust,
+    /// Where clusters are kept that admins add. `None`: they cannot.
+    pub data_dir: Option<PathBuf>,
 }
 
 /// Why a request about clusters is not done.
@@ -47,6 +52,17 @@ pub enum ClustersError {
     InUse { name: Text, site: Text },
     #[error("cluster {0:?} has no release that waits to be confirmed")]
     NothingHeldBack(Text),
+    /// A field and what is wrong with it.
+    #[error("{0}: {1}")]
+    Invalid(&'static str, String),
+    #[error(
+        "cluster {name:?} comes from {from}: it is changed and removed there; nothing was changed"
+    )]
+    Elsewhere { name: Text, from: &'static str },
+    #[error("this fipd decides nothing: clusters come from its configuration file")]
+    NoPlace,
+    #[error("clusters that were added by hand cannot be kept: {0}")]
+    NotKept(std::io::Error),
     #[error(transparent)]
     Ipam(#[from] IpamError),
     #[error("fipd is stopping")]
@@ -77,13 +93,17 @@ impl Clusters {
     /// allocated before.
     ///
     /// # Errors
-    /// When the store does not take the networks of the configuration.
+    /// When the store does not take the networks of the configuration, or what admins said of clusters cannot be read.
     pub async fn start(
         options: Options,
         ipam: Ipam,
         runner: Arc<dyn SystemRunner>,
         cancel: CancellationToken,
-    ) -> Result<(Self, JoinHandle<()>), IpamError> {
+    ) -> Result<(Self, JoinHandle<()>), ClustersError> {
+        let kept = match options.data_dir.as_deref().map(Kept::load) {
+            Some(loaded) => loaded.map_err(ClustersError::NotKept)?,
+            None => Kept::default(),
+        };
         let (events, heard) = mpsc::unbounded_channel();
         let inner = Inner {
             ipam: ipam.clone(),
@@ -99,7 +119,11 @@ impl Clusters {
             trust: options.trust,
             cancel,
             events,
-            config: options.config,
+            config: kept.over(&options.config),
+            file: options.config,
+            kept,
+            data_dir: options.data_dir,
+            attached: None,
             sites: BTreeMap::new(),
             sessions: BTreeMap::new(),
             tasks: tokio::task::JoinSet::new(),
@@ -180,6 +204,42 @@ impl Clusters {
     /// All sessions, by cluster id.
     pub fn sessions(&self) -> Vec<ClusterSession> {
         self.0.published.read().sessions.values().cloned().collect()
+    }
+
+    /// Takes a cluster in by its kubeconfig, now and after restarts.
+    pub async fn add(&self, upload: Upload, actor: Actor) -> Result<(), ClustersError> {
+        self.ask(|done| Event::Add {
+            upload,
+            actor,
+            done,
+        })
+        .await
+    }
+
+    /// Takes a cluster out that was added so. Its leases stay.
+    pub async fn remove(&self, name: &str, actor: Actor) -> Result<(), ClustersError> {
+        self.ask(|done| Event::Remove {
+            name: name.into(),
+            actor,
+            done,
+        })
+        .await
+    }
+
+    /// Switches the systems of a cluster on as they are configured, or all off, now and after restarts.
+    pub async fn attach(
+        &self,
+        name: &str,
+        attached: bool,
+        actor: Actor,
+    ) -> Result<(), ClustersError> {
+        self.ask(|done| Event::Attach {
+            name: name.into(),
+            attached,
+            actor,
+            done,
+        })
+        .await
     }
 
     /// Frees the leases of a cluster that is no longer in use. How many.

@@ -182,6 +182,15 @@ pub(crate) fn fuzz(text: &str) {
     assert_ne!(cluster.insecure_skip_tls_verify, Some(true));
 }
 
+/// Whether a text that somebody uploaded would be accepted: it must be self-contained. `origin` is what errors call it.
+pub(super) fn check_text(text: &str, origin: &str) -> Result<(), KubeconfigRefused> {
+    let allow = Allow {
+        code: false,
+        insecure: false,
+    };
+    examine(text, None, origin, allow).map(drop)
+}
+
 fn examine(
     text: &str,
     context: Option<&str>,

@@ -24,7 +24,9 @@ mod connect;
 mod discovery;
 mod files;
 mod given;
+mod hand;
 mod handle;
+mod kept;
 pub(crate) mod kubeconfig;
 mod leave;
 pub mod lenient;
@@ -42,9 +44,10 @@ mod window;
 
 pub use files::WatchedFile;
 pub use given::{NoClient, client_of};
+pub use hand::Upload;
 pub use handle::{Clusters, ClustersError, Options};
 pub use kubeconfig::{KubeconfigRefused, Trust, check_kubeconfig};
 #[cfg(test)]
 pub(crate) use session::testing;
 pub use session::{CallError, ClusterSession, SystemRunner};
-pub use view::{ClusterState, ClusterView, DiscoveryView, HeldBack};
+pub use view::{ClusterState, ClusterView, DiscoveryView, Found, HeldBack};

@@ -5,6 +5,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
     sync::Arc,
     time::Duration,
 };
@@ -19,6 +20,8 @@ use tokio_util::sync::CancellationToken;
 use super::{
     ClusterState, Clusters, ClustersError, SystemRunner, Trust,
     discovery::Discovered,
+    hand::Upload,
+    kept::Kept,
     link::{Link, News, Up},
     session::ClusterSession,
     sites::{self, SiteSpec, Way},
@@ -62,6 +65,23 @@ pub(super) enum Event {
         name: Text,
         actor: Actor,
         done: oneshot::Sender<Result<usize, ClustersError>>,
+    },
+    Add {
+        upload: Upload,
+        actor: Actor,
+        done: oneshot::Sender<Result<(), ClustersError>>,
+    },
+    Remove {
+        name: Text,
+        actor: Actor,
+        done: oneshot::Sender<Result<(), ClustersError>>,
+    },
+    /// Its systems are to be on as configured, or all off.
+    Attach {
+        name: Text,
+        attached: bool,
+        actor: Actor,
+        done: oneshot::Sender<Result<(), ClustersError>>,
     },
     Skip {
         name: Text,
@@ -123,7 +143,15 @@ pub(super) struct Registry {
     pub trust: Trust,
     pub cancel: CancellationToken,
     pub events: Events,
+    /// The configuration file's.
+    pub file: Config,
+    pub kept: Kept,
+    /// Both together.
     pub config: Config,
+    /// Where what is kept is written. `None`: nothing is.
+    pub data_dir: Option<PathBuf>,
+    /// As last noted.
+    pub attached: Option<BTreeSet<Text>>,
     pub sites: BTreeMap<Text, Site>,
     pub sessions: BTreeMap<ClusterId, Running>,
     pub tasks: JoinSet<()>,
@@ -258,6 +286,27 @@ impl Registry {
                 let result = self.skip(&name, &network, actor).await;
                 drop(done.send(result));
             }
+            Event::Add {
+                upload,
+                actor,
+                done,
+            } => {
+                let result = self.add(upload, actor).await;
+                drop(done.send(result));
+            }
+            Event::Remove { name, actor, done } => {
+                let result = self.remove(&name, actor).await;
+                drop(done.send(result));
+            }
+            Event::Attach {
+                name,
+                attached,
+                actor,
+                done,
+            } => {
+                let result = self.attach(&name, attached, actor).await;
+                drop(done.send(result));
+            }
             Event::Touched => {}
         }
     }
@@ -296,7 +345,8 @@ impl Registry {
             clusters = config.clusters.len(),
             "the changed configuration is in force"
         );
-        self.config = config;
+        self.file = config;
+        self.config = self.kept.over(&self.file);
         if self.config.discovery.is_none() {
             self.found = None;
         }
@@ -325,7 +375,12 @@ impl Registry {
     /// Starts, stops and replaces links so that they are those of the configuration and of the discovery.
     pub fn arrange_sites(&mut self) {
         let found = self.found.as_ref().map_or(&[][..], |found| &found.found);
-        let wanted = sites::wanted(&self.config, found);
+        let mut wanted = sites::wanted(&self.config, found);
+        for (name, spec) in &mut wanted {
+            if self.kept.detached.contains(name) {
+                spec.systems.clear();
+            }
+        }
         self.sites.retain(|name, site| {
             let keep = wanted.contains_key(name);
             if !keep {

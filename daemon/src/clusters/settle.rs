@@ -33,6 +33,7 @@ impl Registry {
         if let Err(err) = self.settle_in(&standings, &leads).await {
             tracing::error!("clusters cannot be brought up to date, tried again soon: {err}");
         }
+        self.note_attached(&standings).await;
         self.show(&standings);
     }
 

@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use fipd_core::{ClusterId, Text};
 
 use super::{
-    ClusterState, ClusterView,
+    ClusterState, ClusterView, Found,
     claims::Standing,
     registry::{LinkState, Registry, Site},
     settle::Standings,
+    sites::SiteSpec,
 };
 
 impl Registry {
@@ -121,6 +122,14 @@ pub(super) fn views(registry: &Registry, standings: &BTreeMap<Text, Standing>) -
             systems: site.spec.systems.clone(),
             server,
             discovered: site.spec.discovered,
+            found: match &site.spec {
+                SiteSpec { uploaded: true, .. } => Found::Uploaded,
+                SiteSpec {
+                    discovered: true, ..
+                } => Found::Discovered,
+                SiteSpec { .. } => Found::Configured,
+            },
+            detached: registry.kept.detached.contains(name),
             leases: 0,
             held_back,
             troubles,
@@ -143,6 +152,8 @@ pub(super) fn views(registry: &Registry, standings: &BTreeMap<Text, Standing>) -
                 systems: BTreeSet::new(),
                 server: None,
                 discovered: record.discovered,
+                found: Found::Remembered,
+                detached: false,
                 leases: 0,
                 held_back: None,
                 troubles: BTreeMap::new(),

@@ -1,6 +1,9 @@
 //! Which clusters there should be: configured ones and discovered ones, as one list.
 
-use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
+use std::{
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
+    sync::Arc,
+};
 
 use fipd_core::{System, Text};
 
@@ -25,6 +28,7 @@ pub(super) struct SiteSpec {
     /// `name` among them.
     pub names: Vec<Text>,
     pub discovered: bool,
+    pub uploaded: bool,
     /// Place in the configuration file; discovered ones come after, by name. Where several are the same cluster,
     /// the first one's systems and settings count.
     pub order: usize,
@@ -67,6 +71,10 @@ fn configured_site(config: &Config, cluster: &ClusterConfig, order: usize) -> Si
             context: context.clone(),
         },
         Source::InCluster => Access::InCluster,
+        Source::Uploaded { text } => Access::Text {
+            origin: format!("of {}", cluster.name).into(),
+            text: Arc::clone(&text.0),
+        },
     };
     let link = LinkSpec {
         access,
@@ -78,6 +86,7 @@ fn configured_site(config: &Config, cluster: &ClusterConfig, order: usize) -> Si
         name: cluster.name.clone(),
         names: std::iter::once(cluster.name.clone()).chain(alias).collect(),
         discovered: false,
+        uploaded: matches!(cluster.source, Source::Uploaded { .. }),
         order,
         systems: cluster.systems.clone(),
         management: management(config, &cluster.name, &cluster.systems, &cluster.settings),
@@ -93,6 +102,7 @@ fn discovered_site(config: &Config, discovery: &Discovery, found: &Found) -> Sit
         name: found.name.clone(),
         names: found.names.clone(),
         discovered: true,
+        uploaded: false,
         order: config.clusters.len(),
         systems: discovery.systems.clone(),
         management: management(config, &found.name, &discovery.systems, &settings),

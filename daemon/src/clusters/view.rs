@@ -27,12 +27,40 @@ pub struct ClusterView {
     pub server: Option<Text>,
     /// Found through Rancher's Secrets rather than in the config file.
     pub discovered: bool,
+    /// Where it is known from.
+    pub found: Found,
+    /// fipd has left it: no system is on whatever the configuration says.
+    pub detached: bool,
     /// Leases of all its systems.
     pub leases: usize,
     /// A release by absence that waits for an admin.
     pub held_back: Option<HeldBack>,
     /// Parts of what fipd keeps there that are not as they are to be, and why.
     pub troubles: BTreeMap<&'static str, Text>,
+}
+
+/// Where a cluster is known from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Found {
+    Configured,
+    /// An admin uploaded its kubeconfig.
+    Uploaded,
+    Discovered,
+    /// Only its leases are left.
+    Remembered,
+}
+
+impl Found {
+    /// As in REST.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Configured => "configured",
+            Self::Uploaded => "uploaded",
+            Self::Discovered => "discovered",
+            Self::Remembered => "remembered",
+        }
+    }
 }
 
 /// Where a cluster stands.

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use fipd_core::{System, Text};
@@ -44,6 +45,18 @@ pub enum Source {
     },
     /// The service account of the pod fipd runs in.
     InCluster,
+    /// The text of a kubeconfig that an admin uploaded; it must be self-contained, and is never printed.
+    Uploaded { text: Secret },
+}
+
+/// A text that is not shown by accident.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(pub Arc<str>);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("(secret)")
+    }
 }
 
 /// Settings of each system on a cluster.
@@ -165,6 +178,38 @@ impl ClusterConfig {
     pub fn is_management(&self) -> bool {
         self.systems.contains(&System::rancher_fip())
             && self.settings.rancher_fip.role == RancherFipRole::Management
+    }
+
+    /// A cluster that an admin added by its kubeconfig. `settings` is TOML: what may be said below `[[cluster]]`, such as
+    /// `[claims]` with `pools`.
+    ///
+    /// # Errors
+    /// A name, a system or a setting that is not allowed.
+    pub fn uploaded(
+        name: &str,
+        systems: &[String],
+        settings: &str,
+        text: &Arc<str>,
+    ) -> Result<Self, String> {
+        let mut raw: toml::Table = settings.parse().map_err(|error: toml::de::Error| {
+            format!("settings: {}", error.to_string().trim_end())
+        })?;
+        for key in ["name", "kubeconfig", "in-cluster", "context", "systems"] {
+            if raw.contains_key(key) {
+                return Err(format!("settings: {key} is not given here"));
+            }
+        }
+        raw.insert("name".to_owned(), name.into());
+        raw.insert("in-cluster".to_owned(), true.into());
+        raw.insert("systems".to_owned(), systems.to_vec().into());
+        let raw: RawCluster = raw
+            .try_into()
+            .map_err(|error| format!("settings: {}", error.to_string().trim_end()))?;
+        let mut cluster = Self::try_from(raw)?;
+        cluster.source = Source::Uploaded {
+            text: Secret(Arc::clone(text)),
+        };
+        Ok(cluster)
     }
 
     pub(super) fn resolve_paths(&mut self, base: &Path) {

@@ -73,7 +73,7 @@ management = "rancher"
     fn context(config: &Config, name: &str) -> Option<String> {
         match &config.cluster(name).unwrap().source {
             Source::File { context, .. } => context.clone(),
-            Source::InCluster => None,
+            Source::InCluster | Source::Uploaded { .. } => None,
         }
     }
 

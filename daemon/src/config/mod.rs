@@ -51,7 +51,7 @@ pub use backup::{Backup, Every, Keep};
 pub use claims::Claims;
 pub use cluster::{
     Announce, ClusterConfig, ClusterSettings, Discovery, RancherFip, RancherFipQuotas,
-    RancherFipRole, Source,
+    RancherFipRole, Secret, Source,
 };
 pub use cluster_manager::{Chart, ClusterManager, Engine};
 pub use error::ConfigError;

@@ -7,6 +7,7 @@
 
 pub mod claims;
 pub mod conflict;
+pub mod detach;
 pub mod events;
 pub mod ip_rule;
 pub mod lease;

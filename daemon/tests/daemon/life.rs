@@ -319,6 +319,41 @@ fn each_event_is_one_record_of_the_journal() {
             break record;
         }
     };
+    let asked = |line: &str| {
+        let socket = home.path().join("fipd.sock");
+        let mut command = crate::harness::program();
+        command.arg("--socket").arg(socket);
+        let done = run(command.args(line.split_whitespace()));
+        assert_eq!(done.code, 0, "{done:?}");
+    };
+    asked("pool create vips --cidr 10.0.0.0/24");
+    asked("lease allocate --pool vips --owner fipd/Host/lab/web");
+    let given = loop {
+        let length = journal
+            .recv(&mut buffer)
+            .expect("a record that says that it is given");
+        let record = fields(&buffer[..length]);
+        if record
+            .get("FIPD_ACTION")
+            .is_some_and(|action| action == "allocated")
+        {
+            break record;
+        }
+    };
+    for (name, value) in [
+        ("FIPD_POOL", "vips"),
+        ("FIPD_NETWORK", "default"),
+        ("FIPD_ADDRESS", "10.0.0.1"),
+        ("FIPD_LEASE", "default/10.0.0.1"),
+        ("FIPD_OWNER", "fipd/Host/lab/web"),
+        ("TARGET", "fipd::decision"),
+    ] {
+        assert_eq!(
+            given.get(name).map(String::as_str),
+            Some(value),
+            "{given:?}"
+        );
+    }
     child.kill().unwrap();
     child.wait().unwrap();
     let field = |name: &str| ready.get(name).map(String::as_str);

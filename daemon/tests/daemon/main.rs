@@ -9,6 +9,7 @@
 )]
 
 mod agent;
+mod attach;
 mod backups;
 mod cli;
 mod harness;

@@ -95,6 +95,7 @@ fn body(method: &Method, path: &str) -> Value {
         }
         ("POST", "/api/v1/restore-hold/lift") => json!({ "reason": "because" }),
         ("PATCH", "/api/v1/users/{name}") => json!({ "role": "viewer" }),
+        ("PUT", "/api/v1/clusters/{name}") => json!({ "kubeconfig": "none" }),
         ("POST", "/api/v1/clusters/{name}/skip-adoption") => json!({ "network": "default" }),
         ("POST", "/api/v1/rules/flush") => json!({ "dry_run": false }),
         ("POST", "/api/v1/rules/prune-foreign") => json!({ "table": 100 }),
@@ -107,6 +108,8 @@ fn body(method: &Method, path: &str) -> Value {
             | "/api/v1/backups/{name}/drill"
             | "/api/v1/clusters/{name}/forget"
             | "/api/v1/clusters/{name}/confirm-release"
+            | "/api/v1/clusters/{name}/detach"
+            | "/api/v1/clusters/{name}/attach"
             | "/api/v1/clusters/{name}/crds"
             | "/api/v1/clusters/{name}/adopt/rancher-fip"
             | "/api/v1/clusters/{name}/adopt/ip-rule"

@@ -53,26 +53,28 @@ impl Manager {
             self.admin.as_raw_fd(),
             self.cni.as_raw_fd()
         );
-        let child = Command::new("bash")
-            .args(["-c", &script, "bash"])
-            .arg(fipd)
-            .args(["serve", "--listen", "127.0.0.1:0"])
-            .arg("--data-dir")
-            .arg(self.home.path().join("data"))
-            .arg("--socket")
-            .arg(self.home.path().join("elsewhere"))
-            .env("LISTEN_FDS", "2")
-            .env("LISTEN_FDNAMES", "admin:cni")
-            .env("NOTIFY_SOCKET", &notify)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
+        let running = Running(
+            Command::new("bash")
+                .args(["-c", &script, "bash"])
+                .arg(fipd)
+                .args(["serve", "--listen", "127.0.0.1:0"])
+                .arg("--data-dir")
+                .arg(self.home.path().join("data"))
+                .arg("--socket")
+                .arg(self.home.path().join("elsewhere"))
+                .env("LISTEN_FDS", "2")
+                .env("LISTEN_FDNAMES", "admin:cni")
+                .env("NOTIFY_SOCKET", &notify)
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .spawn()
+                .unwrap(),
+        );
         let mut buffer = [0; 4096];
         loop {
             let length = told.recv(&mut buffer).unwrap();
             if String::from_utf8_lossy(&buffer[..length]).contains("READY=1") {
-                return Running(child);
+                return running;
             }
         }
     }

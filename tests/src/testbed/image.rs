@@ -49,12 +49,13 @@ pub(super) async fn collect(folder: &Path, programs: &[&Path]) -> Result<PathBuf
     Ok(root)
 }
 
-/// Builds fipd's image as users do; the archive of it.
-pub(super) async fn image(folder: &Path, tag: &str) -> Result<PathBuf> {
-    let archive = folder.join("fipd.tar");
+/// Builds fipd's image as users do; the archive of it. Another `epoch` makes another image of the same files.
+pub(super) async fn image(folder: &Path, tag: &str, epoch: u64) -> Result<PathBuf> {
+    let archive = folder.join(format!("fipd.{epoch}.tar"));
     let mut command = with_store(Command::new(script()), folder)?;
     command.args(["--tag", tag]).arg("--save").arg(&archive);
     command.arg(stripped(folder).await?);
+    command.env("SOURCE_DATE_EPOCH", epoch.to_string());
     run(command).await?;
     Ok(archive)
 }

@@ -29,6 +29,8 @@ use crate::wait::wait_until;
 const PACKAGES: &[&str] = &["containerd", "runc", "iproute2", "util-linux"];
 const READY_WITHIN: Duration = Duration::from_secs(60);
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
+/// Where the kubelet looks for static pods.
+const MANIFESTS: &str = "manifests";
 const PAUSE: &str = "fipd.test/pause:1";
 /// Has the node's daemons leave nothing on this machine where they know only one place, says so with a file, and reaps what
 /// is left behind by others.
@@ -115,6 +117,29 @@ impl Node {
     /// Runs a command of a shell on the node and gives back what it says.
     pub async fn run(&self, command: &str) -> Result<String> {
         run(inside(self.pid, "sh", &["-c", command])).await
+    }
+
+    /// Has the kubelet run this as a static pod, in the place of the one with this file name.
+    pub fn place(&self, file: &str, manifest: &str) -> Result<()> {
+        let path = self.directory.path().join(MANIFESTS).join(file);
+        // The kubelet reads it as soon as it is there.
+        let fresh = self.directory.path().join("manifest.new");
+        fs::write(&fresh, manifest)?;
+        fs::rename(fresh, path)?;
+        Ok(())
+    }
+
+    /// Gives the node fipd's image once more: another image under another name.
+    pub async fn load(&self, tag: &str, epoch: u64) -> Result<()> {
+        let file = image(self.directory.path(), tag, epoch).await?;
+        self.ctr(&["images", "import", &file.display().to_string()])
+            .await
+            .map(drop)
+    }
+
+    /// Asks the node's containerd about what the kubelet has there.
+    pub async fn ctr(&self, arguments: &[&str]) -> Result<String> {
+        ctr(self.pid, self.directory.path(), arguments).await
     }
 
     /// What its daemons said last.
@@ -238,13 +263,14 @@ fn write_settings(folder: &Path, plane: &ControlPlane) -> Result<()> {
         "apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
         "containerRuntimeEndpoint": format!("unix://{socket}"),
         "cgroupDriver": "cgroupfs", "failCgroupV1": false, "cgroupsPerQOS": false, "enforceNodeAllocatable": [],
-        "failSwapOn": false, "makeIPTablesUtilChains": false, "localStorageCapacityIsolation": false, "resolvConf": "",
+        "staticPodPath": place(MANIFESTS), "failSwapOn": false, "makeIPTablesUtilChains": false, "localStorageCapacityIsolation": false, "resolvConf": "",
         // Nobody is evicted because this machine's disk is full.
         "evictionHard": { "memory.available": "1Mi" }, "imageGCHighThresholdPercent": 100,
         "authentication": { "anonymous": { "enabled": true }, "webhook": { "enabled": false } },
         "authorization": { "mode": "AlwaysAllow" },
     });
     fs::write(folder.join("kubelet.yaml"), kubelet.to_string())?;
+    fs::create_dir_all(folder.join(MANIFESTS))?;
     let server = format!("https://{SERVICE_ADDRESS}:443");
     fs::write(
         folder.join("kubeconfig"),
@@ -255,19 +281,27 @@ fn write_settings(folder: &Path, plane: &ControlPlane) -> Result<()> {
 
 /// Fipd's image and that of the process that holds a pod's namespaces, into the node's containerd.
 async fn import(pid: u32, folder: &Path, fipd_image: &str, containerd: &Process) -> Result<()> {
-    let files = [image(folder, fipd_image).await?, pause(folder).await?];
-    let socket = shown(folder, "containerd.sock");
-    let ctr = |arguments: &[&str]| {
-        let mut all = vec!["--address", &socket, "--namespace", "k8s.io"];
-        all.extend(arguments);
-        run(inside(pid, "ctr", &all))
-    };
-    let answers = wait_until("containerd answers", READY_WITHIN, || ctr(&["version"])).await;
+    let files = [image(folder, fipd_image, 0).await?, pause(folder).await?];
+    let ask = || ctr(pid, folder, &["version"]);
+    let answers = wait_until("containerd answers", READY_WITHIN, ask).await;
     answers.with_context(|| containerd.log_tail())?;
     for file in files {
-        ctr(&["images", "import", &file.display().to_string()]).await?;
+        ctr(
+            pid,
+            folder,
+            &["images", "import", &file.display().to_string()],
+        )
+        .await?;
     }
     Ok(())
+}
+
+/// Asks containerd about what the kubelet has there.
+async fn ctr(pid: u32, folder: &Path, arguments: &[&str]) -> Result<String> {
+    let socket = shown(folder, "containerd.sock");
+    let mut all = vec!["--address", &socket, "--namespace", "k8s.io"];
+    all.extend(arguments);
+    run(inside(pid, "ctr", &all)).await
 }
 
 async fn pause(folder: &Path) -> Result<PathBuf> {

@@ -6,6 +6,7 @@ use axum::extract::State;
 use fipd_web_ui::{ClusterRow, ClustersPage, Form, Health, Input, Nav, links};
 
 use super::{
+    cluster::found_text,
     list::{Listing, Order},
     page::{Answered, page},
     views,
@@ -71,7 +72,8 @@ pub fn rows(api: &Api) -> Vec<ClusterRow> {
     api.clusters.views().iter().map(row).collect()
 }
 
-fn row(view: &ClusterView) -> ClusterRow {
+/// How it is shown.
+pub fn row(view: &ClusterView) -> ClusterRow {
     ClusterRow {
         name: view.name.to_string(),
         id: view
@@ -83,7 +85,8 @@ fn row(view: &ClusterView) -> ClusterRow {
         since: Some(views::moment(view.since)),
         last_error: view.last_error.as_deref().unwrap_or_default().to_owned(),
         server: view.server.as_deref().unwrap_or_default().to_owned(),
-        discovered: view.discovered,
+        found: found_text(view.found).to_owned(),
+        detached: view.detached,
         systems: view.systems.iter().map(ToString::to_string).collect(),
         leases: view.leases as u128,
         held_back: view.held_back.as_ref().map_or_else(String::new, |held| {

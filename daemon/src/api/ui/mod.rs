@@ -12,6 +12,7 @@ mod audit;
 mod audit_csv;
 mod backup;
 mod change;
+mod cluster;
 mod clusters;
 mod cookies;
 mod dashboard;
@@ -40,7 +41,7 @@ mod reserve;
 mod rules;
 mod search;
 mod session_pages;
-mod sessions;
+pub(in crate::api) mod sessions;
 mod tenants;
 mod tokens;
 mod transfer;
@@ -125,6 +126,7 @@ pub fn routes(routes: Routes) -> Routes {
         .get(links::RESERVE, change, reserve::show)
         .post(links::RESERVE, change, reserve::submit)
         .get(links::CLUSTERS, look, clusters::show)
+        .get("/ui/clusters/{name}", look, cluster::show)
         .get(links::GUESTS, look, guests::show)
         .get(links::RULES, look, rules::show)
         .get(links::AUDIT, look, audit::list)
@@ -158,6 +160,13 @@ fn administration(routes: Routes, manage: Access) -> Routes {
         .post("/ui/tokens/{id}/revoke", manage, tokens::revoke)
         .get(links::IMPORT, manage, import::show)
         .post(links::IMPORT, manage, import::step)
+        .get(links::CLUSTER_NEW, manage, cluster::new)
+        .post(links::CLUSTER_NEW, manage, cluster::add)
+        .get("/ui/clusters/{name}/remove", manage, cluster::ask_remove)
+        .post("/ui/clusters/{name}/remove", manage, cluster::remove)
+        .get("/ui/clusters/{name}/detach", manage, cluster::ask_detach)
+        .post("/ui/clusters/{name}/detach", manage, cluster::detach)
+        .post("/ui/clusters/{name}/attach", manage, cluster::attach_again)
         .get(links::BACKUP, manage, backup::show)
         .post(links::BACKUP, manage, backup::make)
         .post(links::BACKUP_DRILL, manage, backup::drill)

@@ -11,6 +11,7 @@ use tower::Service as _;
 use crate::api::accounts::Change;
 pub(in crate::api) use crate::api::sample::{PASSWORD, Site, origin};
 
+mod cluster;
 mod import;
 mod lists;
 mod pools;

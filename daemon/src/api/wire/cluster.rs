@@ -18,6 +18,12 @@ pub struct ClusterView {
     pub server: Option<String>,
     /// Found through Rancher's kubeconfig Secrets.
     pub discovered: bool,
+    /// `configured`, `uploaded`, `discovered`, or `remembered` for its leases.
+    #[serde(default)]
+    pub found: String,
+    /// fipd has left it: no system is on.
+    #[serde(default)]
+    pub detached: bool,
     pub leases: usize,
     /// A release that waits for `confirm-release`.
     pub held_back: Option<HeldBackView>,
@@ -53,4 +59,40 @@ pub struct SkipAdoption {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Outcome {
     pub message: String,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ClusterAdd {
+    /// The text of a kubeconfig with everything in it: no programs, no names of files. It is never shown again.
+    pub kubeconfig: String,
+    /// Systems that are switched on.
+    #[serde(default)]
+    pub systems: Vec<String>,
+    /// TOML as below `[[cluster]]` in the configuration file, such as a table `[claims]` with `pools`.
+    #[serde(default)]
+    pub settings: String,
+}
+
+/// What leaving a cluster takes away there.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct DetachReport {
+    pub cluster: String,
+    /// Nothing was changed.
+    pub dry_run: bool,
+    /// Nothing of fipd's is left there.
+    pub clean: bool,
+    pub message: String,
+    pub steps: Vec<DetachStep>,
+    /// What is left, and what to do about it.
+    pub left: Vec<String>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct DetachStep {
+    pub object: String,
+    pub does: String,
+    /// `planned`, `done` or `failed`.
+    pub state: String,
+    pub error: Option<String>,
 }

@@ -104,6 +104,7 @@ pub(super) fn of_action(action: Action) -> u8 {
         Action::RulesChanged => 37,
         Action::ServicesChanged => 38,
         Action::SecretRotated => 39,
+        Action::ClusterChanged => 40,
     }
 }
 
@@ -149,6 +150,7 @@ pub(super) fn action(code: u8) -> Result<Action, DecodeError> {
         37 => Action::RulesChanged,
         38 => Action::ServicesChanged,
         39 => Action::SecretRotated,
+        40 => Action::ClusterChanged,
         other => return Err(DecodeError::value("action", other)),
     })
 }

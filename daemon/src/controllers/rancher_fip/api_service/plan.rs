@@ -22,7 +22,7 @@ const HTTPS: u16 = 443;
 const TCP: &str = "TCP";
 /// On the Service: the selector that fipd took off, and the ports that it had with it, as JSON.
 pub const TAKEN_OFF: &str = "fipd.io/selector";
-const PORTS_BEFORE: &str = "fipd.io/ports";
+pub const PORTS_BEFORE: &str = "fipd.io/ports";
 
 /// How others reach the API on this host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

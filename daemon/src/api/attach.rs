@@ -1,0 +1,207 @@
+//! `/api/v1/clusters/{name}`: taking clusters in, out, and leaving them.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{Json, extract::State as Shared};
+use fipd_core::{Actor, Text};
+
+use super::{
+    Api,
+    auth::Caller,
+    extract::{Body, Path},
+    problem::{Code, Problem},
+    wire::{ClusterAdd, DetachReport, DetachStep, Outcome},
+};
+use crate::{
+    clusters::{ClusterSession, ClusterView, Upload},
+    controllers::{
+        detach::{self, Done, Report},
+        lease,
+    },
+};
+
+/// How long the systems of a cluster may take to end before it is left.
+const QUIET: Duration = Duration::from_secs(20);
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Takes a cluster in by its kubeconfig, which must be self-contained; at once, and over restarts. One that was taken in like
+/// that before gets another kubeconfig and other systems.
+#[utoipa::path(put, path = "/api/v1/clusters/{name}", tag = "clusters", params(("name" = String, Path)), request_body = ClusterAdd,
+    responses((status = 200, body = Outcome), (status = 409, body = Problem), (status = 422, body = Problem)))]
+pub async fn add(
+    Shared(api): Shared<Arc<Api>>,
+    caller: Caller,
+    Path(name): Path<String>,
+    Body(body): Body<ClusterAdd>,
+) -> Result<Json<Outcome>, Problem> {
+    let upload = Upload {
+        name: name.as_str().into(),
+        kubeconfig: body.kubeconfig,
+        systems: body.systems.into_iter().collect(),
+        settings: body.settings,
+    };
+    api.clusters.add(upload, caller.actor).await?;
+    let message = format!("cluster {name} is added; `fipd clusters show {name}` says how it is");
+    Ok(Json(Outcome { message }))
+}
+
+/// Takes a cluster out that was added by hand. Its leases are kept as orphaned until it is forgotten.
+#[utoipa::path(delete, path = "/api/v1/clusters/{name}", tag = "clusters", params(("name" = String, Path)),
+    responses((status = 200, body = Outcome), (status = 404, body = Problem), (status = 409, body = Problem)))]
+pub async fn remove(
+    Shared(api): Shared<Arc<Api>>,
+    caller: Caller,
+    Path(name): Path<String>,
+) -> Result<Json<Outcome>, Problem> {
+    api.clusters.remove(&name, caller.actor).await?;
+    let message = format!(
+        "cluster {name} is removed; its leases are kept until `fipd clusters forget {name}`"
+    );
+    Ok(Json(Outcome { message }))
+}
+
+/// What leaving a cluster would take away there. Changes nothing.
+#[utoipa::path(get, path = "/api/v1/clusters/{name}/detach", tag = "clusters", params(("name" = String, Path)),
+    responses((status = 200, body = DetachReport), (status = 404, body = Problem), (status = 503, body = Problem)))]
+pub async fn preview(
+    Shared(api): Shared<Arc<Api>>,
+    Path(name): Path<String>,
+) -> Result<Json<DetachReport>, Problem> {
+    Ok(Json(look(&api, &name).await?))
+}
+
+/// Leaves a cluster: switches its systems off for good, and takes away what fipd has put there. Addresses are kept. Goes on to its
+/// end also where the request is cut off; doing it again does what is left.
+#[utoipa::path(post, path = "/api/v1/clusters/{name}/detach", tag = "clusters", params(("name" = String, Path)),
+    responses((status = 200, body = DetachReport), (status = 404, body = Problem), (status = 409, body = Problem),
+        (status = 503, body = Problem)))]
+pub async fn detach(
+    Shared(api): Shared<Arc<Api>>,
+    caller: Caller,
+    Path(name): Path<String>,
+) -> Result<Json<DetachReport>, Problem> {
+    let leaving = tokio::spawn(async move { leave(&api, &name, caller.actor).await });
+    let ended = leaving.await;
+    let report = ended.map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
+    Ok(Json(report?))
+}
+
+/// Switches the systems of a cluster that was left on again, as it is configured.
+#[utoipa::path(post, path = "/api/v1/clusters/{name}/attach", tag = "clusters", params(("name" = String, Path)),
+    responses((status = 200, body = Outcome), (status = 404, body = Problem)))]
+pub async fn attach(
+    Shared(api): Shared<Arc<Api>>,
+    caller: Caller,
+    Path(name): Path<String>,
+) -> Result<Json<Outcome>, Problem> {
+    let view = found(&api, &name)?;
+    api.clusters.attach(&view.name, true, caller.actor).await?;
+    let message = format!("the systems of cluster {name} are on again");
+    Ok(Json(Outcome { message }))
+}
+
+fn found(api: &Api, name: &str) -> Result<ClusterView, Problem> {
+    let view = api.clusters.view(name);
+    view.ok_or_else(|| Problem::not_found("cluster", name))
+}
+
+/// What would be taken away.
+pub async fn look(api: &Api, name: &str) -> Result<DetachReport, Problem> {
+    let view = found(api, name)?;
+    let Some(session) = api.clusters.session(&view.name) else {
+        return Ok(unreached(&view, true));
+    };
+    let report = detach::leave(&session, &me(api), None).await?;
+    Ok(shown(api, &view, report, true))
+}
+
+/// Takes it away.
+pub async fn leave(api: &Api, name: &str, actor: Actor) -> Result<DetachReport, Problem> {
+    let view = found(api, name)?;
+    api.clusters
+        .attach(&view.name, false, actor.clone())
+        .await?;
+    let Some(session) = quiet(api, &view.name).await else {
+        return Ok(unreached(&view, false));
+    };
+    let report = detach::leave(&session, &me(api), Some(&actor)).await?;
+    Ok(shown(api, &view, report, false))
+}
+
+fn me(api: &Api) -> Text {
+    lease::identity(&api.data_dir)
+}
+
+/// The session of a cluster that no system writes to any more.
+async fn quiet(api: &Api, name: &Text) -> Option<ClusterSession> {
+    let found = async {
+        loop {
+            match api.clusters.session(name) {
+                Some(session) if session.systems.is_empty() => return session,
+                Some(_) | None => tokio::time::sleep(LOOK).await,
+            }
+        }
+    };
+    tokio::time::timeout(QUIET, found).await.ok()
+}
+
+fn unreached(view: &ClusterView, dry_run: bool) -> DetachReport {
+    let why = view.last_error.as_deref().unwrap_or("not reached yet");
+    let state = view.state.as_str();
+    DetachReport {
+        cluster: view.name.to_string(),
+        dry_run,
+        clean: false,
+        message: format!(
+            "cluster {} does not answer ({state}): what fipd has put there is left",
+            view.name
+        ),
+        steps: Vec::new(),
+        left: vec![format!(
+            "everything: {why}; run it again when the cluster answers"
+        )],
+    }
+}
+
+fn shown(api: &Api, view: &ClusterView, report: Report, dry_run: bool) -> DetachReport {
+    let guests = api.guests.all().into_iter();
+    let kept = guests.filter(|guest| guest.rancher == view.name && !guest.has.releases.is_empty());
+    let mut left = detach::guests_left(&view.name, kept.map(|guest| guest.id.clone()));
+    let clean = report.is_clean() && left.is_empty() && !dry_run;
+    left.extend(report.unseen);
+    let failed = |one: &&Done| matches!(one.result, Some(Err(_)));
+    let (all, failures) = (
+        report.steps.len(),
+        report.steps.iter().filter(failed).count(),
+    );
+    let message = match (dry_run, all, failures) {
+        (_, 0, _) => "there is nothing of fipd's to take away".to_owned(),
+        (true, all, _) => format!("{all} things would be taken away"),
+        (false, all, 0) => format!("{all} things were taken away"),
+        (false, all, failures) => {
+            format!("{failures} of {all} things could not be taken away; run it again")
+        }
+    };
+    DetachReport {
+        cluster: view.name.to_string(),
+        dry_run,
+        clean,
+        message,
+        steps: report.steps.into_iter().map(step).collect(),
+        left,
+    }
+}
+
+fn step(done: Done) -> DetachStep {
+    let (state, error) = match done.result {
+        None => ("planned", None),
+        Some(Ok(())) => ("done", None),
+        Some(Err(why)) => ("failed", Some(why)),
+    };
+    DetachStep {
+        object: done.step.object,
+        does: done.step.does.text(),
+        state: state.to_owned(),
+        error,
+    }
+}

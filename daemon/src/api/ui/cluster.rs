@@ -1,0 +1,304 @@
+//! One cluster: how it is, and taking clusters in, out, and leaving them.
+
+use std::sync::Arc;
+
+use axum::{extract::State, response::Response};
+use fipd_web_ui::{ClusterPage, Form, FormPage, Input, InputKind, Nav, links};
+use http::StatusCode;
+
+use super::{
+    clusters::row,
+    page::{Answered, Failure, go_to, page, page_as},
+    visit::{Place, Posted, Query, Visitor},
+};
+use crate::{
+    api::{Api, attach, problem::Problem},
+    clusters::{ClusterView, ClustersError, Found, Upload},
+    config::served,
+};
+
+/// The largest form with a kubeconfig, in bytes.
+const MOST: usize = (1 << 20) + (64 << 10);
+/// Steps that are shown before they are done.
+const SHOWN: usize = 50;
+
+pub async fn show(
+    State(api): State<Arc<Api>>,
+    visitor: Visitor,
+    Place(name): Place<String>,
+) -> Answered {
+    let view = find(&api, &visitor, &name)?;
+    let systems = view.systems.iter();
+    let counted = |system: &fipd_core::System| {
+        let id = view.id.as_ref();
+        let count = id.map_or(0, |id| {
+            api.ipam
+                .read(|ledger| ledger.cluster_lease_count(id, Some(system)))
+        });
+        (system.to_string(), count as u128)
+    };
+    Ok(page(&ClusterPage {
+        shell: visitor.shell(Nav::Clusters),
+        name: view.name.to_string(),
+        served: systems.map(counted).collect(),
+        troubles: (view.troubles.iter())
+            .map(|(part, why)| ((*part).to_owned(), why.to_string()))
+            .collect(),
+        detached: view.detached,
+        uploaded: view.found == Found::Uploaded,
+        found: found_text(view.found).to_owned(),
+        clusters: vec![row(&view)],
+    }))
+}
+
+/// Where a cluster is known from.
+pub fn found_text(found: Found) -> &'static str {
+    match found {
+        Found::Configured => "in the configuration",
+        Found::Uploaded => "added here",
+        Found::Discovered => "found through Rancher",
+        Found::Remembered => "only remembered, for its leases",
+    }
+}
+
+pub async fn new(visitor: Visitor, Query(query): Query) -> Answered {
+    visitor.must_administer()?;
+    let mut form = add_form();
+    form.set("name", query.get("name"));
+    Ok(ask_new(&visitor, StatusCode::OK, form))
+}
+
+pub async fn add(State(api): State<Arc<Api>>, posted: Posted<MOST>) -> Answered {
+    let Posted { visitor, fields } = posted;
+    visitor.must_administer()?;
+    let mut form = add_form();
+    let name = fields.get("name").to_owned();
+    form.set("name", &name);
+    let ticked = served()
+        .into_iter()
+        .filter(|one| fields.get(field_of(one.as_str())) == "yes");
+    let systems: Vec<String> = ticked.map(|one| one.to_string()).collect();
+    for system in served() {
+        let field = field_of(system.as_str());
+        form.set(field, fields.get(field));
+    }
+    if fields.raw("kubeconfig").trim().is_empty() {
+        form.wrong("kubeconfig", "Choose the file of a kubeconfig.");
+        return Ok(ask_new(&visitor, StatusCode::UNPROCESSABLE_ENTITY, form));
+    }
+    let upload = Upload {
+        name: name.as_str().into(),
+        kubeconfig: fields.raw("kubeconfig").to_owned(),
+        systems: systems.into_iter().collect(),
+        settings: fields.raw("settings").to_owned(),
+    };
+    form.set("settings", fields.raw("settings"));
+    if let Err(error) = api.clusters.add(upload, visitor.actor()).await {
+        let text = error.to_string();
+        let status = Problem::from(error).status;
+        let status = StatusCode::from_u16(status).unwrap_or(StatusCode::CONFLICT);
+        form.error = Some(text);
+        return Ok(ask_new(&visitor, status, form));
+    }
+    visitor.tell(true, format!("Cluster {name} was added."), None);
+    Ok(go_to(&links::cluster(&name)))
+}
+
+pub async fn ask_remove(
+    State(api): State<Arc<Api>>,
+    visitor: Visitor,
+    Place(name): Place<String>,
+) -> Answered {
+    visitor.must_administer()?;
+    let view = find(&api, &visitor, &name)?;
+    let lead = vec![format!(
+        "fipd forgets its kubeconfig and serves it no more. {} leases of it are kept until an admin says `fipd clusters forget {name}`. \
+         What fipd has put into the cluster stays there: leave it first to have that taken away.",
+        view.leases
+    )];
+    let form = button(links::cluster_remove(&name), "Remove the cluster");
+    Ok(confirm(&visitor, &name, "Remove cluster", lead, form))
+}
+
+pub async fn remove(
+    State(api): State<Arc<Api>>,
+    Place(name): Place<String>,
+    posted: Posted,
+) -> Answered {
+    let Posted { visitor, .. } = posted;
+    visitor.must_administer()?;
+    match api.clusters.remove(&name, visitor.actor()).await {
+        Ok(()) => {
+            visitor.tell(
+                true,
+                format!("Cluster {name} was removed; its leases are kept."),
+                None,
+            );
+            Ok(go_to(links::CLUSTERS))
+        }
+        Err(error) => Err(refused(&visitor, error)),
+    }
+}
+
+/// Shows what would be taken away.
+pub async fn ask_detach(
+    State(api): State<Arc<Api>>,
+    visitor: Visitor,
+    Place(name): Place<String>,
+) -> Answered {
+    visitor.must_administer()?;
+    find(&api, &visitor, &name)?;
+    let report = attach::look(&api, &name).await;
+    let report = report.map_err(|problem| failed(&visitor, &problem))?;
+    let mut lead = vec![
+        "The systems of the cluster are switched off, also after restarts, until it is attached again. Its addresses are kept."
+            .to_owned(),
+        format!("In the cluster: {}.", report.message),
+    ];
+    let steps = report.steps.iter().take(SHOWN);
+    lead.extend(steps.map(|step| format!("{}: {}", step.object, step.does)));
+    if report.steps.len() > SHOWN {
+        lead.push(format!("And {} more.", report.steps.len() - SHOWN));
+    }
+    lead.extend(report.left.iter().map(|what| format!("Left: {what}.")));
+    let form = button(links::cluster_detach(&name), "Leave the cluster");
+    Ok(confirm(&visitor, &name, "Leave cluster", lead, form))
+}
+
+pub async fn detach(
+    State(api): State<Arc<Api>>,
+    Place(name): Place<String>,
+    posted: Posted,
+) -> Answered {
+    let Posted { visitor, .. } = posted;
+    visitor.must_administer()?;
+    let (actor, leaving) = (visitor.actor(), name.clone());
+    // To its end, whether the browser waits or not.
+    let ended = tokio::spawn(async move { attach::leave(&api, &leaving, actor).await }).await;
+    let (good, text) = match ended {
+        Ok(Ok(report)) => {
+            let left = report.left.iter().map(|what| format!(" Left: {what}."));
+            (
+                report.clean,
+                format!(
+                    "Cluster {name}: {}.{}",
+                    report.message,
+                    left.collect::<String>()
+                ),
+            )
+        }
+        Ok(Err(problem)) => return Err(failed(&visitor, &problem)),
+        Err(error) => (false, error.to_string()),
+    };
+    visitor.tell(good, text, None);
+    Ok(go_to(&links::cluster(&name)))
+}
+
+pub async fn attach_again(
+    State(api): State<Arc<Api>>,
+    Place(name): Place<String>,
+    posted: Posted,
+) -> Answered {
+    let Posted { visitor, .. } = posted;
+    visitor.must_administer()?;
+    let view = find(&api, &visitor, &name)?;
+    let done = api.clusters.attach(&view.name, true, visitor.actor()).await;
+    done.map_err(|error| refused(&visitor, error))?;
+    visitor.tell(
+        true,
+        format!("The systems of cluster {name} are on again."),
+        None,
+    );
+    Ok(go_to(&links::cluster(&name)))
+}
+
+fn find(api: &Api, visitor: &Visitor, name: &str) -> Result<ClusterView, Failure> {
+    let view = api.clusters.view(name);
+    view.ok_or_else(|| visitor.not_found("There is no cluster of that name."))
+}
+
+fn refused(visitor: &Visitor, error: ClustersError) -> Failure {
+    failed(visitor, &Problem::from(error))
+}
+
+fn failed(visitor: &Visitor, problem: &Problem) -> Failure {
+    let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::CONFLICT);
+    visitor.failure(
+        status,
+        problem.detail.to_string(),
+        "Nothing was changed here.",
+    )
+}
+
+/// The name of the tick of a system.
+fn field_of(system: &str) -> &'static str {
+    match system {
+        "claims" => "claims",
+        "ip-rule" => "ip-rule",
+        _ => "rancher-fip",
+    }
+}
+
+fn add_form() -> Form {
+    let name = Input::new("name", "Name").required().hint(
+        "Small letters, digits, dots and dashes. It is what the cluster is called in commands and lists.",
+    );
+    let file = Input::new("kubeconfig", "Kubeconfig")
+        .kind(InputKind::File(".yaml,.yml,.conf,.kubeconfig,.txt"))
+        .hint("With everything in it: programs and names of files are refused. It is kept on this host and never shown again.");
+    let tick = |field, label| Input::new(field, label).kind(InputKind::Tick);
+    Form {
+        target: links::CLUSTER_NEW.to_owned(),
+        inputs: vec![
+            name,
+            file,
+            tick("claims", "Claims: users ask for addresses with AddressClaim objects"),
+            tick("rancher-fip", "rancher-fip: this is a Rancher with floating IPs"),
+            tick("ip-rule", "ip-rule: policy-routing rules for its load balancers"),
+            Input::new("settings", "Settings")
+                .note("optional")
+                .kind(InputKind::Lines)
+                .hint("As below [[cluster]] in the configuration file, such as: [claims] and in the next line pools = [\"lab\"]"),
+        ],
+        button: "Add the cluster".to_owned(),
+        ..Form::default()
+    }
+}
+
+fn ask_new(visitor: &Visitor, status: StatusCode, form: Form) -> Response {
+    let asks = FormPage {
+        shell: visitor.shell(Nav::Clusters),
+        title: "Add a cluster".to_owned(),
+        trail: vec![(links::CLUSTERS.to_owned(), "Clusters".to_owned())],
+        lead: vec!["It is served at once, and after restarts. Systems need rights in the cluster: the manifests are in the package.".to_owned()],
+        caution: String::new(),
+        form,
+        back: links::CLUSTERS.to_owned(),
+    };
+    page_as(status, &asks)
+}
+
+fn button(target: String, text: &str) -> Form {
+    Form {
+        target,
+        button: text.to_owned(),
+        danger: true,
+        ..Form::default()
+    }
+}
+
+fn confirm(visitor: &Visitor, name: &str, what: &str, lead: Vec<String>, form: Form) -> Response {
+    let asks = FormPage {
+        shell: visitor.shell(Nav::Clusters),
+        title: format!("{what} {name}?"),
+        trail: vec![
+            (links::CLUSTERS.to_owned(), "Clusters".to_owned()),
+            (links::cluster(name), name.to_owned()),
+        ],
+        lead,
+        caution: String::new(),
+        form,
+        back: links::cluster(name),
+    };
+    page(&asks)
+}

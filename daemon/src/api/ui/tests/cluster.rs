@@ -1,0 +1,73 @@
+//! Clusters that are taken in and out on the pages.
+
+use super::*;
+
+const KUBECONFIG: &str = "apiVersion: v1\nkind: Config\ncurrent-context: a\nclusters: [{ name: a, cluster: { server: \"https://127.0.0.1:1\" } }]\nusers: [{ name: a, user: { token: t-o-p } }]\ncontexts: [{ name: a, context: { cluster: a, user: a } }]\n";
+
+/// The form as a browser sends it.
+fn upload(name: &str, kubeconfig: &str) -> String {
+    let escaped = kubeconfig.bytes().map(|byte| format!("%{byte:02X}"));
+    let escaped: String = escaped.collect();
+    format!("name={name}&claims=yes&kubeconfig={escaped}")
+}
+
+#[tokio::test]
+async fn admins_upload_a_kubeconfig_leave_the_cluster_and_remove_it() {
+    let site = Site::new().await;
+    site.account("root", Role::Admin, PASSWORD).await;
+    let (admin, operator) = (site.visitor("root").await, site.visitor("operator").await);
+    let form = admin.get("/ui/clusters/new").await;
+    assert!(form.html.contains("multipart/form-data"), "{}", form.html);
+    let page = operator
+        .post("/ui/clusters/new", &upload("east", KUBECONFIG))
+        .await;
+    assert_eq!(page.status, StatusCode::FORBIDDEN);
+    let page = admin
+        .post("/ui/clusters/new", &upload("east", KUBECONFIG))
+        .await;
+    assert_eq!(page.status, StatusCode::SEE_OTHER, "{}", page.html);
+    let east = admin.get("/ui/clusters/east").await;
+    for text in [
+        "Cluster east",
+        "added here",
+        "claims",
+        "/ui/clusters/east/remove",
+    ] {
+        assert!(east.html.contains(text), "no {text} in {}", east.html);
+    }
+    assert!(!east.html.contains("t-o-p"), "{}", east.html);
+    let seen = operator.get("/ui/clusters/east").await;
+    assert!(!seen.html.contains("/ui/clusters/east/detach"));
+
+    let ask = admin.get("/ui/clusters/east/detach").await;
+    assert!(ask.html.contains("run it again when"), "{}", ask.html);
+    let ask = admin.get("/ui/clusters/east/remove").await;
+    assert!(
+        ask.html.contains("fipd clusters forget east"),
+        "{}",
+        ask.html
+    );
+    let page = admin.post("/ui/clusters/east/remove", "").await;
+    assert_eq!(page.status, StatusCode::SEE_OTHER, "{}", page.html);
+    let gone = admin.get("/ui/clusters/east").await;
+    assert_eq!(gone.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn a_kubeconfig_that_runs_a_program_is_refused_beside_the_form() {
+    let site = Site::new().await;
+    site.account("root", Role::Admin, PASSWORD).await;
+    let admin = site.visitor("root").await;
+    let program = KUBECONFIG.replace("{ token: t-o-p }", "{ exec: { command: sh } }");
+    let page = admin
+        .post("/ui/clusters/new", &upload("east", &program))
+        .await;
+    assert_eq!(page.status, StatusCode::UNPROCESSABLE_ENTITY);
+    assert!(page.html.contains("exec"), "{}", page.html);
+    let page = admin.post("/ui/clusters/new", "name=east").await;
+    assert_eq!(page.status, StatusCode::UNPROCESSABLE_ENTITY);
+    assert_eq!(
+        admin.get("/ui/clusters/east").await.status,
+        StatusCode::NOT_FOUND
+    );
+}

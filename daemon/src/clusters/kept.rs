@@ -1,0 +1,161 @@
+//! What admins said of clusters beside the configuration file: those that they added by uploading a kubeconfig, and those that
+//! fipd has left.
+//!
+//! One file of the data directory, for fipd's user only. Not in the store: a copy of the address book that leaves this host is not
+//! to carry the keys of clusters. After a restore elsewhere they are added again; their leases are there.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs, io,
+    io::Write as _,
+    os::unix::fs::OpenOptionsExt as _,
+    path::Path,
+    sync::Arc,
+};
+
+use fipd_core::Text;
+use serde::{Deserialize, Serialize};
+
+use crate::config::{ClusterConfig, Config};
+
+const FILE: &str = "clusters.json";
+/// Names of the clusters that hold something of fipd's, one a line, for who removes the package.
+const ATTACHED: &str = "attached-clusters";
+
+/// A cluster by its uploaded kubeconfig.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Added {
+    pub systems: BTreeSet<String>,
+    /// TOML, as below `[[cluster]]`.
+    #[serde(default)]
+    pub settings: String,
+    /// Never printed.
+    pub kubeconfig: Arc<str>,
+}
+
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Kept {
+    pub added: BTreeMap<Text, Added>,
+    /// No system is on for these.
+    pub detached: BTreeSet<Text>,
+}
+
+impl Kept {
+    /// What was kept; nothing where there is no file.
+    pub fn load(data_dir: &Path) -> io::Result<Self> {
+        match fs::read(data_dir.join(FILE)) {
+            Ok(text) => serde_json::from_slice(&text).map_err(io::Error::from),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes all of it; on the disk when it returns. Blocks.
+    pub fn save(&self, data_dir: &Path) -> io::Result<()> {
+        write(data_dir, FILE, &serde_json::to_vec(self)?)
+    }
+
+    /// The configuration of the file with what is kept here. Where both have a cluster of a name the file's counts.
+    pub fn over(&self, file: &Config) -> Config {
+        let mut config = file.clone();
+        for (name, added) in &self.added {
+            if file.cluster(name).is_some() {
+                tracing::error!(cluster = %name, "is in the configuration and was added by hand as well: the configuration counts");
+                continue;
+            }
+            match added.cluster(name) {
+                Ok(cluster) => config.clusters.push(cluster),
+                Err(error) => {
+                    tracing::error!(cluster = %name, %error, "was added by hand and cannot be served")
+                }
+            }
+        }
+        for cluster in &mut config.clusters {
+            if self.detached.contains(&cluster.name) {
+                cluster.systems.clear();
+            }
+        }
+        config
+    }
+}
+
+impl Added {
+    /// As the configuration would have it.
+    pub fn cluster(&self, name: &str) -> Result<ClusterConfig, String> {
+        let systems: Vec<String> = self.systems.iter().cloned().collect();
+        ClusterConfig::uploaded(name, &systems, &self.settings, &self.kubeconfig)
+    }
+}
+
+/// Notes who is attached. Blocks.
+pub(super) fn note_attached(data_dir: &Path, names: &BTreeSet<Text>) -> io::Result<()> {
+    let lines: String = names.iter().map(|name| format!("{name}\n")).collect();
+    write(data_dir, ATTACHED, lines.as_bytes())
+}
+
+/// Whole or not at all.
+fn write(data_dir: &Path, name: &str, text: &[u8]) -> io::Result<()> {
+    let (path, fresh) = (data_dir.join(name), data_dir.join(format!("{name}.new")));
+    let mut file = fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&fresh)?;
+    file.write_all(text)?;
+    file.sync_all()?;
+    fs::rename(&fresh, &path)?;
+    fs::File::open(data_dir)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    fn kept() -> Kept {
+        let added = Added {
+            systems: BTreeSet::from(["claims".to_owned()]),
+            settings: "[claims]\npools = [\"lab\"]\n".to_owned(),
+            kubeconfig: "secret".into(),
+        };
+        Kept {
+            added: BTreeMap::from([("east".into(), added)]),
+            detached: BTreeSet::from(["west".into()]),
+        }
+    }
+
+    #[test]
+    fn what_is_kept_is_read_again_and_for_nobody_else() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(Kept::load(dir.path()).unwrap() == Kept::default());
+        kept().save(dir.path()).unwrap();
+        assert!(Kept::load(dir.path()).unwrap() == kept());
+        let mode = fs::metadata(dir.path().join(FILE)).unwrap().permissions();
+        assert_eq!(mode.mode() & 0o777, 0o600);
+        fs::write(dir.path().join(FILE), "{").unwrap();
+        assert!(Kept::load(dir.path()).is_err(), "it is not taken as empty");
+    }
+
+    #[test]
+    fn the_file_counts_before_what_was_added_and_a_cluster_that_was_left_has_no_system() {
+        let text = "[[cluster]]\nname = \"west\"\nkubeconfig = \"w\"\nsystems = [\"claims\"]\n";
+        let file = Config::parse(text, Path::new("/etc/fipd")).unwrap();
+        let config = kept().over(&file);
+        assert_eq!(config.clusters.len(), 2);
+        assert!(config.cluster("west").unwrap().systems.is_empty());
+        let east = config.cluster("east").unwrap();
+        assert_eq!(
+            (east.systems.len(), east.settings.claims.pools.len()),
+            (1, 1)
+        );
+        let mut both = kept();
+        both.added = BTreeMap::from([("west".into(), both.added["east"].clone())]);
+        both.detached.clear();
+        let config = both.over(&file);
+        assert_eq!(config, file);
+    }
+}
