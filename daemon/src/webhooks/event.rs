@@ -97,6 +97,7 @@ pub fn name(action: Action) -> &'static str {
         Action::RulesChanged => "site.rules-changed",
         Action::ServicesChanged => "site.services-changed",
         Action::SecretRotated => "site.secret-rotated",
+        Action::ClusterChanged => "cluster.changed",
     }
 }
 
