@@ -140,6 +140,7 @@ impl Bed {
         let options = Options {
             config,
             trust: Trust::default(),
+            data_dir: None,
         };
         let (clusters, task) =
             Clusters::start(options, ipam.clone(), Arc::new(Runner), cancel.clone())
