@@ -45,10 +45,11 @@ use crate::{
     ipam::{Ipam, IpamError, Writer},
     journal,
     metrics::Metrics,
+    nodes::NodeBoard,
     oidc::Oidc,
     reload, restore_hold, rollup,
     rules::{RuleBoard, watch_drift},
-    settings::Settings,
+    settings::{Settings, effective::Effective},
     sockets::{self, Listening, Passed, SocketError},
     store::{OpenError, Options},
     webhooks::Webhooks,
@@ -136,7 +137,8 @@ async fn serve(
         &settings.data_dir,
         stop.child_token(),
     );
-    let runner = controllers(settings, &guests, &helm);
+    let nodes = NodeBoard::default();
+    let runner = controllers(settings, &guests, &helm).telling(nodes.clone());
     let runner = host::of_node(runner, settings.config.host.as_ref(), &rules, stop);
     let decides = Box::new(runner.requests(ipam.clone()));
     let ranchers = runner.ranchers();
@@ -207,6 +209,10 @@ async fn serve(
         rules,
         webhooks,
         oidc,
+        flow: ui::KnownFlow::default(),
+        nodes,
+        settings: Arc::new(Effective::new(settings, clock::now())),
+        certificate: certificate.ends(),
         sessions: ui::Sessions::new(ipam.clone()),
         clusters,
         accounts,

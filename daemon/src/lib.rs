@@ -29,6 +29,7 @@ pub mod ipam;
 pub mod journal;
 pub mod logging;
 pub mod metrics;
+pub mod nodes;
 pub mod oidc;
 pub mod outgoing;
 pub mod reload;

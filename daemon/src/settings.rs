@@ -1,5 +1,7 @@
 //! What a daemon runs with: command line over environment over file over defaults.
 
+pub mod effective;
+
 use std::{
     net::SocketAddr,
     path::{Path, PathBuf},

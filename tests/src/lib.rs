@@ -6,6 +6,8 @@
 pub mod bench;
 #[cfg(test)]
 mod defects;
+#[cfg(test)]
+mod licences;
 pub mod namespace;
 pub mod netlink;
 pub mod process;

@@ -9,6 +9,7 @@ pub mod debian;
 pub mod debian_root;
 pub mod go;
 pub mod kernel;
+pub mod npm;
 pub mod python;
 
 use std::fs::{self, File};

@@ -41,6 +41,9 @@ pub const CARGO_CYCLONEDX: &str = "0.5.9";
 /// `schemathesis`; `tests/schemathesis/requirements.txt` has it with what it needs.
 pub const SCHEMATHESIS: &str = "4.32.5";
 
+/// `axe-core`; `tests/axe/package-lock.json` has its checksum.
+pub const AXE_CORE: &str = "4.14.1";
+
 /// What the browser suite needs from Debian.
 pub const BROWSER_PACKAGES: &[&str] = &["chromium", "chromium-driver"];
 
@@ -53,6 +56,15 @@ mod tests {
         let list = include_str!("../schemathesis/requirements.txt");
         let wanted = format!("schemathesis=={SCHEMATHESIS}");
         assert!(list.lines().any(|line| line == wanted));
+    }
+
+    #[test]
+    fn the_lists_for_npm_have_the_same_version() {
+        let list = include_str!("../axe/package.json");
+        assert!(list.contains(&format!("\"axe-core\": \"{AXE_CORE}\"")));
+        let lock = include_str!("../axe/package-lock.json");
+        assert!(lock.contains(&format!("\"version\": \"{AXE_CORE}\"")));
+        assert!(lock.contains("\"integrity\": \"sha512-"));
     }
 
     #[test]

@@ -8,17 +8,23 @@ pub struct Asset {
 }
 
 const STYLE: &str = include_str!("../assets/fipd.css");
-const SCRIPT: &str = include_str!("../assets/live.js");
 const ICON: &str = include_str!("../assets/icon.svg");
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+/// What keeps pages fresh, what writes times in another zone, and the keys of the map.
+const SCRIPTS: [(&str, &str); 3] = [
+    ("live", include_str!("../assets/live.js")),
+    ("times", include_str!("../assets/times.js")),
+    ("map", include_str!("../assets/map.js")),
+];
 
 /// Where the style sheet is found.
 pub fn style() -> String {
     address("fipd", STYLE, "css")
 }
 
-/// Where the script that keeps pages fresh is found.
-pub fn script() -> String {
-    address("live", SCRIPT, "js")
+/// Where the scripts are found; none of them is needed.
+pub fn scripts() -> impl Iterator<Item = String> {
+    SCRIPTS.iter().map(|(stem, body)| address(stem, body, "js"))
 }
 
 /// Where the icon is found.
@@ -32,8 +38,9 @@ pub fn find(name: &str) -> Option<Asset> {
     let of = |address: String, content_type, body| {
         (address.rsplit('/').next() == Some(name)).then_some(Asset { content_type, body })
     };
+    let mut scripts = scripts().zip(SCRIPTS);
     of(style(), "text/css; charset=utf-8", STYLE)
-        .or_else(|| of(script(), "text/javascript; charset=utf-8", SCRIPT))
+        .or_else(|| scripts.find_map(|(address, (_, body))| of(address, SCRIPT, body)))
         .or_else(|| of(icon(), "image/svg+xml", ICON))
 }
 
@@ -57,11 +64,12 @@ mod tests {
 
     #[test]
     fn every_address_is_found_and_nothing_else() {
-        for (address, content_type) in [
+        let others = [
             (style(), "text/css; charset=utf-8"),
-            (script(), "text/javascript; charset=utf-8"),
             (icon(), "image/svg+xml"),
-        ] {
+        ];
+        let scripts = scripts().map(|address| (address, SCRIPT));
+        for (address, content_type) in scripts.chain(others) {
             let name = address.strip_prefix("/ui/static/").unwrap();
             assert_eq!(find(name).unwrap().content_type, content_type);
         }
@@ -71,7 +79,7 @@ mod tests {
 
     #[test]
     fn assets_ask_for_nothing_from_elsewhere() {
-        for body in [STYLE, SCRIPT] {
+        for body in SCRIPTS.iter().map(|(_, body)| *body).chain([STYLE]) {
             assert!(
                 !body.contains("http:") && !body.contains("https:") && !body.contains("@import")
             );

@@ -2,7 +2,7 @@
 
 use askama::Template;
 
-use crate::{Form, Moment, Pager, Shell, shorten, text};
+use crate::{Column, Form, Moment, Pager, Shell, shorten, text};
 
 /// One decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub struct AuditRow {
     pub detail: String,
 }
 
-/// Newest first, one page of it.
+/// One page of it.
 #[derive(Clone, Debug, Template)]
 #[template(path = "audit.html")]
 pub struct AuditPage {
@@ -26,6 +26,7 @@ pub struct AuditPage {
     pub filters: Form,
     /// The same rows as CSV, all of them; `None` while a filter is wrong.
     pub csv: Option<String>,
+    pub columns: Vec<Column>,
     pub rows: Vec<AuditRow>,
     pub pager: Pager,
 }
@@ -59,6 +60,7 @@ mod tests {
                 ..Form::default()
             },
             csv: Some("/ui/audit.csv?actor=a%3Cnn".into()),
+            columns: crate::list::of_history(),
             rows: sample::history(),
             pager: Pager {
                 first: Some("/ui/audit".into()),
@@ -86,6 +88,7 @@ mod tests {
             shell: sample::shell(false),
             filters: Form::default(),
             csv: None,
+            columns: crate::list::of_history(),
             rows: vec![],
             pager: Pager::default(),
         };

@@ -2,7 +2,7 @@
 
 use askama::Template;
 
-use crate::{Form, Moment, Pager, Shell};
+use crate::{Column, Form, Moment, Pager, Shell};
 
 /// A copy that is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +32,11 @@ pub struct BackupPage {
     pub plan: String,
     /// What went wrong with the last one; may be empty.
     pub error: String,
-    /// Newest first, one page of them.
+    pub filters: Form,
+    pub columns: Vec<Column>,
+    /// The newest of all; empty: there is none.
+    pub newest: String,
+    /// One page of them.
     pub copies: Vec<CopyRow>,
     pub pager: Pager,
     /// While free addresses are held after a restore: until when.
@@ -56,6 +60,9 @@ mod tests {
             directory: "/var/lib/fipd/backups".into(),
             plan: "A copy is made every 24 h; the newest 7 are kept.".into(),
             error: "the <disk> is full".into(),
+            filters: Form::default(),
+            columns: vec![Column::plain("File")],
+            newest: "fipd-a.redb".into(),
             copies: vec![CopyRow {
                 name: "fipd-a.redb".into(),
                 link: "/api/v1/backups/fipd-a.redb".into(),

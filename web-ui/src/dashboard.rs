@@ -2,26 +2,20 @@
 
 use askama::Template;
 
-use crate::{ClusterRow, PoolRow, Shell, count};
+use crate::{ClusterRow, Column, Flow, Health, Moment, PoolRow, Shell, count};
 
-/// Something that needs an admin.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Something that needs somebody.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Warning {
+    /// Something does not work; otherwise it will not, unless somebody does something.
+    pub urgent: bool,
     pub what: String,
-    /// What to do; may be empty.
+    /// What to do.
     pub next: String,
-    /// A command that does it; may be empty.
-    pub command: String,
+    /// Commands that do it.
+    pub commands: Vec<String>,
     /// Address and text of a page with more.
     pub link: Option<(String, String)>,
-}
-
-/// A network that gives nothing new yet.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HeldNetwork {
-    pub name: String,
-    /// Cluster name and system it waits for.
-    pub waiting_for: Vec<(String, String)>,
 }
 
 /// How the store is.
@@ -34,23 +28,61 @@ pub struct StoreCard {
     pub facts: Vec<(String, String)>,
 }
 
+/// How the rules of this host are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RulesCard {
+    pub health: Health,
+    pub state: String,
+    /// What had to be mended since the start, in all.
+    pub mended: u64,
+    /// Name and value.
+    pub facts: Vec<(&'static str, String)>,
+    /// When the kernel was last compared with what is to be.
+    pub at: Option<Moment>,
+}
+
 /// The first page.
 #[derive(Clone, Debug, Template)]
 #[template(path = "dashboard.html")]
 pub struct Dashboard {
     pub shell: Shell,
+    /// What is urgent comes first.
     pub warnings: Vec<Warning>,
-    pub held: Vec<HeldNetwork>,
-    /// The fullest first, the first few.
+    pub columns: Vec<Column>,
+    /// In what order the pools are, such as `fullest first`.
+    pub order: &'static str,
+    /// The first few in the order that was asked for.
     pub pools: Vec<PoolRow>,
     pub pools_total: usize,
+    /// Where all of them are.
+    pub all_pools: String,
     pub leases: u128,
     pub contended: u128,
     pub networks: usize,
     pub clusters: Vec<ClusterRow>,
     pub clusters_total: usize,
     pub clusters_well: usize,
+    /// `None`: the history cannot be read at the moment.
+    pub flow: Option<Flow>,
+    /// `None`: this host is not told to have rules.
+    pub rules: Option<RulesCard>,
     pub store: StoreCard,
+}
+
+impl Warning {
+    pub(crate) fn word(&self) -> &'static str {
+        if self.urgent { "now" } else { "soon" }
+    }
+
+    pub(crate) fn class(&self) -> &'static str {
+        if self.urgent { "bad" } else { "busy" }
+    }
+}
+
+impl RulesCard {
+    pub(crate) fn mended_count(&self) -> String {
+        count(self.mended.into())
+    }
 }
 
 impl Dashboard {
@@ -76,24 +108,33 @@ mod tests {
             "aria-current=\"page\"",
             "Pool dmz is full",
             "fipd pool update dmz --cidr",
-            "network <strong>default</strong>",
+            "class=\"tag bad\">now",
+            "class=\"tag busy\">soon",
+            "Network default waits",
             "edge-2",
             "fipd clusters skip-adoption edge-2 --network default",
             "href=\"/ui/pools/1\"",
             "writing",
+            "12 given and 3 freed",
+            "Last looked at",
         ] {
             assert!(html.contains(text), "no {text} in {html}");
         }
     }
 
     #[test]
-    fn an_empty_address_book_names_the_first_step() {
+    fn an_empty_address_book_names_the_first_step_and_nothing_to_worry_about() {
         let mut page = sample::dashboard();
         page.pools.clear();
         page.pools_total = 0;
         page.clusters.clear();
         page.clusters_total = 0;
+        page.warnings.clear();
+        page.flow = None;
+        page.rules = None;
         let html = page.render().unwrap();
         assert!(html.contains("fipd pool create") && html.contains("[[cluster]]"));
+        assert!(html.contains("Nothing needs attention"), "{html}");
+        assert!(html.contains("history cannot be read"), "{html}");
     }
 }

@@ -12,21 +12,26 @@
 //! Pages need no script and no inline style, so that the strictest content security policy holds.
 #![forbid(unsafe_code)]
 
+mod about;
 mod accounts;
 pub mod assets;
 mod audit;
 mod backup;
+mod blocks;
 mod chart;
 mod clusters;
 mod confirm;
 mod dashboard;
 mod error;
+mod flow;
 mod form;
 mod guests;
+mod hosts;
 mod import;
 mod input;
 mod lease;
 mod leases;
+pub mod licences;
 pub mod links;
 mod list;
 mod login;
@@ -38,25 +43,30 @@ mod rules;
 #[cfg(test)]
 mod sample;
 mod search;
+mod settings;
 mod shell;
 mod tenants;
 mod text;
 mod transfer;
 mod usage;
 
+pub use about::AboutPage;
 pub use accounts::{
     SessionRow, SessionsPage, TokenMadePage, TokenRow, TokensPage, UserRow, UsersPage,
 };
 pub use askama::Template;
 pub use audit::{AuditPage, AuditRow};
 pub use backup::{BackupPage, CopyRow};
+pub use blocks::{BlockRow, Blocks};
 pub use chart::{Chart, Point};
 pub use clusters::{ClusterPage, ClusterRow, ClustersPage, Health};
 pub use confirm::ReleasePage;
-pub use dashboard::{Dashboard, HeldNetwork, StoreCard, Warning};
+pub use dashboard::{Dashboard, RulesCard, StoreCard, Warning};
 pub use error::ErrorPage;
+pub use flow::{Bar, Flow};
 pub use form::{AllocateForm, AllocatePage, Field};
 pub use guests::{GuestRow, GuestsPage, ProjectRow, ReleaseRow};
+pub use hosts::{HostCard, HostRow, HostsPage};
 pub use import::{Fate, ImportPage, Outlook, OutlookRow};
 pub use input::{Form, FormPage, Input, InputKind};
 pub use lease::{FreeAddress, LeasePage, LeaseRow, Party, State};
@@ -69,6 +79,7 @@ pub use pools::{PoolRow, PoolsPage};
 pub use preview::{PreviewPage, TouchedQuota};
 pub use rules::{RuleRow, RulesPage, StepRow};
 pub use search::SearchPage;
+pub use settings::{SettingRow, SettingsPage};
 pub use shell::{Nav, Notice, Pager, Shell, Viewer};
 pub use tenants::{QuotaForm, TenantRow, TenantsPage};
 pub use text::{Moment, count, percent, shorten};

@@ -29,6 +29,9 @@ pub const PASSWORD: &str = "/ui/password";
 pub const BACKUP: &str = "/ui/backup";
 pub const BACKUP_DRILL: &str = "/ui/backup/drill";
 pub const BACKUP_HOLD: &str = "/ui/backup/hold";
+pub const HOSTS: &str = "/ui/hosts";
+pub const SETTINGS: &str = "/ui/settings";
+pub const ABOUT: &str = "/ui/about";
 pub const SEARCH: &str = "/ui/search";
 
 /// The page of a pool.
@@ -119,6 +122,11 @@ pub fn cluster_attach(name: &str) -> String {
 /// The leases of a cluster.
 pub fn leases_of_cluster(name: &str) -> String {
     filtered(LEASES, "cluster", name)
+}
+
+/// The leases of a pool, as a list.
+pub fn leases_of_pool(name: &str) -> String {
+    filtered(LEASES, "pool", name)
 }
 
 /// The leases that are charged to a tenant.

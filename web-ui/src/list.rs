@@ -81,3 +81,10 @@ pub(crate) fn of_leases() -> Vec<Column> {
         .map(Column::plain)
         .to_vec()
 }
+
+/// The columns of decisions that are not sorted here.
+pub(crate) fn of_history() -> Vec<Column> {
+    ["Time", "Who", "What", "Address", "Pool", "Owner", "Detail"]
+        .map(Column::plain)
+        .to_vec()
+}

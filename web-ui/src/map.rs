@@ -15,8 +15,9 @@ pub enum CellKind {
     Orphaned,
     Contended,
     Gateway,
-    /// Excluded, or a reserved end.
     Excluded,
+    /// The first or the last ones of a prefix.
+    ReservedEnd,
     /// No address of the pool.
     Outside,
 }
@@ -50,6 +51,8 @@ pub struct Plan<'a> {
     pub listed: &'a [(Ipv4Addr, Ipv4Addr)],
     /// Those that may be given.
     pub assignable: &'a [(Ipv4Addr, Ipv4Addr)],
+    /// Those that exclusions take away.
+    pub excluded: &'a [(Ipv4Addr, Ipv4Addr)],
     pub gateway: Option<Ipv4Addr>,
     pub leases: &'a [Held],
 }
@@ -152,8 +155,10 @@ fn unheld(plan: &Plan<'_>, address: Ipv4Addr) -> CellKind {
         CellKind::Gateway
     } else if within(plan.assignable) {
         CellKind::Free
-    } else if within(plan.listed) {
+    } else if within(plan.listed) && within(plan.excluded) {
         CellKind::Excluded
+    } else if within(plan.listed) {
+        CellKind::ReservedEnd
     } else {
         CellKind::Outside
     }
@@ -176,7 +181,7 @@ impl Held {
 
 impl CellKind {
     /// In the order of the legend.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Free,
         Self::Allocated,
         Self::Reserved,
@@ -186,6 +191,7 @@ impl CellKind {
         Self::Contended,
         Self::Gateway,
         Self::Excluded,
+        Self::ReservedEnd,
         Self::Outside,
     ];
 
@@ -201,6 +207,7 @@ impl CellKind {
             Self::Contended => "c",
             Self::Gateway => "g",
             Self::Excluded => "x",
+            Self::ReservedEnd => "e",
             Self::Outside => "n",
         }
     }
@@ -216,6 +223,7 @@ impl CellKind {
             Self::Contended => "contended",
             Self::Gateway => "gateway",
             Self::Excluded => "excluded",
+            Self::ReservedEnd => "reserved end",
             Self::Outside => "not in the pool",
         }
     }

@@ -2,7 +2,9 @@
 
 use askama::Template;
 
-use crate::{AddressMap, AllocateForm, Chart, LeaseRow, Moment, Pager, Shell, Usage, count, links};
+use crate::{
+    AddressMap, AllocateForm, Blocks, Chart, LeaseRow, Moment, Pager, Shell, Usage, count, links,
+};
 
 /// Somebody waiting for a free address.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,6 +57,8 @@ pub struct PoolPage {
     pub waiting: Vec<Waiter>,
     /// `None` for IPv6.
     pub map: Option<AddressMap>,
+    /// Of IPv6, in the place of the map.
+    pub blocks: Option<Blocks>,
     pub leases: Vec<LeaseRow>,
     pub pager: Pager,
     /// `None` for those who may not write.
@@ -69,6 +73,10 @@ pub struct Doubt {
 }
 
 impl PoolPage {
+    pub(crate) fn all_leases(&self) -> String {
+        links::leases_of_pool(&self.name)
+    }
+
     pub(crate) fn separate(&self) -> String {
         links::pool_separate(self.id)
     }

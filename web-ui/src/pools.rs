@@ -20,6 +20,8 @@ pub struct PoolRow {
     pub forecast: String,
     /// Owners waiting for a free address.
     pub waiting: usize,
+    /// Addresses that are not given because another network may mean the same ones.
+    pub withheld: u128,
 }
 
 /// All pools, by name.

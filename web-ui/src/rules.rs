@@ -2,7 +2,7 @@
 
 use askama::Template;
 
-use crate::{Form, Health, Moment, Pager, Shell};
+use crate::{Column, Form, Health, Moment, Pager, Shell};
 
 /// One rule, or one source of an indexed set.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,6 +55,7 @@ pub struct RulesPage {
     /// How many steps there are beside those.
     pub more_steps: usize,
     pub filters: Form,
+    pub columns: Vec<Column>,
     pub rules: Vec<RuleRow>,
     /// Whether these are rules of others.
     pub strange: bool,
@@ -101,6 +102,7 @@ mod tests {
             }],
             more_steps: 7,
             filters: Form::default(),
+            columns: vec![Column::plain("Rule")],
             rules: vec![row("missing", "10000: from 10.0.0.7 lookup 100 proto 200")],
             strange: false,
             pager: Pager::default(),

@@ -3,9 +3,9 @@
 use std::net::Ipv4Addr;
 
 use crate::{
-    AddressMap, AllocateForm, AuditRow, Chart, ClusterRow, Dashboard, Doubt, Field, Health,
-    HeldNetwork, LeasePage, LeaseRow, Moment, Nav, Pager, Party, Point, PoolPage, PoolRow, Shell,
-    State, StoreCard, Usage, Viewer, Waiter, Warning, map,
+    AddressMap, AllocateForm, AuditRow, Bar, Chart, ClusterRow, Dashboard, Doubt, Field, Flow,
+    Health, LeasePage, LeaseRow, Moment, Nav, Pager, Party, Point, PoolPage, PoolRow, RulesCard,
+    Shell, State, StoreCard, Usage, Viewer, Waiter, Warning, map,
 };
 
 pub const NOW: Moment = Moment(1_795_240_640_000);
@@ -22,6 +22,7 @@ pub fn shell(may_write: bool) -> Shell {
         nav: Nav::Pools,
         viewer: Some(viewer),
         notice: None,
+        store: None,
     }
 }
 
@@ -57,6 +58,7 @@ pub fn pool_row(id: u32, name: &str, size: u128, used: u128) -> PoolRow {
         usage,
         closed: false,
         waiting: 0,
+        withheld: 0,
         full_in: Some(50),
         forecast: "full in about 2 days".into(),
     }
@@ -158,6 +160,7 @@ pub fn pool_page(may_write: bool) -> PoolPage {
             since: NOW,
         }],
         map: Some(address_map()),
+        blocks: None,
         leases: vec![
             lease("10.20.0.7", State::Allocated),
             lease("10.20.0.8", State::Reserved),
@@ -187,6 +190,7 @@ fn address_map() -> AddressMap {
             span([10, 20, 0, 2], [10, 20, 0, 199]),
             span([10, 20, 0, 211], [10, 20, 0, 254]),
         ],
+        excluded: &[span([10, 20, 0, 200], [10, 20, 0, 210])],
         gateway: Some(Ipv4Addr::new(10, 20, 0, 1)),
         leases: &[
             held(7, State::Allocated),
@@ -243,16 +247,41 @@ pub fn dashboard() -> Dashboard {
             nav: Nav::Dashboard,
             ..shell(true)
         },
-        warnings: vec![Warning {
-            what: "Pool dmz is full".into(),
-            next: "Add addresses to it.".into(),
-            command: "fipd pool update dmz --cidr CIDR".into(),
-            link: Some(("/ui/pools/1".into(), "Open the pool".into())),
-        }],
-        held: vec![HeldNetwork {
-            name: "default".into(),
-            waiting_for: vec![("edge-2".into(), "rancher-fip".into())],
-        }],
+        warnings: vec![
+            Warning {
+                urgent: true,
+                what: "Pool dmz is full".into(),
+                next: "Add addresses to it.".into(),
+                commands: vec!["fipd pool update dmz --cidr CIDR".into()],
+                link: Some(("/ui/pools/1".into(), "Open the pool".into())),
+            },
+            Warning {
+                what: "Network default waits".into(),
+                commands: vec!["fipd clusters skip-adoption edge-2 --network default".into()],
+                ..Warning::default()
+            },
+        ],
+        columns: crate::list::of_pools(),
+        order: "the next to run out first",
+        all_pools: "/ui/pools?sort=-use".into(),
+        flow: Some(Flow {
+            step: "hour",
+            from: Moment(NOW.0 - 3_600_000),
+            to: NOW,
+            bars: vec![Bar {
+                at: NOW,
+                given: 12,
+                freed: 3,
+            }],
+            spans: vec![("/ui/?span=month".into(), "30 days", false)],
+        }),
+        rules: Some(RulesCard {
+            health: Health::Good,
+            state: "active".into(),
+            mended: 2,
+            facts: vec![("To be", "12".into())],
+            at: Some(NOW),
+        }),
         pools: vec![pool_row(1, "dmz", 254, 254), pool_row(2, "lab", 254, 20)],
         pools_total: 2,
         leases: 274,

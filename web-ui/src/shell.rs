@@ -11,6 +11,8 @@ pub struct Shell {
     pub viewer: Option<Viewer>,
     /// What the last form did; shown once.
     pub notice: Option<Notice>,
+    /// Why nothing new is decided at the moment; `None`: it is.
+    pub store: Option<String>,
 }
 
 /// Entries of the navigation.
@@ -22,9 +24,12 @@ pub enum Nav {
     Tenants,
     Clusters,
     Rules,
+    Hosts,
     Audit,
     Users,
     Backup,
+    Settings,
+    About,
     #[default]
     None,
 }
@@ -90,11 +95,46 @@ impl Shell {
         assets::style()
     }
 
-    pub(crate) fn script(&self) -> String {
-        assets::script()
+    pub(crate) fn scripts(&self) -> impl Iterator<Item = String> {
+        assets::scripts()
+    }
+
+    pub(crate) fn version(&self) -> &'static str {
+        env!("CARGO_PKG_VERSION")
     }
 
     pub(crate) fn icon(&self) -> String {
         assets::icon()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use askama::Template as _;
+
+    use crate::{ErrorPage, Shell, sample};
+
+    #[test]
+    fn every_page_says_that_nothing_is_decided_to_those_who_are_signed_in() {
+        let html = |shell: Shell| {
+            let page = ErrorPage {
+                shell,
+                status: 404,
+                title: "Not found".into(),
+                what: "w".into(),
+                next: "n".into(),
+            };
+            page.render().unwrap()
+        };
+        let mut shell = sample::shell(true);
+        assert!(!html(shell.clone()).contains("id=\"store\""));
+        shell.store = Some("The disk <is> full".into());
+        assert!(
+            html(shell)
+                .contains("The disk &#60;is&#62; full. Until that is over nothing new is decided")
+        );
+        // Nothing is told to strangers, nor of time and version.
+        let open = html(Shell::default());
+        assert!(!open.contains("<footer") && !open.contains("<script"));
     }
 }

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     clock,
-    store::{AuditFilter, AuditFound, ReadError},
+    store::{AuditFilter, AuditFound, ReadError, StoreReader},
 };
 
 /// Searches of one request.
@@ -128,21 +128,60 @@ pub(super) async fn rows(
     Ok((entries, found.next))
 }
 
-/// Wanted rows below number `before`, at most `limit`, as far as they are found in a short time. Reads the file on a
-/// thread that may block.
+/// Which way the log is searched, and behind which number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Newest first, below the number.
+    Down(Option<u64>),
+    /// Oldest first, above the number.
+    Up(Option<u64>),
+}
+
+impl Way {
+    fn read(
+        self,
+        reader: &StoreReader,
+        filter: &AuditFilter,
+        limit: usize,
+    ) -> Result<AuditFound, ReadError> {
+        match self {
+            Self::Down(before) => reader.audit_search(filter, before, limit, STEP),
+            Self::Up(after) => reader.audit_search_up(filter, after, limit, STEP),
+        }
+    }
+
+    fn from(self, next: Option<u64>) -> Self {
+        match self {
+            Self::Down(_) => Self::Down(next),
+            Self::Up(_) => Self::Up(next),
+        }
+    }
+}
+
+/// Wanted rows below number `before`, newest first, as [`search_along`].
 pub async fn search(
     api: &Api,
     filter: &AuditFilter,
     before: Option<u64>,
     limit: usize,
 ) -> Result<AuditFound, String> {
+    search_along(api, filter, Way::Down(before), limit).await
+}
+
+/// Wanted rows, at most `limit`, as far as they are found in a short time. Reads the file on a thread that may block.
+pub async fn search_along(
+    api: &Api,
+    filter: &AuditFilter,
+    way: Way,
+    limit: usize,
+) -> Result<AuditFound, String> {
     let (reader, filter) = (api.ipam.reader().clone(), filter.clone());
     let read = move || {
         let started = Instant::now();
-        let mut found = reader.audit_search(&filter, before, limit, STEP)?;
+        let mut found = way.read(&reader, &filter, limit)?;
         while found.next.is_some() && found.entries.len() < limit && started.elapsed() < PATIENCE {
             let wanted = limit - found.entries.len();
-            let more = reader.audit_search(&filter, found.next, wanted, STEP)?;
+            let more = way.from(found.next).read(&reader, &filter, wanted)?;
             found.entries.extend(more.entries);
             found.next = more.next;
         }

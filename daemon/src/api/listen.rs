@@ -15,6 +15,7 @@ use axum_server::{
     accept::NoDelayAcceptor,
     tls_rustls::{RustlsAcceptor, RustlsConfig},
 };
+use fipd_core::Timestamp;
 use guard::Guard;
 use hyper_util::{
     rt::{TokioExecutor, TokioTimer},
@@ -132,15 +133,16 @@ impl TlsSettings {
         }
     }
 
-    /// The certificate as it is, made where there is none.
-    pub async fn certificate(&self) -> Result<RustlsConfig, ListenError> {
+    /// The certificate as it is, made where there is none, and when it ends.
+    pub async fn certificate(&self) -> Result<(RustlsConfig, Option<Timestamp>), ListenError> {
         let identity = self.identity()?;
-        RustlsConfig::from_pem(identity.cert, identity.key)
-            .await
-            .map_err(|source| ListenError::Certificate {
-                address: self.listen,
-                source,
-            })
+        let ends = tls::ends(&identity.cert);
+        let config = RustlsConfig::from_pem(identity.cert, identity.key).await;
+        let config = config.map_err(|source| ListenError::Certificate {
+            address: self.listen,
+            source,
+        })?;
+        Ok((config, ends))
     }
 
     /// What of a configuration that was read again a running listener takes over: names, and other files for what comes from
@@ -159,16 +161,16 @@ impl TlsSettings {
         }
     }
 
-    /// Reads or renews the certificate and gives it to the running listener.
-    pub async fn renew(&self, config: &RustlsConfig) -> Result<(), ListenError> {
+    /// Reads or renews the certificate, gives it to the running listener and answers when it ends.
+    pub async fn renew(&self, config: &RustlsConfig) -> Result<Option<Timestamp>, ListenError> {
         let identity = self.identity()?;
-        config
-            .reload_from_pem(identity.cert, identity.key)
-            .await
-            .map_err(|source| ListenError::Certificate {
-                address: self.listen,
-                source,
-            })
+        let ends = tls::ends(&identity.cert);
+        let reloaded = config.reload_from_pem(identity.cert, identity.key).await;
+        reloaded.map_err(|source| ListenError::Certificate {
+            address: self.listen,
+            source,
+        })?;
+        Ok(ends)
     }
 }
 

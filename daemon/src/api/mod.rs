@@ -72,9 +72,9 @@ use axum::{
     middleware::{self, Next},
     response::{IntoResponse, Response},
 };
-use fipd_core::Role;
+use fipd_core::{Role, Timestamp};
 use http::{HeaderValue, StatusCode, header};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use tower_http::{catch_panic::CatchPanicLayer, timeout::TimeoutLayer};
 
@@ -87,9 +87,11 @@ use crate::{
     helm::Helm,
     ipam::Ipam,
     metrics::Metrics,
+    nodes::NodeBoard,
     oidc::Oidc,
     reload::Reload,
     rules::RuleBoard,
+    settings::effective::Effective,
     webhooks::Webhooks,
 };
 use access::{Access, Routes};
@@ -119,6 +121,14 @@ pub struct Api {
     pub rule_takeover: ip_rule::adopt::Takeover,
     pub rules: RuleBoard,
     pub webhooks: Webhooks,
+    /// Of clusters that have policy-routing rules.
+    pub nodes: NodeBoard,
+    /// What this daemon was started with.
+    pub settings: Arc<Effective>,
+    /// What was given and freed in the hours that are over.
+    pub flow: ui::KnownFlow,
+    /// When the certificate of the TLS listener ends; `None`: it does not say.
+    pub certificate: watch::Receiver<Option<Timestamp>>,
     /// Places for streams of changes.
     pub streams: Arc<Semaphore>,
     pub tokens_used: tokens::LastUsed,
@@ -145,6 +155,18 @@ fn routes() -> Routes {
         .get("/metrics", VIEWER, health::metrics)
         .get("/api/v1/openapi.json", MY_VIEWER, openapi::document);
     ui::routes(of_host(running(book(own))))
+}
+
+/// The pages that are looked at: pattern of the route and who may. Files and streams are none.
+pub fn pages() -> Vec<(String, Access)> {
+    let (_, table) = routes().finish();
+    let page = |(method, pattern, access): (&str, &str, Access)| {
+        let shown = pattern == "/ui" || pattern.starts_with("/ui/");
+        let file = pattern.starts_with("/ui/static/") || pattern.ends_with(".csv");
+        let stream = pattern == "/ui/events";
+        (method == "GET" && shown && !file && !stream).then(|| (pattern.to_owned(), access))
+    };
+    table.iter().filter_map(page).collect()
 }
 
 /// What the address book has and decides.
@@ -407,6 +429,7 @@ fn panicked(payload: Box<dyn Any + Send + 'static>) -> Response {
 
 /// Answers that were made by the router or a limit, and are errors without a body for people, become problems.
 async fn as_problem(request: Request, next: Next) -> Response {
+    let page = ui::is_page(request.uri().path());
     let response = next.run(request).await;
     let status = response.status();
     let kind = response
@@ -416,10 +439,16 @@ async fn as_problem(request: Request, next: Next) -> Response {
     let has_body = kind.is_some_and(|kind| {
         kind == MEDIA_TYPE || kind.starts_with("text/html") || kind.starts_with("application/json")
     });
+    if page && kind == Some(MEDIA_TYPE) {
+        return ui::failed(status);
+    }
     // Readiness answers 503 in plain text on purpose.
     let plain_on_purpose = status == StatusCode::SERVICE_UNAVAILABLE;
     if has_body || plain_on_purpose || !(status.is_client_error() || status.is_server_error()) {
         return response;
+    }
+    if page {
+        return ui::failed(status);
     }
     let code = Code::of_status(status);
     let reason = status.canonical_reason().unwrap_or("the request failed");

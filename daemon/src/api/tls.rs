@@ -9,11 +9,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use fipd_core::Timestamp;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
     Issuer, KeyPair, KeyUsagePurpose,
 };
+use rustls::pki_types::{CertificateDer, pem::PemObject as _};
 use serde::{Deserialize, Serialize};
+use yasna::{ASN1Result, BERReader, BERReaderSeq, Tag, tags::TAG_UTCTIME};
 
 use super::accounts::write_private;
 
@@ -134,6 +137,51 @@ pub fn own(
         cert: read(&cert)?,
         key: read(&key)?,
     })
+}
+
+/// When the first certificate of the chain ends; `None` where it does not say in a way that is understood.
+pub fn ends(chain: &[u8]) -> Option<Timestamp> {
+    let certificate = CertificateDer::pem_slice_iter(chain).next()?.ok()?;
+    let read = |certificate: BERReader<'_, '_>| {
+        let seconds = certificate.read_sequence(|of| {
+            let seconds = of.next().read_sequence(end_of_body)?;
+            rest(of)?;
+            Ok(seconds)
+        })?;
+        Ok(seconds)
+    };
+    let seconds = yasna::parse_der(&certificate, read).ok()?;
+    Some(Timestamp(u64::try_from(seconds).ok()?.checked_mul(1_000)?))
+}
+
+/// RFC 5280, 4.1: version, serial number, signature, issuer, and then from when on and until when.
+fn end_of_body(body: &mut BERReaderSeq<'_, '_>) -> ASN1Result<i64> {
+    body.read_optional(|version| {
+        version.read_tagged(Tag::context(0), |version| version.read_i64())
+    })?;
+    for _ in 0..3 {
+        body.next().read_der()?;
+    }
+    let seconds = body.next().read_sequence(|validity| {
+        validity.next().read_der()?;
+        let end = validity.next();
+        // Until 2049 the year has two digits.
+        match end.lookahead_tag()? {
+            TAG_UTCTIME => end
+                .read_utctime()
+                .map(|time| time.datetime().unix_timestamp()),
+            _ => end
+                .read_generalized_time()
+                .map(|time| time.datetime().unix_timestamp()),
+        }
+    })?;
+    rest(body)?;
+    Ok(seconds)
+}
+
+fn rest(of: &mut BERReaderSeq<'_, '_>) -> ASN1Result<()> {
+    while of.read_optional(|one| one.read_der())?.is_some() {}
+    Ok(())
 }
 
 /// Where clients find the CA certificate to trust.
@@ -282,6 +330,34 @@ mod tests {
         let renewed = own(dir.path(), &wider, day("2027-06-01")).unwrap();
         assert_ne!(renamed.cert, renewed.cert);
         assert_eq!(ca, std::fs::read(ca_file(dir.path())).unwrap());
+    }
+
+    #[test]
+    fn the_end_of_a_certificate_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = names("127.0.0.1:8443".parse().unwrap(), None);
+        let own = own(dir.path(), &home, day("2026-01-01")).unwrap();
+        // 390 days later, at midnight.
+        let end: jiff::Timestamp = "2027-01-26T00:00:00Z".parse().unwrap();
+        let end = Timestamp(u64::try_from(end.as_millisecond()).unwrap());
+        assert_eq!(ends(&own.cert), Some(end));
+        // After 2049 another form of time is used.
+        let far = leaf(
+            &authority(&dir.path().join("tls"), day("2026-01-01")).unwrap(),
+            &home,
+            day("2026-01-01"),
+            day("2060-02-03"),
+        );
+        let end: jiff::Timestamp = "2060-02-03T00:00:00Z".parse().unwrap();
+        let far = ends(far.unwrap().0.as_bytes());
+        assert_eq!(far.map(|end| end.0 as i64), Some(end.as_millisecond()));
+        for nonsense in [
+            &own.key[..],
+            b"",
+            b"-----BEGIN CERTIFICATE-----\nMAMCAQE=\n-----END CERTIFICATE-----\n",
+        ] {
+            assert_eq!(ends(nonsense), None);
+        }
     }
 
     #[test]

@@ -3,7 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use axum_server::tls_rustls::RustlsConfig;
-use tokio::sync::Mutex;
+use fipd_core::Timestamp;
+use tokio::sync::{Mutex, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::{api::listen::ListenError, settings::Settings};
@@ -15,6 +16,7 @@ pub struct Certificate {
     /// What the daemon started with.
     settings: Settings,
     served: RustlsConfig,
+    ends: watch::Sender<Option<Timestamp>>,
     /// The last one that was read.
     last: parking_lot::Mutex<Settings>,
     /// Key and certificate are written by one at a time.
@@ -23,10 +25,12 @@ pub struct Certificate {
 
 impl Certificate {
     pub async fn start(settings: &Settings) -> Result<Arc<Self>, ListenError> {
+        let (served, ends) = settings.tls().certificate().await?;
         Ok(Arc::new(Self {
             settings: settings.clone(),
             last: parking_lot::Mutex::new(settings.clone()),
-            served: settings.tls().certificate().await?,
+            served,
+            ends: watch::Sender::new(ends),
             turn: Mutex::new(()),
         }))
     }
@@ -34,6 +38,11 @@ impl Certificate {
     /// What listeners show.
     pub fn served(&self) -> RustlsConfig {
         self.served.clone()
+    }
+
+    /// When that ends; `None`: it does not say.
+    pub fn ends(&self) -> watch::Receiver<Option<Timestamp>> {
+        self.ends.subscribe()
     }
 
     /// Takes names over, and reads files again.
@@ -58,8 +67,13 @@ impl Certificate {
         let _turn = self.turn.lock().await;
         let (tls, wanted) = (self.settings.tls(), fresh.tls());
         let renewed = tls.renewed_by(wanted).renew(&self.served).await;
-        if let Err(error) = &renewed {
-            tracing::error!(%error, "the certificate stays as it was; tried again in 12 hours");
+        match renewed {
+            Ok(ends) => {
+                self.ends.send_replace(ends);
+            }
+            Err(error) => {
+                tracing::error!(%error, "the certificate stays as it was; tried again in 12 hours");
+            }
         }
     }
 }

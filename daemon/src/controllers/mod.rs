@@ -34,6 +34,7 @@ use crate::{
     guests::GuestBoard,
     helm::Helm,
     ipam::{Ipam, IpamError},
+    nodes::NodeBoard,
     rules::RuleBoard,
 };
 use objects::Key;
@@ -71,6 +72,13 @@ impl Runner {
     #[must_use]
     pub fn with_host(mut self, board: RuleBoard, node: Text, agent: Option<(Text, Text)>) -> Self {
         self.ip_rule = self.ip_rule.with_host(board, node, agent);
+        self
+    }
+
+    /// Tells there what Nodes there are.
+    #[must_use]
+    pub fn telling(mut self, nodes: NodeBoard) -> Self {
+        self.ip_rule = self.ip_rule.telling(nodes);
         self
     }
 

@@ -107,25 +107,41 @@ impl StoreReader {
 }
 
 impl StoreReader {
-    /// The entries after number `after`, oldest first, at most `limit`. Blocks on the disk.
+    /// Wanted entries above number `after`, oldest first, at most `limit`, from at most `rows` rows. `next` is the number
+    /// that the next search begins behind. Blocks on the disk.
     ///
     /// # Errors
-    /// While the store is being reopened, and when an entry cannot be read.
-    pub fn audit_after(
+    /// As [`Self::audit_search`].
+    pub fn audit_search_up(
         &self,
-        after: u64,
+        filter: &AuditFilter,
+        after: Option<u64>,
         limit: usize,
-    ) -> Result<Vec<(u64, AuditEntry)>, ReadError> {
+        rows: usize,
+    ) -> Result<AuditFound, ReadError> {
         let table = self.begin()?.open_table(AUDIT)?;
-        let start = after.saturating_add(1).to_be_bytes();
-        let oldest = table.range::<[u8; 8]>(start..)?.take(limit);
-        let read = |item: Result<_, redb::StorageError>| {
-            let (key, value): (redb::AccessGuard<'_, [u8; 8]>, redb::AccessGuard<'_, &[u8]>) =
-                item?;
+        let mut start = after.map_or(0, |after| after.saturating_add(1));
+        if let Some(before) = filter.from.and_then(|from| from.0.checked_sub(1)) {
+            start = start.max(first_after(&table, Timestamp(before), u64::MAX)?);
+        }
+        let mut found = AuditFound::default();
+        for (seen, item) in table.range::<[u8; 8]>(start.to_be_bytes()..)?.enumerate() {
+            let (key, value) = item?;
             let number = u64::from_be_bytes(key.value());
-            Ok((number, decoded(number, value.value())?))
-        };
-        oldest.map(read).collect()
+            if seen == rows || found.entries.len() == limit {
+                found.next = number.checked_sub(1);
+                break;
+            }
+            // Numbers and times grow together: nothing later is wanted.
+            let entry = decoded(number, value.value())?;
+            if filter.to.is_some_and(|to| entry.at > to) {
+                break;
+            }
+            if filter.matches(&entry) {
+                found.entries.push((number, entry));
+            }
+        }
+        Ok(found)
     }
 }
 

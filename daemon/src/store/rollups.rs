@@ -1,6 +1,6 @@
 //! The table of hourly roll-ups: written and thinned in the commits of decisions, read beside them.
 
-use std::ops::Bound;
+use std::{collections::BTreeMap, ops::Bound};
 
 use fipd_core::{Hour, Op, PoolId, Retention, Rollup};
 use redb::{Database, ReadTransaction, ReadableDatabase as _, ReadableTable, WriteTransaction};
@@ -210,6 +210,36 @@ impl StoreReader {
             }
         }
         Ok((rows, None))
+    }
+
+    /// What all pools gave and what came free in each hour of the span, both ends included. Hours in which nothing
+    /// happened are left out. Blocks on the disk; reads the rows of the span alone.
+    ///
+    /// # Errors
+    /// As [`Self::history`].
+    pub fn flow(&self, from: Hour, to: Hour) -> Result<BTreeMap<Hour, (u64, u64)>, ReadError> {
+        let txn = self.begin()?;
+        let mut hours: BTreeMap<Hour, (u64, u64)> = BTreeMap::new();
+        let Some(table) = existing(&txn, ROLLUPS)? else {
+            return Ok(hours);
+        };
+        // From pool to pool: the next one is whose row follows the last possible one of this.
+        let mut after = Bound::Unbounded;
+        while let Some(row) = table.range::<[u8; 8]>((after, Bound::Unbounded))?.next() {
+            let (pool, _) = parse_rollup_key(row?.0.value());
+            if from <= to {
+                for item in table.range(rollup_key(pool, from)..=rollup_key(pool, to))? {
+                    let (key, value) = item?;
+                    let row = decoded(key.value(), value.value())?;
+                    let hour = hours.entry(row.hour).or_default();
+                    hour.0 = hour.0.saturating_add(row.given);
+                    hour.1 = hour.1.saturating_add(row.released);
+                }
+            }
+            after = Bound::Excluded(rollup_key(pool, Hour(u32::MAX)));
+        }
+        hours.retain(|_, (given, freed)| *given > 0 || *freed > 0);
+        Ok(hours)
     }
 
     /// The last row before an hour: how the pool was when the hour began. Blocks on the disk.

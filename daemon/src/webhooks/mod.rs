@@ -155,10 +155,14 @@ impl One {
     async fn step(&self, ipam: &Ipam) -> Result<bool, Trouble> {
         let mut at = self.here(ipam).await?;
         let reader = ipam.reader().clone();
-        let read = move || reader.audit_after(at.after, BATCH);
+        let read = move || {
+            let all = AuditFilter::default();
+            reader.audit_search_up(&all, Some(at.after), BATCH, BATCH)
+        };
         let entries = tokio::task::spawn_blocking(read)
             .await
-            .map_err(|error| Trouble::Refused(error.to_string()))??;
+            .map_err(|error| Trouble::Refused(error.to_string()))??
+            .entries;
         let next = at.after.saturating_add(1);
         if let Some((first, _)) = entries.first().filter(|(first, _)| *first > next) {
             let missed = first - next;

@@ -98,13 +98,47 @@ impl Browser {
             .context("a session without an id")?;
         browser.session = format!("/session/{id}");
         if options.dark {
-            let media =
-                json!({ "features": [{ "name": "prefers-color-scheme", "value": "dark" }] });
-            browser
-                .devtools("Emulation.setEmulatedMedia", media)
-                .await?;
+            browser.colours("dark").await?;
         }
         Ok(browser)
+    }
+
+    /// Prefers `light` or `dark` pages from now on, the open one too, and no motion: colours are there at once.
+    pub async fn colours(&self, scheme: &str) -> Result<()> {
+        let media = json!({ "features": [
+            { "name": "prefers-color-scheme", "value": scheme },
+            { "name": "prefers-reduced-motion", "value": "reduce" },
+        ] });
+        self.devtools("Emulation.setEmulatedMedia", media)
+            .await
+            .map(drop)
+    }
+
+    /// Lives in this time zone from now on.
+    pub async fn zone(&self, zone: &str) -> Result<()> {
+        self.devtools(
+            "Emulation.setTimezoneOverride",
+            json!({ "timezoneId": zone }),
+        )
+        .await
+        .map(drop)
+    }
+
+    /// Runs a script in every page that is opened from now on, before those of the page.
+    pub async fn in_every_page(&self, script: &str) -> Result<()> {
+        let source = json!({ "source": script });
+        self.devtools("Page.addScriptToEvaluateOnNewDocument", source)
+            .await
+            .map(drop)
+    }
+
+    /// Presses one key where the focus is, such as `ArrowRight`.
+    pub async fn press(&self, key: &str) -> Result<()> {
+        for kind in ["rawKeyDown", "keyUp"] {
+            let event = json!({ "type": kind, "key": key, "code": key, "windowsVirtualKeyCode": key_code(key) });
+            self.devtools("Input.dispatchKeyEvent", event).await?;
+        }
+        Ok(())
     }
 
     /// Opens an address and waits until it has loaded.
@@ -323,6 +357,23 @@ fn capabilities(options: BrowserOptions, profile: &str) -> Value {
             "prefs": { "profile.managed_default_content_settings.javascript": scripts },
         },
     } } })
+}
+
+/// What browsers call a key by number.
+fn key_code(key: &str) -> u8 {
+    match key {
+        "Tab" => 9,
+        "Enter" => 13,
+        "PageUp" => 33,
+        "PageDown" => 34,
+        "End" => 35,
+        "Home" => 36,
+        "ArrowLeft" => 37,
+        "ArrowUp" => 38,
+        "ArrowRight" => 39,
+        "ArrowDown" => 40,
+        _ => 0,
+    }
 }
 
 fn selector(css: &str) -> Value {

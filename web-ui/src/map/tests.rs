@@ -29,6 +29,10 @@ fn every_address_gets_its_kind() {
         at: ip("10.0.1.77"),
         listed: &[span("10.0.0.0", "10.0.1.127")],
         assignable: &[span("10.0.0.2", "10.0.1.99")],
+        excluded: &[
+            span("10.0.1.100", "10.0.1.110"),
+            span("10.0.1.130", "10.0.1.131"),
+        ],
         gateway: Some(ip("10.0.1.5")),
         leases: &leases,
     };
@@ -45,7 +49,10 @@ fn every_address_gets_its_kind() {
         (13, CellKind::Contended),
         (99, CellKind::Free),
         (100, CellKind::Excluded),
-        (127, CellKind::Excluded),
+        (110, CellKind::Excluded),
+        (111, CellKind::ReservedEnd),
+        (127, CellKind::ReservedEnd),
+        (130, CellKind::Outside),
         (128, CellKind::Outside),
         (255, CellKind::Orphaned),
     ] {
@@ -63,12 +70,13 @@ fn the_last_block_of_all_is_complete() {
         at: Ipv4Addr::BROADCAST,
         listed: &[span("255.255.255.0", "255.255.255.255")],
         assignable: &[],
+        excluded: &[],
         gateway: None,
         leases: &[],
     };
     let cells = cells(&plan);
     assert_eq!(cells[255].address, Ipv4Addr::BROADCAST);
-    assert!(cells.iter().all(|cell| cell.kind == CellKind::Excluded));
+    assert!(cells.iter().all(|cell| cell.kind == CellKind::ReservedEnd));
 }
 
 #[test]
@@ -109,6 +117,7 @@ fn the_legend_counts_what_is_on_the_page() {
         at: ip("10.0.0.0"),
         listed: &[span("10.0.0.0", "10.0.0.15")],
         assignable: &[span("10.0.0.1", "10.0.0.14")],
+        excluded: &[],
         gateway: Some(ip("10.0.0.1")),
         leases: &[],
     };
@@ -129,7 +138,7 @@ fn the_legend_counts_what_is_on_the_page() {
         [
             (CellKind::Free, 13),
             (CellKind::Gateway, 1),
-            (CellKind::Excluded, 2),
+            (CellKind::ReservedEnd, 2),
             (CellKind::Outside, 240)
         ]
     );

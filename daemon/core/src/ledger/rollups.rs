@@ -97,6 +97,17 @@ impl Rollups {
 }
 
 impl Ledger {
+    /// Addresses of all pools that got a holder since their last rows were made, and those that lost their last one.
+    pub fn running_hour(&self) -> (u64, u64) {
+        let tallies = self.rollups.0.values().map(|history| history.tally);
+        tallies.fold((0, 0), |(given, released), tally| {
+            (
+                tally.given.saturating_add(given),
+                tally.released.saturating_add(released),
+            )
+        })
+    }
+
     /// When a pool is full at the pace of its last days; `now` is the time of the address book.
     pub fn forecast(&self, pool: PoolId, now: Timestamp) -> Forecast {
         let free = self.usage(pool).map_or(0, |usage| usage.free);

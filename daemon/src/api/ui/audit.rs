@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use fipd_core::Ledger;
-use fipd_web_ui::{AuditPage, Form, Input, InputKind, Nav, Pager, count, links};
+use fipd_web_ui::{AuditPage, Column, Direction, Form, Input, InputKind, Nav, Pager, count, links};
 use http::StatusCode;
 
 use super::{
     fields::{Fields, with_query},
+    list::{Listing, Order},
     page::{Answered, Failure, page},
     views,
     visit::{Query, Visitor},
@@ -16,7 +17,7 @@ use super::{
 use crate::{
     api::{
         Api,
-        audit::{ACTIONS, action, search},
+        audit::{ACTIONS, Way, action, search_along},
     },
     clock,
     store::{AuditFilter, AuditFound},
@@ -24,25 +25,35 @@ use crate::{
 
 /// Rows of one page.
 const PAGE: usize = 50;
+const ORDERS: &[Order] = &[
+    Order::down("at", "newest first"),
+    Order::up("at", "oldest first"),
+];
+
 pub async fn list(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Query) -> Answered {
     let mut filters = filled(&query);
     let filter = api.ipam.read(|ledger| filter(ledger, &mut filters));
-    let before = query.get("before").parse().ok();
+    let list = Listing::new(links::AUDIT, filters.inputs, ORDERS, &query);
+    // Which number a page begins behind.
+    let (key, behind) = match list.order.direction {
+        Direction::Down => ("before", query.get("before").parse().ok()),
+        Direction::Up => ("after", query.get("after").parse().ok()),
+    };
+    let way = match list.order.direction {
+        Direction::Down => Way::Down(behind),
+        Direction::Up => Way::Up(behind),
+    };
     let found = match &filter {
-        Some(filter) => search(&api, filter, before, PAGE)
+        Some(filter) => search_along(&api, filter, way, PAGE)
             .await
             .map_err(|error| unreadable(&visitor, &error))?,
         None => AuditFound::default(),
     };
-    let link = |to: &str, more: &[(&str, &str)]| {
-        let inputs = filters.inputs.iter();
-        let pairs = inputs.map(|input| (input.name, input.field.value.as_str()));
-        with_query(to, &pairs.chain(more.iter().copied()).collect::<Vec<_>>())
-    };
-    let next = found.next.map(|number| number.to_string());
     let pager = Pager {
-        first: before.map(|_| link(links::AUDIT, &[])),
-        next: next.map(|next| link(links::AUDIT, &[("before", &next)])),
+        first: behind.map(|_| list.link(&[])),
+        next: found
+            .next
+            .map(|next| list.link(&[(key, &next.to_string())])),
         label: label(&found),
     };
     let rows = api.ipam.read(|ledger| {
@@ -51,10 +62,23 @@ pub async fn list(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
             .map(|(_, entry)| views::audit_row(ledger, entry))
             .collect()
     });
+    let csv = filter.map(|_| {
+        let inputs = list.filters.inputs.iter();
+        let said = inputs.filter(|input| input.name != "sort");
+        let pairs: Vec<_> = said
+            .map(|input| (input.name, input.field.value.as_str()))
+            .collect();
+        with_query(links::AUDIT_CSV, &pairs)
+    });
+    let others = ["Who", "What", "Address", "Pool", "Owner", "Detail"].map(Column::plain);
     Ok(page(&AuditPage {
         shell: visitor.shell(Nav::Audit),
-        csv: filter.map(|_| link(links::AUDIT_CSV, &[])),
-        filters,
+        csv,
+        columns: [list.column("at", "Time")]
+            .into_iter()
+            .chain(others)
+            .collect(),
+        filters: list.filters,
         rows,
         pager,
     }))

@@ -4,13 +4,14 @@ use std::{sync::Arc, time::Duration};
 
 use axum::{extract::State, response::Response};
 use fipd_core::Request;
-use fipd_web_ui::{BackupPage, CopyRow, Form, Input, Nav, links};
+use fipd_web_ui::{BackupPage, Column, CopyRow, Form, Input, Nav, links};
 use http::StatusCode;
 
 use super::{
     change::check_reason,
     dashboard::size,
     fields::{Fields, with_query},
+    list::{Listing, Order},
     page::{Answered, go_to, page_as},
     views,
     visit::{Posted, Query, Visitor},
@@ -23,6 +24,14 @@ use crate::{
 
 /// Copies of one page.
 const PAGE: usize = 50;
+const ORDERS: &[Order] = &[
+    Order::down("made", "newest first"),
+    Order::up("made", "oldest first"),
+    Order::down("size", "largest first"),
+    Order::up("size", "smallest first"),
+    Order::down("tried", "last tried first"),
+    Order::up("tried", "never tried first"),
+];
 /// What is exported: label and name.
 const EXPORTS: [(&str, &str); 5] = [
     ("Leases", "leases"),
@@ -131,7 +140,18 @@ async fn room(
             Vec::new()
         }
     };
-    let list = super::list::Listing::new(links::BACKUP, Vec::new(), &[], query);
+    let inputs = vec![Input::new("filter", "File contains")];
+    let list = Listing::new(links::BACKUP, inputs, ORDERS, query);
+    let newest = copies.iter().max_by_key(|copy| copy.created);
+    let newest = newest.map_or_else(String::new, |copy| copy.name.clone());
+    copies.retain(|copy| copy.name.contains(list.filter("filter")));
+    match list.order.key {
+        "size" => list.sort(&mut copies, |copy| copy.bytes),
+        "tried" => list.sort(&mut copies, |copy| {
+            copy.drill.as_ref().map(|drill| drill.at)
+        }),
+        _ => list.sort(&mut copies, |copy| copy.created),
+    }
     let pager = list.page(&mut copies, PAGE, query);
     let hold = api.ipam.read(|ledger| ledger.restore_hold());
     let now = clock::rfc3339(clock::now());
@@ -144,6 +164,14 @@ async fn room(
         directory: api.backups.schedule().directory.display().to_string(),
         plan: plan(&api.backups),
         error,
+        columns: vec![
+            Column::plain("File"),
+            list.column("made", "Made"),
+            list.column("tried", "Restored on trial"),
+            list.numbers("size", "Size"),
+        ],
+        filters: list.filters,
+        newest,
         copies: copies.iter().map(row).collect(),
         pager,
         held_until: hold.map(|hold| views::moment(hold.until)),

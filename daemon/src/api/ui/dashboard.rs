@@ -4,68 +4,92 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use fipd_core::{Ledger, Pool};
-use fipd_web_ui::{
-    ClusterRow, Dashboard, Health, HeldNetwork, Nav, PoolRow, StoreCard, Warning, count, links,
-};
+use fipd_web_ui::{Dashboard, Health, Nav, PoolRow, RulesCard, StoreCard, count, links};
 
 use super::{
-    clusters as cluster_page,
-    list::all,
+    clusters as cluster_page, flow,
+    list::{Listing, Order, all},
     page::{Answered, page},
-    pools::fill,
-    views,
-    visit::Visitor,
+    pools::{columns, fill, in_order},
+    rules, views,
+    visit::{Query, Visitor},
+    warnings,
 };
 use crate::{
-    api::{Api, page::Ask},
-    clusters::Clusters,
+    api::{Api, page::Ask, rules::state_of},
     ipam::Ipam,
-    reload::Standing,
+    rules::{EngineState, View, rows::Rows},
     store::{Condition, StoreStats},
-    webhooks::HookView,
 };
 
 /// Pools and clusters that are shown; the others are on their own pages.
 const SHOWN: usize = 10;
-/// Warnings of one kind.
-const WARNINGS: usize = 5;
 /// Rows read before other readers and the writer get their turn.
 const STEP: usize = 1_000;
+/// As on the page of pools, but for the first.
+const ORDERS: &[Order] = &[
+    Order::up("outlook", "the next to run out first"),
+    Order::down("use", "fullest first"),
+    Order::up("use", "emptiest first"),
+    Order::up("free", "least free first"),
+    Order::down("free", "most free first"),
+    Order::up("name", "by name"),
+    Order::down("name", "by name, from the end"),
+    Order::up("network", "by network"),
+    Order::down("network", "by network, from the end"),
+    Order::up("family", "IPv4 first"),
+    Order::down("family", "IPv6 first"),
+];
 
-pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor) -> Answered {
-    let mut pools = pools_by_use(&api.ipam);
+pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Query) -> Answered {
+    let flow = flow::chart(&api, query.get("span")).await;
+    let mut pools = rows(&api.ipam);
     let mut clusters = cluster_page::rows(&api);
-    let mut warnings: Vec<_> = store_warning(&api.ipam).into_iter().collect();
-    warnings.extend(api.ipam.read(restore_hold));
-    warnings.extend(config_warnings(&api.reload.standing(), &api.clusters));
-    warnings.extend(silent_webhooks(&api));
-    warnings.extend(full_pools(&pools));
-    warnings.extend(api.ipam.read(contended));
-    warnings.extend(ill_clusters(&clusters));
+    let warnings = warnings::all(&api, &pools, &clusters);
     let (pools_total, clusters_total) = (pools.len(), clusters.len());
     let clusters_well = clusters
         .iter()
         .filter(|row| row.health == Health::Good)
         .count();
     clusters.sort_by_key(|row| row.health == Health::Good);
-    pools.truncate(SHOWN);
     clusters.truncate(SHOWN);
+    let list = Listing::new(links::HOME, Vec::new(), ORDERS, &query);
+    first_pools(&list, &mut pools);
     let store = store_card(&api.ipam);
+    let rules = rules_card(api.rules.view());
+    let shell = visitor.shell(Nav::Dashboard);
     let board = api.ipam.read(|ledger| Dashboard {
-        shell: visitor.shell(Nav::Dashboard),
+        shell,
         warnings,
-        held: held_networks(ledger),
+        columns: columns(&list),
+        order: list.order.label,
         pools,
         pools_total,
+        all_pools: format!("{}?sort=-use", links::POOLS),
         leases: ledger.lease_count() as u128,
         contended: ledger.contentions().take(STEP).count() as u128,
         networks: ledger.networks().count(),
         clusters,
         clusters_total,
         clusters_well,
+        flow,
+        rules,
         store,
     });
     Ok(page(&board))
+}
+
+/// Leaves the first in the order that was asked for.
+fn first_pools(list: &Listing<'_>, pools: &mut Vec<PoolRow>) {
+    match list.order.key {
+        "outlook" => pools.sort_by(|left, right| {
+            let order = runs_out(left).cmp(&runs_out(right));
+            let order = order.then_with(|| fill(right).cmp(&fill(left)));
+            order.then_with(|| left.name.cmp(&right.name))
+        }),
+        _ => in_order(list, pools),
+    }
+    pools.truncate(SHOWN);
 }
 
 /// All pools with their figures, read step by step.
@@ -77,183 +101,29 @@ pub fn rows(ipam: &Ipam) -> Vec<PoolRow> {
     })
 }
 
-fn pools_by_use(ipam: &Ipam) -> Vec<PoolRow> {
-    let mut pools = rows(ipam);
-    pools.sort_by(|left, right| {
-        let order = runs_out(left).cmp(&runs_out(right));
-        let order = order.then_with(|| fill(right).cmp(&fill(left)));
-        order.then_with(|| left.name.cmp(&right.name))
-    });
-    pools
-}
-
 /// The sooner a pool is full the less; what gives nothing comes last.
 fn runs_out(row: &PoolRow) -> (bool, u32) {
     let open = !row.closed && row.usage.size > 0;
     (!open, row.full_in.unwrap_or(u32::MAX))
 }
 
-fn held_networks(ledger: &Ledger) -> Vec<HeldNetwork> {
-    let networks = ledger.networks().take(STEP);
-    networks
-        .map(|network| HeldNetwork {
-            name: network.name.to_string(),
-            waiting_for: ledger
-                .holds(network.id)
-                .iter()
-                .map(|hold| (hold.cluster.to_string(), hold.system.to_string()))
-                .collect(),
-        })
-        .filter(|network| !network.waiting_for.is_empty())
-        .collect()
-}
-
-fn full_pools(pools: &[PoolRow]) -> impl Iterator<Item = Warning> {
-    let full = pools
-        .iter()
-        .filter(|pool| !pool.closed && pool.usage.size > 0 && pool.usage.free == 0);
-    full.take(WARNINGS).map(|pool| Warning {
-        what: match pool.waiting {
-            0 => format!("Pool {} is full", pool.name),
-            waiting => format!(
-                "Pool {} is full and {waiting} wait for an address of it",
-                pool.name
-            ),
-        },
-        next: "Release leases that nobody needs, or add addresses:".into(),
-        command: format!("fipd pool update {} --cidr CIDR", pool.name),
-        link: Some((links::pool(pool.id), "Open the pool".into())),
-    })
-}
-
-fn contended(ledger: &Ledger) -> Vec<Warning> {
-    let leases = ledger.contentions().take(WARNINGS);
-    leases
-        .map(|lease| Warning {
-            what: format!("{} is used by more than one", lease.key.address),
-            next: "It stays with its holder. Give the other one another address, or release the lease.".into(),
-            command: String::new(),
-            link: Some((links::lease(lease.key.network.0, lease.key.address), "See by whom".into())),
-        })
-        .collect()
-}
-
-fn ill_clusters(clusters: &[ClusterRow]) -> impl Iterator<Item = Warning> {
-    let ill = clusters
-        .iter()
-        .filter(|row| row.health == Health::Bad || !row.held_back.is_empty());
-    ill.take(WARNINGS).map(|row| Warning {
-        what: if row.held_back.is_empty() {
-            format!("Cluster {} is {}", row.name, row.state)
-        } else {
-            format!("Releases of cluster {} wait for a word", row.name)
-        },
-        next: row.last_error.clone(),
-        command: String::new(),
-        link: Some((links::CLUSTERS.to_owned(), "Open the clusters".into())),
-    })
-}
-
-/// That a backup was brought back and free addresses are held.
-fn restore_hold(ledger: &Ledger) -> Option<Warning> {
-    let hold = ledger.restore_hold()?;
-    Some(Warning {
-        what: "A backup was brought back: free addresses are given to nobody new".into(),
-        next: format!(
-            "That ends by itself at about {}. If nothing of the time after the backup can be in use:",
-            views::moment(hold.until).human()
-        ),
-        command: "fipd hold lift --reason TEXT".into(),
-        link: Some((links::BACKUP.to_owned(), "End it here".into())),
-    })
-}
-
-/// Receivers of events that take none, and what they will never hear.
-fn silent_webhooks(api: &Api) -> Vec<Warning> {
-    let views = api.webhooks.views(&api.ipam).into_iter();
-    let warning = |what: String, next: String, name: &str| Warning {
-        what,
-        next,
-        command: format!("fipd webhooks test {name}"),
-        link: None,
-    };
-    let of = |view: HookView| {
-        let name = &view.name;
-        if let Some((why, ..)) = &view.failing {
-            let what = format!("Webhook {name} takes no events: {why}");
-            let next = format!(
-                "{} entries wait. They are sent again by themselves; to try at once:",
-                count(view.pending.into())
-            );
-            return Some(warning(what, next, name));
-        }
-        (view.missed > 0).then(|| {
-            let what = format!(
-                "Webhook {name} missed {} entries of the audit log",
-                count(view.missed.into())
-            );
-            let next = "They were trimmed before it could be told. Raise [audit] keep, and see that it can be reached:";
-            warning(what, next.to_owned(), name)
-        })
-    };
-    views.filter_map(of).take(WARNINGS).collect()
-}
-
-/// What keeps the daemon from being as the configuration says.
-fn config_warnings(standing: &Standing, clusters: &Clusters) -> Vec<Warning> {
-    let warning = |what: String, next: &str| Warning {
-        what,
-        next: next.to_owned(),
-        command: String::new(),
-        link: None,
-    };
-    let config = standing.failed.as_ref().map(|error| {
-        let next = "The last good configuration stays in force until the file is right.";
-        warning(
-            format!("The configuration file was changed and cannot be used: {error}"),
-            next,
-        )
-    });
-    let discovery = clusters.discovery().and_then(|discovery| {
-        let what = format!(
-            "Clusters cannot be discovered through {}",
-            discovery.cluster
-        );
-        discovery.last_error.map(|error| warning(what, &error))
-    });
-    let restart = (!standing.needs_restart.is_empty()).then(|| Warning {
-        what: format!(
-            "Changes of the configuration wait for a restart: {}",
-            standing.needs_restart.join(", ")
-        ),
-        next: "Until then fipd runs with what they were.".to_owned(),
-        command: "systemctl restart fipd".to_owned(),
-        link: None,
-    });
-    config.into_iter().chain(restart).chain(discovery).collect()
-}
-
-fn store_warning(ipam: &Ipam) -> Option<Warning> {
-    let (what, next) = match ipam.reader().stats().condition {
-        Condition::Serving => return None,
-        Condition::Full { free, needed } => (
-            format!("The disk of the store is full: {} bytes free, {} needed", free, needed),
-            "Nothing new is decided; what is shown is right. Free some space in the data directory.".to_owned(),
-        ),
-        Condition::Reopening { error, attempts } => (
-            format!("The store failed ({error}) and is being reopened, attempt {attempts}"),
-            "Nothing new is decided meanwhile. Look at the disk if it goes on.".to_owned(),
-        ),
-        Condition::Stopped { reason } => (
-            format!("The store has stopped: {reason}"),
-            "Nothing is decided any more. Put it right and start fipd again:".to_owned(),
-        ),
-    };
-    Some(Warning {
-        what,
-        next,
-        command: String::new(),
-        link: None,
+/// `None` where this host is not told to have rules.
+fn rules_card(view: Arc<View>) -> Option<RulesCard> {
+    if view.state == EngineState::Off {
+        return None;
+    }
+    let drift = view.drift;
+    let mended = drift.removed.saturating_add(drift.added);
+    let rows = Rows::of(view);
+    let view = rows.view();
+    let mut facts = rules::counts(&rows);
+    facts.extend(rules::drift(&rows));
+    Some(RulesCard {
+        health: rules::health(&view.state),
+        state: state_of(&view.state).0.to_owned(),
+        mended: mended.saturating_add(drift.index),
+        facts,
+        at: (view.at.0 > 0).then(|| views::moment(view.at)),
     })
 }
 

@@ -19,6 +19,8 @@ use crate::{api::Api, rules::View};
 /// At least this long between two events of one page.
 const PAUSE: Duration = Duration::from_secs(1);
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
+/// Clusters, the disk and the clock change without a revision: at the latest after this time open pages look again.
+const LATEST: Duration = Duration::from_secs(30);
 
 struct Watcher {
     api: Arc<Api>,
@@ -61,6 +63,7 @@ fn changes(watcher: Watcher) -> impl Stream<Item = Result<Event, Infallible>> {
             tokio::select! {
                 changed = watcher.revisions.changed() => changed.ok()?,
                 changed = otherwise(&mut watcher.rules) => changed.ok()?,
+                () = tokio::time::sleep(LATEST) => {}
             }
             watcher.api.sessions.find(&watcher.headers)?;
             tokio::time::sleep(PAUSE).await;

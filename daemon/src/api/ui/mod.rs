@@ -7,6 +7,7 @@
 //! What is wrong with a form stands beside its field with what was typed kept; a form that did something answers
 //! with a redirect, so that reloading a page never does it twice.
 
+mod about;
 mod allocate;
 mod audit;
 mod audit_csv;
@@ -17,7 +18,9 @@ mod clusters;
 mod cookies;
 mod dashboard;
 pub(crate) mod fields;
+mod flow;
 mod guests;
+mod hosts;
 mod import;
 mod lease;
 mod lease_order;
@@ -29,6 +32,7 @@ mod login;
 mod oidc;
 mod page;
 mod pool;
+mod pool_blocks;
 mod pool_chart;
 mod pool_edit;
 mod pool_form;
@@ -42,12 +46,14 @@ mod rules;
 mod search;
 mod session_pages;
 pub(in crate::api) mod sessions;
+mod settings;
 mod tenants;
 mod tokens;
 mod transfer;
 mod users;
 mod views;
 mod visit;
+mod warnings;
 
 use axum::{
     extract::Request,
@@ -57,6 +63,7 @@ use fipd_core::Role;
 use fipd_web_ui::{Shell, assets, links};
 use http::StatusCode;
 
+pub use flow::Known as KnownFlow;
 pub use page::{PERMISSIONS, STRICT_TRANSPORT};
 pub use sessions::Sessions;
 
@@ -129,6 +136,8 @@ pub fn routes(routes: Routes) -> Routes {
         .get("/ui/clusters/{name}", look, cluster::show)
         .get(links::GUESTS, look, guests::show)
         .get(links::RULES, look, rules::show)
+        .get(links::HOSTS, look, hosts::show)
+        .get(links::ABOUT, look, about::show)
         .get(links::AUDIT, look, audit::list)
         .get(links::AUDIT_CSV, look, audit_csv::download)
         .get(links::SEARCH, look, search::find)
@@ -171,6 +180,7 @@ fn administration(routes: Routes, manage: Access) -> Routes {
         .post(links::BACKUP, manage, backup::make)
         .post(links::BACKUP_DRILL, manage, backup::drill)
         .post(links::BACKUP_HOLD, manage, backup::lift)
+        .get(links::SETTINGS, manage, settings::show)
         .get(links::RULES_FLUSH, manage, rules::ask_flush)
         .post(links::RULES_FLUSH, manage, rules::flush)
         .post(links::RULES_RESUME, manage, rules::resume)
@@ -185,6 +195,43 @@ pub fn to_login(request: Request) -> Response {
 pub fn forbidden(detail: String) -> Response {
     let next = "Ask an admin to do it, or for the role.";
     Failure::new(Shell::default(), StatusCode::FORBIDDEN, detail, next).into_response()
+}
+
+/// Whether people look at what is there, rather than programs.
+pub fn is_page(path: &str) -> bool {
+    let below = path.strip_prefix("/ui");
+    below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) && path != "/ui/events"
+}
+
+/// The page for what failed before or beside its handler.
+pub fn failed(status: StatusCode) -> Response {
+    let (what, next) = match status {
+        StatusCode::METHOD_NOT_ALLOWED => (
+            "Nothing is done in that way at this address.",
+            "Go back and send the form again.",
+        ),
+        StatusCode::PAYLOAD_TOO_LARGE => (
+            "What was sent is larger than this page takes; nothing was changed.",
+            "Send less, or use the command line on the host.",
+        ),
+        StatusCode::GATEWAY_TIMEOUT => (
+            "fipd did not get done with this page in a minute.",
+            "Look whether what you asked for was done, and try again.",
+        ),
+        StatusCode::NOT_FOUND => (
+            "There is no page at this address.",
+            "It is mistyped, or what was there is gone.",
+        ),
+        _ if status.is_server_error() => (
+            "This page failed: that is a mistake of fipd, and its log has the details.",
+            "Everything else goes on. Look whether what you asked for was done before you try again.",
+        ),
+        _ => (
+            "This could not be done as it was asked; nothing was changed.",
+            "Go back, reload the page and try again.",
+        ),
+    };
+    Failure::new(Shell::default(), status, what, next).into_response()
 }
 
 async fn home() -> Response {

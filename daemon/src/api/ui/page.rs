@@ -128,8 +128,10 @@ impl Failure {
             StatusCode::NOT_FOUND => "Not found",
             StatusCode::FORBIDDEN => "Not allowed",
             StatusCode::BAD_REQUEST => "Not understood",
+            StatusCode::CONFLICT => "Changed meanwhile",
             StatusCode::PAYLOAD_TOO_LARGE => "Too large",
             StatusCode::SERVICE_UNAVAILABLE => "Not available at the moment",
+            StatusCode::GATEWAY_TIMEOUT => "It took too long",
             _ => "Something went wrong",
         };
         let (status, title) = (status.as_u16(), title.to_owned());

@@ -14,7 +14,7 @@ use fipd_web_ui::{
 use super::{
     fields::{Fields, with_query},
     page::{Answered, Failure, page},
-    pool_chart, views,
+    pool_blocks, pool_chart, views,
     visit::{Place, Query, Visitor},
 };
 use crate::api::{
@@ -51,6 +51,7 @@ pub async fn show(
         label: String::new(),
     };
     let map = address_map(&api, &pool, &query);
+    let blocks = pool_blocks::blocks(&api, &pool, &query);
     let form = (visitor.may_write() && !pool.spec.closed).then(|| AllocateForm {
         pool: id.0,
         example: api.ipam.read(|ledger| example(ledger, &pool)),
@@ -98,6 +99,7 @@ pub async fn show(
         usage: ledger.usage(id).map(views::usage).unwrap_or_default(),
         waiting: waiting(ledger, id),
         map,
+        blocks,
         leases,
         pager,
         form,
@@ -306,6 +308,9 @@ fn cells(api: &Api, pool: &Pool, at: Ipv4Addr) -> Vec<fipd_web_ui::Cell> {
         (ledger.pool_spans(pool.id, block), held.collect::<Vec<_>>())
     });
     let PoolSpans { listed, assignable } = spans.unwrap_or_default();
+    let excluded = pool.spec.exclusions.iter().map(|spec| spec.span());
+    let near = |span: &Span| span.first <= block.last && span.last >= block.first;
+    let excluded: Vec<_> = excluded.filter(near).filter_map(ends).collect();
     let runs = |spans: Vec<Span>| spans.into_iter().filter_map(ends).collect::<Vec<_>>();
     let (listed, assignable) = (runs(listed), runs(assignable));
     let gateway = match pool.spec.gateway {
@@ -318,6 +323,7 @@ fn cells(api: &Api, pool: &Pool, at: Ipv4Addr) -> Vec<fipd_web_ui::Cell> {
         at,
         listed,
         assignable,
+        excluded: &excluded,
         gateway,
         leases: &leases,
     })

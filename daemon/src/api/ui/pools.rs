@@ -3,7 +3,7 @@
 use std::{cmp::Reverse, sync::Arc};
 
 use axum::extract::State;
-use fipd_web_ui::{Form, Input, Nav, PoolRow, PoolsPage, links};
+use fipd_web_ui::{Column, Form, Input, Nav, PoolRow, PoolsPage, links};
 
 use super::{
     dashboard::rows,
@@ -57,28 +57,38 @@ pub async fn list(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
             && (network.is_empty() || row.network == network)
             && (family.is_empty() || row.family == family)
     });
-    match list.order.key {
-        "use" => list.sort(&mut pools, fill),
-        "free" => list.sort(&mut pools, |row| row.usage.free),
-        "network" => list.sort(&mut pools, |row| (row.network.clone(), row.name.clone())),
-        "family" => list.sort(&mut pools, |row| (row.family, row.name.clone())),
-        _ => list.sort(&mut pools, |row| row.name.clone()),
-    }
+    in_order(&list, &mut pools);
     let pager = list.page(&mut pools, PAGE, &query);
     Ok(page(&PoolsPage {
         shell: visitor.shell(Nav::Pools),
-        columns: vec![
-            list.column("name", "Pool"),
-            list.column("network", "Network"),
-            list.column("family", "Family"),
-            list.column("use", "Use"),
-            list.numbers("free", "Free"),
-        ],
+        columns: columns(&list),
         filters: list.filters,
         total,
         pools,
         pager,
     }))
+}
+
+/// Puts pools in one of the orders above.
+pub fn in_order(list: &Listing<'_>, pools: &mut [PoolRow]) {
+    match list.order.key {
+        "use" => list.sort(pools, fill),
+        "free" => list.sort(pools, |row| row.usage.free),
+        "network" => list.sort(pools, |row| (row.network.clone(), row.name.clone())),
+        "family" => list.sort(pools, |row| (row.family, row.name.clone())),
+        _ => list.sort(pools, |row| row.name.clone()),
+    }
+}
+
+/// The heads of the table of pools.
+pub fn columns(list: &Listing<'_>) -> Vec<Column> {
+    vec![
+        list.column("name", "Pool"),
+        list.column("network", "Network"),
+        list.column("family", "Family"),
+        list.column("use", "Use"),
+        list.numbers("free", "Free"),
+    ]
 }
 
 /// How near a pool is to having nothing left: by share, then who waits, then by what is left.

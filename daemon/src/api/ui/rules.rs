@@ -10,6 +10,7 @@ use fipd_web_ui::{
 use http::StatusCode;
 
 use super::{
+    fields::Fields,
     list::{Listing, Order},
     page::{Answered, go_to, page, page_as},
     views,
@@ -31,7 +32,17 @@ use crate::{
 const PAGE: usize = 50;
 /// Steps of the plan, and rules of others beside fipd's.
 const FEW: usize = 20;
-const ORDERS: &[Order] = &[Order::up("priority", "by priority")];
+/// Rules that are put in another order than the kernel's, at the most.
+const SORTED: usize = 200_000;
+const ORDERS: &[Order] = &[
+    Order::up("priority", "by priority"),
+    Order::up("state", "by state"),
+    Order::down("state", "by state, from the end"),
+    Order::up("owner", "by who wants it"),
+    Order::down("owner", "by who wants it, from the end"),
+    Order::up("family", "IPv4 first"),
+    Order::down("family", "IPv6 first"),
+];
 
 pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Query) -> Answered {
     let words = Standing::OWN.map(Standing::as_str).into_iter();
@@ -44,10 +55,32 @@ pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
     let list = Listing::new(links::RULES, inputs, ORDERS, &query);
     let rows = Rows::of(api.rules.view());
     let strange = list.filter("state") == Standing::Foreign.as_str();
-    let (rules, next) = match strange {
-        true => foreign(&rows, list.filter("filter"), query.get("after")),
-        false => own(&rows, &list, query.get("after")),
+    let after = query.get("after");
+    let by_priority = list.order.key == "priority";
+    let (rules, next) = match (strange, by_priority) {
+        (true, true) => foreign(&rows, list.filter("filter"), after),
+        (false, true) => own(&rows, &list, after),
+        (_, false) => (Vec::new(), None),
     };
+    let (rules, pager) = match by_priority {
+        true => {
+            let pager = Pager {
+                first: (!after.is_empty()).then(|| list.link(&[])),
+                next: next.map(|after| list.link(&[("after", &after)])),
+                label: String::new(),
+            };
+            (rules, pager)
+        }
+        false => sorted(&rows, &list, strange, &query),
+    };
+    let mut columns = vec![
+        list.column("priority", "Rule"),
+        list.column("family", "Family"),
+        list.column("state", "State"),
+    ];
+    if !strange {
+        columns.push(list.column("owner", "Wanted by"));
+    }
     let view = rows.view();
     let (state, reason) = state_of(&view.state);
     let others: Vec<RuleRow> = rows
@@ -79,11 +112,8 @@ pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
             })
             .collect(),
         more_steps: all_steps.saturating_sub(FEW),
-        pager: Pager {
-            first: (!query.get("after").is_empty()).then(|| list.link(&[])),
-            next: next.map(|after| list.link(&[("after", &after)])),
-            label: String::new(),
-        },
+        pager,
+        columns,
         rules,
         strange,
         more_foreign: (others.len() > FEW)
@@ -173,6 +203,28 @@ fn own(rows: &Rows, list: &Listing<'_>, after: &str) -> (Vec<RuleRow>, Option<St
     })
 }
 
+/// One page of all rules in an order that is not the kernel's, within which it stays.
+fn sorted(rows: &Rows, list: &Listing<'_>, strange: bool, query: &Fields) -> (Vec<RuleRow>, Pager) {
+    let (part, state) = (list.filter("filter"), list.filter("state"));
+    let wanted = |one: &Row| {
+        (strange || state.is_empty() || one.standing.as_str() == state) && has(one, part)
+    };
+    let mut all: Vec<Row> = match strange {
+        true => {
+            let foreign = rows.foreign(0).map(|(_, one)| one);
+            foreign.filter(wanted).take(SORTED).collect()
+        }
+        false => rows.own(None).filter(wanted).take(SORTED).collect(),
+    };
+    match list.order.key {
+        "state" => list.sort(&mut all, |one| one.standing.as_str()),
+        "owner" => list.sort(&mut all, |one| one.owner.clone()),
+        _ => list.sort(&mut all, |one| one.family == Family::V6),
+    }
+    let pager = list.page(&mut all, PAGE, query);
+    (all.iter().map(row).collect(), pager)
+}
+
 fn foreign(rows: &Rows, part: &str, after: &str) -> (Vec<RuleRow>, Option<String>) {
     let ask = Ask::<u64> {
         limit: PAGE,
@@ -187,7 +239,7 @@ fn foreign(rows: &Rows, part: &str, after: &str) -> (Vec<RuleRow>, Option<String
     })
 }
 
-fn counts(rows: &Rows) -> Vec<(&'static str, String)> {
+pub fn counts(rows: &Rows) -> Vec<(&'static str, String)> {
     let desired = &rows.view().desired;
     let figures = [
         ("To be", desired.rules.len()),
@@ -201,7 +253,7 @@ fn counts(rows: &Rows) -> Vec<(&'static str, String)> {
         .into()
 }
 
-fn drift(rows: &Rows) -> Vec<(&'static str, String)> {
+pub fn drift(rows: &Rows) -> Vec<(&'static str, String)> {
     let drift = rows.view().drift;
     let figures = [
         ("Removed by others", drift.removed),
@@ -241,7 +293,7 @@ fn row(one: &Row) -> RuleRow {
     }
 }
 
-fn health(state: &EngineState) -> Health {
+pub fn health(state: &EngineState) -> Health {
     match state {
         EngineState::Active => Health::Good,
         EngineState::Off | EngineState::Starting(_) | EngineState::Paused => Health::Busy,

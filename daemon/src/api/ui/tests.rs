@@ -403,3 +403,31 @@ async fn nonsense_is_answered_calmly() {
         .await;
     assert_eq!(page.status, StatusCode::BAD_REQUEST);
 }
+
+#[tokio::test]
+async fn what_fails_beside_a_page_is_a_page_too() {
+    let site = Site::new().await;
+    let operator = site.visitor("operator").await;
+    let request = |method: &str, path: &str| {
+        let request = Request::builder().method(method).uri(path);
+        let request = request.header(header::COOKIE, &operator.cookie);
+        request.body(Body::empty()).unwrap()
+    };
+    let page = site.send(request("POST", "/ui/about")).await;
+    assert!(page.status.is_client_error(), "{}", page.status);
+    assert!(page.html.contains("<!DOCTYPE html>"), "{}", page.html);
+    let wrong = super::failed(StatusCode::INTERNAL_SERVER_ERROR);
+    assert_eq!(wrong.status(), StatusCode::INTERNAL_SERVER_ERROR);
+    // Programs get what they understand.
+    let page = site.send(request("POST", "/api/v1/pools/x/nothing")).await;
+    assert!(page.html.starts_with('{'), "{}", page.html);
+    for (path, page) in [
+        ("/ui", true),
+        ("/ui/pools", true),
+        ("/uix", false),
+        ("/ui/events", false),
+        ("/api/v1/pools", false),
+    ] {
+        assert_eq!(super::is_page(path), page, "{path}");
+    }
+}

@@ -64,12 +64,14 @@ pub fn lease_row(ledger: &Ledger, lease: &Lease) -> LeaseRow {
 
 pub fn pool_row(ledger: &Ledger, pool: &Pool, now: Timestamp) -> PoolRow {
     let forecast = ledger.forecast(pool.id, now);
+    let known = ledger.usage(pool.id);
     PoolRow {
         id: pool.id.0,
         name: pool.spec.name.to_string(),
         network: network_name(ledger, pool.spec.network),
         family: family(pool),
-        usage: ledger.usage(pool.id).map(usage).unwrap_or_default(),
+        withheld: known.map_or(0, |usage| usage.withheld),
+        usage: known.map(usage).unwrap_or_default(),
         closed: pool.spec.closed,
         full_in: forecast.hours(),
         forecast: ForecastView::from(forecast).to_string(),

@@ -17,6 +17,7 @@ use super::{
     fields::{Fields, with_query},
     page::{Failure, go_to},
     sessions::Session,
+    warnings,
 };
 use crate::api::{Api, auth::role_name, body::is_too_large};
 
@@ -57,6 +58,7 @@ impl Visitor {
             nav,
             viewer: Some(self.viewer()),
             notice,
+            store: warnings::store(&self.api.ipam).map(|warning| warning.what),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -14,6 +14,7 @@ use crate::{
     guests::GuestBoard,
     ipam::Ipam,
     metrics::Metrics,
+    nodes::NodeBoard,
     reload::Reload,
     rules::RuleBoard,
     settings::Settings,
@@ -73,6 +74,10 @@ impl Handlers {
             rules: self.rules,
             webhooks: Default::default(),
             oidc: Default::default(),
+            flow: api::ui::KnownFlow::default(),
+            nodes: NodeBoard::default(),
+            settings: Arc::default(),
+            certificate: watch::Sender::default().subscribe(),
             sessions: api::ui::Sessions::new(ipam.clone()),
             clusters,
             accounts: Accounts::closed(ipam.clone(), &settings.data_dir),

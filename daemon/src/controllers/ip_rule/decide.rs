@@ -11,7 +11,7 @@ use tokio::{sync::watch, time::Instant};
 
 use super::{
     gather,
-    observe::{Agent, Config, Node, Rule, Slice, Svc},
+    observe::{Agent, Config, Machine, Node, Rule, Slice, Svc},
     plan::{Known, Outlook, outlook, wants_endpoints},
     step::{is_overgrown, is_so},
 };
@@ -25,6 +25,7 @@ use crate::{
         site::Site,
     },
     metrics::ip_rule as figures,
+    nodes::{AgentView, NodeView, Nodes},
 };
 
 /// A status is written so long after what it is about at the earliest.
@@ -239,5 +240,51 @@ impl Decider {
     fn node_map(&self) -> BTreeMap<Text, Arc<Node>> {
         let nodes = self.nodes.all().into_iter();
         nodes.map(|(key, node)| (key.name, node)).collect()
+    }
+}
+
+/// What the label of a role begins with; the role is the rest of its key.
+const ROLE: &str = "node-role.kubernetes.io/";
+
+impl Nodes for Decider {
+    fn nodes(&self) -> Vec<NodeView> {
+        let this = Machine::this();
+        let view = |(name, node): (Text, Arc<Node>)| NodeView {
+            roles: roles(&node.labels),
+            unready: node.unready,
+            here: !node.machine.id.is_empty() && node.machine.id == this.id,
+            name,
+        };
+        self.node_map().into_iter().map(view).collect()
+    }
+
+    fn agents(&self) -> Vec<AgentView> {
+        let view = |(key, agent): (Key, Arc<Agent>)| AgentView {
+            name: format!("{}/{}", key.namespace, key.name),
+            wanted: agent.status.desired_number_scheduled,
+            ready: agent.status.number_ready,
+        };
+        self.agents.all().into_iter().map(view).collect()
+    }
+}
+
+fn roles(labels: &BTreeMap<String, String>) -> Vec<String> {
+    let roles = labels.keys().filter_map(|key| key.strip_prefix(ROLE));
+    roles.map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_role_is_the_rest_of_its_label() {
+        let labels = [
+            "node-role.kubernetes.io/control-plane",
+            "node-role.kubernetes.io/etcd",
+            "zone",
+        ];
+        let labels = labels.map(|key| (key.to_owned(), String::new()));
+        assert_eq!(roles(&labels.into()), ["control-plane", "etcd"]);
     }
 }

@@ -51,6 +51,7 @@ use super::{
 use crate::{
     clusters::ClusterSession,
     metrics::{ip_rule as figures, reconcile::counted},
+    nodes::NodeBoard,
     rules::RuleBoard,
 };
 
@@ -75,6 +76,7 @@ pub struct IpRule {
     /// How API servers reach it.
     own: Own,
     host: Option<Host>,
+    nodes: NodeBoard,
     /// Other daemons decide.
     only_node: bool,
 }
@@ -94,6 +96,13 @@ impl IpRule {
     pub fn with_host(mut self, board: RuleBoard, node: Text, agent: Option<(Text, Text)>) -> Self {
         let agent = agent.map(|(namespace, name)| Key { namespace, name });
         self.host = Some(Host::new(board, node, agent));
+        self
+    }
+
+    /// Tells there what Nodes there are.
+    #[must_use]
+    pub fn telling(mut self, nodes: NodeBoard) -> Self {
+        self.nodes = nodes;
         self
     }
 
@@ -159,7 +168,7 @@ impl IpRule {
     /// For as long as this daemon leads there.
     async fn decide(&self, session: ClusterSession) {
         let settings = &session.settings.ip_rule;
-        let run = |session| serve(site_of(session), &self.own);
+        let run = |session| serve(site_of(session), &self.own, &self.nodes);
         if !settings.leader_elect {
             return run(session).await;
         }
@@ -176,7 +185,7 @@ fn site_of(session: ClusterSession) -> Arc<Site> {
     Arc::new(Site::new(session, System::ip_rule()))
 }
 
-async fn serve(site: Arc<Site>, own: &Own) {
+async fn serve(site: Arc<Site>, own: &Own, nodes: &NodeBoard) {
     let cancel = site.cancel();
     let remote = Remote::new(site.session.client.clone());
     let queue = Queue::<Key>::new();
@@ -187,6 +196,7 @@ async fn serve(site: Arc<Site>, own: &Own) {
         move || quiet(Arc::clone(&idle)),
     ));
     let decider = Decider::new(Arc::clone(&site), remote, Arc::clone(&events), queue);
+    nodes.tell(&site.name, &decider);
     let mut tasks = JoinSet::new();
     let agents = Agents::start(&site, &events, &decider.agents, &mut tasks);
     watch(&site, &decider, &agents, &mut tasks);

@@ -145,3 +145,29 @@ fn a_search_goes_on_where_it_stopped() {
         assert_eq!(all, (1..=10).rev().map(|ten| ten * 10).collect::<Vec<_>>());
     }
 }
+
+#[test]
+fn a_search_from_the_oldest_on_finds_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(&dir);
+    let filter = AuditFilter {
+        action: Some(Action::Allocated),
+        from: Some(Timestamp(150)),
+        to: Some(Timestamp(900)),
+        ..AuditFilter::default()
+    };
+    for (limit, rows) in [(3, 1_000), (100, 7), (1, 1), (2, 13)] {
+        let (mut all, mut after) = (Vec::new(), None);
+        loop {
+            let found = store.reader().audit_search_up(&filter, after, limit, rows);
+            let found = found.unwrap();
+            assert!(found.entries.len() <= limit);
+            all.extend(found.entries.iter().map(|(number, _)| *number));
+            after = found.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        assert_eq!(all, (2..=9).map(|ten| ten * 10).collect::<Vec<_>>());
+    }
+}

@@ -303,3 +303,39 @@ fn rows_are_read_back_as_they_were_written() {
     let read = decode_rollup(POOL, Hour(5), &known);
     assert_eq!(read, Ok(row(POOL, 5)));
 }
+
+#[test]
+fn what_all_pools_gave_is_added_up_hour_by_hour() {
+    let medium = Faulty::default();
+    let (mut store, _) = opened(medium);
+    assert_eq!(store.reader().flow(Hour(0), Hour(9)).unwrap(), [].into());
+    put(&mut store, vec![pool(POOL), pool(PoolId(2))]);
+    let row = |pool, hour, given, released| {
+        Op::PutRollup(Rollup {
+            given,
+            released,
+            ..row(pool, hour)
+        })
+    };
+    let rows = vec![
+        row(POOL, 100, 1, 0),
+        row(POOL, 101, 2, 7),
+        row(PoolId(2), 101, 3, 0),
+        row(PoolId(2), 102, 0, 0),
+        row(PoolId(2), 103, u64::MAX, 1),
+    ];
+    put(&mut store, rows);
+    let flow = |from, to| store.reader().flow(Hour(from), Hour(to)).unwrap();
+    let all = [
+        (Hour(100), (1, 0)),
+        (Hour(101), (5, 7)),
+        (Hour(103), (u64::MAX, 1)),
+    ];
+    assert_eq!(flow(0, u32::MAX), all.into());
+    assert_eq!(
+        flow(101, 102),
+        [all[1]].into(),
+        "both ends are in, and none that is quiet"
+    );
+    assert_eq!(flow(102, 101), [].into());
+}

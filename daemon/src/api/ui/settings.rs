@@ -1,0 +1,99 @@
+//! What fipd runs with.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use fipd_web_ui::{Column, Form, Input, Nav, SettingRow, SettingsPage, links};
+
+use super::{
+    list::{Listing, Order},
+    page::{Answered, page},
+    views,
+    visit::{Query, Visitor},
+};
+use crate::{
+    api::{Api, tls},
+    settings::effective::{self, Origin, Setting},
+};
+
+/// Keys of one page.
+const PAGE: usize = 100;
+const ORDERS: &[Order] = &[
+    Order::up("key", "by key"),
+    Order::down("key", "by key, from the end"),
+    Order::down("origin", "what was said first"),
+    Order::up("origin", "defaults first"),
+    Order::up("taken", "what counts at once first"),
+    Order::down("taken", "what needs a restart first"),
+];
+const ORIGINS: [Origin; 4] = [
+    Origin::Default,
+    Origin::File,
+    Origin::Environment,
+    Origin::CommandLine,
+];
+
+pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Query) -> Answered {
+    visitor.must_administer()?;
+    let origins = ORIGINS.map(|one| (one.as_str().to_owned(), one.as_str().to_owned()));
+    let inputs = vec![
+        Input::new("filter", "Key or value contains"),
+        Input::new("origin", "From").kind(Form::any_of(origins)),
+    ];
+    let list = Listing::new(links::SETTINGS, inputs, ORDERS, &query);
+    let (settings, standing) = (Arc::clone(&api.settings), api.reload.standing());
+    let usable = standing.failed.is_none();
+    let read = tokio::task::spawn_blocking(move || settings.now(usable)).await;
+    let mut all = read.unwrap_or_default();
+    let pending = all.iter().filter(|one| one.pending.is_some()).count();
+    let (part, origin) = (list.filter("filter"), list.filter("origin"));
+    all.retain(|one| {
+        let named = one.key.contains(part) || one.value.contains(part);
+        named && (origin.is_empty() || one.origin.as_str() == origin)
+    });
+    match list.order.key {
+        "origin" => list.sort(&mut all, |one| (one.origin, one.key.clone())),
+        "taken" => list.sort(&mut all, |one| (one.taken, one.key.clone())),
+        _ => list.sort(&mut all, |one| one.key.clone()),
+    }
+    let pager = list.page(&mut all, PAGE, &query);
+    let known = &api.settings;
+    let place = |path: &std::path::Path| path.display().to_string();
+    let file = known.file.as_deref().map_or_else(String::new, place);
+    Ok(page(&SettingsPage {
+        shell: visitor.shell(Nav::Settings),
+        file,
+        error: standing
+            .failed
+            .map_or_else(String::new, |error| error.to_string()),
+        started: views::moment(known.started),
+        pending,
+        places: vec![
+            ("Data directory", place(&known.data_dir)),
+            ("Socket", place(&known.socket)),
+            ("Backups", place(&api.backups.schedule().directory)),
+            ("CA to trust", place(&tls::ca_file(&known.data_dir))),
+        ],
+        certificate: api.certificate.borrow().map(views::moment),
+        columns: vec![
+            list.column("key", "Key"),
+            Column::plain("Value"),
+            list.column("origin", "From"),
+            list.column("taken", "A change counts"),
+        ],
+        filters: list.filters,
+        rows: all.into_iter().map(row).collect(),
+        pager,
+        example: effective::EXAMPLE,
+    }))
+}
+
+fn row(one: Setting) -> SettingRow {
+    SettingRow {
+        origin: one.origin.as_str(),
+        taken: one.taken.as_str(),
+        key: one.key,
+        value: one.value,
+        pending: one.pending,
+    }
+}
