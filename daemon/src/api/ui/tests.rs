@@ -17,6 +17,7 @@ mod lists;
 mod pools;
 mod rooms;
 mod rules_page;
+mod tables;
 mod transfer;
 
 /// A signed-in browser.

@@ -20,7 +20,7 @@ fn addresses(html: &str) -> Vec<String> {
     rows.skip(1).map(address).collect()
 }
 
-fn next(html: &str) -> Option<String> {
+pub(super) fn next(html: &str) -> Option<String> {
     let (before, _) = html.split_once("\" rel=\"next\"")?;
     let (_, link) = before.rsplit_once("href=\"")?;
     Some(link.replace("&#38;", "&"))
