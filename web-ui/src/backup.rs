@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn without_a_hold_there_is_nothing_to_lift() {
         let mut page = page();
-        (page.held_until, page.copies) = (None, vec![]);
+        (page.held_until, page.copies, page.newest) = (None, vec![], String::new());
         let html = page.render().unwrap();
         assert!(!html.contains("/ui/backup/hold"), "{html}");
         assert!(html.contains("There is no copy yet"));

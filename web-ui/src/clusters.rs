@@ -136,8 +136,10 @@ mod tests {
     #[test]
     fn a_cluster_can_be_left_and_only_what_was_added_here_be_removed() {
         let page = |detached, uploaded| {
+            let mut shell = sample::shell(true);
+            shell.viewer.as_mut().unwrap().role = "admin".into();
             let page = ClusterPage {
-                shell: sample::shell(true),
+                shell,
                 name: "edge-1".into(),
                 clusters: sample::clusters().into_iter().take(1).collect(),
                 served: vec![("claims".into(), 7)],
