@@ -425,8 +425,14 @@ async fn watchdog(ipam: Ipam, stop: CancellationToken) -> Result<(), String> {
         stop.cancelled().await;
         return Ok(());
     };
+    // It lives so far; whether the writer gets on can be told after a while only.
+    tell(&[NotifyState::Watchdog]);
     let mut last = ipam.pulse();
     loop {
+        tokio::select! {
+            () = stop.cancelled() => return Ok(()),
+            () = tokio::time::sleep(interval / 3) => {}
+        }
         ipam.read(|ledger| ledger.revision());
         let pulse = ipam.pulse();
         if pulse.beats_after(&last) {
@@ -438,10 +444,6 @@ async fn watchdog(ipam: Ipam, stop: CancellationToken) -> Result<(), String> {
             );
         }
         last = pulse;
-        tokio::select! {
-            () = stop.cancelled() => return Ok(()),
-            () = tokio::time::sleep(interval / 3) => {}
-        }
     }
 }
 

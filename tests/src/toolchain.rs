@@ -34,7 +34,7 @@ pub fn prepare() -> Result<()> {
 }
 
 /// Where the outputs of `name` at `version` belong.
-fn cache_dir(name: &str, version: &str) -> Result<PathBuf> {
+pub(crate) fn cache_dir(name: &str, version: &str) -> Result<PathBuf> {
     let root = match std::env::var_os("FIPD_TESTBED_CACHE") {
         Some(root) => PathBuf::from(root),
         None => std::env::home_dir()

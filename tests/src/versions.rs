@@ -29,6 +29,9 @@ pub const GO_NETLINK: &str = "v1.3.1";
 /// `cargo deny`.
 pub const CARGO_DENY: &str = "0.20.2";
 
+/// `cargo fuzz`.
+pub const CARGO_FUZZ: &str = "0.13.2";
+
 /// `cargo deb`.
 pub const CARGO_DEB: &str = "3.8.0";
 

@@ -11,9 +11,9 @@ use clap_mangen::Man;
 use fipd_core::Timestamp;
 
 use super::{Cli, exit::Failure, shown};
-use crate::clock;
+use crate::{clock, config::reference};
 
-/// Commands of users; the daemon among them is started by its unit.
+/// Commands of users, beside which there is fipd.toml(5); the daemon among them is started by its unit.
 const SECTION: &str = "1";
 const SOURCE: &str = concat!("fipd ", env!("CARGO_PKG_VERSION"));
 
@@ -27,7 +27,10 @@ impl Pages {
     pub(super) fn run(&self) -> Result<(), Failure> {
         let mut top = Cli::command().disable_help_subcommand(true);
         top.build();
-        write(&top, &self.folder, &date()).map_err(|error| {
+        let written = write(&top, &self.folder, &date());
+        let config = self.folder.join("fipd.toml.5");
+        let written = written.and_then(|()| std::fs::write(config, reference::man()));
+        written.map_err(|error| {
             Failure::Failed(format!(
                 "the manual pages cannot be written to {}: {error}",
                 shown(&self.folder)
@@ -77,6 +80,7 @@ mod tests {
         let page = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
         assert!(page("fipd.1").contains("fipd\\-pool(1)"));
         assert!(page("fipd-serve.1").contains("\\-\\-data\\-dir"));
+        assert!(page("fipd.toml.5").contains("data\\-dir"));
         assert!(page("fipd-pool-create.1").contains("\\-\\-cidr"));
         assert!(
             !folder.path().join("fipd-man.1").exists(),

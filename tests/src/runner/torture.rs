@@ -1,13 +1,15 @@
 //! `cargo torture`: what is too long for every change. Goes round and round until the time is up.
 
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
+use super::checkout;
 use super::steps::{Step, Tally};
 use super::suites::{end_to_end, end_to_end_targets};
 use crate::say::say;
+use crate::{toolchain, versions};
 
 /// How much more than in `verify` the tests are to do.
 const MORE: [(&str, &str); 6] = [
@@ -19,6 +21,9 @@ const MORE: [(&str, &str); 6] = [
     ("FIPD_WEEKS", "50"),
     ("PROPTEST_CASES", "20000"),
 ];
+
+/// For each target.
+const FUZZ_TIME: &str = "-max_total_time=60";
 
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
@@ -37,19 +42,13 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode> {
     let mut round = 0;
     'time: loop {
         round += 1;
-        for target in std::iter::once(None).chain(targets.iter().map(Some)) {
+        let first = [Part::Properties, Part::Load, Part::Fuzz].into_iter();
+        for part in first.chain(targets.iter().map(|target| Part::EndToEnd(target))) {
             if Instant::now() >= end {
                 break 'time;
             }
-            let name = target.map_or("properties", String::as_str);
-            say(format_args!("=== round {round}: {name}"));
-            let tally = match target {
-                None => properties().await?,
-                Some(target) => {
-                    let test = end_to_end(target, &MORE).await?;
-                    test.with(ignored(target)).run().await?
-                }
-            };
+            say(format_args!("=== round {round}: {part:?}"));
+            let tally = part.run().await?;
             sum.add(tally);
             if tally.failed > 0 {
                 break 'time;
@@ -62,6 +61,91 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode> {
     } else {
         ExitCode::FAILURE
     })
+}
+
+/// What a round consists of.
+#[derive(Debug)]
+enum Part<'a> {
+    /// The property tests with many more histories than in `verify`.
+    Properties,
+    /// Many pages, streams and allocations at once, of a release build.
+    Load,
+    /// Each parser by `cargo fuzz`, where there is a nightly compiler.
+    Fuzz,
+    /// One file of `tests/e2e`.
+    EndToEnd(&'a str),
+}
+
+impl Part<'_> {
+    async fn run(&self) -> Result<Tally> {
+        match self {
+            Self::Properties => properties().await,
+            Self::Load => counted(Step::cargo(&["bench-peers", "load"])).await,
+            Self::Fuzz => fuzz().await,
+            Self::EndToEnd(target) => {
+                let test = end_to_end(target, &MORE).await?;
+                test.with(ignored(target)).run().await
+            }
+        }
+    }
+}
+
+/// A step that is one test itself.
+async fn counted(step: Step) -> Result<Tally> {
+    let done = step.run().await;
+    let (passed, failed) = (u64::from(done.is_ok()), u64::from(done.is_err()));
+    if let Err(error) = done {
+        say(format_args!("{error:#}"));
+    }
+    Ok(Tally { passed, failed })
+}
+
+/// All targets of `tests/fuzz`, each for a while. Its corpus grows outside of the checkout.
+async fn fuzz() -> Result<Tally> {
+    let nightly = Command::new("rustup")
+        .args(["run", "nightly", "rustc", "--version"])
+        .output();
+    if !nightly.is_ok_and(|output| output.status.success()) {
+        say("no nightly compiler is here, which cargo fuzz needs: left out");
+        return Ok(Tally::default());
+    }
+    let tool = tokio::task::spawn_blocking(toolchain::cargo_tool::cargo_fuzz).await??;
+    let cache = toolchain::cache_dir("fuzz", versions::CARGO_FUZZ)?;
+    let (cache, stored) = (cache.display(), "daemon/tests/fixtures/fuzz");
+    let mut sum = Tally::default();
+    for body in fuzz_targets()? {
+        let grown = format!("{cache}/corpus/{body}");
+        std::fs::create_dir_all(&grown)?;
+        let (build, stored) = (format!("{cache}/target"), format!("{stored}/{body}"));
+        // Without a sanitizer: there is next to no unsafe code to find anything in, and the allocator is fipd's own.
+        let how = [
+            "run",
+            "--fuzz-dir",
+            "tests/fuzz",
+            "--sanitizer",
+            "none",
+            "--target-dir",
+            &build,
+            &body,
+        ];
+        let step = Step::new(&tool, &how).with(&[&grown, &stored, "--", FUZZ_TIME]);
+        sum.add(counted(step.env("RUSTUP_TOOLCHAIN", "nightly")).await?);
+    }
+    Ok(sum)
+}
+
+fn fuzz_targets() -> Result<Vec<String>> {
+    let folder = checkout().join("tests/fuzz/fuzz_targets");
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        names.extend(
+            path.file_stem()
+                .map(|name| name.to_string_lossy().into_owned()),
+        );
+    }
+    names.sort();
+    Ok(names)
 }
 
 /// Tests that are only for here: release builds of the packages.

@@ -23,6 +23,11 @@ pub fn packagers() -> Result<[PathBuf; 3]> {
     ])
 }
 
+/// The path of `cargo-fuzz`, installed first when the cache has none.
+pub fn cargo_fuzz() -> Result<PathBuf> {
+    install("cargo-fuzz", versions::CARGO_FUZZ)
+}
+
 fn install(name: &str, version: &str) -> Result<PathBuf> {
     let dir = cache_dir(name, version)?;
     let root = cached(&dir, "root", |half| {
