@@ -503,7 +503,9 @@ mod tests {
         let (_, table) = routes().finish();
         for (method, pattern, access) in table.iter() {
             if access == Access::Open {
-                let expected = ["/healthz", "/readyz", "/ui/login"].contains(&pattern)
+                let expected = ["/healthz", "/readyz"].contains(&pattern)
+                    || pattern == "/ui/login"
+                    || pattern.starts_with("/ui/login/oidc")
                     || pattern.starts_with("/ui/static/");
                 assert!(expected, "{method} {pattern} is open");
             }

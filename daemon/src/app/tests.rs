@@ -12,10 +12,7 @@ use parking_lot::{Condvar, Mutex};
 use redb::{Builder, Database, DatabaseError, StorageBackend, backends::InMemoryBackend};
 
 use super::*;
-use crate::{
-    settings::Overrides,
-    store::{Medium, Options, Store},
-};
+use crate::store::{Medium, Options, Store};
 
 /// A disk whose syncs wait while it hangs.
 #[derive(Clone, Debug, Default)]
@@ -108,33 +105,4 @@ fn a_stop_does_not_wait_for_a_disk_that_hangs() {
     assert!(!answered, "nobody can tell what became of it");
     assert!(!shown, "nothing is shown before it is on the disk");
     assert!(took < Duration::from_secs(9), "{took:?}");
-}
-
-#[tokio::test]
-async fn a_configuration_edited_between_reading_and_watching_is_not_missed() {
-    let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("fipd.toml");
-    std::fs::write(&file, "").unwrap();
-    let overrides = Overrides {
-        config: Some(file.clone()),
-        ..Overrides::default()
-    };
-    let settings = Settings::load(overrides).unwrap();
-    let late = "[[cluster]]\nname = \"late\"\nkubeconfig = \"nowhere\"\n";
-    std::fs::write(&file, late).unwrap();
-    let (ipam, _writer) = Ipam::start(dir.path(), Arc::new(clock::now)).unwrap();
-    let stop = CancellationToken::new();
-    let (clusters, _registry) = start_clusters(&settings, &ipam, Runner::default(), &stop)
-        .await
-        .unwrap();
-    let mut changes = clusters.changes();
-    let seen = async {
-        while clusters.view("late").is_none() {
-            changes.changed().await.unwrap();
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(20), seen)
-        .await
-        .expect("the file as it is now");
-    stop.cancel();
 }

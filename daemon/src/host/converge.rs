@@ -118,7 +118,8 @@ impl Session<'_> {
         let doubted = self.indexes() && self.filter.is_doubted();
         let now = (wanted.revision, self.settings().can_index);
         let usual = listing.quiet && !listing.touched && !doubted && wanted.missing.is_empty();
-        if !usual || self.settled != Some(now) || !self.engine.notes.is_open() {
+        let paused = self.engine.paused;
+        if !usual || paused || self.settled != Some(now) || !self.engine.notes.is_open() {
             return Err(listing);
         }
         let protocol = self.engine.protocol();

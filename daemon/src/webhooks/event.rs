@@ -11,7 +11,7 @@ pub const TEST: &str = "fipd.test";
 pub const GAP: &str = "fipd.gap";
 
 /// Every name that can be subscribed to.
-pub const NAMES: [&str; 40] = [
+pub const NAMES: [&str; 41] = [
     "lease.allocated",
     "lease.reserved",
     "lease.probing",
@@ -40,6 +40,7 @@ pub const NAMES: [&str; 40] = [
     "cluster.recorded",
     "cluster.adopted",
     "cluster.adoption-skipped",
+    "cluster.changed",
     "account.changed",
     "account.deleted",
     "token.created",

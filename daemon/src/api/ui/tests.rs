@@ -402,7 +402,7 @@ async fn nonsense_is_answered_calmly() {
     let page = operator
         .post("/ui/pools/1/allocate", &format!("owner={}", long.repeat(4)))
         .await;
-    assert_eq!(page.status, StatusCode::BAD_REQUEST);
+    assert_eq!(page.status, StatusCode::PAYLOAD_TOO_LARGE);
 }
 
 #[tokio::test]

@@ -135,7 +135,7 @@ async fn a_file_is_read_and_what_is_no_text_is_refused() {
     );
     let large = vec![b'a'; 5 << 20];
     let page = site.send(parts(&admin, &[("file", &large)])).await;
-    assert_eq!(page.status, StatusCode::BAD_REQUEST);
+    assert_eq!(page.status, StatusCode::PAYLOAD_TOO_LARGE);
     assert!(page.html.contains("larger than 4,112 KiB"), "{}", page.html);
     let large = [("file", large.split_at(3 << 20).0)];
     let page = site.send(parts(&admin, &large)).await;
