@@ -213,7 +213,10 @@ async fn attach(host: &Host) {
     let section = "\n[[cluster]]\nname = \"alpha\"\nkubeconfig = \"/etc/fipd/alpha.kubeconfig\"\nsystems = [\"claims\"]\n";
     host.sh(&format!("printf '%s' '{section}' >>{CONFIG}"))
         .await;
-    host.until("the cluster is known", "fipd clusters list", |said| {
+    host.sh("systemctl reload fipd.service").await;
+    // fipd keeps the list that a removal shows.
+    let list = "cat /var/lib/fipd/attached-clusters";
+    host.until("it is noted as attached", list, |said| {
         said.contains("alpha")
     })
     .await;

@@ -11,6 +11,8 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use super::directory::TestDirectory;
 use crate::process::{Process, run_bound};
@@ -46,12 +48,18 @@ impl Machine {
             "--quiet",
             "--volatile=overlay",
             "--private-network",
-            "--machine=machine",
+            "--hostname=machine",
             "--console=pipe",
             // There is no systemd here that could know of it.
             "--register=no",
             "--keep-unit",
         ]);
+        // Where nspawn keeps what is of this machine on its host: by its name.
+        let name = directory.path().file_name().unwrap_or_default();
+        let name: String = (name.to_string_lossy().chars())
+            .filter(char::is_ascii_alphanumeric)
+            .collect();
+        command.arg(format!("--machine={name}"));
         // Several may have the same root, since none writes to it.
         command.env("SYSTEMD_NSPAWN_LOCK", "0");
         let log = directory.path().join("nspawn.log");
@@ -112,6 +120,15 @@ impl Machine {
             ("DEBIAN_FRONTEND", "noninteractive"),
         ]);
         run_bound(enter).await.context("start nsenter")
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        // nspawn that is killed leaves it behind. All that runs inside ends with it; it may have ended by itself.
+        if let Ok(first) = i32::try_from(self.first) {
+            let _ = kill(Pid::from_raw(first), Signal::SIGKILL);
+        }
     }
 }
 
