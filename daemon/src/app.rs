@@ -160,18 +160,8 @@ async fn serve(
     Backups::sweep_lent(&settings.data_dir);
     let backups = Backups::new(ipam.clone(), schedule);
     chores(&mut tasks, ipam, &backups, &rules, stop);
-    let oidc = Oidc::new(
-        settings.config.oidc.as_ref(),
-        tls_settings.advertise.as_deref(),
-    );
-    let oidc = oidc.map_err(AppError::Config)?;
-    if let Some(provider) = oidc.provider().cloned() {
-        // So that the login says it if the provider cannot be reached.
-        tokio::spawn(async move { provider.look().await });
-    }
-    let webhooks = Webhooks::new(&settings.config.hooks, &settings.data_dir);
-    let webhooks = webhooks.map_err(AppError::Config)?;
-    tasks.spawn(webhooks.clone().run(ipam.clone(), stop.clone()).map(Ok));
+    let oidc = start_oidc(settings, tls_settings.advertise.as_deref())?;
+    let webhooks = start_webhooks(&mut tasks, settings, ipam, stop)?;
     let (engine, host_rules) = host::start(
         &mut tasks,
         &settings.config,
@@ -233,6 +223,27 @@ async fn serve(
     stop.cancel();
     end(tasks, &engine, move || drop(listen_file)).await;
     result
+}
+
+fn start_oidc(settings: &Settings, advertise: Option<&str>) -> Result<Oidc, AppError> {
+    let oidc = Oidc::new(settings.config.oidc.as_ref(), advertise).map_err(AppError::Config)?;
+    if let Some(provider) = oidc.provider().cloned() {
+        // So that the login says it if the provider cannot be reached.
+        tokio::spawn(async move { provider.look().await });
+    }
+    Ok(oidc)
+}
+
+fn start_webhooks(
+    tasks: &mut Tasks,
+    settings: &Settings,
+    ipam: &Ipam,
+    stop: &CancellationToken,
+) -> Result<Webhooks, AppError> {
+    let webhooks = Webhooks::new(&settings.config.hooks, &settings.data_dir);
+    let webhooks = webhooks.map_err(AppError::Config)?;
+    tasks.spawn(webhooks.clone().run(ipam.clone(), stop.clone()).map(Ok));
+    Ok(webhooks)
 }
 
 /// Ends what was started, and takes the listen file away.

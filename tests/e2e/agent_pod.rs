@@ -12,11 +12,10 @@ use std::time::Duration;
 
 use anyhow::Result;
 use fipd_crds::ip_rule::{Agent, IPRule, IPRuleConfig};
-use fipd_tests::namespace::in_namespace;
 use fipd_tests::rule_objects;
 use fipd_tests::testbed::{
-    ControlPlane, ControlPlaneOptions, Fipd, FipdOptions, Node, RESTRICTED_USER, fipd_binary,
-    prepare_node, wait_until,
+    ControlPlane, ControlPlaneOptions, Fipd, FipdOptions, Node, RESTRICTED_USER, on_a_node,
+    wait_until,
 };
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{Pod, Service};
@@ -203,16 +202,7 @@ fn outside() -> String {
 
 #[test]
 fn defect_10_an_agent_runs_fipd_on_its_nodes_and_takes_the_rules_along_when_it_goes() {
-    // What needs this machine's network.
-    let prepare = async {
-        prepare_node().await?;
-        fipd_binary().await
-    };
-    tokio::runtime::Runtime::new()
-        .unwrap()
-        .block_on(prepare)
-        .unwrap();
-    in_namespace(2, story).unwrap();
+    on_a_node(story).unwrap();
 }
 
 /// From IPRules and Services to the kernel of the node, by what the pod has: its rights, and the `nft` of its image.

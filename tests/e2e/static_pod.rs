@@ -8,10 +8,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use fipd_tests::namespace::in_namespace;
 use fipd_tests::testbed::{
-    ControlPlane, ControlPlaneOptions, Method, Node, TestDirectory, UnixConnection, fipd_binary,
-    get_unix, prepare_node, wait_until,
+    ControlPlane, ControlPlaneOptions, Method, Node, TestDirectory, UnixConnection, get_unix,
+    on_a_node, wait_until,
 };
 use serde_json::{Value, json};
 
@@ -175,16 +174,7 @@ async fn decide(host: &Host) -> Result<()> {
 #[test]
 #[ignore = "its node does not become ready yet; the manifest was not seen to run"]
 fn state_on_the_host_survives_the_pod_and_its_image() {
-    // What needs this machine's network.
-    let prepare = async {
-        prepare_node().await?;
-        fipd_binary().await
-    };
-    tokio::runtime::Runtime::new()
-        .unwrap()
-        .block_on(prepare)
-        .unwrap();
-    in_namespace(2, story).unwrap();
+    on_a_node(story).unwrap();
 }
 
 async fn story() -> Result<()> {

@@ -28,6 +28,8 @@ use rsa::{RsaPrivateKey, pkcs1::EncodeRsaPrivateKey as _};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
+use crate::harness::serve_beside;
+
 pub const CLIENT: &str = "fipd";
 pub const SECRET: &str = "the client's secret, with a space";
 
@@ -99,17 +101,7 @@ impl Provider {
             .route("/authorize", get(authorize))
             .route("/token", post(token))
             .with_state(Arc::clone(&inner));
-        std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()
-                .unwrap();
-            runtime.block_on(async {
-                listener.set_nonblocking(true).unwrap();
-                let listener = tokio::net::TcpListener::from_std(listener).unwrap();
-                axum::serve(listener, router).await.unwrap();
-            });
-        });
+        serve_beside(listener, router);
         Self { url, inner }
     }
 

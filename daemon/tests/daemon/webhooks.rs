@@ -18,7 +18,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::harness::{Daemon, PATIENCE};
+use crate::harness::{Daemon, PATIENCE, serve_beside};
 
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
 
@@ -46,17 +46,7 @@ impl Receiver {
         let router = Router::new()
             .route("/events", post(take))
             .with_state(Arc::clone(&inner));
-        std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()
-                .unwrap();
-            runtime.block_on(async {
-                listener.set_nonblocking(true).unwrap();
-                let listener = tokio::net::TcpListener::from_std(listener).unwrap();
-                axum::serve(listener, router).await.unwrap();
-            });
-        });
+        serve_beside(listener, router);
         Self { url, inner }
     }
 

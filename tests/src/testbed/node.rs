@@ -20,8 +20,10 @@ use serde_json::json;
 
 use super::control_plane::{ControlPlane, SERVICE_ADDRESS};
 use super::directory::TestDirectory;
+use super::fipd::fipd_binary;
 use super::image::{self, image, run};
 use super::kubeconfig::with_server;
+use crate::namespace::in_namespace;
 use crate::process::Process;
 use crate::toolchain::{Component, debian};
 use crate::wait::wait_until;
@@ -37,8 +39,19 @@ const PAUSE: &str = "fipd.test/pause:1";
 const FIRST: &str = "mkdir -p /var/lib/kubelet && for place in /run /var/log /var/lib/kubelet; do mount -t tmpfs node $place \
                      || exit 1; done; touch \"$0\"; while :; do sleep 1000 & wait; done";
 
+/// Runs a story in a network namespace of its own, in which nodes can be started.
+pub fn on_a_node(story: impl AsyncFnOnce() -> Result<()> + Send) -> Result<()> {
+    // What needs this machine's network.
+    let prepare = async {
+        prepare_node().await?;
+        fipd_binary().await
+    };
+    tokio::runtime::Runtime::new()?.block_on(prepare)?;
+    in_namespace(2, story)
+}
+
 /// Has all that a node needs of this machine's network afterwards.
-pub async fn prepare_node() -> Result<()> {
+async fn prepare_node() -> Result<()> {
     let prepare = || {
         debian::ensure(PACKAGES)?;
         debian::ensure(image::PACKAGES)?;
