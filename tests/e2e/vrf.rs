@@ -14,8 +14,8 @@ use k8s_openapi::api::core::v1::Service;
 use kube::api::{Api, DeleteParams};
 use serde_json::{Value, json};
 
-/// Instructions of the machine are translated.
-const DEADLINE: Duration = Duration::from_secs(60);
+/// Instructions of the machine are translated, and other tests run beside.
+const DEADLINE: Duration = Duration::from_secs(180);
 const ROLES: &str = include_str!("../../packaging/rbac/ip-rule.yaml");
 const LEASES_IN: &str = "ip-rule-operator-system";
 const NODE: &str = "vm";

@@ -332,7 +332,7 @@ fn of_host(routes: Routes) -> Routes {
 /// The router of the socket and of `[api] listen`.
 pub fn router(api: Arc<Api>, socket: SocketPolicy) -> Router {
     let router = guarded(routes(), &api, socket);
-    layered(router.merge(beside().finish().0), api)
+    layered(router.merge(beside().finish().0), api, ui::is_page)
 }
 
 /// What [`router`] serves beside the guard: its tokens are its own.
@@ -342,7 +342,8 @@ fn beside() -> Routes {
 
 /// The router of the socket of a host that decides nothing.
 pub fn agent_router(api: Arc<Api>, socket: SocketPolicy) -> Router {
-    layered(guarded(of_host(Routes::default()), &api, socket), api)
+    let router = guarded(of_host(Routes::default()), &api, socket);
+    layered(router, api, no_page)
 }
 
 fn guarded(routes: Routes, api: &Arc<Api>, socket: SocketPolicy) -> Router<Arc<Api>> {
@@ -360,7 +361,7 @@ fn guarded(routes: Routes, api: &Arc<Api>, socket: SocketPolicy) -> Router<Arc<A
 /// The router of a `[[listener]]`: what it serves, without login, and nothing else.
 pub fn open_router(api: Arc<Api>, serve: &BTreeSet<Serve>) -> Router {
     let (router, _) = serve.iter().fold(Routes::default(), open_routes).finish();
-    layered(router.fallback(nothing_here), api)
+    layered(router.fallback(nothing_here), api, no_page)
 }
 
 /// What a `[[listener]]` serves for a word of `serve`.
@@ -392,8 +393,14 @@ pub fn strict_transport(router: Router) -> Router {
     }))
 }
 
-/// What every request goes through, whatever it is for.
-fn layered(router: Router<Arc<Api>>, api: Arc<Api>) -> Router {
+/// What is served without pages.
+fn no_page(_path: &str) -> bool {
+    false
+}
+
+/// What every request goes through, whatever it is for. Errors at a path that `is_page` are told to people.
+fn layered(router: Router<Arc<Api>>, api: Arc<Api>, is_page: fn(&str) -> bool) -> Router {
+    let told = move |request, next| as_problem(is_page, request, next);
     // From the inside out: the last layer sees the request first.
     router
         .layer(middleware::from_fn(body::limited))
@@ -403,7 +410,7 @@ fn layered(router: Router<Arc<Api>>, api: Arc<Api>) -> Router {
             HANDLER_DEADLINE,
         ))
         .layer(CatchPanicLayer::custom(panicked))
-        .layer(middleware::from_fn(as_problem))
+        .layer(middleware::from_fn(told))
         .layer(middleware::from_fn_with_state(Arc::clone(&api), measure))
         .layer(middleware::map_response(common_headers))
         .with_state(api)
@@ -428,8 +435,8 @@ fn panicked(payload: Box<dyn Any + Send + 'static>) -> Response {
 }
 
 /// Answers that were made by the router or a limit, and are errors without a body for people, become problems.
-async fn as_problem(request: Request, next: Next) -> Response {
-    let page = ui::is_page(request.uri().path());
+async fn as_problem(is_page: fn(&str) -> bool, request: Request, next: Next) -> Response {
+    let page = is_page(request.uri().path());
     let response = next.run(request).await;
     let status = response.status();
     let kind = response

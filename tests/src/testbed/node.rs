@@ -74,7 +74,8 @@ pub struct Node {
 }
 
 impl Node {
-    /// The one node of a control plane for nodes; `fipd_image` is what fipd's image is called there. Waits until it is ready.
+    /// The one node of a control plane for nodes, with the controller manager that takes the taint of new nodes off;
+    /// `fipd_image` is what fipd's image is called there. Waits until it is ready.
     pub async fn start(plane: &ControlPlane, name: &str, fipd_image: &str) -> Result<Self> {
         let directory = TestDirectory::new()?;
         let folder = directory.path();

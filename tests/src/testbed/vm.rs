@@ -41,8 +41,8 @@ const MODULES: &[&str] = &[
     "virtio_net",
 ];
 const MEMORY: &str = "1024";
-const BOOTS_WITHIN: Duration = Duration::from_secs(90);
-const COMMAND_WITHIN: Duration = Duration::from_secs(60);
+const BOOTS_WITHIN: Duration = Duration::from_secs(240);
+const COMMAND_WITHIN: Duration = Duration::from_secs(180);
 /// Begins the line with the exit code, after the output of a command.
 const DONE: &str = "=done=";
 
