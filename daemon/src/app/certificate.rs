@@ -7,7 +7,7 @@ use fipd_core::Timestamp;
 use tokio::sync::{Mutex, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::{api::listen::ListenError, settings::Settings};
+use crate::{api::listen::ListenError, metrics, settings::Settings};
 
 /// How often the own certificate is looked at.
 const RENEWAL: Duration = Duration::from_secs(12 * 3600);
@@ -26,6 +26,7 @@ pub struct Certificate {
 impl Certificate {
     pub async fn start(settings: &Settings) -> Result<Arc<Self>, ListenError> {
         let (served, ends) = settings.tls().certificate().await?;
+        metrics::certificate::note(ends);
         Ok(Arc::new(Self {
             settings: settings.clone(),
             last: parking_lot::Mutex::new(settings.clone()),
@@ -69,6 +70,7 @@ impl Certificate {
         let renewed = tls.renewed_by(wanted).renew(&self.served).await;
         match renewed {
             Ok(ends) => {
+                metrics::certificate::note(ends);
                 self.ends.send_replace(ends);
             }
             Err(error) => {

@@ -3,6 +3,7 @@
 //! Counters of requests and of reconciles are kept; everything else is read from the ledger, the store, the cluster
 //! registry and what the controllers have seen at the moment it is asked for. There is no `fipd_` series per lease.
 
+pub mod certificate;
 pub mod ip_rule;
 mod page;
 mod rancher_fip;
@@ -147,6 +148,7 @@ impl Metrics {
             Unit::Seconds,
             admission_seconds.clone(),
         );
+        certificate::register(own);
         reconcile::register(own);
         reload::register(own);
         rules::register(own, board);
