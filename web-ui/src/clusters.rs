@@ -31,8 +31,8 @@ pub struct ClusterRow {
     /// Switched on for it.
     pub systems: Vec<String>,
     pub leases: u128,
-    /// Releases that wait for an admin, and for what reason; may be empty.
-    pub held_back: String,
+    /// Releases that wait for an admin, one a system; one word confirms all of them.
+    pub held_back: Vec<String>,
 }
 
 /// All clusters.
@@ -55,15 +55,51 @@ pub struct ClusterPage {
     pub name: String,
     /// The one.
     pub clusters: Vec<ClusterRow>,
-    /// How many leases each system that is on has for its objects.
-    pub served: Vec<(String, u128)>,
+    /// Of each system that is on.
+    pub served: Vec<Served>,
     /// Parts of what fipd keeps there that are not as they are to be, and why.
     pub troubles: Vec<(String, String)>,
     pub detached: bool,
-    /// It was added on these pages, and can be removed on them.
-    pub uploaded: bool,
-    /// Where it is known from.
-    pub found: String,
+    pub known: Known,
+    pub leases: u128,
+}
+
+/// Where a cluster is known from, which says how it is taken out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    Configured,
+    /// It was added on these pages.
+    Uploaded,
+    /// Through Rancher.
+    Discovered,
+    /// Only by its leases: nothing leads there any more.
+    Remembered,
+}
+
+/// What a system does for a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Served {
+    pub system: String,
+    /// Kinds of objects that it serves and how many there are, as far as that is known here.
+    pub objects: Vec<(&'static str, u128)>,
+    /// `None` for a system that has no leases.
+    pub leases: Option<u128>,
+}
+
+impl Served {
+    /// `AddressClaims: 14, leases: 12`.
+    pub(crate) fn text(&self) -> String {
+        let objects = self.objects.iter().copied();
+        let leases = self.leases.map(|leases| ("leases", leases));
+        let all = objects.chain(leases);
+        let all: Vec<_> = all
+            .map(|(what, number)| format!("{what}: {}", count(number)))
+            .collect();
+        match all.is_empty() {
+            true => "its objects are not known here".to_owned(),
+            false => all.join(", "),
+        }
+    }
 }
 
 impl ClusterPage {
@@ -77,6 +113,15 @@ impl ClusterPage {
 
     pub(crate) fn remove(&self) -> String {
         links::cluster_remove(&self.name)
+    }
+
+    /// Where another kubeconfig is uploaded for it.
+    pub(crate) fn add(&self) -> String {
+        links::cluster_add(&self.name)
+    }
+
+    pub(crate) fn lease_count(&self) -> String {
+        count(self.leases)
     }
 }
 
@@ -128,6 +173,8 @@ mod tests {
             "rancher-fip",
             "1,204",
             "fipd clusters confirm-release edge-2",
+            "<li>12 leases of rancher-fip</li><li>7 leases of claims</li>",
+            "If that is right of all of them:",
         ] {
             assert!(html.contains(text), "no {text} in {html}");
         }
@@ -135,34 +182,69 @@ mod tests {
 
     #[test]
     fn a_cluster_can_be_left_and_only_what_was_added_here_be_removed() {
-        let page = |detached, uploaded| {
-            let mut shell = sample::shell(true);
-            shell.viewer.as_mut().unwrap().role = "admin".into();
-            let page = ClusterPage {
-                shell,
-                name: "edge-1".into(),
-                clusters: sample::clusters().into_iter().take(1).collect(),
-                served: vec![("claims".into(), 7)],
-                troubles: vec![("webhook".into(), "<refused>".into())],
-                detached,
-                uploaded,
-                found: "in the configuration".into(),
-            };
-            page.render().unwrap()
-        };
-        let configured = page(false, false);
+        let configured = page(false, Known::Configured);
         assert!(
             configured.contains("/ui/clusters/edge-1/detach"),
             "{configured}"
         );
         assert!(configured.contains("&#60;refused&#62;"));
         assert!(!configured.contains("/ui/clusters/edge-1/remove"));
-        let uploaded = page(true, true);
+        let uploaded = page(true, Known::Uploaded);
         assert!(
             uploaded.contains("/ui/clusters/edge-1/remove"),
             "{uploaded}"
         );
         assert!(uploaded.contains("action=\"/ui/clusters/edge-1/attach\" method=\"post\""));
+        assert!(page(false, Known::Discovered).contains("match-labels"));
+    }
+
+    #[test]
+    fn a_cluster_that_is_only_remembered_is_forgotten_and_not_left() {
+        let html = page(false, Known::Remembered);
+        assert!(
+            !html.contains("/detach") && !html.contains("/remove"),
+            "{html}"
+        );
+        for text in [
+            "fipd clusters forget edge-1",
+            "frees its 1,204 leases",
+            "/ui/clusters/new?name=edge-1",
+        ] {
+            assert!(html.contains(text), "no {text} in {html}");
+        }
+    }
+
+    #[test]
+    fn objects_and_leases_are_told_apart() {
+        let html = page(false, Known::Configured);
+        assert!(html.contains("AddressClaims: 14, leases: 7"), "{html}");
+        let agent = Served {
+            system: "ip-rule".into(),
+            objects: vec![],
+            leases: None,
+        };
+        assert_eq!(agent.text(), "its objects are not known here");
+    }
+
+    fn page(detached: bool, known: Known) -> String {
+        let mut shell = sample::shell(true);
+        shell.viewer.as_mut().unwrap().role = "admin".into();
+        let served = Served {
+            system: "claims".into(),
+            objects: vec![("AddressClaims", 14)],
+            leases: Some(7),
+        };
+        let page = ClusterPage {
+            shell,
+            name: "edge-1".into(),
+            clusters: sample::clusters().into_iter().take(1).collect(),
+            served: vec![served],
+            troubles: vec![("webhook".into(), "<refused>".into())],
+            detached,
+            known,
+            leases: 1_204,
+        };
+        page.render().unwrap()
     }
 
     #[test]

@@ -107,7 +107,7 @@ mod tests {
             "<title>Dashboard – fipd</title>",
             "aria-current=\"page\"",
             "Pool dmz is full",
-            "fipd pool update dmz --cidr",
+            "fipd pool update dmz --add-cidr",
             "class=\"tag bad\">now",
             "class=\"tag busy\">soon",
             "Network default waits",

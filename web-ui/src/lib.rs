@@ -59,7 +59,7 @@ pub use audit::{AuditPage, AuditRow};
 pub use backup::{BackupPage, CopyRow};
 pub use blocks::{BlockRow, Blocks};
 pub use chart::{Chart, Point};
-pub use clusters::{ClusterPage, ClusterRow, ClustersPage, Health};
+pub use clusters::{ClusterPage, ClusterRow, ClustersPage, Health, Known, Served};
 pub use confirm::ReleasePage;
 pub use dashboard::{Dashboard, RulesCard, StoreCard, Warning};
 pub use error::ErrorPage;

@@ -124,6 +124,11 @@ pub fn leases_of_cluster(name: &str) -> String {
     filtered(LEASES, "cluster", name)
 }
 
+/// The form for a kubeconfig of the cluster.
+pub fn cluster_add(name: &str) -> String {
+    filtered(CLUSTER_NEW, "name", name)
+}
+
 /// The leases of a pool, as a list.
 pub fn leases_of_pool(name: &str) -> String {
     filtered(LEASES, "pool", name)

@@ -18,7 +18,9 @@ pub struct PoolRow {
     pub full_in: Option<u32>,
     /// The same in words.
     pub forecast: String,
-    /// Owners waiting for a free address.
+    /// The object that it mirrors and that is changed in its place; empty for a pool of fipd's own.
+    pub mirrors: String,
+    /// Owners waiting for a free address; more than [`PoolRow::WAITERS`] are not counted.
     pub waiting: usize,
     /// Addresses that are not given because another network may mean the same ones.
     pub withheld: u128,
@@ -38,6 +40,17 @@ pub struct PoolsPage {
 }
 
 impl PoolRow {
+    /// So many owners that wait are counted, and one more.
+    pub const WAITERS: usize = 100;
+
+    /// `12`, `100+`.
+    pub fn waiters(&self) -> String {
+        match self.waiting {
+            many if many > Self::WAITERS => format!("{}+", Self::WAITERS),
+            waiting => waiting.to_string(),
+        }
+    }
+
     pub(crate) fn link(&self) -> String {
         links::pool(self.id)
     }

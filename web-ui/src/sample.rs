@@ -58,6 +58,7 @@ pub fn pool_row(id: u32, name: &str, size: u128, used: u128) -> PoolRow {
         usage,
         closed: false,
         waiting: 0,
+        mirrors: String::new(),
         withheld: 0,
         full_in: Some(50),
         forecast: "full in about 2 days".into(),
@@ -225,9 +226,12 @@ pub fn clusters() -> Vec<ClusterRow> {
         systems: vec!["rancher-fip".into()],
         leases: 1_204,
         held_back: if health == Health::Bad {
-            "12 leases of rancher-fip".into()
+            vec![
+                "12 leases of rancher-fip".into(),
+                "7 leases of claims".into(),
+            ]
         } else {
-            String::new()
+            Vec::new()
         },
     };
     vec![
@@ -252,7 +256,7 @@ pub fn dashboard() -> Dashboard {
                 urgent: true,
                 what: "Pool dmz is full".into(),
                 next: "Add addresses to it.".into(),
-                commands: vec!["fipd pool update dmz --cidr CIDR".into()],
+                commands: vec!["fipd pool update dmz --add-cidr CIDR".into()],
                 link: Some(("/ui/pools/1".into(), "Open the pool".into())),
             },
             Warning {

@@ -206,12 +206,16 @@ fn view(view: &clusters::ClusterView) -> ClusterView {
         found: view.found.as_str().to_owned(),
         detached: view.detached,
         leases: view.leases,
-        held_back: view.held_back.as_ref().map(|held| HeldBackView {
-            system: held.system.to_string(),
-            leases: held.leases,
-            limit: held.limit,
-            since: clock::rfc3339(held.since),
-        }),
+        held_back: view.held_back.iter().map(held_back_view).collect(),
+    }
+}
+
+fn held_back_view(held: &clusters::HeldBack) -> HeldBackView {
+    HeldBackView {
+        system: held.system.to_string(),
+        leases: held.leases,
+        limit: held.limit,
+        since: clock::rfc3339(held.since),
     }
 }
 

@@ -342,8 +342,15 @@ pub(super) fn patched(
         spec.network_by_default &= spec.network == network;
         spec.network = network;
     }
-    if let Some(addresses) = patch.addresses {
-        spec.addresses = convert::specs("addresses", &addresses)?;
+    let added = convert::specs("add_addresses", &patch.add_addresses)?;
+    match patch.addresses {
+        Some(_) if !added.is_empty() => {
+            let given = patch.add_addresses.join(" ");
+            let allowed = "nothing beside addresses, which replace all that the pool has";
+            return Err(Problem::invalid("add_addresses", &given, allowed));
+        }
+        Some(addresses) => spec.addresses = convert::specs("addresses", &addresses)?,
+        None => spec.addresses.extend(added),
     }
     if let Some(exclusions) = patch.exclusions {
         spec.exclusions = convert::specs("exclusions", &exclusions)?;
@@ -416,4 +423,30 @@ fn order(text: Option<&str>) -> Result<Option<Order>, Problem> {
 fn subnet(text: &str) -> Result<IpNet, Problem> {
     text.parse()
         .map_err(|_| Problem::invalid("subnet", text, "a CIDR such as 192.0.2.0/24"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_come_beside_those_that_a_pool_has_or_in_their_place() {
+        let (ledger, had) = (Ledger::new(), "10.0.0.0/24");
+        let edit = |addresses: Option<&str>, more: &str| {
+            let spec = PoolSpec::own("lab", vec![had.parse().unwrap()]);
+            let patch = PoolPatch {
+                addresses: addresses.map(|text| vec![text.to_owned()]),
+                add_addresses: more.split_whitespace().map(str::to_owned).collect(),
+                ..PoolPatch::default()
+            };
+            let spec = patched(&ledger, spec, patch)?;
+            let addresses = spec.addresses.iter().map(ToString::to_string);
+            Ok::<_, Problem>(addresses.collect::<Vec<_>>())
+        };
+        assert_eq!(edit(None, "10.1.0.0/24").unwrap(), [had, "10.1.0.0/24"]);
+        assert_eq!(edit(Some("10.2.0.0/24"), "").unwrap(), ["10.2.0.0/24"]);
+        let refused = edit(Some("10.2.0.0/24"), "10.1.0.0/24").unwrap_err();
+        assert_eq!(refused.field.as_deref(), Some("add_addresses"));
+        assert!(edit(None, "10.1.0.0/33").is_err());
+    }
 }

@@ -179,14 +179,18 @@ fn facts(cluster: &ClusterView) -> Table {
             if cluster.detached { "yes" } else { "no" }.to_owned(),
         ),
         ("Leases", cluster.leases.to_string()),
-        (
-            "Held back",
-            cluster
-                .held_back
-                .as_ref()
-                .map_or_else(|| "-".to_owned(), held_back),
-        ),
+        ("Held back", all_held_back(&cluster.held_back)),
     ])
+}
+
+/// Every system: one word confirms all of them.
+fn all_held_back(all: &[HeldBackView]) -> String {
+    let all: Vec<_> = all.iter().map(held_back).collect();
+    or_dash(
+        Some(all.join("; "))
+            .filter(|text| !text.is_empty())
+            .as_ref(),
+    )
 }
 
 fn held_back(held: &HeldBackView) -> String {
@@ -194,4 +198,23 @@ fn held_back(held: &HeldBackView) -> String {
         "{} leases of {} since {} (at most {} go by themselves)",
         held.leases, held.system, held.since, held.limit
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_that_one_word_confirms_is_shown() {
+        assert_eq!(all_held_back(&[]), "-");
+        let held = |system: &str, leases| HeldBackView {
+            system: system.to_owned(),
+            leases,
+            limit: 5,
+            since: "2026-01-01T00:00:00Z".to_owned(),
+        };
+        let text = all_held_back(&[held("claims", 7), held("rancher-fip", 12)]);
+        assert!(text.starts_with("7 leases of claims"), "{text}");
+        assert!(text.contains("; 12 leases of rancher-fip"), "{text}");
+    }
 }

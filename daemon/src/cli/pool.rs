@@ -39,7 +39,7 @@ pub enum Pool {
     History(History),
     /// Change a pool; what is not named stays
     #[command(
-        after_help = "--cidr and --range together replace all addresses of the pool, --exclude all its exclusions and --scope all its scopes: name those that are to stay as well."
+        after_help = "--cidr and --range together replace all addresses of the pool; --add-cidr and --add-range add to them. --exclude replaces all its exclusions and --scope all its scopes: name those that are to stay as well."
     )]
     Update(Update),
     /// Take a pool to another network with all of its leases, or say what is in the way
@@ -143,6 +143,12 @@ pub struct Update {
     details: Details,
     #[command(flatten)]
     scopes: Scopes,
+    /// Addresses by CIDR beside those that the pool has (repeatable)
+    #[arg(long, value_name = "CIDR", value_parser = cidr, conflicts_with_all = ["cidr", "range"])]
+    add_cidr: Vec<String>,
+    /// Addresses by range beside those that the pool has (repeatable)
+    #[arg(long, value_name = "FIRST-LAST", value_parser = range, conflicts_with_all = ["cidr", "range"])]
+    add_range: Vec<String>,
     /// Give the pool only where it is named
     #[arg(long, conflicts_with = "scope")]
     no_scope: bool,
@@ -269,6 +275,7 @@ impl Update {
             name: self.rename.clone(),
             network: details.network.clone(),
             addresses: (!listed.is_empty()).then_some(listed),
+            add_addresses: [self.add_cidr.clone(), self.add_range.clone()].concat(),
             exclusions: (self.no_exclude || !addresses.exclude.is_empty())
                 .then(|| addresses.exclude.clone()),
             gateway: set(
@@ -318,6 +325,8 @@ pub(super) async fn fetch(session: &Session, name: &str) -> Result<PoolView, Fai
 
 #[cfg(test)]
 mod tests {
+    use clap::FromArgMatches as _;
+
     use super::*;
 
     #[test]
@@ -326,5 +335,28 @@ mod tests {
         let mut update = pool.find_subcommand("update").unwrap().clone();
         let help = update.render_help().to_string();
         assert!(help.contains("replace all addresses"), "{help}");
+    }
+
+    /// As it is typed behind `fipd pool`.
+    fn typed(line: &str) -> Result<PoolPatch, String> {
+        let pool = Pool::augment_subcommands(clap::Command::new("pool"));
+        let matches = pool.try_get_matches_from(line.split_whitespace());
+        let matches = matches.map_err(|error| error.to_string())?;
+        match Pool::from_arg_matches(&matches).unwrap() {
+            Pool::Update(update) => Ok(update.patch().unwrap()),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn addresses_are_added_without_naming_those_that_the_pool_has() {
+        let line = "pool update lab --add-cidr 10.1.0.0/24 --add-range 10.2.0.1-10.2.0.9";
+        let patch = typed(line).unwrap();
+        assert_eq!(patch.addresses, None);
+        assert_eq!(patch.add_addresses, ["10.1.0.0/24", "10.2.0.1-10.2.0.9"]);
+        for other in ["--cidr 10.3.0.0/24", "--range 10.3.0.1-10.3.0.2"] {
+            let refused = typed(&format!("{line} {other}")).unwrap_err();
+            assert!(refused.contains("cannot be used with"), "{refused}");
+        }
     }
 }

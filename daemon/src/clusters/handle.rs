@@ -19,7 +19,7 @@ use super::{
     absence::Confirmation,
     claims::Standing,
     hand::Upload,
-    kept::Kept,
+    kept::{Kept, Said},
     registry::{Event, Events, Registry},
     show,
 };
@@ -86,6 +86,7 @@ struct Published {
     discovery: Option<DiscoveryView>,
     sessions: BTreeMap<ClusterId, ClusterSession>,
     rules: NetworkRules,
+    said: BTreeMap<Text, Said>,
 }
 
 impl Clusters {
@@ -214,6 +215,11 @@ impl Clusters {
             done,
         })
         .await
+    }
+
+    /// What was said of a cluster that was added so; `None` for others.
+    pub fn said_of(&self, name: &str) -> Option<Said> {
+        self.0.published.read().said.get(name).cloned()
     }
 
     /// Takes a cluster out that was added so. Its leases stay.
@@ -360,6 +366,7 @@ impl Clusters {
             discovery,
             sessions,
             rules: registry.config.networks.clone(),
+            said: registry.kept.said(),
         };
         drop(published);
         if !same {

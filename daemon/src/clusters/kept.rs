@@ -34,6 +34,14 @@ pub(super) struct Added {
     pub kubeconfig: Arc<str>,
 }
 
+/// What an admin said of a cluster when adding it, but for the kubeconfig.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Said {
+    pub systems: BTreeSet<String>,
+    /// TOML, as below `[[cluster]]`.
+    pub settings: String,
+}
+
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Kept {
@@ -50,6 +58,17 @@ impl Kept {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
             Err(error) => Err(error),
         }
+    }
+
+    /// Of each cluster that was added by hand.
+    pub fn said(&self) -> BTreeMap<Text, Said> {
+        let said = |added: &Added| Said {
+            systems: added.systems.clone(),
+            settings: added.settings.clone(),
+        };
+        let all = self.added.iter();
+        all.map(|(name, added)| (name.clone(), said(added)))
+            .collect()
     }
 
     /// Writes all of it; on the disk when it returns. Blocks.

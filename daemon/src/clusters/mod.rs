@@ -46,6 +46,7 @@ pub use files::WatchedFile;
 pub use given::{NoClient, client_of};
 pub use hand::Upload;
 pub use handle::{Clusters, ClustersError, Options};
+pub use kept::Said;
 pub use kubeconfig::{KubeconfigRefused, Trust, check_kubeconfig};
 #[cfg(test)]
 pub(crate) use session::testing;

@@ -9,6 +9,7 @@ use std::{
 use fipd_core::{Actor, ClusterId, NetworkId, Pool, System, Text};
 use futures::future::BoxFuture;
 use kube::{Client, runtime::events::Recorder};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -75,9 +76,15 @@ pub(super) struct SessionShared {
     pub waiting: watch::Sender<BTreeMap<System, Text>>,
     /// Parts of what fipd keeps in the cluster that are not as they are to be, and why.
     pub troubles: watch::Sender<BTreeMap<&'static str, Text>>,
+    /// How many objects of each kind the systems serve there.
+    pub counters: Mutex<Counters>,
     /// What was released by absence lately; the registry's, not the session's.
     pub windows: Arc<Windows>,
 }
+
+/// By system and kind; `None` while it is not known.
+pub(super) type Counters =
+    BTreeMap<(System, &'static str), Box<dyn Fn() -> Option<usize> + Send + Sync>>;
 
 /// Why a call to a cluster has no result.
 #[derive(Debug, thiserror::Error)]
@@ -203,6 +210,26 @@ impl ClusterSession {
             self.clusters.touch();
         }
         changed
+    }
+
+    /// Has the objects of a kind counted that a system serves there. `count` says nothing while they are not known.
+    pub fn counts(
+        &self,
+        system: &System,
+        kind: &'static str,
+        count: impl Fn() -> Option<usize> + Send + Sync + 'static,
+    ) {
+        let mut counters = self.shared.counters.lock();
+        counters.insert((system.clone(), kind), Box::new(count));
+    }
+
+    /// How many objects of which kinds a system serves there, as far as that is known here.
+    pub fn objects(&self, system: &System) -> Vec<(&'static str, usize)> {
+        let counters = self.shared.counters.lock();
+        let of_system = counters.iter().filter(|((one, _), _)| one == system);
+        of_system
+            .filter_map(|((_, kind), count)| Some((*kind, count()?)))
+            .collect()
     }
 
     /// How the audit log names a system on this cluster.
@@ -350,6 +377,7 @@ pub(crate) mod testing {
                 held_back: watch::Sender::new(BTreeMap::new()),
                 waiting: watch::Sender::new(BTreeMap::new()),
                 troubles: watch::Sender::new(BTreeMap::new()),
+                counters: Mutex::default(),
                 confirmed: watch::Sender::new(BTreeMap::new()),
                 windows: Arc::clone(windows),
             }),

@@ -105,6 +105,7 @@ impl Registry {
             held_back: watch::Sender::new(BTreeMap::new()),
             waiting: watch::Sender::new(BTreeMap::new()),
             troubles: watch::Sender::new(BTreeMap::new()),
+            counters: Default::default(),
             confirmed: watch::Sender::new(BTreeMap::new()),
             windows: Arc::clone(&self.windows),
         };

@@ -87,15 +87,9 @@ pub(super) fn views(registry: &Registry, standings: &BTreeMap<Text, Standing>) -
             .as_ref()
             .and_then(|id| registry.sessions.get(id))
             .filter(|_| standing.joined.is_none());
-        let held_back = running.and_then(|running| {
-            running
-                .session
-                .shared
-                .held_back
-                .borrow()
-                .values()
-                .next()
-                .cloned()
+        let held_back = running.map_or_else(Vec::new, |running| {
+            let held_back = running.session.shared.held_back.borrow();
+            held_back.values().cloned().collect()
         });
         let waiting = || {
             let waiting = running?.session.shared.waiting.borrow();
@@ -155,7 +149,7 @@ pub(super) fn views(registry: &Registry, standings: &BTreeMap<Text, Standing>) -
                 found: Found::Remembered,
                 detached: false,
                 leases: 0,
-                held_back: None,
+                held_back: Vec::new(),
                 troubles: BTreeMap::new(),
             });
         }

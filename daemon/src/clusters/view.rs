@@ -33,8 +33,8 @@ pub struct ClusterView {
     pub detached: bool,
     /// Leases of all its systems.
     pub leases: usize,
-    /// A release by absence that waits for an admin.
-    pub held_back: Option<HeldBack>,
+    /// Releases by absence that wait for an admin, one a system; one word confirms all of them.
+    pub held_back: Vec<HeldBack>,
     /// Parts of what fipd keeps there that are not as they are to be, and why.
     pub troubles: BTreeMap<&'static str, Text>,
 }

@@ -142,6 +142,11 @@ impl<T: PartialEq> Objects<T> {
         self.map.read().keys().cloned().collect()
     }
 
+    /// How many there are; `None` before the first complete list.
+    pub fn count(&self) -> Option<usize> {
+        self.is_complete().then(|| self.map.read().len())
+    }
+
     /// Whether a complete list was seen at least once.
     pub fn is_complete(&self) -> bool {
         *self.complete.borrow()
@@ -307,6 +312,9 @@ mod tests {
         assert!(objects.put(&a, good(2)));
         assert!(objects.put(&b, good(3)));
         assert_eq!(objects.keys_in("ns"), std::slice::from_ref(&a));
+        assert_eq!(objects.count(), None, "there may be more");
+        objects.complete();
+        assert_eq!(objects.count(), Some(2));
         assert_eq!(
             objects.retain(&BTreeSet::from([b.clone()])),
             std::slice::from_ref(&a)

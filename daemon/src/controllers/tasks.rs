@@ -34,6 +34,16 @@ pub fn spawn<K, T>(
     tasks.spawn(follow(api, objects, slim, changed, site.cancel()));
 }
 
+/// Shows how many objects of a kind there are, for as long as they are followed.
+pub fn count<T>(site: &Site, kind: &'static str, objects: &Arc<Objects<T>>)
+where
+    T: PartialEq + Send + Sync + 'static,
+{
+    let objects = Arc::downgrade(objects);
+    let count = move || objects.upgrade()?.count();
+    site.session.counts(&site.system, kind, count);
+}
+
 /// Waits until nobody waits in `queue`, for a while at most.
 pub async fn quiet(queue: Arc<Queue<Key>>) {
     let idle = async {

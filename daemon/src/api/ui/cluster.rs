@@ -3,22 +3,26 @@
 use std::sync::Arc;
 
 use axum::{extract::State, response::Response};
-use fipd_web_ui::{ClusterPage, Form, FormPage, Input, InputKind, Nav, links};
+use fipd_core::System;
+use fipd_web_ui::{ClusterPage, Form, FormPage, Input, InputKind, Known, Nav, Served, links};
 use http::StatusCode;
 
 use super::{
     clusters::row,
+    fields::Fields,
     page::{Answered, Failure, go_to, page, page_as},
     visit::{Place, Posted, Query, Visitor},
 };
 use crate::{
     api::{Api, attach, problem::Problem},
-    clusters::{ClusterView, ClustersError, Found, Upload},
+    clusters::{ClusterView, ClustersError, Found, Said, Upload},
     config::served,
 };
 
 /// The largest form with a kubeconfig, in bytes.
 const MOST: usize = (1 << 20) + (64 << 10);
+/// The field with the name of the cluster that the form was filled in for.
+const FILLED: &str = "filled";
 /// Steps that are shown before they are done.
 const SHOWN: usize = 50;
 
@@ -28,27 +32,49 @@ pub async fn show(
     Place(name): Place<String>,
 ) -> Answered {
     let view = find(&api, &visitor, &name)?;
-    let systems = view.systems.iter();
-    let counted = |system: &fipd_core::System| {
-        let id = view.id.as_ref();
-        let count = id.map_or(0, |id| {
-            api.ipam
-                .read(|ledger| ledger.cluster_lease_count(id, Some(system)))
-        });
-        (system.to_string(), count as u128)
-    };
     Ok(page(&ClusterPage {
         shell: visitor.shell(Nav::Clusters),
         name: view.name.to_string(),
-        served: systems.map(counted).collect(),
+        served: view
+            .systems
+            .iter()
+            .map(|one| serves(&api, &view, one))
+            .collect(),
         troubles: (view.troubles.iter())
             .map(|(part, why)| ((*part).to_owned(), why.to_string()))
             .collect(),
         detached: view.detached,
-        uploaded: view.found == Found::Uploaded,
-        found: found_text(view.found).to_owned(),
+        known: known(view.found),
+        leases: view.leases as u128,
         clusters: vec![row(&view)],
     }))
+}
+
+/// What a system does there. Rules for packets are no leases.
+fn serves(api: &Api, view: &ClusterView, system: &System) -> Served {
+    let id = view.id.as_ref();
+    let leases = |id| {
+        api.ipam
+            .read(|ledger| ledger.cluster_lease_count(id, Some(system)))
+    };
+    let session = api.clusters.session(&view.name);
+    let objects = session.map_or_else(Vec::new, |session| session.objects(system));
+    let objects = objects.into_iter();
+    let has_leases = *system != System::ip_rule();
+    Served {
+        system: system.to_string(),
+        objects: objects.map(|(kind, count)| (kind, count as u128)).collect(),
+        leases: has_leases.then(|| id.map_or(0, leases) as u128),
+    }
+}
+
+fn known(found: Found) -> Known {
+    match found {
+        Found::Configured => Known::Configured,
+        Found::Uploaded => Known::Uploaded,
+        Found::Discovered => Known::Discovered,
+        Found::Remembered => Known::Remembered,
+    }
 }
 
 /// Where a cluster is known from.
@@ -61,11 +87,24 @@ pub fn found_text(found: Found) -> &'static str {
     }
 }
 
-pub async fn new(visitor: Visitor, Query(query): Query) -> Answered {
+pub async fn new(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Query) -> Answered {
     visitor.must_administer()?;
     let mut form = add_form();
-    form.set("name", query.get("name"));
+    let name = query.get("name");
+    form.set("name", name);
+    if let Some(said) = api.clusters.said_of(name) {
+        fill(&mut form, name, &said);
+    }
     Ok(ask_new(&visitor, StatusCode::OK, form))
+}
+
+/// Shows what was said of the cluster of that name before.
+fn fill(form: &mut Form, name: &str, said: &Said) {
+    for system in &said.systems {
+        form.set(field_of(system), "yes");
+    }
+    form.set("settings", &said.settings);
+    form.set(FILLED, name);
 }
 
 pub async fn add(State(api): State<Arc<Api>>, posted: Posted<MOST>) -> Answered {
@@ -74,14 +113,10 @@ pub async fn add(State(api): State<Arc<Api>>, posted: Posted<MOST>) -> Answered 
     let mut form = add_form();
     let name = fields.get("name").to_owned();
     form.set("name", &name);
-    let ticked = served()
-        .into_iter()
-        .filter(|one| fields.get(field_of(one.as_str())) == "yes");
-    let systems: Vec<String> = ticked.map(|one| one.to_string()).collect();
-    for system in served() {
-        let field = field_of(system.as_str());
-        form.set(field, fields.get(field));
-    }
+    let kept = api.clusters.said_of(&name);
+    let shown = if kept.is_some() { &*name } else { "" };
+    let said = said(&fields, kept);
+    fill(&mut form, shown, &said);
     if fields.raw("kubeconfig").trim().is_empty() {
         form.wrong("kubeconfig", "Choose the file of a kubeconfig.");
         return Ok(ask_new(&visitor, StatusCode::UNPROCESSABLE_ENTITY, form));
@@ -89,10 +124,9 @@ pub async fn add(State(api): State<Arc<Api>>, posted: Posted<MOST>) -> Answered 
     let upload = Upload {
         name: name.as_str().into(),
         kubeconfig: fields.raw("kubeconfig").to_owned(),
-        systems: systems.into_iter().collect(),
-        settings: fields.raw("settings").to_owned(),
+        systems: said.systems,
+        settings: said.settings,
     };
-    form.set("settings", fields.raw("settings"));
     if let Err(error) = api.clusters.add(upload, visitor.actor()).await {
         let text = error.to_string();
         let status = Problem::from(error).status;
@@ -102,6 +136,26 @@ pub async fn add(State(api): State<Arc<Api>>, posted: Posted<MOST>) -> Answered 
     }
     visitor.tell(true, format!("Cluster {name} was added."), None);
     Ok(go_to(&links::cluster(&name)))
+}
+
+/// What the form says. Where it was not filled in with what is kept of the cluster, what it leaves out stays.
+fn said(fields: &Fields, kept: Option<Said>) -> Said {
+    let systems = served().into_iter().map(|one| one.to_string());
+    let ticked = systems.filter(|one| fields.get(field_of(one)) == "yes");
+    let mut said = Said {
+        systems: ticked.collect(),
+        settings: fields.raw("settings").to_owned(),
+    };
+    let blind = fields.get(FILLED) != fields.get("name");
+    if let Some(kept) = kept.filter(|_| blind) {
+        if said.systems.is_empty() {
+            said.systems = kept.systems;
+        }
+        if said.settings.trim().is_empty() {
+            said.settings = kept.settings;
+        }
+    }
+    said
 }
 
 pub async fn ask_remove(
@@ -259,6 +313,7 @@ fn add_form() -> Form {
                 .note("optional")
                 .kind(InputKind::Lines)
                 .hint("As below [[cluster]] in the configuration file, such as: [claims] and in the next line pools = [\"lab\"]"),
+            Input::new(FILLED, "").kind(InputKind::Hidden),
         ],
         button: "Add the cluster".to_owned(),
         ..Form::default()
@@ -266,11 +321,20 @@ fn add_form() -> Form {
 }
 
 fn ask_new(visitor: &Visitor, status: StatusCode, form: Form) -> Response {
+    let mut lead = vec!["It is served at once, and after restarts. Systems need rights in the cluster: the manifests are in the package.".to_owned()];
+    let again = form.value(FILLED).to_owned();
+    let title = match again.as_str() {
+        "" => "Add a cluster".to_owned(),
+        name => {
+            lead.push("What was said of it before is filled in: what is sent takes its place. If fipd has left the cluster, it is attached again.".to_owned());
+            format!("Another kubeconfig for {name}")
+        }
+    };
     let asks = FormPage {
         shell: visitor.shell(Nav::Clusters),
-        title: "Add a cluster".to_owned(),
+        title,
         trail: vec![(links::CLUSTERS.to_owned(), "Clusters".to_owned())],
-        lead: vec!["It is served at once, and after restarts. Systems need rights in the cluster: the manifests are in the package.".to_owned()],
+        lead,
         caution: String::new(),
         form,
         back: links::CLUSTERS.to_owned(),

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     api::Api,
-    clusters::{ClusterState, ClusterView},
+    clusters::{ClusterState, ClusterView, HeldBack},
 };
 
 /// Clusters of one page.
@@ -89,13 +89,15 @@ pub fn row(view: &ClusterView) -> ClusterRow {
         detached: view.detached,
         systems: view.systems.iter().map(ToString::to_string).collect(),
         leases: view.leases as u128,
-        held_back: view.held_back.as_ref().map_or_else(String::new, |held| {
-            format!(
-                "{} leases of {} (at most {} go by themselves)",
-                held.leases, held.system, held.limit
-            )
-        }),
+        held_back: view.held_back.iter().map(held_back).collect(),
     }
+}
+
+fn held_back(held: &HeldBack) -> String {
+    format!(
+        "{} leases of {} (at most {} go by themselves)",
+        held.leases, held.system, held.limit
+    )
 }
 
 fn health(state: ClusterState) -> Health {

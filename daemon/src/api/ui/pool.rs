@@ -187,19 +187,9 @@ fn some<T: ToString>(list: &[T]) -> Vec<String> {
 }
 
 fn origin(ledger: &Ledger, pool: &Pool) -> String {
-    match &pool.spec.origin {
-        Origin::Own => "own pool".to_owned(),
-        Origin::Mirror {
-            system,
-            cluster,
-            object,
-            uid: _,
-        } => {
-            format!(
-                "follows {object} of {system} in cluster {}",
-                views::cluster_name(ledger, cluster)
-            )
-        }
+    match views::mirrored(ledger, pool) {
+        None => "own pool".to_owned(),
+        Some(object) => format!("follows {object}"),
     }
 }
 

@@ -1,8 +1,8 @@
 //! From the ledger's values to what pages show.
 
 use fipd_core::{
-    Action, AuditEntry, ClusterId, Family, Lease, LeaseState, Ledger, Mark, Pool, PoolUsage,
-    Timestamp,
+    Action, AuditEntry, ClusterId, Family, Lease, LeaseState, Ledger, Mark, Origin, Pool,
+    PoolUsage, Timestamp,
 };
 use fipd_web_ui::{AuditRow, LeaseRow, Moment, PoolRow, State, Usage, links};
 
@@ -10,9 +10,6 @@ use crate::api::{
     convert::{network_name, owner_text},
     wire::ForecastView,
 };
-
-/// Waiting owners that are counted in lists.
-const WAITERS: usize = 100;
 
 pub fn moment(at: Timestamp) -> Moment {
     Moment(at.0)
@@ -75,7 +72,24 @@ pub fn pool_row(ledger: &Ledger, pool: &Pool, now: Timestamp) -> PoolRow {
         closed: pool.spec.closed,
         full_in: forecast.hours(),
         forecast: ForecastView::from(forecast).to_string(),
-        waiting: ledger.waiters(pool.id, WAITERS).len(),
+        mirrors: mirrored(ledger, pool).unwrap_or_default(),
+        waiting: ledger.waiters(pool.id, PoolRow::WAITERS + 1).len(),
+    }
+}
+
+/// The object that the pool follows and where that is; `None` for a pool of fipd's own.
+pub fn mirrored(ledger: &Ledger, pool: &Pool) -> Option<String> {
+    match &pool.spec.origin {
+        Origin::Own => None,
+        Origin::Mirror {
+            system,
+            cluster,
+            object,
+            uid: _,
+        } => Some(format!(
+            "{object} of {system} in cluster {}",
+            cluster_name(ledger, cluster)
+        )),
     }
 }
 

@@ -240,15 +240,32 @@ fn full(pools: &[PoolRow]) -> impl Iterator<Item = Warning> {
         urgent: true,
         what: match pool.waiting {
             0 => format!("Pool {} is full", pool.name),
-            waiting => format!(
-                "Pool {} is full and {waiting} wait for an address of it",
-                pool.name
+            _ => format!(
+                "Pool {} is full and {} wait for an address of it",
+                pool.name,
+                pool.waiters()
             ),
         },
-        next: "Release leases that nobody needs, or add addresses:".into(),
-        commands: vec![format!("fipd pool update {} --cidr CIDR", pool.name)],
+        next: match add_to(pool) {
+            None => "Release leases that nobody needs, or add addresses:".to_owned(),
+            Some(object) => format!("Release leases that nobody needs, or {object}"),
+        },
+        commands: add_command(pool),
         link: link(&links::pool(pool.id), "Open the pool"),
     })
+}
+
+/// Where addresses are added to a pool that fipd does not decide about; `None`: in fipd.
+fn add_to(pool: &PoolRow) -> Option<String> {
+    let object = Some(&pool.mirrors).filter(|object| !object.is_empty())?;
+    Some(format!("add addresses to what the pool follows: {object}."))
+}
+
+/// What adds addresses to those that the pool has.
+fn add_command(pool: &PoolRow) -> Vec<String> {
+    let own = pool.mirrors.is_empty();
+    let command = || format!("fipd pool update {} --add-cidr CIDR", pool.name);
+    own.then(command).into_iter().collect()
 }
 
 fn filling(pools: &[PoolRow]) -> Vec<Warning> {
@@ -260,8 +277,11 @@ fn filling(pools: &[PoolRow]) -> Vec<Warning> {
     filling.sort_by_key(|pool| pool.full_in);
     let warning = |pool: &PoolRow| Warning {
         what: format!("At its pace pool {} is {}", pool.name, pool.forecast),
-        next: "Add addresses in time:".into(),
-        commands: vec![format!("fipd pool update {} --cidr CIDR", pool.name)],
+        next: match add_to(pool) {
+            None => "Add addresses in time:".to_owned(),
+            Some(object) => format!("In time, {object}"),
+        },
+        commands: add_command(pool),
         link: link(&links::pool(pool.id), "Open the pool"),
         ..Warning::default()
     };
@@ -325,9 +345,11 @@ fn held_back(clusters: &[ClusterRow]) -> impl Iterator<Item = Warning> {
     held.map(|row| Warning {
         what: format!(
             "The owners of {} of cluster {} seem to be gone",
-            row.held_back, row.name
+            row.held_back.join(" and of "),
+            row.name
         ),
-        next: "They are more than are released without a word. If that is right:".to_owned(),
+        next: "They are more than are released without a word. If that is right of all of them:"
+            .to_owned(),
         commands: vec![format!("fipd clusters confirm-release {}", row.name)],
         link: link(&links::cluster(&row.name), "Open the cluster"),
         ..Warning::default()
@@ -441,151 +463,4 @@ fn certificate(ends: Option<Timestamp>, now: Timestamp) -> Option<Warning> {
 }
 
 #[cfg(test)]
-mod tests {
-    use fipd_web_ui::Usage;
-
-    use super::*;
-
-    fn pool(name: &str, free: u128, full_in: Option<u32>) -> PoolRow {
-        PoolRow {
-            id: 1,
-            name: name.to_owned(),
-            network: "default".to_owned(),
-            family: "IPv4",
-            usage: Usage {
-                size: 10,
-                used: 10 - free,
-                free,
-                ..Usage::default()
-            },
-            closed: false,
-            full_in,
-            forecast: "full in about 2 days".to_owned(),
-            waiting: 0,
-            withheld: 0,
-        }
-    }
-
-    fn whats(warnings: impl IntoIterator<Item = Warning>) -> Vec<String> {
-        let all = warnings.into_iter();
-        all.map(|warning| {
-            assert!(!warning.next.is_empty(), "{warning:?} names no next step");
-            assert!(warning.link.is_some(), "{warning:?} leads nowhere");
-            warning.what
-        })
-        .collect()
-    }
-
-    #[test]
-    fn pools_that_are_full_or_soon_will_be_are_told_once() {
-        let closed = PoolRow {
-            closed: true,
-            ..pool("closed", 0, Some(0))
-        };
-        let pools = [
-            pool("full", 0, Some(0)),
-            pool("later", 5, Some(SOON)),
-            pool("soon", 5, Some(3)),
-            pool("never", 5, None),
-            pool("next year", 5, Some(SOON + 1)),
-            closed,
-        ];
-        assert_eq!(whats(full(&pools)), ["Pool full is full"]);
-        assert_eq!(
-            whats(filling(&pools)),
-            ["soon", "later"]
-                .map(|name| format!("At its pace pool {name} is full in about 2 days"))
-        );
-        let doubt = PoolRow {
-            withheld: 1_200,
-            ..pool("dmz", 5, None)
-        };
-        assert!(whats(doubtful(&[doubt]))[0].starts_with("1,200 addresses of pool dmz"));
-    }
-
-    #[test]
-    fn of_many_the_first_are_told_and_how_many_more_there_are() {
-        let pools: Vec<_> = (0..9).map(|n| pool(&format!("p{n}"), 0, None)).collect();
-        let told = some(full(&pools));
-        assert_eq!(told.len(), MOST);
-        assert!(told[MOST - 1].next.ends_with(" 4 more like it."));
-        assert_eq!(some(full(&pools[..5]))[4].next, told[0].next);
-    }
-
-    #[test]
-    fn a_configuration_that_is_not_in_force_is_told() {
-        assert_eq!(configuration(&Reloading::default()), []);
-        let standing = Reloading {
-            failed: Some("line 3".into()),
-            needs_restart: vec!["helm", "host"],
-        };
-        let told = configuration(&standing);
-        assert!(told[0].urgent && !told[1].urgent);
-        assert!(whats(told)[1].ends_with("wait for a restart: helm, host"));
-    }
-
-    #[test]
-    fn a_disk_is_low_before_the_store_stops() {
-        assert_eq!(disk(None), None);
-        assert_eq!(disk(Some((1 << 20, DISK))), None);
-        assert_eq!(whats(disk(Some((1 << 20, DISK - 1)))).len(), 1);
-        assert_eq!(whats(disk(Some((2 * DISK, DISK)))).len(), 1);
-    }
-
-    #[test]
-    fn a_copy_is_too_old_after_two_that_did_not_come() {
-        let schedule = |every| Schedule {
-            directory: "/b".into(),
-            every,
-            keep: 7,
-        };
-        let day = Duration::from_secs(24 * 3600);
-        let millis = 24 * 3_600_000;
-        let standing = |last: Option<u64>| Standing {
-            last: last.map(Timestamp),
-            failure: None,
-        };
-        let now = Timestamp(10 * millis);
-        let told = |every, last| copies(&schedule(every), &standing(last), now).is_some();
-        assert!(!told(Some(day), None), "the first one is still to come");
-        assert!(!told(Some(day), Some(8 * millis)));
-        assert!(told(Some(day), Some(8 * millis - 1)));
-        assert!(!told(None, Some(1)), "nobody wants any");
-        let failed = Standing {
-            last: Some(now),
-            failure: Some((now, "no room".to_owned())),
-        };
-        let told = copies(&schedule(None), &failed, now);
-        assert!(whats(told)[0].starts_with("The last backup failed"));
-    }
-
-    #[test]
-    fn a_certificate_is_told_a_month_before_its_end() {
-        let now = Timestamp(1_795_240_640_000);
-        let month = u64::try_from(CERTIFICATE.as_millis()).unwrap();
-        assert_eq!(certificate(None, now), None);
-        assert_eq!(certificate(Some(Timestamp(now.0 + month)), now), None);
-        let near = certificate(Some(Timestamp(now.0 + month - 1)), now).unwrap();
-        assert!(!near.urgent && near.what.contains("ends at"));
-        let over = certificate(Some(now), now).unwrap();
-        assert!(over.urgent && over.what.contains("ended at"));
-    }
-
-    #[test]
-    fn rules_are_told_where_they_are_not_kept_or_had_to_be_mended() {
-        assert_eq!(engine(&View::default()), []);
-        let mut view = View {
-            state: EngineState::Degraded("no CAP_NET_ADMIN".to_owned()),
-            ..View::default()
-        };
-        view.drift.removed = 2;
-        view.warnings.push(crate::rules::Warning {
-            code: "table-empty",
-            text: "table 100 has no route".to_owned(),
-        });
-        let told = engine(&view);
-        assert_eq!(whats(told.clone()).len(), 3);
-        assert!(told[0].urgent && told[0].next.contains("CAP_NET_ADMIN"));
-        assert!(told[1].what.contains("2 were mended"));
-    }
-}
+mod tests;

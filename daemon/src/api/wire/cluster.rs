@@ -25,8 +25,9 @@ pub struct ClusterView {
     #[serde(default)]
     pub detached: bool,
     pub leases: usize,
-    /// A release that waits for `confirm-release`.
-    pub held_back: Option<HeldBackView>,
+    /// Releases that wait for `confirm-release`, one a system; it confirms all of them.
+    #[serde(default)]
+    pub held_back: Vec<HeldBackView>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]

@@ -218,6 +218,9 @@ pub struct PoolPatch {
     pub network: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub addresses: Option<Vec<String>>,
+    /// Beside those that it has; not together with `addresses`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub add_addresses: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exclusions: Option<Vec<String>>,
     #[serde(

@@ -30,7 +30,7 @@ use super::{
     queue::{self, Queue},
     remote::Remote,
     site::Site,
-    tasks::{finish, quiet, spawn},
+    tasks::{count, finish, quiet, spawn},
     wakes::{self, News},
 };
 use crate::{
@@ -77,6 +77,7 @@ async fn serve(site: Arc<Site>) {
     let claims = Claims::new(Arc::clone(&site), remote, events, queue);
     let all = Arc::clone(&claims);
     let slim = |claim: AddressClaim| Some(claim::observe::slim(claim));
+    count(&site, "AddressClaims", &claims.objects);
     let objects = Arc::clone(&claims.objects);
     spawn(&mut tasks, &site, objects, slim, move |key| {
         all.queue.add(key.clone());

@@ -45,7 +45,7 @@ use super::{
     rancher_fip::guests::Own,
     remote::Remote,
     site::Site,
-    tasks::{finish, quiet, spawn},
+    tasks::{count, finish, quiet, spawn},
     webhook,
 };
 use crate::{
@@ -197,6 +197,8 @@ async fn serve(site: Arc<Site>, own: &Own, nodes: &NodeBoard) {
     ));
     let decider = Decider::new(Arc::clone(&site), remote, Arc::clone(&events), queue);
     nodes.tell(&site.name, &decider);
+    count(&site, "IPRules", &decider.rules);
+    count(&site, "IPRuleConfigs", &decider.configs);
     let mut tasks = JoinSet::new();
     let agents = Agents::start(&site, &events, &decider.agents, &mut tasks);
     watch(&site, &decider, &agents, &mut tasks);

@@ -55,7 +55,7 @@ use super::{
     objects::Key,
     queue::{self, Queue},
     remote::Remote,
-    tasks::{finish, listed, quiet, spawn, until},
+    tasks::{count, finish, listed, quiet, spawn, until},
     wakes, webhook,
 };
 use crate::{
@@ -153,6 +153,8 @@ async fn management(site: Arc<Site>, all: &RancherFip) {
         queue,
     );
     let guests = all.guests_of(&site, &data, &events);
+    count(&site, "FloatingIPPools", &data.pools);
+    count(&site, "FloatingIPs", &data.fips);
     let mut tasks = JoinSet::new();
     let room = Room {
         site: &site,
@@ -279,6 +281,7 @@ async fn downstream(site: Arc<Site>, rancher: Arc<Rancher>) {
         events,
         queue,
     );
+    count(&site, "Services of type LoadBalancer", &services.services);
     let mut tasks = JoinSet::new();
     let all = Arc::clone(&services);
     let objects = Arc::clone(&services.services);

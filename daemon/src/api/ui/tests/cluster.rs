@@ -54,6 +54,59 @@ async fn admins_upload_a_kubeconfig_leave_the_cluster_and_remove_it() {
 }
 
 #[tokio::test]
+async fn another_kubeconfig_keeps_what_was_said_of_the_cluster() {
+    let site = Site::new().await;
+    site.account("root", Role::Admin, PASSWORD).await;
+    let admin = site.visitor("root").await;
+    let settings = "settings=insecure-skip-tls-verify+%3D+true";
+    let first = format!("{}&ip-rule=yes&{settings}", upload("east", KUBECONFIG));
+    let page = admin.post("/ui/clusters/new", &first).await;
+    assert_eq!(page.status, StatusCode::SEE_OTHER, "{}", page.html);
+    let systems = || {
+        let view = site.api.clusters.view("east").unwrap();
+        view.systems
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+    };
+    let both = ["claims", "ip-rule"];
+    assert_eq!(systems(), both);
+
+    let form = admin.get("/ui/clusters/new?name=east").await.html;
+    for text in [
+        "name=\"filled\" value=\"east\"",
+        "insecure-skip-tls-verify = true",
+    ] {
+        assert!(form.contains(text), "no {text} in {form}");
+    }
+    assert_eq!(form.matches("checked").count(), 2, "{form}");
+    // Sent from the page of a new cluster, which shows none of it.
+    let blind = upload("east", KUBECONFIG).replace("&claims=yes", "");
+    let page = admin.post("/ui/clusters/new", &blind).await;
+    assert_eq!(page.status, StatusCode::SEE_OTHER, "{}", page.html);
+    assert_eq!(systems(), both);
+    let said = site.api.clusters.said_of("east").unwrap();
+    assert_eq!(said.settings, "insecure-skip-tls-verify = true");
+    // Whoever saw them and took a tick away means it.
+    let meant = format!("{}&filled=east", upload("east", KUBECONFIG));
+    admin.post("/ui/clusters/new", &meant).await;
+    assert_eq!(systems(), ["claims"]);
+    assert_eq!(site.api.clusters.said_of("east").unwrap().settings, "");
+}
+
+#[tokio::test]
+async fn a_form_without_its_file_keeps_what_was_typed() {
+    let site = Site::new().await;
+    site.account("root", Role::Admin, PASSWORD).await;
+    let admin = site.visitor("root").await;
+    let form = "name=east&claims=yes&settings=typed+before";
+    let page = admin.post("/ui/clusters/new", form).await;
+    assert_eq!(page.status, StatusCode::UNPROCESSABLE_ENTITY);
+    assert!(page.html.contains("typed before"), "{}", page.html);
+    assert_eq!(page.html.matches("checked").count(), 1, "{}", page.html);
+}
+
+#[tokio::test]
 async fn a_kubeconfig_that_runs_a_program_is_refused_beside_the_form() {
     let site = Site::new().await;
     site.account("root", Role::Admin, PASSWORD).await;

@@ -1,0 +1,197 @@
+//! What is told of what needs somebody.
+
+use fipd_web_ui::Usage;
+
+use super::*;
+
+fn pool(name: &str, free: u128, full_in: Option<u32>) -> PoolRow {
+    PoolRow {
+        id: 1,
+        name: name.to_owned(),
+        network: "default".to_owned(),
+        family: "IPv4",
+        usage: Usage {
+            size: 10,
+            used: 10 - free,
+            free,
+            ..Usage::default()
+        },
+        closed: false,
+        full_in,
+        forecast: "full in about 2 days".to_owned(),
+        mirrors: String::new(),
+        waiting: 0,
+        withheld: 0,
+    }
+}
+
+fn whats(warnings: impl IntoIterator<Item = Warning>) -> Vec<String> {
+    let all = warnings.into_iter();
+    all.map(|warning| {
+        assert!(!warning.next.is_empty(), "{warning:?} names no next step");
+        assert!(warning.link.is_some(), "{warning:?} leads nowhere");
+        warning.what
+    })
+    .collect()
+}
+
+#[test]
+fn pools_that_are_full_or_soon_will_be_are_told_once() {
+    let closed = PoolRow {
+        closed: true,
+        ..pool("closed", 0, Some(0))
+    };
+    let pools = [
+        pool("full", 0, Some(0)),
+        pool("later", 5, Some(SOON)),
+        pool("soon", 5, Some(3)),
+        pool("never", 5, None),
+        pool("next year", 5, Some(SOON + 1)),
+        closed,
+    ];
+    assert_eq!(whats(full(&pools)), ["Pool full is full"]);
+    assert_eq!(
+        whats(filling(&pools)),
+        ["soon", "later"].map(|name| format!("At its pace pool {name} is full in about 2 days"))
+    );
+    let doubt = PoolRow {
+        withheld: 1_200,
+        ..pool("dmz", 5, None)
+    };
+    assert!(whats(doubtful(&[doubt]))[0].starts_with("1,200 addresses of pool dmz"));
+}
+
+#[test]
+fn addresses_are_added_to_those_that_a_pool_has_or_to_what_it_follows() {
+    let own = pool("lab", 0, Some(3));
+    let mirror = PoolRow {
+        mirrors: "vips of rancher-fip in cluster east".to_owned(),
+        waiting: PoolRow::WAITERS + 1,
+        ..own.clone()
+    };
+    let near = |row: &PoolRow| PoolRow {
+        usage: pool("lab", 5, None).usage,
+        ..row.clone()
+    };
+    let told: Vec<_> = full(&[own.clone(), mirror.clone()]).collect();
+    let (ends, of) = (filling(&[near(&own)]), filling(&[near(&mirror)]));
+    for warning in [&told[0], &ends[0]] {
+        assert_eq!(warning.commands, ["fipd pool update lab --add-cidr CIDR"]);
+    }
+    for warning in [&told[1], &of[0]] {
+        assert_eq!(warning.commands, [""; 0]);
+        let object = "follows: vips of rancher-fip in cluster east.";
+        assert!(warning.next.ends_with(object), "{warning:?}");
+    }
+    assert!(told[1].what.contains("100+ wait"), "{told:?}");
+}
+
+#[test]
+fn of_many_the_first_are_told_and_how_many_more_there_are() {
+    let pools: Vec<_> = (0..9).map(|n| pool(&format!("p{n}"), 0, None)).collect();
+    let told = some(full(&pools));
+    assert_eq!(told.len(), MOST);
+    assert!(told[MOST - 1].next.ends_with(" 4 more like it."));
+    assert_eq!(some(full(&pools[..5]))[4].next, told[0].next);
+}
+
+#[test]
+fn a_configuration_that_is_not_in_force_is_told() {
+    assert_eq!(configuration(&Reloading::default()), []);
+    let standing = Reloading {
+        failed: Some("line 3".into()),
+        needs_restart: vec!["helm", "host"],
+    };
+    let told = configuration(&standing);
+    assert!(told[0].urgent && !told[1].urgent);
+    assert!(whats(told)[1].ends_with("wait for a restart: helm, host"));
+}
+
+#[test]
+fn a_disk_is_low_before_the_store_stops() {
+    assert_eq!(disk(None), None);
+    assert_eq!(disk(Some((1 << 20, DISK))), None);
+    assert_eq!(whats(disk(Some((1 << 20, DISK - 1)))).len(), 1);
+    assert_eq!(whats(disk(Some((2 * DISK, DISK)))).len(), 1);
+}
+
+#[test]
+fn a_copy_is_too_old_after_two_that_did_not_come() {
+    let schedule = |every| Schedule {
+        directory: "/b".into(),
+        every,
+        keep: 7,
+    };
+    let day = Duration::from_secs(24 * 3600);
+    let millis = 24 * 3_600_000;
+    let standing = |last: Option<u64>| Standing {
+        last: last.map(Timestamp),
+        failure: None,
+    };
+    let now = Timestamp(10 * millis);
+    let told = |every, last| copies(&schedule(every), &standing(last), now).is_some();
+    assert!(!told(Some(day), None), "the first one is still to come");
+    assert!(!told(Some(day), Some(8 * millis)));
+    assert!(told(Some(day), Some(8 * millis - 1)));
+    assert!(!told(None, Some(1)), "nobody wants any");
+    let failed = Standing {
+        last: Some(now),
+        failure: Some((now, "no room".to_owned())),
+    };
+    let told = copies(&schedule(None), &failed, now);
+    assert!(whats(told)[0].starts_with("The last backup failed"));
+}
+
+#[test]
+fn a_certificate_is_told_a_month_before_its_end() {
+    let now = Timestamp(1_795_240_640_000);
+    let month = u64::try_from(CERTIFICATE.as_millis()).unwrap();
+    assert_eq!(certificate(None, now), None);
+    assert_eq!(certificate(Some(Timestamp(now.0 + month)), now), None);
+    let near = certificate(Some(Timestamp(now.0 + month - 1)), now).unwrap();
+    assert!(!near.urgent && near.what.contains("ends at"));
+    let over = certificate(Some(now), now).unwrap();
+    assert!(over.urgent && over.what.contains("ended at"));
+}
+
+#[test]
+fn rules_are_told_where_they_are_not_kept_or_had_to_be_mended() {
+    assert_eq!(engine(&View::default()), []);
+    let mut view = View {
+        state: EngineState::Degraded("no CAP_NET_ADMIN".to_owned()),
+        ..View::default()
+    };
+    view.drift.removed = 2;
+    view.warnings.push(crate::rules::Warning {
+        code: "table-empty",
+        text: "table 100 has no route".to_owned(),
+    });
+    let told = engine(&view);
+    assert_eq!(whats(told.clone()).len(), 3);
+    assert!(told[0].urgent && told[0].next.contains("CAP_NET_ADMIN"));
+    assert!(told[1].what.contains("2 were mended"));
+}
+
+#[test]
+fn all_that_one_word_would_release_is_told() {
+    let row = ClusterRow {
+        name: "east".to_owned(),
+        id: String::new(),
+        health: Health::Good,
+        state: "ready".to_owned(),
+        since: None,
+        last_error: String::new(),
+        server: String::new(),
+        found: String::new(),
+        detached: false,
+        systems: Vec::new(),
+        leases: 99,
+        held_back: vec![
+            "7 leases of claims".into(),
+            "12 leases of rancher-fip".into(),
+        ],
+    };
+    let told: Vec<_> = held_back(&[row]).collect();
+    let what = "The owners of 7 leases of claims and of 12 leases of rancher-fip of cluster east seem to be gone";
+    assert_eq!(told[0].what, what);
+}
