@@ -45,5 +45,6 @@ mod tests {
         ] {
             assert!(html.contains(text), "no {text} in {html}");
         }
+        assert!(!html.contains("/ui/settings"), "only admins may open them");
     }
 }

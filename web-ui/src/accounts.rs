@@ -80,7 +80,12 @@ pub struct SessionsPage {
     /// Whose they are; `None`: of who looks at the page.
     pub of: Option<String>,
     pub target: String,
+    pub filters: Form,
+    pub columns: Vec<Column>,
+    /// How many there are, whatever the filters say.
+    pub total: usize,
     pub sessions: Vec<SessionRow>,
+    pub pager: Pager,
 }
 
 impl UserRow {
@@ -168,7 +173,11 @@ mod tests {
             shell: sample::shell(true),
             of: None,
             target: links::SESSIONS.into(),
+            filters: Form::default(),
+            columns: vec![],
+            total: 2,
             sessions: vec![row("aa", true), row("bb", false)],
+            pager: Pager::default(),
         }
         .render()
         .unwrap();

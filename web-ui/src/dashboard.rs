@@ -2,7 +2,7 @@
 
 use askama::Template;
 
-use crate::{ClusterRow, Column, Flow, Health, Moment, PoolRow, Shell, count};
+use crate::{ClusterRow, Column, Flow, Health, Moment, PoolRow, Shell, count, links};
 
 /// Something that needs somebody.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub struct Warning {
     pub next: String,
     /// Commands that do it.
     pub commands: Vec<String>,
-    /// Address and text of a page with more.
+    /// Address and text of a page with more; without an address only the text is told.
     pub link: Option<(String, String)>,
 }
 
@@ -57,7 +57,8 @@ pub struct Dashboard {
     /// Where all of them are.
     pub all_pools: String,
     pub leases: u128,
-    pub contended: u128,
+    /// More than [`Dashboard::COUNTED`] are not counted.
+    pub contended: usize,
     pub networks: usize,
     pub clusters: Vec<ClusterRow>,
     pub clusters_total: usize,
@@ -86,12 +87,22 @@ impl RulesCard {
 }
 
 impl Dashboard {
+    /// So many contended leases are counted, and one more.
+    pub const COUNTED: usize = 1_000;
+
     pub(crate) fn lease_count(&self) -> String {
         count(self.leases)
     }
 
     pub(crate) fn contended_count(&self) -> String {
-        count(self.contended)
+        match self.contended {
+            many if many > Self::COUNTED => format!("{}+", count(Self::COUNTED as u128)),
+            few => count(few as u128),
+        }
+    }
+
+    pub(crate) fn contended_link(&self) -> String {
+        links::leases_marked(links::CONTENDED)
     }
 }
 
@@ -120,6 +131,25 @@ mod tests {
         ] {
             assert!(html.contains(text), "no {text} in {html}");
         }
+    }
+
+    #[test]
+    fn contended_leases_are_counted_as_far_as_it_goes_and_lead_to_their_list() {
+        let mut page = sample::dashboard();
+        page.contended = Dashboard::COUNTED;
+        let tile = |text: &str| format!("href=\"/ui/leases?mark=contended\">{text}</a>");
+        assert!(page.render().unwrap().contains(&tile("1,000")));
+        page.contended += 1;
+        assert!(page.render().unwrap().contains(&tile("1,000+")));
+    }
+
+    #[test]
+    fn a_warning_without_a_page_is_told_without_a_link() {
+        let mut page = sample::dashboard();
+        page.warnings[0].link = Some((String::new(), "That is for an admin to do.".into()));
+        let html = page.render().unwrap();
+        assert!(html.contains(" That is for an admin to do."), "{html}");
+        assert!(!html.contains("href=\"\""), "{html}");
     }
 
     #[test]

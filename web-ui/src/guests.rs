@@ -116,8 +116,12 @@ mod tests {
     }
 
     fn html(guests: Vec<GuestRow>) -> String {
+        html_for(true, guests)
+    }
+
+    fn html_for(operator: bool, guests: Vec<GuestRow>) -> String {
         let page = GuestsPage {
-            shell: sample::shell(false),
+            shell: sample::shell(operator),
             filters: Form::default(),
             total: guests.len(),
             guests,
@@ -144,6 +148,8 @@ mod tests {
             assert!(html.contains(text), "no {text} in {html}");
         }
         assert!(!html.contains("NoProject: none"), "it is told already");
+        let viewer = html_for(false, vec![guest(Health::Busy)]);
+        assert!(viewer.contains("p-x7k2f (Shop &#60;2&#62;)") && !viewer.contains("/ui/tenants"));
     }
 
     #[test]

@@ -50,6 +50,8 @@ pub struct HostsPage {
     pub pager: Pager,
     /// Name, cluster and how far it is of each Agent.
     pub agents: Vec<(String, String, String)>,
+    /// Agents that are not shown.
+    pub more_agents: usize,
 }
 
 #[cfg(test)]
@@ -86,6 +88,7 @@ mod tests {
             ],
             pager: Pager::default(),
             agents: vec![("ops/agent".into(), "edge-1".into(), "2 of 3 ready".into())],
+            more_agents: 7,
         }
     }
 
@@ -110,5 +113,10 @@ mod tests {
     fn without_nodes_it_is_said_where_they_come_from() {
         let html = page(0).render().unwrap();
         assert!(html.contains("systems = [\"ip-rule\"]"), "{html}");
+        assert!(
+            html.contains("2 of 3 ready"),
+            "Agents are shown all the same"
+        );
+        assert!(html.contains("and 7 more"), "{html}");
     }
 }

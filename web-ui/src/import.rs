@@ -21,8 +21,13 @@ pub struct Outlook {
     pub changed: usize,
     pub same: usize,
     pub refused: usize,
-    /// Those that are wrong first.
+    /// One page of them; those that are wrong come first of all.
     pub rows: Vec<OutlookRow>,
+    /// Rows on the pages before.
+    pub before: usize,
+    /// Numbers of the pages beside it.
+    pub previous: Option<usize>,
+    pub next: Option<usize>,
 }
 
 /// One row of the text.
@@ -99,13 +104,15 @@ impl Outlook {
         if shown == all {
             return String::new();
         }
-        let (all, many) = (count(all as u128), count(shown as u128));
+        let number = |number: usize| count(number as u128);
+        let (from, to) = (number(self.before + 1), number(self.before + shown));
+        let all = number(all);
         let first = if self.refused > 0 {
             ", the wrong ones first"
         } else {
             ""
         };
-        format!("These are {many} of {all} rows{first}.")
+        format!("These are {from} to {to} of {all} rows{first}.")
     }
 }
 
@@ -182,6 +189,7 @@ mod tests {
                 created: 5_000,
                 refused,
                 rows,
+                next: Some(2),
                 ..Outlook::default()
             }),
         }
@@ -203,7 +211,8 @@ mod tests {
             "fipd/host/lab/a&#60;b",
             "&#60;b&#62;&#34;}</textarea>",
             "type=\"file\" accept=\".csv\"",
-            "These are 2 of 5,001 rows, the wrong ones first.",
+            "These are 1 to 2 of 5,001 rows, the wrong ones first.",
+            "name=\"page\" value=\"2\"",
         ];
         has(&html, &texts);
         assert!(!html.contains("value=\"do\""), "{html}");

@@ -59,6 +59,11 @@ mod tests {
         let mut page = page();
         page.leases.clear();
         assert!(page.render().unwrap().contains("No lease is like that"));
+        page.pager.first = Some("/ui/leases".into());
+        page.pager.next = Some("/ui/leases?after=x".into());
+        let text = "None so far: go on to the next page.";
+        assert!(page.render().unwrap().contains(text));
+        page.pager = Pager::default();
         page.filters.inputs.clear();
         assert!(page.render().unwrap().contains("Nothing is in use yet"));
     }

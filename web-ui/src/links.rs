@@ -129,6 +129,14 @@ pub fn cluster_add(name: &str) -> String {
     filtered(CLUSTER_NEW, "name", name)
 }
 
+/// The mark of leases that are used by more than one.
+pub const CONTENDED: &str = "contended";
+
+/// The leases with a mark.
+pub fn leases_marked(mark: &str) -> String {
+    filtered(LEASES, "mark", mark)
+}
+
 /// The leases of a pool, as a list.
 pub fn leases_of_pool(name: &str) -> String {
     filtered(LEASES, "pool", name)

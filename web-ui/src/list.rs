@@ -1,6 +1,6 @@
 //! What lists share: columns that may be sorted by, and a form that filters.
 
-use crate::{Form, InputKind};
+use crate::{Form, InputKind, links};
 
 /// The head of a column.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -80,6 +80,25 @@ pub(crate) fn of_leases() -> Vec<Column> {
     ["Address", "State", "Owner", "Since"]
         .map(Column::plain)
         .to_vec()
+}
+
+/// The columns of leases of one pool, which are sorted on the page of all leases.
+pub(crate) fn of_leases_in(pool: &str) -> Vec<Column> {
+    let all = links::leases_of_pool(pool);
+    let sorted = |label, sort: &str| Column {
+        link: Some(format!("{all}&sort={sort}")),
+        ..Column::plain(label)
+    };
+    let address = Column {
+        order: Some(Direction::Up),
+        ..Column::plain("Address")
+    };
+    vec![
+        address,
+        sorted("State", "state"),
+        sorted("Owner", "owner"),
+        sorted("Since", "-since"),
+    ]
 }
 
 /// The columns of decisions that are not sorted here.

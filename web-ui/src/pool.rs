@@ -137,6 +137,7 @@ mod tests {
             "cluster=east,namespace=shop",
             "1000 addresses for 7 d",
             "<dt>Who has no quota</dt><dd>gets nothing</dd>",
+            "href=\"/ui/leases?pool=dmz&#38;sort=-since\">Since",
         ] {
             assert!(html.contains(text), "no {text} in {html}");
         }

@@ -152,6 +152,17 @@ mod tests {
     }
 
     #[test]
+    fn rules_that_may_come_on_the_next_page_are_not_said_to_be_none() {
+        let mut page = RulesPage {
+            rules: Vec::new(),
+            ..page()
+        };
+        page.pager.next = Some("/ui/rules?after=x".into());
+        let html = page.render().unwrap();
+        assert!(html.contains("None so far: go on to the next page."));
+    }
+
+    #[test]
     fn state_plan_rules_and_those_of_others_are_shown() {
         let html = page().render().unwrap();
         for text in [

@@ -10,6 +10,8 @@ use crate::{LeaseRow, PoolRow, Shell};
 pub struct SearchPage {
     pub shell: Shell,
     pub query: String,
+    /// Where it is an address that several networks know: its page in each, and the name of the network.
+    pub networks: Vec<(String, String)>,
     pub leases: Vec<LeaseRow>,
     pub pools: Vec<PoolRow>,
     /// There may be more leases than shown.
@@ -25,6 +27,7 @@ pub struct SearchPage {
 impl SearchPage {
     pub(crate) fn nothing(&self) -> bool {
         self.leases.is_empty()
+            && self.networks.is_empty()
             && self.pools.is_empty()
             && self.clusters.is_empty()
             && self.tenants.is_empty()
@@ -41,6 +44,7 @@ mod tests {
         let mut page = SearchPage {
             shell: sample::shell(false),
             query: "we<b".into(),
+            networks: vec![("/ui/networks/3/addresses/10.20.0.7".into(), "di<ad".into())],
             leases: vec![sample::lease("10.20.0.7", State::Allocated)],
             pools: vec![sample::pool_row(1, "web", 10, 1)],
             more: true,
@@ -57,12 +61,14 @@ mod tests {
             "we&#60;b",
             "/ui/networks/0/addresses/10.20.0.7",
             "/ui/pools/1",
+            "/ui/networks/3/addresses/10.20.0.7\">di&#60;ad</a>",
             "href=\"/ui/leases?q=web\"",
             "we&#60;st",
             "te&#60;am",
         ] {
             assert!(html.contains(text), "no {text} in {html}");
         }
+        page.networks.clear();
         page.leases.clear();
         page.pools.clear();
         page.clusters.clear();

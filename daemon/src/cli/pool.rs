@@ -342,10 +342,10 @@ mod tests {
         let pool = Pool::augment_subcommands(clap::Command::new("pool"));
         let matches = pool.try_get_matches_from(line.split_whitespace());
         let matches = matches.map_err(|error| error.to_string())?;
-        match Pool::from_arg_matches(&matches).unwrap() {
-            Pool::Update(update) => Ok(update.patch().unwrap()),
-            other => panic!("{other:?}"),
-        }
+        let Pool::Update(update) = Pool::from_arg_matches(&matches).unwrap() else {
+            panic!("{line} is no update");
+        };
+        Ok(update.patch().unwrap())
     }
 
     #[test]

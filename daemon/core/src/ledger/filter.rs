@@ -30,6 +30,8 @@ pub struct LeaseFilter {
     pub tenant: Option<Tenant>,
     /// All of these.
     pub labels: Vec<LabelWanted>,
+    /// Only leases that others use, too.
+    pub contended: bool,
     /// Part of the address or of an owner's text.
     pub text: Option<Text>,
     pub scope: Scope,
@@ -45,10 +47,15 @@ pub struct LeasePage {
 
 impl Ledger {
     /// Leases in key order after `after`, at most `limit`; looks at no more than [`Ledger::SCAN`] rows, and at none
-    /// outside of what the filter's owner is known for, of its pool, or of its addresses and network.
+    /// outside of what the filter's owner is known for, of what is contended, of its pool, or of its addresses and network.
     pub fn leases(&self, filter: &LeaseFilter, after: Option<LeaseKey>, limit: usize) -> LeasePage {
         if let Some(owner) = &filter.owner {
             let keys = self.index.of_identity_after(fingerprint(owner), after);
+            let mut rows = keys.filter_map(|key| self.rows.leases.get(&key));
+            return page(&mut rows, filter, limit);
+        }
+        if filter.contended {
+            let keys = self.index.contended().after(after);
             let mut rows = keys.filter_map(|key| self.rows.leases.get(&key));
             return page(&mut rows, filter, limit);
         }
@@ -200,6 +207,7 @@ impl LeaseFilter {
                 .is_none_or(|span| span.contains(lease.key.address))
             && (self.tenant.is_none() || self.tenant == lease.tenant)
             && lease.labels.fit(&self.labels)
+            && (!self.contended || !lease.contenders.is_empty())
             && self.text.as_deref().is_none_or(text)
             && self.scope.has_lease(lease)
     }

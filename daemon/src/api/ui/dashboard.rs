@@ -24,8 +24,6 @@ use crate::{
 
 /// Pools and clusters that are shown; the others are on their own pages.
 const SHOWN: usize = 10;
-/// Rows read before other readers and the writer get their turn.
-const STEP: usize = 1_000;
 /// As on the page of pools, but for the first.
 const ORDERS: &[Order] = &[
     Order::up("outlook", "the next to run out first"),
@@ -45,7 +43,7 @@ pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
     let flow = flow::chart(&api, query.get("span")).await;
     let mut pools = rows(&api.ipam);
     let mut clusters = cluster_page::rows(&api);
-    let warnings = warnings::all(&api, &pools, &clusters);
+    let warnings = warnings::all(&api, visitor.is_admin(), &pools, &clusters);
     let (pools_total, clusters_total) = (pools.len(), clusters.len());
     let clusters_well = clusters
         .iter()
@@ -67,7 +65,7 @@ pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
         pools_total,
         all_pools: format!("{}?sort=-use", links::POOLS),
         leases: ledger.lease_count() as u128,
-        contended: ledger.contentions().take(STEP).count() as u128,
+        contended: ledger.contentions().take(Dashboard::COUNTED + 1).count(),
         networks: ledger.networks().count(),
         clusters,
         clusters_total,

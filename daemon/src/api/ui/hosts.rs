@@ -67,6 +67,7 @@ pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
         total,
         hosts,
         pager,
+        more_agents: api.nodes.agents().len().saturating_sub(AGENTS),
         agents: agents(&api),
     }))
 }

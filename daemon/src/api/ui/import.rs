@@ -22,7 +22,7 @@ use crate::api::{
 const MOST: usize = 2 << 20;
 /// The whole form: browsers send each end of a line as two bytes.
 const MOST_SENT: usize = 2 * MOST + MAX_FORM;
-/// Rows that are shown.
+/// Rows of one page.
 const SHOWN: usize = 100;
 /// Why nothing was written though every row was fine.
 const CHANGED: &str =
@@ -67,13 +67,16 @@ pub async fn step(State(api): State<Arc<Api>>, posted: Posted<MOST_SENT>) -> Ans
     match report {
         Ok(report) if report.written => Ok(done(&visitor, &report)),
         Ok(report) => {
-            form.error = asked.then(|| CHANGED.to_owned());
+            // Also when only another page of it was asked for: what was seen before is not so any more.
+            let moved = !fields.get("seen").is_empty() && !same(&report);
+            form.error = (asked || moved).then(|| CHANGED.to_owned());
             let status = match (report.refused, asked) {
                 (0, false) => StatusCode::OK,
                 (_, true) => StatusCode::CONFLICT,
                 (_, false) => StatusCode::UNPROCESSABLE_ENTITY,
             };
-            Ok(answer(&visitor, status, form, Some(report)))
+            let page = fields.get("page").parse().unwrap_or(1);
+            Ok(answer(&visitor, status, form, Some(outlook(report, page))))
         }
         Err(problem) => {
             form.wrong("rows", problem.detail.to_string());
@@ -151,33 +154,42 @@ fn answer(
     visitor: &Visitor,
     status: StatusCode,
     mut form: Form,
-    report: Option<ImportReport>,
+    outlook: Option<(Outlook, String)>,
 ) -> Response {
-    if let Some(report) = report.as_ref().filter(|report| report.refused == 0) {
+    if let Some((_, seen)) = outlook.as_ref().filter(|(rows, _)| rows.refused == 0) {
         form.inputs = form.hidden();
         form.inputs.retain(|input| input.name == "rows");
-        let seen = Input::new("seen", "").value(seen(report));
+        let seen = Input::new("seen", "").value(seen);
         form.inputs.push(seen.kind(InputKind::Hidden));
     }
     let page = ImportPage {
         shell: visitor.shell(Nav::Leases),
         form,
-        outlook: report.map(outlook),
+        outlook: outlook.map(|(rows, _)| rows),
     };
     page_as(status, &page)
 }
 
-fn outlook(report: ImportReport) -> Outlook {
+/// One page (from 1) of what becomes of the rows, and the mark of all of it.
+fn outlook(report: ImportReport, page: usize) -> (Outlook, String) {
+    let seen = seen(&report);
     let mut rows = report.rows;
     rows.sort_by_key(|row| Reverse(row.error.is_some()));
-    rows.truncate(SHOWN);
-    Outlook {
+    let pages = rows.len().div_ceil(SHOWN).max(1);
+    let page = page.clamp(1, pages);
+    let before = (page - 1) * SHOWN;
+    let rows = rows.into_iter().skip(before).take(SHOWN);
+    let outlook = Outlook {
         created: report.created,
         changed: report.changed,
         same: report.same,
         refused: report.refused,
-        rows: rows.into_iter().map(row).collect(),
-    }
+        before,
+        previous: page.checked_sub(1).filter(|page| *page > 0),
+        next: Some(page + 1).filter(|page| *page <= pages),
+        rows: rows.map(row).collect(),
+    };
+    (outlook, seen)
 }
 
 fn row(row: ImportedRow) -> OutlookRow {
@@ -229,22 +241,30 @@ mod tests {
     }
 
     #[test]
-    fn wrong_rows_are_shown_first_and_not_all_of_the_others() {
-        let rows = (1..=300).map(|line| ImportedRow {
+    fn wrong_rows_are_shown_first_and_all_of_them_page_by_page() {
+        let rows = (1..=250).map(|line| ImportedRow {
             line,
             fate: "create".to_owned(),
-            error: (line == 299).then(|| "held".to_owned()),
+            error: (line == 249).then(|| "held".to_owned()),
             ..ImportedRow::default()
         });
         let report = ImportReport {
-            created: 299,
+            created: 249,
             refused: 1,
             rows: rows.collect(),
             ..ImportReport::default()
         };
-        let outlook = outlook(report);
-        assert_eq!(outlook.rows.len(), SHOWN);
-        let lines: Vec<_> = outlook.rows.iter().map(|row| row.line).take(3).collect();
-        assert_eq!(lines, [299, 1, 2]);
+        let page = |number| outlook(report.clone(), number);
+        let (first, mark) = page(1);
+        let lines: Vec<_> = first.rows.iter().map(|row| row.line).take(3).collect();
+        assert_eq!((first.rows.len(), lines), (SHOWN, vec![249, 1, 2]));
+        assert_eq!((first.previous, first.next), (None, Some(2)));
+        let (last, same) = page(3);
+        assert_eq!(same, mark, "it is the same import whichever page is shown");
+        assert_eq!((last.before, last.rows.len()), (200, 50));
+        assert_eq!((last.previous, last.next), (Some(2), None));
+        assert_eq!(last.rows[49].line, 250);
+        assert_eq!(page(0).0, first);
+        assert_eq!(page(99).0, last);
     }
 }

@@ -26,7 +26,7 @@ pub enum By {
     Owner,
     State,
     Since,
-    /// Leases without an end are not in the list.
+    /// Leases without an end come last, in both directions.
     Until,
 }
 
@@ -61,8 +61,7 @@ impl Sorting {
         }
     }
 
-    /// `None` for leases that are not in the list.
-    pub fn rank<'l>(&'l self, lease: &'l Lease) -> Option<Rank<'l>> {
+    pub fn rank<'l>(&'l self, lease: &'l Lease) -> Rank<'l> {
         let value = match self.by {
             By::Owner => Value::Owner(self.owner(lease)),
             By::State => Value::Number(match lease.state {
@@ -73,9 +72,13 @@ impl Sorting {
                 LeaseState::Orphaned => 4,
             }),
             By::Since => Value::Number(lease.since.0),
-            By::Until => Value::Number(lease.until?.0),
+            By::Until => Value::Number(match (lease.until, self.direction) {
+                (Some(until), _) => until.0,
+                (None, Direction::Up) => u64::MAX,
+                (None, Direction::Down) => 0,
+            }),
         };
-        Some((value, lease.key))
+        (value, lease.key)
     }
 
     fn owner<'l>(&'l self, lease: &'l Lease) -> [Cow<'l, str>; 6] {
@@ -106,10 +109,7 @@ impl Sorting {
     }
 
     fn compare_leases(&self, left: &Lease, right: &Lease) -> Ordering {
-        match (self.rank(left), self.rank(right)) {
-            (Some(left), Some(right)) => self.compare(&left, &right),
-            (left, right) => left.is_none().cmp(&right.is_none()),
-        }
+        self.compare(&self.rank(left), &self.rank(right))
     }
 }
 
@@ -127,11 +127,9 @@ impl<'a> First<'a> {
     pub fn pass(&mut self, leases: &[Arc<Lease>]) {
         let sorting = self.sorting;
         let last = self.kept.get(self.most).cloned();
-        let last = last.as_deref().and_then(|last| sorting.rank(last));
+        let last = last.as_deref().map(|last| sorting.rank(last));
         for lease in leases {
-            let Some(rank) = sorting.rank(lease) else {
-                continue;
-            };
+            let rank = sorting.rank(lease);
             let beyond = self.beyond.as_ref();
             let early = beyond.is_some_and(|beyond| sorting.compare(&rank, beyond).is_le());
             let late = last.as_ref();
@@ -215,7 +213,7 @@ mod tests {
             }
             let (found, more) = first.finish();
             shown.extend(found.iter().map(|lease| lease.key));
-            let last = found.last().and_then(|last| sorting.rank(last));
+            let last = found.last().map(|last| sorting.rank(last));
             match last.filter(|_| more) {
                 Some(last) => after = cursor::text(&last),
                 None => return shown,
@@ -246,13 +244,32 @@ mod tests {
             for by in EVERY {
                 for direction in [Direction::Up, Direction::Down] {
                     let sorting = sorting(by, direction);
-                    let mut all: Vec<_> = leases.iter().filter(|lease| sorting.rank(lease).is_some()).collect();
+                    let mut all: Vec<_> = leases.iter().collect();
                     all.sort_by(|left, right| sorting.compare_leases(left, right));
                     let all: Vec<_> = all.iter().map(|lease| lease.key).collect();
                     prop_assert_eq!(pages(&sorting, &leases, most, step), all);
                 }
             }
         }
+    }
+
+    #[test]
+    fn leases_without_an_end_come_last_in_both_directions() {
+        let leases: Vec<_> = [3, 8, 6, 2]
+            .into_iter()
+            .zip(0..)
+            .map(|(since, at)| lease(at, ("", LeaseState::Reserved, since)))
+            .collect();
+        let ends: Vec<_> = leases.iter().map(|lease| lease.until).collect();
+        let at = |number| Some(Timestamp(number));
+        assert_eq!(ends, [None, at(1), None, at(2)]);
+        let order = |direction| {
+            let keys = pages(&sorting(By::Until, direction), &leases, 3, 2);
+            let last = |key: &LeaseKey| key.address.to_string().pop().unwrap();
+            keys.iter().map(last).collect::<String>()
+        };
+        assert_eq!(order(Direction::Up), "1302");
+        assert_eq!(order(Direction::Down), "3102");
     }
 
     #[test]

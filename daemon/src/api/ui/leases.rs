@@ -62,6 +62,10 @@ pub async fn list(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
         Input::new("pool", "Pool"),
         Input::new("network", "Network"),
         Input::new("state", "State").kind(Form::any_of(states)),
+        Input::new("mark", "Mark").kind(Form::any_of([(
+            links::CONTENDED.to_owned(),
+            links::CONTENDED.to_owned(),
+        )])),
         Input::new("namespace", "Namespace"),
         Input::new("tenant", "Tenant"),
         Input::new("label", "Label").note("key or key=value"),
@@ -116,6 +120,7 @@ fn filter(ledger: &Ledger, form: &mut Form) -> Option<LeaseFilter> {
         tenant: text("tenant").map(|name| Tenant(name.into())),
         cluster: text("cluster").map(|name| convert::cluster_id(ledger, &name)),
         namespace: text("namespace").map(Into::into),
+        contended: form.value("mark") == links::CONTENDED,
         text: text("q").map(Into::into),
         ..LeaseFilter::default()
     };
@@ -201,7 +206,7 @@ async fn sorted(
         tokio::task::yield_now().await;
     }
     let (leases, more) = first.finish();
-    let last = leases.last().and_then(|last| sorting.rank(last));
+    let last = leases.last().map(|last| sorting.rank(last));
     Found {
         next: last.filter(|_| more).map(|last| cursor::text(&last)),
         rows: ipam.read(|ledger| {

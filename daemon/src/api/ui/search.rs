@@ -21,7 +21,10 @@ use super::{
     visit::{Query, Visitor},
 };
 use crate::{
-    api::{Api, convert::owner},
+    api::{
+        Api,
+        convert::{network_name, owner},
+    },
     ipam::Ipam,
 };
 
@@ -55,6 +58,7 @@ pub async fn find(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
         Some(_) => ("within", text.as_str()),
         None => ("q", text.as_str()),
     };
+    found.networks = choice(&api.ipam, &text);
     found.all = with_query(links::LEASES, &[all]);
     Ok(page(&SearchPage {
         shell,
@@ -141,6 +145,21 @@ fn direct(ipam: &Ipam, text: &str) -> Option<Response> {
     pool.map(|id| go_to(&links::pool(id.0)))
 }
 
+/// The pages of an address that several networks mean something by, and the names of these.
+fn choice(ipam: &Ipam, text: &str) -> Vec<(String, String)> {
+    let Ok(address) = text.parse::<IpAddr>() else {
+        return Vec::new();
+    };
+    let address = address.to_canonical();
+    ipam.read(|ledger| {
+        let networks = networks_of(ledger, address).into_iter();
+        networks
+            .take(SHOWN)
+            .map(|id| (links::lease(id.0, address), network_name(ledger, id)))
+            .collect()
+    })
+}
+
 /// Networks that hold the address; else those with a pool around it.
 fn networks_of(ledger: &Ledger, address: IpAddr) -> Vec<NetworkId> {
     let keys = || {
@@ -162,7 +181,6 @@ fn networks_of(ledger: &Ledger, address: IpAddr) -> Vec<NetworkId> {
     keys()
         .filter(|key| !ledger.pools_at(*key).is_empty())
         .map(|key| key.network)
-        .take(1)
         .collect()
 }
 

@@ -4,20 +4,33 @@ use std::sync::Arc;
 
 use axum::{extract::State, response::Response};
 use fipd_core::Action;
-use fipd_web_ui::{Nav, SessionRow, SessionsPage, links};
+use fipd_web_ui::{Column, Input, Nav, SessionRow, SessionsPage, links};
 use http::StatusCode;
 
 use super::{
+    fields::Fields,
+    list::{Listing, Order},
     page::{Answered, Failure, go_to, page},
     sessions::Listed,
     views,
-    visit::{Place, Posted, Visitor},
+    visit::{Place, Posted, Query, Visitor},
 };
 use crate::api::Api;
 
-pub async fn own(State(api): State<Arc<Api>>, visitor: Visitor) -> Response {
+/// Sessions of one page.
+const PAGE: usize = 50;
+const ORDERS: &[Order] = &[
+    Order::down("seen", "last seen first"),
+    Order::up("seen", "longest idle first"),
+    Order::down("began", "newest first"),
+    Order::up("began", "oldest first"),
+    Order::up("from", "by address"),
+    Order::down("from", "by address, from the end"),
+];
+
+pub async fn own(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Query) -> Response {
     let name = visitor.session.name.to_string();
-    show(&api, &visitor, &name, None)
+    show(&api, &visitor, &name, (None, &query))
 }
 
 /// Ends one of the own sessions, all others, or all.
@@ -33,9 +46,11 @@ pub async fn of_user(
     State(api): State<Arc<Api>>,
     visitor: Visitor,
     Place(name): Place<String>,
+    Query(query): Query,
 ) -> Answered {
     visitor.must_administer()?;
-    Ok(show(&api, &visitor, &name, Some(name.clone())))
+    let of = Some(name.clone());
+    Ok(show(&api, &visitor, &name, (of, &query)))
 }
 
 /// The same for an admin, who is named in the audit log.
@@ -75,7 +90,12 @@ fn end(api: &Api, visitor: &Visitor, name: &str, which: &str) -> Result<(), Fail
     Ok(())
 }
 
-fn show(api: &Api, visitor: &Visitor, name: &str, of: Option<String>) -> Response {
+fn show(
+    api: &Api,
+    visitor: &Visitor,
+    name: &str,
+    (of, query): (Option<String>, &Fields),
+) -> Response {
     let row = |listed: Listed| SessionRow {
         id: listed.id,
         from: listed.origin.address.to_string(),
@@ -84,11 +104,31 @@ fn show(api: &Api, visitor: &Visitor, name: &str, of: Option<String>) -> Respons
         seen: views::moment(listed.seen),
         mine: listed.mine,
     };
-    let sessions = api.sessions.of(name, visitor.headers());
+    let mut sessions = api.sessions.of(name, visitor.headers());
+    let total = sessions.len();
     let target = match &of {
         Some(name) => links::user_sessions(name),
         None => links::SESSIONS.to_owned(),
     };
+    let inputs = vec![Input::new("filter", "From or browser contains")];
+    let list = Listing::new(&target, inputs, ORDERS, query);
+    let part = list.filter("filter");
+    sessions.retain(|one| {
+        one.origin.address.to_string().contains(part) || one.origin.browser.contains(part)
+    });
+    match list.order.key {
+        "began" => list.sort(&mut sessions, |one| one.began),
+        "from" => list.sort(&mut sessions, |one| one.origin.address),
+        _ => list.sort(&mut sessions, |one| one.seen),
+    }
+    let pager = list.page(&mut sessions, PAGE, query);
+    let columns = vec![
+        list.column("from", "From"),
+        Column::plain("Browser"),
+        list.column("began", "Signed in"),
+        list.column("seen", "Last seen"),
+    ];
+    let filters = list.filters;
     page(&SessionsPage {
         shell: visitor.shell(match of {
             Some(_) => Nav::Users,
@@ -96,6 +136,10 @@ fn show(api: &Api, visitor: &Visitor, name: &str, of: Option<String>) -> Respons
         }),
         of,
         target,
+        filters,
+        columns,
+        total,
+        pager,
         sessions: sessions.into_iter().map(row).collect(),
     })
 }

@@ -155,6 +155,8 @@ async fn only_an_admin_ends_a_quarantine() {
     assert!(pool.contains("1 of them in quarantine") && pool.contains("1 h after a release"));
     let cooling = operator.get(lease).await.html;
     assert!(cooling.contains("quarantined") && !cooling.contains("/release"));
+    let rows = operator.get("/ui/leases?state=quarantined").await.html;
+    assert!(rows.contains("10.0.0.9") && !rows.contains("/release"));
     assert_eq!(operator.get(&release).await.status, StatusCode::FORBIDDEN);
     let page = operator.post(&release, "seen=").await;
     assert_eq!(page.status, StatusCode::FORBIDDEN);

@@ -28,11 +28,14 @@ const SOON: u32 = 7 * 24;
 const CERTIFICATE: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Less than this is free on the disk, or less than the store takes.
 const DISK: u64 = 256 << 20;
-/// Networks that are looked at.
+/// Networks that are looked at, and contended leases that are counted.
 const NETWORKS: usize = 1_000;
 
-/// All there is, what is urgent first.
-pub fn all(api: &Api, pools: &[PoolRow], clusters: &[ClusterRow]) -> Vec<Warning> {
+/// Pages that only admins may open.
+const ADMINS: [&str; 2] = [links::SETTINGS, links::BACKUP];
+
+/// All there is, what is urgent first, as it is told to an admin or to others.
+pub fn all(api: &Api, admin: bool, pools: &[PoolRow], clusters: &[ClusterRow]) -> Vec<Warning> {
     let now = api.ipam.now();
     let mut all: Vec<_> = store(&api.ipam).into_iter().collect();
     all.extend(disk(api.ipam.reader().disk().ok()));
@@ -56,7 +59,18 @@ pub fn all(api: &Api, pools: &[PoolRow], clusters: &[ClusterRow]) -> Vec<Warning
     ));
     all.extend(certificate(*api.certificate.borrow(), now));
     all.sort_by_key(|warning| !warning.urgent);
+    if !admin {
+        all.iter_mut().for_each(for_others);
+    }
     all
+}
+
+/// Nobody is led to a page that is refused.
+fn for_others(warning: &mut Warning) {
+    let refused = |(to, _): &&mut (String, String)| ADMINS.contains(&to.as_str());
+    if let Some(link) = warning.link.as_mut().filter(refused) {
+        *link = (String::new(), "That is for an admin to do.".to_owned());
+    }
 }
 
 /// The first of a kind; the last one says how many more there are.
@@ -66,6 +80,21 @@ fn some(warnings: impl IntoIterator<Item = Warning>) -> Vec<Warning> {
     all.truncate(MOST);
     if let Some(last) = all.last_mut().filter(|_| more > 0) {
         last.next = format!("{} {} more like it.", last.next, count(more as u128));
+    }
+    all
+}
+
+/// Of contended leases too many may be there to count.
+fn some_leases(mut warnings: Vec<Warning>) -> Vec<Warning> {
+    let uncounted = warnings.len() > NETWORKS;
+    warnings.truncate(NETWORKS);
+    let many = warnings.len() > MOST;
+    let mut all = some(warnings);
+    if let Some(last) = all.last_mut().filter(|_| many) {
+        if uncounted {
+            last.next.push_str(" And that is not all.");
+        }
+        last.link = link(&links::leases_marked(links::CONTENDED), "See all of them");
     }
     all
 }
@@ -315,7 +344,8 @@ fn contended(ledger: &Ledger) -> Vec<Warning> {
         ),
         ..Warning::default()
     };
-    some(ledger.contentions().take(NETWORKS).map(warning))
+    let contentions = ledger.contentions().take(NETWORKS + 1);
+    some_leases(contentions.map(warning).collect())
 }
 
 fn ill(clusters: &[ClusterRow]) -> impl Iterator<Item = Warning> {

@@ -63,6 +63,12 @@ async fn rows_are_looked_at_and_then_written() {
         page.html
             .contains("10.0.0.8,fipd/host/lab/b\r\n</textarea>")
     );
+    // Another page of it is the same import, unless something changed meanwhile.
+    let turn = |seen: &str| format!("page=1&seen={seen}&{}", rows(text));
+    let page = admin.post(IMPORT, &turn(&seen)).await;
+    assert!(field(&page.html, "seen") == seen && !page.html.contains("Something changed"));
+    let page = admin.post(IMPORT, &turn("0123456789abcdef")).await;
+    assert!(page.html.contains("Something changed"), "{}", page.html);
     let go = format!("step=do&seen={seen}&{}", rows(text));
     let page = admin.post(IMPORT, &go).await;
     assert_eq!(page.status, StatusCode::SEE_OTHER, "{}", page.html);
@@ -92,7 +98,8 @@ async fn one_wrong_row_keeps_all_others_out_and_the_text_stays() {
     let html = &page.html;
     for part in [
         "1 row is wrong",
-        "These are 100 of 149 rows, the wrong ones first.",
+        "These are 1 to 100 of 149 rows, the wrong ones first.",
+        "name=\"page\" value=\"2\"",
         "10.0.0.300,fipd/host/lab/&#60;b&#62;</textarea>",
     ] {
         assert!(html.contains(part), "no {part} in {html}");
@@ -103,6 +110,12 @@ async fn one_wrong_row_keeps_all_others_out_and_the_text_stays() {
         first.contains(">150<") && first.contains("wrong</span>"),
         "{first}"
     );
+    let second = admin.post(IMPORT, &format!("page=2&{}", rows(&text))).await;
+    let second = second.html;
+    for part in ["These are 101 to 149 of 149 rows", ">lease 10.0.0.149<"] {
+        assert!(second.contains(part), "no {part} in {second}");
+    }
+    assert!(!second.contains(">lease 10.0.0.2<"), "{second}");
     let go = format!("step=do&seen=&{}", rows(&text));
     assert_eq!(admin.post(IMPORT, &go).await.status, StatusCode::CONFLICT);
     assert!(!site.holds("10.0.0.2"));

@@ -87,7 +87,8 @@ async fn leases_are_filtered_sorted_and_paged() {
         ("label=app", 1),
         ("label=app=w%3Cb+app", 1),
         ("label=app+team", 0),
-        ("sort=until", 0),
+        ("sort=until", 50),
+        ("mark=contended", 0),
     ] {
         let html = operator.get(&format!("/ui/leases?{query}")).await.html;
         assert_eq!(addresses(&html).len(), many, "{query}");
@@ -104,6 +105,81 @@ async fn leases_are_filtered_sorted_and_paged() {
     }
     let viewer = site.visitor("viewer").await.get("/ui/leases").await.html;
     assert!(!viewer.contains("/release") && !viewer.contains("/ui/reserve"));
+}
+
+/// Has an address used by two.
+async fn contend(site: &Site, last: u8) {
+    for name in ["a", "b"] {
+        let adopt = fipd_core::Adopt {
+            key: LeaseKey {
+                network: NetworkId::DEFAULT,
+                address: [10, 0, 0, last].into(),
+            },
+            holder: fipd_core::Holder {
+                identity: format!("rancher-fip/X/Service/shop/{name}")
+                    .parse()
+                    .unwrap(),
+                instance: "1".into(),
+            },
+            tenant: None,
+            since: fipd_core::Timestamp(1),
+            actor: "test".into(),
+        };
+        let adopt = fipd_core::Request::Adopt(adopt);
+        site.api.ipam.submit(adopt).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn contended_leases_are_found() {
+    let site = Site::new().await;
+    let operator = site.visitor("operator").await;
+    fill(&operator, 3).await;
+    for last in [100, 101, 102, 103, 104, 105] {
+        contend(&site, last).await;
+    }
+    let first = operator.get("/ui/").await.html;
+    let list = "/ui/leases?mark=contended";
+    assert!(first.contains(&format!("href=\"{list}\">6</a>")), "{first}");
+    assert!(first.contains("1 more like it") && first.contains(">See all of them</a>"));
+    let all: Vec<_> = (100..106).map(|last| format!("10.0.0.{last}")).collect();
+    assert_eq!(addresses(&operator.get(list).await.html), all);
+    for (query, many) in [
+        ("&pool=dmz&within=10.0.0.104/31", 2),
+        ("&state=reserved", 0),
+        ("&sort=owner", 6),
+    ] {
+        let html = operator.get(&format!("{list}{query}")).await.html;
+        assert_eq!(addresses(&html).len(), many, "{query}");
+    }
+}
+
+#[tokio::test]
+async fn an_address_of_several_networks_is_asked_about() {
+    let site = Site::new().await;
+    site.account("root", Role::Admin, PASSWORD).await;
+    let admin = site.visitor("root").await;
+    let make = fipd_core::Request::CreateNetwork {
+        name: "lab".into(),
+        actor: "test".into(),
+    };
+    site.api.ipam.submit(make).await.unwrap();
+    let other = "name=other&addresses=10.0.0.0/28&network=lab&step=do";
+    let page = admin.post("/ui/pools/new", other).await;
+    assert_eq!(page.status, StatusCode::SEE_OTHER, "{}", page.html);
+    let page = admin.get("/ui/search?q=10.0.0.7").await;
+    assert_eq!(page.status, StatusCode::OK);
+    for link in [">default</a>", ">lab</a>", "/addresses/10.0.0.7\""] {
+        assert!(page.html.contains(link), "no {link} in {}", page.html);
+    }
+    // In use in one of them, that one is meant.
+    let give = "owner=fipd/host/lab/a&address=10.0.0.7";
+    admin.post("/ui/pools/1/allocate", give).await;
+    let page = admin.get("/ui/search?q=10.0.0.7").await;
+    assert_eq!(
+        page.headers[header::LOCATION],
+        "/ui/networks/0/addresses/10.0.0.7"
+    );
 }
 
 #[tokio::test]

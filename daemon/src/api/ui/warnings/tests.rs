@@ -195,3 +195,45 @@ fn all_that_one_word_would_release_is_told() {
     let what = "The owners of 7 leases of claims and of 12 leases of rancher-fip of cluster east seem to be gone";
     assert_eq!(told[0].what, what);
 }
+
+#[test]
+fn only_admins_are_led_to_what_only_admins_may_open() {
+    let told = |to: &str| Warning {
+        link: link(to, "See it"),
+        ..Warning::default()
+    };
+    for to in ADMINS {
+        let mut warning = told(to);
+        for_others(&mut warning);
+        let (to, text) = warning.link.unwrap();
+        assert_eq!(
+            (to.as_str(), text.as_str()),
+            ("", "That is for an admin to do.")
+        );
+    }
+    let mut open = told(links::RULES);
+    for_others(&mut open);
+    assert_eq!(open, told(links::RULES));
+}
+
+#[test]
+fn of_too_many_contended_leases_their_list_is_named() {
+    let leases = |many: usize| {
+        let one = Warning {
+            link: link("/ui/networks/0/addresses/10.0.0.9", "See by whom"),
+            ..Warning::default()
+        };
+        some_leases(vec![one; many])
+    };
+    let list = link("/ui/leases?mark=contended", "See all of them");
+    assert_ne!(leases(MOST)[MOST - 1].link, list);
+    let told = leases(NETWORKS);
+    assert_eq!((told.len(), &told[MOST - 1].link), (MOST, &list));
+    assert!(told[MOST - 1].next.ends_with("995 more like it."));
+    let told = leases(NETWORKS + 1);
+    assert!(
+        told[MOST - 1]
+            .next
+            .ends_with("like it. And that is not all.")
+    );
+}
