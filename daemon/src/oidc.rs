@@ -149,6 +149,21 @@ impl Oidc {
         }))))
     }
 
+    /// Whether the files of one can be used. Blocks on the disk.
+    ///
+    /// # Errors
+    /// Which cannot, and why.
+    pub async fn check(config: &config::Oidc) -> Result<(), String> {
+        Outgoing::new(config.ca_file.as_deref()).map_err(|why| format!("[oidc] ca-file: {why}"))?;
+        match &config.client_secret_file {
+            Some(path) => read_secret(path)
+                .await
+                .map(drop)
+                .map_err(|error| error.to_string()),
+            None => Ok(()),
+        }
+    }
+
     /// `None`: there is none.
     pub fn provider(&self) -> Option<&Arc<Provider>> {
         self.0.as_ref()

@@ -65,15 +65,9 @@ impl Settings {
         let config = in_role(config, overrides.role).map_err(ConfigError::Given)?;
         if let Some(file) = &config_file {
             let listen = overrides.listen.unwrap_or(config.api.listen);
-            let checked = config.check_listen(listen);
             let advertise = overrides.advertise.as_ref();
             let advertise = advertise.or(config.api.advertise.as_ref());
-            let checked = checked.and_then(|()| match (&config.oidc, advertise) {
-                (Some(_), None) => Err("[oidc] needs [api] advertise: the URL by which browsers reach fipd, where the provider sends them back to".to_owned()),
-                (Some(_) | None, _) => Ok(()),
-            });
-            let checked =
-                checked.and_then(|()| config.check_webhooks(advertise.map(String::as_str)));
+            let checked = config.check(listen, advertise.map(String::as_str));
             checked.map_err(|what| ConfigError::Invalid {
                 path: file.path().to_owned(),
                 what,

@@ -128,7 +128,16 @@ impl Listening {
             path: path.clone(),
             source,
         };
-        let gid = std::fs::metadata(&path).map_err(failed)?.gid();
+        let gid = match std::fs::metadata(&path) {
+            Ok(file) => file.gid(),
+            Err(error) => {
+                tracing::warn!(
+                    path = %path.display(), %error,
+                    "nobody finds the socket that systemd has passed; systemctl restart of its unit makes the file anew"
+                );
+                nix::unistd::getegid().as_raw()
+            }
+        };
         Ok(Self {
             listener: listener(socket).map_err(failed)?,
             gid,

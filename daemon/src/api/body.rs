@@ -1,13 +1,22 @@
 //! How much of a request's body is read.
 
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
 use axum::{
-    body::Body,
+    body::{Body, Bytes, HttpBody},
     extract::Request,
     middleware::Next,
     response::{IntoResponse as _, Response},
 };
-use http::header;
-use http_body_util::{LengthLimitError, Limited};
+use http::{HeaderValue, Version, header};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use hyper::body::{Frame, SizeHint};
+use parking_lot::Mutex;
 
 use super::{
     problem::{Code, Problem},
@@ -16,6 +25,9 @@ use super::{
 
 /// The largest body but that of an import, in bytes: a pool of 100,000 ranges fits.
 const MOST: usize = 8 * 1024 * 1024;
+/// How much of a body that no handler wanted is read, and for how long.
+const REST: usize = 256 * 1024;
+const REST_WITHIN: Duration = Duration::from_secs(2);
 
 /// Refuses a body that says of itself that it is too large, and ends one that turns out to be.
 pub async fn limited(request: Request, next: Next) -> Response {
@@ -23,15 +35,90 @@ pub async fn limited(request: Request, next: Next) -> Response {
     let most = if import { ImportQuery::MAX_BYTES } else { MOST };
     let length = request.headers().get(header::CONTENT_LENGTH);
     let length = length.and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+    let version = request.version();
     if let Some(length) = length.filter(|length| *length > most as u64) {
         let mut detail = format!("the body has {length} bytes, and up to {most} are read");
         if import {
             detail = format!("{detail}: {}", ImportQuery::MOST);
         }
-        return Problem::new(Code::TooLarge, detail).into_response();
+        let answer = Problem::new(Code::TooLarge, detail).into_response();
+        return last(version, answer);
     }
-    next.run(request.map(|body| Body::new(Limited::new(body, most))))
+    let left = Arc::new(Mutex::new(None));
+    let request = request.map(|body| {
+        let body = Some(Body::new(Limited::new(body, most)));
+        let left = Arc::clone(&left);
+        Body::new(Lent { body, left })
+    });
+    let answer = next.run(request).await;
+    let rest = left.lock().take();
+    let whole = match rest {
+        Some(rest) => is_read(rest).await,
+        None => true,
+    };
+    if whole { answer } else { last(version, answer) }
+}
+
+/// Whoever is answered before all of a request was read must hear that the connection ends, or sends the next request into it.
+fn last(version: Version, mut answer: Response) -> Response {
+    if version < Version::HTTP_2 {
+        let close = HeaderValue::from_static("close");
+        answer.headers_mut().insert(header::CONNECTION, close);
+    }
+    answer
+}
+
+/// Reads what no handler wanted, so that the connection goes on. Whether that was all.
+async fn is_read(rest: Body) -> bool {
+    let mut rest = Limited::new(rest, REST);
+    let read = async {
+        while let Some(frame) = rest.frame().await {
+            if frame.is_err() {
+                return false;
+            }
+        }
+        true
+    };
+    tokio::time::timeout(REST_WITHIN, read)
         .await
+        .unwrap_or(false)
+}
+
+/// A body that is left where it can be found when nobody reads it to its end.
+struct Lent {
+    body: Option<Body>,
+    left: Arc<Mutex<Option<Body>>>,
+}
+
+impl HttpBody for Lent {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let Some(body) = &mut self.body else {
+            return Poll::Ready(None);
+        };
+        Pin::new(body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.as_ref().is_none_or(HttpBody::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let body = self.body.as_ref();
+        body.map_or_else(|| SizeHint::with_exact(0), HttpBody::size_hint)
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        let body = self.body.take().filter(|body| !body.is_end_stream());
+        *self.left.lock() = body;
+    }
 }
 
 /// Whether a body was not read to its end because it has more bytes than are read.
@@ -48,9 +135,18 @@ pub fn is_too_large(error: &axum::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use axum::{Router, body::Bytes, extract::DefaultBodyLimit, middleware, routing::post};
+    use axum::{
+        Router,
+        extract::DefaultBodyLimit,
+        middleware,
+        routing::{get, post},
+    };
     use http::StatusCode;
-    use http_body_util::BodyExt as _;
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        net::TcpStream,
+    };
+    use tokio_util::sync::CancellationToken;
     use tower::ServiceExt as _;
 
     use super::*;
@@ -91,5 +187,44 @@ mod tests {
         }
         let (_, text) = send("/api/v1/import", ImportQuery::MAX_BYTES + 1, true).await;
         assert!(text.contains("200,000 rows"), "{text}");
+    }
+
+    /// What is answered to a request whose body comes late and is not wanted, and to one behind it.
+    async fn both(length: usize, sent: usize) -> String {
+        let port = crate::api::listen::Port::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let mut stream = TcpStream::connect(port.address).await.unwrap();
+        let router = Router::new()
+            .route("/", get(|| async { "here" }))
+            .layer(middleware::from_fn(limited));
+        tokio::spawn(port.serve(None, router, None, CancellationToken::new()));
+        let first = format!("POST / HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n");
+        stream.write_all(first.as_bytes()).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let second = "GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+        let rest = [vec![b' '; sent], second.as_bytes().to_vec()].concat();
+        // A connection that was closed may be reset.
+        let _ = stream.write_all(&rest).await;
+        let mut answer = String::new();
+        let _ = stream.read_to_string(&mut answer).await;
+        answer
+    }
+
+    #[tokio::test]
+    async fn a_body_that_nobody_wants_does_not_end_the_connection() {
+        let answer = both(1_000, 1_000).await;
+        assert!(
+            answer.contains("405 Method") && answer.ends_with("here"),
+            "{answer}"
+        );
+        assert_eq!(answer.matches("connection: close").count(), 1, "{answer}");
+    }
+
+    #[tokio::test]
+    async fn who_may_not_go_on_is_told_so() {
+        for length in [REST + 1, MOST + 1] {
+            let answer = both(length, 0).await;
+            let head = answer.split("\r\n\r\n").next().unwrap();
+            assert!(head.contains("connection: close"), "{answer}");
+        }
     }
 }

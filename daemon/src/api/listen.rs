@@ -35,8 +35,10 @@ use crate::sockets::{self, Listening, SocketError};
 const DRAIN: Duration = Duration::from_secs(2);
 /// How many connections a port without login takes at once.
 pub const MOST_OPEN: usize = 256;
-/// And the port of the API, whose clients are known.
-pub const MOST: usize = tokio::sync::Semaphore::MAX_PERMITS;
+/// How long nothing may move on one of them; longer than any handler takes.
+const IDLE: Duration = Duration::from_secs(120);
+/// How often a silent client of HTTP/2 is asked whether it is there, and how long it may take to say so.
+const ASKED: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(20));
 /// How long a client may take to begin, and then to send the head of a request.
 const HEAD_DEADLINE: Duration = Duration::from_secs(15);
 const SOCKET_MODE: u32 = 0o660;
@@ -137,12 +139,18 @@ impl TlsSettings {
     pub async fn certificate(&self) -> Result<(RustlsConfig, Option<Timestamp>), ListenError> {
         let identity = self.identity()?;
         let ends = tls::ends(&identity.cert);
-        let config = RustlsConfig::from_pem(identity.cert, identity.key).await;
-        let config = config.map_err(|source| ListenError::Certificate {
-            address: self.listen,
-            source,
-        })?;
-        Ok((config, ends))
+        Ok((served(self.listen, identity).await?, ends))
+    }
+
+    /// Whether chain and key of the configuration can be served.
+    ///
+    /// # Errors
+    /// They cannot be read, or do not belong together.
+    pub async fn check_files(&self) -> Result<(), ListenError> {
+        match &self.files {
+            Some((cert, key)) => check_files(self.listen, cert, key).await,
+            None => Ok(()),
+        }
     }
 
     /// What of a configuration that was read again a running listener takes over: names, and other files for what comes from
@@ -174,6 +182,20 @@ impl TlsSettings {
     }
 }
 
+/// As [`TlsSettings::check_files`].
+///
+/// # Errors
+/// The same.
+pub async fn check_files(listen: SocketAddr, cert: &Path, key: &Path) -> Result<(), ListenError> {
+    let identity = tls::configured(cert, key)?;
+    served(listen, identity).await.map(drop)
+}
+
+async fn served(address: SocketAddr, identity: tls::Identity) -> Result<RustlsConfig, ListenError> {
+    let config = RustlsConfig::from_pem(identity.cert, identity.key).await;
+    config.map_err(|source| ListenError::Certificate { address, source })
+}
+
 /// A TCP port, bound and waiting.
 pub struct Port {
     listener: std::net::TcpListener,
@@ -199,12 +221,13 @@ impl Port {
         Ok(Self { listener, address })
     }
 
-    /// Serves at most `most` connections at once until `stop`, by TLS where there is a certificate.
+    /// Serves until `stop`, by TLS where there is a certificate. With `most` no more connections than that at once, and none
+    /// on which nothing moves for two minutes.
     pub async fn serve(
         self,
         tls: Option<RustlsConfig>,
         router: Router,
-        most: usize,
+        most: Option<usize>,
         stop: CancellationToken,
     ) -> io::Result<()> {
         let handle = Handle::new();
@@ -222,12 +245,12 @@ impl Port {
             Some(config) => {
                 let secure = RustlsAcceptor::new(config).acceptor(plain);
                 let mut server = server.acceptor(Guard::new(secure, most));
-                patient(server.http_builder());
+                patient(server.http_builder(), most.is_none());
                 server.serve(service).await
             }
             None => {
                 let mut server = server.acceptor(Guard::new(plain, most));
-                patient(server.http_builder());
+                patient(server.http_builder(), most.is_none());
                 server.serve(service).await
             }
         };
@@ -250,11 +273,18 @@ fn bind_ahead(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     socket.listen(BACKLOG)?.into_std()
 }
 
-/// But not with clients that never finish their request.
-fn patient(http: &mut Builder<TokioExecutor>) {
+/// But not with clients that never finish their request, or, where `streams` are open for long, with those that are gone.
+fn patient(http: &mut Builder<TokioExecutor>, streams: bool) {
     http.http1()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_DEADLINE);
+    if streams {
+        let (every, within) = ASKED;
+        http.http2()
+            .timer(TokioTimer::new())
+            .keep_alive_interval(every)
+            .keep_alive_timeout(within);
+    }
 }
 
 #[cfg(test)]

@@ -63,7 +63,13 @@ impl Keeper {
                 () = stop.cancelled() => return,
                 Some(answer) = desk.asks.recv() => Some(answer),
                 _ = hangup.recv() => None,
-                () = changed(file.as_mut()) => None,
+                () = changed(file.as_mut()) => {
+                    if file.as_ref().is_some_and(WatchedFile::is_empty) {
+                        tracing::error!("the configuration file is empty now and is not used; if that is meant: fipd reload");
+                        continue;
+                    }
+                    None
+                }
             };
             if let Some(file) = &mut file {
                 // As it is read below it counts as seen.
@@ -87,7 +93,11 @@ impl Keeper {
         let settings = self.last.clone();
         let loaded = tokio::task::spawn_blocking(move || settings.reload()).await;
         let result = match loaded {
-            Ok(Ok(fresh)) => Ok(self.apply(fresh).await),
+            // All of it or nothing.
+            Ok(Ok(fresh)) => match fresh.tls().check_files().await {
+                Ok(()) => Ok(self.apply(fresh).await),
+                Err(error) => Err(error.to_string()),
+            },
             Ok(Err(error)) => Err(error.to_string()),
             Err(error) => Err(error.to_string()),
         };
@@ -140,13 +150,15 @@ impl Keeper {
             let schedule = Schedule::new(&fresh.config.backup, &self.started.data_dir);
             parts.backups.reschedule(schedule);
             parts.ipam.keep_audit(fresh.config.audit.keep.0).await;
-            let rules = fresh.config.host.as_ref().map(|host| host.rules.clone());
-            let rules = rules.unwrap_or_default();
-            parts.host_rules.send_if_modified(|told| {
-                let changed = *told != rules;
-                *told = rules;
-                changed
-            });
+            // Without [host] the running engine goes on until the next start.
+            if let Some(host) = &fresh.config.host {
+                let rules = host.rules.clone();
+                parts.host_rules.send_if_modified(|told| {
+                    let changed = *told != rules;
+                    *told = rules;
+                    changed
+                });
+            }
         }
         self.last = fresh;
         Reloaded {

@@ -9,11 +9,15 @@ use clap::Args;
 
 use super::{Session, exit::Failure, output::Table, shown};
 use crate::{
-    api::wire::{CheckReport, Checked},
+    api::{
+        listen,
+        wire::{CheckReport, Checked},
+    },
     clusters::check_kubeconfig,
     config::{Config, Host, Source},
     ipam::DATABASE,
-    store,
+    oidc::Oidc,
+    store, webhooks,
 };
 
 pub(super) const LONG_ABOUT: &str = "\
@@ -35,7 +39,7 @@ impl Check {
     pub(super) async fn run(self, session: &Session, socket: &Path) -> Result<(), Failure> {
         let mut checks = Vec::new();
         if let Some(file) = &self.config {
-            checks.extend(config(file)?);
+            checks.extend(config(file).await?);
         }
         match &self.data_dir {
             Some(dir) => checks.extend(offline(dir)?),
@@ -88,10 +92,9 @@ fn offline(dir: &Path) -> Result<Vec<Checked>, Failure> {
 }
 
 /// A configuration that does not parse is bad input; a kubeconfig that is not acceptable is a finding.
-fn config(file: &Path) -> Result<Vec<Checked>, Failure> {
+async fn config(file: &Path) -> Result<Vec<Checked>, Failure> {
     let config = Config::load(file).map_err(|error| Failure::Input(error.to_string()))?;
-    let listens = config.check_listen(config.api.listen);
-    let checked = listens.and_then(|()| config.check_webhooks(config.api.advertise.as_deref()));
+    let checked = config.check(config.api.listen, config.api.advertise.as_deref());
     checked.map_err(|what| Failure::Input(format!("{}: {what}", shown(file))))?;
     let detail = format!("{}: {} clusters", shown(file), config.clusters.len());
     let mut checks = vec![Checked {
@@ -109,6 +112,7 @@ fn config(file: &Path) -> Result<Vec<Checked>, Failure> {
     if let Some(host) = &config.host {
         checks.extend(kernel(host));
     }
+    checks.extend(files(&config).await);
     for cluster in &config.clusters {
         let what = format!("cluster {}", cluster.name);
         let detail = match &cluster.source {
@@ -128,6 +132,36 @@ fn config(file: &Path) -> Result<Vec<Checked>, Failure> {
         });
     }
     Ok(checks)
+}
+
+/// What the daemon reads when it starts, or when it sends something. Who runs this may not be allowed what the daemon is.
+async fn files(config: &Config) -> Vec<Checked> {
+    let mut all = Vec::new();
+    let mut found = |what: String, seen: Result<String, String>| {
+        let ok = seen.is_ok();
+        let detail = seen.unwrap_or_else(|wrong| wrong);
+        all.push(Checked { what, ok, detail });
+    };
+    if let Some((cert, key)) = config.api.cert.clone().zip(config.api.key.clone()) {
+        let usable = listen::check_files(config.api.listen, &cert, &key).await;
+        let usable = usable.map(|()| format!("{} and {}", shown(&cert), shown(&key)));
+        found(
+            "certificate".into(),
+            usable.map_err(|error| error.to_string()),
+        );
+    }
+    for hook in &config.hooks {
+        let usable = webhooks::check(hook).map(|()| "its files can be used".to_owned());
+        found(format!("[[webhook]] {}", hook.name.0), usable);
+    }
+    if let Some(oidc) = &config.oidc {
+        let usable = Oidc::check(oidc).await;
+        found(
+            "[oidc]".into(),
+            usable.map(|()| "its files can be used".to_owned()),
+        );
+    }
+    all
 }
 
 /// What rules need of this host. Only a warning where it is not there: the daemon may run as somebody else.

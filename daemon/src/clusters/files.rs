@@ -56,11 +56,22 @@ impl WatchedFile {
         &self.path
     }
 
-    /// Waits until the file is no longer as it was; what it is like after that counts as seen.
+    /// Waits until the file is no longer as it was and stays so for a while, as whoever writes it may not be done; what it is
+    /// like then counts as seen.
     pub async fn changed(&mut self) {
         let paths = [self.path.clone()];
         while !changed(&paths, &self.seen, AGAIN).await {}
-        self.seen = Stamps::of(&paths);
+        loop {
+            self.seen = Stamps::of(&paths);
+            if !changed(&paths, &self.seen, LOOK).await {
+                return;
+            }
+        }
+    }
+
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        std::fs::metadata(&self.path).is_ok_and(|file| file.len() == 0)
     }
 }
 

@@ -310,12 +310,16 @@ impl Config {
         }
     }
 
-    /// Whether everything can be bound, where the API is served at `listen`.
+    /// Whether it fits together, where the API is served at `listen` and reached at `advertise`.
     ///
     /// # Errors
-    /// What is bound twice.
-    pub fn check_listen(&self, listen: SocketAddr) -> Result<(), String> {
-        listener::check_apart(&self.listeners, listen)
+    /// What is bound twice, and what needs a URL and has none.
+    pub fn check(&self, listen: SocketAddr, advertise: Option<&str>) -> Result<(), String> {
+        listener::check_apart(&self.listeners, listen)?;
+        if self.oidc.is_some() && advertise.is_none() {
+            return Err("[oidc] needs [api] advertise: the URL by which browsers reach fipd, where the provider sends them back to".to_owned());
+        }
+        self.check_webhooks(advertise)
     }
 
     /// The cluster of that name.

@@ -256,9 +256,9 @@ fn listeners_serve_what_needs_no_login() {
         "{twice}"
     );
     let config = parse(&metrics).unwrap();
-    let taken = config.check_listen("127.0.0.1:9100".parse().unwrap());
+    let taken = config.check("127.0.0.1:9100".parse().unwrap(), None);
     assert!(taken.unwrap_err().contains("taken"));
-    config.check_listen(config.api.listen).unwrap();
+    config.check(config.api.listen, None).unwrap();
 }
 
 #[test]

@@ -17,8 +17,19 @@ const DIRECTORY: &str = "webhooks";
 /// All up to `after` was received, as numbered in this epoch of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cursor {
+    /// Drawn with the file: another installation has the same numbers. 0: the file is of before there was one.
+    #[serde(default)]
+    pub instance: u64,
+    /// Grows when a backup takes the place of the store, whose numbers begin again then.
     pub epoch: u64,
     pub after: u64,
+}
+
+impl Cursor {
+    /// How a receiver knows the entry of that number again, whoever else sends it something.
+    pub fn id(self, number: u64) -> String {
+        format!("fipd_{:016x}_{}_{number}", self.instance, self.epoch)
+    }
 }
 
 /// The file of one.
@@ -63,9 +74,20 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let place = Place::new(dir.path(), "ops");
         assert_eq!(place.read().unwrap(), None);
-        let cursor = Cursor { epoch: 1, after: 9 };
+        let cursor = Cursor {
+            instance: 7,
+            epoch: 1,
+            after: 9,
+        };
         place.write(cursor).unwrap();
         assert_eq!(place.read().unwrap(), Some(cursor));
+        let before = r#"{"epoch":1,"after":9}"#;
+        std::fs::write(dir.path().join("webhooks/ops.json"), before).unwrap();
+        let before = Cursor {
+            instance: 0,
+            ..cursor
+        };
+        assert_eq!(place.read().unwrap(), Some(before));
         std::fs::write(dir.path().join("webhooks/ops.json"), "{").unwrap();
         assert!(place.read().is_err());
     }

@@ -3,6 +3,7 @@
 use fipd_core::{Action, AuditEntry, Ledger};
 use serde_json::{Value, json};
 
+use super::cursor::Cursor;
 use crate::{api::audit, clock};
 
 /// Sent by `fipd webhooks test`.
@@ -111,28 +112,24 @@ pub struct Message {
 }
 
 impl Message {
-    /// Of an entry, with the names that things have now. `epoch` grows when a backup takes the place of the store, whose
-    /// numbers begin again then.
-    pub fn of(ledger: &Ledger, epoch: u64, number: u64, entry: &AuditEntry) -> Self {
+    /// Of an entry, with the names that things have now.
+    pub fn of(ledger: &Ledger, at: Cursor, number: u64, entry: &AuditEntry) -> Self {
+        let id = at.id(number);
         let view = audit::view(ledger, number, entry);
         let at = view.at.clone();
         let data = serde_json::to_value(view).unwrap_or_default();
-        Self::new(
-            format!("fipd_{epoch}_{number}"),
-            name(entry.action),
-            &at,
-            &data,
-        )
+        Self::new(id, name(entry.action), &at, &data)
     }
 
     /// That the entries `from` to `to` are gone.
-    pub fn gap(epoch: u64, from: u64, to: u64) -> Self {
+    pub fn gap(at: Cursor, from: u64, to: u64) -> Self {
+        let id = format!("{}_{to}_gap", at.id(from));
         let data = json!({
             "from": from, "to": to, "count": to.saturating_sub(from).saturating_add(1),
             "detail": "the audit log was trimmed before these entries could be sent",
         });
         let at = clock::rfc3339(clock::now());
-        Self::new(format!("fipd_{epoch}_{from}_gap"), GAP, &at, &data)
+        Self::new(id, GAP, &at, &data)
     }
 
     /// To see whether they arrive.
@@ -177,8 +174,13 @@ mod tests {
             identity: Some("fipd/Host/lab/a".parse().unwrap()),
             detail: "".into(),
         };
-        let message = Message::of(&Ledger::new(), 2, 17, &entry);
-        assert_eq!(message.id, "fipd_2_17");
+        let at = Cursor {
+            instance: 0xabc,
+            epoch: 2,
+            after: 16,
+        };
+        let message = Message::of(&Ledger::new(), at, 17, &entry);
+        assert_eq!(message.id, "fipd_0000000000000abc_2_17");
         let body: Value = serde_json::from_str(&message.body).unwrap();
         assert_eq!(body["type"], "lease.allocated");
         assert_eq!(body["timestamp"], "2026-01-01T00:00:00.123Z");

@@ -16,10 +16,11 @@ mod send;
 pub mod sign;
 mod standing;
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
-use fipd_core::{Action, AuditEntry, Text};
+use fipd_core::{Action, AuditEntry, PoolId, Text};
 use futures::future::join_all;
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -39,6 +40,8 @@ const BATCH: usize = 100;
 const LOOK: Duration = Duration::from_secs(5);
 /// How often at most a cursor is written while events go out.
 const NOTE: Duration = Duration::from_secs(1);
+/// Names of gone pools that are kept in memory.
+const GONE: usize = 1_000;
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
@@ -52,6 +55,8 @@ struct One {
     place: Place,
     sender: Sender,
     standing: Standing,
+    /// The last names of pools that are gone, as the log has them.
+    gone: Mutex<BTreeMap<PoolId, Option<Text>>>,
 }
 
 /// Why an event is not with its receiver.
@@ -78,6 +83,7 @@ impl Webhooks {
                 place: Place::new(data_dir, &hook.name.0),
                 sender,
                 standing: Standing::default(),
+                gone: Mutex::default(),
                 hook: hook.clone(),
             })
         };
@@ -115,6 +121,15 @@ impl Webhooks {
     }
 }
 
+/// Whether the files of one can be used. Blocks on the disk.
+///
+/// # Errors
+/// Which cannot, and why.
+pub fn check(hook: &Hook) -> Result<(), String> {
+    Sender::new(hook).map_err(|error| error.to_string())?;
+    sign::Secret::read(&hook.secret_file).map(drop)
+}
+
 /// The number of the newest entry.
 fn last_entry(ipam: &Ipam) -> u64 {
     ipam.reader().stats().audit_next.saturating_sub(1)
@@ -130,6 +145,7 @@ impl One {
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         loop {
             revisions.borrow_and_update();
+            let before = self.standing.cursor();
             match self.step(ipam).await {
                 Ok(true) => backoff.reset(),
                 Ok(false) => {
@@ -139,6 +155,10 @@ impl One {
                     tokio::time::sleep(Duration::from_millis(20)).await;
                 }
                 Err(trouble) => {
+                    // One that takes some fails anew each time.
+                    if self.standing.cursor() != before {
+                        backoff.reset();
+                    }
                     let pause = backoff.pause();
                     self.standing.failed(&trouble.to_string(), pause);
                     tracing::warn!(
@@ -170,7 +190,7 @@ impl One {
                 webhook = %self.hook.name.0, missed,
                 "the audit log was trimmed before all of it was sent; raise [audit] keep, or mend the receiver sooner"
             );
-            self.send(&Message::gap(at.epoch, next, first - 1)).await?;
+            self.send(&Message::gap(at, next, first - 1)).await?;
             at.after = first - 1;
             self.standing.missed(missed);
             self.standing.reached(at);
@@ -178,7 +198,7 @@ impl One {
         }
         let full = entries.len() == BATCH;
         for (number, entry) in entries {
-            if let Some(message) = self.wanted(ipam, at.epoch, number, &entry) {
+            if let Some(message) = self.wanted(ipam, at, number, &entry).await? {
                 self.send(&message).await?;
                 self.standing.delivered();
             }
@@ -199,8 +219,12 @@ impl One {
         }
         let place = self.place.clone();
         let noted = blocking(move || place.read()).await?;
+        let instance = match noted.map_or(0, |at| at.instance) {
+            0 => getrandom::u64().map_err(std::io::Error::other)?,
+            drawn => drawn,
+        };
         let at = match noted {
-            Some(at) if at.epoch == epoch => at,
+            Some(at) if at.epoch == epoch => Cursor { instance, ..at },
             Some(before) => {
                 // A backup took the store's place: its numbers begin again after the entry that says so.
                 let reader = ipam.reader().clone();
@@ -215,9 +239,14 @@ impl One {
                 let restored = found.entries.first().map(|(number, _)| *number);
                 let from = restored.unwrap_or_else(|| last_entry(ipam).saturating_add(1));
                 let after = before.after.min(from.saturating_sub(1));
-                Cursor { epoch, after }
+                Cursor {
+                    instance,
+                    epoch,
+                    after,
+                }
             }
             None => Cursor {
+                instance,
                 epoch,
                 after: last_entry(ipam),
             },
@@ -227,21 +256,59 @@ impl One {
         Ok(at)
     }
 
-    fn wanted(&self, ipam: &Ipam, epoch: u64, number: u64, entry: &AuditEntry) -> Option<Message> {
+    async fn wanted(
+        &self,
+        ipam: &Ipam,
+        at: Cursor,
+        number: u64,
+        entry: &AuditEntry,
+    ) -> Result<Option<Message>, Trouble> {
         if !self.hook.events.have(event::name(entry.action)) {
-            return None;
+            return Ok(None);
         }
-        ipam.read(|ledger| {
+        let gone = match entry.pool.filter(|_| !self.hook.pools.is_empty()) {
+            Some(id) => self.gone(ipam, id).await?,
+            None => None,
+        };
+        Ok(ipam.read(|ledger| {
             let pool = entry.pool.and_then(|id| ledger.pool(id));
-            let pool = pool.map(|pool| Text::clone(&pool.spec.name));
+            let pool = pool.map(|pool| Text::clone(&pool.spec.name)).or(gone);
             let network = entry.network.and_then(|id| ledger.network(id));
             let network = network.map(|network| Text::clone(&network.name));
             let among = |names: &std::collections::BTreeSet<Text>, one: Option<Text>| {
                 names.is_empty() || one.is_some_and(|one| names.contains(&one))
             };
             let fits = among(&self.hook.pools, pool) && among(&self.hook.networks, network);
-            fits.then(|| Message::of(ledger, epoch, number, entry))
-        })
+            fits.then(|| Message::of(ledger, at, number, entry))
+        }))
+    }
+
+    /// The name that a pool had when it was deleted; `None` for one that is there, and where the log has forgotten it.
+    async fn gone(&self, ipam: &Ipam, id: PoolId) -> Result<Option<Text>, Trouble> {
+        if ipam.read(|ledger| ledger.pool(id).is_some()) {
+            return Ok(None);
+        }
+        if let Some(known) = self.gone.lock().get(&id) {
+            return Ok(known.clone());
+        }
+        let deleted = AuditFilter {
+            action: Some(Action::PoolDeleted),
+            pool: Some(id),
+            ..AuditFilter::default()
+        };
+        let reader = ipam.reader().clone();
+        let search = move || reader.audit_search(&deleted, None, 1, usize::MAX);
+        let found = tokio::task::spawn_blocking(search)
+            .await
+            .map_err(|error| Trouble::Refused(error.to_string()))??;
+        let name = found.entries.into_iter().next();
+        let name = name.map(|(_, entry)| entry.detail);
+        let mut all = self.gone.lock();
+        if all.len() >= GONE {
+            all.clear();
+        }
+        all.insert(id, name.clone());
+        Ok(name)
     }
 
     async fn send(&self, message: &Message) -> Result<(), Trouble> {

@@ -123,7 +123,11 @@ mod tests {
         let standing = Standing::default();
         let every = Duration::from_secs(3600);
         assert_eq!(standing.to_note(true, every), None, "there is none");
-        let at = |after| Cursor { epoch: 0, after };
+        let at = |after| Cursor {
+            instance: 1,
+            epoch: 0,
+            after,
+        };
         standing.reached(at(1));
         assert_eq!(standing.to_note(false, every), Some(at(1)));
         standing.noted(at(1));

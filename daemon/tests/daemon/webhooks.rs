@@ -137,10 +137,8 @@ fn kinds(got: &[(String, Value)]) -> Vec<String> {
 
 #[test]
 fn each_receiver_is_told_what_it_asked_for_and_a_dead_one_holds_up_nobody() {
-    let (leases, pools) = (
-        Receiver::start(Duration::ZERO),
-        Receiver::start(Duration::ZERO),
-    );
+    let start_one = || Receiver::start(Duration::ZERO);
+    let (leases, pools, of_a) = (start_one(), start_one(), start_one());
     let dead = "http://127.0.0.1:9/";
     let text = [
         hook("leases", &leases.url, "pools = [\"a\"]"),
@@ -150,6 +148,7 @@ fn each_receiver_is_told_what_it_asked_for_and_a_dead_one_holds_up_nobody() {
             "events = [\"pool.*\", \"lease.released\"]",
         ),
         hook("dead", dead, ""),
+        hook("of-a", &of_a.url, "events = [\"pool.*\"]\npools = [\"a\"]"),
     ]
     .concat();
     let (fipd, _) = start(&text);
@@ -175,6 +174,12 @@ fn each_receiver_is_told_what_it_asked_for_and_a_dead_one_holds_up_nobody() {
     assert_eq!(given["data"]["address"], "10.1.0.1");
     assert_eq!(given["data"]["owner"], "fipd/Host/lab/a");
     assert_eq!(given["data"]["pool"], "a");
+    // A pool that is gone is still known by its name.
+    for pool in ["a", "b"] {
+        fipd.json(&format!("pool delete {pool}"));
+    }
+    of_a.wait("the pool's beginning and end", |got| got.len() >= 2);
+    assert_eq!(kinds(&of_a.got()), ["pool.created", "pool.deleted"]);
     let listed = fipd.json("webhooks list");
     let of = |name: &str| {
         let mut all = listed["webhooks"].as_array().unwrap().iter();

@@ -25,6 +25,14 @@ async fn a_reload_keeps_process_and_connections_and_says_what_is_wrong() {
         "sed -i 's/^keep = 7$/keep = 9/' {CONFIG} && systemctl reload fipd.service"
     ))
     .await;
+    let journal = host.sh("journalctl --no-pager --unit=fipd.service").await;
+    let last = journal
+        .lines()
+        .rfind(|line| line.contains("was read again"));
+    assert!(
+        last.is_some_and(|line| line.contains("backup")),
+        "{journal}"
+    );
     host.sh(&format!("echo 'nonsense = 1' >>{CONFIG}")).await;
     let said = host
         .said("systemctl reload fipd.service || echo refused")

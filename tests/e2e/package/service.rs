@@ -40,6 +40,7 @@ async fn the_service_may_do_what_it_must_and_nothing_else() {
     assert_eq!(of("Uid:"), [user.as_str(); 4].join(" "));
     assert_eq!(of("Gid:"), [group.as_str(); 4].join(" "));
     // It sees the system read-only, and nothing of people.
+    host.sh("touch /home/x /root/x").await;
     let seen = host
         .sh(&format!("nsenter --target {pid} --mount -- sh -c 'test -w /etc || echo etc; test -e /home/x || ls -A /root | wc -l; touch /var/lib/fipd/x && rm /var/lib/fipd/x && echo data'"))
         .await;

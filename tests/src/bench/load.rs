@@ -1,6 +1,5 @@
 //! Many at once: pages, open pages that are told of changes, and allocations, with all of it asked for by one core.
 
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -8,6 +7,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use http::{Method, StatusCode};
 use http_body_util::BodyExt as _;
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::unistd::Pid;
 use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
@@ -45,9 +46,10 @@ const LOOKS: [&str; 8] = [
 pub async fn run() -> Result<Vec<Figure>> {
     let fipd = fill::daemon("10.0.0.0/8", LEASES).await?;
     let login = Arc::new(Login::first(&fipd)?);
-    on_cores(1)?;
+    let all = cores()?;
+    on_cores(&one_of(&all)?)?;
     let measured = measure(&fipd, &login).await;
-    on_cores(usize::MAX)?;
+    on_cores(&all)?;
     measured
 }
 
@@ -177,20 +179,24 @@ async fn listen(
     }
 }
 
-/// All threads of this process on so many cores at most.
-fn on_cores(most: usize) -> Result<()> {
-    // SAFETY: a set of cores is plain numbers, and zero is an empty one.
-    let mut cores: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    for core in 0..usize::try_from(libc::CPU_SETSIZE)?.min(most) {
-        // SAFETY: the set is valid, and has room for this core.
-        unsafe { libc::CPU_SET(core, &mut cores) };
-    }
+/// The cores of this process.
+fn cores() -> Result<CpuSet> {
+    sched_getaffinity(Pid::from_raw(0)).context("the cores of this process")
+}
+
+fn one_of(all: &CpuSet) -> Result<CpuSet> {
+    let mut one = CpuSet::new();
+    let has = |core: &usize| all.is_set(*core).unwrap_or(false);
+    let core = (0..CpuSet::count()).find(has).context("no core")?;
+    one.set(core)?;
+    Ok(one)
+}
+
+/// All threads of this process on these.
+fn on_cores(cores: &CpuSet) -> Result<()> {
     for thread in std::fs::read_dir("/proc/self/task")? {
         let id = thread?.file_name().to_string_lossy().parse()?;
-        // SAFETY: the kernel reads the set, whose size is said.
-        if unsafe { libc::sched_setaffinity(id, size_of_val(&cores), &cores) } != 0 {
-            return Err(io::Error::last_os_error()).context("choose the cores of a thread");
-        }
+        sched_setaffinity(Pid::from_raw(id), cores).context("choose the cores of a thread")?;
     }
     Ok(())
 }

@@ -22,6 +22,11 @@ const MORE: [(&str, &str); 6] = [
     ("PROPTEST_CASES", "20000"),
 ];
 
+/// Suites that do much more here than in `verify`: kills over and over, changes for minutes, release packages.
+const EARLY: [&str; 3] = ["kill", "rules_soak", "package"];
+/// Three release builds, among others.
+const PACKAGES_WITHIN: Duration = Duration::from_secs(3 * 3600);
+
 /// For each target.
 const FUZZ_TIME: &str = "-max_total_time=60";
 
@@ -36,24 +41,34 @@ pub struct Arguments {
 pub async fn run(arguments: &Arguments) -> Result<ExitCode> {
     let end = Instant::now() + Duration::from_secs(arguments.minutes * 60);
     let mut targets = end_to_end_targets()?;
-    // What kills fipd over and over is what this command is for, so it comes early.
-    targets.sort_by_key(|target| !["kill", "rules_soak"].contains(&target.as_str()));
+    // What is only done here comes early.
+    let early = |target: &String| EARLY.iter().position(|one| one == target);
+    targets.sort_by_key(|target| early(target).unwrap_or(EARLY.len()));
     let mut sum = Tally::default();
-    let mut round = 0;
-    'time: loop {
-        round += 1;
-        let first = [Part::Properties, Part::Load, Part::Fuzz].into_iter();
-        for part in first.chain(targets.iter().map(|target| Part::EndToEnd(target))) {
-            if Instant::now() >= end {
-                break 'time;
-            }
-            say(format_args!("=== round {round}: {part:?}"));
-            let tally = part.run().await?;
-            sum.add(tally);
-            if tally.failed > 0 {
-                break 'time;
-            }
+    let first = [Part::Properties, Part::Load, Part::Fuzz].into_iter();
+    let all: Vec<_> = first
+        .chain(targets.iter().map(|target| Part::EndToEnd(target)))
+        .collect();
+    // Begun so far, over all rounds.
+    let mut begun = 0;
+    for part in all.iter().cycle() {
+        if Instant::now() >= end {
+            break;
         }
+        say(format_args!(
+            "=== round {}: {part:?}",
+            begun / all.len() + 1
+        ));
+        begun += 1;
+        let tally = part.run().await?;
+        sum.add(tally);
+        if tally.failed > 0 {
+            break;
+        }
+    }
+    let left: Vec<_> = all.iter().skip(begun).collect();
+    if !left.is_empty() {
+        say(format_args!("not come to: {left:?}"));
     }
     say(format_args!("{} passed, {} failed", sum.passed, sum.failed));
     Ok(if sum.failed == 0 {
@@ -84,7 +99,12 @@ impl Part<'_> {
             Self::Fuzz => fuzz().await,
             Self::EndToEnd(target) => {
                 let test = end_to_end(target, &MORE).await?;
-                test.with(ignored(target)).run().await
+                let test = match *target {
+                    // Tests that are only for here: release builds.
+                    "package" => test.with(&["--include-ignored"]).within(PACKAGES_WITHIN),
+                    _ => test,
+                };
+                test.run().await
             }
         }
     }
@@ -106,7 +126,7 @@ async fn fuzz() -> Result<Tally> {
         .args(["run", "nightly", "rustc", "--version"])
         .output();
     if !nightly.is_ok_and(|output| output.status.success()) {
-        say("no nightly compiler is here, which cargo fuzz needs: left out");
+        say("NOT DONE: cargo fuzz needs a nightly compiler (rustup toolchain install nightly)");
         return Ok(Tally::default());
     }
     let tool = tokio::task::spawn_blocking(toolchain::cargo_tool::cargo_fuzz).await??;
@@ -146,15 +166,6 @@ fn fuzz_targets() -> Result<Vec<String>> {
     }
     names.sort();
     Ok(names)
-}
-
-/// Tests that are only for here: release builds of the packages.
-fn ignored(target: &str) -> &'static [&'static str] {
-    if target == "package" {
-        &["--include-ignored"]
-    } else {
-        &[]
-    }
 }
 
 /// The property tests with many more histories than in `verify`.

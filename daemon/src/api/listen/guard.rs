@@ -1,12 +1,14 @@
-//! Keeps clients that say nothing from using up a port: a limit on connections, and a deadline for the first byte.
+//! Keeps clients that say nothing from using up a port: a limit on connections, a deadline for their first bytes, and, on ports
+//! that anybody may reach, one for connections on which nothing moves.
 //!
-//! The deadline of the HTTP server begins with the first byte.
+//! The deadline of the HTTP server begins when it knows the version of HTTP that is spoken, and counts for HTTP/1 only.
 
 use std::{
     io,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use axum_server::accept::Accept;
@@ -15,23 +17,30 @@ use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
     sync::{OwnedSemaphorePermit, Semaphore},
-    time::Sleep,
+    time::{Instant, Sleep},
 };
 
-use super::HEAD_DEADLINE;
+use super::{HEAD_DEADLINE, IDLE};
+
+/// Bytes by which HTTP/2 is told from HTTP/1 (RFC 9113, 3.4).
+const PREFACE: usize = 24;
 
 /// Accepts as `inner` does, but not more than the limit at once: who comes then is closed at once.
 #[derive(Clone, Debug)]
 pub(super) struct Guard<A> {
     inner: A,
     permits: Arc<Semaphore>,
+    /// How long nothing may move.
+    idle: Option<Duration>,
 }
 
 impl<A> Guard<A> {
-    pub fn new(inner: A, most: usize) -> Self {
+    /// With a limit nobody holds a place without using it; without one, streams may be silent for as long as they like.
+    pub fn new(inner: A, most: Option<usize>) -> Self {
         Self {
             inner,
-            permits: Arc::new(Semaphore::new(most)),
+            permits: Arc::new(Semaphore::new(most.unwrap_or(Semaphore::MAX_PERMITS))),
+            idle: most.map(|_| IDLE),
         }
     }
 }
@@ -53,11 +62,14 @@ where
             Err(full) => return Box::pin(std::future::ready(Err(io::Error::other(full)))),
         };
         let accepted = self.inner.accept(stream, service);
+        let idle = self.idle;
         Box::pin(async move {
             let (stream, service) = accepted.await?;
             let guarded = Guarded {
                 stream,
-                silent: Some(Box::pin(tokio::time::sleep(HEAD_DEADLINE))),
+                heard: 0,
+                idle,
+                patience: Some(Box::pin(tokio::time::sleep(HEAD_DEADLINE))),
                 _permit: permit,
             };
             Ok((guarded, service))
@@ -69,9 +81,39 @@ where
 #[derive(Debug)]
 pub(super) struct Guarded<S> {
     stream: S,
-    /// Until the first byte.
-    silent: Option<Pin<Box<Sleep>>>,
+    /// Bytes so far, as far as they matter.
+    heard: usize,
+    idle: Option<Duration>,
+    /// Until the first bytes, and then until something moves.
+    patience: Option<Pin<Box<Sleep>>>,
     _permit: OwnedSemaphorePermit,
+}
+
+impl<S> Guarded<S> {
+    /// Something was read or written.
+    fn moved(&mut self) {
+        if self.heard < PREFACE {
+            return;
+        }
+        match (self.idle, &mut self.patience) {
+            (Some(idle), Some(patience)) => patience.as_mut().reset(Instant::now() + idle),
+            (Some(_), None) => {}
+            (None, _) => self.patience = None,
+        }
+    }
+
+    /// What `poll` is while there is patience.
+    fn within<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        poll: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        let patience = self.patience.as_mut().filter(|_| poll.is_pending());
+        match patience.is_some_and(|patience| patience.as_mut().poll(cx).is_ready()) {
+            true => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+            false => poll,
+        }
+    }
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
@@ -80,15 +122,14 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(cx, buf);
-        if read.is_ready() {
-            self.silent = None;
-        } else if let Some(silent) = &mut self.silent
-            && silent.as_mut().poll(cx).is_ready()
-        {
-            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        let new = buf.filled().len() - before;
+        if new > 0 {
+            self.heard = self.heard.saturating_add(new).min(PREFACE);
+            self.moved();
         }
-        read
+        self.within(cx, read)
     }
 }
 
@@ -98,7 +139,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, buf)
+        let written = Pin::new(&mut self.stream).poll_write(cx, buf);
+        if written.is_ready() {
+            self.moved();
+        }
+        self.within(cx, written)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -114,7 +159,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
+        if written.is_ready() {
+            self.moved();
+        }
+        self.within(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -124,18 +173,13 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use axum::{Router, routing::get};
-    use tokio::{
-        io::{AsyncReadExt as _, AsyncWriteExt as _},
-        time::Instant,
-    };
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio_util::sync::CancellationToken;
 
     use super::{super::Port, *};
 
-    fn serve(most: usize) -> std::net::SocketAddr {
+    fn serve(most: Option<usize>) -> std::net::SocketAddr {
         let port = Port::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = port.address;
         let router = Router::new().route("/", get(|| async { "here" }));
@@ -152,18 +196,47 @@ mod tests {
         answer.ends_with("here")
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn who_says_nothing_is_closed() {
-        let mut silent = TcpStream::connect(serve(1)).await.unwrap();
+    /// How long a client is kept that says this and then nothing.
+    async fn kept(most: Option<usize>, says: &[u8]) -> Duration {
+        let mut silent = TcpStream::connect(serve(most)).await.unwrap();
+        silent.write_all(says).await.unwrap();
         let began = Instant::now();
-        assert_eq!(silent.read(&mut [0]).await.unwrap(), 0);
-        let took = began.elapsed();
-        assert!(took < HEAD_DEADLINE + Duration::from_secs(1), "{took:?}");
+        let mut answer = Vec::new();
+        let most = Duration::from_secs(3600);
+        let closed = tokio::time::timeout(most, silent.read_to_end(&mut answer)).await;
+        closed.map_or(most, |_| began.elapsed())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_does_not_begin_is_closed() {
+        for says in [
+            "",
+            "P",
+            "PRI * HT",
+            "GET / HTTP/1.1\r\n",
+            "GET / HTTP/1.1\r\nhost: x\r\n",
+        ] {
+            for most in [None, Some(1)] {
+                let took = kept(most, says.as_bytes()).await;
+                assert!(
+                    took < HEAD_DEADLINE + Duration::from_secs(1),
+                    "{says:?}: {took:?}"
+                );
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn where_places_are_few_nobody_keeps_one_without_use() {
+        // The preface of HTTP/2 and empty settings.
+        let settings = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+        let took = kept(Some(1), settings).await;
+        assert!(took < IDLE + Duration::from_secs(1), "{took:?}");
     }
 
     #[tokio::test]
     async fn only_so_many_at_once() {
-        let address = serve(2);
+        let address = serve(Some(2));
         let mut open = Vec::new();
         for _ in 0..2 {
             open.push(TcpStream::connect(address).await.unwrap());

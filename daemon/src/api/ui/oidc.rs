@@ -64,9 +64,6 @@ pub async fn come_back(
         let what = "This browser did not begin to sign in, or took longer than ten minutes.";
         return failure(StatusCode::FORBIDDEN, what.to_owned());
     };
-    if let Err(wait) = api.sessions.limiter.attempt(LIMITED, from, Instant::now()) {
-        return failure(StatusCode::TOO_MANY_REQUESTS, locked(wait));
-    }
     if !cookies::same(&errand.state, query.get("state")) {
         let what = "This is not the answer to what this browser asked for; nobody is signed in.";
         return failure(StatusCode::FORBIDDEN, what.to_owned());
@@ -76,10 +73,17 @@ pub async fn come_back(
         let what = format!("{} did not sign you in: {said}.", provider.label());
         return failure(StatusCode::FORBIDDEN, what);
     }
+    // Only a code can be guessed.
+    if let Err(wait) = api.sessions.limiter.attempt(LIMITED, from, Instant::now()) {
+        return failure(StatusCode::TOO_MANY_REQUESTS, locked(wait));
+    }
     let person = match provider.finish(&errand, query.get("code")).await {
         Ok(person) => person,
         Err(error) => {
             tracing::warn!(%from, %error, "sign-in by the provider failed");
+            if matches!(error, OidcError::Down(_) | OidcError::Unmapped(_)) {
+                api.sessions.limiter.succeeded(LIMITED, from);
+            }
             return refused(&error);
         }
     };

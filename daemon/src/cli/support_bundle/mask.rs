@@ -5,19 +5,33 @@ use serde_json::Value;
 const MASKED: &str = "(masked)";
 /// Keys of the configuration whose values may be anything, secrets among them.
 const FREE: [&str; 1] = ["values"];
-/// And those that name a secret rather than a file with one.
-const SECRET: [&str; 5] = ["secret", "password", "token", "client-secret", "key-data"];
+/// Parts of the names of keys that may have a secret rather than a file with one, also where fipd does not know them.
+const SECRET: [&str; 7] = [
+    "secret",
+    "passw",
+    "token",
+    "credential",
+    "private",
+    "keydata",
+    "apikey",
+];
 
 /// A configuration: free values go, addresses keep their host.
 pub fn table(table: &mut toml::Table) {
     for (key, value) in table.iter_mut() {
         let key = key.as_str();
-        if FREE.contains(&key) || SECRET.contains(&key) {
+        if FREE.contains(&key) || may_be_secret(key) {
             *value = MASKED.into();
             continue;
         }
         item(value);
     }
+}
+
+fn may_be_secret(key: &str) -> bool {
+    let plain: String = key.chars().filter(char::is_ascii_alphanumeric).collect();
+    let plain = plain.to_ascii_lowercase();
+    !plain.ends_with("file") && SECRET.iter().any(|part| plain.contains(part))
 }
 
 fn item(value: &mut toml::Value) {
@@ -42,21 +56,20 @@ pub fn urls(value: &mut Value) {
     }
 }
 
-/// Receivers of webhooks often have their secret in the path.
+/// Receivers of webhooks often have their secret in the path, and others have a name and a password before the host.
 fn without_path(text: &str) -> String {
-    let address = ["https://", "http://"]
-        .into_iter()
-        .find(|scheme| text.starts_with(scheme));
-    let Some(scheme) = address.filter(|_| !text.contains(char::is_whitespace)) else {
+    let Some((scheme, rest)) = text.split_once("://") else {
         return text.to_owned();
     };
-    let rest = &text[scheme.len()..];
-    match rest.find(['/', '?']) {
-        Some(end) if rest.len() > end + 1 => {
-            let host = rest[..end].rsplit('@').next().unwrap_or_default();
-            format!("{scheme}{host}/{MASKED}")
-        }
-        Some(_) | None => text.to_owned(),
+    if text.contains(char::is_whitespace) {
+        return text.to_owned();
+    }
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(end);
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    match scheme {
+        "http" | "https" if path.len() > 1 => format!("{scheme}://{host}/{MASKED}"),
+        _ => format!("{scheme}://{host}{path}"),
     }
 }
 
@@ -159,5 +172,27 @@ mod tests {
             !text.contains("secret?x") && !text.contains("\"p\""),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_configuration_that_fipd_would_refuse_keeps_its_secrets_too() {
+        let text = concat!(
+            "[oidc]\nclient_secret = \"hidden\"\nclientSecret = \"hidden\"\n",
+            "[[webhook]]\nurl = \"https://me:hidden@hooks.example\"\nwebhook-secret = \"hidden\"\n",
+            "[a]\nchart = \"oci://user:hidden@registry.example/x\"\nAPI_KEY = \"hidden\"\n",
+            "secret-file = \"/etc/fipd/shown\"\nkey = \"/etc/fipd/tls.key\"\n",
+        );
+        let mut given: toml::Table = toml::from_str(text).unwrap();
+        table(&mut given);
+        let text = toml::to_string(&given).unwrap();
+        assert!(!text.contains("hidden"), "{text}");
+        for shown in [
+            "/etc/fipd/shown",
+            "/etc/fipd/tls.key",
+            "https://hooks.example",
+            "oci://registry.example/x",
+        ] {
+            assert!(text.contains(shown), "{shown}: {text}");
+        }
     }
 }
