@@ -951,6 +951,45 @@ fn a_contended_address_is_transferred_to_a_contender_and_to_no_third() {
 }
 
 #[test]
+fn contended_leases_are_listed_in_pages_and_without_the_others() {
+    let mut book = Book::new();
+    let contended: Vec<_> = (2..7).map(|n| format!("10.0.{n}.9")).collect();
+    for address in &contended {
+        book.done(&adopt(WEB, address, 1));
+        book.done(&adopt(API, address, 2));
+    }
+    book.done(&adopt(WEB, "10.0.3.8", 1));
+    let filter = fipd_core::LeaseFilter {
+        contended: true,
+        ..Default::default()
+    };
+    let (mut seen, mut after) = (Vec::new(), None);
+    loop {
+        let page = book.0.leases(&filter, after, 2);
+        seen.extend(
+            page.leases
+                .iter()
+                .map(|lease| lease.key.address.to_string()),
+        );
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    assert_eq!(seen, contended);
+    let within = fipd_core::LeaseFilter {
+        within: Some(
+            "10.0.3.0/24"
+                .parse::<fipd_core::AddressSpec>()
+                .unwrap()
+                .span(),
+        ),
+        ..filter
+    };
+    assert_eq!(book.0.leases(&within, None, 9).leases.len(), 1);
+}
+
+#[test]
 fn an_edit_that_leaves_leases_out_of_range_is_refused_unless_forced() {
     let mut book = Book::new();
     let pool = book.pool(spec("p", &["10.0.0.8/30"]));

@@ -40,7 +40,7 @@ async fn a_rancher_is_published_only_once_its_clusters_are_listed() {
     let (open, gate) = watch::channel(false);
     let asked = Arc::default();
     let session = testing::session(client(gate, &asked), &ipam).await;
-    let cancel = session.cancel.clone();
+    let (cancel, seen) = (session.cancel.clone(), session.clone());
     let system = RancherFip::new("test".into(), Own::default(), GuestBoard::default(), None);
     let rancher = system.ranchers.get("x");
     let running = tokio::spawn(system.run(session));
@@ -65,6 +65,9 @@ async fn a_rancher_is_published_only_once_its_clusters_are_listed() {
     published.expect("it is published");
     let data = rancher.data().expect("data");
     assert!(data.clusters.is_complete() && data.fips.is_complete());
+    let counted = [("FloatingIPPools", 0), ("FloatingIPs", 0)];
+    assert_eq!(seen.objects(&System::rancher_fip()), counted);
+    assert_eq!(seen.objects(&System::claims()), []);
     cancel.cancel();
     running.await.expect("an end");
 }
