@@ -16,6 +16,7 @@ use super::{
     cluster_manager::ClusterManager,
     ip_rule::{self, IpRule},
     systems::systems,
+    uploaded,
     webhook::Webhook,
 };
 
@@ -184,7 +185,7 @@ impl ClusterConfig {
     /// `[claims]` with `pools`.
     ///
     /// # Errors
-    /// A name, a system or a setting that is not allowed.
+    /// A name, a system or a setting that is not allowed, such as one that names a file of this host.
     pub fn uploaded(
         name: &str,
         systems: &[String],
@@ -206,6 +207,7 @@ impl ClusterConfig {
             .try_into()
             .map_err(|error| format!("settings: {}", error.to_string().trim_end()))?;
         let mut cluster = Self::try_from(raw)?;
+        uploaded::check(&cluster.settings)?;
         cluster.source = Source::Uploaded {
             text: Secret(Arc::clone(text)),
         };

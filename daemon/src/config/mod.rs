@@ -27,6 +27,7 @@ mod place;
 pub mod reference;
 mod systems;
 mod together;
+mod uploaded;
 mod webhook;
 
 #[cfg(test)]

@@ -1,0 +1,100 @@
+//! What settings of uploaded clusters may not say: they are self-contained, as their kubeconfigs are.
+
+use super::cluster::ClusterSettings;
+
+/// References of charts that are not on fipd's host.
+const REMOTE: [&str; 3] = ["https://", "http://", "oci://"];
+
+/// # Errors
+/// The first setting that names a file of fipd's host.
+pub fn check(settings: &ClusterSettings) -> Result<(), String> {
+    let files = [
+        ("rancher-fip.webhook", &settings.rancher_fip.webhook.ca_file),
+        ("ip-rule.webhook", &settings.ip_rule.webhook.ca_file),
+    ];
+    for (table, file) in files {
+        if let Some(file) = file {
+            return Err(refused(table, "ca-file", &file.display().to_string()));
+        }
+    }
+    let manager = &settings.rancher_fip.cluster_manager;
+    let charts = [
+        ("lb-controller", &manager.lb_controller),
+        ("purelb", &manager.purelb),
+        ("metallb", &manager.metallb),
+    ];
+    for (chart, given) in charts {
+        let reference = given.chart_ref.as_deref().unwrap_or_default().trim();
+        let remote = REMOTE.iter().any(|scheme| reference.starts_with(scheme));
+        if !remote && !reference.is_empty() {
+            let table = format!("rancher-fip.cluster-manager.{chart}");
+            return Err(refused(&table, "chart-ref", reference));
+        }
+    }
+    Ok(())
+}
+
+fn refused(table: &str, key: &str, value: &str) -> String {
+    let allowed = match key {
+        "chart-ref" => "allowed are https://, http:// and oci://",
+        _ => "leave it out",
+    };
+    format!(
+        "settings: [{table}] {key} = {value:?} is a file of fipd's host, which uploaded settings may not name; {allowed}, or name \
+         the cluster in the configuration file"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::ClusterConfig;
+
+    fn uploaded(systems: &str, settings: &str) -> Result<ClusterConfig, String> {
+        ClusterConfig::uploaded("east", &[systems.to_owned()], settings, &"k".into())
+    }
+
+    #[test]
+    fn uploaded_settings_name_no_file_of_the_host() {
+        let chart = |name: &str, at: &str| {
+            format!("[rancher-fip.cluster-manager.{name}]\nchart-ref = \"{at}\"\n")
+        };
+        let webhook = |system: &str| format!("[{system}.webhook]\nca-file = \"/etc/shadow\"\n");
+        for (system, settings, words) in [
+            (
+                "rancher-fip",
+                webhook("rancher-fip"),
+                "[rancher-fip.webhook] ca-file = \"/etc/shadow\"",
+            ),
+            (
+                "ip-rule",
+                webhook("ip-rule"),
+                "[ip-rule.webhook] ca-file = \"/etc/shadow\"",
+            ),
+            (
+                "rancher-fip",
+                chart("lb-controller", "/srv/chart"),
+                "[rancher-fip.cluster-manager.lb-controller] chart-ref = \"/srv/chart\"",
+            ),
+            (
+                "rancher-fip",
+                chart("purelb", "charts/purelb"),
+                "[rancher-fip.cluster-manager.purelb] chart-ref",
+            ),
+            (
+                "rancher-fip",
+                chart("metallb", "file:///srv/chart"),
+                "[rancher-fip.cluster-manager.metallb] chart-ref",
+            ),
+        ] {
+            let error = uploaded(system, &settings).unwrap_err();
+            assert!(
+                error.contains(words) && error.contains("the configuration file"),
+                "{settings}: {error}"
+            );
+        }
+        for at in ["https://charts.example.com", "oci://r.example.com/p/purelb"] {
+            uploaded("rancher-fip", &chart("purelb", at)).unwrap();
+        }
+        uploaded("ip-rule", "[ip-rule.webhook]\ntimeout = \"2s\"\n").unwrap();
+    }
+}
