@@ -15,7 +15,7 @@ use super::{
 use crate::{
     clusters::{ClusterSession, ClusterView, Upload},
     controllers::{
-        detach::{self, Done, Report},
+        detach::{self, Done, Past, Report},
         lease,
     },
 };
@@ -25,7 +25,7 @@ const QUIET: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(200);
 
 /// Takes a cluster in by its kubeconfig, which must be self-contained; at once, and over restarts. One that was taken in like
-/// that before gets another kubeconfig and other systems.
+/// that before gets another kubeconfig and other systems; one that was left stays so until it is attached.
 #[utoipa::path(put, path = "/api/v1/clusters/{name}", tag = "clusters", params(("name" = String, Path)), request_body = ClusterAdd,
     responses((status = 200, body = Outcome), (status = 409, body = Problem), (status = 422, body = Problem)))]
 pub async fn add(
@@ -40,9 +40,33 @@ pub async fn add(
         systems: body.systems.into_iter().collect(),
         settings: body.settings,
     };
-    api.clusters.add(upload, caller.actor).await?;
-    let message = format!("cluster {name} is added; `fipd clusters show {name}` says how it is");
+    let detached = api.clusters.add(upload, caller.actor).await?;
+    let message = added(&name, detached);
     Ok(Json(Outcome { message }))
+}
+
+/// What is said of a cluster that was added.
+pub fn added(name: &str, detached: bool) -> String {
+    match detached {
+        true => format!(
+            "cluster {name} is added and stays detached: no system is on; `fipd clusters attach {name}` switches its systems on"
+        ),
+        false => format!("cluster {name} is added; `fipd clusters show {name}` says how it is"),
+    }
+}
+
+/// What is said of a cluster that was removed.
+pub fn removed(name: &str, held: bool) -> String {
+    let left = match held {
+        true => format!(
+            "; what fipd has put there stays, since it was not left cleanly: add it again and `fipd clusters detach {name}` \
+             takes it away"
+        ),
+        false => String::new(),
+    };
+    format!(
+        "cluster {name} is removed; its leases are kept until `fipd clusters forget {name}`{left}"
+    )
 }
 
 /// Takes a cluster out that was added by hand. Its leases are kept as orphaned until it is forgotten.
@@ -53,10 +77,8 @@ pub async fn remove(
     caller: Caller,
     Path(name): Path<String>,
 ) -> Result<Json<Outcome>, Problem> {
-    api.clusters.remove(&name, caller.actor).await?;
-    let message = format!(
-        "cluster {name} is removed; its leases are kept until `fipd clusters forget {name}`"
-    );
+    let held = api.clusters.remove(&name, caller.actor).await?;
+    let message = removed(&name, held);
     Ok(Json(Outcome { message }))
 }
 
@@ -88,14 +110,14 @@ pub async fn detach(
 
 /// Switches the systems of a cluster that was left on again, as it is configured.
 #[utoipa::path(post, path = "/api/v1/clusters/{name}/attach", tag = "clusters", params(("name" = String, Path)),
-    responses((status = 200, body = Outcome), (status = 404, body = Problem)))]
+    responses((status = 200, body = Outcome), (status = 404, body = Problem), (status = 409, body = Problem)))]
 pub async fn attach(
     Shared(api): Shared<Arc<Api>>,
     caller: Caller,
     Path(name): Path<String>,
 ) -> Result<Json<Outcome>, Problem> {
     let view = found(&api, &name)?;
-    api.clusters.attach(&view.name, true, caller.actor).await?;
+    api.clusters.attach(&view.name, caller.actor).await?;
     let message = format!("the systems of cluster {name} are on again");
     Ok(Json(Outcome { message }))
 }
@@ -111,21 +133,36 @@ pub async fn look(api: &Api, name: &str) -> Result<DetachReport, Problem> {
     let Some(session) = api.clusters.session(&view.name) else {
         return Ok(unreached(&view, true));
     };
-    let report = detach::leave(&session, &me(api), None).await?;
+    let past = past(api, &session);
+    let report = detach::leave(&session, &past, &me(api), None).await?;
     Ok(shown(api, &view, report, true))
 }
 
-/// Takes it away.
+/// Takes it away. Nobody else changes the cluster meanwhile.
 pub async fn leave(api: &Api, name: &str, actor: Actor) -> Result<DetachReport, Problem> {
     let view = found(api, name)?;
-    api.clusters
-        .attach(&view.name, false, actor.clone())
-        .await?;
+    let _hold = api.clusters.detach(&view.name, actor.clone()).await?;
     let Some(session) = quiet(api, &view.name).await else {
         return Ok(unreached(&view, false));
     };
-    let report = detach::leave(&session, &me(api), Some(&actor)).await?;
-    Ok(shown(api, &view, report, false))
+    let past = past(api, &session);
+    let report = detach::leave(&session, &past, &me(api), Some(&actor)).await?;
+    let shown = shown(api, &view, report, false);
+    if shown.clean {
+        api.clusters.left(&view.name, actor).await?;
+    }
+    Ok(shown)
+}
+
+fn past(api: &Api, session: &ClusterSession) -> Past {
+    let guests = api.guests.all().into_iter();
+    let mut guests = guests.filter(|guest| !guest.has.releases.is_empty());
+    let is = |name: &str| session.names.iter().any(|own| &**own == name);
+    Past {
+        systems: api.clusters.held(&session.names),
+        settings: session.settings.clone(),
+        guest: guests.any(|guest| is(&guest.id) || is(&guest.display_name)),
+    }
 }
 
 fn me(api: &Api) -> Text {
@@ -169,18 +206,24 @@ fn shown(api: &Api, view: &ClusterView, report: Report, dry_run: bool) -> Detach
     let mut left = detach::guests_left(&view.name, kept.map(|guest| guest.id.clone()));
     let clean = report.is_clean() && left.is_empty() && !dry_run;
     left.extend(report.unseen);
+    left.extend(report.steps.iter().filter_map(stays));
     let failed = |one: &&Done| matches!(one.result, Some(Err(_)));
     let (all, failures) = (
         report.steps.len(),
         report.steps.iter().filter(failed).count(),
     );
-    let message = match (dry_run, all, failures) {
-        (_, 0, _) => "there is nothing of fipd's to take away".to_owned(),
+    let what = match (dry_run, all, failures) {
+        (_, 0, _) if left.is_empty() => "there is nothing of fipd's to take away".to_owned(),
+        (_, 0, _) => "nothing was found to take away".to_owned(),
         (true, all, _) => format!("{all} things would be taken away"),
         (false, all, 0) => format!("{all} things were taken away"),
         (false, all, failures) => {
             format!("{failures} of {all} things could not be taken away; run it again")
         }
+    };
+    let message = match left.len() {
+        0 => what,
+        count => format!("{what}; {count} are left or could not be seen"),
     };
     DetachReport {
         cluster: view.name.to_string(),
@@ -190,6 +233,13 @@ fn shown(api: &Api, view: &ClusterView, report: Report, dry_run: bool) -> Detach
         steps: report.steps.into_iter().map(step).collect(),
         left,
     }
+}
+
+fn stays(done: &Done) -> Option<String> {
+    let Some(Err(why)) = &done.result else {
+        return None;
+    };
+    Some(format!("{}: {why}", done.step.object))
 }
 
 fn step(done: Done) -> DetachStep {

@@ -229,6 +229,7 @@ impl From<ClustersError> for Problem {
             ClustersError::NotAwaited(_)
             | ClustersError::InUse { .. }
             | ClustersError::NothingHeldBack(_)
+            | ClustersError::Busy(_)
             | ClustersError::Elsewhere { .. }
             | ClustersError::NoPlace => Self::new(Code::Conflict, detail),
             ClustersError::Invalid(field, why) => {

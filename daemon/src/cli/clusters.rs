@@ -23,7 +23,8 @@ pub enum Clusters {
         /// Name or id
         name: String,
     },
-    /// Take a cluster in by its kubeconfig, which the daemon keeps; again for another kubeconfig or other systems
+    /// Take a cluster in by its kubeconfig, which the daemon keeps; again for another kubeconfig or other systems. One that
+    /// was detached stays so until it is attached
     Add {
         name: String,
         /// A kubeconfig with everything in it: no programs and no names of files; "-" for standard input
@@ -36,7 +37,8 @@ pub enum Clusters {
         #[arg(long, value_name = "FILE")]
         settings: Option<PathBuf>,
     },
-    /// Take a cluster out that was added so; its leases are kept until it is forgotten
+    /// Take a cluster out that was added so; its leases are kept until it is forgotten. What fipd has put there stays, and a
+    /// purge of the package warns of it: detach the cluster first
     Remove { name: String },
     /// Leave a cluster: switch its systems off for good and take away what fipd has put there; addresses are kept. Exit
     /// code 1 where something is left
@@ -48,7 +50,7 @@ pub enum Clusters {
     },
     /// Switch the systems of a cluster on again that was left
     Attach { name: String },
-    /// Free the orphaned leases of a cluster that is gone for good
+    /// Free the orphaned leases of a cluster that is gone for good, and ask no more what of fipd's is left there
     Forget { name: String },
     /// Let a network give addresses although a cluster was never listed
     SkipAdoption {

@@ -1,12 +1,12 @@
 //! What an admin does with clusters while the daemon runs: adding one by its kubeconfig, removing it, leaving one and coming back.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use fipd_core::{Action, Actor, Text};
+use fipd_core::{Action, Actor, System, Text};
 
 use super::{
     ClustersError,
-    kept::{Added, Kept, note_attached},
+    kept::{Added, Kept},
     kubeconfig,
     registry::Registry,
     settle::Standings,
@@ -24,8 +24,13 @@ pub struct Upload {
 }
 
 impl Registry {
-    /// Takes a cluster in, or gives one that was added before another kubeconfig or other systems.
-    pub(super) async fn add(&mut self, upload: Upload, actor: Actor) -> Result<(), ClustersError> {
+    /// Takes a cluster in, or gives one that was added before another kubeconfig or other systems. One that was left stays so:
+    /// whether it is.
+    pub(super) async fn add(
+        &mut self,
+        upload: Upload,
+        actor: Actor,
+    ) -> Result<bool, ClustersError> {
         let name = upload.name.clone();
         self.only_by_hand(&name)?;
         kubeconfig::check_text(&upload.kubeconfig, &format!("of {name}"))
@@ -41,25 +46,47 @@ impl Registry {
         let systems: Vec<_> = cluster.systems.iter().map(ToString::to_string).collect();
         let mut kept = self.kept.clone();
         let again = kept.added.insert(name.clone(), added).is_some();
-        kept.detached.remove(&name);
         self.keep(kept).await?;
+        let detached = self.kept.detached.contains(&name);
         let how = if again { "added again" } else { "added" };
-        let what = format!("cluster {name} {how}, systems: {}", systems.join(", "));
-        self.note(what, actor).await
+        let off = if detached {
+            ", all off: it is detached"
+        } else {
+            ""
+        };
+        let what = format!("cluster {name} {how}, systems: {}{off}", systems.join(", "));
+        self.note(what, actor).await?;
+        Ok(detached)
     }
 
-    /// Takes a cluster out that was added by hand. Releases nothing.
-    pub(super) async fn remove(&mut self, name: &Text, actor: Actor) -> Result<(), ClustersError> {
+    /// Takes a cluster out that was added by hand. Releases nothing. Whether something of fipd's may be there.
+    pub(super) async fn remove(
+        &mut self,
+        name: &Text,
+        actor: Actor,
+    ) -> Result<bool, ClustersError> {
         if !self.kept.added.contains_key(name) {
             self.only_by_hand(name)?;
             return Err(ClustersError::Unknown(name.clone()));
         }
         let mut kept = self.kept.clone();
         kept.added.remove(name);
-        kept.detached.remove(name);
+        let held = kept.held.contains_key(name);
+        // One that comes from elsewhere by this name, or comes back, is not attached by that.
+        if !held && !self.elsewhere(name) {
+            kept.detached.remove(name);
+        }
         self.keep(kept).await?;
         let what = format!("cluster {name} removed; its leases stay until it is forgotten");
-        self.note(what, actor).await
+        self.note(what, actor).await?;
+        Ok(held)
+    }
+
+    /// Whether the configuration file or the discovery has a cluster of this name.
+    fn elsewhere(&self, name: &Text) -> bool {
+        let found = self.found.as_ref();
+        let mut found = found.into_iter().flat_map(|found| &found.found);
+        self.file.cluster(name).is_some() || found.any(|found| found.name == *name)
     }
 
     /// Switches all systems of a cluster off, or on again as they are configured, and remembers it.
@@ -127,29 +154,69 @@ impl Registry {
         Ok(noted.await?)
     }
 
-    /// Keeps the list of clusters that hold something of fipd's.
-    pub(super) async fn note_attached(&mut self, standings: &Standings) {
-        let attached = |name: &Text| {
-            let systems = self.sites.get(name).map(|site| &site.spec.systems);
-            let reached = standings.get(name).is_some_and(|one| one.id.is_some());
-            reached && systems.is_some_and(|systems| !systems.is_empty())
+    /// Every name of the cluster that goes by this one.
+    fn names_of(&self, name: &Text) -> BTreeSet<Text> {
+        let recorded = self.ipam.read(|ledger| {
+            let record = ledger.cluster_by_name(name);
+            record.map(|record| record.names.clone())
+        });
+        let names = recorded.into_iter().flatten();
+        names.chain([name.clone()]).collect()
+    }
+
+    /// Nothing of fipd's is left in a cluster.
+    pub(super) async fn left(&mut self, name: &Text, actor: Actor) -> Result<(), ClustersError> {
+        let names = self.names_of(name);
+        let mut kept = self.kept.clone();
+        kept.held.retain(|name, _| !names.contains(name));
+        if kept == self.kept {
+            return Ok(());
+        }
+        self.keep(kept).await?;
+        let what = format!("cluster {name}: nothing of fipd's is left there");
+        self.note(what, actor).await
+    }
+
+    /// Nobody asks any more what is left in the clusters of these names. Whether anything was.
+    pub(super) async fn forget_held(&mut self, names: &[Text]) -> Result<bool, ClustersError> {
+        let mut kept = self.kept.clone();
+        for name in names {
+            kept.held.remove(name);
+            if !self.sites.contains_key(name) {
+                kept.detached.remove(name);
+            }
+        }
+        let any = kept != self.kept;
+        if any {
+            self.keep(kept).await?;
+        }
+        Ok(any)
+    }
+
+    /// Notes in which clusters systems are on: something of fipd's is there until they were left cleanly.
+    pub(super) async fn note_held(&mut self, standings: &Standings) {
+        let reached = |name: &Text| {
+            let standing = standings.get(name);
+            standing.is_some_and(|one| one.id.is_some() && one.joined.is_none())
         };
-        let names: BTreeSet<Text> = standings
-            .keys()
-            .filter(|name| attached(name))
-            .cloned()
-            .collect();
-        let Some(data_dir) = self.data_dir.clone() else {
-            return;
-        };
-        if self.attached.as_ref() == Some(&names) {
+        let mut held = BTreeMap::new();
+        for (name, site) in self.sites.iter().filter(|(name, _)| reached(name)) {
+            let known = self.kept.held.get(name);
+            let new = |system: &&System| known.is_none_or(|known| !known.contains(*system));
+            let news: BTreeSet<System> = site.spec.systems.iter().filter(new).cloned().collect();
+            if !news.is_empty() {
+                held.insert(name.clone(), news);
+            }
+        }
+        if held.is_empty() || self.data_dir.is_none() {
             return;
         }
-        let noted = names.clone();
-        let done = tokio::task::spawn_blocking(move || note_attached(&data_dir, &noted)).await;
-        match done.unwrap_or_else(|error| Err(std::io::Error::other(error))) {
-            Ok(()) => self.attached = Some(names),
-            Err(error) => tracing::warn!(%error, "the list of attached clusters is not up to date"),
+        let mut kept = self.kept.clone();
+        for (name, systems) in held {
+            kept.held.entry(name).or_default().extend(systems);
+        }
+        if let Err(error) = self.keep(kept).await {
+            tracing::warn!(%error, "the list of attached clusters is not up to date");
         }
     }
 }

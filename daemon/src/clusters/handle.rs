@@ -7,7 +7,7 @@ use std::{
 };
 
 use fipd_core::{Actor, ClusterId, NetworkId, System, Text};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use tokio::{
     sync::{mpsc, oneshot, watch},
     task::JoinHandle,
@@ -59,6 +59,10 @@ pub enum ClustersError {
         "cluster {name:?} comes from {from}: it is changed and removed there; nothing was changed"
     )]
     Elsewhere { name: Text, from: &'static str },
+    #[error(
+        "cluster {0:?} is being added, removed, left or attached at this moment; nothing was changed: ask again when that is done"
+    )]
+    Busy(Text),
     #[error("this fipd decides nothing: clusters come from its configuration file")]
     NoPlace,
     #[error("clusters that were added by hand cannot be kept: {0}")]
@@ -78,6 +82,23 @@ struct Inner {
     events: Events,
     published: RwLock<Published>,
     changes: watch::Sender<u64>,
+    /// Names of clusters that an admin's request works on.
+    busy: Mutex<BTreeSet<Text>>,
+}
+
+/// A cluster in the hand of one request; others on it are refused until this is dropped.
+pub struct Hold {
+    inner: Arc<Inner>,
+    names: Vec<Text>,
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        let mut busy = self.inner.busy.lock();
+        for name in &self.names {
+            busy.remove(name);
+        }
+    }
 }
 
 #[derive(Default)]
@@ -87,6 +108,8 @@ struct Published {
     sessions: BTreeMap<ClusterId, ClusterSession>,
     rules: NetworkRules,
     said: BTreeMap<Text, Said>,
+    /// As [`Kept::held`].
+    held: BTreeMap<Text, BTreeSet<System>>,
 }
 
 impl Clusters {
@@ -101,8 +124,14 @@ impl Clusters {
         runner: Arc<dyn SystemRunner>,
         cancel: CancellationToken,
     ) -> Result<(Self, JoinHandle<()>), ClustersError> {
-        let kept = match options.data_dir.as_deref().map(Kept::load) {
-            Some(loaded) => loaded.map_err(ClustersError::NotKept)?,
+        let kept = match &options.data_dir {
+            Some(dir) => {
+                let kept = Kept::load(dir).map_err(ClustersError::NotKept)?;
+                if let Err(error) = kept.save_list(dir) {
+                    tracing::warn!(%error, "the list of attached clusters is not written");
+                }
+                kept
+            }
             None => Kept::default(),
         };
         let (events, heard) = mpsc::unbounded_channel();
@@ -111,6 +140,7 @@ impl Clusters {
             events: events.clone(),
             published: RwLock::new(Published::default()),
             changes: watch::Sender::new(0),
+            busy: Mutex::default(),
         };
         let clusters = Self(Arc::new(inner));
         let mut registry = Registry {
@@ -124,7 +154,6 @@ impl Clusters {
             file: options.config,
             kept,
             data_dir: options.data_dir,
-            attached: None,
             sites: BTreeMap::new(),
             sessions: BTreeMap::new(),
             tasks: tokio::task::JoinSet::new(),
@@ -207,8 +236,25 @@ impl Clusters {
         self.0.published.read().sessions.values().cloned().collect()
     }
 
-    /// Takes a cluster in by its kubeconfig, now and after restarts.
-    pub async fn add(&self, upload: Upload, actor: Actor) -> Result<(), ClustersError> {
+    /// Keeps other requests from adding, removing, leaving and attaching this cluster, under any of its names.
+    fn hold(&self, name: &str) -> Result<Hold, ClustersError> {
+        let mut names = self.view(name).map_or_else(Vec::new, |view| view.names);
+        names.push(name.into());
+        let mut busy = self.0.busy.lock();
+        if names.iter().any(|name| busy.contains(name)) {
+            return Err(ClustersError::Busy(name.into()));
+        }
+        busy.extend(names.iter().cloned());
+        let inner = Arc::clone(&self.0);
+        Ok(Hold { inner, names })
+    }
+
+    /// Takes a cluster in by its kubeconfig, now and after restarts. Whether it is one that was left, and stays so.
+    ///
+    /// # Errors
+    /// What is wrong with it; somebody else is at work on the cluster.
+    pub async fn add(&self, upload: Upload, actor: Actor) -> Result<bool, ClustersError> {
+        let _hold = self.hold(&upload.name)?;
         self.ask(|done| Event::Add {
             upload,
             actor,
@@ -222,8 +268,12 @@ impl Clusters {
         self.0.published.read().said.get(name).cloned()
     }
 
-    /// Takes a cluster out that was added so. Its leases stay.
-    pub async fn remove(&self, name: &str, actor: Actor) -> Result<(), ClustersError> {
+    /// Takes a cluster out that was added so. Its leases stay. Whether something of fipd's may be there.
+    ///
+    /// # Errors
+    /// It is not one of those; somebody else is at work on it.
+    pub async fn remove(&self, name: &str, actor: Actor) -> Result<bool, ClustersError> {
+        let _hold = self.hold(name)?;
         self.ask(|done| Event::Remove {
             name: name.into(),
             actor,
@@ -232,13 +282,27 @@ impl Clusters {
         .await
     }
 
-    /// Switches the systems of a cluster on as they are configured, or all off, now and after restarts.
-    pub async fn attach(
-        &self,
-        name: &str,
-        attached: bool,
-        actor: Actor,
-    ) -> Result<(), ClustersError> {
+    /// Switches the systems of a cluster on as they are configured, now and after restarts.
+    ///
+    /// # Errors
+    /// It is not known; somebody else is at work on it.
+    pub async fn attach(&self, name: &str, actor: Actor) -> Result<(), ClustersError> {
+        let _hold = self.hold(name)?;
+        self.switch(name, true, actor).await
+    }
+
+    /// Switches the systems of a cluster off, now and after restarts. While what this returns is held, nobody switches them on
+    /// again.
+    ///
+    /// # Errors
+    /// It is not known; somebody else is at work on it.
+    pub async fn detach(&self, name: &str, actor: Actor) -> Result<Hold, ClustersError> {
+        let hold = self.hold(name)?;
+        self.switch(name, false, actor).await?;
+        Ok(hold)
+    }
+
+    async fn switch(&self, name: &str, attached: bool, actor: Actor) -> Result<(), ClustersError> {
         self.ask(|done| Event::Attach {
             name: name.into(),
             attached,
@@ -246,6 +310,23 @@ impl Clusters {
             done,
         })
         .await
+    }
+
+    /// Notes that nothing of fipd's is in a cluster any more.
+    pub async fn left(&self, name: &str, actor: Actor) -> Result<(), ClustersError> {
+        self.ask(|done| Event::Left {
+            name: name.into(),
+            actor,
+            done,
+        })
+        .await
+    }
+
+    /// Systems that were on in the cluster of these names since it was last left cleanly.
+    pub fn held(&self, names: &[Text]) -> BTreeSet<System> {
+        let published = self.0.published.read();
+        let held = names.iter().filter_map(|name| published.held.get(name));
+        held.flatten().cloned().collect()
     }
 
     /// Frees the leases of a cluster that is no longer in use. How many.
@@ -367,6 +448,7 @@ impl Clusters {
             sessions,
             rules: registry.config.networks.clone(),
             said: registry.kept.said(),
+            held: registry.kept.held.clone(),
         };
         drop(published);
         if !same {

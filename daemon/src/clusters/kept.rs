@@ -1,5 +1,5 @@
 //! What admins said of clusters beside the configuration file: those that they added by uploading a kubeconfig, and those that
-//! fipd has left.
+//! fipd has left; and in which clusters something of fipd's may be.
 //!
 //! One file of the data directory, for fipd's user only. Not in the store: a copy of the address book that leaves this host is not
 //! to carry the keys of clusters. After a restore elsewhere they are added again; their leases are there.
@@ -13,10 +13,10 @@ use std::{
     sync::Arc,
 };
 
-use fipd_core::Text;
+use fipd_core::{System, Text};
 use serde::{Deserialize, Serialize};
 
-use crate::config::{ClusterConfig, Config};
+use crate::config::{ClusterConfig, Config, served};
 
 const FILE: &str = "clusters.json";
 /// Names of the clusters that hold something of fipd's, one a line, for who removes the package.
@@ -48,16 +48,24 @@ pub(super) struct Kept {
     pub added: BTreeMap<Text, Added>,
     /// No system is on for these.
     pub detached: BTreeSet<Text>,
+    /// Clusters in which something of fipd's may be, with the systems that were on there since they were last left cleanly.
+    pub held: BTreeMap<Text, BTreeSet<System>>,
 }
 
 impl Kept {
-    /// What was kept; nothing where there is no file.
+    /// What was kept; nothing where there is no file. Of a cluster that only the list has, every system may have been on.
     pub fn load(data_dir: &Path) -> io::Result<Self> {
-        match fs::read(data_dir.join(FILE)) {
-            Ok(text) => serde_json::from_slice(&text).map_err(io::Error::from),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
-            Err(error) => Err(error),
+        let mut kept: Self = match read(&data_dir.join(FILE))? {
+            Some(text) => serde_json::from_slice(&text)?,
+            None => Self::default(),
+        };
+        let listed = read(&data_dir.join(ATTACHED))?.unwrap_or_default();
+        let listed = String::from_utf8_lossy(&listed);
+        for name in listed.lines().filter(|name| !name.is_empty()) {
+            let all = || served().into_iter().collect();
+            kept.held.entry(name.into()).or_insert_with(all);
         }
+        Ok(kept)
     }
 
     /// Of each cluster that was added by hand.
@@ -73,7 +81,14 @@ impl Kept {
 
     /// Writes all of it; on the disk when it returns. Blocks.
     pub fn save(&self, data_dir: &Path) -> io::Result<()> {
-        write(data_dir, FILE, &serde_json::to_vec(self)?)
+        write(data_dir, FILE, &serde_json::to_vec(self)?)?;
+        self.save_list(data_dir)
+    }
+
+    /// Writes the list alone. Blocks.
+    pub fn save_list(&self, data_dir: &Path) -> io::Result<()> {
+        let lines: String = self.held.keys().map(|name| format!("{name}\n")).collect();
+        write(data_dir, ATTACHED, lines.as_bytes())
     }
 
     /// The configuration of the file with what is kept here. Where both have a cluster of a name the file's counts.
@@ -108,10 +123,12 @@ impl Added {
     }
 }
 
-/// Notes who is attached. Blocks.
-pub(super) fn note_attached(data_dir: &Path, names: &BTreeSet<Text>) -> io::Result<()> {
-    let lines: String = names.iter().map(|name| format!("{name}\n")).collect();
-    write(data_dir, ATTACHED, lines.as_bytes())
+fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    match fs::read(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Whole or not at all.
@@ -144,6 +161,7 @@ mod tests {
         Kept {
             added: BTreeMap::from([("east".into(), added)]),
             detached: BTreeSet::from(["west".into()]),
+            held: BTreeMap::from([("west".into(), BTreeSet::from([System::claims()]))]),
         }
     }
 
@@ -157,6 +175,18 @@ mod tests {
         assert_eq!(mode.mode() & 0o777, 0o600);
         fs::write(dir.path().join(FILE), "{").unwrap();
         assert!(Kept::load(dir.path()).is_err(), "it is not taken as empty");
+    }
+
+    #[test]
+    fn a_cluster_that_only_the_list_has_may_have_had_every_system() {
+        let dir = tempfile::tempdir().unwrap();
+        kept().save(dir.path()).unwrap();
+        let list = dir.path().join(ATTACHED);
+        assert_eq!(fs::read_to_string(&list).unwrap(), "west\n");
+        fs::write(&list, "old\nwest\n").unwrap();
+        let held = Kept::load(dir.path()).unwrap().held;
+        assert_eq!(held["west"], BTreeSet::from([System::claims()]));
+        assert_eq!(held["old"].len(), served().len());
     }
 
     #[test]

@@ -93,13 +93,19 @@ impl Registry {
         }
     }
 
-    /// Frees the leases of a cluster that left, or whose name is now another cluster's, and its name.
+    /// Frees the leases of a cluster that left, or whose name is now another cluster's, and its name. What is left there is
+    /// not asked after any more.
     pub async fn forget(&mut self, name: &Text, actor: Actor) -> Result<usize, ClustersError> {
         let record = self
             .ipam
             .read(|ledger| ledger.cluster_by_name(name).cloned());
         let Some(record) = record else {
-            return Err(ClustersError::Unknown(name.clone()));
+            let known = !self.sites.contains_key(name);
+            let known = known && self.forget_held(std::slice::from_ref(name)).await?;
+            return match known {
+                true => Ok(0),
+                false => Err(ClustersError::Unknown(name.clone())),
+            };
         };
         let (standings, leads) = self.standings();
         let id = record.id;
@@ -143,6 +149,7 @@ impl Registry {
         }
         self.seen
             .retain(|(cluster, _, _)| !record.names.contains(cluster));
+        self.forget_held(&record.names).await?;
         Ok(moved)
     }
 

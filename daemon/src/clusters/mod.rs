@@ -45,7 +45,7 @@ mod window;
 pub use files::WatchedFile;
 pub use given::{NoClient, client_of};
 pub use hand::Upload;
-pub use handle::{Clusters, ClustersError, Options};
+pub use handle::{Clusters, ClustersError, Hold, Options};
 pub use kept::Said;
 pub use kubeconfig::{KubeconfigRefused, Trust, check_kubeconfig};
 #[cfg(test)]

@@ -66,12 +66,20 @@ pub(super) enum Event {
         actor: Actor,
         done: oneshot::Sender<Result<usize, ClustersError>>,
     },
+    /// Answers whether it is one that was left and stays so.
     Add {
         upload: Upload,
         actor: Actor,
-        done: oneshot::Sender<Result<(), ClustersError>>,
+        done: oneshot::Sender<Result<bool, ClustersError>>,
     },
+    /// Answers whether something of fipd's may be there.
     Remove {
+        name: Text,
+        actor: Actor,
+        done: oneshot::Sender<Result<bool, ClustersError>>,
+    },
+    /// Nothing of fipd's is there any more.
+    Left {
         name: Text,
         actor: Actor,
         done: oneshot::Sender<Result<(), ClustersError>>,
@@ -150,8 +158,6 @@ pub(super) struct Registry {
     pub config: Config,
     /// Where what is kept is written. `None`: nothing is.
     pub data_dir: Option<PathBuf>,
-    /// As last noted.
-    pub attached: Option<BTreeSet<Text>>,
     pub sites: BTreeMap<Text, Site>,
     pub sessions: BTreeMap<ClusterId, Running>,
     pub tasks: JoinSet<()>,
@@ -296,6 +302,10 @@ impl Registry {
             }
             Event::Remove { name, actor, done } => {
                 let result = self.remove(&name, actor).await;
+                drop(done.send(result));
+            }
+            Event::Left { name, actor, done } => {
+                let result = self.left(&name, actor).await;
                 drop(done.send(result));
             }
             Event::Attach {

@@ -30,10 +30,11 @@ impl Registry {
         self.arrange_sites();
         let (standings, leads) = self.standings();
         self.tell_known(&standings);
+        // Before anything is written there.
+        self.note_held(&standings).await;
         if let Err(err) = self.settle_in(&standings, &leads).await {
             tracing::error!("clusters cannot be brought up to date, tried again soon: {err}");
         }
-        self.note_attached(&standings).await;
         self.show(&standings);
     }
 

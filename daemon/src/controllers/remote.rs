@@ -375,6 +375,31 @@ pub mod testing {
         pub body: Value,
     }
 
+    /// Answers every call by its path with a code and a body, or the text of a failure.
+    pub fn serving(
+        answer: impl Fn(&str) -> (u16, Value) + Send + Sync + 'static,
+    ) -> (Remote, Arc<Mutex<Vec<Asked>>>) {
+        let asked: Arc<Mutex<Vec<Asked>>> = Arc::default();
+        let (all, answer) = (Arc::clone(&asked), Arc::new(answer));
+        let serve = move |request: Request<Body>| {
+            let path = request.uri().path().to_owned();
+            let (code, body) = answer(&path);
+            let body = match code {
+                200 => body,
+                _ => json!({ "status": "Failure", "code": code, "message": body, "reason": "" }),
+            };
+            all.lock().push(Asked {
+                path,
+                body: Value::Null,
+            });
+            let answer = http::Response::builder().status(code);
+            let answer = answer.body(Body::from(body.to_string().into_bytes()));
+            std::future::ready(Ok::<_, Infallible>(answer.unwrap()))
+        };
+        let client = Client::new(tower::service_fn(serve), "default");
+        (Remote::new(client), asked)
+    }
+
     /// Answers with these in order: method that is expected, code and body.
     pub fn canned(
         answers: &[(&'static str, u16, &'static str)],

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use crate::harness::Daemon;
+use crate::harness::{Daemon, PATIENCE};
 
 /// Nobody is there.
 const KUBECONFIG: &str = r#"apiVersion: v1
@@ -101,5 +101,136 @@ fn a_cluster_that_does_not_answer_is_left_with_a_word_on_what_stays_and_can_be_a
         std::fs::read_to_string(fipd.data_dir().join("attached-clusters")).unwrap(),
         "",
         "it was never reached"
+    );
+}
+
+#[test]
+fn a_cluster_that_was_left_stays_off_until_it_is_attached_whatever_it_is_added_or_removed_as() {
+    let (fipd, config) = start();
+    let add = |name: &str| {
+        fipd.fed(
+            &format!("clusters add {name} --systems claims --kubeconfig -"),
+            KUBECONFIG,
+        )
+    };
+    assert_eq!(add("east").code, 0);
+    assert_eq!(add("west").code, 0);
+    for name in ["east", "west"] {
+        assert_eq!(fipd.cli(&format!("clusters detach {name}")).code, 1);
+    }
+    let again = add("east");
+    assert!(
+        again.out.contains("stays detached") && again.out.contains("fipd clusters attach east"),
+        "{again:?}"
+    );
+    let east = fipd.json("clusters show east");
+    assert_eq!(
+        (&east["detached"], &east["systems"]),
+        (&json!(true), &json!([]))
+    );
+    assert_eq!(fipd.cli("clusters attach east").code, 0);
+    assert_eq!(
+        fipd.json("clusters show east")["systems"],
+        json!(["claims"])
+    );
+    let home = fipd.home();
+    drop(fipd);
+
+    // West is in the file by now as well.
+    let mut text = std::fs::read_to_string(&config).unwrap();
+    text.push_str(
+        "[[cluster]]\nname = \"west\"\nkubeconfig = \"own.kubeconfig\"\nsystems = [\"claims\"]\n",
+    );
+    std::fs::write(&config, text).unwrap();
+    let fipd = Daemon::start_in(home, &["--config", &config]);
+    assert_eq!(fipd.cli("clusters remove west").code, 0);
+    let west = fipd.json("clusters show west");
+    assert_eq!(
+        (&west["detached"], &west["systems"]),
+        (&json!(true), &json!([]))
+    );
+}
+
+#[test]
+fn a_cluster_that_was_not_left_cleanly_stays_on_the_list_until_it_is_forgotten() {
+    let (fipd, config) = start();
+    let list = fipd.data_dir().join("attached-clusters");
+    let home = fipd.home();
+    drop(fipd);
+    // As it is once the clusters were reached; no API server is here.
+    std::fs::write(&list, "gone\nown\n").unwrap();
+    let read = || std::fs::read_to_string(&list).unwrap();
+    let fipd = Daemon::start_in(home.clone(), &["--config", &config]);
+    assert_eq!(fipd.cli("clusters detach own").code, 1);
+    assert_eq!(read(), "gone\nown\n");
+    assert_eq!(fipd.cli("clusters forget gone").code, 0);
+    assert_eq!(read(), "own\n");
+    fipd.cli("clusters forget gone").fails(3, &["gone"]);
+    drop(fipd);
+    let fipd = Daemon::start_in(home, &["--config", &config]);
+    assert_eq!(fipd.json("clusters show own")["detached"], true);
+    assert_eq!(read(), "own\n");
+}
+
+#[test]
+fn removing_a_cluster_that_was_not_left_says_what_stays_and_keeps_it_on_the_list() {
+    let (fipd, config) = start();
+    let add = "clusters add east --systems claims --kubeconfig -";
+    assert_eq!(fipd.fed(add, KUBECONFIG).code, 0);
+    let list = fipd.data_dir().join("attached-clusters");
+    let home = fipd.home();
+    drop(fipd);
+    std::fs::write(&list, "east\n").unwrap();
+    let fipd = Daemon::start_in(home, &["--config", &config]);
+    let removed = fipd.cli("clusters remove east");
+    assert!(
+        removed.code == 0 && removed.out.contains("fipd clusters detach east"),
+        "{removed:?}"
+    );
+    assert_eq!(std::fs::read_to_string(&list).unwrap(), "east\n");
+    assert_eq!(fipd.cli("clusters forget east").code, 0);
+    assert_eq!(std::fs::read_to_string(&list).unwrap(), "");
+}
+
+#[test]
+fn nobody_attaches_removes_or_adds_a_cluster_while_it_is_left() {
+    let (fipd, _) = start();
+    let add = "clusters add east --systems claims --kubeconfig -";
+    assert_eq!(fipd.fed(add, KUBECONFIG).code, 0);
+    std::thread::scope(|scope| {
+        let leaving = scope.spawn(|| fipd.cli("clusters detach east"));
+        let begun = std::time::Instant::now();
+        while fipd.json("clusters show east")["detached"] != true {
+            assert!(begun.elapsed() < PATIENCE);
+        }
+        let busy = ["east", "ask again when that is done"];
+        fipd.cli("clusters attach east").fails(1, &busy);
+        fipd.cli("clusters remove east").fails(1, &busy);
+        fipd.cli("clusters detach east").fails(1, &busy);
+        fipd.fed(add, KUBECONFIG).fails(1, &busy);
+        assert_eq!(fipd.cli("clusters attach own").code, 0, "others are free");
+        assert_eq!(leaving.join().unwrap().code, 1);
+    });
+    assert_eq!(fipd.json("clusters show east")["systems"], json!([]));
+    assert_eq!(fipd.cli("clusters attach east").code, 0);
+}
+
+#[test]
+fn settings_that_name_files_of_the_host_are_refused() {
+    let (fipd, _) = start();
+    let settings = fipd.data_dir().join("east.toml");
+    std::fs::write(&settings, "[ip-rule.webhook]\nca-file = \"/etc/shadow\"\n").unwrap();
+    let add = format!(
+        "clusters add east --systems ip-rule --kubeconfig - --settings {}",
+        settings.display()
+    );
+    let refused = fipd.fed(&add, KUBECONFIG);
+    refused.fails(
+        2,
+        &[
+            "[ip-rule.webhook] ca-file",
+            "/etc/shadow",
+            "the configuration file",
+        ],
     );
 }

@@ -23,7 +23,7 @@ use crate::{
 const MOST: usize = (1 << 20) + (64 << 10);
 /// The field with the name of the cluster that the form was filled in for.
 const FILLED: &str = "filled";
-/// Steps that are shown before they are done.
+/// Steps, and things left, that are shown at the most.
 const SHOWN: usize = 50;
 
 pub async fn show(
@@ -127,14 +127,23 @@ pub async fn add(State(api): State<Arc<Api>>, posted: Posted<MOST>) -> Answered 
         systems: said.systems,
         settings: said.settings,
     };
-    if let Err(error) = api.clusters.add(upload, visitor.actor()).await {
-        let text = error.to_string();
-        let status = Problem::from(error).status;
-        let status = StatusCode::from_u16(status).unwrap_or(StatusCode::CONFLICT);
-        form.error = Some(text);
-        return Ok(ask_new(&visitor, status, form));
-    }
-    visitor.tell(true, format!("Cluster {name} was added."), None);
+    let detached = match api.clusters.add(upload, visitor.actor()).await {
+        Ok(detached) => detached,
+        Err(error) => {
+            let text = error.to_string();
+            let status = Problem::from(error).status;
+            let status = StatusCode::from_u16(status).unwrap_or(StatusCode::CONFLICT);
+            form.error = Some(text);
+            return Ok(ask_new(&visitor, status, form));
+        }
+    };
+    let said = match detached {
+        true => format!(
+            "Cluster {name} was added and stays detached: no system is on until it is attached again."
+        ),
+        false => format!("Cluster {name} was added."),
+    };
+    visitor.tell(true, said, None);
     Ok(go_to(&links::cluster(&name)))
 }
 
@@ -182,12 +191,15 @@ pub async fn remove(
     let Posted { visitor, .. } = posted;
     visitor.must_administer()?;
     match api.clusters.remove(&name, visitor.actor()).await {
-        Ok(()) => {
-            visitor.tell(
-                true,
-                format!("Cluster {name} was removed; its leases are kept."),
-                None,
-            );
+        Ok(held) => {
+            let left = match held {
+                true => {
+                    " What fipd has put there stays, since it was not left cleanly: add it again and leave it to have that taken away."
+                }
+                false => "",
+            };
+            let said = format!("Cluster {name} was removed; its leases are kept.{left}");
+            visitor.tell(true, said, None);
             Ok(go_to(links::CLUSTERS))
         }
         Err(error) => Err(refused(&visitor, error)),
@@ -214,7 +226,8 @@ pub async fn ask_detach(
     if report.steps.len() > SHOWN {
         lead.push(format!("And {} more.", report.steps.len() - SHOWN));
     }
-    lead.extend(report.left.iter().map(|what| format!("Left: {what}.")));
+    let left = report.left.iter().take(SHOWN);
+    lead.extend(left.map(|what| format!("Left: {what}.")));
     let form = button(links::cluster_detach(&name), "Leave the cluster");
     Ok(confirm(&visitor, &name, "Leave cluster", lead, form))
 }
@@ -231,7 +244,8 @@ pub async fn detach(
     let ended = tokio::spawn(async move { attach::leave(&api, &leaving, actor).await }).await;
     let (good, text) = match ended {
         Ok(Ok(report)) => {
-            let left = report.left.iter().map(|what| format!(" Left: {what}."));
+            let left = report.left.iter().take(SHOWN);
+            let left = left.map(|what| format!(" Left: {what}."));
             (
                 report.clean,
                 format!(
@@ -256,7 +270,7 @@ pub async fn attach_again(
     let Posted { visitor, .. } = posted;
     visitor.must_administer()?;
     let view = find(&api, &visitor, &name)?;
-    let done = api.clusters.attach(&view.name, true, visitor.actor()).await;
+    let done = api.clusters.attach(&view.name, visitor.actor()).await;
     done.map_err(|error| refused(&visitor, error))?;
     visitor.tell(
         true,

@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use serde_json::Value;
 use tokio::task::JoinSet;
 
-pub use self::plan::{Asks, IP_RULE, RANCHER_FIP};
+pub use self::plan::{Asks, IP_RULE, IP_RULE_VALIDATOR, RANCHER_FIP, RANCHER_FIP_VALIDATOR};
 use self::plan::{Step, Wanted, certificates, is_so, original, repair, step};
 use super::{rancher_fip::guests::Own, site::Site};
 use crate::{

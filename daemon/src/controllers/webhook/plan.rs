@@ -15,15 +15,19 @@ pub struct Asks {
     versions: &'static [&'static str],
 }
 
+/// The names of these objects.
+pub const RANCHER_FIP_VALIDATOR: &str = "fipd-rancher-fip-validator";
+pub const IP_RULE_VALIDATOR: &str = "fipd-ip-rule-validator";
+
 /// Of the management clusters of rancher-fip.
 pub static RANCHER_FIP: Asks = Asks {
-    name: "fipd-rancher-fip-validator",
+    name: RANCHER_FIP_VALIDATOR,
     kinds: &[Kind::FloatingIp, Kind::Pool, Kind::Quota],
     versions: &["v1beta1", "v1beta2"],
 };
 /// Of the clusters with ip-rule.
 pub static IP_RULE: Asks = Asks {
-    name: "fipd-ip-rule-validator",
+    name: IP_RULE_VALIDATOR,
     kinds: &[Kind::IpRule, Kind::Agent],
     versions: &["v1alpha1"],
 };

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// ConfigMap in the app namespace: what `rancher-fip-config` said when it was last there.
-const COPY: &str = "fipd-settings";
+pub const COPY: &str = "fipd-settings";
 
 type Texts = BTreeMap<String, String>;
 

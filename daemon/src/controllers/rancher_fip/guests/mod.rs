@@ -45,8 +45,8 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
-pub use self::own::Own;
 use self::{charts::ChartState, observe::Seen, plan::Wait, reach::Clients, removal::Removal};
+pub use self::{known::COPY, notes::NOTES, own::Own};
 use super::{Site, rancher::Data, second_look::SecondLook};
 use crate::{
     controllers::{

@@ -1,0 +1,184 @@
+use std::sync::Arc;
+
+use fipd_core::System;
+use parking_lot::Mutex;
+
+use super::*;
+use crate::{
+    config::ClusterSettings,
+    controllers::remote::testing::{Asked, serving},
+};
+
+const LABEL: &str = "app.kubernetes.io/managed-by";
+
+fn past(system: System) -> Past {
+    Past {
+        systems: BTreeSet::from([system]),
+        settings: ClusterSettings::default(),
+        guest: false,
+    }
+}
+
+/// A server that has these objects at these paths, and refuses every other path or says that nothing is there.
+fn server(
+    objects: &'static [(&'static str, Value)],
+    others: u16,
+) -> (Remote, Arc<Mutex<Vec<Asked>>>) {
+    serving(move |path| {
+        let found = objects.iter().find(|(at, _)| *at == path);
+        found.map_or(
+            (others, json!("User \"u\" cannot do that")),
+            |(_, object)| (200, object.clone()),
+        )
+    })
+}
+
+async fn all(remote: &Remote, past: &Past) -> (Vec<String>, Vec<String>) {
+    let mut found = agents::steps(remote, past).await;
+    let (mut steps, mut unseen) = (Vec::new(), Vec::new());
+    for kind in &KINDS {
+        steps.append(&mut found.steps);
+        unseen.append(&mut found.unseen);
+        found = steps_of(remote, past, kind).await;
+    }
+    for found in [found, leases::steps(remote, past, "me").await] {
+        steps.extend(found.steps);
+        unseen.extend(found.unseen);
+    }
+    let text = |step: &Step| format!("{}: {}", step.object, step.does.text());
+    (steps.iter().map(text).collect(), unseen)
+}
+
+fn leak(objects: Vec<(&'static str, Value)>) -> &'static [(&'static str, Value)] {
+    objects.leak()
+}
+
+#[tokio::test]
+async fn what_may_not_be_listed_is_asked_for_by_name() {
+    let webhook = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+    let objects = leak(vec![
+        (
+            "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/fipd-rancher-fip-validator",
+            json!({ "metadata": { "name": "fipd-rancher-fip-validator", "uid": "w", "labels": { LABEL: "fipd" } } }),
+        ),
+        (
+            "/api/v1/namespaces/rancher-fip-manager/services/rancher-fip-api-server",
+            json!({ "metadata": {
+                "name": "rancher-fip-api-server", "namespace": "rancher-fip-manager", "uid": "s",
+                "annotations": { "fipd.io/selector": "{\"app\":\"api\"}" },
+            } }),
+        ),
+        (
+            "/apis/coordination.k8s.io/v1/namespaces/rancher-fip-manager/leases/rancher-fip-manager-lock",
+            json!({ "metadata": { "uid": "l" }, "spec": { "holderIdentity": "me" } }),
+        ),
+    ]);
+    let (remote, asked) = server(objects, 403);
+    let mut past = past(System::rancher_fip());
+    past.settings.rancher_fip.api_service = true;
+    let (steps, unseen) = all(&remote, &past).await;
+    assert_eq!(
+        steps,
+        [
+            "ValidatingWebhookConfiguration fipd-rancher-fip-validator: delete",
+            "Service rancher-fip-manager/rancher-fip-api-server: take off fipd.io/selector",
+            "Lease rancher-fip-manager/rancher-fip-manager-lock: let go",
+        ]
+    );
+    assert!(asked.lock().iter().all(|asked| asked.path != webhook));
+    let named = |what: &str| unseen.iter().any(|unseen| unseen.starts_with(what));
+    for what in [
+        "FloatingIP:",
+        "FloatingIPProjectQuota:",
+        "EndpointSlice:",
+        "Lease:",
+    ] {
+        assert!(named(what), "{what} {unseen:#?}");
+    }
+    assert!(
+        unseen.iter().all(|one| one.contains("packaging/rbac")),
+        "{unseen:#?}"
+    );
+    for what in ["IPRule", "AddressClaim", "Secret", "Service:", "HelmChart"] {
+        assert!(!named(what), "never written there: {unseen:#?}");
+    }
+}
+
+#[tokio::test]
+async fn what_fipd_never_wrote_there_is_not_missed_where_it_may_not_be_seen() {
+    let lists = |plural: &str| format!("/apis/fipd.io/v1alpha1/{plural}");
+    let (remote, _) =
+        serving(
+            move |path| match path == lists("addressclaims") || path == lists("pools") {
+                true => (200, json!({ "items": [] })),
+                false => (403, json!("no")),
+            },
+        );
+    let (steps, unseen) = all(&remote, &past(System::claims())).await;
+    assert_eq!((steps, unseen), (Vec::new(), Vec::new()));
+    let (_, unseen) = all(&remote, &past(System::ip_rule())).await;
+    let all_of: Vec<&str> = (unseen.iter())
+        .filter_map(|one| one.split_once(':').map(|(kind, _)| kind))
+        .collect();
+    let wanted = [
+        "Agent",
+        "ValidatingWebhookConfiguration",
+        "IPRule",
+        "IPRuleConfig",
+        "Lease",
+    ];
+    assert_eq!(all_of, wanted, "{unseen:#?}");
+}
+
+#[tokio::test]
+async fn what_agents_run_goes_where_fipd_made_it_and_is_named_where_it_may_not_be_seen() {
+    let fields = json!([{ "manager": "fipd", "operation": "Apply" }]);
+    let owners = json!([{ "uid": "a-1" }]);
+    let agents = json!({ "items": [{ "metadata": { "name": "default", "namespace": "rules", "uid": "a-1" } }] });
+    let objects = leak(vec![
+        (
+            "/apis/api.operator.brtrm.dev/v1alpha1/agents",
+            agents.clone(),
+        ),
+        (
+            "/apis/apps/v1/namespaces/rules/daemonsets/iprule-agent",
+            json!({ "metadata": { "uid": "d", "managedFields": fields, "ownerReferences": owners } }),
+        ),
+        (
+            // The original's.
+            "/api/v1/namespaces/rules/serviceaccounts/iprule-agent",
+            json!({ "metadata": { "uid": "s", "ownerReferences": owners } }),
+        ),
+        (
+            "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/iprule-agent",
+            json!({ "metadata": { "uid": "b", "managedFields": fields, "labels": { "managed-by": "ip-rule-operator" } } }),
+        ),
+    ]);
+    let (remote, _) = server(objects, 404);
+    let (steps, unseen) = all(&remote, &past(System::ip_rule())).await;
+    assert_eq!(
+        steps,
+        [
+            "DaemonSet rules/iprule-agent: delete",
+            "ClusterRoleBinding iprule-agent: delete"
+        ]
+    );
+    assert_eq!(unseen, Vec::<String>::new());
+    let only = leak(vec![(
+        "/apis/api.operator.brtrm.dev/v1alpha1/agents",
+        agents,
+    )]);
+    let (remote, _) = server(only, 403);
+    let (_, unseen) = all(&remote, &past(System::ip_rule())).await;
+    for what in [
+        "DaemonSet: daemonsets rules/iprule-agent",
+        "ServiceAccount:",
+        "ConfigMap:",
+        "ClusterRoleBinding:",
+    ] {
+        assert!(
+            unseen.iter().any(|one| one.starts_with(what)),
+            "{what} {unseen:#?}"
+        );
+    }
+}
