@@ -53,6 +53,8 @@ pub struct FreeAddress {
     pub allocate: Option<String>,
     /// Address of the form that keeps it for later.
     pub reserve: Option<String>,
+    /// Where an admin says which network it is of; `None` where nobody has to.
+    pub settle: Option<String>,
 }
 
 /// Everything about one address of one network.
@@ -74,8 +76,8 @@ pub struct LeasePage {
     pub free: Option<FreeAddress>,
     pub holders: Vec<Party>,
     pub contenders: Vec<Party>,
-    /// Pools of the network that list it: link, name and whether they give it.
-    pub listed: Vec<(String, String, bool)>,
+    /// Pools of the network that list it: link, name, and why they do not give it (empty where they do).
+    pub listed: Vec<(String, String, &'static str)>,
     /// Newest first, one page of it.
     pub history: Vec<AuditRow>,
     pub pager: Pager,
@@ -175,10 +177,12 @@ mod tests {
             status: "free in pool dmz".into(),
             allocate: Some("/ui/pools/1/allocate?address=10.20.0.7".into()),
             reserve: Some("/ui/reserve?pool=dmz&address=10.20.0.7".into()),
+            settle: Some("/ui/pools/1#doubts".into()),
         });
         let html = page.render().unwrap();
         assert!(html.contains("free in pool dmz") && html.contains("allocate?address=10.20.0.7"));
         assert!(html.contains("/ui/reserve?pool=dmz"), "{html}");
+        assert!(html.contains("href=\"/ui/pools/1#doubts\""), "{html}");
         assert!(!html.contains("/release"));
     }
 }

@@ -16,6 +16,8 @@ pub enum CellKind {
     Contended,
     Gateway,
     Excluded,
+    /// Not given until an admin says which network it is of.
+    Withheld,
     /// The first or the last ones of a prefix.
     ReservedEnd,
     /// No address of the pool.
@@ -51,6 +53,8 @@ pub struct Plan<'a> {
     pub listed: &'a [(Ipv4Addr, Ipv4Addr)],
     /// Those that may be given.
     pub assignable: &'a [(Ipv4Addr, Ipv4Addr)],
+    /// Those that a pool of another network may mean, too.
+    pub withheld: &'a [(Ipv4Addr, Ipv4Addr)],
     /// Those that exclusions take away.
     pub excluded: &'a [(Ipv4Addr, Ipv4Addr)],
     pub gateway: Option<Ipv4Addr>,
@@ -155,6 +159,8 @@ fn unheld(plan: &Plan<'_>, address: Ipv4Addr) -> CellKind {
         CellKind::Gateway
     } else if within(plan.assignable) {
         CellKind::Free
+    } else if within(plan.withheld) {
+        CellKind::Withheld
     } else if within(plan.listed) && within(plan.excluded) {
         CellKind::Excluded
     } else if within(plan.listed) {
@@ -181,7 +187,7 @@ impl Held {
 
 impl CellKind {
     /// In the order of the legend.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Free,
         Self::Allocated,
         Self::Reserved,
@@ -191,6 +197,7 @@ impl CellKind {
         Self::Contended,
         Self::Gateway,
         Self::Excluded,
+        Self::Withheld,
         Self::ReservedEnd,
         Self::Outside,
     ];
@@ -207,6 +214,7 @@ impl CellKind {
             Self::Contended => "c",
             Self::Gateway => "g",
             Self::Excluded => "x",
+            Self::Withheld => "w",
             Self::ReservedEnd => "e",
             Self::Outside => "n",
         }
@@ -223,6 +231,7 @@ impl CellKind {
             Self::Contended => "contended",
             Self::Gateway => "gateway",
             Self::Excluded => "excluded",
+            Self::Withheld => "withheld",
             Self::ReservedEnd => "reserved end",
             Self::Outside => "not in the pool",
         }

@@ -105,7 +105,7 @@ pub fn lease_page(may_write: bool) -> LeasePage {
         free: None,
         holders: vec![party(OWNER)],
         contenders: vec![party("kube-fip/c-2/FloatingIP/old/web")],
-        listed: vec![("/ui/pools/1".into(), "dmz".into(), true)],
+        listed: vec![("/ui/pools/1".into(), "dmz".into(), "")],
         history: history(),
         pager: Pager::default(),
     }
@@ -191,6 +191,7 @@ fn address_map() -> AddressMap {
             span([10, 20, 0, 2], [10, 20, 0, 199]),
             span([10, 20, 0, 211], [10, 20, 0, 254]),
         ],
+        withheld: &[],
         excluded: &[span([10, 20, 0, 200], [10, 20, 0, 210])],
         gateway: Some(Ipv4Addr::new(10, 20, 0, 1)),
         leases: &[

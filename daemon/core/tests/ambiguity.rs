@@ -9,8 +9,8 @@
 use std::sync::Arc;
 
 use fipd_core::{
-    Adopt, Allocate, Answer, Holder, LeaseKey, Ledger, Mark, Network, NetworkId, Op, Planned, Pool,
-    PoolEdit, PoolId, PoolSpec, Refusal, Request, Timestamp, Want,
+    AddressSpec, Adopt, Allocate, Answer, Holder, LeaseKey, Ledger, Mark, Network, NetworkId, Op,
+    Planned, Pool, PoolEdit, PoolId, PoolSpec, Refusal, Request, Timestamp, Want,
 };
 
 const NOW: Timestamp = Timestamp(1_000);
@@ -201,6 +201,11 @@ fn edits_and_ends_of_the_other_pool_give_the_addresses_back() {
     };
     done(&mut ledger, Request::UpdatePool(edit));
     assert_eq!(ledger.usage(ONE).expect("a pool").withheld, 2);
+    let within = |text: &str| text.parse::<AddressSpec>().expect(text).span();
+    let spans = ledger.pool_spans(ONE, within("10.0.0.0/24"));
+    assert_eq!(spans.expect("a pool").withheld, [within("10.0.0.6/31")]);
+    let spans = ledger.pool_spans(ONE, within("10.0.0.7/32"));
+    assert_eq!(spans.expect("a pool").withheld, [within("10.0.0.7/32")]);
     let (pool, actor) = (TWO, "test".into());
     done(&mut ledger, Request::DeletePool { pool, actor });
     assert_eq!(ledger.usage(ONE).expect("a pool").withheld, 0);

@@ -29,6 +29,10 @@ fn every_address_gets_its_kind() {
         at: ip("10.0.1.77"),
         listed: &[span("10.0.0.0", "10.0.1.127")],
         assignable: &[span("10.0.0.2", "10.0.1.99")],
+        withheld: &[
+            span("10.0.1.10", "10.0.1.10"),
+            span("10.0.1.112", "10.0.1.115"),
+        ],
         excluded: &[
             span("10.0.1.100", "10.0.1.110"),
             span("10.0.1.130", "10.0.1.131"),
@@ -51,6 +55,9 @@ fn every_address_gets_its_kind() {
         (100, CellKind::Excluded),
         (110, CellKind::Excluded),
         (111, CellKind::ReservedEnd),
+        (112, CellKind::Withheld),
+        (115, CellKind::Withheld),
+        (116, CellKind::ReservedEnd),
         (127, CellKind::ReservedEnd),
         (130, CellKind::Outside),
         (128, CellKind::Outside),
@@ -70,6 +77,7 @@ fn the_last_block_of_all_is_complete() {
         at: Ipv4Addr::BROADCAST,
         listed: &[span("255.255.255.0", "255.255.255.255")],
         assignable: &[],
+        withheld: &[],
         excluded: &[],
         gateway: None,
         leases: &[],
@@ -116,7 +124,8 @@ fn the_legend_counts_what_is_on_the_page() {
         network: 0,
         at: ip("10.0.0.0"),
         listed: &[span("10.0.0.0", "10.0.0.15")],
-        assignable: &[span("10.0.0.1", "10.0.0.14")],
+        assignable: &[span("10.0.0.1", "10.0.0.12")],
+        withheld: &[span("10.0.0.13", "10.0.0.14")],
         excluded: &[],
         gateway: Some(ip("10.0.0.1")),
         leases: &[],
@@ -136,10 +145,26 @@ fn the_legend_counts_what_is_on_the_page() {
     assert_eq!(
         map.legend(),
         [
-            (CellKind::Free, 13),
+            (CellKind::Free, 11),
             (CellKind::Gateway, 1),
+            (CellKind::Withheld, 2),
             (CellKind::ReservedEnd, 2),
             (CellKind::Outside, 240)
         ]
     );
+}
+
+#[test]
+fn every_kind_has_a_class_a_word_and_a_look_of_its_own() {
+    let style = include_str!("../../assets/fipd.css");
+    for (at, kind) in CellKind::ALL.iter().enumerate() {
+        let look = [
+            format!(".key.{} {{", kind.class()),
+            format!(".key.{},", kind.class()),
+        ];
+        assert!(look.iter().any(|look| style.contains(look)), "{kind:?}");
+        for other in &CellKind::ALL[at + 1..] {
+            assert!(kind.class() != other.class() && kind.word() != other.word());
+        }
+    }
 }

@@ -197,7 +197,7 @@ impl Ledger {
     }
 
     /// Whether the pool could give the address, but for another that may mean the same.
-    pub(super) fn withholds(&self, key: LeaseKey, pool: PoolId) -> bool {
+    pub fn withholds(&self, key: LeaseKey, pool: PoolId) -> bool {
         let mut parts = self.free.stab(key).iter();
         parts.any(|part| part.pool == pool && part.withheld)
     }

@@ -10,6 +10,8 @@ pub struct PoolSpans {
     pub listed: Vec<Span>,
     /// Of these, what it gives: less exclusions, gateway and reserved ends.
     pub assignable: Vec<Span>,
+    /// What it would give, but for a pool of another network that may mean the same.
+    pub withheld: Vec<Span>,
 }
 
 impl Ledger {
@@ -40,6 +42,7 @@ impl Ledger {
         Some(PoolSpans {
             listed: cut(&layout.listed),
             assignable: cut(&layout.assignable),
+            withheld: cut(&layout.withheld),
         })
     }
 

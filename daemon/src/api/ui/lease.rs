@@ -76,7 +76,11 @@ pub async fn show(
 }
 
 /// Pools that list the address, where there is more to say than the one it belongs to.
-fn listed(ledger: &Ledger, key: LeaseKey, pool: Option<PoolId>) -> Vec<(String, String, bool)> {
+fn listed(
+    ledger: &Ledger,
+    key: LeaseKey,
+    pool: Option<PoolId>,
+) -> Vec<(String, String, &'static str)> {
     let pools = ledger.pools_at(key).into_iter().take(SHOWN);
     let named = pools.filter_map(|(id, gives)| Some((ledger.pool(id)?, gives)));
     let all: Vec<_> = named.collect();
@@ -85,9 +89,17 @@ fn listed(ledger: &Ledger, key: LeaseKey, pool: Option<PoolId>) -> Vec<(String, 
     {
         return Vec::new();
     }
+    let why = |pool: PoolId, gives: bool| match gives {
+        true => "",
+        false if ledger.withholds(key, pool) => "not before an admin says which network it is of",
+        false => "never gives it",
+    };
     let all = all.into_iter();
-    all.map(|(pool, gives)| (links::pool(pool.id.0), pool.spec.name.to_string(), gives))
-        .collect()
+    all.map(|(pool, gives)| {
+        let name = pool.spec.name.to_string();
+        (links::pool(pool.id.0), name, why(pool.id, gives))
+    })
+    .collect()
 }
 
 /// From a network by its name to the page of the address.
@@ -140,14 +152,21 @@ fn free(ledger: &Ledger, key: LeaseKey, may_write: bool) -> FreeAddress {
     let giving = pools
         .iter()
         .find(|(id, assignable)| *assignable && open(*id));
-    let status = match (giving, pools.first()) {
-        (Some((id, _)), _) => format!("free in pool {}", name(*id)),
-        (None, Some((id, true))) => format!("free in pool {}, which is closed", name(*id)),
-        (None, Some((id, false))) => {
+    let doubted = pools.iter().find(|(id, _)| ledger.withholds(key, *id));
+    let doubted = doubted.filter(|_| giving.is_none());
+    let status = match (giving, doubted, pools.first()) {
+        (Some((id, _)), ..) => format!("free in pool {}", name(*id)),
+        (None, Some((id, _)), _) => format!(
+            "withheld in pool {}: a pool of another network may mean the same one, and it waits for an admin's word",
+            name(*id)
+        ),
+        (None, None, Some((id, true))) => format!("free in pool {}, which is closed", name(*id)),
+        (None, None, Some((id, false))) => {
             format!("excluded or reserved in pool {} and never given", name(*id))
         }
-        (None, None) => "in no pool of this network".to_owned(),
+        (None, None, None) => "in no pool of this network".to_owned(),
     };
+    let settle = doubted.map(|(id, _)| links::pool(id.0) + "#doubts");
     let giving = giving.filter(|_| may_write);
     let address = key.address.to_string();
     let allocate =
@@ -162,6 +181,7 @@ fn free(ledger: &Ledger, key: LeaseKey, may_write: bool) -> FreeAddress {
         status,
         allocate: giving.map(allocate),
         reserve: giving.map(reserve),
+        settle,
     }
 }
 

@@ -297,22 +297,26 @@ fn cells(api: &Api, pool: &Pool, at: Ipv4Addr) -> Vec<fipd_web_ui::Cell> {
         });
         (ledger.pool_spans(pool.id, block), held.collect::<Vec<_>>())
     });
-    let PoolSpans { listed, assignable } = spans.unwrap_or_default();
+    let PoolSpans {
+        listed,
+        assignable,
+        withheld,
+    } = spans.unwrap_or_default();
     let excluded = pool.spec.exclusions.iter().map(|spec| spec.span());
     let near = |span: &Span| span.first <= block.last && span.last >= block.first;
     let excluded: Vec<_> = excluded.filter(near).filter_map(ends).collect();
     let runs = |spans: Vec<Span>| spans.into_iter().filter_map(ends).collect::<Vec<_>>();
-    let (listed, assignable) = (runs(listed), runs(assignable));
+    let (listed, assignable, withheld) = (runs(listed), runs(assignable), runs(withheld));
     let gateway = match pool.spec.gateway {
         Some(IpAddr::V4(gateway)) => Some(gateway),
         Some(IpAddr::V6(_)) | None => None,
     };
-    let (network, listed, assignable) = (pool.spec.network.0, &*listed, &*assignable);
     map::cells(&map::Plan {
-        network,
+        network: pool.spec.network.0,
         at,
-        listed,
-        assignable,
+        listed: &listed,
+        assignable: &assignable,
+        withheld: &withheld,
         excluded: &excluded,
         gateway,
         leases: &leases,

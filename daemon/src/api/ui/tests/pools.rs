@@ -363,6 +363,20 @@ async fn an_admin_says_that_two_networks_are_two() {
     ] {
         assert!(html.contains(text), "no {text} in {html}");
     }
+    assert!(
+        html.contains("10.77.0.9 withheld") && !html.contains("reserved end"),
+        "{html}"
+    );
+    let address = "/ui/networks/0/addresses/10.77.0.9";
+    let html = admin.get(address).await.html;
+    for text in [
+        "withheld in pool here",
+        "waits for an admin&#39;s word",
+        &format!("href=\"{page}#doubts\""),
+    ] {
+        assert!(html.contains(text), "no {text} in {html}");
+    }
+    assert!(!html.contains("never give"), "{html}");
     let operator = site.visitor("operator").await;
     assert!(!operator.get(&page).await.html.contains(&said));
     let refused = operator.post(&said, "network=vlan-7").await;
@@ -372,6 +386,10 @@ async fn an_admin_says_that_two_networks_are_two() {
     let done = admin.post(&said, "network=vlan-7").await;
     assert_eq!(done.status, StatusCode::SEE_OTHER);
     let html = admin.get(&page).await.html;
-    assert!(!html.contains("are not given"), "{html}");
+    assert!(
+        !html.contains("are not given") && !html.contains("withheld"),
+        "{html}"
+    );
+    assert!(admin.get(address).await.html.contains("free in pool here"));
     assert!(html.contains("The networks of here and vlan-7 are two."));
 }
