@@ -108,6 +108,18 @@ impl Ledger {
         })
     }
 
+    /// The last hour that has rows, and how many pools have one of it: where this is as it was, no row of any pool was
+    /// added meanwhile. `None` before the first one.
+    pub fn rolled_up(&self) -> Option<(Hour, usize)> {
+        let histories = self.rollups.0.values();
+        let last = histories.filter_map(|history| Some(*history.rows.last_key_value()?.0));
+        last.fold(None, |latest, hour| match latest {
+            Some((known, _)) if known > hour => latest,
+            Some((known, many)) if known == hour => Some((known, many + 1)),
+            Some(_) | None => Some((hour, 1)),
+        })
+    }
+
     /// When a pool is full at the pace of its last days; `now` is the time of the address book.
     pub fn forecast(&self, pool: PoolId, now: Timestamp) -> Forecast {
         let free = self.usage(pool).map_or(0, |usage| usage.free);

@@ -1,58 +1,72 @@
 //! What was given and what came free over time, for the chart of the first page.
 //!
-//! Hours that are over do not change, so what was read of them is kept until the next one is.
+//! Hours that are over do not change, so what was read of them is kept until another one is noted: the end of an hour and
+//! its row in the file are two times, and what lies between them counts as of the running hour.
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use fipd_core::{Hour, Timestamp};
+use fipd_core::{Hour, Ledger, Timestamp};
 use fipd_web_ui::{Bar, Flow, links};
-use parking_lot::Mutex;
 
 use super::{fields::with_query, views};
-use crate::api::{Api, admin};
+use crate::{
+    api::{Api, admin},
+    ipam::Ipam,
+    store::ReadError,
+};
 
 /// Of the longest span.
 const DAYS: u32 = 30;
 
 type Hours = BTreeMap<Hour, (u64, u64)>;
+/// The last hour that was noted, and of how many pools.
+type Noted = Option<(Hour, usize)>;
 
-/// The hours of the last days, as of the one that is over last.
+/// The hours of the last days, as of what was noted last. Whoever needs them waits for the one who reads them.
 #[derive(Debug, Default)]
-pub struct Known(Mutex<Option<(Hour, Arc<Hours>)>>);
+pub struct Known(tokio::sync::Mutex<Option<(Noted, Arc<Hours>)>>);
 
 /// The chart of the span that the address names; `None` while the store cannot be read.
 pub async fn chart(api: &Api, span: &str) -> Option<Flow> {
-    let now = api.ipam.now();
-    let last = Hour::of(now).before(1);
-    let hours = match api.flow.get(last) {
-        Some(hours) => hours,
-        None => {
-            let reader = api.ipam.reader().clone();
-            let from = last.before(DAYS * 24);
-            let read = admin::blocking(move || reader.flow(from, last))
-                .await
-                .ok()?;
-            let read = read.inspect_err(
-                |error| tracing::warn!(%error, "the history of all pools cannot be read"),
-            );
-            api.flow.put(last, read.ok()?)
-        }
+    read(&api.ipam, &api.flow, span).await
+}
+
+async fn read(ipam: &Ipam, known: &Known, span: &str) -> Option<Flow> {
+    let now = ipam.now();
+    // At one time: what was counted leaves the running hour with the row that has it.
+    let at_once = |ledger: &Ledger| (ledger.rolled_up(), ledger.running_hour());
+    let (noted, running) = ipam.read(at_once);
+    let read = async || {
+        let reader = ipam.reader().clone();
+        let last = Hour::of(now);
+        let from = last.before(1 + DAYS * 24);
+        let hours = admin::blocking(move || reader.flow(from, last)).await;
+        hours.ok()?.inspect_err(told).ok()
     };
-    let running = api.ipam.read(fipd_core::Ledger::running_hour);
+    let hours = known.of(noted, read).await?;
     Some(of(&hours, running, now, span == "month"))
 }
 
-impl Known {
-    fn get(&self, last: Hour) -> Option<Arc<Hours>> {
-        let known = self.0.lock();
-        let (of, hours) = known.as_ref()?;
-        (*of == last).then(|| Arc::clone(hours))
-    }
+fn told(error: &ReadError) {
+    tracing::warn!(%error, "the history of all pools cannot be read");
+}
 
-    fn put(&self, last: Hour, hours: Hours) -> Arc<Hours> {
-        let hours = Arc::new(hours);
-        *self.0.lock() = Some((last, Arc::clone(&hours)));
-        hours
+impl Known {
+    /// What is known as of then, else what `read` finds; one reads at a time.
+    async fn of(
+        &self,
+        noted: Noted,
+        read: impl AsyncFnOnce() -> Option<Hours>,
+    ) -> Option<Arc<Hours>> {
+        let mut known = self.0.lock().await;
+        if let Some((of, hours)) = known.as_ref()
+            && *of == noted
+        {
+            return Some(Arc::clone(hours));
+        }
+        let hours = Arc::new(read().await?);
+        *known = Some((noted, Arc::clone(&hours)));
+        Some(hours)
     }
 }
 
@@ -92,6 +106,10 @@ fn of(hours: &Hours, running: (u64, u64), now: Timestamp, month: bool) -> Flow {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+    use fipd_core::{Adopt, Holder, LeaseKey, NetworkId, PoolSpec, Request};
+
     use super::*;
 
     #[test]
@@ -120,11 +138,66 @@ mod tests {
         assert_eq!((ends(&month, 29), ends(&month, 28)), ((5, 5), (14, 9)));
     }
 
-    #[test]
-    fn what_is_known_is_of_the_last_hour_alone() {
+    #[tokio::test]
+    async fn what_is_known_is_read_once_for_all_who_ask_until_another_hour_is_noted() {
+        let (known, reads) = (Known::default(), AtomicUsize::new(0));
+        let ask = |noted| {
+            let (known, reads) = (&known, &reads);
+            async move {
+                let read = async || {
+                    tokio::task::yield_now().await;
+                    let read = reads.fetch_add(1, Ordering::Relaxed);
+                    Some(Hours::from([(Hour(5), (read as u64, 0))]))
+                };
+                known.of(noted, read).await.unwrap()[&Hour(5)].0
+            }
+        };
+        let first = Some((Hour(5), 1));
+        let asked = futures::future::join_all((0..8).map(|_| ask(first)));
+        assert_eq!(asked.await, [0; 8]);
+        assert_eq!(ask(Some((Hour(5), 2))).await, 1, "of another pool");
+        assert_eq!(ask(Some((Hour(6), 1))).await, 2);
+        assert_eq!(reads.into_inner(), 3);
+    }
+
+    #[tokio::test]
+    async fn an_hour_that_is_over_is_in_the_chart_before_and_after_it_is_noted() {
+        let dir = tempfile::tempdir().unwrap();
+        let clock = Arc::new(AtomicU64::new(Hour(1_000).begin().0));
+        let wall = Arc::clone(&clock);
+        let told = Arc::new(move || Timestamp(wall.load(Ordering::Relaxed)));
+        let (ipam, writer) = Ipam::start(dir.path(), told).unwrap();
+        let spec = PoolSpec::own("p", vec!["10.0.0.0/24".parse().unwrap()]);
+        let actor = "test".into();
+        let create = Request::CreatePool { spec, actor };
+        ipam.submit(create).await.unwrap();
+        crate::rollup::roll_up(&ipam).await.unwrap();
+        let key = LeaseKey {
+            network: NetworkId::DEFAULT,
+            address: [10, 0, 0, 9].into(),
+        };
+        let adopt = Adopt {
+            key,
+            holder: Holder {
+                identity: "fipd/host/lab/a".parse().unwrap(),
+                instance: "".into(),
+            },
+            tenant: None,
+            since: Timestamp(1),
+            actor: "test".into(),
+        };
+        ipam.submit(Request::Adopt(adopt)).await.unwrap();
         let known = Known::default();
-        assert_eq!(known.get(Hour(5)), None);
-        known.put(Hour(5), [(Hour(5), (1, 1))].into());
-        assert!(known.get(Hour(5)).is_some() && known.get(Hour(6)).is_none());
+        let given = async || {
+            let flow = read(&ipam, &known, "").await.unwrap();
+            flow.bars.iter().map(|bar| bar.given).sum::<u64>()
+        };
+        assert_eq!(given().await, 1);
+        clock.store(Hour(1_001).begin().0, Ordering::Relaxed);
+        assert_eq!(given().await, 1, "over and not noted");
+        crate::rollup::roll_up(&ipam).await.unwrap();
+        assert_eq!(given().await, 1, "noted");
+        ipam.shutdown().await;
+        writer.join();
     }
 }
