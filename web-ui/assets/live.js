@@ -4,8 +4,12 @@
   const parts = () => document.querySelectorAll("[data-live][id]");
   const shown = new Map();
   for (const part of parts()) shown.set(part.id, part.innerHTML);
-  if (!shown.size || !window.EventSource) return;
+  // The banner alone does not make a page live: forms are left alone.
+  if (!document.querySelector("[data-live][id]:not(#live-banner)") || !window.EventSource) return;
+  const AGAIN = 30000;
   let events = null;
+  let later = 0;
+  let over = false;
   let waiting = false;
   const say = (id, on) => {
     const note = document.getElementById(id);
@@ -31,13 +35,13 @@
       say("away", true);
       return;
     }
-    say("away", false);
-    if (answer.redirected) {
-      say("ended", true);
-      events?.close();
-      return;
-    }
-    if (!answer.ok) return;
+    over = answer.redirected;
+    say("ended", over);
+    say("gone", answer.status === 404);
+    say("away", !answer.ok && answer.status !== 404);
+    if (over) leave();
+    if (over || !answer.ok) return;
+    if (!later) follow();
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
     for (const part of parts()) {
       const other = fresh.getElementById(part.id);
@@ -49,16 +53,33 @@
     waiting = true;
     setTimeout(() => refresh().catch(() => {}), 500);
   };
+  const leave = () => {
+    clearTimeout(later);
+    later = 0;
+    events?.close();
+    events = null;
+  };
+  // The session may be over, or fipd is not there: the page says which. Where there is no place for another stream the
+  // browser gives up for good: then the page looks again now and then, and asks for a place.
+  const failed = () => {
+    soon();
+    if (events?.readyState !== EventSource.CLOSED) return;
+    leave();
+    later = setTimeout(() => {
+      later = 0;
+      follow();
+    }, AGAIN);
+  };
   // A hidden page gives its connection up: browsers have few of them for one host.
   const follow = () => {
-    if (document.hidden) {
-      events?.close();
-      events = null;
+    if (document.hidden || over) {
+      leave();
     } else if (!events) {
+      clearTimeout(later);
+      later = 0;
       events = new EventSource("/ui/events");
       events.addEventListener("revision", soon);
-      // The session may be over, or fipd is not there: the page says which.
-      events.addEventListener("error", soon);
+      events.addEventListener("error", failed);
     }
   };
   document.addEventListener("visibilitychange", () => {

@@ -4,7 +4,10 @@
   const map = document.querySelector("ol.map");
   if (!map) return;
   const cells = () => [...map.querySelectorAll("a")];
+  // Where the Tab key leads, also once the cells are drawn anew.
+  let stop = null;
   const settle = (current) => {
+    stop = current?.getAttribute("href") ?? null;
     for (const cell of cells()) cell.tabIndex = cell === current ? 0 : -1;
   };
   const columns = () => getComputedStyle(map).gridTemplateColumns.split(" ").length;
@@ -39,7 +42,8 @@
     settle(next);
     next.focus();
   });
-  document.addEventListener("fipd:fresh", () => settle(cells()[0]));
+  // Of this part alone: other parts are drawn anew without it.
+  map.addEventListener("fipd:fresh", () => settle(cells().find((cell) => cell.getAttribute("href") === stop) ?? cells()[0]));
   settle(cells()[0]);
   document.getElementById("map-keys").hidden = false;
 })();

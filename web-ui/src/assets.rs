@@ -10,11 +10,12 @@ pub struct Asset {
 const STYLE: &str = include_str!("../assets/fipd.css");
 const ICON: &str = include_str!("../assets/icon.svg");
 const SCRIPT: &str = "text/javascript; charset=utf-8";
-/// What keeps pages fresh, what writes times in another zone, and the keys of the map.
-const SCRIPTS: [(&str, &str); 3] = [
+/// What keeps pages fresh, what writes times in another zone, the keys of the map, and the roles of tables.
+const SCRIPTS: [(&str, &str); 4] = [
     ("live", include_str!("../assets/live.js")),
     ("times", include_str!("../assets/times.js")),
     ("map", include_str!("../assets/map.js")),
+    ("tables", include_str!("../assets/tables.js")),
 ];
 
 /// Where the style sheet is found.

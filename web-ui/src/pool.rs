@@ -128,7 +128,7 @@ mod tests {
             "class=\"bar fine\"",
             "10.20.0.0/24",
             "<ol class=\"map\"",
-            "aria-label=\"10.20.0.7 allocated\"",
+            "aria-label=\"10.20.0.7 allocated: rancher-fip/c-1/Service/shop/web&#60;1&#62;\"",
             "rancher-fip/c-1/Service/shop/web&#60;1&#62;",
             "action=\"/ui/pools/1/allocate\"",
             "waiting for an address",
@@ -172,7 +172,8 @@ mod tests {
             owner: "o".repeat(1_000),
             ..sample::lease("10.20.0.7", crate::State::Allocated)
         };
-        page.leases = vec![row; 100];
+        // As many as fipd shows on one page.
+        page.leases = vec![row; 50];
         let size = page.render().unwrap().len();
         assert!(size <= 150_000, "{size} bytes");
     }
