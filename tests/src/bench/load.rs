@@ -20,6 +20,8 @@ use crate::testbed::{Fipd, UnixConnection};
 
 const LEASES: u32 = 100_000;
 const SESSIONS: u64 = 200;
+/// fipd keeps no more sessions of one.
+const OF_A_NAME: u64 = 20;
 const STREAMS: u64 = 200;
 /// Of all sessions, a second.
 const PAGES: u64 = 100;
@@ -45,20 +47,22 @@ const LOOKS: [&str; 8] = [
 /// 100 pages and 500 allocations a second for a minute, with 200 sessions and 200 streams of changes, on 100,000 leases.
 pub async fn run() -> Result<Vec<Figure>> {
     let fipd = fill::daemon("10.0.0.0/8", LEASES).await?;
-    let login = Arc::new(Login::first(&fipd)?);
     let all = cores()?;
     on_cores(&one_of(&all)?)?;
-    let measured = measure(&fipd, &login).await;
+    let measured = measure(&fipd).await;
     on_cores(&all)?;
     measured
 }
 
-async fn measure(fipd: &Fipd, login: &Login) -> Result<Vec<Figure>> {
+async fn measure(fipd: &Fipd) -> Result<Vec<Figure>> {
     let mut visitors = Vec::new();
-    for _ in 0..SESSIONS {
-        let mut visitor = Visitor::connect(fipd).await?;
-        visitor.sign_in(login).await?;
-        visitors.push(visitor);
+    for name in 0..SESSIONS.div_ceil(OF_A_NAME) {
+        let login = Login::new(fipd, name).await?;
+        for _ in 0..OF_A_NAME {
+            let mut visitor = Visitor::connect(fipd).await?;
+            visitor.sign_in(&login).await?;
+            visitors.push(visitor);
+        }
     }
     let (events, stop) = (Arc::new(AtomicU64::new(0)), CancellationToken::new());
     let mut streams = JoinSet::new();

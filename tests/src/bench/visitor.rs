@@ -10,17 +10,18 @@ use hyper::client::conn::http1::SendRequest;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject as _};
+use serde_json::json;
 
-use crate::testbed::Fipd;
+use crate::testbed::{Fipd, UnixConnection};
 
-/// Of the account that the first start makes.
+/// Of an admin's account.
 pub struct Login {
     name: String,
     password: String,
 }
 
 impl Login {
-    /// Before the first login, which ends the file.
+    /// That of the first start, before the first login, which ends the file.
     pub fn first(fipd: &Fipd) -> Result<Self> {
         let text = std::fs::read_to_string(fipd.data_dir().join("initial-admin"))?;
         let (name, password) = text.trim().split_once('\n').context("initial-admin")?;
@@ -28,6 +29,20 @@ impl Login {
             name: name.to_owned(),
             password: password.to_owned(),
         })
+    }
+
+    /// One that is made for it.
+    pub async fn new(fipd: &Fipd, number: u64) -> Result<Self> {
+        let (name, password) = (format!("bench-{number}"), "a-long-password".to_owned());
+        let user = json!({ "name": name, "role": "admin", "password": password });
+        let mut connection = UnixConnection::open(&fipd.socket()).await?;
+        let reply = connection
+            .call(Method::POST, "/api/v1/users", Some(&user))
+            .await?;
+        if !(200..300).contains(&reply.status) {
+            bail!("{}: {}", reply.status, reply.body);
+        }
+        Ok(Self { name, password })
     }
 }
 
@@ -71,7 +86,7 @@ impl Visitor {
         })
     }
 
-    /// As the admin of the first start.
+    /// As that admin.
     pub async fn sign_in(&mut self, login: &Login) -> Result<()> {
         let (form, _) = self.send(Method::GET, "/ui/login", "").await?;
         let token = form

@@ -11,9 +11,9 @@ use axum::{
 };
 use futures::{Stream, stream};
 use http::{HeaderMap, StatusCode};
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::watch;
 
-use super::{page::harden, visit::Visitor};
+use super::{page::harden, sessions::LivePlace, visit::Visitor};
 use crate::{api::Api, rules::View};
 
 /// At least this long between two events of one page.
@@ -27,16 +27,17 @@ struct Watcher {
     headers: HeaderMap,
     revisions: watch::Receiver<u64>,
     rules: watch::Receiver<Arc<View>>,
-    _place: OwnedSemaphorePermit,
+    _place: LivePlace,
 }
 
-/// One event `revision` for each batch of changes, as long as the session lasts.
+/// One event `revision` for each batch of changes, as long as the session lasts. 503 where there is no place for more
+/// open pages: they look again by themselves.
 pub async fn events(
     State(api): State<Arc<Api>>,
     headers: HeaderMap,
     _visitor: Visitor,
 ) -> Response {
-    let Ok(place) = Arc::clone(&api.sessions.live).try_acquire_owned() else {
+    let Some(place) = api.sessions.live_place(&headers) else {
         return StatusCode::SERVICE_UNAVAILABLE.into_response();
     };
     let mut revisions = api.ipam.revisions();

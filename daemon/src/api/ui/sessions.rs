@@ -2,7 +2,7 @@
 //!
 //! A session ends after [`IDLE`] without a request, after [`LONGEST`] in any case, when its owner or an admin ends it, and
 //! at once when its account is deleted, disabled or gets another password or role. Who signed in by a provider has no
-//! account: the role is what the provider said then.
+//! account: the role is what the provider said then. Nobody signs others out by signing in often.
 
 use std::{
     collections::BTreeMap,
@@ -15,7 +15,7 @@ use fipd_core::{Account, Role, Text, Timestamp};
 use fipd_web_ui::Notice;
 use http::{HeaderMap, header};
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{
     cookies::{self, clear, fingerprint, random, set},
@@ -34,18 +34,22 @@ pub const IDLE: Duration = Duration::from_secs(30 * 60);
 pub const LONGEST: Duration = Duration::from_secs(12 * 60 * 60);
 /// The cookie that holds a session's secret.
 pub const COOKIE: &str = "__Host-fipd";
-/// More sessions than these push out the one that was idle for the longest time.
-const MOST: usize = 1_000;
+/// More sessions of a name than these push out the one of them that was idle for the longest time.
+const OF_ONE: usize = 20;
+/// The same of all names: no more than memory has room for.
+const MOST: usize = 20_000;
 /// How much of what a browser says of itself is kept, in characters.
 const BROWSER: usize = 120;
 /// Open pages beyond these are not told of changes.
 const LIVE: usize = 512;
+/// The same of one session.
+const LIVE_OF_ONE: usize = 8;
 
 /// All sessions, and who may try to get one.
 pub struct Sessions {
     pub(super) limiter: Limiter,
     /// Places for pages that are told of changes.
-    pub(super) live: Arc<Semaphore>,
+    live: Arc<Semaphore>,
     ipam: Ipam,
     store: Mutex<Store>,
 }
@@ -58,6 +62,12 @@ pub struct Session {
     pub csrf: String,
     /// Signed in by a provider: there is no password here.
     pub by_provider: bool,
+}
+
+/// Of a page that is told of changes, while it is.
+pub struct LivePlace {
+    _of_all: OwnedSemaphorePermit,
+    _of_session: OwnedSemaphorePermit,
 }
 
 /// Where somebody signs in from.
@@ -94,6 +104,8 @@ struct Row {
     origin: Origin,
     csrf: String,
     notice: Option<Notice>,
+    /// Places for its pages that are told of changes.
+    live: Arc<Semaphore>,
     since: Instant,
     used: Instant,
 }
@@ -129,6 +141,16 @@ impl Sessions {
     /// Whether there is a session behind the cookie; asking does not keep it alive.
     pub fn lives(&self, headers: &HeaderMap) -> bool {
         self.look(headers, false).is_some()
+    }
+
+    /// A place for a page of the session that is told of changes; `None` where the session or all of them have no more.
+    pub(super) fn live_place(&self, headers: &HeaderMap) -> Option<LivePlace> {
+        let key = key(headers)?;
+        let of_session = Arc::clone(&self.store.lock().0.get(&key)?.live);
+        Some(LivePlace {
+            _of_session: of_session.try_acquire_owned().ok()?,
+            _of_all: Arc::clone(&self.live).try_acquire_owned().ok()?,
+        })
     }
 
     /// Ends all sessions of an account, whatever it is afterwards. Returns how many.
@@ -236,6 +258,7 @@ impl Sessions {
             origin,
             csrf,
             notice: None,
+            live: Arc::new(Semaphore::new(LIVE_OF_ONE)),
             since: now,
             used: now,
         };
@@ -289,15 +312,22 @@ impl Store {
     fn insert(&mut self, key: [u8; 32], row: Row) {
         let now = row.used;
         self.0.retain(|_, row| !row.ended(now));
-        if self.0.len() >= MOST {
-            let idle = self
-                .0
-                .iter()
-                .min_by_key(|(_, row)| row.used)
-                .map(|(key, _)| *key);
-            idle.and_then(|key| self.0.remove(&key));
-        }
+        let of_name = |other: &Row| other.name == row.name;
+        self.make_room(OF_ONE, of_name);
+        self.make_room(MOST, |_| true);
         self.0.insert(key, row);
+    }
+
+    /// Ends the idlest of those where there are `most` of them.
+    fn make_room(&mut self, most: usize, among: impl Fn(&Row) -> bool) {
+        let those = || self.0.iter().filter(|(_, row)| among(row));
+        if those().count() < most {
+            return;
+        }
+        let idlest = those().min_by_key(|(_, row)| row.used);
+        if let Some(key) = idlest.map(|(key, _)| *key) {
+            self.0.remove(&key);
+        }
     }
 }
 
@@ -348,6 +378,7 @@ mod tests {
             origin: Origin::new(address, &HeaderMap::new()),
             csrf,
             notice: None,
+            live: Arc::new(Semaphore::new(LIVE_OF_ONE)),
             since: now,
             used: now,
         }
@@ -412,15 +443,26 @@ mod tests {
     }
 
     #[test]
-    fn too_many_sessions_push_out_the_idlest() {
+    fn too_many_sessions_of_a_name_push_out_its_own_idlest() {
         let start = Instant::now();
         let mut store = Store::default();
-        for number in 0..=MOST {
+        // Idler than all of the other's.
+        let bob = Row {
+            name: "bob".into(),
+            ..row(start)
+        };
+        store.insert([255; 32], bob);
+        let key = |number: usize| {
             let mut key = [0; 32];
             key[..8].copy_from_slice(&number.to_be_bytes());
-            store.insert(key, row(start + Duration::from_millis(number as u64)));
+            key
+        };
+        for number in 0..=OF_ONE {
+            let at = start + Duration::from_millis(1 + number as u64);
+            store.insert(key(number), row(at));
         }
-        assert_eq!(store.0.len(), MOST);
-        assert!(!store.0.contains_key(&[0; 32]));
+        assert_eq!(store.0.len(), OF_ONE + 1);
+        assert!(store.0.contains_key(&[255; 32]) && store.0.contains_key(&key(1)));
+        assert!(!store.0.contains_key(&key(0)));
     }
 }

@@ -14,6 +14,7 @@ pub(in crate::api) use crate::api::sample::{PASSWORD, Site, origin};
 mod cluster;
 mod import;
 mod lists;
+mod live;
 mod pools;
 mod rooms;
 mod rules_page;
