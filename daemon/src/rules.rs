@@ -90,6 +90,8 @@ pub struct View {
     /// who want rules to a VRF by its name. `None`: it did not look yet.
     pub vrfs: Option<Arc<BTreeMap<Text, u32>>>,
     pub drift: Drift,
+    /// What is worked out of the rest, once for all who ask.
+    pub sorted: rows::Sorted,
     /// When the kernel was last looked at; 0: not yet.
     pub at: Timestamp,
 }

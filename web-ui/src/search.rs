@@ -2,7 +2,7 @@
 
 use askama::Template;
 
-use crate::{LeaseRow, PoolRow, Shell};
+use crate::{LeaseRow, PoolRow, Shell, links};
 
 /// What was found, kind by kind.
 #[derive(Clone, Debug, Default, Template)]
@@ -22,9 +22,16 @@ pub struct SearchPage {
     pub clusters: Vec<(String, String, String)>,
     /// The same of tenants; empty for those who may not see them.
     pub tenants: Vec<(String, String, String)>,
+    /// There may be more tenants than shown.
+    pub more_tenants: bool,
 }
 
 impl SearchPage {
+    /// The list of all tenants that match.
+    pub(crate) fn all_tenants(&self) -> String {
+        links::tenant(&self.query)
+    }
+
     pub(crate) fn nothing(&self) -> bool {
         self.leases.is_empty()
             && self.networks.is_empty()
@@ -55,6 +62,7 @@ mod tests {
                 "ready".into(),
             )],
             tenants: vec![("/ui/tenants?filter=w".into(), "te<am".into(), "3".into())],
+            more_tenants: true,
         };
         let html = page.render().unwrap();
         for text in [
@@ -65,6 +73,7 @@ mod tests {
             "href=\"/ui/leases?q=web\"",
             "we&#60;st",
             "te&#60;am",
+            "href=\"/ui/tenants?filter=we&#60;b\"",
         ] {
             assert!(html.contains(text), "no {text} in {html}");
         }

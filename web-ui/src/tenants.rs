@@ -36,6 +36,8 @@ pub struct TenantsPage {
     pub filters: Form,
     pub columns: Vec<Column>,
     pub rows: Vec<TenantRow>,
+    /// How many pools of tenants were looked at, where there are more.
+    pub cut: Option<u64>,
     pub pager: Pager,
     pub form: Option<QuotaForm>,
 }
@@ -102,6 +104,16 @@ impl TenantRow {
     }
 }
 
+impl TenantsPage {
+    /// How far the list goes; empty where it is whole.
+    pub(crate) fn reach(&self) -> String {
+        let cut = self.cut.map(|cut| count(cut.into()));
+        cut.map_or_else(String::new, |cut| {
+            format!("There are more: only the first {cut} were looked at, pool by pool.")
+        })
+    }
+}
+
 impl QuotaForm {
     /// Whether something has to be put right.
     pub fn failed(&self) -> bool {
@@ -133,6 +145,7 @@ mod tests {
                 row("b", 2, Some(2)),
                 row("c", 7, None),
             ],
+            cut: None,
             pager: Pager::default(),
             form,
         }
@@ -155,6 +168,17 @@ mod tests {
             assert!(html.contains(text), "no {text} in {html}");
         }
         assert!(!html.contains("Set limit"), "{html}");
+        assert!(!html.contains("There are more"), "{html}");
+    }
+
+    #[test]
+    fn a_list_that_was_cut_says_so() {
+        let page = TenantsPage {
+            cut: Some(200_000),
+            ..page(None)
+        };
+        let html = page.render().unwrap();
+        assert!(html.contains("only the first 200,000 were looked at"));
     }
 
     #[test]

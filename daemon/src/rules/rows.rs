@@ -4,7 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
     net::IpAddr,
     ops::Bound,
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 
 use fipd_core::{
@@ -78,18 +78,40 @@ impl Standing {
 /// The rows of a view.
 pub struct Rows {
     view: Arc<View>,
+    sets: Arc<Sets>,
+}
+
+/// The sets of a view, once somebody has asked for them. A copy has none: it is there to be changed.
+#[derive(Debug, Default)]
+pub struct Sorted(OnceLock<Arc<Sets>>);
+
+impl Clone for Sorted {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+/// What rules are to be and are, one against the other.
+#[derive(Debug)]
+struct Sets {
     strays: BTreeSet<Rule>,
     missing: BTreeSet<Rule>,
     /// The sets and masks of marks.
     marks: BTreeMap<u32, (SetKey, u32)>,
+    /// Rules of fipd's tag in the kernel.
+    own: usize,
+    /// Rules of other programs, those of the kernel apart.
+    foreign: usize,
 }
 
-impl Rows {
-    pub fn of(view: Arc<View>) -> Self {
+impl Sets {
+    fn of(view: &View) -> Self {
         let desired = &view.desired;
-        let own = view.kernel.iter();
-        let own = own.filter(|one| is_own(one, view.protocol));
-        let there: HashSet<&Rule> = own.map(|one| &one.rule).collect();
+        let all = || view.kernel.iter();
+        let own = || all().filter(|one| is_own(one, view.protocol));
+        let foreign =
+            |one: &&KernelRule| !is_own(one, view.protocol) && one.rule.protocol != KERNEL;
+        let there: HashSet<&Rule> = own().map(|one| &one.rule).collect();
         let strays = there.iter().filter(|rule| !desired.rules.contains(**rule));
         let missing = desired.rules.iter().filter(|rule| !there.contains(rule));
         let masks = desired.rules.iter().filter_map(|rule| rule.mark);
@@ -102,6 +124,17 @@ impl Rows {
             strays: strays.map(|rule| (*rule).clone()).collect(),
             missing: missing.cloned().collect(),
             marks: marks.collect(),
+            own: own().count(),
+            foreign: all().filter(foreign).count(),
+        }
+    }
+}
+
+impl Rows {
+    pub fn of(view: Arc<View>) -> Self {
+        let sets = view.sorted.0.get_or_init(|| Arc::new(Sets::of(&view)));
+        Self {
+            sets: Arc::clone(sets),
             view,
         }
     }
@@ -112,26 +145,22 @@ impl Rows {
 
     /// Desired rules that are not in the kernel.
     pub fn missing(&self) -> usize {
-        self.missing.len()
+        self.sets.missing.len()
     }
 
     /// Rules of fipd's tag that are not desired.
     pub fn strays(&self) -> usize {
-        self.strays.len()
+        self.sets.strays.len()
     }
 
     /// Rules of fipd's tag that are in the kernel.
     pub fn own_in_kernel(&self) -> usize {
-        let all = self.view.kernel.iter();
-        all.filter(|one| is_own(one, self.view.protocol)).count()
+        self.sets.own
     }
 
     /// Rules of other programs, those of the kernel apart.
     pub fn foreign_count(&self) -> usize {
-        let all = self.view.kernel.iter();
-        let foreign =
-            |one: &&KernelRule| !is_own(one, self.view.protocol) && one.rule.protocol != KERNEL;
-        all.filter(foreign).count()
+        self.sets.foreign
     }
 
     /// Rows of fipd's own from behind a place: desired rules by priority, then sources of indexed sets by address, then
@@ -154,7 +183,7 @@ impl Rows {
         let desired = &self.view.desired;
         let rules = rule.map(|from| desired.rules.range((from, Bound::Unbounded)));
         let sources = source.map(|from| desired.index.range((from, Bound::Unbounded)));
-        let strays = self.strays.range((stray, Bound::Unbounded));
+        let strays = self.sets.strays.range((stray, Bound::Unbounded));
         let rules = rules.into_iter().flatten().map(|rule| self.wanted(rule));
         let sources = sources.into_iter().flatten();
         rules
@@ -179,7 +208,7 @@ impl Rows {
     }
 
     fn wanted(&self, rule: &Rule) -> Row {
-        let standing = match self.missing.contains(rule) {
+        let standing = match self.sets.missing.contains(rule) {
             true => Standing::Missing,
             false => Standing::Applied,
         };
@@ -192,7 +221,7 @@ impl Rows {
     }
 
     fn indexed(&self, source: IpAddr, value: u32) -> Option<Row> {
-        let (key, mask) = self.marks.get(&value)?;
+        let (key, mask) = self.sets.marks.get(&value)?;
         let (priority, table) = (key.priority, key.table);
         Some(Row {
             place: Place::Source(source),
@@ -334,6 +363,19 @@ pub mod tests {
             let rest: Vec<Row> = rows.own(Some(&row.place)).collect();
             assert_eq!(rest, all[number + 1..], "from behind {}", row.text);
         }
+    }
+
+    #[test]
+    fn what_is_worked_out_of_a_view_is_worked_out_once_and_anew_for_a_changed_copy() {
+        let view = Arc::new(view());
+        let (one, two) = (Rows::of(Arc::clone(&view)), Rows::of(Arc::clone(&view)));
+        assert!(Arc::ptr_eq(&one.sets, &two.sets));
+        assert_eq!(one.own_in_kernel(), view.desired.rules.len());
+        let mut changed = View::clone(&view);
+        changed.kernel = Arc::default();
+        let changed = Rows::of(Arc::new(changed));
+        assert_eq!(changed.missing(), view.desired.rules.len());
+        assert_eq!((changed.strays(), changed.own_in_kernel()), (0, 0));
     }
 
     #[test]

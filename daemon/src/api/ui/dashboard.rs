@@ -41,7 +41,7 @@ const ORDERS: &[Order] = &[
 
 pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Query) -> Answered {
     let flow = flow::chart(&api, query.get("span")).await;
-    let mut pools = rows(&api.ipam);
+    let mut pools = rows(&api.ipam).await;
     let mut clusters = cluster_page::rows(&api);
     let warnings = warnings::all(&api, visitor.is_admin(), &pools, &clusters);
     let (pools_total, clusters_total) = (pools.len(), clusters.len());
@@ -91,12 +91,13 @@ fn first_pools(list: &Listing<'_>, pools: &mut Vec<PoolRow>) {
 }
 
 /// All pools with their figures, read step by step.
-pub fn rows(ipam: &Ipam) -> Vec<PoolRow> {
+pub async fn rows(ipam: &Ipam) -> Vec<PoolRow> {
     let now = ipam.now();
     all(ipam, |ledger, after| {
         let row = |pool: &&Arc<Pool>| Some(views::pool_row(ledger, pool, now));
         Ask::step().of(ledger.pools_after(after), |pool| pool.id, row)
     })
+    .await
 }
 
 /// The sooner a pool is full the less; what gives nothing comes last.

@@ -1,5 +1,7 @@
 //! What lists share: the order they are in, how the address of the page says it, and pages of rows.
 
+use std::cmp::Ordering;
+
 use fipd_core::Ledger;
 use fipd_web_ui::{Column, Direction, Form, Input, InputKind, Pager, count};
 
@@ -126,9 +128,14 @@ impl<'a> Listing<'a> {
 
     /// Sorts by the key, in the direction of the order.
     pub fn sort<T, K: Ord>(&self, rows: &mut [T], key: impl Fn(&T) -> K) {
+        self.sort_by(rows, |left, right| key(left).cmp(&key(right)));
+    }
+
+    /// The same by how two rows compare, for keys that are not to be copied.
+    pub fn sort_by<T>(&self, rows: &mut [T], compare: impl Fn(&T, &T) -> Ordering) {
         rows.sort_by(|left, right| match self.order.direction {
-            Direction::Up => key(left).cmp(&key(right)),
-            Direction::Down => key(right).cmp(&key(left)),
+            Direction::Up => compare(left, right),
+            Direction::Down => compare(right, left),
         });
     }
 
@@ -157,8 +164,11 @@ impl<'a> Listing<'a> {
 }
 
 /// All rows of a list, read step by step. A step gets the key that it begins behind; it tells what it found among at
-/// most [`Ledger::SCAN`] rows, and where it ended unless nothing follows.
-pub fn all<K, T>(ipam: &Ipam, step: impl Fn(&Ledger, Option<K>) -> (Vec<T>, Option<K>)) -> Vec<T> {
+/// most [`Ledger::SCAN`] rows, and where it ended unless nothing follows. Others get their turn between two steps.
+pub async fn all<K, T>(
+    ipam: &Ipam,
+    step: impl Fn(&Ledger, Option<K>) -> (Vec<T>, Option<K>),
+) -> Vec<T> {
     let (mut rows, mut after) = (Vec::new(), None);
     loop {
         let (found, next) = ipam.read(|ledger| step(ledger, after.take()));
@@ -167,6 +177,7 @@ pub fn all<K, T>(ipam: &Ipam, step: impl Fn(&Ledger, Option<K>) -> (Vec<T>, Opti
             return rows;
         }
         after = next;
+        tokio::task::yield_now().await;
     }
 }
 

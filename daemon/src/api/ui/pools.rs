@@ -29,8 +29,8 @@ const ORDERS: &[Order] = &[
 ];
 
 /// Pools with the text in their name, by name.
-pub fn rows_named(ipam: &Ipam, text: &str, most: usize) -> Vec<PoolRow> {
-    let mut pools = rows(ipam);
+pub async fn rows_named(ipam: &Ipam, text: &str, most: usize) -> Vec<PoolRow> {
+    let mut pools = rows(ipam).await;
     pools.retain(|row| row.name.contains(text));
     pools.sort_by(|left, right| left.name.cmp(&right.name));
     pools.truncate(most);
@@ -45,7 +45,7 @@ pub async fn list(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
         Input::new("family", "Family").kind(Form::any_of(families)),
     ];
     let list = Listing::new(links::POOLS, inputs, ORDERS, &query);
-    let mut pools = rows(&api.ipam);
+    let mut pools = rows(&api.ipam).await;
     let total = pools.len();
     let (name, network, family) = (
         list.filter("filter"),
@@ -74,9 +74,13 @@ pub fn in_order(list: &Listing<'_>, pools: &mut [PoolRow]) {
     match list.order.key {
         "use" => list.sort(pools, fill),
         "free" => list.sort(pools, |row| row.usage.free),
-        "network" => list.sort(pools, |row| (row.network.clone(), row.name.clone())),
-        "family" => list.sort(pools, |row| (row.family, row.name.clone())),
-        _ => list.sort(pools, |row| row.name.clone()),
+        "network" => list.sort_by(pools, |left, right| {
+            (&left.network, &left.name).cmp(&(&right.network, &right.name))
+        }),
+        "family" => list.sort_by(pools, |left, right| {
+            (left.family, &left.name).cmp(&(right.family, &right.name))
+        }),
+        _ => list.sort_by(pools, |left, right| left.name.cmp(&right.name)),
     }
 }
 

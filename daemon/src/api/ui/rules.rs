@@ -218,7 +218,7 @@ fn sorted(rows: &Rows, list: &Listing<'_>, strange: bool, query: &Fields) -> (Ve
     };
     match list.order.key {
         "state" => list.sort(&mut all, |one| one.standing.as_str()),
-        "owner" => list.sort(&mut all, |one| one.owner.clone()),
+        "owner" => list.sort_by(&mut all, |left, right| left.owner.cmp(&right.owner)),
         _ => list.sort(&mut all, |one| one.family == Family::V6),
     }
     let pager = list.page(&mut all, PAGE, query);

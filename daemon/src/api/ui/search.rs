@@ -78,7 +78,7 @@ async fn within(ipam: &Ipam, span: Span) -> SearchPage {
         let spans = ipam.read(|ledger| ledger.pool_spans(fipd_core::PoolId(row.id), span));
         spans.is_some_and(|spans| !spans.listed.is_empty())
     };
-    let mut pools = pools(ipam);
+    let mut pools = pools(ipam).await;
     pools.retain(overlapping);
     pools.truncate(SHOWN);
     SearchPage {
@@ -100,14 +100,17 @@ async fn named(api: &Api, text: &str, tenants: bool) -> SearchPage {
         let about = format!("{}, {} leases", row.state, count(row.leases));
         (link, row.name.clone(), about)
     };
-    let mut tenancies = if tenants {
-        rows_of(&api.ipam, text)
-    } else {
-        Vec::new()
+    let (mut tenancies, mut more_tenants) = match tenants {
+        true => rows_of(&api.ipam, text).await,
+        false => (Vec::new(), false),
     };
     tenancies.sort_by(|left, right| left.tenant.cmp(&right.tenant));
     let mut tenants = Vec::new();
     for of_one in tenancies.chunk_by(|left, right| left.tenant == right.tenant) {
+        if tenants.len() == GROUP {
+            more_tenants = true;
+            break;
+        }
         let held: u64 = of_one.iter().map(|row| row.used).sum();
         let name = of_one.first().map_or("", |row| &row.tenant).to_owned();
         let about = format!("{} addresses of {} pools", count(held.into()), of_one.len());
@@ -116,16 +119,14 @@ async fn named(api: &Api, text: &str, tenants: bool) -> SearchPage {
             name,
             about,
         ));
-        if tenants.len() == GROUP {
-            break;
-        }
     }
     SearchPage {
         leases,
         more,
-        pools: rows_named(&api.ipam, text, SHOWN),
+        pools: rows_named(&api.ipam, text, SHOWN).await,
         clusters: clusters.iter().map(cluster).collect(),
         tenants,
+        more_tenants,
         ..SearchPage::default()
     }
 }

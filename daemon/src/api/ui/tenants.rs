@@ -35,16 +35,16 @@ const ORDERS: &[Order] = &[
 
 pub async fn list(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Query) -> Answered {
     let form = (visitor.session.role == Role::Admin).then(|| filled(&query));
-    Ok(show(&api, &visitor, StatusCode::OK, &query, form))
+    Ok(show(&api, &visitor, StatusCode::OK, &query, form).await)
 }
 
 /// Sets the limit, or shows the form again with what is wrong.
 pub async fn submit(State(api): State<Arc<Api>>, posted: Posted) -> Answered {
     let Posted { visitor, fields } = posted;
     let mut form = filled(&fields);
-    let again = |status, form| Ok(show(&api, &visitor, status, &Fields::default(), Some(form)));
     let Some((pool, tenant, limit)) = api.ipam.read(|ledger| parse(ledger, &mut form)) else {
-        return again(StatusCode::UNPROCESSABLE_ENTITY, form);
+        let status = StatusCode::UNPROCESSABLE_ENTITY;
+        return Ok(show(&api, &visitor, status, &Fields::default(), Some(form)).await);
     };
     let name = tenant.0.to_string();
     let actor = visitor.actor();
@@ -77,7 +77,8 @@ pub async fn submit(State(api): State<Arc<Api>>, posted: Posted) -> Answered {
     };
     if let Err(error) = api.ipam.submit(request).await {
         form.error = Some(error.to_string());
-        return again(StatusCode::CONFLICT, form);
+        let status = StatusCode::CONFLICT;
+        return Ok(show(&api, &visitor, status, &Fields::default(), Some(form)).await);
     }
     visitor.tell(true, done, None);
     Ok(go_to(&with_query(links::TENANTS, &[("filter", &name)])))
@@ -119,7 +120,7 @@ fn parse(ledger: &Ledger, form: &mut QuotaForm) -> Option<(PoolId, Tenant, Optio
     Some((pool.ok()?.id, Tenant(tenant?), limit.ok()?))
 }
 
-fn show(
+async fn show(
     api: &Api,
     visitor: &Visitor,
     status: StatusCode,
@@ -131,15 +132,19 @@ fn show(
         Input::new("of", "Pool contains"),
     ];
     let list = Listing::new(links::TENANTS, inputs, ORDERS, query);
-    let mut rows = rows_of(&api.ipam, list.filter("filter"));
+    let (mut rows, cut) = rows_of(&api.ipam, list.filter("filter")).await;
     let pool = list.filter("of");
     rows.retain(|row| row.pool_name.contains(pool));
     match list.order.key {
-        "pool" => list.sort(&mut rows, |row| (row.pool_name.clone(), row.tenant.clone())),
+        "pool" => list.sort_by(&mut rows, |left, right| {
+            (&left.pool_name, &left.tenant).cmp(&(&right.pool_name, &right.tenant))
+        }),
         "used" => list.sort(&mut rows, |row| row.used),
         // No limit is above every limit.
         "limit" => list.sort(&mut rows, |row| (row.limit.is_none(), row.limit)),
-        _ => list.sort(&mut rows, |row| (row.tenant.clone(), row.pool_name.clone())),
+        _ => list.sort_by(&mut rows, |left, right| {
+            (&left.tenant, &left.pool_name).cmp(&(&right.tenant, &right.pool_name))
+        }),
     }
     let pager = list.page(&mut rows, PAGE, query);
     for row in &mut rows {
@@ -156,16 +161,22 @@ fn show(
         ],
         filters: list.filters,
         rows,
+        cut: cut.then_some((STEPS * Ledger::SCAN) as u64),
         pager,
         form,
     };
     page_as(status, &page)
 }
 
-/// Tenants with the text in their name, in each pool that they have something of, read step by step.
-pub fn rows_of(ipam: &Ipam, text: &str) -> Vec<TenantRow> {
+/// Tenants with the text in their name, in each pool that they have something of, read step by step; and whether there
+/// may be more of them, because enough was looked at.
+pub async fn rows_of(ipam: &Ipam, text: &str) -> (Vec<TenantRow>, bool) {
+    walk(ipam, text, STEPS).await
+}
+
+async fn walk(ipam: &Ipam, text: &str, steps: usize) -> (Vec<TenantRow>, bool) {
     let (mut rows, mut after) = (Vec::new(), None);
-    for _ in 0..STEPS {
+    for _ in 0..steps {
         let more = ipam.read(|ledger| {
             let found = ledger.tenancies(None, after.take(), Ledger::SCAN);
             let wanted = found.iter().filter(|found| found.tenant.0.contains(text));
@@ -174,10 +185,11 @@ pub fn rows_of(ipam: &Ipam, text: &str) -> Vec<TenantRow> {
             found.len() == Ledger::SCAN
         });
         if !more {
-            break;
+            return (rows, false);
         }
+        tokio::task::yield_now().await;
     }
-    rows
+    (rows, true)
 }
 
 fn row(ledger: &Ledger, found: &Tenancy) -> TenantRow {
@@ -189,5 +201,41 @@ fn row(ledger: &Ledger, found: &Tenancy) -> TenantRow {
         pool_name: pool.map_or_else(String::new, |pool| pool.spec.name.to_string()),
         used: found.used,
         limit: found.limit,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fipd_core::PoolSpec;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn it_is_told_where_enough_was_looked_at() {
+        let dir = tempfile::tempdir().unwrap();
+        let (ipam, writer) = Ipam::start(dir.path(), Arc::new(crate::clock::now)).unwrap();
+        let spec = PoolSpec::own("p", vec!["10.0.0.0/24".parse().unwrap()]);
+        let actor = "test".into();
+        let create = Request::CreatePool { spec, actor };
+        ipam.submit(create).await.unwrap();
+        let limit = |number: usize| {
+            let quota = Quota {
+                pool: PoolId(1),
+                tenant: Tenant(format!("t-{number}").as_str().into()),
+                limit: 1,
+            };
+            let actor = "test".into();
+            ipam.submit(Request::SetQuota { quota, actor })
+        };
+        let set = futures::future::join_all((0..=Ledger::SCAN).map(limit));
+        assert!(set.await.iter().all(Result::is_ok));
+        let (rows, cut) = walk(&ipam, "", 1).await;
+        assert_eq!((rows.len(), cut), (Ledger::SCAN, true));
+        let (rows, cut) = walk(&ipam, "", 2).await;
+        assert_eq!((rows.len(), cut), (Ledger::SCAN + 1, false));
+        let (rows, cut) = walk(&ipam, "t-77", 2).await;
+        assert_eq!((rows.len(), cut), (11, false));
+        ipam.shutdown().await;
+        writer.join();
     }
 }

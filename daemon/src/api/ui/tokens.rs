@@ -54,7 +54,8 @@ pub async fn list(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
     };
     let mut tokens = all(&api.ipam, |ledger, after| {
         Ask::step().of(ledger.tokens_after(after), |token| token.id, wanted)
-    });
+    })
+    .await;
     match list.order.key {
         "role" => list.sort(&mut tokens, |token| token.role),
         "created" => list.sort(&mut tokens, |token| token.created),
@@ -62,7 +63,7 @@ pub async fn list(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
         "expires" => list.sort(&mut tokens, |token| {
             token.expires.map_or(u64::MAX, |end| end.0)
         }),
-        _ => list.sort(&mut tokens, |token| token.name.clone()),
+        _ => list.sort_by(&mut tokens, |left, right| left.name.cmp(&right.name)),
     }
     let pager = list.page(&mut tokens, PAGE, &query);
     Ok(page(&TokensPage {

@@ -56,11 +56,12 @@ pub async fn list(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
     let mut accounts = all(&api.ipam, |ledger, after: Option<Text>| {
         let accounts = ledger.accounts_after(after.as_deref());
         Ask::step().of(accounts, |account| Text::clone(&account.name), wanted)
-    });
+    })
+    .await;
     match list.order.key {
         "role" => list.sort(&mut accounts, |account| account.role),
         "created" => list.sort(&mut accounts, |account| account.created),
-        _ => list.sort(&mut accounts, |account| account.name.clone()),
+        _ => list.sort_by(&mut accounts, |left, right| left.name.cmp(&right.name)),
     }
     let pager = list.page(&mut accounts, PAGE, &query);
     let row = |account: &Account| UserRow {

@@ -2,10 +2,10 @@
 
 use super::*;
 
-const KUBECONFIG: &str = "apiVersion: v1\nkind: Config\ncurrent-context: a\nclusters: [{ name: a, cluster: { server: \"https://127.0.0.1:1\" } }]\nusers: [{ name: a, user: { token: t-o-p } }]\ncontexts: [{ name: a, context: { cluster: a, user: a } }]\n";
+pub(super) const KUBECONFIG: &str = "apiVersion: v1\nkind: Config\ncurrent-context: a\nclusters: [{ name: a, cluster: { server: \"https://127.0.0.1:1\" } }]\nusers: [{ name: a, user: { token: t-o-p } }]\ncontexts: [{ name: a, context: { cluster: a, user: a } }]\n";
 
 /// The form as a browser sends it.
-fn upload(name: &str, kubeconfig: &str) -> String {
+pub(super) fn upload(name: &str, kubeconfig: &str) -> String {
     let escaped = kubeconfig.bytes().map(|byte| format!("%{byte:02X}"));
     let escaped: String = escaped.collect();
     format!("name={name}&claims=yes&kubeconfig={escaped}")

@@ -2,9 +2,20 @@
 
 use std::time::{Duration, Instant};
 
-use fipd_core::{Allocate, Choice, Holder, PoolId, Request as Ask, Want};
+use fipd_core::{
+    Allocate, Choice, Holder, PoolId, Quota, Request as Ask, Tenant, Timestamp, Want,
+    host::{HostSettings, Mode, RuleSet, desired},
+};
 
-use super::*;
+use super::{
+    cluster::{KUBECONFIG, upload},
+    *,
+};
+use crate::{
+    guests::{News, Phase, Says},
+    nodes::{AgentView, NodeView, Nodes},
+    rules::{EngineState, View},
+};
 
 /// A table: where it is, one of its orders that is not the usual one, and a filter that fits nothing.
 const TABLES: [(&str, &str, &str); 13] = [
@@ -14,7 +25,7 @@ const TABLES: [(&str, &str, &str); 13] = [
     ("/ui/users", "-role", "filter=no-such"),
     ("/ui/tokens", "-created", "filter=no-such"),
     ("/ui/audit", "at", "actor=no-such"),
-    ("/ui/clusters", "-leases", "filter=no-such"),
+    ("/ui/clusters", "-name", "filter=no-such"),
     ("/ui/guests", "health", "filter=no-such"),
     ("/ui/rules", "owner", "filter=no-such"),
     ("/ui/hosts", "cluster", "filter=no-such"),
@@ -23,8 +34,70 @@ const TABLES: [(&str, &str, &str); 13] = [
     ("/ui/sessions", "began", "filter=no-such"),
 ];
 
-/// Has what each table shows more of than fits on a page, where that can be.
-async fn crowded() -> Site {
+/// The Nodes of a cluster.
+struct Farm;
+
+impl Nodes for Farm {
+    fn nodes(&self) -> Vec<NodeView> {
+        let node = |number: u32| NodeView {
+            name: format!("node-{number}").as_str().into(),
+            roles: Vec::new(),
+            unready: None,
+            here: false,
+        };
+        (0..40).map(node).collect()
+    }
+
+    fn agents(&self) -> Vec<AgentView> {
+        Vec::new()
+    }
+}
+
+/// Rules of two that want some.
+fn rules() -> View {
+    let set = |name: &str, net: u8| RuleSet {
+        name: name.into(),
+        sources: (1..=40).map(|host| [10, 8, net, host].into()).collect(),
+        table: 100,
+        priority: None,
+        fail_closed: false,
+        mode: Mode::Flat,
+    };
+    // By priority and source the second comes first.
+    let sets = [set("farm", 2), set("shop", 1)];
+    View {
+        state: EngineState::Active,
+        protocol: 200,
+        desired: Arc::new(desired(
+            &sets,
+            &HostSettings::default(),
+            &Default::default(),
+        )),
+        at: Timestamp(5),
+        ..View::default()
+    }
+}
+
+fn guests(site: &Site) {
+    for number in 0..60 {
+        let phase = match number % 2 {
+            0 => Phase::Ready,
+            _ => Phase::Failed,
+        };
+        let news = News {
+            rancher: &"rancher".into(),
+            id: &format!("c-m-{number}"),
+            display_name: &format!("guest-{number}"),
+            load_balancer: "purelb",
+            says: Says::new(phase, "Reason", "told"),
+            has: None,
+        };
+        site.api.guests.say(news, Timestamp(1));
+    }
+}
+
+/// Has what each table shows more of than fits on a page, where that can be; Nodes as long as the farm is kept.
+async fn crowded() -> (Site, Arc<Farm>) {
     let site = Site::new().await;
     site.account("root", Role::Admin, PASSWORD).await;
     let admin = site.visitor("root").await;
@@ -38,12 +111,23 @@ async fn crowded() -> Site {
         admin.post("/ui/tokens/new", &form).await;
     }
     give(&site, PoolId(1), "a", 60).await;
-    for _ in 0..60 {
+    for _ in 0..3 {
         let account = site.api.accounts.login("root", PASSWORD).await.unwrap();
         site.api.sessions.open(&account, origin()).unwrap();
     }
+    for name in ["east", "west"] {
+        let form = upload(name, KUBECONFIG);
+        let page = admin.post("/ui/clusters/new", &form).await;
+        assert_eq!(page.status, StatusCode::SEE_OTHER, "{}", page.html);
+    }
+    guests(&site);
+    site.api.rules.show(rules());
+    let farm = Arc::new(Farm);
+    for cluster in ["west", "east"] {
+        site.api.nodes.tell(&cluster.into(), &farm);
+    }
     drop(admin);
-    site
+    (site, farm)
 }
 
 async fn give(site: &Site, pool: PoolId, name: &str, many: u32) {
@@ -57,7 +141,7 @@ async fn give(site: &Site, pool: PoolId, name: &str, many: u32) {
             identity: format!("fipd/host/lab/{name}").parse().unwrap(),
             instance: "".into(),
         },
-        tenant: None,
+        tenant: Some(Tenant(name.into())),
         wants: vec![want],
         waiting_since: None,
         by_admin: false,
@@ -70,40 +154,37 @@ async fn give(site: &Site, pool: PoolId, name: &str, many: u32) {
 
 #[tokio::test]
 async fn every_table_sorts_filters_and_pages() {
-    let site = crowded().await;
+    let (site, _farm) = crowded().await;
     let admin = site.visitor("root").await;
     for (path, order, nothing) in TABLES {
         let plain = admin.get(path).await;
         assert_eq!(plain.status, StatusCode::OK, "{path}");
         let sorted = admin.get(&format!("{path}?sort={order}")).await;
-        // Where there is nothing yet there is no table either, and the next step is named instead.
-        let empty = !plain.html.contains("name=\"sort\"");
-        assert_eq!(
-            empty,
-            ["/ui/clusters", "/ui/guests", "/ui/rules", "/ui/hosts"].contains(&path),
-            "{path}: {}",
-            plain.html
-        );
-        if empty {
-            continue;
-        }
         let chosen = format!("<option value=\"{order}\" selected>");
         assert!(
             sorted.html.contains(&chosen),
             "{path} is not sorted by {order}"
         );
+        // What has much to say of each row is a list of cards.
+        let cards = ["/ui/clusters", "/ui/guests"].contains(&path);
         assert!(
-            sorted.html.contains("aria-sort=\""),
+            cards || sorted.html.contains("aria-sort=\""),
             "{path} has no head that says its order"
         );
-        let body = |html: &str| html.split("<tbody>").nth(1).map(str::to_owned);
+        let begin = match cards {
+            true => "<li class=\"card\">",
+            false => "<tbody>",
+        };
+        let body = |html: &str| html.split(begin).nth(1).map(str::to_owned);
+        assert!(body(&plain.html).is_some(), "{path} is empty");
         assert_ne!(
             body(&plain.html),
             body(&sorted.html),
             "{path} is the same in another order"
         );
-        // There are not so many users and keys here.
-        if !["/ui/users", "/ui/settings"].contains(&path) {
+        // There are not so many users, keys and clusters here, and never so many sessions of one.
+        let few = ["/ui/users", "/ui/settings", "/ui/clusters", "/ui/sessions"];
+        if !few.contains(&path) {
             let next = lists::next(&sorted.html);
             let next = next.unwrap_or_else(|| panic!("{path} has one page only"));
             assert!(
@@ -145,6 +226,38 @@ async fn every_table_sorts_filters_and_pages() {
     }
 }
 
+/// Sets so many limits of tenants that hold nothing.
+async fn limit(site: &Site, many: u32) {
+    let set = |number| {
+        let quota = Quota {
+            pool: PoolId(1),
+            tenant: Tenant(format!("idle-{number}").as_str().into()),
+            limit: 1,
+        };
+        let actor = "test".into();
+        site.api.ipam.submit(Ask::SetQuota { quota, actor })
+    };
+    let set = futures::future::join_all((0..many).map(set)).await;
+    assert!(set.iter().all(Result::is_ok));
+}
+
+/// Also of leases that the walk comes to last, unless it says that it did not come so far.
+async fn newest_first(visitor: &Visitor<'_>) {
+    for (path, name) in [
+        ("/ui/leases?sort=-since&pool=six-few", "newest-of-few"),
+        ("/ui/leases?sort=-since", "newest-of-all"),
+    ] {
+        let html = visitor.get(path).await.html;
+        let row = html.split("<tbody>").nth(1).unwrap();
+        let first = row.split("</tr>").next().unwrap();
+        let cut = html.contains("too many leases to put all of them in order");
+        assert!(
+            first.contains(name) || cut && name.ends_with("all"),
+            "{path}: {first}"
+        );
+    }
+}
+
 /// The best of a few, so that what else runs on the machine does not count.
 async fn takes(visitor: &Visitor<'_>, path: &str) -> Duration {
     let mut best = Duration::MAX;
@@ -180,6 +293,13 @@ async fn pages_of_a_hundred_thousand_leases_cost_what_those_of_a_thousand_do() {
     }
     let leases = site.api.ipam.read(fipd_core::Ledger::lease_count);
     assert_eq!(leases, 102_000);
+    // The last two addresses of all, and the newest.
+    for (pool, name) in [(4, "newest-of-few"), (5, "newest-of-all")] {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        give(&site, PoolId(pool), name, 1).await;
+    }
+    limit(&site, 5_000).await;
+    newest_first(&admin).await;
     for (few, many) in [
         ("/ui/pools/2", "/ui/pools/3"),
         ("/ui/pools/2?at=11.200.7.9", "/ui/pools/3?at=12.200.7.9"),
