@@ -38,6 +38,16 @@ pub struct UsersPage {
     pub columns: Vec<Column>,
     pub users: Vec<UserRow>,
     pub pager: Pager,
+    pub provided: Vec<ProvidedRow>,
+}
+
+/// Somebody who is signed in by a provider, and has no account here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProvidedRow {
+    pub name: String,
+    pub role: String,
+    /// How many sessions.
+    pub sessions: usize,
 }
 
 /// The list of tokens.
@@ -102,6 +112,12 @@ impl UserRow {
     }
 }
 
+impl ProvidedRow {
+    pub(crate) fn link(&self) -> String {
+        links::user_sessions(&self.name)
+    }
+}
+
 impl TokenRow {
     pub(crate) fn revoke(&self) -> String {
         links::token_revoke(self.id)
@@ -128,11 +144,17 @@ mod tests {
             columns: vec![],
             users: vec![user("ann", true), user("bob@lab", false)],
             pager: Pager::default(),
+            provided: vec![ProvidedRow {
+                name: "eve@https://idp.example/realms/a".into(),
+                role: "operator".into(),
+                sessions: 2,
+            }],
         };
         let html = page.render().unwrap();
         for text in [
             "/ui/users/ann/edit",
             "/ui/users/bob@lab/delete",
+            "/ui/users/eve%40https%3A%2F%2Fidp.example%2Frealms%2Fa/sessions",
             "you",
             "disabled",
         ] {

@@ -52,7 +52,7 @@ mod usage;
 
 pub use about::AboutPage;
 pub use accounts::{
-    SessionRow, SessionsPage, TokenMadePage, TokenRow, TokensPage, UserRow, UsersPage,
+    ProvidedRow, SessionRow, SessionsPage, TokenMadePage, TokenRow, TokensPage, UserRow, UsersPage,
 };
 pub use askama::Template;
 pub use audit::{AuditPage, AuditRow};

@@ -84,8 +84,9 @@ pub fn user(name: &str) -> String {
     format!("/ui/users/{name}/edit")
 }
 
-/// Where a user is signed in.
+/// Where a user is signed in. Names that a provider gives have all kinds of characters.
 pub fn user_sessions(name: &str) -> String {
+    let Ok(name) = askama::filters::urlencode_strict(name);
     format!("/ui/users/{name}/sessions")
 }
 

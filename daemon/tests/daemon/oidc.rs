@@ -76,7 +76,7 @@ fn whom_the_provider_vouches_for_is_signed_in_with_the_role_of_the_groups() {
     assert!(home.contains(&name) && home.contains("operator"), "{home}");
     assert_eq!(see("/ui/users").status, 403, "operators are no admins");
     assert_eq!(see("/ui/password").status, 404, "there is none here");
-    // The code and the state count once.
+    // Nor does anything count without what the browser was given when it went.
     let again = rest.get("/ui/login/oidc/callback?code=code-0&state=x");
     assert_eq!(again.status, 403);
     // Out of here leads on to the way out of there.
@@ -94,13 +94,26 @@ fn whom_the_provider_vouches_for_is_signed_in_with_the_role_of_the_groups() {
     // Roles are read at each sign-in.
     provider.does(|script| script.claims["groups"] = json!(["ops", "root"]));
     let session = cookie(&try_it(&rest, &provider), "__Host-fipd");
-    let users = rest.send(
-        http::Method::GET,
-        "/ui/users",
-        &[("cookie", &session)],
-        None,
-    );
+    let see = |path: &str| rest.send(http::Method::GET, path, &[("cookie", &session)], None);
+    let users = see("/ui/users");
     assert_eq!(users.status, 200);
+    // Admins end sessions of who has no account, too.
+    let users = text(&users);
+    let at = users.find("/ui/users/ann%40").unwrap();
+    let link = users[at..].split('"').next().unwrap();
+    let page = text(&see(link));
+    assert!(page.contains(&format!("Sessions of {name}")), "{page}");
+    let csrf = page.split("name=\"csrf\" value=\"").nth(1).unwrap();
+    let csrf = csrf.split('"').next().unwrap();
+    let headers = [
+        ("cookie", &*session),
+        ("content-type", "application/x-www-form-urlencoded"),
+    ];
+    let form = Some(format!("csrf={csrf}&end=all").into_bytes());
+    let ended = rest.send(http::Method::POST, link, &headers, form);
+    assert_eq!(ended.status, 303, "{ended:?}");
+    assert_eq!(ended.headers[header::LOCATION], link);
+    assert_eq!(see("/ui/").status, 303, "it has ended");
 }
 
 #[test]

@@ -172,6 +172,26 @@ impl Sessions {
         self.store.lock().end(wanted) > 0
     }
 
+    /// Who is signed in by a provider, in which role last, and how often.
+    pub fn provided(&self) -> Vec<(Text, Role, usize)> {
+        let now = Instant::now();
+        let mut all = BTreeMap::new();
+        let store = self.store.lock();
+        let rows = store.0.values();
+        for row in rows.filter(|row| row.password_hash.is_none() && !row.ended(now)) {
+            let (began, role, count) = all
+                .entry(&row.name)
+                .or_insert((row.since, row.role, 0_usize));
+            if row.since >= *began {
+                (*began, *role) = (row.since, row.role);
+            }
+            *count += 1;
+        }
+        let all = all.into_iter();
+        all.map(|(name, (_, role, count))| (Text::clone(name), role, count))
+            .collect()
+    }
+
     /// The sessions of an account, the last used first.
     pub fn of(&self, name: &str, headers: &HeaderMap) -> Vec<Listed> {
         let (now, wall, mine) = (Instant::now(), clock::now(), key(headers));

@@ -12,7 +12,7 @@ use axum::{
     response::Response,
 };
 use fipd_core::{Account, Refusal, Role, Text};
-use fipd_web_ui::{Form, FormPage, Input, InputKind, Nav, UserRow, UsersPage, links};
+use fipd_web_ui::{Form, FormPage, Input, InputKind, Nav, ProvidedRow, UserRow, UsersPage, links};
 use http::StatusCode;
 
 use super::{
@@ -71,7 +71,14 @@ pub async fn list(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
         disabled: account.disabled,
         me: account.name == visitor.session.name,
     };
+    let provided = api.sessions.provided().into_iter();
+    let provided = provided.map(|(name, role, sessions)| ProvidedRow {
+        name: name.to_string(),
+        role: role_name(role).to_owned(),
+        sessions,
+    });
     Ok(page(&UsersPage {
+        provided: provided.collect(),
         shell: visitor.shell(Nav::Users),
         columns: vec![
             list.column("name", "Name"),
