@@ -176,7 +176,7 @@ fn each_receiver_is_told_what_it_asked_for_and_a_dead_one_holds_up_nobody() {
     assert_eq!(given["data"]["pool"], "a");
     // A pool that is gone is still known by its name.
     for pool in ["a", "b"] {
-        fipd.json(&format!("pool delete {pool}"));
+        assert_eq!(fipd.cli(&format!("pool delete {pool}")).code, 0);
     }
     of_a.wait("the pool's beginning and end", |got| got.len() >= 2);
     assert_eq!(kinds(&of_a.got()), ["pool.created", "pool.deleted"]);
