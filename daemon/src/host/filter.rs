@@ -8,29 +8,24 @@ use std::{
     time::Duration,
 };
 
-use netlink_sys::{AsyncSocket as _, AsyncSocketExt as _, TokioSocket};
+use netlink_sys::{AsyncSocketExt as _, TokioSocket};
 use serde_json::Value;
 use tokio::{io::AsyncWriteExt as _, process::Command};
 
 use super::{
+    news,
     nft::{self, Found, Index, TABLE, Table},
-    socket::widen,
 };
 
 /// It takes a second for a hundred thousand sources.
 const DEADLINE: Duration = Duration::from_secs(20);
 /// Where `nft` is beside what PATH says, which services have little of.
 const USUAL: [&str; 3] = ["/usr/sbin/nft", "/sbin/nft", "/usr/bin/nft"];
-/// `NETLINK_NETFILTER` and its group `NFNLGRP_NFTABLES` of `linux/netfilter/nfnetlink.h`.
-const NETFILTER: isize = 12;
-const GROUP: u32 = 7;
 /// Sources that `nft` lists in some milliseconds.
 const LARGE: usize = 1_000;
 /// Own runs of `nft` whose news may be still to come.
 const RUNS: usize = 16;
 const BUFFER: usize = 64 << 10;
-/// For news that wait, in bytes.
-const ROOM: usize = 4 << 20;
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum FilterError {
@@ -107,7 +102,7 @@ impl Filter {
 
     /// The sources in our table of the last run of fipd, so that they are kept while it is not known what is wanted.
     pub async fn start(&mut self) -> Result<Index, FilterError> {
-        self.events = listen()
+        self.events = news::listen()
             .inspect_err(|error| {
                 tracing::warn!(%error, "changes of the packet filter by others are noticed late");
             })
@@ -155,8 +150,9 @@ impl Filter {
                 let same = nft::same_marks(&table.index, index);
                 self.left = None;
                 self.doubted = true;
-                self.run(&change).await?;
-                self.settle(index, same.then_some(table)).await?;
+                let many = table.index.len().abs_diff(index.len()) > LARGE;
+                let alone = self.run_unheard(&change, many).await?;
+                self.settle(index, (same && alone).then_some(table)).await?;
             }
             Some(_) | None => {
                 self.left = None;
@@ -166,8 +162,8 @@ impl Filter {
                     self.left = Some(Left::Nothing);
                     self.doubted = false;
                 } else {
-                    self.run(&nft::rebuild(self.protocol, self.mask, index, room))
-                        .await?;
+                    let rebuild = nft::rebuild(self.protocol, self.mask, index, room);
+                    self.run_unheard(&rebuild, index.len() > LARGE).await?;
                     self.settle(index, None).await?;
                 }
             }
@@ -240,7 +236,7 @@ impl Filter {
         loop {
             self.buffer.clear();
             let touched = match events.recv(&mut self.buffer).await {
-                Ok(()) => by_others(&self.buffer, &self.runs),
+                Ok(()) => news::by_others(&self.buffer, &self.runs),
                 Err(error) if error.raw_os_error() == Some(nix::libc::ENOBUFS) => true,
                 Err(error) => {
                     tracing::warn!(%error, "changes of the packet filter cannot be heard");
@@ -270,6 +266,26 @@ impl Filter {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Runs a transaction whose news would be `many`, without hearing them. Whether nobody changed anything beside it.
+    async fn run_unheard(&mut self, commands: &Value, many: bool) -> Result<bool, FilterError> {
+        let Some(events) = self.events.as_mut().filter(|_| many) else {
+            return self.run(commands).await.map(|()| true);
+        };
+        let before = news::generation().await;
+        // Where it goes on hearing it is slower, that is all.
+        let paused = news::pause(events);
+        let done = self.run(commands).await;
+        if let (Some(events), Ok(())) = (&mut self.events, paused)
+            && let Err(error) = news::resume(events)
+        {
+            tracing::warn!(%error, "changes of the packet filter by others are noticed late");
+            self.events = None;
+        }
+        done?;
+        let after = news::generation().await;
+        Ok(before.is_ok_and(|before| after.is_ok_and(|after| after == before.wrapping_add(1))))
     }
 
     async fn run(&mut self, commands: &Value) -> Result<(), FilterError> {
@@ -323,81 +339,4 @@ fn find(said: Option<&Path>) -> Option<PathBuf> {
         .map(|folder| folder.join("nft"))
         .chain(USUAL.map(PathBuf::from));
     places.find(|nft| nft.is_file())
-}
-
-fn listen() -> io::Result<TokioSocket> {
-    let mut socket = TokioSocket::new(NETFILTER)?;
-    socket.socket_mut().bind_auto()?;
-    socket.socket_mut().add_membership(GROUP)?;
-    // One change of kube-proxy may tell of some ten thousand rules.
-    widen(&socket, ROOM);
-    Ok(socket)
-}
-
-/// Whether any of these is about our table, and of a process that is none of these.
-fn by_others(mut bytes: &[u8], runs: &VecDeque<u32>) -> bool {
-    /// `nlmsghdr` and `nfgenmsg`.
-    const HEADERS: usize = 20;
-    let number = |bytes: &[u8], at: usize| {
-        let four = bytes.get(at..at + 4)?;
-        Some(u32::from_ne_bytes(four.try_into().ok()?))
-    };
-    while let (Some(length), Some(port)) = (number(bytes, 0), number(bytes, 12)) {
-        let length = usize::try_from(length).unwrap_or(usize::MAX).max(16);
-        let message = bytes.get(..length).unwrap_or(bytes);
-        let attributes = message.get(HEADERS..).unwrap_or_default();
-        if first_name(attributes) == Some(TABLE.as_bytes()) && !runs.contains(&port) {
-            return true;
-        }
-        bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
-    }
-    false
-}
-
-/// The value of attribute 1, which is the name of the table in all messages of `linux/netfilter/nf_tables.h` that have one.
-fn first_name(mut attributes: &[u8]) -> Option<&[u8]> {
-    const KIND: u16 = 0x3fff;
-    loop {
-        let (head, _) = attributes.split_at_checked(4)?;
-        let length = usize::from(u16::from_ne_bytes([*head.first()?, *head.get(1)?]));
-        let kind = u16::from_ne_bytes([*head.get(2)?, *head.get(3)?]) & KIND;
-        if kind == 1 {
-            let value = attributes.get(4..length)?;
-            return Some(value.strip_suffix(&[0]).unwrap_or(value));
-        }
-        attributes = attributes.get(length.max(4).next_multiple_of(4)..)?;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn message(port: u32, table: &str) -> Vec<u8> {
-        let mut name = table.as_bytes().to_vec();
-        name.push(0);
-        let mut attributes = vec![12, 0, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-        let length = u16::try_from(4 + name.len()).unwrap();
-        attributes.extend(length.to_ne_bytes());
-        attributes.extend(1_u16.to_ne_bytes());
-        attributes.extend(name);
-        attributes.resize(attributes.len().next_multiple_of(4), 0);
-        let length = u32::try_from(20 + attributes.len()).unwrap();
-        let mut bytes = length.to_ne_bytes().to_vec();
-        bytes.extend([0; 8]);
-        bytes.extend(port.to_ne_bytes());
-        bytes.extend([0; 4]);
-        bytes.extend(attributes);
-        bytes
-    }
-
-    #[test]
-    fn only_what_others_did_to_our_table_is_news() {
-        let runs = VecDeque::from([7]);
-        assert!(!by_others(&message(7, TABLE), &runs));
-        assert!(!by_others(&message(8, "kube-proxy"), &runs));
-        let both = [message(8, "kube-proxy"), message(8, TABLE)].concat();
-        assert!(by_others(&both, &runs));
-        assert!(!by_others(&[1, 2, 3], &runs));
-    }
 }

@@ -24,6 +24,7 @@ mod kernel;
 mod links;
 mod lock;
 mod message;
+mod news;
 mod nft;
 mod notes;
 mod outcome;

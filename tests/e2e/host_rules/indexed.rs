@@ -40,6 +40,26 @@ fn an_indexed_set_is_one_rule_and_a_map_that_follows_it() {
     });
 }
 
+#[test]
+fn many_sources_at_once_leave_it_hearing_what_others_do() {
+    in_namespace(|| async {
+        let host = Host::new();
+        let engine = host.with(vec![many(3, 100, Mode::Indexed)]).await;
+        for count in [3_000, 3, 4_000] {
+            engine
+                .has("lb", vec![many(count, 100, Mode::Indexed)])
+                .await;
+            assert_eq!(indexed().len(), usize::from(count));
+            assert_eq!(engine.board.view().drift.index, 0, "own changes");
+        }
+        nft("delete element inet fipd v4 { 10.96.0.1 }").unwrap();
+        become_("it is back", SOON, || indexed().len(), 4_000).await;
+        engine
+            .until("it is counted", |view| view.drift.index == 1)
+            .await;
+    });
+}
+
 /// A way out by `main`, and a table 100 that goes nowhere. Answers what sends from the first indexed source with a mark.
 fn ways() -> impl Fn(u32) -> std::io::Result<()> {
     ip("link add up0 type veth peer name up1");
