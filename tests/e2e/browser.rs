@@ -210,7 +210,7 @@ async fn an_address_is_allocated_and_released() {
             .await
             .unwrap()
             .unwrap(),
-        "10.20.0.2 allocated"
+        "10.20.0.2 allocated: fipd/host/lab/printer-7"
     );
     let title = browser
         .attribute("ol.map a.a", "title")
@@ -404,7 +404,7 @@ async fn open_pages_follow_changes() {
         Duration::from_secs(20),
         || async {
             let shown = browser
-                .count("#live-leases th a")
+                .count("#live-leases tbody th a")
                 .await
                 .map_err(|error| error.to_string())?;
             if shown == 1 {
@@ -422,7 +422,7 @@ async fn open_pages_follow_changes() {
             .await
             .unwrap()
             .unwrap(),
-        "10.20.0.42 allocated"
+        "10.20.0.42 allocated: fipd/host/lab/elsewhere"
     );
     no_complaints(&browser).await;
 }
