@@ -152,7 +152,8 @@ impl Filter {
                 self.doubted = true;
                 let many = table.index.len().abs_diff(index.len()) > LARGE;
                 let alone = self.run_unheard(&change, many).await?;
-                self.settle(index, (same && alone).then_some(table)).await?;
+                self.settle(index, same.then_some(table)).await?;
+                self.doubted |= !alone;
             }
             Some(_) | None => {
                 self.left = None;
@@ -163,8 +164,9 @@ impl Filter {
                     self.doubted = false;
                 } else {
                     let rebuild = nft::rebuild(self.protocol, self.mask, index, room);
-                    self.run_unheard(&rebuild, index.len() > LARGE).await?;
+                    let alone = self.run_unheard(&rebuild, index.len() > LARGE).await?;
                     self.settle(index, None).await?;
+                    self.doubted |= !alone;
                 }
             }
         }

@@ -2,14 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use fipd_crds::ip_rule::{AGENT_WORKLOAD, MANAGED_BY, OPERATOR};
+use fipd_crds::ip_rule::{MANAGED_BY, OPERATOR};
 use serde_json::{Value, json};
 
 use super::{
     Does, Found, Step,
     kinds::{Past, RULES},
 };
-use crate::controllers::remote::{CallError, MANAGER, Remote, Target};
+use crate::controllers::{
+    ip_rule::agent::target,
+    remote::{CallError, MANAGER, Remote, Target},
+};
 
 /// In the order in which they go: pods first, their rights last.
 const NAMESPACED: [(&str, &str, &str); 3] = [
@@ -80,15 +83,6 @@ async fn look(
                 .extend(object.map(|object| delete(&object, target, one)));
         }
         Err(error) => found.missed(one, &error, past.rules()),
-    }
-}
-
-fn target(api: &'static str, plural: &'static str, namespace: &str) -> Target {
-    Target {
-        api,
-        plural,
-        namespace: namespace.to_owned(),
-        name: AGENT_WORKLOAD.to_owned(),
     }
 }
 

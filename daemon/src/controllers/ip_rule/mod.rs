@@ -12,7 +12,7 @@
 //! lacks, stays as it was.
 
 pub mod adopt;
-mod agent;
+pub(super) mod agent;
 mod decide;
 mod host;
 pub mod names;

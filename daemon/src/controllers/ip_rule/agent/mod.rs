@@ -292,7 +292,11 @@ fn image(own: &str, told: Option<String>) -> Result<String, Obstacle> {
 }
 
 /// All that it runs with has one name.
-fn target(api: &'static str, plural: &'static str, namespace: &str) -> Target {
+pub(in crate::controllers) fn target(
+    api: &'static str,
+    plural: &'static str,
+    namespace: &str,
+) -> Target {
     Target {
         api,
         plural,
