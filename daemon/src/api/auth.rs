@@ -14,11 +14,11 @@ use axum::{
 };
 use fipd_core::{Actor, Role, Scope, TokenId};
 use http::{HeaderMap, Method, header, request::Parts};
-use tokio::net::UnixListener;
 
 use super::{
     Api,
     access::{Access, AccessTable},
+    listen::UntilStop,
     problem::{Code, Problem},
     tokens, ui,
 };
@@ -58,8 +58,8 @@ pub struct SocketPolicy {
     pub socket_gid: u32,
 }
 
-impl Connected<IncomingStream<'_, UnixListener>> for SocketPeer {
-    fn connect_info(stream: IncomingStream<'_, UnixListener>) -> Self {
+impl Connected<IncomingStream<'_, UntilStop>> for SocketPeer {
+    fn connect_info(stream: IncomingStream<'_, UntilStop>) -> Self {
         match stream.io().peer_cred() {
             Ok(cred) => Self {
                 uid: Some(cred.uid()),

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use axum::Router;
+use axum::{Router, serve::Listener};
 use axum_server::{
     Handle,
     accept::NoDelayAcceptor,
@@ -33,6 +33,8 @@ use crate::sockets::{self, Listening, SocketError};
 
 /// How long open connections have to finish when the daemon stops.
 const DRAIN: Duration = Duration::from_secs(2);
+/// How long who has connected by then has to ask.
+const TO_ASK: Duration = Duration::from_millis(300);
 /// How many connections a port without login takes at once.
 pub const MOST_OPEN: usize = 256;
 /// How long nothing may move on one of them; longer than any handler takes.
@@ -89,18 +91,52 @@ impl Socket {
         &self.listening.path
     }
 
-    /// Serves until `stop`.
+    /// Serves until `stop`. Who connects later stays in the queue where the socket outlives the daemon; who was taken just
+    /// before may still ask, as the server closes connections on which it has read nothing.
     pub async fn serve(self, router: Router, stop: CancellationToken) -> io::Result<()> {
         let (listener, file) = self.listening.into_parts();
         let service = router.into_make_service_with_connect_info::<SocketPeer>();
-        let deadline = stop.clone();
-        let serving = axum::serve(listener, service).with_graceful_shutdown(stop.cancelled_owned());
+        let after = |pause| {
+            let stop = stop.clone();
+            async move {
+                stop.cancelled().await;
+                tokio::time::sleep(pause).await;
+            }
+        };
+        let listener = UntilStop {
+            listener,
+            stop: stop.clone(),
+        };
+        let serving = axum::serve(listener, service).with_graceful_shutdown(after(TO_ASK));
         let result = tokio::select! {
             result = serving => result,
-            () = async { deadline.cancelled().await; tokio::time::sleep(DRAIN).await } => Ok(()),
+            () = after(DRAIN) => Ok(()),
         };
         sockets::remove(file).await;
         result
+    }
+}
+
+/// The socket for admins, until the daemon stops: from then on nobody is taken.
+pub struct UntilStop {
+    listener: tokio::net::UnixListener,
+    stop: CancellationToken,
+}
+
+impl Listener for UntilStop {
+    type Io = tokio::net::UnixStream;
+    type Addr = tokio::net::unix::SocketAddr;
+
+    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
+        tokio::select! {
+            biased;
+            () = self.stop.cancelled() => std::future::pending().await,
+            taken = Listener::accept(&mut self.listener) => taken,
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<Self::Addr> {
+        self.listener.local_addr()
     }
 }
 
@@ -336,6 +372,37 @@ mod tests {
     }
 
     use super::*;
+
+    #[tokio::test]
+    async fn who_was_taken_before_the_stop_is_answered_and_who_comes_later_waits() {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("fipd.sock");
+        let bound = StdUnixListener::bind(&path).unwrap();
+        // As systemd does: its queue is there when the daemon is not.
+        let queue = bound.try_clone().unwrap();
+        let socket = Socket::open(Some(bound), &path).unwrap();
+        let router = Router::new().route("/", axum::routing::get(|| async { "here" }));
+        let stop = CancellationToken::new();
+        let serving = tokio::spawn(socket.serve(router, stop.clone()));
+
+        let mut before = tokio::net::UnixStream::connect(&path).await.unwrap();
+        // Taken by now, and nothing read.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        stop.cancel();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let mut later = tokio::net::UnixStream::connect(&path).await.unwrap();
+        let ask = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+        later.write_all(ask).await.unwrap();
+        before.write_all(ask).await.unwrap();
+        let mut answer = String::new();
+        before.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.ends_with("here"), "{answer:?}");
+        serving.await.unwrap().unwrap();
+        queue.set_nonblocking(true).unwrap();
+        assert!(queue.accept().is_ok(), "who came later is in the queue");
+    }
 
     #[tokio::test]
     async fn an_address_that_no_interface_has_yet_is_bound() {

@@ -7,10 +7,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use futures::stream::{self, StreamExt as _};
+use nix::sys::statvfs::statvfs;
 
 use super::steps::Tally;
 use super::suites::Suite;
-use crate::say::say;
+use super::target_directory;
+use crate::say::{progress, say};
 
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
@@ -24,6 +26,10 @@ pub struct Arguments {
 
 /// How many end-to-end suites run beside each other: they wait for API servers more than two cores are busy.
 const AT_ONCE: usize = 3;
+
+const GB: u64 = 1_000_000_000;
+/// What a run with nothing in the caches takes of the disk, in GB, with room for what the tests write.
+const COLD: u64 = 30;
 
 /// What became of one suite.
 struct Row {
@@ -43,6 +49,7 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
+    tell_of_space();
     let start = Instant::now();
     let (beside, alone): (Vec<_>, Vec<_>) = suites.into_iter().partition(Suite::runs_beside);
     let mut rows = Vec::new();
@@ -56,6 +63,19 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode> {
     } else {
         ExitCode::FAILURE
     })
+}
+
+/// Says what is free where it builds: a full disk shows as failures of whatever writes next.
+fn tell_of_space() {
+    let place = target_directory();
+    let there = place.ancestors().find_map(|path| statvfs(path).ok());
+    let free = there.map(|disk| disk.blocks_available() * disk.fragment_size() / GB);
+    if let Some(free @ ..COLD) = free {
+        progress(format_args!(
+            "{free} GB are free at {}; on a machine that has built nothing yet, {COLD} GB are needed",
+            place.display()
+        ));
+    }
 }
 
 /// Runs them, some at a time, and begins no more of them once one is interrupted.
