@@ -232,6 +232,13 @@ mod tests {
     }
 
     #[test]
+    fn a_name_runs_one_file() {
+        let names = test_targets(|_| true).unwrap();
+        let twice = names.windows(2).find(|pair| pair[0] == pair[1]);
+        assert_eq!(twice, None, "cargo test --test would run both");
+    }
+
+    #[test]
     fn only_takes_a_name_or_the_group() {
         let suite = Suite::EndToEnd("browser".to_string());
         assert!(suite.is_meant_by("e2e-browser") && suite.is_meant_by("e2e"));
