@@ -21,8 +21,12 @@ pub struct Outlook {
     pub changed: usize,
     pub same: usize,
     pub refused: usize,
-    /// One page of them; those that are wrong come first of all.
+    /// One page of those that are asked for.
     pub rows: Vec<OutlookRow>,
+    /// How many are asked for.
+    pub asked: usize,
+    /// Those that are wrong come first of all.
+    pub wrong_first: bool,
     /// Rows on the pages before.
     pub before: usize,
     /// Numbers of the pages beside it.
@@ -99,15 +103,14 @@ impl Outlook {
 
     /// Says that some rows are not shown; empty where all are.
     pub(crate) fn more(&self) -> String {
-        let all = self.written() + self.same + self.refused;
         let shown = self.rows.len();
-        if shown == all {
+        if shown == self.asked {
             return String::new();
         }
         let number = |number: usize| count(number as u128);
         let (from, to) = (number(self.before + 1), number(self.before + shown));
-        let all = number(all);
-        let first = if self.refused > 0 {
+        let all = number(self.asked);
+        let first = if self.refused > 0 && self.wrong_first {
             ", the wrong ones first"
         } else {
             ""
@@ -189,6 +192,8 @@ mod tests {
                 created: 5_000,
                 refused,
                 rows,
+                asked: 5_000 + refused,
+                wrong_first: true,
                 next: Some(2),
                 ..Outlook::default()
             }),

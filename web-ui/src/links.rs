@@ -133,6 +133,9 @@ pub fn cluster_add(name: &str) -> String {
 /// The mark of leases that are used by more than one.
 pub const CONTENDED: &str = "contended";
 
+/// The mark of leases whose address no open pool of the network has any more.
+pub const OUT_OF_RANGE: &str = "out-of-range";
+
 /// The leases with a mark.
 pub fn leases_marked(mark: &str) -> String {
     filtered(LEASES, "mark", mark)
@@ -141,6 +144,11 @@ pub fn leases_marked(mark: &str) -> String {
 /// The leases of a pool, as a list.
 pub fn leases_of_pool(name: &str) -> String {
     filtered(LEASES, "pool", name)
+}
+
+/// Those of them that are out of range.
+pub fn leases_out_of_range(pool: &str) -> String {
+    format!("{}&mark={OUT_OF_RANGE}", leases_of_pool(pool))
 }
 
 /// The leases that are charged to a tenant.

@@ -110,8 +110,13 @@ impl PoolPage {
     pub(crate) fn excluded(&self) -> String {
         count(self.usage.excluded)
     }
+
     pub(crate) fn out_of_range(&self) -> String {
         count(self.usage.out_of_range)
+    }
+
+    pub(crate) fn strays(&self) -> String {
+        links::leases_out_of_range(&self.name)
     }
 }
 

@@ -178,13 +178,19 @@ impl FromStr for Identity {
 /// `SYSTEM/[CLUSTER/]KIND/NAMESPACE/NAME`, and `@INTERFACE` where there is one.
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/", self.system)?;
+        // Piece by piece: lists are searched by it.
+        f.write_str(self.system.as_str())?;
+        f.write_str("/")?;
         if let Some(cluster) = &self.cluster {
-            write!(f, "{cluster}/")?;
+            f.write_str(&cluster.0)?;
+            f.write_str("/")?;
         }
-        write!(f, "{}/{}/{}", self.kind, self.namespace, self.name)?;
+        for part in [&*self.kind, "/", &*self.namespace, "/", &*self.name] {
+            f.write_str(part)?;
+        }
         if !self.interface.is_empty() {
-            write!(f, "@{}", self.interface)?;
+            f.write_str("@")?;
+            f.write_str(&self.interface)?;
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::harness::{Daemon, PATIENCE};
 
 /// Nobody is there.
-const KUBECONFIG: &str = r#"apiVersion: v1
+pub const KUBECONFIG: &str = r#"apiVersion: v1
 kind: Config
 current-context: a
 clusters: [{ name: a, cluster: { server: "https://127.0.0.1:1" } }]

@@ -1,10 +1,10 @@
 //! Alert rules and the dashboard that are shipped use only series that are served.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, os::unix::fs::PermissionsExt as _, sync::Arc};
 
 use serde_json::Value;
 
-use crate::harness::Daemon;
+use crate::{attach::KUBECONFIG, harness::Daemon};
 
 const ALERTS: &str = include_str!("../../../packaging/monitoring/alerts.yaml");
 const DASHBOARD: &str = include_str!("../../../packaging/monitoring/grafana.json");
@@ -86,6 +86,96 @@ fn alerts_and_dashboard_use_only_series_that_are_served() {
                 );
             }
         }
+    }
+}
+
+/// Labels of series that are served only in times of trouble or after days of use.
+const RARE: [(&str, &[&str]); 2] = [
+    ("fipd_cluster_trouble", &["cluster", "part"]),
+    ("fipd_pool_full_in_seconds", &["pool"]),
+];
+
+/// What a text takes from the labels of a series: what follows `before`, as often as it is there.
+fn taken<'a>(text: &'a str, before: &str) -> Vec<&'a str> {
+    let word = |text: &'a str| {
+        let end = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        &text[..end.unwrap_or(text.len())]
+    };
+    text.split(before).skip(1).map(word).collect()
+}
+
+/// Objects with an expression, and all the text that speaks of its labels.
+fn speaking(value: &Value, all: &mut Vec<(String, Vec<String>)>) {
+    match value {
+        Value::Object(fields) => {
+            if let Some(Value::String(expression)) = fields.get("expr") {
+                let texts = fields
+                    .get("annotations")
+                    .or_else(|| fields.get("legendFormat"));
+                let text = texts.map(Value::to_string).unwrap_or_default();
+                let labels = match fields.contains_key("annotations") {
+                    true => taken(&text, "$labels."),
+                    false => taken(&text, "{{"),
+                };
+                let labels = labels.into_iter().map(str::to_owned).collect();
+                all.push((expression.clone(), labels));
+            }
+            fields.values().for_each(|value| speaking(value, all));
+        }
+        Value::Array(items) => items.iter().for_each(|item| speaking(item, all)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+#[test]
+fn alerts_and_dashboard_speak_of_labels_that_their_series_have() {
+    let home = Arc::new(tempfile::tempdir().unwrap());
+    let secret = home.path().join("secret");
+    std::fs::write(&secret, "0123456789abcdef0123456789abcdef").unwrap();
+    std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let file = home.path().join("fipd.toml");
+    let text =
+        "[[webhook]]\nname = \"w\"\nurl = \"http://127.0.0.1:1\"\nsecret-file = \"secret\"\n";
+    std::fs::write(&file, text).unwrap();
+    let fipd = Daemon::start_in(home, &["--config", file.to_str().unwrap()]);
+    fipd.json("pool create p --cidr 10.0.0.0/24");
+    fipd.json("lease allocate --pool p --owner fipd/Host/lab/a");
+    let added = fipd.fed(
+        "clusters add east --systems claims --kubeconfig -",
+        KUBECONFIG,
+    );
+    assert_eq!(added.code, 0, "{added:?}");
+    let viewer = fipd.rest(Some(&fipd.token("eye", "viewer")));
+    viewer.get("/metrics");
+    let metrics = String::from_utf8_lossy(&viewer.get("/metrics").body).into_owned();
+    let has = |name: &str, label: &str| {
+        let rare = RARE.iter().find(|(rare, _)| *rare == name);
+        let samples = metrics.lines().filter(|line| {
+            let rest = line.strip_prefix(name);
+            rest.is_some_and(|rest| rest.starts_with(['{', ' ']))
+        });
+        let label_of = format!("{label}=\"");
+        rare.is_some_and(|(_, labels)| labels.contains(&label))
+            || samples.into_iter().any(|line| line.contains(&label_of))
+    };
+    let alerts: Value = serde_saphyr::from_str(ALERTS).unwrap();
+    let dashboard: Value = serde_json::from_str(DASHBOARD).unwrap();
+    for (what, value, least) in [("alerts", alerts, 8), ("dashboard", dashboard, 8)] {
+        let mut all = Vec::new();
+        speaking(&value, &mut all);
+        let mut checked = 0;
+        for (expression, labels) in all {
+            let mut names = names(&expression);
+            names.retain(|name| !of_rules(name));
+            for label in labels.iter().filter(|_| !names.is_empty()) {
+                checked += 1;
+                assert!(
+                    names.iter().all(|name| has(name, label)),
+                    "{what}: {expression} has no {label}: {metrics}"
+                );
+            }
+        }
+        assert!(checked >= least, "{what}: {checked}");
     }
 }
 

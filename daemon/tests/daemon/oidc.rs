@@ -138,6 +138,9 @@ fn nothing_that_is_wrong_with_the_answer_is_overlooked() {
         (Flaw::Issuer, "issuer"),
         (Flaw::Expired, "xpired"),
         (Flaw::Signature, "signature"),
+        (Flaw::Unsigned, "Nobody is signed in"),
+        (Flaw::Secret, "Nobody is signed in"),
+        (Flaw::AccessToken, "access token"),
     ] {
         provider.does(|script| script.flaw = flaw);
         let answer = try_it(&rest, &provider);

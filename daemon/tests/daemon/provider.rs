@@ -20,6 +20,7 @@ use base64::{
     engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD},
 };
 use ring::{
+    hmac,
     rand::SystemRandom,
     rsa::PublicKeyComponents,
     signature::{RSA_PKCS1_SHA256, RsaKeyPair},
@@ -44,6 +45,12 @@ pub enum Flaw {
     Expired,
     /// Signed with a key that it does not show, under the name of one that it shows.
     Signature,
+    /// Not signed at all, and says so.
+    Unsigned,
+    /// Signed with what both know.
+    Secret,
+    /// Vouches for another access token.
+    AccessToken,
     /// Nothing works.
     Down,
 }
@@ -249,8 +256,22 @@ fn id_token(inner: &Inner, nonce: &str) -> String {
         claims[name] = value.clone();
     }
     let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
-    let head = json!({ "alg": "RS256", "typ": "JWT", "kid": format!("key-{}", script.key) });
+    if script.flaw == Flaw::AccessToken {
+        let half = &Sha256::digest(b"another-access-token")[..16];
+        claims["at_hash"] = json!(URL_SAFE_NO_PAD.encode(half));
+    }
+    let usual = of(Flaw::Unsigned, json!("none"), json!("RS256"));
+    let algorithm = of(Flaw::Secret, json!("HS256"), usual);
+    let head = json!({ "alg": algorithm, "typ": "JWT", "kid": format!("key-{}", script.key) });
     let mut text = format!("{}.{}", part(&head), part(&claims));
+    if script.flaw == Flaw::Unsigned {
+        return text + ".";
+    }
+    if script.flaw == Flaw::Secret {
+        let key = hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes());
+        let tag = hmac::sign(&key, text.as_bytes());
+        return format!("{text}.{}", URL_SAFE_NO_PAD.encode(tag));
+    }
     let signer = if script.flaw == Flaw::Signature {
         (script.key + 1) % inner.keys.len()
     } else {

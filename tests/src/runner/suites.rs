@@ -16,7 +16,15 @@ const OWN_PACKAGE: &str = "fipd-tests";
 const KILL_ROUNDS: [(&str, &str); 1] = [("FIPD_KILL_ROUNDS", "20")];
 
 /// Files of `tests/e2e` that take longest; they begin first, so that none of them is left alone at the end.
-const LONG: [&str; 5] = ["adopt", "helm", "ip_rule", "proof", "service_lb"];
+const LONG: [&str; 7] = [
+    "adopt",
+    "agent_pod",
+    "browser",
+    "helm",
+    "ip_rule",
+    "proof",
+    "service_lb",
+];
 
 /// One row of the time table.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,12 +35,12 @@ pub(super) enum Suite {
     Clippy,
     /// Licences, bans, sources, advisories.
     Deny,
-    /// Unit, property, crash and documentation tests of all crates.
-    Unit,
-    /// The daemon builds; the end-to-end suites use that binary.
-    Daemon,
+    /// The daemon, which the end-to-end suites use, and all tests are compiled.
+    Build,
     /// The real components are in the cache, built when not.
     Components,
+    /// Unit, property, crash and documentation tests of all crates.
+    Unit,
     /// One file of `tests/e2e`.
     EndToEnd(String),
 }
@@ -44,13 +52,15 @@ impl Suite {
             Self::Format,
             Self::Clippy,
             Self::Deny,
-            Self::Unit,
-            Self::Daemon,
+            Self::Build,
             Self::Components,
         ];
-        let mut targets = end_to_end_targets()?;
-        targets.sort_by_key(|target| !LONG.contains(&target.as_str()));
-        suites.extend(targets.into_iter().map(Self::EndToEnd));
+        let (long, others): (Vec<_>, Vec<_>) = end_to_end_targets()?
+            .into_iter()
+            .partition(|target| LONG.contains(&target.as_str()));
+        suites.extend(long.into_iter().map(Self::EndToEnd));
+        suites.push(Self::Unit);
+        suites.extend(others.into_iter().map(Self::EndToEnd));
         Ok(suites)
     }
 
@@ -60,7 +70,7 @@ impl Suite {
             Self::Clippy => "clippy".to_string(),
             Self::Deny => "deny".to_string(),
             Self::Unit => "unit".to_string(),
-            Self::Daemon => "daemon".to_string(),
+            Self::Build => "build".to_string(),
             Self::Components => "components".to_string(),
             Self::EndToEnd(target) => format!("e2e-{target}"),
         }
@@ -73,16 +83,16 @@ impl Suite {
             Self::Format
             | Self::Clippy
             | Self::Deny
-            | Self::Unit
-            | Self::Daemon
-            | Self::Components => "",
+            | Self::Build
+            | Self::Components
+            | Self::Unit => "",
         };
         self.name() == wanted || (!group.is_empty() && group == wanted)
     }
 
     /// Whether it may run beside another such suite: it has ports and directories of its own, and mostly waits.
     pub(super) fn runs_beside(&self) -> bool {
-        matches!(self, Self::EndToEnd(_))
+        matches!(self, Self::EndToEnd(_) | Self::Unit)
     }
 
     /// Runs it; the text is a remark for the table.
@@ -103,9 +113,10 @@ impl Suite {
             }
             Self::Deny => return deny::run().await,
             Self::Unit => unit_tests().await?,
-            Self::Daemon => {
+            Self::Build => {
                 tokio::task::spawn_blocking(build_daemon).await??;
-                Tally::default()
+                let tests = Step::cargo(&["test", "--workspace", "--no-run"]);
+                tests.run().await?
             }
             Self::Components => {
                 tokio::task::spawn_blocking(toolchain::prepare).await??;
@@ -131,12 +142,9 @@ async fn unit_tests() -> Result<Tally> {
         arguments.extend(["--test".to_string(), target]);
     }
     let arguments = arguments.iter().map(String::as_str).collect::<Vec<_>>();
-    let mut tally = Step::cargo(&arguments).run().await?;
-    tally.add(
-        Step::cargo(&["test", "--workspace", "--no-fail-fast", "--doc"])
-            .run()
-            .await?,
-    );
+    let mut tally = Step::cargo(&arguments).beside_others().run().await?;
+    let examples = Step::cargo(&["test", "--workspace", "--no-fail-fast", "--doc"]);
+    tally.add(examples.beside_others().run().await?);
     Ok(tally)
 }
 

@@ -1,6 +1,7 @@
 //! Pages of leases.
 
 use std::{
+    fmt::{Display, Write as _},
     net::{IpAddr, Ipv4Addr},
     ops::Bound,
     sync::Arc,
@@ -8,8 +9,8 @@ use std::{
 
 use super::{Ledger, free::keys, intern::fingerprint};
 use crate::{
-    ClusterId, Identity, LabelWanted, Lease, LeaseKey, LeaseState, NetworkId, PoolId, Scope, Span,
-    System, Tenant, Text,
+    ClusterId, Identity, LabelWanted, Lease, LeaseKey, LeaseState, Mark, NetworkId, PoolId, Scope,
+    Span, System, Tenant, Text,
 };
 
 /// Which leases to show; empty fields match all.
@@ -32,6 +33,8 @@ pub struct LeaseFilter {
     pub labels: Vec<LabelWanted>,
     /// Only leases that others use, too.
     pub contended: bool,
+    /// Only leases that no open pool of their network has the address of.
+    pub out_of_range: bool,
     /// Part of the address or of an owner's text.
     pub text: Option<Text>,
     pub scope: Scope,
@@ -52,18 +55,18 @@ impl Ledger {
         if let Some(owner) = &filter.owner {
             let keys = self.index.of_identity_after(fingerprint(owner), after);
             let mut rows = keys.filter_map(|key| self.rows.leases.get(&key));
-            return page(&mut rows, filter, limit);
+            return self.page(&mut rows, filter, limit);
         }
         if filter.contended {
             let keys = self.index.contended().after(after);
             let mut rows = keys.filter_map(|key| self.rows.leases.get(&key));
-            return page(&mut rows, filter, limit);
+            return self.page(&mut rows, filter, limit);
         }
         if let Some(pool) = filter.pool {
             let keys = self.index.of_pool(pool).into_iter();
             let keys = keys.flat_map(|keys| keys.after(self.before(filter, after)));
             let mut rows = keys.filter_map(|key| self.rows.leases.get(&key));
-            return page(
+            return self.page(
                 &mut rows.by_ref().take_while(|lease| !filter.is_past(lease)),
                 filter,
                 limit,
@@ -73,7 +76,7 @@ impl Ledger {
             let networks = self.rows.networks.keys().copied();
             let networks = networks.filter(|id| filter.network.is_none_or(|wanted| wanted == *id));
             let mut rows = networks.flat_map(|network| self.rows_within(network, span, after));
-            return page(&mut rows, filter, limit);
+            return self.page(&mut rows, filter, limit);
         }
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let lowest = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
@@ -92,11 +95,35 @@ impl Ledger {
                 .network
                 .is_none_or(|network| lease.key.network == network)
         };
-        page(
+        self.page(
             &mut rows.map(|(_, lease)| lease).take_while(within),
             filter,
             limit,
         )
+    }
+
+    /// The first of `rows` that match.
+    fn page(
+        &self,
+        rows: &mut dyn Iterator<Item = &Arc<Lease>>,
+        filter: &LeaseFilter,
+        limit: usize,
+    ) -> LeasePage {
+        let mut page = LeasePage::default();
+        let mut rows = rows.peekable();
+        let (mut scanned, mut text) = (0, String::new());
+        let out_of_range = |lease: &Lease| self.marks(lease).contains(&Mark::OutOfRange);
+        while let Some(lease) = rows.next() {
+            scanned += 1;
+            if filter.matches(lease, &mut text) && (!filter.out_of_range || out_of_range(lease)) {
+                page.leases.push(Arc::clone(lease));
+            }
+            if page.leases.len() >= limit || scanned >= Self::SCAN {
+                page.next = rows.peek().map(|_| lease.key);
+                break;
+            }
+        }
+        page
     }
 
     /// Leases of the network on the span's addresses, after `after`.
@@ -130,28 +157,6 @@ impl Ledger {
     }
 }
 
-/// The first of `rows` that match.
-fn page(
-    rows: &mut dyn Iterator<Item = &Arc<Lease>>,
-    filter: &LeaseFilter,
-    limit: usize,
-) -> LeasePage {
-    let mut page = LeasePage::default();
-    let mut rows = rows.peekable();
-    let mut scanned = 0;
-    while let Some(lease) = rows.next() {
-        scanned += 1;
-        if filter.matches(lease) {
-            page.leases.push(Arc::clone(lease));
-        }
-        if page.leases.len() >= limit || scanned >= Ledger::SCAN {
-            page.next = rows.peek().map(|_| lease.key);
-            break;
-        }
-    }
-    page
-}
-
 impl LeaseFilter {
     /// All wanted addresses are in it.
     fn span(&self) -> Option<Span> {
@@ -167,17 +172,13 @@ impl LeaseFilter {
         last.is_some_and(|last| lease.key > last)
     }
 
-    /// Whether the lease is to be shown.
-    pub fn matches(&self, lease: &Lease) -> bool {
+    /// Whether the lease is to be shown. What is looked for in its address and owners is written to `text`.
+    fn matches(&self, lease: &Lease, text: &mut String) -> bool {
         let owner = |test: &dyn Fn(&Identity) -> bool| {
             lease
                 .members
                 .iter()
                 .any(|member| test(&member.holder.identity))
-        };
-        let text = |part: &str| {
-            lease.key.address.to_string().contains(part)
-                || owner(&|identity| identity.to_string().contains(part))
         };
         self.network
             .is_none_or(|network| lease.key.network == network)
@@ -208,7 +209,22 @@ impl LeaseFilter {
             && (self.tenant.is_none() || self.tenant == lease.tenant)
             && lease.labels.fit(&self.labels)
             && (!self.contended || !lease.contenders.is_empty())
-            && self.text.as_deref().is_none_or(text)
             && self.scope.has_lease(lease)
+            && self
+                .text
+                .as_deref()
+                .is_none_or(|part| shows(lease, part, text))
     }
+}
+
+/// Whether the part is in the lease's address or in an owner's text; they are written to `text`, one after the other.
+fn shows(lease: &Lease, part: &str, text: &mut String) -> bool {
+    let mut owners = lease.members.iter().map(|member| &member.holder.identity);
+    // Writing to a string cannot fail.
+    let mut is_in = |what: &dyn Display| {
+        text.clear();
+        write!(text, "{what}").is_ok() && text.contains(part)
+    };
+    let of_address = |one: char| one.is_ascii_hexdigit() || matches!(one, '.' | ':');
+    (part.chars().all(of_address) && is_in(&lease.key.address)) || owners.any(|owner| is_in(owner))
 }

@@ -1,6 +1,6 @@
 //! Rows that are pasted or uploaded: what would become of each is shown, then all are written or none.
 
-use std::{cmp::Reverse, sync::Arc};
+use std::{cmp::Reverse, net::IpAddr, sync::Arc};
 
 use axum::{body::Bytes, extract::State, response::Response};
 use fipd_web_ui::{Fate, Form, ImportPage, Input, InputKind, Nav, Outlook, OutlookRow, links};
@@ -75,8 +75,8 @@ pub async fn step(State(api): State<Arc<Api>>, posted: Posted<MOST_SENT>) -> Ans
                 (_, true) => StatusCode::CONFLICT,
                 (_, false) => StatusCode::UNPROCESSABLE_ENTITY,
             };
-            let page = fields.get("page").parse().unwrap_or(1);
-            Ok(answer(&visitor, status, form, Some(outlook(report, page))))
+            let asked = Asked::of(&fields);
+            Ok(answer(&visitor, status, form, Some((report, asked))))
         }
         Err(problem) => {
             form.wrong("rows", problem.detail.to_string());
@@ -154,42 +154,125 @@ fn answer(
     visitor: &Visitor,
     status: StatusCode,
     mut form: Form,
-    outlook: Option<(Outlook, String)>,
+    report: Option<(ImportReport, Asked)>,
 ) -> Response {
-    if let Some((_, seen)) = outlook.as_ref().filter(|(rows, _)| rows.refused == 0) {
-        form.inputs = form.hidden();
-        form.inputs.retain(|input| input.name == "rows");
-        let seen = Input::new("seen", "").value(seen);
-        form.inputs.push(seen.kind(InputKind::Hidden));
+    if let Some((report, asked)) = &report {
+        if report.refused == 0 {
+            form.inputs = form.hidden();
+            form.inputs.retain(|input| input.name == "rows");
+            let seen = Input::new("seen", "").value(seen(report));
+            form.inputs.push(seen.kind(InputKind::Hidden));
+        }
+        if report.rows.len() > 1 {
+            form.inputs.extend(asked.inputs());
+        }
     }
     let page = ImportPage {
         shell: visitor.shell(Nav::Leases),
         form,
-        outlook: outlook.map(|(rows, _)| rows),
+        outlook: report.map(|(report, asked)| outlook(report, &asked)),
     };
     page_as(status, &page)
 }
 
-/// One page (from 1) of what becomes of the rows, and the mark of all of it.
-fn outlook(report: ImportReport, page: usize) -> (Outlook, String) {
-    let seen = seen(&report);
+/// Which rows are to be shown, and in what order.
+struct Asked {
+    /// Of [`ORDERS`].
+    order: String,
+    /// Of [`KINDS`].
+    only: String,
+    /// From 1.
+    page: usize,
+}
+
+/// The wrong ones first where none is said.
+const ORDERS: [(&str, &str); 4] = [
+    ("", "wrong ones first"),
+    ("line", "by line"),
+    ("row", "by row"),
+    ("owner", "by owner"),
+];
+const KINDS: [(&str, &str); 5] = [
+    ("", "all"),
+    ("create", "made"),
+    ("change", "changed"),
+    ("same", "as they are"),
+    ("wrong", "wrong"),
+];
+
+impl Asked {
+    fn of(fields: &Fields) -> Self {
+        let known = |name, choices: &[(&str, &str)]| {
+            let asked = fields.get(name);
+            match choices.iter().any(|(value, _)| *value == asked) {
+                true => asked.to_owned(),
+                false => String::new(),
+            }
+        };
+        Self {
+            order: known("order", &ORDERS),
+            only: known("only", &KINDS),
+            page: fields.get("page").parse().unwrap_or(1),
+        }
+    }
+
+    fn inputs(&self) -> [Input; 2] {
+        let choice = |name, label, choices: &[(&str, &str)], value: &str| {
+            let choices = choices.iter();
+            let choices = choices.map(|(value, label)| ((*value).to_owned(), (*label).to_owned()));
+            let kind = InputKind::Choice(choices.collect());
+            Input::new(name, label).kind(kind).value(value)
+        };
+        [
+            choice("only", "Rows that are shown", &KINDS, &self.only),
+            choice("order", "Order of the rows", &ORDERS, &self.order),
+        ]
+    }
+
+    fn wants(&self, row: &ImportedRow) -> bool {
+        match (self.only.as_str(), &row.error) {
+            ("", _) | ("wrong", Some(_)) => true,
+            (_, Some(_)) | ("wrong", None) => false,
+            (only, None) => row.fate == only,
+        }
+    }
+
+    fn sort(&self, rows: &mut [ImportedRow]) {
+        match self.order.as_str() {
+            "line" => rows.sort_by_key(|row| row.line),
+            "row" => rows.sort_by(|left, right| named(left).cmp(&named(right))),
+            "owner" => rows.sort_by(|left, right| left.owner.cmp(&right.owner)),
+            _ => rows.sort_by_key(|row| Reverse(row.error.is_some())),
+        }
+    }
+}
+
+/// What a row is about, addresses in their own order.
+fn named(row: &ImportedRow) -> (&str, Option<IpAddr>, &str) {
+    let (kind, name) = row.what.split_once(' ').unwrap_or((&row.what, ""));
+    (kind, name.parse().ok(), name)
+}
+
+/// One page of what becomes of the rows.
+fn outlook(report: ImportReport, asked: &Asked) -> Outlook {
     let mut rows = report.rows;
-    rows.sort_by_key(|row| Reverse(row.error.is_some()));
+    rows.retain(|row| asked.wants(row));
+    asked.sort(&mut rows);
     let pages = rows.len().div_ceil(SHOWN).max(1);
-    let page = page.clamp(1, pages);
+    let page = asked.page.clamp(1, pages);
     let before = (page - 1) * SHOWN;
-    let rows = rows.into_iter().skip(before).take(SHOWN);
-    let outlook = Outlook {
+    Outlook {
         created: report.created,
         changed: report.changed,
         same: report.same,
         refused: report.refused,
+        asked: rows.len(),
+        wrong_first: asked.order.is_empty(),
         before,
         previous: page.checked_sub(1).filter(|page| *page > 0),
         next: Some(page + 1).filter(|page| *page <= pages),
-        rows: rows.map(row).collect(),
-    };
-    (outlook, seen)
+        rows: rows.into_iter().skip(before).take(SHOWN).map(row).collect(),
+    }
 }
 
 fn row(row: ImportedRow) -> OutlookRow {
@@ -244,6 +327,8 @@ mod tests {
     fn wrong_rows_are_shown_first_and_all_of_them_page_by_page() {
         let rows = (1..=250).map(|line| ImportedRow {
             line,
+            what: format!("lease 10.0.0.{}", 251 - line),
+            owner: (line % 2 == 1).then(|| format!("fipd/host/lab/{line}")),
             fate: "create".to_owned(),
             error: (line == 249).then(|| "held".to_owned()),
             ..ImportedRow::default()
@@ -254,17 +339,40 @@ mod tests {
             rows: rows.collect(),
             ..ImportReport::default()
         };
-        let page = |number| outlook(report.clone(), number);
-        let (first, mark) = page(1);
-        let lines: Vec<_> = first.rows.iter().map(|row| row.line).take(3).collect();
-        assert_eq!((first.rows.len(), lines), (SHOWN, vec![249, 1, 2]));
+        let page = |page, order: &str, only: &str| {
+            let asked = Asked {
+                order: order.to_owned(),
+                only: only.to_owned(),
+                page,
+            };
+            outlook(report.clone(), &asked)
+        };
+        let lines = |rows: &Outlook| rows.rows.iter().map(|row| row.line).collect::<Vec<_>>();
+        let first = page(1, "", "");
+        assert_eq!(
+            (first.rows.len(), &lines(&first)[..3]),
+            (SHOWN, &[249, 1, 2][..])
+        );
         assert_eq!((first.previous, first.next), (None, Some(2)));
-        let (last, same) = page(3);
-        assert_eq!(same, mark, "it is the same import whichever page is shown");
+        let last = page(3, "", "");
         assert_eq!((last.before, last.rows.len()), (200, 50));
         assert_eq!((last.previous, last.next), (Some(2), None));
         assert_eq!(last.rows[49].line, 250);
-        assert_eq!(page(0).0, first);
-        assert_eq!(page(99).0, last);
+        assert_eq!(page(0, "", ""), first);
+        assert_eq!(page(99, "", ""), last);
+        assert_eq!(lines(&page(1, "line", ""))[..3], [1, 2, 3]);
+        assert_eq!(lines(&page(1, "", "wrong")), [249]);
+        assert_eq!(page(1, "", "create").asked, 249);
+        assert_eq!(lines(&page(1, "", "same")), [0; 0]);
+        assert_eq!(
+            lines(&page(1, "row", ""))[..3],
+            [250, 249, 248],
+            "lease 10.0.0.1 first"
+        );
+        assert_eq!(
+            lines(&page(1, "owner", ""))[..2],
+            [2, 4],
+            "those of none first"
+        );
     }
 }

@@ -62,10 +62,13 @@ pub async fn list(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
         Input::new("pool", "Pool"),
         Input::new("network", "Network"),
         Input::new("state", "State").kind(Form::any_of(states)),
-        Input::new("mark", "Mark").kind(Form::any_of([(
-            links::CONTENDED.to_owned(),
-            links::CONTENDED.to_owned(),
-        )])),
+        Input::new("mark", "Mark").kind(Form::any_of(
+            [
+                (links::CONTENDED, "contended"),
+                (links::OUT_OF_RANGE, "out of range"),
+            ]
+            .map(|(value, label)| (value.to_owned(), label.to_owned())),
+        )),
         Input::new("namespace", "Namespace"),
         Input::new("tenant", "Tenant"),
         Input::new("label", "Label").note("key or key=value"),
@@ -121,6 +124,7 @@ fn filter(ledger: &Ledger, form: &mut Form) -> Option<LeaseFilter> {
         cluster: text("cluster").map(|name| convert::cluster_id(ledger, &name)),
         namespace: text("namespace").map(Into::into),
         contended: form.value("mark") == links::CONTENDED,
+        out_of_range: form.value("mark") == links::OUT_OF_RANGE,
         text: text("q").map(Into::into),
         ..LeaseFilter::default()
     };

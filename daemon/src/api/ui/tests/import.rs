@@ -116,6 +116,13 @@ async fn one_wrong_row_keeps_all_others_out_and_the_text_stays() {
         assert!(second.contains(part), "no {part} in {second}");
     }
     assert!(!second.contains(">lease 10.0.0.2<"), "{second}");
+    let wrong = admin
+        .post(IMPORT, &format!("step=look&only=wrong&{}", rows(&text)))
+        .await;
+    let table = wrong.html.split_once("<tbody>").unwrap().1;
+    let table = table.split_once("</tbody>").unwrap().0;
+    assert_eq!(table.matches("<tr>").count(), 1, "{table}");
+    assert!(wrong.html.contains("<option value=\"wrong\" selected>"));
     let go = format!("step=do&seen=&{}", rows(&text));
     assert_eq!(admin.post(IMPORT, &go).await.status, StatusCode::CONFLICT);
     assert!(!site.holds("10.0.0.2"));

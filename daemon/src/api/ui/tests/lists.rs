@@ -107,26 +107,44 @@ async fn leases_are_filtered_sorted_and_paged() {
     assert!(!viewer.contains("/release") && !viewer.contains("/ui/reserve"));
 }
 
+/// Has an address used that fipd did not give.
+async fn adopt(site: &Site, address: std::net::Ipv4Addr, name: &str) {
+    let adopt = fipd_core::Adopt {
+        key: LeaseKey {
+            network: NetworkId::DEFAULT,
+            address: address.into(),
+        },
+        holder: fipd_core::Holder {
+            identity: format!("rancher-fip/X/Service/shop/{name}")
+                .parse()
+                .unwrap(),
+            instance: "1".into(),
+        },
+        tenant: None,
+        since: fipd_core::Timestamp(1),
+        actor: "test".into(),
+    };
+    let adopt = fipd_core::Request::Adopt(adopt);
+    site.api.ipam.submit(adopt).await.unwrap();
+}
+
 /// Has an address used by two.
 async fn contend(site: &Site, last: u8) {
     for name in ["a", "b"] {
-        let adopt = fipd_core::Adopt {
-            key: LeaseKey {
-                network: NetworkId::DEFAULT,
-                address: [10, 0, 0, last].into(),
-            },
-            holder: fipd_core::Holder {
-                identity: format!("rancher-fip/X/Service/shop/{name}")
-                    .parse()
-                    .unwrap(),
-                instance: "1".into(),
-            },
-            tenant: None,
-            since: fipd_core::Timestamp(1),
-            actor: "test".into(),
-        };
-        let adopt = fipd_core::Request::Adopt(adopt);
-        site.api.ipam.submit(adopt).await.unwrap();
+        adopt(site, [10, 0, 0, last].into(), name).await;
+    }
+}
+
+#[tokio::test]
+async fn leases_out_of_range_are_found() {
+    let site = Site::new().await;
+    let operator = site.visitor("operator").await;
+    fill(&operator, 3).await;
+    adopt(&site, [10, 9, 9, 9].into(), "a").await;
+    for (query, many) in [("", 1), ("&sort=-owner", 1), ("&state=reserved", 0)] {
+        let list = format!("/ui/leases?mark=out-of-range{query}");
+        let html = operator.get(&list).await.html;
+        assert_eq!(addresses(&html), vec!["10.9.9.9"; many], "{query}");
     }
 }
 
