@@ -220,7 +220,7 @@ fn a_rule_that_the_kernel_takes_and_changes_is_given_up_and_told_and_tried_again
         )
         .await;
         tokio::time::sleep(Duration::from_secs(8)).await;
-        let heard = monitor.end();
+        let heard = monitor.end().await;
         let added = heard
             .iter()
             .filter(|line| line.starts_with("10000: from 10.0.0.1 "));

@@ -17,14 +17,16 @@ const KILL_ROUNDS: [(&str, &str); 1] = [("FIPD_KILL_ROUNDS", "20")];
 
 /// Files of `tests/e2e` that take longest; they begin first, so that none of them is left alone at the end.
 const LONG: [&str; 7] = [
-    "adopt",
-    "agent_pod",
     "browser",
     "helm",
     "ip_rule",
+    "adopt",
     "proof",
     "service_lb",
+    "agent_pod",
 ];
+/// Its machine is translated instruction by instruction: beside others it comes to nothing.
+const ALONE: &str = "vrf";
 
 /// One row of the time table.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,7 +48,7 @@ pub(super) enum Suite {
 }
 
 impl Suite {
-    /// All suites in the order in which they run: the quick ones first.
+    /// All suites in the order in which they begin: the quick ones first, then what takes longest.
     pub(super) fn all() -> Result<Vec<Self>> {
         let mut suites = vec![
             Self::Format,
@@ -55,12 +57,13 @@ impl Suite {
             Self::Build,
             Self::Components,
         ];
-        let (long, others): (Vec<_>, Vec<_>) = end_to_end_targets()?
-            .into_iter()
-            .partition(|target| LONG.contains(&target.as_str()));
-        suites.extend(long.into_iter().map(Self::EndToEnd));
+        let mut targets = end_to_end_targets()?;
+        let long = |target: &String| LONG.iter().position(|one| one == target);
+        targets.sort_by_key(|target| long(target).unwrap_or(LONG.len()));
+        let mut targets = targets.into_iter().map(Self::EndToEnd);
+        suites.extend(targets.by_ref().take(LONG.len()));
         suites.push(Self::Unit);
-        suites.extend(others.into_iter().map(Self::EndToEnd));
+        suites.extend(targets);
         Ok(suites)
     }
 
@@ -92,7 +95,11 @@ impl Suite {
 
     /// Whether it may run beside another such suite: it has ports and directories of its own, and mostly waits.
     pub(super) fn runs_beside(&self) -> bool {
-        matches!(self, Self::EndToEnd(_) | Self::Unit)
+        match self {
+            Self::EndToEnd(target) => target != ALONE,
+            Self::Unit => true,
+            Self::Format | Self::Clippy | Self::Deny | Self::Build | Self::Components => false,
+        }
     }
 
     /// Runs it; the text is a remark for the table.
