@@ -35,6 +35,7 @@ pub fn build_daemon() -> Result<PathBuf> {
         (&RELEASE[..], "release/fipd")
     };
     let mut build = Command::new("cargo");
+    forget_own_package(&mut build);
     build.current_dir(checkout()).args(["build", "--quiet"]);
     let status = build.args(how).args(["--bin", "fipd"]).status();
     let status = status.context("start cargo")?;
@@ -42,6 +43,17 @@ pub fn build_daemon() -> Result<PathBuf> {
         bail!("cargo build {} --bin fipd: {status}", how.join(" "));
     }
     Ok(target_directory().join(binary))
+}
+
+/// Takes away what `cargo run` has told this program of its own package. Build scripts that look at such variables, ring's among
+/// them, would be run again each time cargo is started with other ones, and all that depends on them be compiled again.
+fn forget_own_package(command: &mut Command) {
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(&name);
+        }
+    }
 }
 
 /// Where cargo puts what it builds here.

@@ -12,7 +12,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::checkout;
+use super::{checkout, forget_own_package};
 use crate::say::say;
 
 /// Results of tests, as cargo's test harness reports them.
@@ -132,6 +132,7 @@ impl Step {
 
     fn start(&self) -> Result<Child> {
         let mut command = Command::new(&self.program);
+        forget_own_package(command.as_std_mut());
         command
             .args(&self.arguments)
             .envs(self.environment.iter().map(|(name, value)| (name, value)));
