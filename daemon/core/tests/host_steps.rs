@@ -253,9 +253,8 @@ proptest! {
     }
 }
 
-#[test]
-fn a_source_that_changes_its_table_has_the_new_rule_before_the_old_one_goes() {
-    let rule = |table| Rule {
+fn by_table(table: u32) -> Rule {
+    Rule {
         priority: 1000,
         family: Family::V4,
         source: Some("10.96.0.1/32".parse().expect("a prefix")),
@@ -265,18 +264,26 @@ fn a_source_that_changes_its_table_has_the_new_rule_before_the_old_one_goes() {
         mark: None,
         action: RuleAction::Table(table),
         protocol: TAG,
-    };
+    }
+}
+
+#[test]
+fn a_source_that_changes_its_table_has_the_new_rule_before_the_old_one_goes() {
     let look_alike = Rule {
         protocol: 0,
-        ..rule(100)
+        ..by_table(100)
     };
-    let kernel = Kernel::of(vec![look_alike.clone().into(), rule(100).into()]);
-    let plan = diff(&[rule(200)].into(), &kernel.0, TAG);
-    assert_eq!(plan.adds, [rule(200)]);
-    assert_eq!(plan.removals, [Step::Delete(rule(100))]);
+    let kernel = Kernel::of(vec![look_alike.clone().into(), by_table(100).into()]);
+    let plan = diff(&[by_table(200)].into(), &kernel.0, TAG);
+    assert_eq!(plan.adds, [by_table(200)]);
+    assert_eq!(plan.removals, [Step::Delete(by_table(100))]);
     let foreign_only = Kernel::of(vec![look_alike.into()]);
-    let plan = diff(&[rule(100)].into(), &foreign_only.0, TAG);
-    assert_eq!(plan.adds, [rule(100)], "another's rule is no rule of fipd");
+    let plan = diff(&[by_table(100)].into(), &foreign_only.0, TAG);
+    assert_eq!(
+        plan.adds,
+        [by_table(100)],
+        "another's rule is no rule of fipd"
+    );
 }
 
 /// Nothing in it grows with the square of the rules.
@@ -285,14 +292,8 @@ fn a_hundred_thousand_rules_of_one_priority_are_planned() {
     let rules: BTreeSet<Rule> = (0..100_000_u32)
         .map(|number| Rule {
             priority: 10_000,
-            family: Family::V4,
             source: Some(IpNet::from(IpAddr::from(Ipv4Addr::from(number)))),
-            destination: None,
-            input: None,
-            output: None,
-            mark: None,
-            action: RuleAction::Table(100),
-            protocol: TAG,
+            ..by_table(100)
         })
         .collect();
     let kernel: Vec<KernelRule> = rules.iter().cloned().map(Into::into).collect();

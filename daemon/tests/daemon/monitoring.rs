@@ -1,10 +1,14 @@
 //! Alert rules and the dashboard that are shipped use only series that are served.
 
-use std::{collections::BTreeSet, os::unix::fs::PermissionsExt as _, sync::Arc};
+use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::{attach::KUBECONFIG, harness::Daemon};
+use crate::{
+    attach::KUBECONFIG,
+    harness::Daemon,
+    webhooks::{hook, start},
+};
 
 const ALERTS: &str = include_str!("../../../packaging/monitoring/alerts.yaml");
 const DASHBOARD: &str = include_str!("../../../packaging/monitoring/grafana.json");
@@ -28,21 +32,6 @@ fn names(expression: &str) -> BTreeSet<String> {
         .collect()
 }
 
-fn expressions(value: &Value, all: &mut Vec<String>) {
-    match value {
-        Value::Object(fields) => {
-            for (key, value) in fields {
-                if let (Value::String(text), "expr") = (value, key.as_str()) {
-                    all.push(text.clone());
-                }
-                expressions(value, all);
-            }
-        }
-        Value::Array(items) => items.iter().for_each(|item| expressions(item, all)),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
-    }
-}
-
 /// Names as samples have them, by the families that are told with HELP and TYPE.
 fn served(metrics: &str) -> BTreeSet<String> {
     let families = metrics.lines().filter_map(|line| {
@@ -60,23 +49,26 @@ fn served(metrics: &str) -> BTreeSet<String> {
     families.flatten().collect()
 }
 
+fn metrics(fipd: &Daemon) -> String {
+    let viewer = fipd.rest(Some(&fipd.token("eye", "viewer")));
+    // The first look makes the series of requests.
+    viewer.get("/metrics");
+    String::from_utf8_lossy(&viewer.get("/metrics").body).into_owned()
+}
+
 #[test]
 fn alerts_and_dashboard_use_only_series_that_are_served() {
     let fipd = Daemon::start();
     fipd.json("pool create p --cidr 10.0.0.0/24");
     fipd.json("lease allocate --pool p --owner fipd/Host/lab/a");
-    let viewer = fipd.rest(Some(&fipd.token("eye", "viewer")));
-    // The first look makes the series of requests.
-    viewer.get("/metrics");
-    let metrics = String::from_utf8_lossy(&viewer.get("/metrics").body).into_owned();
-    let served = served(&metrics);
+    let served = served(&metrics(&fipd));
     let alerts: Value = serde_saphyr::from_str(ALERTS).unwrap();
     let dashboard: Value = serde_json::from_str(DASHBOARD).unwrap();
     for (what, value, least) in [("alerts", alerts, 15), ("dashboard", dashboard, 20)] {
         let mut all = Vec::new();
-        expressions(&value, &mut all);
+        speaking(&value, &mut all);
         assert!(all.len() >= least, "{what}: {}", all.len());
-        for expression in all {
+        for (expression, _) in all {
             let names = names(&expression);
             assert!(!names.is_empty(), "{what}: {expression}");
             for name in names {
@@ -129,15 +121,7 @@ fn speaking(value: &Value, all: &mut Vec<(String, Vec<String>)>) {
 
 #[test]
 fn alerts_and_dashboard_speak_of_labels_that_their_series_have() {
-    let home = Arc::new(tempfile::tempdir().unwrap());
-    let secret = home.path().join("secret");
-    std::fs::write(&secret, "0123456789abcdef0123456789abcdef").unwrap();
-    std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o600)).unwrap();
-    let file = home.path().join("fipd.toml");
-    let text =
-        "[[webhook]]\nname = \"w\"\nurl = \"http://127.0.0.1:1\"\nsecret-file = \"secret\"\n";
-    std::fs::write(&file, text).unwrap();
-    let fipd = Daemon::start_in(home, &["--config", file.to_str().unwrap()]);
+    let (fipd, _) = start(&hook("w", "http://127.0.0.1:1", ""));
     fipd.json("pool create p --cidr 10.0.0.0/24");
     fipd.json("lease allocate --pool p --owner fipd/Host/lab/a");
     let added = fipd.fed(
@@ -145,9 +129,7 @@ fn alerts_and_dashboard_speak_of_labels_that_their_series_have() {
         KUBECONFIG,
     );
     assert_eq!(added.code, 0, "{added:?}");
-    let viewer = fipd.rest(Some(&fipd.token("eye", "viewer")));
-    viewer.get("/metrics");
-    let metrics = String::from_utf8_lossy(&viewer.get("/metrics").body).into_owned();
+    let metrics = metrics(&fipd);
     let has = |name: &str, label: &str| {
         let rare = RARE.iter().find(|(rare, _)| *rare == name);
         let samples = metrics.lines().filter(|line| {

@@ -105,11 +105,11 @@ fn configure(home: &Path, text: &str) -> String {
     file.to_str().unwrap().to_owned()
 }
 
-fn hook(name: &str, url: &str, more: &str) -> String {
+pub fn hook(name: &str, url: &str, more: &str) -> String {
     format!("[[webhook]]\nname = \"{name}\"\nurl = \"{url}\"\nsecret-file = \"secret\"\n{more}\n")
 }
 
-fn start(text: &str) -> (Daemon, String) {
+pub fn start(text: &str) -> (Daemon, String) {
     let home = Arc::new(tempfile::tempdir().unwrap());
     let file = configure(home.path(), text);
     let fipd = Daemon::start_in(home, &["--config", &file]);
