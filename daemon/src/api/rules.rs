@@ -47,14 +47,14 @@ pub async fn show(
     let state = query.state.as_deref().map(standing).transpose()?;
     let part = query.q.as_deref().unwrap_or_default();
     let rows = Rows::of(api.rules.view());
-    let wanted = |row: &Row| {
-        let fits = state.is_none_or(|state| row.standing == state) && has(row, part);
+    let wanted = |row: &Row<'_>| {
+        let fits = state.is_none_or(|state| row.standing == state) && row.has(part);
         fits.then(|| rule_view(row))
     };
     let (rules, next) = ask.walk(|after, limit| {
         let rest = rows.own(after.as_ref());
         let page = Ask::<Place> { limit, after: None };
-        page.of(rest, |row| row.place.clone(), wanted)
+        page.of(rest, Row::place, wanted)
     });
     Ok(Json(page(&rows, rules, next)))
 }
@@ -302,12 +302,6 @@ fn standing(word: &str) -> Result<Standing, Problem> {
     })
 }
 
-/// Whether a row shows this text.
-pub fn has(row: &Row, part: &str) -> bool {
-    let owner = row.owner.as_deref().unwrap_or_default();
-    row.text.contains(part) || owner.contains(part)
-}
-
 fn looked_at(view: &View) -> Option<String> {
     (view.at > Timestamp(0)).then(|| clock::rfc3339(view.at))
 }
@@ -383,21 +377,21 @@ fn page(rows: &Rows, rules: Vec<RuleView>, next: Option<String>) -> RulePage {
     }
 }
 
-fn rule_view(row: &Row) -> RuleView {
+fn rule_view(row: &Row<'_>) -> RuleView {
     RuleView {
         state: row.standing.as_str().to_owned(),
-        owner: row.owner.as_ref().map(Text::to_string),
-        rule: row.text.clone(),
-        family: match row.family {
+        owner: row.owner().map(Text::to_string),
+        rule: row.to_string(),
+        family: match row.family() {
             Family::V4 => "ipv4",
             Family::V6 => "ipv6",
         }
         .to_owned(),
-        priority: row.priority,
-        source: row.source.clone(),
-        table: row.table,
+        priority: row.priority(),
+        source: row.source(),
+        table: row.table(),
         mark: row
-            .mark
+            .mark()
             .map(|mark| format!("{:#x}/{:#x}", mark.value, mark.mask)),
     }
 }

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
+    fmt,
     net::IpAddr,
     ops::Bound,
     sync::{Arc, OnceLock},
@@ -18,21 +19,19 @@ use super::View;
 /// `RTPROT_KERNEL`: rules that the kernel made.
 const KERNEL: u8 = 2;
 
-/// A rule, or a source of an indexed set.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Row {
-    pub place: Place,
+/// A rule, or a source of an indexed set. Its texts are made where somebody asks for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Row<'a> {
     pub standing: Standing,
-    /// Of one source: the set that wants it.
-    pub owner: Option<Text>,
-    /// As `ip rule` shows it, or as if it did.
-    pub text: String,
-    pub family: Family,
-    pub priority: u32,
-    pub source: Option<String>,
-    /// `None`: its packets go nowhere.
-    pub table: Option<u32>,
-    pub mark: Option<FwMark>,
+    what: What<'a>,
+    owners: &'a BTreeMap<IpAddr, Text>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What<'a> {
+    /// With what it says beyond, for people.
+    Rule(&'a Rule, Option<&'a str>),
+    Source(IpAddr, SetKey, FwMark),
 }
 
 /// Where a row of fipd's own is in the list.
@@ -165,7 +164,7 @@ impl Rows {
 
     /// Rows of fipd's own from behind a place: desired rules by priority, then sources of indexed sets by address, then
     /// what is not to be.
-    pub fn own(&self, after: Option<&Place>) -> impl Iterator<Item = Row> {
+    pub fn own(&self, after: Option<&Place>) -> impl Iterator<Item = Row<'_>> {
         let (rule, source, stray) = match after {
             None => (
                 Some(Bound::Unbounded),
@@ -188,78 +187,144 @@ impl Rows {
         let sources = sources.into_iter().flatten();
         rules
             .chain(sources.filter_map(|(source, mark)| self.indexed(*source, *mark)))
-            .chain(strays.map(|rule| {
-                let place = Place::Stray(rule.clone());
-                row(place, &rule.clone().into(), Standing::Surplus)
-            }))
+            .chain(strays.map(|rule| self.row(Standing::Surplus, What::Rule(rule, None))))
     }
 
     /// Rules of others from a number on, in the kernel's order, each with its number.
-    pub fn foreign(&self, from: usize) -> impl Iterator<Item = (usize, Row)> {
-        let all = self.view.kernel.iter().enumerate().skip(from);
+    pub fn foreign(&self, from: usize) -> impl Iterator<Item = (usize, Row<'_>)> {
+        let rest = self.view.kernel.get(from..).unwrap_or_default();
+        let all = (from..).zip(rest);
         let foreign = all.filter(|(_, one)| !is_own(one, self.view.protocol));
         foreign.map(|(number, one)| {
             let standing = match one.rule.protocol {
                 KERNEL => Standing::Kernel,
                 _ => Standing::Foreign,
             };
-            (number, row(Place::Stray(one.rule.clone()), one, standing))
+            let what = What::Rule(&one.rule, one.more.as_deref());
+            (number, self.row(standing, what))
         })
     }
 
-    fn wanted(&self, rule: &Rule) -> Row {
+    fn wanted<'a>(&'a self, rule: &'a Rule) -> Row<'a> {
         let standing = match self.sets.missing.contains(rule) {
             true => Standing::Missing,
             false => Standing::Applied,
         };
-        let source = rule.source.map(|source| source.addr());
-        let owner = source.and_then(|source| self.view.desired.owners.get(&source));
-        Row {
-            owner: owner.cloned(),
-            ..row(Place::Rule(rule.clone()), &rule.clone().into(), standing)
-        }
+        self.row(standing, What::Rule(rule, None))
     }
 
-    fn indexed(&self, source: IpAddr, value: u32) -> Option<Row> {
-        let (key, mask) = self.sets.marks.get(&value)?;
-        let (priority, table) = (key.priority, key.table);
-        Some(Row {
-            place: Place::Source(source),
-            standing: Standing::Indexed,
-            owner: self.view.desired.owners.get(&source).cloned(),
-            text: format!("{priority}: from {source} mark {value:#x}/{mask:#x} lookup {table}"),
-            family: Family::of(source),
-            priority,
-            source: Some(source.to_string()),
-            table: Some(table),
-            mark: Some(FwMark { value, mask: *mask }),
-        })
+    fn indexed(&self, source: IpAddr, value: u32) -> Option<Row<'_>> {
+        let (key, mask) = *self.sets.marks.get(&value)?;
+        let what = What::Source(source, key, FwMark { value, mask });
+        Some(self.row(Standing::Indexed, what))
+    }
+
+    fn row<'a>(&'a self, standing: Standing, what: What<'a>) -> Row<'a> {
+        Row {
+            standing,
+            what,
+            owners: &self.view.desired.owners,
+        }
     }
 }
 
-fn row(place: Place, one: &KernelRule, standing: Standing) -> Row {
-    let rule = &one.rule;
-    Row {
-        place,
-        standing,
-        owner: None,
-        text: one.to_string(),
-        family: rule.family,
-        priority: rule.priority,
-        source: rule.source.map(
-            |source| match source.prefix_len() == source.max_prefix_len() {
-                true => source.addr().to_string(),
-                false => source.to_string(),
+impl<'a> Row<'a> {
+    pub fn place(&self) -> Place {
+        match self.what {
+            What::Rule(rule, _) if self.is_wanted() => Place::Rule(rule.clone()),
+            What::Rule(rule, _) => Place::Stray(rule.clone()),
+            What::Source(source, ..) => Place::Source(source),
+        }
+    }
+
+    fn is_wanted(&self) -> bool {
+        match self.standing {
+            Standing::Applied | Standing::Missing | Standing::Indexed => true,
+            Standing::Surplus | Standing::Foreign | Standing::Kernel => false,
+        }
+    }
+
+    /// Of one source that is wanted: the set that wants it.
+    pub fn owner(&self) -> Option<&'a Text> {
+        let source = match self.what {
+            What::Rule(rule, _) => rule.source?.addr(),
+            What::Source(source, ..) => source,
+        };
+        self.owners.get(&source).filter(|_| self.is_wanted())
+    }
+
+    pub fn family(&self) -> Family {
+        match self.what {
+            What::Rule(rule, _) => rule.family,
+            What::Source(source, ..) => Family::of(source),
+        }
+    }
+
+    pub fn priority(&self) -> u32 {
+        match self.what {
+            What::Rule(rule, _) => rule.priority,
+            What::Source(_, key, _) => key.priority,
+        }
+    }
+
+    /// A host without the length of its prefix.
+    pub fn source(&self) -> Option<String> {
+        match self.what {
+            What::Rule(rule, _) => {
+                rule.source.map(
+                    |source| match source.prefix_len() == source.max_prefix_len() {
+                        true => source.addr().to_string(),
+                        false => source.to_string(),
+                    },
+                )
+            }
+            What::Source(source, ..) => Some(source.to_string()),
+        }
+    }
+
+    /// `None`: its packets go nowhere.
+    pub fn table(&self) -> Option<u32> {
+        match self.what {
+            What::Rule(rule, _) => match rule.action {
+                RuleAction::Table(table) => Some(table),
+                RuleAction::Blackhole
+                | RuleAction::Unreachable
+                | RuleAction::Prohibit
+                | RuleAction::Other(_) => None,
             },
-        ),
-        table: match rule.action {
-            RuleAction::Table(table) => Some(table),
-            RuleAction::Blackhole
-            | RuleAction::Unreachable
-            | RuleAction::Prohibit
-            | RuleAction::Other(_) => None,
-        },
-        mark: rule.mark,
+            What::Source(_, key, _) => Some(key.table),
+        }
+    }
+
+    pub fn mark(&self) -> Option<FwMark> {
+        match self.what {
+            What::Rule(rule, _) => rule.mark,
+            What::Source(_, _, mark) => Some(mark),
+        }
+    }
+
+    /// Whether it shows this text.
+    pub fn has(&self, part: &str) -> bool {
+        part.is_empty()
+            || self.owner().is_some_and(|owner| owner.contains(part))
+            || self.to_string().contains(part)
+    }
+}
+
+/// As `ip rule` shows it, or as if it did.
+impl fmt::Display for Row<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.what {
+            What::Rule(rule, None) => rule.fmt(f),
+            What::Rule(rule, Some(more)) => write!(f, "{rule} {more}"),
+            What::Source(source, key, FwMark { value, mask }) => {
+                let (priority, table) = (key.priority, key.table);
+                write!(
+                    f,
+                    "{priority}: from {source} mark {value:#x}/{mask:#x} lookup {table}"
+                )
+            }
+        }
     }
 }
 
@@ -341,27 +406,28 @@ pub mod tests {
         let all: Vec<Row> = rows.own(None).collect();
         let told = |standing| {
             let of = all.iter().filter(|row| row.standing == standing);
-            of.map(|row| (row.owner.as_deref(), row.source.as_deref()))
+            of.map(|row| (row.owner().map(|owner| &**owner), row.source()))
                 .collect::<Vec<_>>()
         };
-        assert_eq!(told(Standing::Missing), [(Some("shop"), Some("fd00::1"))]);
-        let farm = |source| (Some("farm"), Some(source));
+        let source = |source: &str| Some(source.to_owned());
+        assert_eq!(told(Standing::Missing), [(Some("shop"), source("fd00::1"))]);
+        let farm = |one| (Some("farm"), source(one));
         assert_eq!(
             told(Standing::Indexed),
             [farm("10.1.0.1"), farm("10.1.0.2")]
         );
-        assert_eq!(told(Standing::Surplus), [(None, Some("10.9.9.9"))]);
-        assert!(told(Standing::Applied).contains(&(Some("shop"), Some("10.0.0.1"))));
+        assert_eq!(told(Standing::Surplus), [(None, source("10.9.9.9"))]);
+        assert!(told(Standing::Applied).contains(&(Some("shop"), source("10.0.0.1"))));
         assert_eq!(
             (rows.missing(), rows.strays(), rows.foreign_count()),
             (1, 1, 1)
         );
         let indexed = all.iter().find(|row| row.standing == Standing::Indexed);
-        let text = &indexed.unwrap().text;
+        let text = indexed.unwrap().to_string();
         assert_eq!(text, "10000: from 10.1.0.1 mark 0x1/0xfff lookup 200");
         for (number, row) in all.iter().enumerate() {
-            let rest: Vec<Row> = rows.own(Some(&row.place)).collect();
-            assert_eq!(rest, all[number + 1..], "from behind {}", row.text);
+            let rest: Vec<Row> = rows.own(Some(&row.place())).collect();
+            assert_eq!(rest, all[number + 1..], "from behind {row}");
         }
     }
 

@@ -57,9 +57,12 @@ impl Charges {
         self.0.get(charge).copied().unwrap_or(0)
     }
 
-    /// What leases count for, in order.
-    pub fn after<'a>(&'a self, from: Bound<&'a Charge>) -> impl Iterator<Item = &'a Charge> {
-        self.0.range((from, Bound::Unbounded)).map(|(key, _)| key)
+    /// What leases count for, in order, and how many.
+    pub fn after<'a>(
+        &'a self,
+        from: Bound<&'a Charge>,
+    ) -> impl Iterator<Item = (&'a Charge, &'a u64)> {
+        self.0.range((from, Bound::Unbounded))
     }
 
     pub fn is_empty(&self) -> bool {

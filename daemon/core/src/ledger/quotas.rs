@@ -183,7 +183,7 @@ impl Ledger {
 
     fn limit_in(&self, pool: &Pool, key: &Charge) -> Option<u64> {
         let limit = self.rows.quotas.get(key).copied();
-        limit.or(pool.spec.quota_required.then_some(0))
+        limit.or_else(|| without_quota(pool))
     }
 
     /// What the decision adds for tenants with a quota. The same from its start to its end: the leases are locked.
@@ -298,6 +298,11 @@ impl Ledger {
 }
 
 /// Below all quotas of the pool.
+/// The most that a tenant may have of the pool to whom no quota gives a number.
+pub(super) fn without_quota(pool: &Pool) -> Option<u64> {
+    pool.spec.quota_required.then_some(0)
+}
+
 pub(super) fn first_of(pool: PoolId) -> Charge {
     (pool, Tenant(Text::default()))
 }

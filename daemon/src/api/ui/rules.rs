@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::{extract::State, response::Response};
-use fipd_core::{Family, Timestamp};
+use fipd_core::{Family, Text, Timestamp};
 use fipd_web_ui::{
     Form, FormPage, Health, Input, Nav, Pager, RuleRow, RulesPage, StepRow, count, links,
 };
@@ -20,7 +20,7 @@ use crate::{
     api::{
         Api,
         page::{self as cursor, Ask},
-        rules::{audited, has, state_of, steps},
+        rules::{audited, state_of, steps},
     },
     rules::{
         Command, EngineState,
@@ -32,8 +32,6 @@ use crate::{
 const PAGE: usize = 50;
 /// Steps of the plan, and rules of others beside fipd's.
 const FEW: usize = 20;
-/// Rules that are put in another order than the kernel's, at the most.
-const SORTED: usize = 200_000;
 const ORDERS: &[Order] = &[
     Order::up("priority", "by priority"),
     Order::up("state", "by state"),
@@ -188,8 +186,8 @@ fn flushing(api: &Api, visitor: &Visitor, status: StatusCode, error: Option<Stri
 
 fn own(rows: &Rows, list: &Listing<'_>, after: &str) -> (Vec<RuleRow>, Option<String>) {
     let (part, state) = (list.filter("filter"), list.filter("state"));
-    let wanted = |one: &Row| {
-        let fits = (state.is_empty() || one.standing.as_str() == state) && has(one, part);
+    let wanted = |one: &Row<'_>| {
+        let fits = (state.is_empty() || one.standing.as_str() == state) && one.has(part);
         fits.then(|| row(one))
     };
     let ask = Ask::<Place> {
@@ -199,30 +197,29 @@ fn own(rows: &Rows, list: &Listing<'_>, after: &str) -> (Vec<RuleRow>, Option<St
     ask.walk(|after, limit| {
         let page = Ask::<Place> { limit, after: None };
         let rest = rows.own(after.as_ref());
-        page.of(rest, |one| one.place.clone(), wanted)
+        page.of(rest, Row::place, wanted)
     })
 }
 
 /// One page of all rules in an order that is not the kernel's, within which it stays.
 fn sorted(rows: &Rows, list: &Listing<'_>, strange: bool, query: &Fields) -> (Vec<RuleRow>, Pager) {
     let (part, state) = (list.filter("filter"), list.filter("state"));
-    let wanted = |one: &Row| {
-        (strange || state.is_empty() || one.standing.as_str() == state) && has(one, part)
+    let wanted = |one: &Row<'_>| {
+        (strange || state.is_empty() || one.standing.as_str() == state) && one.has(part)
     };
-    let mut all: Vec<Row> = match strange {
+    let all: Vec<Row<'_>> = match strange {
         true => {
             let foreign = rows.foreign(0).map(|(_, one)| one);
-            foreign.filter(wanted).take(SORTED).collect()
+            foreign.filter(wanted).collect()
         }
-        false => rows.own(None).filter(wanted).take(SORTED).collect(),
+        false => rows.own(None).filter(wanted).collect(),
     };
-    match list.order.key {
-        "state" => list.sort(&mut all, |one| one.standing.as_str()),
-        "owner" => list.sort_by(&mut all, |left, right| left.owner.cmp(&right.owner)),
-        _ => list.sort(&mut all, |one| one.family == Family::V6),
-    }
-    let pager = list.page(&mut all, PAGE, query);
-    (all.iter().map(row).collect(), pager)
+    let (shown, pager) = match list.order.key {
+        "state" => list.page_by(all, |one| one.standing.as_str(), PAGE, query),
+        "owner" => list.page_by(all, Row::owner, PAGE, query),
+        _ => list.page_by(all, |one| one.family() == Family::V6, PAGE, query),
+    };
+    (shown.iter().map(row).collect(), pager)
 }
 
 fn foreign(rows: &Rows, part: &str, after: &str) -> (Vec<RuleRow>, Option<String>) {
@@ -234,7 +231,7 @@ fn foreign(rows: &Rows, part: &str, after: &str) -> (Vec<RuleRow>, Option<String
         let page = Ask::<u64> { limit, after: None };
         let from = after.map_or(0, |after| usize::try_from(after).unwrap_or(usize::MAX));
         let from = from.saturating_add(usize::from(after.is_some()));
-        let wanted = |(_, one): &(usize, Row)| has(one, part).then(|| row(one));
+        let wanted = |(_, one): &(usize, Row<'_>)| one.has(part).then(|| row(one));
         page.of(rows.foreign(from), |(at, _)| *at as u64, wanted)
     })
 }
@@ -276,7 +273,7 @@ fn warnings(rows: &Rows) -> Vec<String> {
     warnings.chain(clashes).collect()
 }
 
-fn row(one: &Row) -> RuleRow {
+fn row(one: &Row<'_>) -> RuleRow {
     RuleRow {
         health: match one.standing {
             Standing::Applied | Standing::Indexed => Health::Good,
@@ -284,12 +281,12 @@ fn row(one: &Row) -> RuleRow {
             Standing::Foreign | Standing::Kernel => Health::Busy,
         },
         state: one.standing.as_str().to_owned(),
-        owner: one.owner.as_deref().unwrap_or_default().to_owned(),
-        family: match one.family {
+        owner: one.owner().map(Text::to_string).unwrap_or_default(),
+        family: match one.family() {
             Family::V4 => "IPv4",
             Family::V6 => "IPv6",
         },
-        text: one.text.clone(),
+        text: one.to_string(),
     }
 }
 

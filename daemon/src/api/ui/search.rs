@@ -1,13 +1,14 @@
 //! One box for addresses, CIDRs, owners, namespaces, pools, tenants and clusters.
 
 use std::{
+    collections::BTreeMap,
     net::IpAddr,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use axum::{extract::State, response::Response};
-use fipd_core::{AddressSpec, LeaseFilter, LeaseKey, Ledger, NetworkId, Span};
+use fipd_core::{AddressSpec, LeaseFilter, LeaseKey, Ledger, NetworkId, Span, Tenancy, Tenant};
 use fipd_web_ui::{LeaseRow, Nav, PoolRow, SearchPage, count, links};
 
 use super::{
@@ -16,8 +17,7 @@ use super::{
     fields::with_query,
     page::{Answered, go_to, page},
     pools::rows_named,
-    tenants::rows_of,
-    views,
+    tenants, views,
     visit::{Query, Visitor},
 };
 use crate::{
@@ -89,6 +89,28 @@ async fn within(ipam: &Ipam, span: Span) -> SearchPage {
     }
 }
 
+/// The first tenants by name, with how many addresses each holds of how many pools; and whether there are more.
+fn first_tenants(found: Vec<Tenancy>) -> (BTreeMap<Tenant, (u64, usize)>, bool) {
+    let mut first = BTreeMap::<Tenant, (u64, usize)>::new();
+    for one in found {
+        let last = first.last_key_value().filter(|_| first.len() > GROUP);
+        if last.is_some_and(|(last, _)| one.tenant > *last) {
+            continue;
+        }
+        let (held, pools) = first.entry(one.tenant).or_default();
+        *held += one.used;
+        *pools += 1;
+        if first.len() > GROUP + 1 {
+            first.pop_last();
+        }
+    }
+    let more = first.len() > GROUP;
+    if more {
+        first.pop_last();
+    }
+    (first, more)
+}
+
 /// What has the text in its name.
 async fn named(api: &Api, text: &str, tenants: bool) -> SearchPage {
     let (leases, more) = leases(&api.ipam, text).await;
@@ -100,33 +122,23 @@ async fn named(api: &Api, text: &str, tenants: bool) -> SearchPage {
         let about = format!("{}, {} leases", row.state, count(row.leases));
         (link, row.name.clone(), about)
     };
-    let (mut tenancies, mut more_tenants) = match tenants {
-        true => rows_of(&api.ipam, text).await,
+    let (tenancies, cut) = match tenants {
+        true => tenants::found(&api.ipam, text).await,
         false => (Vec::new(), false),
     };
-    tenancies.sort_by(|left, right| left.tenant.cmp(&right.tenant));
-    let mut tenants = Vec::new();
-    for of_one in tenancies.chunk_by(|left, right| left.tenant == right.tenant) {
-        if tenants.len() == GROUP {
-            more_tenants = true;
-            break;
-        }
-        let held: u64 = of_one.iter().map(|row| row.used).sum();
-        let name = of_one.first().map_or("", |row| &row.tenant).to_owned();
-        let about = format!("{} addresses of {} pools", count(held.into()), of_one.len());
-        tenants.push((
-            with_query(links::TENANTS, &[("filter", &name)]),
-            name,
-            about,
-        ));
-    }
+    let (first, more_tenants) = first_tenants(tenancies);
+    let tenant = |(Tenant(name), (held, pools)): (Tenant, (u64, usize))| {
+        let link = with_query(links::TENANTS, &[("filter", &name)]);
+        let about = format!("{} addresses of {pools} pools", count(held.into()));
+        (link, name.to_string(), about)
+    };
     SearchPage {
         leases,
         more,
         pools: rows_named(&api.ipam, text, SHOWN).await,
         clusters: clusters.iter().map(cluster).collect(),
-        tenants,
-        more_tenants,
+        tenants: first.into_iter().map(tenant).collect(),
+        more_tenants: more_tenants || cut,
         ..SearchPage::default()
     }
 }
@@ -226,5 +238,36 @@ async fn walk(ipam: &Ipam, filter: &LeaseFilter) -> (Vec<LeaseRow>, bool) {
         }
         after = next;
         tokio::task::yield_now().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fipd_core::PoolId;
+
+    use super::*;
+
+    #[test]
+    fn the_first_tenants_are_told_with_all_that_they_hold() {
+        let held = |pool, name: String| Tenancy {
+            pool: PoolId(pool),
+            tenant: Tenant(name.as_str().into()),
+            used: u64::from(pool),
+            limit: None,
+        };
+        // As the ledger has them: by pool, and by name within it, so that early names come late again.
+        let tenants = |many: usize| {
+            let of = move |pool| (0..many).map(move |number| held(pool, format!("t-{number:03}")));
+            (1..=3).flat_map(of).collect::<Vec<_>>()
+        };
+        for (many, more) in [(0, false), (GROUP, false), (GROUP + 1, true), (100, true)] {
+            let (first, told) = first_tenants(tenants(many));
+            assert_eq!((first.len(), told), (many.min(GROUP), more), "{many}");
+            assert!(first.values().all(|one| *one == (6, 3)), "{first:?}");
+            let last = first
+                .last_key_value()
+                .map(|(tenant, _)| tenant.0.to_string());
+            assert!(last.is_none_or(|last| last == "t-019"));
+        }
     }
 }

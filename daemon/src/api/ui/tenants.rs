@@ -1,9 +1,9 @@
 //! What tenants hold and may hold.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{extract::State, response::Response};
-use fipd_core::{Ledger, PoolId, Quota, Request, Role, Tenancy, Tenant};
+use fipd_core::{Ledger, PoolId, Quota, Request, Role, Tenancy, Tenant, Text};
 use fipd_web_ui::{Field, Input, Nav, QuotaForm, TenantRow, TenantsPage, count, links};
 use http::StatusCode;
 
@@ -132,25 +132,28 @@ async fn show(
         Input::new("of", "Pool contains"),
     ];
     let list = Listing::new(links::TENANTS, inputs, ORDERS, query);
-    let (mut rows, cut) = rows_of(&api.ipam, list.filter("filter")).await;
+    let (mut found, cut) = found(&api.ipam, list.filter("filter")).await;
+    let names = api.ipam.read(|ledger| names(ledger, &found));
+    let name = |one: &Tenancy| names.get(&one.pool).map_or("", |name| &**name);
     let pool = list.filter("of");
-    rows.retain(|row| row.pool_name.contains(pool));
-    match list.order.key {
-        "pool" => list.sort_by(&mut rows, |left, right| {
-            (&left.pool_name, &left.tenant).cmp(&(&right.pool_name, &right.tenant))
-        }),
-        "used" => list.sort(&mut rows, |row| row.used),
+    found.retain(|one| name(one).contains(pool));
+    let tenant = |one: &Tenancy| one.tenant.clone();
+    let (found, pager) = match list.order.key {
+        "pool" => list.page_by(found, |one| (name(one), tenant(one)), PAGE, query),
+        "used" => list.page_by(found, |one| one.used, PAGE, query),
         // No limit is above every limit.
-        "limit" => list.sort(&mut rows, |row| (row.limit.is_none(), row.limit)),
-        _ => list.sort_by(&mut rows, |left, right| {
-            (&left.tenant, &left.pool_name).cmp(&(&right.tenant, &right.pool_name))
-        }),
-    }
-    let pager = list.page(&mut rows, PAGE, query);
-    for row in &mut rows {
-        let name = api.guests.project_name(&row.tenant);
-        row.name = name.unwrap_or_default();
-    }
+        "limit" => list.page_by(found, |one| (one.limit.is_none(), one.limit), PAGE, query),
+        _ => list.page_by(found, |one| (tenant(one), name(one)), PAGE, query),
+    };
+    let rows = found.iter().map(|one| TenantRow {
+        tenant: one.tenant.0.to_string(),
+        name: api.guests.project_name(&one.tenant.0).unwrap_or_default(),
+        pool: one.pool.0,
+        pool_name: name(one).to_owned(),
+        used: one.used,
+        limit: one.limit,
+    });
+    let rows = rows.collect();
     let page = TenantsPage {
         shell: visitor.shell(Nav::Tenants),
         columns: vec![
@@ -170,38 +173,32 @@ async fn show(
 
 /// Tenants with the text in their name, in each pool that they have something of, read step by step; and whether there
 /// may be more of them, because enough was looked at.
-pub async fn rows_of(ipam: &Ipam, text: &str) -> (Vec<TenantRow>, bool) {
+pub async fn found(ipam: &Ipam, text: &str) -> (Vec<Tenancy>, bool) {
     walk(ipam, text, STEPS).await
 }
 
-async fn walk(ipam: &Ipam, text: &str, steps: usize) -> (Vec<TenantRow>, bool) {
-    let (mut rows, mut after) = (Vec::new(), None);
+async fn walk(ipam: &Ipam, text: &str, steps: usize) -> (Vec<Tenancy>, bool) {
+    let (mut wanted, mut after) = (Vec::new(), None);
     for _ in 0..steps {
-        let more = ipam.read(|ledger| {
-            let found = ledger.tenancies(None, after.take(), Ledger::SCAN);
-            let wanted = found.iter().filter(|found| found.tenant.0.contains(text));
-            rows.extend(wanted.map(|found| row(ledger, found)));
-            after = found.last().map(|last| (last.pool, last.tenant.clone()));
-            found.len() == Ledger::SCAN
-        });
+        let found = ipam.read(|ledger| ledger.tenancies(None, after.take(), Ledger::SCAN));
+        let more = found.len() == Ledger::SCAN;
+        after = found.last().map(|last| (last.pool, last.tenant.clone()));
+        wanted.extend(found.into_iter().filter(|one| one.tenant.0.contains(text)));
         if !more {
-            return (rows, false);
+            return (wanted, false);
         }
         tokio::task::yield_now().await;
     }
-    (rows, true)
+    (wanted, true)
 }
 
-fn row(ledger: &Ledger, found: &Tenancy) -> TenantRow {
-    let pool = ledger.pool(found.pool);
-    TenantRow {
-        tenant: found.tenant.0.to_string(),
-        name: String::new(),
-        pool: found.pool.0,
-        pool_name: pool.map_or_else(String::new, |pool| pool.spec.name.to_string()),
-        used: found.used,
-        limit: found.limit,
-    }
+/// The names of the pools.
+fn names(ledger: &Ledger, found: &[Tenancy]) -> BTreeMap<PoolId, Text> {
+    let runs = found.chunk_by(|left, right| left.pool == right.pool);
+    let pools = runs.filter_map(|run| ledger.pool(run.first()?.pool));
+    pools
+        .map(|pool| (pool.id, Text::clone(&pool.spec.name)))
+        .collect()
 }
 
 #[cfg(test)]
