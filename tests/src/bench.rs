@@ -15,6 +15,7 @@ mod page;
 mod rest;
 mod rules;
 mod service;
+mod tables;
 mod visitor;
 
 use anyhow::Result;

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use fipd::store::{Options, Store};
 use fipd_core::{
     Action, AuditEntry, Authority as _, Decision, Ends, Family, Holder, Lease, LeaseKey,
-    LeaseState, Member, NetworkId, Op, Outcome, Pool, PoolId, PoolSpec, Timestamp,
+    LeaseState, Member, NetworkId, Op, Outcome, Pool, PoolId, PoolSpec, Quota, Tenant, Timestamp,
 };
 
 use crate::testbed::{Fipd, FipdOptions};
@@ -50,15 +50,61 @@ impl Pools {
 
 /// fipd with so many leases in the pool `bench`.
 pub async fn daemon(cidr: &str, leases: u32) -> Result<Fipd> {
-    let mut fipd = Fipd::prepare(FipdOptions::default()).await?;
+    let pools = Pools::one(cidr)?;
+    let filled = move |store: &Path| fill(store, &pools, leases, u64::from(leases));
+    daemon_on(FipdOptions::default(), filled).await
+}
+
+/// fipd on a store that is written before it starts.
+pub async fn daemon_on(
+    options: FipdOptions,
+    write: impl FnOnce(&Path) -> Result<()> + Send + 'static,
+) -> Result<Fipd> {
+    let mut fipd = Fipd::prepare(options).await?;
     let store = fipd.data_dir().join("fipd.redb");
     std::fs::create_dir_all(fipd.data_dir())?;
-    let pools = Pools::one(cidr)?;
-    let filled = move || fill(&store, &pools, leases, u64::from(leases));
-    tokio::task::spawn_blocking(filled).await??;
+    tokio::task::spawn_blocking(move || write(&store)).await??;
     fipd.restart().await?;
     fipd.wait_ready(READY_WITHIN).await?;
     Ok(fipd)
+}
+
+/// Makes a store with so many pools of 16 addresses each, none of which is given.
+pub fn pools(path: &Path, many: u32) -> Result<()> {
+    let first = u32::from(Ipv4Addr::new(10, 0, 0, 0));
+    let put = |number: u32| {
+        let net = ipnet::Ipv4Net::new(Ipv4Addr::from(first + number * 16), 28)?;
+        let pool = pool(PoolId(number + 1), &format!("pool-{number}"), net)?;
+        Ok(Op::PutPool(Arc::new(pool)))
+    };
+    rows(path, (0..many).map(put))
+}
+
+/// Makes a store with one pool, of which each of so many tenants may have another number of addresses.
+pub fn tenants(path: &Path, many: u32) -> Result<()> {
+    let bench = pool(PoolId(1), "bench", "10.0.0.0/8".parse()?)?;
+    let quota = |number: u32| {
+        Ok(Op::PutQuota(Quota {
+            pool: PoolId(1),
+            tenant: Tenant(format!("tenant-{number}").as_str().into()),
+            limit: u64::from(number),
+        }))
+    };
+    let bench = std::iter::once(Ok(Op::PutPool(Arc::new(bench))));
+    rows(path, bench.chain((0..many).map(quota)))
+}
+
+fn rows(path: &Path, ops: impl Iterator<Item = Result<Op>>) -> Result<()> {
+    let (mut store, _) = Store::open(path, Options::default())?;
+    let ops: Vec<Op> = ops.collect::<Result<_>>()?;
+    let decision = |ops: &[Op]| Decision {
+        ops: ops.to_vec(),
+        audit: Vec::new(),
+    };
+    let chunks = ops.chunks(CHUNK as usize);
+    chunks
+        .map(decision)
+        .try_for_each(|one| commit(&mut store, vec![one]))
 }
 
 /// Makes a store with `leases` leases in the pools and `audit` audit entries.

@@ -6,14 +6,14 @@ use anyhow::{Context, Result, bail};
 use http::{Method, StatusCode};
 
 use super::visitor::{Login, Visitor};
-use super::{Figure, fill, percentile};
+use super::{Figure, fill, percentile, tables};
 use crate::testbed::Fipd;
 
 const LEASES: u32 = 30_000;
 const WARM_UP: usize = 3;
 const LOADS: usize = 30;
 /// Milliseconds that a page may take.
-const LIMIT: f64 = 50.0;
+pub(super) const LIMIT: f64 = 50.0;
 
 /// With so many leases every list is looked at to its end.
 const WHOLE: u32 = 100_000;
@@ -39,12 +39,13 @@ const LISTS: [&str; 14] = [
     "/ui/audit",
 ];
 
-/// The page of a /16 with 30,000 leases, and the slowest of the lists with 1,000, 100,000 and 1,000,000.
+/// The page of a /16 with 30,000 leases, the slowest of the lists with 1,000, 100,000 and 1,000,000, and the other tables.
 pub async fn run() -> Result<Vec<Figure>> {
     let mut figures = pool().await?;
     for (leases, name) in [(1_000, "1k"), (100_000, "100k"), (1_000_000, "1M")] {
         figures.push(lists(leases, name).await?);
     }
+    figures.extend(tables::run().await?);
     Ok(figures)
 }
 
@@ -98,7 +99,7 @@ async fn signed_in(cidr: &str, leases: u32) -> Result<(Fipd, Visitor)> {
 }
 
 /// The median time of a page in milliseconds, and how many bytes it has.
-async fn load(visitor: &mut Visitor, path: &str, shows: &str) -> Result<(f64, usize)> {
+pub(super) async fn load(visitor: &mut Visitor, path: &str, shows: &str) -> Result<(f64, usize)> {
     let (mut times, mut bytes) = (Vec::new(), 0);
     for _ in 0..WARM_UP + LOADS {
         let began = Instant::now();
