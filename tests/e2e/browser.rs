@@ -9,10 +9,17 @@ use std::time::Duration;
 use fipd_tests::scenario::{Scenario, config, write_kubeconfig};
 use fipd_tests::testbed::{Browser, BrowserOptions, Fipd, FipdOptions, SiteOptions, wait_until};
 
+#[path = "../../daemon/tests/daemon/beside.rs"]
+mod beside;
 #[path = "browser/guests.rs"]
 mod guests;
+#[path = "browser/oidc.rs"]
+mod oidc;
 #[path = "browser/pages.rs"]
 mod pages;
+#[path = "../../daemon/tests/daemon/provider.rs"]
+#[expect(dead_code, reason = "the daemon's tests have it do wrong")]
+mod provider;
 #[path = "browser/rooms.rs"]
 mod rooms;
 #[path = "browser/rules.rs"]

@@ -11,6 +11,7 @@
 mod agent;
 mod attach;
 mod backups;
+mod beside;
 mod cli;
 mod harness;
 mod history;

@@ -29,7 +29,7 @@ use rsa::{RsaPrivateKey, pkcs1::EncodeRsaPrivateKey as _};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::harness::serve_beside;
+use crate::beside::serve_beside;
 
 pub const CLIENT: &str = "fipd";
 pub const SECRET: &str = "the client's secret, with a space";

@@ -18,7 +18,10 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::harness::{Daemon, PATIENCE, serve_beside};
+use crate::{
+    beside::serve_beside,
+    harness::{Daemon, PATIENCE},
+};
 
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
 
