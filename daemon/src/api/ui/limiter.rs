@@ -1,8 +1,9 @@
 //! How often somebody may try to sign in.
 //!
 //! Failures are counted per name and address, and per address alone against trying many names. Addresses of IPv6
-//! count as their /64. An attempt counts before its password is checked, so that trying in parallel gains nothing.
-//! Names that do not exist are counted like those that do.
+//! count as their /64. An attempt counts before its password is checked, so that trying in parallel gains nothing, and is
+//! taken off again where it was right: who signs in prolongs no lockout. Names that do not exist are counted like those
+//! that do.
 
 use std::{
     collections::BTreeMap,
@@ -13,14 +14,16 @@ use std::{
 use parking_lot::Mutex;
 
 /// Failures of one name from one address before it is locked out.
-const TRIES: u32 = 5;
+const TRIES: usize = 5;
 /// Failures from one address, whatever the names.
-const TRIES_OF_ADDRESS: u32 = 30;
+const TRIES_OF_ADDRESS: usize = 30;
 /// The first lockout; each further failure doubles it.
 const FIRST: Duration = Duration::from_secs(30);
 const LONGEST: Duration = Duration::from_secs(15 * 60);
 /// Failures are forgotten after this long without another.
 const FORGET: Duration = Duration::from_secs(30 * 60);
+/// Failures that are kept: with so many a lockout is the longest.
+const KEPT: usize = TRIES_OF_ADDRESS + 8;
 /// More entries than these push out the older half.
 const MOST: usize = 10_000;
 /// Longer names count by their beginning.
@@ -37,11 +40,9 @@ struct Key {
     name: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Failures {
-    count: u32,
-    last: Instant,
-}
+/// When each failed, or began that is not known yet to be right.
+#[derive(Clone, Debug, Default)]
+struct Failures(Vec<Instant>);
 
 impl Limiter {
     /// Counts an attempt. Fails with the time to wait while name or address are locked out.
@@ -57,17 +58,7 @@ impl Limiter {
             return Err(wait);
         }
         for key in [both, address] {
-            let count = failures
-                .get(&key)
-                .filter(|failures| !failures.forgotten(now))
-                .map_or(0, |f| f.count);
-            failures.insert(
-                key,
-                Failures {
-                    count: count.saturating_add(1),
-                    last: now,
-                },
-            );
+            failures.entry(key).or_default().add(now);
         }
         if failures.len() > MOST {
             forget_oldest(&mut failures);
@@ -75,37 +66,58 @@ impl Limiter {
         Ok(())
     }
 
-    /// The attempt was right after all: forgets the failures of the name from there, and this attempt of the address.
-    pub fn succeeded(&self, name: &str, from: IpAddr) {
+    /// The attempt of that time was right after all: forgets the failures of the name from there, and this attempt of the
+    /// address.
+    pub fn succeeded(&self, name: &str, from: IpAddr, at: Instant) {
         let mut failures = self.0.lock();
         let [both, address] = keys(name, from);
         failures.remove(&both);
         if let Some(failures) = failures.get_mut(&address) {
-            failures.count = failures.count.saturating_sub(1);
+            failures.take_back(at);
         }
     }
 }
 
 impl Failures {
-    fn forgotten(&self, now: Instant) -> bool {
-        now.saturating_duration_since(self.last) >= FORGET
+    fn add(&mut self, now: Instant) {
+        if self.since_last(now).is_some_and(|since| since >= FORGET) {
+            self.0.clear();
+        }
+        if self.0.len() >= KEPT {
+            self.0.remove(0);
+        }
+        self.0.push(now);
+    }
+
+    fn take_back(&mut self, at: Instant) {
+        if let Some(place) = self.0.iter().position(|time| *time == at) {
+            self.0.remove(place);
+        }
+    }
+
+    fn last(&self) -> Option<Instant> {
+        self.0.iter().copied().max()
+    }
+
+    fn since_last(&self, now: Instant) -> Option<Duration> {
+        self.last().map(|last| now.saturating_duration_since(last))
     }
 
     /// The time still to wait.
-    fn locked(&self, most: u32, now: Instant) -> Option<Duration> {
-        let over = self.count.checked_sub(most)?;
+    fn locked(&self, most: usize, now: Instant) -> Option<Duration> {
+        let over = self.0.len().checked_sub(most)?;
         let lockout = FIRST.saturating_mul(1 << over.min(8)).min(LONGEST);
-        let wait = lockout.saturating_sub(now.saturating_duration_since(self.last));
+        let wait = lockout.saturating_sub(self.since_last(now)?);
         (!wait.is_zero()).then_some(wait)
     }
 }
 
 fn forget_oldest(failures: &mut BTreeMap<Key, Failures>) {
-    let mut times: Vec<Instant> = failures.values().map(|failures| failures.last).collect();
+    let mut times: Vec<_> = failures.values().map(Failures::last).collect();
     let middle = times.len() / 2;
     let (_, middle, _) = times.select_nth_unstable(middle);
     let middle = *middle;
-    failures.retain(|_, failures| failures.last > middle);
+    failures.retain(|_, failures| failures.last() > middle);
 }
 
 fn keys(name: &str, from: IpAddr) -> [Key; 2] {
@@ -161,7 +173,7 @@ mod tests {
             for _ in 0..TRIES {
                 limiter.attempt("ann", from, start).unwrap();
             }
-            limiter.succeeded("ann", from);
+            limiter.succeeded("ann", from, start);
         }
         let (limiter, from) = (Limiter::default(), ip("192.0.2.7"));
         for _ in 0..TRIES {
@@ -188,6 +200,55 @@ mod tests {
         limiter
             .attempt("another", ip("2001:db8:0:1::1"), start)
             .unwrap();
+    }
+
+    #[test]
+    fn who_signs_in_prolongs_no_lockout_of_the_address() {
+        let (limiter, start) = (Limiter::default(), Instant::now());
+        let from = ip("192.0.2.1");
+        for number in 0..TRIES_OF_ADDRESS {
+            let name = format!("name-{number}");
+            limiter.attempt(&name, from, start).unwrap();
+        }
+        let later = start + FIRST;
+        limiter.attempt("ann", from, later).unwrap();
+        limiter.succeeded("ann", from, later);
+        limiter.attempt("bob", from, later).unwrap();
+    }
+
+    #[test]
+    fn who_signs_in_keeps_no_failures_of_others_alive() {
+        let (limiter, start) = (Limiter::default(), Instant::now());
+        let from = ip("192.0.2.1");
+        for number in 1..TRIES_OF_ADDRESS {
+            let name = format!("name-{number}");
+            limiter.attempt(&name, from, start).unwrap();
+        }
+        let between = start + FORGET / 2;
+        limiter.attempt("ann", from, between).unwrap();
+        limiter.succeeded("ann", from, between);
+        // One of before and these would be too many.
+        let later = start + FORGET;
+        for number in 0..TRIES_OF_ADDRESS {
+            let name = format!("name-{number}");
+            limiter.attempt(&name, from, later).unwrap();
+        }
+        assert_eq!(limiter.attempt("bob", from, later), Err(FIRST));
+    }
+
+    #[test]
+    fn no_lockout_is_longer_than_the_longest_and_what_is_kept_suffices_for_it() {
+        let (limiter, mut now) = (Limiter::default(), Instant::now());
+        let from = ip("192.0.2.1");
+        for number in 0..2 * KEPT {
+            let name = format!("name-{number}");
+            limiter.attempt(&name, from, now).unwrap();
+            now += LONGEST;
+        }
+        let locked = limiter.attempt("ann", from, now - Duration::from_secs(1));
+        assert_eq!(locked, Err(Duration::from_secs(1)));
+        let keys = keys("ann", from);
+        assert_eq!(limiter.0.lock()[&keys[1]].0.len(), KEPT);
     }
 
     #[test]

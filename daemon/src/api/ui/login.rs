@@ -57,8 +57,8 @@ pub async fn sign_in(State(api): State<Arc<Api>>, request: Request) -> Response 
         let error = "The form was too old, or cookies are switched off. Please try again.";
         return retry(StatusCode::FORBIDDEN, error);
     }
-    let name = fields.get("name");
-    if let Err(wait) = api.sessions.limiter.attempt(name, from, Instant::now()) {
+    let (name, now) = (fields.get("name"), Instant::now());
+    if let Err(wait) = api.sessions.limiter.attempt(name, from, now) {
         tracing::warn!(name, %from, "sign-in locked out after too many failures");
         return retry(StatusCode::TOO_MANY_REQUESTS, &locked(wait));
     }
@@ -77,7 +77,7 @@ pub async fn sign_in(State(api): State<Arc<Api>>, request: Request) -> Response 
             "Name or password is wrong.",
         );
     };
-    api.sessions.limiter.succeeded(name, from);
+    api.sessions.limiter.succeeded(name, from, now);
     // An older session of this browser ends with the new one.
     api.sessions.close(&headers);
     tracing::info!(name, %from, "signed in");

@@ -74,7 +74,8 @@ pub async fn come_back(
         return failure(StatusCode::FORBIDDEN, what);
     }
     // Only a code can be guessed.
-    if let Err(wait) = api.sessions.limiter.attempt(LIMITED, from, Instant::now()) {
+    let now = Instant::now();
+    if let Err(wait) = api.sessions.limiter.attempt(LIMITED, from, now) {
         return failure(StatusCode::TOO_MANY_REQUESTS, locked(wait));
     }
     let person = match provider.finish(&errand, query.get("code")).await {
@@ -82,7 +83,7 @@ pub async fn come_back(
         Err(error) => {
             tracing::warn!(%from, %error, "sign-in by the provider failed");
             if matches!(error, OidcError::Down(_) | OidcError::Unmapped(_)) {
-                api.sessions.limiter.succeeded(LIMITED, from);
+                api.sessions.limiter.succeeded(LIMITED, from, now);
             }
             return refused(&error);
         }
@@ -95,7 +96,7 @@ pub async fn come_back(
         let what = "The system gives no random numbers.";
         return failure(StatusCode::SERVICE_UNAVAILABLE, what.to_owned());
     };
-    api.sessions.limiter.succeeded(LIMITED, from);
+    api.sessions.limiter.succeeded(LIMITED, from, now);
     api.sessions.close(&headers);
     tracing::info!(name = %person.name, subject = person.subject, %from, "signed in by the provider");
     let mut response = page(&SignedInPage {

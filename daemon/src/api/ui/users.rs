@@ -223,7 +223,8 @@ pub async fn change_own(
         return Ok(ask_own(&visitor, wrong, form));
     };
     let from = from.map_or(IpAddr::from([0, 0, 0, 0]), |info| info.0.0.ip());
-    if let Err(wait) = api.sessions.limiter.attempt(&name, from, Instant::now()) {
+    let now = Instant::now();
+    if let Err(wait) = api.sessions.limiter.attempt(&name, from, now) {
         form.wrong("present", locked(wait));
         return Ok(ask_own(&visitor, StatusCode::TOO_MANY_REQUESTS, form));
     }
@@ -232,7 +233,7 @@ pub async fn change_own(
         form.wrong("present", "That is not your password.");
         return Ok(ask_own(&visitor, wrong, form));
     }
-    api.sessions.limiter.succeeded(&name, from);
+    api.sessions.limiter.succeeded(&name, from, now);
     let change = Change {
         password: Some(password),
         ..Change::default()

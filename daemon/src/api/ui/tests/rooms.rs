@@ -203,7 +203,8 @@ async fn everybody_changes_the_own_password_and_signs_in_again() {
         "guesses are few"
     );
     let from = std::net::IpAddr::from([0, 0, 0, 0]);
-    site.api.sessions.limiter.succeeded("viewer", from);
+    let limiter = &site.api.sessions.limiter;
+    limiter.succeeded("viewer", from, std::time::Instant::now());
     let page = viewer.post("/ui/password", &right).await;
     assert_eq!(page.headers[header::LOCATION], "/ui/login", "{}", page.html);
     assert_eq!(viewer.get("/ui/").await.status, StatusCode::SEE_OTHER);
