@@ -22,10 +22,11 @@ use openidconnect::{
     AccessTokenHash, AuthType, AuthorizationCode, ClaimsVerificationError, ClientId, ClientSecret,
     CsrfToken, EndpointMaybeSet, EndpointNotSet, EndpointSet, HttpRequest, HttpResponse, IssuerUrl,
     Nonce, OAuth2TokenResponse as _, PkceCodeChallenge, PkceCodeVerifier,
-    ProviderMetadataWithLogout, RedirectUrl, Scope, SignatureVerificationError, TokenResponse as _,
+    ProviderMetadataWithLogout, RedirectUrl, RequestTokenError, Scope, SignatureVerificationError,
+    TokenResponse as _,
     core::{
-        CoreAuthenticationFlow, CoreClient, CoreClientAuthMethod, CoreIdToken, CoreIdTokenClaims,
-        CoreTokenResponse,
+        CoreAuthenticationFlow, CoreClient, CoreClientAuthMethod, CoreErrorResponseType,
+        CoreIdToken, CoreIdTokenClaims, CoreTokenResponse,
     },
 };
 use parking_lot::Mutex;
@@ -108,8 +109,11 @@ pub struct Person {
 pub enum OidcError {
     #[error("the provider cannot be reached: {0}")]
     Down(String),
-    #[error("the provider did not take the code: {0}")]
+    /// It said nothing of the code: it is down by now, or does not know fipd.
+    #[error("the provider did not look at the code: {0}")]
     Exchange(String),
+    #[error("the provider did not take the code: {0}")]
+    Refused(String),
     #[error("the provider's answer does not hold: {0}")]
     Token(String),
     /// The person, who is in none of the groups that are mapped.
@@ -117,6 +121,21 @@ pub enum OidcError {
     Unmapped(String),
     #[error("{0}")]
     Here(String),
+}
+
+impl OidcError {
+    /// Whether the provider or its keys were against what the browser brought; else it may be right.
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, Self::Refused(_) | Self::Token(_))
+    }
+}
+
+impl Known {
+    /// What is known is better than nothing, where any age will do.
+    fn old(&self, age: Option<Duration>) -> Option<Arc<Metadata>> {
+        let old = self.metadata.as_ref().filter(|_| age.is_none());
+        old.map(|(metadata, _)| Arc::clone(metadata))
+    }
 }
 
 impl Oidc {
@@ -263,20 +282,27 @@ impl Provider {
         errand: &Errand,
         code: &str,
     ) -> Result<CoreTokenResponse, OidcError> {
-        let failed = |why: &dyn std::error::Error| {
-            let mut text = why.to_string();
-            if let Some(cause) = why.source() {
-                text = format!("{text}: {cause}");
-            }
-            OidcError::Exchange(text)
+        let told = |why: &dyn std::error::Error| match why.source() {
+            Some(cause) => format!("{why}: {cause}"),
+            None => why.to_string(),
         };
         let http = self.http();
         let request = client
             .exchange_code(AuthorizationCode::new(code.to_owned()))
-            .map_err(|error| failed(&error))?
+            .map_err(|error| OidcError::Exchange(told(&error)))?
             .set_pkce_verifier(PkceCodeVerifier::new(errand.verifier.clone()));
         let answer = request.request_async(&http).await;
-        answer.map_err(|error| failed(&error))
+        answer.map_err(|error| {
+            if let RequestTokenError::ServerResponse(said) = &error
+                && matches!(
+                    said.error(),
+                    CoreErrorResponseType::InvalidGrant | CoreErrorResponseType::InvalidRequest
+                )
+            {
+                return OidcError::Refused(told(&error));
+            }
+            OidcError::Exchange(told(&error))
+        })
     }
 
     fn person(&self, claims: &Value) -> Result<Person, OidcError> {
@@ -337,11 +363,8 @@ impl Provider {
             if let Some((why, until)) = &known.failure
                 && Instant::now() < *until
             {
-                // What is known is better than nothing.
-                let old = known.metadata.as_ref().filter(|_| age.is_none());
-                return old
-                    .map(|(metadata, _)| Arc::clone(metadata))
-                    .ok_or_else(|| OidcError::Down(why.clone()));
+                let why = why.clone();
+                return known.old(age).ok_or(OidcError::Down(why));
             }
         }
         let http = self.http();
@@ -363,7 +386,7 @@ impl Provider {
                 tracing::warn!(issuer = %self.config.issuer.0, error = why, "the OpenID Connect provider cannot be reached");
                 let pause = known.backoff.pause();
                 known.failure = Some((why.clone(), Instant::now() + pause));
-                Err(OidcError::Down(why))
+                known.old(age).ok_or(OidcError::Down(why))
             }
         }
     }
@@ -502,6 +525,34 @@ mod tests {
             let person = provider(setting).person(&claims).unwrap();
             assert_eq!(person.role, Role::Admin, "{setting}");
         }
+    }
+
+    #[tokio::test]
+    async fn what_was_known_goes_on_while_the_provider_is_down() {
+        let text = "issuer = \"http://127.0.0.1:1\"\nclient-id = \"x\"\n[roles]\nadmin = [\"r\"]\n";
+        let config: config::Oidc = toml::from_str(text).unwrap();
+        let oidc = Oidc::new(Some(&config), Some("https://fipd.example")).unwrap();
+        let provider = oidc.provider().unwrap();
+        assert!(matches!(provider.begin().await, Err(OidcError::Down(_))));
+        let said = json!({
+            "issuer": "http://127.0.0.1:1", "authorization_endpoint": "http://127.0.0.1:1/authorize",
+            "token_endpoint": "http://127.0.0.1:1/token", "jwks_uri": "http://127.0.0.1:1/keys",
+            "response_types_supported": ["code"], "subject_types_supported": ["public"],
+            "id_token_signing_alg_values_supported": ["RS256"],
+        });
+        let metadata: Metadata = serde_json::from_str(&said.to_string()).unwrap();
+        let before = Instant::now().checked_sub(KEEP).unwrap();
+        {
+            let mut known = provider.known.lock();
+            known.metadata = Some((Arc::new(metadata), before));
+            known.failure = None;
+        }
+        assert!(provider.begin().await.is_ok(), "who finds out that it is");
+        assert!(provider.trouble().is_some(), "it was asked");
+        assert!(provider.begin().await.is_ok(), "and who comes after");
+        // New keys are not to be had from what was known.
+        let keys = provider.metadata(Some(KEYS_EVERY)).await;
+        assert!(matches!(keys, Err(OidcError::Down(_))));
     }
 
     #[test]

@@ -145,7 +145,6 @@ fn nothing_that_is_wrong_with_the_answer_is_overlooked() {
         provider.does(|script| script.flaw = flaw);
         let answer = try_it(&rest, &provider);
         refused(&answer, why);
-        // Wrong answers count as failed attempts; a right one makes up for it.
         provider.does(|script| script.flaw = Flaw::None);
         assert_eq!(try_it(&rest, &provider).status, 200);
     }
@@ -182,6 +181,56 @@ fn clocks_may_differ_a_little_and_keys_may_change() {
     provider.does(|script| script.key = 1);
     let answer = try_it(&rest, &provider);
     assert_eq!(answer.status, 200, "{answer:?}");
+}
+
+#[test]
+fn an_outage_after_the_way_out_is_no_guess_and_locks_nobody_out() {
+    let provider = Provider::start();
+    let fipd = start(&provider, "");
+    let rest = fipd.rest(None);
+    // More than lock out an address.
+    let people = (0..31).map(|_| {
+        let (kept, to) = leave(&rest);
+        (kept, provider.visit(&to))
+    });
+    let people: Vec<_> = people.collect();
+    provider.does(|script| script.flaw = Flaw::Down);
+    for (kept, back) in &people {
+        let answer = come_back(&rest, kept, back);
+        assert_eq!(answer.status, 503, "{answer:?}");
+    }
+    provider.does(|script| script.flaw = Flaw::None);
+    // Nor is one here.
+    let secret = fipd.home().path().join("secret");
+    std::fs::remove_file(&secret).unwrap();
+    for (kept, back) in &people {
+        let answer = come_back(&rest, kept, back);
+        assert_eq!(answer.status, 503, "{answer:?}");
+    }
+    std::fs::write(&secret, SECRET).unwrap();
+    let (kept, back) = &people[0];
+    assert_eq!(come_back(&rest, kept, back).status, 200);
+}
+
+#[test]
+fn wrong_codes_lock_out_their_address_and_not_who_shares_it_after_a_few() {
+    let provider = Provider::start();
+    let fipd = start(&provider, "");
+    let rest = fipd.rest(None);
+    let guess = || {
+        let (kept, to) = leave(&rest);
+        let back = provider.visit(&to).replace("code=", "code=x");
+        come_back(&rest, &kept, &back)
+    };
+    for tries in 0..30 {
+        let answer = guess();
+        assert_eq!(answer.status, 403, "{tries}: {answer:?}");
+        assert!(text(&answer).contains("did not take the code"));
+        if tries == 10 {
+            assert_eq!(try_it(&rest, &provider).status, 200);
+        }
+    }
+    assert_eq!(guess().status, 429);
 }
 
 #[test]

@@ -28,7 +28,7 @@ use crate::{
 const COOKIE: &str = "__Host-fipd-oidc";
 /// How long somebody may take there, in seconds.
 const PATIENCE: u32 = 600;
-/// Failures count for this name, which no account has.
+/// Failures of a sign-in count for a name that begins so, which no account has.
 const LIMITED: &str = "openid connect";
 
 /// Sends the browser to the provider.
@@ -73,17 +73,17 @@ pub async fn come_back(
         let what = format!("{} did not sign you in: {said}.", provider.label());
         return failure(StatusCode::FORBIDDEN, what);
     }
-    // Only a code can be guessed.
-    let now = Instant::now();
-    if let Err(wait) = api.sessions.limiter.attempt(LIMITED, from, now) {
+    // Only a code can be guessed. Each sign-in counts for itself: many people may come from one address.
+    let (limited, now) = (format!("{LIMITED} {}", errand.state), Instant::now());
+    if let Err(wait) = api.sessions.limiter.attempt(&limited, from, now) {
         return failure(StatusCode::TOO_MANY_REQUESTS, locked(wait));
     }
     let person = match provider.finish(&errand, query.get("code")).await {
         Ok(person) => person,
         Err(error) => {
             tracing::warn!(%from, %error, "sign-in by the provider failed");
-            if matches!(error, OidcError::Down(_) | OidcError::Unmapped(_)) {
-                api.sessions.limiter.succeeded(LIMITED, from, now);
+            if !error.is_refusal() {
+                api.sessions.limiter.succeeded(&limited, from, now);
             }
             return refused(&error);
         }
@@ -96,7 +96,7 @@ pub async fn come_back(
         let what = "The system gives no random numbers.";
         return failure(StatusCode::SERVICE_UNAVAILABLE, what.to_owned());
     };
-    api.sessions.limiter.succeeded(LIMITED, from, now);
+    api.sessions.limiter.succeeded(&limited, from, now);
     api.sessions.close(&headers);
     tracing::info!(name = %person.name, subject = person.subject, %from, "signed in by the provider");
     let mut response = page(&SignedInPage {
@@ -135,7 +135,11 @@ fn refused(error: &OidcError) -> Response {
             StatusCode::SERVICE_UNAVAILABLE,
             format!("The provider cannot be reached: {why}."),
         ),
-        OidcError::Exchange(_) | OidcError::Token(_) => (
+        OidcError::Exchange(_) => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            format!("Nobody is signed in: {error}."),
+        ),
+        OidcError::Refused(_) | OidcError::Token(_) => (
             StatusCode::FORBIDDEN,
             format!("Nobody is signed in: {error}."),
         ),
