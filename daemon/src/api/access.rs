@@ -51,6 +51,16 @@ impl AccessTable {
         self.0.get(&(method, pattern.to_owned())).copied()
     }
 
+    /// The methods of a route, as the header `Allow` has them.
+    pub fn allowed(&self, pattern: &str) -> String {
+        let methods = self.iter().filter(|(_, of, _)| *of == pattern);
+        let names = methods.map(|(method, _, _)| match method {
+            "GET" => "GET,HEAD",
+            other => other,
+        });
+        names.collect::<Vec<_>>().join(",")
+    }
+
     /// All routes: method, pattern, access.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &str, Access)> {
         self.0

@@ -13,7 +13,7 @@ use axum::{
     serve::IncomingStream,
 };
 use fipd_core::{Actor, Role, Scope, TokenId};
-use http::{HeaderMap, Method, header, request::Parts};
+use http::{HeaderMap, Method, StatusCode, header, request::Parts};
 
 use super::{
     Api,
@@ -122,8 +122,8 @@ pub async fn authenticate(
         return next.run(request).await;
     };
     let Some(access) = guard.table.get(request.method(), &pattern) else {
-        // The router answers 405 for a known path; nothing else can get here.
-        return next.run(request).await;
+        let allow = [(header::ALLOW, guard.table.allowed(&pattern))];
+        return (StatusCode::METHOD_NOT_ALLOWED, allow).into_response();
     };
     let caller = match find_caller(&guard, &request, access) {
         Ok(caller) => caller,
@@ -141,12 +141,16 @@ pub async fn authenticate(
     next.run(request).await
 }
 
-/// A credential that is present and wrong is an error even where none is needed.
+/// A credential that is present and wrong is an error even where none is needed. Pages are for sessions alone, whatever else
+/// comes along.
 fn find_caller(
     guard: &Guard,
     request: &Request,
     access: Access,
 ) -> Result<Option<Caller>, Problem> {
+    if matches!(access, Access::Page(_)) {
+        return Ok(guard.api.sessions.caller(request.headers()));
+    }
     if let Some(ConnectInfo(peer)) = request.extensions().get::<ConnectInfo<SocketPeer>>() {
         return guard.socket.caller(*peer).map(Some).ok_or_else(|| {
             let detail =
@@ -239,7 +243,48 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
 
 #[cfg(test)]
 mod tests {
+    use axum::{Router, body::Body, middleware, routing::any};
+    use tower::ServiceExt as _;
+
     use super::*;
+    use crate::api::{access::Routes, sample::Site};
+
+    #[tokio::test]
+    async fn what_is_not_in_the_table_gets_to_no_handler() {
+        let site = Site::new().await;
+        let routes = Routes::default().get("/known", Access::Open, async || "in");
+        let guard = Guard {
+            api: Arc::clone(&site.api),
+            table: Arc::new(routes.finish().1),
+            socket: SocketPolicy {
+                own_uid: 1,
+                socket_gid: 1,
+            },
+        };
+        let router: Router = Router::new()
+            .route("/known", any(async || "in"))
+            .route("/other", any(async || "in"))
+            .layer(middleware::from_fn_with_state(guard, authenticate));
+        let ask = async |method: &str, path: &str| {
+            let request = http::Request::builder().method(method).uri(path);
+            let request = request.body(Body::empty()).unwrap();
+            router.clone().oneshot(request).await.unwrap()
+        };
+        for method in ["GET", "HEAD"] {
+            assert_eq!(ask(method, "/known").await.status(), StatusCode::OK);
+        }
+        for (method, path, allow) in [
+            ("POST", "/known", "GET,HEAD"),
+            ("OPTIONS", "/known", "GET,HEAD"),
+            ("BREW", "/known", "GET,HEAD"),
+            ("GET", "/other", ""),
+        ] {
+            let answer = ask(method, path).await;
+            let status = answer.status();
+            assert_eq!(status, StatusCode::METHOD_NOT_ALLOWED, "{method} {path}");
+            assert_eq!(answer.headers()[header::ALLOW], allow, "{method} {path}");
+        }
+    }
 
     #[test]
     fn strangers_at_the_socket_are_nobody() {
