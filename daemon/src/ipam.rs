@@ -394,6 +394,12 @@ impl Ipam {
         self.shared.publish();
     }
 
+    /// The writer ends unasked.
+    #[cfg(test)]
+    pub(crate) fn die(&self) {
+        self.shared.mailbox.die();
+    }
+
     /// Waits until the writer has ended, asked to or not.
     pub async fn ended(&self) {
         let mut ended = self.shared.ended.subscribe();

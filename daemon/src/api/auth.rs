@@ -132,7 +132,7 @@ pub async fn authenticate(
     match admit(access, caller.as_ref()) {
         Admission::In => {}
         Admission::Out(problem) => return problem.into_response(),
-        Admission::NoPage(problem) => return ui::forbidden(problem.detail.into()),
+        Admission::NoPage(needed) => return ui::forbidden(&guard.api, request, needed).await,
         Admission::SignIn => return ui::to_login(request),
     }
     if let Some(caller) = caller {
@@ -180,8 +180,8 @@ fn find_caller(
 enum Admission {
     In,
     Out(Problem),
-    /// A page for people says why.
-    NoPage(Problem),
+    /// A page for people says that it needs this role.
+    NoPage(Role),
     SignIn,
 }
 
@@ -196,15 +196,11 @@ fn admit(access: Access, caller: Option<&Caller>) -> Admission {
             Admission::Out(Problem::new(Code::Forbidden, detail))
         }
         (Some(caller), _) if caller.role >= needed => Admission::In,
+        (Some(_), Access::Page(_)) => Admission::NoPage(needed),
         (Some(caller), _) => {
             let (needed, has) = (role_name(needed), role_name(caller.role));
             let detail = format!("this needs the role {needed}, {} has {has}", caller.actor);
-            let problem = Problem::new(Code::Forbidden, detail);
-            if matches!(access, Access::Page(_)) {
-                Admission::NoPage(problem)
-            } else {
-                Admission::Out(problem)
-            }
+            Admission::Out(Problem::new(Code::Forbidden, detail))
         }
         (None, Access::Page(_)) => Admission::SignIn,
         (None, Access::Api(_) | Access::Scoped(_) | Access::Open | Access::Own) => {

@@ -347,7 +347,7 @@ async fn time_does_not_run_backwards_over_a_restart() {
 async fn a_writer_that_dies_unasked_is_told() {
     let dir = tempfile::tempdir().unwrap();
     let (ipam, writer) = start(dir.path());
-    ipam.shared.mailbox.die();
+    ipam.die();
     tokio::time::timeout(std::time::Duration::from_secs(5), ipam.ended())
         .await
         .expect("the end was not told");

@@ -55,8 +55,10 @@ mod views;
 mod visit;
 mod warnings;
 
+use std::sync::Arc;
+
 use axum::{
-    extract::Request,
+    extract::{FromRequestParts as _, Request},
     response::{IntoResponse as _, Response},
 };
 use fipd_core::Role;
@@ -67,7 +69,10 @@ pub use flow::Known as KnownFlow;
 pub use page::{PERMISSIONS, STRICT_TRANSPORT};
 pub use sessions::Sessions;
 
-use super::access::{Access, Routes};
+use super::{
+    Api,
+    access::{Access, Routes},
+};
 use page::{Failure, file, go_to};
 use visit::{Place, Visitor};
 
@@ -192,9 +197,13 @@ pub fn to_login(request: Request) -> Response {
 }
 
 /// A page for visitors whose role does not suffice.
-pub fn forbidden(detail: String) -> Response {
-    let next = "Ask an admin to do it, or for the role.";
-    Failure::new(Shell::default(), StatusCode::FORBIDDEN, detail, next).into_response()
+pub async fn forbidden(api: &Arc<Api>, request: Request, needed: Role) -> Response {
+    let (mut parts, _) = request.into_parts();
+    match Visitor::from_request_parts(&mut parts, api).await {
+        Ok(visitor) => visitor.forbidden(needed).into_response(),
+        // The session has ended meanwhile.
+        Err(to_login) => to_login,
+    }
 }
 
 /// Whether people look at what is there, rather than programs.

@@ -226,6 +226,45 @@ async fn viewers_look_and_operators_change() {
 }
 
 #[tokio::test]
+async fn who_is_refused_for_the_role_is_told_within_the_pages_and_can_sign_out() {
+    let site = Site::new().await;
+    let viewer = site.visitor("viewer").await;
+    for page in [
+        viewer.get("/ui/users").await,
+        viewer.post("/ui/pools/new", "name=x").await,
+    ] {
+        assert_eq!(page.status, StatusCode::FORBIDDEN);
+        for part in [
+            "This needs the role admin; viewer has viewer.",
+            "Ask an admin to do it, or for the role.",
+            "<a href=\"/ui/pools\"",
+            "viewer <small>viewer</small>",
+            "action=\"/ui/logout\"",
+        ] {
+            assert!(page.html.contains(part), "{part}: {}", page.html);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_page_that_says_what_failed_says_too_that_nothing_is_decided() {
+    let site = Site::new().await;
+    let viewer = site.visitor("viewer").await;
+    let banner = "id=\"store\"";
+    assert!(!viewer.get("/ui/pools/99").await.html.contains(banner));
+    site.api.ipam.die();
+    site.api.ipam.ended().await;
+    for (path, status) in [
+        ("/ui/pools/99", StatusCode::NOT_FOUND),
+        ("/ui/users", StatusCode::FORBIDDEN),
+    ] {
+        let page = viewer.get(path).await;
+        assert_eq!(page.status, status, "{path}");
+        assert!(page.html.contains(banner), "{path}: {}", page.html);
+    }
+}
+
+#[tokio::test]
 async fn admins_set_limits_and_operators_see_them() {
     let site = Site::new().await;
     site.account("root", Role::Admin, PASSWORD).await;

@@ -56,9 +56,8 @@ impl Visitor {
         };
         Shell {
             nav,
-            viewer: Some(self.viewer()),
             notice,
-            store: warnings::store(&self.api.ipam).map(|warning| warning.what),
+            ..self.quiet_shell()
         }
     }
 
@@ -104,7 +103,7 @@ impl Visitor {
         if self.may_write() {
             return Ok(());
         }
-        Err(self.forbidden("operator"))
+        Err(self.forbidden(Role::Operator))
     }
 
     /// Fails for all but admins.
@@ -112,7 +111,7 @@ impl Visitor {
         if self.is_admin() {
             return Ok(());
         }
-        Err(self.forbidden("admin"))
+        Err(self.forbidden(Role::Admin))
     }
 
     /// What the browser sent along.
@@ -120,19 +119,22 @@ impl Visitor {
         &self.headers
     }
 
-    fn forbidden(&self, needed: &str) -> Failure {
-        let role = role_name(self.session.role);
+    /// A page that says which role is needed.
+    pub fn forbidden(&self, needed: Role) -> Failure {
+        let (needed, has) = (role_name(needed), role_name(self.session.role));
         let what = format!(
-            "This needs the role {needed}; {} has {role}.",
+            "This needs the role {needed}; {} has {has}.",
             self.session.name
         );
         let next = "Ask an admin to do it, or for the role.";
         self.failure(StatusCode::FORBIDDEN, what, next)
     }
 
+    /// Without what the last form did.
     fn quiet_shell(&self) -> Shell {
         Shell {
             viewer: Some(self.viewer()),
+            store: warnings::store(&self.api.ipam).map(|warning| warning.what),
             ..Shell::default()
         }
     }
