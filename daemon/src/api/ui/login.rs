@@ -24,6 +24,8 @@ use crate::api::Api;
 
 /// Ties the form to the browser that asked for it, as there is no session yet.
 const FORM_COOKIE: &str = "__Host-fipd-login";
+/// For who sent a form without a session.
+const ENDED: &str = "Your session has ended; nothing was changed.";
 /// Longer names belong to nobody.
 const MAX_NAME: usize = 64;
 
@@ -37,7 +39,8 @@ pub async fn show(
     if api.sessions.find(&headers).is_some() {
         return go_to(next);
     }
-    form(&api, &headers, StatusCode::OK, &query, None)
+    let ended = (!query.get("ended").is_empty()).then(|| ENDED.to_owned());
+    form(&api, &headers, StatusCode::OK, &query, ended)
 }
 
 /// Checks name and password. Unknown names and wrong passwords look and take the same.

@@ -335,7 +335,32 @@ async fn forms_need_the_token_of_their_session() {
     // Without a session a form leads to the login page.
     let page = site.send(post("/ui/pools/1/allocate", "", give)).await;
     assert_eq!(page.status, StatusCode::SEE_OTHER);
-    assert_eq!(page.headers[header::LOCATION], "/ui/login");
+    assert_eq!(page.headers[header::LOCATION], "/ui/login?ended=yes");
+}
+
+#[tokio::test]
+async fn a_form_after_the_end_of_the_session_says_so_and_leads_back_to_its_page() {
+    let site = Site::new().await;
+    let operator = site.visitor("operator").await;
+    assert_eq!(site.api.sessions.end_all("operator"), 1);
+    let give = format!(
+        "owner=fipd/host/lab/a&address=10.0.0.9&csrf={}",
+        operator.csrf
+    );
+    let mut form = post("/ui/pools/1/allocate", &operator.cookie, &give);
+    let page = "https://fipd.example/ui/pools/1/allocate?address=10.0.0.9";
+    form.headers_mut()
+        .insert(header::REFERER, page.parse().unwrap());
+    let page = site.send(form).await;
+    assert_eq!(page.status, StatusCode::SEE_OTHER);
+    let to = page.headers[header::LOCATION].to_str().unwrap();
+    assert_eq!(to, "/ui/login?next=/ui/pools/1/allocate&ended=yes");
+    assert!(!site.holds("10.0.0.9"));
+    let login = site.send(get(to, "")).await.html;
+    assert!(login.contains("Your session has ended; nothing was changed."));
+    assert_eq!(field(&login, "next"), "/ui/pools/1/allocate");
+    let login = site.send(get("/ui/login", "")).await.html;
+    assert!(!login.contains("has ended"), "{login}");
 }
 
 #[tokio::test]

@@ -15,6 +15,7 @@ use serde::de::DeserializeOwned;
 use super::{
     cookies,
     fields::{Fields, with_query},
+    login::safe_next,
     page::{Failure, go_to},
     sessions::Session,
     warnings,
@@ -277,14 +278,24 @@ pub fn is_background(headers: &HeaderMap) -> bool {
     headers.contains_key("x-fipd-live") || text(headers, "accept") == "text/event-stream"
 }
 
-/// The login page, which comes back to where the visitor wanted to go (GET only).
+/// The login page. It comes back to where the visitor wanted to go; of a form it says that nothing was done, and comes back
+/// to the page that it was on.
 pub fn to_login(parts: &Parts) -> Response {
-    let wanted = match parts.method {
-        http::Method::GET => parts.uri.path_and_query().map_or("", |path| path.as_str()),
-        _ => "",
+    let form = !matches!(parts.method, http::Method::GET | http::Method::HEAD);
+    let wanted = match form {
+        true => page_of_form(&parts.headers),
+        false => parts.uri.path_and_query().map(ToString::to_string),
     };
-    let next = if wanted == links::HOME { "" } else { wanted };
-    go_to(&with_query(links::LOGIN, &[("next", next)]))
+    let next = wanted.as_deref().filter(|next| *next != links::HOME);
+    let ended = if form { "yes" } else { "" };
+    let pairs = [("next", next.unwrap_or_default()), ("ended", ended)];
+    go_to(&with_query(links::LOGIN, &pairs))
+}
+
+/// The page that a form was on, as the browser says it.
+fn page_of_form(headers: &HeaderMap) -> Option<String> {
+    let page: http::Uri = text(headers, header::REFERER.as_str()).parse().ok()?;
+    from_here(headers).then(|| safe_next(page.path()).to_owned())
 }
 
 /// Browsers name the site a form came from, older ones only its origin (which a proxy that rewrites `Host` would
@@ -364,9 +375,25 @@ mod tests {
             location(&parts("GET", "/ui/pools/1?at=10.0.0.0")),
             "/ui/login?next=/ui/pools/1%3Fat%3D10.0.0.0"
         );
-        assert_eq!(
-            location(&parts("POST", "/ui/pools/1/allocate")),
-            "/ui/login"
-        );
+        let mut form = parts("POST", "/ui/pools/1/allocate");
+        assert_eq!(location(&form), "/ui/login?ended=yes");
+        for (referer, next) in [
+            ("https://fipd.example/ui/pools/1?at=10.0.0.0", "/ui/pools/1"),
+            ("https://fipd.example/ui/", ""),
+            ("https://fipd.example/api/v1/pools", ""),
+            ("/ui/pools/1", "/ui/pools/1"),
+            ("no page", ""),
+        ] {
+            form.headers
+                .insert(header::REFERER, referer.parse().unwrap());
+            let pairs = [("next", next), ("ended", "yes")];
+            let expected = with_query("/ui/login", &pairs);
+            assert_eq!(location(&form), expected, "{referer}");
+        }
+        let page = "https://evil.example/ui/pools/1".parse().unwrap();
+        form.headers.insert(header::REFERER, page);
+        let site = "cross-site".parse().unwrap();
+        form.headers.insert("sec-fetch-site", site);
+        assert_eq!(location(&form), "/ui/login?ended=yes");
     }
 }
