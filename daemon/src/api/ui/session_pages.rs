@@ -61,17 +61,30 @@ pub async fn end_of_user(
 ) -> Answered {
     let Posted { visitor, fields } = posted;
     visitor.must_administer()?;
-    let what = format!("{name}: signed out by an admin");
-    let noted = api
-        .ipam
-        .note(Action::AccountChanged, what, visitor.actor())
-        .await;
-    noted.map_err(|error| {
-        let next = "Nobody was signed out. Try again.";
-        visitor.failure(StatusCode::SERVICE_UNAVAILABLE, error.to_string(), next)
-    })?;
-    end(&api, &visitor, &name, fields.get("end"))?;
+    let which = fields.get("end");
+    let there = api.sessions.of(&name, visitor.headers());
+    if there.iter().any(|one| is_meant(one, which)) {
+        let what = format!("{name}: signed out by an admin");
+        let noted = api
+            .ipam
+            .note(Action::AccountChanged, what, visitor.actor())
+            .await;
+        noted.map_err(|error| {
+            let next = "Nobody was signed out. Try again.";
+            visitor.failure(StatusCode::SERVICE_UNAVAILABLE, error.to_string(), next)
+        })?;
+    }
+    end(&api, &visitor, &name, which)?;
     Ok(go_to(&links::user_sessions(&name)))
+}
+
+/// Whether it is among those that are chosen to end.
+fn is_meant(one: &Listed, which: &str) -> bool {
+    match which {
+        "all" => true,
+        "others" => !one.mine,
+        id => one.id == id,
+    }
 }
 
 fn end(api: &Api, visitor: &Visitor, name: &str, which: &str) -> Result<(), Failure> {

@@ -219,6 +219,33 @@ async fn everybody_changes_the_own_password_and_signs_in_again() {
 }
 
 #[tokio::test]
+async fn the_audit_log_has_only_sessions_that_an_admin_ended() {
+    let site = Site::new().await;
+    let admin = admin(&site).await;
+    let viewer = site.visitor("viewer").await;
+    let sessions = "/ui/users/viewer/sessions";
+    let told = async || {
+        let audit = admin.get("/ui/audit").await.html;
+        audit.matches("viewer: signed out by an admin").count()
+    };
+    let page = admin.post(sessions, "end=").await;
+    assert_eq!(page.status, StatusCode::NOT_FOUND, "{}", page.html);
+    let page = admin.post(sessions, "end=0123456789abcdef").await;
+    assert_eq!(page.status, StatusCode::SEE_OTHER, "{}", page.html);
+    let page = admin.get(sessions).await.html;
+    assert!(page.contains("no such session any more"), "{page}");
+    assert_eq!(told().await, 0);
+    assert_eq!(viewer.get("/ui/").await.status, StatusCode::OK);
+    // The second finds none.
+    for _ in 0..2 {
+        let page = admin.post(sessions, "end=all").await;
+        assert_eq!(page.status, StatusCode::SEE_OTHER, "{}", page.html);
+        assert_eq!(told().await, 1);
+    }
+    assert_eq!(viewer.get("/ui/").await.status, StatusCode::SEE_OTHER);
+}
+
+#[tokio::test]
 async fn a_token_is_shown_once_and_revoked() {
     let site = Site::new().await;
     let admin = admin(&site).await;
