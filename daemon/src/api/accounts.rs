@@ -41,6 +41,9 @@ pub struct Accounts {
     ipam: Ipam,
     data_dir: PathBuf,
     slots: Arc<Semaphore>,
+    /// Passwords that were compared with a hash.
+    #[cfg(test)]
+    compared: Arc<std::sync::atomic::AtomicUsize>,
 }
 
 /// What of an account becomes another; what is `None` stays.
@@ -82,6 +85,8 @@ impl Accounts {
             ipam,
             data_dir: data_dir.to_owned(),
             slots: Arc::new(Semaphore::new(HASHES_AT_ONCE)),
+            #[cfg(test)]
+            compared: Arc::default(),
         }
     }
 
@@ -230,8 +235,12 @@ impl Accounts {
             return false;
         };
         let password = password.to_owned();
+        #[cfg(test)]
+        let compared = Arc::clone(&self.compared);
         let verified = tokio::task::spawn_blocking(move || {
             PasswordHash::new(&hash).is_ok_and(|parsed| {
+                #[cfg(test)]
+                compared.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                 Argon2::default()
                     .verify_password(password.as_bytes(), &parsed)
                     .is_ok()
@@ -334,6 +343,38 @@ mod tests {
                 .verify_password(b"something", &decoy)
                 .is_err()
         );
+    }
+
+    #[tokio::test]
+    async fn a_sign_in_compares_one_hash_whoever_tries() {
+        let dir = tempfile::tempdir().unwrap();
+        let (ipam, writer) = Ipam::start(dir.path(), Arc::new(clock::now)).unwrap();
+        let accounts = Accounts::closed(ipam.clone(), dir.path());
+        for name in ["ann", "bob"] {
+            let (password, actor) = ("a long password".to_owned(), "test".into());
+            let made = accounts.create(name, Role::Viewer, password, actor);
+            made.await.unwrap();
+        }
+        let disabled = Change {
+            disabled: Some(true),
+            ..Change::default()
+        };
+        let edited = accounts.edit("bob", disabled, "test".into());
+        edited.await.unwrap();
+        let compared = || accounts.compared.load(std::sync::atomic::Ordering::Relaxed);
+        for (name, password, signed_in) in [
+            ("ann", "a long password", true),
+            ("ann", "another password", false),
+            ("bob", "a long password", false),
+            ("nobody", "a long password", false),
+        ] {
+            let before = compared();
+            let account = accounts.login(name, password).await;
+            assert_eq!(account.is_some(), signed_in, "{name} {password}");
+            assert_eq!(compared() - before, 1, "{name} {password}");
+        }
+        ipam.shutdown().await;
+        writer.join();
     }
 
     #[test]
