@@ -13,6 +13,8 @@ mod completions;
 mod config;
 mod crds;
 mod docs;
+#[cfg(test)]
+mod documented;
 mod download;
 mod exit;
 mod export;

@@ -252,11 +252,18 @@ impl State {
         let standing = self.backups.standing();
         let failed = if standing.failure.is_some() { 1.0 } else { 0.0 };
         let seconds = |at: Timestamp| (Vec::new(), at.0 as f64 / 1_000.0);
+        let every = self.backups.schedule().every;
+        let interval = every.map(|every| (Vec::new(), every.as_secs_f64()));
         vec![
             Series {
                 name: "backup_last_success_timestamp_seconds",
                 help: "When the newest backup that the daemon keeps was made",
                 values: standing.last.map(seconds).into_iter().collect(),
+            },
+            Series {
+                name: "backup_interval_seconds",
+                help: "How often a backup is to be made; missing where that is off",
+                values: interval.into_iter().collect(),
             },
             Series {
                 name: "backup_failed",

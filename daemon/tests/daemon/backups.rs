@@ -47,6 +47,8 @@ fn copies_are_made_listed_and_handed_out_to_admins() {
     let last = "fipd_backup_last_success_timestamp_seconds 1";
     assert!(metrics.contains(last), "{metrics}");
     assert!(metrics.contains("fipd_backup_failed 0"), "{metrics}");
+    let interval = "\nfipd_backup_interval_seconds ";
+    assert!(!metrics.contains(interval), "no alert where none is due");
 }
 
 #[test]
