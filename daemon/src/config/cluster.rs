@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     claims::{self, Claims},
     cluster_manager::ClusterManager,
+    error::of_toml,
     ip_rule::{self, IpRule},
     systems::systems,
     uploaded,
@@ -192,9 +193,9 @@ impl ClusterConfig {
         settings: &str,
         text: &Arc<str>,
     ) -> Result<Self, String> {
-        let mut raw: toml::Table = settings.parse().map_err(|error: toml::de::Error| {
-            format!("settings: {}", error.to_string().trim_end())
-        })?;
+        let mut raw: toml::Table = settings
+            .parse()
+            .map_err(|error: toml::de::Error| format!("settings: {}", of_toml(settings, &error)))?;
         for key in ["name", "kubeconfig", "in-cluster", "context", "systems"] {
             if raw.contains_key(key) {
                 return Err(format!("settings: {key} is not given here"));

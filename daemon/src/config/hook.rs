@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::place::place;
+use super::{error::shown, place::place};
 use crate::webhooks::event;
 
 /// A receiver of events.
@@ -99,7 +99,8 @@ impl TryFrom<String> for HookUrl {
             scheme && !user && uri.host().is_some_and(|host| !host.is_empty())
         };
         uri.filter(fine).map(Self).ok_or_else(|| {
-            format!("[[webhook]] url = {text:?}: allowed is https://HOST[:PORT][/PATH], or http:// where nobody listens in")
+            let shown = shown(&text);
+            format!("[[webhook]] url = {shown:?}: allowed is https://HOST[:PORT][/PATH], or http:// where nobody listens in")
         })
     }
 }
@@ -184,6 +185,12 @@ mod tests {
         for url in ["ftp://a", "a.example", "https://me:x@a.example", "https://"] {
             assert!(HookUrl::try_from(url.to_owned()).is_err(), "{url}");
         }
+        let error = HookUrl::try_from("https://me:hunter2@a.example/hunter2".to_owned());
+        let error = error.unwrap_err();
+        assert!(
+            error.contains("https://a.example") && !error.contains("hunter2"),
+            "{error}"
+        );
         for name in ["", "Ops", "a/b", "..", &"x".repeat(41)] {
             assert!(HookName::try_from(name.to_owned()).is_err(), "{name}");
         }

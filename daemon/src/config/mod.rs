@@ -232,8 +232,7 @@ impl Config {
     /// Validates the text of a file whose relative paths start at `base`. The error names line, column, what
     /// was found and what is allowed.
     pub fn parse(text: &str, base: &Path) -> Result<Self, String> {
-        let file: File =
-            toml::from_str(text).map_err(|err| err.to_string().trim_end().to_owned())?;
+        let file: File = toml::from_str(text).map_err(|err| error::of_toml(text, &err))?;
         let at = |span: std::ops::Range<usize>, what: &str| error::at(text, span.start, what);
         refuse_later_parts(&file).map_err(|(span, what)| at(span, what))?;
         let role = file
@@ -384,7 +383,8 @@ fn check_api(api: &Api) -> Result<(), String> {
     };
     let bad = |why: &str| {
         Err(format!(
-            "[api] advertise = {url:?} {why}; allowed is https://HOST[:PORT]"
+            "[api] advertise = {:?} {why}; allowed is https://HOST[:PORT]",
+            error::shown(url)
         ))
     };
     match url.parse::<http::Uri>() {

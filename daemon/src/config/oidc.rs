@@ -9,7 +9,7 @@ use fipd_core::{Role, Text};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::place::place;
+use super::{error::shown, place::place};
 
 /// The section. It needs `[api] advertise`, where the provider sends browsers back to.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -94,7 +94,8 @@ impl TryFrom<String> for Issuer {
             return Ok(Self(text.into()));
         }
         Err(format!(
-            "[oidc] issuer = {text:?}: allowed is https://HOST[:PORT][/PATH] without query, as the provider names itself"
+            "[oidc] issuer = {:?}: allowed is https://HOST[:PORT][/PATH] without query, as the provider names itself",
+            shown(&text)
         ))
     }
 }

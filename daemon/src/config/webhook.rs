@@ -6,7 +6,7 @@ use fipd_core::Text;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{ClusterConfig, Config};
+use super::{ClusterConfig, Config, error::shown};
 use crate::clock;
 
 /// The section.
@@ -76,7 +76,8 @@ impl TryFrom<String> for Address {
     fn try_from(text: String) -> Result<Self, Self::Error> {
         let wrong = |why: &str| {
             Err(format!(
-                "[cluster.SYSTEM.webhook] url = {text:?} {why}; allowed is https://HOST[:PORT][/PATH]"
+                "[cluster.SYSTEM.webhook] url = {:?} {why}; allowed is https://HOST[:PORT][/PATH]",
+                shown(&text)
             ))
         };
         let Ok(uri) = text.parse::<http::Uri>() else {

@@ -111,6 +111,67 @@ fn a_bundle_has_what_helps_and_no_secret_of_any_kind() {
 }
 
 #[test]
+fn a_refused_configuration_is_in_the_log_without_what_it_says() {
+    const WRONG: &str = "hunter2-0123456789";
+    let home = Arc::new(tempfile::tempdir().unwrap());
+    let file = home.path().join("fipd.toml");
+    std::fs::write(&file, "").unwrap();
+    let fipd = Daemon::start_in(Arc::clone(&home), &["--config", file.to_str().unwrap()]);
+    for (text, said) in [
+        (
+            format!("[oidc]\nclient-secret = \"{WRONG}\"\n"),
+            ["line 2", "client-secret"],
+        ),
+        (
+            format!("[oidc]\nclient-id = {WRONG}\n"),
+            ["line 2", "client-id"],
+        ),
+        (
+            format!(
+                "[[webhook]]\nname = \"a\"\nsecret-file = \"s\"\nurl = \"https://a:{WRONG}@hooks.example/{WRONG}\"\n"
+            ),
+            ["line 4", "https://hooks.example"],
+        ),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        let done = fipd.cli("reload");
+        done.fails(2, &said);
+        assert!(!done.err.contains(WRONG), "{done:?}");
+        assert!(!fipd.log().contains(WRONG), "{}", fipd.log());
+    }
+    // Other programs of the unit, and a fipd of before, said more.
+    let journal = home.path().join("journal");
+    let more = format!(
+        "{}3 | client-secret = \"{WRONG}\"\nsent to https://a:{WRONG}@hooks.example/{WRONG}?x={WRONG}\n",
+        fipd.log()
+    );
+    std::fs::write(&journal, more).unwrap();
+    let programs = home.path().join("bin");
+    std::fs::create_dir(&programs).unwrap();
+    let journalctl = programs.join("journalctl");
+    let script = format!("#!/bin/sh\nexec /bin/cat '{}'\n", journal.display());
+    std::fs::write(&journalctl, script).unwrap();
+    std::fs::set_permissions(&journalctl, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let out = home.path().join("bundle.tar.gz");
+    let made = run(program()
+        .env("PATH", &programs)
+        .arg("--socket")
+        .arg(fipd.socket())
+        .args(["support-bundle", "--file", out.to_str().unwrap()]));
+    assert_eq!(made.code, 0, "{made:?}");
+    let all = unpacked(&out);
+    let log = &all["fipd-support/log.txt"];
+    assert!(log.contains("the configuration stays as it was"), "{log}");
+    assert!(
+        log.contains("sent to https://hooks.example/(masked)"),
+        "{log}"
+    );
+    for (name, text) in &all {
+        assert!(!text.contains(WRONG), "{name}: {text}");
+    }
+}
+
+#[test]
 fn without_a_daemon_there_is_a_bundle_that_says_so() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("b.tar.gz");

@@ -36,7 +36,7 @@ fn may_be_secret(key: &str) -> bool {
 
 fn item(value: &mut toml::Value) {
     match value {
-        toml::Value::String(text) => *text = without_path(text),
+        toml::Value::String(text) => *text = without_paths(text),
         toml::Value::Array(all) => all.iter_mut().for_each(item),
         toml::Value::Table(more) => table(more),
         toml::Value::Integer(_)
@@ -49,31 +49,91 @@ fn item(value: &mut toml::Value) {
 /// The same in an answer of the daemon.
 pub fn urls(value: &mut Value) {
     match value {
-        Value::String(text) => *text = without_path(text),
+        Value::String(text) => *text = without_paths(text),
         Value::Array(all) => all.iter_mut().for_each(urls),
         Value::Object(more) => more.values_mut().for_each(urls),
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 
-/// Receivers of webhooks often have their secret in the path, and others have a name and a password before the host.
-fn without_path(text: &str) -> String {
-    let Some((scheme, rest)) = text.split_once("://") else {
-        return text.to_owned();
-    };
-    if text.contains(char::is_whitespace) {
-        return text.to_owned();
+/// Receivers of webhooks often have their secret in the path, and others have a name and a password before the host. All
+/// addresses in the text are without them.
+fn without_paths(text: &str) -> String {
+    let beyond = |c: char| c.is_whitespace() || "\"'`<>\\".contains(c);
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find("://") {
+        let (before, more) = rest.split_at(at + "://".len());
+        let (address, more) = more.split_at(more.find(beyond).unwrap_or(more.len()));
+        rest = more;
+        let end = address.find(['/', '?', '#']).unwrap_or(address.len());
+        let (authority, path) = address.split_at(end);
+        out.push_str(before);
+        out.push_str(authority.rsplit('@').next().unwrap_or_default());
+        let web = before.ends_with("http://") || before.ends_with("https://");
+        match web && path.len() > 1 {
+            true => out.extend(["/", MASKED]),
+            false => out.push_str(path),
+        }
     }
-    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    let (authority, path) = rest.split_at(end);
-    let host = authority.rsplit('@').next().unwrap_or_default();
-    match scheme {
-        "http" | "https" if path.len() > 1 => format!("{scheme}://{host}/{MASKED}"),
-        _ => format!("{scheme}://{host}{path}"),
-    }
+    out.push_str(rest);
+    out
 }
 
-/// Anything that looks like a token, a hash or a key, wherever it is.
+/// What is said of keys that may be secrets: `key = value`, `"key": "value"` and the like.
+fn without_values(line: &str) -> String {
+    let of_key = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+    let mut out = String::with_capacity(line.len());
+    let mut rest = line;
+    while let Some(first) = rest.chars().next() {
+        let end = rest.find(|c| !of_key(c)).unwrap_or(rest.len());
+        let (key, more) = rest.split_at(end);
+        out.push_str(key);
+        rest = more;
+        if key.is_empty() {
+            out.push(first);
+            rest = &rest[first.len_utf8()..];
+        } else if may_be_secret(key)
+            && let Some((before, after)) = around_value(more)
+        {
+            out.extend([before, MASKED]);
+            rest = after;
+        }
+    }
+    out
+}
+
+/// What is before and behind the value of a key, in the text behind the key. Of a list or words without quotes that is all.
+fn around_value(text: &str) -> Option<(&str, &str)> {
+    let sign = text.trim_start_matches(['\\', '"', '\'']).trim_start();
+    let given = sign.strip_prefix([':', '='])?;
+    let value = given.trim_start();
+    // A count is no secret, and what is below a bracket is in lines of its own.
+    let alone = value.trim_end_matches([',', ' ']);
+    let open = ["", "[", "{", "true", "false", "null"].contains(&alone);
+    if open || alone.parse::<u16>().is_ok() || value.starts_with(':') {
+        return None;
+    }
+    let before = |value: &str| &text[..text.len() - value.len()];
+    let plain = value.trim_start_matches('\\');
+    if let Some(quote @ ('"' | '\'')) = plain.chars().next() {
+        let inside = plain.trim_start_matches(quote);
+        let escaped = plain.len() < value.len();
+        let mut ends = inside.match_indices(quote);
+        let end = ends.find(|(at, _)| inside[..*at].ends_with('\\') == escaped);
+        let end = end.map_or(inside.len(), |(at, _)| at - usize::from(escaped));
+        return Some((before(inside), &inside[end..]));
+    }
+    let bearer = value
+        .get(..6)
+        .is_some_and(|word| word.eq_ignore_ascii_case("bearer"));
+    let whole = given.len() > value.len() || value.starts_with(['[', '{']) || bearer;
+    let end = value.find(char::is_whitespace).filter(|_| !whole);
+    Some((before(value), &value[end.unwrap_or(value.len())..]))
+}
+
+/// Anything that looks like a token, a hash or a key, wherever it is, what is given to keys that may be secrets, and of
+/// addresses all but the host.
 pub fn text(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut in_key = false;
@@ -84,7 +144,7 @@ pub fn text(text: &str) -> String {
             out.push('\n');
         }
         if !in_key {
-            words(line, &mut out);
+            words(&without_paths(&without_values(line)), &mut out);
             out.push('\n');
         }
         if line.contains("-----END") {
@@ -108,7 +168,7 @@ fn words(line: &str, out: &mut String) {
         if inside(first) {
             let hide = is_secret(word) || (after_bearer && word.len() > 8);
             out.push_str(if hide { MASKED } else { word });
-            after_bearer = word.eq_ignore_ascii_case("bearer");
+            after_bearer = word.to_ascii_lowercase().ends_with("bearer");
         } else {
             out.push_str(word);
         }
@@ -153,6 +213,39 @@ mod tests {
             assert!(!seen.contains(secret), "{secret}: {seen}");
         }
         assert!(seen.contains("fipd_pool_free{pool=\"a\"} 3") && seen.contains("of ann"));
+    }
+
+    #[test]
+    fn values_of_secret_keys_go_from_lines_in_any_form() {
+        for line in [
+            "3 | client-secret = \"hunter2 hunter2\" # of idp",
+            "client_secret='hunter2' of idp",
+            "password: hunter2 hunter2",
+            "what={\"apiKey\":\"hunter2\",\"of\": \"idp\"} of idp",
+            "error=\"line 3: \\\"token\\\": \\\"hunter2\\\"\" of idp",
+            "token=hunter2 of idp",
+            "token=Bearer hunter2",
+            "authorization=Bearer hunter2hunter2 of idp",
+            "secret = \"\"\"hunter2\"\"\" of idp",
+            "tokens = [\"hunter2\", \"hunter2\"]",
+            "posted to https://me:hunter2@hooks.example/hunter2?x=hunter2, of idp",
+            "url=\"http://hooks.example?hunter2\" of idp",
+        ] {
+            let seen = text(line);
+            assert!(!seen.contains("hunter2") && seen.contains(MASKED), "{seen}");
+            assert_eq!(seen.contains("of idp"), line.contains("of idp"), "{seen}");
+            assert_eq!(text(&seen), seen, "a second time changes nothing");
+        }
+        for line in [
+            "\"tokens\": 17,",
+            "\"tokens\": [",
+            "client-secret-file = \"/etc/fipd/oidc.secret\"",
+            "fipd::api::tokens::made a token of ann",
+            "listening at https://127.0.0.1:8443, unix:///run/fipd/fipd.sock",
+            "https://127.0.0.1:8443/ is 1/2 of \u{e4}",
+        ] {
+            assert_eq!(text(line).trim_end(), line);
+        }
     }
 
     #[test]
