@@ -17,7 +17,8 @@ const DIRECTORY: &str = "webhooks";
 /// All up to `after` was received, as numbered in this epoch of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cursor {
-    /// Drawn with the file: another installation has the same numbers. 0: the file is of before there was one.
+    /// Drawn with the file, and anew where the log is another one: another installation has the same numbers. 0: the file is of
+    /// before there was one.
     #[serde(default)]
     pub instance: u64,
     /// Grows when a backup takes the place of the store, whose numbers begin again then.

@@ -132,6 +132,18 @@ impl Message {
         Self::new(id, GAP, &at, &data)
     }
 
+    /// That the log is another one than that which was told until then. The first entry of that which is not known is named.
+    pub fn other_log(told: Cursor) -> Self {
+        let from = told.after.saturating_add(1);
+        let id = format!("{}_gap", told.id(from));
+        let data = json!({
+            "from": from, "to": null, "count": null,
+            "detail": "another store took the place of the one that this was told of: its audit log is told from the beginning",
+        });
+        let at = clock::rfc3339(clock::now());
+        Self::new(id, GAP, &at, &data)
+    }
+
     /// To see whether they arrive.
     pub fn test(hook: &str) -> Self {
         let now = clock::now();

@@ -139,6 +139,20 @@ fn epoch(ipam: &Ipam) -> u64 {
     ipam.read(|ledger| ledger.epoch().map_or(0, |epoch| epoch.number))
 }
 
+/// The entry that says that a backup took the store's place.
+async fn restored(ipam: &Ipam) -> Result<Option<u64>, Trouble> {
+    let reader = ipam.reader().clone();
+    let restored = AuditFilter {
+        action: Some(Action::Restored),
+        ..AuditFilter::default()
+    };
+    let search = move || reader.audit_search(&restored, None, 1, usize::MAX);
+    let found = tokio::task::spawn_blocking(search)
+        .await
+        .map_err(|error| Trouble::Refused(error.to_string()))??;
+    Ok(found.entries.first().map(|(number, _)| *number))
+}
+
 impl One {
     async fn run(&self, ipam: &Ipam) {
         let mut revisions = ipam.revisions();
@@ -211,7 +225,7 @@ impl One {
         Ok(full)
     }
 
-    /// How far it has come: as it was noted, or from now on where it is new.
+    /// How far it has come: as it was noted, from now on where it is new, or nowhere where the log is another one.
     async fn here(&self, ipam: &Ipam) -> Result<Cursor, Trouble> {
         let epoch = epoch(ipam);
         if let Some(at) = self.standing.cursor().filter(|at| at.epoch == epoch) {
@@ -219,37 +233,36 @@ impl One {
         }
         let place = self.place.clone();
         let noted = blocking(move || place.read()).await?;
+        let last = last_entry(ipam);
+        // What was noted is on the disk, so that only another log can be shorter.
+        let ahead = |at: &Cursor| at.epoch > epoch || at.epoch == epoch && at.after > last;
+        let other_log = noted.filter(ahead);
         let instance = match noted.map_or(0, |at| at.instance) {
-            0 => getrandom::u64().map_err(std::io::Error::other)?,
-            drawn => drawn,
+            drawn if drawn != 0 && other_log.is_none() => drawn,
+            _ => getrandom::u64().map_err(std::io::Error::other)?,
         };
-        let at = match noted {
-            Some(at) if at.epoch == epoch => Cursor { instance, ..at },
+        let after = match noted {
+            Some(before) if other_log.is_some() => {
+                tracing::error!(
+                    webhook = %self.hook.name.0, told = before.after, last,
+                    "the audit log is another one than that which was told; all of it is told"
+                );
+                self.send(&Message::other_log(before)).await?;
+                0
+            }
+            Some(at) if at.epoch == epoch => at.after,
             Some(before) => {
                 // A backup took the store's place: its numbers begin again after the entry that says so.
-                let reader = ipam.reader().clone();
-                let restored = AuditFilter {
-                    action: Some(Action::Restored),
-                    ..AuditFilter::default()
-                };
-                let search = move || reader.audit_search(&restored, None, 1, usize::MAX);
-                let found = tokio::task::spawn_blocking(search)
-                    .await
-                    .map_err(|error| Trouble::Refused(error.to_string()))??;
-                let restored = found.entries.first().map(|(number, _)| *number);
-                let from = restored.unwrap_or_else(|| last_entry(ipam).saturating_add(1));
-                let after = before.after.min(from.saturating_sub(1));
-                Cursor {
-                    instance,
-                    epoch,
-                    after,
-                }
+                let from = restored(ipam).await?;
+                let from = from.unwrap_or_else(|| last.saturating_add(1));
+                before.after.min(from.saturating_sub(1))
             }
-            None => Cursor {
-                instance,
-                epoch,
-                after: last_entry(ipam),
-            },
+            None => last,
+        };
+        let at = Cursor {
+            instance,
+            epoch,
+            after,
         };
         self.standing.reached(at);
         self.note(true).await?;

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use crate::{
     beside::serve_beside,
-    harness::{Daemon, PATIENCE},
+    harness::{Daemon, PATIENCE, program, run},
 };
 
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
@@ -286,6 +286,80 @@ fn what_was_trimmed_before_it_could_be_sent_is_told_as_a_gap() {
     assert_eq!(listed["webhooks"][0]["missed"], missed, "{listed}");
     let next = got[1].1["data"]["number"].as_u64().unwrap();
     assert_eq!(next, gap["data"]["to"].as_u64().unwrap() + 1);
+}
+
+/// Stopped, so that all it has sent is noted.
+fn stop(fipd: &mut Daemon) {
+    fipd.signal(Signal::SIGTERM);
+    assert!(fipd.wait().0.success());
+}
+
+fn give(fipd: &Daemon, name: &str) {
+    fipd.json(&format!(
+        "lease allocate --pool p --owner fipd/Host/lab/{name}"
+    ));
+}
+
+fn distinct_ids(got: &[(String, Value)]) -> usize {
+    got.iter().map(|(id, _)| id).collect::<BTreeSet<_>>().len()
+}
+
+#[test]
+fn after_a_restore_events_go_on_under_ids_that_were_not_there_before() {
+    let receiver = Receiver::start(Duration::ZERO);
+    let events = "events = [\"lease.*\", \"book.restored\"]";
+    let (mut fipd, file) = start(&hook("ops", &receiver.url, events));
+    fipd.json("pool create p --cidr 10.0.0.0/24");
+    give(&fipd, "a");
+    let backup = fipd.home().path().join("backup");
+    let backup = backup.to_str().unwrap();
+    assert_eq!(fipd.cli(&format!("backup {backup}")).code, 0);
+    give(&fipd, "b");
+    give(&fipd, "c");
+    receiver.wait("all before", |got| got.len() >= 3);
+    stop(&mut fipd);
+    let mut restore = program();
+    restore.args(["restore", backup, "--no-hold", "--reason", "a test"]);
+    let restored = run(restore.arg("--data-dir").arg(fipd.data_dir()));
+    assert_eq!(restored.code, 0, "{restored:?}");
+    let fipd = Daemon::start_in(fipd.home(), &["--config", &file]);
+    give(&fipd, "d");
+    receiver.wait("what came after", |got| got.len() >= 5);
+    let got = receiver.got();
+    assert_eq!(kinds(&got)[3..], ["book.restored", "lease.allocated"]);
+    assert_eq!(got[4].1["data"]["owner"], "fipd/Host/lab/d");
+    let number = |at: usize| got[at].1["data"]["number"].as_u64().unwrap();
+    assert!(number(3) <= number(2), "the numbers come again: {got:?}");
+    assert_eq!(distinct_ids(&got), got.len(), "the ids do not: {got:?}");
+}
+
+#[test]
+fn of_another_store_all_is_told_after_a_gap() {
+    let receiver = Receiver::start(Duration::ZERO);
+    let (mut fipd, file) = start(&hook("ops", &receiver.url, ""));
+    fipd.json("pool create p --cidr 10.0.0.0/24");
+    for name in ["a", "b", "c", "d", "e", "f"] {
+        give(&fipd, name);
+    }
+    receiver.wait("all of the first", |got| got.len() >= 6);
+    stop(&mut fipd);
+    std::fs::remove_file(fipd.data_dir().join("fipd.redb")).unwrap();
+    let fipd = Daemon::start_in(fipd.home(), &["--config", &file]);
+    fipd.json("pool create p --cidr 10.0.0.0/24");
+    give(&fipd, "other");
+    receiver.wait("the first of the other", |got| got.len() >= 8);
+    let got = receiver.got();
+    assert_eq!(kinds(&got)[6..], ["fipd.gap", "lease.allocated"]);
+    let last = got[5].1["data"]["number"].as_u64().unwrap();
+    let from = got[6].1["data"]["from"].as_u64().unwrap();
+    assert!([last, last + 1].contains(&from), "{got:?}");
+    assert_eq!(got[7].1["data"]["owner"], "fipd/Host/lab/other");
+    assert_eq!(distinct_ids(&got), got.len(), "{got:?}");
+    // It goes on from there.
+    let first = receiver.got().len();
+    give(&fipd, "next");
+    receiver.wait("the next", |got| got.len() > first);
+    assert_eq!(kinds(&receiver.got())[first..], ["lease.allocated"]);
 }
 
 #[test]
