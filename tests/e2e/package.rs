@@ -18,6 +18,8 @@ mod files;
 mod host;
 #[path = "package/life.rs"]
 mod life;
+#[path = "package/pod.rs"]
+mod pod;
 #[path = "package/service.rs"]
 mod service;
 

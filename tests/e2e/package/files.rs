@@ -92,7 +92,6 @@ async fn both_packages_have_all_that_an_admin_needs() {
         "/usr/lib/systemd/system/fipd.socket",
         "/usr/lib/systemd/system/fipd-cni.socket",
         "/usr/lib/sysusers.d/fipd.conf",
-        "/usr/lib/tmpfiles.d/fipd.conf",
         "/usr/share/man/man1/fipd.1.gz",
         "/usr/share/man/man1/fipd-lease-allocate.1.gz",
         "/usr/share/bash-completion/completions/fipd",

@@ -6,9 +6,9 @@ use redb::{Database, TableDefinition};
 use super::host::{Host, KUBECONFIG};
 
 const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
-const STORE: &str = "/var/lib/fipd/fipd.redb";
-const UNITS: &str = "fipd.socket fipd-cni.socket fipd.service";
-const CONFIG: &str = "/etc/fipd/fipd.toml";
+pub const STORE: &str = "/var/lib/fipd/fipd.redb";
+pub const UNITS: &str = "fipd.socket fipd-cni.socket fipd.service";
+pub const CONFIG: &str = "/etc/fipd/fipd.toml";
 /// What an admin writes.
 const CHANGE: &str = "keep = 21";
 
@@ -17,6 +17,7 @@ async fn a_deb_is_installed_upgraded_downgraded_removed_and_purged() {
     let host = Host::bare(Kind::Deb).await;
     let leases = first_days(&host).await;
 
+    a_removal_that_fails_is_undone(&host).await;
     let said = host.remove().await;
     assert!(!said.contains("warning"), "no cluster is attached: {said}");
     gone(&host).await;
@@ -70,10 +71,42 @@ async fn an_rpm_is_installed_upgraded_downgraded_and_removed() {
     host.sh(&format!("test -s {STORE}")).await;
 
     host.sh(&format!("mv {CONFIG}.rpmsave {CONFIG}")).await;
-    host.install(Packages::NEWER).await;
+    beside_another(&host).await;
     host.active().await;
     assert_eq!(host.sh("fipd lease list").await, leases);
     assert!(host.sh(&format!("cat {CONFIG}")).await.contains(CHANGE));
+}
+
+/// dpkg has the package's scripts put back what they had stopped.
+async fn a_removal_that_fails_is_undone(host: &Host) {
+    let script = "/var/lib/dpkg/info/fipd.prerm";
+    host.sh(&format!("cp -p {script} /tmp && echo exit 1 >>{script}"))
+        .await;
+    let said = host.said("dpkg --remove fipd && echo removed").await;
+    assert!(!said.ends_with("removed"), "{said}");
+    let status = host
+        .sh("dpkg-query --show --showformat='${Status}' fipd")
+        .await;
+    assert!(status.ends_with("ok installed"), "{status}: {said}");
+    host.sh(&format!("mv /tmp/fipd.prerm {script}")).await;
+    host.active().await;
+}
+
+/// Installed anew while another one has the store: the service is not started until that has gone and an admin says so.
+async fn beside_another(host: &Host) {
+    host.sh(&format!(
+        "systemd-run --quiet --unit=other --collect flock {STORE} sleep infinity"
+    ))
+    .await;
+    let held = format!("! flock --nonblock {STORE} true");
+    host.until("the store is held", &held, |_| true).await;
+    let said = host.install(Packages::NEWER).await;
+    assert!(said.contains("is not started beside it"), "{said}");
+    inactive(host).await;
+    host.sh(&format!(
+        "systemctl stop other.service && systemctl enable --now {UNITS}"
+    ))
+    .await;
 }
 
 /// Installed, used, configured, upgraded, and taken back to the version before: what the leases are afterwards.
@@ -120,9 +153,9 @@ async fn downgrade(host: &Host) {
     let newer = known + 1;
     write_schema(host, Some(newer));
     host.install(Packages::OLDER).await;
-    // dpkg has tried to start it by then, rpm has not.
-    host.said("systemctl is-failed --quiet fipd.service || systemctl start fipd.service")
-        .await;
+    // What an admin has stopped stays so.
+    inactive(host).await;
+    host.said("systemctl start fipd.service").await;
     let state = host
         .until(
             "the service has failed",
@@ -181,7 +214,7 @@ fn write_schema(host: &Host, version: Option<u32>) -> u32 {
     found
 }
 
-async fn owners(host: &Host) {
+pub async fn owners(host: &Host) {
     let seen = host
         .sh("stat --format='%A %U %G %n' /etc/fipd /etc/fipd/fipd.toml /var/lib/fipd /var/lib/fipd/fipd.redb /run/fipd /run/fipd/fipd.sock /run/fipd/cni.sock")
         .await;
@@ -190,7 +223,7 @@ drwxr-xr-x root root /etc/fipd
 -rw-r--r-- root root /etc/fipd/fipd.toml
 drwx------ fipd fipd /var/lib/fipd
 -rw------- fipd fipd /var/lib/fipd/fipd.redb
-drwxr-xr-x fipd fipd /run/fipd
+drwxr-xr-x root root /run/fipd
 srw-rw---- root fipd /run/fipd/fipd.sock
 srw------- root root /run/fipd/cni.sock";
     assert_eq!(seen, wanted);
@@ -220,10 +253,14 @@ async fn attach(host: &Host) {
 
 /// No service, no program, no unit.
 async fn gone(host: &Host) {
-    let state = host.said(&format!("systemctl is-active {UNITS}")).await;
-    assert_eq!(state, "inactive\ninactive\ninactive");
+    inactive(host).await;
     host.sh(
         "! command -v fipd && ! test -e /usr/lib/systemd/system/fipd.service && ! pgrep -x fipd",
     )
     .await;
+}
+
+async fn inactive(host: &Host) {
+    let state = host.said(&format!("systemctl is-active {UNITS}")).await;
+    assert_eq!(state, "inactive\ninactive\ninactive");
 }
