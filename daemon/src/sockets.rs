@@ -133,7 +133,7 @@ impl Listening {
             Err(error) => {
                 tracing::warn!(
                     path = %path.display(), %error,
-                    "nobody finds the socket that systemd has passed; systemctl restart of its unit makes the file anew"
+                    "nobody finds the socket that systemd has passed; to have its file made anew: systemctl restart fipd.socket fipd-cni.socket fipd.service"
                 );
                 nix::unistd::getegid().as_raw()
             }

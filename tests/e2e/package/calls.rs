@@ -65,6 +65,25 @@ async fn a_restart_loses_no_call() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_socket_whose_file_is_gone_comes_back_by_what_the_journal_says() {
+    let host = Host::running().await;
+    host.sh(&format!("rm {SOCKET} && systemctl restart fipd.service"))
+        .await;
+    let journal = host
+        .until(
+            "the file is missed",
+            "journalctl --no-pager --unit=fipd.service",
+            |said| said.contains("made anew: "),
+        )
+        .await;
+    let (_, advice) = journal.split_once("made anew: ").unwrap();
+    let (units, _) = advice.split_once("fipd.service").unwrap();
+    host.sh(&format!("{units}fipd.service && test -S {SOCKET}"))
+        .await;
+    host.active().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_journal_is_searched_by_pool() {
     let host = Host::running().await;
     host.sh("fipd pool create other --cidr 10.30.0.0/24").await;
