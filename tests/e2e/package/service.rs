@@ -48,6 +48,34 @@ async fn the_service_may_do_what_it_must_and_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_service_writes_rules_and_the_packet_filter_of_its_host() {
+    let host = Host::running().await;
+    host.sh("fipd pool create marked --cidr 10.30.0.0/24").await;
+    for pool in ["lab", "marked"] {
+        host.sh(&format!(
+            "fipd lease allocate --pool {pool} --owner fipd/vm/{pool}/web"
+        ))
+        .await;
+    }
+    let rules = "\\n[host]\\n\
+                 [[host.rules]]\\nname = \"flat\"\\npool = \"lab\"\\ntable = 100\\nmode = \"flat\"\\n\
+                 [[host.rules]]\\nname = \"marked\"\\npool = \"marked\"\\ntable = 101\\nmode = \"indexed\"\\n";
+    host.sh(&format!(
+        "printf '{rules}' >>/etc/fipd/fipd.toml && systemctl restart fipd.service"
+    ))
+    .await;
+    host.until("the rules are there", "ip -N rule show", |said| {
+        said.contains("from 10.20.0.1 lookup 100 proto 200")
+            && said.contains(" lookup 101 proto 200")
+    })
+    .await;
+    host.until("the map is there", "nft list table inet fipd", |said| {
+        said.contains("10.30.0.1 ")
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_daemon_that_hangs_is_started_again_by_the_watchdog() {
     let host = Host::running().await;
     host.sh("mkdir -p /etc/systemd/system/fipd.service.d").await;
