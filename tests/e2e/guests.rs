@@ -191,6 +191,19 @@ impl Bed {
         .unwrap()
     }
 
+    /// Leaves Rancher: the exit code and the report.
+    async fn detach(&self) -> (i32, Value) {
+        let command = ["clusters", "detach", "rancher", "-o", "json"];
+        let output = self.fipd.cli(command).await.unwrap();
+        let report = serde_json::from_str(&output.stdout);
+        (output.code, report.unwrap_or_else(|_| json!(output.stderr)))
+    }
+
+    /// The clusters in which something of fipd's may be.
+    fn attached(&self) -> String {
+        std::fs::read_to_string(self.fipd.data_dir().join("attached-clusters")).unwrap()
+    }
+
     async fn local_secret(&self, namespace: &str, project: &str) -> Texts {
         let api: Api<Secret> = Api::namespaced(self.rancher.clone(), namespace);
         let secret = api.get(&format!("rancher-fip-config-{project}")).await;
@@ -693,4 +706,57 @@ async fn settings_that_are_gone_move_no_guest() {
     })
     .await
     .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rancher_is_not_left_cleanly_until_its_guests_are_however_often_fipd_starts() {
+    let mut bed = Bed::start(&["one"], false).await;
+    let one = bed.guest("one").await;
+    bed.pool("one--vlan-1", "one", "vlan-1", "eth1", true).await;
+    bed.quota("p-one").await;
+    bed.label("one", json!({ "rancher-fip": "enabled" })).await;
+    one.wait_secret("p-one", "is there", |_| true).await;
+    let secret = "rancher-fip-config-p-one";
+
+    let maps: Api<ConfigMap> = Api::namespaced(bed.rancher.clone(), APP);
+    let note = || async {
+        let map = maps.get_opt("fipd-guests").await.unwrap();
+        map.and_then(|map| map.data?.remove("c-m-one"))
+    };
+    for when in ["at first", "after a restart"] {
+        let (code, report) = bed.detach().await;
+        assert_eq!((code, &report["clean"]), (1, &json!(false)), "{report}");
+        let left = report["left"].to_string();
+        assert!(
+            left.contains("guest c-m-one of rancher") && left.contains("p-one"),
+            "{when}: {left}"
+        );
+        assert_eq!(bed.attached(), "rancher\n", "{when}");
+        assert!(note().await.is_some(), "{when}: it is all that says so");
+        bed.fipd.restart().await.unwrap();
+        wait_until("Rancher is reached", DEADLINE, || async {
+            let shown = bed.fipd.cli(["clusters", "show", "rancher", "-o", "json"]);
+            let shown = shown.await.unwrap().json().unwrap();
+            let reached = shown["state"] == "ready";
+            reached.then_some(()).ok_or(shown.to_string())
+        })
+        .await
+        .unwrap();
+    }
+    assert!(one.secret(secret).await.is_some());
+
+    // What is said in Rancher meanwhile counts once fipd is there again.
+    bed.label("one", json!({ "rancher-fip": "disabled" })).await;
+    let attach = ["clusters", "attach", "rancher"];
+    bed.fipd.cli(attach).await.unwrap().success().unwrap();
+    one.wait_gone(secret).await;
+    wait_until("its note is gone", DEADLINE, || async {
+        note().await.map_or(Ok(()), Err)
+    })
+    .await
+    .unwrap();
+    let (code, report) = bed.detach().await;
+    assert_eq!((code, &report["clean"]), (0, &json!(true)), "{report}");
+    assert_eq!(bed.attached(), "");
+    assert!(maps.get_opt("fipd-guests").await.unwrap().is_none());
 }

@@ -18,6 +18,7 @@ use crate::{
         detach::{self, Done, Past, Report},
         lease,
     },
+    guests::Phase,
 };
 
 /// How long the systems of a cluster may take to end before it is left.
@@ -135,7 +136,7 @@ pub async fn look(api: &Api, name: &str) -> Result<DetachReport, Problem> {
     };
     let past = past(api, &session);
     let report = detach::leave(&session, &past, &me(api), None).await?;
-    Ok(shown(api, &view, report, true))
+    Ok(shown(&view, report, true))
 }
 
 /// Takes it away. Nobody else changes the cluster meanwhile.
@@ -147,7 +148,7 @@ pub async fn leave(api: &Api, name: &str, actor: Actor) -> Result<DetachReport, 
     };
     let past = past(api, &session);
     let report = detach::leave(&session, &past, &me(api), Some(&actor)).await?;
-    let shown = shown(api, &view, report, false);
+    let shown = shown(&view, report, false);
     if shown.clean {
         api.clusters.left(&view.name, actor).await?;
     }
@@ -156,7 +157,7 @@ pub async fn leave(api: &Api, name: &str, actor: Actor) -> Result<DetachReport, 
 
 fn past(api: &Api, session: &ClusterSession) -> Past {
     let guests = api.guests.all().into_iter();
-    let mut guests = guests.filter(|guest| !guest.has.releases.is_empty());
+    let mut guests = guests.filter(|guest| guest.says.phase != Phase::Left);
     let is = |name: &str| session.names.iter().any(|own| &**own == name);
     Past {
         systems: api.clusters.held(&session.names),
@@ -200,11 +201,9 @@ fn unreached(view: &ClusterView, dry_run: bool) -> DetachReport {
     }
 }
 
-fn shown(api: &Api, view: &ClusterView, report: Report, dry_run: bool) -> DetachReport {
-    let guests = api.guests.all().into_iter();
-    let kept = guests.filter(|guest| guest.rancher == view.name && !guest.has.releases.is_empty());
-    let mut left = detach::guests_left(&view.name, kept.map(|guest| guest.id.clone()));
-    let clean = report.is_clean() && left.is_empty() && !dry_run;
+fn shown(view: &ClusterView, report: Report, dry_run: bool) -> DetachReport {
+    let clean = report.is_clean() && !dry_run;
+    let mut left = report.guests;
     left.extend(report.unseen);
     left.extend(report.steps.iter().filter_map(stays));
     let failed = |one: &&Done| matches!(one.result, Some(Err(_)));

@@ -20,7 +20,7 @@ pub struct Past {
     /// Systems that were on there since it was last left cleanly.
     pub systems: BTreeSet<System>,
     pub settings: ClusterSettings,
-    /// Whether a cluster manager installed something there.
+    /// Whether a cluster manager may have put something there.
     pub guest: bool,
 }
 
@@ -93,7 +93,7 @@ impl Past {
         self.manages() && self.settings.rancher_fip.api_service
     }
 
-    fn manages_guests(&self) -> bool {
+    pub fn manages_guests(&self) -> bool {
         self.manages() && self.settings.rancher_fip.cluster_manager.enabled
     }
 

@@ -4,6 +4,7 @@
 //! objects that are fipd's alone; its Leases last. Every step may be done again.
 
 mod agents;
+mod guests;
 mod kinds;
 mod leases;
 mod object;
@@ -12,7 +13,7 @@ mod tests;
 
 use std::collections::BTreeSet;
 
-use fipd_core::{Action, Actor, Text};
+use fipd_core::{Action, Actor};
 use fipd_crds::labels::APP_NAMESPACE;
 use serde_json::{Value, json};
 
@@ -56,6 +57,8 @@ pub struct Report {
     pub steps: Vec<Done>,
     /// What could not be looked at, why, and what to do about it.
     pub unseen: Vec<String>,
+    /// What stays in clusters that this one manages, and what to do about it.
+    pub guests: Vec<String>,
 }
 
 impl Does {
@@ -74,7 +77,7 @@ impl Report {
     /// Whether nothing of fipd's is left, as far as could be seen.
     pub fn is_clean(&self) -> bool {
         let done = |one: &Done| matches!(one.result, Some(Ok(())));
-        self.unseen.is_empty() && self.steps.iter().all(done)
+        self.unseen.is_empty() && self.guests.is_empty() && self.steps.iter().all(done)
     }
 }
 
@@ -112,27 +115,36 @@ pub async fn leave(
     actor: Option<&Actor>,
 ) -> Result<Report, IpamError> {
     let remote = Remote::new(session.client.clone());
-    let mut report = Report::default();
+    // Its notes are among what goes.
+    let noted = guests::noted(&remote, past, &session.name).await;
+    let mut report = Report {
+        unseen: noted.unseen.clone(),
+        ..Report::default()
+    };
     // Their pods write marks as long as they run.
     let found = agents::steps(&remote, past).await;
     run(session, &remote, found, actor, &mut report).await?;
     for kind in &KINDS {
-        let found = steps_of(&remote, past, kind).await;
+        let mut found = steps_of(&remote, past, kind).await;
+        found.steps.retain(|step| !noted.needs(step));
         run(session, &remote, found, actor, &mut report).await?;
     }
     let found = leases::steps(&remote, past, me).await;
     run(session, &remote, found, actor, &mut report).await?;
+    report.guests = noted.left;
     Ok(report)
 }
 
 async fn run(
     session: &ClusterSession,
     remote: &Remote,
-    found: Found,
+    mut found: Found,
     actor: Option<&Actor>,
     report: &mut Report,
 ) -> Result<(), IpamError> {
-    report.unseen.extend(found.unseen);
+    // The notes are asked for twice.
+    found.unseen.retain(|one| !report.unseen.contains(one));
+    report.unseen.append(&mut found.unseen);
     for step in found.steps {
         let result = match actor {
             None => None,
@@ -233,16 +245,4 @@ fn namespaces(past: &Past, in_app: bool) -> BTreeSet<String> {
     }
     let settings = &past.settings.rancher_fip;
     BTreeSet::from([settings.app_namespace.to_string(), APP_NAMESPACE.to_owned()])
-}
-
-/// What stays in clusters that this one manages, and what to do about it.
-pub fn guests_left(rancher: &Text, guests: impl Iterator<Item = String>) -> Vec<String> {
-    guests
-        .map(|guest| {
-            format!(
-                "guest {guest} of {rancher} keeps what fipd installed there: attach the cluster again, label the guest \
-                 rancher-fip=disabled in Rancher, and detach once `fipd rancher-fip guests` shows it as left"
-            )
-        })
-        .collect()
 }

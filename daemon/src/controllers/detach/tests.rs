@@ -182,3 +182,45 @@ async fn what_agents_run_goes_where_fipd_made_it_and_is_named_where_it_may_not_b
         );
     }
 }
+
+#[tokio::test]
+async fn what_is_in_guests_is_named_by_the_notes_which_stay_meanwhile() {
+    let path = "/api/v1/namespaces/rancher-fip-manager/configmaps/fipd-guests";
+    let mut past = past(System::rancher_fip());
+    past.settings.rancher_fip.cluster_manager.enabled = true;
+    let maps = KINDS.iter().find(|kind| kind.plural == "configmaps");
+    let maps = maps.unwrap();
+    let look = async |data: Value| {
+        let map = json!({ "metadata": {
+            "name": "fipd-guests", "namespace": "rancher-fip-manager", "uid": "u", "labels": { LABEL: "fipd" },
+        }, "data": data });
+        let (remote, _) = server(leak(vec![(path, map)]), 404);
+        let noted = guests::noted(&remote, &past, "r").await;
+        let steps = steps_of(&remote, &past, maps).await.steps;
+        assert_eq!(steps.len(), 1, "{steps:?}");
+        assert_eq!(noted.unseen, Vec::<String>::new());
+        (noted.needs(&steps[0]), noted.left)
+    };
+    let (needed, left) = look(json!({ "c-1": "new old\np-1", "c-2": "fip" })).await;
+    let [first, second] = left.as_slice() else {
+        panic!("{left:#?}")
+    };
+    assert!(
+        first.starts_with("guest c-1 of r")
+            && first.contains("(in namespace new and old, Secrets of project p-1)"),
+        "{first}"
+    );
+    assert!(second.contains("(in namespace fip)"), "{second}");
+    assert!(needed, "nothing else says so");
+    assert_eq!(look(json!({})).await, (false, Vec::new()));
+
+    let (remote, _) = server(leak(Vec::new()), 403);
+    let noted = guests::noted(&remote, &past, "r").await;
+    assert!(
+        noted.unseen[0].starts_with("ConfigMap:"),
+        "it is not taken as empty"
+    );
+    past.settings.rancher_fip.cluster_manager.enabled = false;
+    let noted = guests::noted(&remote, &past, "r").await;
+    assert_eq!(noted.unseen, Vec::<String>::new(), "there never were any");
+}

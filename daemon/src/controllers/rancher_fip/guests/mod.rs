@@ -46,7 +46,11 @@ use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
 use self::{charts::ChartState, observe::Seen, plan::Wait, reach::Clients, removal::Removal};
-pub use self::{known::COPY, notes::NOTES, own::Own};
+pub use self::{
+    known::COPY,
+    notes::{NOTES, Note},
+    own::Own,
+};
 use super::{Site, rancher::Data, second_look::SecondLook};
 use crate::{
     controllers::{

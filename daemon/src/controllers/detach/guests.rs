@@ -1,0 +1,66 @@
+//! What the cluster manager has put into the clusters that this one manages. Beyond a restart of fipd only its notes say so: while
+//! they name a guest they stay, and so does the copy of the settings by which that guest is cleared.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+
+use super::{Found, Step, kinds::Past};
+use crate::controllers::{
+    rancher_fip::guests::{COPY, NOTES, Note},
+    remote::{Remote, Target},
+};
+
+/// What the notes say.
+pub(super) struct Noted {
+    /// What stays in each guest, and what to do about it.
+    pub left: Vec<String>,
+    /// Why they could not be read.
+    pub unseen: Vec<String>,
+}
+
+/// Reads the notes of the cluster that is called `rancher`.
+pub(super) async fn noted(remote: &Remote, past: &Past, rancher: &str) -> Noted {
+    let target = Target {
+        api: "api/v1",
+        plural: "configmaps",
+        namespace: past.settings.rancher_fip.app_namespace.to_string(),
+        name: NOTES.to_owned(),
+    };
+    let mut found = Found::default();
+    let map = remote.get::<ConfigMap>(&target).await;
+    if let Err(error) = &map {
+        found.missed("ConfigMap", error, past.manages_guests());
+    }
+    let notes = map.ok().flatten().and_then(|map| map.data);
+    let left = notes.iter().flatten();
+    let left = left.map(|(id, note)| stays(rancher, id, &Note::parse(note)));
+    Noted {
+        left: left.collect(),
+        unseen: found.unseen,
+    }
+}
+
+impl Noted {
+    /// Whether the step would take away what is needed to clear guests.
+    pub fn needs(&self, step: &Step) -> bool {
+        let none = self.left.is_empty() && self.unseen.is_empty();
+        let is_map = step.target.plural == "configmaps";
+        !none && is_map && [NOTES, COPY].contains(&step.target.name.as_str())
+    }
+}
+
+fn stays(rancher: &str, id: &str, note: &Note) -> String {
+    let all = |words: &BTreeSet<String>| {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        words.join(" and ")
+    };
+    let mut what = format!("in namespace {}", all(&note.places()));
+    if let Some(projects) = note.projects.as_ref().filter(|some| !some.is_empty()) {
+        what.push_str(&format!(", Secrets of project {}", all(projects)));
+    }
+    format!(
+        "guest {id} of {rancher} keeps what fipd put there ({what}): attach the cluster again, label the guest \
+         rancher-fip=disabled in Rancher, and detach once `fipd rancher-fip guests` shows it as left or not at all"
+    )
+}
