@@ -186,6 +186,40 @@ async fn a_cluster_is_added_by_upload_and_left_without_a_trace_and_with_its_addr
     said(fipd.cli(["clusters", "attach", "east"]).await.unwrap());
     assert_ne!(address(&claims, "late").await, first);
     assert_eq!(address(&claims, "web").await, first);
+
+    // By another name nothing of it is left.
+    let again = [
+        "clusters",
+        "add",
+        "west",
+        "--systems",
+        "claims",
+        "--kubeconfig",
+        &kubeconfig,
+    ];
+    said(fipd.cli(again).await.unwrap());
+    let west = || async {
+        let shown = fipd.cli(["clusters", "show", "west", "-o", "json"]).await;
+        shown.unwrap().json().unwrap()
+    };
+    wait_until("it is the same cluster", DEADLINE, || async {
+        let west = west().await;
+        let joined = west["state"] == "joined";
+        joined.then_some(()).ok_or(west.to_string())
+    })
+    .await
+    .unwrap();
+    for command in [
+        &["clusters", "detach", "west", "--dry-run"][..],
+        &["clusters", "detach", "west"],
+    ] {
+        let refused = fipd.cli(command).await.unwrap();
+        assert!(
+            refused.code == 1 && refused.stderr.contains("`fipd clusters detach east`"),
+            "{refused:?}"
+        );
+    }
+    assert_eq!(west().await["detached"], false);
 }
 
 fn agent() -> Value {

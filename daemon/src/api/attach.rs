@@ -85,7 +85,8 @@ pub async fn remove(
 
 /// What leaving a cluster would take away there. Changes nothing.
 #[utoipa::path(get, path = "/api/v1/clusters/{name}/detach", tag = "clusters", params(("name" = String, Path)),
-    responses((status = 200, body = DetachReport), (status = 404, body = Problem), (status = 503, body = Problem)))]
+    responses((status = 200, body = DetachReport), (status = 404, body = Problem), (status = 409, body = Problem),
+        (status = 503, body = Problem)))]
 pub async fn preview(
     Shared(api): Shared<Arc<Api>>,
     Path(name): Path<String>,
@@ -128,9 +129,22 @@ fn found(api: &Api, name: &str) -> Result<ClusterView, Problem> {
     view.ok_or_else(|| Problem::not_found("cluster", name))
 }
 
+/// The cluster of that name as one that can be left: under the name that leads.
+fn leading(api: &Api, name: &str) -> Result<ClusterView, Problem> {
+    let view = found(api, name)?;
+    if let Some(lead) = &view.lead {
+        let detail = format!(
+            "cluster {name} is the same cluster as {lead}, which runs its systems: `fipd clusters detach {lead}` leaves it; \
+             nothing was changed"
+        );
+        return Err(Problem::new(Code::Conflict, detail));
+    }
+    Ok(view)
+}
+
 /// What would be taken away.
 pub async fn look(api: &Api, name: &str) -> Result<DetachReport, Problem> {
-    let view = found(api, name)?;
+    let view = leading(api, name)?;
     let Some(session) = api.clusters.session(&view.name) else {
         return Ok(unreached(&view, true));
     };
@@ -141,7 +155,7 @@ pub async fn look(api: &Api, name: &str) -> Result<DetachReport, Problem> {
 
 /// Takes it away. Nobody else changes the cluster meanwhile.
 pub async fn leave(api: &Api, name: &str, actor: Actor) -> Result<DetachReport, Problem> {
-    let view = found(api, name)?;
+    let view = leading(api, name)?;
     let _hold = api.clusters.detach(&view.name, actor.clone()).await?;
     let Some(session) = quiet(api, &view.name).await else {
         return Ok(unreached(&view, false));

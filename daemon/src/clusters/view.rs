@@ -31,6 +31,8 @@ pub struct ClusterView {
     pub found: Found,
     /// fipd has left it: no system is on whatever the configuration says.
     pub detached: bool,
+    /// The one in the list that is the same cluster and runs its systems, where that is another.
+    pub lead: Option<Text>,
     /// Leases of all its systems.
     pub leases: usize,
     /// Releases by absence that wait for an admin, one a system; one word confirms all of them.
