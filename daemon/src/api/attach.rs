@@ -95,7 +95,8 @@ pub async fn preview(
 }
 
 /// Leaves a cluster: switches its systems off for good, and takes away what fipd has put there. Addresses are kept. Goes on to its
-/// end also where the request is cut off; doing it again does what is left.
+/// end also where the request is cut off; doing it again does what is left. Takes as long as there is something to take away: up
+/// to half an hour is waited for the report.
 #[utoipa::path(post, path = "/api/v1/clusters/{name}/detach", tag = "clusters", params(("name" = String, Path)),
     responses((status = 200, body = DetachReport), (status = 404, body = Problem), (status = 409, body = Problem),
         (status = 503, body = Problem)))]

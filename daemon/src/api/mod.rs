@@ -76,7 +76,7 @@ use fipd_core::{Role, Timestamp};
 use http::{HeaderValue, StatusCode, header};
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
-use tower_http::{catch_panic::CatchPanicLayer, timeout::TimeoutLayer};
+use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::{
     backups::Backups,
@@ -101,6 +101,8 @@ use problem::{Code, MEDIA_TYPE, Problem};
 
 /// How long a handler may take until its answer begins.
 const HANDLER_DEADLINE: Duration = Duration::from_secs(60);
+/// The same where a cluster is left, one object after the other.
+pub const LEAVE_DEADLINE: Duration = Duration::from_secs(30 * 60);
 
 /// What handlers work with.
 pub struct Api {
@@ -405,10 +407,7 @@ fn layered(router: Router<Arc<Api>>, api: Arc<Api>, is_page: fn(&str) -> bool) -
     router
         .layer(middleware::from_fn(body::limited))
         .layer(axum::extract::DefaultBodyLimit::disable())
-        .layer(TimeoutLayer::with_status_code(
-            StatusCode::GATEWAY_TIMEOUT,
-            HANDLER_DEADLINE,
-        ))
+        .layer(middleware::from_fn(in_time))
         .layer(CatchPanicLayer::custom(panicked))
         .layer(middleware::from_fn(told))
         .layer(middleware::from_fn_with_state(Arc::clone(&api), measure))
@@ -418,6 +417,17 @@ fn layered(router: Router<Arc<Api>>, api: Arc<Api>, is_page: fn(&str) -> bool) -
 
 async fn nothing_here(request: Request) -> Problem {
     Problem::not_found("such path:", request.uri().path())
+}
+
+async fn in_time(request: Request, next: Next) -> Response {
+    let route = request.extensions().get::<MatchedPath>();
+    let leaves = route.is_some_and(|route| route.as_str().ends_with("/{name}/detach"));
+    let deadline = match leaves {
+        true => LEAVE_DEADLINE,
+        false => HANDLER_DEADLINE,
+    };
+    let answer = tokio::time::timeout(deadline, next.run(request)).await;
+    answer.unwrap_or_else(|_| StatusCode::GATEWAY_TIMEOUT.into_response())
 }
 
 /// A bug in one handler is one failed request, not a failed daemon.
@@ -503,7 +513,27 @@ pub async fn common_headers(mut response: Response) -> Response {
 
 #[cfg(test)]
 mod tests {
+    use axum::{body::Body, routing::get};
+    use tower::ServiceExt as _;
+
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn leaving_a_cluster_may_take_longer_than_anything_else() {
+        let slow = get(|| async { tokio::time::sleep(HANDLER_DEADLINE * 2).await });
+        let router = Router::new()
+            .route("/clusters/{name}", slow.clone())
+            .route("/clusters/{name}/detach", slow)
+            .layer(middleware::from_fn(in_time));
+        for (path, expected) in [
+            ("/clusters/detach", StatusCode::GATEWAY_TIMEOUT),
+            ("/clusters/a/detach", StatusCode::OK),
+        ] {
+            let request = http::Request::get(path).body(Body::empty()).unwrap();
+            let answer = router.clone().oneshot(request).await.unwrap();
+            assert_eq!(answer.status(), expected, "{path}");
+        }
+    }
 
     #[test]
     fn open_without_login_is_a_short_list() {

@@ -19,13 +19,14 @@ use crate::api::{
     wire::PageQuery,
 };
 
-/// How long one request may take, from connecting to the last byte.
+/// How long one request may take, from connecting to the last byte, where nothing else is said.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A way to the daemon.
 #[derive(Clone, Debug)]
 pub struct Client {
     socket: PathBuf,
+    deadline: Duration,
 }
 
 /// What the daemon answered to a good request.
@@ -38,6 +39,15 @@ impl Client {
     pub fn new(socket: &Path) -> Self {
         Self {
             socket: socket.to_owned(),
+            deadline: DEADLINE,
+        }
+    }
+
+    /// The same for requests that may take this long.
+    pub fn within(&self, deadline: Duration) -> Self {
+        Self {
+            deadline,
+            ..self.clone()
         }
     }
 
@@ -104,12 +114,12 @@ impl Client {
                 .to_bytes();
             Ok(Reply { body })
         };
-        match tokio::time::timeout(DEADLINE, work).await {
+        match tokio::time::timeout(self.deadline, work).await {
             Ok(reply) => reply,
             Err(_) => Err(Failure::Failed(format!(
                 "fipd at {} did not answer within {} s; asking again is safe",
                 self.socket.display(),
-                DEADLINE.as_secs()
+                self.deadline.as_secs()
             ))),
         }
     }
@@ -239,6 +249,21 @@ pub fn with_query(path: &str, query: &impl Serialize) -> Result<String, Failure>
 mod tests {
     use super::*;
     use crate::api::wire::LeaseQuery;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_daemon_that_says_nothing_is_waited_for_as_long_as_was_said() {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("fipd.sock");
+        let _silent = tokio::net::UnixListener::bind(&socket).unwrap();
+        let client = Client::new(&socket);
+        for (client, seconds) in [
+            (client.within(Duration::from_secs(1800)), "within 1800 s"),
+            (client, "within 60 s"),
+        ] {
+            let error = client.get::<Value>("/").await.unwrap_err();
+            assert!(error.to_string().contains(seconds), "{error}");
+        }
+    }
 
     #[test]
     fn queries_name_only_what_is_set() {

@@ -10,8 +10,11 @@ use super::{
     exit::Failure,
     output::{Table, or_dash},
 };
-use crate::api::wire::{
-    ClusterAdd, ClusterList, ClusterView, DetachReport, HeldBackView, Outcome, SkipAdoption,
+use crate::api::{
+    LEAVE_DEADLINE,
+    wire::{
+        ClusterAdd, ClusterList, ClusterView, DetachReport, HeldBackView, Outcome, SkipAdoption,
+    },
 };
 
 #[derive(Debug, Subcommand)]
@@ -40,8 +43,8 @@ pub enum Clusters {
     /// Take a cluster out that was added so; its leases are kept until it is forgotten. What fipd has put there stays, and a
     /// purge of the package warns of it: detach the cluster first
     Remove { name: String },
-    /// Leave a cluster: switch its systems off for good and take away what fipd has put there; addresses are kept. Exit
-    /// code 1 where something is left
+    /// Leave a cluster: switch its systems off for good and take away what fipd has put there; addresses are kept. Takes
+    /// minutes where that is thousands of objects. Exit code 1 where something is left
     Detach {
         name: String,
         /// Only say what would be taken away
@@ -111,9 +114,10 @@ impl Clusters {
 
 async fn detach(session: &Session, name: &str, dry_run: bool) -> Result<(), Failure> {
     let path = format!("/api/v1/clusters/{}/detach", segment(name));
+    let client = session.client.within(LEAVE_DEADLINE);
     let report: DetachReport = match dry_run {
-        true => session.client.get(&path).await?,
-        false => session.client.post(&path, &()).await?,
+        true => client.get(&path).await?,
+        false => client.post(&path, &()).await?,
     };
     session.output.show(&report, steps)?;
     match report.clean || dry_run {
