@@ -2,7 +2,7 @@
 
 use askama::Template;
 
-use crate::{Column, Form, Pager, Shell, Usage, links, shorten};
+use crate::{Column, Form, Pager, Shell, Usage, count, links, shorten};
 
 /// One line of a list of pools.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub struct PoolRow {
     pub forecast: String,
     /// The object that it mirrors and that is changed in its place; empty for a pool of fipd's own.
     pub mirrors: String,
-    /// Owners waiting for a free address; more than [`PoolRow::WAITERS`] are not counted.
+    /// Owners waiting for a free address.
     pub waiting: usize,
     /// Addresses that are not given because another network may mean the same ones.
     pub withheld: u128,
@@ -40,15 +40,9 @@ pub struct PoolsPage {
 }
 
 impl PoolRow {
-    /// So many owners that wait are counted, and one more.
-    pub const WAITERS: usize = 100;
-
-    /// `12`, `100+`.
+    /// `1,204`.
     pub fn waiters(&self) -> String {
-        match self.waiting {
-            many if many > Self::WAITERS => format!("{}+", Self::WAITERS),
-            waiting => waiting.to_string(),
-        }
+        count(self.waiting as u128)
     }
 
     pub(crate) fn link(&self) -> String {

@@ -182,6 +182,7 @@ impl Forecast {
 fn pace(ends: impl IntoIterator<Item = (Hour, u64)>, last: Hour) -> Option<f64> {
     let first = last.before(Forecast::WINDOW - 1);
     let mut ends = ends.into_iter().peekable();
+    ends.peek()?;
     let mut used = None;
     let mut points = Vec::with_capacity(Forecast::WINDOW as usize);
     for hour in first.0..=last.0 {

@@ -274,6 +274,22 @@ fn pools_are_rolled_up_some_at_a_time() {
         after = next;
     }
     assert_eq!((found, after), (vec![2, 2, 1], None));
+    assert_eq!(book.ledger.rolled_up(), Some((Hour(1), 5)));
+    let delete = |number| Request::DeletePool {
+        pool: PoolId(number),
+        actor: "test".into(),
+    };
+    assert!(book.ask(&delete(2), hour(2)));
+    assert_eq!(book.ledger.rolled_up(), Some((Hour(1), 4)));
+    assert!(book.ask(&allocate(1), hour(2)));
+    assert_eq!(book.ledger.running_hour(), (1, 0));
+    assert!(book.ask(&roll_up(), hour(3)));
+    assert_eq!(book.ledger.rolled_up(), Some((Hour(2), 1)));
+    assert!(book.ask(&release(1), hour(3)));
+    assert_eq!(book.ledger.running_hour(), (0, 1));
+    assert!(book.ask(&delete(1), hour(3)));
+    assert_eq!(book.ledger.rolled_up(), Some((Hour(1), 3)));
+    assert_eq!(book.ledger.running_hour(), (0, 0));
 }
 
 #[test]
@@ -363,6 +379,9 @@ proptest! {
                         }
                     }
                     book.confirm(flight);
+                    let noted = |count: fn(&Rollup) -> u64| book.rows.values().map(count).sum::<u64>();
+                    let running = (given - noted(|row| row.given), released - noted(|row| row.released));
+                    prop_assert_eq!(book.ledger.running_hour(), running);
                     continue;
                 }
                 Step::Abort(which) => {

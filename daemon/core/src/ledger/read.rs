@@ -84,7 +84,7 @@ impl Ledger {
     }
 
     /// All pools, by id.
-    pub fn pools(&self) -> impl Iterator<Item = &Arc<Pool>> {
+    pub fn pools(&self) -> impl ExactSizeIterator<Item = &Arc<Pool>> {
         self.rows.pools.values()
     }
 
@@ -296,6 +296,11 @@ impl Ledger {
             .take(limit)
             .map(|(place, _)| place.clone())
             .collect()
+    }
+
+    /// How many wait for an address of the pool.
+    pub fn waiter_count(&self, pool: PoolId) -> usize {
+        self.waiters.count(pool)
     }
 
     /// Whom to ask again: the head of the queue, as many as there are free addresses for, oldest first.

@@ -27,19 +27,22 @@ struct History {
 }
 
 impl History {
+    fn last(&self) -> Option<Hour> {
+        self.rows.last_key_value().map(|(hour, _)| *hour)
+    }
+
     /// Rows may come in any order.
     fn put(&mut self, row: Rollup) {
-        let latest = self.rows.last_key_value().map(|(hour, _)| *hour);
-        if latest.is_none_or(|latest| latest < row.hour) {
+        if self.last().is_none_or(|last| last < row.hour) {
             self.tally.given = self.tally.given.saturating_sub(row.given);
             self.tally.released = self.tally.released.saturating_sub(row.released);
             self.tally.refused = self.tally.refused.saturating_sub(row.refused);
         }
         self.rows.insert(row.hour, row);
-        let Some((latest, _)) = self.rows.last_key_value() else {
+        let Some(last) = self.last() else {
             return;
         };
-        let window = latest.before(Forecast::WINDOW);
+        let window = last.before(Forecast::WINDOW);
         let before = self.rows.range(..=window).next_back();
         if let Some(first) = before.map(|(hour, _)| *hour) {
             self.rows = self.rows.split_off(&first);
@@ -47,83 +50,111 @@ impl History {
     }
 }
 
-/// Histories of all pools that have one.
+/// Histories of all pools that have one, and what they come to.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Rollups(BTreeMap<PoolId, History>);
+pub(super) struct Rollups {
+    histories: BTreeMap<PoolId, History>,
+    /// `given` of all tallies.
+    given: u64,
+    /// `released` of all tallies.
+    released: u64,
+    /// How many pools have their last row of an hour; none that no pool has.
+    last: BTreeMap<Hour, usize>,
+}
 
 impl Rollups {
     pub fn put(&mut self, row: Rollup) {
-        self.0.entry(row.pool).or_default().put(row);
+        self.change(row.pool, |history| history.put(row));
     }
 
     pub fn drop_pool(&mut self, pool: PoolId) {
-        self.0.remove(&pool);
+        self.change(pool, |history| *history = History::default());
+        self.histories.remove(&pool);
     }
 
     /// An address of the pool got a holder.
     pub fn given(&mut self, pool: Option<PoolId>) {
         if let Some(pool) = pool {
-            self.0.entry(pool).or_default().tally.given += 1;
+            self.histories.entry(pool).or_default().tally.given += 1;
+            self.given += 1;
         }
     }
 
     /// An address of the pool lost its last holder.
     pub fn released(&mut self, pool: Option<PoolId>) {
         if let Some(pool) = pool {
-            self.0.entry(pool).or_default().tally.released += 1;
+            self.histories.entry(pool).or_default().tally.released += 1;
+            self.released += 1;
         }
     }
 
     /// A request was refused because the pool is full.
     pub fn refused(&mut self, pool: PoolId) {
-        self.0.entry(pool).or_default().tally.refused += 1;
+        self.histories.entry(pool).or_default().tally.refused += 1;
     }
 
     fn tally(&self, pool: PoolId) -> Tally {
-        self.0
+        self.histories
             .get(&pool)
             .map_or_else(Tally::default, |history| history.tally)
     }
 
     /// Takes back what was counted since.
     pub fn recount(&mut self, pool: PoolId, tally: Tally) {
-        self.0.entry(pool).or_default().tally = tally;
+        self.change(pool, |history| history.tally = tally);
     }
 
     /// All rows kept in memory, by pool and hour.
     pub fn rows(&self) -> impl Iterator<Item = &Rollup> {
-        self.0.values().flat_map(|history| history.rows.values())
+        let histories = self.histories.values();
+        histories.flat_map(|history| history.rows.values())
+    }
+
+    /// Changes a history, and what all of them come to.
+    fn change(&mut self, pool: PoolId, change: impl FnOnce(&mut History)) {
+        let history = self.histories.entry(pool).or_default();
+        let (before, from) = (history.tally, history.last());
+        change(history);
+        let (after, to) = (history.tally, history.last());
+        self.given = self.given - before.given + after.given;
+        self.released = self.released - before.released + after.released;
+        if from == to {
+            return;
+        }
+        if let Some(hour) = from
+            && let Some(pools) = self.last.get_mut(&hour)
+        {
+            *pools -= 1;
+            if *pools == 0 {
+                self.last.remove(&hour);
+            }
+        }
+        if let Some(hour) = to {
+            *self.last.entry(hour).or_default() += 1;
+        }
     }
 }
 
 impl Ledger {
     /// Addresses of all pools that got a holder since their last rows were made, and those that lost their last one.
     pub fn running_hour(&self) -> (u64, u64) {
-        let tallies = self.rollups.0.values().map(|history| history.tally);
-        tallies.fold((0, 0), |(given, released), tally| {
-            (
-                tally.given.saturating_add(given),
-                tally.released.saturating_add(released),
-            )
-        })
+        (self.rollups.given, self.rollups.released)
     }
 
     /// The last hour that has rows, and how many pools have one of it: where this is as it was, no row of any pool was
     /// added meanwhile. `None` before the first one.
     pub fn rolled_up(&self) -> Option<(Hour, usize)> {
-        let histories = self.rollups.0.values();
-        let last = histories.filter_map(|history| Some(*history.rows.last_key_value()?.0));
-        last.fold(None, |latest, hour| match latest {
-            Some((known, _)) if known > hour => latest,
-            Some((known, many)) if known == hour => Some((known, many + 1)),
-            Some(_) | None => Some((hour, 1)),
-        })
+        let last = self.rollups.last.last_key_value();
+        last.map(|(hour, pools)| (*hour, *pools))
     }
 
     /// When a pool is full at the pace of its last days; `now` is the time of the address book.
     pub fn forecast(&self, pool: PoolId, now: Timestamp) -> Forecast {
-        let free = self.usage(pool).map_or(0, |usage| usage.free);
-        let rows = self.rollups.0.get(&pool).map(|history| &history.rows);
+        let free = self.free.room(pool).map_or(0, |room| {
+            room.layout.size.assignable.saturating_sub(room.used)
+        });
+        let history = self.rollups.histories.get(&pool);
+        let rows = history.map(|history| &history.rows);
         let ends = rows.into_iter().flatten();
         let ends = ends.map(|(hour, row)| (*hour, row.used));
         Forecast::new(ends, Hour::of(now).before(1), free)
@@ -197,7 +228,7 @@ impl Ledger {
     /// `None` where the hour has a row, a later one has, or nothing happened.
     fn row(&self, pool: PoolId, hour: Hour) -> Option<Rollup> {
         let room = self.free.room(pool)?;
-        let history = self.rollups.0.get(&pool);
+        let history = self.rollups.histories.get(&pool);
         let tally = self.rollups.tally(pool);
         let count = |count: u128| u64::try_from(count).unwrap_or(u64::MAX);
         let row = Rollup {

@@ -177,6 +177,12 @@ impl Waiters {
             .flat_map(|queue| &queue.waiting)
     }
 
+    /// How many are in the queue.
+    pub fn count(&self, pool: PoolId) -> usize {
+        let queue = self.queues.get(&pool);
+        queue.map_or(0, |queue| queue.waiting.len())
+    }
+
     /// Whether queues and places tell the same.
     pub fn consistent(&self) -> bool {
         let queued: BTreeSet<(PoolId, &Place)> = self

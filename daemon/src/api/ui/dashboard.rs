@@ -3,20 +3,22 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use fipd_core::{Ledger, Pool};
-use fipd_web_ui::{Dashboard, Health, Nav, PoolRow, RulesCard, StoreCard, count, links};
+use fipd_core::Ledger;
+use fipd_web_ui::{Dashboard, Health, Nav, RulesCard, StoreCard, count, links};
 
 use super::{
-    clusters as cluster_page, flow,
-    list::{Listing, Order, all},
+    clusters as cluster_page,
+    fields::Fields,
+    flow,
+    list::{Listing, Order},
     page::{Answered, page},
-    pools::{columns, fill, in_order},
+    pools::{columns, figures, in_order},
     rules, views,
     visit::{Query, Visitor},
     warnings,
 };
 use crate::{
-    api::{Api, page::Ask, rules::state_of},
+    api::{Api, rules::state_of},
     ipam::Ipam,
     rules::{EngineState, View, rows::Rows},
     store::{Condition, StoreStats},
@@ -41,7 +43,8 @@ const ORDERS: &[Order] = &[
 
 pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Query) -> Answered {
     let flow = flow::chart(&api, query.get("span")).await;
-    let mut pools = rows(&api.ipam).await;
+    let now = api.ipam.now();
+    let pools = figures(&api.ipam, |_, _| true, Some(now)).await;
     let mut clusters = cluster_page::rows(&api);
     let warnings = warnings::all(&api, visitor.is_admin(), &pools, &clusters);
     let (pools_total, clusters_total) = (pools.len(), clusters.len());
@@ -52,7 +55,7 @@ pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
     clusters.sort_by_key(|row| row.health == Health::Good);
     clusters.truncate(SHOWN);
     let list = Listing::new(links::HOME, Vec::new(), ORDERS, &query);
-    first_pools(&list, &mut pools);
+    let (first, _) = in_order(&list, &pools, SHOWN, &Fields::default());
     let store = store_card(&api.ipam);
     let rules = rules_card(api.rules.view());
     let shell = visitor.shell(Nav::Dashboard);
@@ -61,7 +64,10 @@ pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
         warnings,
         columns: columns(&list),
         order: list.order.label,
-        pools,
+        pools: first
+            .iter()
+            .map(|one| views::pool_row(ledger, &one.pool, now))
+            .collect(),
         pools_total,
         all_pools: format!("{}?sort=-use", links::POOLS),
         leases: ledger.lease_count() as u128,
@@ -75,35 +81,6 @@ pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
         store,
     });
     Ok(page(&board))
-}
-
-/// Leaves the first in the order that was asked for.
-fn first_pools(list: &Listing<'_>, pools: &mut Vec<PoolRow>) {
-    match list.order.key {
-        "outlook" => pools.sort_by(|left, right| {
-            let order = runs_out(left).cmp(&runs_out(right));
-            let order = order.then_with(|| fill(right).cmp(&fill(left)));
-            order.then_with(|| left.name.cmp(&right.name))
-        }),
-        _ => in_order(list, pools),
-    }
-    pools.truncate(SHOWN);
-}
-
-/// All pools with their figures, read step by step.
-pub async fn rows(ipam: &Ipam) -> Vec<PoolRow> {
-    let now = ipam.now();
-    all(ipam, |ledger, after| {
-        let row = |pool: &&Arc<Pool>| Some(views::pool_row(ledger, pool, now));
-        Ask::step().of(ledger.pools_after(after), |pool| pool.id, row)
-    })
-    .await
-}
-
-/// The sooner a pool is full the less; what gives nothing comes last.
-fn runs_out(row: &PoolRow) -> (bool, u32) {
-    let open = !row.closed && row.usage.size > 0;
-    (!open, row.full_in.unwrap_or(u32::MAX))
 }
 
 /// `None` where this host is not told to have rules.

@@ -3,15 +3,20 @@
 use std::{cmp::Reverse, sync::Arc};
 
 use axum::extract::State;
-use fipd_web_ui::{Column, Form, Input, Nav, PoolRow, PoolsPage, links};
+use fipd_core::{AddressSpec, Ledger, Pool, Text, Timestamp};
+use fipd_web_ui::{Column, Form, Input, Nav, Pager, PoolRow, PoolsPage, links};
 
 use super::{
-    dashboard::rows,
-    list::{Listing, Order},
+    fields::Fields,
+    list::{Listing, Order, all},
     page::{Answered, page},
+    views,
     visit::{Query, Visitor},
 };
-use crate::{api::Api, ipam::Ipam};
+use crate::{
+    api::{Api, page::Ask},
+    ipam::Ipam,
+};
 
 /// Pools of one page.
 const PAGE: usize = 100;
@@ -28,59 +33,132 @@ const ORDERS: &[Order] = &[
     Order::down("family", "IPv6 first"),
 ];
 
-/// Pools with the text in their name, by name.
-pub async fn rows_named(ipam: &Ipam, text: &str, most: usize) -> Vec<PoolRow> {
-    let mut pools = rows(ipam).await;
-    pools.retain(|row| row.name.contains(text));
-    pools.sort_by(|left, right| left.name.cmp(&right.name));
-    pools.truncate(most);
-    pools
+type Fill = (bool, u32, usize, Reverse<u128>);
+
+/// What pools are chosen and ordered by; the texts of a row are written for those that are shown.
+pub struct Figures {
+    pub pool: Arc<Pool>,
+    pub network: Text,
+    /// It is not closed, and has addresses to give.
+    pub open: bool,
+    pub permille: u32,
+    pub free: u128,
+    pub waiting: usize,
+    /// Some of its addresses are not given because another network may mean the same ones.
+    pub doubtful: bool,
+    /// Hours until it is full, where that was asked for and can be said.
+    pub full_in: Option<u32>,
 }
 
 pub async fn list(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Query) -> Answered {
-    let families = ["IPv4", "IPv6"].map(|name| (name.to_owned(), name.to_owned()));
-    let inputs = vec![
-        Input::new("filter", "Name contains"),
-        Input::new("network", "Network"),
-        Input::new("family", "Family").kind(Form::any_of(families)),
-    ];
-    let list = Listing::new(links::POOLS, inputs, ORDERS, &query);
-    let mut pools = rows(&api.ipam).await;
-    let total = pools.len();
-    let (name, network, family) = (
-        list.filter("filter"),
-        list.filter("network"),
-        list.filter("family"),
-    );
-    pools.retain(|row| {
-        row.name.contains(name)
-            && (network.is_empty() || row.network == network)
-            && (family.is_empty() || row.family == family)
-    });
-    in_order(&list, &mut pools);
-    let pager = list.page(&mut pools, PAGE, &query);
+    let mut list = listing(&query);
+    let (pools, pager) = found(&api.ipam, &mut list, PAGE, &query).await;
     Ok(page(&PoolsPage {
         shell: visitor.shell(Nav::Pools),
         columns: columns(&list),
         filters: list.filters,
-        total,
+        total: api.ipam.read(|ledger| ledger.pools().len()),
         pools,
         pager,
     }))
 }
 
-/// Puts pools in one of the orders above.
-pub fn in_order(list: &Listing<'_>, pools: &mut [PoolRow]) {
+/// The first pools that the filter of that name lets through, by name.
+pub async fn first(ipam: &Ipam, filter: &str, value: &str, most: usize) -> Vec<PoolRow> {
+    let mut query = Fields::default();
+    query.add(filter.to_owned(), value.to_owned());
+    let mut list = listing(&query);
+    let (pools, _) = found(ipam, &mut list, most, &query).await;
+    pools
+}
+
+fn listing(query: &Fields) -> Listing<'static> {
+    let families = ["IPv4", "IPv6"].map(|name| (name.to_owned(), name.to_owned()));
+    let inputs = vec![
+        Input::new("filter", "Name contains"),
+        Input::new("within", "On addresses").note("10.0.0.0/24"),
+        Input::new("network", "Network"),
+        Input::new("family", "Family").kind(Form::any_of(families)),
+    ];
+    Listing::new(links::POOLS, inputs, ORDERS, query)
+}
+
+/// The rows of one page of what the filters let through; none with a mistake noted beside its filter.
+async fn found(
+    ipam: &Ipam,
+    list: &mut Listing<'_>,
+    most: usize,
+    query: &Fields,
+) -> (Vec<PoolRow>, Pager) {
+    let within = match list.filter("within") {
+        "" => Ok(None),
+        text => text.parse::<AddressSpec>().map(|spec| Some(spec.span())),
+    };
+    let within = match within {
+        Ok(within) => within,
+        Err(error) => {
+            list.filters.wrong("within", error.to_string());
+            return (Vec::new(), Pager::default());
+        }
+    };
+    let name = list.filter("filter");
+    let network = list.filter("network");
+    let family = list.filter("family");
+    let wanted = |ledger: &Ledger, pool: &Pool| {
+        let known = || ledger.network(pool.spec.network);
+        pool.spec.name.contains(name)
+            && (network.is_empty() || known().is_some_and(|known| *known.name == *network))
+            && (family.is_empty() || views::family(pool) == family)
+            && within.is_none_or(|within| {
+                let spans = ledger.pool_spans(pool.id, within);
+                spans.is_some_and(|spans| !spans.listed.is_empty())
+            })
+    };
+    let pools = figures(ipam, wanted, None).await;
+    let (shown, pager) = in_order(list, &pools, most, query);
+    let now = ipam.now();
+    let rows = ipam.read(|ledger| {
+        let rows = shown.iter();
+        rows.map(|one| views::pool_row(ledger, &one.pool, now))
+            .collect()
+    });
+    (rows, pager)
+}
+
+/// The pools that are wanted, read step by step; as of `now` it is known as well when they are full.
+pub async fn figures(
+    ipam: &Ipam,
+    wanted: impl Fn(&Ledger, &Pool) -> bool,
+    now: Option<Timestamp>,
+) -> Vec<Figures> {
+    all(ipam, |ledger, after| {
+        let figures =
+            |pool: &&Arc<Pool>| wanted(ledger, pool).then(|| Figures::new(ledger, pool, now));
+        Ask::step().of(ledger.pools_after(after), |pool| pool.id, figures)
+    })
+    .await
+}
+
+/// One page of pools, in one of the orders above or in that of the first page.
+pub fn in_order<'a>(
+    list: &Listing<'_>,
+    pools: &'a [Figures],
+    most: usize,
+    query: &Fields,
+) -> (Vec<&'a Figures>, Pager) {
+    let pools: Vec<&'a Figures> = pools.iter().collect();
     match list.order.key {
-        "use" => list.sort(pools, fill),
-        "free" => list.sort(pools, |row| row.usage.free),
-        "network" => list.sort_by(pools, |left, right| {
-            (&left.network, &left.name).cmp(&(&right.network, &right.name))
-        }),
-        "family" => list.sort_by(pools, |left, right| {
-            (left.family, &left.name).cmp(&(right.family, &right.name))
-        }),
-        _ => list.sort_by(pools, |left, right| left.name.cmp(&right.name)),
+        "outlook" => list.page_by(pools, |one| (one.outlook(), one.name()), most, query),
+        "use" => list.page_by(pools, |one| one.fill(), most, query),
+        "free" => list.page_by(pools, |one| one.free, most, query),
+        "network" => list.page_by(pools, |one| (&*one.network, one.name()), most, query),
+        "family" => list.page_by(
+            pools,
+            |one| (views::family(&one.pool), one.name()),
+            most,
+            query,
+        ),
+        _ => list.page_by(pools, |one| one.name(), most, query),
     }
 }
 
@@ -95,13 +173,45 @@ pub fn columns(list: &Listing<'_>) -> Vec<Column> {
     ]
 }
 
-/// How near a pool is to having nothing left: by share, then who waits, then by what is left.
-pub fn fill(row: &PoolRow) -> (bool, u32, usize, Reverse<u128>) {
-    let open = !row.closed && row.usage.size > 0;
-    (
-        open,
-        row.usage.permille(),
-        row.waiting,
-        Reverse(row.usage.free),
-    )
+impl Figures {
+    fn new(ledger: &Ledger, pool: &Arc<Pool>, now: Option<Timestamp>) -> Self {
+        let known = ledger.usage(pool.id);
+        let usage = known.map(views::usage).unwrap_or_default();
+        let network = ledger.network(pool.spec.network);
+        Self {
+            pool: Arc::clone(pool),
+            network: network.map_or_else(Text::default, |network| Text::clone(&network.name)),
+            open: !pool.spec.closed && usage.size > 0,
+            permille: usage.permille(),
+            free: usage.free,
+            waiting: ledger.waiter_count(pool.id),
+            doubtful: known.is_some_and(|usage| usage.withheld > 0),
+            full_in: now.and_then(|now| ledger.forecast(pool.id, now).hours()),
+        }
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.open && self.free == 0
+    }
+
+    /// Whether it still gives addresses, and is full within so many hours.
+    pub fn fills_within(&self, hours: u32) -> bool {
+        let full_in = self.full_in.filter(|full_in| (1..=hours).contains(full_in));
+        self.open && self.free > 0 && full_in.is_some()
+    }
+
+    fn name(&self) -> &str {
+        &self.pool.spec.name
+    }
+
+    /// How near it is to having nothing left: by share, then who waits, then by what is left.
+    fn fill(&self) -> Fill {
+        (self.open, self.permille, self.waiting, Reverse(self.free))
+    }
+
+    /// The sooner it is full the less, then the fuller; what gives nothing comes last.
+    fn outlook(&self) -> (bool, u32, Reverse<Fill>) {
+        let full_in = self.full_in.unwrap_or(u32::MAX);
+        (!self.open, full_in, Reverse(self.fill()))
+    }
 }

@@ -9,15 +9,13 @@ use std::{
 
 use axum::{extract::State, response::Response};
 use fipd_core::{AddressSpec, LeaseFilter, LeaseKey, Ledger, NetworkId, Span, Tenancy, Tenant};
-use fipd_web_ui::{LeaseRow, Nav, PoolRow, SearchPage, count, links};
+use fipd_web_ui::{LeaseRow, Nav, SearchPage, count, links};
 
 use super::{
     clusters::rows as clusters,
-    dashboard::rows as pools,
     fields::with_query,
     page::{Answered, go_to, page},
-    pools::rows_named,
-    tenants, views,
+    pools, tenants, views,
     visit::{Query, Visitor},
 };
 use crate::{
@@ -51,7 +49,7 @@ pub async fn find(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
     }
     let span = text.parse::<AddressSpec>().ok().map(|spec| spec.span());
     let mut found = match span {
-        Some(span) => within(&api.ipam, span).await,
+        Some(span) => within(&api.ipam, &text, span).await,
         None => named(&api, &text, visitor.may_write()).await,
     };
     let all = match span {
@@ -68,23 +66,16 @@ pub async fn find(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
 }
 
 /// What lies on the addresses of a CIDR or range.
-async fn within(ipam: &Ipam, span: Span) -> SearchPage {
+async fn within(ipam: &Ipam, text: &str, span: Span) -> SearchPage {
     let filter = LeaseFilter {
         within: Some(span),
         ..LeaseFilter::default()
     };
     let (leases, more) = walk(ipam, &filter).await;
-    let overlapping = |row: &PoolRow| {
-        let spans = ipam.read(|ledger| ledger.pool_spans(fipd_core::PoolId(row.id), span));
-        spans.is_some_and(|spans| !spans.listed.is_empty())
-    };
-    let mut pools = pools(ipam).await;
-    pools.retain(overlapping);
-    pools.truncate(SHOWN);
     SearchPage {
         leases,
         more,
-        pools,
+        pools: pools::first(ipam, "within", text, SHOWN).await,
         ..SearchPage::default()
     }
 }
@@ -135,7 +126,7 @@ async fn named(api: &Api, text: &str, tenants: bool) -> SearchPage {
     SearchPage {
         leases,
         more,
-        pools: rows_named(&api.ipam, text, SHOWN).await,
+        pools: pools::first(&api.ipam, "filter", text, SHOWN).await,
         clusters: clusters.iter().map(cluster).collect(),
         tenants: first.into_iter().map(tenant).collect(),
         more_tenants: more_tenants || cut,

@@ -73,7 +73,7 @@ pub fn pool_row(ledger: &Ledger, pool: &Pool, now: Timestamp) -> PoolRow {
         full_in: forecast.hours(),
         forecast: ForecastView::from(forecast).to_string(),
         mirrors: mirrored(ledger, pool).unwrap_or_default(),
-        waiting: ledger.waiters(pool.id, PoolRow::WAITERS + 1).len(),
+        waiting: ledger.waiter_count(pool.id),
     }
 }
 

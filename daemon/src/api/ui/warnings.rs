@@ -7,7 +7,7 @@ use std::time::Duration;
 use fipd_core::{Ledger, Timestamp};
 use fipd_web_ui::{ClusterRow, Health, PoolRow, Warning, count, links};
 
-use super::{dashboard::size, views};
+use super::{dashboard::size, pools::Figures, views};
 use crate::{
     api::Api,
     backups::{Schedule, Standing},
@@ -35,8 +35,12 @@ const NETWORKS: usize = 1_000;
 const ADMINS: [&str; 2] = [links::SETTINGS, links::BACKUP];
 
 /// All there is, what is urgent first, as it is told to an admin or to others.
-pub fn all(api: &Api, admin: bool, pools: &[PoolRow], clusters: &[ClusterRow]) -> Vec<Warning> {
+pub fn all(api: &Api, admin: bool, pools: &[Figures], clusters: &[ClusterRow]) -> Vec<Warning> {
     let now = api.ipam.now();
+    let row = |one: &Figures| {
+        api.ipam
+            .read(|ledger| views::pool_row(ledger, &one.pool, now))
+    };
     let mut all: Vec<_> = store(&api.ipam).into_iter().collect();
     all.extend(disk(api.ipam.reader().disk().ok()));
     all.extend(api.ipam.read(restore_hold));
@@ -44,14 +48,14 @@ pub fn all(api: &Api, admin: bool, pools: &[PoolRow], clusters: &[ClusterRow]) -
     all.extend(discovery(&api.clusters));
     all.extend(some(silent(api.webhooks.views(&api.ipam))));
     all.extend(api.ipam.read(adoptions));
-    all.extend(some(full(pools)));
+    all.extend(full(pools, row));
     all.extend(some(ill(clusters)));
     all.extend(some(held_back(clusters)));
     all.extend(some(guests(&api.guests)));
     all.extend(engine(&api.rules.view()));
     all.extend(api.ipam.read(contended));
-    all.extend(some(filling(pools)));
-    all.extend(some(doubtful(pools)));
+    all.extend(filling(pools, row));
+    all.extend(doubtful(pools, row));
     all.extend(copies(
         &api.backups.schedule(),
         &api.backups.standing(),
@@ -75,9 +79,22 @@ fn for_others(warning: &mut Warning) {
 
 /// The first of a kind; the last one says how many more there are.
 fn some(warnings: impl IntoIterator<Item = Warning>) -> Vec<Warning> {
-    let mut all: Vec<_> = warnings.into_iter().collect();
-    let more = all.len().saturating_sub(MOST);
-    all.truncate(MOST);
+    let mut rest = warnings.into_iter();
+    let first = rest.by_ref().take(MOST).collect();
+    and_more(first, rest.count())
+}
+
+/// [`some`] of pools, of which there may be very many: those that are not told are only counted.
+fn some_pools<'a>(
+    pools: impl IntoIterator<Item = &'a Figures>,
+    warning: impl Fn(&'a Figures) -> Warning,
+) -> Vec<Warning> {
+    let mut rest = pools.into_iter();
+    let first = rest.by_ref().take(MOST).map(warning).collect();
+    and_more(first, rest.count())
+}
+
+fn and_more(mut all: Vec<Warning>, more: usize) -> Vec<Warning> {
     if let Some(last) = all.last_mut().filter(|_| more > 0) {
         last.next = format!("{} {} more like it.", last.next, count(more as u128));
     }
@@ -261,27 +278,28 @@ fn adoptions(ledger: &Ledger) -> Vec<Warning> {
     some(waiting)
 }
 
-fn full(pools: &[PoolRow]) -> impl Iterator<Item = Warning> {
-    let full = pools
-        .iter()
-        .filter(|pool| !pool.closed && pool.usage.size > 0 && pool.usage.free == 0);
-    full.map(|pool| Warning {
-        urgent: true,
-        what: match pool.waiting {
-            0 => format!("Pool {} is full", pool.name),
-            _ => format!(
-                "Pool {} is full and {} wait for an address of it",
-                pool.name,
-                pool.waiters()
-            ),
-        },
-        next: match add_to(pool) {
-            None => "Release leases that nobody needs, or add addresses:".to_owned(),
-            Some(object) => format!("Release leases that nobody needs, or {object}"),
-        },
-        commands: add_command(pool),
-        link: link(&links::pool(pool.id), "Open the pool"),
-    })
+fn full(pools: &[Figures], row: impl Fn(&Figures) -> PoolRow) -> Vec<Warning> {
+    let warning = |one: &Figures| {
+        let pool = row(one);
+        Warning {
+            urgent: true,
+            what: match pool.waiting {
+                0 => format!("Pool {} is full", pool.name),
+                _ => format!(
+                    "Pool {} is full and {} wait for an address of it",
+                    pool.name,
+                    pool.waiters()
+                ),
+            },
+            next: match add_to(&pool) {
+                None => "Release leases that nobody needs, or add addresses:".to_owned(),
+                Some(object) => format!("Release leases that nobody needs, or {object}"),
+            },
+            commands: add_command(&pool),
+            link: link(&links::pool(pool.id), "Open the pool"),
+        }
+    };
+    some_pools(pools.iter().filter(|one| one.is_full()), warning)
 }
 
 /// Where addresses are added to a pool that fipd does not decide about; `None`: in fipd.
@@ -297,39 +315,42 @@ fn add_command(pool: &PoolRow) -> Vec<String> {
     own.then(command).into_iter().collect()
 }
 
-fn filling(pools: &[PoolRow]) -> Vec<Warning> {
-    let soon = |pool: &&PoolRow| {
-        let hours = pool.full_in.filter(|hours| (1..=SOON).contains(hours));
-        !pool.closed && pool.usage.free > 0 && hours.is_some()
+fn filling(pools: &[Figures], row: impl Fn(&Figures) -> PoolRow) -> Vec<Warning> {
+    let soon = pools.iter().filter(|one| one.fills_within(SOON));
+    let mut filling: Vec<_> = soon.collect();
+    filling.sort_by_key(|one| one.full_in);
+    let warning = |one: &Figures| {
+        let pool = row(one);
+        Warning {
+            what: format!("At its pace pool {} is {}", pool.name, pool.forecast),
+            next: match add_to(&pool) {
+                None => "Add addresses in time:".to_owned(),
+                Some(object) => format!("In time, {object}"),
+            },
+            commands: add_command(&pool),
+            link: link(&links::pool(pool.id), "Open the pool"),
+            ..Warning::default()
+        }
     };
-    let mut filling: Vec<_> = pools.iter().filter(soon).collect();
-    filling.sort_by_key(|pool| pool.full_in);
-    let warning = |pool: &PoolRow| Warning {
-        what: format!("At its pace pool {} is {}", pool.name, pool.forecast),
-        next: match add_to(pool) {
-            None => "Add addresses in time:".to_owned(),
-            Some(object) => format!("In time, {object}"),
-        },
-        commands: add_command(pool),
-        link: link(&links::pool(pool.id), "Open the pool"),
-        ..Warning::default()
-    };
-    filling.into_iter().map(warning).collect()
+    some_pools(filling, warning)
 }
 
 /// Pools that give nothing of what may be the same address as another network's.
-fn doubtful(pools: &[PoolRow]) -> impl Iterator<Item = Warning> {
-    let doubtful = pools.iter().filter(|pool| pool.withheld > 0);
-    doubtful.map(|pool| Warning {
-        what: format!(
-            "{} addresses of pool {} are not given: another network may mean the same ones",
-            count(pool.withheld),
-            pool.name
-        ),
-        next: "Say whether they are two networks or one.".into(),
-        link: link(&links::pool(pool.id), "Open the pool"),
-        ..Warning::default()
-    })
+fn doubtful(pools: &[Figures], row: impl Fn(&Figures) -> PoolRow) -> Vec<Warning> {
+    let warning = |one: &Figures| {
+        let pool = row(one);
+        Warning {
+            what: format!(
+                "{} addresses of pool {} are not given: another network may mean the same ones",
+                count(pool.withheld),
+                pool.name
+            ),
+            next: "Say whether they are two networks or one.".into(),
+            link: link(&links::pool(pool.id), "Open the pool"),
+            ..Warning::default()
+        }
+    };
+    some_pools(pools.iter().filter(|one| one.doubtful), warning)
 }
 
 fn contended(ledger: &Ledger) -> Vec<Warning> {

@@ -231,6 +231,8 @@ async fn pools_and_tenants_are_sorted() {
             ["abc", "dmz", "zed"],
             "zed dmz abc",
         ),
+        ("/ui/", ["abc", "dmz", "zed"], "dmz abc zed"),
+        ("/ui/?sort=-name", ["abc", "dmz", "zed"], "zed dmz abc"),
         ("/ui/tenants?sort=-limit", ["a", "b", "c"], "a c b"),
         ("/ui/tenants?sort=limit", ["a", "b", "c"], "b c a"),
         ("/ui/tenants", ["a", "b", "c"], "a b c"),
@@ -238,8 +240,21 @@ async fn pools_and_tenants_are_sorted() {
         let html = admin.get(path).await.html;
         assert_eq!(order(&html, &names), expected, "{path}");
     }
-    let html = admin.get("/ui/pools?family=IPv6").await.html;
-    assert!(html.contains(">zed</") && !html.contains(">abc</"));
+    for (query, shown) in [
+        ("family=IPv6", "zed"),
+        ("within=10.1.0.2-10.9.0.0", "abc"),
+        ("within=10.0.0.7&network=default", "dmz"),
+        ("filter=b", "abc"),
+        ("within=10.9.0.0/16", ""),
+        ("network=lab", ""),
+    ] {
+        let html = admin.get(&format!("/ui/pools?{query}")).await.html;
+        let names = ["abc", "dmz", "zed"].into_iter();
+        let found = names.filter(|name| html.contains(&format!(">{name}</")));
+        assert_eq!(found.collect::<String>(), shown, "{query}");
+    }
+    let html = admin.get("/ui/pools?within=x").await.html;
+    assert!(html.contains("id=\"within-error\">"), "{html}");
 }
 
 #[tokio::test]

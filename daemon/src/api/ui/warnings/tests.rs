@@ -1,27 +1,44 @@
 //! What is told of what needs somebody.
 
+use std::{cell::Cell, sync::Arc};
+
+use fipd_core::{Pool, PoolId, PoolSpec};
 use fipd_web_ui::Usage;
 
 use super::*;
 
-fn pool(name: &str, free: u128, full_in: Option<u32>) -> PoolRow {
+fn pool(name: &str, free: u128, full_in: Option<u32>) -> Figures {
+    let pool = Pool {
+        id: PoolId(1),
+        spec: PoolSpec::own(name, Vec::new()),
+        created: Timestamp(0),
+        generation: 1,
+    };
+    Figures {
+        pool: Arc::new(pool),
+        network: "default".into(),
+        open: true,
+        permille: 0,
+        free,
+        waiting: 0,
+        doubtful: false,
+        full_in,
+    }
+}
+
+fn row(one: &Figures) -> PoolRow {
     PoolRow {
         id: 1,
-        name: name.to_owned(),
-        network: "default".to_owned(),
+        name: one.pool.spec.name.to_string(),
+        network: one.network.to_string(),
         family: "IPv4",
-        usage: Usage {
-            size: 10,
-            used: 10 - free,
-            free,
-            ..Usage::default()
-        },
-        closed: false,
-        full_in,
+        usage: Usage::default(),
+        closed: !one.open,
+        full_in: one.full_in,
         forecast: "full in about 2 days".to_owned(),
         mirrors: String::new(),
-        waiting: 0,
-        withheld: 0,
+        waiting: one.waiting,
+        withheld: u128::from(one.doubtful) * 1_200,
     }
 }
 
@@ -37,8 +54,8 @@ fn whats(warnings: impl IntoIterator<Item = Warning>) -> Vec<String> {
 
 #[test]
 fn pools_that_are_full_or_soon_will_be_are_told_once() {
-    let closed = PoolRow {
-        closed: true,
+    let closed = Figures {
+        open: false,
         ..pool("closed", 0, Some(0))
     };
     let pools = [
@@ -49,50 +66,52 @@ fn pools_that_are_full_or_soon_will_be_are_told_once() {
         pool("next year", 5, Some(SOON + 1)),
         closed,
     ];
-    assert_eq!(whats(full(&pools)), ["Pool full is full"]);
+    assert_eq!(whats(full(&pools, row)), ["Pool full is full"]);
     assert_eq!(
-        whats(filling(&pools)),
+        whats(filling(&pools, row)),
         ["soon", "later"].map(|name| format!("At its pace pool {name} is full in about 2 days"))
     );
-    let doubt = PoolRow {
-        withheld: 1_200,
+    let doubt = Figures {
+        doubtful: true,
         ..pool("dmz", 5, None)
     };
-    assert!(whats(doubtful(&[doubt]))[0].starts_with("1,200 addresses of pool dmz"));
+    assert!(whats(doubtful(&[doubt], row))[0].starts_with("1,200 addresses of pool dmz"));
 }
 
 #[test]
 fn addresses_are_added_to_those_that_a_pool_has_or_to_what_it_follows() {
-    let own = pool("lab", 0, Some(3));
-    let mirror = PoolRow {
+    let mirror = |one: &Figures| PoolRow {
         mirrors: "vips of rancher-fip in cluster east".to_owned(),
-        waiting: PoolRow::WAITERS + 1,
-        ..own.clone()
+        waiting: 1_204,
+        ..row(one)
     };
-    let near = |row: &PoolRow| PoolRow {
-        usage: pool("lab", 5, None).usage,
-        ..row.clone()
-    };
-    let told: Vec<_> = full(&[own.clone(), mirror.clone()]).collect();
-    let (ends, of) = (filling(&[near(&own)]), filling(&[near(&mirror)]));
-    for warning in [&told[0], &ends[0]] {
+    let (over, near) = ([pool("lab", 0, None)], [pool("lab", 5, Some(3))]);
+    let (own, of) = (full(&over, row), full(&over, mirror));
+    for warning in [&own[0], &filling(&near, row)[0]] {
         assert_eq!(warning.commands, ["fipd pool update lab --add-cidr CIDR"]);
     }
-    for warning in [&told[1], &of[0]] {
+    for warning in [&of[0], &filling(&near, mirror)[0]] {
         assert_eq!(warning.commands, [""; 0]);
         let object = "follows: vips of rancher-fip in cluster east.";
         assert!(warning.next.ends_with(object), "{warning:?}");
     }
-    assert!(told[1].what.contains("100+ wait"), "{told:?}");
+    assert!(of[0].what.contains("1,204 wait"), "{of:?}");
 }
 
 #[test]
 fn of_many_the_first_are_told_and_how_many_more_there_are() {
     let pools: Vec<_> = (0..9).map(|n| pool(&format!("p{n}"), 0, None)).collect();
-    let told = some(full(&pools));
-    assert_eq!(told.len(), MOST);
+    let rows = Cell::new(0);
+    let counted = |one: &Figures| {
+        rows.set(rows.get() + 1);
+        row(one)
+    };
+    let told = full(&pools, counted);
+    assert_eq!((told.len(), rows.get()), (MOST, MOST), "no more rows");
     assert!(told[MOST - 1].next.ends_with(" 4 more like it."));
-    assert_eq!(some(full(&pools[..5]))[4].next, told[0].next);
+    assert_eq!(full(&pools[..5], row)[4].next, told[0].next);
+    let held = [pool("own", 0, None)].map(|one| Figures { waiting: 2, ..one });
+    assert!(whats(full(&held, row))[0].contains("2 wait for"));
 }
 
 #[test]
