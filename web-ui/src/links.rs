@@ -125,6 +125,11 @@ pub fn leases_of_cluster(name: &str) -> String {
     filtered(LEASES, "cluster", name)
 }
 
+/// The clusters with the text in their name or identity.
+pub fn clusters_named(text: &str) -> String {
+    filtered(CLUSTERS, "filter", text)
+}
+
 /// The form for a kubeconfig of the cluster.
 pub fn cluster_add(name: &str) -> String {
     filtered(CLUSTER_NEW, "name", name)

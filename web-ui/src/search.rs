@@ -14,12 +14,16 @@ pub struct SearchPage {
     pub networks: Vec<(String, String)>,
     pub leases: Vec<LeaseRow>,
     pub pools: Vec<PoolRow>,
+    /// Where there are more pools than shown: the list of all that match.
+    pub all_pools: Option<String>,
     /// There may be more leases than shown.
     pub more: bool,
     /// The list of all leases that match.
     pub all: String,
     /// Link, name and a word about each.
     pub clusters: Vec<(String, String, String)>,
+    /// There are more clusters than shown.
+    pub more_clusters: bool,
     /// The same of tenants; empty for those who may not see them.
     pub tenants: Vec<(String, String, String)>,
     /// There may be more tenants than shown.
@@ -27,6 +31,11 @@ pub struct SearchPage {
 }
 
 impl SearchPage {
+    /// The list of all clusters that match.
+    pub(crate) fn all_clusters(&self) -> String {
+        links::clusters_named(&self.query)
+    }
+
     /// The list of all tenants that match.
     pub(crate) fn all_tenants(&self) -> String {
         links::tenant(&self.query)
@@ -54,6 +63,7 @@ mod tests {
             networks: vec![("/ui/networks/3/addresses/10.20.0.7".into(), "di<ad".into())],
             leases: vec![sample::lease("10.20.0.7", State::Allocated)],
             pools: vec![sample::pool_row(1, "web", 10, 1)],
+            all_pools: Some("/ui/pools?filter=web".into()),
             more: true,
             all: "/ui/leases?q=web".into(),
             clusters: vec![(
@@ -61,6 +71,7 @@ mod tests {
                 "we<st".into(),
                 "ready".into(),
             )],
+            more_clusters: true,
             tenants: vec![("/ui/tenants?filter=w".into(), "te<am".into(), "3".into())],
             more_tenants: true,
         };
@@ -74,6 +85,8 @@ mod tests {
             "we&#60;st",
             "te&#60;am",
             "href=\"/ui/tenants?filter=we&#60;b\"",
+            "href=\"/ui/clusters?filter=we&#60;b\"",
+            "href=\"/ui/pools?filter=web\"",
         ] {
             assert!(html.contains(text), "no {text} in {html}");
         }

@@ -63,13 +63,18 @@ pub async fn list(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
     }))
 }
 
-/// The first pools that the filter of that name lets through, by name.
-pub async fn first(ipam: &Ipam, filter: &str, value: &str, most: usize) -> Vec<PoolRow> {
+/// The first pools that the filter of that name lets through, by name; where there are more, the list of them.
+pub async fn first(
+    ipam: &Ipam,
+    filter: &str,
+    value: &str,
+    most: usize,
+) -> (Vec<PoolRow>, Option<String>) {
     let mut query = Fields::default();
     query.add(filter.to_owned(), value.to_owned());
     let mut list = listing(&query);
-    let (pools, _) = found(ipam, &mut list, most, &query).await;
-    pools
+    let (pools, pager) = found(ipam, &mut list, most, &query).await;
+    (pools, pager.next.map(|_| list.link(&[])))
 }
 
 fn listing(query: &Fields) -> Listing<'static> {

@@ -72,10 +72,12 @@ async fn within(ipam: &Ipam, text: &str, span: Span) -> SearchPage {
         ..LeaseFilter::default()
     };
     let (leases, more) = walk(ipam, &filter).await;
+    let (pools, all_pools) = pools::first(ipam, "within", text, SHOWN).await;
     SearchPage {
         leases,
         more,
-        pools: pools::first(ipam, "within", text, SHOWN).await,
+        pools,
+        all_pools,
         ..SearchPage::default()
     }
 }
@@ -107,6 +109,7 @@ async fn named(api: &Api, text: &str, tenants: bool) -> SearchPage {
     let (leases, more) = leases(&api.ipam, text).await;
     let mut clusters = clusters(api);
     clusters.retain(|row| row.name.contains(text) || row.id.contains(text));
+    let more_clusters = clusters.len() > GROUP;
     clusters.truncate(GROUP);
     let cluster = |row: &fipd_web_ui::ClusterRow| {
         let link = with_query(links::CLUSTERS, &[("filter", &row.name)]);
@@ -123,11 +126,14 @@ async fn named(api: &Api, text: &str, tenants: bool) -> SearchPage {
         let about = format!("{} addresses of {pools} pools", count(held.into()));
         (link, name.to_string(), about)
     };
+    let (pools, all_pools) = pools::first(&api.ipam, "filter", text, SHOWN).await;
     SearchPage {
         leases,
         more,
-        pools: pools::first(&api.ipam, "filter", text, SHOWN).await,
+        pools,
+        all_pools,
         clusters: clusters.iter().map(cluster).collect(),
+        more_clusters,
         tenants: first.into_iter().map(tenant).collect(),
         more_tenants: more_tenants || cut,
         ..SearchPage::default()

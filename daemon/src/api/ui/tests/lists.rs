@@ -292,6 +292,36 @@ async fn the_search_groups_what_it_finds() {
 }
 
 #[tokio::test]
+async fn the_search_leads_to_all_of_what_it_shows_some_of() {
+    let site = Site::new().await;
+    site.account("root", Role::Admin, PASSWORD).await;
+    let admin = site.visitor("root").await;
+    let clusters = "href=\"/ui/clusters?filter=farm\"";
+    let by_name = "href=\"/ui/pools?filter=farm\"";
+    let by_address = "href=\"/ui/pools?within=10.7.0.0/16\"";
+    for number in 0..=50 {
+        let addresses = vec![format!("10.7.{number}.0/24").parse().unwrap()];
+        let create = fipd_core::Request::CreatePool {
+            spec: fipd_core::PoolSpec::own(format!("farm-{number}"), addresses),
+            actor: "test".into(),
+        };
+        site.api.ipam.submit(create).await.unwrap();
+        if number <= 20 {
+            let form = cluster::upload(&format!("farm-{number}"), cluster::KUBECONFIG);
+            let page = admin.post("/ui/clusters/new", &form).await;
+            assert_eq!(page.status, StatusCode::SEE_OTHER, "{}", page.html);
+        }
+        let named = admin.get("/ui/search?q=farm").await.html;
+        assert_eq!(named.contains(clusters), number >= 20, "{number}");
+        assert_eq!(named.contains(by_name), number == 50, "{number}");
+    }
+    let html = admin.get("/ui/search?q=10.7.0.0/16").await.html;
+    assert!(html.contains(by_address), "{html}");
+    let html = admin.get("/ui/search?q=10.7.0.0/24").await.html;
+    assert!(html.contains(">farm-0</") && !html.contains("/ui/pools?within="));
+}
+
+#[tokio::test]
 async fn an_address_remembers_who_had_it() {
     let site = Site::new().await;
     let operator = site.visitor("operator").await;
