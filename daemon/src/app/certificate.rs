@@ -47,9 +47,13 @@ impl Certificate {
     }
 
     /// Takes names over, and reads files again.
-    pub async fn reload(&self, fresh: &Settings) {
+    ///
+    /// # Errors
+    /// Why the certificate stays as it was.
+    pub async fn reload(&self, fresh: &Settings) -> Result<(), ListenError> {
+        self.renew(fresh).await?;
         *self.last.lock() = fresh.clone();
-        self.renew(fresh).await;
+        Ok(())
     }
 
     /// Renews the own certificate in time; a configured one is read again as it is.
@@ -60,22 +64,18 @@ impl Certificate {
                 () = tokio::time::sleep(RENEWAL) => {}
             }
             let last = self.last.lock().clone();
-            self.renew(&last).await;
-        }
-    }
-
-    async fn renew(&self, fresh: &Settings) {
-        let _turn = self.turn.lock().await;
-        let (tls, wanted) = (self.settings.tls(), fresh.tls());
-        let renewed = tls.renewed_by(wanted).renew(&self.served).await;
-        match renewed {
-            Ok(ends) => {
-                metrics::certificate::note(ends);
-                self.ends.send_replace(ends);
-            }
-            Err(error) => {
+            if let Err(error) = self.renew(&last).await {
                 tracing::error!(%error, "the certificate stays as it was; tried again in 12 hours");
             }
         }
+    }
+
+    async fn renew(&self, fresh: &Settings) -> Result<(), ListenError> {
+        let _turn = self.turn.lock().await;
+        let (tls, wanted) = (self.settings.tls(), fresh.tls());
+        let ends = tls.renewed_by(wanted).renew(&self.served).await?;
+        metrics::certificate::note(ends);
+        self.ends.send_replace(ends);
+        Ok(())
     }
 }

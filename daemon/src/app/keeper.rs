@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{certificate::Certificate, tell};
 use crate::{
+    api::listen::ListenError,
     backups::{Backups, Schedule},
     clusters::{Clusters, WatchedFile},
     config::HostRule,
@@ -94,7 +95,7 @@ impl Keeper {
         let loaded = tokio::task::spawn_blocking(move || settings.reload()).await;
         let result = match loaded {
             // All of it or nothing.
-            Ok(Ok(fresh)) => match fresh.tls().check_files().await {
+            Ok(Ok(fresh)) => match self.certify(&fresh).await {
                 Ok(()) => Ok(self.apply(fresh).await),
                 Err(error) => Err(error.to_string()),
             },
@@ -136,9 +137,19 @@ impl Keeper {
         status
     }
 
+    /// What can fail of a configuration without errors, before the rest is taken over.
+    async fn certify(&self, fresh: &Settings) -> Result<(), ListenError> {
+        fresh.tls().check_files().await?;
+        match &self.parts {
+            Some(parts) => parts.certificate.reload(fresh).await,
+            None => Ok(()),
+        }
+    }
+
     async fn apply(&mut self, fresh: Settings) -> Reloaded {
         let needs_restart = fresh.restart_keys(&self.started);
-        let applied = fresh.config.live_keys(&self.last.config);
+        let mut applied = fresh.config.live_keys(&self.last.config);
+        applied.retain(|key| !needs_restart.contains(key));
         if fresh.log_level() != self.last.log_level()
             && let Err(error) = logging::set_level(fresh.log_level())
         {
@@ -146,7 +157,6 @@ impl Keeper {
         }
         self.clusters.configure(fresh.config.clone()).await;
         if let Some(parts) = &self.parts {
-            parts.certificate.reload(&fresh).await;
             let schedule = Schedule::new(&fresh.config.backup, &self.started.data_dir);
             parts.backups.reschedule(schedule);
             parts.ipam.keep_audit(fresh.config.audit.keep.0).await;

@@ -3,7 +3,8 @@
 use super::Config;
 
 impl Config {
-    /// Parts that differ from `before` and are taken over while the daemon runs.
+    /// Parts that differ from `before` and are taken over while the daemon runs, unless they are among the
+    /// [`restart_keys`](Self::restart_keys) since its start.
     pub fn live_keys(&self, before: &Self) -> Vec<&'static str> {
         let rules = |config: &Self| config.host.as_ref().map(|host| host.rules.clone());
         let parts = [
@@ -14,6 +15,8 @@ impl Config {
             ("backup", self.backup != before.backup),
             ("audit", self.audit != before.audit),
             ("api.names", self.api.names != before.api.names),
+            ("api.cert", self.api.cert != before.api.cert),
+            ("api.key", self.api.key != before.api.key),
             (
                 "host.rules",
                 self.host.is_some() == before.host.is_some() && rules(self) != rules(before),
@@ -37,6 +40,7 @@ impl Config {
         let parts = [
             ("role", self.role != before.role),
             ("api.cert", files(self) != files(before)),
+            ("api.key", files(self) != files(before)),
             ("listener", self.listeners != before.listeners),
             ("history", self.history != before.history),
             ("helm", self.helm != before.helm),
@@ -95,5 +99,16 @@ mod tests {
             assert_eq!(after.live_keys(&before).join(","), live, "{text}");
             assert_eq!(after.restart_keys(&before).join(","), restart, "{text}");
         }
+    }
+
+    #[test]
+    fn other_files_of_a_certificate_are_taken_over_and_the_first_ones_need_a_restart() {
+        let of = |cert: &str| config(&format!("[api]\ncert = \"{cert}\"\nkey = \"k\"\n"));
+        let (before, after) = (of("a"), of("b"));
+        assert_eq!(after.live_keys(&before), ["api.cert"]);
+        assert_eq!(after.restart_keys(&before), [""; 0]);
+        let restart = ["api.cert", "api.key"];
+        assert_eq!(after.restart_keys(&config("")), restart);
+        assert_eq!(config("").restart_keys(&after), restart);
     }
 }

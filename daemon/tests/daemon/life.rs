@@ -268,6 +268,36 @@ fn names_that_the_configuration_adds_are_in_the_certificate_without_a_signal() {
 }
 
 #[test]
+fn a_certificate_that_cannot_be_made_leaves_all_as_it_was() {
+    let home = Arc::new(tempfile::tempdir().unwrap());
+    let file = home.path().join("fipd.toml");
+    std::fs::write(&file, "").unwrap();
+    let fipd = Daemon::start_in(
+        Arc::clone(&home),
+        &["--config", file.to_str().expect("text")],
+    );
+    let rest = fipd.rest(Some(&fipd.token("eye", "viewer")));
+    // Nobody, root included, can write there now.
+    let record = fipd.data_dir().join("tls/server.json");
+    std::fs::remove_file(&record).unwrap();
+    std::fs::create_dir(&record).unwrap();
+    let text = "[api]\nnames = [\"fipd.example.net\"]\n[backup]\nkeep = 2\n";
+    std::fs::write(&file, text).unwrap();
+    let failed = fipd.cli("reload");
+    failed.fails(2, &["stays as it was", "server.json"]);
+    let standing = rest.get("/api/v1/reload").json();
+    let failed = standing["failed"].as_str().expect("why");
+    assert!(failed.contains("server.json"), "{standing}");
+    assert_eq!(fipd.json("backup list")["keep"], 7);
+    assert!(!rest.goes_by("fipd.example.net"));
+    std::fs::remove_dir(&record).unwrap();
+    let done = fipd.json("reload");
+    let applied = serde_json::json!(["backup", "api.names"]);
+    assert_eq!(done["applied"], applied, "{done}");
+    assert!(rest.goes_by("fipd.example.net"));
+}
+
+#[test]
 fn the_log_is_json_where_asked_for() {
     let home = Arc::new(tempfile::tempdir().unwrap());
     let fipd = Daemon::start_in(home, &["--log-format", "json", "--log-level", "debug"]);
