@@ -12,18 +12,20 @@ use fipd_tests::testbed::{
     ControlPlane, ControlPlaneOptions, Method, Node, TestDirectory, UnixConnection, get_unix,
     on_a_node, wait_until,
 };
+use fipd_tests::toolchain::debian;
 use serde_json::{Value, json};
 
 const DEADLINE: Duration = Duration::from_secs(90);
 const MANIFEST: &str = include_str!("../../packaging/static-pod/fipd.yaml");
 const FIRST: &str = "fipd.test/fipd:1";
 const SECOND: &str = "fipd.test/fipd:2";
-/// With the port that the manifest's probes ask.
-const CONFIG: &str = "[api]\nlisten = \"127.0.0.1:8443\"\n[host]\n[[host.rules]]\nname = \"vips\"\npool = \"vips\"\ntable = 100\n\
-                      [[listener]]\naddress = \"127.0.0.1:8444\"\nserve = [\"health\"]\ntls = false\n";
-const FILES: [(&str, &str); 3] = [
+/// The file of the package.
+const EXAMPLE: &str = include_str!("../../packaging/fipd.example.toml");
+const RULES: &str = "[host]\n[[host.rules]]\nname = \"vips\"\npool = \"vips\"\ntable = 100\n";
+const FILES: [(&str, &str); 4] = [
     ("/etc/fipd", "etc"),
     ("/var/lib/fipd", "state"),
+    ("/var/backups/fipd", "backups"),
     ("/run/fipd", "run"),
 ];
 
@@ -49,7 +51,8 @@ impl Host {
         for (_, name) in FILES {
             fs::create_dir(folder.path().join(name))?;
         }
-        fs::write(folder.path().join("etc/fipd.toml"), CONFIG)?;
+        let config = EXAMPLE.replace("#directory", "directory") + RULES;
+        fs::write(folder.path().join("etc/fipd.toml"), config)?;
         Ok(Self {
             node,
             folder,
@@ -69,6 +72,8 @@ impl Host {
     fn run(&self, image: &str) -> Result<()> {
         let mut text = MANIFEST.replace("image: fipd:0.1.0", &format!("image: {image}"));
         ensure!(text.contains(image), "the manifest names another image");
+        // The mount for backups, which the configuration here wants.
+        text = text.replace("#- {", "- {");
         for (there, name) in FILES {
             let (from, to) = (
                 format!("hostPath: {{ path: {there},"),
@@ -127,7 +132,7 @@ impl Host {
         .await
     }
 
-    /// What pages and REST say, but for what differs from start to start.
+    /// What REST says by the socket and the page by TLS, but for what differs from start to start.
     async fn seen(&self) -> Result<Vec<Value>> {
         let mut seen = Vec::new();
         for path in ["/api/v1/pools", "/api/v1/leases", "/api/v1/networks"] {
@@ -135,12 +140,11 @@ impl Host {
             ensure!(reply.status == 200, "{path}: {reply:?}");
             seen.push(serde_json::from_str(&reply.body)?);
         }
-        let page = get_unix(&self.socket(), "/ui/login").await?;
-        ensure!(
-            page.status == 200 && page.body.contains("<form"),
-            "{page:?}"
-        );
-        let lines = page.body.lines();
+        let trusted = shown(&self.path("state/tls/ca.crt"));
+        let ask = "curl --silent --show-error --fail --noproxy '*' https://127.0.0.1:8443/ui/login";
+        let page = self.node.run(&format!("{ask} --cacert {trusted}")).await?;
+        ensure!(page.contains("<form"), "{page}");
+        let lines = page.lines();
         let lasting: Vec<_> = lines
             .filter(|line| !line.contains("name=\"csrf\""))
             .collect();
@@ -174,11 +178,18 @@ async fn decide(host: &Host) -> Result<()> {
         .call(Method::POST, "/api/v1/leases", Some(&lease))
         .await?;
     ensure!([200, 201].contains(&given.status), "{given:?}");
+    let document = fipd.call(Method::GET, "/api/v1/openapi.json", None).await?;
+    let document: Value = serde_json::from_str(&document.body)?;
+    assert_eq!(document["info"]["version"], env!("CARGO_PKG_VERSION"));
+    let copied = fipd.call(Method::POST, "/api/v1/backups", None).await?;
+    ensure!(copied.status == 201, "{copied:?}");
+    ensure!(fs::read_dir(host.path("backups"))?.count() > 0, "no copy");
     Ok(())
 }
 
 #[test]
 fn state_on_the_host_survives_the_pod_and_its_image() {
+    debian::ensure(&["curl"]).unwrap();
     on_a_node(story).unwrap();
 }
 
