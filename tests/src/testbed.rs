@@ -46,7 +46,7 @@ pub use kubeconfig::with_server;
 pub use machine::{Machine, SHARED};
 pub use manifests::{apply_yaml, documents, install_crds};
 pub use node::{Node, on_a_node};
-pub use packages::{Kind, Packages, packaging};
+pub use packages::{Kind, NEWS, Packages, packaging};
 pub use ports::free_port;
 pub use site::{ANNOUNCER_CRDS, Downstream, RANCHER_CRDS, Site, SiteOptions};
 pub use vm::{HOST, Vm};

@@ -39,8 +39,8 @@ impl Host {
     pub async fn install(&self, version: &str) -> String {
         let file = Packages::file(version, self.kind);
         let how = match self.kind {
-            // What fipd depends on is there.
-            Kind::Deb => "dpkg --install",
+            // What fipd depends on is there. As with an admin who, when asked, keeps the configuration.
+            Kind::Deb => "dpkg --force-confold --install",
             // In a Debian the database of rpm knows nothing of what is there.
             Kind::Rpm => "rpm --upgrade --oldpackage --nodeps",
         };

@@ -1,6 +1,6 @@
 //! From the first installation to the purge.
 
-use fipd_tests::testbed::{Kind, Packages};
+use fipd_tests::testbed::{Kind, NEWS, Packages};
 use redb::{Database, TableDefinition};
 
 use super::host::{Host, KUBECONFIG};
@@ -15,7 +15,7 @@ const CHANGE: &str = "keep = 21";
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deb_is_installed_upgraded_downgraded_removed_and_purged() {
     let host = Host::bare(Kind::Deb).await;
-    let leases = first_days(&host).await;
+    let leases = first_days(&host, "dpkg-dist").await;
 
     a_removal_that_fails_is_undone(&host).await;
     let said = host.remove().await;
@@ -56,7 +56,7 @@ async fn a_deb_is_installed_upgraded_downgraded_removed_and_purged() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_rpm_is_installed_upgraded_downgraded_and_removed() {
     let host = Host::bare(Kind::Rpm).await;
-    let leases = first_days(&host).await;
+    let leases = first_days(&host, "rpmnew").await;
 
     attach(&host).await;
     let said = host.remove().await;
@@ -110,7 +110,8 @@ async fn beside_another(host: &Host) {
 }
 
 /// Installed, used, configured, upgraded, and taken back to the version before: what the leases are afterwards.
-async fn first_days(host: &Host) -> String {
+/// `beside` is the end of a new configuration's name where the old one has changed.
+async fn first_days(host: &Host, beside: &str) -> String {
     host.install(Packages::OLDER).await;
     host.active().await;
     assert_eq!(
@@ -139,7 +140,10 @@ async fn first_days(host: &Host) -> String {
     host.active().await;
     assert_ne!(host.property("MainPID").await, before, "restarted");
     assert_eq!(host.sh("fipd lease list").await, leases);
-    assert!(host.sh(&format!("cat {CONFIG}")).await.contains(CHANGE));
+    let kept = host.sh(&format!("cat {CONFIG}")).await;
+    assert!(kept.contains(CHANGE) && !kept.contains(NEWS), "{kept}");
+    let new = host.sh(&format!("cat {CONFIG}.{beside}")).await;
+    assert!(!new.contains(CHANGE) && new.contains(NEWS), "{new}");
 
     downgrade(host).await;
     assert_eq!(host.sh("fipd lease list").await, leases);

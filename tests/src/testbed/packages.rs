@@ -12,6 +12,12 @@ use super::image::run;
 use crate::runner::checkout;
 use crate::toolchain::{cargo_tool, debian};
 
+/// What only the newer version's configuration has.
+pub const NEWS: &str = "# As of the newer version.";
+/// The tree in `$0` without what was built of it, as `$1`, with a line `$2` at the end of the configuration.
+const COPY: &str = "tar --create --exclude ./target --exclude ./.git --exclude testbed-go --directory \"$0\" . \
+                    | tar --extract --directory \"$1\" && echo \"$2\" >>\"$1/packaging/fipd.example.toml\"";
+
 /// The two forms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -19,7 +25,7 @@ pub enum Kind {
     Rpm,
 }
 
-/// Both versions in both forms, in one folder.
+/// Both versions in both forms, in one folder. The newer one's example of the configuration has [`NEWS`] as well.
 pub struct Packages {
     directory: TestDirectory,
 }
@@ -56,11 +62,21 @@ impl Packages {
             strip.arg("-o").arg(binaries.join(name)).arg(built);
             run(strip).await?;
         }
-        for version in [Self::OLDER, Self::NEWER] {
-            let mut build = packaging(checkout()).await?;
+        let newer = packages.folder().join("tree");
+        std::fs::create_dir(&newer)?;
+        let mut copy = Command::new("sh");
+        copy.args(["-ec", COPY])
+            .arg(checkout())
+            .arg(&newer)
+            .arg(NEWS);
+        run(copy).await?;
+        for (version, tree) in [(Self::OLDER, checkout()), (Self::NEWER, newer.as_path())] {
+            let mut build = packaging(tree).await?;
             build.args(["--fast", "--version", version]);
             build.arg("--binaries").arg(&binaries);
             build.arg("--out").arg(packages.folder());
+            // A copy has no commit to be dated by.
+            build.env("SOURCE_DATE_EPOCH", "1767225600");
             run(build).await?;
         }
         Ok(packages)
