@@ -26,6 +26,20 @@ impl Host {
         Self { machine, kind }
     }
 
+    /// Booted with fipd on its disk.
+    pub async fn booted() -> Self {
+        let packages = Packages::built().await.unwrap();
+        let file = Packages::file(Packages::NEWER, Kind::Deb);
+        let install = format!("dpkg --install {SHARED}/{file}");
+        let machine = Machine::boot_after(packages.folder(), &install)
+            .await
+            .unwrap();
+        Self {
+            machine,
+            kind: Kind::Deb,
+        }
+    }
+
     /// With a running fipd that has a pool `lab`.
     pub async fn running() -> Self {
         let host = Self::bare(Kind::Deb).await;

@@ -77,6 +77,17 @@ async fn an_rpm_is_installed_upgraded_downgraded_and_removed() {
     assert!(host.sh(&format!("cat {CONFIG}")).await.contains(CHANGE));
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_boot_starts_it() {
+    let host = Host::booted().await;
+    host.active().await;
+    let state = host.sh(&format!("systemctl is-active {UNITS}")).await;
+    assert_eq!(state, "active\nactive\nactive");
+    owners(&host).await;
+    let journal = host.sh("journalctl --no-pager").await;
+    assert!(!journal.contains("ordering cycle"), "{journal}");
+}
+
 /// dpkg has the package's scripts put back what they had stopped.
 async fn a_removal_that_fails_is_undone(host: &Host) {
     let script = "/var/lib/dpkg/info/fipd.prerm";

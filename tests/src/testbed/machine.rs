@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  Machine::run --> nsenter --> the namespaces of systemd
-//!  root: the cached Debian, read-only, under a layer in memory that goes with the machine
+//!  root: the cached Debian or a copy, read-only, under a layer in memory that goes with the machine
 //! ```
 
 use std::path::{Path, PathBuf};
@@ -15,6 +15,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::directory::TestDirectory;
+use super::image::run;
 use crate::process::{Process, run_bound};
 use crate::toolchain::debian_root::debian_root;
 use crate::wait::wait_until;
@@ -37,31 +38,28 @@ impl Machine {
     /// Boots one that has `shared` at [`SHARED`].
     pub async fn boot(shared: &Path) -> Result<Self> {
         let root = tokio::task::spawn_blocking(debian_root).await??;
+        Self::start(&root, shared, TestDirectory::new()?).await
+    }
+
+    /// The same after a command of a shell was run on its disk, with no systemd there.
+    pub async fn boot_after(shared: &Path, command: &str) -> Result<Self> {
+        let cached = tokio::task::spawn_blocking(debian_root).await??;
         let directory = TestDirectory::new()?;
-        let mut command = Command::new("systemd-nspawn");
-        command
-            .arg("--directory")
-            .arg(root)
-            .arg(format!("--bind-ro={}:{SHARED}", shared.display()));
-        command.args([
-            "--boot",
-            "--quiet",
-            "--volatile=overlay",
-            "--private-network",
-            "--hostname=machine",
-            "--console=pipe",
-            // There is no systemd here that could know of it.
-            "--register=no",
-            "--keep-unit",
-        ]);
-        // Where nspawn keeps what is of this machine on its host: by its name.
-        let name = directory.path().file_name().unwrap_or_default();
-        let name: String = (name.to_string_lossy().chars())
-            .filter(char::is_ascii_alphanumeric)
-            .collect();
-        command.arg(format!("--machine={name}"));
-        // Several may have the same root, since none writes to it.
-        command.env("SYSTEMD_NSPAWN_LOCK", "0");
+        let root = directory.path().join("root");
+        let mut copy = Command::new("cp");
+        copy.args(["--archive", "--reflink=auto"])
+            .arg(cached)
+            .arg(&root);
+        run(copy).await?;
+        let mut before = container(&root, shared, &directory);
+        before.args(["sh", "-ec", command]);
+        run(before).await?;
+        Self::start(&root, shared, directory).await
+    }
+
+    async fn start(root: &Path, shared: &Path, directory: TestDirectory) -> Result<Self> {
+        let mut command = container(root, shared, &directory);
+        command.args(["--boot", "--volatile=overlay"]);
         let log = directory.path().join("nspawn.log");
         let nspawn = Process::spawn("systemd-nspawn", command, &log)?;
         let first = wait_until("systemd is there", BOOTS_WITHIN, || async {
@@ -130,6 +128,33 @@ impl Drop for Machine {
             let _ = kill(Pid::from_raw(first), Signal::SIGKILL);
         }
     }
+}
+
+/// What runs in a container of this root.
+fn container(root: &Path, shared: &Path, directory: &TestDirectory) -> Command {
+    let mut command = Command::new("systemd-nspawn");
+    command
+        .arg("--directory")
+        .arg(root)
+        .arg(format!("--bind-ro={}:{SHARED}", shared.display()));
+    command.args([
+        "--quiet",
+        "--private-network",
+        "--hostname=machine",
+        "--console=pipe",
+        // There is no systemd here that could know of it.
+        "--register=no",
+        "--keep-unit",
+    ]);
+    // Where nspawn keeps what is of this machine on its host: by its name.
+    let name = directory.path().file_name().unwrap_or_default();
+    let name: String = (name.to_string_lossy().chars())
+        .filter(char::is_ascii_alphanumeric)
+        .collect();
+    command.arg(format!("--machine={name}"));
+    // Several may have the same root, since none writes to it.
+    command.env("SYSTEMD_NSPAWN_LOCK", "0");
+    command
 }
 
 /// The one child of nspawn, once it is systemd.
