@@ -118,8 +118,8 @@ pub trait Manager: Send + Sync {
 pub struct GuestBoard {
     views: Arc<RwLock<BTreeMap<(Text, String), GuestView>>>,
     managers: Arc<RwLock<BTreeMap<Text, Weak<dyn Manager>>>>,
-    /// Display names of projects, by Rancher and id.
-    projects: Arc<RwLock<BTreeMap<(Text, String), String>>>,
+    /// Display names of projects, by id and Rancher.
+    projects: Arc<RwLock<BTreeMap<String, BTreeMap<Text, String>>>>,
 }
 
 impl Phase {
@@ -219,20 +219,24 @@ impl GuestBoard {
 
     /// Notes what people call a project; `None`: nothing, or it is gone.
     pub fn name_project(&self, rancher: &Text, project: &str, name: Option<String>) {
-        let key = (Text::clone(rancher), project.to_owned());
         let mut projects = self.projects.write();
-        match name.filter(|name| !name.is_empty()) {
-            Some(name) => projects.insert(key, name),
-            None => projects.remove(&key),
-        };
+        if let Some(name) = name.filter(|name| !name.is_empty()) {
+            let names = projects.entry(project.to_owned()).or_default();
+            names.insert(Text::clone(rancher), name);
+        } else if let Some(names) = projects.get_mut(project) {
+            names.remove(rancher);
+            if names.is_empty() {
+                projects.remove(project);
+            }
+        }
     }
 
     /// What people call a project, where all Ranchers that have it agree.
     pub fn project_name(&self, project: &str) -> Option<String> {
         let projects = self.projects.read();
-        let mut named = projects.iter().filter(|((_, id), _)| id == project);
-        let (_, name) = named.next()?;
-        named.all(|(_, other)| other == name).then(|| name.clone())
+        let mut names = projects.get(project)?.values();
+        let name = names.next()?;
+        names.all(|other| other == name).then(|| name.clone())
     }
 
     /// Who looks after the guests of a Rancher.

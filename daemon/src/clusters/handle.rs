@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use fipd_core::{Actor, ClusterId, NetworkId, System, Text};
+use fipd_core::{Actor, ClusterId, Ledger, NetworkId, System, Text};
 use parking_lot::{Mutex, RwLock};
 use tokio::{
     sync::{mpsc, oneshot, watch},
@@ -174,28 +174,22 @@ impl Clusters {
     /// All clusters, by name: configured, discovered, and those that only have leases left.
     pub fn views(&self) -> Vec<ClusterView> {
         let mut views = self.0.published.read().views.clone();
-        self.0.ipam.read(|ledger| {
-            for view in &mut views {
-                view.leases = view
-                    .id
-                    .as_ref()
-                    .map_or(0, |id| ledger.cluster_lease_count(id, None));
-            }
-        });
+        (self.0.ipam).read(|ledger| views.iter_mut().for_each(|view| count(ledger, view)));
         views
     }
 
     /// The cluster that goes by this name.
     pub fn view(&self, name: &str) -> Option<ClusterView> {
-        let views = self.views();
-        let exact = views.iter().find(|view| &*view.name == name);
-        exact
-            .or_else(|| {
-                views
-                    .iter()
-                    .find(|view| view.names.iter().any(|other| &**other == name))
-            })
-            .cloned()
+        let published = self.0.published.read();
+        let exact = published.views.iter().find(|view| &*view.name == name);
+        let alias = || {
+            let mut views = published.views.iter();
+            views.find(|view| view.names.iter().any(|other| &**other == name))
+        };
+        let mut view = exact.or_else(alias)?.clone();
+        drop(published);
+        self.0.ipam.read(|ledger| count(ledger, &mut view));
+        Some(view)
     }
 
     /// `None` where nothing is discovered.
@@ -455,4 +449,9 @@ impl Clusters {
             self.0.changes.send_modify(|count| *count += 1);
         }
     }
+}
+
+fn count(ledger: &Ledger, view: &mut ClusterView) {
+    let id = view.id.as_ref();
+    view.leases = id.map_or(0, |id| ledger.cluster_lease_count(id, None));
 }

@@ -36,33 +36,32 @@ pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
         Input::new("health", "State").kind(Form::any_of(health)),
     ];
     let list = Listing::new(links::CLUSTERS, inputs, ORDERS, &query);
-    let mut clusters = rows(&api);
-    let total = clusters.len();
+    let all = api.clusters.views();
     let (part, system) = (list.filter("filter"), list.filter("system"));
-    clusters.retain(|row| {
-        let well = row.health == Health::Good;
-        (row.name.contains(part) || row.id.contains(part))
-            && (system.is_empty() || row.systems.iter().any(|known| known == system))
+    let well = |view: &ClusterView| health(view.state) == Health::Good;
+    let wanted = |view: &&ClusterView| {
+        let mut systems = view.systems.iter();
+        let id = view.id.as_ref();
+        (view.name.contains(part) || id.is_some_and(|id| id.0.contains(part)))
+            && (system.is_empty() || systems.any(|known| known.as_str() == system))
             && match list.filter("health") {
-                "well" => well,
-                "ill" => !well,
+                "well" => well(view),
+                "ill" => !well(view),
                 _ => true,
             }
-    });
-    match list.order.key {
-        "health" => list.sort(&mut clusters, |row| {
-            (row.health == Health::Good, row.name.clone())
-        }),
-        "leases" => list.sort(&mut clusters, |row| row.leases),
-        "since" => list.sort(&mut clusters, |row| row.since),
-        _ => list.sort(&mut clusters, |row| row.name.clone()),
-    }
-    let pager = list.page(&mut clusters, PAGE, &query);
+    };
+    let found: Vec<_> = all.iter().filter(wanted).collect();
+    let (clusters, pager) = match list.order.key {
+        "health" => list.page_by(found, |view| (well(view), &*view.name), PAGE, &query),
+        "leases" => list.page_by(found, |view| view.leases, PAGE, &query),
+        "since" => list.page_by(found, |view| view.since, PAGE, &query),
+        _ => list.page_by(found, |view| &*view.name, PAGE, &query),
+    };
     Ok(page(&ClustersPage {
         shell: visitor.shell(Nav::Clusters),
         filters: list.filters,
-        total,
-        clusters,
+        total: all.len(),
+        clusters: clusters.into_iter().map(row).collect(),
         pager,
     }))
 }

@@ -35,48 +35,53 @@ pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
         Input::new("phase", "Phase").kind(Form::any_of(phases)),
     ];
     let list = Listing::new(links::GUESTS, inputs, ORDERS, &query);
-    let releases = Releases::of(api.helm.as_ref());
-    let mut guests: Vec<GuestRow> = api
-        .guests
-        .all()
-        .iter()
-        .map(|view| row(&api.guests, &releases, view))
-        .collect();
-    let total = guests.len();
+    let all = api.guests.all();
     let (part, phase) = (list.filter("filter"), list.filter("phase"));
-    guests.retain(|guest| {
-        let mut projects = guest.projects.iter();
-        let named = guest.name.contains(part)
-            || guest.id.contains(part)
-            || projects.any(|project| project.id.contains(part) || project.name.contains(part));
-        named && (phase.is_empty() || guest.phase == phase)
-    });
-    match list.order.key {
-        "health" => list.sort(&mut guests, |guest| {
-            (guest.health == Health::Good, guest.name.clone())
-        }),
-        "since" => list.sort(&mut guests, |guest| guest.since),
-        _ => list.sort(&mut guests, |guest| (guest.name.clone(), guest.id.clone())),
-    }
-    let pager = list.page(&mut guests, PAGE, &query);
+    let called = |project: &str| {
+        let name = api.guests.project_name(project);
+        name.is_some_and(|name| name.contains(part))
+    };
+    let wanted = |view: &&GuestView| {
+        let mut projects = view.has.projects.keys();
+        (phase.is_empty() || view.says.phase.as_str() == phase)
+            && (name(view).contains(part)
+                || view.id.contains(part)
+                || projects.any(|project| project.contains(part) || called(project)))
+    };
+    let found: Vec<_> = all.iter().filter(wanted).collect();
+    let (guests, pager) = match list.order.key {
+        "health" => list.page_by(
+            found,
+            |view| (health(view.says.phase) == Health::Good, name(view)),
+            PAGE,
+            &query,
+        ),
+        "since" => list.page_by(found, |view| view.since, PAGE, &query),
+        _ => list.page_by(found, |view| (name(view), &*view.id), PAGE, &query),
+    };
+    let releases = Releases::of(api.helm.as_ref());
+    let row = |view: &GuestView| row(&api.guests, &releases, view);
     Ok(page(&GuestsPage {
         shell: visitor.shell(Nav::Clusters),
         filters: list.filters,
-        total,
-        guests,
+        total: all.len(),
+        guests: guests.into_iter().map(row).collect(),
         pager,
     }))
 }
 
-fn row(board: &GuestBoard, charts: &Releases, view: &GuestView) -> GuestRow {
-    let name = match view.display_name.as_str() {
+fn name(view: &GuestView) -> &str {
+    match view.display_name.as_str() {
         "" => &view.id,
         name => name,
-    };
+    }
+}
+
+fn row(board: &GuestBoard, charts: &Releases, view: &GuestView) -> GuestRow {
     let projects = view.has.projects.iter();
     let releases = view.has.releases.iter();
     GuestRow {
-        name: name.to_owned(),
+        name: name(view).to_owned(),
         id: view.id.clone(),
         rancher: view.rancher.to_string(),
         health: health(view.says.phase),

@@ -38,21 +38,23 @@ pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
         Input::new("state", "State").kind(Form::any_of(states)),
     ];
     let list = Listing::new(links::HOSTS, inputs, ORDERS, &query);
-    let mut hosts: Vec<_> = api.nodes.nodes().into_iter().map(row).collect();
-    let total = hosts.len();
+    let all = api.nodes.nodes();
     let (part, state) = (list.filter("filter"), list.filter("state"));
-    hosts.retain(|row| {
-        let named = row.name.contains(part) || row.cluster.contains(part);
-        named && (state.is_empty() || row.state == state)
-    });
-    match list.order.key {
-        "cluster" => list.sort(&mut hosts, |row| (row.cluster.clone(), row.name.clone())),
-        "state" => list.sort(&mut hosts, |row| {
-            (row.health == Health::Good, row.name.clone())
-        }),
-        _ => list.sort(&mut hosts, |row| (row.name.clone(), row.cluster.clone())),
-    }
-    let pager = list.page(&mut hosts, PAGE, &query);
+    let wanted = |(cluster, view): &&(Text, NodeView)| {
+        let named = view.name.contains(part) || cluster.contains(part);
+        named && (state.is_empty() || state_word(view) == state)
+    };
+    let found: Vec<_> = all.iter().filter(wanted).collect();
+    let (hosts, pager) = match list.order.key {
+        "cluster" => list.page_by(found, |one| (&*one.0, &*one.1.name), PAGE, &query),
+        "state" => list.page_by(
+            found,
+            |one| (one.1.unready.is_none(), &*one.1.name),
+            PAGE,
+            &query,
+        ),
+        _ => list.page_by(found, |one| (&*one.1.name, &*one.0), PAGE, &query),
+    };
     Ok(page(&HostsPage {
         shell: visitor.shell(Nav::Hosts),
         this: this(&api.rules.view()),
@@ -64,8 +66,8 @@ pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
             fipd_web_ui::Column::plain("Not ready since"),
         ],
         filters: list.filters,
-        total,
-        hosts,
+        total: all.len(),
+        hosts: hosts.into_iter().map(row).collect(),
         pager,
         more_agents: api.nodes.agents().len().saturating_sub(AGENTS),
         agents: agents(&api),
@@ -133,14 +135,21 @@ fn this(view: &View) -> HostCard {
     }
 }
 
-fn row((cluster, view): (Text, NodeView)) -> HostRow {
+fn state_word(view: &NodeView) -> &'static str {
+    match view.unready {
+        None => "ready",
+        Some(_) => "not ready",
+    }
+}
+
+fn row((cluster, view): &(Text, NodeView)) -> HostRow {
     let ready = view.unready.is_none();
     HostRow {
         name: view.name.to_string(),
         cluster: cluster.to_string(),
         roles: view.roles.join(", "),
         health: if ready { Health::Good } else { Health::Bad },
-        state: if ready { "ready" } else { "not ready" }.to_owned(),
+        state: state_word(view).to_owned(),
         since: view.unready.map(views::moment),
         here: view.here,
     }
