@@ -29,7 +29,7 @@ pub struct TokenRow {
     pub expired: bool,
 }
 
-/// The list of users.
+/// The list of users, or of those who are signed in by the provider.
 #[derive(Clone, Debug, Template)]
 #[template(path = "users.html")]
 pub struct UsersPage {
@@ -37,8 +37,10 @@ pub struct UsersPage {
     pub filters: Form,
     pub columns: Vec<Column>,
     pub users: Vec<UserRow>,
-    pub pager: Pager,
     pub provided: Vec<ProvidedRow>,
+    /// How many are signed in by the provider, whichever are listed.
+    pub signed_in: usize,
+    pub pager: Pager,
 }
 
 /// Somebody who is signed in by a provider, and has no account here.
@@ -143,18 +145,20 @@ mod tests {
             filters: Form::default(),
             columns: vec![],
             users: vec![user("ann", true), user("bob@lab", false)],
-            pager: Pager::default(),
             provided: vec![ProvidedRow {
                 name: "eve@https://idp.example/realms/a".into(),
                 role: "operator".into(),
                 sessions: 2,
             }],
+            signed_in: 1,
+            pager: Pager::default(),
         };
         let html = page.render().unwrap();
         for text in [
             "/ui/users/ann/edit",
             "/ui/users/bob@lab/delete",
             "/ui/users/eve%40https%3A%2F%2Fidp.example%2Frealms%2Fa/sessions",
+            "/ui/users?by=provider",
             "you",
             "disabled",
         ] {

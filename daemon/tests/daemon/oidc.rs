@@ -95,7 +95,7 @@ fn whom_the_provider_vouches_for_is_signed_in_with_the_role_of_the_groups() {
     provider.does(|script| script.claims["groups"] = json!(["ops", "root"]));
     let session = cookie(&try_it(&rest, &provider), "__Host-fipd");
     let see = |path: &str| rest.send(http::Method::GET, path, &[("cookie", &session)], None);
-    let users = see("/ui/users");
+    let users = see("/ui/users?by=provider");
     assert_eq!(users.status, 200);
     // Admins end sessions of who has no account, too.
     let users = text(&users);

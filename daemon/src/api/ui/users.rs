@@ -1,4 +1,4 @@
-//! Who signs in with a password, and the own password of everybody.
+//! Who signs in with a password or is signed in by the provider, and the own password of everybody.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -12,10 +12,13 @@ use axum::{
     response::Response,
 };
 use fipd_core::{Account, Refusal, Role, Text};
-use fipd_web_ui::{Form, FormPage, Input, InputKind, Nav, ProvidedRow, UserRow, UsersPage, links};
+use fipd_web_ui::{
+    Form, FormPage, Input, InputKind, Nav, Pager, ProvidedRow, UserRow, UsersPage, links,
+};
 use http::StatusCode;
 
 use super::{
+    fields::Fields,
     list::{Listing, Order, all},
     login::locked,
     page::{Answered, Failure, go_to, page, page_as},
@@ -45,12 +48,67 @@ const ORDERS: &[Order] = &[
     Order::down("created", "newest first"),
     Order::up("created", "oldest first"),
 ];
+/// What the query says as `by` where it asks for those whom a provider vouches for.
+const PROVIDER: &str = "provider";
+/// Their orders.
+const PROVIDED: &[Order] = &[
+    Order::up("name", "by name"),
+    Order::down("name", "by name, from the end"),
+    Order::down("role", "admins first"),
+    Order::up("role", "viewers first"),
+    Order::down("sessions", "most sessions first"),
+    Order::up("sessions", "fewest sessions first"),
+];
 
+/// Accounts, or who is signed in without one.
 pub async fn list(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Query) -> Answered {
     visitor.must_administer()?;
-    let list = Listing::new(links::USERS, filters(), ORDERS, &query);
+    let by_provider = query.get("by") == PROVIDER;
+    let orders = if by_provider { PROVIDED } else { ORDERS };
+    let by = [("", "with a password"), (PROVIDER, "by the provider")];
+    let by = by.map(|(value, label)| (value.to_owned(), label.to_owned()));
+    let mut inputs = filters();
+    inputs.push(Input::new("by", "Sign in").kind(InputKind::Choice(by.to_vec())));
+    let list = Listing::new(links::USERS, inputs, orders, &query);
+    let all = api.sessions.provided();
+    let signed_in = all.len();
+    let (users, provided, pager) = match by_provider {
+        true => {
+            let (provided, pager) = provided(&list, all, &query);
+            (Vec::new(), provided, pager)
+        }
+        false => {
+            let (users, pager) = accounts(&api, &visitor, &list, &query).await;
+            (users, Vec::new(), pager)
+        }
+    };
+    let last = match by_provider {
+        true => list.numbers("sessions", "Sessions"),
+        false => list.column("created", "Made"),
+    };
+    Ok(page(&UsersPage {
+        shell: visitor.shell(Nav::Users),
+        columns: vec![
+            list.column("name", "Name"),
+            list.column("role", "Role"),
+            last,
+        ],
+        filters: list.filters,
+        users,
+        provided,
+        signed_in,
+        pager,
+    }))
+}
+
+async fn accounts(
+    api: &Api,
+    visitor: &Visitor,
+    list: &Listing<'_>,
+    query: &Fields,
+) -> (Vec<UserRow>, Pager) {
     let wanted = |account: &&Account| {
-        let wanted = wanted(&list, &account.name, account.role);
+        let wanted = wanted(list, &account.name, account.role);
         wanted.then(|| (*account).clone())
     };
     let mut accounts = all(&api.ipam, |ledger, after: Option<Text>| {
@@ -63,7 +121,7 @@ pub async fn list(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
         "created" => list.sort(&mut accounts, |account| account.created),
         _ => list.sort_by(&mut accounts, |left, right| left.name.cmp(&right.name)),
     }
-    let pager = list.page(&mut accounts, PAGE, &query);
+    let pager = list.page(&mut accounts, PAGE, query);
     let row = |account: &Account| UserRow {
         name: account.name.to_string(),
         role: role_name(account.role).to_owned(),
@@ -71,24 +129,26 @@ pub async fn list(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
         disabled: account.disabled,
         me: account.name == visitor.session.name,
     };
-    let provided = api.sessions.provided().into_iter();
-    let provided = provided.map(|(name, role, sessions)| ProvidedRow {
+    (accounts.iter().map(row).collect(), pager)
+}
+
+fn provided(
+    list: &Listing<'_>,
+    mut all: Vec<(Text, Role, usize)>,
+    query: &Fields,
+) -> (Vec<ProvidedRow>, Pager) {
+    all.retain(|(name, role, _)| wanted(list, name, *role));
+    let (shown, pager) = match list.order.key {
+        "role" => list.page_by(all, |one| one.1, PAGE, query),
+        "sessions" => list.page_by(all, |one| one.2, PAGE, query),
+        _ => list.page_by(all, |one| Text::clone(&one.0), PAGE, query),
+    };
+    let row = |(name, role, sessions): (Text, Role, usize)| ProvidedRow {
         name: name.to_string(),
         role: role_name(role).to_owned(),
         sessions,
-    });
-    Ok(page(&UsersPage {
-        provided: provided.collect(),
-        shell: visitor.shell(Nav::Users),
-        columns: vec![
-            list.column("name", "Name"),
-            list.column("role", "Role"),
-            list.column("created", "Made"),
-        ],
-        filters: list.filters,
-        users: accounts.iter().map(row).collect(),
-        pager,
-    }))
+    };
+    (shown.into_iter().map(row).collect(), pager)
 }
 
 pub async fn new(visitor: Visitor) -> Answered {
@@ -346,7 +406,7 @@ fn own_form(name: &str) -> Form {
 }
 
 /// A new password typed twice; `None` with the mistake noted.
-fn new_password(form: &mut Form, fields: &super::fields::Fields) -> Option<String> {
+fn new_password(form: &mut Form, fields: &Fields) -> Option<String> {
     let password = fields.raw("password");
     if password.chars().count() < 8 {
         form.wrong("password", "At least 8 characters are needed.");

@@ -226,6 +226,41 @@ async fn every_table_sorts_filters_and_pages() {
     }
 }
 
+#[tokio::test]
+async fn who_is_signed_in_by_the_provider_is_listed_apart_and_page_by_page() {
+    let site = Site::new().await;
+    site.account("root", Role::Admin, PASSWORD).await;
+    let admin = site.visitor("root").await;
+    let enter = |name: &str, role| {
+        let sessions = &site.api.sessions;
+        let opened = sessions.open_by_provider(name.into(), role, origin());
+        assert!(opened.is_some());
+    };
+    for number in 0..101 {
+        enter(&format!("p-{number:03}@idp"), Role::Viewer);
+    }
+    enter("p-050@idp", Role::Viewer);
+    enter("boss@idp", Role::Admin);
+    let accounts = admin.get("/ui/users").await.html;
+    assert!(!accounts.contains("@idp") && accounts.contains("provider: 102<"));
+    let names = async |query: &str| {
+        let page = admin.get(&format!("/ui/users?by=provider{query}")).await;
+        let rows = page.html.split("<tr><th scope=\"row\">").skip(1);
+        let name = |row: &str| row.split('<').next().unwrap().to_owned();
+        let names: Vec<String> = rows.map(name).collect();
+        (names, lists::next(&page.html))
+    };
+    let (first, next) = names("").await;
+    assert_eq!((&*first[0], first.len()), ("boss@idp", 100));
+    assert_eq!(next.as_deref(), Some("/ui/users?by=provider&page=2"));
+    let (second, next) = names("&page=2").await;
+    assert_eq!((&*second[1], second.len(), next), ("p-100@idp", 2, None));
+    assert_eq!(names("&sort=-sessions").await.0[0], "p-050@idp");
+    assert_eq!(names("&sort=-name").await.0[0], "p-100@idp");
+    assert_eq!(names("&filter=p-07").await.0.len(), 10);
+    assert_eq!(names("&role=admin").await.0, ["boss@idp"]);
+}
+
 /// Sets so many limits of tenants that hold nothing.
 async fn limit(site: &Site, many: u32) {
     let set = |number| {
