@@ -42,7 +42,8 @@ const ORDERS: &[Order] = &[
 ];
 
 pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Query) -> Answered {
-    let flow = flow::chart(&api, query.get("span")).await;
+    let list = Listing::new(links::HOME, vec![flow::input()], ORDERS, &query);
+    let flow = flow::chart(&api, &list).await;
     let now = api.ipam.now();
     let pools = figures(&api.ipam, |_, _| true, Some(now)).await;
     let mut clusters = cluster_page::rows(&api);
@@ -54,7 +55,6 @@ pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
         .count();
     clusters.sort_by_key(|row| row.health == Health::Good);
     clusters.truncate(SHOWN);
-    let list = Listing::new(links::HOME, Vec::new(), ORDERS, &query);
     let (first, _) = in_order(&list, &pools, SHOWN, &Fields::default());
     let store = store_card(&api.ipam);
     let rules = rules_card(api.rules.view());

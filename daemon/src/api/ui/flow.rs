@@ -6,9 +6,9 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use fipd_core::{Hour, Ledger, Timestamp};
-use fipd_web_ui::{Bar, Flow, links};
+use fipd_web_ui::{Bar, Flow, Input, InputKind};
 
-use super::{fields::with_query, views};
+use super::{list::Listing, views};
 use crate::{
     api::{Api, admin},
     ipam::Ipam,
@@ -17,6 +17,10 @@ use crate::{
 
 /// Of the longest span.
 const DAYS: u32 = 30;
+/// As the address says which span is shown.
+const SPAN: &str = "span";
+/// The longest one, as the address says it.
+const MONTH: &str = "month";
 
 type Hours = BTreeMap<Hour, (u64, u64)>;
 /// The last hour that was noted, and of how many pools.
@@ -26,12 +30,17 @@ type Noted = Option<(Hour, usize)>;
 #[derive(Debug, Default)]
 pub struct Known(tokio::sync::Mutex<Option<(Noted, Arc<Hours>)>>);
 
-/// The chart of the span that the address names; `None` while the store cannot be read.
-pub async fn chart(api: &Api, span: &str) -> Option<Flow> {
-    read(&api.ipam, &api.flow, span).await
+/// What keeps the span while the list of its page is put in another order.
+pub fn input() -> Input {
+    Input::new(SPAN, "").kind(InputKind::Hidden)
 }
 
-async fn read(ipam: &Ipam, known: &Known, span: &str) -> Option<Flow> {
+/// The chart of the span that the list's address names; `None` while the store cannot be read.
+pub async fn chart(api: &Api, list: &Listing<'_>) -> Option<Flow> {
+    read(&api.ipam, &api.flow, list).await
+}
+
+async fn read(ipam: &Ipam, known: &Known, list: &Listing<'_>) -> Option<Flow> {
     let now = ipam.now();
     // At one time: what was counted leaves the running hour with the row that has it.
     let at_once = |ledger: &Ledger| (ledger.rolled_up(), ledger.running_hour());
@@ -44,7 +53,7 @@ async fn read(ipam: &Ipam, known: &Known, span: &str) -> Option<Flow> {
         hours.ok()?.inspect_err(told).ok()
     };
     let hours = known.of(noted, read).await?;
-    Some(of(&hours, running, now, span == "month"))
+    Some(of(&hours, running, now, list))
 }
 
 fn told(error: &ReadError) {
@@ -71,7 +80,8 @@ impl Known {
 }
 
 /// The last day by the hour or the last month by the day, up to the running one.
-fn of(hours: &Hours, running: (u64, u64), now: Timestamp, month: bool) -> Flow {
+fn of(hours: &Hours, running: (u64, u64), now: Timestamp, list: &Listing<'_>) -> Flow {
+    let month = list.filter(SPAN) == MONTH;
     let (step, many, now) = match month {
         true => (24, DAYS, Hour::of(now).day()),
         false => (1, 24, Hour::of(now)),
@@ -91,16 +101,15 @@ fn of(hours: &Hours, running: (u64, u64), now: Timestamp, month: bool) -> Flow {
     };
     let bars: Vec<_> = (0..many).rev().map(bar).collect();
     let end = Hour(now.0.saturating_add(step));
-    let of_month = with_query(links::HOME, &[("span", "month")]);
+    let spans = [("", "24 hours", !month), (MONTH, "30 days", month)];
     Flow {
         step: if month { "day" } else { "hour" },
         from: views::moment(now.before((many - 1) * step).begin()),
         to: views::moment(end.begin()),
         bars,
-        spans: vec![
-            (links::HOME.to_owned(), "24 hours", !month),
-            (of_month, "30 days", month),
-        ],
+        spans: spans
+            .map(|(span, label, current)| (list.link(&[(SPAN, span)]), label, current))
+            .into(),
     }
 }
 
@@ -109,8 +118,16 @@ mod tests {
     use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
     use fipd_core::{Adopt, Holder, LeaseKey, NetworkId, PoolSpec, Request};
+    use fipd_web_ui::links;
 
     use super::*;
+    use crate::api::ui::{fields::Fields, list::Order};
+
+    fn listing(query: &str) -> Listing<'static> {
+        const ORDERS: &[Order] = &[Order::up("outlook", ""), Order::up("name", "")];
+        let query = Fields::parse(query.as_bytes());
+        Listing::new(links::HOME, vec![input()], ORDERS, &query)
+    }
 
     #[test]
     fn hours_and_days_end_with_the_running_one() {
@@ -122,7 +139,7 @@ mod tests {
         ]
         .into();
         let now = Timestamp(Hour(1000).begin().0 + 7);
-        let day = of(&hours, (3, 4), now, false);
+        let day = of(&hours, (3, 4), now, &listing("sort=name"));
         assert_eq!(day.bars.len(), 24);
         let ends = |flow: &Flow, at: usize| (flow.bars[at].given, flow.bars[at].freed);
         assert_eq!(
@@ -130,7 +147,15 @@ mod tests {
             ((3, 4), (2, 1), (0, 0))
         );
         assert_eq!(day.to.0, Hour(1001).begin().0);
-        let month = of(&hours, (3, 4), now, true);
+        assert_eq!(
+            day.spans,
+            [
+                ("/ui/?sort=name".to_owned(), "24 hours", true),
+                ("/ui/?sort=name&span=month".to_owned(), "30 days", false),
+            ]
+        );
+        let month = of(&hours, (3, 4), now, &listing("span=month"));
+        assert_eq!(month.spans[0], ("/ui/".to_owned(), "24 hours", false));
         assert_eq!(
             (month.bars.len(), month.from.0),
             (30, Hour(984 - 29 * 24).begin().0)
@@ -189,7 +214,7 @@ mod tests {
         ipam.submit(Request::Adopt(adopt)).await.unwrap();
         let known = Known::default();
         let given = async || {
-            let flow = read(&ipam, &known, "").await.unwrap();
+            let flow = read(&ipam, &known, &listing("")).await.unwrap();
             flow.bars.iter().map(|bar| bar.given).sum::<u64>()
         };
         assert_eq!(given().await, 1);

@@ -88,7 +88,7 @@ impl<'a> Listing<'a> {
         self.filters.value(name)
     }
 
-    /// The same list elsewhere: `more` says where.
+    /// The same list elsewhere: `more` says where, also instead of a filter of that name.
     pub fn link(&self, more: &[(&str, &str)]) -> String {
         self.in_order(self.order, more)
     }
@@ -98,8 +98,9 @@ impl<'a> Listing<'a> {
         let usual = self.orders.first() == Some(&order);
         let sort = ("sort", if usual { "" } else { text.as_str() });
         let inputs = self.filters.inputs.iter();
+        let said = |name: &str| name == "sort" || more.iter().any(|(other, _)| *other == name);
         let filters = inputs
-            .filter(|input| input.name != "sort")
+            .filter(|input| !said(input.name))
             .map(|input| (input.name, input.field.value.as_str()));
         let pairs: Vec<_> = filters.chain([sort]).chain(more.iter().copied()).collect();
         with_query(self.here, &pairs)
@@ -239,6 +240,9 @@ mod tests {
         let list = listing(&query);
         assert_eq!((list.order, list.filter("filter")), (ORDERS[2], "a b"));
         assert_eq!(list.link(&[]), "/ui/pools?filter=a%20b&sort=-use");
+        let other = list.link(&[("filter", "c")]);
+        assert_eq!(other, "/ui/pools?sort=-use&filter=c");
+        assert_eq!(list.link(&[("filter", "")]), "/ui/pools?sort=-use");
         let head = list.column("name", "Name");
         assert_eq!(head.link.unwrap(), "/ui/pools?filter=a%20b");
         let head = list.column("use", "Use");

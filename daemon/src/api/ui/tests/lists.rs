@@ -253,6 +253,14 @@ async fn pools_and_tenants_are_sorted() {
         let found = names.filter(|name| html.contains(&format!(">{name}</")));
         assert_eq!(found.collect::<String>(), shown, "{query}");
     }
+    // Neither the order of the pools nor the span of the chart is lost by choosing the other.
+    let html = admin.get("/ui/?span=month&sort=-name").await.html;
+    for link in [
+        "href=\"/ui/?span=month&#38;sort=name\"",
+        "href=\"/ui/?sort=-name\">24 hours</a>",
+    ] {
+        assert!(html.contains(link), "no {link} in {html}");
+    }
     let html = admin.get("/ui/pools?within=x").await.html;
     assert!(html.contains("id=\"within-error\">"), "{html}");
 }
