@@ -431,6 +431,8 @@ async fn open_pages_follow_changes() {
             .unwrap(),
         "10.20.0.42 allocated: fipd/host/lab/elsewhere"
     );
+    let legend = browser.text("#live-legend").await.unwrap();
+    assert!(legend.contains("allocated 1"), "{legend}");
     no_complaints(&browser).await;
 }
 

@@ -38,6 +38,8 @@ async fn lists_stay_fresh_from_their_first_row_on() {
         ("/ui/guests", "live-guests"),
         ("/ui/hosts", "live-hosts"),
         ("/ui/clusters", "live-banner"),
+        ("/ui/pools/1", "live-map"),
+        ("/ui/pools/1", "live-legend"),
     ] {
         let html = admin.get(page).await.html;
         assert!(
