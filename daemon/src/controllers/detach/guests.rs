@@ -60,7 +60,7 @@ fn stays(rancher: &str, id: &str, note: &Note) -> String {
         what.push_str(&format!(", Secrets of project {}", all(projects)));
     }
     format!(
-        "guest {id} of {rancher} keeps what fipd put there ({what}): attach the cluster again, label the guest \
+        "guest {id} of {rancher} keeps what fipd put there ({what}): attach the cluster again with its cluster manager on, label the guest \
          rancher-fip=disabled in Rancher, and detach once `fipd rancher-fip guests` shows it as left or not at all"
     )
 }
