@@ -28,12 +28,12 @@ const ORDERS: &[Order] = &[
 ];
 
 pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Query) -> Answered {
-    let health = [("well", "well"), ("ill", "not well")];
-    let health = health.map(|(value, label)| (value.to_owned(), label.to_owned()));
+    let states = [("well", "well"), ("ill", "not well")];
+    let states = states.map(|(value, label)| (value.to_owned(), label.to_owned()));
     let inputs = vec![
         Input::new("filter", "Name or identity contains"),
         Input::new("system", "System"),
-        Input::new("health", "State").kind(Form::any_of(health)),
+        Input::new("health", "State").kind(Form::any_of(states)),
     ];
     let list = Listing::new(links::CLUSTERS, inputs, ORDERS, &query);
     let all = api.clusters.views();
