@@ -132,6 +132,10 @@ mod tests {
     use std::{collections::BTreeSet, fs, path::PathBuf};
 
     use super::*;
+    use crate::api::{
+        openapi,
+        rights::{self, To},
+    };
 
     /// What is made of each file, on top of the file itself.
     const CHANGES: usize = 200;
@@ -219,6 +223,44 @@ mod tests {
     fn no_request_makes_a_handler_panic_or_is_refused_without_a_problem() {
         // Each is a decision on disk.
         feed("http", 20);
+    }
+
+    /// Whether requests to this path go to the route.
+    fn is_of(path: &str, route: &str) -> bool {
+        let (path, route) = (path.split('/'), route.split('/'));
+        let same = |(part, of): (&str, &str)| of.starts_with('{') || part == of;
+        path.clone().count() == route.clone().count() && path.zip(route).all(same)
+    }
+
+    #[test]
+    fn each_route_that_takes_a_body_or_a_form_has_a_seed() {
+        let seed = |(_, bytes): (PathBuf, Vec<u8>)| {
+            let text = String::from_utf8(bytes).unwrap();
+            let (method, place) = text.lines().next().unwrap().split_once(' ').unwrap();
+            let path = place.split('?').next().unwrap();
+            (method.to_owned(), path.to_owned())
+        };
+        let seeds: Vec<_> = files("http").into_iter().map(seed).collect();
+        let bodies = openapi::with_body();
+        let mut asked = 0;
+        for right in rights::all() {
+            let takes = match right.to {
+                To::Role(_) | To::Scoped(_) => {
+                    bodies.contains(&(right.method.to_owned(), right.path.clone()))
+                }
+                To::Page(_) | To::Everybody => right.method == "POST",
+                // These have corpora of their own.
+                To::OwnCheck => false,
+            };
+            let (method, path) = (right.method, &right.path);
+            let asks = |seed: &(String, String)| seed.0 == method && is_of(&seed.1, path);
+            assert!(
+                !takes || seeds.iter().any(asks),
+                "no seed of {method} {path} in fuzz/http"
+            );
+            asked += usize::from(takes);
+        }
+        assert!(asked > 40, "{asked}");
     }
 
     #[test]

@@ -131,15 +131,26 @@ pub async fn document() -> Json<utoipa::openapi::OpenApi> {
 /// Every path and method of the document, for comparison with the routes.
 #[cfg(test)]
 pub fn documented() -> std::collections::BTreeSet<(String, String)> {
+    operations(|_| true)
+}
+
+/// Those that take a body.
+#[cfg(test)]
+pub fn with_body() -> std::collections::BTreeSet<(String, String)> {
+    operations(|operation| operation.get("requestBody").is_some())
+}
+
+#[cfg(test)]
+fn operations(
+    wanted: impl Fn(&serde_json::Value) -> bool,
+) -> std::collections::BTreeSet<(String, String)> {
     let json = serde_json::to_value(Document::openapi()).unwrap();
     let paths = json["paths"].as_object().unwrap();
     let methods = |(path, item): (&String, &serde_json::Value)| {
-        let path = path.clone();
-        item.as_object()
-            .unwrap()
-            .keys()
-            .map(move |method| (method.to_uppercase(), path.clone()))
-            .collect::<Vec<_>>()
+        let operations = item.as_object().unwrap().iter();
+        let found = operations.filter(|(_, operation)| wanted(operation));
+        let named = found.map(|(method, _)| (method.to_uppercase(), path.clone()));
+        named.collect::<Vec<_>>()
     };
     paths.iter().flat_map(methods).collect()
 }

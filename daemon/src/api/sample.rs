@@ -147,10 +147,14 @@ impl Site {
         self.account("root", Role::Admin, PASSWORD).await;
         let account = self.api.accounts.login("root", PASSWORD).await.unwrap();
         let cookie = self.api.sessions.open(&account, origin()).unwrap();
-        let cookie = cookie.split(';').next().unwrap().parse().unwrap();
-        let headers = HeaderMap::from_iter([(header::COOKIE, cookie)]);
-        let csrf = self.api.sessions.find(&headers).unwrap().csrf;
-        *self.session.lock().unwrap() = (headers, csrf);
+        let cookie = cookie.split(';').next().unwrap();
+        let headers = |text: &str| -> HeaderMap {
+            HeaderMap::from_iter([(header::COOKIE, text.parse().unwrap())])
+        };
+        let csrf = self.api.sessions.find(&headers(cookie)).unwrap().csrf;
+        // The form of the login has a cookie of its own.
+        let both = format!("{cookie}; __Host-fipd-login={csrf}");
+        *self.session.lock().unwrap() = (headers(&both), csrf);
     }
 
     pub fn csrf(&self) -> String {
