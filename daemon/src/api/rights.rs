@@ -178,10 +178,48 @@ mod tests {
                         || path.starts_with("/fip/")
                         || path.starts_with("/admission/")
                 }
+                // The next test has them by the word.
                 (Port::Listener(_), To::Everybody | To::OwnCheck) => true,
                 (Port::Agent, To::Everybody | To::OwnCheck) => false,
             };
             assert!(open, "{method} {path} is open at {port:?}");
+        }
+    }
+
+    #[test]
+    fn a_listener_serves_what_its_word_says_and_nothing_else() {
+        for word in Serve::ALL {
+            let expected: &[&str] = match word {
+                Serve::Metrics | Serve::RancherFipMetrics | Serve::IpRuleMetrics => {
+                    &["GET /metrics"]
+                }
+                Serve::Health => &["GET /health", "GET /healthz", "GET /ready", "GET /readyz"],
+                Serve::FipV1 => &[
+                    "POST /auth/token",
+                    "DELETE /fip/delete",
+                    "POST /fip/list",
+                    "POST /fip/release",
+                    "POST /fip/request",
+                    "POST /v1/auth/token",
+                    "DELETE /v1/fip/delete",
+                    "POST /v1/fip/list",
+                    "POST /v1/fip/release",
+                    "POST /v1/fip/request",
+                ],
+                Serve::Ipam => &["GET /ipam"],
+                Serve::Admission => &["POST /admission/{cluster}/{rule}"],
+            };
+            let mut served = Vec::new();
+            for right in all() {
+                if right.port != Port::Listener(word) {
+                    continue;
+                }
+                served.push(format!("{} {}", right.method, right.path));
+                // Nobody asks there who it is.
+                let open = matches!(right.to, To::Everybody | To::OwnCheck);
+                assert!(open, "{right:?}");
+            }
+            assert_eq!(served, expected, "{}", word.word());
         }
     }
 }
