@@ -7,7 +7,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use fipd_core::{ClusterId, Text};
 use kube::Client;
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -68,6 +68,8 @@ pub(super) struct Link<F> {
     pub spec: LinkSpec,
     pub trust: Trust,
     pub tell: F,
+    /// Somebody wants its files to be looked at now.
+    pub look: Arc<Notify>,
     pub generation: u64,
     /// Held while a client is built: an `exec` plugin that hangs must not take one thread after another.
     pub building: Arc<Semaphore>,
@@ -93,7 +95,7 @@ impl<F: Fn(News) + Send + Sync> Link<F> {
             match self.load().await {
                 Err(refused) => {
                     (self.tell)(News::Refused(refused.to_string()));
-                    files::changed(&own, &stamps, REFUSED).await;
+                    self.changed(&own, &stamps, REFUSED).await;
                 }
                 Ok(loaded) => {
                     let mut files = own.clone();
@@ -167,7 +169,7 @@ impl<F: Fn(News) + Send + Sync> Link<F> {
             Ok(client) => client,
             Err(err) => {
                 (self.tell)(News::Lost(err.to_string()));
-                files::changed(files, seen, backoff.pause()).await;
+                self.changed(files, seen, backoff.pause()).await;
                 return;
             }
         };
@@ -190,9 +192,59 @@ impl<F: Fn(News) + Send + Sync> Link<F> {
                     backoff.pause()
                 }
             };
-            if files::changed(files, seen, pause).await {
+            if self.changed(files, seen, pause).await {
                 return;
             }
         }
+    }
+
+    /// Waits as [`files::changed`] does, but not where somebody wants to know now.
+    async fn changed(&self, files: &[PathBuf], seen: &Stamps, most: Duration) -> bool {
+        tokio::select! {
+            changed = files::changed(files, seen, most) => changed,
+            () = self.look.notified() => files::changed(files, seen, Duration::ZERO).await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{sync::mpsc, time::Instant};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn files_are_looked_at_without_a_wait_where_somebody_wants_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("kubeconfig");
+        std::fs::write(&path, "one").unwrap();
+        let (tell, mut told) = mpsc::unbounded_channel();
+        let look = Arc::new(Notify::new());
+        let link = Link {
+            spec: LinkSpec {
+                access: Access::File {
+                    path: path.clone(),
+                    context: None,
+                },
+                insecure: false,
+            },
+            trust: Trust::default(),
+            tell: move |news| drop(tell.send(news)),
+            look: Arc::clone(&look),
+            generation: 0,
+            building: Arc::new(Semaphore::new(1)),
+        };
+        let cancel = CancellationToken::new();
+        let running = tokio::spawn(link.run(cancel.clone()));
+        assert!(matches!(told.recv().await, Some(News::Refused(_))));
+        // The clock goes on once it waits for its next look.
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        let began = Instant::now();
+        std::fs::write(&path, "another").unwrap();
+        look.notify_one();
+        assert!(matches!(told.recv().await, Some(News::Refused(_))));
+        assert_eq!(began.elapsed(), Duration::ZERO);
+        cancel.cancel();
+        running.await.unwrap();
     }
 }

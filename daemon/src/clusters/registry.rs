@@ -12,7 +12,7 @@ use std::{
 
 use fipd_core::{Actor, ClusterId, NetworkId, Origin, System, Text, Timestamp};
 use tokio::{
-    sync::{Semaphore, mpsc, oneshot},
+    sync::{Notify, Semaphore, mpsc, oneshot},
     task::JoinSet,
 };
 use tokio_util::sync::CancellationToken;
@@ -117,6 +117,7 @@ pub(super) struct LinkState {
     spec: super::link::LinkSpec,
     pub serial: u64,
     cancel: CancellationToken,
+    look: Arc<Notify>,
     /// The latest client and identity; kept while the cluster does not answer.
     pub up: Option<Up>,
     pub answers: bool,
@@ -360,6 +361,10 @@ impl Registry {
         if self.config.discovery.is_none() {
             self.found = None;
         }
+        // Kubeconfigs may have changed with it.
+        for link in self.sites.values().flat_map(|site| site.links.values()) {
+            link.look.notify_one();
+        }
     }
 
     fn take_discovered(&mut self, serial: u64, result: Result<Discovered, String>) {
@@ -430,10 +435,12 @@ impl Registry {
                         };
                         drop(events.send(event));
                     };
+                    let look = Arc::new(Notify::new());
                     let task = Link {
                         spec: link.clone(),
                         trust: self.trust.clone(),
                         tell,
+                        look: Arc::clone(&look),
                         generation: 0,
                         building: Arc::new(Semaphore::new(1)),
                     };
@@ -442,6 +449,7 @@ impl Registry {
                         spec: link.clone(),
                         serial,
                         cancel,
+                        look,
                         up: None,
                         answers: false,
                         refused: false,

@@ -10,7 +10,10 @@ use std::{
 
 use http::{HeaderMap, Method, Request, StatusCode, header};
 use http_body_util::{BodyExt as _, Full};
-use hyper::body::Bytes;
+use hyper::{
+    body::Bytes,
+    client::conn::http1::{self, SendRequest},
+};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject as _};
 use serde_json::Value;
@@ -215,6 +218,15 @@ impl Daemon {
         }
     }
 
+    /// The same for who trusts this certificate and nothing else.
+    pub fn rest_trusting(&self, certificate: &str, token: Option<&str>) -> Rest {
+        Rest {
+            url: self.url(),
+            ca: certificate.as_bytes().to_vec(),
+            token: token.map(str::to_owned),
+        }
+    }
+
     /// Makes a token and gives its text.
     pub fn token(&self, name: &str, role: &str) -> String {
         let made = self.json(&format!("token create {name} --role {role}"));
@@ -356,18 +368,8 @@ impl Rest {
         headers: &[(&str, &str)],
         body: Option<Vec<u8>>,
     ) -> Answer {
-        let stream = self.connect().await;
-        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
-            .await
-            .unwrap();
-        tokio::spawn(connection);
-        let mut request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header(header::HOST, "localhost");
-        if let Some(token) = &self.token {
-            request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
-        }
+        let mut sender = self.open().await;
+        let mut request = self.request(method, path);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
@@ -381,6 +383,26 @@ impl Rest {
             status: parts.status,
             headers: parts.headers,
             body,
+        }
+    }
+
+    /// A connection for several requests, one after another.
+    pub async fn open(&self) -> SendRequest<Full<Bytes>> {
+        let stream = TokioIo::new(self.connect().await);
+        let (sender, connection) = http1::handshake(stream).await.unwrap();
+        tokio::spawn(connection);
+        sender
+    }
+
+    /// One of those.
+    pub fn request(&self, method: Method, path: &str) -> http::request::Builder {
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::HOST, "localhost");
+        match &self.token {
+            Some(token) => request.header(header::AUTHORIZATION, format!("Bearer {token}")),
+            None => request,
         }
     }
 

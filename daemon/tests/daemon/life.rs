@@ -6,9 +6,11 @@ use std::{
     time::Duration,
 };
 
+use http::{Method, header};
+use http_body_util::{BodyExt as _, Full};
 use nix::sys::signal::Signal;
 
-use crate::harness::{Daemon, run, serve};
+use crate::harness::{Daemon, PATIENCE, run, serve};
 
 #[test]
 fn it_stops_in_time_and_cleans_up() {
@@ -259,7 +261,7 @@ fn names_that_the_configuration_adds_are_in_the_certificate_without_a_signal() {
     let rest = fipd.rest(None);
     assert!(rest.goes_by("localhost") && !rest.goes_by("fipd.example.net"));
     std::fs::write(&file, "[api]\nnames = [\"fipd.example.net\"]\n").unwrap();
-    let end = std::time::Instant::now() + crate::harness::PATIENCE;
+    let end = std::time::Instant::now() + PATIENCE;
     while !rest.goes_by("fipd.example.net") {
         assert!(std::time::Instant::now() < end, "{}", fipd.log());
         std::thread::sleep(Duration::from_millis(100));
@@ -298,6 +300,77 @@ fn a_certificate_that_cannot_be_made_leaves_all_as_it_was() {
 }
 
 #[test]
+fn other_files_of_a_certificate_are_for_who_comes_next_and_end_no_connection() {
+    let home = Arc::new(tempfile::tempdir().unwrap());
+    let make = || rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let (before, after) = (make(), make());
+    let put = |made: &rcgen::CertifiedKey<rcgen::KeyPair>| {
+        std::fs::write(home.path().join("cert.pem"), made.cert.pem()).unwrap();
+        std::fs::write(
+            home.path().join("key.pem"),
+            made.signing_key.serialize_pem(),
+        )
+        .unwrap();
+    };
+    put(&before);
+    let file = home.path().join("fipd.toml");
+    std::fs::write(&file, "[api]\ncert = \"cert.pem\"\nkey = \"key.pem\"\n").unwrap();
+    let fipd = Daemon::start_in(
+        Arc::clone(&home),
+        &["--config", file.to_str().expect("text")],
+    );
+    let token = fipd.token("root", "admin");
+    let old = fipd.rest_trusting(&before.cert.pem(), Some(&token));
+    let new = fipd.rest_trusting(&after.cert.pem(), None);
+    assert!(old.goes_by("localhost") && !new.goes_by("localhost"));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let mut listens = runtime.block_on(old.open());
+    let stream = old
+        .request(Method::GET, "/api/v1/changes")
+        .header(header::ACCEPT, "text/event-stream")
+        .body(Full::default())
+        .unwrap();
+    let stream = runtime.block_on(listens.send_request(stream)).unwrap();
+    assert_eq!(stream.status(), 200);
+    let mut stream = stream.into_body();
+    let mut kept = runtime.block_on(old.open());
+    let mut ask = || {
+        let request = old.request(Method::GET, "/api/v1/pools");
+        let request = request.body(Full::default()).unwrap();
+        let work = async {
+            kept.ready().await.unwrap();
+            let answer = kept.send_request(request).await.unwrap();
+            let status = answer.status();
+            // Once all is read it is there for the next.
+            answer.into_body().collect().await.unwrap();
+            status
+        };
+        runtime
+            .block_on(async { tokio::time::timeout(PATIENCE, work).await })
+            .unwrap()
+    };
+    assert_eq!(ask(), 200);
+    put(&after);
+    assert_eq!(fipd.cli("reload").code, 0);
+    assert_eq!(ask(), 200, "on the connection of before");
+    assert!(new.goes_by("localhost") && !old.goes_by("localhost"));
+    fipd.json("pool create told-of --cidr 10.0.0.0/24");
+    let listen = async {
+        let mut told = String::new();
+        while !told.contains("told-of") {
+            let frame = stream.frame().await.expect("it goes on").unwrap();
+            told.push_str(&String::from_utf8_lossy(frame.data_ref().unwrap()));
+        }
+    };
+    runtime
+        .block_on(async { tokio::time::timeout(PATIENCE, listen).await })
+        .unwrap();
+}
+
+#[test]
 fn the_log_is_json_where_asked_for() {
     let home = Arc::new(tempfile::tempdir().unwrap());
     let fipd = Daemon::start_in(home, &["--log-format", "json", "--log-level", "debug"]);
@@ -322,9 +395,7 @@ fn each_event_is_one_record_of_the_journal() {
     let journal_dir = home.path().join("journal");
     std::fs::create_dir(&journal_dir).unwrap();
     let journal = std::os::unix::net::UnixDatagram::bind(journal_dir.join("socket")).unwrap();
-    journal
-        .set_read_timeout(Some(crate::harness::PATIENCE))
-        .unwrap();
+    journal.set_read_timeout(Some(PATIENCE)).unwrap();
     let script = "mount -t tmpfs none /run && mkdir -p /run/systemd/journal && \
                   mount --bind \"$0\" /run/systemd/journal && exec \"$@\"";
     let serve = serve(home.path());
