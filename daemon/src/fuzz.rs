@@ -277,5 +277,11 @@ mod tests {
         assert_eq!(names(&corpus()), bodies);
         let targets = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fuzz/fuzz_targets");
         assert_eq!(names(&targets), bodies);
+        // Nothing but `cargo fuzz` compiles them.
+        for name in bodies {
+            let text = fs::read_to_string(targets.join(format!("{name}.rs"))).unwrap();
+            let call = format!("fuzz_target!(|bytes: &[u8]| fipd::fuzz::run(\"{name}\", bytes));");
+            assert!(text.contains(&call), "{name}: {text}");
+        }
     }
 }

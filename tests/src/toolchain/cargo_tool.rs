@@ -1,9 +1,10 @@
 //! Cargo's own helpers, installed from source into the cache.
 
+use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use super::{cache_dir, cached, run_logged};
 use crate::say::progress;
@@ -23,9 +24,24 @@ pub fn packagers() -> Result<[PathBuf; 3]> {
     ])
 }
 
-/// The path of `cargo-fuzz`, installed first when the cache has none.
+/// The path of `cargo-fuzz`, installed first when the cache has none, and so is the nightly compiler that it needs.
 pub fn cargo_fuzz() -> Result<PathBuf> {
+    nightly()?;
     install("cargo-fuzz", versions::CARGO_FUZZ)
+}
+
+fn nightly() -> Result<()> {
+    let version = ["run", "nightly", "rustc", "--version"];
+    let there = Command::new("rustup").args(version).output();
+    if there.is_ok_and(|output| output.status.success()) {
+        return Ok(());
+    }
+    progress("installing a nightly compiler by rustup (a minute, once per machine)");
+    let dir = cache_dir("cargo-fuzz", versions::CARGO_FUZZ)?;
+    fs::create_dir_all(&dir).with_context(|| format!("create {}", dir.display()))?;
+    let mut command = Command::new("rustup");
+    command.args(["toolchain", "install", "nightly", "--profile", "minimal"]);
+    run_logged(command, &dir.join("nightly.log"))
 }
 
 fn install(name: &str, version: &str) -> Result<PathBuf> {
