@@ -18,6 +18,7 @@ async fn a_deb_is_installed_upgraded_downgraded_removed_and_purged() {
     let leases = first_days(&host, "dpkg-dist").await;
 
     a_removal_that_fails_is_undone(&host).await;
+    the_warning_looks_where_the_data_is(&host).await;
     let said = host.remove().await;
     assert!(!said.contains("warning"), "no cluster is attached: {said}");
     gone(&host).await;
@@ -101,6 +102,19 @@ async fn a_removal_that_fails_is_undone(host: &Host) {
     assert!(status.ends_with("ok installed"), "{status}: {said}");
     host.sh(&format!("mv /tmp/fipd.prerm {script}")).await;
     host.active().await;
+}
+
+/// Which clusters are attached, where the configuration names another place.
+async fn the_warning_looks_where_the_data_is(host: &Host) {
+    let place = |from: &str, to: &str| {
+        format!("sed -i 's#^data-dir = \"{from}\"#data-dir = \"{to}\"#' {CONFIG}")
+    };
+    host.sh("mkdir /srv/data && echo beta >/srv/data/attached-clusters")
+        .await;
+    host.sh(&place("/var/lib/fipd", "/srv/data")).await;
+    let said = host.said("/usr/lib/fipd/attached").await;
+    assert!(said.contains("still attached: beta"), "{said}");
+    host.sh(&place("/srv/data", "/var/lib/fipd")).await;
 }
 
 /// Installed anew while another one has the store: the service is not started until that has gone and an admin says so.
