@@ -30,7 +30,9 @@ pub struct BackupPage {
     pub directory: String,
     /// How often they are made, and how many stay.
     pub plan: String,
-    /// What went wrong with the last one; may be empty.
+    /// When and why the last one failed.
+    pub failed: Option<(Moment, String)>,
+    /// Why those that are kept cannot be listed; may be empty.
     pub error: String,
     pub filters: Form,
     pub columns: Vec<Column>,
@@ -59,7 +61,8 @@ mod tests {
             room: "12.0 MiB".into(),
             directory: "/var/lib/fipd/backups".into(),
             plan: "A copy is made every 24 h; the newest 7 are kept.".into(),
-            error: "the <disk> is full".into(),
+            failed: Some((Moment(1_795_240_640_000), "the <disk> is full".into())),
+            error: "The directory cannot be read.".into(),
             filters: Form::default(),
             columns: vec![Column::plain("File")],
             newest: "fipd-a.redb".into(),
@@ -93,7 +96,8 @@ mod tests {
         for text in [
             "href=\"/api/v1/backup\" download=\"fipd-2026-11-21.redb\"",
             "href=\"/api/v1/backups/fipd-a.redb\"",
-            "the &#60;disk&#62; is full",
+            "failed at <time datetime=\"2026-11-21T05:57:20Z\">2026-11-21 05:57:20 UTC</time>: the &#60;disk&#62; is full.",
+            "The directory cannot be read.",
             "sudo fipd restore",
             "what=leases&#38;format=csv",
             "action=\"/ui/backup/hold\" method=\"post\"",

@@ -10,6 +10,10 @@ pub struct Warning {
     /// Something does not work; otherwise it will not, unless somebody does something.
     pub urgent: bool,
     pub what: String,
+    /// The point in time that `what` ends with.
+    pub at: Option<Moment>,
+    /// What keeps it from working, as it was told; may be empty.
+    pub why: String,
     /// What to do.
     pub next: String,
     /// Commands that do it.
@@ -121,6 +125,7 @@ mod tests {
             "fipd pool update dmz --add-cidr",
             "class=\"tag bad\">now",
             "class=\"tag busy\">soon",
+            "<strong>The backup failed at <time datetime=\"2026-11-21T05:57:20Z\">2026-11-21 05:57:20 UTC</time>:</strong> no &#60;room&#62;. Make room.",
             "Network default waits",
             "edge-2",
             "fipd clusters skip-adoption edge-2 --network default",

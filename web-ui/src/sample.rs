@@ -259,6 +259,14 @@ pub fn dashboard() -> Dashboard {
                 next: "Add addresses to it.".into(),
                 commands: vec!["fipd pool update dmz --add-cidr CIDR".into()],
                 link: Some(("/ui/pools/1".into(), "Open the pool".into())),
+                ..Warning::default()
+            },
+            Warning {
+                what: "The backup failed at".into(),
+                at: Some(NOW),
+                why: "no <room>".into(),
+                next: "Make room.".into(),
+                ..Warning::default()
             },
             Warning {
                 what: "Network default waits".into(),

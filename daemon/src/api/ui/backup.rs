@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use axum::{extract::State, response::Response};
 use fipd_core::Request;
-use fipd_web_ui::{BackupPage, Column, CopyRow, Form, Input, Nav, links};
+use fipd_web_ui::{BackupPage, Column, CopyRow, Form, Input, Moment, Nav, links};
 use http::StatusCode;
 
 use super::{
@@ -128,7 +128,7 @@ async fn room(
 ) -> Response {
     let backups = api.backups.clone();
     let listed = tokio::task::spawn_blocking(move || backups.list()).await;
-    let mut error = failure(&api.backups.standing());
+    let mut error = String::new();
     let mut copies = match listed {
         Ok(Ok(copies)) => copies,
         Ok(Err(unreadable)) => {
@@ -163,6 +163,7 @@ async fn room(
         room: disk.map_or_else(String::new, |(used, _)| size(used)),
         directory: api.backups.schedule().directory.display().to_string(),
         plan: plan(&api.backups),
+        failed: failure(api.backups.standing()),
         error,
         columns: vec![
             Column::plain("File"),
@@ -181,16 +182,9 @@ async fn room(
     page_as(status, &page)
 }
 
-fn failure(standing: &Standing) -> String {
-    standing
-        .failure
-        .as_ref()
-        .map_or_else(String::new, |(at, error)| {
-            format!(
-                "The last attempt failed at {}: {error}.",
-                clock::rfc3339(*at)
-            )
-        })
+fn failure(standing: Standing) -> Option<(Moment, String)> {
+    let (at, why) = standing.failure?;
+    Some((views::moment(at), why))
 }
 
 /// `A copy is made every 24 h; the newest 7 are kept.`

@@ -11,7 +11,7 @@ use super::{dashboard::size, pools::Figures, views};
 use crate::{
     api::Api,
     backups::{Schedule, Standing},
-    clusters::Clusters,
+    clusters::DiscoveryView,
     guests::{GuestBoard, Phase},
     ipam::Ipam,
     reload::Standing as Reloading,
@@ -45,7 +45,7 @@ pub fn all(api: &Api, admin: bool, pools: &[Figures], clusters: &[ClusterRow]) -
     all.extend(disk(api.ipam.reader().disk().ok()));
     all.extend(api.ipam.read(restore_hold));
     all.extend(configuration(&api.reload.standing()));
-    all.extend(discovery(&api.clusters));
+    all.extend(discovery(api.clusters.discovery()));
     all.extend(some(silent(api.webhooks.views(&api.ipam))));
     all.extend(api.ipam.read(adoptions));
     all.extend(full(pools, row));
@@ -116,6 +116,11 @@ fn some_leases(mut warnings: Vec<Warning>) -> Vec<Warning> {
     all
 }
 
+/// A sentence of somebody else's as a part of ours.
+fn part(text: &str) -> String {
+    text.trim_end_matches('.').to_owned()
+}
+
 fn link(to: &str, text: &str) -> Option<(String, String)> {
     Some((to.to_owned(), text.to_owned()))
 }
@@ -166,13 +171,14 @@ fn restore_hold(ledger: &Ledger) -> Option<Warning> {
     let hold = ledger.restore_hold()?;
     Some(Warning {
         urgent: true,
-        what: "A backup was brought back: free addresses are given to nobody new".into(),
-        next: format!(
-            "That ends by itself at about {}. If nothing of the time after the backup can be in use:",
-            views::moment(hold.until).human()
-        ),
+        what: "A backup was brought back: free addresses are given to nobody new until about"
+            .into(),
+        at: Some(views::moment(hold.until)),
+        next: "Then that ends by itself. If nothing of the time after the backup can be in use:"
+            .into(),
         commands: vec!["fipd hold lift --reason TEXT".into()],
         link: link(links::BACKUP, "End it here"),
+        ..Warning::default()
     })
 }
 
@@ -184,6 +190,7 @@ fn configuration(standing: &Reloading) -> Vec<Warning> {
         next: "The last good configuration stays in force until the file is right.".to_owned(),
         commands: vec!["fipd check".to_owned()],
         link: link(links::SETTINGS, "See what is in force"),
+        ..Warning::default()
     });
     let restart = (!standing.needs_restart.is_empty()).then(|| Warning {
         what: format!(
@@ -198,8 +205,8 @@ fn configuration(standing: &Reloading) -> Vec<Warning> {
     failed.into_iter().chain(restart).collect()
 }
 
-fn discovery(clusters: &Clusters) -> Option<Warning> {
-    let discovery = clusters.discovery()?;
+fn discovery(known: Option<DiscoveryView>) -> Option<Warning> {
+    let discovery = known?;
     let error = discovery.last_error?;
     Some(Warning {
         urgent: true,
@@ -207,7 +214,9 @@ fn discovery(clusters: &Clusters) -> Option<Warning> {
             "Clusters cannot be discovered through {}",
             discovery.cluster
         ),
-        next: format!("{error}."),
+        why: part(&error),
+        next: "Clusters that are known go on, new ones are not found. See that this one answers and lets fipd list its Secrets; fipd tries again by itself.".to_owned(),
+        commands: vec![format!("fipd clusters show {}", discovery.cluster)],
         link: link(links::CLUSTERS, "Open the clusters"),
         ..Warning::default()
     })
@@ -273,6 +282,7 @@ fn adoptions(ledger: &Ledger) -> Vec<Warning> {
             ),
             commands: skip.take(MOST).collect(),
             link: link(links::CLUSTERS, "Open the clusters"),
+            ..Warning::default()
         })
     });
     some(waiting)
@@ -297,6 +307,7 @@ fn full(pools: &[Figures], row: impl Fn(&Figures) -> PoolRow) -> Vec<Warning> {
             },
             commands: add_command(&pool),
             link: link(&links::pool(pool.id), "Open the pool"),
+            ..Warning::default()
         }
     };
     some_pools(pools.iter().filter(|one| one.is_full()), warning)
@@ -374,18 +385,13 @@ fn ill(clusters: &[ClusterRow]) -> impl Iterator<Item = Warning> {
     ill.map(|row| Warning {
         urgent: true,
         what: match row.since {
-            Some(since) => format!(
-                "Cluster {} is {} since {}",
-                row.name,
-                row.state,
-                since.human()
-            ),
+            Some(_) => format!("Cluster {} is {} since", row.name, row.state),
             None => format!("Cluster {} is {}", row.name, row.state),
         },
-        next: match row.last_error.as_str() {
-            "" => "Its leases stay as they are.".to_owned(),
-            error => format!("{error}. Its leases stay as they are."),
-        },
+        at: row.since,
+        why: part(&row.last_error),
+        next: "Its leases stay as they are. See that its server answers and that its kubeconfig is still good; fipd tries again by itself.".to_owned(),
+        commands: vec!["fipd check".to_owned()],
         link: link(&links::cluster(&row.name), "Open the cluster"),
         ..Warning::default()
     })
@@ -414,7 +420,9 @@ fn guests(board: &GuestBoard) -> Vec<Warning> {
         .filter(|view| view.says.phase == Phase::Failed);
     let warning = |view: &crate::guests::GuestView| Warning {
         what: format!("Guest cluster {} has failed", view.display_name),
-        next: format!("{}.", view.says.message.trim_end_matches('.')),
+        why: part(&view.says.message),
+        next: "Put that right in Rancher or in the guest cluster; fipd tries again by itself."
+            .to_owned(),
         link: link(links::GUESTS, "Open the guest clusters"),
         ..Warning::default()
     };
@@ -429,23 +437,31 @@ fn engine(view: &View) -> Vec<Warning> {
         EngineState::Starting(why) => Some((
             false,
             "The rules of this host were not brought into the kernel yet",
-            format!("{why}."),
+            why.as_str(),
+            "Until then packets go by the main table. If that goes on, the log says more:",
+            "journalctl --unit fipd --lines 50",
         )),
         EngineState::Paused => Some((
             true,
             "The rules of this host were removed by an admin",
-            "Packets go by the main table until somebody brings the rules back.".to_owned(),
+            "",
+            "Packets go by the main table until somebody brings the rules back:",
+            "fipd rules resume",
         )),
         EngineState::Degraded(why) => Some((
             true,
             "The rules of this host cannot be kept",
-            format!("{why}."),
+            why.as_str(),
+            "Once that is put right they are kept again. What fipd lacks on this host:",
+            "fipd check",
         )),
     };
-    let state = state.map(|(urgent, what, next)| Warning {
+    let state = state.map(|(urgent, what, why, next, command)| Warning {
         urgent,
         what: what.to_owned(),
-        next,
+        why: part(why),
+        next: next.to_owned(),
+        commands: vec![command.to_owned()],
         link: open(),
         ..Warning::default()
     });
@@ -461,8 +477,9 @@ fn engine(view: &View) -> Vec<Warning> {
         ..Warning::default()
     });
     let notes = view.warnings.iter().map(|note| Warning {
-        what: note.text.trim_end_matches('.').to_owned(),
-        next: "Rules are kept all the same.".to_owned(),
+        what: part(&note.text),
+        next: "Rules are kept all the same. Put it right on this host or in its configuration."
+            .to_owned(),
         link: open(),
         ..Warning::default()
     });
@@ -473,8 +490,12 @@ fn copies(schedule: &Schedule, standing: &Standing, now: Timestamp) -> Option<Wa
     let open = || link(links::BACKUP, "Open the backups");
     if let Some((at, error)) = &standing.failure {
         return Some(Warning {
-            what: format!("The last backup failed at {}", views::moment(*at).human()),
-            next: format!("{}.", error.trim_end_matches('.')),
+            what: "The last backup failed at".to_owned(),
+            at: Some(views::moment(*at)),
+            why: part(error),
+            next: "Make room where backups are kept, or let fipd write there. Then make one:"
+                .to_owned(),
+            commands: vec!["fipd backup now".to_owned()],
             link: open(),
             ..Warning::default()
         });
@@ -483,12 +504,8 @@ fn copies(schedule: &Schedule, standing: &Standing, now: Timestamp) -> Option<Wa
     let age = standing.last.map(|last| now.0.saturating_sub(last.0));
     let old = age.is_some_and(|age| u128::from(age) > every.as_millis() * 2);
     old.then(|| Warning {
-        what: format!(
-            "The newest backup is of {}",
-            standing
-                .last
-                .map_or_else(String::new, |at| views::moment(at).human())
-        ),
+        what: "The newest backup is of".to_owned(),
+        at: standing.last.map(views::moment),
         next: "It should have been followed by others. Make one now, and look at the log of fipd for why not.".to_owned(),
         commands: vec!["fipd backup now".to_owned()],
         link: open(),
@@ -503,13 +520,14 @@ fn certificate(ends: Option<Timestamp>, now: Timestamp) -> Option<Warning> {
     near.then(|| Warning {
         urgent: over,
         what: format!(
-            "The certificate of this page {} at {}",
-            if over { "ended" } else { "ends" },
-            views::moment(ends).human()
+            "The certificate of this page {} at",
+            if over { "ended" } else { "ends" }
         ),
+        at: Some(views::moment(ends)),
         next: "Put a new one where [api] cert and key point to, then have it read:".to_owned(),
         commands: vec!["sudo systemctl reload fipd".to_owned()],
         link: link(links::SETTINGS, "See where that is"),
+        ..Warning::default()
     })
 }
 

@@ -6,6 +6,7 @@ use fipd_core::{Pool, PoolId, PoolSpec};
 use fipd_web_ui::Usage;
 
 use super::*;
+use crate::guests::{News, Says};
 
 fn pool(name: &str, free: u128, full_in: Option<u32>) -> Figures {
     let pool = Pool {
@@ -50,6 +51,14 @@ fn whats(warnings: impl IntoIterator<Item = Warning>) -> Vec<String> {
         warning.what
     })
     .collect()
+}
+
+/// The cause is told as such, and what to do is something else.
+fn steps(warning: &Warning, why: &str, commands: &[&str]) {
+    whats([warning.clone()]);
+    assert_eq!(warning.why, why);
+    assert!(why.is_empty() || !warning.next.contains(why), "{warning:?}");
+    assert_eq!(warning.commands, commands, "{warning:?}");
 }
 
 #[test]
@@ -157,8 +166,9 @@ fn a_copy_is_too_old_after_two_that_did_not_come() {
         last: Some(now),
         failure: Some((now, "no room".to_owned())),
     };
-    let told = copies(&schedule(None), &failed, now);
-    assert!(whats(told)[0].starts_with("The last backup failed"));
+    let told = copies(&schedule(None), &failed, now).unwrap();
+    steps(&told, "no room", &["fipd backup now"]);
+    assert_eq!(told.at, Some(views::moment(now)));
 }
 
 #[test]
@@ -168,9 +178,11 @@ fn a_certificate_is_told_a_month_before_its_end() {
     assert_eq!(certificate(None, now), None);
     assert_eq!(certificate(Some(Timestamp(now.0 + month)), now), None);
     let near = certificate(Some(Timestamp(now.0 + month - 1)), now).unwrap();
-    assert!(!near.urgent && near.what.contains("ends at"));
+    assert!(!near.urgent && near.what.ends_with("ends at"));
     let over = certificate(Some(now), now).unwrap();
-    assert!(over.urgent && over.what.contains("ended at"));
+    assert!(over.urgent && over.what.ends_with("ended at"));
+    assert_eq!(over.at, Some(views::moment(now)));
+    steps(&over, "", &["sudo systemctl reload fipd"]);
 }
 
 #[test]
@@ -187,28 +199,88 @@ fn rules_are_told_where_they_are_not_kept_or_had_to_be_mended() {
     });
     let told = engine(&view);
     assert_eq!(whats(told.clone()).len(), 3);
-    assert!(told[0].urgent && told[0].next.contains("CAP_NET_ADMIN"));
+    assert!(told[0].urgent);
+    steps(&told[0], "no CAP_NET_ADMIN", &["fipd check"]);
     assert!(told[1].what.contains("2 were mended"));
+    let of = |state| {
+        let view = View {
+            state,
+            ..View::default()
+        };
+        engine(&view).remove(0)
+    };
+    let log = ["journalctl --unit fipd --lines 50"];
+    let starting = of(EngineState::Starting("it looks at the kernel".to_owned()));
+    steps(&starting, "it looks at the kernel", &log);
+    steps(&of(EngineState::Paused), "", &["fipd rules resume"]);
 }
 
-#[test]
-fn all_that_one_word_would_release_is_told() {
-    let row = ClusterRow {
+fn cluster(state: &str, last_error: &str) -> ClusterRow {
+    ClusterRow {
         name: "east".to_owned(),
         id: String::new(),
-        health: Health::Good,
-        state: "ready".to_owned(),
+        health: if last_error.is_empty() {
+            Health::Good
+        } else {
+            Health::Bad
+        },
+        state: state.to_owned(),
         since: None,
-        last_error: String::new(),
+        last_error: last_error.to_owned(),
         server: String::new(),
         found: String::new(),
         detached: false,
         systems: Vec::new(),
         leases: 99,
+        held_back: Vec::new(),
+    }
+}
+
+#[test]
+fn what_keeps_clusters_from_working_is_told_apart_from_what_to_do() {
+    let since = Some(views::moment(Timestamp(7)));
+    let refused = ClusterRow {
+        since,
+        ..cluster("degraded", "connection refused.")
+    };
+    let told: Vec<_> = ill(&[refused, cluster("ready", "")]).collect();
+    assert_eq!((told.len(), told[0].at), (1, since));
+    assert_eq!(told[0].what, "Cluster east is degraded since");
+    steps(&told[0], "connection refused", &["fipd check"]);
+    let view = |error: Option<&str>| DiscoveryView {
+        cluster: "rancher".into(),
+        listed: true,
+        last_error: error.map(Into::into),
+        found: 3,
+    };
+    assert_eq!(discovery(None), None);
+    assert_eq!(discovery(Some(view(None))), None);
+    let told = discovery(Some(view(Some("secrets is forbidden")))).unwrap();
+    let show = ["fipd clusters show rancher"];
+    steps(&told, "secrets is forbidden", &show);
+    let board = GuestBoard::default();
+    let news = News {
+        rancher: &"rancher".into(),
+        id: "c-m-1",
+        display_name: "shop",
+        load_balancer: "purelb",
+        says: Says::new(Phase::Failed, "Reason", "the chart is gone."),
+        has: None,
+    };
+    board.say(news, Timestamp(1));
+    let told = guests(&board);
+    steps(&told[0], "the chart is gone", &[]);
+    assert!(told[0].next.starts_with("Put that right in Rancher"));
+}
+
+#[test]
+fn all_that_one_word_would_release_is_told() {
+    let row = ClusterRow {
         held_back: vec![
             "7 leases of claims".into(),
             "12 leases of rancher-fip".into(),
         ],
+        ..cluster("ready", "")
     };
     let told: Vec<_> = held_back(&[row]).collect();
     let what = "The owners of 7 leases of claims and of 12 leases of rancher-fip of cluster east seem to be gone";
