@@ -436,23 +436,6 @@ async fn open_pages_follow_changes() {
     no_complaints(&browser).await;
 }
 
-/// Looks whether the page is no wider than the window, and keeps a picture of it.
-async fn fits(browser: &Browser, width: u32, colours: &str) {
-    let title = browser.title().await.unwrap();
-    let fits = "return document.documentElement.scrollWidth <= window.innerWidth";
-    assert_eq!(
-        browser.script(fits).await.unwrap(),
-        true,
-        "{title} is wider than {width} pixels"
-    );
-    let word = title
-        .trim_end_matches(" – fipd")
-        .to_lowercase()
-        .replace(|c: char| !c.is_alphanumeric() && c != '.', "-");
-    let picture = format!("{word}-{width}-{colours}");
-    browser.screenshot(&picture).await.unwrap();
-}
-
 /// Rows of which one is wrong.
 async fn import_preview(browser: &Browser, fipd: &Fipd) {
     browser

@@ -10,7 +10,8 @@ use serde_json::Value;
 
 use super::{ALLOCATE, daemon, initial_admin, no_complaints, sign_in, try_password};
 
-const WIDTHS: [u32; 2] = [1440, 360];
+/// What follows a look has a wide window.
+const WIDTHS: [u32; 2] = [360, 1440];
 const COLOURS: [&str; 2] = ["light", "dark"];
 /// WCAG 2.2 AA and what it is built on. The answer is what is wrong, one line each.
 const CHECK: &str = "
@@ -109,7 +110,7 @@ async fn site() -> Fipd {
 }
 
 /// Axe on the open page, and whether it fits; a picture of it is kept.
-async fn look(browser: &Browser, name: &str, wrong: &mut Vec<String>) {
+pub(super) async fn look(browser: &Browser, name: &str, wrong: &mut Vec<String>) {
     for width in WIDTHS {
         browser.narrow(width).await.unwrap();
         for colours in COLOURS {
@@ -140,7 +141,8 @@ fn name(place: &str) -> String {
     }
 }
 
-async fn checked_browser() -> Browser {
+/// A browser that can [`look`].
+pub(super) async fn checked_browser() -> Browser {
     let axe = tokio::task::spawn_blocking(npm::axe_core)
         .await
         .unwrap()
@@ -414,6 +416,13 @@ async fn every_page_can_be_used_by_everybody_on_every_screen() {
     look(&browser, "allocate-refused", &mut wrong).await;
     super::import_preview(&browser, &fipd).await;
     look(&browser, "import-preview", &mut wrong).await;
+    open("/ui/tenants").await;
+    for (field, value) in [("#tenant", "shop"), ("#pool", "none"), ("#limit", "few")] {
+        browser.fill(field, value).await.unwrap();
+    }
+    browser.follow(ALLOCATE).await.unwrap();
+    assert_eq!(browser.count("#pool-error").await.unwrap(), 1);
+    look(&browser, "limit-refused", &mut wrong).await;
     let ground = async || browser.style("body", "background-color").await.unwrap();
     browser.colours("light").await.unwrap();
     let light = ground().await;

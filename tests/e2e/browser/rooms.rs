@@ -2,6 +2,7 @@
 
 use fipd_tests::testbed::{Browser, BrowserOptions, Fipd, FipdOptions};
 
+use super::pages::{checked_browser, look};
 use super::{ALERT, NOTICE, daemon, initial_admin, no_complaints, sign_in};
 
 /// Follows the link of that text, as a reader does.
@@ -103,7 +104,8 @@ async fn a_stranger_finds_the_way() {
 #[tokio::test]
 async fn a_pool_is_made_changed_and_deleted() {
     let fipd = daemon().await;
-    let browser = Browser::start(BrowserOptions::default()).await.unwrap();
+    let browser = checked_browser().await;
+    let mut wrong = Vec::new();
     sign_in(&browser, &fipd, &initial_admin(&fipd)).await;
     follow_link(&browser, "Pools").await;
     follow_link(&browser, "Make a pool").await;
@@ -113,11 +115,12 @@ async fn a_pool_is_made_changed_and_deleted() {
     follow_link(&browser, "Look at what changes").await;
     let error = browser.text("#addresses-error").await.unwrap();
     assert!(error.contains("10.20.2.0/33"), "{error}");
-    browser.screenshot("pool-new-wrong").await.unwrap();
+    look(&browser, "pool-new-wrong", &mut wrong).await;
     browser.fill("#addresses", "10.20.2.0/24").await.unwrap();
     follow_link(&browser, "Look at what changes").await;
     let text = main_text(&browser).await;
     assert!(text.contains("Shares addresses with other pools"), "{text}");
+    look(&browser, "pool-new-preview", &mut wrong).await;
     follow_link(&browser, "Make the pool").await;
     assert!(
         browser
@@ -134,7 +137,7 @@ async fn a_pool_is_made_changed_and_deleted() {
     follow_link(&browser, "Look at what changes").await;
     let text = main_text(&browser).await;
     assert!(text.contains("1 lease would be out of range"), "{text}");
-    browser.screenshot("pool-preview").await.unwrap();
+    look(&browser, "pool-preview", &mut wrong).await;
     follow_link(&browser, "Change something").await;
     assert_eq!(
         browser.attribute("#name", "value").await.unwrap().unwrap(),
@@ -156,7 +159,8 @@ async fn a_pool_is_made_changed_and_deleted() {
     follow_link(&browser, "Look at what changes").await;
     let alert = browser.text(ALERT).await.unwrap();
     assert!(alert.contains("Somebody else changed the pool"), "{alert}");
-    browser.screenshot("pool-stale").await.unwrap();
+    look(&browser, "pool-stale", &mut wrong).await;
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 
     follow_link(&browser, "Cancel").await;
     follow_link(&browser, "Delete it").await;
@@ -184,7 +188,7 @@ async fn a_pool_is_made_changed_and_deleted() {
 #[tokio::test]
 async fn users_tokens_and_passwords_have_their_rooms() {
     let fipd = daemon().await;
-    let browser = Browser::start(BrowserOptions::default()).await.unwrap();
+    let browser = checked_browser().await;
     sign_in(&browser, &fipd, &initial_admin(&fipd)).await;
     follow_link(&browser, "Users").await;
     follow_link(&browser, "Make a user").await;
@@ -201,7 +205,9 @@ async fn users_tokens_and_passwords_have_their_rooms() {
     follow_link(&browser, "Make the token").await;
     let token = browser.text("#token").await.unwrap();
     assert!(token.starts_with("fipd_"), "{token}");
-    browser.screenshot("token-made").await.unwrap();
+    let mut wrong = Vec::new();
+    look(&browser, "token-made", &mut wrong).await;
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     follow_link(&browser, "I have it").await;
     assert!(!browser.source().await.unwrap().contains(&token));
     no_complaints(&browser).await;
