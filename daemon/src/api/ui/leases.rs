@@ -11,7 +11,7 @@ use fipd_web_ui::{Direction, Form, Input, LeaseRow, LeasesPage, Nav, Pager, link
 
 use super::{
     lease_order::{By, First, Sorting},
-    list::{Listing, Order},
+    list::{Listing, Order, PATIENCE},
     page::{Answered, page},
     views,
     visit::{Query, Visitor},
@@ -23,8 +23,6 @@ use crate::{
 
 /// Leases of one page.
 const PAGE: usize = 50;
-/// How long one page looks for leases before it shows what it has.
-const PATIENCE: Duration = Duration::from_millis(40);
 const STATES: [&str; 5] = [
     "allocated",
     "reserved",
@@ -46,12 +44,12 @@ const ORDERS: &[Order] = &[
 
 /// Some rows and how it goes on.
 #[derive(Default)]
-struct Found {
-    rows: Vec<LeaseRow>,
+pub struct Found {
+    pub rows: Vec<LeaseRow>,
     /// Where the next page begins.
     next: Option<String>,
     /// Not all leases were looked at.
-    cut: bool,
+    pub cut: bool,
 }
 
 pub async fn list(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Query) -> Answered {
@@ -81,7 +79,10 @@ pub async fn list(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
         None => Found::default(),
         Some(filter) => match by(list.order.key) {
             None => by_address(&api.ipam, &filter, after).await,
-            Some(by) => sorted(&api.ipam, &filter, (by, list.order.direction), after).await,
+            Some(by) => {
+                let order = (by, list.order.direction);
+                sorted(&api.ipam, &filter, order, after, PATIENCE).await
+            }
         },
     };
     let pager = Pager {
@@ -189,12 +190,13 @@ fn by(key: &str) -> Option<By> {
     }
 }
 
-/// The first rows beyond `after` of all leases.
-async fn sorted(
+/// The first rows beyond `after` of all leases that are come to in time.
+pub async fn sorted(
     ipam: &Ipam,
     filter: &LeaseFilter,
     (by, direction): (By, Direction),
     after: &str,
+    patience: Duration,
 ) -> Found {
     let sorting = ipam.read(|ledger| Sorting::new(ledger, by, direction));
     let mut first = First::new(&sorting, cursor::read(after).ok(), PAGE);
@@ -204,7 +206,7 @@ async fn sorted(
         let step = ipam.read(|ledger| ledger.leases(filter, at, Ledger::SCAN));
         first.pass(&step.leases);
         at = step.next;
-        if at.is_none() || started.elapsed() > PATIENCE {
+        if at.is_none() || started.elapsed() > patience {
             break;
         }
         tokio::task::yield_now().await;

@@ -1,12 +1,15 @@
 //! What lists share: the order they are in, how the address of the page says it, and pages of rows.
 
-use std::cmp::Ordering;
+use std::{cmp::Ordering, time::Duration};
 
 use fipd_core::Ledger;
 use fipd_web_ui::{Column, Direction, Form, Input, InputKind, Pager, count};
 
 use super::fields::{Fields, with_query};
 use crate::ipam::Ipam;
+
+/// How long one page looks for leases before it shows what it has.
+pub const PATIENCE: Duration = Duration::from_millis(40);
 
 /// An order of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,11 +1,6 @@
 //! One box for addresses, CIDRs, owners, namespaces, pools, tenants and clusters.
 
-use std::{
-    collections::BTreeMap,
-    net::IpAddr,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Instant};
 
 use axum::{extract::State, response::Response};
 use fipd_core::{AddressSpec, LeaseFilter, LeaseKey, Ledger, NetworkId, Span, Tenancy, Tenant};
@@ -14,6 +9,7 @@ use fipd_web_ui::{LeaseRow, Nav, SearchPage, count, links};
 use super::{
     clusters::rows as clusters,
     fields::with_query,
+    list::PATIENCE,
     page::{Answered, go_to, page},
     pools, tenants, views,
     visit::{Query, Visitor},
@@ -28,8 +24,6 @@ use crate::{
 
 /// Leases and pools that are shown.
 const SHOWN: usize = 50;
-/// How long a search by text looks for leases before it shows what it has.
-const PATIENCE: Duration = Duration::from_millis(40);
 /// Clusters and tenants that are shown.
 const GROUP: usize = 20;
 /// Longer texts are found nowhere.
