@@ -29,6 +29,8 @@ pub struct PreviewPage {
     /// How many there are in all, at least.
     pub leaving_count: usize,
     pub leaving_more: bool,
+    /// The list that has all of them, among others of the pool.
+    pub leaving_list: String,
     /// Addresses and names of pools that share addresses with it.
     pub overlaps: Vec<(String, String)>,
     pub quotas: Vec<TouchedQuota>,
@@ -91,6 +93,7 @@ mod tests {
             leaving: vec![sample::lease("10.20.0.7", State::Allocated)],
             leaving_count: 1_204,
             leaving_more: false,
+            leaving_list: "/ui/leases?pool=dmz&within=10.0.0.1-10.0.0.9".into(),
             overlaps: vec![("/ui/pools/3".into(), "o<ther>".into())],
             quotas: vec![TouchedQuota {
                 tenant: "team<a>".into(),
@@ -123,6 +126,7 @@ mod tests {
             "1,204 leases would be out of range",
             "10.20.0.7",
             "and 1,203 more",
+            "href=\"/ui/leases?pool=dmz&#38;within=10.0.0.1-10.0.0.9\"",
             "o&#60;ther&#62;",
             "team&#60;a&#62;",
             "name=\"reason\"",

@@ -161,6 +161,7 @@ fn preview(
             leaving: Vec::new(),
             leaving_count: 0,
             leaving_more: false,
+            leaving_list: String::new(),
             overlaps: Vec::new(),
             quotas: Vec::new(),
             obstacle: obstacle(&to, &outlook),

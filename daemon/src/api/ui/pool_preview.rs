@@ -9,7 +9,7 @@ use fipd_web_ui::{
 };
 use http::StatusCode;
 
-use super::{page::page_as, pool_form::form, views, visit::Visitor};
+use super::{fields::with_query, page::page_as, pool_form::form, views, visit::Visitor};
 use crate::api::Api;
 
 /// Leases, pools and quotas that a preview lists.
@@ -103,6 +103,7 @@ pub fn show(
         leaving: rows(ledger, &preview),
         leaving_count: preview.leaving.len(),
         leaving_more: preview.next.is_some(),
+        leaving_list: about.map_or_else(String::new, |pool| leaving(pool, &preview)),
         overlaps: overlaps(ledger, &preview),
         quotas: quotas(ledger, about, Some(preview.after.assignable)),
         obstacle: String::new(),
@@ -147,6 +148,16 @@ fn rows(ledger: &Ledger, preview: &PoolPreview) -> Vec<LeaseRow> {
     leases
         .map(|lease| views::lease_row(ledger, lease))
         .collect()
+}
+
+/// The pool's leases, on the addresses of those that leave where all of them are known.
+fn leaving(pool: &Pool, preview: &PoolPreview) -> String {
+    let addresses = || preview.leaving.iter().map(|lease| lease.key.address);
+    let ends = addresses().min().zip(addresses().max());
+    let ends = ends.filter(|_| preview.next.is_none());
+    let within = ends.map_or_else(String::new, |(first, last)| format!("{first}-{last}"));
+    let pairs = [("pool", &*pool.spec.name), ("within", within.as_str())];
+    with_query(links::LEASES, &pairs)
 }
 
 fn overlaps(ledger: &Ledger, preview: &PoolPreview) -> Vec<(String, String)> {
@@ -202,6 +213,7 @@ pub fn deletion(
             leaving: Vec::new(),
             leaving_count: 0,
             leaving_more: false,
+            leaving_list: String::new(),
             overlaps: Vec::new(),
             quotas: quotas(ledger, Some(pool), None),
             obstacle,

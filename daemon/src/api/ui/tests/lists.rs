@@ -266,6 +266,25 @@ async fn pools_and_tenants_are_sorted() {
 }
 
 #[tokio::test]
+async fn leases_that_would_leave_a_pool_are_found_in_the_list() {
+    let site = Site::new().await;
+    site.account("root", Role::Admin, PASSWORD).await;
+    let admin = site.visitor("root").await;
+    fill(&admin, 25).await;
+    let give = "owner=fipd/host/lab/stays&address=10.0.0.200";
+    admin.post("/ui/pools/1/allocate", give).await;
+    let narrow = "name=dmz&network=default&addresses=10.0.0.128/25&reserve_first=0&reserve_last=0&reserve_of=prefix&generation=1";
+    let html = admin.post("/ui/pools/1/edit", narrow).await.html;
+    let list = "/ui/leases?pool=dmz&within=10.0.0.2-10.0.0.26";
+    let link = format!("href=\"{}\"", list.replace('&', "&#38;"));
+    assert!(
+        html.contains("and 5 more, ") && html.contains(&link),
+        "{html}"
+    );
+    assert_eq!(addresses(&admin.get(list).await.html).len(), 25);
+}
+
+#[tokio::test]
 async fn the_search_groups_what_it_finds() {
     let site = Site::new().await;
     site.account("root", Role::Admin, PASSWORD).await;
