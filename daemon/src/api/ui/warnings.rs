@@ -393,7 +393,6 @@ fn ill(clusters: &[ClusterRow]) -> impl Iterator<Item = Warning> {
         next: "Its leases stay as they are. See that its server answers and that its kubeconfig is still good; fipd tries again by itself.".to_owned(),
         commands: vec!["fipd check".to_owned()],
         link: link(&links::cluster(&row.name), "Open the cluster"),
-        ..Warning::default()
     })
 }
 
