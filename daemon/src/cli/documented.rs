@@ -74,7 +74,7 @@ fn wrong(words: &[String], told: Told) -> Option<String> {
             let values = matches.get_raw(argument.get_id().as_str());
             for value in values.into_iter().flatten() {
                 let value = value.to_string_lossy();
-                let plain = value.chars().all(|c| c.is_ascii_lowercase());
+                let plain = value.chars().all(|c| c.is_ascii_lowercase() || c == '-');
                 if plain && argument.get_possible_values().is_empty() && !NAMES.contains(&&*value) {
                     return Some(format!("{value} is not a name of the examples"));
                 }
@@ -149,6 +149,7 @@ fn what_is_not_understood_is_found() {
     for line in [
         "fipd backup make",
         "fipd pool sow lab",
+        "fipd pool show move-network",
         "fipd pool show vips # make",
         "fipd nonsense",
         "fipd audit --action nonsense",
