@@ -104,7 +104,7 @@ fn copies(site: &Site) {
     let directory = site.api.backups.schedule().directory;
     std::fs::create_dir_all(&directory).unwrap();
     for minute in 0..60 {
-        let name = format!("fipd-20260301T12{minute:02}00Z.redb");
+        let name = format!("fipd-20260301T12{minute:02}00.000Z.redb");
         std::fs::write(directory.join(name), "").unwrap();
     }
 }
