@@ -104,7 +104,8 @@ Made by `fipd docs rights` from the routes that are served; a test compares them
 what a viewer may, an admin everything. People have their role by their account or their provider, programs by their token. Root,
 fipd's own user and members of the socket's group are admins at the Unix socket. A token with a scope (`--pool`, `--network`,
 `--tenant`) sees and changes only what is in it, and is refused where \"scoped token\" says no. The cookie of a page reads the REST
-API, and never writes.
+API, and never writes. A host with `role = \"agent\"` serves at a `[[listener]]` nothing but GET of `/health`, `/healthz`, `/ready`,
+`/readyz` and `/metrics`, to everybody, where the listener is told to.
 ";
 
 /// The table as Markdown.

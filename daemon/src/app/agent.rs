@@ -217,7 +217,16 @@ mod tests {
             status == 200 && text.contains("iprule_agent_desired_rules"),
             "{text}"
         );
-        assert_eq!(ask("/api/v1/rules").await.0, 404);
+        let open = ["/health", "/healthz", "/ready", "/readyz", "/metrics"];
+        for right in api::rights::all() {
+            let status = ask(&right.path).await.0;
+            assert_eq!(
+                status == 404,
+                !open.contains(&&*right.path),
+                "{}",
+                right.path
+            );
+        }
     }
 
     #[tokio::test]

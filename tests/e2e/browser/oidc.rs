@@ -3,6 +3,7 @@
 use fipd_tests::testbed::{Browser, BrowserOptions, Fipd, FipdOptions};
 use serde_json::json;
 
+use super::pages::{checked_browser, look};
 use super::{initial_admin, no_complaints, sign_in};
 use crate::provider::{CLIENT, Flaw, Provider, SECRET};
 
@@ -35,7 +36,9 @@ async fn ask(browser: &Browser, fipd: &Fipd, path: &str) {
 async fn people_of_the_provider_come_back_signed_in_to_the_page_that_they_wanted() {
     let provider = Provider::start();
     let fipd = daemon(&provider).await;
-    let browser = Browser::start(BrowserOptions::default()).await.unwrap();
+    provider.does(|script| script.claims["groups"] = json!(["root"]));
+    let browser = checked_browser().await;
+    let mut wrong = Vec::new();
     ask(&browser, &fipd, "/ui/leases?state=reserved").await;
     wait_for(&browser, "Leases – fipd").await;
     let url = browser.url().await.unwrap();
@@ -48,6 +51,11 @@ async fn people_of_the_provider_come_back_signed_in_to_the_page_that_they_wanted
     assert_eq!(names.len(), 1, "what it took on its way is gone: {names:?}");
     assert_eq!(names[0]["name"], "__Host-fipd");
     no_complaints(&browser).await;
+    let place = format!("{}/ui/users?by=provider", fipd.url());
+    browser.open(&place).await.unwrap();
+    let table = browser.text("main table").await.unwrap();
+    assert!(table.contains(&name), "{table}");
+    look(&browser, "users-by-provider", &mut wrong).await;
     // The session ends here, and there is a way to end it there.
     browser
         .follow("form[action='/ui/logout'] button")
@@ -55,10 +63,12 @@ async fn people_of_the_provider_come_back_signed_in_to_the_page_that_they_wanted
         .unwrap();
     let out = browser.source().await.unwrap();
     assert!(out.contains(&format!("{}/bye", provider.url)), "{out}");
-    browser.screenshot("signed-out").await.unwrap();
+    look(&browser, "signed-out", &mut wrong).await;
     let home = format!("{}/ui/", fipd.url());
     browser.open(&home).await.unwrap();
     assert_eq!(browser.title().await.unwrap(), "Sign in – fipd");
+    look(&browser, "login-with-provider", &mut wrong).await;
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[tokio::test]
