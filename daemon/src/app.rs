@@ -263,13 +263,17 @@ fn open_sockets(
     mut passed: Passed,
     stop: &CancellationToken,
 ) -> Result<Socket, SocketError> {
-    let plugins = passed.take(sockets::CNI);
+    let (admins, plugins) = (passed.take(sockets::ADMIN), passed.take(sockets::CNI));
+    // Where systemd has the sockets, fipd may bind none beside them: one that is masked is not wanted.
     let path = settings.cni_socket.as_deref();
+    let path = path.filter(|_| admins.is_none() || settings.overrides.cni_socket.is_some());
     if plugins.is_some() || path.is_some() {
         let socket = Listening::open(plugins, path.unwrap_or(Path::new("")), cni::MODE)?;
         tasks.spawn(cni::serve(socket, ROOT, stop.clone()).map(Ok));
+    } else if admins.is_some() {
+        tracing::warn!("systemd has no socket for CNI plugins: they get no answer");
     }
-    let socket = Socket::open(passed.take(sockets::ADMIN), &settings.socket)?;
+    let socket = Socket::open(admins, &settings.socket)?;
     for name in passed.left() {
         tracing::warn!(name, "systemd passed a socket that fipd has no use for");
     }

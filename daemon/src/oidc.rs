@@ -293,11 +293,10 @@ impl Provider {
             .set_pkce_verifier(PkceCodeVerifier::new(errand.verifier.clone()));
         let answer = request.request_async(&http).await;
         answer.map_err(|error| {
+            // Providers have words of their own for a code that is wrong.
             if let RequestTokenError::ServerResponse(said) = &error
-                && matches!(
-                    said.error(),
-                    CoreErrorResponseType::InvalidGrant | CoreErrorResponseType::InvalidRequest
-                )
+                && !matches!(said.error(), CoreErrorResponseType::InvalidClient)
+                && !["server_error", "temporarily_unavailable"].contains(&said.error().as_ref())
             {
                 return OidcError::Refused(told(&error));
             }

@@ -39,7 +39,7 @@ pub struct Settings {
     pub socket: PathBuf,
     /// `None`: CNI plugins are not answered.
     pub cni_socket: Option<PathBuf>,
-    overrides: Overrides,
+    pub(crate) overrides: Overrides,
 }
 
 /// Where things are when nobody says.

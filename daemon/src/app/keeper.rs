@@ -140,9 +140,11 @@ impl Keeper {
     /// What can fail of a configuration without errors, before the rest is taken over.
     async fn certify(&self, fresh: &Settings) -> Result<(), ListenError> {
         fresh.tls().check_files().await?;
+        // Until the next start the listener has the files that are not named any more, whether they are still there or not.
+        let dropped = self.started.tls().files.is_some() && fresh.tls().files.is_none();
         match &self.parts {
-            Some(parts) => parts.certificate.reload(fresh).await,
-            None => Ok(()),
+            Some(parts) if !dropped => parts.certificate.reload(fresh).await,
+            Some(_) | None => Ok(()),
         }
     }
 

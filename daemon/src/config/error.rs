@@ -36,7 +36,10 @@ pub(super) fn of_toml(text: &str, error: &toml::de::Error) -> String {
     let before = text.get(..span.start).unwrap_or(text);
     let begin = before.rfind('\n').map_or(0, |end| end + 1);
     let line = text.get(begin..).unwrap_or_default().lines().next();
-    let key = line.and_then(|line| Some(line.split_once('=')?.0.trim()));
+    // A line of something else, such as a key in base64, may end with such signs.
+    let pair = line.and_then(|line| line.split_once('='));
+    let pair = pair.filter(|(_, value)| !value.trim_matches('=').trim().is_empty());
+    let key = pair.map(|(key, _)| key.trim());
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
     match key {
         Some(key) if key.chars().all(plain) && !message.contains(key) => {
@@ -91,6 +94,8 @@ mod tests {
                 "listen: ",
             ),
             ("hunter2", "line 1, column ", ": "),
+            ("hunter2=", "line 1, column ", ": "),
+            ("[api]\nhunter2==\n", "line 2, column ", ": "),
         ] {
             let what = wrong(text);
             assert!(what.starts_with(place) && what.contains(said), "{what}");

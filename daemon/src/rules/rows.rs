@@ -193,7 +193,8 @@ impl Rows {
     /// Rules of others from a number on, in the kernel's order, each with its number.
     pub fn foreign(&self, from: usize) -> impl Iterator<Item = (usize, Row<'_>)> {
         let rest = self.view.kernel.get(from..).unwrap_or_default();
-        let all = (from..).zip(rest);
+        let all = rest.iter().enumerate();
+        let all = all.map(move |(at, one)| (from + at, one));
         let foreign = all.filter(|(_, one)| !is_own(one, self.view.protocol));
         foreign.map(|(number, one)| {
             let standing = match one.rule.protocol {

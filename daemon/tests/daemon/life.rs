@@ -368,6 +368,12 @@ fn other_files_of_a_certificate_are_for_who_comes_next_and_end_no_connection() {
     runtime
         .block_on(async { tokio::time::timeout(PATIENCE, listen).await })
         .unwrap();
+    // Nobody misses files that the next start is without.
+    std::fs::remove_file(home.path().join("cert.pem")).unwrap();
+    std::fs::write(&file, "[backup]\nkeep = 2\n").unwrap();
+    let done = fipd.json("reload");
+    assert_eq!(done["applied"], serde_json::json!(["backup"]), "{done}");
+    assert!(new.goes_by("localhost"));
 }
 
 #[test]

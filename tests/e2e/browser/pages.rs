@@ -25,7 +25,7 @@ fn places(pattern: &str) -> Vec<String> {
     let address = "/ui/networks/0/addresses/10.20.0.2";
     let all = match pattern {
         // These send on to another page, or away.
-        "/ui" | "/ui/leases/{network}/{address}" => vec![],
+        "/ui" | "/ui/backup/hold" | "/ui/leases/{network}/{address}" => vec![],
         "/ui/" => vec!["/ui/", "/ui/?sort=name"],
         "/ui/pools/{id}" => vec![
             "/ui/pools/1",

@@ -84,6 +84,22 @@ async fn a_socket_whose_file_is_gone_comes_back_by_what_the_journal_says() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_socket_of_plugins_can_be_masked_where_there_are_none() {
+    let host = Host::running().await;
+    host.sh(
+        "systemctl mask --now fipd-cni.socket && systemctl restart fipd.service && fipd pool list && \
+         systemctl is-active fipd.service && test ! -e /run/fipd/cni.sock",
+    )
+    .await;
+    host.until(
+        "it is told",
+        "journalctl --no-pager --unit=fipd.service",
+        |said| said.contains("no socket for CNI plugins"),
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_journal_is_searched_by_pool() {
     let host = Host::running().await;
     host.sh("fipd pool create other --cidr 10.30.0.0/24").await;

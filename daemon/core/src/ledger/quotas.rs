@@ -297,12 +297,12 @@ impl Ledger {
     }
 }
 
-/// Below all quotas of the pool.
 /// The most that a tenant may have of the pool to whom no quota gives a number.
 pub(super) fn without_quota(pool: &Pool) -> Option<u64> {
     pool.spec.quota_required.then_some(0)
 }
 
+/// Below all quotas of the pool.
 pub(super) fn first_of(pool: PoolId) -> Charge {
     (pool, Tenant(Text::default()))
 }

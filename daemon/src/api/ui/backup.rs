@@ -82,6 +82,11 @@ pub async fn drill(State(api): State<Arc<Api>>, posted: Posted) -> Answered {
     Ok(go_to(links::BACKUP))
 }
 
+/// Where the form of the hold is, for who comes back to it from the login.
+pub async fn to_hold(_: Visitor) -> Answered {
+    Ok(go_to(links::BACKUP))
+}
+
 /// Ends the hold that a restore began.
 pub async fn lift(State(api): State<Arc<Api>>, posted: Posted) -> Answered {
     let Posted { visitor, fields } = posted;

@@ -23,7 +23,7 @@ use super::{
 use crate::api::Api;
 
 /// Ties the form to the browser that asked for it, as there is no session yet.
-const FORM_COOKIE: &str = "__Host-fipd-login";
+pub const FORM_COOKIE: &str = "__Host-fipd-login";
 /// For who sent a form without a session.
 const ENDED: &str = "Your session has ended; nothing was changed.";
 /// Longer names belong to nobody.

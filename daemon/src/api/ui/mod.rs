@@ -184,6 +184,7 @@ fn administration(routes: Routes, manage: Access) -> Routes {
         .get(links::BACKUP, manage, backup::show)
         .post(links::BACKUP, manage, backup::make)
         .post(links::BACKUP_DRILL, manage, backup::drill)
+        .get(links::BACKUP_HOLD, manage, backup::to_hold)
         .post(links::BACKUP_HOLD, manage, backup::lift)
         .get(links::SETTINGS, manage, settings::show)
         .get(links::RULES_FLUSH, manage, rules::ask_flush)

@@ -14,7 +14,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 
 use super::{
     cookies,
-    login::{client, locked, safe_next},
+    login::{FORM_COOKIE, client, locked, safe_next},
     page::{Failure, go_to, page, with_cookie},
     sessions::Origin,
     visit::Query,
@@ -108,7 +108,9 @@ pub async fn come_back(
     if let Ok(value) = HeaderValue::from_str(&format!("0; url={next}")) {
         response.headers_mut().insert(header::REFRESH, value);
     }
-    with_cookie(with_cookie(response, &cookie), &cookies::clear(COOKIE))
+    let done = [cookie, cookies::clear(COOKIE), cookies::clear(FORM_COOKIE)];
+    done.iter()
+        .fold(response, |response, one| with_cookie(response, one))
 }
 
 /// What the cookie keeps.

@@ -118,6 +118,10 @@ fn around_value(text: &str) -> Option<(&str, &str)> {
     let plain = value.trim_start_matches('\\');
     if let Some(quote @ ('"' | '\'')) = plain.chars().next() {
         let inside = plain.trim_start_matches(quote);
+        // Nothing is in them.
+        if plain.len() - inside.len() == 2 {
+            return None;
+        }
         let escaped = plain.len() < value.len();
         let mut ends = inside.match_indices(quote);
         let end = ends.find(|(at, _)| inside[..*at].ends_with('\\') == escaped);
@@ -230,6 +234,7 @@ mod tests {
             "tokens = [\"hunter2\", \"hunter2\"]",
             "posted to https://me:hunter2@hooks.example/hunter2?x=hunter2, of idp",
             "url=\"http://hooks.example?hunter2\" of idp",
+            "token=\"\" password=\"hunter2\" of idp",
         ] {
             let seen = text(line);
             assert!(!seen.contains("hunter2") && seen.contains(MASKED), "{seen}");
