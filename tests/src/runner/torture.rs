@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 use super::checkout;
 use super::steps::{Step, Tally};
@@ -35,6 +35,9 @@ pub struct Arguments {
     /// How long to go on; a step that has begun is finished
     #[arg(long, value_name = "N", default_value_t = 60)]
     minutes: u64,
+    /// Only this part: `properties`, `load`, `fuzz` or a file of tests/e2e; can be given several times
+    #[arg(long, value_name = "PART")]
+    only: Vec<String>,
 }
 
 /// Runs the steps in turn, and stops at the first that fails: its output is what there is to look at.
@@ -49,6 +52,7 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode> {
     let all: Vec<_> = first
         .chain(targets.iter().map(|target| Part::EndToEnd(target)))
         .collect();
+    let all = chosen(all, &arguments.only)?;
     // Begun so far, over all rounds.
     let mut begun = 0;
     for part in all.iter().cycle() {
@@ -98,7 +102,28 @@ enum Part<'a> {
     EndToEnd(&'a str),
 }
 
+/// All of them, or those that are named.
+fn chosen<'a>(mut all: Vec<Part<'a>>, only: &[String]) -> Result<Vec<Part<'a>>> {
+    for wanted in only {
+        if !all.iter().any(|part| part.name() == wanted) {
+            let names: Vec<_> = all.iter().map(Part::name).collect();
+            bail!("--only {wanted}: there are {}", names.join(", "));
+        }
+    }
+    all.retain(|part| only.is_empty() || only.iter().any(|wanted| part.name() == wanted));
+    Ok(all)
+}
+
 impl Part<'_> {
+    fn name(&self) -> &str {
+        match self {
+            Self::Properties => "properties",
+            Self::Load => "load",
+            Self::Fuzz => "fuzz",
+            Self::EndToEnd(target) => target,
+        }
+    }
+
     async fn run(&self) -> Result<Tally> {
         match self {
             Self::Properties => properties().await,
@@ -173,4 +198,27 @@ async fn properties() -> Result<Tally> {
     let tests = Step::cargo(&["test", "--package", "fipd-core", "--lib", "--tests"]);
     let more = |test: Step, (name, value): &(&str, &str)| test.env(name, *value);
     MORE.iter().fold(tests, more).run().await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_that_are_named_are_chosen() {
+        let all = || vec![Part::Properties, Part::Fuzz, Part::EndToEnd("kill")];
+        let names = |only: &[&str]| {
+            let only: Vec<String> = only.iter().map(|&name| name.to_owned()).collect();
+            let found = chosen(all(), &only)?;
+            let names = found.iter().map(|part| part.name().to_owned());
+            anyhow::Ok(names.collect::<Vec<_>>().join(" "))
+        };
+        assert_eq!(names(&[]).unwrap(), "properties fuzz kill");
+        assert_eq!(names(&["kill", "fuzz"]).unwrap(), "fuzz kill");
+        let wrong = names(&["kil"]).unwrap_err().to_string();
+        assert!(
+            wrong.contains("kil: there are properties, fuzz, kill"),
+            "{wrong}"
+        );
+    }
 }
