@@ -64,6 +64,14 @@ fn places(pattern: &str) -> Vec<String> {
     all.into_iter().map(str::to_owned).collect()
 }
 
+/// Places that there are not in that site.
+const NOWHERE: [&str; 4] = [
+    "/ui/clusters/none",
+    "/ui/login/oidc",
+    "/ui/login/oidc/callback",
+    "/ui/nowhere",
+];
+
 /// Of a cluster that is never reached.
 const KUBECONFIG: &str = "apiVersion: v1\nkind: Config\ncurrent-context: a\nclusters: [{ name: a, cluster: { server: \"https://127.0.0.1:1\" } }]\nusers: [{ name: a, user: { token: t } }]\ncontexts: [{ name: a, context: { cluster: a, user: a } }]\n";
 
@@ -215,6 +223,10 @@ async fn who_may_only_look_is_offered_nothing_else_and_told_so() {
         seen >= 15 && refused >= 10,
         "{seen} seen, {refused} refused"
     );
+    browser
+        .open(&format!("{}/ui/users", fipd.url()))
+        .await
+        .unwrap();
     look(&browser, "not-allowed", &mut wrong).await;
     // A write tried anyway does nothing and says why.
     browser
@@ -392,18 +404,22 @@ async fn every_page_can_be_used_by_everybody_on_every_screen() {
     sign_in(&browser, &fipd, &initial_admin(&fipd)).await;
     make_viewer(&browser, &fipd, "ann").await;
     look(&browser, "users-notice", &mut wrong).await;
+    let tokens = fipd.cli("token list -o json".split(' ')).await.unwrap();
+    let token = tokens.json().unwrap()["tokens"][0]["id"].to_string();
     let mut looked = 0;
     for (pattern, _) in fipd::api::pages() {
         for place in places(&pattern) {
             if pattern == "/ui/login" {
                 continue;
             }
-            open(&place).await;
+            open(&place.replace("/tokens/1/", &format!("/tokens/{token}/"))).await;
             let title = browser.title().await.unwrap();
             assert!(
                 title.ends_with(" – fipd") && !title.starts_with("Sign in"),
                 "{place}: {title}"
             );
+            let missing = title.starts_with("Not found");
+            assert_eq!(missing, NOWHERE.contains(&place.as_str()), "{place}");
             look(&browser, &name(&place), &mut wrong).await;
             looked += 1;
         }
