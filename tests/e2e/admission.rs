@@ -77,6 +77,11 @@ impl Rancher {
         })
         .await
         .unwrap();
+        wait_until("the pool gives addresses", DEADLINE, || {
+            self.create_dry("FloatingIP", "first", fip("net", ""))
+        })
+        .await
+        .unwrap();
     }
 
     async fn create(&self, kind: &str, name: &str, spec: Value) -> Result<Value, String> {
