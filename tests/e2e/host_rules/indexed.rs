@@ -130,19 +130,16 @@ fn a_table_of_the_packet_filter_that_vanishes_or_changes_is_rebuilt() {
             "flush map inet fipd v4",
             "add element inet fipd v4 { 10.1.1.1 : jump mark-0x1 }",
         ];
-        let mut fastest = Duration::MAX;
         for (count, hurt) in (1..).zip(hurts) {
             let shape = nft("list table inet fipd").unwrap();
             nft(hurt).unwrap();
-            let start = std::time::Instant::now();
             let look = || nft("list table inet fipd").unwrap_or_default();
-            become_(hurt, Duration::from_secs(2), look, shape).await;
-            fastest = fastest.min(start.elapsed());
+            // Long before a whole look at the kernel comes.
+            become_(hurt, Duration::from_secs(5), look, shape).await;
             engine
                 .until("it is counted", |view| view.drift.index == count)
                 .await;
         }
-        assert!(fastest < Duration::from_millis(200), "{fastest:?}");
         assert_eq!(indexed(), before);
         nft("add table inet kube-proxy").unwrap();
         engine.has("lb", vec![many(51, 100, Mode::Indexed)]).await;
