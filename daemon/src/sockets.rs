@@ -133,7 +133,7 @@ impl Listening {
             Err(error) => {
                 tracing::warn!(
                     path = %path.display(), %error,
-                    "nobody finds the socket that systemd has passed; to have its file made anew: systemctl restart fipd.socket fipd-cni.socket fipd.service"
+                    "nobody finds the socket that systemd has passed; to have its file made anew: systemctl stop fipd.socket fipd-cni.socket fipd.service; systemctl start fipd.socket fipd-cni.socket fipd.service"
                 );
                 nix::unistd::getegid().as_raw()
             }

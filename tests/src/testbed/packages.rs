@@ -43,7 +43,7 @@ impl Packages {
     }
 
     async fn build() -> Result<Self> {
-        tokio::task::spawn_blocking(|| debian::ensure(&["binutils", "git"])).await??;
+        tokio::task::spawn_blocking(|| debian::ensure(&["binutils", "git", "rpm"])).await??;
         let packages = Self {
             directory: TestDirectory::new()?,
         };
