@@ -1,5 +1,6 @@
 //! A machine with one of the packages on it.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fipd_tests::testbed::{Kind, Machine, Packages, SHARED, wait_until};
@@ -21,8 +22,12 @@ pub struct Host {
 impl Host {
     /// Without fipd.
     pub async fn bare(kind: Kind) -> Self {
-        let packages = Packages::built().await.unwrap();
-        let machine = Machine::boot(packages.folder()).await.unwrap();
+        Self::beside(Packages::built().await.unwrap().folder(), kind).await
+    }
+
+    /// Without fipd, with a folder of packages at hand.
+    pub async fn beside(packages: &Path, kind: Kind) -> Self {
+        let machine = Machine::boot(packages).await.unwrap();
         Self { machine, kind }
     }
 
@@ -51,7 +56,11 @@ impl Host {
 
     /// Installs a version, or goes up or down to it; what was said.
     pub async fn install(&self, version: &str) -> String {
-        let file = Packages::file(version, self.kind);
+        self.install_file(&Packages::file(version, self.kind)).await
+    }
+
+    /// Installs a file of the folder of packages; what was said.
+    pub async fn install_file(&self, file: &str) -> String {
         let how = match self.kind {
             // What fipd depends on is there. As with an admin who, when asked, keeps the configuration.
             Kind::Deb => "dpkg --force-confold --install",
@@ -111,7 +120,7 @@ impl Host {
     }
 
     /// A path inside, as it is reached from here.
-    pub fn path(&self, inside: &str) -> std::path::PathBuf {
+    pub fn path(&self, inside: &str) -> PathBuf {
         self.machine.path(inside)
     }
 

@@ -5,8 +5,10 @@ use std::process::Command;
 
 use fipd_tests::process::run_bound;
 use fipd_tests::runner::checkout;
-use fipd_tests::testbed::{TestDirectory, packaging};
+use fipd_tests::testbed::{Kind, TestDirectory, packaging};
 use fipd_tests::toolchain::debian;
+
+use super::host::Host;
 
 const FOREIGN: &str = "aarch64-unknown-linux-gnu";
 
@@ -55,6 +57,25 @@ async fn the_same_commit_gives_the_same_packages_wherever_it_is_built() {
         let (a, b) = (std::fs::read(one).unwrap(), std::fs::read(other).unwrap());
         assert!(a == b, "{} and {} differ", one.display(), other.display());
     }
+    for (package, kind) in here.iter().zip([Kind::Deb, Kind::Rpm]) {
+        gives_an_address(package, kind).await;
+    }
+}
+
+/// Installed on a machine of its own, as an admin does with a release.
+async fn gives_an_address(package: &Path, kind: Kind) {
+    let host = Host::beside(package.parent().unwrap(), kind).await;
+    host.install_file(&name(package).to_string_lossy()).await;
+    host.active().await;
+    let version = host.sh("fipd --version").await;
+    assert_eq!(version, concat!("fipd ", env!("CARGO_PKG_VERSION")));
+    host.sh("fipd pool create lab --cidr 10.20.0.0/28").await;
+    host.sh("fipd lease allocate --pool lab --owner fipd/vm/lab/web")
+        .await;
+    host.sh("systemctl kill --signal=KILL fipd.service").await;
+    host.active().await;
+    let leases = host.sh("fipd lease list").await;
+    assert!(leases.contains("10.20.0.1"), "{leases}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
