@@ -206,7 +206,7 @@ async fn serve(
         sessions: ui::Sessions::new(ipam.clone()),
         clusters,
         accounts,
-        streams: Arc::new(Semaphore::new(api::changes::STREAMS)),
+        streams: Default::default(),
         tokens_used: api::tokens::LastUsed::default(),
         data_dir: settings.data_dir.clone(),
         checking: Arc::new(Semaphore::new(1)),

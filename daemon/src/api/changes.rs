@@ -3,7 +3,7 @@
 //! Each stream has a task that reads the change log, and a short queue to the connection. A client that does not empty the
 //! queue loses the stream and not the ledger its time.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, convert::Infallible, sync::Arc, time::Duration};
 
 use axum::{
     Json,
@@ -13,11 +13,12 @@ use axum::{
         sse::{Event, Sse},
     },
 };
-use fipd_core::{Change, LeaseKey, Ledger, PoolId, TooOld};
+use fipd_core::{Actor, Change, LeaseKey, Ledger, PoolId, TooOld};
 use futures::{Stream, stream};
 use http::{HeaderMap, header};
+use parking_lot::Mutex;
 use tokio::{
-    sync::{OwnedSemaphorePermit, mpsc, oneshot},
+    sync::{mpsc, oneshot},
     time::timeout,
 };
 
@@ -33,13 +34,25 @@ use super::{
 };
 
 /// Streams that are open at once.
-pub const STREAMS: usize = 128;
+const STREAMS: usize = 128;
+/// The same of one token, user or uid at the socket, so that none keeps all others out.
+const STREAMS_OF_ONE: usize = STREAMS / 4;
 /// Events that wait for one client.
 const QUEUE: usize = 64;
 /// How long a client may take until its queue has room.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// A sign of life where nothing happens.
 const HEARTBEAT: Duration = Duration::from_secs(15);
+
+/// Who has how many streams open; cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Streams(Arc<Mutex<BTreeMap<Actor, usize>>>);
+
+/// Of one stream, while it is open.
+struct Place {
+    streams: Streams,
+    of: Actor,
+}
 
 /// Some changes, the revision up to which they are all, and whether more are known.
 type Batch = (Vec<ChangeView>, u64, bool);
@@ -201,11 +214,7 @@ fn events(
     headers: HeaderMap,
     since: u64,
 ) -> Result<Response, Problem> {
-    let place = Arc::clone(&api.streams).try_acquire_owned();
-    let place = place.map_err(|_| {
-        let detail = format!("{STREAMS} streams are open, which is the most; ask again later");
-        Problem::new(Code::Busy, detail)
-    })?;
+    let place = api.streams.take(&caller.actor)?;
     let (queue, events) = mpsc::channel(QUEUE);
     let (why, reason) = oneshot::channel();
     let teller = Teller {
@@ -222,6 +231,36 @@ fn events(
         let _ = why.send(ended);
     });
     Ok(Sse::new(told(events, reason)).into_response())
+}
+
+impl Streams {
+    fn take(&self, of: &Actor) -> Result<Place, Problem> {
+        let mut open = self.0.lock();
+        let all: usize = open.values().sum();
+        let mine = open.get(of).copied().unwrap_or_default();
+        let detail = if mine >= STREAMS_OF_ONE {
+            format!("{of} has {mine} streams open, which is the most of one caller; end one first")
+        } else if all >= STREAMS {
+            format!("{STREAMS} streams are open, which is the most; ask again later")
+        } else {
+            open.insert(Actor::clone(of), mine + 1);
+            return Ok(Place {
+                streams: self.clone(),
+                of: Actor::clone(of),
+            });
+        };
+        Err(Problem::new(Code::Busy, detail))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut open = self.streams.0.lock();
+        if let Some(mine) = open.get_mut(&self.of) {
+            *mine -= 1;
+        }
+        open.retain(|_, count| *count > 0);
+    }
 }
 
 /// The events, and at last why there are no more.
@@ -246,7 +285,7 @@ struct Teller {
     headers: HeaderMap,
     queue: mpsc::Sender<Event>,
     since: u64,
-    _place: OwnedSemaphorePermit,
+    _place: Place,
 }
 
 impl Teller {

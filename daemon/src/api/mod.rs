@@ -131,8 +131,8 @@ pub struct Api {
     pub flow: ui::KnownFlow,
     /// When the certificate of the TLS listener ends; `None`: it does not say.
     pub certificate: watch::Receiver<Option<Timestamp>>,
-    /// Places for streams of changes.
-    pub streams: Arc<Semaphore>,
+    /// The open streams of changes.
+    pub streams: changes::Streams,
     pub tokens_used: tokens::LastUsed,
     pub data_dir: PathBuf,
     /// One permit: a check copies the ledger and the store.

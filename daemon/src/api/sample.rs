@@ -118,7 +118,7 @@ impl Site {
             ipam,
             clusters,
             accounts,
-            streams: Arc::new(tokio::sync::Semaphore::new(1)),
+            streams: Default::default(),
             tokens_used: super::tokens::LastUsed::default(),
             data_dir: dir.path().to_owned(),
             checking: Arc::new(tokio::sync::Semaphore::new(1)),

@@ -59,7 +59,7 @@ async fn stream(site: &Site) -> (Teller, mpsc::Receiver<Event>) {
         headers: HeaderMap::new(),
         queue,
         since: api.ipam.read(Ledger::revision),
-        _place: Arc::clone(&api.streams).try_acquire_owned().unwrap(),
+        _place: api.streams.take(&"token:watcher".into()).unwrap(),
         api,
     };
     (teller, events)
@@ -72,13 +72,14 @@ async fn a_client_that_takes_nothing_loses_the_stream_and_its_place() {
     for number in 0..QUEUE + 2 {
         change(&site, number).await;
     }
-    let free = site.api.streams.available_permits();
+    let open = || site.api.streams.0.lock().values().sum::<usize>();
+    assert_eq!(open(), 1);
     tokio::time::pause();
     let before = tokio::time::Instant::now();
     let why = teller.run().await;
     assert_eq!(why, "the client is too slow; go on from the last event");
     assert!(before.elapsed() >= PATIENCE);
-    assert_eq!(site.api.streams.available_permits(), free + 1);
+    assert_eq!(open(), 0);
     let mut taken = 0;
     while events.recv().await.is_some() {
         taken += 1;
@@ -98,4 +99,52 @@ async fn a_stream_ends_with_its_token() {
     let why = timeout(Duration::from_secs(5), told).await.unwrap();
     assert_eq!(why.unwrap(), "the token or session has ended");
     assert!(events.recv().await.is_none(), "and the connection with it");
+}
+
+#[tokio::test]
+async fn one_caller_leaves_streams_to_others() {
+    let site = Site::new().await;
+    let open = |name: &str| {
+        let caller = Caller {
+            actor: name.into(),
+            role: Role::Viewer,
+            via: Via::Socket,
+            scope: Arc::default(),
+        };
+        events(Arc::clone(&site.api), caller, HeaderMap::new(), 0)
+    };
+    let mut held = Vec::new();
+    for _ in 0..STREAMS_OF_ONE {
+        held.push(open("token:greedy").unwrap());
+    }
+    let problem = open("token:greedy").unwrap_err();
+    assert_eq!((problem.code, problem.status), (Code::Busy, 429));
+    assert!(
+        problem.detail.contains("token:greedy has 32"),
+        "{problem:?}"
+    );
+    for _ in 0..STREAMS_OF_ONE {
+        held.push(open("token:other").unwrap());
+    }
+}
+
+#[test]
+fn a_stream_that_ends_makes_room_for_its_caller_and_for_all() {
+    let streams = Streams::default();
+    let take = |of: &str| streams.take(&of.into());
+    let mut held = Vec::new();
+    for caller in ["a", "b", "c", "d"] {
+        for _ in 0..STREAMS_OF_ONE {
+            held.push(take(caller).unwrap());
+        }
+    }
+    let problem = take("e").err().unwrap();
+    assert!(problem.detail.starts_with("128 streams"), "{problem:?}");
+    held.pop();
+    held.push(take("e").unwrap());
+    held.remove(0);
+    held.push(take("a").unwrap());
+    assert!(take("a").is_err());
+    held.clear();
+    assert!(streams.0.lock().is_empty());
 }

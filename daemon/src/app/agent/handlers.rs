@@ -81,7 +81,7 @@ impl Handlers {
             sessions: api::ui::Sessions::new(ipam.clone()),
             clusters,
             accounts: Accounts::closed(ipam.clone(), &settings.data_dir),
-            streams: Arc::new(Semaphore::new(0)),
+            streams: Default::default(),
             tokens_used: api::tokens::LastUsed::default(),
             data_dir: settings.data_dir.clone(),
             checking: Arc::new(Semaphore::new(1)),
