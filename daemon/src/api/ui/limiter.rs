@@ -1,9 +1,13 @@
 //! How often somebody may try to sign in.
 //!
-//! Failures are counted per name and address, and per address alone against trying many names. Addresses of IPv6
-//! count as their /64. An attempt counts before its password is checked, so that trying in parallel gains nothing, and is
-//! taken off again where it was right: who signs in prolongs no lockout. Names that do not exist are counted like those
-//! that do.
+//! Failures are counted per name and address, per address alone against trying many names, and per name alone against
+//! trying from many addresses. Addresses of IPv6 count as their /64. An attempt counts before its password is checked, so
+//! that trying in parallel gains nothing, and is taken off again where it was right: who signs in prolongs no lockout. Names
+//! that do not exist are counted like those that do.
+//!
+//! What is tried from an address that the name has signed in from counts not towards the name alone, and does not wait for
+//! it: guessing from many addresses keeps nobody out who comes from where they came before. That is known until a restart,
+//! which forgets failures as well.
 
 use std::{
     collections::BTreeMap,
@@ -20,24 +24,37 @@ const TRIES_OF_ADDRESS: usize = 30;
 /// The first lockout; each further failure doubles it.
 const FIRST: Duration = Duration::from_secs(30);
 const LONGEST: Duration = Duration::from_secs(15 * 60);
+/// Failures of one name from all addresses that it has not signed in from.
+const TRIES_OF_NAME: usize = 50;
 /// Failures are forgotten after this long without another.
 const FORGET: Duration = Duration::from_secs(30 * 60);
 /// Failures that are kept: with so many a lockout is the longest.
-const KEPT: usize = TRIES_OF_ADDRESS + 8;
-/// More entries than these push out the older half.
+const KEPT: usize = TRIES_OF_NAME + 8;
+/// More entries than these push out the half with the fewest failures.
 const MOST: usize = 10_000;
+/// Addresses that one name is known to sign in from, the last ones.
+const KNOWN_OF_ONE: usize = 16;
+/// The same of all names.
+const KNOWN: usize = 2_000;
 /// Longer names count by their beginning.
 const NAME: usize = 64;
 
 /// Counts failures.
 #[derive(Default)]
-pub struct Limiter(Mutex<BTreeMap<Key, Failures>>);
+pub struct Limiter(Mutex<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    failures: BTreeMap<Key, Failures>,
+    /// Where names have signed in from, the last at the end.
+    known: Vec<(IpAddr, String)>,
+}
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Key {
-    address: IpAddr,
-    /// `None`: the address alone.
-    name: Option<String>,
+enum Key {
+    Both(IpAddr, String),
+    Address(IpAddr),
+    Name(String),
 }
 
 /// When each failed, or began that is not known yet to be right.
@@ -47,34 +64,57 @@ struct Failures(Vec<Instant>);
 impl Limiter {
     /// Counts an attempt. Fails with the time to wait while name or address are locked out.
     pub fn attempt(&self, name: &str, from: IpAddr, now: Instant) -> Result<(), Duration> {
-        let mut failures = self.0.lock();
-        let [both, address] = keys(name, from);
-        let locked = |key: &Key, most| {
-            failures
-                .get(key)
-                .and_then(|failures| failures.locked(most, now))
-        };
-        if let Some(wait) = locked(&both, TRIES).max(locked(&address, TRIES_OF_ADDRESS)) {
+        let mut inner = self.0.lock();
+        let (address, name) = (place(from), beginning(name));
+        let mut keys = vec![
+            (Key::Both(address, name.clone()), TRIES),
+            (Key::Address(address), TRIES_OF_ADDRESS),
+        ];
+        let both = (address, name);
+        if !inner.known.contains(&both) {
+            keys.push((Key::Name(both.1), TRIES_OF_NAME));
+        }
+        let locked = |(key, most): &(Key, usize)| inner.failures.get(key)?.locked(*most, now);
+        if let Some(wait) = keys.iter().filter_map(locked).max() {
             return Err(wait);
         }
-        for key in [both, address] {
-            failures.entry(key).or_default().add(now);
+        for (key, _) in keys {
+            inner.failures.entry(key).or_default().add(now);
         }
-        if failures.len() > MOST {
-            forget_oldest(&mut failures);
-        }
+        make_room(&mut inner.failures, now);
         Ok(())
     }
 
     /// The attempt of that time was right after all: forgets the failures of the name from there, and this attempt of the
-    /// address.
+    /// address and of the name.
     pub fn succeeded(&self, name: &str, from: IpAddr, at: Instant) {
-        let mut failures = self.0.lock();
-        let [both, address] = keys(name, from);
-        failures.remove(&both);
-        if let Some(failures) = failures.get_mut(&address) {
-            failures.take_back(at);
+        let mut inner = self.0.lock();
+        let (address, name) = (place(from), beginning(name));
+        inner.failures.remove(&Key::Both(address, name.clone()));
+        for key in [Key::Address(address), Key::Name(name)] {
+            if let Some(failures) = inner.failures.get_mut(&key) {
+                failures.take_back(at);
+            }
         }
+    }
+
+    /// The same, and the name signs in from there from now on whatever is tried elsewhere. Only for who has shown the
+    /// password.
+    pub fn signed_in(&self, name: &str, from: IpAddr, at: Instant) {
+        self.succeeded(name, from, at);
+        let mut inner = self.0.lock();
+        let known = &mut inner.known;
+        let both = (place(from), beginning(name));
+        known.retain(|one| *one != both);
+        let of_name = known.iter().filter(|(_, name)| *name == both.1).count();
+        let oldest = match of_name < KNOWN_OF_ONE {
+            true => (known.len() >= KNOWN).then_some(0),
+            false => known.iter().position(|(_, name)| *name == both.1),
+        };
+        if let Some(oldest) = oldest {
+            known.remove(oldest);
+        }
+        known.push(both);
     }
 }
 
@@ -112,32 +152,36 @@ impl Failures {
     }
 }
 
-fn forget_oldest(failures: &mut BTreeMap<Key, Failures>) {
-    let mut times: Vec<_> = failures.values().map(Failures::last).collect();
-    let middle = times.len() / 2;
-    let (_, middle, _) = times.select_nth_unstable(middle);
+/// A name that is being guessed has many failures, so that trying others does not have it forgotten.
+fn make_room(failures: &mut BTreeMap<Key, Failures>, now: Instant) {
+    if failures.len() <= MOST {
+        return;
+    }
+    let fresh = |one: &Failures| one.since_last(now).is_some_and(|since| since < FORGET);
+    failures.retain(|_, one| fresh(one));
+    if failures.len() <= MOST {
+        return;
+    }
+    let weight = |one: &Failures| (one.0.len(), one.last());
+    let mut weights: Vec<_> = failures.values().map(weight).collect();
+    let middle = weights.len() / 2;
+    let (_, middle, _) = weights.select_nth_unstable(middle);
     let middle = *middle;
-    failures.retain(|_, failures| failures.last() > middle);
+    failures.retain(|_, one| weight(one) > middle);
 }
 
-fn keys(name: &str, from: IpAddr) -> [Key; 2] {
-    let address = match from.to_canonical() {
+/// What counts as one address.
+fn place(from: IpAddr) -> IpAddr {
+    match from.to_canonical() {
         IpAddr::V4(address) => IpAddr::V4(address),
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(
             address.to_bits() & !u128::from(u64::MAX),
         )),
-    };
-    let name = name.chars().take(NAME).collect();
-    [
-        Key {
-            address,
-            name: Some(name),
-        },
-        Key {
-            address,
-            name: None,
-        },
-    ]
+    }
+}
+
+fn beginning(name: &str) -> String {
+    name.chars().take(NAME).collect()
 }
 
 #[cfg(test)]
@@ -247,8 +291,8 @@ mod tests {
         }
         let locked = limiter.attempt("ann", from, now - Duration::from_secs(1));
         assert_eq!(locked, Err(Duration::from_secs(1)));
-        let keys = keys("ann", from);
-        assert_eq!(limiter.0.lock()[&keys[1]].0.len(), KEPT);
+        let inner = limiter.0.lock();
+        assert_eq!(inner.failures[&Key::Address(from)].0.len(), KEPT);
     }
 
     #[test]
@@ -256,14 +300,93 @@ mod tests {
         let (limiter, start) = (Limiter::default(), Instant::now());
         for number in 0..MOST as u32 {
             let from = IpAddr::V4(number.into());
+            let name = format!("name-{number}");
+            let now = start + Duration::from_millis(u64::from(number));
+            limiter.attempt(&name, from, now).unwrap();
+        }
+        for number in 0..=KNOWN as u32 {
+            let from = IpAddr::V4(number.into());
+            limiter.signed_in(&format!("name-{number}"), from, start);
+        }
+        let inner = limiter.0.lock();
+        assert!(inner.failures.len() <= MOST);
+        assert_eq!(inner.known.len(), KNOWN);
+    }
+
+    #[test]
+    fn one_name_is_guessed_from_many_places_no_more_often_than_from_few() {
+        let (limiter, start) = (Limiter::default(), Instant::now());
+        let from = |number: usize| ip(&format!("2001:db8:{number:x}::1"));
+        // One that there is not is counted alike.
+        for name in ["ann", "nobody"] {
+            for number in 0..TRIES_OF_NAME {
+                limiter.attempt(name, from(number), start).unwrap();
+            }
+            let elsewhere = from(TRIES_OF_NAME);
+            assert_eq!(limiter.attempt(name, elsewhere, start), Err(FIRST));
+            let later = start + FIRST;
+            limiter.attempt(name, elsewhere, later).unwrap();
+            assert_eq!(limiter.attempt(name, from(1), later), Err(FIRST * 2));
+        }
+        limiter.attempt("bob", from(1), start).unwrap();
+    }
+
+    #[test]
+    fn guessing_elsewhere_keeps_nobody_out_where_they_signed_in_before() {
+        let (limiter, start) = (Limiter::default(), Instant::now());
+        let home = ip("192.0.2.1");
+        limiter.attempt("ann", home, start).unwrap();
+        limiter.signed_in("ann", home, start);
+        for number in 0..TRIES_OF_NAME {
+            let from = ip(&format!("2001:db8:{number:x}::1"));
+            limiter.attempt("ann", from, start).unwrap();
+        }
+        assert!(limiter.attempt("ann", ip("192.0.2.2"), start).is_err());
+        // Her own mistakes count there as ever, and for nobody else.
+        for _ in 0..TRIES {
+            limiter.attempt("ann", home, start).unwrap();
+        }
+        assert_eq!(limiter.attempt("ann", home, start), Err(FIRST));
+        limiter.attempt("bob", home, start).unwrap();
+        let locked = limiter.attempt("ann", ip("192.0.2.2"), start);
+        assert_eq!(locked, Err(FIRST));
+    }
+
+    #[test]
+    fn of_each_name_the_last_places_are_known() {
+        let (limiter, now) = (Limiter::default(), Instant::now());
+        let from = |number: usize| ip(&format!("2001:db8:{number:x}::1"));
+        limiter.signed_in("bob", from(0), now);
+        for number in 0..=KNOWN_OF_ONE {
+            limiter.signed_in("ann", from(number), now);
+        }
+        limiter.signed_in("ann", from(1), now);
+        limiter.signed_in("ann", from(KNOWN_OF_ONE + 1), now);
+        let inner = limiter.0.lock();
+        let knows = |name: &str, number| {
+            let both = (place(from(number)), name.to_owned());
+            inner.known.contains(&both)
+        };
+        assert!(knows("bob", 0) && knows("ann", 1) && knows("ann", KNOWN_OF_ONE + 1));
+        assert!(!knows("ann", 0) && !knows("ann", 2));
+        assert_eq!(inner.known.len(), KNOWN_OF_ONE + 1);
+    }
+
+    #[test]
+    fn a_name_that_is_guessed_is_not_forgotten_for_trying_others() {
+        let (limiter, start) = (Limiter::default(), Instant::now());
+        for number in 0..TRIES_OF_NAME {
+            let from = ip(&format!("2001:db8:{number:x}::1"));
+            limiter.attempt("ann", from, start).unwrap();
+        }
+        for number in 0..MOST as u32 {
+            let from = IpAddr::V4(number.into());
+            let now = start + Duration::from_millis(u64::from(number) / 1_000);
             limiter
-                .attempt(
-                    "ann",
-                    from,
-                    start + Duration::from_millis(u64::from(number)),
-                )
+                .attempt(&format!("name-{number}"), from, now)
                 .unwrap();
         }
-        assert!(limiter.0.lock().len() <= MOST);
+        let locked = limiter.attempt("ann", ip("192.0.2.1"), start + Duration::from_secs(1));
+        assert!(locked.is_err());
     }
 }

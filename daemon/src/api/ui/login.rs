@@ -80,7 +80,7 @@ pub async fn sign_in(State(api): State<Arc<Api>>, request: Request) -> Response 
             "Name or password is wrong.",
         );
     };
-    api.sessions.limiter.succeeded(name, from, now);
+    api.sessions.limiter.signed_in(name, from, now);
     // An older session of this browser ends with the new one.
     api.sessions.close(&headers);
     tracing::info!(name, %from, "signed in");

@@ -293,7 +293,7 @@ pub async fn change_own(
         form.wrong("present", "That is not your password.");
         return Ok(ask_own(&visitor, wrong, form));
     }
-    api.sessions.limiter.succeeded(&name, from, now);
+    api.sessions.limiter.signed_in(&name, from, now);
     let change = Change {
         password: Some(password),
         ..Change::default()

@@ -1,5 +1,12 @@
 //! Reserving, users, tokens, the own password, backup; and who may send which form.
 
+use std::{
+    net::{IpAddr, SocketAddr},
+    time::{Duration, Instant},
+};
+
+use axum::extract::ConnectInfo;
+
 use super::*;
 use crate::api::access::{Access, Routes};
 
@@ -202,9 +209,9 @@ async fn everybody_changes_the_own_password_and_signs_in_again() {
         StatusCode::TOO_MANY_REQUESTS,
         "guesses are few"
     );
-    let from = std::net::IpAddr::from([0, 0, 0, 0]);
+    let from = IpAddr::from([0, 0, 0, 0]);
     let limiter = &site.api.sessions.limiter;
-    limiter.succeeded("viewer", from, std::time::Instant::now());
+    limiter.succeeded("viewer", from, Instant::now());
     let page = viewer.post("/ui/password", &right).await;
     assert_eq!(page.headers[header::LOCATION], "/ui/login", "{}", page.html);
     assert_eq!(viewer.get("/ui/").await.status, StatusCode::SEE_OTHER);
@@ -216,6 +223,35 @@ async fn everybody_changes_the_own_password_and_signs_in_again() {
             .is_some()
     );
     assert!(site.api.accounts.login("viewer", PASSWORD).await.is_none());
+}
+
+#[tokio::test]
+async fn a_name_that_is_guessed_from_everywhere_signs_in_where_it_did_before() {
+    let site = Site::new().await;
+    let page = site.send(get("/ui/login", "")).await;
+    let (cookie, token) = (page.cookie("__Host-fipd-login"), field(&page.html, "csrf"));
+    let password = PASSWORD.replace(' ', "+");
+    let sign_in = async |name: &str, from: [u8; 4]| {
+        let form = format!("csrf={token}&name={name}&password={password}");
+        let mut request = post("/ui/login", &cookie, &form);
+        let peer = SocketAddr::from((from, 1));
+        request.extensions_mut().insert(ConnectInfo(peer));
+        site.send(request).await.status
+    };
+    let (home, elsewhere) = ([192, 0, 2, 1], [198, 51, 100, 1]);
+    assert_eq!(sign_in("viewer", home).await, StatusCode::SEE_OTHER);
+    // The lockout lasts as long as the test.
+    let later = Instant::now() + Duration::from_secs(3600);
+    for name in ["viewer", "nobody"] {
+        let from = (0..1_000).map(|number: u32| IpAddr::V4(number.into()));
+        let limiter = &site.api.sessions.limiter;
+        let guesses = from.take_while(|from| limiter.attempt(name, *from, later).is_ok());
+        assert!((20..200).contains(&guesses.count()), "{name}");
+        let status = sign_in(name, elsewhere).await;
+        assert_eq!(status, StatusCode::TOO_MANY_REQUESTS, "{name}");
+    }
+    assert_eq!(sign_in("viewer", home).await, StatusCode::SEE_OTHER);
+    assert_eq!(sign_in("operator", elsewhere).await, StatusCode::SEE_OTHER);
 }
 
 #[tokio::test]
