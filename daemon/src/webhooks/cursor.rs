@@ -8,6 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use fipd_core::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::api::accounts::write_private;
@@ -24,6 +25,10 @@ pub struct Cursor {
     /// Grows when a backup takes the place of the store, whose numbers begin again then.
     pub epoch: u64,
     pub after: u64,
+    /// When the entry `after` was written: that of the same number in another log was so at another time. `None` where the
+    /// entry is not there, and in files of before this was noted.
+    #[serde(default)]
+    pub written: Option<Timestamp>,
 }
 
 impl Cursor {
@@ -79,6 +84,7 @@ mod tests {
             instance: 7,
             epoch: 1,
             after: 9,
+            written: Some(Timestamp(1_767_225_600_123)),
         };
         place.write(cursor).unwrap();
         assert_eq!(place.read().unwrap(), Some(cursor));
@@ -86,6 +92,7 @@ mod tests {
         std::fs::write(dir.path().join("webhooks/ops.json"), before).unwrap();
         let before = Cursor {
             instance: 0,
+            written: None,
             ..cursor
         };
         assert_eq!(place.read().unwrap(), Some(before));

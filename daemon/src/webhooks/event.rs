@@ -190,6 +190,7 @@ mod tests {
             instance: 0xabc,
             epoch: 2,
             after: 16,
+            written: None,
         };
         let message = Message::of(&Ledger::new(), at, 17, &entry);
         assert_eq!(message.id, "fipd_0000000000000abc_2_17");

@@ -18,7 +18,7 @@ mod standing;
 
 use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
-use fipd_core::{Action, AuditEntry, PoolId, Text};
+use fipd_core::{Action, AuditEntry, PoolId, Text, Timestamp};
 use futures::future::join_all;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -153,6 +153,18 @@ async fn restored(ipam: &Ipam) -> Result<Option<u64>, Trouble> {
     Ok(found.entries.first().map(|(number, _)| *number))
 }
 
+/// When the entry of that number was written; `None` where it is not there.
+async fn written(ipam: &Ipam, number: u64) -> Result<Option<Timestamp>, Trouble> {
+    let reader = ipam.reader().clone();
+    let all = AuditFilter::default();
+    let search = move || reader.audit_search(&all, number.checked_add(1), 1, 1);
+    let found = tokio::task::spawn_blocking(search)
+        .await
+        .map_err(|error| Trouble::Refused(error.to_string()))??;
+    let entry = found.entries.first().filter(|(found, _)| *found == number);
+    Ok(entry.map(|(_, entry)| entry.at))
+}
+
 impl One {
     async fn run(&self, ipam: &Ipam) {
         let mut revisions = ipam.revisions();
@@ -205,7 +217,7 @@ impl One {
                 "the audit log was trimmed before all of it was sent; raise [audit] keep, or mend the receiver sooner"
             );
             self.send(&Message::gap(at, next, first - 1)).await?;
-            at.after = first - 1;
+            (at.after, at.written) = (first - 1, None);
             self.standing.missed(missed);
             self.standing.reached(at);
             self.note(true).await?;
@@ -216,7 +228,7 @@ impl One {
                 self.send(&message).await?;
                 self.standing.delivered();
             }
-            at.after = number;
+            (at.after, at.written) = (number, Some(entry.at));
             self.standing.reached(at);
             self.note(false).await?;
         }
@@ -234,9 +246,16 @@ impl One {
         let place = self.place.clone();
         let noted = blocking(move || place.read()).await?;
         let last = last_entry(ipam);
-        // What was noted is on the disk, so that only another log can be shorter.
-        let ahead = |at: &Cursor| at.epoch > epoch || at.epoch == epoch && at.after > last;
-        let other_log = noted.filter(ahead);
+        let there = match noted {
+            Some(at) => written(ipam, at.after).await?,
+            None => None,
+        };
+        // What was noted is on the disk, so that only another log can be shorter, or have another entry there.
+        let differs =
+            |at: &Cursor| there.is_some() && at.written.is_some_and(|one| Some(one) != there);
+        let is_other =
+            |at: &Cursor| at.epoch > epoch || at.epoch == epoch && (at.after > last || differs(at));
+        let other_log = noted.filter(is_other);
         let instance = match noted.map_or(0, |at| at.instance) {
             drawn if drawn != 0 && other_log.is_none() => drawn,
             _ => getrandom::u64().map_err(std::io::Error::other)?,
@@ -263,6 +282,7 @@ impl One {
             instance,
             epoch,
             after,
+            written: written(ipam, after).await?,
         };
         self.standing.reached(at);
         self.note(true).await?;

@@ -127,6 +127,7 @@ mod tests {
             instance: 1,
             epoch: 0,
             after,
+            written: None,
         };
         standing.reached(at(1));
         assert_eq!(standing.to_note(false, every), Some(at(1)));

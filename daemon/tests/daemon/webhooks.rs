@@ -363,6 +363,41 @@ fn of_another_store_all_is_told_after_a_gap() {
 }
 
 #[test]
+fn another_store_that_has_grown_longer_unseen_is_told_from_its_beginning() {
+    let receiver = Receiver::start(Duration::ZERO);
+    let (mut fipd, file) = start(&hook("ops", &receiver.url, ""));
+    fipd.json("pool create p --cidr 10.0.0.0/24");
+    give(&fipd, "a");
+    receiver.wait("all of the first", |got| !got.is_empty());
+    stop(&mut fipd);
+    std::fs::remove_file(fipd.data_dir().join("fipd.redb")).unwrap();
+    // Nobody is told of it for a while.
+    let mut fipd = Daemon::start_in(fipd.home(), &[]);
+    fipd.json("pool create p --cidr 10.0.0.0/24");
+    let others = ["b", "c", "d", "e", "f", "g"];
+    for name in others {
+        give(&fipd, name);
+    }
+    stop(&mut fipd);
+    let mut fipd = Daemon::start_in(fipd.home(), &["--config", &file]);
+    receiver.wait("all of the other", |got| got.len() >= 8);
+    let got = receiver.got();
+    assert_eq!(kinds(&got)[1], "fipd.gap");
+    let owners: Vec<_> = got[2..]
+        .iter()
+        .map(|(_, body)| body["data"]["owner"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(owners, others.map(|name| format!("fipd/Host/lab/{name}")));
+    assert_eq!(distinct_ids(&got), got.len(), "{got:?}");
+    // The same store is known again.
+    stop(&mut fipd);
+    let fipd = Daemon::start_in(fipd.home(), &["--config", &file]);
+    give(&fipd, "h");
+    receiver.wait("the next", |got| got.len() >= 9);
+    assert_eq!(kinds(&receiver.got())[8..], ["lease.allocated"]);
+}
+
+#[test]
 fn a_secret_that_everybody_can_read_is_not_used() {
     use std::os::unix::fs::PermissionsExt as _;
     let receiver = Receiver::start(Duration::ZERO);
