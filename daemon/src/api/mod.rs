@@ -306,6 +306,7 @@ fn running(routes: Routes) -> Routes {
         .get("/api/v1/users/{name}", ADMIN, users::show)
         .patch("/api/v1/users/{name}", ADMIN, users::update)
         .delete("/api/v1/users/{name}", ADMIN, users::delete)
+        .delete("/api/v1/users/{name}/sessions", ADMIN, users::sign_out)
 }
 
 /// The rules of this host and its configuration, which a host that decides nothing has as well.

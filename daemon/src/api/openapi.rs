@@ -38,7 +38,7 @@ use super::{
         audit::audit, admin::check, admin::backup, backups::list, backups::make, backups::download, backups::drill,
         export::export, import::import,
         tokens::list, tokens::show, tokens::create, tokens::revoke,
-        users::list, users::show, users::create, users::update, users::delete,
+        users::list, users::show, users::create, users::update, users::delete, users::sign_out,
         webhooks::list, webhooks::test,
         document, health::healthz, health::readyz, health::metrics,
     ),

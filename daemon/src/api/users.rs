@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use axum::{Json, extract::State as Shared, response::Response};
-use fipd_core::{Account, Text};
-use http::StatusCode;
+use fipd_core::{Account, Action, Text};
+use http::{HeaderMap, StatusCode};
 
 use super::{
     Api,
@@ -120,6 +120,26 @@ pub async fn delete(
     find(&api, &name)?;
     let guard = guard(if_match, &name);
     api.accounts.delete_if(&name, caller.actor, guard).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Ends all sessions of a user, or of somebody a provider vouches for, who may sign in again.
+#[utoipa::path(delete, path = "/api/v1/users/{name}/sessions", tag = "users", params(("name" = String, Path)),
+    responses((status = 204), (status = 404, body = Problem), (status = 422, body = Problem)))]
+pub async fn sign_out(
+    Shared(api): Shared<Arc<Api>>,
+    caller: Caller,
+    Path(name): Path<String>,
+) -> Result<StatusCode, Problem> {
+    if api.sessions.of(&name, &HeaderMap::new()).is_empty() {
+        find(&api, &name)?;
+        return Ok(StatusCode::NO_CONTENT);
+    }
+    let what = format!("{name}: signed out by an admin");
+    api.ipam
+        .note(Action::AccountChanged, what, caller.actor)
+        .await?;
+    api.sessions.end_all(&name);
     Ok(StatusCode::NO_CONTENT)
 }
 

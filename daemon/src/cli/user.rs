@@ -30,6 +30,8 @@ pub enum User {
     Disable { name: String },
     /// Let a disabled user sign in again
     Enable { name: String },
+    /// End a user's sessions, also of one who signs in by a provider; the user may sign in again
+    SignOut { name: String },
     /// Delete a user and end the user's sessions
     Delete { name: String },
 }
@@ -70,6 +72,10 @@ impl User {
             }
             Self::Disable { name } => disable(session, &of(&name), true).await,
             Self::Enable { name } => disable(session, &of(&name), false).await,
+            Self::SignOut { name } => {
+                let sessions = format!("{}/sessions", of(&name));
+                session.client.delete(&sessions).await.map(drop)
+            }
             Self::Delete { name } => session.client.delete(&of(&name)).await.map(drop),
         }
     }

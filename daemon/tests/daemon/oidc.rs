@@ -114,6 +114,11 @@ fn whom_the_provider_vouches_for_is_signed_in_with_the_role_of_the_groups() {
     assert_eq!(ended.status, 303, "{ended:?}");
     assert_eq!(ended.headers[header::LOCATION], link);
     assert_eq!(see("/ui/").status, 303, "it has ended");
+    let session = cookie(&try_it(&rest, &provider), "__Host-fipd");
+    let home = || rest.send(http::Method::GET, "/ui/", &[("cookie", &session)], None);
+    assert_eq!(home().status, 200);
+    assert_eq!(fipd.cli(&format!("user sign-out {name}")).code, 0);
+    assert_eq!(home().status, 303, "from the command line as well");
 }
 
 #[test]

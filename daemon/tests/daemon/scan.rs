@@ -491,6 +491,17 @@ fn sessions_are_seen_and_ended_by_their_owner_and_by_admins() {
         audit["entries"][0]["detail"].to_string().contains("ann"),
         "{audit}"
     );
+    // And from the command line, which says who did it, too.
+    let again = sign_in("ann");
+    for _ in 0..2 {
+        assert_eq!(fipd.cli("user sign-out ann").code, 0);
+        assert!(!alive(&again) && alive(&bob));
+    }
+    let audit = fipd.json("audit --limit 2");
+    let told = |at: usize| audit["entries"][at]["actor"].as_str().unwrap();
+    assert!(told(0).starts_with("socket:"), "{audit}");
+    assert_eq!(told(1), "user:bob", "the second found none: {audit}");
+    fipd.cli("user sign-out eve").fails(3, &["eve"]);
     // Another role or password ends them as well.
     let (fourth, other) = (sign_in("ann"), sign_in("bob"));
     fipd.cli("user set-role ann viewer");
