@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use toml::Spanned;
 
-/// One further port.
+/// One further port, for whoever reaches it: there is no login of fipd.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Listener {
@@ -15,7 +15,8 @@ pub struct Listener {
     /// With the certificate of `[api]`.
     #[serde(default = "on")]
     pub tls: bool,
-    /// What it serves: `metrics`, `metrics:rancher-fip`, `metrics:ip-rule`, `health`, `ipam`, `fip-v1`, `admission`.
+    /// What it serves: `metrics`, `metrics:rancher-fip`, `metrics:ip-rule`, `health`, `ipam`, `fip-v1`, `admission`. The first
+    /// five are read without a login or token, `ipam` names every address in use: listen where only those come who may.
     pub serve: BTreeSet<Serve>,
 }
 

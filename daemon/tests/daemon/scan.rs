@@ -177,6 +177,15 @@ fn nobody_gets_an_answer_without_login_but_where_the_table_says_so() {
     assert!(rights.len() > 150, "{}", rights.len());
     let mut paths: Vec<_> = rights.iter().map(|right| right.path.clone()).collect();
     paths.dedup();
+    // What only further ports have is nowhere without one.
+    let mut elsewhere = rights::all();
+    elsewhere
+        .retain(|right| matches!(right.port, Port::Listener(_)) && !paths.contains(&right.path));
+    assert!(elsewhere.iter().any(|right| right.path == "/ipam"));
+    for Right { path, method, .. } in elsewhere {
+        let answer = ask(&nobody, method, &path);
+        assert_eq!(answer.status, 404, "{method} {path}: {answer:?}");
+    }
     for path in paths {
         let place = nowhere(&path);
         for method in METHODS {
