@@ -25,7 +25,8 @@ pub struct Oidc {
     /// What the provider is asked for beside `openid`.
     #[serde(default = "scopes")]
     pub scopes: BTreeSet<Text>,
-    /// The claim of the ID token that people are named by. Who has none there is named by `sub`.
+    /// The claim of the ID token that people are named by. Who has none there is named by `sub`. A name that the provider
+    /// gives to somebody else later is one and the same in the audit log, with the groups of who has it; `sub` is given once.
     #[serde(default = "name_claim")]
     pub name_claim: Text,
     /// The claim with the groups or roles, a name or a path such as `realm_access.roles`.
