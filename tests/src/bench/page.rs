@@ -13,7 +13,7 @@ const LEASES: u32 = 30_000;
 const WARM_UP: usize = 3;
 const LOADS: usize = 30;
 /// Milliseconds that a page may take.
-pub(super) const LIMIT: f64 = 50.0;
+const LIMIT: f64 = 50.0;
 
 /// With so many leases every list is looked at to its end.
 const WHOLE: u32 = 100_000;
@@ -50,9 +50,10 @@ pub async fn run() -> Result<Vec<Figure>> {
 }
 
 async fn pool() -> Result<Vec<Figure>> {
-    let (_fipd, mut visitor) = signed_in("10.0.0.0/16", LEASES).await?;
-    let (time, bytes) = load(&mut visitor, "/ui/pools/1", "10.0.0.1").await?;
-    let bytes = bytes as f64 / 1e3;
+    let fipd = fill::daemon("10.0.0.0/16", LEASES).await?;
+    let mut visitor = signed_in(&fipd).await?;
+    let (time, page) = load(&mut visitor, "/ui/pools/1", "10.0.0.1").await?;
+    let bytes = page.len() as f64 / 1e3;
     Ok(vec![
         Figure::at_most("page-pool-30k", "ms", time, "-", LIMIT),
         Figure::at_most("page-pool-30k-size", "KB", bytes, "-", 150.0),
@@ -60,47 +61,54 @@ async fn pool() -> Result<Vec<Figure>> {
 }
 
 async fn lists(leases: u32, name: &str) -> Result<Figure> {
-    let (_fipd, mut visitor) = signed_in("10.0.0.0/8", leases).await?;
-    let mut slowest = (0.0, "");
-    for path in LISTS {
-        let (time, _) = load(&mut visitor, path, "</html>").await?;
-        if leases <= WHOLE {
-            looked_at_all(&mut visitor, path).await?;
-        }
-        if time > slowest.0 {
-            slowest = (time, path);
-        }
-    }
-    let (time, path) = slowest;
-    Ok(Figure::at_most(
-        &format!("pages-{name}, slowest"),
-        "ms",
-        time,
-        path,
-        LIMIT,
-    ))
+    let fipd = fill::daemon("10.0.0.0/8", leases).await?;
+    let name = format!("pages-{name}");
+    slowest(&name, &LISTS, &fipd, |path, page| match leases <= WHOLE {
+        true => looked_at_all(path, page),
+        false => Ok(()),
+    })
+    .await
 }
 
 /// A list that stops before its end says so.
-async fn looked_at_all(visitor: &mut Visitor, path: &str) -> Result<()> {
-    let (page, _) = visitor.send(Method::GET, path, "").await?;
+fn looked_at_all(path: &str, page: &str) -> Result<()> {
     match CUT.iter().find(|words| page.contains(*words)) {
         Some(words) => bail!("{path}: {words:?}, with no more than {WHOLE} leases"),
         None => Ok(()),
     }
 }
 
-/// fipd with so many leases, and a browser that has signed in.
-async fn signed_in(cidr: &str, leases: u32) -> Result<(Fipd, Visitor)> {
-    let fipd = fill::daemon(cidr, leases).await?;
-    let mut visitor = Visitor::connect(&fipd).await?;
-    visitor.sign_in(&Login::first(&fipd)?).await?;
-    Ok((fipd, visitor))
+/// Of the pages, at each of which `check` has looked.
+pub(super) async fn slowest(
+    name: &str,
+    paths: &[&'static str],
+    fipd: &Fipd,
+    check: impl Fn(&str, &str) -> Result<()>,
+) -> Result<Figure> {
+    let mut visitor = signed_in(fipd).await?;
+    let mut slowest = (0.0, "");
+    for &path in paths {
+        let (time, page) = load(&mut visitor, path, "</html>").await?;
+        check(path, &page)?;
+        if time > slowest.0 {
+            slowest = (time, path);
+        }
+    }
+    let (time, path) = slowest;
+    let name = format!("{name}, slowest");
+    Ok(Figure::at_most(&name, "ms", time, path, LIMIT))
 }
 
-/// The median time of a page in milliseconds, and how many bytes it has.
-pub(super) async fn load(visitor: &mut Visitor, path: &str, shows: &str) -> Result<(f64, usize)> {
-    let (mut times, mut bytes) = (Vec::new(), 0);
+/// A browser that has signed in.
+async fn signed_in(fipd: &Fipd) -> Result<Visitor> {
+    let mut visitor = Visitor::connect(fipd).await?;
+    visitor.sign_in(&Login::first(fipd)?).await?;
+    Ok(visitor)
+}
+
+/// The median time of a page in milliseconds, and the page.
+async fn load(visitor: &mut Visitor, path: &str, shows: &str) -> Result<(f64, String)> {
+    let (mut times, mut shown) = (Vec::new(), String::new());
     for _ in 0..WARM_UP + LOADS {
         let began = Instant::now();
         let (page, status) = visitor.send(Method::GET, path, "").await?;
@@ -108,8 +116,8 @@ pub(super) async fn load(visitor: &mut Visitor, path: &str, shows: &str) -> Resu
         if status != StatusCode::OK || !page.contains(shows) {
             bail!("{path}: {status}, without {shows:?}");
         }
-        bytes = page.len();
+        shown = page;
     }
     let p50 = percentile(&times.split_off(WARM_UP), 0.5).context("no sample")?;
-    Ok((p50.as_secs_f64() * 1_000.0, bytes))
+    Ok((p50.as_secs_f64() * 1_000.0, shown))
 }
