@@ -36,11 +36,10 @@ pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
     packages.retain(|one| {
         one.name.contains(list.filter("filter")) && one.licence.contains(list.filter("licence"))
     });
-    match list.order.key {
-        "licence" => list.sort(&mut packages, |one| (one.licence, *one)),
-        _ => list.sort(&mut packages, |one| *one),
-    }
-    let pager = list.page(&mut packages, PAGE, &query);
+    let (packages, pager) = match list.order.key {
+        "licence" => list.page_by(packages, |one| (one.licence, *one), PAGE, &query),
+        _ => list.page_by(packages, |one| *one, PAGE, &query),
+    };
     let epoch = api.ipam.read(|ledger| ledger.revision());
     Ok(page(&AboutPage {
         shell: visitor.shell(Nav::About),

@@ -150,14 +150,12 @@ async fn room(
     let newest = copies.iter().max_by_key(|copy| copy.created);
     let newest = newest.map_or_else(String::new, |copy| copy.name.clone());
     copies.retain(|copy| copy.name.contains(list.filter("filter")));
-    match list.order.key {
-        "size" => list.sort(&mut copies, |copy| copy.bytes),
-        "tried" => list.sort(&mut copies, |copy| {
-            copy.drill.as_ref().map(|drill| drill.at)
-        }),
-        _ => list.sort(&mut copies, |copy| copy.created),
-    }
-    let pager = list.page(&mut copies, PAGE, query);
+    let tried = |copy: &Copy| copy.drill.as_ref().map(|drill| drill.at);
+    let (copies, pager) = match list.order.key {
+        "size" => list.page_by(copies, |copy| copy.bytes, PAGE, query),
+        "tried" => list.page_by(copies, tried, PAGE, query),
+        _ => list.page_by(copies, |copy| copy.created, PAGE, query),
+    };
     let hold = api.ipam.read(|ledger| ledger.restore_hold());
     let now = clock::rfc3339(clock::now());
     let day = now.split('T').next().unwrap_or_default();

@@ -1,6 +1,6 @@
 //! What lists share: the order they are in, how the address of the page says it, and pages of rows.
 
-use std::{cmp::Ordering, time::Duration};
+use std::time::Duration;
 
 use fipd_core::Ledger;
 use fipd_web_ui::{Column, Direction, Form, Input, InputKind, Pager, count};
@@ -130,33 +130,8 @@ impl<'a> Listing<'a> {
         }
     }
 
-    /// Sorts by the key, in the direction of the order.
-    pub fn sort<T, K: Ord>(&self, rows: &mut [T], key: impl Fn(&T) -> K) {
-        self.sort_by(rows, |left, right| key(left).cmp(&key(right)));
-    }
-
-    /// The same by how two rows compare, for keys that are not to be copied.
-    pub fn sort_by<T>(&self, rows: &mut [T], compare: impl Fn(&T, &T) -> Ordering) {
-        rows.sort_by(|left, right| self.directed(compare(left, right)));
-    }
-
-    fn directed(&self, upwards: Ordering) -> Ordering {
-        match self.order.direction {
-            Direction::Up => upwards,
-            Direction::Down => upwards.reverse(),
-        }
-    }
-
-    /// Cuts the page out that the query asks for (`page`, from 1) and says where the others are.
-    pub fn page<T>(&self, rows: &mut Vec<T>, most: usize, query: &Fields) -> Pager {
-        let (skip, pager) = self.pages(rows.len(), most, query);
-        rows.drain(..skip);
-        rows.truncate(most);
-        pager
-    }
-
-    /// The same of rows that are in no order yet: by the key, in the direction of the order, equals as they came. Only what is
-    /// on the page is sorted, so that it is fast with 100,000 rows.
+    /// Cuts the page out that the query asks for (`page`, from 1) of rows by the key, in the direction of the order, equals as
+    /// they came, and says where the others are. Only what is on the page is sorted, so that it is fast with 100,000 rows.
     pub fn page_by<T, K: Ord>(
         &self,
         rows: Vec<T>,
@@ -167,8 +142,12 @@ impl<'a> Listing<'a> {
         let keyed = |(number, row): (usize, T)| (key(&row), number, row);
         let mut rows: Vec<_> = rows.into_iter().enumerate().map(keyed).collect();
         let compare = |left: &(K, usize, T), right: &(K, usize, T)| {
-            self.directed(left.0.cmp(&right.0))
-                .then(left.1.cmp(&right.1))
+            let upwards = left.0.cmp(&right.0);
+            let directed = match self.order.direction {
+                Direction::Up => upwards,
+                Direction::Down => upwards.reverse(),
+            };
+            directed.then(left.1.cmp(&right.1))
         };
         let (skip, pager) = self.pages(rows.len(), most, query);
         if skip > 0 {
@@ -224,6 +203,8 @@ pub async fn all<K, T>(
 
 #[cfg(test)]
 mod tests {
+    use std::cmp::Reverse;
+
     use super::*;
 
     const ORDERS: &[Order] = &[
@@ -250,9 +231,9 @@ mod tests {
         assert_eq!(head.link.unwrap(), "/ui/pools?filter=a%20b");
         let head = list.column("use", "Use");
         assert_eq!((head.link, head.order), (None, Some(Direction::Down)));
-        let mut rows: Vec<_> = (1..=25).collect();
-        let pager = list.page(&mut rows, 10, &query);
-        assert_eq!(rows, (11..=20).collect::<Vec<_>>());
+        let rows: Vec<u32> = (1..=25).collect();
+        let (rows, pager) = list.page_by(rows, |row| *row, 10, &query);
+        assert_eq!(rows, (6..=15).rev().collect::<Vec<u32>>());
         assert_eq!(pager.label, "11 to 20 of 25");
         assert_eq!(
             pager.next.unwrap(),
@@ -267,44 +248,40 @@ mod tests {
         assert_eq!(list.order, ORDERS[0]);
         let head = list.column("name", "Name");
         assert_eq!(head.link.unwrap(), "/ui/pools?sort=-name");
-        let mut rows: Vec<_> = (1..=25).collect();
-        let pager = list.page(&mut rows, 10, &query);
-        assert_eq!((rows.len(), pager.next), (5, None));
+        let rows: Vec<u32> = (1..=25).collect();
+        let (rows, pager) = list.page_by(rows, |row| *row, 10, &query);
+        assert_eq!((rows, pager.next), ((21..=25).collect::<Vec<u32>>(), None));
         for page in ["-1", "0", "x"] {
             let query = Fields::parse(format!("page={page}").as_bytes());
-            let mut rows = vec![1, 2, 3];
-            list.page(&mut rows, 10, &query);
-            assert_eq!(rows.len(), 3);
+            let (rows, _) = list.page_by(vec![3, 1, 2], |row| *row, 10, &query);
+            assert_eq!(rows, [1, 2, 3]);
         }
-        let mut none: Vec<u8> = Vec::new();
-        assert_eq!(list.page(&mut none, 10, &query), Pager::default());
+        let none = list.page_by(Vec::<u8>::new(), |row| *row, 10, &query);
+        assert_eq!(none, (Vec::new(), Pager::default()));
     }
 
     #[test]
     fn a_page_that_is_sorted_alone_is_the_page_of_all_that_are_sorted() {
         let rows: Vec<(u32, u32)> = (0..57).map(|number| (number * 31 % 7, number)).collect();
         for sort in ["name", "-name"] {
-            for page in ["", "1", "2", "5", "6", "7"] {
+            for (page, skip) in [
+                ("", 0),
+                ("1", 0),
+                ("2", 10),
+                ("5", 40),
+                ("6", 50),
+                ("7", 50),
+            ] {
                 let query = Fields::parse(format!("sort={sort}&page={page}").as_bytes());
-                let list = listing(&query);
                 let mut all = rows.clone();
-                list.sort(&mut all, |row| row.0);
-                let pager = list.page(&mut all, 10, &query);
-                let found = list.page_by(rows.clone(), |row| row.0, 10, &query);
-                assert_eq!(found, (all, pager), "{sort} {page}");
+                match sort {
+                    "name" => all.sort_by_key(|row| row.0),
+                    _ => all.sort_by_key(|row| Reverse(row.0)),
+                }
+                let (found, _) = listing(&query).page_by(rows.clone(), |row| row.0, 10, &query);
+                let expected: Vec<_> = all.into_iter().skip(skip).take(10).collect();
+                assert_eq!(found, expected, "{sort} {page}");
             }
         }
-        let query = Fields::default();
-        let none = listing(&query).page_by(Vec::<u8>::new(), |row| *row, 10, &query);
-        assert_eq!(none, (Vec::new(), Pager::default()));
-    }
-
-    #[test]
-    fn rows_are_sorted_both_ways() {
-        let mut rows = vec![2, 3, 1];
-        listing(&Fields::default()).sort(&mut rows, |row| *row);
-        assert_eq!(rows, [1, 2, 3]);
-        listing(&Fields::parse(b"sort=-name")).sort(&mut rows, |row| *row);
-        assert_eq!(rows, [3, 2, 1]);
     }
 }

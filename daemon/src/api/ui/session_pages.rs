@@ -129,12 +129,11 @@ fn show(
     sessions.retain(|one| {
         one.origin.address.to_string().contains(part) || one.origin.browser.contains(part)
     });
-    match list.order.key {
-        "began" => list.sort(&mut sessions, |one| one.began),
-        "from" => list.sort(&mut sessions, |one| one.origin.address),
-        _ => list.sort(&mut sessions, |one| one.seen),
-    }
-    let pager = list.page(&mut sessions, PAGE, query);
+    let (sessions, pager) = match list.order.key {
+        "began" => list.page_by(sessions, |one| one.began, PAGE, query),
+        "from" => list.page_by(sessions, |one| one.origin.address, PAGE, query),
+        _ => list.page_by(sessions, |one| one.seen, PAGE, query),
+    };
     let columns = vec![
         list.column("from", "From"),
         Column::plain("Browser"),

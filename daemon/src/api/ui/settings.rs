@@ -51,12 +51,11 @@ pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
         let named = one.key.contains(part) || one.value.contains(part);
         named && (origin.is_empty() || one.origin.as_str() == origin)
     });
-    match list.order.key {
-        "origin" => list.sort(&mut all, |one| (one.origin, one.key.clone())),
-        "taken" => list.sort(&mut all, |one| (one.taken, one.key.clone())),
-        _ => list.sort(&mut all, |one| one.key.clone()),
-    }
-    let pager = list.page(&mut all, PAGE, &query);
+    let (shown, pager) = match list.order.key {
+        "origin" => list.page_by(all, |one| (one.origin, one.key.clone()), PAGE, &query),
+        "taken" => list.page_by(all, |one| (one.taken, one.key.clone()), PAGE, &query),
+        _ => list.page_by(all, |one| one.key.clone(), PAGE, &query),
+    };
     let known = &api.settings;
     let place = |path: &std::path::Path| path.display().to_string();
     let file = known.file.as_deref().map_or_else(String::new, place);
@@ -82,7 +81,7 @@ pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
             list.column("taken", "A change counts"),
         ],
         filters: list.filters,
-        rows: all.into_iter().map(row).collect(),
+        rows: shown.into_iter().map(row).collect(),
         pager,
         example: effective::EXAMPLE,
     }))

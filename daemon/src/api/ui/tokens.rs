@@ -52,20 +52,22 @@ pub async fn list(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
         let wanted = wanted(&list, &token.name, token.role);
         wanted.then(|| (*token).clone())
     };
-    let mut tokens = all(&api.ipam, |ledger, after| {
+    let tokens = all(&api.ipam, |ledger, after| {
         Ask::step().of(ledger.tokens_after(after), |token| token.id, wanted)
     })
     .await;
-    match list.order.key {
-        "role" => list.sort(&mut tokens, |token| token.role),
-        "created" => list.sort(&mut tokens, |token| token.created),
+    let (tokens, pager) = match list.order.key {
+        "role" => list.page_by(tokens, |one| one.role, PAGE, &query),
+        "created" => list.page_by(tokens, |one| one.created, PAGE, &query),
         // Those that never do come last.
-        "expires" => list.sort(&mut tokens, |token| {
-            token.expires.map_or(u64::MAX, |end| end.0)
-        }),
-        _ => list.sort_by(&mut tokens, |left, right| left.name.cmp(&right.name)),
-    }
-    let pager = list.page(&mut tokens, PAGE, &query);
+        "expires" => list.page_by(
+            tokens,
+            |one| (one.expires.is_none(), one.expires),
+            PAGE,
+            &query,
+        ),
+        _ => list.page_by(tokens, |one| one.name.clone(), PAGE, &query),
+    };
     Ok(page(&TokensPage {
         shell: visitor.shell(Nav::Users),
         columns: vec![

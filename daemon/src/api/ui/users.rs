@@ -111,17 +111,16 @@ async fn accounts(
         let wanted = wanted(list, &account.name, account.role);
         wanted.then(|| (*account).clone())
     };
-    let mut accounts = all(&api.ipam, |ledger, after: Option<Text>| {
+    let accounts = all(&api.ipam, |ledger, after: Option<Text>| {
         let accounts = ledger.accounts_after(after.as_deref());
         Ask::step().of(accounts, |account| Text::clone(&account.name), wanted)
     })
     .await;
-    match list.order.key {
-        "role" => list.sort(&mut accounts, |account| account.role),
-        "created" => list.sort(&mut accounts, |account| account.created),
-        _ => list.sort_by(&mut accounts, |left, right| left.name.cmp(&right.name)),
-    }
-    let pager = list.page(&mut accounts, PAGE, query);
+    let (accounts, pager) = match list.order.key {
+        "role" => list.page_by(accounts, |one| one.role, PAGE, query),
+        "created" => list.page_by(accounts, |one| one.created, PAGE, query),
+        _ => list.page_by(accounts, |one| Text::clone(&one.name), PAGE, query),
+    };
     let row = |account: &Account| UserRow {
         name: account.name.to_string(),
         role: role_name(account.role).to_owned(),
