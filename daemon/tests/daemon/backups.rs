@@ -1,17 +1,12 @@
 //! Copies of the store that the daemon keeps, and whether they could be restored.
 
-use std::sync::Arc;
-
 use serde_json::json;
 
 use crate::harness::Daemon;
 
 #[test]
 fn copies_are_made_listed_and_handed_out_to_admins() {
-    let home = Arc::new(tempfile::tempdir().unwrap());
-    let config = home.path().join("fipd.toml");
-    std::fs::write(&config, "[backup]\nevery = \"off\"\nkeep = 2\n").unwrap();
-    let fipd = Daemon::start_in(home, &["--config", config.to_str().unwrap()]);
+    let fipd = Daemon::configured("[backup]\nevery = \"off\"\nkeep = 2\n");
     fipd.cli("backup drill")
         .fails(3, &["no backup", "data/backups"]);
     let mut made = Vec::new();

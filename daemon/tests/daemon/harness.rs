@@ -23,6 +23,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 /// How long anything may take on a loaded machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
+const CONFIG: &str = "fipd.toml";
+
 /// The program under test.
 pub fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fipd"));
@@ -85,6 +87,14 @@ impl Daemon {
         Self::start_in(Arc::new(tempfile::tempdir().unwrap()), &[])
     }
 
+    /// The same with a configuration file.
+    pub fn configured(text: &str) -> Self {
+        let home = Arc::new(tempfile::tempdir().unwrap());
+        let file = home.path().join(CONFIG);
+        std::fs::write(&file, text).unwrap();
+        Self::start_in(home, &["--config", file.to_str().unwrap()])
+    }
+
     /// Starts one in a directory, with further arguments.
     pub fn start_in(home: Arc<TempDir>, arguments: &[&str]) -> Self {
         let path = home.path().join("notify");
@@ -130,6 +140,11 @@ impl Daemon {
 
     pub fn home(&self) -> Arc<TempDir> {
         Arc::clone(&self.home)
+    }
+
+    /// The file that [`Daemon::configured`] has written.
+    pub fn config(&self) -> PathBuf {
+        self.home.path().join(CONFIG)
     }
 
     pub fn data_dir(&self) -> PathBuf {

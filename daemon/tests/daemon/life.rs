@@ -67,10 +67,7 @@ fn a_listen_file_that_cannot_be_written_is_a_warning() {
 
 #[test]
 fn the_audit_log_is_as_long_as_the_configuration_says() {
-    let home = Arc::new(tempfile::tempdir().unwrap());
-    let config = home.path().join("fipd.toml");
-    std::fs::write(&config, "[audit]\nkeep = 1000\n").unwrap();
-    let fipd = Daemon::start_in(home, &["--config", config.to_str().unwrap()]);
+    let fipd = Daemon::configured("[audit]\nkeep = 1000\n");
     fipd.json("pool create p --cidr 10.0.0.0/16");
     fipd.json("lease allocate --pool p --owner fipd/Host/lab/a --count 1000");
     fipd.json("lease release --owner fipd/Host/lab/a");
@@ -219,14 +216,12 @@ fn a_wrong_configuration_is_refused_with_its_place() {
 
 #[test]
 fn a_good_configuration_is_used_and_checked() {
-    let home = Arc::new(tempfile::tempdir().unwrap());
-    let file = home.path().join("fipd.toml");
     let text = "data-dir = \"elsewhere\"\n[api]\nlisten = \"127.0.0.1:1\"\nadvertise = \"https://fipd.example.net\"\n";
-    std::fs::write(&file, text).unwrap();
+    let fipd = Daemon::configured(text);
+    let file = fipd.config();
     let config = file.to_str().unwrap();
-    let fipd = Daemon::start_in(Arc::clone(&home), &["--config", config]);
     assert!(
-        fipd.data_dir().exists() && !home.path().join("elsewhere").exists(),
+        fipd.data_dir().exists() && !fipd.home().path().join("elsewhere").exists(),
         "the command line wins"
     );
     let checked = fipd
@@ -251,16 +246,10 @@ fn a_good_configuration_is_used_and_checked() {
 
 #[test]
 fn names_that_the_configuration_adds_are_in_the_certificate_without_a_signal() {
-    let home = Arc::new(tempfile::tempdir().unwrap());
-    let file = home.path().join("fipd.toml");
-    std::fs::write(&file, "").unwrap();
-    let fipd = Daemon::start_in(
-        Arc::clone(&home),
-        &["--config", file.to_str().expect("text")],
-    );
+    let fipd = Daemon::configured("");
     let rest = fipd.rest(None);
     assert!(rest.goes_by("localhost") && !rest.goes_by("fipd.example.net"));
-    std::fs::write(&file, "[api]\nnames = [\"fipd.example.net\"]\n").unwrap();
+    std::fs::write(fipd.config(), "[api]\nnames = [\"fipd.example.net\"]\n").unwrap();
     let end = std::time::Instant::now() + PATIENCE;
     while !rest.goes_by("fipd.example.net") {
         assert!(std::time::Instant::now() < end, "{}", fipd.log());
@@ -271,20 +260,14 @@ fn names_that_the_configuration_adds_are_in_the_certificate_without_a_signal() {
 
 #[test]
 fn a_certificate_that_cannot_be_made_leaves_all_as_it_was() {
-    let home = Arc::new(tempfile::tempdir().unwrap());
-    let file = home.path().join("fipd.toml");
-    std::fs::write(&file, "").unwrap();
-    let fipd = Daemon::start_in(
-        Arc::clone(&home),
-        &["--config", file.to_str().expect("text")],
-    );
+    let fipd = Daemon::configured("");
     let rest = fipd.rest(Some(&fipd.token("eye", "viewer")));
     // Nobody, root included, can write there now.
     let record = fipd.data_dir().join("tls/server.json");
     std::fs::remove_file(&record).unwrap();
     std::fs::create_dir(&record).unwrap();
     let text = "[api]\nnames = [\"fipd.example.net\"]\n[backup]\nkeep = 2\n";
-    std::fs::write(&file, text).unwrap();
+    std::fs::write(fipd.config(), text).unwrap();
     let failed = fipd.cli("reload");
     failed.fails(2, &["stays as it was", "server.json"]);
     let standing = rest.get("/api/v1/reload").json();

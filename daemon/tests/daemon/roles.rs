@@ -211,15 +211,12 @@ fn plain_get(port: u16, path: &str) -> String {
 
 #[test]
 fn a_further_listener_serves_what_it_is_for_and_nothing_else() {
-    let home = std::sync::Arc::new(tempfile::tempdir().unwrap());
     let (plain, secure) = (free_port(), free_port());
     let config = format!(
         "[[listener]]\naddress = \"127.0.0.1:{plain}\"\ntls = false\nserve = [\"metrics\"]\n\
          [[listener]]\naddress = \"127.0.0.1:{secure}\"\nserve = [\"metrics\", \"health\"]\n"
     );
-    let file = home.path().join("fipd.toml");
-    std::fs::write(&file, config).unwrap();
-    let mut fipd = Daemon::start_in(home, &["--config", file.to_str().unwrap()]);
+    let mut fipd = Daemon::configured(&config);
 
     let both = fipd.rest_at(&format!("https://127.0.0.1:{secure}"), None);
     let metrics = both.get("/metrics");

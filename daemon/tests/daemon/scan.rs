@@ -358,17 +358,14 @@ fn each_visitor_gets_exactly_what_the_table_says_and_no_form_counts_without_its_
 #[test]
 fn a_further_port_serves_its_word_and_nothing_else() {
     for word in Serve::ALL {
-        let home = std::sync::Arc::new(tempfile::tempdir().unwrap());
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = port.local_addr().unwrap();
         drop(port);
-        let file = home.path().join("fipd.toml");
         let text = format!(
             "[[listener]]\naddress = \"{address}\"\nserve = [\"{}\"]\n",
             word.word()
         );
-        std::fs::write(&file, text).unwrap();
-        let fipd = Daemon::start_in(home, &["--config", file.to_str().unwrap()]);
+        let fipd = Daemon::configured(&text);
         let rest = fipd.rest_at(&format!("https://{address}"), None);
         let served = at(Port::Listener(word));
         assert!(!served.is_empty());

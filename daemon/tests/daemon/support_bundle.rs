@@ -113,10 +113,8 @@ fn a_bundle_has_what_helps_and_no_secret_of_any_kind() {
 #[test]
 fn a_refused_configuration_is_in_the_log_without_what_it_says() {
     const WRONG: &str = "hunter2-0123456789";
-    let home = Arc::new(tempfile::tempdir().unwrap());
-    let file = home.path().join("fipd.toml");
-    std::fs::write(&file, "").unwrap();
-    let fipd = Daemon::start_in(Arc::clone(&home), &["--config", file.to_str().unwrap()]);
+    let fipd = Daemon::configured("");
+    let home = fipd.home();
     for (text, said) in [
         (
             format!("[oidc]\nclient-secret = \"{WRONG}\"\n"),
@@ -133,7 +131,7 @@ fn a_refused_configuration_is_in_the_log_without_what_it_says() {
             ["line 4", "https://hooks.example"],
         ),
     ] {
-        std::fs::write(&file, text).unwrap();
+        std::fs::write(fipd.config(), text).unwrap();
         let done = fipd.cli("reload");
         done.fails(2, &said);
         assert!(!done.err.contains(WRONG), "{done:?}");

@@ -146,10 +146,8 @@ fn calls_that_are_made_while_the_daemon_is_down_are_answered_after_its_start() {
 
 #[test]
 fn a_configuration_that_is_read_again_says_what_came_of_it() {
-    let home = Arc::new(tempfile::tempdir().unwrap());
-    let file = home.path().join("fipd.toml");
-    std::fs::write(&file, "").unwrap();
-    let fipd = Daemon::start_in(Arc::clone(&home), &["--config", file.to_str().unwrap()]);
+    let fipd = Daemon::configured("");
+    let file = fipd.config();
     let done = fipd.json("reload");
     assert_eq!(
         done,
