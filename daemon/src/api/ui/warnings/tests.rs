@@ -1,12 +1,23 @@
 //! What is told of what needs somebody.
 
-use std::{cell::Cell, sync::Arc};
+use std::{cell::Cell, sync::Arc, time::Duration};
 
-use fipd_core::{Pool, PoolId, PoolSpec};
-use fipd_web_ui::Usage;
+use fipd_core::{Pool, PoolId, PoolSpec, Timestamp};
+use fipd_web_ui::{Health, PoolRow, Usage};
 
-use super::*;
-use crate::guests::{News, Says};
+use super::{
+    addresses::{NETWORKS, SOON, some_leases},
+    config::CERTIFICATE,
+    storage::DISK,
+    *,
+};
+use crate::{
+    backups::{Schedule, Standing},
+    clusters::DiscoveryView,
+    guests::{GuestBoard, News, Phase, Says},
+    reload::Standing as Reloading,
+    rules::{EngineState, View},
+};
 
 fn pool(name: &str, free: u128, full_in: Option<u32>) -> Figures {
     let pool = Pool {
