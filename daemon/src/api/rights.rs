@@ -9,7 +9,7 @@ use fipd_core::Role;
 use super::{
     access::{Access, Routes},
     auth::role_name,
-    beside, of_host, open_routes, routes,
+    routes::{beside, of_host, open_routes, routes},
 };
 use crate::config::Serve;
 

@@ -1,0 +1,169 @@
+//! What requests and answers go through, whatever they are for.
+
+use std::{any::Any, sync::Arc, time::Duration};
+
+use axum::{
+    Router,
+    extract::{MatchedPath, Request, State},
+    middleware::{self, Next},
+    response::{IntoResponse, Response},
+};
+use http::{HeaderValue, StatusCode, header};
+use tower_http::catch_panic::CatchPanicLayer;
+
+use super::{
+    Api, body,
+    problem::{Code, MEDIA_TYPE, Problem},
+    ui,
+};
+
+/// How long a handler may take until its answer begins.
+const HANDLER_DEADLINE: Duration = Duration::from_secs(60);
+/// The same where a cluster is left, one object after the other.
+pub const LEAVE_DEADLINE: Duration = Duration::from_secs(30 * 60);
+
+/// What every request goes through, whatever it is for. Errors at a path that `is_page` are told to people.
+pub(super) fn layered(
+    router: Router<Arc<Api>>,
+    api: Arc<Api>,
+    is_page: fn(&str) -> bool,
+) -> Router {
+    let told = move |request, next| as_problem(is_page, request, next);
+    // From the inside out: the last layer sees the request first.
+    router
+        .layer(middleware::from_fn(body::limited))
+        .layer(axum::extract::DefaultBodyLimit::disable())
+        .layer(middleware::from_fn(in_time))
+        .layer(CatchPanicLayer::custom(panicked))
+        .layer(middleware::from_fn(told))
+        .layer(middleware::from_fn_with_state(Arc::clone(&api), measure))
+        .layer(middleware::map_response(common_headers))
+        .with_state(api)
+}
+
+async fn in_time(request: Request, next: Next) -> Response {
+    let route = request.extensions().get::<MatchedPath>();
+    let leaves = route.is_some_and(|route| route.as_str().ends_with("/{name}/detach"));
+    let deadline = match leaves {
+        true => LEAVE_DEADLINE,
+        false => HANDLER_DEADLINE,
+    };
+    let answer = tokio::time::timeout(deadline, next.run(request)).await;
+    answer.unwrap_or_else(|_| StatusCode::GATEWAY_TIMEOUT.into_response())
+}
+
+/// A bug in one handler is one failed request, not a failed daemon.
+fn panicked(payload: Box<dyn Any + Send + 'static>) -> Response {
+    let what = payload
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| payload.downcast_ref::<String>().cloned())
+        .unwrap_or_default();
+    tracing::error!(
+        panic = what,
+        "a request handler panicked; this is a bug in fipd"
+    );
+    Problem::new(Code::Internal, "a bug in fipd; its log has the details").into_response()
+}
+
+/// Answers that were made by the router or a limit, and are errors without a body for people, become problems.
+async fn as_problem(is_page: fn(&str) -> bool, request: Request, next: Next) -> Response {
+    let page = is_page(request.uri().path());
+    let response = next.run(request).await;
+    let status = response.status();
+    let kind = response
+        .headers()
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok());
+    let has_body = kind.is_some_and(|kind| {
+        kind == MEDIA_TYPE || kind.starts_with("text/html") || kind.starts_with("application/json")
+    });
+    if page && kind == Some(MEDIA_TYPE) {
+        return ui::failed(status);
+    }
+    // Readiness answers 503 in plain text on purpose.
+    let plain_on_purpose = status == StatusCode::SERVICE_UNAVAILABLE;
+    if has_body || plain_on_purpose || !(status.is_client_error() || status.is_server_error()) {
+        return response;
+    }
+    if page {
+        return ui::failed(status);
+    }
+    let code = Code::of_status(status);
+    let reason = status.canonical_reason().unwrap_or("the request failed");
+    let mut problem = Problem::new(code, reason);
+    problem.status = status.as_u16();
+    let mut answer = problem.into_response();
+    for name in [header::ALLOW, header::RETRY_AFTER] {
+        if let Some(value) = response.headers().get(&name) {
+            answer.headers_mut().insert(name, value.clone());
+        }
+    }
+    answer
+}
+
+async fn measure(State(api): State<Arc<Api>>, request: Request, next: Next) -> Response {
+    let started = std::time::Instant::now();
+    let method = request.method().clone();
+    let route = request.extensions().get::<MatchedPath>().cloned();
+    let response = next.run(request).await;
+    let route = route.as_ref().map_or("none", MatchedPath::as_str);
+    api.metrics
+        .request(&method, route, response.status(), started.elapsed());
+    response
+}
+
+/// What every answer says to browsers, where it says nothing stricter itself: it is data, not a page, and for nobody else.
+pub async fn common_headers(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    let mut default = |name, value| {
+        headers
+            .entry(name)
+            .or_insert(HeaderValue::from_static(value));
+    };
+    default(header::X_CONTENT_TYPE_OPTIONS, "nosniff");
+    default(header::X_FRAME_OPTIONS, "DENY");
+    default(header::REFERRER_POLICY, "same-origin");
+    default(header::CACHE_CONTROL, "no-store");
+    default(
+        header::CONTENT_SECURITY_POLICY,
+        "default-src 'none'; frame-ancestors 'none'",
+    );
+    default(ui::PERMISSIONS.0, ui::PERMISSIONS.1);
+    response
+}
+
+/// Has browsers ask for nothing but TLS from now on. For ports with TLS.
+pub fn strict_transport(router: Router) -> Router {
+    router.layer(middleware::map_response(async |mut response: Response| {
+        let value = HeaderValue::from_static(ui::STRICT_TRANSPORT);
+        let headers = response.headers_mut();
+        headers.insert(header::STRICT_TRANSPORT_SECURITY, value);
+        response
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::{body::Body, routing::get};
+    use tower::ServiceExt as _;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn leaving_a_cluster_may_take_longer_than_anything_else() {
+        let slow = get(|| async { tokio::time::sleep(HANDLER_DEADLINE * 2).await });
+        let router = Router::new()
+            .route("/clusters/{name}", slow.clone())
+            .route("/clusters/{name}/detach", slow)
+            .layer(middleware::from_fn(in_time));
+        for (path, expected) in [
+            ("/clusters/detach", StatusCode::GATEWAY_TIMEOUT),
+            ("/clusters/a/detach", StatusCode::OK),
+        ] {
+            let request = http::Request::get(path).body(Body::empty()).unwrap();
+            let answer = router.clone().oneshot(request).await.unwrap();
+            assert_eq!(answer.status(), expected, "{path}");
+        }
+    }
+}

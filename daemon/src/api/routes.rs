@@ -1,0 +1,279 @@
+//! What is served where, and who may call it.
+
+use fipd_core::Role;
+
+use super::{
+    access::{Access, Routes},
+    admin, admission, adopt, adopt_rules, attach, audit, backups, bulk, changes, clusters, export,
+    fip_v1, guests, health, history, import, labels, leases, move_network, openapi, pool_preview,
+    pools, probed, quotas, reload, restore_hold, rotate_key, rules, separate, tokens, transfer, ui,
+    users, webhooks,
+};
+use crate::config::Serve;
+
+const VIEWER: Access = Access::Api(Role::Viewer);
+const OPERATOR: Access = Access::Api(Role::Operator);
+const ADMIN: Access = Access::Api(Role::Admin);
+// Also for tokens with a scope.
+const MY_VIEWER: Access = Access::Scoped(Role::Viewer);
+const MY_OPERATOR: Access = Access::Scoped(Role::Operator);
+const MY_ADMIN: Access = Access::Scoped(Role::Admin);
+
+/// All routes and who may call them.
+pub(super) fn routes() -> Routes {
+    let own = Routes::default()
+        .get("/healthz", Access::Open, health::healthz)
+        .get("/readyz", Access::Open, health::readyz)
+        .get("/metrics", VIEWER, health::metrics)
+        .get("/api/v1/openapi.json", MY_VIEWER, openapi::document);
+    ui::routes(of_host(running(book(own))))
+}
+
+/// The pages that are looked at: pattern of the route and who may. Files and streams are none.
+pub fn pages() -> Vec<(String, Access)> {
+    let (_, table) = routes().finish();
+    let page = |(method, pattern, access): (&str, &str, Access)| {
+        let shown = pattern == "/ui" || pattern.starts_with("/ui/");
+        let file = pattern.starts_with("/ui/static/") || pattern.ends_with(".csv");
+        let stream = pattern == "/ui/events";
+        (method == "GET" && shown && !file && !stream).then(|| (pattern.to_owned(), access))
+    };
+    table.iter().filter_map(page).collect()
+}
+
+/// What the address book has and decides.
+fn book(routes: Routes) -> Routes {
+    routes
+        .get("/api/v1/networks", MY_VIEWER, pools::list_networks)
+        .post("/api/v1/networks", ADMIN, pools::create_network)
+        .get("/api/v1/networks/{name}", MY_VIEWER, pools::show_network)
+        .put(
+            "/api/v1/networks/{name}/separate/{other}",
+            ADMIN,
+            separate::separate,
+        )
+        .delete(
+            "/api/v1/networks/{name}/separate/{other}",
+            ADMIN,
+            separate::withdraw,
+        )
+        .get("/api/v1/pools", MY_VIEWER, pools::list)
+        .post("/api/v1/pools", ADMIN, pools::create)
+        .get("/api/v1/pools/{name}", MY_VIEWER, pools::show)
+        .get("/api/v1/pools/{name}/history", MY_VIEWER, history::history)
+        .patch("/api/v1/pools/{name}", ADMIN, pools::update)
+        .delete("/api/v1/pools/{name}", ADMIN, pools::delete)
+        .post("/api/v1/pools/{name}/preview", ADMIN, pool_preview::preview)
+        .get(
+            "/api/v1/pools/{name}/move-network",
+            ADMIN,
+            move_network::preview,
+        )
+        .post(
+            "/api/v1/pools/{name}/move-network",
+            ADMIN,
+            move_network::move_network,
+        )
+        .get("/api/v1/leases", MY_VIEWER, leases::list)
+        .post("/api/v1/leases", MY_OPERATOR, leases::allocate)
+        .post("/api/v1/leases/release", MY_OPERATOR, leases::release)
+        .post("/api/v1/leases/reserve", MY_OPERATOR, leases::reserve)
+        .get(
+            "/api/v1/leases/{network}/{address}",
+            MY_VIEWER,
+            leases::show,
+        )
+        .delete(
+            "/api/v1/leases/{network}/{address}",
+            MY_OPERATOR,
+            leases::release_address,
+        )
+        .post(
+            "/api/v1/leases/{network}/{address}/transfer",
+            MY_OPERATOR,
+            transfer::transfer,
+        )
+        .post(
+            "/api/v1/leases/{network}/{address}/probed",
+            MY_OPERATOR,
+            probed::probed,
+        )
+        .patch(
+            "/api/v1/leases/{network}/{address}/labels",
+            MY_OPERATOR,
+            labels::label,
+        )
+        .get("/api/v1/quotas", MY_OPERATOR, quotas::list)
+        .get("/api/v1/quotas/{pool}/{tenant}", MY_OPERATOR, quotas::show)
+        .put("/api/v1/quotas/{pool}/{tenant}", MY_ADMIN, quotas::put)
+        .delete("/api/v1/quotas/{pool}/{tenant}", MY_ADMIN, quotas::delete)
+        .get("/api/v1/restore-hold", VIEWER, restore_hold::show)
+        .post("/api/v1/restore-hold/lift", ADMIN, restore_hold::lift)
+        .post("/api/v1/fip-v1/rotate-key", ADMIN, rotate_key::rotate_key)
+        .post("/api/v1/bulk", MY_OPERATOR, bulk::bulk)
+        .get("/api/v1/changes", MY_VIEWER, changes::changes)
+}
+
+/// What keeps it running.
+fn running(routes: Routes) -> Routes {
+    routes
+        .get("/api/v1/guests", VIEWER, guests::list)
+        .post(
+            "/api/v1/projects/{project}/rotate-secret",
+            ADMIN,
+            guests::rotate_secret,
+        )
+        .get("/api/v1/clusters", VIEWER, clusters::list)
+        .get("/api/v1/clusters/{name}", VIEWER, clusters::show)
+        .put("/api/v1/clusters/{name}", ADMIN, attach::add)
+        .delete("/api/v1/clusters/{name}", ADMIN, attach::remove)
+        .get("/api/v1/clusters/{name}/detach", ADMIN, attach::preview)
+        .post("/api/v1/clusters/{name}/detach", ADMIN, attach::detach)
+        .post("/api/v1/clusters/{name}/attach", ADMIN, attach::attach)
+        .post("/api/v1/clusters/{name}/forget", ADMIN, clusters::forget)
+        .post(
+            "/api/v1/clusters/{name}/skip-adoption",
+            ADMIN,
+            clusters::skip_adoption,
+        )
+        .post(
+            "/api/v1/clusters/{name}/confirm-release",
+            ADMIN,
+            clusters::confirm_release,
+        )
+        .post(
+            "/api/v1/clusters/{name}/crds",
+            ADMIN,
+            clusters::install_crds,
+        )
+        .get(
+            "/api/v1/clusters/{name}/adopt/rancher-fip",
+            ADMIN,
+            adopt::preview,
+        )
+        .post(
+            "/api/v1/clusters/{name}/adopt/rancher-fip",
+            ADMIN,
+            adopt::adopt,
+        )
+        .get("/api/v1/audit", MY_VIEWER, audit::audit)
+        .get("/api/v1/check", OPERATOR, admin::check)
+        .get("/api/v1/backup", ADMIN, admin::backup)
+        .get("/api/v1/backups", ADMIN, backups::list)
+        .post("/api/v1/backups", ADMIN, backups::make)
+        .get("/api/v1/backups/{name}", ADMIN, backups::download)
+        .post("/api/v1/backups/{name}/drill", ADMIN, backups::drill)
+        .get("/api/v1/webhooks", ADMIN, webhooks::list)
+        .post("/api/v1/webhooks/{name}/test", ADMIN, webhooks::test)
+        .post("/api/v1/import", ADMIN, import::import)
+        .get("/api/v1/export", MY_VIEWER, export::export)
+        .get("/api/v1/tokens", ADMIN, tokens::list)
+        .post("/api/v1/tokens", ADMIN, tokens::create)
+        .get("/api/v1/tokens/{id}", ADMIN, tokens::show)
+        .delete("/api/v1/tokens/{id}", ADMIN, tokens::revoke)
+        .get("/api/v1/users", ADMIN, users::list)
+        .post("/api/v1/users", ADMIN, users::create)
+        .get("/api/v1/users/{name}", ADMIN, users::show)
+        .patch("/api/v1/users/{name}", ADMIN, users::update)
+        .delete("/api/v1/users/{name}", ADMIN, users::delete)
+        .delete("/api/v1/users/{name}/sessions", ADMIN, users::sign_out)
+}
+
+/// The rules of this host and its configuration, which a host that decides nothing has as well.
+pub(super) fn of_host(routes: Routes) -> Routes {
+    routes
+        .get(
+            "/api/v1/clusters/{name}/adopt/ip-rule",
+            ADMIN,
+            adopt_rules::preview,
+        )
+        .post(
+            "/api/v1/clusters/{name}/adopt/ip-rule",
+            ADMIN,
+            adopt_rules::adopt,
+        )
+        .get("/api/v1/reload", VIEWER, reload::standing)
+        .post("/api/v1/reload", ADMIN, reload::reload)
+        .get("/api/v1/rules", VIEWER, rules::show)
+        .get("/api/v1/rules/foreign", VIEWER, rules::foreign)
+        .get("/api/v1/rules/plan", VIEWER, rules::plan)
+        .post("/api/v1/rules/flush", ADMIN, rules::flush)
+        .post("/api/v1/rules/resume", ADMIN, rules::resume)
+        .post("/api/v1/rules/prune-foreign", ADMIN, rules::prune_foreign)
+}
+
+/// What [`super::router`] serves beside the guard: its tokens are its own.
+pub(super) fn beside() -> Routes {
+    admission::routes(fip_v1::routes(Routes::default()))
+}
+
+/// What a `[[listener]]` serves for a word of `serve`.
+pub(super) fn open_routes(routes: Routes, part: &Serve) -> Routes {
+    match part {
+        Serve::Metrics => routes.get("/metrics", Access::Open, health::metrics),
+        Serve::RancherFipMetrics => {
+            routes.get("/metrics", Access::Open, health::rancher_fip_metrics)
+        }
+        Serve::IpRuleMetrics => routes.get("/metrics", Access::Open, health::ip_rule_metrics),
+        Serve::Health => routes
+            .get("/health", Access::Open, health::healthz)
+            .get("/ready", Access::Open, health::ready)
+            .get("/healthz", Access::Open, health::healthz)
+            .get("/readyz", Access::Open, health::readyz),
+        Serve::FipV1 => fip_v1::routes(routes),
+        Serve::Ipam => fip_v1::ipam(routes),
+        Serve::Admission => admission::routes(routes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn open_without_login_is_a_short_list() {
+        let (_, table) = routes().finish();
+        for (method, pattern, access) in table.iter() {
+            if access == Access::Open {
+                let expected = ["/healthz", "/readyz"].contains(&pattern)
+                    || pattern == "/ui/login"
+                    || pattern.starts_with("/ui/login/oidc")
+                    || pattern.starts_with("/ui/static/");
+                assert!(expected, "{method} {pattern} is open");
+            }
+            if method != "GET" && pattern.starts_with("/api/") {
+                assert!(
+                    matches!(access, Access::Api(role) | Access::Scoped(role) if role > Role::Viewer),
+                    "{method} {pattern}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_site_is_looked_at_and_taken_over_by_admins_alone() {
+        let (_, table) = routes().finish();
+        let pattern = "/api/v1/clusters/{name}/adopt/rancher-fip";
+        let found: Vec<_> = table
+            .iter()
+            .filter(|(_, of, _)| *of == pattern)
+            .map(|(method, _, access)| (method, access))
+            .collect();
+        let expected = ["GET", "POST"].map(|method| (method, Access::Api(Role::Admin)));
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn the_openapi_document_names_every_route() {
+        let (_, table) = routes().finish();
+        let served: BTreeSet<_> = table
+            .iter()
+            .filter(|(_, _, access)| !matches!(access, Access::Page(_)))
+            .filter(|(_, pattern, _)| !pattern.starts_with("/ui"))
+            .map(|(method, pattern, _)| (method.to_owned(), pattern.to_owned()))
+            .collect();
+        assert_eq!(openapi::documented(), served);
+    }
+}
