@@ -2,6 +2,7 @@
 
 mod agent;
 mod certificate;
+mod doors;
 mod host;
 mod keeper;
 mod listen_file;
@@ -13,7 +14,6 @@ use std::{
     time::Duration,
 };
 
-use axum_server::tls_rustls::RustlsConfig;
 use futures::FutureExt as _;
 use sd_notify::NotifyState;
 use tokio::{
@@ -30,14 +30,13 @@ use crate::{
         accounts::{AccountError, Accounts},
         admission::Desk,
         fip_v1::FipV1,
-        listen::{self, ListenError, Port, Socket},
+        listen::ListenError,
         tls, ui,
     },
     backups::{Backups, Schedule},
     clock,
     clusters::{self, Clusters, ClustersError},
-    cni,
-    config::{HostRole, Listener},
+    config::HostRole,
     controllers::{Runner, lease, rancher_fip::guests::Own},
     expiry,
     guests::GuestBoard,
@@ -50,13 +49,12 @@ use crate::{
     reload, restore_hold, rollup,
     rules::{RuleBoard, watch_drift},
     settings::{Settings, effective::Effective},
-    sockets::{self, Listening, Passed, SocketError},
+    sockets::{Passed, SocketError},
     store::{OpenError, Options},
     webhooks::Webhooks,
 };
-use certificate::Certificate;
+use doors::Doors;
 use keeper::{Keeper, Parts};
-use listen_file::ListenFile;
 
 /// How long servers and clusters have to come to an end. The store gets 5 s afterwards; all of it stays below 10 s.
 const STOP_PATIENCE: Duration = Duration::from_secs(3);
@@ -66,9 +64,6 @@ const RULES_PATIENCE: Duration = Duration::from_secs(5);
 const JOIN_PATIENCE: Duration = Duration::from_millis(250);
 /// Holds the URL of the TLS listener, for tools.
 const LISTEN_FILE: &str = "listen";
-
-/// Who may ask as a CNI plugin.
-const ROOT: u32 = 0;
 
 /// The parts of the daemon; one that ends by itself takes it down.
 type Tasks = JoinSet<Result<(), String>>;
@@ -127,55 +122,38 @@ async fn serve(
     ipam: &Ipam,
     stop: &CancellationToken,
 ) -> Result<(), AppError> {
+    let (config, data_dir) = (&settings.config, &settings.data_dir);
     let (signals, hangup) = Signals::new()?;
     let (reload, desk) = reload::pair();
     let mut tasks = JoinSet::new();
     let guests = GuestBoard::default();
     let rules = RuleBoard::default();
-    let helm = Helm::start(
-        &settings.config.helm,
-        &settings.data_dir,
-        stop.child_token(),
-    );
+    let helm = Helm::start(&config.helm, data_dir, stop.child_token());
     let nodes = NodeBoard::default();
     let runner = controllers(settings, &guests, &helm).telling(nodes.clone());
-    let runner = host::of_node(runner, settings.config.host.as_ref(), &rules, stop);
+    let runner = host::of_node(runner, config.host.as_ref(), &rules, stop);
     let decides = Box::new(runner.requests(ipam.clone()));
     let ranchers = runner.ranchers();
     let takeover = runner.takeover();
     let rule_takeover = runner.rule_takeover(rules.clone());
     let (clusters, registry) = start_clusters(settings, ipam, runner, stop).await?;
     tasks.spawn(async { registry.await.map_err(|error| error.to_string()) });
-    let accounts = Accounts::start(ipam.clone(), &settings.data_dir).await?;
-    let socket = open_sockets(&mut tasks, settings, passed, stop)?;
-    let tls_settings = settings.tls();
-    let port = Port::bind(tls_settings.listen)?;
-    let extra = bind_extra(&settings.config.listeners)?;
-    let certificate = Certificate::start(settings).await?;
-    let url = format!("https://{}", port.address);
-    let listen_file = ListenFile::write(&settings.data_dir, &url).inspect_err(
-        |error| tracing::warn!(%error, url, "tools do not find the listener by themselves"),
-    );
-    let schedule = Schedule::new(&settings.config.backup, &settings.data_dir);
-    Backups::sweep_lent(&settings.data_dir);
-    let backups = Backups::new(ipam.clone(), schedule);
+    let accounts = Accounts::start(ipam.clone(), data_dir).await?;
+    let doors = Doors::open(&mut tasks, settings, passed, stop).await?;
+    Backups::sweep_lent(data_dir);
+    let backups = Backups::new(ipam.clone(), Schedule::new(&config.backup, data_dir));
     chores(&mut tasks, ipam, &backups, &rules, stop);
-    let oidc = start_oidc(settings, tls_settings.advertise.as_deref())?;
+    let oidc = start_oidc(settings)?;
     let webhooks = start_webhooks(&mut tasks, settings, ipam, stop)?;
-    let (engine, host_rules) = host::start(
-        &mut tasks,
-        &settings.config,
-        &settings.data_dir,
-        (ipam, &rules),
-        stop,
-    );
+    let (engine, host_rules) = host::start(&mut tasks, config, data_dir, (ipam, &rules), stop);
     let parts = Parts {
-        certificate: Arc::clone(&certificate),
+        certificate: Arc::clone(&doors.certificate),
         backups: backups.clone(),
         ipam: ipam.clone(),
         host_rules,
     };
-    let keeper = Keeper::new(settings, clusters.clone(), Some(parts), serving_at(&url));
+    let status = serving_at(&doors.url);
+    let keeper = Keeper::new(settings, clusters.clone(), Some(parts), status);
     tasks.spawn(keeper.run(hangup, desk, stop.clone()).map(Ok));
     let api = Arc::new(Api {
         ipam: ipam.clone(),
@@ -202,7 +180,7 @@ async fn serve(
         flow: ui::KnownFlow::default(),
         nodes,
         settings: Arc::new(Effective::new(settings, clock::now())),
-        certificate: certificate.ends(),
+        certificate: doors.certificate.ends(),
         sessions: ui::Sessions::new(ipam.clone()),
         clusters,
         accounts,
@@ -212,11 +190,7 @@ async fn serve(
         checking: Arc::new(Semaphore::new(1)),
         stop: stop.clone(),
     });
-    serve_open(&mut tasks, extra, &api, &certificate.served(), stop);
-    let on_socket = socket.path().to_owned();
-    serve_users(&mut tasks, (socket, port), api, certificate.served(), stop);
-    tasks.spawn(Arc::clone(&certificate).keep(stop.clone()));
-    tell_ready(settings, &on_socket, &url);
+    let listen_file = doors.serve(&mut tasks, settings, api, stop);
     let result = supervise(signals, &mut tasks, ipam).await;
     tell(&[NotifyState::Stopping]);
     tracing::info!("fipd is stopping");
@@ -225,8 +199,10 @@ async fn serve(
     result
 }
 
-fn start_oidc(settings: &Settings, advertise: Option<&str>) -> Result<Oidc, AppError> {
-    let oidc = Oidc::new(settings.config.oidc.as_ref(), advertise).map_err(AppError::Config)?;
+fn start_oidc(settings: &Settings) -> Result<Oidc, AppError> {
+    let advertise = settings.tls().advertise;
+    let oidc = Oidc::new(settings.config.oidc.as_ref(), advertise.as_deref());
+    let oidc = oidc.map_err(AppError::Config)?;
     if let Some(provider) = oidc.provider().cloned() {
         // So that the login says it if the provider cannot be reached.
         tokio::spawn(async move { provider.look().await });
@@ -253,72 +229,6 @@ async fn end(tasks: Tasks, engine: &CancellationToken, remove: impl FnOnce() + S
     drain(tasks, engine).await;
     if tokio::time::timeout(JOIN_PATIENCE, removed).await.is_err() {
         tracing::warn!("the disk does not answer; the listen file may be left behind");
-    }
-}
-
-/// The socket for admins; plugins are answered from here on.
-fn open_sockets(
-    tasks: &mut Tasks,
-    settings: &Settings,
-    mut passed: Passed,
-    stop: &CancellationToken,
-) -> Result<Socket, SocketError> {
-    let (admins, plugins) = (passed.take(sockets::ADMIN), passed.take(sockets::CNI));
-    // Where systemd has the sockets, fipd may bind none beside them: one that is masked is not wanted.
-    let path = settings.cni_socket.as_deref();
-    let path = path.filter(|_| admins.is_none() || settings.overrides.cni_socket.is_some());
-    if plugins.is_some() || path.is_some() {
-        let socket = Listening::open(plugins, path.unwrap_or(Path::new("")), cni::MODE)?;
-        tasks.spawn(cni::serve(socket, ROOT, stop.clone()).map(Ok));
-    } else if admins.is_some() {
-        tracing::warn!("systemd has no socket for CNI plugins: they get no answer");
-    }
-    let socket = Socket::open(admins, &settings.socket)?;
-    for name in passed.left() {
-        tracing::warn!(name, "systemd passed a socket that fipd has no use for");
-    }
-    Ok(socket)
-}
-
-/// What the socket and the TLS port serve to those who sign in or are who they are.
-fn serve_users(
-    tasks: &mut Tasks,
-    (socket, port): (Socket, Port),
-    api: Arc<Api>,
-    certificate: RustlsConfig,
-    stop: &CancellationToken,
-) {
-    let router = api::router(api, socket.policy);
-    let on_socket = stop.clone();
-    let shared = router.clone();
-    tasks.spawn(async {
-        socket
-            .serve(shared, on_socket)
-            .await
-            .map_err(|error| error.to_string())
-    });
-    let router = api::strict_transport(router);
-    let serving = port.serve(Some(certificate), router, None, stop.clone());
-    tasks.spawn(async { serving.await.map_err(|error| error.to_string()) });
-}
-
-/// What further ports serve without login.
-fn serve_open(
-    tasks: &mut Tasks,
-    ports: Vec<(Port, Listener)>,
-    api: &Arc<Api>,
-    certificate: &RustlsConfig,
-    stop: &CancellationToken,
-) {
-    for (port, listener) in ports {
-        let mut router = api::open_router(Arc::clone(api), &listener.serve);
-        if listener.tls {
-            router = api::strict_transport(router);
-        }
-        let tls = listener.tls.then(|| certificate.clone());
-        tracing::info!(address = %port.address, tls = listener.tls, serve = ?listener.serve, "listens here as well, without login");
-        let serving = port.serve(tls, router, Some(listen::MOST_OPEN), stop.clone());
-        tasks.spawn(async { serving.await.map_err(|error| error.to_string()) });
     }
 }
 
@@ -358,11 +268,6 @@ fn tell_ready(settings: &Settings, socket: &Path, url: &str) {
 
 fn serving_at(url: &str) -> String {
     format!("serving at {url}")
-}
-
-fn bind_extra(listeners: &[Listener]) -> Result<Vec<(Port, Listener)>, ListenError> {
-    let bind = |listener: &Listener| Ok((Port::bind(listener.address)?, listener.clone()));
-    listeners.iter().map(bind).collect()
 }
 
 fn controllers(settings: &Settings, guests: &GuestBoard, helm: &Helm) -> Runner {

@@ -20,7 +20,8 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    AppError, Signals, Tasks, drain, host, keeper::Keeper, open_sockets, start_clusters, tell,
+    AppError, Signals, Tasks, doors::open_sockets, drain, host, keeper::Keeper, start_clusters,
+    tell,
 };
 use crate::{
     api::{

@@ -1,0 +1,149 @@
+//! Where the daemon is asked: its sockets, its ports, and what tells tools of them.
+
+use std::{path::Path, sync::Arc};
+
+use axum_server::tls_rustls::RustlsConfig;
+use futures::FutureExt as _;
+use tokio_util::sync::CancellationToken;
+
+use super::{AppError, Tasks, certificate::Certificate, listen_file::ListenFile, tell_ready};
+use crate::{
+    api::{
+        self, Api,
+        listen::{self, ListenError, Port, Socket},
+    },
+    cni,
+    config::Listener,
+    settings::Settings,
+    sockets::{self, Listening, Passed, SocketError},
+};
+
+/// Who may ask as a CNI plugin.
+const ROOT: u32 = 0;
+
+/// All of them, bound.
+pub struct Doors {
+    socket: Socket,
+    port: Port,
+    extra: Vec<(Port, Listener)>,
+    pub certificate: Arc<Certificate>,
+    /// Of the port.
+    pub url: String,
+    /// `None`: it could not be written.
+    listen_file: Option<ListenFile>,
+}
+
+impl Doors {
+    /// Plugins are answered from here on, others are not yet.
+    pub async fn open(
+        tasks: &mut Tasks,
+        settings: &Settings,
+        passed: Passed,
+        stop: &CancellationToken,
+    ) -> Result<Self, AppError> {
+        let socket = open_sockets(tasks, settings, passed, stop)?;
+        let port = Port::bind(settings.tls().listen)?;
+        let extra = bind_extra(&settings.config.listeners)?;
+        let certificate = Certificate::start(settings).await?;
+        let url = format!("https://{}", port.address);
+        let listen_file = ListenFile::write(&settings.data_dir, &url).inspect_err(
+            |error| tracing::warn!(%error, url, "tools do not find the listener by themselves"),
+        );
+        Ok(Self {
+            socket,
+            port,
+            extra,
+            certificate,
+            url,
+            listen_file: listen_file.ok(),
+        })
+    }
+
+    /// Serves there and tells that fipd is ready. The listen file is to be dropped when that ends.
+    pub fn serve(
+        self,
+        tasks: &mut Tasks,
+        settings: &Settings,
+        api: Arc<Api>,
+        stop: &CancellationToken,
+    ) -> Option<ListenFile> {
+        let served = self.certificate.served();
+        serve_open(tasks, self.extra, &api, &served, stop);
+        let on_socket = self.socket.path().to_owned();
+        serve_users(tasks, (self.socket, self.port), api, served, stop);
+        tasks.spawn(self.certificate.keep(stop.clone()));
+        tell_ready(settings, &on_socket, &self.url);
+        self.listen_file
+    }
+}
+
+/// The socket for admins; plugins are answered from here on.
+pub fn open_sockets(
+    tasks: &mut Tasks,
+    settings: &Settings,
+    mut passed: Passed,
+    stop: &CancellationToken,
+) -> Result<Socket, SocketError> {
+    let (admins, plugins) = (passed.take(sockets::ADMIN), passed.take(sockets::CNI));
+    // Where systemd has the sockets, fipd may bind none beside them: one that is masked is not wanted.
+    let path = settings.cni_socket.as_deref();
+    let path = path.filter(|_| admins.is_none() || settings.overrides.cni_socket.is_some());
+    if plugins.is_some() || path.is_some() {
+        let socket = Listening::open(plugins, path.unwrap_or(Path::new("")), cni::MODE)?;
+        tasks.spawn(cni::serve(socket, ROOT, stop.clone()).map(Ok));
+    } else if admins.is_some() {
+        tracing::warn!("systemd has no socket for CNI plugins: they get no answer");
+    }
+    let socket = Socket::open(admins, &settings.socket)?;
+    for name in passed.left() {
+        tracing::warn!(name, "systemd passed a socket that fipd has no use for");
+    }
+    Ok(socket)
+}
+
+fn bind_extra(listeners: &[Listener]) -> Result<Vec<(Port, Listener)>, ListenError> {
+    let bind = |listener: &Listener| Ok((Port::bind(listener.address)?, listener.clone()));
+    listeners.iter().map(bind).collect()
+}
+
+/// What the socket and the TLS port serve to those who sign in or are who they are.
+fn serve_users(
+    tasks: &mut Tasks,
+    (socket, port): (Socket, Port),
+    api: Arc<Api>,
+    certificate: RustlsConfig,
+    stop: &CancellationToken,
+) {
+    let router = api::router(api, socket.policy);
+    let on_socket = stop.clone();
+    let shared = router.clone();
+    tasks.spawn(async {
+        socket
+            .serve(shared, on_socket)
+            .await
+            .map_err(|error| error.to_string())
+    });
+    let router = api::strict_transport(router);
+    let serving = port.serve(Some(certificate), router, None, stop.clone());
+    tasks.spawn(async { serving.await.map_err(|error| error.to_string()) });
+}
+
+/// What further ports serve without login.
+fn serve_open(
+    tasks: &mut Tasks,
+    ports: Vec<(Port, Listener)>,
+    api: &Arc<Api>,
+    certificate: &RustlsConfig,
+    stop: &CancellationToken,
+) {
+    for (port, listener) in ports {
+        let mut router = api::open_router(Arc::clone(api), &listener.serve);
+        if listener.tls {
+            router = api::strict_transport(router);
+        }
+        let tls = listener.tls.then(|| certificate.clone());
+        tracing::info!(address = %port.address, tls = listener.tls, serve = ?listener.serve, "listens here as well, without login");
+        let serving = port.serve(tls, router, Some(listen::MOST_OPEN), stop.clone());
+        tasks.spawn(async { serving.await.map_err(|error| error.to_string()) });
+    }
+}
