@@ -68,6 +68,11 @@ async fn people_of_the_provider_come_back_signed_in_to_the_page_that_they_wanted
     browser.open(&home).await.unwrap();
     assert_eq!(browser.title().await.unwrap(), "Sign in – fipd");
     look(&browser, "login-with-provider", &mut wrong).await;
+    // Who wanted a file gets it, and the page that leads on to it stays. The name is as long as one may be.
+    provider.does(|script| script.claims["preferred_username"] = json!("n".repeat(64)));
+    ask(&browser, &fipd, "/ui/audit.csv").await;
+    wait_for(&browser, "Signed in – fipd").await;
+    look(&browser, "signed-in", &mut wrong).await;
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
