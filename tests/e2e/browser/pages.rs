@@ -1,10 +1,15 @@
 //! Every page of the router, looked at by axe: at two widths, light and dark, by those who may see it.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use fipd::api::access::Access;
-use fipd_core::Role;
-use fipd_tests::testbed::{Browser, BrowserOptions, Fipd, wait_until};
+use fipd::ipam::Ipam;
+use fipd_core::{
+    Allocate, Ends, Family, Holder, Hour, PoolId, PoolSpec, Request, Role, Sticky, Timestamp, Want,
+};
+use fipd_tests::testbed::{Browser, BrowserOptions, Fipd, FipdOptions, wait_until};
 use fipd_tests::toolchain::npm;
 use serde_json::Value;
 
@@ -22,7 +27,7 @@ const CHECK: &str = "
 
 /// Where a pattern of the router is looked at: places of the site below.
 fn places(pattern: &str) -> Vec<String> {
-    let address = "/ui/networks/0/addresses/10.20.0.2";
+    let contended = "/ui/networks/0/addresses/10.20.0.30";
     let all = match pattern {
         // These send on to another page, or away.
         "/ui" | "/ui/backup/hold" | "/ui/leases/{network}/{address}" => vec![],
@@ -32,13 +37,20 @@ fn places(pattern: &str) -> Vec<String> {
             "/ui/pools/2",
             "/ui/pools/3?at=10.200.7.9",
             "/ui/pools/1?at=x",
+            "/ui/pools/5",
         ],
         "/ui/networks/{network}/addresses/{address}" => vec![
-            address,
+            "/ui/networks/0/addresses/10.20.0.2",
+            contended,
             "/ui/networks/0/addresses/10.20.0.77",
             "/ui/networks/0/addresses/10.20.0.120",
+            "/ui/networks/0/addresses/10.20.0.250",
         ],
-        "/ui/search" => vec!["/ui/search?q=machine", "/ui/search?q=nothing-like-it"],
+        "/ui/search" => vec![
+            "/ui/search?q=s",
+            "/ui/search?q=10.20.0.250",
+            "/ui/search?q=nothing-like-it",
+        ],
         "/ui/audit" => vec!["/ui/audit", "/ui/audit?address=soon"],
         "/ui/leases" => vec![
             "/ui/leases?sort=-since",
@@ -49,7 +61,7 @@ fn places(pattern: &str) -> Vec<String> {
         "/ui/{*rest}" => vec!["/ui/nowhere"],
         _ => {
             let place = [
-                ("/ui/networks/{network}/addresses/{address}", address),
+                ("/ui/networks/{network}/addresses/{address}", contended),
                 ("/ui/pools/{id}", "/ui/pools/1"),
                 ("/ui/users/{name}", "/ui/users/ann"),
                 ("/ui/clusters/{name}", "/ui/clusters/east"),
@@ -72,17 +84,113 @@ const NOWHERE: [&str; 4] = [
     "/ui/nowhere",
 ];
 
+/// What is to be seen at some places, for it is there only where the site has come about as it is to be.
+const SEEN: [(&str, &str); 15] = [
+    ("/ui/", "#live-flow tbody tr"),
+    ("/ui/pools/1", "#live-chart .chart"),
+    ("/ui/pools/1", "#doubts form"),
+    ("/ui/pools/1", "main > .notice a[href='/ui/clusters']"),
+    ("/ui/pools/1", "#live-map .w"),
+    ("/ui/pools/5", "main > .head .tag + .tag"),
+    ("/ui/networks/0/addresses/10.20.0.30", "#contenders-title"),
+    (
+        "/ui/networks/0/addresses/10.20.0.30/release",
+        "section .notice",
+    ),
+    (
+        "/ui/networks/0/addresses/10.20.0.30/transfer",
+        "section .notice",
+    ),
+    (
+        "/ui/networks/0/addresses/10.20.0.250",
+        "main a[href$='#doubts']",
+    ),
+    ("/ui/search?q=10.20.0.250", "#networks-title"),
+    ("/ui/search?q=s", "#pools-title"),
+    ("/ui/search?q=s", "#tenants-title"),
+    ("/ui/search?q=s", "#clusters-title"),
+    ("/ui/tenants", "tbody .tag.bad"),
+];
+
+/// A pool in another network that may mean addresses of `dmz`, and an address that two have.
+const ROWS: &str = r#"{"name":"twin","network":"lab","network_by_default":true,"addresses":["10.20.0.240/28"]}
+{"address":"10.20.0.30","pool":"dmz","owner":"rancher-fip/west/Service/shop/web","labels":{"team":"shop"},"contenders":[{"owner":"rancher-fip/west/Service/shop/other","since":"2026-01-01T00:00:00Z"}]}
+"#;
+
 /// Of a cluster that is never reached.
 const KUBECONFIG: &str = "apiVersion: v1\nkind: Config\ncurrent-context: a\nclusters: [{ name: a, cluster: { server: \"https://127.0.0.1:1\" } }]\nusers: [{ name: a, user: { token: t } }]\ncontexts: [{ name: a, context: { cluster: a, user: a } }]\n";
 
-/// Leases in all states, users, tokens, limits, copies and a cluster.
+/// As [`daemon`] has it, with a past of four days: ten addresses of `dmz` were given every four hours, and each of these
+/// hours was noted.
+async fn with_past() -> Fipd {
+    let mut fipd = Fipd::prepare(FipdOptions::default()).await.unwrap();
+    let time = Arc::new(AtomicU64::new(0));
+    let told = Arc::clone(&time);
+    let clock = Arc::new(move || Timestamp(told.load(Ordering::Relaxed)));
+    let set = |now: Timestamp| time.store(now.0, Ordering::Relaxed);
+    let (ipam, writer) = Ipam::start(&fipd.data_dir(), clock).unwrap();
+    let now = Hour::of(fipd::clock::now());
+    set(now.before(96).begin());
+    let spec = PoolSpec {
+        network_by_default: true,
+        exclusions: vec!["10.20.0.200-10.20.0.210".parse().unwrap()],
+        gateway: Some([10, 20, 0, 1].into()),
+        prefix_len: Some(22),
+        ends: Ends::own_default(Family::V4),
+        sticky: Sticky::OWN_DEFAULT,
+        ..PoolSpec::own("dmz", vec!["10.20.0.0/22".parse().unwrap()])
+    };
+    let actor = "test".into();
+    let create = Request::CreatePool { spec, actor };
+    ipam.submit(create).await.unwrap();
+    let hosts: Vec<u8> = (1..=240).collect();
+    for (some, back) in hosts.chunks(10).zip((4..=96).rev().step_by(4)) {
+        let hour = now.before(back);
+        set(hour.begin());
+        let given = some.iter().map(|host| ipam.submit(give(*host)));
+        futures::future::try_join_all(given).await.unwrap();
+        set(hour.end());
+        assert_eq!(fipd::rollup::roll_up(&ipam).await, Ok(1));
+    }
+    ipam.shutdown().await;
+    writer.join();
+    fipd.restart().await.unwrap();
+    fipd
+}
+
+/// An address of `dmz` for a host.
+fn give(host: u8) -> Request {
+    let identity = format!("fipd/host/lab/old-{host}").parse().unwrap();
+    Request::Allocate(Allocate {
+        holder: Holder {
+            identity,
+            instance: "".into(),
+        },
+        tenant: None,
+        wants: vec![Want {
+            pool: PoolId(1).into(),
+            address: Some([10, 20, 2, host].into()),
+            count: 1,
+        }],
+        waiting_since: None,
+        by_admin: false,
+        share: None,
+        probe: false,
+        actor: "test".into(),
+    })
+}
+
+/// A history, leases in all states, doubts, users, tokens, limits, copies and a cluster for which the network waits.
 async fn site() -> Fipd {
-    let fipd = daemon().await;
+    let fipd = with_past().await;
     let kubeconfig = fipd.data_dir().join("east.kubeconfig");
     std::fs::write(&kubeconfig, KUBECONFIG).unwrap();
+    let rows = fipd.data_dir().join("rows.jsonl");
+    std::fs::write(&rows, ROWS).unwrap();
     let run = async |call: &str| {
         fipd.cli(call.split(' ')).await.unwrap().success().unwrap();
     };
+    run("pool create six --cidr 2001:db8:20::/64").await;
     run("network create lab").await;
     run("pool create vast --cidr 10.128.0.0/9 --network lab").await;
     run("pool create nearly --cidr 10.30.0.0/29 --quarantine 1h").await;
@@ -100,10 +208,13 @@ async fn site() -> Fipd {
         .await;
     }
     for call in [
+        "pool create shut --cidr 10.31.0.0/29",
+        "pool update shut --close",
+        &format!("import {}", rows.display()),
         "lease release 10.30.0.3",
         "lease reserve --pool dmz --owner fipd/host/lab/later --address 10.20.0.120 --until 2999-01-01T00:00:00Z",
         "lease allocate --pool six --owner fipd/host/lab/six --address 2001:db8:20::77",
-        "quota set --tenant shop --pool dmz --limit 8",
+        "quota set --tenant shop --pool dmz --limit 7",
         "token create ci --role operator --pool dmz --tenant shop --from 10.0.0.0/8",
         "backup now",
         "backup drill",
@@ -359,7 +470,8 @@ async fn times_are_in_utc_and_in_the_readers_zone_where_asked() {
 #[tokio::test]
 async fn an_open_page_says_that_its_session_has_ended() {
     let fipd = daemon().await;
-    let browser = Browser::start(BrowserOptions::default()).await.unwrap();
+    let browser = checked_browser().await;
+    let mut wrong = Vec::new();
     sign_in(&browser, &fipd, &initial_admin(&fipd)).await;
     assert_eq!(browser.count("#ended[hidden]").await.unwrap(), 1);
     // In another tab.
@@ -381,7 +493,8 @@ async fn an_open_page_says_that_its_session_has_ended() {
     })
     .await
     .unwrap();
-    browser.screenshot("session-ended").await.unwrap();
+    look(&browser, "session-ended", &mut wrong).await;
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     browser.follow("#ended a").await.unwrap();
     assert_eq!(browser.title().await.unwrap(), "Sign in – fipd");
 }
@@ -420,6 +533,10 @@ async fn every_page_can_be_used_by_everybody_on_every_screen() {
             );
             let missing = title.starts_with("Not found");
             assert_eq!(missing, NOWHERE.contains(&place.as_str()), "{place}");
+            for (_, part) in SEEN.iter().filter(|(at, _)| *at == place) {
+                let parts = browser.count(part).await.unwrap();
+                assert!(parts > 0, "{place} is without {part}");
+            }
             look(&browser, &name(&place), &mut wrong).await;
             looked += 1;
         }
