@@ -166,14 +166,16 @@ async fn signing_in_and_out() {
 #[tokio::test]
 async fn a_first_look_names_the_first_steps() {
     let fipd = Fipd::start(FipdOptions::default()).await.unwrap();
-    let browser = Browser::start(BrowserOptions::default()).await.unwrap();
+    let browser = pages::checked_browser().await;
+    let mut wrong = Vec::new();
     sign_in(&browser, &fipd, &initial_admin(&fipd)).await;
     let text = browser.text("main").await.unwrap();
     assert!(
         text.contains("fipd pool create") && text.contains("[[cluster]]"),
         "{text}"
     );
-    browser.screenshot("dashboard-empty").await.unwrap();
+    pages::look(&browser, "dashboard-empty", &mut wrong).await;
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     for (path, title, status) in [
         ("ui/pools/77", "Not found – fipd", 404),
         ("ui/nowhere", "Not found – fipd", 404),
@@ -499,7 +501,8 @@ async fn clusters_are_shown_with_their_health() {
     scenario.fipd.write_config(&text).unwrap();
     scenario.fipd.restart().await.unwrap();
     let fipd = &scenario.fipd;
-    let browser = Browser::start(BrowserOptions::default()).await.unwrap();
+    let browser = pages::checked_browser().await;
+    let mut wrong = Vec::new();
     sign_in(&browser, fipd, &initial_admin(fipd)).await;
     let page = wait_until(
         "the page shows the clusters",
@@ -521,7 +524,11 @@ async fn clusters_are_shown_with_their_health() {
         assert!(page.contains(name), "{name} is not in {page}");
     }
     assert!(page.contains("refused"), "it does not say why: {page}");
-    browser.screenshot("clusters-of-a-site").await.unwrap();
+    pages::look(&browser, "clusters-of-a-site", &mut wrong).await;
+    let edge = format!("{}/ui/clusters/edge", fipd.url());
+    browser.open(&edge).await.unwrap();
+    pages::look(&browser, "cluster-of-a-site", &mut wrong).await;
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     browser.open(&format!("{}/ui/", fipd.url())).await.unwrap();
     let dashboard = browser.text("main").await.unwrap();
     assert!(dashboard.contains("2 of 3"), "{dashboard}");

@@ -1,5 +1,7 @@
 //! The rooms of admins, and what a stranger finds without help.
 
+use std::time::Duration;
+
 use fipd_tests::testbed::{Browser, BrowserOptions, Fipd, FipdOptions};
 
 use super::pages::{checked_browser, look};
@@ -231,10 +233,11 @@ async fn users_tokens_and_passwords_have_their_rooms() {
 }
 
 #[tokio::test]
-async fn copies_are_made_and_offered() {
-    let fipd = daemon().await;
-    let browser = Browser::start(BrowserOptions::default()).await.unwrap();
-    sign_in(&browser, &fipd, &initial_admin(&fipd)).await;
+async fn copies_are_made_offered_and_brought_back() {
+    let mut fipd = daemon().await;
+    let browser = checked_browser().await;
+    let admin = initial_admin(&fipd);
+    sign_in(&browser, &fipd, &admin).await;
     follow_link(&browser, "Backup").await;
     follow_link(&browser, "Make a copy now").await;
     let notice = browser.text(NOTICE).await.unwrap();
@@ -257,6 +260,25 @@ async fn copies_are_made_and_offered() {
     assert!(!row.contains("never"), "{row}");
     browser.screenshot("backup-drilled").await.unwrap();
     no_complaints(&browser).await;
+
+    // Once one was brought back, free addresses are held.
+    let copy = fipd.data_dir().join("copy");
+    let copy = copy.to_str().unwrap();
+    let taken = fipd.cli(["backup", copy]).await.unwrap();
+    taken.success().unwrap();
+    fipd.terminate(Duration::from_secs(10)).await.unwrap();
+    let data_dir = fipd.data_dir();
+    let restore = ["restore", copy, "--data-dir", data_dir.to_str().unwrap()];
+    fipd.cli(restore).await.unwrap().success().unwrap();
+    fipd.restart().await.unwrap();
+    sign_in(&browser, &fipd, &admin).await;
+    let place = format!("{}/ui/backup", fipd.url());
+    browser.open(&place).await.unwrap();
+    let held = browser.text("#hold-title").await.unwrap();
+    assert_eq!(held, "Free addresses are held");
+    let mut wrong = Vec::new();
+    look(&browser, "backup-held", &mut wrong).await;
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[tokio::test]
