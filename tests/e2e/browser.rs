@@ -402,29 +402,14 @@ async fn open_pages_follow_changes() {
     let browser = Browser::start(BrowserOptions::default()).await.unwrap();
     sign_in(&browser, &fipd, &initial_admin(&fipd)).await;
     open_pool(&browser, &fipd, "dmz").await;
-    let allocate = "lease allocate --pool dmz --owner fipd/host/lab/elsewhere --address 10.20.0.42";
-    fipd.cli(allocate.split(' '))
-        .await
-        .unwrap()
-        .success()
-        .unwrap();
-    wait_until(
-        "the page shows the lease",
-        Duration::from_secs(20),
-        || async {
-            let shown = browser
-                .count("#live-leases tbody th a")
-                .await
-                .map_err(|error| error.to_string())?;
-            if shown == 1 {
-                Ok(())
-            } else {
-                Err(format!("{shown} leases"))
-            }
-        },
-    )
-    .await
-    .unwrap();
+    let allocate = async |address: &str| {
+        let call = format!(
+            "lease allocate --pool dmz --owner fipd/host/lab/elsewhere --address {address}"
+        );
+        fipd.cli(call.split(' ')).await.unwrap().success().unwrap();
+    };
+    allocate("10.20.0.42").await;
+    shows_leases(&browser, 1).await;
     assert_eq!(
         browser
             .attribute("ol.map a.a", "aria-label")
@@ -435,7 +420,35 @@ async fn open_pages_follow_changes() {
     );
     let legend = browser.text("#live-legend").await.unwrap();
     assert!(legend.contains("allocated 1"), "{legend}");
+    // Unless its reader holds it, also where the reader goes on to another page and comes back.
+    browser.click("#pace button").await.unwrap();
+    let page = browser.url().await.unwrap();
+    browser.open(&page).await.unwrap();
+    allocate("10.20.0.43").await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let leases = browser.count(LEASES).await.unwrap();
+    assert_eq!(leases, 1, "the page is held");
+    let told = browser.text("#pace").await.unwrap();
+    assert!(told.contains("may be out of date"), "{told}");
+    browser.click("#pace button").await.unwrap();
+    shows_leases(&browser, 2).await;
     no_complaints(&browser).await;
+}
+
+const LEASES: &str = "#live-leases tbody th a";
+
+async fn shows_leases(browser: &Browser, wanted: usize) {
+    let look = || async {
+        let shown = browser.count(LEASES).await.map_err(|e| e.to_string())?;
+        if shown == wanted {
+            Ok(())
+        } else {
+            Err(format!("{shown} leases"))
+        }
+    };
+    wait_until("the page shows the leases", Duration::from_secs(20), look)
+        .await
+        .unwrap();
 }
 
 /// Rows of which one is wrong.

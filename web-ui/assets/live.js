@@ -11,6 +11,22 @@
   let later = 0;
   let over = false;
   let waiting = false;
+  // Who reads slowly holds the pages of this tab as they are. A browser that keeps nothing asks again on the next page.
+  const pace = document.getElementById("pace");
+  const [how, hold] = [pace.querySelector("span"), pace.querySelector("button")];
+  const kept = (value) => {
+    try {
+      if (value === undefined) return sessionStorage.getItem("fipd-held");
+      sessionStorage.setItem("fipd-held", value);
+    } catch {}
+    return value;
+  };
+  let held = kept() === "yes";
+  const tell = () => {
+    how.textContent = held ? "This page is held and may be out of date." : "This page follows changes.";
+    hold.textContent = held ? "Follow changes" : "Hold it";
+    pace.hidden = false;
+  };
   const say = (id, on) => {
     const note = document.getElementById(id);
     if (note) note.hidden = !on;
@@ -27,7 +43,7 @@
   };
   const refresh = async () => {
     waiting = false;
-    if (document.hidden) return;
+    if (document.hidden || held) return;
     let answer;
     try {
       answer = await fetch(location.href, { headers: { "X-Fipd-Live": "1" } });
@@ -35,6 +51,7 @@
       say("away", true);
       return;
     }
+    if (held) return;
     over = answer.redirected;
     say("ended", over);
     say("gone", answer.status === 404);
@@ -72,7 +89,7 @@
   };
   // A hidden page gives its connection up: browsers have few of them for one host.
   const follow = () => {
-    if (document.hidden || over) {
+    if (document.hidden || over || held) {
       leave();
     } else if (!events) {
       clearTimeout(later);
@@ -86,5 +103,13 @@
     follow();
     if (!document.hidden) soon();
   });
+  hold.addEventListener("click", () => {
+    held = !held;
+    kept(held ? "yes" : "no");
+    tell();
+    follow();
+    soon();
+  });
+  tell();
   follow();
 })();
