@@ -146,7 +146,7 @@ impl Forecast {
     pub const WINDOW: u32 = 7 * 24;
     /// Hours of history below which nothing is said.
     pub const LEAST: u32 = 24;
-    const MOST: f64 = 10.0 * 365.0 * 24.0;
+    const MOST: u32 = 10 * 365 * 24;
 
     /// From how the hours ended, `(hour, used)` in the order of time; one that is missing was as the one before. Least
     /// squares over the hours up to `last`, the last that is over.
@@ -154,18 +154,15 @@ impl Forecast {
         if free == 0 {
             return Self::FullIn { hours: 0 };
         }
-        match pace(ends, last) {
-            None => Self::TooLittle,
-            Some(pace) => {
-                let hours = (free as f64 / pace).ceil();
-                if pace > 0.0 && hours <= Self::MOST {
-                    Self::FullIn {
-                        hours: hours as u32,
-                    }
-                } else {
-                    Self::NotAtThisPace
-                }
-            }
+        let Some((given, within)) = pace(ends, last) else {
+            return Self::TooLittle;
+        };
+        // So many that they cannot be multiplied are not given out in ten years.
+        let hours = free.checked_mul(within).filter(|_| given > 0);
+        let hours = hours.map(|all| all.div_ceil(given.unsigned_abs()));
+        match hours.and_then(|hours| u32::try_from(hours).ok()) {
+            Some(hours) if hours <= Self::MOST => Self::FullIn { hours },
+            Some(_) | None => Self::NotAtThisPace,
         }
     }
 
@@ -178,31 +175,27 @@ impl Forecast {
     }
 }
 
-/// Addresses an hour; `None` for too little history.
-fn pace(ends: impl IntoIterator<Item = (Hour, u64)>, last: Hour) -> Option<f64> {
-    let first = last.before(Forecast::WINDOW - 1);
+/// Addresses, and in how many hours they are given: the slope of the line, exactly. `None` for too little history.
+///
+/// Goes from row to row, not from hour to hour: of many pools few have a row of each hour. With the hours counted from the
+/// middle of the span, the mean of `used` falls out of the sum.
+fn pace(ends: impl IntoIterator<Item = (Hour, u64)>, last: Hour) -> Option<(i128, u128)> {
     let mut ends = ends.into_iter().peekable();
-    ends.peek()?;
-    let mut used = None;
-    let mut points = Vec::with_capacity(Forecast::WINDOW as usize);
-    for hour in first.0..=last.0 {
-        while let Some((_, end)) = ends.next_if(|(at, _)| at.0 <= hour) {
-            used = Some(end);
-        }
-        points.extend(used.map(|used| (f64::from(hour - first.0), used as f64)));
-    }
-    if points.len() < Forecast::LEAST as usize {
+    let (begin, _) = *ends.peek()?;
+    let begin = begin.max(last.before(Forecast::WINDOW - 1));
+    let hours = i128::from(last.0) - i128::from(begin.0) + 1;
+    if hours < i128::from(Forecast::LEAST) {
         return None;
     }
-    let count = points.len() as f64;
-    let mean_x = points.iter().map(|(x, _)| x).sum::<f64>() / count;
-    let mean_y = points.iter().map(|(_, y)| y).sum::<f64>() / count;
-    let spread: f64 = points.iter().map(|(x, _)| (x - mean_x).powi(2)).sum();
-    let along: f64 = points
-        .iter()
-        .map(|(x, y)| (x - mean_x) * (y - mean_y))
-        .sum();
-    Some(along / spread)
+    let since = |hour: Hour| (i128::from(hour.0) - i128::from(begin.0)).clamp(0, hours);
+    let mut along = 0;
+    while let Some((hour, used)) = ends.next() {
+        let from = since(hour);
+        let to = ends.peek().map_or(hours, |(next, _)| since(*next));
+        along += i128::from(used) * (to - from) * (from + to - hours);
+    }
+    let spread = hours * (hours * hours - 1);
+    Some((6 * along, spread.unsigned_abs()))
 }
 
 #[cfg(test)]

@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -48,6 +50,44 @@ fn an_hour_without_a_row_was_as_the_one_before() {
 }
 
 #[test]
+fn the_pace_of_a_huge_pool_is_not_lost_in_its_size() {
+    let huge = growing(168, 1).map(|(hour, used)| (hour, used + (1 << 60)));
+    assert_eq!(
+        Forecast::new(huge, Hour(1_167), 100),
+        Forecast::FullIn { hours: 100 }
+    );
+}
+
+/// As it is defined: least squares over a point for each hour.
+fn hour_by_hour(rows: &BTreeMap<Hour, u64>, last: Hour, free: u64) -> Forecast {
+    let first = last.before(Forecast::WINDOW - 1);
+    let point = |hour| {
+        let (_, used) = rows.range(..=Hour(hour)).next_back()?;
+        Some((i128::from(hour - first.0), i128::from(*used)))
+    };
+    let points: Vec<(i128, i128)> = (first.0..=last.0).filter_map(point).collect();
+    let sum = |of: fn(&(i128, i128)) -> i128| points.iter().map(of).sum::<i128>();
+    let count = sum(|_| 1);
+    let along = count * sum(|(x, y)| x * y) - sum(|(x, _)| *x) * sum(|(_, y)| *y);
+    let spread = count * sum(|(x, _)| x * x) - sum(|(x, _)| *x).pow(2);
+    if free == 0 {
+        return Forecast::FullIn { hours: 0 };
+    }
+    if count < i128::from(Forecast::LEAST) {
+        return Forecast::TooLittle;
+    }
+    if along <= 0 {
+        return Forecast::NotAtThisPace;
+    }
+    match (i128::from(free) * spread + along - 1) / along {
+        hours @ ..=87_600 => Forecast::FullIn {
+            hours: hours as u32,
+        },
+        _ => Forecast::NotAtThisPace,
+    }
+}
+
+#[test]
 fn old_days_keep_their_last_row() {
     let rows = [50, 49, 47, 24, 23, 0].map(Hour);
     assert_eq!(Retention::thinned(rows), [49, 24, 0].map(Hour));
@@ -95,11 +135,21 @@ proptest! {
     }
 
     #[test]
+    fn from_row_to_row_is_as_from_hour_to_hour(
+        rows in prop::collection::btree_map((0..400_u32).prop_map(Hour), prop_oneof![3 => 0..300_u64, 1 => any::<u64>()], 0..40),
+        last in 0..500_u32,
+        free in prop_oneof![3 => 0..3_000_u64, 1 => any::<u64>()],
+    ) {
+        let plain = hour_by_hour(&rows, Hour(last), free);
+        prop_assert_eq!(Forecast::new(rows, Hour(last), free.into()), plain);
+    }
+
+    #[test]
     fn thinning_leaves_the_last_of_each_day_and_is_done_once(rows in prop::collection::btree_set(0..400_u32, 0..200)) {
         let latest_first = || rows.iter().rev().copied().map(Hour);
         let gone = Retention::thinned(latest_first());
         let kept: Vec<_> = latest_first().filter(|hour| !gone.contains(hour)).collect();
-        let days: std::collections::BTreeMap<_, _> = rows.iter().map(|hour| (hour / 24, *hour)).collect();
+        let days: BTreeMap<_, _> = rows.iter().map(|hour| (hour / 24, *hour)).collect();
         prop_assert_eq!(&kept, &days.into_values().rev().map(Hour).collect::<Vec<_>>());
         prop_assert!(Retention::thinned(kept).is_empty());
     }
