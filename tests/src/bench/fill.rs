@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use fipd::clock;
 use fipd::store::{Options, Store};
 use fipd_core::{
-    Action, AuditEntry, Authority as _, Decision, Ends, Family, Holder, Lease, LeaseKey,
-    LeaseState, Member, NetworkId, Op, Outcome, Pool, PoolId, PoolSpec, Quota, Tenant, Timestamp,
+    Action, AuditEntry, Authority as _, Decision, Ends, Family, Holder, Hour, Lease, LeaseKey,
+    LeaseState, Member, NetworkId, Op, Outcome, Pool, PoolId, PoolSpec, Quota, Rollup, Tenant,
+    Timestamp,
 };
 
 use crate::testbed::{Fipd, FipdOptions};
@@ -69,15 +71,41 @@ pub async fn daemon_on(
     Ok(fipd)
 }
 
-/// Makes a store with so many pools of 16 addresses each, none of which is given.
+/// Makes a store with so many pools of 16 addresses each, none of which is given, but some were in the last week.
 pub fn pools(path: &Path, many: u32) -> Result<()> {
     let first = u32::from(Ipv4Addr::new(10, 0, 0, 0));
-    let put = |number: u32| {
+    let put = |number: u32| -> Result<Op> {
         let net = ipnet::Ipv4Net::new(Ipv4Addr::from(first + number * 16), 28)?;
         let pool = pool(PoolId(number + 1), &format!("pool-{number}"), net)?;
         Ok(Op::PutPool(Arc::new(pool)))
     };
-    rows(path, (0..many).map(put))
+    let last = Hour::of(clock::now()).before(2);
+    let weeks = (1..=many).flat_map(|id| week(PoolId(id), last));
+    rows(path, (0..many).map(put).chain(weeks.map(Ok)))
+}
+
+/// A row a day: each of two pools in three was fuller every day, and is empty at last.
+fn week(pool: PoolId, last: Hour) -> impl Iterator<Item = Op> {
+    let day = move |ago: u32| {
+        let used = if ago == 0 {
+            0
+        } else {
+            (7 - ago) * (pool.0 % 3)
+        };
+        Op::PutRollup(Rollup {
+            pool,
+            hour: last.before(ago * 24),
+            // Of 16, without the first and the last.
+            size: 14,
+            used: used.into(),
+            quarantined: 0,
+            highest: used.into(),
+            given: used.into(),
+            released: 0,
+            refused: 0,
+        })
+    };
+    (0..7).rev().map(day)
 }
 
 /// Makes a store with one pool, of which each of so many tenants may have another number of addresses.
