@@ -93,22 +93,36 @@ impl Remote {
 
     /// All objects of a kind with a label, in one namespace or in all where `target.namespace` is empty.
     pub async fn list(&self, target: &Target, label: &str) -> Result<Vec<Value>, CallError> {
-        self.list_as(target, label, "application/json").await
+        let query = format!("labelSelector={label}");
+        self.list_as(target, &query, "application/json").await
+    }
+
+    /// Those of them that have the target's name, in all namespaces. A role can allow these alone.
+    pub async fn list_named(&self, target: &Target, label: &str) -> Result<Vec<Value>, CallError> {
+        let name = &target.name;
+        let query = format!("labelSelector={label}&fieldSelector=metadata.name%3D{name}");
+        let all = Target {
+            namespace: String::new(),
+            name: String::new(),
+            ..target.clone()
+        };
+        self.list_as(&all, &query, "application/json").await
     }
 
     /// The same, but only their metadata.
     pub async fn list_meta(&self, target: &Target, label: &str) -> Result<Vec<Value>, CallError> {
         let metadata = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
-        self.list_as(target, label, metadata).await
+        let query = format!("labelSelector={label}");
+        self.list_as(target, &query, metadata).await
     }
 
     async fn list_as(
         &self,
         target: &Target,
-        label: &str,
+        query: &str,
         accept: &str,
     ) -> Result<Vec<Value>, CallError> {
-        let path = format!("{}?labelSelector={label}", target.path());
+        let path = format!("{}?{query}", target.path());
         let request = Request::get(path).header(ACCEPT, accept);
         let mut list: Value = self.ask(target, request, Vec::new()).await?;
         match list.get_mut("items").map(Value::take) {

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use fipd_crds::labels::{FIELD_MANAGER, MANAGED_BY};
 use k8s_openapi::api::core::v1::ConfigMap;
 
 use super::{Found, Step, kinds::Past};
@@ -19,26 +20,39 @@ pub(super) struct Noted {
     pub unseen: Vec<String>,
 }
 
-/// Reads the notes of the cluster that is called `rancher`.
+/// Reads the notes of the cluster that is called `rancher`, in whichever app namespace: the settings may have named another one
+/// when they were written.
 pub(super) async fn noted(remote: &Remote, past: &Past, rancher: &str) -> Noted {
     let target = Target {
         api: "api/v1",
         plural: "configmaps",
-        namespace: past.settings.rancher_fip.app_namespace.to_string(),
+        namespace: String::new(),
         name: NOTES.to_owned(),
     };
     let mut found = Found::default();
-    let map = remote.get::<ConfigMap>(&target).await;
-    if let Err(error) = &map {
+    let maps = remote.list_named(&target, &mark()).await;
+    if let Err(error) = &maps {
         found.missed("ConfigMap", error, past.manages_guests());
     }
-    let notes = map.ok().flatten().and_then(|map| map.data);
-    let left = notes.iter().flatten();
-    let left = left.map(|(id, note)| stays(rancher, id, &Note::parse(note)));
+    let app = &*past.settings.rancher_fip.app_namespace;
+    let mut left = Vec::new();
+    for map in maps.unwrap_or_default() {
+        let map: ConfigMap = serde_json::from_value(map).unwrap_or_default();
+        let namespace = map.metadata.namespace.unwrap_or_default();
+        let former = Some(&*namespace).filter(|namespace| *namespace != app);
+        for (id, note) in map.data.iter().flatten() {
+            left.push(stays(rancher, id, &Note::parse(note), former));
+        }
+    }
     Noted {
-        left: left.collect(),
+        left,
         unseen: found.unseen,
     }
+}
+
+/// The label of what fipd has made.
+fn mark() -> String {
+    format!("{MANAGED_BY}={FIELD_MANAGER}")
 }
 
 impl Noted {
@@ -50,7 +64,7 @@ impl Noted {
     }
 }
 
-fn stays(rancher: &str, id: &str, note: &Note) -> String {
+fn stays(rancher: &str, id: &str, note: &Note, former: Option<&str>) -> String {
     let all = |words: &BTreeSet<String>| {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         words.join(" and ")
@@ -59,8 +73,11 @@ fn stays(rancher: &str, id: &str, note: &Note) -> String {
     if let Some(projects) = note.projects.as_ref().filter(|some| !some.is_empty()) {
         what.push_str(&format!(", Secrets of project {}", all(projects)));
     }
+    let with = former.map_or_else(String::new, |namespace| {
+        format!(" and app-namespace = {namespace:?}, where its notes are")
+    });
     format!(
-        "guest {id} of {rancher} keeps what fipd put there ({what}): attach the cluster again with its cluster manager on, label the guest \
+        "guest {id} of {rancher} keeps what fipd put there ({what}): attach the cluster again with its cluster manager on{with}, label the guest \
          rancher-fip=disabled in Rancher, and detach once `fipd rancher-fip guests` shows it as left or not at all"
     )
 }

@@ -190,18 +190,20 @@ async fn what_is_in_guests_is_named_by_the_notes_which_stay_meanwhile() {
     past.settings.rancher_fip.cluster_manager.enabled = true;
     let maps = KINDS.iter().find(|kind| kind.plural == "configmaps");
     let maps = maps.unwrap();
-    let look = async |data: Value| {
+    let look = async |past: &Past, data: Value| {
         let map = json!({ "metadata": {
             "name": "fipd-guests", "namespace": "rancher-fip-manager", "uid": "u", "labels": { LABEL: "fipd" },
         }, "data": data });
-        let (remote, _) = server(leak(vec![(path, map)]), 404);
-        let noted = guests::noted(&remote, &past, "r").await;
-        let steps = steps_of(&remote, &past, maps).await.steps;
+        let all = json!({ "items": [map] });
+        let (remote, _) = server(leak(vec![(path, map), ("/api/v1/configmaps", all)]), 404);
+        let noted = guests::noted(&remote, past, "r").await;
+        let steps = steps_of(&remote, past, maps).await.steps;
         assert_eq!(steps.len(), 1, "{steps:?}");
         assert_eq!(noted.unseen, Vec::<String>::new());
         (noted.needs(&steps[0]), noted.left)
     };
-    let (needed, left) = look(json!({ "c-1": "new old\np-1", "c-2": "fip" })).await;
+    let both = json!({ "c-1": "new old\np-1", "c-2": "fip" });
+    let (needed, left) = look(&past, both.clone()).await;
     let [first, second] = left.as_slice() else {
         panic!("{left:#?}")
     };
@@ -212,7 +214,18 @@ async fn what_is_in_guests_is_named_by_the_notes_which_stay_meanwhile() {
     );
     assert!(second.contains("(in namespace fip)"), "{second}");
     assert!(needed, "nothing else says so");
-    assert_eq!(look(json!({})).await, (false, Vec::new()));
+    assert!(!first.contains("app-namespace"), "{first}");
+    assert_eq!(look(&past, json!({})).await, (false, Vec::new()));
+
+    // The settings name another namespace by now.
+    let mut moved = past.clone();
+    moved.settings.rancher_fip.app_namespace = "fip".into();
+    let (needed, left) = look(&moved, both).await;
+    assert!(needed && left.len() == 2, "{left:#?}");
+    assert!(
+        left[0].contains("app-namespace = \"rancher-fip-manager\""),
+        "{left:#?}"
+    );
 
     let (remote, _) = server(leak(Vec::new()), 403);
     let noted = guests::noted(&remote, &past, "r").await;
