@@ -717,6 +717,7 @@ async fn a_rancher_is_not_left_cleanly_until_its_guests_are_however_often_fipd_s
     bed.label("one", json!({ "rancher-fip": "enabled" })).await;
     one.wait_secret("p-one", "is there", |_| true).await;
     let secret = "rancher-fip-config-p-one";
+    let local = bed.local_secret("c-m-one", "p-one").await;
 
     let maps: Api<ConfigMap> = Api::namespaced(bed.rancher.clone(), APP);
     let note = || async {
@@ -759,4 +760,8 @@ async fn a_rancher_is_not_left_cleanly_until_its_guests_are_however_often_fipd_s
     assert_eq!((code, &report["clean"]), (0, &json!(true)), "{report}");
     assert_eq!(bed.attached(), "");
     assert!(maps.get_opt("fipd-guests").await.unwrap().is_none());
+    let secrets: Api<Secret> = Api::namespaced(bed.rancher.clone(), "c-m-one");
+    let kept = secrets.get(secret).await.unwrap();
+    assert_eq!(texts(&kept), local, "it is the project's");
+    assert_eq!(kept.metadata.labels.unwrap_or_default(), Texts::new());
 }

@@ -3,10 +3,15 @@
 
 use std::collections::BTreeSet;
 
-use fipd_crds::labels::{FIELD_MANAGER, MANAGED_BY};
+use fipd_crds::labels::{FIELD_MANAGER, MANAGED_BY, PROJECT_SECRET_PREFIX};
 use k8s_openapi::api::core::v1::ConfigMap;
+use serde_json::Value;
 
-use super::{Found, Step, kinds::Past};
+use super::{
+    Found, Step,
+    kinds::{PROJECT_SECRETS, Past},
+    object,
+};
 use crate::controllers::{
     rancher_fip::guests::{COPY, NOTES, Note},
     remote::{Remote, Target},
@@ -48,6 +53,30 @@ pub(super) async fn noted(remote: &Remote, past: &Past, rancher: &str) -> Noted 
         left,
         unseen: found.unseen,
     }
+}
+
+/// The Secrets of projects, which are in the namespaces of their clusters. They lose fipd's mark and stay: they are the projects',
+/// and whoever serves these next asks for the same ones.
+pub(super) async fn secrets(remote: &Remote, past: &Past) -> Found {
+    let mut found = Found::default();
+    if !past.manages_guests() {
+        return found;
+    }
+    let all = PROJECT_SECRETS.at("", "");
+    match remote.list_meta(&all, &mark()).await {
+        Ok(items) => {
+            let items = items.iter().filter(|item| is_of_project(item));
+            let steps = items.flat_map(|item| object::steps(&PROJECT_SECRETS, item));
+            found.steps.extend(steps);
+        }
+        Err(error) => found.missed(PROJECT_SECRETS.one, &error, true),
+    }
+    found
+}
+
+fn is_of_project(secret: &Value) -> bool {
+    let name = secret.pointer("/metadata/name").and_then(Value::as_str);
+    name.is_some_and(|name| name.starts_with(PROJECT_SECRET_PREFIX))
 }
 
 /// The label of what fipd has made.

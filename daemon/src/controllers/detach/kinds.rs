@@ -151,6 +151,9 @@ const FIPD: &str = "apis/fipd.io/v1alpha1";
 pub const RULES: &str = "apis/api.operator.brtrm.dev/v1alpha1";
 const METALLB: &str = "apis/metallb.io/v1beta1";
 
+/// In the namespaces of clusters of Rancher.
+pub static PROJECT_SECRETS: Kind = kind("api/v1", "secrets", "Secret", Past::manages_guests);
+
 /// In the order in which they are left: who waits for something comes before it.
 pub static KINDS: [Kind; 18] = [
     validator(&[RANCHER_FIP_VALIDATOR], |past| {

@@ -129,6 +129,8 @@ pub async fn leave(
         found.steps.retain(|step| !noted.needs(step));
         run(session, &remote, found, actor, &mut report).await?;
     }
+    let found = guests::secrets(&remote, past).await;
+    run(session, &remote, found, actor, &mut report).await?;
     let found = leases::steps(&remote, past, me).await;
     run(session, &remote, found, actor, &mut report).await?;
     report.guests = noted.left;

@@ -237,3 +237,31 @@ async fn what_is_in_guests_is_named_by_the_notes_which_stay_meanwhile() {
     let noted = guests::noted(&remote, &past, "r").await;
     assert_eq!(noted.unseen, Vec::<String>::new(), "there never were any");
 }
+
+#[tokio::test]
+async fn the_secrets_of_projects_stay_without_fipds_mark() {
+    let secret = |namespace: &str, name: &str, by: &str| {
+        let labels = json!({ LABEL: by });
+        json!({ "metadata": { "namespace": namespace, "name": name, "uid": "u", "labels": labels } })
+    };
+    let all = json!({ "items": [
+        secret("c-1", "rancher-fip-config-p-1", "fipd"),
+        secret("c-2", "rancher-fip-config-p-2", "Helm"),
+        secret("c-2", "another", "fipd"),
+    ] });
+    let mut past = past(System::rancher_fip());
+    past.settings.rancher_fip.cluster_manager.enabled = true;
+    let (remote, _) = server(leak(vec![("/api/v1/secrets", all)]), 404);
+    let found = guests::secrets(&remote, &past).await;
+    let text = |step: &Step| format!("{}: {}", step.object, step.does.text());
+    let steps: Vec<String> = found.steps.iter().map(text).collect();
+    let step = format!("Secret c-1/rancher-fip-config-p-1: take off {LABEL}");
+    assert_eq!((steps, found.unseen), (vec![step], Vec::new()));
+
+    let (remote, asked) = server(leak(Vec::new()), 403);
+    let unseen = guests::secrets(&remote, &past).await.unseen;
+    assert!(unseen[0].starts_with("Secret:"), "{unseen:?}");
+    past.settings.rancher_fip.cluster_manager.enabled = false;
+    assert_eq!(guests::secrets(&remote, &past).await.unseen.len(), 0);
+    assert_eq!(asked.lock().len(), 1, "there never were any");
+}
