@@ -111,6 +111,8 @@ pub trait Manager: Send + Sync {
     fn has_project(&self, project: &str) -> bool;
     /// Gives a project a new secret; its guests get it with their next look, which begins at once.
     fn rotate<'a>(&'a self, project: &'a str) -> BoxFuture<'a, Result<Rotated, RotateError>>;
+    /// Whether something of fipd's may be in a cluster of one of these names; `None` until that is known.
+    fn put_into(&self, names: &[Text]) -> Option<bool>;
 }
 
 /// All guests of all Ranchers, and the way to their cluster managers; cheap to clone.
@@ -245,6 +247,17 @@ impl GuestBoard {
         managers.insert(Text::clone(rancher), manager);
     }
 
+    /// Whether a cluster manager may have put something into a cluster of one of these names, by Rancher. One that does not know
+    /// yet is left out.
+    pub fn put_into(&self, names: &[Text]) -> BTreeMap<Text, bool> {
+        let managers = self.managers.read();
+        let said = managers.iter().filter_map(|(rancher, manager)| {
+            let put = manager.upgrade()?.put_into(names)?;
+            Some((Text::clone(rancher), put))
+        });
+        said.collect()
+    }
+
     /// Gives a project a new secret.
     ///
     /// # Errors
@@ -274,6 +287,37 @@ impl GuestBoard {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A cluster manager with one project; it does not know where it has put something while it has none.
+    struct Has(&'static str);
+
+    impl Manager for Has {
+        fn has_project(&self, project: &str) -> bool {
+            project == self.0
+        }
+
+        fn rotate<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Rotated, RotateError>> {
+            Box::pin(async { Err(RotateError::NoSecret("it was asked".into())) })
+        }
+
+        fn put_into(&self, names: &[Text]) -> Option<bool> {
+            let put = names.iter().any(|name| &**name == "prod");
+            (!self.0.is_empty()).then_some(put)
+        }
+    }
+
+    #[test]
+    fn what_a_manager_does_not_know_yet_is_not_taken_for_no() {
+        let guests = GuestBoard::default();
+        let both: [Arc<dyn Manager>; 2] = [Arc::new(Has("p-1")), Arc::new(Has(""))];
+        guests.managed_by(&"a".into(), Arc::downgrade(&both[0]));
+        guests.managed_by(&"b".into(), Arc::downgrade(&both[1]));
+        let put = |name: &str| guests.put_into(&["c-1".into(), name.into()]);
+        assert_eq!(put("prod"), BTreeMap::from([("a".into(), true)]));
+        assert_eq!(put("test"), BTreeMap::from([("a".into(), false)]));
+        drop(both);
+        assert!(put("prod").is_empty(), "nobody is there to ask");
+    }
 
     #[test]
     fn a_view_keeps_its_time_while_the_reason_stays_and_its_last_error_afterwards() {
@@ -316,15 +360,6 @@ mod tests {
 
     #[tokio::test]
     async fn a_project_of_two_ranchers_is_not_rotated() {
-        struct Has(&'static str);
-        impl Manager for Has {
-            fn has_project(&self, project: &str) -> bool {
-                project == self.0
-            }
-            fn rotate<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Rotated, RotateError>> {
-                Box::pin(async { Err(RotateError::NoSecret("it was asked".into())) })
-            }
-        }
         let guests = GuestBoard::default();
         let both: [Arc<dyn Manager>; 2] = [Arc::new(Has("p-1")), Arc::new(Has("p-1"))];
         guests.managed_by(&"a".into(), Arc::downgrade(&both[0]));

@@ -18,10 +18,9 @@ use crate::{
         detach::{self, Done, Past, Report},
         lease,
     },
-    guests::Phase,
 };
 
-/// How long the systems of a cluster may take to end before it is left.
+/// How long the systems of a cluster may take to end before it is left, and the cluster managers of others to begin.
 const QUIET: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -161,7 +160,7 @@ pub async fn leave(api: &Api, name: &str, actor: Actor) -> Result<DetachReport, 
     let Some(session) = quiet(api, &view.name).await else {
         return Ok(unreached(&view, false));
     };
-    let past = past(api, &session);
+    let past = heard(api, &session).await;
     let report = detach::leave(&session, &past, &me(api), Some(&actor)).await?;
     let shown = shown(&view, report, false);
     if shown.clean {
@@ -171,14 +170,30 @@ pub async fn leave(api: &Api, name: &str, actor: Actor) -> Result<DetachReport, 
 }
 
 fn past(api: &Api, session: &ClusterSession) -> Past {
-    let guests = api.guests.all().into_iter();
-    let mut guests = guests.filter(|guest| guest.says.phase != Phase::Left);
-    let is = |name: &str| session.names.iter().any(|own| &**own == name);
+    let put = api.guests.put_into(&session.names);
+    let mut unheard = api.clusters.managers();
+    unheard.retain(|rancher| !put.contains_key(rancher) && !session.names.contains(rancher));
     Past {
         systems: api.clusters.held(&session.names),
         settings: session.settings.clone(),
-        guest: guests.any(|guest| is(&guest.id) || is(&guest.display_name)),
+        guest: !unheard.is_empty() || put.values().any(|put| *put),
+        unheard,
     }
+}
+
+/// The same, once all cluster managers know where they have put something: after a start that takes a moment.
+async fn heard(api: &Api, session: &ClusterSession) -> Past {
+    let known = async {
+        loop {
+            let past = past(api, session);
+            if past.unheard.is_empty() {
+                return past;
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    };
+    let known = tokio::time::timeout(QUIET, known).await;
+    known.unwrap_or_else(|_| past(api, session))
 }
 
 fn me(api: &Api) -> Text {

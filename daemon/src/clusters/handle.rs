@@ -110,6 +110,8 @@ struct Published {
     said: BTreeMap<Text, Said>,
     /// As [`Kept::held`].
     held: BTreeMap<Text, BTreeSet<System>>,
+    /// As [`Clusters::managers`].
+    managers: BTreeSet<Text>,
 }
 
 impl Clusters {
@@ -323,6 +325,11 @@ impl Clusters {
         held.flatten().cloned().collect()
     }
 
+    /// Ranchers whose cluster manager may have put something into others since they were last left cleanly.
+    pub fn managers(&self) -> BTreeSet<Text> {
+        self.0.published.read().managers.clone()
+    }
+
     /// Frees the leases of a cluster that is no longer in use. How many.
     pub async fn forget(&self, name: &str, actor: Actor) -> Result<usize, ClustersError> {
         self.ask(|done| Event::Forget {
@@ -443,6 +450,7 @@ impl Clusters {
             rules: registry.config.networks.clone(),
             said: registry.kept.said(),
             held: registry.kept.held.clone(),
+            managers: show::managers(registry, standings),
         };
         drop(published);
         if !same {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fipd_core::{ClusterId, Text};
+use fipd_core::{ClusterId, System, Text};
 
 use super::{
     ClusterState, ClusterView, Found,
@@ -11,6 +11,7 @@ use super::{
     settle::Standings,
     sites::SiteSpec,
 };
+use crate::config::RancherFipRole;
 
 impl Registry {
     pub(super) fn show(&mut self, standings: &Standings) {
@@ -75,6 +76,27 @@ fn names(registry: &Registry, own: &[Text], id: Option<&ClusterId>) -> Vec<Text>
     let recorded = recorded.into_iter().flatten();
     names.extend(recorded.filter(|name| !own.contains(name)));
     names
+}
+
+/// Sites with a cluster manager that was on there since they were last left cleanly.
+pub(super) fn managers(
+    registry: &Registry,
+    standings: &BTreeMap<Text, Standing>,
+) -> BTreeSet<Text> {
+    let leads = |name: &Text| {
+        let standing = standings.get(name);
+        standing.is_none_or(|one| one.joined.is_none())
+    };
+    let was_on = |name: &Text| {
+        let held = registry.kept.held.get(name);
+        held.is_some_and(|systems| systems.contains(&System::rancher_fip()))
+    };
+    let managing = registry.sites.iter().filter(|(name, site)| {
+        let family = &site.spec.settings.rancher_fip;
+        let manages = family.role == RancherFipRole::Management && family.cluster_manager.enabled;
+        manages && leads(name) && was_on(name)
+    });
+    managing.map(|(name, _)| name.clone()).collect()
 }
 
 /// All sites, and clusters that only have leases left.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use fipd_core::System;
+use fipd_core::{System, Text};
 use fipd_crds::labels::{API_SERVICE, INTERFACE_MAPPINGS};
 
 use crate::{
@@ -22,6 +22,8 @@ pub struct Past {
     pub settings: ClusterSettings,
     /// Whether a cluster manager may have put something there.
     pub guest: bool,
+    /// Ranchers whose cluster manager has not said so either way.
+    pub unheard: BTreeSet<Text>,
 }
 
 /// Whether fipd may have written such a thing, so that not being allowed to look leaves something unseen.
@@ -65,6 +67,18 @@ impl Past {
     /// Whether fipd may have written in a namespace; guests have theirs where a chart says.
     pub fn writes_in(&self, namespace: &str) -> bool {
         namespace.is_empty() || self.guest || namespace == &*self.settings.rancher_fip.app_namespace
+    }
+
+    /// Why what could not be seen may be nothing of fipd's.
+    pub fn doubt(&self) -> Option<String> {
+        let names: Vec<&str> = self.unheard.iter().map(|name| &**name).collect();
+        (!names.is_empty()).then(|| {
+            format!(
+                "it is not known yet whether the cluster manager of {} has put that there: attach it, or wait until it is ready, \
+                 and run it again",
+                names.join(" or of ")
+            )
+        })
     }
 
     fn manages(&self) -> bool {

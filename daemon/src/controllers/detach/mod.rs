@@ -133,6 +133,9 @@ pub async fn leave(
     run(session, &remote, found, actor, &mut report).await?;
     let found = leases::steps(&remote, past, me).await;
     run(session, &remote, found, actor, &mut report).await?;
+    if !report.unseen.is_empty() {
+        report.unseen.extend(past.doubt());
+    }
     report.guests = noted.left;
     Ok(report)
 }

@@ -16,6 +16,7 @@ fn past(system: System) -> Past {
         systems: BTreeSet::from([system]),
         settings: ClusterSettings::default(),
         guest: false,
+        unheard: BTreeSet::new(),
     }
 }
 
@@ -264,4 +265,13 @@ async fn the_secrets_of_projects_stay_without_fipds_mark() {
     past.settings.rancher_fip.cluster_manager.enabled = false;
     assert_eq!(guests::secrets(&remote, &past).await.unseen.len(), 0);
     assert_eq!(asked.lock().len(), 1, "there never were any");
+}
+
+#[test]
+fn what_is_not_seen_is_in_doubt_until_every_cluster_manager_has_said_where_it_was() {
+    let mut past = past(System::claims());
+    assert_eq!(past.doubt(), None);
+    past.unheard = BTreeSet::from(["a".into(), "b".into()]);
+    let doubt = past.doubt().unwrap();
+    assert!(doubt.contains("cluster manager of a or of b"), "{doubt}");
 }

@@ -13,7 +13,10 @@ use serde_json::json;
 
 use super::{Guests, apply, plan::Project};
 use crate::{
-    controllers::remote::{CallError, Remote},
+    controllers::{
+        objects::Key,
+        remote::{CallError, Remote},
+    },
     guests::{Manager, RotateError, Rotated},
 };
 
@@ -37,6 +40,16 @@ impl Manager for Guests {
                 until,
             })
         })
+    }
+
+    fn put_into(&self, names: &[Text]) -> Option<bool> {
+        let is = |name: &str| names.iter().any(|own| &**own == name);
+        let is_guest = |id: &String| {
+            let cluster = self.data.clusters.get(&Key::new("", id));
+            is(id) || cluster.is_some_and(|cluster| is(&cluster.display_name))
+        };
+        let known = self.seen.maps.is_complete() && self.data.clusters.is_complete();
+        known.then(|| self.noted_ids().iter().any(is_guest))
     }
 }
 

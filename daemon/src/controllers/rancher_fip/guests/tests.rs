@@ -341,3 +341,20 @@ async fn a_guest_that_is_left_keeps_no_turn_of_others_while_helm_works() {
     let body = asked.lock().pop().unwrap().body;
     assert_eq!(body["data"], json!({ "c-1": null }));
 }
+
+#[tokio::test]
+async fn a_cluster_is_a_guest_by_its_note_once_all_notes_are_read() {
+    let bench = Bench::new(canned(&[]).0).await;
+    let guests = &bench.guests;
+    let put_into = |name: &str| guests.put_into(&[name.into()]);
+    let clusters = &guests.data.clusters;
+    clusters.set(&Key::new("", "c-1"), cluster(json!({})));
+    bench.map(NOTES, &[("c-1", "fip"), ("c-2", "fip")]);
+    assert_eq!(put_into("c-1"), None);
+    guests.seen.maps.complete();
+    assert_eq!(put_into("c-1"), None, "its name may be another");
+    clusters.complete();
+    for (name, put) in [("c-1", true), ("prod", true), ("c-2", true), ("c-3", false)] {
+        assert_eq!(put_into(name), Some(put), "{name}");
+    }
+}
