@@ -278,6 +278,16 @@ mod tests {
         let targets = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fuzz/fuzz_targets");
         assert_eq!(names(&targets), bodies);
         // Nothing but `cargo fuzz` compiles them.
+        let manifest = fs::read_to_string(targets.join("../Cargo.toml")).unwrap();
+        let manifest: toml::Table = toml::from_str(&manifest).unwrap();
+        let built = |bin: &toml::Value| {
+            let text = |key: &str| bin[key].as_str().unwrap().to_owned();
+            (text("name"), text("path"))
+        };
+        let built = manifest["bin"].as_array().unwrap().iter().map(built);
+        let file = |name: &String| (name.clone(), format!("fuzz_targets/{name}.rs"));
+        let wanted: BTreeSet<_> = bodies.iter().map(file).collect();
+        assert_eq!(built.collect::<BTreeSet<_>>(), wanted);
         for name in bodies {
             let text = fs::read_to_string(targets.join(format!("{name}.rs"))).unwrap();
             let call = format!("fuzz_target!(|bytes: &[u8]| fipd::fuzz::run(\"{name}\", bytes));");
