@@ -18,13 +18,15 @@ const DASHBOARD: &str = include_str!("../../../packaging/monitoring/grafana.json
 
 /// What a scraper adds to each series.
 const SCRAPED: [&str; 2] = ["instance", "job"];
+/// The series that a scraper makes itself, with these labels.
+const UP: &str = "up";
 
 /// The names of series in an expression.
 fn names(expression: &str) -> BTreeSet<String> {
     let inside = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
     let words = expression.split(|c| !inside(c));
     words
-        .filter(|word| word.starts_with("fipd_") || word.starts_with("iprule_"))
+        .filter(|word| word.starts_with("fipd_") || word.starts_with("iprule_") || *word == UP)
         .map(str::to_owned)
         .collect()
 }
@@ -155,7 +157,7 @@ fn alerts_and_dashboard_use_only_series_that_are_served() {
             assert!(!names.is_empty(), "{what}: {expression}");
             for name in names {
                 assert!(
-                    served.contains(&name),
+                    name == UP || served.contains(&name),
                     "{what}: {name} is not served: {served:#?}"
                 );
             }
@@ -207,6 +209,7 @@ fn alerts_and_dashboard_speak_of_labels_and_values_that_their_series_have() {
     let has = |name: &str, label: &str| {
         let rare = RARE.iter().find(|(rare, _)| *rare == name);
         rare.is_some_and(|(_, labels)| labels.contains(&label))
+            || (name == UP && SCRAPED.contains(&label))
             || !values(&metrics, name, label).is_empty()
     };
     let alerts: Value = serde_saphyr::from_str(ALERTS).unwrap();
@@ -226,7 +229,8 @@ fn alerts_and_dashboard_speak_of_labels_and_values_that_their_series_have() {
                     "{what}: {expression} has no {label}: {metrics}"
                 );
             }
-            for (name, label, wanted) in selectors(&expression) {
+            let asked = selectors(&expression).into_iter();
+            for (name, label, wanted) in asked.filter(|(name, ..)| *name != UP) {
                 checked += 1;
                 let values = values(&metrics, name, label);
                 assert!(
@@ -278,4 +282,16 @@ fn each_alert_says_what_it_is_and_what_to_do() {
             assert_eq!(count(open), count(close), "{name}: {expression}");
         }
     }
+}
+
+#[test]
+fn one_fipd_of_several_that_is_down_is_told_and_so_is_that_none_is_scraped() {
+    let alerts: Value = serde_saphyr::from_str(ALERTS).unwrap();
+    let mut all = Vec::new();
+    speaking(&alerts, &mut all);
+    let (expression, labels) = &all[0];
+    assert_eq!(selectors(expression), [(UP, "job", "\"fipd\""); 2]);
+    let (down, none) = expression.split_once(" or ").unwrap();
+    assert!(down.ends_with(" == 0") && none.starts_with("absent("));
+    assert_eq!(labels, &["instance"]);
 }
