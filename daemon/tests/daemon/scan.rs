@@ -431,6 +431,30 @@ fn unknown_names_and_wrong_passwords_are_answered_alike_and_tries_run_out() {
 }
 
 #[test]
+fn what_no_account_is_called_is_not_logged_as_it_was_typed() {
+    let fipd = Daemon::start();
+    let rest = fipd.rest(None);
+    let page = rest.get("/ui/login");
+    let before = cookie(&page, "__Host-fipd-login");
+    let token = between(&html(&page), "name=\"csrf\" value=\"", "\"").to_owned();
+    let attempt = |name: &str| {
+        let form = format!("csrf={token}&name={name}&password=wrong-password");
+        post_form(&rest, "/ui/login", &before, &form).status
+    };
+    // Too often in the end, which is logged as well.
+    let typed = "hunter2-in-the-wrong-field";
+    let answers: Vec<_> = (0..6).map(|_| attempt(typed).as_u16()).collect();
+    assert_eq!(answers, [422, 422, 422, 422, 422, 429]);
+    assert_eq!(attempt(&"hunter2".repeat(1_000)), 422);
+    assert_eq!(attempt("admin"), 422);
+    let log = fipd.log();
+    assert!(!log.contains("hunter2"), "{log}");
+    for said in ["unknown_bytes=26", "unknown_bytes=7000", "name=\"admin\""] {
+        assert!(log.contains(said), "{said}: {log}");
+    }
+}
+
+#[test]
 fn what_is_too_large_is_refused_with_the_limit() {
     let fipd = Daemon::start();
     let admin = fipd.rest(Some(&fipd.token("root", "admin")));

@@ -61,8 +61,9 @@ pub async fn sign_in(State(api): State<Arc<Api>>, request: Request) -> Response 
         return retry(StatusCode::FORBIDDEN, error);
     }
     let (name, now) = (fields.get("name"), Instant::now());
+    let (known, unknown_bytes) = logged(&api, name);
     if let Err(wait) = api.sessions.limiter.attempt(name, from, now) {
-        tracing::warn!(name, %from, "sign-in locked out after too many failures");
+        tracing::warn!(name = known, unknown_bytes, %from, "sign-in locked out after too many failures");
         return retry(StatusCode::TOO_MANY_REQUESTS, &locked(wait));
     }
     let fits = !name.is_empty() && name.len() <= MAX_NAME;
@@ -74,7 +75,7 @@ pub async fn sign_in(State(api): State<Arc<Api>>, request: Request) -> Response 
     let origin = Origin::new(from, &headers);
     let cookie = account.and_then(|account| api.sessions.open(&account, origin));
     let Some(cookie) = cookie else {
-        tracing::warn!(name, %from, "sign-in failed");
+        tracing::warn!(name = known, unknown_bytes, %from, "sign-in failed");
         return retry(
             StatusCode::UNPROCESSABLE_ENTITY,
             "Name or password is wrong.",
@@ -86,6 +87,14 @@ pub async fn sign_in(State(api): State<Arc<Api>>, request: Request) -> Response 
     tracing::info!(name, %from, "signed in");
     let response = with_cookie(go_to(safe_next(fields.get("next"))), &cookie);
     with_cookie(response, &cookies::clear(FORM_COOKIE))
+}
+
+/// What the log says of who tries: a name that an account has, else only its length, as it may be a password in the wrong field.
+fn logged<'a>(api: &Api, name: &'a str) -> (Option<&'a str>, Option<usize>) {
+    match api.ipam.read(|ledger| ledger.account(name).is_some()) {
+        true => (Some(name), None),
+        false => (None, Some(name.len())),
+    }
 }
 
 /// Ends the session.
