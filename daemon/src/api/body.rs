@@ -196,7 +196,8 @@ mod tests {
         let router = Router::new()
             .route("/", get(|| async { "here" }))
             .layer(middleware::from_fn(limited));
-        tokio::spawn(port.serve(None, router, None, CancellationToken::new()));
+        let most = crate::api::listen::MOST;
+        tokio::spawn(port.serve(None, router, most, CancellationToken::new()));
         let first = format!("POST / HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n");
         stream.write_all(first.as_bytes()).await.unwrap();
         tokio::time::sleep(Duration::from_millis(100)).await;

@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeSet,
     io,
-    net::SocketAddr,
+    net::{IpAddr, Ipv6Addr, SocketAddr},
     os::unix::net::UnixListener as StdUnixListener,
     path::{Path, PathBuf},
     time::Duration,
@@ -35,10 +35,20 @@ use crate::sockets::{self, Listening, SocketError};
 const DRAIN: Duration = Duration::from_secs(2);
 /// How long who has connected by then has to ask.
 const TO_ASK: Duration = Duration::from_millis(300);
-/// How many connections a port without login takes at once.
-pub const MOST_OPEN: usize = 256;
-/// How long nothing may move on one of them; longer than any handler takes.
-const IDLE: Duration = Duration::from_secs(120);
+/// How many connections the port for everybody takes at once: far fewer than the descriptors of the unit, which backups and
+/// clusters need as well. One address may have many, as behind a reverse proxy everybody comes from its own. Streams of events
+/// are silent for as long as they like.
+pub const MOST: Most = Most {
+    all: 4_096,
+    of_one: 1_024,
+    idle: None,
+};
+/// The same for a port without login, where nothing is silent for longer than any handler takes.
+pub const MOST_OPEN: Most = Most {
+    all: 256,
+    of_one: 256,
+    idle: Some(Duration::from_secs(120)),
+};
 /// How often a silent client of HTTP/2 is asked whether it is there, and how long it may take to say so.
 const ASKED: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(20));
 /// How long a client may take to begin, and then to send the head of a request.
@@ -64,6 +74,24 @@ pub enum ListenError {
         address: SocketAddr,
         source: io::Error,
     },
+}
+
+/// How many connections a port takes at once.
+#[derive(Clone, Copy, Debug)]
+pub struct Most {
+    pub all: usize,
+    /// Of them from one [`network`].
+    pub of_one: usize,
+    /// How long nothing may move on one; `None`: for ever.
+    pub idle: Option<Duration>,
+}
+
+/// What counts as one address: of IPv6 its /64.
+pub fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(v4) => v4.into(),
+        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX)).into(),
+    }
 }
 
 /// The Unix socket for this host's admins.
@@ -257,13 +285,12 @@ impl Port {
         Ok(Self { listener, address })
     }
 
-    /// Serves until `stop`, by TLS where there is a certificate. With `most` no more connections than that at once, and none
-    /// on which nothing moves for two minutes.
+    /// Serves until `stop`, by TLS where there is a certificate.
     pub async fn serve(
         self,
         tls: Option<RustlsConfig>,
         router: Router,
-        most: Option<usize>,
+        most: Most,
         stop: CancellationToken,
     ) -> io::Result<()> {
         let handle = Handle::new();
@@ -281,12 +308,12 @@ impl Port {
             Some(config) => {
                 let secure = RustlsAcceptor::new(config).acceptor(plain);
                 let mut server = server.acceptor(Guard::new(secure, most));
-                patient(server.http_builder(), most.is_none());
+                patient(server.http_builder(), most.idle.is_none());
                 server.serve(service).await
             }
             None => {
                 let mut server = server.acceptor(Guard::new(plain, most));
-                patient(server.http_builder(), most.is_none());
+                patient(server.http_builder(), most.idle.is_none());
                 server.serve(service).await
             }
         };

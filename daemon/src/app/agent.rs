@@ -141,7 +141,7 @@ fn listen_at(
         let router = router(listener)
             .layer(map_response(api::common_headers))
             .with_state(Arc::clone(&shown));
-        let serving = port.serve(None, router, Some(listen::MOST_OPEN), stop.clone());
+        let serving = port.serve(None, router, listen::MOST_OPEN, stop.clone());
         tasks.spawn(async { serving.await.map_err(|error| error.to_string()) });
     }
     Ok(())

@@ -124,7 +124,7 @@ fn serve_users(
             .map_err(|error| error.to_string())
     });
     let router = api::strict_transport(router);
-    let serving = port.serve(Some(certificate), router, None, stop.clone());
+    let serving = port.serve(Some(certificate), router, listen::MOST, stop.clone());
     tasks.spawn(async { serving.await.map_err(|error| error.to_string()) });
 }
 
@@ -143,7 +143,7 @@ fn serve_open(
         }
         let tls = listener.tls.then(|| certificate.clone());
         tracing::info!(address = %port.address, tls = listener.tls, serve = ?listener.serve, "listens here as well, without login");
-        let serving = port.serve(tls, router, Some(listen::MOST_OPEN), stop.clone());
+        let serving = port.serve(tls, router, listen::MOST_OPEN, stop.clone());
         tasks.spawn(async { serving.await.map_err(|error| error.to_string()) });
     }
 }

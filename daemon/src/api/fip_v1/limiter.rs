@@ -2,11 +2,13 @@
 
 use std::{
     collections::BTreeMap,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    net::{IpAddr, Ipv4Addr},
     time::{Duration, Instant},
 };
 
 use parking_lot::Mutex;
+
+use crate::api::listen::network;
 
 /// More buckets than these, and those that are full again are forgotten.
 const MOST: usize = 10_000;
@@ -37,13 +39,6 @@ impl Whom {
     pub fn stranger(address: Option<IpAddr>, project: &str) -> Self {
         let address = address.unwrap_or(Ipv4Addr::UNSPECIFIED.into());
         Self::Stranger(network(address), project.to_owned())
-    }
-}
-
-fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V4(v4) => v4.into(),
-        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX)).into(),
     }
 }
 

@@ -1,10 +1,12 @@
-//! Keeps clients that say nothing from using up a port: a limit on connections, a deadline for their first bytes, and, on ports
-//! that anybody may reach, one for connections on which nothing moves.
+//! Keeps clients from using up a port: limits on connections, of all and of each address, a deadline for their first bytes, and,
+//! on ports without login, one for connections on which nothing moves.
 //!
 //! The deadline of the HTTP server begins when it knows the version of HTTP that is spoken, and counts for HTTP/1 only.
 
 use std::{
+    collections::{BTreeMap, btree_map::Entry},
     io,
+    net::IpAddr,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
@@ -13,6 +15,7 @@ use std::{
 
 use axum_server::accept::Accept;
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
@@ -20,27 +23,67 @@ use tokio::{
     time::{Instant, Sleep},
 };
 
-use super::{HEAD_DEADLINE, IDLE};
+use super::{HEAD_DEADLINE, Most, network};
 
 /// Bytes by which HTTP/2 is told from HTTP/1 (RFC 9113, 3.4).
 const PREFACE: usize = 24;
 
-/// Accepts as `inner` does, but not more than the limit at once: who comes then is closed at once.
+/// Accepts as `inner` does, but not more than the limits at once: who comes then is closed at once.
 #[derive(Clone, Debug)]
 pub(super) struct Guard<A> {
     inner: A,
+    most: Most,
     permits: Arc<Semaphore>,
-    /// How long nothing may move.
-    idle: Option<Duration>,
+    by_address: ByAddress,
 }
 
+/// How many there are of each.
+type ByAddress = Arc<Mutex<BTreeMap<IpAddr, usize>>>;
+
 impl<A> Guard<A> {
-    /// With a limit nobody holds a place without using it; without one, streams may be silent for as long as they like.
-    pub fn new(inner: A, most: Option<usize>) -> Self {
+    pub fn new(inner: A, most: Most) -> Self {
         Self {
             inner,
-            permits: Arc::new(Semaphore::new(most.unwrap_or(Semaphore::MAX_PERMITS))),
-            idle: most.map(|_| IDLE),
+            most,
+            permits: Arc::new(Semaphore::new(most.all)),
+            by_address: ByAddress::default(),
+        }
+    }
+
+    /// A place for the connection. Fails where all are taken, or those of its address.
+    fn place(&self, stream: &TcpStream) -> io::Result<Place> {
+        let permit = Arc::clone(&self.permits).try_acquire_owned();
+        let permit = permit.map_err(io::Error::other)?;
+        let address = network(stream.peer_addr()?.ip());
+        let mut by_address = self.by_address.lock();
+        let taken = by_address.entry(address).or_default();
+        if *taken >= self.most.of_one {
+            return Err(io::Error::other("too many connections from one address"));
+        }
+        *taken += 1;
+        Ok(Place {
+            _permit: permit,
+            address,
+            by_address: Arc::clone(&self.by_address),
+        })
+    }
+}
+
+/// What a connection counts as, as long as it is there.
+#[derive(Debug)]
+struct Place {
+    _permit: OwnedSemaphorePermit,
+    address: IpAddr,
+    by_address: ByAddress,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Entry::Occupied(mut taken) = self.by_address.lock().entry(self.address) {
+            *taken.get_mut() -= 1;
+            if *taken.get() == 0 {
+                taken.remove();
+            }
         }
     }
 }
@@ -57,12 +100,12 @@ where
     type Future = BoxFuture<'static, io::Result<(Self::Stream, Self::Service)>>;
 
     fn accept(&self, stream: TcpStream, service: S) -> Self::Future {
-        let permit = match Arc::clone(&self.permits).try_acquire_owned() {
-            Ok(permit) => permit,
-            Err(full) => return Box::pin(std::future::ready(Err(io::Error::other(full)))),
+        let place = match self.place(&stream) {
+            Ok(place) => place,
+            Err(full) => return Box::pin(std::future::ready(Err(full))),
         };
         let accepted = self.inner.accept(stream, service);
-        let idle = self.idle;
+        let idle = self.most.idle;
         Box::pin(async move {
             let (stream, service) = accepted.await?;
             let guarded = Guarded {
@@ -70,14 +113,14 @@ where
                 heard: 0,
                 idle,
                 patience: Some(Box::pin(tokio::time::sleep(HEAD_DEADLINE))),
-                _permit: permit,
+                _place: place,
             };
             Ok((guarded, service))
         })
     }
 }
 
-/// A connection that counts against the limit.
+/// A connection that counts against the limits.
 #[derive(Debug)]
 pub(super) struct Guarded<S> {
     stream: S,
@@ -86,7 +129,7 @@ pub(super) struct Guarded<S> {
     idle: Option<Duration>,
     /// Until the first bytes, and then until something moves.
     patience: Option<Pin<Box<Sleep>>>,
-    _permit: OwnedSemaphorePermit,
+    _place: Place,
 }
 
 impl<S> Guarded<S> {
@@ -174,12 +217,18 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
 #[cfg(test)]
 mod tests {
     use axum::{Router, routing::get};
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        net::TcpSocket,
+    };
     use tokio_util::sync::CancellationToken;
 
-    use super::{super::Port, *};
+    use super::{
+        super::{MOST, MOST_OPEN, Port},
+        *,
+    };
 
-    fn serve(most: Option<usize>) -> std::net::SocketAddr {
+    fn serve(most: Most) -> std::net::SocketAddr {
         let port = Port::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = port.address;
         let router = Router::new().route("/", get(|| async { "here" }));
@@ -197,7 +246,7 @@ mod tests {
     }
 
     /// How long a client is kept that says this and then nothing.
-    async fn kept(most: Option<usize>, says: &[u8]) -> Duration {
+    async fn kept(most: Most, says: &[u8]) -> Duration {
         let mut silent = TcpStream::connect(serve(most)).await.unwrap();
         silent.write_all(says).await.unwrap();
         let began = Instant::now();
@@ -216,7 +265,7 @@ mod tests {
             "GET / HTTP/1.1\r\n",
             "GET / HTTP/1.1\r\nhost: x\r\n",
         ] {
-            for most in [None, Some(1)] {
+            for most in [MOST, MOST_OPEN] {
                 let took = kept(most, says.as_bytes()).await;
                 assert!(
                     took < HEAD_DEADLINE + Duration::from_secs(1),
@@ -230,13 +279,14 @@ mod tests {
     async fn where_places_are_few_nobody_keeps_one_without_use() {
         // The preface of HTTP/2 and empty settings.
         let settings = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
-        let took = kept(Some(1), settings).await;
-        assert!(took < IDLE + Duration::from_secs(1), "{took:?}");
+        let took = kept(MOST_OPEN, settings).await;
+        let idle = MOST_OPEN.idle.unwrap();
+        assert!(took < idle + Duration::from_secs(1), "{took:?}");
     }
 
     #[tokio::test]
     async fn only_so_many_at_once() {
-        let address = serve(Some(2));
+        let address = serve(Most { all: 2, ..MOST });
         let mut open = Vec::new();
         for _ in 0..2 {
             open.push(TcpStream::connect(address).await.unwrap());
@@ -245,6 +295,25 @@ mod tests {
         assert!(!is_served(third).await);
         drop(open.pop());
         while !is_served(TcpStream::connect(address).await.unwrap()).await {
+            tokio::task::yield_now().await;
+        }
+        assert!(is_served(open.pop().unwrap()).await);
+    }
+
+    #[tokio::test]
+    async fn one_address_leaves_places_to_others() {
+        let address = serve(Most { of_one: 2, ..MOST });
+        let from = async |client: &str| {
+            let socket = TcpSocket::new_v4().unwrap();
+            socket.bind(client.parse().unwrap()).unwrap();
+            socket.connect(address).await.unwrap()
+        };
+        let (here, elsewhere) = ("127.0.0.1:0", "127.0.0.2:0");
+        let mut open = vec![from(here).await, from(here).await];
+        assert!(!is_served(from(here).await).await);
+        assert!(is_served(from(elsewhere).await).await);
+        drop(open.pop());
+        while !is_served(from(here).await).await {
             tokio::task::yield_now().await;
         }
         assert!(is_served(open.pop().unwrap()).await);

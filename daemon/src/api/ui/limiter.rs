@@ -11,11 +11,13 @@
 
 use std::{
     collections::BTreeMap,
-    net::{IpAddr, Ipv6Addr},
+    net::IpAddr,
     time::{Duration, Instant},
 };
 
 use parking_lot::Mutex;
+
+use crate::api::listen::network;
 
 /// Failures of one name from one address before it is locked out.
 const TRIES: usize = 5;
@@ -65,7 +67,7 @@ impl Limiter {
     /// Counts an attempt. Fails with the time to wait while name or address are locked out.
     pub fn attempt(&self, name: &str, from: IpAddr, now: Instant) -> Result<(), Duration> {
         let mut inner = self.0.lock();
-        let (address, name) = (place(from), beginning(name));
+        let (address, name) = (network(from), beginning(name));
         let mut keys = vec![
             (Key::Both(address, name.clone()), TRIES),
             (Key::Address(address), TRIES_OF_ADDRESS),
@@ -89,7 +91,7 @@ impl Limiter {
     /// address and of the name.
     pub fn succeeded(&self, name: &str, from: IpAddr, at: Instant) {
         let mut inner = self.0.lock();
-        let (address, name) = (place(from), beginning(name));
+        let (address, name) = (network(from), beginning(name));
         inner.failures.remove(&Key::Both(address, name.clone()));
         for key in [Key::Address(address), Key::Name(name)] {
             if let Some(failures) = inner.failures.get_mut(&key) {
@@ -104,7 +106,7 @@ impl Limiter {
         self.succeeded(name, from, at);
         let mut inner = self.0.lock();
         let known = &mut inner.known;
-        let both = (place(from), beginning(name));
+        let both = (network(from), beginning(name));
         known.retain(|one| *one != both);
         let of_name = known.iter().filter(|(_, name)| *name == both.1).count();
         let oldest = match of_name < KNOWN_OF_ONE {
@@ -168,16 +170,6 @@ fn make_room(failures: &mut BTreeMap<Key, Failures>, now: Instant) {
     let (_, middle, _) = weights.select_nth_unstable(middle);
     let middle = *middle;
     failures.retain(|_, one| weight(one) > middle);
-}
-
-/// What counts as one address.
-fn place(from: IpAddr) -> IpAddr {
-    match from.to_canonical() {
-        IpAddr::V4(address) => IpAddr::V4(address),
-        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(
-            address.to_bits() & !u128::from(u64::MAX),
-        )),
-    }
 }
 
 fn beginning(name: &str) -> String {
@@ -364,7 +356,7 @@ mod tests {
         limiter.signed_in("ann", from(KNOWN_OF_ONE + 1), now);
         let inner = limiter.0.lock();
         let knows = |name: &str, number| {
-            let both = (place(from(number)), name.to_owned());
+            let both = (network(from(number)), name.to_owned());
             inner.known.contains(&both)
         };
         assert!(knows("bob", 0) && knows("ann", 1) && knows("ann", KNOWN_OF_ONE + 1));
