@@ -85,7 +85,7 @@ pub enum AppError {
     Socket(#[from] SocketError),
     #[error("{}: {source}", path.display())]
     File { path: PathBuf, source: io::Error },
-    /// A webhook or the provider cannot be used as it is configured.
+    /// The provider cannot be used as it is configured.
     #[error("{0}")]
     Config(String),
     #[error("signals cannot be received: {0}")]
@@ -144,7 +144,8 @@ async fn serve(
     let backups = Backups::new(ipam.clone(), Schedule::new(&config.backup, data_dir));
     chores(&mut tasks, ipam, &backups, &rules, stop);
     let oidc = start_oidc(settings)?;
-    let webhooks = start_webhooks(&mut tasks, settings, ipam, stop)?;
+    let webhooks = Webhooks::new(&config.hooks, data_dir);
+    tasks.spawn(webhooks.clone().run(ipam.clone(), stop.clone()).map(Ok));
     let (engine, host_rules) = host::start(&mut tasks, config, data_dir, (ipam, &rules), stop);
     let parts = Parts {
         certificate: Arc::clone(&doors.certificate),
@@ -208,18 +209,6 @@ fn start_oidc(settings: &Settings) -> Result<Oidc, AppError> {
         tokio::spawn(async move { provider.look().await });
     }
     Ok(oidc)
-}
-
-fn start_webhooks(
-    tasks: &mut Tasks,
-    settings: &Settings,
-    ipam: &Ipam,
-    stop: &CancellationToken,
-) -> Result<Webhooks, AppError> {
-    let webhooks = Webhooks::new(&settings.config.hooks, &settings.data_dir);
-    let webhooks = webhooks.map_err(AppError::Config)?;
-    tasks.spawn(webhooks.clone().run(ipam.clone(), stop.clone()).map(Ok));
-    Ok(webhooks)
 }
 
 /// Ends what was started, and takes the listen file away.

@@ -139,7 +139,7 @@ impl Known {
 }
 
 impl Oidc {
-    /// That of the configuration. Blocks on the disk.
+    /// That of the configuration.
     ///
     /// # Errors
     /// Something of it cannot be used.
@@ -149,8 +149,6 @@ impl Oidc {
         };
         let advertise = advertise.ok_or("[oidc] needs [api] advertise: the URL by which browsers reach fipd, where the provider sends them back to")?;
         let failed = |what: &str, why: &dyn std::fmt::Display| format!("[oidc] {what}: {why}");
-        let outgoing =
-            Outgoing::new(config.ca_file.as_deref()).map_err(|why| failed("ca-file", &why))?;
         let issuer = IssuerUrl::new(config.issuer.0.to_string());
         let redirect = format!("{}{CALLBACK}", advertise.trim_end_matches('/'));
         let redirect = RedirectUrl::new(redirect);
@@ -158,7 +156,7 @@ impl Oidc {
             config: config.clone(),
             issuer: issuer.map_err(|why| failed("issuer", &why))?,
             redirect: redirect.map_err(|why| failed("[api] advertise", &why))?,
-            outgoing,
+            outgoing: Outgoing::new(config.ca_file.as_deref()),
             known: Mutex::new(Known {
                 metadata: None,
                 failure: None,
@@ -168,12 +166,13 @@ impl Oidc {
         }))))
     }
 
-    /// Whether the files of one can be used. Blocks on the disk.
+    /// Whether the files of one can be used.
     ///
     /// # Errors
     /// Which cannot, and why.
     pub async fn check(config: &config::Oidc) -> Result<(), String> {
-        Outgoing::new(config.ca_file.as_deref()).map_err(|why| format!("[oidc] ca-file: {why}"))?;
+        let ready = Outgoing::new(config.ca_file.as_deref()).ready().await;
+        ready.map_err(|why| format!("[oidc] {why}"))?;
         match &config.client_secret_file {
             Some(path) => read_secret(path)
                 .await

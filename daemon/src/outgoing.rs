@@ -1,6 +1,7 @@
 //! HTTP requests of fipd to others: with a deadline, a bound on the answer, and the system's CAs and those that are named.
 
 use std::{
+    fmt,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -14,6 +15,7 @@ use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::TokioExecutor,
 };
+use parking_lot::Mutex;
 use rustls::{
     ClientConfig, RootCertStore,
     pki_types::{CertificateDer, pem::PemObject as _},
@@ -22,9 +24,19 @@ use rustls::{
 /// How long a connection that nobody uses is kept.
 const IDLE: Duration = Duration::from_secs(30);
 
-/// Sends requests; cheap to clone.
+type Sending = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
+
+/// Sends requests; cheap to clone. The CA file is read each time, so that another one counts at once, the system's CAs first and
+/// again after there was no connection.
 #[derive(Clone, Debug)]
-pub struct Outgoing(Client<HttpsConnector<HttpConnector>, Full<Bytes>>);
+pub struct Outgoing(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    ca_file: Option<PathBuf>,
+    /// What the file said, and a client that trusts it.
+    built: Mutex<Option<(Vec<u8>, Sending)>>,
+}
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
@@ -42,31 +54,93 @@ pub enum OutgoingError {
 }
 
 impl Outgoing {
-    /// Reads the CAs. Blocks on the disk.
+    /// Trusts the CAs of the file beside the system's.
+    pub fn new(ca_file: Option<&Path>) -> Self {
+        Self(Arc::new(Inner {
+            ca_file: ca_file.map(Path::to_owned),
+            built: Mutex::default(),
+        }))
+    }
+
+    /// Whether anything can be sent.
     ///
     /// # Errors
-    /// The file has no certificates.
-    pub fn new(ca_file: Option<&Path>) -> Result<Self, OutgoingError> {
+    /// The CA file has no certificates.
+    pub async fn ready(&self) -> Result<(), OutgoingError> {
+        self.client().await.map(drop)
+    }
+
+    async fn client(&self) -> Result<Sending, OutgoingError> {
+        let inner = Arc::clone(&self.0);
+        let client = tokio::task::spawn_blocking(move || inner.client()).await;
+        client.unwrap_or_else(|error| Err(OutgoingError::Connect(error.to_string())))
+    }
+
+    /// Sends it and reads the answer, of which at most `most` bytes; redirects are not followed.
+    ///
+    /// # Errors
+    /// There is no whole answer by then, or the CA file has no certificates.
+    pub async fn send(
+        &self,
+        request: Request<Vec<u8>>,
+        deadline: Duration,
+        most: usize,
+    ) -> Result<Response<Vec<u8>>, OutgoingError> {
+        let client = self.client().await?;
+        let work = async {
+            let request = request.map(|body| Full::new(Bytes::from(body)));
+            let response = client
+                .request(request)
+                .await
+                .map_err(|error| OutgoingError::Connect(causes(&error)))?;
+            let (parts, body) = response.into_parts();
+            let body = Limited::new(body, most)
+                .collect()
+                .await
+                .map_err(|error| OutgoingError::Answer(error.to_string()))?;
+            Ok(Response::from_parts(parts, body.to_bytes().to_vec()))
+        };
+        let answer = match tokio::time::timeout(deadline, work).await {
+            Ok(answer) => answer,
+            Err(_) => Err(OutgoingError::Late(deadline)),
+        };
+        if matches!(answer, Err(OutgoingError::Connect(_))) {
+            // The system may know the CA by the next time.
+            *self.0.built.lock() = None;
+        }
+        answer
+    }
+}
+
+impl Inner {
+    /// One that trusts the CAs as they are. Blocks on the disk.
+    fn client(&self) -> Result<Sending, OutgoingError> {
+        let read = match &self.ca_file {
+            Some(path) => std::fs::read(path).map_err(|error| self.unusable(&error))?,
+            None => Vec::new(),
+        };
+        let built = self.built.lock().clone();
+        if let Some((_, client)) = built.filter(|(before, _)| *before == read) {
+            return Ok(client);
+        }
+        let client = self.build(&read)?;
+        *self.built.lock() = Some((read, client.clone()));
+        Ok(client)
+    }
+
+    fn build(&self, read: &[u8]) -> Result<Sending, OutgoingError> {
         let mut roots = RootCertStore::empty();
         // One that cannot be read is as if it were not there.
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        if let Some(path) = ca_file {
-            let failed = |why: String| OutgoingError::CaFile {
-                path: path.to_owned(),
-                why,
-            };
-            let bytes = std::fs::read(path).map_err(|error| failed(error.to_string()))?;
-            let mut found = 0;
-            for certificate in CertificateDer::pem_slice_iter(&bytes) {
-                let certificate = certificate.map_err(|error| failed(error.to_string()))?;
-                roots
-                    .add(certificate)
-                    .map_err(|error| failed(error.to_string()))?;
-                found += 1;
-            }
-            if found == 0 {
-                return Err(failed("it has no PEM certificate".to_owned()));
-            }
+        let of_system = roots.len();
+        for certificate in CertificateDer::pem_slice_iter(read) {
+            let certificate = certificate.map_err(|error| self.unusable(&error))?;
+            roots
+                .add(certificate)
+                .map_err(|error| self.unusable(&error))?;
+        }
+        if self.ca_file.is_some() && roots.len() == of_system {
+            return Err(self.unusable(&"it has no PEM certificate"));
         }
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = ClientConfig::builder_with_provider(provider)
@@ -78,40 +152,16 @@ impl Outgoing {
             .https_or_http()
             .enable_http1()
             .build();
-        let client = Client::builder(TokioExecutor::new())
+        Ok(Client::builder(TokioExecutor::new())
             .pool_idle_timeout(IDLE)
             .pool_max_idle_per_host(2)
-            .build(connector);
-        Ok(Self(client))
+            .build(connector))
     }
 
-    /// Sends it and reads the answer, of which at most `most` bytes; redirects are not followed.
-    ///
-    /// # Errors
-    /// There is no whole answer by then.
-    pub async fn send(
-        &self,
-        request: Request<Vec<u8>>,
-        deadline: Duration,
-        most: usize,
-    ) -> Result<Response<Vec<u8>>, OutgoingError> {
-        let work = async {
-            let request = request.map(|body| Full::new(Bytes::from(body)));
-            let response = self
-                .0
-                .request(request)
-                .await
-                .map_err(|error| OutgoingError::Connect(causes(&error)))?;
-            let (parts, body) = response.into_parts();
-            let body = Limited::new(body, most)
-                .collect()
-                .await
-                .map_err(|error| OutgoingError::Answer(error.to_string()))?;
-            Ok(Response::from_parts(parts, body.to_bytes().to_vec()))
-        };
-        match tokio::time::timeout(deadline, work).await {
-            Ok(answer) => answer,
-            Err(_) => Err(OutgoingError::Late(deadline)),
+    fn unusable(&self, why: &dyn fmt::Display) -> OutgoingError {
+        OutgoingError::CaFile {
+            path: self.ca_file.clone().unwrap_or_default(),
+            why: why.to_string(),
         }
     }
 }
@@ -133,7 +183,7 @@ mod tests {
     async fn nobody_there_and_nobody_answering_are_told_apart() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let outgoing = Outgoing::new(None).unwrap();
+        let outgoing = Outgoing::new(None);
         let send = async || {
             let request = Request::get(format!("http://{address}/"));
             let request = request.body(Vec::new()).unwrap();
@@ -142,17 +192,29 @@ mod tests {
                 .await
                 .unwrap_err()
         };
+        let built = || outgoing.0.built.lock().is_some();
         assert!(matches!(send().await, OutgoingError::Late(_)));
+        assert!(built());
         drop(listener);
         assert!(matches!(send().await, OutgoingError::Connect(_)));
+        assert!(!built(), "the system's CAs are read again");
     }
 
-    #[test]
-    fn a_ca_file_without_certificates_is_refused_by_name() {
+    #[tokio::test]
+    async fn a_ca_file_counts_as_it_is_by_then() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("ca.pem");
+        let outgoing = Outgoing::new(Some(&path));
+        let refused = async || outgoing.ready().await.unwrap_err().to_string();
+        assert!(refused().await.contains("ca.pem"));
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        std::fs::write(&path, made.cert.pem()).unwrap();
+        outgoing.ready().await.unwrap();
         std::fs::write(&path, "nothing").unwrap();
-        let error = Outgoing::new(Some(&path)).unwrap_err().to_string();
-        assert!(error.contains("ca.pem"), "{error}");
+        let error = refused().await;
+        assert!(
+            error.contains("ca.pem") && error.contains("no PEM"),
+            "{error}"
+        );
     }
 }

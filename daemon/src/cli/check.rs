@@ -151,8 +151,11 @@ async fn files(config: &Config) -> Vec<Checked> {
         );
     }
     for hook in &config.hooks {
-        let usable = webhooks::check(hook).map(|()| "its files can be used".to_owned());
-        found(format!("[[webhook]] {}", hook.name.0), usable);
+        let usable = webhooks::check(hook).await;
+        found(
+            format!("[[webhook]] {}", hook.name.0),
+            usable.map(|()| "its files can be used".to_owned()),
+        );
     }
     if let Some(oidc) = &config.oidc {
         let usable = Oidc::check(oidc).await;

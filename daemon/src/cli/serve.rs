@@ -136,7 +136,11 @@ impl Serve {
         runtime.shutdown_timeout(std::time::Duration::from_millis(500));
         result.map_err(|error| {
             // Not to be tried again: the unit has RestartPreventExitStatus for it.
-            if matches!(error, AppError::Store(OpenError::Newer { .. })) {
+            let lasts = matches!(
+                error,
+                AppError::Store(OpenError::Newer { .. }) | AppError::Config(_)
+            );
+            if lasts {
                 Failure::Input(error.to_string())
             } else {
                 Failure::failed(error)

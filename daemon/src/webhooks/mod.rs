@@ -71,24 +71,16 @@ enum Trouble {
 }
 
 impl Webhooks {
-    /// Those of the configuration. Blocks on the disk.
-    ///
-    /// # Errors
-    /// A CA file cannot be used.
-    pub fn new(hooks: &[Hook], data_dir: &Path) -> Result<Self, String> {
-        let one = |hook: &Hook| {
-            let sender = Sender::new(hook)
-                .map_err(|error| format!("[[webhook]] name = {:?}: {error}", hook.name.0))?;
-            Ok(One {
-                place: Place::new(data_dir, &hook.name.0),
-                sender,
-                standing: Standing::default(),
-                gone: Mutex::default(),
-                hook: hook.clone(),
-            })
+    /// Those of the configuration.
+    pub fn new(hooks: &[Hook], data_dir: &Path) -> Self {
+        let one = |hook: &Hook| One {
+            place: Place::new(data_dir, &hook.name.0),
+            sender: Sender::new(hook),
+            standing: Standing::default(),
+            gone: Mutex::default(),
+            hook: hook.clone(),
         };
-        let all: Result<Vec<_>, String> = hooks.iter().map(one).collect();
-        Ok(Self(Arc::new(all?)))
+        Self(Arc::new(hooks.iter().map(one).collect()))
     }
 
     /// Tells them until it is told to stop.
@@ -125,8 +117,8 @@ impl Webhooks {
 ///
 /// # Errors
 /// Which cannot, and why.
-pub fn check(hook: &Hook) -> Result<(), String> {
-    Sender::new(hook).map_err(|error| error.to_string())?;
+pub async fn check(hook: &Hook) -> Result<(), String> {
+    Sender::new(hook).ready().await?;
     sign::Secret::read(&hook.secret_file).map(drop)
 }
 
@@ -200,6 +192,8 @@ impl One {
     /// Sends a batch. Whether there may be more.
     async fn step(&self, ipam: &Ipam) -> Result<bool, Trouble> {
         let mut at = self.here(ipam).await?;
+        // Not only once there is something to send.
+        self.sender.ready().await.map_err(Trouble::Refused)?;
         let reader = ipam.reader().clone();
         let read = move || {
             let all = AuditFilter::default();

@@ -5,11 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use http::{Request, header};
 
 use super::{event::Message, sign::Secret};
-use crate::{
-    clock,
-    config::Hook,
-    outgoing::{Outgoing, OutgoingError},
-};
+use crate::{clock, config::Hook, outgoing::Outgoing};
 
 /// For connecting, sending and the answer.
 const DEADLINE: Duration = Duration::from_secs(15);
@@ -23,12 +19,18 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    pub fn new(hook: &Hook) -> Result<Self, OutgoingError> {
-        Ok(Self {
+    pub fn new(hook: &Hook) -> Self {
+        Self {
             url: hook.url.0.clone(),
             secret: hook.secret_file.clone(),
-            outgoing: Outgoing::new(hook.ca_file.as_deref())?,
-        })
+            outgoing: Outgoing::new(hook.ca_file.as_deref()),
+        }
+    }
+
+    /// Whether the CA file can be used, else why not.
+    pub async fn ready(&self) -> Result<(), String> {
+        let ready = self.outgoing.ready().await;
+        ready.map_err(|error| error.to_string())
     }
 
     /// Sends it once. The status of a receiver that took it, or why it is not taken. The secret is read each time, so that

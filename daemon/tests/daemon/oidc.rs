@@ -6,7 +6,7 @@ use http::header;
 use serde_json::json;
 
 use crate::{
-    harness::{Answer, Daemon, Rest},
+    harness::{Answer, Daemon, Rest, run, serve},
     provider::{CLIENT, Flaw, Provider, SECRET},
 };
 
@@ -273,4 +273,35 @@ fn a_provider_that_is_down_is_told_and_keeps_nobody_with_a_password_out() {
         assert!(started.elapsed() < crate::harness::PATIENCE);
         std::thread::sleep(std::time::Duration::from_millis(200));
     }
+}
+
+#[test]
+fn a_ca_file_that_is_missing_is_told_and_read_once_it_is_there() {
+    let provider = Provider::start();
+    let fipd = start(&provider, "ca-file = \"ca.pem\"");
+    let rest = fipd.rest(None);
+    let answer = rest.get("/ui/login/oidc");
+    assert_eq!(answer.status, 503, "{answer:?}");
+    assert!(text(&answer).contains("ca.pem"), "{answer:?}");
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    std::fs::write(fipd.home().path().join("ca.pem"), made.cert.pem()).unwrap();
+    let started = std::time::Instant::now();
+    while rest.get("/ui/login/oidc").status != 303 {
+        assert!(started.elapsed() < crate::harness::PATIENCE);
+        std::thread::sleep(std::time::Duration::from_millis(200));
+    }
+}
+
+#[test]
+fn a_provider_that_never_can_be_is_not_tried_again_and_again() {
+    let home = tempfile::tempdir().unwrap();
+    let text = format!(
+        "[api]\nadvertise = \"{ADVERTISE}\"\n\n[oidc]\nissuer = \"https://1.2.3.4.5\"\nclient-id = \"{CLIENT}\"\n\n\
+         [oidc.roles]\nadmin = [\"root\"]\n"
+    );
+    let file = home.path().join("fipd.toml");
+    std::fs::write(&file, text).unwrap();
+    let done = run(serve(home.path()).arg("--config").arg(&file));
+    assert_eq!(done.code, 2, "{done:?}");
+    assert!(done.err.contains("[oidc] issuer"), "{done:?}");
 }

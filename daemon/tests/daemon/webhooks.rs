@@ -11,15 +11,18 @@ use axum::{
     Router,
     body::Bytes,
     extract::State,
-    http::{HeaderMap, StatusCode},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
+    middleware::map_response,
+    response::Response,
     routing::post,
 };
+use axum_server::tls_rustls::RustlsConfig;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::{
-    beside::serve_beside,
+    beside::{serve_beside, serve_beside_over_tls, showing},
     harness::{Daemon, PATIENCE, program, run},
 };
 
@@ -39,8 +42,26 @@ struct Inner {
 
 impl Receiver {
     fn start(takes: Duration) -> Self {
+        let (receiver, listener, router) = Self::bound("http", takes);
+        serve_beside(listener, router);
+        receiver
+    }
+
+    /// Over TLS, where each request needs a connection of its own.
+    fn over_tls(tls: RustlsConfig) -> Self {
+        let (receiver, listener, router) = Self::bound("https", Duration::ZERO);
+        let router = router.layer(map_response(async |mut response: Response| {
+            let close = HeaderValue::from_static("close");
+            response.headers_mut().insert(header::CONNECTION, close);
+            response
+        }));
+        serve_beside_over_tls(listener, router, tls);
+        receiver
+    }
+
+    fn bound(scheme: &str, takes: Duration) -> (Self, std::net::TcpListener, Router) {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://{}/events", listener.local_addr().unwrap());
+        let url = format!("{scheme}://{}/events", listener.local_addr().unwrap());
         let inner = Arc::new(Inner {
             got: Mutex::default(),
             status: Mutex::new(204),
@@ -49,8 +70,7 @@ impl Receiver {
         let router = Router::new()
             .route("/events", post(take))
             .with_state(Arc::clone(&inner));
-        serve_beside(listener, router);
-        Self { url, inner }
+        (Self { url, inner }, listener, router)
     }
 
     fn answers(&self, status: u16) {
@@ -407,4 +427,39 @@ fn a_secret_that_everybody_can_read_is_not_used() {
     let failed = fipd.cli("webhooks test ops");
     assert_eq!(failed.code, 1, "{failed:?}");
     assert!(failed.err.contains("mode 644"), "{failed:?}");
+}
+
+#[test]
+fn a_ca_file_that_is_missing_keeps_nobody_from_starting_and_each_one_counts_as_it_is() {
+    let make = || rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    let (before, after) = (make(), make());
+    let tls = RustlsConfig::from_config(showing(&before));
+    let receiver = Receiver::over_tls(tls.clone());
+    let (fipd, file) = start(&hook("ops", &receiver.url, "ca-file = \"ca.pem\""));
+    // Told before there is anything to send.
+    let started = Instant::now();
+    loop {
+        let listed = fipd.json("webhooks list");
+        let error = listed["webhooks"][0]["error"].as_str();
+        if error.is_some_and(|error| error.contains("ca.pem")) {
+            break;
+        }
+        assert!(started.elapsed() < PATIENCE, "{listed}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let checked = fipd.cli(&format!("check --config {file}"));
+    assert_eq!(checked.code, 1, "{checked:?}");
+    assert!(checked.out.contains("ca.pem"), "{checked:?}");
+    fipd.json("pool create p --cidr 10.0.0.0/24");
+    give(&fipd, "a");
+    let ca = Path::new(&file).with_file_name("ca.pem");
+    std::fs::write(&ca, before.cert.pem()).unwrap();
+    receiver.wait("what waited for the file", |got| got.len() == 1);
+    // Another CA in its place, and back: who is trusted by now is sent to, without a restart.
+    tls.reload_from_config(showing(&after));
+    std::fs::write(&ca, after.cert.pem()).unwrap();
+    assert_eq!(fipd.json("webhooks test ops")["status"], 204);
+    std::fs::write(&ca, before.cert.pem()).unwrap();
+    let failed = fipd.cli("webhooks test ops");
+    assert_eq!(failed.code, 1, "{failed:?}");
 }
