@@ -4,10 +4,13 @@ use std::{sync::Arc, time::Duration};
 
 use fipd_core::ClusterId;
 use k8s_openapi::api::core::v1::Namespace;
-use kube::{Api, Client, Config};
+use kube::{
+    Api, Client, Config,
+    client::{AuthError, RustlsTlsError},
+};
 use tokio::sync::Semaphore;
 
-use super::transport;
+use super::{kubeconfig, transport};
 
 /// For the TCP and TLS handshakes.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -46,12 +49,29 @@ pub(super) async fn client(
     let build = tokio::task::spawn_blocking(move || {
         let _until_built = permit;
         let _inside = runtime.enter();
-        transport::client(config).map_err(|err| ConnectError::Api(err.to_string()))
+        transport::client(config).map_err(|err| ConnectError::Api(unusable(&err)))
     });
     match tokio::time::timeout(CALL, build).await {
         Err(_) => Err(ConnectError::Deadline(CALL)),
         Ok(Err(err)) => Err(ConnectError::Api(err.to_string())),
         Ok(Ok(client)) => client,
+    }
+}
+
+/// Why there is no client, without what is in the credentials: what the libraries say of some errors has it.
+fn unusable(error: &kube::Error) -> String {
+    const PROGRAM: &str = "the program that its kubeconfig names (exec)";
+    if let kube::Error::InferKubeconfig(error) = error {
+        kubeconfig::told(error)
+    } else if let kube::Error::RustlsTls(RustlsTlsError::InvalidIdentityPem(_)) = error {
+        "its client certificate or the key is no PEM".to_owned()
+    } else if let kube::Error::Auth(AuthError::AuthExecParse(_)) = error {
+        format!("{PROGRAM} has not printed what it should")
+    } else if let kube::Error::Auth(AuthError::AuthExecRun { out, .. }) = error {
+        let said = String::from_utf8_lossy(&out.stderr);
+        format!("{PROGRAM} has failed, {}: {}", out.status, said.trim())
+    } else {
+        error.to_string()
     }
 }
 

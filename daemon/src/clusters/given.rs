@@ -35,3 +35,44 @@ pub async fn client_of(text: &str, origin: &str, insecure: bool) -> Result<Clien
     let client = connect::client(loaded.config, &building).await;
     client.map_err(|error| NoClient::Failed(error.to_string()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOT_BASE64: &str = "aHVudGVyMh==";
+    const NO_PEM: &str = "aHVudGVyMg==";
+    /// The line breaks of the PEM are lost.
+    const ONE_LINE: &str =
+        "LS0tLS1CRUdJTiBQUklWQVRFIEtFWS0tLS0tIGFIVnVkR1Z5TWc9PSAtLS0tLUVORCBLRVkK";
+    const CERTIFICATE: &str =
+        "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCkFBQUEKLS0tLS1FTkQgQ0VSVElGSUNBVEUtLS0tLQo=";
+
+    /// Why there is no client with this key.
+    async fn wrong(key: &str) -> String {
+        let text = format!(
+            "current-context: a\n\
+             clusters: [{{ name: a, cluster: {{ server: 'https://127.0.0.1:1', certificate-authority-data: bm9uZQ== }} }}]\n\
+             users: [{{ name: a, user: {{ client-certificate-data: {CERTIFICATE}, client-key-data: '{key}' }} }}]\n\
+             contexts: [{{ name: a, context: {{ cluster: a, user: a }} }}]\n"
+        );
+        client_of(&text, "test", false)
+            .await
+            .err()
+            .unwrap()
+            .to_string()
+    }
+
+    #[tokio::test]
+    async fn a_key_that_cannot_be_used_is_not_told() {
+        assert_eq!(wrong(NOT_BASE64).await, "client-key-data is no base64");
+        for key in [NO_PEM, ONE_LINE] {
+            let said = wrong(key).await;
+            assert!(
+                !said.contains("hunter2") && !said.contains("45, 45"),
+                "{said}"
+            );
+        }
+        assert!(wrong(ONE_LINE).await.contains("is no PEM"));
+    }
+}

@@ -12,7 +12,7 @@ use std::{
 use crate::config;
 use kube::{
     Config,
-    config::{AuthInfo, Cluster, KubeConfigOptions, Kubeconfig},
+    config::{AuthInfo, Cluster, KubeConfigOptions, Kubeconfig, KubeconfigError, LoadDataError},
 };
 
 /// The largest kubeconfig that is read, in bytes.
@@ -39,6 +39,8 @@ impl Default for Trust {
 }
 
 /// Why a kubeconfig is not used. The cluster stays as it was until the file or Secret changes.
+///
+/// Names fields and places, never what is there: everybody who may look is told, and a key may have come into any field.
 #[derive(Debug, thiserror::Error)]
 pub enum KubeconfigRefused {
     #[error("kubeconfig {}: cannot be read: {source}", path.display())]
@@ -50,11 +52,10 @@ pub enum KubeconfigRefused {
     TooLarge { origin: String },
     #[error("kubeconfig {origin}: {why}")]
     Malformed { origin: String, why: String },
-    #[error("kubeconfig {origin}: {field} = {value:?} is refused: {why}")]
+    #[error("kubeconfig {origin}: {field} is refused: {why}")]
     Field {
         origin: String,
         field: String,
-        value: String,
         why: String,
     },
     #[error("in-cluster = true: {0}")]
@@ -141,7 +142,7 @@ pub(super) async fn accept(
     };
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &options)
         .await
-        .map_err(|err| malformed(err.to_string()))?;
+        .map_err(|err| malformed(told(&err)))?;
     // The library also takes a proxy from the environment: where fipd connects is only what its files say.
     config.proxy_url = None;
     Ok(Loaded { config, files })
@@ -169,7 +170,6 @@ pub(crate) fn fuzz(text: &str) {
     let Ok((_, cluster, user)) = examine(text, None, "fuzz", none) else {
         return;
     };
-    let named = |path: &Option<String>| path.as_ref().is_some_and(|path| !path.is_empty());
     assert!(user.exec.is_none() && user.auth_provider.is_none());
     let paths = [
         &user.token_file,
@@ -178,7 +178,7 @@ pub(crate) fn fuzz(text: &str) {
         &cluster.certificate_authority,
         &cluster.proxy_url,
     ];
-    assert!(!paths.into_iter().any(named), "{text}");
+    assert!(!paths.into_iter().any(is_set), "{text}");
     assert_ne!(cluster.insecure_skip_tls_verify, Some(true));
 }
 
@@ -206,11 +206,61 @@ fn examine(
             origin: origin.to_owned(),
         });
     }
-    let kubeconfig = Kubeconfig::from_yaml(text).map_err(|err| malformed(err.to_string()))?;
+    let kubeconfig = Kubeconfig::from_yaml(text).map_err(|err| malformed(told(&err)))?;
     let (cluster, user) = selected(&kubeconfig, context).map_err(malformed)?;
     check_cluster(&cluster, origin, allow)?;
     check_user(&user, origin, allow)?;
     Ok((kubeconfig, cluster, user))
+}
+
+/// What is wrong, without what is there: what the library says of an error may quote the text or the data in it.
+pub(super) fn told(error: &KubeconfigError) -> String {
+    match error {
+        KubeconfigError::Parse(error) => told_of_yaml(error),
+        KubeconfigError::LoadCertificateAuthority(error) => {
+            told_of_data("certificate-authority", error)
+        }
+        KubeconfigError::LoadClientCertificate(error) => told_of_data("client-certificate", error),
+        KubeconfigError::LoadClientKey(error) => told_of_data("client-key", error),
+        KubeconfigError::ParseCertificates(_) => {
+            "certificate-authority-data holds no certificates in PEM".to_owned()
+        }
+        KubeconfigError::CurrentContextNotSet
+        | KubeconfigError::KindMismatch
+        | KubeconfigError::ApiVersionMismatch
+        | KubeconfigError::LoadContext(_)
+        | KubeconfigError::LoadClusterOfContext(_)
+        | KubeconfigError::FindPath
+        | KubeconfigError::ReadConfig(..)
+        | KubeconfigError::MissingClusterUrl
+        | KubeconfigError::ParseClusterUrl(_)
+        | KubeconfigError::ParseProxyUrl(_) => error.to_string(),
+    }
+}
+
+fn told_of_yaml(error: &serde_saphyr::Error) -> String {
+    let place = error.location();
+    let place = place.map(|at| format!(" in line {}, column {}", at.line(), at.column()));
+    let place = place.unwrap_or_default();
+    let error = error.without_snippet();
+    if let serde_saphyr::Error::SerdeMissingField { field, .. } = error {
+        format!("{field} is missing{place}")
+    } else if matches!(error, serde_saphyr::Error::ExternalMessage { .. }) {
+        format!("is no YAML{place}")
+    } else {
+        format!("is no kubeconfig{place}: it has something of the wrong kind there")
+    }
+}
+
+/// A file is not named either: the data may have been put where its path belongs.
+fn told_of_data(field: &str, error: &LoadDataError) -> String {
+    match error {
+        LoadDataError::DecodeBase64(_) => format!("{field}-data is no base64"),
+        LoadDataError::ReadFile(error, _) => {
+            format!("the file that {field} names cannot be read: {error}")
+        }
+        LoadDataError::NoBase64DataOrFile => format!("{field} is missing"),
+    }
 }
 
 /// The cluster and user of the context that is used. Others in the text are not looked at: they are never used.
@@ -265,63 +315,53 @@ const NEEDS_TRUST: &str = "only a file below /etc/fipd that root owns and nobody
      or other files; put the data itself into the kubeconfig";
 
 fn check_cluster(cluster: &Cluster, origin: &str, allow: Allow) -> Result<(), KubeconfigRefused> {
-    let refuse = |field: &str, value: &str, why: &str| Err(refused(origin, field, value, why));
+    let refuse = |field: &str, why: &str| Err(refused(origin, field, why));
     let server = cluster.server.as_deref().unwrap_or_default();
     if !server.starts_with("https://") {
-        return refuse("server", server, "it must start with https://");
+        return refuse("server", "it must start with https://");
+    }
+    if server.contains('@') {
+        return refuse("server", "it names a user, who is not used; leave that out");
     }
     if cluster.insecure_skip_tls_verify == Some(true) && !allow.insecure {
         let why = "the cluster's identity would not be checked; set insecure-skip-tls-verify = true for it in the \
              configuration, or put its CA into certificate-authority-data";
-        return refuse("insecure-skip-tls-verify", "true", why);
+        return refuse("insecure-skip-tls-verify", why);
     }
-    if let Some(proxy) = cluster.proxy_url.as_deref().filter(|url| !url.is_empty()) {
-        return refuse("proxy-url", proxy, "fipd connects directly; remove it");
+    if is_set(&cluster.proxy_url) {
+        return refuse("proxy-url", "fipd connects directly; remove it");
     }
-    match cluster.certificate_authority.as_deref() {
-        Some(path) if !path.is_empty() && !allow.code => {
-            refuse("certificate-authority", path, NEEDS_TRUST)
-        }
-        Some(_) | None => Ok(()),
+    if is_set(&cluster.certificate_authority) && !allow.code {
+        return refuse("certificate-authority", NEEDS_TRUST);
     }
+    Ok(())
+}
+
+fn is_set(value: &Option<String>) -> bool {
+    value.as_ref().is_some_and(|value| !value.is_empty())
 }
 
 fn check_user(user: &AuthInfo, origin: &str, allow: Allow) -> Result<(), KubeconfigRefused> {
     if allow.code {
         return Ok(());
     }
-    let path = |path: &Option<String>| path.clone().filter(|path| !path.is_empty());
     let asked = [
-        (
-            "exec",
-            user.exec
-                .as_ref()
-                .map(|exec| exec.command.clone().unwrap_or_default()),
-        ),
-        (
-            "auth-provider",
-            user.auth_provider
-                .as_ref()
-                .map(|provider| provider.name.clone()),
-        ),
-        ("tokenFile", path(&user.token_file)),
-        ("client-certificate", path(&user.client_certificate)),
-        ("client-key", path(&user.client_key)),
+        ("exec", user.exec.is_some()),
+        ("auth-provider", user.auth_provider.is_some()),
+        ("tokenFile", is_set(&user.token_file)),
+        ("client-certificate", is_set(&user.client_certificate)),
+        ("client-key", is_set(&user.client_key)),
     ];
-    match asked
-        .into_iter()
-        .find_map(|(field, value)| value.map(|value| (field, value)))
-    {
-        Some((field, value)) => Err(refused(origin, field, &value, NEEDS_TRUST)),
+    match asked.into_iter().find(|(_, asked)| *asked) {
+        Some((field, _)) => Err(refused(origin, field, NEEDS_TRUST)),
         None => Ok(()),
     }
 }
 
-fn refused(origin: &str, field: &str, value: &str, why: &str) -> KubeconfigRefused {
+fn refused(origin: &str, field: &str, why: &str) -> KubeconfigRefused {
     KubeconfigRefused::Field {
         origin: origin.to_owned(),
         field: field.to_owned(),
-        value: value.to_owned(),
         why: why.to_owned(),
     }
 }

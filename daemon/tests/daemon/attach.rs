@@ -62,9 +62,17 @@ fn what_is_not_self_contained_or_belongs_to_the_file_is_refused() {
     let add =
         |name: &str, text: &str| fipd.fed(&format!("clusters add {name} --kubeconfig -"), text);
     let program = KUBECONFIG.replace("{ token: t-o-p-s-e-c-r-e-t }", "{ exec: { command: sh } }");
-    add("east", &program).fails(2, &["exec", "sh", "refused"]);
+    add("east", &program).fails(2, &["exec", "refused"]);
     let file = KUBECONFIG.replace("{ token: t-o-p-s-e-c-r-e-t }", "{ tokenFile: /etc/shadow }");
-    add("east", &file).fails(2, &["tokenFile", "/etc/shadow"]);
+    add("east", &file).fails(2, &["tokenFile", "refused"]);
+    // No YAML, and of the wrong kind: neither the line is told nor the one beside it.
+    let broken = KUBECONFIG.replace("clusters: [{", "clusters: t-o-p-s [{");
+    let wrong = KUBECONFIG.replace("{ name: a, cluster: {", "{ name: a, cluster: t-o-p-s, x: {");
+    for text in [&broken, &wrong] {
+        let refused = add("east", text);
+        refused.fails(2, &["kubeconfig", "line "]);
+        assert!(!refused.err.contains("t-o-p-s"), "{refused:?}");
+    }
     add("EAST", KUBECONFIG).fails(2, &["EAST"]);
     add("own", KUBECONFIG).fails(1, &["own", "the configuration file"]);
     fipd.cli("clusters remove own")
@@ -75,6 +83,26 @@ fn what_is_not_self_contained_or_belongs_to_the_file_is_refused() {
         KUBECONFIG,
     );
     systems.fails(2, &["flat", "claims"]);
+}
+
+#[test]
+fn a_broken_kubeconfig_is_told_by_its_place_wherever_and_its_token_nowhere() {
+    let (fipd, _) = start();
+    let broken = KUBECONFIG.replace("contexts: [", "contexts: t-o-p-s [");
+    std::fs::write(fipd.home().path().join("own.kubeconfig"), broken).unwrap();
+    let viewer = fipd.rest(Some(&fipd.token("looks", "viewer")));
+    let begun = std::time::Instant::now();
+    loop {
+        let clusters = viewer.get("/api/v1/clusters").json().to_string();
+        assert!(!clusters.contains("t-o-p-s"), "{clusters}");
+        if clusters.contains("own.kubeconfig: is no ") {
+            break;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{clusters}");
+    }
+    let log = fipd.log();
+    assert!(log.contains("own.kubeconfig: is no "), "{log}");
+    assert!(!log.contains("t-o-p-s"), "{log}");
 }
 
 #[test]

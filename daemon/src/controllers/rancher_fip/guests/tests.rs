@@ -358,3 +358,22 @@ async fn a_cluster_is_a_guest_by_its_note_once_all_notes_are_read() {
         assert_eq!(put_into(name), Some(put), "{name}");
     }
 }
+
+#[tokio::test]
+async fn of_a_broken_kubeconfig_only_the_place_is_told() {
+    // users: [{ name: u, user: { token: hunter2 } }], and in line 4 clusters: hunter2
+    let secret = r#"{ "data": {
+        "value": "dXNlcnM6Ci0gbmFtZTogdQogIHVzZXI6IHt0b2tlbjogaHVudGVyMn0KY2x1c3RlcnM6IGh1bnRlcjIK"
+    } }"#;
+    let (rancher, _) = canned(&[("GET", 200, secret)]);
+    let bench = Bench::new(rancher).await;
+    let guests = &bench.guests;
+    let stop = guests.clients.of(&guests.data, "c-1", "prod").await.err();
+    let Some(Stop::Wait(wait)) = stop else {
+        panic!("it cannot be used")
+    };
+    // What the log, Events and pages have of it.
+    let says = status::waiting(&wait);
+    assert!(says.message.contains("line 4"), "{says:?}");
+    assert!(!says.message.contains("hunter2"), "{says:?}");
+}
