@@ -161,12 +161,25 @@ pub async fn leave(api: &Api, name: &str, actor: Actor) -> Result<DetachReport, 
         return Ok(unreached(&view, false));
     };
     let past = heard(api, &session).await;
-    let report = detach::leave(&session, &past, &me(api), Some(&actor)).await?;
+    let report = detach::leave(&session, &past, &me(api), Some(&actor)).await;
+    let report = report.map_err(|error| halfway(&view, error.into()))?;
     let shown = shown(&view, report, false);
     if shown.clean {
-        api.clusters.left(&view.name, actor).await?;
+        let noted = api.clusters.left(&view.name, actor).await;
+        noted.map_err(|error| halfway(&view, error.into()))?;
     }
     Ok(shown)
+}
+
+/// What failed says of itself that nothing was changed, which holds for its part only.
+fn halfway(view: &ClusterView, mut problem: Problem) -> Problem {
+    let detail = format!(
+        "the systems of cluster {} are off, but what is done there cannot be noted ({}): the rest is left as it is; run it \
+         again when that works",
+        view.name, problem.title
+    );
+    problem.detail = detail.into_boxed_str();
+    problem
 }
 
 fn past(api: &Api, session: &ClusterSession) -> Past {

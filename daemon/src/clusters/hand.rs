@@ -46,8 +46,7 @@ impl Registry {
         let systems: Vec<_> = cluster.systems.iter().map(ToString::to_string).collect();
         let mut kept = self.kept.clone();
         let again = kept.added.insert(name.clone(), added).is_some();
-        self.keep(kept).await?;
-        let detached = self.kept.detached.contains(&name);
+        let detached = kept.detached.contains(&name);
         let how = if again { "added again" } else { "added" };
         let off = if detached {
             ", all off: it is detached"
@@ -55,7 +54,7 @@ impl Registry {
             ""
         };
         let what = format!("cluster {name} {how}, systems: {}{off}", systems.join(", "));
-        self.note(what, actor).await?;
+        self.note_and_keep(what, kept, actor).await?;
         Ok(detached)
     }
 
@@ -76,9 +75,8 @@ impl Registry {
         if !held && !self.elsewhere(name) {
             kept.detached.remove(name);
         }
-        self.keep(kept).await?;
         let what = format!("cluster {name} removed; its leases stay until it is forgotten");
-        self.note(what, actor).await?;
+        self.note_and_keep(what, kept, actor).await?;
         Ok(held)
     }
 
@@ -107,13 +105,13 @@ impl Registry {
         if !changed {
             return Ok(());
         }
-        self.keep(kept).await?;
         let how = if attached {
             "attached again"
         } else {
             "detached: all systems are off"
         };
-        self.note(format!("cluster {name} {how}"), actor).await
+        let what = format!("cluster {name} {how}");
+        self.note_and_keep(what, kept, actor).await
     }
 
     /// Says where a cluster comes from that admins cannot take out here.
@@ -133,6 +131,27 @@ impl Registry {
             name: name.clone(),
             from,
         })
+    }
+
+    /// Puts it in force once the audit log has it: what cannot be noted is not done.
+    async fn note_and_keep(
+        &mut self,
+        what: String,
+        kept: Kept,
+        actor: Actor,
+    ) -> Result<(), ClustersError> {
+        if self.data_dir.is_none() {
+            return Err(ClustersError::NoPlace);
+        }
+        self.note(what.clone(), actor.clone()).await?;
+        let done = self.keep(kept).await;
+        if let Err(error) = &done {
+            let undone = format!("not done: {what}: {error}");
+            if let Err(error) = self.note(undone, actor).await {
+                tracing::warn!(%error, "not in the audit log");
+            }
+        }
+        done
     }
 
     async fn keep(&mut self, kept: Kept) -> Result<(), ClustersError> {
@@ -172,9 +191,8 @@ impl Registry {
         if kept == self.kept {
             return Ok(());
         }
-        self.keep(kept).await?;
         let what = format!("cluster {name}: nothing of fipd's is left there");
-        self.note(what, actor).await
+        self.note_and_keep(what, kept, actor).await
     }
 
     /// Nobody asks any more what is left in the clusters of these names. Whether anything was.

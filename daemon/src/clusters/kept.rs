@@ -79,10 +79,10 @@ impl Kept {
             .collect()
     }
 
-    /// Writes all of it; on the disk when it returns. Blocks.
+    /// Writes all of it; on the disk when it returns, and where it fails what was there counts. Blocks.
     pub fn save(&self, data_dir: &Path) -> io::Result<()> {
-        write(data_dir, FILE, &serde_json::to_vec(self)?)?;
-        self.save_list(data_dir)
+        self.save_list(data_dir)?;
+        write(data_dir, FILE, &serde_json::to_vec(self)?)
     }
 
     /// Writes the list alone. Blocks.
@@ -175,6 +175,14 @@ mod tests {
         assert_eq!(mode.mode() & 0o777, 0o600);
         fs::write(dir.path().join(FILE), "{").unwrap();
         assert!(Kept::load(dir.path()).is_err(), "it is not taken as empty");
+    }
+
+    #[test]
+    fn what_is_kept_in_part_does_not_count() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join(ATTACHED)).unwrap();
+        assert!(kept().save(dir.path()).is_err());
+        assert!(!dir.path().join(FILE).exists());
     }
 
     #[test]

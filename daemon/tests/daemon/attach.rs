@@ -262,3 +262,22 @@ fn settings_that_name_files_of_the_host_are_refused() {
         ],
     );
 }
+
+#[test]
+fn a_cluster_that_cannot_be_kept_is_not_served_and_the_audit_log_says_so() {
+    let (fipd, _) = start();
+    let add = "clusters add east --systems claims --kubeconfig -";
+    // The file cannot be written in its place.
+    let blocked = fipd.data_dir().join("clusters.json.new");
+    std::fs::create_dir(&blocked).unwrap();
+    let refused = fipd.fed(add, KUBECONFIG);
+    assert!(
+        refused.code != 0 && refused.err.contains("cannot be kept"),
+        "{refused:?}"
+    );
+    assert_eq!(fipd.cli("clusters show east").code, 3);
+    let audit = fipd.json("audit").to_string();
+    assert!(audit.contains("not done: cluster east added"), "{audit}");
+    std::fs::remove_dir(&blocked).unwrap();
+    assert_eq!(fipd.fed(add, KUBECONFIG).code, 0);
+}

@@ -255,7 +255,10 @@ pub async fn detach(
                 ),
             )
         }
-        Ok(Err(problem)) => return Err(failed(&visitor, &problem)),
+        Ok(Err(problem)) => {
+            let next = "The page of the cluster says whether its systems are on.";
+            return Err(visitor.failure(problem.status_code(), problem.detail, next));
+        }
         Err(error) => (false, error.to_string()),
     };
     visitor.tell(good, text, None);

@@ -124,3 +124,29 @@ async fn a_kubeconfig_that_runs_a_program_is_refused_beside_the_form() {
         StatusCode::NOT_FOUND
     );
 }
+
+#[tokio::test]
+async fn what_cannot_be_noted_is_not_done() {
+    let site = Site::new().await;
+    site.account("root", Role::Admin, PASSWORD).await;
+    let admin = site.visitor("root").await;
+    let page = admin
+        .post("/ui/clusters/new", &upload("east", KUBECONFIG))
+        .await;
+    assert_eq!(page.status, StatusCode::SEE_OTHER, "{}", page.html);
+    let file = site.api.data_dir.join("clusters.json");
+    let before = std::fs::read(&file).unwrap();
+    // The audit log takes nothing more.
+    site.api.ipam.shutdown().await;
+    for (path, form, untouched) in [
+        ("/ui/clusters/new", upload("west", KUBECONFIG), false),
+        ("/ui/clusters/east/remove", String::new(), true),
+        ("/ui/clusters/east/detach", String::new(), false),
+    ] {
+        let page = admin.post(path, &form).await;
+        assert_eq!(page.status, StatusCode::SERVICE_UNAVAILABLE, "{path}");
+        // Who leaves a cluster may have switched its systems off by then.
+        assert_eq!(page.html.contains("Nothing was changed here."), untouched);
+        assert_eq!(std::fs::read(&file).unwrap(), before, "{path}");
+    }
+}
