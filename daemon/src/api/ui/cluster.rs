@@ -129,6 +129,10 @@ pub async fn add(State(api): State<Arc<Api>>, posted: Posted<MOST>) -> Answered 
     };
     let detached = match api.clusters.add(upload, visitor.actor()).await {
         Ok(detached) => detached,
+        Err(ClustersError::Invalid(field, why)) => {
+            form.wrong(at_fault(field, &why), why);
+            return Ok(ask_new(&visitor, StatusCode::UNPROCESSABLE_ENTITY, form));
+        }
         Err(error) => {
             let text = error.to_string();
             let status = Problem::from(error).status;
@@ -145,6 +149,16 @@ pub async fn add(State(api): State<Arc<Api>>, posted: Posted<MOST>) -> Answered 
     };
     visitor.tell(true, said, None);
     Ok(go_to(&links::cluster(&name)))
+}
+
+/// The input that a refusal is about. What is wrong with the cluster is its name or its settings: the ticks are of systems
+/// that there are.
+fn at_fault(field: &'static str, why: &str) -> &'static str {
+    match field {
+        "cluster" if why.starts_with("cluster name ") => "name",
+        "cluster" => "settings",
+        _ => field,
+    }
 }
 
 /// What the form says. Where it was not filled in with what is kept of the cluster, what it leaves out stays.

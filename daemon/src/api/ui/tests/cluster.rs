@@ -107,16 +107,29 @@ async fn a_form_without_its_file_keeps_what_was_typed() {
 }
 
 #[tokio::test]
-async fn a_kubeconfig_that_runs_a_program_is_refused_beside_the_form() {
+async fn what_is_refused_of_a_cluster_is_said_beside_its_field_and_the_rest_is_kept() {
     let site = Site::new().await;
     site.account("root", Role::Admin, PASSWORD).await;
     let admin = site.visitor("root").await;
     let program = KUBECONFIG.replace("{ token: t-o-p }", "{ exec: { command: sh } }");
-    let page = admin
-        .post("/ui/clusters/new", &upload("east", &program))
-        .await;
-    assert_eq!(page.status, StatusCode::UNPROCESSABLE_ENTITY);
-    assert!(page.html.contains("exec"), "{}", page.html);
+    for (form, field, why) in [
+        (upload("east", &program), "kubeconfig", "exec is refused"),
+        (upload("EAST", KUBECONFIG), "name", "must be 1 to 63 of"),
+        (upload("east", KUBECONFIG), "settings", "unknown field"),
+    ] {
+        let form = match field {
+            "settings" => format!("{form}&settings=typed-before+%3D+1"),
+            _ => format!("{form}&settings=%23+typed-before"),
+        };
+        let page = admin.post("/ui/clusters/new", &form).await;
+        assert_eq!(page.status, StatusCode::UNPROCESSABLE_ENTITY);
+        let beside = format!("<p class=\"wrong\" id=\"{field}-error\">");
+        let (_, said) = page.html.split_once(&beside).unwrap_or_default();
+        let said = said.split("</p>").next().unwrap_or_default();
+        assert!(said.contains(why), "{field}: {}", page.html);
+        assert!(page.html.contains("typed-before"), "{}", page.html);
+        assert_eq!(page.html.matches("checked").count(), 1, "{}", page.html);
+    }
     let page = admin.post("/ui/clusters/new", "name=east").await;
     assert_eq!(page.status, StatusCode::UNPROCESSABLE_ENTITY);
     assert_eq!(
