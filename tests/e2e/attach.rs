@@ -220,6 +220,22 @@ async fn a_cluster_is_added_by_upload_and_left_without_a_trace_and_with_its_addr
         );
     }
     assert_eq!(west().await["detached"], false);
+    let metrics = fipd.get("/metrics").await.unwrap().body;
+    let served = "fipd_cluster_up{cluster=\"west\"} 1";
+    assert!(metrics.contains(served), "{metrics}");
+
+    // Only its leases are left, and nobody is to mend that.
+    for name in ["west", "east"] {
+        said(fipd.cli(["clusters", "remove", name]).await.unwrap());
+    }
+    wait_until("it is only remembered", DEADLINE, || async {
+        let metrics = fipd.get("/metrics").await.unwrap().body;
+        let remembered = metrics.contains(",state=\"stopped\"}");
+        let alerts = metrics.contains("fipd_cluster_up{");
+        (remembered && !alerts).then_some(()).ok_or(metrics)
+    })
+    .await
+    .unwrap();
 }
 
 fn agent() -> Value {

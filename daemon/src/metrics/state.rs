@@ -86,7 +86,7 @@ impl Collector for State {
 impl State {
     fn pools(&self) -> Vec<Series<'static>> {
         let all: Vec<Arc<Pool>> = self.ipam.read(|ledger| ledger.pools().cloned().collect());
-        let mut figures: [Vec<(Labels<'static>, f64)>; 5] = Default::default();
+        let mut figures: [Vec<(Labels<'static>, f64)>; 6] = Default::default();
         let mut full_in = Vec::new();
         let now = self.ipam.now();
         for pool in all {
@@ -111,12 +111,13 @@ impl State {
                 usage.free,
                 usage.quarantined,
                 usage.out_of_range,
+                pool.spec.closed.into(),
             ];
             for (values, count) in figures.iter_mut().zip(counts) {
                 values.push((labels.clone(), count as f64));
             }
         }
-        let [size, used, free, quarantined, out] = figures;
+        let [size, used, free, quarantined, out, closed] = figures;
         vec![
             Series {
                 name: "pool_size",
@@ -142,6 +143,11 @@ impl State {
                 name: "pool_out_of_range",
                 help: "Leases outside of the pool's addresses",
                 values: out,
+            },
+            Series {
+                name: "pool_closed",
+                help: "1 while the pool gives nothing more by an admin's word, or as what it follows is gone",
+                values: closed,
             },
             Series {
                 name: "pool_full_in_seconds",
@@ -296,12 +302,7 @@ impl State {
             let parts = view.troubles.keys();
             let part = |part: &&str| [labels.clone(), vec![("part", (*part).to_owned())]].concat();
             troubles.extend(parts.map(|one| (part(one), 1.0)));
-            let ready = if view.state == ClusterState::Ready {
-                1.0
-            } else {
-                0.0
-            };
-            up.push((labels.clone(), ready));
+            up.extend(served(view.state).map(|served| (labels.clone(), served)));
             let age = Duration::from_millis(now.saturating_sub(view.since.0)).as_secs_f64();
             let state = ("state", view.state.as_str().to_owned());
             since.push(([labels.clone(), vec![state]].concat(), age));
@@ -310,7 +311,7 @@ impl State {
         vec![
             Series {
                 name: "cluster_up",
-                help: "1 while the cluster is reached and served",
+                help: "1 while the cluster is reached and served, by whichever of its names; missing where only its leases are left",
                 values: up,
             },
             Series {
@@ -379,6 +380,18 @@ impl State {
     }
 }
 
+/// Whether a cluster in that state is served, where it is to be.
+fn served(state: ClusterState) -> Option<f64> {
+    match state {
+        ClusterState::Ready | ClusterState::Joined => Some(1.0),
+        ClusterState::Connecting
+        | ClusterState::Degraded
+        | ClusterState::Refused
+        | ClusterState::IdentityConflict => Some(0.0),
+        ClusterState::Stopped => None,
+    }
+}
+
 /// Walks over all leases, a page at a time.
 fn count_states(ipam: &Ipam) -> BTreeMap<LeaseState, u64> {
     let states = [
@@ -427,6 +440,22 @@ fn releases(guests: &[GuestView], all: &Releases) -> Series<'static> {
 mod tests {
     use super::*;
     use crate::guests::releases::tests::{failed, guest};
+
+    #[test]
+    fn a_second_name_of_a_cluster_is_served_and_one_that_is_remembered_need_not_be() {
+        let of = [
+            (ClusterState::Ready, Some(1.0)),
+            (ClusterState::Joined, Some(1.0)),
+            (ClusterState::Connecting, Some(0.0)),
+            (ClusterState::Degraded, Some(0.0)),
+            (ClusterState::Refused, Some(0.0)),
+            (ClusterState::IdentityConflict, Some(0.0)),
+            (ClusterState::Stopped, None),
+        ];
+        for (state, expected) in of {
+            assert_eq!(served(state), expected, "{state:?}");
+        }
+    }
 
     #[test]
     fn each_release_of_a_guest_has_its_state() {

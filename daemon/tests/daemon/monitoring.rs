@@ -295,3 +295,18 @@ fn one_fipd_of_several_that_is_down_is_told_and_so_is_that_none_is_scraped() {
     assert!(down.ends_with(" == 0") && none.starts_with("absent("));
     assert_eq!(labels, &["instance"]);
 }
+
+#[test]
+fn a_closed_pool_alerts_nobody() {
+    let alerts: Value = serde_saphyr::from_str(ALERTS).unwrap();
+    let mut all = Vec::new();
+    speaking(&alerts, &mut all);
+    all.retain(|(expression, _)| expression.contains("fipd_pool_"));
+    assert_eq!(all.len(), 2, "full, and full soon: {all:?}");
+    for (expression, _) in all {
+        assert!(
+            expression.ends_with(" unless fipd_pool_closed == 1"),
+            "{expression}"
+        );
+    }
+}

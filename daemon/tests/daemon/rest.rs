@@ -334,12 +334,16 @@ fn figures_and_documents_are_served() {
     let fipd = Daemon::start();
     fipd.json("pool create p --cidr 10.0.0.0/24");
     fipd.json("lease allocate --pool p --owner fipd/Host/lab/a --count 4");
+    fipd.json("pool create old --cidr 10.0.1.0/24");
+    fipd.json("pool update old --close");
     let rest = admin(&fipd);
     let text = String::from_utf8(rest.get("/metrics").body.to_vec()).unwrap();
     for line in [
         "fipd_pool_size{pool=\"p\",network=\"default\"} 254",
         "fipd_pool_used{pool=\"p\",network=\"default\"} 4",
         "fipd_pool_free{pool=\"p\",network=\"default\"} 250",
+        "fipd_pool_closed{pool=\"p\",network=\"default\"} 0",
+        "fipd_pool_closed{pool=\"old\",network=\"default\"} 1",
         "fipd_leases{state=\"allocated\"} 4",
         "fipd_store_up 1",
         "fipd_http_requests_total{method=\"POST\",route=\"/api/v1/leases\",status=\"201\"} 1",
