@@ -52,6 +52,7 @@ async fn a_deb_is_installed_upgraded_downgraded_removed_and_purged() {
         .lines()
         .filter(|path| !kept.iter().any(|kept| path.starts_with(kept)));
     assert_eq!(left.collect::<Vec<_>>(), Vec::<&str>::new());
+    a_purge_leaves_mount_points_empty(&host).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -87,6 +88,29 @@ async fn a_boot_starts_it() {
     owners(&host).await;
     let journal = host.sh("journalctl --no-pager").await;
     assert!(!journal.contains("ordering cycle"), "{journal}");
+}
+
+/// A disk of its own cannot be taken away, only what is on it.
+async fn a_purge_leaves_mount_points_empty(host: &Host) {
+    let folders = "/var/lib/fipd /etc/fipd";
+    host.sh(&format!(
+        "for folder in {folders}; do mkdir $folder && mount -t tmpfs -o mode=0755 tmpfs $folder || exit 1; done"
+    ))
+    .await;
+    host.install(Packages::NEWER).await;
+    host.active().await;
+    host.sh(&format!("test -s {STORE} && test -s {CONFIG}"))
+        .await;
+    host.sh("dpkg --purge fipd 2>&1").await;
+    gone(host).await;
+    assert_eq!(host.sh(&format!("find {folders} -mindepth 1")).await, "");
+    host.sh(&format!("umount {folders} && rmdir {folders}"))
+        .await;
+    host.sh("! test -e /run/fipd").await;
+    let status = host
+        .said("dpkg-query --show --showformat='${Status}' fipd")
+        .await;
+    assert!(!status.contains("config-files"), "{status}");
 }
 
 /// dpkg has the package's scripts put back what they had stopped.
