@@ -1,5 +1,9 @@
 //! A host goes from the package to the static pod and back, by what the manifest says.
 
+use std::process::Command;
+
+use fipd_tests::process::run_bound;
+use fipd_tests::runner::checkout;
 use fipd_tests::testbed::{Kind, Packages, get_unix};
 
 use super::host::Host;
@@ -11,9 +15,8 @@ const POD: &str = "systemd-run --quiet --unit=pod --collect --property=Capabilit
                    --property=NoNewPrivileges=yes --property=Restart=on-failure \
                    /usr/bin/fipd serve --config=/etc/fipd/fipd.toml --socket=/run/fipd/fipd.sock";
 
-/// Runs the commands that the manifest's comment has after the line that begins like this, where a fipd.toml is.
-async fn follow(host: &Host, start: &str) {
-    let manifest = host.sh(&format!("cat {MANIFEST}")).await;
+/// The commands that the manifest's comment has after the line that begins like this.
+fn commands<'a>(manifest: &'a str, start: &str) -> Vec<&'a str> {
     let mut lines = manifest.lines();
     assert!(
         lines.any(|line| line.starts_with(&format!("# {start}"))),
@@ -24,7 +27,13 @@ async fn follow(host: &Host, start: &str) {
         .map_while(|line| line.strip_prefix("#   "))
         .collect();
     assert!(!commands.is_empty(), "{start:?}: {manifest}");
-    for command in commands {
+    commands
+}
+
+/// Runs the commands after that line, where a fipd.toml is.
+async fn follow(host: &Host, start: &str) {
+    let manifest = host.sh(&format!("cat {MANIFEST}")).await;
+    for command in commands(&manifest, start) {
         host.sh(&format!("cd /root && {command}")).await;
     }
 }
@@ -108,4 +117,31 @@ async fn a_host_goes_over_to_the_static_pod_and_back() {
     alone(&host).await;
     back(&host).await;
     assert_eq!(host.sh("fipd lease list").await, leases);
+}
+
+#[tokio::test]
+async fn the_image_that_the_manifest_names_is_made_and_loaded_by_what_it_says() {
+    let manifest = std::fs::read_to_string(checkout().join("packaging/static-pod/fipd.yaml"));
+    let manifest = manifest.unwrap();
+    let made = commands(&manifest, "A kubelet runs it");
+    let image: Vec<_> = made[1].split(' ').collect();
+    let ["packaging/image", "--tag", tag, "--save", file, binary] = image.as_slice() else {
+        panic!("{image:?}");
+    };
+    let named = format!("      image: {tag}");
+    assert!(manifest.lines().any(|line| line == named), "{named}");
+    assert_eq!(*tag, concat!("fipd:", env!("CARGO_PKG_VERSION")));
+    assert_eq!(
+        (made[0], *binary),
+        ("cargo build --release -p fipd", "target/release/fipd")
+    );
+    let loaded = commands(&manifest, "Load it into");
+    assert_eq!(loaded, [format!("ctr -n k8s.io images import {file}")]);
+
+    // As far as it goes without a binary.
+    let mut command = Command::new(checkout().join(image[0]));
+    command.args(&image[1..5]);
+    let said = run_bound(command).await.unwrap().stderr;
+    let said = String::from_utf8_lossy(&said);
+    assert!(said.contains("which binary?"), "{said}");
 }
