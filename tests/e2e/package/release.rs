@@ -7,10 +7,14 @@ use fipd_tests::process::run_bound;
 use fipd_tests::runner::checkout;
 use fipd_tests::testbed::{Kind, TestDirectory, packaging};
 use fipd_tests::toolchain::debian;
+use fipd_tests::versions::{CARGO_CYCLONEDX, CARGO_DEB, CARGO_GENERATE_RPM};
 
 use super::host::Host;
 
 const FOREIGN: &str = "aarch64-unknown-linux-gnu";
+/// Makes the folder `$0` of programs that only say that they are old.
+const OLD_TOOLS: &str = "mkdir -p \"$0\" && cd \"$0\" && for tool in cargo cargo-deb cargo-generate-rpm cargo-cyclonedx; do \
+                         printf '#!/bin/sh\\necho tool 0.0.1\\n' >$tool && chmod 755 $tool; done";
 
 /// Both packages, built of a copy of the tree in a folder of this name.
 async fn build(directory: &TestDirectory, name: &str, arguments: &[&str]) -> Vec<PathBuf> {
@@ -39,6 +43,51 @@ async fn run(command: &mut Command) -> String {
     );
     assert!(output.status.success(), "{shown}: {out}{err}");
     out.into_owned()
+}
+
+/// What `packaging/build` of a tree that has nothing else says with old tools.
+async fn refused(tree: &Path) -> String {
+    let tools = tree.with_extension("tools");
+    run(Command::new("sh").args(["-ec", OLD_TOOLS]).arg(&tools)).await;
+    let mut build = Command::new(tree.join("packaging/build"));
+    build.env("PATH", format!("{}:/usr/bin:/bin", tools.display()));
+    let output = run_bound(build).await.unwrap();
+    assert!(!output.status.success());
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[tokio::test]
+async fn a_tree_with_changes_is_refused_and_another_tool_is_warned_of() {
+    let directory = TestDirectory::new().unwrap();
+    let tree = directory.path().join("tree");
+    for file in ["packaging/build", "tests/src/versions.rs"] {
+        let (from, to) = (checkout().join(file), tree.join(file));
+        run(Command::new("install").arg("-D").arg(from).arg(to)).await;
+    }
+    let git = |arguments: &str| {
+        let mut git = Command::new("git");
+        git.arg("-C").arg(&tree).args(arguments.split(' '));
+        git
+    };
+    run(&mut git("init --quiet")).await;
+    let said = refused(&tree).await;
+    assert!(said.contains("?? packaging/"), "{said}");
+
+    run(&mut git("add .")).await;
+    run(&mut git(
+        "-c user.name=a -c user.email=a@example.net commit --quiet --message=a",
+    ))
+    .await;
+    let said = refused(&tree).await;
+    assert!(!said.contains("packaging/\n"), "{said}");
+    for (tool, version) in [
+        ("cargo-deb", CARGO_DEB),
+        ("cargo-generate-rpm", CARGO_GENERATE_RPM),
+        ("cargo-cyclonedx", CARGO_CYCLONEDX),
+    ] {
+        let warning = format!("warning: {tool} is 0.0.1 and not {version};");
+        assert!(said.contains(&warning), "{said}");
+    }
 }
 
 fn name(path: &Path) -> &std::ffi::OsStr {
