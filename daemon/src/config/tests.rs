@@ -681,3 +681,17 @@ fn the_in_cluster_names_of_the_api_follow_the_clusters_that_have_its_service() {
         assert_eq!(plain(other), None, "{other}");
     }
 }
+
+#[test]
+fn what_the_readme_shows_is_taken_as_it_is() {
+    let readme = include_str!("../../../README.md");
+    let parts = readme.split("```toml\n").skip(1);
+    let shown: Vec<_> = parts.filter_map(|part| part.split("```").next()).collect();
+    assert!(shown.len() >= 2, "{shown:?}");
+    for text in shown {
+        let config = parse(text).unwrap();
+        let advertise = config.api.advertise.as_deref();
+        let checked = config.check(config.api.listen, advertise);
+        assert_eq!(checked, Ok(()), "{text}");
+    }
+}
