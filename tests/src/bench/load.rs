@@ -1,5 +1,6 @@
 //! Many at once: pages, open pages that are told of changes, and allocations, with all of it asked for by one core.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -16,9 +17,17 @@ use tokio_util::sync::CancellationToken;
 
 use super::visitor::{Login, Visitor};
 use super::{Figure, fill, percentile};
-use crate::testbed::{Fipd, UnixConnection};
+use crate::testbed::{Fipd, FipdOptions, UnixConnection, get_unix};
 
 const LEASES: u32 = 100_000;
+/// Tenants, and pools beside that of the leases.
+const OTHERS: u32 = 300;
+const CLUSTERS: u32 = 30;
+/// Nobody is there.
+const KUBECONFIG: &str = r#"{"apiVersion":"v1","kind":"Config","current-context":"c",
+    "clusters":[{"name":"c","cluster":{"server":"https://127.0.0.1:9"}}],
+    "users":[{"name":"c","user":{"token":"t"}}],
+    "contexts":[{"name":"c","context":{"cluster":"c","user":"c"}}]}"#;
 const SESSIONS: u64 = 200;
 /// fipd keeps no more sessions of one.
 const OF_A_NAME: u64 = 20;
@@ -28,30 +37,60 @@ const PAGES: u64 = 100;
 /// A second, over so many connections.
 const ALLOCATIONS: u64 = 500;
 const CONNECTIONS: u64 = 20;
+/// From one look at the metrics to the next.
+const SCRAPED: Duration = Duration::from_secs(5);
 const LASTS: Duration = Duration::from_secs(60);
 /// Milliseconds for 99 of 100 pages, counted from when each was to be asked for.
 const LIMIT: f64 = 200.0;
 
 /// What people look at.
-const LOOKS: [&str; 8] = [
+const LOOKS: [&str; 13] = [
     "/ui/",
     "/ui/pools",
+    "/ui/pools?sort=-use",
     "/ui/pools/1",
     "/ui/leases",
     "/ui/leases?sort=-since",
     "/ui/leases?q=service-99999",
     "/ui/search?q=service-9",
+    "/ui/tenants",
+    "/ui/clusters",
+    "/ui/clusters/cluster-7",
+    "/ui/rules",
     "/ui/audit",
 ];
 
-/// 100 pages and 500 allocations a second for a minute, with 200 sessions and 200 streams of changes, on 100,000 leases.
+/// 100 pages and 500 allocations a second for a minute, with 200 sessions and 200 streams of changes, on 100,000 leases, 300
+/// pools and as many tenants, and 30 clusters.
 pub async fn run() -> Result<Vec<Figure>> {
-    let fipd = fill::daemon("10.0.0.0/8", LEASES).await?;
+    let fipd = fill::daemon_on(FipdOptions::default(), site).await?;
+    add_clusters(&fipd).await?;
     let all = cores()?;
     on_cores(&one_of(&all)?)?;
     let measured = measure(&fipd).await;
     on_cores(&all)?;
     measured
+}
+
+fn site(store: &Path) -> Result<()> {
+    // Each writes a pool 1 of its own. That of the leases comes last, beside the others, and has the limits of the tenants.
+    fill::tenants(store, OTHERS)?;
+    fill::pools(store, OTHERS)?;
+    let pool = fill::Pools::one("11.0.0.0/8")?;
+    fill::fill(store, &pool, LEASES, u64::from(LEASES))
+}
+
+async fn add_clusters(fipd: &Fipd) -> Result<()> {
+    let mut connection = UnixConnection::open(&fipd.socket()).await?;
+    let cluster = json!({ "kubeconfig": KUBECONFIG, "systems": ["claims"] });
+    for number in 0..CLUSTERS {
+        let path = format!("/api/v1/clusters/cluster-{number}");
+        let reply = connection.call(Method::PUT, &path, Some(&cluster)).await?;
+        if !(200..300).contains(&reply.status) {
+            bail!("{path}: {}: {}", reply.status, reply.body);
+        }
+    }
+    Ok(())
 }
 
 async fn measure(fipd: &Fipd) -> Result<Vec<Figure>> {
@@ -72,6 +111,7 @@ async fn measure(fipd: &Fipd) -> Result<Vec<Figure>> {
         streams.spawn(listen(visitor, Arc::clone(&events), stop.clone()));
     }
     let start = Instant::now() + Duration::from_secs(1);
+    streams.spawn(scrape(fipd.socket(), start));
     let mut pages = JoinSet::new();
     for (number, visitor) in (0..).zip(visitors) {
         pages.spawn(look(visitor, number, start));
@@ -181,6 +221,20 @@ async fn listen(
             }
         }
     }
+}
+
+/// Asks for the metrics, as Prometheus does.
+async fn scrape(socket: PathBuf, start: Instant) -> Result<()> {
+    let mut due = start;
+    while due < start + LASTS {
+        sleep_until(due).await;
+        let reply = get_unix(&socket, "/metrics").await?;
+        if reply.status != 200 || !reply.body.contains("fipd_pool_free{pool=\"pool-1\"") {
+            bail!("/metrics: {}", reply.status);
+        }
+        due += SCRAPED;
+    }
+    Ok(())
 }
 
 /// The cores of this process.
