@@ -35,6 +35,18 @@ impl State {
     pub fn number(generation: u64) -> Self {
         Self(generation.to_string())
     }
+
+    /// As forms carry it along.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Asks for this state and no other.
+impl From<State> for IfMatch {
+    fn from(state: State) -> Self {
+        Self(Some(vec![state.0]))
+    }
 }
 
 fn digest(value: &impl Serialize) -> String {

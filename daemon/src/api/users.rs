@@ -153,7 +153,8 @@ fn shown(api: &Api, status: StatusCode, name: &str) -> Result<Response, Problem>
     Ok(tagged(status, &State::of(&account), &view(&account)))
 }
 
-fn guard(if_match: IfMatch, name: &str) -> Guard {
+/// Refuses what is about another state of the user than that one.
+pub fn guard(if_match: IfMatch, name: &str) -> Guard {
     let (what, name) = (format!("user {name}"), name.to_owned());
     if_match.guard(what, move |ledger| ledger.account(&name).map(State::of))
 }

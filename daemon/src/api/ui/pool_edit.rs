@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use axum::{extract::State, response::Response};
 use fipd_core::{Answer, Ledger, Origin, Pool, PoolEdit, PoolSpec, Refusal, Request};
-use fipd_web_ui::{Field, Form, FormPage, InputKind, Nav, links};
+use fipd_web_ui::{Field, Form, FormPage, Nav, links};
 use http::StatusCode;
 
 use super::{
     change::check_reason,
     page::{Answered, Failure, go_to, page_as},
     pool::find,
-    pool_form::{blame, form, spec, typed},
+    pool_form::{beside, blame, form, spec, typed},
     pool_preview::{About, Would, deletion, show, titles, trail},
     visit::{LONG_FORM, Place, Posted, Visitor},
 };
@@ -125,7 +125,7 @@ async fn step<const MOST: usize>(api: &Api, posted: &Posted<MOST>, about: About<
     if let Some(pool) = about
         && form.value("generation") != pool.generation.to_string()
     {
-        let form = api.ipam.read(|ledger| beside(ledger, pool, form));
+        let form = api.ipam.read(|ledger| changed(ledger, pool, form));
         return Ok(ask(visitor, about, StatusCode::CONFLICT, form));
     }
     let read = api.ipam.read(|ledger| {
@@ -163,7 +163,7 @@ async fn step<const MOST: usize>(api: &Api, posted: &Posted<MOST>, about: About<
         Err(IpamError::Refused(Refusal::Stale { .. })) => {
             let now = about.and_then(|pool| api.ipam.read(|ledger| ledger.pool(pool.id).cloned()));
             let form = api.ipam.read(|ledger| match &now {
-                Some(pool) => beside(ledger, pool, form),
+                Some(pool) => changed(ledger, pool, form),
                 None => form,
             });
             Ok(ask(visitor, now.as_ref(), StatusCode::CONFLICT, form))
@@ -214,20 +214,8 @@ fn done(visitor: &Visitor, about: About<'_>, answer: &Answer) -> Response {
 }
 
 /// What was typed, with what the pool has at present beside each field that differs; sent again, it is of this edition.
-fn beside(ledger: &Ledger, pool: &Pool, mut form: Form) -> Form {
-    let at_present = present(ledger, pool);
-    for input in &at_present.inputs {
-        let now = &input.field.value;
-        if input.name != "generation" && entries_differ(now, form.value(input.name)) {
-            let shown = match (now.as_str(), &input.kind) {
-                ("", InputKind::Tick) => "not ticked",
-                (_, InputKind::Tick) => "ticked",
-                ("", _) => "empty",
-                (text, _) => text,
-            };
-            form.wrong(input.name, format!("At present it is {shown}."));
-        }
-    }
+fn changed(ledger: &Ledger, pool: &Pool, mut form: Form) -> Form {
+    beside(&present(ledger, pool), &mut form);
     form.set("generation", pool.generation.to_string());
     form.error = Some(format!(
         "Somebody else changed the pool meanwhile: it has edition {} now. What it has is said beside each field that \
@@ -235,10 +223,6 @@ fn beside(ledger: &Ledger, pool: &Pool, mut form: Form) -> Form {
         pool.generation
     ));
     form
-}
-
-fn entries_differ(one: &str, other: &str) -> bool {
-    !one.split_whitespace().eq(other.split_whitespace())
 }
 
 fn ask(visitor: &Visitor, about: About<'_>, status: StatusCode, form: Form) -> Response {

@@ -108,6 +108,27 @@ pub fn typed(form: &mut Form, fields: &Fields) {
     }
 }
 
+/// Says beside each field that differs what there is at present.
+pub fn beside(at_present: &Form, form: &mut Form) {
+    for input in &at_present.inputs {
+        let now = &input.field.value;
+        let shown = match (now.as_str(), &input.kind) {
+            (_, InputKind::Hidden | InputKind::Secret) => continue,
+            ("", InputKind::Tick) => "not ticked",
+            (_, InputKind::Tick) => "ticked",
+            ("", _) => "empty",
+            (text, _) => text,
+        };
+        if entries_differ(now, form.value(input.name)) {
+            form.wrong(input.name, format!("At present it is {shown}."));
+        }
+    }
+}
+
+fn entries_differ(one: &str, other: &str) -> bool {
+    !one.split_whitespace().eq(other.split_whitespace())
+}
+
 fn fill(ledger: &Ledger, form: &mut Form, spec: &PoolSpec) {
     let text = |value: Option<String>| value.unwrap_or_default();
     let joined = |list: &[fipd_core::AddressSpec]| {

@@ -22,7 +22,7 @@ use super::{
     list::{Listing, Order, all},
     login::locked,
     page::{Answered, Failure, go_to, page, page_as},
-    pool_form::typed,
+    pool_form::{beside, typed},
     views,
     visit::{Place, Posted, Query, Visitor},
 };
@@ -32,7 +32,9 @@ use crate::{
         accounts::{AccountError, Change},
         admin::plain_name,
         auth::role_name,
+        etag,
         page::Ask,
+        users::guard,
     },
     ipam::IpamError,
 };
@@ -206,6 +208,12 @@ pub async fn update(
     let mut form = edit_form(&account);
     typed(&mut form, &fields);
     let title = format!("Change user {name}");
+    let edition = etag::State::of(&account);
+    // Before the costly hash; decided again by the ledger.
+    if form.value("edition") != edition.as_str() {
+        changed(&mut form, &account);
+        return Ok(ask(&visitor, StatusCode::CONFLICT, &title, form));
+    }
     let other = !fields.raw("password").is_empty() || !fields.raw("again").is_empty();
     let password = if other {
         new_password(&mut form, &fields)
@@ -223,9 +231,18 @@ pub async fn update(
         disabled: Some(disabled).filter(|disabled| *disabled != account.disabled),
     };
     let ends = change.is_any();
-    let edited = api.accounts.edit(&name, change, visitor.actor());
-    if let Err(error) = edited.await {
-        let status = blame(&mut form, &error);
+    let seen = guard(edition.into(), &name);
+    let edited = api
+        .accounts
+        .edit_if(&name, change, visitor.actor(), seen)
+        .await;
+    if let Err(error) = edited {
+        let status = if matches!(error, AccountError::Ipam(IpamError::Stale(_))) {
+            changed(&mut form, &find(&api, &visitor, &name)?);
+            StatusCode::CONFLICT
+        } else {
+            blame(&mut form, &error)
+        };
         return Ok(ask(&visitor, status, &title, form));
     }
     if ends {
@@ -383,13 +400,27 @@ fn edit_form(account: &Account) -> Form {
             "Ends the user's sessions. Tokens belong to nobody: revoke those that the user knows.",
         )
         .value(if account.disabled { "yes" } else { "" });
+    let edition = Input::new("edition", "").kind(InputKind::Hidden);
+    let edition = edition.value(etag::State::of(account).as_str());
     Form {
         target: links::user(&account.name),
-        inputs: vec![role, password, again, disabled],
+        inputs: vec![role, password, again, disabled, edition],
         button: "Change the user".to_owned(),
         account: account.name.to_string(),
         ..Form::default()
     }
+}
+
+/// What was typed, with what the user has at present beside each field that differs; sent again, it is of this edition.
+fn changed(form: &mut Form, account: &Account) {
+    let at_present = edit_form(account);
+    beside(&at_present, form);
+    form.set("edition", at_present.value("edition"));
+    form.error = Some(
+        "The user has changed since this form was opened. What differs is said beside each field; sending the form again \
+         replaces that by what stands in the fields. A new password has to be typed again."
+            .to_owned(),
+    );
 }
 
 fn own_form(name: &str) -> Form {

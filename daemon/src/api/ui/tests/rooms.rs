@@ -15,6 +15,14 @@ async fn admin(site: &Site) -> Visitor<'_> {
     site.visitor("root").await
 }
 
+/// Sends the form of a user, of the edition that there is.
+async fn edit_user(admin: &Visitor<'_>, name: &str, form: &str) -> Page {
+    let path = format!("/ui/users/{name}/edit");
+    let edition = field(&admin.get(&path).await.html, "edition");
+    let form = format!("{form}&edition={edition}");
+    admin.post(&path, &form).await
+}
+
 #[tokio::test]
 async fn every_form_needs_its_role_and_its_token() {
     let site = Site::new().await;
@@ -160,7 +168,7 @@ async fn users_come_change_and_go_but_the_last_admin_stays() {
     assert_eq!(page.status, StatusCode::SEE_OTHER, "{}", page.html);
     let html = admin.get("/ui/users?role=viewer").await.html;
     assert!(html.contains("/ui/users/ann/edit") && !html.contains("/ui/users/root/edit"));
-    admin.post("/ui/users/ann/edit", "role=operator").await;
+    edit_user(&admin, "ann", "role=operator").await;
     let role = |name: &str| {
         site.api
             .ipam
@@ -182,7 +190,7 @@ async fn users_come_change_and_go_but_the_last_admin_stays() {
         "{}",
         page.html
     );
-    let page = admin.post("/ui/users/root/edit", "role=viewer").await;
+    let page = edit_user(&admin, "root", "role=viewer").await;
     assert_eq!(page.status, StatusCode::CONFLICT);
     assert!(
         page.html
@@ -313,23 +321,21 @@ async fn who_is_disabled_is_signed_out_and_stays_out() {
     let site = Site::new().await;
     let admin = admin(&site).await;
     let operator = site.visitor("operator").await;
-    let (edit, unseen) = ("/ui/users/operator/edit", site.visitor("operator").await);
-    let page = admin.post(edit, "role=operator&disabled=yes").await;
+    let unseen = site.visitor("operator").await;
+    let page = edit_user(&admin, "operator", "role=operator&disabled=yes").await;
     assert_eq!(page.status, StatusCode::SEE_OTHER, "{}", page.html);
     assert_eq!(operator.get("/ui/").await.status, StatusCode::SEE_OTHER);
     let accounts = &site.api.accounts;
     assert!(accounts.login("operator", PASSWORD).await.is_none());
     let list = admin.get("/ui/users").await.html;
     assert!(list.contains(">disabled</span>"), "{list}");
-    let page = admin.post(edit, "role=operator").await;
+    let page = edit_user(&admin, "operator", "role=operator").await;
     assert_eq!(page.status, StatusCode::SEE_OTHER, "{}", page.html);
     assert!(accounts.login("operator", PASSWORD).await.is_some());
     let page = unseen.get("/ui/").await;
     assert_eq!(page.status, StatusCode::SEE_OTHER, "ended, not asleep");
     // One admin is left: the first account, which nobody has signed in as.
-    let own = admin
-        .post("/ui/users/root/edit", "role=admin&disabled=yes")
-        .await;
+    let own = edit_user(&admin, "root", "role=admin&disabled=yes").await;
     assert_eq!(own.status, StatusCode::SEE_OTHER, "{}", own.html);
     assert_eq!(admin.get("/ui/users").await.status, StatusCode::SEE_OTHER);
     let last = Change {
@@ -339,6 +345,55 @@ async fn who_is_disabled_is_signed_out_and_stays_out() {
     let refused = accounts.edit("admin", last, "test".into()).await;
     let refused = refused.unwrap_err().to_string();
     assert!(refused.contains("last admin"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_form_of_a_user_who_was_changed_meanwhile_says_what_differs_and_changes_nothing() {
+    let site = Site::new().await;
+    let admin = admin(&site).await;
+    let edit = "/ui/users/operator/edit";
+    let edition = field(&admin.get(edit).await.html, "edition");
+    let accounts = &site.api.accounts;
+    let stopped = Change {
+        role: Some(Role::Viewer),
+        disabled: Some(true),
+        ..Change::default()
+    };
+    let stopped = accounts.edit("operator", stopped, "test".into());
+    stopped.await.unwrap();
+    let form = |edition: &str| {
+        format!("role=operator&password=another+one&again=another+one&edition={edition}")
+    };
+    let now = || {
+        let account = site
+            .api
+            .ipam
+            .read(|ledger| ledger.account("operator").cloned());
+        let account = account.unwrap();
+        (account.role, account.disabled)
+    };
+    let stale = admin.post(edit, &form(&edition)).await;
+    assert_eq!(stale.status, StatusCode::CONFLICT, "{}", stale.html);
+    for text in [
+        "has changed since this form was opened",
+        "id=\"role-error\">At present it is viewer.",
+        "id=\"disabled-error\">At present it is ticked.",
+        "<option value=\"operator\" selected>",
+    ] {
+        assert!(stale.html.contains(text), "no {text} in {}", stale.html);
+    }
+    assert!(!stale.html.contains("another one"), "{}", stale.html);
+    for edition in ["", "*"] {
+        let page = admin.post(edit, &form(edition)).await;
+        assert_eq!(page.status, StatusCode::CONFLICT, "{edition}");
+    }
+    assert_eq!(now(), (Role::Viewer, true));
+    // Sent again it is of what was shown.
+    let again = form(&field(&stale.html, "edition"));
+    let page = admin.post(edit, &again).await;
+    assert_eq!(page.status, StatusCode::SEE_OTHER, "{}", page.html);
+    assert_eq!(now(), (Role::Operator, false));
+    assert!(accounts.login("operator", "another one").await.is_some());
 }
 
 #[tokio::test]
