@@ -78,22 +78,22 @@ async fn as_problem(is_page: fn(&str) -> bool, request: Request, next: Next) -> 
     let has_body = kind.is_some_and(|kind| {
         kind == MEDIA_TYPE || kind.starts_with("text/html") || kind.starts_with("application/json")
     });
-    if page && kind == Some(MEDIA_TYPE) {
-        return ui::failed(status);
-    }
+    let for_programs = page && kind == Some(MEDIA_TYPE);
     // Readiness answers 503 in plain text on purpose.
     let plain_on_purpose = status == StatusCode::SERVICE_UNAVAILABLE;
-    if has_body || plain_on_purpose || !(status.is_client_error() || status.is_server_error()) {
+    let fine = !status.is_client_error() && !status.is_server_error();
+    if !for_programs && (has_body || plain_on_purpose || fine) {
         return response;
     }
-    if page {
-        return ui::failed(status);
-    }
-    let code = Code::of_status(status);
-    let reason = status.canonical_reason().unwrap_or("the request failed");
-    let mut problem = Problem::new(code, reason);
-    problem.status = status.as_u16();
-    let mut answer = problem.into_response();
+    let mut answer = if page {
+        ui::failed(status)
+    } else {
+        let code = Code::of_status(status);
+        let reason = status.canonical_reason().unwrap_or("the request failed");
+        let mut problem = Problem::new(code, reason);
+        problem.status = status.as_u16();
+        problem.into_response()
+    };
     for name in [header::ALLOW, header::RETRY_AFTER] {
         if let Some(value) = response.headers().get(&name) {
             answer.headers_mut().insert(name, value.clone());
@@ -149,6 +149,33 @@ mod tests {
     use tower::ServiceExt as _;
 
     use super::*;
+
+    #[tokio::test]
+    async fn what_is_told_anew_keeps_what_may_be_done_and_when() {
+        let refused = |status: StatusCode| {
+            let headers = [(header::ALLOW, "POST"), (header::RETRY_AFTER, "7")];
+            get(move || async move { (status, headers) })
+        };
+        let told = |request, next| as_problem(ui::is_page, request, next);
+        let busy = StatusCode::TOO_MANY_REQUESTS;
+        let router = Router::new()
+            .route("/ui/never", refused(StatusCode::METHOD_NOT_ALLOWED))
+            .route("/ui/later", refused(busy))
+            .route("/api/v1/later", refused(busy))
+            .layer(middleware::from_fn(told));
+        for (path, kind) in [
+            ("/ui/never", "text/html; charset=utf-8"),
+            ("/ui/later", "text/html; charset=utf-8"),
+            ("/api/v1/later", MEDIA_TYPE),
+        ] {
+            let request = http::Request::get(path).body(Body::empty()).unwrap();
+            let answer = router.clone().oneshot(request).await.unwrap();
+            let headers = answer.headers();
+            assert_eq!(headers[header::CONTENT_TYPE], kind, "{path}");
+            assert_eq!(headers[header::ALLOW], "POST", "{path}");
+            assert_eq!(headers[header::RETRY_AFTER], "7", "{path}");
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn leaving_a_cluster_may_take_longer_than_anything_else() {

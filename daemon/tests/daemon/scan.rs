@@ -211,10 +211,13 @@ fn nobody_gets_an_answer_without_login_but_where_the_table_says_so() {
                 ),
                 Some(To::OwnCheck) => is_refused_as_the_original_does(&path, &answer),
                 // A wildcard answers with the login where the method is not told apart.
-                None => assert!(
-                    answer.status == 405 || answer.status == 404,
-                    "{what}: {answer:?}"
-                ),
+                None if answer.status == 405 => {
+                    let allow = answer.headers.get(header::ALLOW);
+                    let allow = allow.unwrap_or_else(|| panic!("{what}: {answer:?}"));
+                    let mut allowed = allow.to_str().unwrap().split(',');
+                    assert!(allowed.all(|one| one != method), "{what}: {allow:?}");
+                }
+                None => assert_eq!(answer.status, 404, "{what}: {answer:?}"),
             }
         }
     }
@@ -427,6 +430,8 @@ fn unknown_names_and_wrong_passwords_are_answered_alike_and_tries_run_out() {
         let answer = attempt(name);
         assert_eq!(answer.status, 429, "{answer:?}");
         assert!(html(&answer).contains("Too many failed attempts"));
+        let wait = answer.headers[header::RETRY_AFTER].to_str().unwrap();
+        assert!(wait.parse::<u64>().unwrap() > 0, "{wait}");
     }
 }
 

@@ -11,7 +11,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use fipd_web_ui::{LoginPage, ProviderLink, Shell, SignedOutPage, links};
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, StatusCode, header};
 
 use super::{
     cookies,
@@ -64,7 +64,8 @@ pub async fn sign_in(State(api): State<Arc<Api>>, request: Request) -> Response 
     let (known, unknown_bytes) = logged(&api, name);
     if let Err(wait) = api.sessions.limiter.attempt(name, from, now) {
         tracing::warn!(name = known, unknown_bytes, %from, "sign-in locked out after too many failures");
-        return retry(StatusCode::TOO_MANY_REQUESTS, &locked(wait));
+        let answer = retry(StatusCode::TOO_MANY_REQUESTS, &locked(wait));
+        return retry_after(answer, wait);
     }
     let fits = !name.is_empty() && name.len() <= MAX_NAME;
     let account = if fits {
@@ -193,6 +194,14 @@ pub fn locked(wait: Duration) -> String {
     }
 }
 
+/// The same for programs, in seconds; a part of one counts as one.
+pub fn retry_after(mut answer: Response, wait: Duration) -> Response {
+    let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+    let headers = answer.headers_mut();
+    headers.insert(header::RETRY_AFTER, seconds.into());
+    answer
+}
+
 /// Where the connection comes from; all that have no address count as one.
 pub fn client(request: &Request) -> IpAddr {
     let info = request.extensions().get::<ConnectInfo<SocketAddr>>();
@@ -228,5 +237,9 @@ mod tests {
         assert!(locked(Duration::from_secs(30)).contains("in 30 seconds"));
         assert!(locked(Duration::from_millis(1)).contains("in 1 seconds"));
         assert!(locked(Duration::from_secs(121)).contains("in 3 minutes"));
+        for (millis, seconds) in [(1, "1"), (2_000, "2"), (2_001, "3")] {
+            let answer = retry_after(go_to(links::HOME), Duration::from_millis(millis));
+            assert_eq!(answer.headers()[header::RETRY_AFTER], seconds);
+        }
     }
 }

@@ -80,9 +80,8 @@ pub async fn delete(
         actor: visitor.actor(),
     };
     if let Err(error) = api.ipam.submit(request).await {
-        let status = Problem::from(error);
-        let (status, error) = (status.status, status.detail.into_string());
-        let status = StatusCode::from_u16(status).unwrap_or(StatusCode::CONFLICT);
+        let problem = Problem::from(error);
+        let (status, error) = (problem.status_code(), problem.detail.into_string());
         return Ok(deletion(&api, &visitor, &pool, status, Some(error)));
     }
     visitor.tell(true, format!("Pool {} was deleted.", pool.spec.name), None);
@@ -169,15 +168,16 @@ async fn step<const MOST: usize>(api: &Api, posted: &Posted<MOST>, about: About<
             Ok(ask(visitor, now.as_ref(), StatusCode::CONFLICT, form))
         }
         Err(error) => {
-            let error = Some(error.to_string());
+            let problem = Problem::from(error);
+            let (status, error) = (problem.status_code(), problem.detail.into_string());
             let would = Would {
                 about,
                 spec,
                 preview,
                 reason,
-                error,
+                error: Some(error),
             };
-            Ok(show(api, visitor, StatusCode::CONFLICT, &form, would))
+            Ok(show(api, visitor, status, &form, would))
         }
     }
 }

@@ -15,7 +15,7 @@ use super::{
     visit::{Posted, Query, Visitor},
 };
 use crate::{
-    api::{Api, convert},
+    api::{Api, convert, problem::Problem},
     clock,
     ipam::IpamError,
 };
@@ -40,7 +40,8 @@ pub async fn submit(State(api): State<Arc<Api>>, posted: Posted) -> Answered {
         Ok(answer) => Ok(reserved(&visitor, &answer)),
         Err(error) => {
             explain(&mut form, &error);
-            Ok(ask(&visitor, StatusCode::CONFLICT, form))
+            let status = Problem::from(error).status_code();
+            Ok(ask(&visitor, status, form))
         }
     }
 }

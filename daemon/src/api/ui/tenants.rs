@@ -14,7 +14,7 @@ use super::{
     visit::{Posted, Query, Visitor},
 };
 use crate::{
-    api::{Api, convert},
+    api::{Api, convert, problem::Problem},
     ipam::Ipam,
 };
 
@@ -76,8 +76,9 @@ pub async fn submit(State(api): State<Arc<Api>>, posted: Posted) -> Answered {
         }
     };
     if let Err(error) = api.ipam.submit(request).await {
-        form.error = Some(error.to_string());
-        let status = StatusCode::CONFLICT;
+        let problem = Problem::from(error);
+        let status = problem.status_code();
+        form.error = Some(problem.detail.into_string());
         return Ok(show(&api, &visitor, status, &Fields::default(), Some(form)).await);
     }
     visitor.tell(true, done, None);

@@ -20,7 +20,7 @@ use http::StatusCode;
 use super::{
     fields::Fields,
     list::{Listing, Order, all},
-    login::locked,
+    login::{locked, retry_after},
     page::{Answered, Failure, go_to, page, page_as},
     pool_form::{beside, typed},
     views,
@@ -34,6 +34,7 @@ use crate::{
         auth::role_name,
         etag,
         page::Ask,
+        problem::Problem,
         users::guard,
     },
     ipam::IpamError,
@@ -181,7 +182,7 @@ pub async fn create(State(api): State<Arc<Api>>, posted: Posted) -> Answered {
     };
     let made = api.accounts.create(&name, role, password, visitor.actor());
     if let Err(error) = made.await {
-        let status = blame(&mut form, &error);
+        let status = blame(&mut form, error);
         return Ok(ask(&visitor, status, "Make a user", form));
     }
     visitor.tell(true, format!("User {name} was made."), None);
@@ -241,7 +242,7 @@ pub async fn update(
             changed(&mut form, &find(&api, &visitor, &name)?);
             StatusCode::CONFLICT
         } else {
-            blame(&mut form, &error)
+            blame(&mut form, error)
         };
         return Ok(ask(&visitor, status, &title, form));
     }
@@ -269,8 +270,9 @@ pub async fn delete(
     let Posted { visitor, .. } = posted;
     find(&api, &visitor, &name)?;
     if let Err(error) = api.accounts.delete(&name, visitor.actor()).await {
-        let error = Some(error.to_string());
-        return Ok(deletion(&visitor, &name, StatusCode::CONFLICT, error));
+        let problem = Problem::from(error);
+        let (status, error) = (problem.status_code(), problem.detail.into_string());
+        return Ok(deletion(&visitor, &name, status, Some(error)));
     }
     visitor.tell(true, format!("User {name} was deleted."), None);
     Ok(go_to(links::USERS))
@@ -302,7 +304,8 @@ pub async fn change_own(
     let now = Instant::now();
     if let Err(wait) = api.sessions.limiter.attempt(&name, from, now) {
         form.wrong("present", locked(wait));
-        return Ok(ask_own(&visitor, StatusCode::TOO_MANY_REQUESTS, form));
+        let answer = ask_own(&visitor, StatusCode::TOO_MANY_REQUESTS, form);
+        return Ok(retry_after(answer, wait));
     }
     let known = api.accounts.login(&name, fields.raw("present")).await;
     if known.is_none() {
@@ -316,7 +319,7 @@ pub async fn change_own(
     };
     let edited = api.accounts.edit(&name, change, visitor.actor());
     if let Err(error) = edited.await {
-        let status = blame(&mut form, &error);
+        let status = blame(&mut form, error);
         return Ok(ask_own(&visitor, status, form));
     }
     Ok(go_to(links::LOGIN))
@@ -448,20 +451,20 @@ fn new_password(form: &mut Form, fields: &Fields) -> Option<String> {
     None
 }
 
-fn blame(form: &mut Form, error: &AccountError) -> StatusCode {
-    let text = error.to_string();
-    match error {
-        AccountError::Length { .. } => form.wrong("password", text),
-        AccountError::Ipam(IpamError::Refused(Refusal::AccountExists(_))) => {
-            form.wrong("name", text)
-        }
-        AccountError::Ipam(IpamError::Refused(Refusal::LastAdmin(_))) => form.wrong("role", text),
+/// Puts what failed beside the field that it is about.
+fn blame(form: &mut Form, error: AccountError) -> StatusCode {
+    let name = match &error {
+        AccountError::Length { .. } => "password",
+        AccountError::Ipam(IpamError::Refused(Refusal::AccountExists(_))) => "name",
+        AccountError::Ipam(IpamError::Refused(Refusal::LastAdmin(_))) => "role",
         AccountError::Ipam(_)
         | AccountError::Random(_)
         | AccountError::Hash(_)
-        | AccountError::File { .. } => form.error = Some(text),
-    }
-    StatusCode::CONFLICT
+        | AccountError::File { .. } => "",
+    };
+    let problem = Problem::from(error);
+    form.wrong(name, problem.detail.to_string());
+    problem.status_code()
 }
 
 fn ask(visitor: &Visitor, status: StatusCode, title: &str, form: Form) -> Response {

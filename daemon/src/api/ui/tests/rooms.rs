@@ -217,6 +217,8 @@ async fn everybody_changes_the_own_password_and_signs_in_again() {
         StatusCode::TOO_MANY_REQUESTS,
         "guesses are few"
     );
+    let wait = page.headers[header::RETRY_AFTER].to_str().unwrap();
+    assert!(wait.parse::<u64>().unwrap() > 0, "{wait}");
     let from = IpAddr::from([0, 0, 0, 0]);
     let limiter = &site.api.sessions.limiter;
     limiter.succeeded("viewer", from, Instant::now());
@@ -394,6 +396,32 @@ async fn a_form_of_a_user_who_was_changed_meanwhile_says_what_differs_and_change
     assert_eq!(page.status, StatusCode::SEE_OTHER, "{}", page.html);
     assert_eq!(now(), (Role::Operator, false));
     assert!(accounts.login("operator", "another one").await.is_some());
+}
+
+#[tokio::test]
+async fn a_form_that_fails_has_the_status_of_what_failed() {
+    let site = Site::new().await;
+    let admin = admin(&site).await;
+    let user =
+        |password: &str| format!("name=ann&role=viewer&password={password}&again={password}");
+    let page = admin.post("/ui/users/new", &user(&"x".repeat(1_100))).await;
+    assert_eq!(page.status, StatusCode::UNPROCESSABLE_ENTITY);
+    let why = "id=\"password-error\">password: 1100 bytes";
+    assert!(page.html.contains(why), "{}", page.html);
+    site.api.ipam.die();
+    site.api.ipam.ended().await;
+    let pool = "name=x&addresses=10.9.0.0/24&network=default&step=do";
+    for (path, form) in [
+        ("/ui/users/new", &*user("long+enough")),
+        ("/ui/users/viewer/delete", ""),
+        ("/ui/pools/new", pool),
+        ("/ui/tenants", "tenant=t&pool=dmz&limit=3"),
+        ("/ui/reserve", "pool=dmz&owner=fipd/host/lab/a"),
+    ] {
+        let page = admin.post(path, form).await;
+        assert_eq!(page.status, StatusCode::SERVICE_UNAVAILABLE, "{path}");
+        assert!(page.html.contains("fipd is stopping"), "{}", page.html);
+    }
 }
 
 #[tokio::test]
