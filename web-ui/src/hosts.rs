@@ -36,6 +36,18 @@ pub struct HostRow {
     pub here: bool,
 }
 
+/// An Agent: where pods are that bring rules to Nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AgentRow {
+    /// `NAMESPACE/NAME`.
+    pub name: String,
+    pub cluster: String,
+    pub health: Health,
+    pub state: String,
+    /// How many of its pods are ready.
+    pub pods: String,
+}
+
 /// The hosts.
 #[derive(Clone, Debug, Template)]
 #[template(path = "hosts.html")]
@@ -46,12 +58,13 @@ pub struct HostsPage {
     pub columns: Vec<Column>,
     /// How many Nodes there are, whatever the filters say.
     pub total: usize,
+    /// The same of Agents.
+    pub total_agents: usize,
+    /// Whether Agents are listed, instead of Nodes.
+    pub of_agents: bool,
     pub hosts: Vec<HostRow>,
+    pub agents: Vec<AgentRow>,
     pub pager: Pager,
-    /// Name, cluster and how far it is of each Agent.
-    pub agents: Vec<(String, String, String)>,
-    /// Agents that are not shown.
-    pub more_agents: usize,
 }
 
 #[cfg(test)]
@@ -86,9 +99,10 @@ mod tests {
                 };
                 total
             ],
+            total_agents: 0,
+            of_agents: false,
+            agents: Vec::new(),
             pager: Pager::default(),
-            agents: vec![("ops/agent".into(), "edge-1".into(), "2 of 3 ready".into())],
-            more_agents: 7,
         }
     }
 
@@ -102,7 +116,6 @@ mod tests {
             "6.1.0",
             "edge-1",
             "control-plane",
-            "2 of 3 ready",
             "this host</span>",
         ] {
             assert!(html.contains(text), "no {text} in {html}");
@@ -113,10 +126,34 @@ mod tests {
     fn without_nodes_it_is_said_where_they_come_from() {
         let html = page(0).render().unwrap();
         assert!(html.contains("systems = [\"ip-rule\"]"), "{html}");
-        assert!(
-            html.contains("2 of 3 ready"),
-            "Agents are shown all the same"
-        );
-        assert!(html.contains("and 7 more"), "{html}");
+        assert!(!html.contains("of=agents"), "{html}");
+    }
+
+    #[test]
+    fn agents_are_a_list_of_their_own() {
+        let mut page = page(0);
+        page.total_agents = 1;
+        let html = page.render().unwrap();
+        assert!(html.contains("href=\"/ui/hosts?of=agents\""), "{html}");
+        page.of_agents = true;
+        let html = page.render().unwrap();
+        assert!(html.contains("No Agent is like that."), "{html}");
+        page.agents = vec![AgentRow {
+            name: "ops/<agent>".into(),
+            cluster: "edge-1".into(),
+            health: Health::Bad,
+            state: "not ready".into(),
+            pods: "2 of 3".into(),
+        }];
+        let html = page.render().unwrap();
+        for text in [
+            "<h2>Agents</h2>",
+            "ops/&#60;agent&#62;",
+            "2 of 3",
+            ">not ready<",
+        ] {
+            assert!(html.contains(text), "no {text} in {html}");
+        }
+        assert!(!html.contains("systems = ["), "{html}");
     }
 }

@@ -66,7 +66,7 @@ pub use error::ErrorPage;
 pub use flow::{Bar, Flow};
 pub use form::{AllocateForm, AllocatePage, Field};
 pub use guests::{GuestRow, GuestsPage, ProjectRow, ReleaseRow};
-pub use hosts::{HostCard, HostRow, HostsPage};
+pub use hosts::{AgentRow, HostCard, HostRow, HostsPage};
 pub use import::{Fate, ImportPage, Outlook, OutlookRow};
 pub use input::{Form, FormPage, Input, InputKind};
 pub use lease::{FreeAddress, LeasePage, LeaseRow, Party, State};

@@ -1,12 +1,16 @@
-//! This host, and the Nodes of clusters.
+//! This host, and the Nodes of clusters with the Agents that bring rules to them.
 
 use std::sync::Arc;
 
 use axum::extract::State;
 use fipd_core::Text;
-use fipd_web_ui::{Form, Health, HostCard, HostRow, HostsPage, Input, Nav, count, links};
+use fipd_web_ui::{
+    AgentRow, Column, Form, Health, HostCard, HostRow, HostsPage, Input, InputKind, Nav, Pager,
+    count, links,
+};
 
 use super::{
+    fields::Fields,
     list::{Listing, Order},
     page::{Answered, page},
     rules, views,
@@ -14,14 +18,14 @@ use super::{
 };
 use crate::{
     api::{Api, rules::state_of},
-    nodes::NodeView,
+    nodes::{AgentView, NodeView},
     rules::{EngineState, View},
 };
 
-/// Nodes of one page.
+/// Nodes, or Agents, of one page.
 const PAGE: usize = 50;
-/// Agents that are shown.
-const AGENTS: usize = 50;
+/// What the query says as `of` where it asks for Agents.
+const AGENTS: &str = "agents";
 const ORDERS: &[Order] = &[
     Order::up("name", "by name"),
     Order::down("name", "by name, from the end"),
@@ -31,47 +35,99 @@ const ORDERS: &[Order] = &[
     Order::down("state", "ready ones first"),
 ];
 
+/// This host, and the Nodes of clusters or their Agents.
 pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Query) -> Answered {
+    let of_agents = query.get("of") == AGENTS;
     let states = ["ready", "not ready"].map(|word| (word.to_owned(), word.to_owned()));
+    let of = [("", "Nodes"), (AGENTS, "Agents")];
+    let of = of.map(|(value, label)| (value.to_owned(), label.to_owned()));
     let inputs = vec![
         Input::new("filter", "Name or cluster contains"),
         Input::new("state", "State").kind(Form::any_of(states)),
+        Input::new("of", "List").kind(InputKind::Choice(of.to_vec())),
     ];
     let list = Listing::new(links::HOSTS, inputs, ORDERS, &query);
-    let all = api.nodes.nodes();
-    let (part, state) = (list.filter("filter"), list.filter("state"));
-    let wanted = |(cluster, view): &&(Text, NodeView)| {
-        let named = view.name.contains(part) || cluster.contains(part);
-        named && (state.is_empty() || state_word(view) == state)
+    let (nodes, agents) = (api.nodes.nodes(), api.nodes.agents());
+    let (mut shown, mut shown_agents) = (Vec::new(), Vec::new());
+    let pager = if of_agents {
+        let (found, pager) = listed(&list, &agents, of_agent, &query);
+        shown_agents = found.into_iter().map(agent_row).collect();
+        pager
+    } else {
+        let (found, pager) = listed(&list, &nodes, of_node, &query);
+        shown = found.into_iter().map(row).collect();
+        pager
     };
-    let found: Vec<_> = all.iter().filter(wanted).collect();
-    let (hosts, pager) = match list.order.key {
-        "cluster" => list.page_by(found, |one| (&*one.0, &*one.1.name), PAGE, &query),
-        "state" => list.page_by(
-            found,
-            |one| (one.1.unready.is_none(), &*one.1.name),
-            PAGE,
-            &query,
+    let (name, rest) = match of_agents {
+        true => ("Agent", vec![Column::plain("Pods that are ready")]),
+        false => (
+            "Node",
+            ["For", "Not ready since"].map(Column::plain).to_vec(),
         ),
-        _ => list.page_by(found, |one| (&*one.1.name, &*one.0), PAGE, &query),
     };
+    let mut columns = vec![
+        list.column("name", name),
+        list.column("cluster", "Cluster"),
+        list.column("state", "State"),
+    ];
+    columns.extend(rest);
     Ok(page(&HostsPage {
         shell: visitor.shell(Nav::Hosts),
         this: this(&api.rules.view()),
-        columns: vec![
-            list.column("name", "Node"),
-            list.column("cluster", "Cluster"),
-            list.column("state", "State"),
-            fipd_web_ui::Column::plain("For"),
-            fipd_web_ui::Column::plain("Not ready since"),
-        ],
+        columns,
         filters: list.filters,
-        total: all.len(),
-        hosts: hosts.into_iter().map(row).collect(),
+        total: nodes.len(),
+        total_agents: agents.len(),
+        of_agents,
+        hosts: shown,
+        agents: shown_agents,
         pager,
-        more_agents: api.nodes.agents().len().saturating_sub(AGENTS),
-        agents: agents(&api),
     }))
+}
+
+/// The page that the query asks for of those that the filters let pass. `look` tells name and whether it is ready.
+fn listed<'a, T>(
+    list: &Listing<'_>,
+    all: &'a [(Text, T)],
+    look: fn(&T) -> (&str, bool),
+    query: &Fields,
+) -> (Vec<&'a (Text, T)>, Pager) {
+    let (part, state) = (list.filter("filter"), list.filter("state"));
+    let wanted = |(cluster, one): &&(Text, T)| {
+        let (name, ready) = look(one);
+        let named = name.contains(part) || cluster.contains(part);
+        named && (state.is_empty() || state_word(ready) == state)
+    };
+    let found: Vec<_> = all.iter().filter(wanted).collect();
+    match list.order.key {
+        "cluster" => list.page_by(found, |one| (&*one.0, look(&one.1)), PAGE, query),
+        "state" => list.page_by(
+            found,
+            |one| {
+                let (name, ready) = look(&one.1);
+                (ready, name)
+            },
+            PAGE,
+            query,
+        ),
+        _ => list.page_by(found, |one| (look(&one.1).0, &*one.0), PAGE, query),
+    }
+}
+
+fn of_node(node: &NodeView) -> (&str, bool) {
+    (&*node.name, node.unready.is_none())
+}
+
+fn of_agent(agent: &AgentView) -> (&str, bool) {
+    (agent.name.as_str(), agent.ready >= agent.wanted)
+}
+
+fn state_word(ready: bool) -> &'static str {
+    if ready { "ready" } else { "not ready" }
+}
+
+fn health(ready: bool) -> Health {
+    if ready { Health::Good } else { Health::Bad }
 }
 
 fn this(view: &View) -> HostCard {
@@ -135,30 +191,26 @@ fn this(view: &View) -> HostCard {
     }
 }
 
-fn state_word(view: &NodeView) -> &'static str {
-    match view.unready {
-        None => "ready",
-        Some(_) => "not ready",
-    }
-}
-
 fn row((cluster, view): &(Text, NodeView)) -> HostRow {
-    let ready = view.unready.is_none();
+    let (name, ready) = of_node(view);
     HostRow {
-        name: view.name.to_string(),
+        name: name.to_owned(),
         cluster: cluster.to_string(),
         roles: view.roles.join(", "),
-        health: if ready { Health::Good } else { Health::Bad },
-        state: state_word(view).to_owned(),
+        health: health(ready),
+        state: state_word(ready).to_owned(),
         since: view.unready.map(views::moment),
         here: view.here,
     }
 }
 
-fn agents(api: &Api) -> Vec<(String, String, String)> {
-    let agents = api.nodes.agents().into_iter().take(AGENTS);
-    let far = |ready: i64, wanted: i64| format!("{ready} of {wanted} pods are ready");
-    agents
-        .map(|(cluster, one)| (one.name, cluster.to_string(), far(one.ready, one.wanted)))
-        .collect()
+fn agent_row((cluster, view): &(Text, AgentView)) -> AgentRow {
+    let (name, ready) = of_agent(view);
+    AgentRow {
+        name: name.to_owned(),
+        cluster: cluster.to_string(),
+        health: health(ready),
+        state: state_word(ready).to_owned(),
+        pods: format!("{} of {}", view.ready, view.wanted),
+    }
 }

@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// A table: where it is, one of its orders that is not the usual one, and a filter that fits nothing.
-const TABLES: [(&str, &str, &str); 14] = [
+const TABLES: [(&str, &str, &str); 15] = [
     ("/ui/pools", "-use", "filter=no-such"),
     ("/ui/leases", "-since", "q=no-such"),
     ("/ui/tenants", "-used", "filter=no-such"),
@@ -31,13 +31,14 @@ const TABLES: [(&str, &str, &str); 14] = [
     ("/ui/guests", "health", "filter=no-such"),
     ("/ui/rules", "owner", "filter=no-such"),
     ("/ui/hosts", "cluster", "filter=no-such"),
+    ("/ui/hosts?of=agents", "-name", "filter=no-such"),
     ("/ui/settings", "-origin", "filter=no-such"),
     ("/ui/about", "licence", "filter=no-such"),
     ("/ui/sessions", "began", "filter=no-such"),
     ("/ui/backup", "made", "filter=no-such"),
 ];
 
-/// The Nodes of a cluster.
+/// The Nodes of a cluster, and the Agents there.
 struct Farm;
 
 impl Nodes for Farm {
@@ -52,7 +53,12 @@ impl Nodes for Farm {
     }
 
     fn agents(&self) -> Vec<AgentView> {
-        Vec::new()
+        let agent = |number: i64| AgentView {
+            name: format!("ops/agent-{number}"),
+            wanted: 3,
+            ready: 3 - number / 39,
+        };
+        (0..40).map(agent).collect()
     }
 }
 
@@ -173,7 +179,8 @@ async fn every_table_sorts_filters_and_pages() {
     for (path, order, nothing) in TABLES {
         let plain = admin.get(path).await;
         assert_eq!(plain.status, StatusCode::OK, "{path}");
-        let sorted = admin.get(&format!("{path}?sort={order}")).await;
+        let sign = if path.contains('?') { '&' } else { '?' };
+        let sorted = admin.get(&format!("{path}{sign}sort={order}")).await;
         let chosen = format!("<option value=\"{order}\" selected>");
         assert!(
             sorted.html.contains(&chosen),
@@ -206,10 +213,10 @@ async fn every_table_sorts_filters_and_pages() {
                 "{path} forgets its order: {next}"
             );
         }
-        let none = admin.get(&format!("{path}?{nothing}")).await;
+        let none = admin.get(&format!("{path}{sign}{nothing}")).await;
         assert!(
             none.html.contains("class=\"empty\"") && body(&none.html).is_none(),
-            "{path}?{nothing}: {}",
+            "{path} {nothing}: {}",
             none.html
         );
         assert!(
@@ -237,6 +244,36 @@ async fn every_table_sorts_filters_and_pages() {
             "{pattern} has a table: say above how it is sorted"
         );
     }
+}
+
+#[tokio::test]
+async fn agents_are_listed_apart_and_page_by_page() {
+    let site = Site::new().await;
+    let farm = Arc::new(Farm);
+    for cluster in ["west", "east"] {
+        site.api.nodes.tell(&cluster.into(), &farm);
+    }
+    let viewer = site.visitor("viewer").await;
+    let nodes = viewer.get("/ui/hosts").await.html;
+    assert!(!nodes.contains("ops/agent"), "{nodes}");
+    assert!(nodes.contains("href=\"/ui/hosts?of=agents\""), "{nodes}");
+    let many = async |query: &str| {
+        let page = viewer.get(&format!("/ui/hosts?of=agents{query}")).await;
+        let rows = page.html.matches("<tr><th scope=\"row\">ops/agent-");
+        (rows.count(), lists::next(&page.html))
+    };
+    let next = "/ui/hosts?of=agents&page=2".to_owned();
+    assert_eq!(many("").await, (50, Some(next)));
+    assert_eq!(many("&page=2").await, (30, None));
+    assert_eq!(many("&filter=west").await, (40, None));
+    assert_eq!(many("&state=not+ready").await, (2, None));
+    let ill = viewer.get("/ui/hosts?of=agents&sort=state").await.html;
+    let first = ill.split("<tbody>").nth(1).unwrap();
+    let first = first.split("</tr>").next().unwrap();
+    assert!(
+        first.contains("agent-39") && first.contains("2 of 3"),
+        "{first}"
+    );
 }
 
 #[tokio::test]
