@@ -51,11 +51,13 @@ pub struct RulesPage {
     /// What had to be mended since the start, by cause.
     pub drift: Vec<(&'static str, String)>,
     pub warnings: Vec<String>,
-    pub steps: Vec<StepRow>,
-    /// How many steps there are beside those.
-    pub more_steps: usize,
+    /// How many steps of the plan are still to be done; `None`: none.
+    pub to_do: Option<String>,
     pub filters: Form,
     pub columns: Vec<Column>,
+    /// Whether the list is that of the plan, instead of rules.
+    pub of_plan: bool,
+    pub steps: Vec<StepRow>,
     pub rules: Vec<RuleRow>,
     /// Whether these are rules of others.
     pub strange: bool,
@@ -96,11 +98,9 @@ mod tests {
             counts: vec![("Desired", "2".into())],
             drift: vec![("Removed by others", "3".into())],
             warnings: vec!["table 100 has <no> route".into()],
-            steps: vec![StepRow {
-                does: "add".into(),
-                rule: "10000: from 10.0.0.7 lookup 100 proto 200".into(),
-            }],
-            more_steps: 7,
+            to_do: Some("1,007".into()),
+            of_plan: false,
+            steps: Vec::new(),
             filters: Form::default(),
             columns: vec![Column::plain("Rule")],
             rules: vec![row("missing", "10000: from 10.0.0.7 lookup 100 proto 200")],
@@ -135,7 +135,7 @@ mod tests {
     fn what_was_not_looked_at_is_not_said_to_be_well() {
         let unseen = RulesPage {
             at: None,
-            steps: Vec::new(),
+            to_do: None,
             rules: Vec::new(),
             foreign: Vec::new(),
             ..page()
@@ -171,13 +171,45 @@ mod tests {
             "table 100 has &#60;no&#62; route",
             "shop&#60;1&#62;",
             "Removed by others",
-            "and 7 more",
+            "Steps still to be done: 1,007.",
+            "href=\"/ui/rules?of=plan\"",
             "5: from all lookup 7 proto 0",
             "href=\"/ui/rules?state=foreign\"",
             "data-live",
         ] {
             assert!(html.contains(text), "no {text} in {html}");
         }
+    }
+
+    #[test]
+    fn the_plan_is_a_list_of_its_own() {
+        let of_plan = |to_do: Option<&str>, steps| RulesPage {
+            to_do: to_do.map(str::to_owned),
+            of_plan: true,
+            steps,
+            rules: Vec::new(),
+            ..page()
+        };
+        let step = StepRow {
+            does: "delete".into(),
+            rule: "10000: from 10.0.0.<7>".into(),
+        };
+        let html = of_plan(Some("1"), vec![step]).render().unwrap();
+        for text in [
+            "<th scope=\"row\">delete</th>",
+            "10000: from 10.0.0.&#60;7&#62;",
+        ] {
+            assert!(html.contains(text), "no {text} in {html}");
+        }
+        assert!(!html.contains("Rules of others"), "{html}");
+        let html = of_plan(Some("1"), Vec::new()).render().unwrap();
+        assert!(html.contains("No step is like that."), "{html}");
+        let mut none = of_plan(None, Vec::new());
+        let html = none.render().unwrap();
+        assert!(html.contains("Nothing is left to be done."), "{html}");
+        none.at = None;
+        let html = none.render().unwrap();
+        assert!(!html.contains("Nothing is left to be done."), "{html}");
     }
 
     #[test]

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use axum::{extract::State, response::Response};
 use fipd_core::{Family, Text, Timestamp};
 use fipd_web_ui::{
-    Form, FormPage, Health, Input, Nav, Pager, RuleRow, RulesPage, StepRow, count, links,
+    Column, Form, FormPage, Health, Input, InputKind, Nav, Pager, RuleRow, RulesPage, StepRow,
+    count, links,
 };
 use http::StatusCode;
 
@@ -21,17 +22,20 @@ use crate::{
         Api,
         page::{self as cursor, Ask},
         rules::{audited, state_of, steps},
+        wire::RuleStep,
     },
     rules::{
-        Command, EngineState,
+        Command, EngineState, View,
         rows::{Place, Row, Rows, Standing},
     },
 };
 
-/// Rules of one page.
+/// Rules, or steps of the plan, of one page.
 const PAGE: usize = 50;
-/// Steps of the plan, and rules of others beside fipd's.
+/// Rules of others beside fipd's.
 const FEW: usize = 20;
+/// What the query says as `of` where it asks for the plan.
+const PLAN: &str = "plan";
 const ORDERS: &[Order] = &[
     Order::up("priority", "by priority"),
     Order::up("state", "by state"),
@@ -41,44 +45,33 @@ const ORDERS: &[Order] = &[
     Order::up("family", "IPv4 first"),
     Order::down("family", "IPv6 first"),
 ];
+/// Those of the plan.
+const STEPS: &[Order] = &[
+    Order::up("order", "in their order"),
+    Order::up("does", "what adds first"),
+    Order::down("does", "what deletes first"),
+    Order::up("rule", "by rule"),
+    Order::down("rule", "by rule, from the end"),
+];
+
+/// What the page lists: rules, or the steps of the plan.
+struct Listed {
+    filters: Form,
+    columns: Vec<Column>,
+    steps: Vec<StepRow>,
+    rules: Vec<RuleRow>,
+    /// Rules of others.
+    strange: bool,
+    pager: Pager,
+}
 
 pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Query) -> Answered {
-    let words = Standing::OWN.map(Standing::as_str).into_iter();
-    let words = words.chain([Standing::Foreign.as_str()]);
-    let states = words.map(|word| (word.to_owned(), word.to_owned()));
-    let inputs = vec![
-        Input::new("filter", "Rule or owner contains"),
-        Input::new("state", "State").kind(Form::any_of(states)),
-    ];
-    let list = Listing::new(links::RULES, inputs, ORDERS, &query);
     let rows = Rows::of(api.rules.view());
-    let strange = list.filter("state") == Standing::Foreign.as_str();
-    let after = query.get("after");
-    let by_priority = list.order.key == "priority";
-    let (rules, next) = match (strange, by_priority) {
-        (true, true) => foreign(&rows, list.filter("filter"), after),
-        (false, true) => own(&rows, &list, after),
-        (_, false) => (Vec::new(), None),
+    let of_plan = query.get("of") == PLAN;
+    let listed = match of_plan {
+        true => plan(rows.view(), &query),
+        false => rules(&rows, &query),
     };
-    let (rules, pager) = match by_priority {
-        true => {
-            let pager = Pager {
-                first: (!after.is_empty()).then(|| list.link(&[])),
-                next: next.map(|after| list.link(&[("after", &after)])),
-                label: String::new(),
-            };
-            (rules, pager)
-        }
-        false => sorted(&rows, &list, strange, &query),
-    };
-    let mut columns = vec![
-        list.column("priority", "Rule"),
-        list.column("family", "Family"),
-        list.column("state", "State"),
-    ];
-    if !strange {
-        columns.push(list.column("owner", "Wanted by"));
-    }
     let view = rows.view();
     let (state, reason) = state_of(&view.state);
     let others: Vec<RuleRow> = rows
@@ -86,8 +79,7 @@ pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
         .take(FEW + 1)
         .map(|(_, one)| row(&one))
         .collect();
-    let all_steps = view.plan.adds.len() + view.plan.removals.len();
-    let first = steps(&view.plan).take(FEW);
+    let to_do = view.plan.adds.len() + view.plan.removals.len();
     Ok(page(&RulesPage {
         shell: visitor.shell(Nav::Rules),
         on: view.state != EngineState::Off,
@@ -103,22 +95,104 @@ pub async fn show(State(api): State<Arc<Api>>, visitor: Visitor, Query(query): Q
         counts: counts(&rows),
         drift: drift(&rows),
         warnings: warnings(&rows),
-        steps: first
-            .map(|step| StepRow {
-                does: step.does,
-                rule: step.rule,
-            })
-            .collect(),
-        more_steps: all_steps.saturating_sub(FEW),
-        pager,
-        columns,
-        rules,
-        strange,
+        to_do: (to_do > 0).then(|| count(to_do as u128)),
+        of_plan,
+        steps: listed.steps,
+        pager: listed.pager,
+        columns: listed.columns,
+        rules: listed.rules,
+        strange: listed.strange,
         more_foreign: (others.len() > FEW)
             .then(|| format!("{}?state={}", links::RULES, Standing::Foreign.as_str())),
         foreign: others.into_iter().take(FEW).collect(),
-        filters: list.filters,
+        filters: listed.filters,
     }))
+}
+
+/// Which list it is.
+fn of() -> Input {
+    let lists = [("", "Rules"), (PLAN, "Steps of the plan")];
+    let lists = lists.map(|(value, label)| (value.to_owned(), label.to_owned()));
+    Input::new("of", "List").kind(InputKind::Choice(lists.to_vec()))
+}
+
+fn rules(rows: &Rows, query: &Fields) -> Listed {
+    let words = Standing::OWN.map(Standing::as_str).into_iter();
+    let words = words.chain([Standing::Foreign.as_str()]);
+    let states = words.map(|word| (word.to_owned(), word.to_owned()));
+    let inputs = vec![
+        Input::new("filter", "Rule or owner contains"),
+        Input::new("state", "State").kind(Form::any_of(states)),
+        of(),
+    ];
+    let list = Listing::new(links::RULES, inputs, ORDERS, query);
+    let strange = list.filter("state") == Standing::Foreign.as_str();
+    let after = query.get("after");
+    let by_priority = list.order.key == "priority";
+    let (rules, next) = match (strange, by_priority) {
+        (true, true) => foreign(rows, list.filter("filter"), after),
+        (false, true) => own(rows, &list, after),
+        (_, false) => (Vec::new(), None),
+    };
+    let (rules, pager) = match by_priority {
+        true => {
+            let pager = Pager {
+                first: (!after.is_empty()).then(|| list.link(&[])),
+                next: next.map(|after| list.link(&[("after", &after)])),
+                label: String::new(),
+            };
+            (rules, pager)
+        }
+        false => sorted(rows, &list, strange, query),
+    };
+    let mut columns = vec![
+        list.column("priority", "Rule"),
+        list.column("family", "Family"),
+        list.column("state", "State"),
+    ];
+    if !strange {
+        columns.push(list.column("owner", "Wanted by"));
+    }
+    Listed {
+        columns,
+        steps: Vec::new(),
+        rules,
+        strange,
+        pager,
+        filters: list.filters,
+    }
+}
+
+/// What is still to be done.
+fn plan(view: &View, query: &Fields) -> Listed {
+    let does = ["add", "delete"].map(|word| (word.to_owned(), word.to_owned()));
+    let inputs = vec![
+        Input::new("filter", "Rule contains"),
+        Input::new("does", "Step").kind(Form::any_of(does)),
+        of(),
+    ];
+    let list = Listing::new(links::RULES, inputs, STEPS, query);
+    let (part, does) = (list.filter("filter"), list.filter("does"));
+    let wanted =
+        |step: &RuleStep| (does.is_empty() || step.does == does) && step.rule.contains(part);
+    let found: Vec<_> = steps(&view.plan).filter(wanted).collect();
+    let (shown, pager) = match list.order.key {
+        "does" => list.page_by(found, |step| step.does.clone(), PAGE, query),
+        "rule" => list.page_by(found, |step| step.rule.clone(), PAGE, query),
+        _ => list.page_by(found, |_| (), PAGE, query),
+    };
+    let row = |step: RuleStep| StepRow {
+        does: step.does,
+        rule: step.rule,
+    };
+    Listed {
+        columns: vec![list.column("does", "Step"), list.column("rule", "Rule")],
+        steps: shown.into_iter().map(row).collect(),
+        rules: Vec::new(),
+        strange: false,
+        pager,
+        filters: list.filters,
+    }
 }
 
 /// Asks whether all of fipd's rules are to go.

@@ -18,7 +18,7 @@ async fn rules_are_shown_with_owner_state_plan_and_those_of_others_apart() {
         "class=\"tag bad\">missing",
         ">shop<",
         "table 100 has no route",
-        "<th scope=\"row\">delete</th>",
+        "Steps still to be done: 2.",
         "32766: from all lookup 254 proto 2",
     ] {
         assert!(page.html.contains(text), "no {text} in {}", page.html);
@@ -31,6 +31,25 @@ async fn rules_are_shown_with_owner_state_plan_and_those_of_others_apart() {
     assert!(others.html.contains("from 10.9.9.9 lookup 100 proto 0"));
     let list = listed(&others.html);
     assert!(!list.contains("proto 200"), "{list}");
+}
+
+#[tokio::test]
+async fn each_step_of_the_plan_is_listed() {
+    let site = Site::new().await;
+    let viewer = site.visitor("viewer").await;
+    site.api.rules.show(view());
+    let does = async |query: &str| {
+        let html = viewer.get(&format!("/ui/rules?of=plan{query}")).await.html;
+        let rows = listed(&html).split("<tr><th scope=\"row\">").skip(1);
+        let word = |row: &str| row.split('<').next().unwrap().to_owned();
+        rows.map(word).collect::<Vec<_>>()
+    };
+    assert_eq!(does("").await, ["add", "delete"]);
+    assert_eq!(does("&sort=-does").await, ["delete", "add"]);
+    assert_eq!(does("&does=delete").await, ["delete"]);
+    assert_eq!(does("&filter=fd00::1").await, ["add"]);
+    let none = viewer.get("/ui/rules?of=plan&filter=nothing").await.html;
+    assert!(none.contains("No step is like that."), "{none}");
 }
 
 /// The list that filters count for.

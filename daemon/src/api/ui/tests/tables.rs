@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use fipd_core::{
     Allocate, Choice, Holder, LeaseFilter, PoolId, Quota, Request as Ask, Tenant, Timestamp, Want,
-    host::{HostSettings, Mode, RuleSet, desired},
+    host::{HostSettings, Mode, RuleSet, desired, diff},
 };
 use fipd_web_ui::Direction;
 
@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// A table: where it is, one of its orders that is not the usual one, and a filter that fits nothing.
-const TABLES: [(&str, &str, &str); 15] = [
+const TABLES: [(&str, &str, &str); 16] = [
     ("/ui/pools", "-use", "filter=no-such"),
     ("/ui/leases", "-since", "q=no-such"),
     ("/ui/tenants", "-used", "filter=no-such"),
@@ -30,6 +30,7 @@ const TABLES: [(&str, &str, &str); 15] = [
     ("/ui/clusters", "-name", "filter=no-such"),
     ("/ui/guests", "health", "filter=no-such"),
     ("/ui/rules", "owner", "filter=no-such"),
+    ("/ui/rules?of=plan", "-rule", "filter=no-such"),
     ("/ui/hosts", "cluster", "filter=no-such"),
     ("/ui/hosts?of=agents", "-name", "filter=no-such"),
     ("/ui/settings", "-origin", "filter=no-such"),
@@ -62,7 +63,7 @@ impl Nodes for Farm {
     }
 }
 
-/// Rules of two that want some.
+/// Rules of two that want some, none of which is there.
 fn rules() -> View {
     let set = |name: &str, net: u8| RuleSet {
         name: name.into(),
@@ -74,14 +75,12 @@ fn rules() -> View {
     };
     // By priority and source the second comes first.
     let sets = [set("farm", 2), set("shop", 1)];
+    let desired = desired(&sets, &HostSettings::default(), &Default::default());
     View {
         state: EngineState::Active,
         protocol: 200,
-        desired: Arc::new(desired(
-            &sets,
-            &HostSettings::default(),
-            &Default::default(),
-        )),
+        plan: Arc::new(diff(&desired.rules, &[], 200)),
+        desired: Arc::new(desired),
         at: Timestamp(5),
         ..View::default()
     }
