@@ -1,6 +1,7 @@
 //! Where the leases of an IPv6 pool lie: the blocks that have some.
 //!
-//! Goes from lease to lease, never from address to address, and counts no block to its end that is crowded.
+//! Goes from lease to lease, never from address to address, and counts no block to its end that is crowded. So the blocks
+//! come by address alone, from the one that is asked for: another order would have to count all leases of the pool first.
 
 use std::net::IpAddr;
 
