@@ -245,7 +245,7 @@ mod tests {
         let mut asked = 0;
         for right in rights::all() {
             let takes = match right.to {
-                To::Role(_) | To::Scoped(_) => {
+                To::Role(_) | To::Scoped(_) | To::Pooled(_) => {
                     bodies.contains(&(right.method.to_owned(), right.path.clone()))
                 }
                 To::Page(_) | To::Everybody => right.method == "POST",

@@ -29,6 +29,9 @@ pub enum Access {
     Api(Role),
     /// As [`Access::Api`], and for tokens with a scope: the handler keeps to it.
     Scoped(Role),
+    /// As [`Access::Scoped`], but for no token that is for some tenants only: the audit log does not say who is charged, and
+    /// who raises its own quota has none.
+    Pooled(Role),
     /// A page: from this role up; without a session the visitor is sent to the login page.
     Page(Role),
 }

@@ -167,7 +167,7 @@ fn find_caller(
     let safe = matches!(*request.method(), Method::GET | Method::HEAD);
     let cookie_counts = match access {
         Access::Open | Access::Own | Access::Page(_) => true,
-        Access::Api(_) | Access::Scoped(_) => safe,
+        Access::Api(_) | Access::Scoped(_) | Access::Pooled(_) => safe,
     };
     Ok(if cookie_counts {
         guard.api.sessions.caller(request.headers())
@@ -185,25 +185,39 @@ enum Admission {
     SignIn,
 }
 
+impl Caller {
+    /// Whether what has this access is for the caller.
+    pub fn may(&self, access: Access) -> Result<(), Problem> {
+        let (needed, in_scope) = match access {
+            Access::Open | Access::Own => return Ok(()),
+            Access::Api(role) | Access::Page(role) => (role, self.scope.is_all()),
+            Access::Scoped(role) => (role, true),
+            Access::Pooled(role) => (role, self.scope.tenants.is_empty()),
+        };
+        let actor = &self.actor;
+        if !in_scope {
+            let detail = format!("{actor} has a scope that this is beyond");
+            return Err(Problem::new(Code::Forbidden, detail));
+        }
+        if self.role < needed {
+            let (needed, has) = (role_name(needed), role_name(self.role));
+            let detail = format!("this needs the role {needed}, {actor} has {has}");
+            return Err(Problem::new(Code::Forbidden, detail));
+        }
+        Ok(())
+    }
+}
+
 fn admit(access: Access, caller: Option<&Caller>) -> Admission {
-    let needed = match access {
-        Access::Open | Access::Own => return Admission::In,
-        Access::Api(role) | Access::Scoped(role) | Access::Page(role) => role,
-    };
     match (caller, access) {
-        (Some(caller), Access::Api(_)) if !caller.scope.is_all() => {
-            let detail = format!("{} has a scope that this is beyond", caller.actor);
-            Admission::Out(Problem::new(Code::Forbidden, detail))
-        }
-        (Some(caller), _) if caller.role >= needed => Admission::In,
-        (Some(_), Access::Page(_)) => Admission::NoPage(needed),
-        (Some(caller), _) => {
-            let (needed, has) = (role_name(needed), role_name(caller.role));
-            let detail = format!("this needs the role {needed}, {} has {has}", caller.actor);
-            Admission::Out(Problem::new(Code::Forbidden, detail))
-        }
+        (_, Access::Open | Access::Own) => Admission::In,
+        (Some(caller), Access::Page(needed)) if caller.role < needed => Admission::NoPage(needed),
+        (Some(caller), _) => match caller.may(access) {
+            Ok(()) => Admission::In,
+            Err(problem) => Admission::Out(problem),
+        },
         (None, Access::Page(_)) => Admission::SignIn,
-        (None, Access::Api(_) | Access::Scoped(_) | Access::Open | Access::Own) => {
+        (None, Access::Api(_) | Access::Scoped(_) | Access::Pooled(_)) => {
             let detail = "send a bearer token (made by `fipd token create`) or use the Unix socket";
             Admission::Out(Problem::new(Code::Unauthenticated, detail))
         }

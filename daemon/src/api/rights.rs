@@ -9,6 +9,7 @@ use fipd_core::Role;
 use super::{
     access::{Access, Routes},
     auth::role_name,
+    export, leases,
     routes::{beside, of_host, open_routes, routes},
 };
 use crate::config::Serve;
@@ -17,7 +18,7 @@ use crate::config::Serve;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Right {
     pub port: Port,
-    /// With variables in braces.
+    /// With variables in braces, and with a query where that is for fewer than the route.
     pub path: String,
     pub method: &'static str,
     pub to: To,
@@ -45,6 +46,8 @@ pub enum To {
     Role(Role),
     /// From this role up, and for a token with a scope, within it.
     Scoped(Role),
+    /// The same, but for no token that is for some tenants only.
+    Pooled(Role),
     /// A page, from this role up.
     Page(Role),
 }
@@ -53,6 +56,7 @@ pub enum To {
 pub fn all() -> Vec<Right> {
     let mut rights = of(Port::Api, routes());
     rights.extend(of(Port::Api, beside()));
+    rights.extend(of_queries());
     for word in Serve::ALL {
         rights.extend(of(
             Port::Listener(word),
@@ -75,6 +79,23 @@ fn of(port: Port, routes: Routes) -> Vec<Right> {
     table.iter().map(right).collect()
 }
 
+/// What is for fewer than may call the route, by what its query asks for; the handlers ask for the same access.
+fn of_queries() -> Vec<Right> {
+    let right = |method, path: String, access: Access| Right {
+        port: Port::Api,
+        path,
+        method,
+        to: To::from(access),
+    };
+    let mut rights = Vec::new();
+    for (what, access) in export::CLOSER {
+        rights.push(right("GET", format!("/api/v1/export?what={what}"), access));
+    }
+    let freed = "/api/v1/leases/{network}/{address}?end_quarantine=true";
+    rights.push(right("DELETE", freed.to_owned(), leases::END_QUARANTINE));
+    rights
+}
+
 impl From<Access> for To {
     fn from(access: Access) -> Self {
         match access {
@@ -82,6 +103,7 @@ impl From<Access> for To {
             Access::Own => Self::OwnCheck,
             Access::Api(role) => Self::Role(role),
             Access::Scoped(role) => Self::Scoped(role),
+            Access::Pooled(role) => Self::Pooled(role),
             Access::Page(role) => Self::Page(role),
         }
     }
@@ -92,7 +114,9 @@ impl To {
     pub fn needs(self) -> Option<Role> {
         match self {
             Self::Everybody | Self::OwnCheck => None,
-            Self::Role(role) | Self::Scoped(role) | Self::Page(role) => Some(role),
+            Self::Role(role) | Self::Scoped(role) | Self::Pooled(role) | Self::Page(role) => {
+                Some(role)
+            }
         }
     }
 }
@@ -103,9 +127,11 @@ const HEAD: &str = "\
 Made by `fipd docs rights` from the routes that are served; a test compares them. \"From\" is the least role: an operator may
 what a viewer may, an admin everything. People have their role by their account or their provider, programs by their token. Root,
 fipd's own user and members of the socket's group are admins at the Unix socket. A token with a scope (`--pool`, `--network`,
-`--tenant`) sees and changes only what is in it, and is refused where \"scoped token\" says no. The cookie of a page reads the REST
-API, and never writes. A host with `role = \"agent\"` serves at a `[[listener]]` nothing but GET of `/health`, `/healthz`, `/ready`,
-`/readyz` and `/metrics`, to everybody, where the listener is told to.
+`--tenant`) sees and changes only what is in it, and is refused where \"scoped token\" says no. A path has a row with what its query
+asks for where that is for fewer. What `/api/v1/bulk` does needs what it needs alone; `force` of a transfer, and at a page the end
+of a quarantine before its time, need an admin. The cookie of a page reads the REST API, and never writes. A host with
+`role = \"agent\"` serves at a `[[listener]]` nothing but GET of `/health`, `/healthz`, `/ready`, `/readyz` and `/metrics`, to
+everybody, where the listener is told to.
 ";
 
 /// The table as Markdown.
@@ -125,6 +151,7 @@ pub fn markdown() -> String {
             To::OwnCheck => ("everybody who knows what it asks for", "as everybody"),
             To::Role(role) => (role_name(role), "no"),
             To::Scoped(role) => (role_name(role), "within its scope"),
+            To::Pooled(role) => (role_name(role), "within its scope, but not with `--tenant`"),
             To::Page(role) => (role_name(role), "no: a page"),
         };
         let Right { path, method, .. } = &right;
@@ -165,7 +192,7 @@ mod tests {
         } in all()
         {
             let open = match (port, to) {
-                (_, To::Role(_) | To::Scoped(_) | To::Page(_)) => continue,
+                (_, To::Role(_) | To::Scoped(_) | To::Pooled(_) | To::Page(_)) => continue,
                 // Health, the login and what it looks like.
                 (Port::Api, To::Everybody) => {
                     ["/healthz", "/readyz", "/ui/login"].contains(&path.as_str())

@@ -17,7 +17,9 @@ const ADMIN: Access = Access::Api(Role::Admin);
 // Also for tokens with a scope.
 const MY_VIEWER: Access = Access::Scoped(Role::Viewer);
 const MY_OPERATOR: Access = Access::Scoped(Role::Operator);
-const MY_ADMIN: Access = Access::Scoped(Role::Admin);
+// And with a scope of pools or networks.
+const OUR_VIEWER: Access = Access::Pooled(Role::Viewer);
+const OUR_ADMIN: Access = Access::Pooled(Role::Admin);
 
 /// All routes and who may call them.
 pub(super) fn routes() -> Routes {
@@ -105,13 +107,13 @@ fn book(routes: Routes) -> Routes {
         )
         .get("/api/v1/quotas", MY_OPERATOR, quotas::list)
         .get("/api/v1/quotas/{pool}/{tenant}", MY_OPERATOR, quotas::show)
-        .put("/api/v1/quotas/{pool}/{tenant}", MY_ADMIN, quotas::put)
-        .delete("/api/v1/quotas/{pool}/{tenant}", MY_ADMIN, quotas::delete)
+        .put("/api/v1/quotas/{pool}/{tenant}", OUR_ADMIN, quotas::put)
+        .delete("/api/v1/quotas/{pool}/{tenant}", OUR_ADMIN, quotas::delete)
         .get("/api/v1/restore-hold", VIEWER, restore_hold::show)
         .post("/api/v1/restore-hold/lift", ADMIN, restore_hold::lift)
         .post("/api/v1/fip-v1/rotate-key", ADMIN, rotate_key::rotate_key)
         .post("/api/v1/bulk", MY_OPERATOR, bulk::bulk)
-        .get("/api/v1/changes", MY_VIEWER, changes::changes)
+        .get("/api/v1/changes", OUR_VIEWER, changes::changes)
 }
 
 /// What keeps it running.
@@ -156,7 +158,7 @@ fn running(routes: Routes) -> Routes {
             ADMIN,
             adopt::adopt,
         )
-        .get("/api/v1/audit", MY_VIEWER, audit::audit)
+        .get("/api/v1/audit", OUR_VIEWER, audit::audit)
         .get("/api/v1/check", OPERATOR, admin::check)
         .get("/api/v1/backup", ADMIN, admin::backup)
         .get("/api/v1/backups", ADMIN, backups::list)
@@ -245,7 +247,11 @@ mod tests {
             }
             if method != "GET" && pattern.starts_with("/api/") {
                 assert!(
-                    matches!(access, Access::Api(role) | Access::Scoped(role) if role > Role::Viewer),
+                    matches!(
+                        access,
+                        Access::Api(role) | Access::Scoped(role) | Access::Pooled(role)
+                            if role > Role::Viewer
+                    ),
                     "{method} {pattern}"
                 );
             }

@@ -194,14 +194,16 @@ fn nobody_gets_an_answer_without_login_but_where_the_table_says_so() {
             has_the_headers(&what, &answer, true);
             // Who may have the answer may have its head, and nobody else.
             let of = if method == "HEAD" { "GET" } else { method };
-            let right = rights
-                .iter()
-                .find(|right| right.path == path && right.method == of);
-            match right.map(|right| right.to) {
-                Some(To::Role(_) | To::Scoped(_)) if method == "HEAD" => {
+            let right = |path: &str| {
+                let mut all = rights.iter();
+                all.find(|right| right.path == path && right.method == of)
+            };
+            let route = path.split('?').next().unwrap();
+            match right(&path).or_else(|| right(route)).map(|right| right.to) {
+                Some(To::Role(_) | To::Scoped(_) | To::Pooled(_)) if method == "HEAD" => {
                     assert_eq!(answer.status, 401, "{what}: {answer:?}");
                 }
-                Some(To::Role(_) | To::Scoped(_)) => {
+                Some(To::Role(_) | To::Scoped(_) | To::Pooled(_)) => {
                     answer.problem(401, "unauthenticated");
                 }
                 Some(To::Page(_)) => assert!(is_login(&answer), "{what}: {answer:?}"),
@@ -244,6 +246,8 @@ fn each_token_gets_exactly_what_the_table_says() {
     let tokens = ROLES.map(|role| (role, fipd.rest(Some(&fipd.token(named(role), named(role))))));
     let made = fipd.json("token create scoped --role admin --pool mine");
     let scoped = fipd.rest(made["token"].as_str());
+    let made = fipd.json("token create tenant --role admin --tenant red");
+    let tenant = fipd.rest(made["token"].as_str());
     let mut asked = 0;
     for Right {
         path, method, to, ..
@@ -252,13 +256,16 @@ fn each_token_gets_exactly_what_the_table_says() {
         let place = nowhere(&path);
         // A token opens no page, whatever its role.
         if matches!(to, To::Page(_)) {
-            let everybody = tokens.iter().map(|(_, rest)| rest).chain([&scoped]);
+            let everybody = tokens
+                .iter()
+                .map(|(_, rest)| rest)
+                .chain([&scoped, &tenant]);
             for rest in everybody {
                 let answer = ask(rest, method, &place);
                 assert!(is_login(&answer), "{method} {path}: {answer:?}");
             }
         }
-        let (To::Role(needed) | To::Scoped(needed)) = to else {
+        let (To::Role(needed) | To::Scoped(needed) | To::Pooled(needed)) = to else {
             continue;
         };
         for (role, rest) in &tokens {
@@ -274,8 +281,14 @@ fn each_token_gets_exactly_what_the_table_says() {
             }
             asked += 1;
         }
-        if matches!(to, To::Role(_)) {
-            ask(&scoped, method, &place).problem(403, "forbidden");
+        let with_scope = [
+            (&scoped, matches!(to, To::Scoped(_) | To::Pooled(_))),
+            (&tenant, matches!(to, To::Scoped(_))),
+        ];
+        for (rest, may) in with_scope {
+            let answer = ask(rest, method, &place);
+            let refused = [401, 403].contains(&answer.status.as_u16());
+            assert_eq!(refused, !may, "{method} {path} with a scope: {answer:?}");
         }
     }
     assert!(asked > 200, "{asked}");
@@ -338,14 +351,14 @@ fn each_visitor_gets_exactly_what_the_table_says_and_no_form_counts_without_its_
                     "{what}: {answer:?}"
                 ),
                 // The cookie of a page reads the API as far as its role goes, and never writes.
-                (To::Role(needed) | To::Scoped(needed), "GET") => {
+                (To::Role(needed) | To::Scoped(needed) | To::Pooled(needed), "GET") => {
                     assert_eq!(
                         *role >= needed,
                         ![401, 403].contains(&answer.status.as_u16()),
                         "{what}: {answer:?}"
                     );
                 }
-                (To::Role(_) | To::Scoped(_), _) => {
+                (To::Role(_) | To::Scoped(_) | To::Pooled(_), _) => {
                     answer.problem(401, "unauthenticated");
                 }
                 (To::Everybody | To::OwnCheck, _) => {}

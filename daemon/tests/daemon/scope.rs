@@ -228,8 +228,21 @@ fn a_scope_is_all_that_a_token_sees() {
     tenant
         .get("/api/v1/leases/lab/10.1.0.2")
         .problem(404, "not-found");
-    for path in ["/api/v1/audit", "/api/v1/export?what=audit"] {
+    for path in [
+        "/api/v1/audit",
+        "/api/v1/changes",
+        "/api/v1/export?what=audit",
+    ] {
         tenant.get(path).problem(403, "forbidden");
+    }
+    // As the list of quotas.
+    let quotas = "/api/v1/export?what=quotas";
+    let viewer = token(&fipd, "d --role viewer --pool mine");
+    viewer.get(quotas).problem(403, "forbidden");
+    for (rest, count) in [(&pool, 1), (&network, 1), (&tenant, 2)] {
+        let export = rest.get(quotas).body;
+        let export = String::from_utf8_lossy(&export);
+        assert_eq!(export.lines().count(), count, "{export}");
     }
     for rest in [&pool, &tenant] {
         for path in ["/api/v1/clusters", "/metrics", "/api/v1/check"] {

@@ -6,11 +6,7 @@ use fipd_core::{
     AuditEntry, Lease, LeaseKey, Ledger, NameError, Network, Pool, PoolId, Quota, Scope,
 };
 
-use crate::api::{
-    auth::Caller,
-    convert,
-    problem::{Code, Problem},
-};
+use crate::api::{auth::Caller, convert, problem::Problem};
 
 /// The ledger within a scope.
 #[derive(Clone, Copy)]
@@ -26,18 +22,6 @@ impl Caller {
             ledger,
             scope: &self.scope,
         }
-    }
-
-    /// Audit entries do not say who was charged, so that nobody may read them for some tenants only.
-    pub fn may_read_audit(&self) -> Result<(), Problem> {
-        if self.scope.tenants.is_empty() {
-            return Ok(());
-        }
-        let detail = format!(
-            "the audit log does not say who is charged; {} is for some tenants only and may not read it",
-            self.actor
-        );
-        Err(Problem::new(Code::Forbidden, detail))
     }
 }
 
