@@ -16,7 +16,6 @@ use rcgen::{
 };
 use rustls::pki_types::{CertificateDer, pem::PemObject as _};
 use serde::{Deserialize, Serialize};
-use yasna::{ASN1Result, BERReader, BERReaderSeq, Tag, tags::TAG_UTCTIME};
 
 use super::accounts::write_private;
 
@@ -24,6 +23,12 @@ const CA_YEARS: i16 = 20;
 const LEAF_DAYS: i32 = 390;
 /// A certificate that ends sooner is replaced.
 const RENEW_BEFORE_DAYS: i32 = 60;
+
+/// Tags of DER.
+const SEQUENCE: u8 = 0x30;
+const VERSION: u8 = 0xa0;
+const UTC_TIME: u8 = 0x17;
+const GENERALIZED_TIME: u8 = 0x18;
 
 /// Certificate chain and key as PEM.
 pub struct Identity {
@@ -142,46 +147,60 @@ pub fn own(
 /// When the first certificate of the chain ends; `None` where it does not say in a way that is understood.
 pub fn ends(chain: &[u8]) -> Option<Timestamp> {
     let certificate = CertificateDer::pem_slice_iter(chain).next()?.ok()?;
-    let read = |certificate: BERReader<'_, '_>| {
-        let seconds = certificate.read_sequence(|of| {
-            let seconds = of.next().read_sequence(end_of_body)?;
-            rest(of)?;
-            Ok(seconds)
-        })?;
-        Ok(seconds)
-    };
-    let seconds = yasna::parse_der(&certificate, read).ok()?;
-    Some(Timestamp(u64::try_from(seconds).ok()?.checked_mul(1_000)?))
-}
-
-/// RFC 5280, 4.1: version, serial number, signature, issuer, and then from when on and until when.
-fn end_of_body(body: &mut BERReaderSeq<'_, '_>) -> ASN1Result<i64> {
-    body.read_optional(|version| {
-        version.read_tagged(Tag::context(0), |version| version.read_i64())
-    })?;
+    let (certificate, _) = sequence(&certificate)?;
+    // RFC 5280, 4.1: version, serial number, signature, issuer, and then from when on and until when.
+    let (body, _) = sequence(certificate)?;
+    let version = element(body).filter(|(tag, ..)| *tag == VERSION);
+    let mut body = version.map_or(body, |(_, _, rest)| rest);
     for _ in 0..3 {
-        body.next().read_der()?;
+        (_, _, body) = element(body)?;
     }
-    let seconds = body.next().read_sequence(|validity| {
-        validity.next().read_der()?;
-        let end = validity.next();
-        // Until 2049 the year has two digits.
-        match end.lookahead_tag()? {
-            TAG_UTCTIME => end
-                .read_utctime()
-                .map(|time| time.datetime().unix_timestamp()),
-            _ => end
-                .read_generalized_time()
-                .map(|time| time.datetime().unix_timestamp()),
-        }
-    })?;
-    rest(body)?;
-    Ok(seconds)
+    let (validity, _) = sequence(body)?;
+    let (_, _, end) = element(validity)?;
+    let (tag, end, _) = element(end)?;
+    moment(tag, end)
 }
 
-fn rest(of: &mut BERReaderSeq<'_, '_>) -> ASN1Result<()> {
-    while of.read_optional(|one| one.read_der())?.is_some() {}
-    Ok(())
+/// What is in a sequence of DER, and what comes after it.
+fn sequence(der: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (tag, inner, rest) = element(der)?;
+    (tag == SEQUENCE).then_some((inner, rest))
+}
+
+/// The first element of DER: its tag, what is in it, and what comes after it.
+fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+    let (tag, der) = der.split_first()?;
+    let (first, der) = der.split_first()?;
+    // From 128 on it says how many bytes of length follow.
+    let (length, der) = match first.checked_sub(0x80) {
+        None => (usize::from(*first), der),
+        Some(count) => {
+            let (digits, der) = der.split_at_checked(usize::from(count))?;
+            let length = digits.iter().try_fold(0_usize, |length, digit| {
+                length.checked_mul(256)?.checked_add(usize::from(*digit))
+            })?;
+            (length, der)
+        }
+    };
+    let (inner, rest) = der.split_at_checked(length)?;
+    Some((*tag, inner, rest))
+}
+
+/// A time of DER, which is UTC and has seconds.
+fn moment(tag: u8, text: &[u8]) -> Option<Timestamp> {
+    let text = std::str::from_utf8(text).ok()?;
+    // Until 2049 the year has two digits.
+    let text = match tag {
+        UTC_TIME if text < "50" => format!("20{text}"),
+        UTC_TIME => format!("19{text}"),
+        GENERALIZED_TIME => text.to_owned(),
+        _ => return None,
+    };
+    let (year, month, day) = (text.get(..4)?, text.get(4..6)?, text.get(6..8)?);
+    let (hour, minute, second) = (text.get(8..10)?, text.get(10..12)?, text.get(12..)?);
+    let text = format!("{year}-{month}-{day}T{hour}:{minute}:{second}");
+    let end: jiff::Timestamp = text.parse().ok()?;
+    Some(Timestamp(u64::try_from(end.as_millisecond()).ok()?))
 }
 
 /// Where clients find the CA certificate to trust.
@@ -357,6 +376,14 @@ mod tests {
             b"-----BEGIN CERTIFICATE-----\nMAMCAQE=\n-----END CERTIFICATE-----\n",
         ] {
             assert_eq!(ends(nonsense), None);
+        }
+        // A serial number of 2^64 - 1 bytes, and an end in the year 10000.
+        for odd in [
+            "MAwwCgKI//////////8=",
+            "MC8wLQIBATAAMAAwJBcNMjYwMTAxMDAwMDAwWhgTOTk5OTEyMzEyMzU5NTktMDEwMA==",
+        ] {
+            let pem = format!("-----BEGIN CERTIFICATE-----\n{odd}\n-----END CERTIFICATE-----\n");
+            assert_eq!(ends(pem.as_bytes()), None, "{odd}");
         }
     }
 
