@@ -8,15 +8,18 @@ mod http;
 
 use std::path::Path;
 
-use fipd_core::Ledger;
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use fipd_core::{ClusterId, Ledger, NetworkId};
+use fipd_crds::fipd_io;
 use serde_json::Value;
 
 use crate::{
     admission::review::{Kind, Question},
-    api::{fip_v1, import, page, ui},
+    api::{fip_v1, import, page, tls, ui},
     clusters::kubeconfig,
-    config::Config,
-    helm, host,
+    config::{self, Config},
+    controllers::claims::{claim, pool},
+    helm, host, oidc,
 };
 
 /// A parser and what is asserted of its answer.
@@ -26,19 +29,23 @@ pub struct Body {
 }
 
 /// All of them. Each has a folder of its name in `daemon/tests/fixtures/fuzz`, and a file in `tests/fuzz/fuzz_targets`.
-pub const BODIES: [Body; 12] = [
+pub const BODIES: [Body; 16] = [
     body("admission", admission),
+    body("certificate", certificate),
+    body("claims", claims),
     body("cni", cni),
-    body("config", config),
+    body("config", config_text),
     body("csv", |bytes| rows(bytes, true)),
     body("cursor", cursor),
     body("fip_v1", fip_v1_body),
     body("form", form),
     body("helm_release", helm_release),
     body("http", http::request),
+    body("id_token", |bytes| oidc::fuzz(&provider(), bytes)),
     body("json_lines", |bytes| rows(bytes, false)),
     body("kernel_rule", host::fuzz),
     body("kubeconfig", kubeconfig_text),
+    body("nft", nft),
 ];
 
 const fn body(name: &'static str, run: fn(&[u8])) -> Body {
@@ -51,7 +58,42 @@ pub fn run(name: &str, bytes: &[u8]) {
     (body.unwrap().run)(bytes);
 }
 
-fn config(bytes: &[u8]) {
+/// A certificate, as PEM or bare.
+fn certificate(bytes: &[u8]) {
+    let text = STANDARD.encode(bytes);
+    let pem = format!("-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n");
+    let _ = (tls::ends(bytes), tls::ends(pem.as_bytes()));
+}
+
+/// Pools and claims of fipd's own kinds, as anybody writes them.
+fn claims(bytes: &[u8]) {
+    let (cluster, ledger) = (ClusterId("c".into()), Ledger::new());
+    if let Ok(object) = serde_json::from_slice::<fipd_io::Pool>(bytes) {
+        let object = pool::observe::slim(object);
+        let source = pool::validate::Source {
+            cluster: &cluster,
+            cluster_name: "east",
+            object: "lab",
+            uid: &object.uid,
+        };
+        if let Ok(spec) = pool::validate::spec(&source, &object.spec, NetworkId::DEFAULT) {
+            let _ = ledger.preview_pool(None, &spec);
+        }
+    }
+    if let Ok(object) = serde_json::from_slice::<fipd_io::AddressClaim>(bytes) {
+        let object = claim::observe::slim(object);
+        let settings = config::Claims::default();
+        let place = claim::pools::Place {
+            cluster: &cluster,
+            namespace: "ns",
+            settings: &settings,
+        };
+        let wish = claim::pools::wish(&ledger, &place, &object.spec);
+        let _ = (object.recorded(), wish);
+    }
+}
+
+fn config_text(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     if let Err(why) = Config::parse(&text, Path::new("/etc/fipd")) {
         assert!(why.contains("line"), "no place in {why:?}");
@@ -92,7 +134,9 @@ fn fip_v1_body(bytes: &[u8]) {
 fn admission(bytes: &[u8]) {
     for kind in Kind::ALL {
         if let Ok(question) = Question::read(bytes, kind) {
-            let _ = (question.passes(), question.before().is_some());
+            let verdict = crate::admission::fuzz(kind, &question);
+            let why = verdict.denied.map(|denial| denial.message);
+            assert_ne!(why.as_deref(), Some(""), "refused without a word");
         }
     }
 }
@@ -124,6 +168,19 @@ fn form(bytes: &[u8]) {
 fn helm_release(bytes: &[u8]) {
     if let Ok(secret) = serde_json::from_slice::<Value>(bytes) {
         let _ = helm::Stored::read(&secret);
+    }
+}
+
+/// A provider of sign-ins that nobody reaches.
+fn provider() -> config::Oidc {
+    let text = "issuer = \"http://127.0.0.1:1\"\nclient-id = \"fipd\"\nrole-claim = \"realm.roles\"\n[roles]\nadmin = [\"root\"]\n";
+    toml::from_str(text).unwrap()
+}
+
+/// What the packet filter lists of fipd's table.
+fn nft(bytes: &[u8]) {
+    if let Ok(listed) = serde_json::from_slice::<Value>(bytes) {
+        host::fuzz_nft(&listed);
     }
 }
 

@@ -258,7 +258,7 @@ impl Provider {
             sound => sound,
         }
         .map_err(|why| OidcError::Token(why.to_string()))?;
-        self.person(&payload(token)?)
+        person(&self.config, &payload(&token.to_string())?)
     }
 
     /// Where somebody signs out of the provider as well; `None` where it has no such place.
@@ -300,32 +300,6 @@ impl Provider {
                 return OidcError::Refused(told(&error));
             }
             OidcError::Exchange(told(&error))
-        })
-    }
-
-    fn person(&self, claims: &Value) -> Result<Person, OidcError> {
-        let text = |name: &str| claim(claims, name).and_then(Value::as_str);
-        let subject = text("sub").unwrap_or_default();
-        let plain = |name: &&str| {
-            let fine = |c: char| c.is_ascii_graphic() && !matches!(c, '<' | '>' | '"' | '\'');
-            (1..=NAME).contains(&name.len()) && name.chars().all(fine)
-        };
-        let name = text(&self.config.name_claim).filter(plain);
-        let name = name.or(Some(subject).filter(plain)).ok_or_else(|| {
-            OidcError::Token("neither the name claim nor sub has a plain name".to_owned())
-        })?;
-        let name = format!("{name}@{}", self.config.issuer.0);
-        let groups = match claim(claims, &self.config.role_claim) {
-            Some(Value::Array(all)) => all.iter().filter_map(Value::as_str).collect(),
-            Some(Value::String(one)) => one.split([' ', ',']).collect(),
-            Some(_) | None => Vec::new(),
-        };
-        let role = self.config.roles.of(&groups);
-        let role = role.ok_or_else(|| OidcError::Unmapped(name.clone()))?;
-        Ok(Person {
-            name: name.into(),
-            role,
-            subject: subject.to_owned(),
         })
     }
 
@@ -444,12 +418,38 @@ fn verified<'a>(
 }
 
 /// All claims of a token that was verified.
-fn payload(token: &CoreIdToken) -> Result<Value, OidcError> {
-    let text = token.to_string();
-    let part = text.split('.').nth(1).unwrap_or_default();
+fn payload(token: &str) -> Result<Value, OidcError> {
+    let part = token.split('.').nth(1).unwrap_or_default();
     let bytes = URL_SAFE_NO_PAD.decode(part).ok();
     let claims = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
     claims.ok_or_else(|| OidcError::Token("its claims cannot be read".to_owned()))
+}
+
+/// Who it is that these are claimed of.
+fn person(config: &config::Oidc, claims: &Value) -> Result<Person, OidcError> {
+    let text = |name: &str| claim(claims, name).and_then(Value::as_str);
+    let subject = text("sub").unwrap_or_default();
+    let plain = |name: &&str| {
+        let fine = |c: char| c.is_ascii_graphic() && !matches!(c, '<' | '>' | '"' | '\'');
+        (1..=NAME).contains(&name.len()) && name.chars().all(fine)
+    };
+    let name = text(&config.name_claim).filter(plain);
+    let name = name.or(Some(subject).filter(plain)).ok_or_else(|| {
+        OidcError::Token("neither the name claim nor sub has a plain name".to_owned())
+    })?;
+    let name = format!("{name}@{}", config.issuer.0);
+    let groups = match claim(claims, &config.role_claim) {
+        Some(Value::Array(all)) => all.iter().filter_map(Value::as_str).collect(),
+        Some(Value::String(one)) => one.split([' ', ',']).collect(),
+        Some(_) | None => Vec::new(),
+    };
+    let role = config.roles.of(&groups);
+    let role = role.ok_or_else(|| OidcError::Unmapped(name.clone()))?;
+    Ok(Person {
+        name: name.into(),
+        role,
+        subject: subject.to_owned(),
+    })
 }
 
 /// A claim by its name, else by its path.
@@ -458,6 +458,19 @@ fn claim<'a>(claims: &'a Value, name: &str) -> Option<&'a Value> {
         name.split('.')
             .try_fold(claims, |value, part| value.get(part))
     })
+}
+
+/// Any bytes as an ID token or as its claims: whoever is let in has a plain name, with the provider's.
+#[cfg(any(test, feature = "fuzz"))]
+pub(crate) fn fuzz(config: &config::Oidc, bytes: &[u8]) {
+    let claims = serde_json::from_slice::<Value>(bytes).ok();
+    let claims = claims.or_else(|| payload(&String::from_utf8_lossy(bytes)).ok());
+    let found = claims.and_then(|claims| person(config, &claims).ok());
+    if let Some(Person { name, .. }) = found {
+        let issuer = format!("@{}", config.issuer.0);
+        assert!(name.ends_with(&issuer), "{name}");
+        assert!(name.chars().all(|c| c.is_ascii_graphic()), "{name}");
+    }
 }
 
 async fn read_secret(path: &Path) -> Result<String, OidcError> {
@@ -487,7 +500,7 @@ mod tests {
     #[test]
     fn people_are_named_with_their_issuer_and_by_nothing_odd() {
         let provider = provider("");
-        let name = |claims: Value| provider.person(&claims).map(|person| person.name);
+        let name = |claims: Value| person(&provider.config, &claims).map(|person| person.name);
         let groups = json!(["root"]);
         let ann = json!({ "sub": "1", "preferred_username": "ann", "groups": groups });
         assert_eq!(name(ann).as_deref(), Ok("ann@https://idp.example/realms/a"));
@@ -520,7 +533,7 @@ mod tests {
                 json!({ "sub": "1", "role": "x root" }),
             ),
         ] {
-            let person = provider(setting).person(&claims).unwrap();
+            let person = person(&provider(setting).config, &claims).unwrap();
             assert_eq!(person.role, Role::Admin, "{setting}");
         }
     }

@@ -13,7 +13,7 @@ mod ip_rule;
 mod pool;
 mod quota;
 pub mod review;
-#[cfg(test)]
+#[cfg(any(test, feature = "fuzz"))]
 mod sample;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -194,6 +194,13 @@ fn spec<T: serde::de::DeserializeOwned>(value: &serde_json::Value) -> Result<T, 
 
 fn invalid(wrong: &Wrong) -> Verdict {
     Verdict::invalid(wrong.to_string())
+}
+
+/// What is said of a question where there is a pool `net`, of which the FloatingIP `c-m-a/a` of project `p-1` has 10.0.0.11.
+#[cfg(any(test, feature = "fuzz"))]
+pub(crate) fn fuzz(kind: Kind, question: &Question) -> Verdict {
+    let rancher = sample::Rancher::new().quota("p-1", 2);
+    rancher.fip("10.0.0.11", "a", "p-1").answer(kind, question)
 }
 
 /// The first few of a list, for a message.

@@ -28,6 +28,7 @@ use crate::{
     controllers::Runner,
     ipam::Ipam,
     metrics::Metrics,
+    oidc::Oidc,
     rules::RuleBoard,
 };
 
@@ -61,6 +62,11 @@ pub struct Site {
 impl Site {
     /// With a pool `dmz` and the accounts `viewer` and `operator`.
     pub async fn new() -> Self {
+        Self::with(Oidc::default()).await
+    }
+
+    /// The same, where people sign in by a provider as well.
+    pub async fn with(oidc: Oidc) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let (ipam, _writer) = Ipam::start(dir.path(), Arc::new(clock::now)).unwrap();
         let stop = CancellationToken::new();
@@ -109,7 +115,7 @@ impl Site {
             rule_takeover: Default::default(),
             rules,
             webhooks: Default::default(),
-            oidc: Default::default(),
+            oidc,
             flow: Default::default(),
             nodes: Default::default(),
             settings: Default::default(),
@@ -161,13 +167,16 @@ impl Site {
         self.session.lock().unwrap().1.clone()
     }
 
-    /// As an admin on the socket, or with the session where it is a page. The answer's body is read where the request is
-    /// refused: others may be streams.
+    /// With the session where it is a page, else as an admin on the socket, unless the request says whose it is. The answer's
+    /// body is read where the request is refused: others may be streams.
     pub async fn ask(&self, mut request: Request<Body>) -> (StatusCode, String) {
         if request.uri().path().starts_with("/ui/") {
             let (headers, _) = self.session.lock().unwrap().clone();
-            request.headers_mut().extend(headers);
-        } else {
+            // Behind the request's own, of which the first of a name counts.
+            for (name, value) in &headers {
+                request.headers_mut().append(name, value.clone());
+            }
+        } else if !request.headers().contains_key(header::AUTHORIZATION) {
             let peer = SocketPeer {
                 uid: Some(0),
                 gid: Some(0),

@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use http::{Method, Request, StatusCode, header};
 
-use crate::api::sample::Site;
+use crate::{api::sample::Site, oidc::Oidc};
 
 /// The daemon that is asked, and what it runs on: one for all requests, as in life.
 struct Asked {
@@ -14,11 +14,12 @@ struct Asked {
 
 static ASKED: Mutex<Option<Asked>> = Mutex::new(None);
 
-/// First line: method and path; second: media type; the rest: the body. `CSRF` in it is the token of the session.
+/// First line: method and path; second: media type and, each behind a tab, further headers; the rest: the body. `CSRF` in it
+/// is the token of the session.
 pub fn request(bytes: &[u8]) {
     let mut parts = bytes.splitn(3, |byte| *byte == b'\n');
     let mut line = || String::from_utf8_lossy(parts.next().unwrap_or_default()).into_owned();
-    let (head, media) = (line(), line());
+    let (head, fields) = (line(), line());
     let Some((method, path)) = head.split_once(' ') else {
         return;
     };
@@ -29,11 +30,16 @@ pub fn request(bytes: &[u8]) {
     let Ok(method) = method.parse::<Method>() else {
         return;
     };
-    let request = Request::builder()
+    let mut fields = fields.split('\t');
+    let media = fields.next().unwrap_or_default();
+    let mut request = Request::builder()
         .method(method)
         .uri(path)
-        .header(header::CONTENT_TYPE, media)
-        .body(body.into());
+        .header(header::CONTENT_TYPE, media);
+    for (name, value) in fields.filter_map(|field| field.split_once(": ")) {
+        request = request.header(name, value);
+    }
+    let request = request.body(body.into());
     // What is no HTTP does not get as far as here.
     let Ok(request) = request else {
         return;
@@ -61,7 +67,8 @@ impl Asked {
             .enable_all()
             .build()
             .unwrap();
-        let site = runtime.block_on(Site::new());
+        let oidc = Oidc::new(Some(&super::provider()), Some("https://fipd.example")).unwrap();
+        let site = runtime.block_on(Site::with(oidc));
         runtime.block_on(site.sign_in());
         Self { runtime, site }
     }

@@ -40,7 +40,7 @@ use fipd_core::{Text, host::HostSettings};
 use tokio_util::sync::CancellationToken;
 
 #[cfg(any(test, feature = "fuzz"))]
-pub(crate) use message::fuzz;
+pub(crate) use {message::fuzz, nft::fuzz as fuzz_nft};
 
 use crate::rules::RuleBoard;
 

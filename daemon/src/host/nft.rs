@@ -181,6 +181,22 @@ pub(super) fn read(listed: &Value, tags: &BTreeSet<u8>) -> Option<Found> {
     Some(Found::Own(Table { index, shape }))
 }
 
+/// Any JSON as what `nft` lists: what is ours is compared and changed.
+#[cfg(any(test, feature = "fuzz"))]
+pub(crate) fn fuzz(listed: &Value) {
+    let Some(Found::Own(table)) = read(listed, &[200].into()) else {
+        return;
+    };
+    let least = one_of_each(&table.index);
+    assert!(same_marks(&least, &table.index));
+    let sources = table.index.len();
+    let _ = (
+        table.has_room(&least),
+        change(&table.index, &least, 0xff),
+        rebuild(200, 0xff, &table.index, room(sources)),
+    );
+}
+
 /// Takes the elements out of a map, and the numbers that change with each rebuild.
 fn take_elements(object: &mut Value) -> Vec<Value> {
     let inner = object.as_object_mut();
