@@ -14,7 +14,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 
 use super::{
     cookies,
-    login::{FORM_COOKIE, client, locked, safe_next},
+    login::{FORM_COOKIE, client, locked, retry_after, safe_next},
     page::{Failure, go_to, page, with_cookie},
     sessions::Origin,
     visit::Query,
@@ -76,7 +76,7 @@ pub async fn come_back(
     // Only a code can be guessed. Each sign-in counts for itself: many people may come from one address.
     let (limited, now) = (format!("{LIMITED} {}", errand.state), Instant::now());
     if let Err(wait) = api.sessions.limiter.attempt(&limited, from, now) {
-        return failure(StatusCode::TOO_MANY_REQUESTS, locked(wait));
+        return retry_after(failure(StatusCode::TOO_MANY_REQUESTS, locked(wait)), wait);
     }
     let person = match provider.finish(&errand, query.get("code")).await {
         Ok(person) => person,
