@@ -4,7 +4,8 @@ use fipd_core::Text;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// Every key but the first three goes before the key of the same meaning in the ConfigMap `rancher-fip-config`.
+/// Every key but `enabled`, `engine` and `insecure-skip-tls-verify` goes before the key of the same meaning in the ConfigMap
+/// `rancher-fip-config`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct ClusterManager {

@@ -94,6 +94,8 @@ struct RawHost {
     #[serde(default)]
     cleanup_on_stop: bool,
     indexed_above: Option<u64>,
+    /// The bits of the packet mark for that, one run, as a number or as text; not those of kube-proxy (0xc000) or Cilium
+    /// (0x0f00).
     mark_mask: Option<Mask>,
     nft: Option<PathBuf>,
     resync: Option<String>,
@@ -230,6 +232,7 @@ struct RawRule {
     priority: i64,
     #[serde(default)]
     fail_closed: bool,
+    /// `flat`: a rule for each address; `indexed`: the map that `indexed-above` is about; `auto`: by their number.
     #[serde(default)]
     mode: Mode,
 }

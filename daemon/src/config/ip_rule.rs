@@ -25,7 +25,7 @@ pub struct IpRule {
     #[schemars(with = "String")]
     pub node_timeout: Duration,
     /// The same of a node that is ready and had the rule: fipd is stopped or removed there. Never less than
-    /// `node_timeout`.
+    /// `node-timeout`.
     #[serde(deserialize_with = "patience")]
     #[schemars(with = "String")]
     pub silent_timeout: Duration,

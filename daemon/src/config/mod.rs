@@ -157,7 +157,8 @@ struct File {
     role: Option<Spanned<String>>,
     /// Where the store, the own CA and the first password are. Relative paths in the file start at its directory.
     data_dir: Option<PathBuf>,
-    /// How much is logged: `error`, `warn`, `info`, `debug`, `trace`, or a filter such as `info,fipd=debug`.
+    /// How much is logged: `error`, `warn`, `info`, `debug`, `trace`, or a filter such as `info,fipd=debug`. Left out:
+    /// `info`.
     #[schemars(with = "Option<String>")]
     log_level: Option<Spanned<String>>,
     #[serde(default)]

@@ -1,14 +1,14 @@
 //! The reference of the configuration file, made of the types that read it and of the example that is shipped.
 //!
 //! Keys, types and what they do come from the types (JSON Schema); defaults and examples from the example, of which tests say
-//! that it has every key and that what is not commented out there is the default.
+//! that it has every key. A value there is the default where the whole of the example means the same without it.
 
-use std::{collections::BTreeMap, fmt::Write as _};
+use std::{collections::BTreeMap, fmt::Write as _, path::Path};
 
 use schemars::schema_for;
 use serde_json::Value;
 
-use super::File;
+use super::{Config, File};
 
 /// The file as packages install it.
 pub const EXAMPLE: &str = include_str!("../../../packaging/fipd.example.toml");
@@ -201,14 +201,14 @@ fn about(schema: &Value) -> String {
 fn shown(example: &str) -> BTreeMap<(String, String), Shown> {
     let mut all = BTreeMap::new();
     let (mut path, mut comment) = (String::new(), String::new());
-    for line in example.lines() {
-        let (code, is_default) = match line.strip_prefix('#') {
-            Some(text) if text.is_empty() || text.starts_with(' ') => {
+    let whole = read(example, None);
+    for (number, line) in example.lines().enumerate() {
+        let code = match code(line) {
+            Ok(code) => code,
+            Err(text) => {
                 let _ = write!(comment, " {}", text.trim());
                 continue;
             }
-            Some(code) => (code, false),
-            None => (line, true),
         };
         if code.trim().is_empty() {
             comment.clear();
@@ -218,7 +218,7 @@ fn shown(example: &str) -> BTreeMap<(String, String), Shown> {
         } else if let Some((name, value)) = code.split_once('=') {
             let shown = Shown {
                 value: value.trim().to_owned(),
-                is_default,
+                is_default: whole.is_some() && read(example, Some(number)) == whole,
                 about: comment.trim().to_owned(),
             };
             all.entry((path.clone(), name.trim().to_owned()))
@@ -227,6 +227,25 @@ fn shown(example: &str) -> BTreeMap<(String, String), Shown> {
         }
     }
     all
+}
+
+/// What a line of the example says, whether or not it is commented out; an error is the text of a comment.
+fn code(line: &str) -> Result<&str, &str> {
+    match line.strip_prefix('#') {
+        Some(text) if text.is_empty() || text.starts_with(' ') => Err(text),
+        Some(code) => Ok(code),
+        None => Ok(line),
+    }
+}
+
+/// What all of the example comes to, but for one of its lines.
+fn read(example: &str, left_out: Option<usize>) -> Option<Config> {
+    let lines = example.lines().map(|line| code(line).unwrap_or_default());
+    let lines = lines
+        .enumerate()
+        .filter(|(number, _)| Some(*number) != left_out);
+    let lines: Vec<&str> = lines.map(|(_, line)| line).collect();
+    Config::parse(&lines.join("\n"), Path::new("/etc/fipd")).ok()
 }
 
 /// The JSON Schema of the file.
@@ -371,6 +390,13 @@ mod tests {
         };
         assert_eq!(key("backup", "every").stands_for(), "default \"24h\"");
         assert_eq!(key("webhook", "url").stands_for(), "required");
+        // In a section that is commented out, of a table like another one, and not the default.
+        let elect = key("cluster.ip-rule", "leader-elect");
+        assert_eq!(elect.stands_for(), "default true");
+        let policy = key("discovery.ip-rule.webhook", "failure-policy");
+        assert_eq!(policy.stands_for(), "default \"ignore\"");
+        let announce = key("discovery.rancher-fip", "announce");
+        assert_eq!(announce.stands_for(), "such as \"kube-vip\"");
         let role = key("cluster.rancher-fip", "role");
         assert!(role.kind.contains("\"management\""), "{role:?}");
         assert_eq!(key("listener", "serve").kind, "list of string");
