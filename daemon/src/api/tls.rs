@@ -24,12 +24,6 @@ const LEAF_DAYS: i32 = 390;
 /// A certificate that ends sooner is replaced.
 const RENEW_BEFORE_DAYS: i32 = 60;
 
-/// Tags of DER.
-const SEQUENCE: u8 = 0x30;
-const VERSION: u8 = 0xa0;
-const UTC_TIME: u8 = 0x17;
-const GENERALIZED_TIME: u8 = 0x18;
-
 /// Certificate chain and key as PEM.
 pub struct Identity {
     pub cert: Vec<u8>,
@@ -147,60 +141,9 @@ pub fn own(
 /// When the first certificate of the chain ends; `None` where it does not say in a way that is understood.
 pub fn ends(chain: &[u8]) -> Option<Timestamp> {
     let certificate = CertificateDer::pem_slice_iter(chain).next()?.ok()?;
-    let (certificate, _) = sequence(&certificate)?;
-    // RFC 5280, 4.1: version, serial number, signature, issuer, and then from when on and until when.
-    let (body, _) = sequence(certificate)?;
-    let version = element(body).filter(|(tag, ..)| *tag == VERSION);
-    let mut body = version.map_or(body, |(_, _, rest)| rest);
-    for _ in 0..3 {
-        (_, _, body) = element(body)?;
-    }
-    let (validity, _) = sequence(body)?;
-    let (_, _, end) = element(validity)?;
-    let (tag, end, _) = element(end)?;
-    moment(tag, end)
-}
-
-/// What is in a sequence of DER, and what comes after it.
-fn sequence(der: &[u8]) -> Option<(&[u8], &[u8])> {
-    let (tag, inner, rest) = element(der)?;
-    (tag == SEQUENCE).then_some((inner, rest))
-}
-
-/// The first element of DER: its tag, what is in it, and what comes after it.
-fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
-    let (tag, der) = der.split_first()?;
-    let (first, der) = der.split_first()?;
-    // From 128 on it says how many bytes of length follow.
-    let (length, der) = match first.checked_sub(0x80) {
-        None => (usize::from(*first), der),
-        Some(count) => {
-            let (digits, der) = der.split_at_checked(usize::from(count))?;
-            let length = digits.iter().try_fold(0_usize, |length, digit| {
-                length.checked_mul(256)?.checked_add(usize::from(*digit))
-            })?;
-            (length, der)
-        }
-    };
-    let (inner, rest) = der.split_at_checked(length)?;
-    Some((*tag, inner, rest))
-}
-
-/// A time of DER, which is UTC and has seconds.
-fn moment(tag: u8, text: &[u8]) -> Option<Timestamp> {
-    let text = std::str::from_utf8(text).ok()?;
-    // Until 2049 the year has two digits.
-    let text = match tag {
-        UTC_TIME if text < "50" => format!("20{text}"),
-        UTC_TIME => format!("19{text}"),
-        GENERALIZED_TIME => text.to_owned(),
-        _ => return None,
-    };
-    let (year, month, day) = (text.get(..4)?, text.get(4..6)?, text.get(6..8)?);
-    let (hour, minute, second) = (text.get(8..10)?, text.get(10..12)?, text.get(12..)?);
-    let text = format!("{year}-{month}-{day}T{hour}:{minute}:{second}");
-    let end: jiff::Timestamp = text.parse().ok()?;
-    Some(Timestamp(u64::try_from(end.as_millisecond()).ok()?))
+    let (_, certificate) = x509_parser::parse_x509_certificate(&certificate).ok()?;
+    let seconds = certificate.validity().not_after.timestamp();
+    Some(Timestamp(u64::try_from(seconds).ok()?.checked_mul(1_000)?))
 }
 
 /// Where clients find the CA certificate to trust.
