@@ -12,6 +12,7 @@ mod agent;
 mod attach;
 mod backups;
 mod beside;
+mod beside_tls;
 mod cli;
 mod harness;
 mod history;

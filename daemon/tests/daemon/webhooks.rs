@@ -22,7 +22,8 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::{
-    beside::{serve_beside, serve_beside_over_tls, showing},
+    beside::serve_beside,
+    beside_tls::{serve_beside_over_tls, showing},
     harness::{Daemon, PATIENCE, program, run},
 };
 
