@@ -140,9 +140,12 @@ async fn guests_and_projects_are_shown_with_what_they_lack() {
     assert!(row.contains('3') && row.contains('4'), "{row}");
     let hosts = format!("{}/ui/hosts", fipd.url());
     let (name, dead_since) = (long_name(), "2026-01-01 00:00:00 UTC");
-    let parts = [name.as_str(), "control-plane", dead_since, "pods are ready"];
+    let parts = [name.as_str(), "control-plane", dead_since, "Agents"];
     wait_shown(&browser, &hosts, &parts).await;
     look(&browser, "hosts-of-a-site", &mut wrong).await;
+    let agents = format!("{hosts}?of=agents");
+    wait_shown(&browser, &agents, &[&name, "Pods that are ready"]).await;
+    look(&browser, "agents-of-a-site", &mut wrong).await;
     let few = format!("{}/ui/search?q=few", fipd.url());
     wait_shown(&browser, &few, &["1 of 1 used", "First in the queue"]).await;
     look(&browser, "pool-with-a-queue", &mut wrong).await;
