@@ -424,8 +424,11 @@ async fn open_pages_follow_changes() {
     browser.click("#pace button").await.unwrap();
     let page = browser.url().await.unwrap();
     browser.open(&page).await.unwrap();
+    let other = Browser::start(BrowserOptions::default()).await.unwrap();
+    sign_in(&other, &fipd, &initial_admin(&fipd)).await;
+    open_pool(&other, &fipd, "dmz").await;
     allocate("10.20.0.43").await;
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    shows_leases(&other, 2).await;
     let leases = browser.count(LEASES).await.unwrap();
     assert_eq!(leases, 1, "the page is held");
     let told = browser.text("#pace").await.unwrap();

@@ -48,7 +48,7 @@
     try {
       answer = await fetch(location.href, { headers: { "X-Fipd-Live": "1" } });
     } catch {
-      say("away", true);
+      say("away", !held);
       return;
     }
     if (held) return;
@@ -56,7 +56,10 @@
     say("ended", over);
     say("gone", answer.status === 404);
     say("away", !answer.ok && answer.status !== 404);
-    if (over) leave();
+    if (over) {
+      pace.hidden = true;
+      leave();
+    }
     if (over || !answer.ok) return;
     if (!later) follow();
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
@@ -105,6 +108,8 @@
   });
   hold.addEventListener("click", () => {
     held = !held;
+    // Nothing goes on by itself then.
+    if (held) say("away", false);
     kept(held ? "yes" : "no");
     tell();
     follow();

@@ -311,7 +311,7 @@ impl State {
         vec![
             Series {
                 name: "cluster_up",
-                help: "1 while the cluster is reached and served, by whichever of its names; missing where only its leases are left",
+                help: "1 while the cluster is reached and served; missing where only its leases are left, and under a second name",
                 values: up,
             },
             Series {
@@ -383,12 +383,13 @@ impl State {
 /// Whether a cluster in that state is served, where it is to be.
 fn served(state: ClusterState) -> Option<f64> {
     match state {
-        ClusterState::Ready | ClusterState::Joined => Some(1.0),
+        ClusterState::Ready => Some(1.0),
         ClusterState::Connecting
         | ClusterState::Degraded
         | ClusterState::Refused
         | ClusterState::IdentityConflict => Some(0.0),
-        ClusterState::Stopped => None,
+        // Counted by its leading name, or no more.
+        ClusterState::Joined | ClusterState::Stopped => None,
     }
 }
 
@@ -445,7 +446,7 @@ mod tests {
     fn a_second_name_of_a_cluster_is_served_and_one_that_is_remembered_need_not_be() {
         let of = [
             (ClusterState::Ready, Some(1.0)),
-            (ClusterState::Joined, Some(1.0)),
+            (ClusterState::Joined, None),
             (ClusterState::Connecting, Some(0.0)),
             (ClusterState::Degraded, Some(0.0)),
             (ClusterState::Refused, Some(0.0)),

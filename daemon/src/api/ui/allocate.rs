@@ -14,7 +14,7 @@ use super::{
     visit::{Place, Posted, Query, Visitor},
 };
 use crate::{
-    api::{Api, convert::owner},
+    api::{Api, convert::owner, problem::Problem},
     ipam::IpamError,
 };
 
@@ -150,9 +150,9 @@ fn parse(api: &Api, form: &mut AllocateForm) -> Option<(Identity, Option<IpAddr>
 /// Puts a refusal beside the field it is about.
 fn explain(form: &mut AllocateForm, error: IpamError) -> StatusCode {
     let text = error.to_string();
-    let IpamError::Refused(refusal) = error else {
+    let IpamError::Refused(refusal) = &error else {
         form.error = Some(text);
-        return StatusCode::SERVICE_UNAVAILABLE;
+        return Problem::from(error).status_code();
     };
     match refusal {
         Refusal::AddressTaken { .. }
@@ -189,7 +189,7 @@ fn explain(form: &mut AllocateForm, error: IpamError) -> StatusCode {
         | Refusal::NotProbed { .. }
         | Refusal::Pool(_) => form.error = Some(text),
     }
-    StatusCode::CONFLICT
+    Problem::from(error).status_code()
 }
 
 fn form_page(

@@ -15,7 +15,7 @@ use super::{
     visit::{Place, Posted, Visitor},
 };
 use crate::{
-    api::{Api, convert::owner_text},
+    api::{Api, convert::owner_text, problem::Problem},
     ipam::{Guard, IpamError},
 };
 
@@ -89,7 +89,8 @@ pub async fn submit(
         let (status, error) = if matches!(error, IpamError::Stale(_)) {
             (StatusCode::CONFLICT, CHANGED.to_owned())
         } else {
-            (StatusCode::SERVICE_UNAVAILABLE, error.to_string())
+            let text = error.to_string();
+            (Problem::from(error).status_code(), text)
         };
         let (_, now) = open(&api, &visitor, (&network, &address))?;
         let Some(lease) = now else {

@@ -145,7 +145,8 @@ pub async fn create(State(api): State<Arc<Api>>, posted: Posted) -> Answered {
         }
         Err(error) => {
             form.error = Some(error.to_string());
-            return Ok(ask(&visitor, StatusCode::SERVICE_UNAVAILABLE, form));
+            let status = Problem::from(error).status_code();
+            return Ok(ask(&visitor, status, form));
         }
     }
     Ok(page(&TokenMadePage {
@@ -176,13 +177,9 @@ pub async fn revoke(
         actor: visitor.actor(),
     };
     if let Err(error) = api.ipam.submit(request).await {
-        let status = StatusCode::SERVICE_UNAVAILABLE;
-        return Ok(revocation(
-            &visitor,
-            &token,
-            status,
-            Some(error.to_string()),
-        ));
+        let why = error.to_string();
+        let status = Problem::from(error).status_code();
+        return Ok(revocation(&visitor, &token, status, Some(why)));
     }
     visitor.tell(true, format!("Token {} was revoked.", token.name), None);
     Ok(go_to(links::TOKENS))

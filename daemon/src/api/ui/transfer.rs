@@ -18,6 +18,7 @@ use crate::{
     api::{
         Api,
         convert::{self, owner_text},
+        problem::Problem,
     },
     ipam::IpamError,
 };
@@ -140,17 +141,16 @@ fn parse(api: &Api, visitor: &Visitor, lease: &Lease, form: &mut Form) -> Option
 /// Puts a refusal where it belongs.
 fn explain(form: &mut Form, error: IpamError) -> StatusCode {
     let text = error.to_string();
-    match error {
-        IpamError::Refused(Refusal::NotTransferable { .. }) => form.to.error = Some(text),
-        IpamError::Refused(_) | IpamError::Forbidden(_) | IpamError::Stale(_) => {
-            form.error = Some(text);
-        }
-        IpamError::Store(_) | IpamError::Stopping => {
-            form.error = Some(text);
-            return StatusCode::SERVICE_UNAVAILABLE;
-        }
+    if matches!(error, IpamError::Refused(Refusal::NotTransferable { .. })) {
+        form.to.error = Some(text);
+    } else {
+        form.error = Some(text);
     }
-    StatusCode::CONFLICT
+    // Another than the page showed, not than a header says.
+    if matches!(error, IpamError::Stale(_)) {
+        return StatusCode::CONFLICT;
+    }
+    Problem::from(error).status_code()
 }
 
 fn ask(api: &Api, visitor: &Visitor, lease: &Lease, status: StatusCode, form: Form) -> Response {

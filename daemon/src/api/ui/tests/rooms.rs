@@ -422,6 +422,8 @@ async fn a_form_that_fails_has_the_status_of_what_failed() {
         ("/ui/pools/new", pool),
         ("/ui/tenants", "tenant=t&pool=dmz&limit=3"),
         ("/ui/reserve", "pool=dmz&owner=fipd/host/lab/a"),
+        ("/ui/pools/1/allocate", "owner=fipd/host/lab/a"),
+        ("/ui/tokens/new", "name=ci&role=viewer"),
     ] {
         let page = admin.post(path, form).await;
         assert_eq!(page.status, StatusCode::SERVICE_UNAVAILABLE, "{path}");
