@@ -10,11 +10,11 @@ use serde_json::Value;
 use super::{
     Found, Step,
     kinds::{PROJECT_SECRETS, Past},
-    object,
+    namespaces, object,
 };
 use crate::controllers::{
     rancher_fip::guests::{COPY, NOTES, Note},
-    remote::{Remote, Target},
+    remote::{CallError, Remote, Target},
 };
 
 /// What the notes say.
@@ -28,20 +28,17 @@ pub(super) struct Noted {
 /// Reads the notes of the cluster that is called `rancher`, in whichever app namespace: the settings may have named another one
 /// when they were written.
 pub(super) async fn noted(remote: &Remote, past: &Past, rancher: &str) -> Noted {
-    let target = Target {
-        api: "api/v1",
-        plural: "configmaps",
-        namespace: String::new(),
-        name: NOTES.to_owned(),
-    };
     let mut found = Found::default();
-    let maps = remote.list_named(&target, &mark()).await;
-    if let Err(error) = &maps {
-        found.missed("ConfigMap", error, past.manages_guests());
-    }
+    let maps = match remote.list_named(&notes(""), &mark()).await {
+        Ok(maps) => maps,
+        Err(error) => {
+            found.missed("ConfigMap", &error, past.manages_guests());
+            by_name(remote, past, &mut found).await
+        }
+    };
     let app = &*past.settings.rancher_fip.app_namespace;
     let mut left = Vec::new();
-    for map in maps.unwrap_or_default() {
+    for map in maps {
         let map: ConfigMap = serde_json::from_value(map).unwrap_or_default();
         let namespace = map.metadata.namespace.unwrap_or_default();
         let former = Some(&*namespace).filter(|namespace| *namespace != app);
@@ -52,6 +49,32 @@ pub(super) async fn noted(remote: &Remote, past: &Past, rancher: &str) -> Noted 
     Noted {
         left,
         unseen: found.unseen,
+    }
+}
+
+/// The notes where they would be taken away: the right to that may be there without the one to look in all namespaces, also where
+/// the settings of today say nothing of guests.
+async fn by_name(remote: &Remote, past: &Past, found: &mut Found) -> Vec<Value> {
+    let mut maps = Vec::new();
+    for namespace in namespaces(past, true) {
+        let map: Result<Option<Value>, CallError> = remote.get(&notes(&namespace)).await;
+        match map {
+            Ok(map) => maps.extend(map),
+            Err(error) => {
+                let wrote = past.manages_guests() && past.writes_in(&namespace);
+                found.missed("ConfigMap", &error, wrote);
+            }
+        }
+    }
+    maps
+}
+
+fn notes(namespace: &str) -> Target {
+    Target {
+        api: "api/v1",
+        plural: "configmaps",
+        namespace: namespace.to_owned(),
+        name: NOTES.to_owned(),
     }
 }
 

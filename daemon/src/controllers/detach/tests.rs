@@ -240,6 +240,41 @@ async fn what_is_in_guests_is_named_by_the_notes_which_stay_meanwhile() {
 }
 
 #[tokio::test]
+async fn notes_are_read_where_they_would_go_although_the_settings_say_nothing_of_guests_by_now() {
+    let maps = "/api/v1/namespaces/rancher-fip-manager/configmaps";
+    let map = |name: &str, data: Value| {
+        let metadata = json!({
+            "name": name, "namespace": "rancher-fip-manager", "uid": name, "labels": { LABEL: "fipd" },
+        });
+        json!({ "metadata": metadata, "data": data })
+    };
+    let notes = map("fipd-guests", json!({ "c-1": "fip" }));
+    let copy = map("fipd-settings", json!({}));
+    // The role of before, which allows no look in all namespaces.
+    let objects = vec![
+        (maps, json!({ "items": [notes.clone(), copy] })),
+        (
+            "/api/v1/namespaces/rancher-fip-manager/configmaps/fipd-guests",
+            notes,
+        ),
+    ];
+    let (remote, _) = server(leak(objects), 403);
+    let past = past(System::rancher_fip());
+    assert!(!past.manages_guests());
+    let noted = guests::noted(&remote, &past, "r").await;
+    assert!(
+        noted.left.len() == 1 && noted.left[0].starts_with("guest c-1 of r"),
+        "{:#?}",
+        noted.left
+    );
+    assert_eq!(noted.unseen, Vec::<String>::new());
+    let kind = KINDS.iter().find(|kind| kind.plural == "configmaps");
+    let steps = steps_of(&remote, &past, kind.unwrap()).await.steps;
+    assert_eq!(steps.len(), 2, "{steps:?}");
+    assert!(steps.iter().all(|step| noted.needs(step)), "{steps:?}");
+}
+
+#[tokio::test]
 async fn the_secrets_of_projects_stay_without_fipds_mark() {
     let secret = |namespace: &str, name: &str, by: &str| {
         let labels = json!({ LABEL: by });
