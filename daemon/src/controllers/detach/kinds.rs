@@ -81,7 +81,7 @@ impl Past {
         })
     }
 
-    fn manages(&self) -> bool {
+    pub fn manages(&self) -> bool {
         self.systems.contains(&System::rancher_fip())
             && self.settings.rancher_fip.role == RancherFipRole::Management
     }

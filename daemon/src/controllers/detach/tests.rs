@@ -286,20 +286,34 @@ async fn the_secrets_of_projects_stay_without_fipds_mark() {
         secret("c-2", "another", "fipd"),
     ] });
     let mut past = past(System::rancher_fip());
-    past.settings.rancher_fip.cluster_manager.enabled = true;
     let (remote, _) = server(leak(vec![("/api/v1/secrets", all)]), 404);
-    let found = guests::secrets(&remote, &past).await;
     let text = |step: &Step| format!("{}: {}", step.object, step.does.text());
-    let steps: Vec<String> = found.steps.iter().map(text).collect();
     let step = format!("Secret c-1/rancher-fip-config-p-1: take off {LABEL}");
-    assert_eq!((steps, found.unseen), (vec![step], Vec::new()));
+    for enabled in [false, true] {
+        past.settings.rancher_fip.cluster_manager.enabled = enabled;
+        let found = guests::secrets(&remote, &past).await;
+        let steps: Vec<String> = found.steps.iter().map(text).collect();
+        let wanted = (vec![step.clone()], Vec::new());
+        assert_eq!(
+            (steps, found.unseen),
+            wanted,
+            "the manager is on: {enabled}"
+        );
+    }
 
     let (remote, asked) = server(leak(Vec::new()), 403);
     let unseen = guests::secrets(&remote, &past).await.unseen;
     assert!(unseen[0].starts_with("Secret:"), "{unseen:?}");
     past.settings.rancher_fip.cluster_manager.enabled = false;
-    assert_eq!(guests::secrets(&remote, &past).await.unseen.len(), 0);
-    assert_eq!(asked.lock().len(), 1, "there never were any");
+    let unseen = guests::secrets(&remote, &past).await.unseen;
+    assert_eq!(
+        unseen,
+        Vec::<String>::new(),
+        "there may never have been any"
+    );
+    past.systems = BTreeSet::from([System::claims()]);
+    guests::secrets(&remote, &past).await;
+    assert_eq!(asked.lock().len(), 2, "there never were any");
 }
 
 #[test]
