@@ -107,7 +107,7 @@ pub async fn detach(
     let leaving = tokio::spawn(async move { leave(&api, &name, caller.actor).await });
     let ended = leaving.await;
     let report = ended.map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
-    Ok(Json(report?))
+    Ok(Json(report??))
 }
 
 /// Switches the systems of a cluster that was left on again, as it is configured.
@@ -154,19 +154,30 @@ pub async fn look(api: &Api, name: &str) -> Result<DetachReport, Problem> {
 }
 
 /// Takes it away. Nobody else changes the cluster meanwhile.
-pub async fn leave(api: &Api, name: &str, actor: Actor) -> Result<DetachReport, Problem> {
+///
+/// # Errors
+/// Nothing was changed. What fails once the systems are off is in the inner result.
+pub async fn leave(
+    api: &Api,
+    name: &str,
+    actor: Actor,
+) -> Result<Result<DetachReport, Problem>, Problem> {
     let view = leading(api, name)?;
     let _hold = api.clusters.detach(&view.name, actor.clone()).await?;
+    Ok(take_away(api, &view, actor).await)
+}
+
+async fn take_away(api: &Api, view: &ClusterView, actor: Actor) -> Result<DetachReport, Problem> {
     let Some(session) = quiet(api, &view.name).await else {
-        return Ok(unreached(&view, false));
+        return Ok(unreached(view, false));
     };
     let past = heard(api, &session).await;
     let report = detach::leave(&session, &past, &me(api), Some(&actor)).await;
-    let report = report.map_err(|error| halfway(&view, error.into()))?;
-    let shown = shown(&view, report, false);
+    let report = report.map_err(|error| halfway(view, error.into()))?;
+    let shown = shown(view, report, false);
     if shown.clean {
         let noted = api.clusters.left(&view.name, actor).await;
-        noted.map_err(|error| halfway(&view, error.into()))?;
+        noted.map_err(|error| halfway(view, error.into()))?;
     }
     Ok(shown)
 }

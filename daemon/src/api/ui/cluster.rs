@@ -257,7 +257,7 @@ pub async fn detach(
     // To its end, whether the browser waits or not.
     let ended = tokio::spawn(async move { attach::leave(&api, &leaving, actor).await }).await;
     let (good, text) = match ended {
-        Ok(Ok(report)) => {
+        Ok(Ok(Ok(report))) => {
             let left = report.left.iter().take(SHOWN);
             let left = left.map(|what| format!(" Left: {what}."));
             (
@@ -269,7 +269,8 @@ pub async fn detach(
                 ),
             )
         }
-        Ok(Err(problem)) => {
+        Ok(Err(problem)) => return Err(failed(&visitor, &problem)),
+        Ok(Ok(Err(problem))) => {
             let next = "The page of the cluster says whether its systems are on.";
             return Err(visitor.failure(problem.status_code(), problem.detail, next));
         }
