@@ -99,6 +99,7 @@ fn a_broken_kubeconfig_is_told_by_its_place_wherever_and_its_token_nowhere() {
             break;
         }
         assert!(begun.elapsed() < PATIENCE, "{clusters}");
+        std::thread::sleep(std::time::Duration::from_millis(50));
     }
     let log = fipd.log();
     assert!(log.contains("own.kubeconfig: is no "), "{log}");
