@@ -11,6 +11,7 @@ use super::{
     registry::Registry,
     settle::Standings,
 };
+use crate::config::checked_cluster_name;
 
 /// What the admin has.
 #[derive(Clone)]
@@ -32,6 +33,7 @@ impl Registry {
         actor: Actor,
     ) -> Result<bool, ClustersError> {
         let name = upload.name.clone();
+        checked_cluster_name(&name).map_err(|wrong| ClustersError::Invalid("name", wrong))?;
         self.only_by_hand(&name)?;
         kubeconfig::check_text(&upload.kubeconfig, &format!("of {name}"))
             .map_err(|refused| ClustersError::Invalid("kubeconfig", refused.to_string()))?;

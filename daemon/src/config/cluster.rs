@@ -388,7 +388,11 @@ impl TryFrom<RawDiscovery> for Discovery {
     }
 }
 
-fn checked_name(name: &str) -> Result<Text, String> {
+/// The name of a cluster.
+///
+/// # Errors
+/// What clusters may be called.
+pub fn checked_name(name: &str) -> Result<Text, String> {
     let edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
     let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
     let ok = name.len() <= 63

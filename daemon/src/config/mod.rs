@@ -52,7 +52,7 @@ pub use backup::{Backup, Every, Keep};
 pub use claims::Claims;
 pub use cluster::{
     Announce, ClusterConfig, ClusterSettings, Discovery, RancherFip, RancherFipQuotas,
-    RancherFipRole, Secret, Source,
+    RancherFipRole, Secret, Source, checked_name as checked_cluster_name,
 };
 pub use cluster_manager::{Chart, ClusterManager, Engine};
 pub use error::ConfigError;

@@ -74,6 +74,10 @@ fn what_is_not_self_contained_or_belongs_to_the_file_is_refused() {
         assert!(!refused.err.contains("t-o-p-s"), "{refused:?}");
     }
     add("EAST", KUBECONFIG).fails(2, &["EAST"]);
+    let admin = fipd.rest(Some(&fipd.token("adds", "admin")));
+    let body = json!({ "kubeconfig": KUBECONFIG });
+    let refused = admin.json(http::Method::PUT, "/api/v1/clusters/EAST", &[], body);
+    assert_eq!(refused.problem(422, "invalid")["field"], "name");
     add("own", KUBECONFIG).fails(1, &["own", "the configuration file"]);
     fipd.cli("clusters remove own")
         .fails(1, &["own", "the configuration file"]);

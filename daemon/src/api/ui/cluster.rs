@@ -130,7 +130,7 @@ pub async fn add(State(api): State<Arc<Api>>, posted: Posted<MOST>) -> Answered 
     let detached = match api.clusters.add(upload, visitor.actor()).await {
         Ok(detached) => detached,
         Err(ClustersError::Invalid(field, why)) => {
-            form.wrong(at_fault(field, &why), why);
+            form.wrong(at_fault(field), why);
             return Ok(ask_new(&visitor, StatusCode::UNPROCESSABLE_ENTITY, form));
         }
         Err(error) => {
@@ -151,11 +151,9 @@ pub async fn add(State(api): State<Arc<Api>>, posted: Posted<MOST>) -> Answered 
     Ok(go_to(&links::cluster(&name)))
 }
 
-/// The input that a refusal is about. What is wrong with the cluster is its name or its settings: the ticks are of systems
-/// that there are.
-fn at_fault(field: &'static str, why: &str) -> &'static str {
+/// The input that a refusal is about. What is wrong with the cluster is its settings: the ticks are of systems that there are.
+fn at_fault(field: &'static str) -> &'static str {
     match field {
-        "cluster" if why.starts_with("cluster name ") => "name",
         "cluster" => "settings",
         _ => field,
     }
