@@ -1,6 +1,6 @@
 //! Clients with deadlines, and the identity of what they reach.
 
-use std::{sync::Arc, time::Duration};
+use std::{error::Error, iter, sync::Arc, time::Duration};
 
 use fipd_core::ClusterId;
 use k8s_openapi::api::core::v1::Namespace;
@@ -60,16 +60,26 @@ pub(super) async fn client(
 
 /// Why there is no client, without what is in the credentials: what the libraries say of some errors has it.
 fn unusable(error: &kube::Error) -> String {
-    const PROGRAM: &str = "the program that its kubeconfig names (exec)";
     if let kube::Error::InferKubeconfig(error) = error {
         kubeconfig::told(error)
     } else if let kube::Error::RustlsTls(RustlsTlsError::InvalidIdentityPem(_)) = error {
         "its client certificate or the key is no PEM".to_owned()
-    } else if let kube::Error::Auth(AuthError::AuthExecParse(_)) = error {
+    } else if let kube::Error::Auth(error) = error {
+        told_of_auth(error)
+    } else {
+        error.to_string()
+    }
+}
+
+fn told_of_auth(error: &AuthError) -> String {
+    const PROGRAM: &str = "the program that its kubeconfig names (exec)";
+    if let AuthError::AuthExecParse(_) | AuthError::MalformedTokenExpirationDate(_) = error {
         format!("{PROGRAM} has not printed what it should")
-    } else if let kube::Error::Auth(AuthError::AuthExecRun { out, .. }) = error {
+    } else if let AuthError::AuthExecRun { out, .. } = error {
         let said = String::from_utf8_lossy(&out.stderr);
         format!("{PROGRAM} has failed, {}: {}", out.status, said.trim())
+    } else if let AuthError::ReadTokenFile(error, _) = error {
+        format!("the file that tokenFile names cannot be read: {error}")
     } else {
         error.to_string()
     }
@@ -98,8 +108,13 @@ fn failed(text: String) -> ConnectError {
     }
 }
 
-/// An error with its causes: the outermost text alone says too little ("client error (Connect)").
-pub(super) fn explain(err: &dyn std::error::Error) -> String {
+/// An error with its causes: the outermost text alone says too little ("client error (Connect)"). Of credentials that cannot be
+/// renewed it is told as of a client that cannot be built: a call runs the program again when its token has expired.
+pub(crate) fn explain(err: &(dyn Error + 'static)) -> String {
+    let mut causes = iter::successors(Some(err), |&err| err.source());
+    if let Some(error) = causes.find_map(|err| err.downcast_ref::<AuthError>()) {
+        return told_of_auth(error);
+    }
     let mut text = err.to_string();
     let mut cause = err.source();
     while let Some(inner) = cause {
@@ -111,4 +126,54 @@ pub(super) fn explain(err: &dyn std::error::Error) -> String {
         cause = inner.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clusters::kubeconfig::Allow;
+
+    /// Why there is no answer with a program that prints a token that has expired, and then does this.
+    async fn renewed(later: &str) -> String {
+        let dir = tempfile::tempdir().unwrap();
+        let (program, ran) = (dir.path().join("program"), dir.path().join("ran"));
+        let expired =
+            r#"{"status": {"token": "t", "expirationTimestamp": "2020-01-01T00:00:00Z"}}"#;
+        let script = format!(
+            "if test -e '{0}'; then {later}; exit; fi\ntouch '{0}'\necho '{expired}'\n",
+            ran.display()
+        );
+        std::fs::write(&program, script).unwrap();
+        let text = format!(
+            "current-context: a\n\
+             clusters: [{{ name: a, cluster: {{ server: 'https://127.0.0.1:1', certificate-authority-data: bm9uZQ== }} }}]\n\
+             users: [{{ name: a, user: {{ exec: {{ command: sh, args: ['{}'], interactiveMode: Never }} }} }}]\n\
+             contexts: [{{ name: a, context: {{ cluster: a, user: a }} }}]\n",
+            program.display()
+        );
+        let allow = Allow {
+            code: true,
+            insecure: false,
+        };
+        let loaded = kubeconfig::accept(&text, None, "test", None, allow).await;
+        let client = client(loaded.unwrap().config, &Arc::new(Semaphore::new(1))).await;
+        let failed = identity(&client.unwrap()).await;
+        failed.err().unwrap().to_string()
+    }
+
+    #[tokio::test]
+    async fn what_a_program_prints_at_a_renewal_is_not_told() {
+        for (later, says) in [
+            ("echo hunter2; echo denied >&2; false", "status: 1: denied"),
+            ("echo hunter2", "has not printed what it should"),
+            (
+                r#"echo '{"status": {"token": "t", "expirationTimestamp": "hunter2"}}'"#,
+                "has not printed what it should",
+            ),
+        ] {
+            let said = renewed(later).await;
+            assert!(said.contains(says), "{said}");
+            assert!(!said.contains("hunter2"), "{said}");
+        }
+    }
 }

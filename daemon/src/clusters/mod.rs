@@ -42,6 +42,7 @@ pub mod transport;
 mod view;
 mod window;
 
+pub(crate) use connect::explain;
 pub use files::WatchedFile;
 pub use given::{NoClient, client_of};
 pub use hand::Upload;

@@ -19,7 +19,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::clusters::{adoption::PAGE, lenient::Lenient};
+use crate::clusters::{self, adoption::PAGE, lenient::Lenient};
 
 /// Namespace (empty for cluster-scoped objects) and name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -276,6 +276,7 @@ pub async fn follow_some<K, T>(
                 }
             }
             Some(Err(error)) => {
+                let error = clusters::explain(&error);
                 tracing::warn!(%kind, %error, "the watch was interrupted; it is taken up again")
             }
             None => return,

@@ -14,7 +14,7 @@ use serde::{
 };
 use serde_json::{Value, json};
 
-use crate::clusters::absence::Presence;
+use crate::clusters::{self, absence::Presence};
 
 /// The longest a single call may take.
 pub const DEADLINE: Duration = Duration::from_secs(10);
@@ -355,7 +355,7 @@ async fn within<T>(
 fn classify(target: &Target, error: kube::Error) -> CallError {
     let name = target.to_string();
     let kube::Error::Api(status) = error else {
-        return CallError::Unavailable(name, error.to_string());
+        return CallError::Unavailable(name, clusters::explain(&error));
     };
     let message = status.message.clone();
     match status.code {
@@ -445,5 +445,28 @@ pub mod testing {
             };
         let client = Client::new(tower::service_fn(serve), "default");
         (Remote::new(client), asked)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::ErrorKind;
+
+    use kube::client::AuthError;
+
+    use super::*;
+
+    #[test]
+    fn what_is_in_credentials_is_not_told() {
+        let target = Target {
+            api: "api/v1",
+            plural: "nodes",
+            namespace: String::new(),
+            name: "a".to_owned(),
+        };
+        let error = AuthError::ReadTokenFile(ErrorKind::NotFound.into(), "hunter2".into());
+        let said = classify(&target, kube::Error::Service(Box::new(error))).to_string();
+        assert!(said.contains("tokenFile"), "{said}");
+        assert!(!said.contains("hunter2"), "{said}");
     }
 }

@@ -24,7 +24,7 @@ use super::{
     validate::{Machine, Provisioned},
 };
 use crate::{
-    clusters::lenient::Lenient,
+    clusters::{self, lenient::Lenient},
     controllers::{
         objects::{Key, Objects, created, follow},
         rancher_fip::Site,
@@ -177,6 +177,7 @@ async fn kubeconfigs(
                 }
             }
             Some(Err(error)) => {
+                let error = clusters::explain(&error);
                 tracing::warn!(%error, "the watch of kubeconfig Secrets was interrupted; it is taken up again");
             }
             None => return,
