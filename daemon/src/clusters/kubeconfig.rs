@@ -225,11 +225,13 @@ pub(super) fn told(error: &KubeconfigError) -> String {
         KubeconfigError::ParseCertificates(_) => {
             "certificate-authority-data holds no certificates in PEM".to_owned()
         }
+        KubeconfigError::LoadContext(_) => "the context that is used is not there".to_owned(),
+        KubeconfigError::LoadClusterOfContext(_) => {
+            "the cluster of the context that is used is not there".to_owned()
+        }
         KubeconfigError::CurrentContextNotSet
         | KubeconfigError::KindMismatch
         | KubeconfigError::ApiVersionMismatch
-        | KubeconfigError::LoadContext(_)
-        | KubeconfigError::LoadClusterOfContext(_)
         | KubeconfigError::FindPath
         | KubeconfigError::ReadConfig(..)
         | KubeconfigError::MissingClusterUrl
@@ -265,41 +267,29 @@ fn told_of_data(field: &str, error: &LoadDataError) -> String {
 
 /// The cluster and user of the context that is used. Others in the text are not looked at: they are never used.
 fn selected(kubeconfig: &Kubeconfig, context: Option<&str>) -> Result<(Cluster, AuthInfo), String> {
-    let all = || {
-        let names: Vec<&str> = kubeconfig
-            .contexts
-            .iter()
-            .map(|named| named.name.as_str())
-            .collect();
-        if names.is_empty() {
-            "none".to_owned()
-        } else {
-            names.join(", ")
-        }
-    };
+    // A name of fipd's own configuration is no secret; one of the text may be.
+    let called = context.map_or_else(
+        || "the context of current-context".to_owned(),
+        |name| format!("context {name:?}"),
+    );
     let name = context
         .or(kubeconfig
             .current_context
             .as_deref()
             .filter(|name| !name.is_empty()))
-        .ok_or_else(|| format!("current-context is not set; its contexts are: {}", all()))?;
+        .ok_or("current-context is not set; it must name the context to use")?;
     let chosen = kubeconfig
         .contexts
         .iter()
         .find(|named| named.name == name)
         .and_then(|named| named.context.as_ref())
-        .ok_or_else(|| format!("has no context {name:?}; its contexts are: {}", all()))?;
+        .ok_or_else(|| format!("{called} is not there"))?;
     let cluster = kubeconfig
         .clusters
         .iter()
         .find(|named| named.name == chosen.cluster)
         .and_then(|named| named.cluster.clone())
-        .ok_or_else(|| {
-            format!(
-                "context {name:?} names cluster {:?}, which is not there",
-                chosen.cluster
-            )
-        })?;
+        .ok_or_else(|| format!("{called} names a cluster that is not there"))?;
     let user = kubeconfig
         .auth_infos
         .iter()

@@ -135,9 +135,10 @@ async fn only_the_chosen_context_is_looked_at() {
         contexts: [{name: good, context: {cluster: c, user: u}}, {name: bad, context: {cluster: c, user: e}}]\n\
         clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]\n\
         users: [{name: u, user: {token: x}}, {name: e, user: {exec: {command: evil}}}]\n";
+    let unchosen = refused(two, NOTHING).await;
     assert!(
-        refused(two, NOTHING).await.contains("good, bad"),
-        "no context chosen: the names are shown"
+        unchosen.contains("current-context is not set"),
+        "{unchosen}"
     );
     assert!(
         accept(two, Some("good"), "test", None, NOTHING)
@@ -152,7 +153,10 @@ async fn only_the_chosen_context_is_looked_at() {
     let Err(err) = accept(two, Some("third"), "test", None, NOTHING).await else {
         panic!("unknown context")
     };
-    assert!(err.to_string().contains("good, bad"), "{err}");
+    assert!(
+        err.to_string().contains("context \"third\" is not there"),
+        "{err}"
+    );
 }
 
 #[tokio::test]
@@ -196,6 +200,20 @@ async fn what_is_malformed_is_told_by_its_place_and_without_what_is_there() {
         (
             text(", certificate-authority-data: 'hunter2'", "token: hunter2"),
             "certificate-authority-data is no base64",
+        ),
+        (
+            text("", "token: x").replace("current-context: main", "current-context: hunter2"),
+            "the context of current-context is not there",
+        ),
+        (
+            text("", "token: x").replace("name: main", "name: hunter2"),
+            "the context of current-context is not there",
+        ),
+        (
+            text("", "token: x")
+                .replace("main", "hunter2")
+                .replace("{cluster: c,", "{cluster: hunter2,"),
+            "names a cluster that is not there",
         ),
     ] {
         let what = refused(&text, NOTHING).await;
