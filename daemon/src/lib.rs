@@ -17,6 +17,7 @@ pub mod clusters;
 pub mod cni;
 pub mod config;
 pub mod controllers;
+pub mod descriptors;
 pub mod expiry;
 pub mod fip_rules;
 pub mod fip_v1;

@@ -36,7 +36,7 @@ const DRAIN: Duration = Duration::from_secs(2);
 /// How long who has connected by then has to ask.
 const TO_ASK: Duration = Duration::from_millis(300);
 /// How many connections the port for everybody takes at once: far fewer than the descriptors of the unit, which backups and
-/// clusters need as well. One address may have many, as behind a reverse proxy everybody comes from its own. Streams of events
+/// clusters need as well; [`Most::within`] what others have. One address may have many, as behind a reverse proxy everybody comes from its own. Streams of events
 /// are silent for as long as they like.
 pub const MOST: Most = Most {
     all: 4_096,
@@ -84,6 +84,21 @@ pub struct Most {
     pub of_one: usize,
     /// How long nothing may move on one; `None`: for ever.
     pub idle: Option<Duration>,
+}
+
+impl Most {
+    /// Of these as many as half of the descriptors allow: clusters, backups and the store need the others. One address may have
+    /// a quarter of them.
+    #[must_use]
+    pub fn within(self, descriptors: u64) -> Self {
+        let half = usize::try_from(descriptors / 2).unwrap_or(usize::MAX);
+        let all = self.all.min(half);
+        Self {
+            all,
+            of_one: self.of_one.min(all / 4),
+            ..self
+        }
+    }
 }
 
 /// What counts as one address: of IPv6 its /64.

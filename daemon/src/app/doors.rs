@@ -14,6 +14,7 @@ use crate::{
     },
     cni,
     config::Listener,
+    descriptors,
     settings::Settings,
     sockets::{self, Listening, Passed, SocketError},
 };
@@ -124,7 +125,8 @@ fn serve_users(
             .map_err(|error| error.to_string())
     });
     let router = api::strict_transport(router);
-    let serving = port.serve(Some(certificate), router, listen::MOST, stop.clone());
+    let most = listen::MOST.within(descriptors::limit());
+    let serving = port.serve(Some(certificate), router, most, stop.clone());
     tasks.spawn(async { serving.await.map_err(|error| error.to_string()) });
 }
 

@@ -9,6 +9,7 @@ use crate::{
     api::tls,
     app::{self, AppError},
     config::{Flags, HostRole},
+    descriptors,
     logging::{self, LogError, LogFormat},
     settings::{Overrides, Settings},
     sockets::Passed,
@@ -126,6 +127,7 @@ impl Serve {
             LogError::Level { .. } => Failure::Input(error.to_string()),
             LogError::Journal(_) | LogError::Twice(_) => Failure::failed(error),
         })?;
+        descriptors::raise();
         let passed = Passed::receive().map_err(Failure::failed)?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()

@@ -97,14 +97,20 @@ impl Daemon {
 
     /// Starts one in a directory, with further arguments.
     pub fn start_in(home: Arc<TempDir>, arguments: &[&str]) -> Self {
+        let mut command = serve(home.path());
+        command.args(arguments);
+        Self::start_as(home, command)
+    }
+
+    /// Starts one in a directory by a command that becomes [`serve`] there.
+    pub fn start_as(home: Arc<TempDir>, mut command: Command) -> Self {
         let path = home.path().join("notify");
         // The socket of an earlier start in the same directory.
         let _ = std::fs::remove_file(&path);
         let notify = UnixDatagram::bind(&path).unwrap();
         notify.set_read_timeout(Some(PATIENCE)).unwrap();
         let log = std::fs::File::create(home.path().join("log")).unwrap();
-        let child = serve(home.path())
-            .args(arguments)
+        let child = command
             .env("NOTIFY_SOCKET", &path)
             .stdout(Stdio::null())
             .stderr(log)
@@ -196,6 +202,10 @@ impl Daemon {
     /// Runs a command that must succeed, and reads its JSON.
     pub fn json(&self, line: &str) -> Value {
         self.cli(&format!("{line} -o json")).json()
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     pub fn signal(&self, signal: nix::sys::signal::Signal) {

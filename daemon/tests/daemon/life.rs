@@ -33,6 +33,26 @@ fn it_stops_in_time_and_cleans_up() {
     }
 }
 
+/// By hand or as a static pod it has what the shell or the container runtime gives it.
+#[test]
+fn a_low_limit_of_open_files_is_raised() {
+    let home = Arc::new(tempfile::tempdir().unwrap());
+    let serve = serve(home.path());
+    let mut low = std::process::Command::new("sh");
+    low.args(["-c", "ulimit -Sn 256 && exec \"$0\" \"$@\""])
+        .arg(serve.get_program())
+        .args(serve.get_args());
+    let fipd = Daemon::start_as(home, low);
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", fipd.pid())).unwrap();
+    let open = limits
+        .lines()
+        .find(|line| line.starts_with("Max open files"));
+    let mut words = open.unwrap().split_whitespace().skip(3);
+    let mut limit = || words.next().unwrap().parse::<u64>().unwrap();
+    let (soft, hard) = (limit(), limit());
+    assert_eq!(soft, hard.min(65_536), "{limits}\n{}", fipd.log());
+}
+
 #[test]
 fn a_listen_file_that_cannot_be_written_is_a_warning() {
     let home = Arc::new(tempfile::tempdir().unwrap());

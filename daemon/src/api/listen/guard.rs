@@ -284,6 +284,17 @@ mod tests {
         assert!(took < idle + Duration::from_secs(1), "{took:?}");
     }
 
+    #[test]
+    fn where_descriptors_are_few_fewer_are_taken() {
+        let within = |descriptors| {
+            let most = MOST.within(descriptors);
+            (most.all, most.of_one)
+        };
+        assert_eq!(within(1_024), (512, 128));
+        assert_eq!(within(65_536), (MOST.all, MOST.of_one));
+        assert_eq!(within(u64::MAX), (MOST.all, MOST.of_one));
+    }
+
     #[tokio::test]
     async fn only_so_many_at_once() {
         let address = serve(Most { all: 2, ..MOST });
