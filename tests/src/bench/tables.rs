@@ -23,7 +23,7 @@ const POOLS: [&str; 7] = [
     "/ui/pools?sort=-use",
     "/ui/pools?filter=pool-9999",
     "/ui/pools?filter=nothing",
-    "/ui/search?q=pool-9999",
+    "/ui/search?q=ool-9999",
 ];
 const TENANTS: [&str; 6] = [
     "/ui/tenants",
