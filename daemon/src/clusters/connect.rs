@@ -136,12 +136,12 @@ mod tests {
     /// Why there is no answer with a program that prints a token that has expired, and then does this.
     async fn renewed(later: &str) -> String {
         let dir = tempfile::tempdir().unwrap();
-        let (program, ran) = (dir.path().join("program"), dir.path().join("ran"));
+        let (program, built) = (dir.path().join("program"), dir.path().join("built"));
         let expired =
             r#"{"status": {"token": "t", "expirationTimestamp": "2020-01-01T00:00:00Z"}}"#;
         let script = format!(
-            "if test -e '{0}'; then {later}; exit; fi\ntouch '{0}'\necho '{expired}'\n",
-            ran.display()
+            "if test -e '{}'; then {later}; exit; fi\necho '{expired}'\n",
+            built.display()
         );
         std::fs::write(&program, script).unwrap();
         let text = format!(
@@ -157,7 +157,10 @@ mod tests {
         };
         let loaded = kubeconfig::accept(&text, None, "test", None, allow).await;
         let client = client(loaded.unwrap().config, &Arc::new(Semaphore::new(1))).await;
-        let failed = identity(&client.unwrap()).await;
+        let client = client.unwrap();
+        // Building runs it more than once.
+        std::fs::write(&built, "").unwrap();
+        let failed = identity(&client).await;
         failed.err().unwrap().to_string()
     }
 
