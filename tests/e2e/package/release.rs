@@ -78,8 +78,10 @@ async fn a_tree_with_changes_is_refused_and_another_tool_is_warned_of() {
         "-c user.name=a -c user.email=a@example.net commit --quiet --message=a",
     ))
     .await;
+    // Of no package.
+    std::fs::write(tree.join("notes"), "").unwrap();
     let said = refused(&tree).await;
-    assert!(!said.contains("packaging/\n"), "{said}");
+    assert!(!said.contains("not as its commit"), "{said}");
     for (tool, version) in [
         ("cargo-deb", CARGO_DEB),
         ("cargo-generate-rpm", CARGO_GENERATE_RPM),
@@ -88,6 +90,10 @@ async fn a_tree_with_changes_is_refused_and_another_tool_is_warned_of() {
         let warning = format!("warning: {tool} is 0.0.1 and not {version};");
         assert!(said.contains(&warning), "{said}");
     }
+
+    std::fs::write(tree.join("CHANGELOG.md"), "").unwrap();
+    let said = refused(&tree).await;
+    assert!(said.contains("?? CHANGELOG.md"), "{said}");
 }
 
 fn name(path: &Path) -> &std::ffi::OsStr {
