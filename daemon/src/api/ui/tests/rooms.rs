@@ -413,6 +413,9 @@ async fn a_form_that_fails_has_the_status_of_what_failed() {
     assert_eq!(page.status, StatusCode::UNPROCESSABLE_ENTITY);
     let why = "id=\"password-error\">password: 1100 bytes";
     assert!(page.html.contains(why), "{}", page.html);
+    let elsewhere = "owner=fipd/host/lab/a&address=192.0.2.1";
+    let page = admin.post("/ui/pools/1/allocate", elsewhere).await;
+    assert_eq!(page.status, StatusCode::UNPROCESSABLE_ENTITY);
     site.api.ipam.die();
     site.api.ipam.ended().await;
     let pool = "name=x&addresses=10.9.0.0/24&network=default&step=do";
