@@ -7,10 +7,12 @@ use fipd_core::Timestamp;
 use tokio::sync::{Mutex, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::{api::listen::ListenError, metrics, settings::Settings};
+use crate::{api::listen::ListenError, clock, metrics, settings::Settings};
 
 /// How often the own certificate is looked at.
 const RENEWAL: Duration = Duration::from_secs(12 * 3600);
+/// How often the clock is: one that is set after the start may have left the end of a certificate behind.
+const CLOCK: Duration = Duration::from_secs(60);
 
 pub struct Certificate {
     /// What the daemon started with.
@@ -58,11 +60,17 @@ impl Certificate {
 
     /// Renews the own certificate in time; a configured one is read again as it is.
     pub async fn keep(self: Arc<Self>, stop: CancellationToken) -> Result<(), String> {
+        let mut looked = clock::now();
         loop {
             tokio::select! {
                 () = stop.cancelled() => return Ok(()),
-                () = tokio::time::sleep(RENEWAL) => {}
+                () = tokio::time::sleep(CLOCK) => {}
             }
+            let now = clock::now();
+            if !is_due(looked, now) {
+                continue;
+            }
+            looked = now;
             let last = self.last.lock().clone();
             if let Err(error) = self.renew(&last).await {
                 tracing::error!(%error, "the certificate stays as it was; tried again in 12 hours");
@@ -77,5 +85,31 @@ impl Certificate {
         metrics::certificate::note(ends);
         self.ends.send_replace(ends);
         Ok(())
+    }
+}
+
+/// Whether the certificate is to be looked at again: by the clock, so that it is where that was set.
+fn is_due(looked: Timestamp, now: Timestamp) -> bool {
+    let age = now.0.checked_sub(looked.0);
+    age.is_none_or(|age| Duration::from_millis(age) >= RENEWAL)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_was_set_has_the_certificate_looked_at() {
+        let hours = |hours: u64| Timestamp(1_700_000_000_000 + hours * 3_600_000);
+        let start = hours(5);
+        for (now, due) in [
+            (5, false),
+            (16, false),
+            (17, true),
+            (4, true),
+            (20_000, true),
+        ] {
+            assert_eq!(is_due(start, hours(now)), due, "{now}");
+        }
     }
 }
