@@ -93,7 +93,8 @@ async fn a_daemon_that_hangs_is_started_again_by_the_watchdog() {
         "another one runs",
         "systemctl show --property=NRestarts,MainPID,Result fipd.service",
         |said| {
-            said.contains("NRestarts=1")
+            // On a busy machine it may be too slow for three seconds more than once.
+            !said.contains("NRestarts=0")
                 && !said.contains(&format!("MainPID={pid}\n"))
                 && !said.contains("MainPID=0")
         },
