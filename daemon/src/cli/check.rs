@@ -10,9 +10,10 @@ use clap::Args;
 use super::{Session, exit::Failure, output::Table, shown};
 use crate::{
     api::{
-        listen,
+        listen, tls,
         wire::{CheckReport, Checked},
     },
+    clock,
     clusters::check_kubeconfig,
     config::{Config, Host, Source},
     ipam::DATABASE,
@@ -144,11 +145,10 @@ async fn files(config: &Config) -> Vec<Checked> {
     };
     if let Some((cert, key)) = config.api.cert.clone().zip(config.api.key.clone()) {
         let usable = listen::check_files(config.api.listen, &cert, &key).await;
+        let usable = usable.map_err(|error| error.to_string());
+        let usable = usable.and_then(|()| in_time(&cert));
         let usable = usable.map(|()| format!("{} and {}", shown(&cert), shown(&key)));
-        found(
-            "certificate".into(),
-            usable.map_err(|error| error.to_string()),
-        );
+        found("certificate".into(), usable);
     }
     for hook in &config.hooks {
         let usable = webhooks::check(hook).await;
@@ -165,6 +165,20 @@ async fn files(config: &Config) -> Vec<Checked> {
         );
     }
     all
+}
+
+/// Whether a chain has not ended: it is served all the same, and refused by who asks.
+fn in_time(chain: &Path) -> Result<(), String> {
+    let failed = |error: std::io::Error| format!("{}: {error}", shown(chain));
+    let pem = std::fs::read(chain).map_err(failed)?;
+    match tls::ends(&pem).filter(|ends| *ends <= clock::now()) {
+        Some(ends) => Err(format!(
+            "{}: it ended at {}",
+            shown(chain),
+            clock::rfc3339(ends)
+        )),
+        None => Ok(()),
+    }
 }
 
 /// What rules need of this host. Only a warning where it is not there: the daemon may run as somebody else.

@@ -380,6 +380,35 @@ fn other_files_of_a_certificate_are_for_who_comes_next_and_end_no_connection() {
 }
 
 #[test]
+fn a_certificate_that_has_ended_is_told_by_the_check() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("fipd.toml");
+    std::fs::write(&file, "[api]\ncert = \"cert.pem\"\nkey = \"key.pem\"\n").unwrap();
+    let key = rcgen::KeyPair::generate().unwrap();
+    std::fs::write(home.path().join("key.pem"), key.serialize_pem()).unwrap();
+    let check = |last_year: i32| {
+        let mut params = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap();
+        params.not_after = rcgen::date_time_ymd(last_year, 2, 3);
+        let made = params.self_signed(&key).unwrap();
+        std::fs::write(home.path().join("cert.pem"), made.pem()).unwrap();
+        let mut check = crate::harness::program();
+        run(check
+            .args(["--socket", "/nonexistent", "check", "--config"])
+            .arg(&file))
+    };
+    let ended = check(2020);
+    assert_eq!(ended.code, 1, "{ended:?}");
+    assert!(
+        ended
+            .out
+            .contains("cert.pem: it ended at 2020-02-03T00:00:00.000Z"),
+        "{ended:?}"
+    );
+    let fine = check(2100);
+    assert_eq!(fine.code, 0, "{fine:?}");
+}
+
+#[test]
 fn the_log_is_json_where_asked_for() {
     let home = Arc::new(tempfile::tempdir().unwrap());
     let fipd = Daemon::start_in(home, &["--log-format", "json", "--log-level", "debug"]);
