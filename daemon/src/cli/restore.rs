@@ -11,6 +11,7 @@ use super::{
     shown,
 };
 use crate::{
+    backups::Schedule,
     clock,
     ipam::DATABASE,
     settings::{Overrides, Settings},
@@ -27,7 +28,7 @@ held can be asked for again, released and transferred. `fipd hold lift` ends tha
 
 #[derive(Debug, Args)]
 pub struct Restore {
-    /// The backup: from `fipd backup`, or a copy of a store
+    /// The backup: from `fipd backup`, a copy of a store, or a name that `fipd backup list` shows
     file: PathBuf,
     /// Where the store lives; else as the configuration says
     #[arg(long, env = "FIPD_DATA_DIR", value_name = "DIR")]
@@ -75,15 +76,19 @@ impl Restore {
         };
         let settings =
             Settings::load(overrides).map_err(|error| Failure::Input(error.to_string()))?;
-        if !self.file.exists() {
-            return Err(Failure::NotFound(format!(
-                "there is no backup {}",
-                shown(&self.file)
-            )));
-        }
+        // Or where the daemon keeps them; a path from the root is the same there.
+        let schedule = Schedule::new(&settings.config.backup, &settings.data_dir);
+        let listed = schedule.directory.join(&self.file);
+        let Some(backup) = [&self.file, &listed].into_iter().find(|file| file.exists()) else {
+            let mut why = format!("there is no backup {}", shown(&self.file));
+            if listed != self.file {
+                why.push_str(&format!(", nor {}", shown(&listed)));
+            }
+            return Err(Failure::NotFound(why));
+        };
         let store = settings.data_dir.join(DATABASE);
         let restore = store::Restore {
-            backup: &self.file,
+            backup,
             store: &store,
             no_hold,
             actor: format!("offline:{}", nix::unistd::getuid()).into(),

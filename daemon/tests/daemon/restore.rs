@@ -105,6 +105,22 @@ fn without_a_hold_a_reason_is_asked_for() {
 }
 
 #[test]
+fn a_backup_of_the_daemon_is_restored_by_the_name_that_its_list_shows() {
+    let mut fipd = Daemon::start();
+    fipd.json("pool create p --cidr 10.0.0.0/24");
+    fipd.json("backup now");
+    let list = fipd.json("backup list");
+    let name = list["backups"][0]["name"].as_str().unwrap().to_owned();
+    fipd.json("pool create newer --cidr 10.1.0.0/24");
+    stop(&mut fipd);
+    restore(&fipd, &["fipd-none.redb"]).fails(3, &["fipd-none.redb", "data/backups"]);
+    assert_eq!(restore(&fipd, &[&name]).json()["epoch"], 1);
+    let fipd = Daemon::start_in(fipd.home(), &[]);
+    let pools = fipd.cli("pool list").out;
+    assert!(!pools.contains("newer"), "{pools}");
+}
+
+#[test]
 fn a_restore_that_is_killed_leaves_the_old_store_or_the_new_one() {
     let mut fipd = Daemon::start();
     fipd.json("pool create p --cidr 10.0.0.0/16");
