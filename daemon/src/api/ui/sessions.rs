@@ -195,10 +195,12 @@ impl Sessions {
     /// The sessions of an account, the last used first.
     pub fn of(&self, name: &str, headers: &HeaderMap) -> Vec<Listed> {
         let (now, wall, mine) = (Instant::now(), clock::now(), key(headers));
+        let account = self.account(name);
+        let lives = |row: &Row| !row.ended(now) && row.holds(account.as_ref());
         let store = self.store.lock();
         let rows = store.0.iter();
         let mut rows: Vec<_> = rows
-            .filter(|(_, row)| &*row.name == name && !row.ended(now))
+            .filter(|(_, row)| &*row.name == name && lives(row))
             .collect();
         rows.sort_by_key(|(_, row)| std::cmp::Reverse(row.used));
         let at = |then: Instant| {
@@ -221,38 +223,26 @@ impl Sessions {
     fn look(&self, headers: &HeaderMap, keep: bool) -> Option<Session> {
         let key = key(headers)?;
         let row = self.store.lock().touch(&key, Instant::now(), keep)?;
-        let Some(password_hash) = row.password_hash else {
-            return Some(Session {
-                name: row.name,
-                role: row.role,
-                csrf: row.csrf,
-                by_provider: true,
-            });
-        };
-        let account = self.ipam.read(|ledger| ledger.account(&row.name).cloned());
-        let same = |account: &Account| {
-            account.password_hash == password_hash && account.role == row.role && !account.disabled
-        };
-        match account.filter(same) {
-            Some(account) => Some(Session {
-                name: row.name,
-                role: account.role,
-                csrf: row.csrf,
-                by_provider: false,
-            }),
-            None => {
-                self.store.lock().0.remove(&key);
-                None
-            }
+        if !row.holds(self.account(&row.name).as_ref()) {
+            self.store.lock().0.remove(&key);
+            return None;
         }
+        Some(Session {
+            by_provider: row.password_hash.is_none(),
+            name: row.name,
+            role: row.role,
+            csrf: row.csrf,
+        })
+    }
+
+    fn account(&self, name: &str) -> Option<Account> {
+        self.ipam.read(|ledger| ledger.account(name).cloned())
     }
 
     /// Signs an account in, as it was when its password was found right. Returns the `Set-Cookie` of the new session;
     /// `None` where the account is gone or has changed since, or the system gives no random numbers.
     pub fn open(&self, verified: &Account, origin: Origin) -> Option<String> {
-        let account = self
-            .ipam
-            .read(|ledger| ledger.account(&verified.name).cloned());
+        let account = self.account(&verified.name);
         let account = account.filter(|account| account == verified)?;
         let password_hash = Some(account.password_hash);
         self.begin(account.name, account.role, password_hash, origin)
@@ -355,6 +345,18 @@ impl Row {
     fn ended(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.used) >= IDLE
             || now.saturating_duration_since(self.since) >= LONGEST
+    }
+
+    /// Whether the account is as it was at sign-in. Whom a provider vouches for has none.
+    fn holds(&self, account: Option<&Account>) -> bool {
+        let Some(password_hash) = &self.password_hash else {
+            return true;
+        };
+        account.is_some_and(|account| {
+            account.password_hash == *password_hash
+                && account.role == self.role
+                && !account.disabled
+        })
     }
 }
 

@@ -224,6 +224,9 @@ async fn everybody_changes_the_own_password_and_signs_in_again() {
     limiter.succeeded("viewer", from, Instant::now());
     let page = viewer.post("/ui/password", &right).await;
     assert_eq!(page.headers[header::LOCATION], "/ui/login", "{}", page.html);
+    // Whoever was signed in elsewhere is so no more, and is not listed as if.
+    let listed = site.api.sessions.of("viewer", &HeaderMap::new());
+    assert_eq!(listed, []);
     assert_eq!(viewer.get("/ui/").await.status, StatusCode::SEE_OTHER);
     assert!(
         site.api
