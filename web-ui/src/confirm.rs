@@ -18,6 +18,8 @@ pub struct ReleasePage {
     pub error: Option<String>,
     /// Who gets the address then; empty without contenders.
     pub heir: String,
+    /// How long it is given to nobody then; empty where it is free at once.
+    pub cools: String,
     /// A controller keeps this lease: it may ask for an address again at once.
     pub controlled: bool,
 }
@@ -37,9 +39,8 @@ mod tests {
     use super::*;
     use crate::sample;
 
-    #[test]
-    fn names_the_address_its_owner_and_the_heir() {
-        let page = ReleasePage {
+    fn page() -> ReleasePage {
+        ReleasePage {
             shell: sample::shell(true),
             lease: sample::lease("10.20.0.7", crate::State::Allocated),
             seen: "abc".into(),
@@ -49,9 +50,14 @@ mod tests {
             },
             error: Some("The lease changed meanwhile.".into()),
             heir: "kube-fip/c-2/FloatingIP/old/web".into(),
+            cools: "1 h".into(),
             controlled: true,
-        };
-        let html = page.render().unwrap();
+        }
+    }
+
+    #[test]
+    fn names_the_address_its_owner_and_the_heir() {
+        let html = page().render().unwrap();
         for text in [
             "Release 10.20.0.7?",
             "name=\"seen\" value=\"abc\"",
@@ -61,6 +67,29 @@ mod tests {
             "action=\"/ui/networks/0/addresses/10.20.0.7/release\" method=\"post\"",
         ] {
             assert!(html.contains(text), "no {text} in {html}");
+        }
+    }
+    #[test]
+    fn says_what_becomes_of_the_address() {
+        let html = |heir: &str, cools: &str| {
+            let (heir, cools) = (heir.into(), cools.into());
+            let page = ReleasePage {
+                heir,
+                cools,
+                ..page()
+            };
+            page.render().unwrap()
+        };
+        let texts = ["it goes to", "it cools for 1 h", "given to anyone at once"];
+        for (heir, cools, said) in [
+            ("fipd/host/lab/b", "1 h", texts[0]),
+            ("", "1 h", texts[1]),
+            ("", "", texts[2]),
+        ] {
+            let html = html(heir, cools);
+            for text in texts {
+                assert_eq!(html.contains(text), text == said, "{text}: {html}");
+            }
         }
     }
 }

@@ -106,6 +106,13 @@ fn cools(lease: &Lease) -> bool {
     lease.state == LeaseState::Quarantined
 }
 
+/// How long the address is given to nobody then; empty where it is free at once.
+fn quarantine(ledger: &Ledger, lease: &Lease) -> String {
+    let used = matches!(lease.state, LeaseState::Allocated | LeaseState::Orphaned);
+    let pool = lease.pool.filter(|_| used).and_then(|id| ledger.pool(id));
+    pool.map_or_else(String::new, |pool| views::quarantine(pool))
+}
+
 fn not_yet(visitor: &Visitor) -> Failure {
     let what = "Only an admin may end a quarantine before its time.";
     visitor.failure(
@@ -182,6 +189,7 @@ fn ask(
             reason,
             error,
             heir,
+            cools: quarantine(ledger, lease),
             controlled,
         }
     });

@@ -238,6 +238,28 @@ async fn an_empty_pool_is_deleted_and_a_used_one_is_not() {
 }
 
 #[tokio::test]
+async fn who_releases_an_address_is_told_what_becomes_of_it() {
+    let site = Site::new().await;
+    let operator = site.visitor("operator").await;
+    let mut spec = PoolSpec::own("cool", vec!["10.7.0.0/24".parse().unwrap()]);
+    spec.quarantine = 3_600;
+    let actor = "test".into();
+    let create = Ask::CreatePool { spec, actor };
+    site.api.ipam.submit(create).await.unwrap();
+    for (pool, address, said) in [
+        (1, "10.0.0.9", "given to anyone at once"),
+        (2, "10.7.0.9", "it cools for 1 h"),
+    ] {
+        let give = format!("owner=fipd/host/lab/of-{pool}&address={address}");
+        let allocate = format!("/ui/pools/{pool}/allocate");
+        operator.post(&allocate, &give).await;
+        let release = format!("/ui/networks/0/addresses/{address}/release");
+        let page = operator.get(&release).await.html;
+        assert!(page.contains(said), "{page}");
+    }
+}
+
+#[tokio::test]
 async fn a_mirror_is_read_only() {
     let site = Site::new().await;
     let admin = admin(&site).await;
