@@ -70,7 +70,7 @@ mod tests {
             "value=\"no&#60;owner&#62;\"",
             "id=\"to-error\">that is no owner",
             "id=\"reason-error\">Say why.",
-            "value=\"p-1\"",
+            "value=\"p-1\" autocapitalize=\"none\" spellcheck=\"false\" autocomplete=\"off\" maxlength=\"1024\"",
             "kube-fip/c-2/FloatingIP/old/web",
             "action=\"/ui/networks/0/addresses/10.20.0.7/transfer\" method=\"post\"",
         ] {
