@@ -11,9 +11,8 @@ pub fn get<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers
         .get_all(header::COOKIE)
         .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(';'))
-        .filter_map(|pair| pair.trim().split_once('='))
+        .flat_map(|value| value.as_bytes().split(|byte| *byte == b';'))
+        .filter_map(|pair| std::str::from_utf8(pair).ok()?.trim().split_once('='))
         .find_map(|(found, value)| (found == name).then_some(value))
 }
 
@@ -59,6 +58,16 @@ mod tests {
         assert_eq!(get(&headers, "__Host-fipd"), Some("3"));
         assert_eq!(get(&headers, "b"), Some("4"));
         assert_eq!(get(&headers, "fipd"), None);
+    }
+
+    #[test]
+    fn odd_cookies_of_others_on_the_host_hide_none() {
+        for other in [&b"name=M\xc3\xbcller"[..], b"name=M\xfcller", b"=", b""] {
+            let value = [other, b"; __Host-fipd=3"].concat();
+            let value = header::HeaderValue::from_bytes(&value).unwrap();
+            let headers = HeaderMap::from_iter([(header::COOKIE, value)]);
+            assert_eq!(get(&headers, "__Host-fipd"), Some("3"), "{other:?}");
+        }
     }
 
     #[test]
