@@ -4,7 +4,7 @@ use std::{cmp::Reverse, sync::Arc};
 
 use axum::extract::State;
 use fipd_core::{AddressSpec, Ledger, Pool, Text, Timestamp};
-use fipd_web_ui::{Column, Form, Input, Nav, Pager, PoolRow, PoolsPage, links};
+use fipd_web_ui::{Column, Direction, Form, Input, Nav, Pager, PoolRow, PoolsPage, links};
 
 use super::{
     fields::Fields,
@@ -154,7 +154,11 @@ pub fn in_order<'a>(
     let pools: Vec<&'a Figures> = pools.iter().collect();
     match list.order.key {
         "outlook" => list.page_by(pools, |one| (one.outlook(), one.name()), most, query),
-        "use" => list.page_by(pools, |one| one.fill(), most, query),
+        // What gives nothing comes last, whichever way.
+        "use" => {
+            let down = list.order.direction == Direction::Down;
+            list.page_by(pools, |one| (one.open == down, one.fill()), most, query)
+        }
         "free" => list.page_by(pools, |one| one.free, most, query),
         "network" => list.page_by(pools, |one| (&*one.network, one.name()), most, query),
         "family" => list.page_by(

@@ -253,6 +253,16 @@ async fn pools_and_tenants_are_sorted() {
         let found = names.filter(|name| html.contains(&format!(">{name}</")));
         assert_eq!(found.collect::<String>(), shown, "{query}");
     }
+    let mut spec = fipd_core::PoolSpec::own("old", vec!["10.9.0.0/24".parse().unwrap()]);
+    spec.closed = true;
+    let actor = "test".into();
+    let create = fipd_core::Request::CreatePool { spec, actor };
+    site.api.ipam.submit(create).await.unwrap();
+    for (sort, expected) in [("-use", "dmz abc zed old"), ("use", "zed abc dmz old")] {
+        let html = admin.get(&format!("/ui/pools?sort={sort}")).await.html;
+        let names = ["abc", "dmz", "old", "zed"];
+        assert_eq!(order(&html, &names), expected, "closed ones come last");
+    }
     // Neither the order of the pools nor the span of the chart is lost by choosing the other.
     let html = admin.get("/ui/?span=month&sort=-name").await.html;
     for link in [
