@@ -28,15 +28,16 @@ pub async fn list(
     Shared(api): Shared<Arc<Api>>,
     Query(query): Query<PageQuery>,
 ) -> Result<Json<GuestList>, Problem> {
-    let ask = Ask::<String>::new(query.limit, query.cursor.as_deref())?;
+    let ask = Ask::<(String, String)>::new(query.limit, query.cursor.as_deref())?;
     let all = api.guests.all();
     let charts = Releases::of(api.helm.as_ref());
-    let place = |one: &guests::GuestView| format!("{}/{}", one.rancher, one.id);
+    // As they come: one text of both would have `lab-2` before `lab`.
+    let place = |one: &guests::GuestView| (one.rancher.to_string(), one.id.clone());
     let (guests, next) = ask.walk(|after, limit| {
         let rest = all
             .iter()
             .filter(|one| after.as_ref().is_none_or(|after| place(one) > *after));
-        let page = Ask::<String> { limit, after: None };
+        let page = Ask::<(String, String)> { limit, after: None };
         page.of(rest, |one| place(one), |one| Some(view(one, &charts)))
     });
     Ok(Json(GuestList { guests, next }))
@@ -107,5 +108,48 @@ fn release(release: &ReleaseView, standing: Standing) -> GuestReleaseView {
         namespace: release.namespace.clone(),
         chart: release.chart.clone(),
         version: release.version.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fipd_core::Timestamp;
+
+    use super::*;
+    use crate::{
+        api::sample::Site,
+        guests::{News, Phase, Says},
+    };
+
+    #[tokio::test]
+    async fn pages_have_each_guest_once_whatever_the_ranchers_are_called() {
+        let site = Site::new().await;
+        for rancher in ["lab", "lab-2"] {
+            for id in ["c-1", "c-2"] {
+                let news = News {
+                    rancher: &rancher.into(),
+                    id,
+                    display_name: id,
+                    load_balancer: "purelb",
+                    says: Says::new(Phase::Ready, "Reason", "told"),
+                    has: None,
+                };
+                site.api.guests.say(news, Timestamp(1));
+            }
+        }
+        let (mut shown, mut cursor) = (Vec::new(), None);
+        loop {
+            let limit = Some(1);
+            let query = PageQuery { cursor, limit };
+            let page = list(Shared(Arc::clone(&site.api)), Query(query)).await;
+            let Json(page) = page.unwrap();
+            let named = |one: &GuestView| format!("{} {}", one.rancher, one.id);
+            shown.extend(page.guests.iter().map(named));
+            cursor = page.next;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        assert_eq!(shown, ["lab c-1", "lab c-2", "lab-2 c-1", "lab-2 c-2"]);
     }
 }
