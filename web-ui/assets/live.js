@@ -56,10 +56,8 @@
     say("ended", over);
     say("gone", answer.status === 404);
     say("away", !answer.ok && answer.status !== 404);
-    if (over) {
-      pace.hidden = true;
-      leave();
-    }
+    pace.hidden = over;
+    if (over) leave();
     if (over || !answer.ok) return;
     if (!later) follow();
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
