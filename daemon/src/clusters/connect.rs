@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api, Client, Config,
     client::{AuthError, RustlsTlsError},
+    config::ExecInteractiveMode,
 };
 use tokio::sync::Semaphore;
 
@@ -43,6 +44,10 @@ pub(super) async fn client(
     config.connect_timeout = Some(CONNECT);
     config.write_timeout = Some(CALL);
     config.read_timeout = Some(SILENCE);
+    if let Some(exec) = &mut config.auth_info.exec {
+        // There is nobody to answer, and what it complains of belongs into the error.
+        exec.interactive_mode = Some(ExecInteractiveMode::Never);
+    }
     let agent = http::HeaderValue::from_static(concat!("fipd/", env!("CARGO_PKG_VERSION")));
     config.headers.push((http::header::USER_AGENT, agent));
     let runtime = tokio::runtime::Handle::current();
@@ -147,7 +152,7 @@ mod tests {
         let text = format!(
             "current-context: a\n\
              clusters: [{{ name: a, cluster: {{ server: 'https://127.0.0.1:1', certificate-authority-data: bm9uZQ== }} }}]\n\
-             users: [{{ name: a, user: {{ exec: {{ command: sh, args: ['{}'], interactiveMode: Never }} }} }}]\n\
+             users: [{{ name: a, user: {{ exec: {{ command: sh, args: ['{}'] }} }} }}]\n\
              contexts: [{{ name: a, context: {{ cluster: a, user: a }} }}]\n",
             program.display()
         );

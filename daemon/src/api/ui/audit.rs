@@ -155,7 +155,7 @@ fn label(found: &AuditFound) -> String {
             )
         }
         None if found.next.is_some() => {
-            "Nothing so far; the next page looks further back".to_owned()
+            "Nothing so far; the next page looks on from there".to_owned()
         }
         None => String::new(),
     }

@@ -133,9 +133,10 @@ fn none() -> Response {
 
 fn refused(error: &OidcError) -> Response {
     let (status, what) = match error {
-        OidcError::Down(why) => (
+        // Addresses and files of this host are not for strangers.
+        OidcError::Down(_) => (
             StatusCode::SERVICE_UNAVAILABLE,
-            format!("The provider cannot be reached: {why}."),
+            "The provider cannot be reached; fipd's log says why.".to_owned(),
         ),
         OidcError::Exchange(_) => (
             StatusCode::SERVICE_UNAVAILABLE,
@@ -149,7 +150,10 @@ fn refused(error: &OidcError) -> Response {
             StatusCode::FORBIDDEN,
             format!("{error}. An admin maps groups to roles in [oidc.roles] of the configuration."),
         ),
-        OidcError::Here(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}.")),
+        OidcError::Here(_) => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "A file that [oidc] names cannot be read; fipd's log says which.".to_owned(),
+        ),
     };
     failure(status, what)
 }

@@ -1,6 +1,6 @@
 //! Every table sorts, filters and pages on the server, and costs as much of 100,000 leases as of a thousand.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fipd_core::{
     Allocate, Choice, Holder, LeaseFilter, PoolId, Quota, Request as Ask, Tenant, Timestamp, Want,
@@ -341,20 +341,16 @@ async fn newest_first(site: &Site, visitor: &Visitor<'_>) {
     }
 }
 
-/// The best of a few, so that what else runs on the machine does not count.
-async fn takes(visitor: &Visitor<'_>, path: &str) -> Duration {
-    let mut best = Duration::MAX;
-    for _ in 0..5 {
-        let started = Instant::now();
-        let page = visitor.get(path).await;
-        best = best.min(started.elapsed());
-        assert_eq!(page.status, StatusCode::OK, "{path}");
-    }
-    best
+/// How many rows the tables of the page have.
+async fn rows(visitor: &Visitor<'_>, path: &str) -> usize {
+    let page = visitor.get(path).await;
+    assert_eq!(page.status, StatusCode::OK, "{path}");
+    page.html.matches("<tr").count()
 }
 
+/// What they cost is measured by `bench-peers page`.
 #[tokio::test]
-async fn pages_of_a_hundred_thousand_leases_cost_what_those_of_a_thousand_do() {
+async fn pages_of_a_hundred_thousand_leases_are_as_long_as_those_of_a_thousand() {
     let site = Site::new().await;
     site.account("root", Role::Admin, PASSWORD).await;
     let admin = site.visitor("root").await;
@@ -397,12 +393,8 @@ async fn pages_of_a_hundred_thousand_leases_cost_what_those_of_a_thousand_do() {
             "/ui/networks/0/addresses/12.0.0.7",
         ),
     ] {
-        let (few_took, many_took) = (takes(&admin, few).await, takes(&admin, many).await);
-        let most = few_took * 8 + Duration::from_millis(60);
-        assert!(
-            many_took < most,
-            "{many} took {many_took:?}, {few} {few_took:?}"
-        );
+        let (few_rows, many_rows) = (rows(&admin, few).await, rows(&admin, many).await);
+        assert_eq!(few_rows, many_rows, "{few} and {many}");
     }
     // Orders that the ledger does not keep look at all of it, for so long as a reader waits.
     for path in [
@@ -412,7 +404,6 @@ async fn pages_of_a_hundred_thousand_leases_cost_what_those_of_a_thousand_do() {
         "/ui/",
         "/ui/audit?sort=at",
     ] {
-        let took = takes(&admin, path).await;
-        assert!(took < Duration::from_millis(1_500), "{path} took {took:?}");
+        assert!((1..=130).contains(&rows(&admin, path).await), "{path}");
     }
 }
