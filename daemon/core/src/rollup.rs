@@ -183,19 +183,20 @@ fn pace(ends: impl IntoIterator<Item = (Hour, u64)>, last: Hour) -> Option<(i128
     let mut ends = ends.into_iter().peekable();
     let (begin, _) = *ends.peek()?;
     let begin = begin.max(last.before(Forecast::WINDOW - 1));
-    let hours = i128::from(last.0) - i128::from(begin.0) + 1;
-    if hours < i128::from(Forecast::LEAST) {
+    let hours = i64::from(last.0) - i64::from(begin.0) + 1;
+    if hours < i64::from(Forecast::LEAST) {
         return None;
     }
-    let since = |hour: Hour| (i128::from(hour.0) - i128::from(begin.0)).clamp(0, hours);
+    // At most the window, so products of three of them are far from overflowing.
+    let since = |hour: Hour| (i64::from(hour.0) - i64::from(begin.0)).clamp(0, hours);
     let mut along = 0;
     while let Some((hour, used)) = ends.next() {
         let from = since(hour);
         let to = ends.peek().map_or(hours, |(next, _)| since(*next));
-        along += i128::from(used) * (to - from) * (from + to - hours);
+        along += i128::from(used) * i128::from((to - from) * (from + to - hours));
     }
     let spread = hours * (hours * hours - 1);
-    Some((6 * along, spread.unsigned_abs()))
+    Some((6 * along, spread.unsigned_abs().into()))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The running hour of each pool and how its last ones ended.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use super::{
     Ledger,
@@ -22,13 +22,15 @@ pub(super) struct Tally {
 #[derive(Clone, Debug, Default)]
 struct History {
     tally: Tally,
-    /// Those a forecast looks at, and the one before them.
-    rows: BTreeMap<Hour, Rollup>,
+    /// Those a forecast looks at, and the one before them, in the order of time.
+    rows: VecDeque<Rollup>,
+    /// When each of them was and what it ended with: all that a forecast looks at, close together.
+    ends: VecDeque<(Hour, u64)>,
 }
 
 impl History {
     fn last(&self) -> Option<Hour> {
-        self.rows.last_key_value().map(|(hour, _)| *hour)
+        self.rows.back().map(|row| row.hour)
     }
 
     /// Rows may come in any order.
@@ -38,15 +40,22 @@ impl History {
             self.tally.released = self.tally.released.saturating_sub(row.released);
             self.tally.refused = self.tally.refused.saturating_sub(row.refused);
         }
-        self.rows.insert(row.hour, row);
+        let at = self.ends.partition_point(|(hour, _)| *hour < row.hour);
+        if self.ends.get(at).is_some_and(|(hour, _)| *hour == row.hour) {
+            self.rows[at] = row;
+            self.ends[at].1 = row.used;
+        } else {
+            self.rows.insert(at, row);
+            self.ends.insert(at, (row.hour, row.used));
+        }
         let Some(last) = self.last() else {
             return;
         };
         let window = last.before(Forecast::WINDOW);
-        let before = self.rows.range(..=window).next_back();
-        if let Some(first) = before.map(|(hour, _)| *hour) {
-            self.rows = self.rows.split_off(&first);
-        }
+        let before = self.ends.partition_point(|(hour, _)| *hour <= window);
+        let gone = before.saturating_sub(1);
+        self.rows.drain(..gone);
+        self.ends.drain(..gone);
     }
 }
 
@@ -107,7 +116,7 @@ impl Rollups {
     /// All rows kept in memory, by pool and hour.
     pub fn rows(&self) -> impl Iterator<Item = &Rollup> {
         let histories = self.histories.values();
-        histories.flat_map(|history| history.rows.values())
+        histories.flat_map(|history| &history.rows)
     }
 
     /// Changes a history, and what all of them come to.
@@ -154,10 +163,8 @@ impl Ledger {
             room.layout.size.assignable.saturating_sub(room.used)
         });
         let history = self.rollups.histories.get(&pool);
-        let rows = history.map(|history| &history.rows);
-        let ends = rows.into_iter().flatten();
-        let ends = ends.map(|(hour, row)| (*hour, row.used));
-        Forecast::new(ends, Hour::of(now).before(1), free)
+        let ends = history.into_iter().flat_map(|history| &history.ends);
+        Forecast::new(ends.copied(), Hour::of(now).before(1), free)
     }
 
     /// Rows of the last hour that is over, of up to `most` pools after `after` in which something happened.
@@ -242,8 +249,8 @@ impl Ledger {
             released: tally.released,
             refused: tally.refused,
         };
-        let before = history.and_then(|history| history.rows.last_key_value());
-        let new = before.is_none_or(|(last, before)| *last < hour && !row.idle_since(before));
+        let before = history.and_then(|history| history.rows.back());
+        let new = before.is_none_or(|before| before.hour < hour && !row.idle_since(before));
         new.then_some(row)
     }
 }
