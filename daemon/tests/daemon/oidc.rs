@@ -282,7 +282,9 @@ fn a_ca_file_that_is_missing_is_told_and_read_once_it_is_there() {
     let rest = fipd.rest(None);
     let answer = rest.get("/ui/login/oidc");
     assert_eq!(answer.status, 503, "{answer:?}");
-    assert!(text(&answer).contains("ca.pem"), "{answer:?}");
+    // The log says what a stranger is not told.
+    assert!(!text(&answer).contains("ca.pem"), "{answer:?}");
+    assert!(fipd.log().contains("ca.pem"), "{}", fipd.log());
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     std::fs::write(fipd.home().path().join("ca.pem"), made.cert.pem()).unwrap();
     let started = std::time::Instant::now();
@@ -290,6 +292,19 @@ fn a_ca_file_that_is_missing_is_told_and_read_once_it_is_there() {
         assert!(started.elapsed() < crate::harness::PATIENCE);
         std::thread::sleep(std::time::Duration::from_millis(200));
     }
+}
+
+#[test]
+fn a_secret_that_went_missing_is_in_the_log_and_not_on_the_page() {
+    let provider = Provider::start();
+    let fipd = start(&provider, "");
+    let secret = fipd.home().path().join("secret");
+    std::fs::remove_file(&secret).unwrap();
+    let answer = fipd.rest(None).get("/ui/login/oidc");
+    assert_eq!(answer.status, 503, "{answer:?}");
+    let path = secret.to_str().unwrap();
+    assert!(!text(&answer).contains(path), "{answer:?}");
+    assert!(fipd.log().contains(path), "{}", fipd.log());
 }
 
 #[test]

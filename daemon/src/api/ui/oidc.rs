@@ -46,7 +46,13 @@ pub async fn leave(State(api): State<Arc<Api>>, Query(query): Query) -> Response
             );
             with_cookie(go_to(&url), &cookie)
         }
-        Err(error) => refused(&error),
+        Err(error) => {
+            // The log has what the page keeps back; of a provider that is down it is told once a try.
+            if let OidcError::Here(_) = error {
+                tracing::warn!(%error, "nobody is sent to the provider");
+            }
+            refused(&error)
+        }
     }
 }
 
