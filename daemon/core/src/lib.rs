@@ -52,7 +52,7 @@ pub use lease::{
 };
 pub use ledger::{
     Change, CheckedPage, LeaseFilter, LeasePage, Ledger, MovePage, NameError, Overlap, Planned,
-    PoolPreview, PoolSpans, PoolUsage, Separation, Ticket, TooOld, Trial, Violation,
+    PoolPreview, PoolSpans, PoolUsage, Separation, Standing, Ticket, TooOld, Trial, Violation,
 };
 pub use network::{Network, NetworkId};
 pub use op::{Authority, Decision, Op, Outcome, Refused};

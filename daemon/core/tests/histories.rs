@@ -1010,6 +1010,7 @@ impl History {
             self.compare_queue(pool.id, usage.free);
         }
         assert!(self.ledger.pools().eq(&self.model.pools));
+        self.compare_standings();
         let pasts = self.ledger.dump().filter_map(|op| match op {
             Op::PutPast(past) => Some(PastLease::clone(&past)),
             _ => None,
@@ -1034,6 +1035,23 @@ impl History {
                 marks.contains(&Mark::Contended),
                 !lease.contenders.is_empty()
             );
+        }
+    }
+
+    /// Pools read along with others are as each by itself, wherever the reading begins.
+    fn compare_standings(&self) {
+        let now = self.hour.end();
+        let ids = self.ledger.pools().map(|pool| Some(pool.id));
+        for after in std::iter::once(None).chain(ids) {
+            let read = self.ledger.standings_after(after).map(|one| {
+                let forecast = one.forecast(now);
+                (one.pool, one.usage(), forecast)
+            });
+            let each = self.ledger.pools_after(after).map(|pool| {
+                let forecast = self.ledger.forecast(pool.id, now);
+                (pool, self.ledger.usage(pool.id), forecast)
+            });
+            assert!(read.eq(each), "after {after:?}");
         }
     }
 

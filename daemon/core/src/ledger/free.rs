@@ -101,6 +101,11 @@ impl Free {
         self.rooms.get(&pool)
     }
 
+    /// Those of all pools.
+    pub fn rooms(&self) -> &BTreeMap<PoolId, Room> {
+        &self.rooms
+    }
+
     /// The pools that list `key`'s address.
     pub fn stab(&self, key: LeaseKey) -> &[Part] {
         self.spaces

@@ -218,6 +218,11 @@ impl Index {
         self.cooling.get(&pool).copied().unwrap_or(0)
     }
 
+    /// The same of all pools that have one.
+    pub fn cooling_by_pool(&self) -> &BTreeMap<PoolId, u64> {
+        &self.cooling
+    }
+
     /// Leases that end by themselves.
     pub fn due(&self) -> &Due {
         &self.due
@@ -231,6 +236,11 @@ impl Index {
     /// Leases attributed to a pool; `None` if there are none.
     pub fn of_pool(&self, pool: PoolId) -> Option<&KeySet> {
         self.pools.get(&pool)
+    }
+
+    /// The same of all pools that have one.
+    pub fn by_pool(&self) -> &BTreeMap<PoolId, KeySet> {
+        &self.pools
     }
 
     /// Leases of no pool.

@@ -57,6 +57,7 @@ mod select;
 mod shelf;
 mod space;
 mod spans;
+mod standing;
 mod tentative;
 mod violation;
 mod waiters;
@@ -75,6 +76,7 @@ pub use plan_move::MovePage;
 pub use preview::PoolPreview;
 pub use read::{NameError, PoolUsage};
 pub use spans::PoolSpans;
+pub use standing::Standing;
 pub use tentative::Ticket;
 pub use violation::Violation;
 

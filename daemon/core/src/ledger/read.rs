@@ -4,7 +4,13 @@ use std::{net::IpAddr, ops::Bound, sync::Arc};
 
 use smallvec::SmallVec;
 
-use super::{Change, Ledger, TooOld, free::keys, intern::fingerprint, space::Part};
+use super::{
+    Change, Ledger, TooOld,
+    free::{Room, keys},
+    intern::fingerprint,
+    keyset::KeySet,
+    space::Part,
+};
 use crate::{
     Account, ClusterId, ClusterRecord, Family, Hold, Identity, Lease, LeaseKey, Mark, Network,
     NetworkId, Pool, PoolId, SigningKey, Span, System, Text, Timestamp, Token, TokenId, layout,
@@ -29,6 +35,23 @@ pub struct PoolUsage {
     pub withheld: u128,
     /// Leases attributed to the pool that are on none of these.
     pub out_of_range: u128,
+}
+
+impl PoolUsage {
+    /// Of a pool that has so many leases, of which so many cool.
+    pub(super) fn of(room: &Room, attributed: usize, cooling: u64) -> Self {
+        let size = room.layout.size;
+        Self {
+            size: size.assignable,
+            used: room.used,
+            free: size.assignable.saturating_sub(room.used),
+            quarantined: cooling.into(),
+            excluded: size.excluded,
+            reserved: size.reserved,
+            withheld: room.layout.withheld_count(),
+            out_of_range: (attributed as u128).saturating_sub(room.own + room.aside),
+        }
+    }
 }
 
 /// Why a name finds no pool.
@@ -126,18 +149,8 @@ impl Ledger {
 
     pub fn usage(&self, id: PoolId) -> Option<PoolUsage> {
         let room = self.free.room(id)?;
-        let size = room.layout.size;
-        let attributed = self.index.of_pool(id).map_or(0, |keys| keys.len() as u128);
-        Some(PoolUsage {
-            size: size.assignable,
-            used: room.used,
-            free: size.assignable.saturating_sub(room.used),
-            quarantined: self.index.cooling(id).into(),
-            excluded: size.excluded,
-            reserved: size.reserved,
-            withheld: room.layout.withheld_count(),
-            out_of_range: attributed.saturating_sub(room.own + room.aside),
-        })
+        let attributed = self.index.of_pool(id).map_or(0, KeySet::len);
+        Some(PoolUsage::of(room, attributed, self.index.cooling(id)))
     }
 
     pub fn lease(&self, key: LeaseKey) -> Option<&Arc<Lease>> {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::{
     Ledger,
+    free::Room,
     plan::{Draft, Draw},
     tentative::Table,
 };
@@ -20,7 +21,7 @@ pub(super) struct Tally {
 }
 
 #[derive(Clone, Debug, Default)]
-struct History {
+pub(super) struct History {
     tally: Tally,
     /// Those a forecast looks at, and the one before them, in the order of time.
     rows: VecDeque<Rollup>,
@@ -33,6 +34,15 @@ impl History {
         self.rows.back().map(|row| row.hour)
     }
 
+    /// Of a pool with this history and place, where it has them.
+    pub fn forecast(history: Option<&Self>, room: Option<&Room>, now: Timestamp) -> Forecast {
+        let free = room.map_or(0, |room| {
+            room.layout.size.assignable.saturating_sub(room.used)
+        });
+        let ends = history.into_iter().flat_map(|history| &history.ends);
+        Forecast::new(ends.copied(), Hour::of(now).before(1), free)
+    }
+
     /// Rows may come in any order.
     fn put(&mut self, row: Rollup) {
         if self.last().is_none_or(|last| last < row.hour) {
@@ -41,12 +51,15 @@ impl History {
             self.tally.refused = self.tally.refused.saturating_sub(row.refused);
         }
         let at = self.ends.partition_point(|(hour, _)| *hour < row.hour);
-        if self.ends.get(at).is_some_and(|(hour, _)| *hour == row.hour) {
-            self.rows[at] = row;
-            self.ends[at].1 = row.used;
-        } else {
-            self.rows.insert(at, row);
-            self.ends.insert(at, (row.hour, row.used));
+        match (self.rows.get_mut(at), self.ends.get_mut(at)) {
+            (Some(known), Some(end)) if end.0 == row.hour => {
+                end.1 = row.used;
+                *known = row;
+            }
+            _ => {
+                self.rows.insert(at, row);
+                self.ends.insert(at, (row.hour, row.used));
+            }
         }
         let Some(last) = self.last() else {
             return;
@@ -113,6 +126,10 @@ impl Rollups {
         self.change(pool, |history| history.tally = tally);
     }
 
+    pub fn histories(&self) -> &BTreeMap<PoolId, History> {
+        &self.histories
+    }
+
     /// All rows kept in memory, by pool and hour.
     pub fn rows(&self) -> impl Iterator<Item = &Rollup> {
         let histories = self.histories.values();
@@ -159,12 +176,8 @@ impl Ledger {
 
     /// When a pool is full at the pace of its last days; `now` is the time of the address book.
     pub fn forecast(&self, pool: PoolId, now: Timestamp) -> Forecast {
-        let free = self.free.room(pool).map_or(0, |room| {
-            room.layout.size.assignable.saturating_sub(room.used)
-        });
         let history = self.rollups.histories.get(&pool);
-        let ends = history.into_iter().flat_map(|history| &history.ends);
-        Forecast::new(ends.copied(), Hour::of(now).before(1), free)
+        History::forecast(history, self.free.room(pool), now)
     }
 
     /// Rows of the last hour that is over, of up to `most` pools after `after` in which something happened.

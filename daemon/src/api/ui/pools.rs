@@ -3,7 +3,7 @@
 use std::{cmp::Reverse, sync::Arc};
 
 use axum::extract::State;
-use fipd_core::{AddressSpec, Ledger, Pool, Text, Timestamp};
+use fipd_core::{AddressSpec, Ledger, Pool, Standing, Text, Timestamp};
 use fipd_web_ui::{Column, Direction, Form, Input, Nav, Pager, PoolRow, PoolsPage, links};
 
 use super::{
@@ -138,8 +138,8 @@ pub async fn figures(
 ) -> Vec<Figures> {
     all(ipam, |ledger, after| {
         let figures =
-            |pool: &&Arc<Pool>| wanted(ledger, pool).then(|| Figures::new(ledger, pool, now));
-        Ask::step().of(ledger.pools_after(after), |pool| pool.id, figures)
+            |one: &Standing<'_>| wanted(ledger, one.pool).then(|| Figures::new(ledger, one, now));
+        Ask::step().of(ledger.standings_after(after), |one| one.pool.id, figures)
     })
     .await
 }
@@ -183,8 +183,9 @@ pub fn columns(list: &Listing<'_>) -> Vec<Column> {
 }
 
 impl Figures {
-    fn new(ledger: &Ledger, pool: &Arc<Pool>, now: Option<Timestamp>) -> Self {
-        let known = ledger.usage(pool.id);
+    fn new(ledger: &Ledger, standing: &Standing<'_>, now: Option<Timestamp>) -> Self {
+        let pool = standing.pool;
+        let known = standing.usage();
         let usage = known.map(views::usage).unwrap_or_default();
         let network = ledger.network(pool.spec.network);
         Self {
@@ -195,7 +196,7 @@ impl Figures {
             free: usage.free,
             waiting: ledger.waiter_count(pool.id),
             doubtful: known.is_some_and(|usage| usage.withheld > 0),
-            full_in: now.and_then(|now| ledger.forecast(pool.id, now).hours()),
+            full_in: now.and_then(|now| standing.forecast(now).hours()),
         }
     }
 

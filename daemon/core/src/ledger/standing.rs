@@ -1,0 +1,70 @@
+//! How each of many pools stands, without looking each of them up in one map after the other.
+
+use std::{
+    collections::{BTreeMap, btree_map},
+    iter::Peekable,
+    ops::Bound,
+    sync::Arc,
+};
+
+use super::{Ledger, free::Room, read::PoolUsage, rollups::History};
+use crate::{Forecast, Pool, PoolId, Timestamp};
+
+/// A pool, with what [`Ledger::usage`] and [`Ledger::forecast`] count from.
+#[derive(Clone, Copy)]
+pub struct Standing<'a> {
+    pub pool: &'a Arc<Pool>,
+    room: Option<&'a Room>,
+    /// Leases attributed to the pool.
+    attributed: usize,
+    /// Of these, those that cool.
+    cooling: u64,
+    history: Option<&'a History>,
+}
+
+impl Standing<'_> {
+    /// `None` of a pool that has no place.
+    pub fn usage(&self) -> Option<PoolUsage> {
+        let room = self.room?;
+        Some(PoolUsage::of(room, self.attributed, self.cooling))
+    }
+
+    /// When the pool is full at the pace of its last days; `now` is the time of the address book.
+    pub fn forecast(&self, now: Timestamp) -> Forecast {
+        History::forecast(self.history, self.room, now)
+    }
+}
+
+impl Ledger {
+    /// Pools by id, after `after`.
+    pub fn standings_after(&self, after: Option<PoolId>) -> impl Iterator<Item = Standing<'_>> {
+        let mut rooms = Beside::new(self.free.rooms(), after);
+        let mut keys = Beside::new(self.index.by_pool(), after);
+        let mut cooling = Beside::new(self.index.cooling_by_pool(), after);
+        let mut histories = Beside::new(self.rollups.histories(), after);
+        self.pools_after(after).map(move |pool| Standing {
+            pool,
+            room: rooms.at(pool.id),
+            attributed: keys.at(pool.id).map_or(0, |keys| keys.len()),
+            cooling: cooling.at(pool.id).copied().unwrap_or(0),
+            history: histories.at(pool.id),
+        })
+    }
+}
+
+/// A map that is read along with pools by id.
+struct Beside<'a, V>(Peekable<btree_map::Range<'a, PoolId, V>>);
+
+impl<'a, V> Beside<'a, V> {
+    fn new(map: &'a BTreeMap<PoolId, V>, after: Option<PoolId>) -> Self {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        Self(map.range((from, Bound::Unbounded)).peekable())
+    }
+
+    /// What the pool has; each pool asked for is a later one.
+    fn at(&mut self, pool: PoolId) -> Option<&'a V> {
+        while self.0.next_if(|(id, _)| **id < pool).is_some() {}
+        let found = self.0.next_if(|(id, _)| **id == pool)?;
+        Some(found.1)
+    }
+}
