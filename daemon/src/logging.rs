@@ -10,6 +10,7 @@ use systemd_journal_logger::JournalLog;
 use tracing::{
     Event, Level, Subscriber,
     field::{Field, Visit},
+    level_filters::LevelFilter,
     span,
 };
 use tracing_subscriber::{
@@ -108,7 +109,14 @@ fn parse_filter(level: &str) -> Result<EnvFilter, LogError> {
     if !level.contains(['=', ',']) && !words.iter().any(|word| word.eq_ignore_ascii_case(level)) {
         return Err(wrong("not a level".to_owned()));
     }
-    EnvFilter::try_new(level).map_err(|error| wrong(error.to_string()))
+    let parse = |text: &str| EnvFilter::try_new(text).map_err(|error| wrong(error.to_string()));
+    let filter = parse(level)?;
+    let most = filter.max_level_hint();
+    if most.is_none_or(|most| most > LevelFilter::INFO) && !level.contains("kube_runtime") {
+        // What it says of errors below has all that a kubeconfig's program has printed, tokens among it.
+        return parse(&format!("{level},kube_runtime=info"));
+    }
+    Ok(filter)
 }
 
 /// Turns each event into one record of the journal.
@@ -240,6 +248,20 @@ mod tests {
             let error = parse_filter(bad).unwrap_err().to_string();
             assert!(error.starts_with(&format!("log level: {bad:?}")), "{error}");
         }
+    }
+
+    #[test]
+    fn what_kube_runtime_says_below_info_is_asked_for_by_name() {
+        for (level, shown) in [
+            ("debug", "kube_runtime=info"),
+            ("fipd=trace,warn", "kube_runtime=info"),
+            ("debug,kube_runtime=debug", "kube_runtime=debug"),
+        ] {
+            let filter = parse_filter(level).unwrap().to_string();
+            assert!(filter.contains(shown), "{level}: {filter}");
+        }
+        let filter = parse_filter("warn").unwrap().to_string();
+        assert!(!filter.contains("kube_runtime"), "{filter}");
     }
 
     /// Collects what the journal layer would send.

@@ -194,16 +194,14 @@ impl Provider {
         &self.config.label
     }
 
-    /// Why it cannot be reached, as far as that is known.
-    pub fn trouble(&self) -> Option<String> {
-        let known = self.known.lock();
-        let failure = known.failure.as_ref();
-        failure.map(|(why, _)| why.clone())
+    /// Whether it could not be reached at the last look.
+    pub fn is_down(&self) -> bool {
+        self.known.lock().failure.is_some()
     }
 
     /// Looks whether it can be reached, where that is not known or was not so.
     pub async fn look(&self) {
-        // What is found is kept, and told by `trouble`.
+        // What is found is kept, and told by `is_down`.
         let _ = self.metadata(None).await;
     }
 
@@ -559,7 +557,7 @@ mod tests {
             known.failure = None;
         }
         assert!(provider.begin().await.is_ok(), "who finds out that it is");
-        assert!(provider.trouble().is_some(), "it was asked");
+        assert!(provider.is_down(), "it was asked");
         assert!(provider.begin().await.is_ok(), "and who comes after");
         // New keys are not to be had from what was known.
         let keys = provider.metadata(Some(KEYS_EVERY)).await;

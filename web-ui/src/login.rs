@@ -28,8 +28,8 @@ pub struct ProviderLink {
     pub label: String,
     /// Where the way to it begins.
     pub address: String,
-    /// Why it cannot be reached at the moment.
-    pub trouble: Option<String>,
+    /// It could not be reached at the last look.
+    pub down: bool,
 }
 
 /// After coming back from a provider; leads on.
@@ -98,7 +98,7 @@ mod tests {
         let provider = ProviderLink {
             label: "Example <ID>".into(),
             address: "/ui/login/oidc?next=/ui/audit".into(),
-            trouble: Some("no connection".into()),
+            down: true,
         };
         let html = LoginPage {
             provider: Some(provider),
@@ -107,7 +107,8 @@ mod tests {
         .render()
         .unwrap();
         assert!(html.contains("Sign in with Example &#60;ID&#62;"), "{html}");
-        assert!(html.contains("no connection") && html.contains("name=\"password\""));
+        let down = html.contains("It cannot be reached at the moment");
+        assert!(down && html.contains("name=\"password\""), "{html}");
     }
 
     #[test]

@@ -87,15 +87,15 @@ pub struct Most {
 }
 
 impl Most {
-    /// Of these as many as half of the descriptors allow: clusters, backups and the store need the others. One address may have
-    /// a quarter of them.
+    /// Of these as many as half of so many descriptors allow: clusters, backups and the store need others. One address may have
+    /// the same share of them.
     #[must_use]
     pub fn within(self, descriptors: u64) -> Self {
         let half = usize::try_from(descriptors / 2).unwrap_or(usize::MAX);
         let all = self.all.min(half);
         Self {
             all,
-            of_one: self.of_one.min(all / 4),
+            of_one: self.of_one * all / self.all.max(1),
             ..self
         }
     }

@@ -16,6 +16,7 @@ use rcgen::{
 };
 use rustls::pki_types::{CertificateDer, pem::PemObject as _};
 use serde::{Deserialize, Serialize};
+use x509_parser::certificate::Validity;
 
 use super::accounts::write_private;
 
@@ -119,7 +120,7 @@ pub fn own(
         .ok()
         .and_then(|text| serde_json::from_slice::<Made>(&text).ok())
         .is_some_and(|made| made.names == *names && made.until > horizon);
-    if !(fresh_enough && cert.exists() && key.exists()) {
+    if !(fresh_enough && key.exists() && has_begun(&cert, today)) {
         let until = days_after(today, LEAF_DAYS);
         // Without its record a half-written pair is made anew.
         remove(&made)?;
@@ -140,10 +141,27 @@ pub fn own(
 
 /// When the first certificate of the chain ends; `None` where it does not say in a way that is understood.
 pub fn ends(chain: &[u8]) -> Option<Timestamp> {
+    let seconds = first(chain, |validity| validity.not_after.timestamp())?;
+    Some(Timestamp(u64::try_from(seconds).ok()?.checked_mul(1_000)?))
+}
+
+/// Of the first certificate of the chain, in seconds since the Unix epoch.
+fn first(chain: &[u8], when: impl Fn(&Validity) -> i64) -> Option<i64> {
     let certificate = CertificateDer::pem_slice_iter(chain).next()?.ok()?;
     let (_, certificate) = x509_parser::parse_x509_certificate(&certificate).ok()?;
-    let seconds = certificate.validity().not_after.timestamp();
-    Some(Timestamp(u64::try_from(seconds).ok()?.checked_mul(1_000)?))
+    Some(when(certificate.validity()))
+}
+
+/// Whether there is a certificate that does not begin in the future: the clock may have been ahead when it was made.
+fn has_begun(cert: &Path, today: jiff::civil::Date) -> bool {
+    let Ok(pem) = std::fs::read(cert) else {
+        return false;
+    };
+    let tomorrow = days_after(today, 1).to_zoned(jiff::tz::TimeZone::UTC);
+    let begin = first(&pem, |validity| validity.not_before.timestamp());
+    begin
+        .zip(tomorrow.ok())
+        .is_none_or(|(begin, tomorrow)| begin < tomorrow.timestamp().as_second())
 }
 
 /// Where clients find the CA certificate to trust.
@@ -154,13 +172,18 @@ pub fn ca_file(data_dir: &Path) -> PathBuf {
 fn authority(dir: &Path, today: jiff::civil::Date) -> Result<Issuer<'static, KeyPair>, TlsError> {
     let (cert, key) = (dir.join("ca.crt"), dir.join("ca.key"));
     if cert.exists() && key.exists() {
+        let begun = has_begun(&cert, today);
         let pem = String::from_utf8_lossy(&read(&key)?).into_owned();
         let pair = KeyPair::from_pem(&pem).map_err(|error| TlsError::Damaged {
             path: key,
             reason: error.to_string(),
         })?;
         // An issuer is its name and its key; both are the same as when the CA was made.
-        return Ok(Issuer::new(ca_params(&pair, today), pair));
+        let params = ca_params(&pair, today);
+        if !begun {
+            write(&cert, &params.self_signed(&pair)?.pem())?;
+        }
+        return Ok(Issuer::new(params, pair));
     }
     let pair = KeyPair::generate()?;
     let params = ca_params(&pair, today);
@@ -292,6 +315,32 @@ mod tests {
         let renewed = own(dir.path(), &wider, day("2027-06-01")).unwrap();
         assert_ne!(renamed.cert, renewed.cert);
         assert_eq!(ca, std::fs::read(ca_file(dir.path())).unwrap());
+    }
+
+    #[test]
+    fn what_was_made_under_a_clock_that_was_ahead_is_made_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = names("127.0.0.1:8443".parse().unwrap(), None);
+        let begins = |pem: &[u8]| first(pem, |validity| validity.not_before.timestamp()).unwrap();
+        let ahead = own(dir.path(), &home, day("2036-01-01")).unwrap();
+        let ca = std::fs::read(ca_file(dir.path())).unwrap();
+        let now = own(dir.path(), &home, day("2026-01-01")).unwrap();
+        let again = std::fs::read(ca_file(dir.path())).unwrap();
+        let today: jiff::Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        for (before, after) in [(&ahead.cert, &now.cert), (&ca, &again)] {
+            assert!(begins(before) > today.as_second());
+            assert!(begins(after) < today.as_second());
+        }
+        // The same key: who trusts it goes on with it.
+        let key = |pem: &[u8]| {
+            let der = CertificateDer::pem_slice_iter(pem).next().unwrap().unwrap();
+            let (_, found) = x509_parser::parse_x509_certificate(&der).unwrap();
+            found.public_key().raw.to_vec()
+        };
+        assert_eq!(key(&ca), key(&again));
+        // A clock that is a day behind is no reason.
+        let same = own(dir.path(), &home, day("2025-12-31")).unwrap();
+        assert_eq!(same.cert, now.cert);
     }
 
     #[test]

@@ -31,6 +31,7 @@ use crate::{
     clock,
     config::{Listener, Serve},
     controllers::Runner,
+    descriptors,
     ipam::{Ipam, Writer},
     metrics::AgentMetrics,
     reload,
@@ -135,13 +136,14 @@ fn listen_at(
         board: board.clone(),
         metrics: AgentMetrics::new(board.clone()),
     });
+    let most = listen::MOST_OPEN.within(descriptors::limit() / listeners.len().max(1) as u64);
     for listener in listeners {
         let port = Port::bind(listener.address)?;
         tracing::info!(address = %port.address, serve = ?listener.serve, "listens here, without login");
         let router = router(listener)
             .layer(map_response(api::common_headers))
             .with_state(Arc::clone(&shown));
-        let serving = port.serve(None, router, listen::MOST_OPEN, stop.clone());
+        let serving = port.serve(None, router, most, stop.clone());
         tasks.spawn(async { serving.await.map_err(|error| error.to_string()) });
     }
     Ok(())

@@ -138,6 +138,8 @@ fn serve_open(
     certificate: &RustlsConfig,
     stop: &CancellationToken,
 ) {
+    // The port with login has half of the descriptors, these have a quarter of them together.
+    let most = listen::MOST_OPEN.within(descriptors::limit() / 2 / ports.len().max(1) as u64);
     for (port, listener) in ports {
         let mut router = api::open_router(Arc::clone(api), &listener.serve);
         if listener.tls {
@@ -145,7 +147,7 @@ fn serve_open(
         }
         let tls = listener.tls.then(|| certificate.clone());
         tracing::info!(address = %port.address, tls = listener.tls, serve = ?listener.serve, "listens here as well, without login");
-        let serving = port.serve(tls, router, listen::MOST_OPEN, stop.clone());
+        let serving = port.serve(tls, router, most, stop.clone());
         tasks.spawn(async { serving.await.map_err(|error| error.to_string()) });
     }
 }

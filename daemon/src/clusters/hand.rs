@@ -198,7 +198,11 @@ impl Registry {
     }
 
     /// Nobody asks any more what is left in the clusters of these names. Whether anything was.
-    pub(super) async fn forget_held(&mut self, names: &[Text]) -> Result<bool, ClustersError> {
+    pub(super) async fn forget_held(
+        &mut self,
+        names: &[Text],
+        actor: Actor,
+    ) -> Result<bool, ClustersError> {
         let mut kept = self.kept.clone();
         for name in names {
             kept.held.remove(name);
@@ -208,7 +212,11 @@ impl Registry {
         }
         let any = kept != self.kept;
         if any {
-            self.keep(kept).await?;
+            let what = format!(
+                "clusters {}: what is left there is not asked after any more",
+                names.join(", ")
+            );
+            self.note_and_keep(what, kept, actor).await?;
         }
         Ok(any)
     }

@@ -101,7 +101,7 @@ impl Registry {
             .read(|ledger| ledger.cluster_by_name(name).cloned());
         let Some(record) = record else {
             let known = !self.sites.contains_key(name);
-            let known = known && self.forget_held(std::slice::from_ref(name)).await?;
+            let known = known && self.forget_held(std::slice::from_ref(name), actor).await?;
             return match known {
                 true => Ok(0),
                 false => Err(ClustersError::Unknown(name.clone())),
@@ -149,7 +149,10 @@ impl Registry {
         }
         self.seen
             .retain(|(cluster, _, _)| !record.names.contains(cluster));
-        self.forget_held(&record.names).await?;
+        // The leases are free by now: asked once more, it has only this to do.
+        if let Err(error) = self.forget_held(&record.names, actor).await {
+            tracing::warn!(%error, cluster = %name, "a forgotten cluster stays in the list of attached ones; `fipd clusters forget` takes it off");
+        }
         Ok(moved)
     }
 

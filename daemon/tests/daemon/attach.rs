@@ -198,6 +198,8 @@ fn a_cluster_that_was_not_left_cleanly_stays_on_the_list_until_it_is_forgotten()
     assert_eq!(read(), "gone\nown\n");
     assert_eq!(fipd.cli("clusters forget gone").code, 0);
     assert_eq!(read(), "own\n");
+    let audit = fipd.json("audit").to_string();
+    assert!(audit.contains("clusters gone: what is left"), "{audit}");
     fipd.cli("clusters forget gone").fails(3, &["gone"]);
     drop(fipd);
     let fipd = Daemon::start_in(home, &["--config", &config]);

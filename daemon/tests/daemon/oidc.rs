@@ -203,6 +203,7 @@ fn an_outage_after_the_way_out_is_no_guess_and_locks_nobody_out() {
     for (kept, back) in &people {
         let answer = come_back(&rest, kept, back);
         assert_eq!(answer.status, 503, "{answer:?}");
+        assert!(text(&answer).contains("fipd&#39;s log says why"), "{answer:?}");
     }
     provider.does(|script| script.flaw = Flaw::None);
     // Nor is one here.
@@ -285,6 +286,12 @@ fn a_ca_file_that_is_missing_is_told_and_read_once_it_is_there() {
     // The log says what a stranger is not told.
     assert!(!text(&answer).contains("ca.pem"), "{answer:?}");
     assert!(fipd.log().contains("ca.pem"), "{}", fipd.log());
+    let login = text(&rest.get("/ui/login"));
+    assert!(
+        login.contains("It cannot be reached at the moment"),
+        "{login}"
+    );
+    assert!(!login.contains("ca.pem"), "{login}");
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     std::fs::write(fipd.home().path().join("ca.pem"), made.cert.pem()).unwrap();
     let started = std::time::Instant::now();

@@ -17,7 +17,7 @@ use super::{
     visit::{Posted, Query, Visitor},
 };
 use crate::{
-    api::Api,
+    api::{Api, problem::Problem},
     backups::{Backups, Copy, Standing},
     clock,
 };
@@ -104,7 +104,7 @@ pub async fn lift(State(api): State<Arc<Api>>, posted: Posted) -> Answered {
     };
     if let Err(error) = api.ipam.submit(request).await {
         form.error = Some(error.to_string());
-        let status = StatusCode::SERVICE_UNAVAILABLE;
+        let status = Problem::from(error).status_code();
         return Ok(room(&api, &visitor, status, &Fields::default(), form).await);
     }
     visitor.tell(true, "Free addresses are given again.", None);

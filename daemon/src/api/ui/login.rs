@@ -139,8 +139,8 @@ fn form(
     };
     let next = safe_next(fields.get("next"));
     let provider = api.oidc.provider().map(|provider| {
-        let trouble = provider.trouble();
-        if trouble.is_some() {
+        let down = provider.is_down();
+        if down {
             // Not waited for: the next page knows more.
             let provider = Arc::clone(provider);
             tokio::spawn(async move { provider.look().await });
@@ -148,7 +148,7 @@ fn form(
         ProviderLink {
             label: provider.label().to_owned(),
             address: with_query(links::LOGIN_OIDC, &[("next", next)]),
-            trouble,
+            down,
         }
     });
     let page = LoginPage {

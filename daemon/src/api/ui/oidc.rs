@@ -139,14 +139,15 @@ fn none() -> Response {
 
 fn refused(error: &OidcError) -> Response {
     let (status, what) = match error {
-        // Addresses and files of this host are not for strangers.
+        // Addresses and files of this host are not for strangers; the log has them.
         OidcError::Down(_) => (
             StatusCode::SERVICE_UNAVAILABLE,
             "The provider cannot be reached; fipd's log says why.".to_owned(),
         ),
         OidcError::Exchange(_) => (
             StatusCode::SERVICE_UNAVAILABLE,
-            format!("Nobody is signed in: {error}."),
+            "Nobody is signed in: the provider did not look at the code; fipd's log says why."
+                .to_owned(),
         ),
         OidcError::Refused(_) | OidcError::Token(_) => (
             StatusCode::FORBIDDEN,

@@ -215,8 +215,7 @@ pub async fn flush(State(api): State<Arc<Api>>, posted: Posted) -> Answered {
         }
         Err(problem) => {
             let why = Some(problem.detail.to_string());
-            let status = StatusCode::SERVICE_UNAVAILABLE;
-            Ok(flushing(&api, &visitor, status, why))
+            Ok(flushing(&api, &visitor, problem.status_code(), why))
         }
     }
 }

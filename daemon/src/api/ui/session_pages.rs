@@ -15,7 +15,7 @@ use super::{
     views,
     visit::{Place, Posted, Query, Visitor},
 };
-use crate::api::Api;
+use crate::api::{Api, problem::Problem};
 
 /// Sessions of one page.
 const PAGE: usize = 50;
@@ -71,7 +71,8 @@ pub async fn end_of_user(
             .await;
         noted.map_err(|error| {
             let next = "Nobody was signed out. Try again.";
-            visitor.failure(StatusCode::SERVICE_UNAVAILABLE, error.to_string(), next)
+            let what = error.to_string();
+            visitor.failure(Problem::from(error).status_code(), what, next)
         })?;
     }
     end(&api, &visitor, &name, which)?;

@@ -419,6 +419,9 @@ async fn a_form_that_fails_has_the_status_of_what_failed() {
     let elsewhere = "owner=fipd/host/lab/a&address=192.0.2.1";
     let page = admin.post("/ui/pools/1/allocate", elsewhere).await;
     assert_eq!(page.status, StatusCode::UNPROCESSABLE_ENTITY);
+    // Rules are off here.
+    let page = admin.post("/ui/rules/flush", "").await;
+    assert_eq!(page.status, StatusCode::CONFLICT, "{}", page.html);
     site.api.ipam.die();
     site.api.ipam.ended().await;
     let pool = "name=x&addresses=10.9.0.0/24&network=default&step=do";
@@ -430,6 +433,7 @@ async fn a_form_that_fails_has_the_status_of_what_failed() {
         ("/ui/reserve", "pool=dmz&owner=fipd/host/lab/a"),
         ("/ui/pools/1/allocate", "owner=fipd/host/lab/a"),
         ("/ui/tokens/new", "name=ci&role=viewer"),
+        ("/ui/backup/hold", "reason=all+of+it+was+adopted"),
     ] {
         let page = admin.post(path, form).await;
         assert_eq!(page.status, StatusCode::SERVICE_UNAVAILABLE, "{path}");
