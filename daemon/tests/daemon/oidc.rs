@@ -203,7 +203,10 @@ fn an_outage_after_the_way_out_is_no_guess_and_locks_nobody_out() {
     for (kept, back) in &people {
         let answer = come_back(&rest, kept, back);
         assert_eq!(answer.status, 503, "{answer:?}");
-        assert!(text(&answer).contains("fipd&#39;s log says why"), "{answer:?}");
+        assert!(
+            text(&answer).contains("fipd&#39;s log says why"),
+            "{answer:?}"
+        );
     }
     provider.does(|script| script.flaw = Flaw::None);
     // Nor is one here.

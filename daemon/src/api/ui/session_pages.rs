@@ -5,7 +5,6 @@ use std::sync::Arc;
 use axum::{extract::State, response::Response};
 use fipd_core::Action;
 use fipd_web_ui::{Column, Input, Nav, SessionRow, SessionsPage, links};
-use http::StatusCode;
 
 use super::{
     fields::Fields,
