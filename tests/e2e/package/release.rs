@@ -153,7 +153,8 @@ async fn packages_for_arm64_are_built_here_and_run() {
     .await;
     let directory = TestDirectory::new().unwrap();
     let built = build(&directory, "arm64", &["--arch", "arm64"]).await;
-    let [deb, rpm] = built.as_slice() else {
+    // By name: the .rpm comes first.
+    let [rpm, deb] = built.as_slice() else {
         panic!("{built:?}");
     };
     let said = run(Command::new("dpkg-deb")
