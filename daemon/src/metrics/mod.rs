@@ -6,6 +6,7 @@
 pub mod certificate;
 pub mod ip_rule;
 mod page;
+mod pools;
 mod rancher_fip;
 pub mod reconcile;
 pub mod reload;

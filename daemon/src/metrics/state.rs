@@ -3,15 +3,14 @@
 use std::{
     collections::BTreeMap,
     fmt,
-    sync::Arc,
     time::{Duration, Instant},
 };
 
-use fipd_core::{LeaseFilter, LeaseState, Ledger, Pool, Timestamp};
+use fipd_core::{LeaseFilter, LeaseState, Ledger, Timestamp};
 use parking_lot::Mutex;
 use prometheus_client::{collector::Collector, encoding::DescriptorEncoder};
 
-use super::series::{Labels, Series};
+use super::{pools, series::Series};
 use crate::{
     backups::Backups,
     clusters::{ClusterState, Clusters},
@@ -65,8 +64,7 @@ impl fmt::Debug for State {
 
 impl Collector for State {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        for series in self
-            .pools()
+        for series in pools::series(&self.ipam)
             .into_iter()
             .chain(self.store())
             .chain(self.backups())
@@ -84,79 +82,6 @@ impl Collector for State {
 }
 
 impl State {
-    fn pools(&self) -> Vec<Series<'static>> {
-        let all: Vec<Arc<Pool>> = self.ipam.read(|ledger| ledger.pools().cloned().collect());
-        let mut figures: [Vec<(Labels<'static>, f64)>; 6] = Default::default();
-        let mut full_in = Vec::new();
-        let now = self.ipam.now();
-        for pool in all {
-            let (usage, network, forecast) = self.ipam.read(|ledger| {
-                let network = ledger.network(pool.spec.network);
-                (
-                    ledger.usage(pool.id),
-                    network.map(|network| network.name.to_string()),
-                    ledger.forecast(pool.id, now),
-                )
-            });
-            let Some(usage) = usage else { continue };
-            let labels = vec![
-                ("pool", pool.spec.name.to_string()),
-                ("network", network.unwrap_or_default()),
-            ];
-            let hours = forecast.hours().into_iter();
-            full_in.extend(hours.map(|hours| (labels.clone(), f64::from(hours) * 3_600.0)));
-            let counts = [
-                usage.size,
-                usage.used,
-                usage.free,
-                usage.quarantined,
-                usage.out_of_range,
-                pool.spec.closed.into(),
-            ];
-            for (values, count) in figures.iter_mut().zip(counts) {
-                values.push((labels.clone(), count as f64));
-            }
-        }
-        let [size, used, free, quarantined, out, closed] = figures;
-        vec![
-            Series {
-                name: "pool_size",
-                help: "Addresses the pool can give",
-                values: size,
-            },
-            Series {
-                name: "pool_used",
-                help: "Of these, leased",
-                values: used,
-            },
-            Series {
-                name: "pool_free",
-                help: "Of these, free",
-                values: free,
-            },
-            Series {
-                name: "pool_quarantined",
-                help: "Of the used, cooling after a release",
-                values: quarantined,
-            },
-            Series {
-                name: "pool_out_of_range",
-                help: "Leases outside of the pool's addresses",
-                values: out,
-            },
-            Series {
-                name: "pool_closed",
-                help: "1 while the pool gives nothing more by an admin's word, or as what it follows is gone",
-                values: closed,
-            },
-            Series {
-                name: "pool_full_in_seconds",
-                help: "Time until the pool is full at the pace of the last seven days; missing where that is not in sight",
-                values: full_in,
-            },
-        ]
-    }
-
     fn leases(&self) -> Series<'static> {
         let mut counted = self.counted.lock();
         let counts = match counted.as_ref() {

@@ -59,11 +59,12 @@ pub(super) struct Room {
 impl Room {
     /// Addresses that can be given at once.
     pub fn free(&self) -> u128 {
-        self.layout
-            .size
-            .assignable
-            .saturating_sub(self.used)
-            .saturating_sub(self.taken)
+        self.unleased().saturating_sub(self.taken)
+    }
+
+    /// Addresses without a committed lease, with those that decisions in flight have taken.
+    pub fn unleased(&self) -> u128 {
+        self.layout.size.assignable.saturating_sub(self.used)
     }
 
     fn open_in(&self, layer: Layer) -> &BTreeSet<u128> {

@@ -44,7 +44,7 @@ impl PoolUsage {
         Self {
             size: size.assignable,
             used: room.used,
-            free: size.assignable.saturating_sub(room.used),
+            free: room.unleased(),
             quarantined: cooling.into(),
             excluded: size.excluded,
             reserved: size.reserved,

@@ -36,9 +36,7 @@ impl History {
 
     /// Of a pool with this history and place, where it has them.
     pub fn forecast(history: Option<&Self>, room: Option<&Room>, now: Timestamp) -> Forecast {
-        let free = room.map_or(0, |room| {
-            room.layout.size.assignable.saturating_sub(room.used)
-        });
+        let free = room.map_or(0, Room::unleased);
         let ends = history.into_iter().flat_map(|history| &history.ends);
         Forecast::new(ends.copied(), Hour::of(now).before(1), free)
     }

@@ -1,0 +1,107 @@
+//! How the pools stand, each with its network's name.
+
+use fipd_core::{Forecast, Ledger, PoolUsage, Standing, Timestamp};
+
+use super::series::{Labels, Series};
+use crate::ipam::Ipam;
+
+/// A pool that has a place.
+struct Figures {
+    pool: String,
+    network: String,
+    closed: bool,
+    usage: PoolUsage,
+    forecast: Forecast,
+}
+
+impl Figures {
+    fn of(ledger: &Ledger, one: &Standing<'_>, now: Timestamp) -> Option<Self> {
+        let network = ledger.network(one.pool.spec.network);
+        Some(Self {
+            pool: one.pool.spec.name.to_string(),
+            network: network.map_or_else(String::new, |network| network.name.to_string()),
+            closed: one.pool.spec.closed,
+            usage: one.usage()?,
+            forecast: one.forecast(now),
+        })
+    }
+}
+
+/// All pools; the ledger is let go after each step, so that no decision waits for more than one of them.
+fn figures(ipam: &Ipam) -> Vec<Figures> {
+    let now = ipam.now();
+    let (mut all, mut after) = (Vec::new(), None);
+    loop {
+        let step = ipam.read(|ledger| {
+            let mut last = None;
+            for one in ledger.standings_after(after).take(Ledger::SCAN) {
+                last = Some(one.pool.id);
+                all.extend(Figures::of(ledger, &one, now));
+            }
+            last
+        });
+        if step.is_none() {
+            return all;
+        }
+        after = step;
+    }
+}
+
+pub(super) fn series(ipam: &Ipam) -> Vec<Series<'static>> {
+    let mut figures_of: [Vec<(Labels<'static>, f64)>; 6] = Default::default();
+    let mut full_in = Vec::new();
+    for one in figures(ipam) {
+        let labels = vec![("pool", one.pool), ("network", one.network)];
+        let hours = one.forecast.hours().into_iter();
+        full_in.extend(hours.map(|hours| (labels.clone(), f64::from(hours) * 3_600.0)));
+        let counts = [
+            one.usage.size,
+            one.usage.used,
+            one.usage.free,
+            one.usage.quarantined,
+            one.usage.out_of_range,
+            one.closed.into(),
+        ];
+        for (values, count) in figures_of.iter_mut().zip(counts) {
+            values.push((labels.clone(), count as f64));
+        }
+    }
+    let [size, used, free, quarantined, out, closed] = figures_of;
+    vec![
+        Series {
+            name: "pool_size",
+            help: "Addresses the pool can give",
+            values: size,
+        },
+        Series {
+            name: "pool_used",
+            help: "Of these, leased",
+            values: used,
+        },
+        Series {
+            name: "pool_free",
+            help: "Of these, free",
+            values: free,
+        },
+        Series {
+            name: "pool_quarantined",
+            help: "Of the used, cooling after a release",
+            values: quarantined,
+        },
+        Series {
+            name: "pool_out_of_range",
+            help: "Leases outside of the pool's addresses",
+            values: out,
+        },
+        Series {
+            name: "pool_closed",
+            help: "1 while the pool gives nothing more by an admin's word, or as what it follows is gone",
+            values: closed,
+        },
+        Series {
+            name: "pool_full_in_seconds",
+            help: "Time until the pool is full at the pace of the last seven days; missing where that is not in sight",
+            values: full_in,
+        },
+    ]
+}
