@@ -1,20 +1,24 @@
 //! Where log records go: the journal under systemd, text or JSON lines on stderr elsewhere.
 //!
 //! In the journal each event is one record. Its own fields and those of the spans around it become `FIPD_<NAME>`,
-//! so that `journalctl FIPD_POOL=vips` finds them.
+//! so that `journalctl FIPD_POOL=vips` finds them, and follow the message, as `journalctl -u fipd` shows nothing else.
 
-use std::{collections::BTreeMap, fmt, sync::OnceLock};
+use std::{
+    collections::BTreeMap,
+    fmt::{self, Write as _},
+    sync::OnceLock,
+};
 
 use log::Log as _;
 use systemd_journal_logger::JournalLog;
 use tracing::{
-    Event, Level, Subscriber,
+    Event, Level, Metadata, Subscriber,
     field::{Field, Visit},
-    level_filters::LevelFilter,
     span,
 };
 use tracing_subscriber::{
     EnvFilter, Layer, Registry,
+    filter::filter_fn,
     layer::{Context, SubscriberExt as _},
     registry::LookupSpan,
     reload,
@@ -53,7 +57,9 @@ pub enum LogError {
 pub fn start(format: LogFormat, level: &str) -> Result<(), LogError> {
     let filter = parse_filter(level)?;
     let (filter, handle) = reload::Layer::new(filter);
-    let registry = tracing_subscriber::registry().with(filter);
+    let registry = tracing_subscriber::registry()
+        .with(filter)
+        .with(filter_fn(harmless));
     let stderr = || tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     let journal = match format {
         LogFormat::Auto => systemd_journal_logger::connected_to_journal(),
@@ -109,20 +115,22 @@ fn parse_filter(level: &str) -> Result<EnvFilter, LogError> {
     if !level.contains(['=', ',']) && !words.iter().any(|word| word.eq_ignore_ascii_case(level)) {
         return Err(wrong("not a level".to_owned()));
     }
-    let parse = |text: &str| EnvFilter::try_new(text).map_err(|error| wrong(error.to_string()));
-    let filter = parse(level)?;
-    let most = filter.max_level_hint();
-    if most.is_none_or(|most| most > LevelFilter::INFO) && !level.contains("kube_runtime") {
-        // What it says of errors below has all that a kubeconfig's program has printed, tokens among it.
-        return parse(&format!("{level},kube_runtime=info"));
-    }
-    Ok(filter)
+    EnvFilter::try_new(level).map_err(|error| wrong(error.to_string()))
+}
+
+/// Whatever the level: what kube_runtime says of errors below `info` has all that a kubeconfig's program has printed, tokens
+/// among it.
+fn harmless(metadata: &Metadata<'_>) -> bool {
+    *metadata.level() <= Level::INFO || !metadata.target().starts_with("kube_runtime")
 }
 
 /// Turns each event into one record of the journal.
 struct JournalLayer {
     journal: JournalLog,
 }
+
+/// Before the names of fields in the journal.
+const PREFIX: &str = "FIPD_";
 
 /// Fields by their journal name; later ones win, so that an event's own beat those of its spans.
 #[derive(Clone, Default)]
@@ -149,11 +157,29 @@ impl Fields {
             name if name.starts_with("log.") => {}
             name => {
                 self.values.insert(
-                    format!("FIPD_{}", name.replace('.', "_").to_uppercase()),
+                    format!("{PREFIX}{}", name.replace('.', "_").to_uppercase()),
                     value,
                 );
             }
         }
+    }
+}
+
+/// The message and what belongs to it, on one line that the terminal of who reads it takes for plain text.
+impl fmt::Display for Fields {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        for (name, value) in &self.values {
+            let name = name.strip_prefix(PREFIX).unwrap_or(name);
+            write!(f, " {}=", name.to_lowercase())?;
+            for char in value.chars() {
+                match char.is_control() {
+                    true => write!(f, "{}", char.escape_default())?,
+                    false => f.write_char(char)?,
+                }
+            }
+        }
+        Ok(())
     }
 }
 
@@ -214,7 +240,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for JournalLayer {
                 .module_path(metadata.module_path())
                 .file(metadata.file())
                 .line(metadata.line())
-                .args(format_args!("{}", fields.message))
+                .args(format_args!("{fields}"))
                 .key_values(&fields)
                 .build(),
         );
@@ -251,17 +277,20 @@ mod tests {
     }
 
     #[test]
-    fn what_kube_runtime_says_below_info_is_asked_for_by_name() {
-        for (level, shown) in [
-            ("debug", "kube_runtime=info"),
-            ("fipd=trace,warn", "kube_runtime=info"),
-            ("debug,kube_runtime=debug", "kube_runtime=debug"),
-        ] {
-            let filter = parse_filter(level).unwrap().to_string();
-            assert!(filter.contains(shown), "{level}: {filter}");
-        }
-        let filter = parse_filter("warn").unwrap().to_string();
-        assert!(!filter.contains("kube_runtime"), "{filter}");
+    fn what_kube_runtime_says_below_info_is_for_nobody() {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let subscriber = tracing_subscriber::registry()
+            .with(parse_filter("trace").unwrap())
+            .with(filter_fn(harmless))
+            .with(Capture(Arc::clone(&seen)));
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::debug!(target: "kube_runtime::watcher", "a token");
+            tracing::info!(target: "kube_runtime::watcher", "a watch ended");
+            tracing::trace!("a step");
+        });
+        let seen: Vec<_> = seen.lock().unwrap().drain(..).collect();
+        let messages = seen.iter().map(|fields| fields.message.as_str());
+        assert_eq!(messages.collect::<Vec<_>>(), ["a watch ended", "a step"]);
     }
 
     /// Collects what the journal layer would send.
@@ -288,5 +317,19 @@ mod tests {
         assert_eq!(names, ["FIPD_CLUSTER_NAME", "FIPD_COUNT", "FIPD_POOL"]);
         assert_eq!(fields.values["FIPD_POOL"], "vips");
         assert_eq!(fields.count(), 3);
+        assert_eq!(
+            fields.to_string(),
+            "gave addresses cluster_name=c1 count=3 pool=vips"
+        );
+    }
+
+    #[test]
+    fn what_a_terminal_would_obey_is_spelled_out() {
+        let values = [("FIPD_ERROR".to_owned(), "no\n\u{1b}[2Jway".to_owned())];
+        let fields = Fields {
+            message: "failed".to_owned(),
+            values: values.into(),
+        };
+        assert_eq!(fields.to_string(), r"failed error=no\n\u{1b}[2Jway");
     }
 }

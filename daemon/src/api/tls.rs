@@ -164,6 +164,18 @@ fn has_begun(cert: &Path, today: jiff::civil::Date) -> bool {
         .is_none_or(|(begin, tomorrow)| begin < tomorrow.timestamp().as_second())
 }
 
+/// Whether the certificate of a CA ends later than what it signs that day: one that was made under a clock that was far behind
+/// does not.
+fn outlasts(cert: &Path, today: jiff::civil::Date) -> bool {
+    let Ok(pem) = std::fs::read(cert) else {
+        return false;
+    };
+    let leaf = days_after(today, LEAF_DAYS).to_zoned(jiff::tz::TimeZone::UTC);
+    let end = first(&pem, |validity| validity.not_after.timestamp());
+    end.zip(leaf.ok())
+        .is_none_or(|(end, leaf)| end >= leaf.timestamp().as_second())
+}
+
 /// Where clients find the CA certificate to trust.
 pub fn ca_file(data_dir: &Path) -> PathBuf {
     data_dir.join("tls").join("ca.crt")
@@ -172,7 +184,7 @@ pub fn ca_file(data_dir: &Path) -> PathBuf {
 fn authority(dir: &Path, today: jiff::civil::Date) -> Result<Issuer<'static, KeyPair>, TlsError> {
     let (cert, key) = (dir.join("ca.crt"), dir.join("ca.key"));
     if cert.exists() && key.exists() {
-        let begun = has_begun(&cert, today);
+        let good = has_begun(&cert, today) && outlasts(&cert, today);
         let pem = String::from_utf8_lossy(&read(&key)?).into_owned();
         let pair = KeyPair::from_pem(&pem).map_err(|error| TlsError::Damaged {
             path: key,
@@ -180,7 +192,7 @@ fn authority(dir: &Path, today: jiff::civil::Date) -> Result<Issuer<'static, Key
         })?;
         // An issuer is its name and its key; both are the same as when the CA was made.
         let params = ca_params(&pair, today);
-        if !begun {
+        if !good {
             write(&cert, &params.self_signed(&pair)?.pem())?;
         }
         return Ok(Issuer::new(params, pair));
@@ -338,6 +350,15 @@ mod tests {
             found.public_key().raw.to_vec()
         };
         assert_eq!(key(&ca), key(&again));
+        // A clock that was far behind leaves nothing that has ended or is about to.
+        let authority = || std::fs::read(ca_file(dir.path())).unwrap();
+        own(dir.path(), &home, day("2001-01-01")).unwrap();
+        let ended = authority();
+        let now = own(dir.path(), &home, day("2026-01-01")).unwrap();
+        let end = |pem: &[u8]| first(pem, |validity| validity.not_after.timestamp()).unwrap();
+        assert!(end(&ended) < today.as_second());
+        assert!(end(&authority()) >= end(&now.cert));
+        assert_eq!(key(&ca), key(&authority()));
         // A clock that is a day behind is no reason.
         let same = own(dir.path(), &home, day("2025-12-31")).unwrap();
         assert_eq!(same.cert, now.cert);

@@ -81,8 +81,14 @@ impl Kept {
 
     /// Writes all of it; on the disk when it returns, and where it fails what was there counts. Blocks.
     pub fn save(&self, data_dir: &Path) -> io::Result<()> {
+        let listed = read(&data_dir.join(ATTACHED))?.unwrap_or_default();
         self.save_list(data_dir)?;
-        write(data_dir, FILE, &serde_json::to_vec(self)?)
+        let saved = write(data_dir, FILE, &serde_json::to_vec(self)?);
+        if saved.is_err() {
+            // Where this fails as well the file still has who is attached, and the next start makes the list of it.
+            let _ = write(data_dir, ATTACHED, &listed);
+        }
+        saved
     }
 
     /// Writes the list alone. Blocks.
@@ -183,6 +189,16 @@ mod tests {
         fs::create_dir(dir.path().join(ATTACHED)).unwrap();
         assert!(kept().save(dir.path()).is_err());
         assert!(!dir.path().join(FILE).exists());
+    }
+
+    #[test]
+    fn a_cluster_whose_leaving_is_not_kept_stays_in_the_list() {
+        let dir = tempfile::tempdir().unwrap();
+        kept().save(dir.path()).unwrap();
+        fs::create_dir(dir.path().join(format!("{FILE}.new"))).unwrap();
+        assert!(Kept::default().save(dir.path()).is_err());
+        let list = fs::read_to_string(dir.path().join(ATTACHED)).unwrap();
+        assert_eq!(list, "west\n");
     }
 
     #[test]

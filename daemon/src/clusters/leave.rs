@@ -151,7 +151,8 @@ impl Registry {
             .retain(|(cluster, _, _)| !record.names.contains(cluster));
         // The leases are free by now: asked once more, it has only this to do.
         if let Err(error) = self.forget_held(&record.names, actor).await {
-            tracing::warn!(%error, cluster = %name, "a forgotten cluster stays in the list of attached ones; `fipd clusters forget` takes it off");
+            let names = record.names.join(", ");
+            tracing::warn!(%error, names, "a forgotten cluster stays in the list of attached ones; `fipd clusters forget` with the name that is there takes it off");
         }
         Ok(moved)
     }

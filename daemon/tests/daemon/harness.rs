@@ -126,7 +126,7 @@ impl Daemon {
     }
 
     /// Waits until the daemon tells its service manager this.
-    pub fn told(&self, what: &str) {
+    pub fn told(&self, what: &str) -> String {
         let mut buffer = [0; 4096];
         loop {
             let length = self
@@ -135,7 +135,7 @@ impl Daemon {
                 .unwrap_or_else(|error| panic!("{error}\n{}", self.log()));
             let text = String::from_utf8_lossy(&buffer[..length]).into_owned();
             if text.lines().any(|line| line == what) {
-                return;
+                return text;
             }
         }
     }

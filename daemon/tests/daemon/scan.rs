@@ -19,8 +19,8 @@ const PASSWORD: &str = "a-long-password";
 fn nowhere(path: &str) -> String {
     let mut filled = path
         .replace("{*rest}", "nowhere")
-        .replace("{address}", "192.0.2.9")
         .replace("{network}/{address}", "0/192.0.2.9")
+        .replace("{address}", "192.0.2.9")
         .replace("{id}", "999999");
     while let (Some(start), Some(end)) = (filled.find('{'), filled.find('}')) {
         filled.replace_range(start..=end, "nowhere");

@@ -37,10 +37,28 @@ async fn a_reload_keeps_process_and_connections_and_says_what_is_wrong() {
         .said("systemctl reload fipd.service || echo refused")
         .await;
     assert!(said.ends_with("refused"), "{said}");
-    host.until("it says what is wrong", JOURNAL, |said| {
-        said.contains("nonsense")
+    // By the daemon itself, where an admin looks: without the fields of the record.
+    let of_daemon = format!("journalctl --no-pager _PID={pid}");
+    host.until("it says what is wrong", &of_daemon, |said| {
+        let why = |line: &str| line.contains("stays as it was") && line.contains("nonsense");
+        said.lines().any(why)
     })
     .await;
+    let section = "\\n[[cluster]]\\nname = \"alpha\"\\nkubeconfig = \"alpha.kubeconfig\"\\nsystems = [\"claims\"]\\n";
+    host.sh(&format!(
+        "sed -i '/^nonsense/d' {CONFIG} && printf '{section}' >>{CONFIG}"
+    ))
+    .await;
+    for server in ["127.0.0.1:9", "127.0.0.1:10"] {
+        let kubeconfig = KUBECONFIG.replace("127.0.0.1:9", server);
+        std::fs::write(host.path("/etc/fipd/alpha.kubeconfig"), kubeconfig).unwrap();
+        host.sh("chmod 0640 /etc/fipd/alpha.kubeconfig && chgrp fipd /etc/fipd/alpha.kubeconfig && systemctl reload fipd.service")
+            .await;
+        host.until("the kubeconfig counts", "fipd clusters list", |said| {
+            said.contains("alpha") && said.contains(server)
+        })
+        .await;
+    }
 
     assert_eq!(host.property("ActiveState").await, "active");
     assert_eq!(host.property("MainPID").await, pid);
@@ -130,7 +148,7 @@ async fn the_journal_is_searched_by_pool() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_kubeconfig_that_only_root_may_read_is_given_as_a_credential() {
+async fn files_that_only_root_may_read_are_given_as_credentials() {
     let host = Host::running().await;
     std::fs::write(host.path("/root/alpha.kubeconfig"), KUBECONFIG).unwrap();
     let unit = "[Service]\\nLoadCredential=alpha:/root/alpha.kubeconfig\\n";
@@ -146,4 +164,17 @@ async fn a_kubeconfig_that_only_root_may_read_is_given_as_a_credential() {
         said.contains("alpha") && said.contains("127.0.0.1:9")
     })
     .await;
+
+    let own = "/var/lib/fipd/tls/server";
+    let unit = "[Service]\\nLoadCredential=tls-cert:/root/tls.crt\\nLoadCredential=tls-key:/root/tls.key\\n";
+    let keys = "cert = \"credential:tls-cert\"\\nkey = \"credential:tls-key\"";
+    host.sh(&format!(
+        "mv {own}.crt /root/tls.crt && mv {own}.key /root/tls.key && chown root: /root/tls.* && chmod 0600 /root/tls.* && \
+         printf '{unit}' >/etc/systemd/system/fipd.service.d/tls.conf && \
+         sed -i 's/^\\[api\\]$/[api]\\n{keys}/' {CONFIG} && systemctl daemon-reload && systemctl restart fipd.service"
+    ))
+    .await;
+    host.active().await;
+    // It made none of its own: the pair is the one that only root may read.
+    host.sh(&format!("test ! -e {own}.crt")).await;
 }

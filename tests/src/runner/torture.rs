@@ -35,7 +35,7 @@ pub struct Arguments {
     /// How long to go on; a step that has begun is finished
     #[arg(long, value_name = "N", default_value_t = 60)]
     minutes: u64,
-    /// Only this part: `properties`, `load`, `fuzz` or a file of tests/e2e; can be given several times
+    /// Only this part: `properties`, `load`, `pages`, `fuzz` or a file of tests/e2e; can be given several times
     #[arg(long, value_name = "PART")]
     only: Vec<String>,
 }
@@ -48,7 +48,7 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode> {
     let early = |target: &String| EARLY.iter().position(|one| one == target);
     targets.sort_by_key(|target| early(target).unwrap_or(EARLY.len()));
     let mut sum = Tally::default();
-    let first = [Part::Properties, Part::Load, Part::Fuzz].into_iter();
+    let first = [Part::Properties, Part::Load, Part::Pages, Part::Fuzz].into_iter();
     let all: Vec<_> = first
         .chain(targets.iter().map(|target| Part::EndToEnd(target)))
         .collect();
@@ -96,6 +96,8 @@ enum Part<'a> {
     Properties,
     /// Many pages, streams and allocations at once, of a release build.
     Load,
+    /// Tables of 100,000 rows and more, each within its budget.
+    Pages,
     /// Each parser by `cargo fuzz`.
     Fuzz,
     /// One file of `tests/e2e`.
@@ -119,6 +121,7 @@ impl Part<'_> {
         match self {
             Self::Properties => "properties",
             Self::Load => "load",
+            Self::Pages => "pages",
             Self::Fuzz => "fuzz",
             Self::EndToEnd(target) => target,
         }
@@ -128,6 +131,7 @@ impl Part<'_> {
         match self {
             Self::Properties => properties().await,
             Self::Load => counted(Step::cargo(&["bench-peers", "load"])).await,
+            Self::Pages => counted(Step::cargo(&["bench-peers", "page"])).await,
             Self::Fuzz => fuzz().await,
             Self::EndToEnd(target) => {
                 let test = end_to_end(target, &MORE).await?;

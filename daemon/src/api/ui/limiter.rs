@@ -7,7 +7,8 @@
 //!
 //! What is tried from an address that the name has signed in from counts not towards the name alone, and does not wait for
 //! it: guessing from many addresses keeps nobody out who comes from where they came before. That is known until a restart,
-//! which forgets failures as well.
+//! which forgets failures as well. The price: who shares such an address with somebody, and locks the name out from many others
+//! first, is told apart whether it is one that has signed in there.
 
 use std::{
     collections::BTreeMap,
