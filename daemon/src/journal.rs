@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     api::wire::text_of,
     ipam::Ipam,
+    logging::DECISION,
     store::{ReadError, StoreReader},
 };
 
@@ -103,7 +104,7 @@ fn tell(ipam: &Ipam, number: u64, entry: &AuditEntry) {
         .filter(|text| !text.is_empty())
         .collect();
     tracing::info!(
-        target: "fipd::decision",
+        target: DECISION,
         audit = number,
         action,
         actor = %entry.actor,

@@ -129,6 +129,9 @@ struct JournalLayer {
     journal: JournalLog,
 }
 
+/// Of records whose message says what their fields do.
+pub const DECISION: &str = "fipd::decision";
+
 /// Before the names of fields in the journal.
 const PREFIX: &str = "FIPD_";
 
@@ -233,6 +236,10 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for JournalLayer {
         }
         event.record(&mut fields);
         let metadata = event.metadata();
+        let text = match metadata.target() {
+            DECISION => fields.message.clone(),
+            _ => fields.to_string(),
+        };
         self.journal.log(
             &log::Record::builder()
                 .level(level(*metadata.level()))
@@ -240,7 +247,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for JournalLayer {
                 .module_path(metadata.module_path())
                 .file(metadata.file())
                 .line(metadata.line())
-                .args(format_args!("{fields}"))
+                .args(format_args!("{text}"))
                 .key_values(&fields)
                 .build(),
         );

@@ -10,7 +10,10 @@ use http::{Method, header};
 use http_body_util::{BodyExt as _, Full};
 use nix::sys::signal::Signal;
 
-use crate::harness::{Daemon, PATIENCE, run, serve};
+use crate::{
+    harness::{Daemon, PATIENCE, run, serve},
+    systemd::Running,
+};
 
 #[test]
 fn it_stops_in_time_and_cleans_up() {
@@ -445,7 +448,7 @@ fn each_event_is_one_record_of_the_journal() {
     let script = "mount -t tmpfs none /run && mkdir -p /run/systemd/journal && \
                   mount --bind \"$0\" /run/systemd/journal && exec \"$@\"";
     let serve = serve(home.path());
-    let mut child = std::process::Command::new("unshare")
+    let child = std::process::Command::new("unshare")
         .args(["--mount", "sh", "-c", script])
         .arg(&journal_dir)
         .arg(serve.get_program())
@@ -453,6 +456,7 @@ fn each_event_is_one_record_of_the_journal() {
         .args(["--log-format", "journal"])
         .spawn()
         .unwrap();
+    let _running = Running(child);
     let mut buffer = vec![0; 65_536];
     let ready = loop {
         let length = journal
@@ -461,7 +465,7 @@ fn each_event_is_one_record_of_the_journal() {
         let record = fields(&buffer[..length]);
         if record
             .get("MESSAGE")
-            .is_some_and(|message| message == "fipd is ready")
+            .is_some_and(|message| message.starts_with("fipd is ready"))
         {
             break record;
         }
@@ -501,10 +505,15 @@ fn each_event_is_one_record_of_the_journal() {
             "{given:?}"
         );
     }
-    child.kill().unwrap();
-    child.wait().unwrap();
+    let message = given.get("MESSAGE").unwrap();
+    assert_eq!(message, "allocated: 10.0.0.1, fipd/Host/lab/web");
     let field = |name: &str| ready.get(name).map(String::as_str);
     assert_eq!(field("PRIORITY"), Some("5"), "{ready:?}");
+    let message = field("MESSAGE").unwrap();
+    assert!(
+        message.contains(" socket="),
+        "what belongs to it follows: {message}"
+    );
     assert_eq!(field("SYSLOG_IDENTIFIER"), Some("fipd"), "{ready:?}");
     assert_eq!(field("TARGET"), Some("fipd::app"), "{ready:?}");
     assert!(

@@ -84,7 +84,7 @@ impl Manager {
     }
 }
 
-struct Running(Child);
+pub struct Running(pub Child);
 
 impl Running {
     fn stop(mut self, signal: Signal) {
