@@ -57,9 +57,7 @@ pub enum LogError {
 pub fn start(format: LogFormat, level: &str) -> Result<(), LogError> {
     let filter = parse_filter(level)?;
     let (filter, handle) = reload::Layer::new(filter);
-    let registry = tracing_subscriber::registry()
-        .with(filter)
-        .with(filter_fn(harmless));
+    let registry = filtered(filter);
     let stderr = || tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     let journal = match format {
         LogFormat::Auto => systemd_journal_logger::connected_to_journal(),
@@ -118,10 +116,20 @@ fn parse_filter(level: &str) -> Result<EnvFilter, LogError> {
     EnvFilter::try_new(level).map_err(|error| wrong(error.to_string()))
 }
 
+/// What of all records goes on.
+fn filtered(
+    level: impl Layer<Registry> + Send + Sync,
+) -> impl Subscriber + for<'a> LookupSpan<'a> + Send + Sync {
+    let registry = tracing_subscriber::registry().with(level);
+    registry.with(filter_fn(harmless))
+}
+
 /// Whatever the level: what kube_runtime says of errors below `info` has all that a kubeconfig's program has printed, tokens
-/// among it.
+/// among it, and kube's client tells an answer that it cannot read as a whole, Secrets among them. Both return the error.
 fn harmless(metadata: &Metadata<'_>) -> bool {
-    *metadata.level() <= Level::INFO || !metadata.target().starts_with("kube_runtime")
+    let target = metadata.target();
+    target != "kube_client::client"
+        && (*metadata.level() <= Level::INFO || !target.starts_with("kube_runtime"))
 }
 
 /// Turns each event into one record of the journal.
@@ -171,15 +179,24 @@ impl Fields {
 /// The message and what belongs to it, on one line that the terminal of who reads it takes for plain text.
 impl fmt::Display for Fields {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)?;
+        Plain(&self.message).fmt(f)?;
         for (name, value) in &self.values {
             let name = name.strip_prefix(PREFIX).unwrap_or(name);
-            write!(f, " {}=", name.to_lowercase())?;
-            for char in value.chars() {
-                match char.is_control() {
-                    true => write!(f, "{}", char.escape_default())?,
-                    false => f.write_char(char)?,
-                }
+            write!(f, " {}={}", name.to_lowercase(), Plain(value))?;
+        }
+        Ok(())
+    }
+}
+
+/// Without characters that journalctl hides the whole record for, or that end the line: others have written some of it.
+struct Plain<'a>(&'a str);
+
+impl fmt::Display for Plain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for char in self.0.chars() {
+            match char.is_control() {
+                true => write!(f, "{}", char.escape_default())?,
+                false => f.write_char(char)?,
             }
         }
         Ok(())
@@ -237,7 +254,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for JournalLayer {
         event.record(&mut fields);
         let metadata = event.metadata();
         let text = match metadata.target() {
-            DECISION => fields.message.clone(),
+            DECISION => Plain(&fields.message).to_string(),
             _ => fields.to_string(),
         };
         self.journal.log(
@@ -284,20 +301,23 @@ mod tests {
     }
 
     #[test]
-    fn what_kube_runtime_says_below_info_is_for_nobody() {
+    fn what_may_have_a_secret_is_for_nobody() {
         let seen = Arc::new(Mutex::new(Vec::new()));
-        let subscriber = tracing_subscriber::registry()
-            .with(parse_filter("trace").unwrap())
-            .with(filter_fn(harmless))
-            .with(Capture(Arc::clone(&seen)));
+        let filtered = filtered(parse_filter("trace").unwrap());
+        let subscriber = filtered.with(Capture(Arc::clone(&seen)));
         tracing::subscriber::with_default(subscriber, || {
             tracing::debug!(target: "kube_runtime::watcher", "a token");
             tracing::info!(target: "kube_runtime::watcher", "a watch ended");
+            tracing::warn!(target: "kube_client::client", "all of a Secret");
+            tracing::warn!(target: "kube_client::config", "a file is missing");
             tracing::trace!("a step");
         });
         let seen: Vec<_> = seen.lock().unwrap().drain(..).collect();
         let messages = seen.iter().map(|fields| fields.message.as_str());
-        assert_eq!(messages.collect::<Vec<_>>(), ["a watch ended", "a step"]);
+        assert_eq!(
+            messages.collect::<Vec<_>>(),
+            ["a watch ended", "a file is missing", "a step"]
+        );
     }
 
     /// Collects what the journal layer would send.
@@ -334,9 +354,9 @@ mod tests {
     fn what_a_terminal_would_obey_is_spelled_out() {
         let values = [("FIPD_ERROR".to_owned(), "no\n\u{1b}[2Jway".to_owned())];
         let fields = Fields {
-            message: "failed".to_owned(),
+            message: "fai\u{7}led".to_owned(),
             values: values.into(),
         };
-        assert_eq!(fields.to_string(), r"failed error=no\n\u{1b}[2Jway");
+        assert_eq!(fields.to_string(), r"fai\u{7}led error=no\n\u{1b}[2Jway");
     }
 }

@@ -14,6 +14,8 @@
 mod calls;
 #[path = "package/files.rs"]
 mod files;
+#[path = "package/first_address.rs"]
+mod first_address;
 #[path = "package/host.rs"]
 mod host;
 #[path = "package/life.rs"]

@@ -193,6 +193,7 @@ fn authority(dir: &Path, today: jiff::civil::Date) -> Result<Issuer<'static, Key
         // An issuer is its name and its key; both are the same as when the CA was made.
         let params = ca_params(&pair, today);
         if !good {
+            tracing::warn!(file = %cert.display(), "the CA's certificate is made anew, with the same key: who has a copy of the file takes the new one");
             write(&cert, &params.self_signed(&pair)?.pem())?;
         }
         return Ok(Issuer::new(params, pair));
@@ -215,6 +216,13 @@ fn ca_params(pair: &KeyPair, today: jiff::civil::Date) -> CertificateParams {
         .map(|byte| format!("{byte:02x}"))
         .collect();
     let mut params = CertificateParams::default();
+    // One issuer has no number twice (RFC 5280, 4.1.2.2): one that is made anew on another day has another. Positive, as it is
+    // to be.
+    let dated = sha2::Sha256::new_with_prefix(pair.public_key_raw())
+        .chain_update(today.to_string())
+        .finalize();
+    let number = dated.iter().take(16).map(|byte| byte & 0x7f);
+    params.serial_number = Some(number.collect::<Vec<u8>>().into());
     params.distinguished_name = DistinguishedName::new();
     params
         .distinguished_name
@@ -359,6 +367,16 @@ mod tests {
         assert!(end(&ended) < today.as_second());
         assert!(end(&authority()) >= end(&now.cert));
         assert_eq!(key(&ca), key(&authority()));
+        let number = |pem: &[u8]| {
+            let der = CertificateDer::pem_slice_iter(pem).next().unwrap().unwrap();
+            let (_, found) = x509_parser::parse_x509_certificate(&der).unwrap();
+            found.serial.clone()
+        };
+        assert_ne!(
+            number(&ended),
+            number(&authority()),
+            "one issuer, one number"
+        );
         // A clock that is a day behind is no reason.
         let same = own(dir.path(), &home, day("2025-12-31")).unwrap();
         assert_eq!(same.cert, now.cert);

@@ -45,7 +45,7 @@ pub(super) async fn client(
     config.write_timeout = Some(CALL);
     config.read_timeout = Some(SILENCE);
     if let Some(exec) = &mut config.auth_info.exec {
-        // There is nobody to answer, and what it complains of belongs into the error.
+        // There is nobody to answer, and fipd's own output is no place for what it prints.
         exec.interactive_mode = Some(ExecInteractiveMode::Never);
     }
     let agent = http::HeaderValue::from_static(concat!("fipd/", env!("CARGO_PKG_VERSION")));

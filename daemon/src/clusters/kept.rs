@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn what_is_kept_in_part_does_not_count() {
         let dir = tempfile::tempdir().unwrap();
-        fs::create_dir(dir.path().join(ATTACHED)).unwrap();
+        fs::create_dir(dir.path().join(format!("{ATTACHED}.new"))).unwrap();
         assert!(kept().save(dir.path()).is_err());
         assert!(!dir.path().join(FILE).exists());
     }

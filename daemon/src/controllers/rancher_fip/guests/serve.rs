@@ -171,7 +171,7 @@ impl Guests {
             name = cluster.display_name,
             phase = phase.as_str(),
             reason,
-            message,
+            why = message,
             "guest"
         );
         let object = reference(id, cluster);
