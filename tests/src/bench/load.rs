@@ -80,14 +80,22 @@ fn site(store: &Path) -> Result<()> {
     fill::fill(store, &pool, LEASES, u64::from(LEASES))
 }
 
+/// They do not answer, and addresses are given all the same.
 async fn add_clusters(fipd: &Fipd) -> Result<()> {
     let mut connection = UnixConnection::open(&fipd.socket()).await?;
     let cluster = json!({ "kubeconfig": KUBECONFIG, "systems": ["claims"] });
+    let network = json!({ "network": "default" });
     for number in 0..CLUSTERS {
         let path = format!("/api/v1/clusters/cluster-{number}");
-        let reply = connection.call(Method::PUT, &path, Some(&cluster)).await?;
-        if !(200..300).contains(&reply.status) {
-            bail!("{path}: {}: {}", reply.status, reply.body);
+        let skip = format!("{path}/skip-adoption");
+        for (method, path, body) in [
+            (Method::PUT, &path, &cluster),
+            (Method::POST, &skip, &network),
+        ] {
+            let reply = connection.call(method, path, Some(body)).await?;
+            if !(200..300).contains(&reply.status) {
+                bail!("{path}: {}: {}", reply.status, reply.body);
+            }
         }
     }
     Ok(())
