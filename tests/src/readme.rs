@@ -1,4 +1,4 @@
-//! What README.md says of the tree.
+//! The paths in documents exist.
 
 use std::fs;
 use std::path::Path;
@@ -69,20 +69,32 @@ fn paths_are_told_from_other_texts() {
 }
 
 #[test]
-fn every_path_in_the_readme_exists() {
+fn every_path_in_a_document_exists() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let text = fs::read_to_string(root.join("README.md")).expect("README.md");
+    let mut documents = vec![
+        root.join("README.md"),
+        root.join("daemon/README.md"),
+        root.join("tests/README.md"),
+    ];
+    for entry in fs::read_dir(root.join("packaging/docs")).expect("packaging/docs") {
+        let path = entry.expect("a document").path();
+        let generated = ["config.md", "rights.md"];
+        if !generated.iter().any(|name| path.ends_with(name)) {
+            documents.push(path);
+        }
+    }
     let mut all = Vec::new();
     tree(&root, "", &mut all);
     let mut seen = 0;
-    for (line, texts) in quoted(&text) {
-        for path in texts.into_iter().filter(|text| is_path(line, text)) {
-            let end = format!("/{}", path.trim_end_matches('/'));
-            assert!(
-                all.iter().any(|one| one.ends_with(&end)),
-                "{path} is not there"
-            );
-            seen += 1;
+    for document in documents {
+        let text = fs::read_to_string(&document).expect("a document");
+        for (line, texts) in quoted(&text) {
+            for path in texts.into_iter().filter(|text| is_path(line, text)) {
+                let end = format!("/{}", path.trim_end_matches('/'));
+                let exists = all.iter().any(|one| one.ends_with(&end));
+                assert!(exists, "{}: {path} does not exist", document.display());
+                seen += 1;
+            }
         }
     }
     assert!(seen > 20, "only {seen} paths were recognized");

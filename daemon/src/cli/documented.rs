@@ -1,13 +1,12 @@
-//! Commands that README, alerts and pages tell somebody to type are those that there are.
+//! The commands in documents, alerts and pages exist.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fs, path::Path};
 
 use clap::{CommandFactory as _, error::ErrorKind};
 
 use super::{Cli, exit};
 
 const ALERTS: &str = include_str!("../../../packaging/monitoring/alerts.yaml");
-const README: &str = include_str!("../../../README.md");
 const WARNINGS: [&str; 5] = [
     include_str!("../api/ui/warnings/addresses.rs"),
     include_str!("../api/ui/warnings/clusters.rs"),
@@ -92,20 +91,37 @@ fn wrong(words: &[String], told: Told) -> Option<String> {
     }
 }
 
-/// All that is told, by where.
-fn documented() -> BTreeMap<&'static str, Vec<(Vec<String>, Told)>> {
-    let mut all = BTreeMap::<_, Vec<_>>::new();
-    let mut add = |place, told, line: &str| {
-        let calls = calls(line).into_iter().map(|call| (call, told));
-        all.entry(place).or_default().extend(calls);
+/// The README and the pages that the packages install, by file name.
+fn documents() -> BTreeMap<String, String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let pages = fs::read_dir(root.join("packaging/docs")).expect("packaging/docs");
+    let mut paths: Vec<_> = pages.map(|page| page.expect("a page").path()).collect();
+    paths.push(root.join("README.md"));
+    let read = |path: &Path| {
+        let name = path.file_name().expect("a name").to_string_lossy();
+        (
+            name.into_owned(),
+            fs::read_to_string(path).expect("a document"),
+        )
     };
-    for (index, part) in README.split("```").enumerate() {
-        if index % 2 == 1 {
-            part.lines()
-                .for_each(|line| add("README.md", Told::InFull, line));
-        } else {
-            let inline = part.split('`').skip(1).step_by(2);
-            inline.for_each(|code| add("README.md", Told::ByName, code));
+    paths.iter().map(|path| read(path)).collect()
+}
+
+/// All commands in documents, alerts and pages, by where they are.
+fn documented() -> BTreeMap<String, Vec<(Vec<String>, Told)>> {
+    let mut all = BTreeMap::<_, Vec<_>>::new();
+    let mut add = |place: &str, told, line: &str| {
+        let calls = calls(line).into_iter().map(|call| (call, told));
+        all.entry(place.to_owned()).or_default().extend(calls);
+    };
+    for (name, text) in documents() {
+        for (index, part) in text.split("```").enumerate() {
+            if index % 2 == 1 {
+                part.lines().for_each(|line| add(&name, Told::InFull, line));
+            } else {
+                let inline = part.split('`').skip(1).step_by(2);
+                inline.for_each(|code| add(&name, Told::ByName, code));
+            }
         }
     }
     for code in ALERTS.split('`').skip(1).step_by(2) {
@@ -123,7 +139,14 @@ fn documented() -> BTreeMap<&'static str, Vec<(Vec<String>, Told)>> {
 #[test]
 fn every_command_that_is_told_is_understood() {
     let all = documented();
-    for (place, least) in [("README.md", 50), ("alerts.yaml", 12), ("warnings", 12)] {
+    for (place, least) in [
+        ("README.md", 15),
+        ("operating.md", 20),
+        ("rancher-fip.md", 6),
+        ("ip-rule.md", 8),
+        ("alerts.yaml", 12),
+        ("warnings", 12),
+    ] {
         let told = all.get(place).map_or(0, Vec::len);
         assert!(told >= least, "only {told} are known of {place}");
     }

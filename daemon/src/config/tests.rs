@@ -683,9 +683,11 @@ fn the_in_cluster_names_of_the_api_follow_the_clusters_that_have_its_service() {
 }
 
 #[test]
-fn what_the_readme_shows_is_taken_as_it_is() {
-    let readme = include_str!("../../../README.md");
-    let parts = readme.split("```toml\n").skip(1);
+fn the_configuration_in_documents_is_valid() {
+    let operating = include_str!("../../../packaging/docs/operating.md");
+    let rules = include_str!("../../../packaging/docs/ip-rule.md");
+    let parts = [operating, rules].map(|text| text.split("```toml\n").skip(1));
+    let parts = parts.into_iter().flatten();
     let shown: Vec<_> = parts.filter_map(|part| part.split("```").next()).collect();
     assert!(shown.len() >= 2, "{shown:?}");
     for text in shown {
