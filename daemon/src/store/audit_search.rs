@@ -5,7 +5,11 @@ use std::net::IpAddr;
 use fipd_core::{Action, AuditEntry, Identity, NetworkId, PoolId, Text, Timestamp};
 use redb::ReadableTable;
 
-use super::{codec, error::ReadError, reader::StoreReader, tables::AUDIT};
+use super::{
+    envelope::RowFormat,
+    error::ReadError,
+    reader::{StoreReader, audit_entry},
+};
 
 /// Which entries are wanted; empty fields match all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -75,13 +79,13 @@ impl StoreReader {
         limit: usize,
         rows: usize,
     ) -> Result<AuditFound, ReadError> {
-        let table = self.begin()?.open_table(AUDIT)?;
+        let (table, format) = self.audit()?;
         let mut end = before.unwrap_or(u64::MAX);
         if let Some(to) = filter.to {
-            end = end.min(first_after(&table, to, end)?);
+            end = end.min(first_after((&table, format), to, end)?);
         }
         let start = match filter.from.map(|from| from.0.checked_sub(1)) {
-            Some(Some(before)) => first_after(&table, Timestamp(before), end)?,
+            Some(Some(before)) => first_after((&table, format), Timestamp(before), end)?,
             Some(None) | None => 0,
         };
         let mut found = AuditFound::default();
@@ -97,7 +101,7 @@ impl StoreReader {
             if !filter.may_match(value.value()) {
                 continue;
             }
-            let entry = decoded(number, value.value())?;
+            let entry = audit_entry(number, value.value(), format)?;
             if filter.matches(&entry) {
                 found.entries.push((number, entry));
             }
@@ -119,10 +123,10 @@ impl StoreReader {
         limit: usize,
         rows: usize,
     ) -> Result<AuditFound, ReadError> {
-        let table = self.begin()?.open_table(AUDIT)?;
+        let (table, format) = self.audit()?;
         let mut start = after.map_or(0, |after| after.saturating_add(1));
         if let Some(before) = filter.from.and_then(|from| from.0.checked_sub(1)) {
-            start = start.max(first_after(&table, Timestamp(before), u64::MAX)?);
+            start = start.max(first_after((&table, format), Timestamp(before), u64::MAX)?);
         }
         let mut found = AuditFound::default();
         for (seen, item) in table.range::<[u8; 8]>(start.to_be_bytes()..)?.enumerate() {
@@ -133,7 +137,7 @@ impl StoreReader {
                 break;
             }
             // Numbers and times grow together: nothing later is wanted.
-            let entry = decoded(number, value.value())?;
+            let entry = audit_entry(number, value.value(), format)?;
             if filter.to.is_some_and(|to| entry.at > to) {
                 break;
             }
@@ -147,7 +151,7 @@ impl StoreReader {
 
 /// The number of the first entry later than `at`, or `end`: halving, since numbers and times grow together.
 fn first_after(
-    table: &impl ReadableTable<[u8; 8], &'static [u8]>,
+    (table, format): (&impl ReadableTable<[u8; 8], &'static [u8]>, RowFormat),
     at: Timestamp,
     end: u64,
 ) -> Result<u64, ReadError> {
@@ -165,19 +169,11 @@ fn first_after(
         };
         let (key, value) = item?;
         let number = u64::from_be_bytes(key.value());
-        if decoded(number, value.value())?.at > at {
+        if audit_entry(number, value.value(), format)?.at > at {
             high = middle;
         } else {
             low = number.saturating_add(1);
         }
     }
     Ok(low)
-}
-
-fn decoded(number: u64, bytes: &[u8]) -> Result<AuditEntry, ReadError> {
-    codec::decode_audit(bytes).map_err(|error| ReadError::Row {
-        table: "audit".to_owned(),
-        row: number.to_string(),
-        error,
-    })
 }

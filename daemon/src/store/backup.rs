@@ -128,8 +128,8 @@ fn seal(
     path: &Path,
     now: Timestamp,
 ) -> Result<(), BackupError> {
-    let state = read_state(&from.open_table(META).map_err(ReadError::from)?)?;
-    let seal = Seal::of(from, &state, schema::known(), now)?;
+    let meta = from.open_table(META).map_err(ReadError::from)?;
+    let seal = Seal::of(from, &read_state(&meta)?, schema::version(&meta)?, now)?;
     let row = codec::encode_seal(&seal).map_err(|error| BackupError::Verify {
         path: path.to_owned(),
         reason: error.to_string(),

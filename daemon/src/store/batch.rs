@@ -1,13 +1,15 @@
 //! A batch of decisions as rows: encoded before the transaction starts, written inside it.
 
 use fipd_core::{AuditEntry, Decision, Op, PoolId, Retention, Rollup};
-use redb::{Key, TableDefinition, WriteTransaction};
+use redb::{Key, TableDefinition, TableHandle as _, WriteTransaction};
 
 use super::{
     codec::{self, EncodeError},
+    envelope::{self, RowDraft, StoredRow},
     error::ReadError,
     rollups,
     rows::StateV1,
+    schema::{self, unencodable},
     tables::{
         ACCOUNTS, ADOPTIONS, AUDIT, CLUSTERS, EPOCH, KEYS, LEASES, LeaseBytes, META, NETWORKS,
         PASTS, POOLS, QUOTAS, SEPARATIONS, STATE, TOKENS, adoption_key, lease_key, quota_key,
@@ -29,7 +31,7 @@ pub(super) struct Keep {
 }
 
 /// A row to write (`Some`) or to remove.
-type Rows<K> = Vec<(K, Option<Vec<u8>>)>;
+type Rows<K> = Vec<(K, Option<RowDraft>)>;
 
 /// The rows of a batch.
 #[derive(Debug, Default)]
@@ -45,9 +47,9 @@ pub(super) struct Batch {
     accounts: Rows<String>,
     tokens: Rows<[u8; 8]>,
     keys: Rows<[u8; 8]>,
-    epoch: Option<Vec<u8>>,
-    rollups: Vec<(Rollup, Vec<u8>)>,
-    audit: Vec<Vec<u8>>,
+    epoch: Option<RowDraft>,
+    rollups: Vec<(Rollup, RowDraft)>,
+    audit: Vec<RowDraft>,
     latest: u64,
     next_pool: u32,
 }
@@ -178,24 +180,24 @@ impl Batch {
 
     /// Writes everything into the transaction and returns the state after it.
     pub(super) fn write(
-        &self,
+        &mut self,
         txn: &WriteTransaction,
         before: &StateV1,
         keep: Keep,
     ) -> Result<StateV1, ReadError> {
-        put(txn, NETWORKS, &self.networks, |key| *key)?;
-        put(txn, POOLS, &self.pools, |key| *key)?;
-        put(txn, QUOTAS, &self.quotas, Vec::as_slice)?;
-        put(txn, LEASES, &self.leases, |key| *key)?;
-        put(txn, PASTS, &self.pasts, |key| *key)?;
+        put(txn, NETWORKS, &mut self.networks, |key| *key)?;
+        put(txn, POOLS, &mut self.pools, |key| *key)?;
+        put(txn, QUOTAS, &mut self.quotas, Vec::as_slice)?;
+        put(txn, LEASES, &mut self.leases, |key| *key)?;
+        put(txn, PASTS, &mut self.pasts, |key| *key)?;
         if !self.separations.is_empty() {
-            put(txn, SEPARATIONS, &self.separations, |key| *key)?;
+            put(txn, SEPARATIONS, &mut self.separations, |key| *key)?;
         }
-        put(txn, CLUSTERS, &self.clusters, String::as_str)?;
-        put(txn, ADOPTIONS, &self.adoptions, Vec::as_slice)?;
-        put(txn, ACCOUNTS, &self.accounts, String::as_str)?;
-        put(txn, TOKENS, &self.tokens, |key| *key)?;
-        put(txn, KEYS, &self.keys, |key| *key)?;
+        put(txn, CLUSTERS, &mut self.clusters, String::as_str)?;
+        put(txn, ADOPTIONS, &mut self.adoptions, Vec::as_slice)?;
+        put(txn, ACCOUNTS, &mut self.accounts, String::as_str)?;
+        put(txn, TOKENS, &mut self.tokens, |key| *key)?;
+        put(txn, KEYS, &mut self.keys, |key| *key)?;
         let mut after = StateV1 {
             sequence: before.sequence + 1,
             last_time: before.last_time.max(self.latest),
@@ -204,19 +206,18 @@ impl Batch {
         };
         let gone = self.pools.iter().filter(|(_, row)| row.is_none());
         let gone = gone.map(|(id, _)| PoolId(u32::from_be_bytes(*id)));
-        rollups::write(txn, &self.rollups, gone, keep.history)?;
+        rollups::write(txn, &mut self.rollups, gone, keep.history)?;
         self.write_audit(txn, &mut after, keep.audit)?;
-        let row = codec::encode_state(&after).map_err(|error| unencodable(&error))?;
-        let mut meta = txn.open_table(META)?;
-        meta.insert(STATE, row.as_slice())?;
-        if let Some(epoch) = &self.epoch {
-            meta.insert(EPOCH, epoch.as_slice())?;
+        write_state(txn, &after)?;
+        if let Some(epoch) = &mut self.epoch {
+            let mut meta = txn.open_table(META)?;
+            envelope::insert(&mut meta, META.name(), &EPOCH, epoch)?;
         }
         Ok(after)
     }
 
     fn write_audit(
-        &self,
+        &mut self,
         txn: &WriteTransaction,
         state: &mut StateV1,
         limit: u64,
@@ -225,10 +226,11 @@ impl Batch {
             return Ok(());
         }
         let mut table = txn.open_table(AUDIT)?;
-        for value in &self.audit {
-            table.insert(state.audit_next.to_be_bytes(), value.as_slice())?;
+        for row in &mut self.audit {
+            let number = state.audit_next.to_be_bytes();
+            envelope::insert(&mut table, AUDIT.name(), &number, row)?;
             state.audit_next += 1;
-            state.audit_bytes += value.len() as u64;
+            state.audit_bytes += row.len() as u64;
         }
         let kept = state.audit_next - state.audit_first;
         if kept < limit.saturating_add(TRIM_SLACK) {
@@ -257,28 +259,26 @@ impl Batch {
 fn put<K: Key + 'static, T>(
     txn: &WriteTransaction,
     definition: TableDefinition<'_, K, &'static [u8]>,
-    rows: &[(T, Option<Vec<u8>>)],
+    rows: &mut [(T, Option<RowDraft>)],
     key: impl for<'a> Fn(&'a T) -> K::SelfType<'a>,
 ) -> Result<(), ReadError> {
     if rows.is_empty() {
         return Ok(());
     }
     let mut table = txn.open_table(definition)?;
-    for (name, value) in rows {
-        match value {
-            Some(value) => table.insert(key(name), value.as_slice())?,
-            None => table.remove(key(name))?,
-        };
+    for (name, row) in rows {
+        match row {
+            Some(row) => envelope::insert(&mut table, definition.name(), &key(name), row)?,
+            None => drop(table.remove(key(name))?),
+        }
     }
     Ok(())
 }
 
-fn unencodable(error: &EncodeError) -> ReadError {
-    ReadError::Row {
-        table: "meta".to_owned(),
-        row: STATE.to_owned(),
-        error: codec::DecodeError::Malformed(error.to_string()),
-    }
+/// Writes the state row.
+pub(super) fn write_state(txn: &WriteTransaction, state: &StateV1) -> Result<(), ReadError> {
+    let mut row = codec::encode_state(state).map_err(|error| unencodable(STATE, &error))?;
+    envelope::insert(&mut txn.open_table(META)?, META.name(), &STATE, &mut row)
 }
 
 /// The state row.
@@ -286,12 +286,15 @@ pub(super) fn read_state(
     meta: &impl redb::ReadableTable<&'static str, &'static [u8]>,
 ) -> Result<StateV1, ReadError> {
     let row = |error| ReadError::Row {
-        table: "meta".to_owned(),
+        table: META.name().to_owned(),
         row: STATE.to_owned(),
         error,
     };
+    let format = schema::format(meta)?;
     let value = meta
         .get(STATE)?
         .ok_or_else(|| row(codec::DecodeError::Empty))?;
-    codec::decode_state(value.value()).map_err(row)
+    StoredRow::open(META.name(), STATE.as_bytes(), value.value(), format)
+        .and_then(|row| codec::decode_state(&row))
+        .map_err(row)
 }

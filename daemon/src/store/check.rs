@@ -11,13 +11,14 @@ use super::{
     CACHE_BYTES,
     batch::read_state,
     codec::{self, DecodeError},
+    envelope::StoredRow,
     error::{OpenError, ReadError},
     load,
     overlay::Overlay,
     rollups,
     rows::StateV1,
     schema, seal,
-    tables::{ADOPTIONS, AUDIT, META, SCHEMA, adoption_key},
+    tables::{ADOPTIONS, AUDIT, META, adoption_key},
 };
 
 /// Something that is not as it must be.
@@ -92,10 +93,7 @@ fn version_and_state(path: &Path, txn: &ReadTransaction) -> Result<StateV1, Open
     let meta = txn
         .open_table(META)
         .map_err(|error| damaged(error.into()))?;
-    let row = meta.get(SCHEMA).map_err(|error| damaged(error.into()))?;
-    let found = row
-        .map_or(Ok(0), |row| schema::parse_version(row.value()))
-        .map_err(damaged)?;
+    let found = schema::version(&meta).map_err(damaged)?;
     if found > schema::known() {
         return Err(OpenError::Newer {
             path: path.to_owned(),
@@ -154,8 +152,8 @@ fn sealed(txn: &ReadTransaction, problems: &mut Vec<Problem>) -> Result<(), Read
 
 /// Markers lie under the key that their content says.
 fn adoptions(txn: &ReadTransaction, problems: &mut Vec<Problem>) -> Result<(), ReadError> {
-    let wrong = |key: &[u8], value: &[u8]| {
-        let marker: Adoption = codec::decode_adoption(value)?;
+    let wrong = |key: &[u8], row: StoredRow<'_>| {
+        let marker: Adoption = codec::decode_adoption(&row)?;
         if adoption_key(marker.network, &marker.cluster, &marker.system) == key {
             Ok(Op::PutAdoption(marker))
         } else {
@@ -195,9 +193,9 @@ fn audit(
     }
     let bytes = std::rc::Rc::new(std::cell::Cell::new(0));
     let sum = std::rc::Rc::clone(&bytes);
-    let entries = load::rows(txn, AUDIT, move |_, value| {
-        sum.set(sum.get() + value.len() as u64);
-        codec::decode_audit(value).map(drop)
+    let entries = load::rows(txn, AUDIT, move |_, row| {
+        sum.set(sum.get() + row.bytes as u64);
+        codec::decode_audit(&row).map(drop)
     })?;
     note_bad(entries.filter_map(Result::err), problems)?;
     if bytes.get() != state.audit_bytes {

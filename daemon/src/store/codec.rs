@@ -9,24 +9,30 @@ use fipd_core::{
     Account, Adoption, AuditEntry, ClusterId, ClusterRecord, Epoch, Hour, Network, NetworkId,
     PoolId, Quota, RestoreHold, Rollup, System, Tenant, Timestamp,
 };
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use super::{
+    envelope::{RowDraft, StoredRow},
     rows::{
         AccountV1, AccountV2, AdoptionV1, AuditV1, ClusterV1, EpochV1, IpV1, NetworkV1, QuotaV1,
-        RollupV1, SealV1, StateV1, V1, V2,
+        RewriteV6, RollupV1, SealV1, StateV1, V1, V2, V6,
     },
-    seal::Seal,
+    schema,
+    seal::{self, Seal},
+    tables::SEAL,
 };
+use redb::TableHandle as _;
 
 mod code;
 mod lease;
 mod pool;
+mod renewed;
 mod token;
 
 pub(super) use lease::{decode_lease, decode_past, encode_lease, encode_past};
 use lease::{identity, identity_row};
 pub(super) use pool::{decode_pool, encode_pool};
+pub(super) use renewed::renewed;
 pub(super) use token::{decode_key, decode_token, encode_key, encode_token};
 
 /// Why a row could not be read.
@@ -36,6 +42,10 @@ pub enum DecodeError {
     Empty,
     #[error("the row has version {found}, this fipd knows up to {known}")]
     Version { found: u8, known: u8 },
+    #[error("the row has version {found}, where all of this store have {V6}")]
+    Superseded { found: u8 },
+    #[error("the row does not match the checksum over its table, key and value")]
+    Checksum,
     #[error("the row is malformed: {0}")]
     Malformed(String),
     #[error("the row has {0} bytes too many")]
@@ -56,59 +66,50 @@ impl DecodeError {
 /// Why a row could not be made; no value of the core does that.
 pub(super) type EncodeError = postcard::Error;
 
-fn encode<T: Serialize>(row: &T) -> Result<Vec<u8>, EncodeError> {
-    encode_as(V1, row)
-}
-
-fn encode_as<T: Serialize>(version: u8, row: &T) -> Result<Vec<u8>, EncodeError> {
-    postcard::to_extend(row, vec![version])
-}
-
-fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, DecodeError> {
-    decode_as(V1, bytes)
+/// A row of which there is one version, which was written alone before it was part of a [`V6`].
+fn only<'a, T: Deserialize<'a>>(row: &StoredRow<'a>) -> Result<T, DecodeError> {
+    match row.version {
+        V1 | V6 => row.read(),
+        found => Err(DecodeError::Version { found, known: V6 }),
+    }
 }
 
 /// A row that says nothing but that it is there.
-pub(super) fn encode_mark() -> Result<Vec<u8>, EncodeError> {
-    encode(&())
+pub(super) fn encode_mark() -> Result<RowDraft, EncodeError> {
+    RowDraft::new(&())
 }
 
-pub(super) fn decode_mark(bytes: &[u8]) -> Result<(), DecodeError> {
-    decode(bytes)
+pub(super) fn decode_mark(row: &StoredRow<'_>) -> Result<(), DecodeError> {
+    only(row)
 }
 
-fn decode_as<'a, T: Deserialize<'a>>(known: u8, bytes: &'a [u8]) -> Result<T, DecodeError> {
-    let (&found, rest) = bytes.split_first().ok_or(DecodeError::Empty)?;
-    if found != known {
-        return Err(DecodeError::Version { found, known });
-    }
-    let (row, left) = postcard::take_from_bytes(rest)
-        .map_err(|error| DecodeError::Malformed(error.to_string()))?;
-    if left.is_empty() {
-        Ok(row)
-    } else {
-        Err(DecodeError::Trailing(left.len()))
-    }
+/// `None`: finished.
+pub(super) fn encode_rewrite(at: Option<(&str, &[u8])>) -> Result<RowDraft, EncodeError> {
+    RowDraft::new(&RewriteV6 { at })
 }
 
-pub(super) fn encode_state(state: &StateV1) -> Result<Vec<u8>, EncodeError> {
-    encode(state)
+pub(super) fn decode_rewrite<'a>(row: &StoredRow<'a>) -> Result<RewriteV6<'a>, DecodeError> {
+    only(row)
 }
 
-pub(super) fn decode_state(bytes: &[u8]) -> Result<StateV1, DecodeError> {
-    decode(bytes)
+pub(super) fn encode_state(state: &StateV1) -> Result<RowDraft, EncodeError> {
+    RowDraft::new(state)
 }
 
-pub(super) fn encode_epoch(epoch: &Epoch) -> Result<Vec<u8>, EncodeError> {
-    encode(&EpochV1 {
+pub(super) fn decode_state(row: &StoredRow<'_>) -> Result<StateV1, DecodeError> {
+    only(row)
+}
+
+pub(super) fn encode_epoch(epoch: &Epoch) -> Result<RowDraft, EncodeError> {
+    RowDraft::new(&EpochV1 {
         number: epoch.number,
         began: epoch.began.0,
         hold: epoch.hold.map(|hold| (hold.left, hold.until.0)),
     })
 }
 
-pub(super) fn decode_epoch(bytes: &[u8]) -> Result<Epoch, DecodeError> {
-    let row: EpochV1 = decode(bytes)?;
+pub(super) fn decode_epoch(row: &StoredRow<'_>) -> Result<Epoch, DecodeError> {
+    let row: EpochV1 = only(row)?;
     let hold = |(left, until)| match left {
         0 => Err(DecodeError::value("hold of", "0 ms")),
         left => Ok(RestoreHold {
@@ -123,18 +124,24 @@ pub(super) fn decode_epoch(bytes: &[u8]) -> Result<Epoch, DecodeError> {
     })
 }
 
+/// The value under [`super::seal::ROW`]. A backup of an older schema has it as the fipd reads it that wrote the store.
 pub(super) fn encode_seal(seal: &Seal) -> Result<Vec<u8>, EncodeError> {
-    encode(&SealV1 {
+    let row = SealV1 {
         created: seal.created.0,
         version: &seal.version,
         schema: seal.schema,
         revision: seal.revision,
         digest: seal.digest,
-    })
+    };
+    if seal.schema < schema::CHECKED {
+        return postcard::to_extend(&row, vec![V1]);
+    }
+    let mut draft = RowDraft::new(&row)?;
+    Ok(draft.finish(SEAL.name(), seal::ROW.as_bytes()).to_vec())
 }
 
-pub(super) fn decode_seal(bytes: &[u8]) -> Result<Seal, DecodeError> {
-    let row: SealV1<'_> = decode(bytes)?;
+pub(super) fn decode_seal(row: &StoredRow<'_>) -> Result<Seal, DecodeError> {
+    let row: SealV1<'_> = only(row)?;
     Ok(Seal {
         created: Timestamp(row.created),
         version: row.version.to_owned(),
@@ -144,27 +151,30 @@ pub(super) fn decode_seal(bytes: &[u8]) -> Result<Seal, DecodeError> {
     })
 }
 
-pub(super) fn encode_network(network: &Network) -> Result<Vec<u8>, EncodeError> {
-    encode(&NetworkV1 {
+pub(super) fn encode_network(network: &Network) -> Result<RowDraft, EncodeError> {
+    RowDraft::new(&NetworkV1 {
         name: &network.name,
     })
 }
 
-pub(super) fn decode_network(key: [u8; 4], bytes: &[u8]) -> Result<Network, DecodeError> {
-    let row: NetworkV1<'_> = decode(bytes)?;
+pub(super) fn decode_network(key: [u8; 4], row: &StoredRow<'_>) -> Result<Network, DecodeError> {
+    let row: NetworkV1<'_> = only(row)?;
     Ok(Network {
         id: NetworkId(u32::from_be_bytes(key)),
         name: row.name.into(),
     })
 }
 
-pub(super) fn encode_quota(quota: &Quota) -> Result<Vec<u8>, EncodeError> {
-    encode(&QuotaV1 { limit: quota.limit })
+pub(super) fn encode_quota(quota: &Quota) -> Result<RowDraft, EncodeError> {
+    RowDraft::new(&QuotaV1 { limit: quota.limit })
 }
 
-pub(super) fn decode_quota(key: (PoolId, Tenant), bytes: &[u8]) -> Result<Quota, DecodeError> {
+pub(super) fn decode_quota(
+    key: (PoolId, Tenant),
+    row: &StoredRow<'_>,
+) -> Result<Quota, DecodeError> {
     let (pool, tenant) = key;
-    let QuotaV1 { limit } = decode(bytes)?;
+    let QuotaV1 { limit } = only(row)?;
     Ok(Quota {
         pool,
         tenant,
@@ -172,16 +182,16 @@ pub(super) fn decode_quota(key: (PoolId, Tenant), bytes: &[u8]) -> Result<Quota,
     })
 }
 
-pub(super) fn encode_cluster(cluster: &ClusterRecord) -> Result<Vec<u8>, EncodeError> {
-    encode(&ClusterV1 {
+pub(super) fn encode_cluster(cluster: &ClusterRecord) -> Result<RowDraft, EncodeError> {
+    RowDraft::new(&ClusterV1 {
         names: cluster.names.iter().map(|name| &**name).collect(),
         discovered: cluster.discovered,
         first_seen: cluster.first_seen.0,
     })
 }
 
-pub(super) fn decode_cluster(key: &str, bytes: &[u8]) -> Result<ClusterRecord, DecodeError> {
-    let row: ClusterV1<'_> = decode(bytes)?;
+pub(super) fn decode_cluster(key: &str, row: &StoredRow<'_>) -> Result<ClusterRecord, DecodeError> {
+    let row: ClusterV1<'_> = only(row)?;
     Ok(ClusterRecord {
         id: ClusterId(key.into()),
         names: row.names.into_iter().map(Into::into).collect(),
@@ -190,8 +200,8 @@ pub(super) fn decode_cluster(key: &str, bytes: &[u8]) -> Result<ClusterRecord, D
     })
 }
 
-pub(super) fn encode_adoption(marker: &Adoption) -> Result<Vec<u8>, EncodeError> {
-    encode(&AdoptionV1 {
+pub(super) fn encode_adoption(marker: &Adoption) -> Result<RowDraft, EncodeError> {
+    RowDraft::new(&AdoptionV1 {
         network: marker.network.0,
         cluster: &marker.cluster,
         system: marker.system.as_str(),
@@ -200,8 +210,8 @@ pub(super) fn encode_adoption(marker: &Adoption) -> Result<Vec<u8>, EncodeError>
     })
 }
 
-pub(super) fn decode_adoption(bytes: &[u8]) -> Result<Adoption, DecodeError> {
-    let row: AdoptionV1<'_> = decode(bytes)?;
+pub(super) fn decode_adoption(row: &StoredRow<'_>) -> Result<Adoption, DecodeError> {
+    let row: AdoptionV1<'_> = only(row)?;
     Ok(Adoption {
         network: NetworkId(row.network),
         cluster: row.cluster.into(),
@@ -211,36 +221,33 @@ pub(super) fn decode_adoption(bytes: &[u8]) -> Result<Adoption, DecodeError> {
     })
 }
 
-pub(super) fn encode_account(account: &Account) -> Result<Vec<u8>, EncodeError> {
-    let row = AccountV1 {
-        role: code::of_role(account.role),
-        password_hash: &account.password_hash,
-        created: account.created.0,
-    };
-    match account.disabled {
-        // Can be read by an earlier fipd.
-        false => encode(&row),
-        true => encode_as(
-            V2,
-            &AccountV2 {
-                account: row,
-                disabled: true,
-            },
-        ),
+pub(super) fn encode_account(account: &Account) -> Result<RowDraft, EncodeError> {
+    RowDraft::new(&AccountV2 {
+        account: AccountV1 {
+            role: code::of_role(account.role),
+            password_hash: &account.password_hash,
+            created: account.created.0,
+        },
+        disabled: account.disabled,
+    })
+}
+
+fn account_row<'a>(row: &StoredRow<'a>) -> Result<AccountV2<'a>, DecodeError> {
+    match row.version {
+        V1 => Ok(AccountV2 {
+            account: row.read()?,
+            disabled: false,
+        }),
+        V2 | V6 => row.read(),
+        found => Err(DecodeError::Version { found, known: V6 }),
     }
 }
 
-pub(super) fn decode_account(key: &str, bytes: &[u8]) -> Result<Account, DecodeError> {
+pub(super) fn decode_account(key: &str, row: &StoredRow<'_>) -> Result<Account, DecodeError> {
     let AccountV2 {
         account: row,
         disabled,
-    } = match bytes.first() {
-        Some(&V1) => AccountV2 {
-            account: decode(bytes)?,
-            disabled: false,
-        },
-        _ => decode_as(V2, bytes)?,
-    };
+    } = account_row(row)?;
     Ok(Account {
         name: key.into(),
         role: code::role(row.role)?,
@@ -250,8 +257,8 @@ pub(super) fn decode_account(key: &str, bytes: &[u8]) -> Result<Account, DecodeE
     })
 }
 
-pub(super) fn encode_rollup(row: &Rollup) -> Result<Vec<u8>, EncodeError> {
-    encode(&RollupV1 {
+pub(super) fn encode_rollup(row: &Rollup) -> Result<RowDraft, EncodeError> {
+    RowDraft::new(&RollupV1 {
         size: row.size,
         used: row.used,
         quarantined: row.quarantined,
@@ -262,8 +269,12 @@ pub(super) fn encode_rollup(row: &Rollup) -> Result<Vec<u8>, EncodeError> {
     })
 }
 
-pub(super) fn decode_rollup(pool: PoolId, hour: Hour, bytes: &[u8]) -> Result<Rollup, DecodeError> {
-    let row: RollupV1 = decode(bytes)?;
+pub(super) fn decode_rollup(
+    pool: PoolId,
+    hour: Hour,
+    row: &StoredRow<'_>,
+) -> Result<Rollup, DecodeError> {
+    let row: RollupV1 = only(row)?;
     Ok(Rollup {
         pool,
         hour,
@@ -277,8 +288,8 @@ pub(super) fn decode_rollup(pool: PoolId, hour: Hour, bytes: &[u8]) -> Result<Ro
     })
 }
 
-pub(super) fn encode_audit(entry: &AuditEntry) -> Result<Vec<u8>, EncodeError> {
-    encode(&AuditV1 {
+pub(super) fn encode_audit(entry: &AuditEntry) -> Result<RowDraft, EncodeError> {
+    RowDraft::new(&AuditV1 {
         at: entry.at.0,
         actor: &entry.actor,
         action: code::of_action(entry.action),
@@ -290,8 +301,8 @@ pub(super) fn encode_audit(entry: &AuditEntry) -> Result<Vec<u8>, EncodeError> {
     })
 }
 
-pub(super) fn decode_audit(bytes: &[u8]) -> Result<AuditEntry, DecodeError> {
-    let row: AuditV1<'_> = decode(bytes)?;
+pub(super) fn decode_audit(row: &StoredRow<'_>) -> Result<AuditEntry, DecodeError> {
+    let row: AuditV1<'_> = only(row)?;
     Ok(AuditEntry {
         at: Timestamp(row.at),
         actor: row.actor.into(),

@@ -22,6 +22,16 @@ pub enum OpenError {
         found: u32,
         known: u32,
     },
+    #[error(
+        "the store {} has schema version {found} and is not rewritten without a backup, which cannot be made: \
+         {reason}; the store is unchanged: make room beside it and start fipd again, or install the fipd that wrote it",
+        .path.display()
+    )]
+    NoBackup {
+        path: PathBuf,
+        found: u32,
+        reason: String,
+    },
     #[error("the store {} cannot be {doing}: {source}", .path.display())]
     Io {
         path: PathBuf,

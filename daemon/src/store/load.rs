@@ -8,9 +8,11 @@ use redb::{Key, ReadOnlyTable, ReadTransaction, TableDefinition, TableHandle as 
 use super::{
     batch::read_state,
     codec::{self, DecodeError},
+    envelope::{RowFormat, StoredRow},
     error::{OpenError, ReadError},
     rollups,
     rows::StateV1,
+    schema,
     tables::{
         ACCOUNTS, ADOPTIONS, CLUSTERS, EPOCH, KEYS, LEASES, META, NETWORKS, PASTS, POOLS, QUOTAS,
         SEPARATIONS, TOKENS, existing, parse_lease_key, parse_quota_key, parse_separation_key,
@@ -32,30 +34,30 @@ pub(super) type Ops = Box<dyn Iterator<Item = Result<Op, ReadError>>>;
 pub(super) fn ops(txn: &ReadTransaction, state: &StateV1) -> Result<Ops, ReadError> {
     let numbers = (state.next_pool > 0).then_some(Ok(Op::PutNextPool(PoolId(state.next_pool))));
     let networks = rows(txn, NETWORKS, |key, value| {
-        codec::decode_network(key, value).map(Op::PutNetwork)
+        codec::decode_network(key, &value).map(Op::PutNetwork)
     })?;
     let clusters = rows(txn, CLUSTERS, |key, value| {
-        codec::decode_cluster(key, value).map(Op::PutCluster)
+        codec::decode_cluster(key, &value).map(Op::PutCluster)
     })?;
     let adoptions = rows(txn, ADOPTIONS, |_, value| {
-        codec::decode_adoption(value).map(Op::PutAdoption)
+        codec::decode_adoption(&value).map(Op::PutAdoption)
     })?;
     let pools = rows(txn, POOLS, |key, value| {
-        codec::decode_pool(key, value).map(|pool| Op::PutPool(Arc::new(pool)))
+        codec::decode_pool(key, &value).map(|pool| Op::PutPool(Arc::new(pool)))
     })?;
     let quotas = quotas(txn)?;
     let leases = rows(txn, LEASES, |key, value| {
-        codec::decode_lease(parse_lease_key(&key)?, value)
+        codec::decode_lease(parse_lease_key(&key)?, &value)
             .map(|lease| Op::PutLease(Arc::new(lease)))
     })?;
     let separations = separations(txn)?;
     let pasts = pasts(txn)?;
     let rollups = rollups::recent(txn)?;
     let accounts = rows(txn, ACCOUNTS, |key, value| {
-        codec::decode_account(key, value).map(Op::PutAccount)
+        codec::decode_account(key, &value).map(Op::PutAccount)
     })?;
     let tokens = rows(txn, TOKENS, |key, value| {
-        codec::decode_token(key, value).map(Op::PutToken)
+        codec::decode_token(key, &value).map(Op::PutToken)
     })?;
     let keys = keys(txn)?;
     let epoch = epoch(txn)?.map(|epoch| Ok(Op::PutEpoch(epoch)));
@@ -80,15 +82,18 @@ pub(super) fn ops(txn: &ReadTransaction, state: &StateV1) -> Result<Ops, ReadErr
 
 /// The restore that the rows come from.
 pub(super) fn epoch(txn: &ReadTransaction) -> Result<Option<Epoch>, ReadError> {
-    let Some(row) = txn.open_table(META)?.get(EPOCH)? else {
+    let meta = txn.open_table(META)?;
+    let Some(row) = meta.get(EPOCH)? else {
         return Ok(None);
     };
-    let epoch = codec::decode_epoch(row.value()).map_err(|error| ReadError::Row {
-        table: META.name().to_owned(),
+    let (table, format) = (META.name(), schema::format(&meta)?);
+    let epoch = StoredRow::open(table, EPOCH.as_bytes(), row.value(), format)
+        .and_then(|row| codec::decode_epoch(&row));
+    epoch.map(Some).map_err(|error| ReadError::Row {
+        table: table.to_owned(),
         row: EPOCH.to_owned(),
         error,
-    })?;
-    Ok(Some(epoch))
+    })
 }
 
 /// A file from before quotas has no table of them.
@@ -96,9 +101,12 @@ fn quotas(txn: &ReadTransaction) -> Result<Ops, ReadError> {
     let Some(table) = existing(txn, QUOTAS)? else {
         return Ok(Box::new(std::iter::empty()));
     };
-    decoded(&table, QUOTAS.name().to_owned(), |key, value| {
-        codec::decode_quota(parse_quota_key(key)?, value).map(Op::PutQuota)
-    })
+    decoded(
+        &table,
+        QUOTAS.name(),
+        schema::format_of(txn)?,
+        |key, value| codec::decode_quota(parse_quota_key(key)?, &value).map(Op::PutQuota),
+    )
 }
 
 /// A file in which nothing was ever remembered has no table of it.
@@ -106,9 +114,15 @@ fn pasts(txn: &ReadTransaction) -> Result<Ops, ReadError> {
     let Some(table) = existing(txn, PASTS)? else {
         return Ok(Box::new(std::iter::empty()));
     };
-    decoded(&table, PASTS.name().to_owned(), |key, value| {
-        codec::decode_past(parse_lease_key(&key)?, value).map(|past| Op::PutPast(Arc::new(past)))
-    })
+    decoded(
+        &table,
+        PASTS.name(),
+        schema::format_of(txn)?,
+        |key, value| {
+            codec::decode_past(parse_lease_key(&key)?, &value)
+                .map(|past| Op::PutPast(Arc::new(past)))
+        },
+    )
 }
 
 /// A file of which no LB controller ever had a token has no table of keys.
@@ -116,9 +130,12 @@ fn keys(txn: &ReadTransaction) -> Result<Ops, ReadError> {
     let Some(table) = existing(txn, KEYS)? else {
         return Ok(Box::new(std::iter::empty()));
     };
-    decoded(&table, KEYS.name().to_owned(), |key, value| {
-        codec::decode_key(key, value).map(Op::PutKey)
-    })
+    decoded(
+        &table,
+        KEYS.name(),
+        schema::format_of(txn)?,
+        |key, value| codec::decode_key(key, &value).map(Op::PutKey),
+    )
 }
 
 /// A file in which no networks were said to be two has no table of it.
@@ -126,37 +143,49 @@ fn separations(txn: &ReadTransaction) -> Result<Ops, ReadError> {
     let Some(table) = existing(txn, SEPARATIONS)? else {
         return Ok(Box::new(std::iter::empty()));
     };
-    decoded(&table, SEPARATIONS.name().to_owned(), |key, value| {
-        codec::decode_mark(value).map(|()| Op::PutSeparation(parse_separation_key(key)))
-    })
+    decoded(
+        &table,
+        SEPARATIONS.name(),
+        schema::format_of(txn)?,
+        |key, value| {
+            codec::decode_mark(&value).map(|()| Op::PutSeparation(parse_separation_key(key)))
+        },
+    )
 }
 
 /// Decodes the rows of one table. Ends with the first error of the storage.
 pub(super) fn rows<K: Key + 'static, T: 'static>(
     txn: &ReadTransaction,
     definition: TableDefinition<'static, K, &'static [u8]>,
-    read: impl Fn(K::SelfType<'_>, &[u8]) -> Result<T, DecodeError> + 'static,
+    read: impl Fn(K::SelfType<'_>, StoredRow<'_>) -> Result<T, DecodeError> + 'static,
 ) -> Result<Box<dyn Iterator<Item = Result<T, ReadError>>>, ReadError> {
+    let format = schema::format_of(txn)?;
     decoded(
         &txn.open_table(definition)?,
-        definition.name().to_owned(),
+        definition.name(),
+        format,
         read,
     )
 }
 
 fn decoded<K: Key + 'static, T: 'static>(
     rows: &ReadOnlyTable<K, &'static [u8]>,
-    table: String,
-    read: impl Fn(K::SelfType<'_>, &[u8]) -> Result<T, DecodeError> + 'static,
+    table: &str,
+    format: RowFormat,
+    read: impl Fn(K::SelfType<'_>, StoredRow<'_>) -> Result<T, DecodeError> + 'static,
 ) -> Result<Box<dyn Iterator<Item = Result<T, ReadError>>>, ReadError> {
     let range = rows.range::<K::SelfType<'static>>(..)?;
+    let table = table.to_owned();
     let decoded = range.map(move |item| {
         let (key, value) = item?;
-        read(key.value(), value.value()).map_err(|error| ReadError::Row {
-            table: table.clone(),
-            row: format!("{:?}", key.value()),
-            error,
-        })
+        let key = key.value();
+        let row = StoredRow::open(&table, K::as_bytes(&key).as_ref(), value.value(), format);
+        row.and_then(|row| read(K::from_bytes(K::as_bytes(&key).as_ref()), row))
+            .map_err(|error| ReadError::Row {
+                table: table.clone(),
+                row: format!("{key:?}"),
+                error,
+            })
     });
     Ok(Box::new(to_first_failure(decoded)))
 }

@@ -36,11 +36,14 @@ use fipd_core::{Authority, Decision, Outcome, Refused};
 use parking_lot::{Condvar, Mutex, RwLock};
 use redb::{Builder, Database};
 
+use crate::clock;
+
 mod audit_search;
 mod backup;
 mod batch;
 mod check;
 mod codec;
+mod envelope;
 mod error;
 mod health;
 mod load;
@@ -51,12 +54,14 @@ mod options;
 mod overlay;
 mod reader;
 mod restore;
+mod rewrite;
 mod rollups;
 mod room;
 mod rows;
 mod schema;
 mod seal;
 mod tables;
+mod upgrade;
 
 pub use audit_search::{AuditFilter, AuditFound};
 pub use check::{Problem, check};
@@ -96,6 +101,8 @@ pub struct Store {
     shared: Arc<Shared>,
     options: Options,
     state: StateV1,
+    /// When older rows may be rewritten next; `None`: none is left, or one of them is damaged.
+    rewrite: Option<Instant>,
 }
 
 /// What the writer and the readers have in common.
@@ -147,6 +154,7 @@ impl Store {
     /// # Errors
     /// When another process has it open, a newer fipd wrote it, it cannot be read or it contradicts itself.
     pub fn open(path: &Path, options: Options) -> Result<(Self, Loaded), OpenError> {
+        upgrade::back_up_older(path, clock::now())?;
         let disk = Arc::new(Disk::new(path, options.ballast));
         let opened = Self::open_medium(Arc::clone(&disk) as Arc<dyn Medium>, options)?;
         // Only who has the store: another may be making it.
@@ -163,6 +171,7 @@ impl Store {
         options: Options,
     ) -> Result<(Self, Loaded), OpenError> {
         let (database, loaded, state) = open::open(&*medium, options.history)?;
+        let rewrite = open::has_older_rows(&*medium, &database)?.then(Instant::now);
         medium.keep_ballast();
         let stats = StoreStats {
             audit_first: state.audit_first,
@@ -182,6 +191,7 @@ impl Store {
                 shared,
                 options,
                 state,
+                rewrite,
             },
             loaded,
         ))
@@ -190,6 +200,45 @@ impl Store {
     /// About how many audit entries are kept, from the next commit on.
     pub fn keep_audit(&mut self, limit: u64) {
         self.options.audit_limit = limit;
+    }
+
+    /// Does what is due beside decisions, and says when there is more to do; `None`: nothing is left. Blocks on the
+    /// disk for some milliseconds.
+    pub fn upkeep(&mut self, now: Instant) -> Option<Instant> {
+        let due = self.rewrite?;
+        if now < due {
+            return Some(due);
+        }
+        self.rewrite = self.rewrite_some(now);
+        self.rewrite
+    }
+
+    /// One step of the rewrite of older rows; says when the next is due.
+    fn rewrite_some(&mut self, began: Instant) -> Option<Instant> {
+        let pause = began + RETRY_MAX;
+        // Nobody waits for it: not with the room that is kept for decisions.
+        if self.room(rewrite::STEP).is_err() {
+            return Some(pause);
+        }
+        let stepped = match self.shared.database.read().as_ref() {
+            Some(database) => rewrite::step(database, &self.state, rewrite::STEP),
+            None => return None,
+        };
+        match stepped {
+            Ok((state, more)) => {
+                self.state = state;
+                if !more {
+                    tracing::info!("every row of the store has a checksum now");
+                }
+                more.then(|| rewrite::next_step(began, began.elapsed()))
+            }
+            Err(error) if error.is_of_row() => {
+                tracing::error!(%error, "the rewrite of older rows ends here: see `fipd check`, and restore a backup");
+                None
+            }
+            // The numbers of decisions are as they were, whether or not the step is in the file.
+            Err(error) => self.look_up(self.state.sequence, &error).map(|_| pause),
+        }
     }
 
     /// A handle for reading.
@@ -228,7 +277,7 @@ impl Store {
         file.map_or(each, |file| each.min(file.len() + rows * NEW_ROW_BYTES))
     }
 
-    fn write(&self, batch: &Batch) -> Result<StateV1, ReadError> {
+    fn write(&self, batch: &mut Batch) -> Result<StateV1, ReadError> {
         let slot = self.shared.database.read();
         let database = slot.as_ref().ok_or(ReadError::Reopening)?;
         let txn = database.begin_write()?;
@@ -281,7 +330,7 @@ impl Store {
                  lost commits; start fipd again",
                 self.shared.medium.path().display(),
                 state.sequence,
-                sequence - 1
+                sequence.saturating_sub(1)
             );
             tracing::error!("{reason}");
             *self.shared.database.write() = None;
@@ -316,7 +365,7 @@ impl Authority for Store {
             return Vec::new();
         }
         let began = Instant::now();
-        let (batch, mut outcomes) = batch_of(decisions);
+        let (mut batch, mut outcomes) = batch_of(decisions);
         if batch.rows() == 0 {
             return outcomes;
         }
@@ -332,7 +381,7 @@ impl Authority for Store {
             refused(&why, &mut outcomes);
             return outcomes;
         }
-        match self.write(&batch) {
+        match self.write(&mut batch) {
             Ok(after) => {
                 self.state = after;
                 // It may have been given up, and there may be room again.

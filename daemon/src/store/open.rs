@@ -8,6 +8,7 @@ use redb::{Database, ReadableDatabase as _};
 use super::{
     batch::read_state,
     builder,
+    envelope::RowFormat,
     error::{OpenError, ReadError},
     load::{self, Loaded},
     medium::Medium,
@@ -122,6 +123,14 @@ pub(super) fn prepare(medium: &dyn Medium, database: &Database) -> Result<(), Op
     migrate().map_err(|error| OpenError::Damaged { path, error })
 }
 
+/// Whether rows of earlier versions may be in the file.
+pub(super) fn has_older_rows(medium: &dyn Medium, database: &Database) -> Result<bool, OpenError> {
+    let format = || schema::format_of(&database.begin_read()?);
+    let path = medium.path().to_owned();
+    let format = format().map_err(|error| OpenError::Damaged { path, error })?;
+    Ok(format == RowFormat::Mixed)
+}
+
 fn stored_version(database: &Database) -> Result<u32, ReadError> {
     let txn = database.begin_read()?;
     let meta = match txn.open_table(META) {
@@ -129,10 +138,7 @@ fn stored_version(database: &Database) -> Result<u32, ReadError> {
         Err(redb::TableError::TableDoesNotExist(_)) => return Ok(0),
         Err(error) => return Err(error.into()),
     };
-    match meta.get(super::tables::SCHEMA)? {
-        Some(row) => schema::parse_version(row.value()),
-        None => Ok(0),
-    }
+    schema::version(&meta)
 }
 
 /// Gives pages back to the disk when more than half of the file is free.

@@ -3,19 +3,22 @@
 use std::{path::Path, sync::Arc};
 
 use fipd_core::{AuditEntry, Lease, LeaseKey, Ledger};
-use redb::{ReadTransaction, ReadableDatabase as _};
+use redb::{ReadOnlyTable, ReadTransaction, ReadableDatabase as _, TableHandle as _};
 
 use super::{
     Shared, backup,
     batch::read_state,
     check::{self, Problem},
     codec,
+    envelope::{RowFormat, StoredRow},
     error::{BackupError, ReadError},
     health::{Condition, StoreStats},
-    room,
+    room, schema,
     tables::{AUDIT, LEASES, META, lease_key},
 };
 use crate::clock;
+
+type AuditTable = ReadOnlyTable<[u8; 8], &'static [u8]>;
 
 /// Reads the store while it is written; cheap to clone. Sees only what is durable.
 #[derive(Clone, Debug)]
@@ -43,7 +46,7 @@ impl StoreReader {
         before: Option<u64>,
         limit: usize,
     ) -> Result<Vec<(u64, AuditEntry)>, ReadError> {
-        let table = self.begin()?.open_table(AUDIT)?;
+        let (table, format) = self.audit()?;
         let end = before.unwrap_or(u64::MAX).to_be_bytes();
         let newest = table
             .range::<[u8; 8]>(..end)?
@@ -53,12 +56,7 @@ impl StoreReader {
             .map(|item| {
                 let (key, value) = item?;
                 let number = u64::from_be_bytes(key.value());
-                let entry = codec::decode_audit(value.value()).map_err(|error| ReadError::Row {
-                    table: "audit".to_owned(),
-                    row: number.to_string(),
-                    error,
-                })?;
-                Ok((number, entry))
+                Ok((number, audit_entry(number, value.value(), format)?))
             })
             .collect()
     }
@@ -88,12 +86,15 @@ impl StoreReader {
     /// # Errors
     /// While the store is being reopened, and when a row cannot be read.
     pub fn leases(&self, keys: &[LeaseKey]) -> Result<Vec<Option<Lease>>, ReadError> {
-        let table = self.begin()?.open_table(LEASES)?;
+        let txn = self.begin()?;
+        let (table, format) = (txn.open_table(LEASES)?, schema::format_of(&txn)?);
         let read = |key: &LeaseKey| {
-            let Some(row) = table.get(lease_key(*key))? else {
+            let bytes = lease_key(*key);
+            let Some(row) = table.get(bytes)? else {
                 return Ok(None);
             };
-            let lease = codec::decode_lease(*key, row.value());
+            let lease = StoredRow::open(LEASES.name(), &bytes, row.value(), format)
+                .and_then(|row| codec::decode_lease(*key, &row));
             lease.map(Some).map_err(|error| ReadError::Row {
                 table: "leases".to_owned(),
                 row: key.address.to_string(),
@@ -122,9 +123,30 @@ impl StoreReader {
         known.ok_or_else(|| std::io::Error::other("the file system does not say"))
     }
 
+    /// The audit log as it is at this moment.
+    pub(super) fn audit(&self) -> Result<(AuditTable, RowFormat), ReadError> {
+        let txn = self.begin()?;
+        Ok((txn.open_table(AUDIT)?, schema::format_of(&txn)?))
+    }
+
     pub(super) fn begin(&self) -> Result<ReadTransaction, ReadError> {
         let slot = self.shared.database.read();
         let database = slot.as_ref().ok_or(ReadError::Reopening)?;
         Ok(database.begin_read()?)
     }
+}
+
+/// The entry in a row of the audit log.
+pub(super) fn audit_entry(
+    number: u64,
+    value: &[u8],
+    format: RowFormat,
+) -> Result<AuditEntry, ReadError> {
+    StoredRow::open(AUDIT.name(), &number.to_be_bytes(), value, format)
+        .and_then(|row| codec::decode_audit(&row))
+        .map_err(|error| ReadError::Row {
+            table: AUDIT.name().to_owned(),
+            row: number.to_string(),
+            error,
+        })
 }

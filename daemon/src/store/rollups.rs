@@ -3,13 +3,18 @@
 use std::{collections::BTreeMap, ops::Bound};
 
 use fipd_core::{Hour, Op, PoolId, Retention, Rollup};
-use redb::{Database, ReadTransaction, ReadableDatabase as _, ReadableTable, WriteTransaction};
+use redb::{
+    Database, ReadTransaction, ReadableDatabase as _, ReadableTable, TableHandle as _,
+    WriteTransaction,
+};
 
 use super::{
     codec,
+    envelope::{self, RowDraft, RowFormat, StoredRow},
     error::ReadError,
     load::Ops,
     reader::StoreReader,
+    schema,
     tables::{POOLS, ROLLUPS, existing, parse_rollup_key, rollup_key},
 };
 
@@ -21,7 +26,7 @@ const AT_ONCE: usize = 16_384;
 /// Writes rows, thins what is old of their pools, and removes all rows of pools that are gone.
 pub(super) fn write(
     txn: &WriteTransaction,
-    rows: &[(Rollup, Vec<u8>)],
+    rows: &mut [(Rollup, RowDraft)],
     gone: impl Iterator<Item = PoolId>,
     keep: Retention,
 ) -> Result<(), ReadError> {
@@ -31,7 +36,8 @@ pub(super) fn write(
     }
     let mut table = txn.open_table(ROLLUPS)?;
     for (row, value) in rows {
-        table.insert(rollup_key(row.pool, row.hour), value.as_slice())?;
+        let key = rollup_key(row.pool, row.hour);
+        envelope::insert(&mut table, ROLLUPS.name(), &key, value)?;
         for hour in surplus(&table, (row.pool, row.hour), keep, STEP)? {
             table.remove(rollup_key(row.pool, hour))?;
         }
@@ -103,10 +109,12 @@ fn surplus_of_all(txn: &ReadTransaction, keep: Retention) -> Result<Vec<[u8; 8]>
     Ok(found)
 }
 
-fn decoded(key: [u8; 8], value: &[u8]) -> Result<Rollup, ReadError> {
+fn decoded(key: [u8; 8], value: &[u8], format: RowFormat) -> Result<Rollup, ReadError> {
     let (pool, hour) = parse_rollup_key(key);
-    codec::decode_rollup(pool, hour, value).map_err(|error| ReadError::Row {
-        table: "rollups".to_owned(),
+    let row = StoredRow::open(ROLLUPS.name(), &key, value, format)
+        .and_then(|row| codec::decode_rollup(pool, hour, &row));
+    row.map_err(|error| ReadError::Row {
+        table: ROLLUPS.name().to_owned(),
         row: format!("hour {} of pool {}", hour.0, pool.0),
         error,
     })
@@ -118,13 +126,14 @@ pub(super) fn recent(txn: &ReadTransaction) -> Result<Ops, ReadError> {
         return Ok(Box::new(std::iter::empty()));
     };
     let pools = txn.open_table(POOLS)?.range::<[u8; 4]>(..)?;
+    let format = schema::format_of(txn)?;
     let of_pool = move |pool: PoolId| -> Result<Vec<Op>, ReadError> {
         let all = rollup_key(pool, Hour(0))..=rollup_key(pool, Hour(u32::MAX));
         let mut rows = Vec::new();
         let mut window = None;
         for item in table.range(all)?.rev() {
             let (key, value) = item?;
-            let row = decoded(key.value(), value.value())?;
+            let row = decoded(key.value(), value.value(), format)?;
             let first = *window.get_or_insert(row.hour.before(fipd_core::Forecast::WINDOW));
             rows.push(Op::PutRollup(row));
             if row.hour <= first {
@@ -151,10 +160,11 @@ pub(super) fn problems(txn: &ReadTransaction) -> Result<Vec<ReadError>, ReadErro
         return Ok(Vec::new());
     };
     let pools = txn.open_table(POOLS)?;
+    let format = schema::format_of(txn)?;
     let mut found = Vec::new();
     for item in table.range::<[u8; 8]>(..)? {
         let (key, value) = item?;
-        match decoded(key.value(), value.value()) {
+        match decoded(key.value(), value.value(), format) {
             Ok(row) if pools.get(row.pool.0.to_be_bytes())?.is_none() => {
                 found.push(ReadError::Row {
                     table: "rollups".to_owned(),
@@ -193,13 +203,14 @@ impl StoreReader {
         let Some(table) = existing(&txn, ROLLUPS)? else {
             return Ok((Vec::new(), None));
         };
+        let format = schema::format_of(&txn)?;
         let mut rows: Vec<Rollup> = Vec::new();
         if ask.from > ask.to {
             return Ok((rows, None));
         }
         for item in table.range(rollup_key(ask.pool, ask.from)..=rollup_key(ask.pool, ask.to))? {
             let (key, value) = item?;
-            let row = decoded(key.value(), value.value())?;
+            let row = decoded(key.value(), value.value(), format)?;
             let of_day = |last: &&mut Rollup| ask.daily && last.hour.day() == row.hour.day();
             if let Some(last) = rows.last_mut().filter(of_day) {
                 *last = last.and(&row);
@@ -223,6 +234,7 @@ impl StoreReader {
         let Some(table) = existing(&txn, ROLLUPS)? else {
             return Ok(hours);
         };
+        let format = schema::format_of(&txn)?;
         // From pool to pool: the next one is whose row follows the last possible one of this.
         let mut after = Bound::Unbounded;
         while let Some(row) = table.range::<[u8; 8]>((after, Bound::Unbounded))?.next() {
@@ -230,7 +242,7 @@ impl StoreReader {
             if from <= to {
                 for item in table.range(rollup_key(pool, from)..=rollup_key(pool, to))? {
                     let (key, value) = item?;
-                    let row = decoded(key.value(), value.value())?;
+                    let row = decoded(key.value(), value.value(), format)?;
                     let hour = hours.entry(row.hour).or_default();
                     hour.0 = hour.0.saturating_add(row.given);
                     hour.1 = hour.1.saturating_add(row.released);
@@ -251,9 +263,10 @@ impl StoreReader {
         let Some(table) = existing(&txn, ROLLUPS)? else {
             return Ok(None);
         };
+        let format = schema::format_of(&txn)?;
         let mut before = table.range(rollup_key(pool, Hour(0))..rollup_key(pool, hour))?;
         let last = before.next_back().transpose()?;
-        last.map(|(key, value)| decoded(key.value(), value.value()))
+        last.map(|(key, value)| decoded(key.value(), value.value(), format))
             .transpose()
     }
 }

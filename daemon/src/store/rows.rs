@@ -1,9 +1,22 @@
 //! The rows as they lie in the file. **Frozen**: a field is never added, removed, reordered or retyped here.
-//! A change is a new struct with the next version byte beside the old one, and a migration or a decoder for
-//! both.
 //!
 //! They are apart from the core's types so that those may change without changing files on disk. Text is
 //! borrowed: writing a row clones nothing.
+//!
+//! # How to add a field
+//! A field that comes later is a tagged field of the row, which older builds of the same schema keep without knowing it:
+//!
+//! 1. Add a `pub(super) const TAG_NAME: u16` at the end of this file, with the next number of its table, and
+//!    `("table", TAG_NAME)` to [`KNOWN_TAGS`]. A number is never given another meaning.
+//! 2. In the codec, encode it only where it is not its default: `let mut tags = Tags::default();
+//!    tags.set(TAG_NAME, &value)?; RowDraft::tagged(&tags, &row)`; the value is any type of serde's, frozen as rows are.
+//! 3. Decode it with `row.tags.get::<Type>(TAG_NAME)?`, `None` being the default.
+//! 4. Add it to the property test of the row in `tests/codec.rs`.
+//!
+//! A build that does not know a tag of a row carries it over when it writes that row anew ([`super::envelope::insert`]), even
+//! where the row then has another holder: a field that must end with its holder says whose it is.
+//!
+//! The structs below version 6 are read from stores of schema 1 alone, and are the latest rows' parts.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +30,19 @@ pub(super) const V3: u8 = 3;
 pub(super) const V4: u8 = 4;
 /// The version byte before a [`PoolV5`].
 pub(super) const V5: u8 = 5;
+/// The version byte of all rows since schema 2; see [`super::envelope`]. The row in it is the latest of its kind.
+pub(super) const V6: u8 = 6;
+
+/// All tagged fields that this fipd reads and writes, with their tables.
+pub(super) const KNOWN_TAGS: &[(&str, u16)] = &[];
+
+/// How far the rewrite of older rows has come; row `rewrite` of table `meta`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct RewriteV6<'a> {
+    /// The table, and the last key of it that was looked at (empty: none); `None`: no older row is left.
+    #[serde(borrow)]
+    pub at: Option<(&'a str, &'a [u8])>,
+}
 
 /// What each commit moves on; row `state` of table `meta`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -125,13 +151,21 @@ pub(super) struct LeaseV1<'a> {
     pub until: Option<u64>,
 }
 
-/// A [`LeaseV1`] and its labels, by key. It is written only where there are some.
+/// A [`LeaseV1`] and its labels, by key.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct LeaseV2<'a> {
     #[serde(borrow)]
     pub lease: LeaseV1<'a>,
     #[serde(borrow)]
     pub labels: Vec<(&'a str, &'a str)>,
+}
+
+/// A [`LeaseV2`] and how many bits of the key's address are its prefix: all of them, until a lease may be of a prefix.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct LeaseV6<'a> {
+    pub prefix_len: u8,
+    #[serde(borrow)]
+    pub lease: LeaseV2<'a>,
 }
 
 /// The last lease of an address; network and address are the key.
@@ -178,7 +212,7 @@ pub(super) struct PoolV1<'a> {
     pub generation: u64,
 }
 
-/// A [`PoolV1`] and how long its addresses cool, in seconds. It is written only where they do.
+/// A [`PoolV1`] and how long its addresses cool, in seconds.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct PoolV2<'a> {
     #[serde(borrow)]
@@ -187,7 +221,7 @@ pub(super) struct PoolV2<'a> {
 }
 
 /// A [`PoolV2`], for how many seconds and how many addresses it remembers who had them, for whom it is there, and
-/// whether sharing groups may span clusters. It is written only where one of the new fields is not its default.
+/// whether sharing groups may span clusters.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct PoolV3<'a> {
     #[serde(borrow)]
@@ -199,7 +233,7 @@ pub(super) struct PoolV3<'a> {
     pub share_across_clusters: bool,
 }
 
-/// A [`PoolV3`] and whether its network was chosen by nobody. It is written only where it was.
+/// A [`PoolV3`] and whether its network was chosen by nobody.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct PoolV4<'a> {
     #[serde(borrow)]
@@ -207,7 +241,7 @@ pub(super) struct PoolV4<'a> {
     pub network_by_default: bool,
 }
 
-/// A [`PoolV4`] and whether who has no quota gets nothing. It is written only where that is so.
+/// A [`PoolV4`] and whether who has no quota gets nothing.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct PoolV5<'a> {
     #[serde(borrow)]
@@ -259,7 +293,7 @@ pub(super) struct AccountV1<'a> {
     pub created: u64,
 }
 
-/// An [`AccountV1`] and whether it may not sign in. It is written only where it may not.
+/// An [`AccountV1`] and whether it may not sign in.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct AccountV2<'a> {
     #[serde(borrow)]
@@ -277,8 +311,7 @@ pub(super) struct TokenV1<'a> {
     pub expires: Option<u64>,
 }
 
-/// A [`TokenV1`] and what it is for: numbers of pools and networks, tenants, and from which CIDRs. It is written only where
-/// that is limited.
+/// A [`TokenV1`] and what it is for: numbers of pools and networks, tenants, and from which CIDRs.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct TokenV2<'a> {
     #[serde(borrow)]

@@ -3,21 +3,28 @@
 //! Migration N turns a file of version N-1 into one of version N. Each is idempotent and runs with all the
 //! others in one transaction with the new version number, so that a file is never between two versions.
 
-use redb::{ReadableTable as _, WriteTransaction};
+use redb::{ReadTransaction, ReadableTable, TableHandle as _, WriteTransaction};
 
 use super::{
-    codec::{self, DecodeError},
+    codec::{self, DecodeError, EncodeError},
+    envelope::{self, RowFormat},
     error::ReadError,
+    rewrite,
     rows::StateV1,
     tables::{
-        ACCOUNTS, ADOPTIONS, AUDIT, CLUSTERS, LEASES, META, NETWORKS, POOLS, SCHEMA, STATE, TOKENS,
+        ACCOUNTS, ADOPTIONS, AUDIT, CLUSTERS, LEASES, META, NETWORKS, POOLS, REWRITE, SCHEMA,
+        STATE, TOKENS,
     },
 };
 
-type Migration = fn(&WriteTransaction) -> Result<(), ReadError>;
+/// Is handed the version that the file had.
+type Migration = fn(&WriteTransaction, u32) -> Result<(), ReadError>;
 
 /// In order; the first makes an empty file a store.
-const MIGRATIONS: &[Migration] = &[tables_and_state];
+const MIGRATIONS: &[Migration] = &[tables_and_state, checked_rows];
+
+/// The version since which rows have checksums.
+pub(super) const CHECKED: u32 = 2;
 
 /// The version that this fipd writes.
 pub(super) fn known() -> u32 {
@@ -34,13 +41,42 @@ pub(super) fn parse_version(value: &[u8]) -> Result<u32, ReadError> {
     Ok(u32::from_be_bytes(bytes))
 }
 
+/// The version of a store; 0 in a file that is none yet.
+pub(super) fn version(
+    meta: &impl ReadableTable<&'static str, &'static [u8]>,
+) -> Result<u32, ReadError> {
+    let row = meta.get(SCHEMA)?;
+    row.map_or(Ok(0), |row| parse_version(row.value()))
+}
+
+/// Which versions the rows of a store may have.
+///
+/// # Errors
+/// When a store that says so of itself does not say how far its rewrite is.
+pub(super) fn format(
+    meta: &impl ReadableTable<&'static str, &'static [u8]>,
+) -> Result<RowFormat, ReadError> {
+    if version(meta)? < CHECKED {
+        return Ok(RowFormat::Mixed);
+    }
+    Ok(match rewrite::progress(meta)? {
+        Some(_) => RowFormat::Mixed,
+        None => RowFormat::Latest,
+    })
+}
+
+/// As [`format`], of what the transaction sees.
+pub(super) fn format_of(txn: &ReadTransaction) -> Result<RowFormat, ReadError> {
+    format(&txn.open_table(META)?)
+}
+
 /// Runs what is missing from `version` on, and writes the new version.
 pub(super) fn migrate(txn: &WriteTransaction, version: u32) -> Result<(), ReadError> {
     for migration in MIGRATIONS
         .iter()
         .skip(usize::try_from(version).unwrap_or(usize::MAX))
     {
-        migration(txn)?;
+        migration(txn, version)?;
     }
     txn.open_table(META)?
         .insert(SCHEMA, known().to_be_bytes().as_slice())?;
@@ -48,7 +84,7 @@ pub(super) fn migrate(txn: &WriteTransaction, version: u32) -> Result<(), ReadEr
 }
 
 /// Version 1: all tables, and a state that numbers audit entries from 1.
-fn tables_and_state(txn: &WriteTransaction) -> Result<(), ReadError> {
+fn tables_and_state(txn: &WriteTransaction, _: u32) -> Result<(), ReadError> {
     txn.open_table(NETWORKS)?;
     txn.open_table(POOLS)?;
     txn.open_table(LEASES)?;
@@ -64,12 +100,25 @@ fn tables_and_state(txn: &WriteTransaction) -> Result<(), ReadError> {
             audit_next: 1,
             ..StateV1::default()
         };
-        let row = codec::encode_state(&state).map_err(|error| ReadError::Row {
-            table: "meta".to_owned(),
-            row: STATE.to_owned(),
-            error: DecodeError::Malformed(error.to_string()),
-        })?;
-        meta.insert(STATE, row.as_slice())?;
+        let mut row = codec::encode_state(&state).map_err(|error| unencodable(STATE, &error))?;
+        envelope::insert(&mut meta, META.name(), &STATE, &mut row)?;
     }
     Ok(())
+}
+
+/// Version 2: every row has a checksum, those of an earlier version once they are rewritten.
+fn checked_rows(txn: &WriteTransaction, found: u32) -> Result<(), ReadError> {
+    let at = (found > 0).then_some((NETWORKS.name(), [].as_slice()));
+    let mut row = codec::encode_rewrite(at).map_err(|error| unencodable(REWRITE, &error))?;
+    let mut meta = txn.open_table(META)?;
+    envelope::insert(&mut meta, META.name(), &REWRITE, &mut row)
+}
+
+/// That a row of [`META`] cannot be made.
+pub(super) fn unencodable(row: &str, error: &EncodeError) -> ReadError {
+    ReadError::Row {
+        table: META.name().to_owned(),
+        row: row.to_owned(),
+        error: DecodeError::Malformed(error.to_string()),
+    }
 }

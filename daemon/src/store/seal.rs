@@ -9,8 +9,10 @@ use sha2::{Digest as _, Sha256};
 
 use super::{
     codec,
+    envelope::StoredRow,
     error::ReadError,
     rows::StateV1,
+    schema,
     tables::{self, SEAL, Visit, existing},
 };
 
@@ -55,12 +57,14 @@ pub(super) fn read(txn: &ReadTransaction) -> Result<Option<Seal>, ReadError> {
     let Some(row) = table.get(ROW)? else {
         return Ok(None);
     };
-    let seal = codec::decode_seal(row.value()).map_err(|error| ReadError::Row {
+    let format = schema::format_of(txn)?;
+    let seal = StoredRow::open(SEAL.name(), ROW.as_bytes(), row.value(), format)
+        .and_then(|row| codec::decode_seal(&row));
+    seal.map(Some).map_err(|error| ReadError::Row {
         table: SEAL.name().to_owned(),
         row: ROW.to_owned(),
         error,
-    })?;
-    Ok(Some(seal))
+    })
 }
 
 /// The digest of all rows but the seal's.

@@ -1,7 +1,7 @@
 //! Every table of the file, in one place.
 //!
-//! Keys of numbers are big-endian, so that redb's byte order is theirs. Values are a version byte and the
-//! postcard of a row of [`super::rows`]; only [`super::codec`] makes or reads them.
+//! Keys of numbers are big-endian, so that redb's byte order is theirs. Values are rows of [`super::rows`] in an
+//! [`super::envelope`]; only [`super::codec`] makes or reads them. What is said of a table's value is what schema 1 had.
 
 use std::net::IpAddr;
 
@@ -13,7 +13,7 @@ use super::codec::DecodeError;
 /// What a lease is found by: network (u32), family (4 or 6), address in the last 4 or all of 16 bytes.
 pub(super) type LeaseBytes = [u8; 21];
 
-/// Key: [`SCHEMA`], [`STATE`] or [`EPOCH`]. Value: what is said there.
+/// Key: [`SCHEMA`], [`STATE`], [`EPOCH`] or [`REWRITE`]. Value: what is said there.
 pub(super) const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
 /// Key: network number. Value: [`super::rows::NetworkV1`].
 pub(super) const NETWORKS: TableDefinition<'_, [u8; 4], &[u8]> = TableDefinition::new("networks");
@@ -46,12 +46,15 @@ pub(super) const AUDIT: TableDefinition<'_, [u8; 8], &[u8]> = TableDefinition::n
 /// Key: [`super::seal::ROW`]. Value: [`super::rows::SealV1`]. Only in backups.
 pub(super) const SEAL: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("seal");
 
-/// Row of [`META`]: the schema version, as u32 big-endian.
+/// Row of [`META`]: the schema version, as u32 big-endian and without an envelope, so that every fipd can read it.
 pub(super) const SCHEMA: &str = "schema";
 /// Row of [`META`]: what each commit moves on, a [`super::rows::StateV1`].
 pub(super) const STATE: &str = "state";
 /// Row of [`META`]: the restore that the rows come from, a [`super::rows::EpochV1`]; missing where there was none.
 pub(super) const EPOCH: &str = "epoch";
+
+/// Row of [`META`]: how far older rows were rewritten, a [`super::rows::RewriteV6`].
+pub(super) const REWRITE: &str = "rewrite";
 
 /// Does something with each table of a store.
 pub(super) trait Visit {

@@ -10,3 +10,4 @@ mod history;
 mod medium;
 mod restore;
 mod rollups;
+mod upgrade;

@@ -5,12 +5,15 @@ use fipd_core::{
     Timestamp,
 };
 
-use super::{DecodeError, EncodeError, code, decode, decode_as, encode, encode_as, system};
-use crate::store::rows::{
-    ContenderV1, HolderV1, IdentityV1, LeaseV1, LeaseV2, MemberV1, PastV1, V1, V2,
+use super::{DecodeError, EncodeError, code, only, system};
+use crate::store::{
+    envelope::{RowDraft, StoredRow},
+    rows::{
+        ContenderV1, HolderV1, IdentityV1, LeaseV1, LeaseV2, LeaseV6, MemberV1, PastV1, V1, V2, V6,
+    },
 };
 
-pub(in crate::store) fn encode_lease(lease: &Lease) -> Result<Vec<u8>, EncodeError> {
+pub(in crate::store) fn encode_lease(lease: &Lease) -> Result<RowDraft, EncodeError> {
     let row = LeaseV1 {
         pool: lease.pool.map(|id| id.0),
         state: code::of_state(lease.state),
@@ -21,23 +24,53 @@ pub(in crate::store) fn encode_lease(lease: &Lease) -> Result<Vec<u8>, EncodeErr
         since: lease.since.0,
         until: lease.until.map(|until| until.0),
     };
-    if lease.labels.is_empty() {
-        // Can be read by an earlier fipd.
-        return encode(&row);
-    }
     let labels = lease.labels.iter().map(|(key, value)| (&**key, &**value));
     let labels = labels.collect();
-    encode_as(V2, &LeaseV2 { lease: row, labels })
+    RowDraft::new(&LeaseV6 {
+        prefix_len: whole_length(lease.key),
+        lease: LeaseV2 { lease: row, labels },
+    })
 }
 
-pub(in crate::store) fn decode_lease(key: LeaseKey, bytes: &[u8]) -> Result<Lease, DecodeError> {
-    let LeaseV2 { lease: row, labels } = match bytes.first() {
-        Some(&V1) => LeaseV2 {
-            lease: decode(bytes)?,
-            labels: Vec::new(),
-        },
-        _ => decode_as(V2, bytes)?,
-    };
+/// Of the prefix that is one address.
+fn whole_length(key: LeaseKey) -> u8 {
+    if key.address.is_ipv4() { 32 } else { 128 }
+}
+
+/// The row of any version, with the plain values of what it does not have.
+pub(super) fn lease_row<'a>(
+    key: LeaseKey,
+    row: &StoredRow<'a>,
+) -> Result<LeaseV6<'a>, DecodeError> {
+    let prefix_len = whole_length(key);
+    match row.version {
+        V1 => Ok(LeaseV6 {
+            prefix_len,
+            lease: LeaseV2 {
+                lease: row.read()?,
+                labels: Vec::new(),
+            },
+        }),
+        V2 => Ok(LeaseV6 {
+            prefix_len,
+            lease: row.read()?,
+        }),
+        V6 => row.read(),
+        found => Err(DecodeError::Version { found, known: V6 }),
+    }
+}
+
+pub(in crate::store) fn decode_lease(
+    key: LeaseKey,
+    row: &StoredRow<'_>,
+) -> Result<Lease, DecodeError> {
+    let LeaseV6 {
+        prefix_len,
+        lease: LeaseV2 { lease: row, labels },
+    } = lease_row(key, row)?;
+    if prefix_len != whole_length(key) {
+        return Err(DecodeError::value("prefix length of a lease", prefix_len));
+    }
     let label = |(key, value): (&str, &str)| (key.into(), value.into());
     Ok(Lease {
         key,
@@ -57,8 +90,8 @@ pub(in crate::store) fn decode_lease(key: LeaseKey, bytes: &[u8]) -> Result<Leas
     })
 }
 
-pub(in crate::store) fn encode_past(past: &PastLease) -> Result<Vec<u8>, EncodeError> {
-    encode(&PastV1 {
+pub(in crate::store) fn encode_past(past: &PastLease) -> Result<RowDraft, EncodeError> {
+    RowDraft::new(&PastV1 {
         pool: past.pool.0,
         identity: identity_row(&past.identity),
         released: past.released.0,
@@ -66,8 +99,11 @@ pub(in crate::store) fn encode_past(past: &PastLease) -> Result<Vec<u8>, EncodeE
     })
 }
 
-pub(in crate::store) fn decode_past(key: LeaseKey, bytes: &[u8]) -> Result<PastLease, DecodeError> {
-    let row: PastV1<'_> = decode(bytes)?;
+pub(in crate::store) fn decode_past(
+    key: LeaseKey,
+    row: &StoredRow<'_>,
+) -> Result<PastLease, DecodeError> {
+    let row: PastV1<'_> = only(row)?;
     Ok(PastLease {
         key,
         pool: PoolId(row.pool),

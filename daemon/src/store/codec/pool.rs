@@ -6,52 +6,36 @@ use fipd_core::{
 };
 use ipnet::IpNet;
 
-use super::{DecodeError, EncodeError, decode, decode_as, encode, encode_as, ip, ip_row, system};
-use crate::store::rows::{
-    IpV1, OriginV1, PoolV1, PoolV2, PoolV3, PoolV4, PoolV5, ScopeV1, SpecV1, V1, V2, V3, V4, V5,
+use super::{DecodeError, EncodeError, ip, ip_row, system};
+use crate::store::{
+    envelope::{RowDraft, StoredRow},
+    rows::{
+        IpV1, OriginV1, PoolV1, PoolV2, PoolV3, PoolV4, PoolV5, ScopeV1, SpecV1, V1, V2, V3, V4,
+        V5, V6,
+    },
 };
 
-/// Each row is written as the earliest fipd that has all of its fields can read it.
-pub(in crate::store) fn encode_pool(pool: &Pool) -> Result<Vec<u8>, EncodeError> {
+pub(in crate::store) fn encode_pool(pool: &Pool) -> Result<RowDraft, EncodeError> {
     let spec = &pool.spec;
-    let in_third = (spec.sticky, spec.priority) != (Sticky::OFF, 0)
-        || !spec.scopes.is_empty()
-        || spec.share_across_clusters;
-    let in_fourth = spec.network_by_default || spec.quota_required;
-    let row = row(pool);
-    if spec.quarantine == 0 && !in_third && !in_fourth {
-        return encode(&row);
-    }
-    let row = PoolV2 {
-        pool: row,
+    let second = PoolV2 {
+        pool: row(pool),
         quarantine: spec.quarantine,
     };
-    if !in_third && !in_fourth {
-        return encode_as(V2, &row);
-    }
-    let row = PoolV3 {
-        pool: row,
+    let third = PoolV3 {
+        pool: second,
         sticky_lasts: spec.sticky.lasts,
         sticky_most: spec.sticky.most,
         priority: spec.priority,
         scopes: spec.scopes.iter().map(scope_row).collect(),
         share_across_clusters: spec.share_across_clusters,
     };
-    if !in_fourth {
-        return encode_as(V3, &row);
-    }
-    let row = PoolV4 {
-        pool: row,
-        network_by_default: spec.network_by_default,
-    };
-    if !spec.quota_required {
-        return encode_as(V4, &row);
-    }
-    let row = PoolV5 {
-        pool: row,
-        quota_required: true,
-    };
-    encode_as(V5, &row)
+    RowDraft::new(&PoolV5 {
+        pool: PoolV4 {
+            pool: third,
+            network_by_default: spec.network_by_default,
+        },
+        quota_required: spec.quota_required,
+    })
 }
 
 fn row(pool: &Pool) -> PoolV1<'_> {
@@ -98,16 +82,17 @@ fn row(pool: &Pool) -> PoolV1<'_> {
 }
 
 /// The row of any version, with the plain values of what it does not have.
-fn latest(bytes: &[u8]) -> Result<PoolV5<'_>, DecodeError> {
-    let pool = match bytes.first() {
-        Some(&V1) => fourth(third(PoolV2 {
-            pool: decode(bytes)?,
+pub(super) fn pool_row<'a>(row: &StoredRow<'a>) -> Result<PoolV5<'a>, DecodeError> {
+    let pool = match row.version {
+        V1 => fourth(third(PoolV2 {
+            pool: row.read()?,
             quarantine: 0,
         })),
-        Some(&V2) => fourth(third(decode_as(V2, bytes)?)),
-        Some(&V3) => fourth(decode_as(V3, bytes)?),
-        Some(&V4) => decode_as(V4, bytes)?,
-        Some(_) | None => return decode_as(V5, bytes),
+        V2 => fourth(third(row.read()?)),
+        V3 => fourth(row.read()?),
+        V4 => row.read()?,
+        V5 | V6 => return row.read(),
+        found => return Err(DecodeError::Version { found, known: V6 }),
     };
     Ok(PoolV5 {
         pool,
@@ -133,11 +118,14 @@ fn fourth(pool: PoolV3<'_>) -> PoolV4<'_> {
     }
 }
 
-pub(in crate::store) fn decode_pool(key: [u8; 4], bytes: &[u8]) -> Result<Pool, DecodeError> {
+pub(in crate::store) fn decode_pool(
+    key: [u8; 4],
+    row: &StoredRow<'_>,
+) -> Result<Pool, DecodeError> {
     let PoolV5 {
         pool,
         quota_required,
-    } = latest(bytes)?;
+    } = pool_row(row)?;
     let PoolV4 {
         pool,
         network_by_default,

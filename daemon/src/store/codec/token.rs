@@ -4,12 +4,13 @@ use fipd_core::{
     KeyBytes, KeyId, NetworkId, PoolId, Scope, SigningKey, Tenant, Timestamp, Token, TokenId,
 };
 
-use super::{
-    DecodeError, EncodeError, code, decode, decode_as, encode, encode_as, ip_row, pool::net,
+use super::{DecodeError, EncodeError, code, ip_row, only, pool::net};
+use crate::store::{
+    envelope::{RowDraft, StoredRow},
+    rows::{KeyV1, TokenV1, TokenV2, V1, V2, V6},
 };
-use crate::store::rows::{KeyV1, TokenV1, TokenV2, V1, V2};
 
-pub(in crate::store) fn encode_token(token: &Token) -> Result<Vec<u8>, EncodeError> {
+pub(in crate::store) fn encode_token(token: &Token) -> Result<RowDraft, EncodeError> {
     let row = TokenV1 {
         name: &token.name,
         role: code::of_role(token.role),
@@ -18,11 +19,7 @@ pub(in crate::store) fn encode_token(token: &Token) -> Result<Vec<u8>, EncodeErr
         expires: token.expires.map(|at| at.0),
     };
     let scope = &token.scope;
-    // Files of tokens without limits can be read by an earlier fipd.
-    if scope.is_all() && token.from.is_empty() {
-        return encode(&row);
-    }
-    let limited = TokenV2 {
+    RowDraft::new(&TokenV2 {
         token: row,
         pools: scope.pools.iter().map(|id| id.0).collect(),
         networks: scope.networks.iter().map(|id| id.0).collect(),
@@ -32,22 +29,29 @@ pub(in crate::store) fn encode_token(token: &Token) -> Result<Vec<u8>, EncodeErr
             .iter()
             .map(|net| (ip_row(net.addr()), net.prefix_len()))
             .collect(),
-    };
-    encode_as(V2, &limited)
+    })
 }
 
-pub(in crate::store) fn decode_token(key: [u8; 8], bytes: &[u8]) -> Result<Token, DecodeError> {
-    let row = if bytes.first() == Some(&V1) {
-        TokenV2 {
-            token: decode(bytes)?,
+/// The row of any version, with the plain values of what it does not have.
+pub(super) fn token_row<'a>(row: &StoredRow<'a>) -> Result<TokenV2<'a>, DecodeError> {
+    match row.version {
+        V1 => Ok(TokenV2 {
+            token: row.read()?,
             pools: Vec::new(),
             networks: Vec::new(),
             tenants: Vec::new(),
             from: Vec::new(),
-        }
-    } else {
-        decode_as(V2, bytes)?
-    };
+        }),
+        V2 | V6 => row.read(),
+        found => Err(DecodeError::Version { found, known: V6 }),
+    }
+}
+
+pub(in crate::store) fn decode_token(
+    key: [u8; 8],
+    row: &StoredRow<'_>,
+) -> Result<Token, DecodeError> {
+    let row = token_row(row)?;
     let from = row.from.into_iter().map(|(address, len)| net(address, len));
     let tenants = row.tenants.into_iter().map(|name| Tenant(name.into()));
     Ok(Token {
@@ -66,16 +70,19 @@ pub(in crate::store) fn decode_token(key: [u8; 8], bytes: &[u8]) -> Result<Token
     })
 }
 
-pub(in crate::store) fn encode_key(key: &SigningKey) -> Result<Vec<u8>, EncodeError> {
-    encode(&KeyV1 {
+pub(in crate::store) fn encode_key(key: &SigningKey) -> Result<RowDraft, EncodeError> {
+    RowDraft::new(&KeyV1 {
         created: key.created.0,
         until: key.until.map(|at| at.0),
         bytes: &key.bytes.0,
     })
 }
 
-pub(in crate::store) fn decode_key(key: [u8; 8], bytes: &[u8]) -> Result<SigningKey, DecodeError> {
-    let row: KeyV1<'_> = decode(bytes)?;
+pub(in crate::store) fn decode_key(
+    key: [u8; 8],
+    row: &StoredRow<'_>,
+) -> Result<SigningKey, DecodeError> {
+    let row: KeyV1<'_> = only(row)?;
     Ok(SigningKey {
         id: KeyId(u64::from_be_bytes(key)),
         created: Timestamp(row.created),

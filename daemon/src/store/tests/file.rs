@@ -4,11 +4,12 @@ use std::{fs, os::unix::fs::PermissionsExt as _, time::Duration};
 
 use fipd_core::{
     Account, Action, AuditEntry, Authority as _, ClusterId, ClusterRecord, Decision, Op, Outcome,
-    Planned, Request, Role, Timestamp,
+    Planned, PoolId, Quota, Request, Role, Tenant, Timestamp,
 };
 
 use crate::store::{
-    Condition, Loaded, Medium as _, OpenError, Options, Store, check, medium::Disk, schema, tables,
+    Condition, Loaded, Medium as _, OpenError, Options, Store, check, codec, medium::Disk, schema,
+    tables,
 };
 
 /// A decision with a row and an audit entry.
@@ -278,9 +279,15 @@ fn the_check_finds_what_was_tampered_with_and_changes_nothing() {
         .unwrap()
         .insert([7].as_slice(), [9].as_slice())
         .unwrap();
+    let mut quota = codec::encode_quota(&Quota {
+        pool: PoolId(1),
+        tenant: Tenant("t".into()),
+        limit: 3,
+    })
+    .unwrap();
     txn.open_table(tables::QUOTAS)
         .unwrap()
-        .insert([0, 0, 1].as_slice(), [1, 3].as_slice())
+        .insert([0, 0, 1].as_slice(), quota.finish("quotas", &[0, 0, 1]))
         .unwrap();
     txn.commit().unwrap();
     drop(database);

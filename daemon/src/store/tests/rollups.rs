@@ -11,6 +11,8 @@ use super::medium::Faulty;
 use crate::store::{
     HistoryAsk, Options, Restore, Store, StoreReader, check,
     codec::{decode_rollup, encode_rollup},
+    envelope::{RowFormat, StoredRow},
+    tables::rollup_key,
 };
 
 const POOL: PoolId = PoolId(1);
@@ -294,13 +296,25 @@ fn rows_are_read_back_as_they_were_written() {
         ..row(POOL, u32::MAX)
     };
     for row in [row(POOL, 0), most] {
-        let bytes = encode_rollup(&row).unwrap();
-        assert_eq!(decode_rollup(row.pool, row.hour, &bytes), Ok(row));
-        assert!(decode_rollup(row.pool, row.hour, &bytes[..bytes.len() - 1]).is_err());
+        let key = rollup_key(row.pool, row.hour);
+        let mut draft = encode_rollup(&row).unwrap();
+        let bytes = draft.finish("rollups", &key);
+        let read = |bytes| {
+            StoredRow::open("rollups", &key, bytes, RowFormat::Latest)
+                .and_then(|stored| decode_rollup(row.pool, row.hour, &stored))
+        };
+        assert_eq!(read(bytes), Ok(row));
+        assert!(read(&bytes[..bytes.len() - 1]).is_err());
     }
     // The first version, for ever.
     let known = [1, 128, 2, 5, 3, 200, 1, 2, 1, 0];
-    let read = decode_rollup(POOL, Hour(5), &known);
+    let known = StoredRow::open(
+        "rollups",
+        &rollup_key(POOL, Hour(5)),
+        &known,
+        RowFormat::Mixed,
+    );
+    let read = decode_rollup(POOL, Hour(5), &known.unwrap());
     assert_eq!(read, Ok(row(POOL, 5)));
 }
 
