@@ -4,18 +4,16 @@ use std::{fmt, fs, path::Path};
 
 use fipd_core::{Adoption, Ledger, Op, Violation};
 use redb::{
-    Builder, ReadTransaction, ReadableDatabase as _, ReadableTable as _, ReadableTableMetadata as _,
+    ReadTransaction, ReadableDatabase as _, ReadableTable as _, ReadableTableMetadata as _,
 };
 
 use super::{
-    CACHE_BYTES,
     batch::read_state,
     codec::{self, DecodeError},
     envelope::StoredRow,
     error::{OpenError, ReadError},
-    load,
-    overlay::Overlay,
-    rollups,
+    inspect::inspect,
+    load, rollups,
     rows::StateV1,
     schema, seal,
     tables::{ADOPTIONS, AUDIT, META, adoption_key},
@@ -63,26 +61,17 @@ pub fn check(path: &Path) -> Result<Vec<Problem>, OpenError> {
         path: path.to_owned(),
         error,
     };
-    let overlay = Overlay::open(path).map_err(|error| OpenError::from_redb(path, error))?;
-    let mut builder = Builder::new();
-    builder.set_cache_size(CACHE_BYTES);
-    let mut database = builder
-        .create_with_backend(overlay)
-        .map_err(|error| OpenError::from_redb(path, error))?;
-    let mut problems = Vec::new();
-    match database.check_integrity() {
-        Ok(true) => {}
-        Ok(false) => problems.push(Problem::Pages(
-            "the page allocation did not match the tables".to_owned(),
-        )),
-        Err(error) => return Ok(vec![Problem::Pages(error.to_string())]),
-    }
-    let txn = database
-        .begin_read()
-        .map_err(|error| damaged(error.into()))?;
-    let state = version_and_state(path, &txn)?;
-    problems.extend(contents(&txn, &state).map_err(damaged)?.1);
-    Ok(problems)
+    inspect(path, |file| {
+        if let Some(text) = file.pages() {
+            return Ok(vec![Problem::Pages(text)]);
+        }
+        let txn = file
+            .database
+            .begin_read()
+            .map_err(|error| damaged(error.into()))?;
+        let state = version_and_state(path, &txn)?;
+        Ok(contents(&txn, &state).map_err(damaged)?.1)
+    })
 }
 
 fn version_and_state(path: &Path, txn: &ReadTransaction) -> Result<StateV1, OpenError> {

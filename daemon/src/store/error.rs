@@ -41,6 +41,11 @@ pub enum OpenError {
     #[error("the store {} is damaged: {error}; restore a backup", .path.display())]
     Damaged { path: PathBuf, error: ReadError },
     #[error(
+        "the store {} is damaged: {reason}; nothing was changed: restore a backup (`fipd backup list`, `fipd restore`)",
+        .path.display()
+    )]
+    Pages { path: PathBuf, reason: String },
+    #[error(
         "the store {} contradicts itself in {} places, first: {}; see `fipd check`, or restore a backup",
         .path.display(), .violations.len(), .violations.first().map(ToString::to_string).unwrap_or_default()
     )]

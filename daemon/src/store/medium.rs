@@ -56,6 +56,13 @@ pub trait Medium: fmt::Debug + Send + Sync {
     /// # Errors
     /// When the file system does not say.
     fn used(&self) -> io::Result<u64>;
+    /// The file, to read beside the database; `None` where there is none.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    fn file(&self) -> io::Result<Option<fs::File>> {
+        Ok(None)
+    }
     /// Frees the room kept for emergencies.
     fn drop_ballast(&self);
     /// Keeps room for emergencies again, where it does not yet and there is room to keep.
@@ -208,6 +215,10 @@ impl Medium for Disk {
     fn free(&self) -> io::Result<u64> {
         let stat = nix::sys::statvfs::statvfs(directory(&self.path))?;
         Ok(stat.blocks_available().saturating_mul(stat.fragment_size()))
+    }
+
+    fn file(&self) -> io::Result<Option<fs::File>> {
+        fs::File::open(&self.path).map(Some)
     }
 
     fn used(&self) -> io::Result<u64> {

@@ -46,6 +46,7 @@ mod codec;
 mod envelope;
 mod error;
 mod health;
+mod inspect;
 mod load;
 mod medium;
 mod nowhere;
@@ -154,7 +155,7 @@ impl Store {
     /// # Errors
     /// When another process has it open, a newer fipd wrote it, it cannot be read or it contradicts itself.
     pub fn open(path: &Path, options: Options) -> Result<(Self, Loaded), OpenError> {
-        upgrade::back_up_older(path, clock::now())?;
+        upgrade::before_open(path, clock::now())?;
         let disk = Arc::new(Disk::new(path, options.ballast));
         let opened = Self::open_medium(Arc::clone(&disk) as Arc<dyn Medium>, options)?;
         // Only who has the store: another may be making it.

@@ -1,18 +1,18 @@
 //! A database file seen through a layer that keeps all writes in memory.
 //!
-//! Lets the offline check open, repair and verify a file that a crash left, without changing a byte of it.
+//! Lets a check open, repair and verify a file that a crash left, or that is in use, without changing a byte of it.
 
 use std::{collections::BTreeMap, fs, io, ops::Bound, path::Path};
 
 use parking_lot::Mutex;
 use redb::{BackendError, StorageBackend, backends::FileBackend};
 
-const PAGE: u64 = 4096;
-
 /// The file below, the written pages above.
 #[derive(Debug)]
 pub(super) struct Overlay {
     file: FileBackend,
+    /// Whether the file's locks are taken; not of a file that this process has open anyway.
+    locks: bool,
     above: Mutex<Above>,
 }
 
@@ -24,17 +24,39 @@ struct Above {
     pages: BTreeMap<u64, Vec<u8>>,
 }
 
+const PAGE: u64 = Overlay::PAGE as u64;
+
 impl Overlay {
+    /// Bytes of what is kept in memory of a file at once; redb's header is in the first.
+    pub(super) const PAGE: usize = 4096;
+
     /// Opens the file for reading only.
     pub(super) fn open(path: &Path) -> Result<Self, redb::DatabaseError> {
-        let file = FileBackend::new(fs::File::open(path)?)?;
+        Self::over(fs::File::open(path)?, true, BTreeMap::new())
+    }
+
+    /// The file as it was when its first page was `header`; that page may change meanwhile.
+    pub(super) fn of_snapshot(
+        file: fs::File,
+        header: Vec<u8>,
+    ) -> Result<Self, redb::DatabaseError> {
+        Self::over(file, false, BTreeMap::from([(0, header)]))
+    }
+
+    fn over(
+        file: fs::File,
+        locks: bool,
+        pages: BTreeMap<u64, Vec<u8>>,
+    ) -> Result<Self, redb::DatabaseError> {
+        let file = FileBackend::new(file)?;
         let len = file.len()?;
         Ok(Self {
             file,
+            locks,
             above: Mutex::new(Above {
                 len,
                 shows: len,
-                pages: BTreeMap::new(),
+                pages,
             }),
         })
     }
@@ -44,7 +66,7 @@ impl Overlay {
         if let Some(page) = above.pages.get(&number) {
             return Ok(page.clone());
         }
-        let mut page = vec![0; PAGE as usize];
+        let mut page = vec![0; Self::PAGE];
         let start = number * PAGE;
         let there = above.shows.saturating_sub(start).min(PAGE) as usize;
         if let Some(part) = page.get_mut(..there) {
@@ -128,7 +150,7 @@ impl StorageBackend for Overlay {
 
     /// A shared lock is enough to keep a daemon out, and all that a file opened for reading can have.
     fn try_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
-        self.file.try_lock_shared_range(start, end)
+        self.try_lock_shared_range(start, end)
     }
 
     fn try_lock_shared_range(
@@ -136,22 +158,34 @@ impl StorageBackend for Overlay {
         start: Bound<u64>,
         end: Bound<u64>,
     ) -> Result<bool, BackendError> {
+        if !self.locks {
+            return Ok(true);
+        }
         self.file.try_lock_shared_range(start, end)
     }
 
     fn lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
-        self.file.lock_shared_range(start, end)
+        self.lock_shared_range(start, end)
     }
 
     fn lock_shared_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
+        if !self.locks {
+            return Ok(());
+        }
         self.file.lock_shared_range(start, end)
     }
 
     fn unlock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
+        if !self.locks {
+            return Ok(());
+        }
         self.file.unlock_range(start, end)
     }
 
     fn query_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
+        if !self.locks {
+            return Ok(false);
+        }
         self.file.query_lock_range(start, end)
     }
 }

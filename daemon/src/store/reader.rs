@@ -1,6 +1,6 @@
 //! Reading the file beside the writer: the audit log, figures, backups.
 
-use std::{path::Path, sync::Arc};
+use std::{fs::File, os::unix::fs::FileExt as _, path::Path, sync::Arc};
 
 use fipd_core::{AuditEntry, Lease, LeaseKey, Ledger};
 use redb::{ReadOnlyTable, ReadTransaction, ReadableDatabase as _, TableHandle as _};
@@ -13,6 +13,8 @@ use super::{
     envelope::{RowFormat, StoredRow},
     error::{BackupError, ReadError},
     health::{Condition, StoreStats},
+    inspect::{Snapshot, inspect_snapshot},
+    overlay::Overlay,
     room, schema,
     tables::{AUDIT, LEASES, META, lease_key},
 };
@@ -70,15 +72,53 @@ impl StoreReader {
         backup::backup(&self.begin()?, path, clock::now())
     }
 
-    /// Checks every row and every invariant of the file as it is at this moment, and gives the ledger that the rows make,
-    /// where they make one. Writing goes on meanwhile. Blocks for long.
+    /// Checks every page, every row and every invariant of the file as it is at this moment, and gives the ledger that the
+    /// rows make, where they make one. Writing goes on meanwhile, but while pages that look damaged are read again. Blocks
+    /// for long.
     ///
     /// # Errors
     /// While the store is being reopened, and when a table cannot be read.
     pub fn verify(&self) -> Result<(Option<Ledger>, Vec<Problem>), ReadError> {
+        let pages = self.wrong_pages()?;
         let txn = self.begin()?;
         let state = read_state(&txn.open_table(META)?)?;
-        check::contents(&txn, &state)
+        let (ledger, mut problems) = check::contents(&txn, &state)?;
+        problems.extend(pages.map(Problem::Pages));
+        Ok((ledger, problems))
+    }
+
+    /// What is wrong with the pages of the file. A read transaction keeps those of tables, but redb's own may be written
+    /// anew by the next commits: what seems to be damage is looked at again with no commit in flight.
+    fn wrong_pages(&self) -> Result<Option<String>, ReadError> {
+        let path = self.shared.medium.path();
+        let wrong = |file| match inspect_snapshot(path, file, |file| Ok(file.wrong_now())) {
+            Ok(found) => found,
+            Err(error) => Some(error.to_string()),
+        };
+        let file = {
+            let slot = self.shared.database.write();
+            let database = slot.as_ref().ok_or(ReadError::Reopening)?;
+            (database.begin_read()?, self.file()?)
+        };
+        let (_txn, Some(file)) = file else {
+            return Ok(None);
+        };
+        if wrong(file).is_none() {
+            return Ok(None);
+        }
+        let _no_commit = self.shared.database.write();
+        Ok(self.file()?.and_then(wrong))
+    }
+
+    /// The file with the first page that it has now. No commit may be in flight.
+    fn file(&self) -> Result<Option<Snapshot>, ReadError> {
+        let unread = |error| ReadError::Storage(redb::Error::Io(error));
+        let Some(file) = self.shared.medium.file().map_err(unread)? else {
+            return Ok(None);
+        };
+        let mut header = vec![0; Overlay::PAGE];
+        file.read_exact_at(&mut header, 0).map_err(unread)?;
+        Ok(Some(Snapshot { file, header }))
     }
 
     /// Leases as they are in the file at this moment. Blocks on the disk.

@@ -17,18 +17,17 @@ use std::{
 use fipd_core::{
     Action, Actor, AuditEntry, Decision, Epoch, Op, RestoreHold, Retention, Text, Timestamp,
 };
-use redb::{Builder, Database, ReadableDatabase as _, StorageBackend as _, backends::FileBackend};
+use redb::{Database, ReadableDatabase as _, StorageBackend as _, backends::FileBackend};
 
 use super::{
-    CACHE_BYTES,
     batch::{Batch, Keep, read_state},
     builder,
     check::check,
     error::{OpenError, ReadError, RestoreError},
+    inspect::inspect,
     load, medium,
     medium::{Disk, Medium as _, directory},
     open,
-    overlay::Overlay,
     seal::{self, Seal},
     tables::{ADOPTIONS, META, SEAL},
 };
@@ -181,20 +180,15 @@ fn last_epoch(store: &Path) -> Result<u64, RestoreError> {
     if !store.exists() {
         return Ok(0);
     }
-    let mut builder = Builder::new();
-    builder.set_cache_size(CACHE_BYTES);
-    let read = || -> Result<u64, OpenError> {
-        let overlay = Overlay::open(store).map_err(|error| OpenError::from_redb(store, error))?;
-        let database = builder
-            .create_with_backend(overlay)
-            .map_err(|error| OpenError::from_redb(store, error))?;
-        let epoch = database
+    let read = inspect(store, |file| {
+        let epoch = file
+            .database
             .begin_read()
             .map_err(ReadError::from)
             .and_then(|txn| load::epoch(&txn));
         Ok(epoch.ok().flatten().map_or(0, |epoch| epoch.number))
-    };
-    match read() {
+    });
+    match read {
         Err(OpenError::Locked(path)) => Err(RestoreError::Running(path)),
         Err(error) => {
             tracing::warn!(%error, "the store in place cannot be read");

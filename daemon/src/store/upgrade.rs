@@ -1,51 +1,62 @@
-//! The backup that is made before the first row of an older store is written anew.
+//! What is looked at before a store is opened for writing: its pages, and whether its schema is older. Of an older
+//! store a backup is made before the first row is written anew.
 
 use std::{fs, os::unix::fs::DirBuilderExt as _, path::Path};
 
 use fipd_core::Timestamp;
-use redb::ReadableDatabase as _;
+use redb::{ReadTransaction, ReadableDatabase as _};
 
 use super::{
     backup::backup,
-    builder,
     error::{OpenError, ReadError},
+    inspect::{Inspected, inspect},
     medium::directory,
-    overlay::Overlay,
     schema,
     tables::{META, existing},
 };
 use crate::clock;
 
-/// Makes and verifies a backup of a store of an older schema in `backups` beside it, as the fipd reads it that wrote the
-/// store. Does nothing to a store of this schema.
+/// Checks the pages of the store at `path`, if there is one, and backs up one of an older schema. Nothing of the store is
+/// changed.
 ///
 /// # Errors
-/// When the store cannot be read or the backup cannot be made: the store is as it was then.
-pub(super) fn back_up_older(path: &Path, now: Timestamp) -> Result<(), OpenError> {
-    if fs::metadata(path).is_err() {
+/// When the store is in use or damaged, or the backup cannot be made.
+pub(super) fn before_open(path: &Path, now: Timestamp) -> Result<(), OpenError> {
+    // One that nothing was ever written to is about to be made.
+    if fs::metadata(path).map_or(0, |file| file.len()) == 0 {
         return Ok(());
     }
-    let damaged = |error: ReadError| OpenError::Damaged {
-        path: path.to_owned(),
-        error,
+    inspect(path, |file| {
+        if let Some(reason) = file.pages() {
+            let path = path.to_owned();
+            return Err(OpenError::Pages { path, reason });
+        }
+        let (txn, found) = schema_of(file).map_err(|error| OpenError::Damaged {
+            path: path.to_owned(),
+            error,
+        })?;
+        if found == 0 || found >= schema::known() {
+            return Ok(());
+        }
+        back_up_older(path, (&txn, found), now)
+    })
+}
+
+fn schema_of(file: &Inspected) -> Result<(ReadTransaction, u32), ReadError> {
+    let txn = file.database.begin_read()?;
+    let found = match existing(&txn, META)? {
+        Some(meta) => schema::version(&meta)?,
+        None => 0,
     };
-    // Through a layer in memory: nothing of the store is changed before the backup is there.
-    let overlay = Overlay::open(path).map_err(|error| OpenError::from_redb(path, error))?;
-    let database = builder()
-        .create_with_backend(overlay)
-        .map_err(|error| OpenError::from_redb(path, error))?;
-    let read = || -> Result<_, ReadError> {
-        let txn = database.begin_read()?;
-        let found = match existing(&txn, META)? {
-            Some(meta) => schema::version(&meta)?,
-            None => 0,
-        };
-        Ok((txn, found))
-    };
-    let (txn, found) = read().map_err(damaged)?;
-    if found == 0 || found >= schema::known() {
-        return Ok(());
-    }
+    Ok((txn, found))
+}
+
+/// Makes and verifies a backup in `backups` beside the store, as the fipd reads it that wrote the store.
+fn back_up_older(
+    path: &Path,
+    (txn, found): (&ReadTransaction, u32),
+    now: Timestamp,
+) -> Result<(), OpenError> {
     let failed = |reason: String| OpenError::NoBackup {
         path: path.to_owned(),
         found,
@@ -59,7 +70,7 @@ pub(super) fn back_up_older(path: &Path, now: Timestamp) -> Result<(), OpenError
         .map_err(|error| failed(format!("{} cannot be made: {error}", directory.display())))?;
     let stamp = clock::rfc3339(now).replace(['-', ':'], "");
     let copy = directory.join(format!("fipd-{stamp}.redb"));
-    backup(&txn, &copy, now).map_err(|error| failed(error.to_string()))?;
+    backup(txn, &copy, now).map_err(|error| failed(error.to_string()))?;
     tracing::warn!(
         backup = %copy.display(),
         schema = found,

@@ -12,8 +12,12 @@ use crate::say::say;
 use crate::{toolchain, versions};
 
 /// How much more than in `verify` the tests are to do.
-const MORE: [(&str, &str); 6] = [
+const MORE: [(&str, &str); 10] = [
     ("FIPD_KILL_ROUNDS", "100"),
+    ("FIPD_FLIP_ROUNDS", "1000"),
+    ("FIPD_CUT_ROUNDS", "60"),
+    ("FIPD_FULL_ROUNDS", "60"),
+    ("FIPD_RESTORE_ROUNDS", "60"),
     ("FIPD_SOAK_SECONDS", "600"),
     ("FIPD_FUZZ_SECONDS", "600"),
     // The version that `verify` does not take.
@@ -35,7 +39,7 @@ pub struct Arguments {
     /// How long to go on; a step that has begun is finished
     #[arg(long, value_name = "N", default_value_t = 60)]
     minutes: u64,
-    /// Only this part: `properties`, `load`, `pages`, `fuzz` or a file of tests/e2e; can be given several times
+    /// Only this part: `properties`, `store`, `load`, `pages`, `fuzz` or a file of tests/e2e; can be given several times
     #[arg(long, value_name = "PART")]
     only: Vec<String>,
 }
@@ -48,7 +52,14 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode> {
     let early = |target: &String| EARLY.iter().position(|one| one == target);
     targets.sort_by_key(|target| early(target).unwrap_or(EARLY.len()));
     let mut sum = Tally::default();
-    let first = [Part::Properties, Part::Load, Part::Pages, Part::Fuzz].into_iter();
+    let first = [
+        Part::Properties,
+        Part::Store,
+        Part::Load,
+        Part::Pages,
+        Part::Fuzz,
+    ]
+    .into_iter();
     let all: Vec<_> = first
         .chain(targets.iter().map(|target| Part::EndToEnd(target)))
         .collect();
@@ -94,6 +105,8 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode> {
 enum Part<'a> {
     /// The property tests with many more histories than in `verify`.
     Properties,
+    /// Flipped bits, power cuts, full disks and killed restores of the store, over and over.
+    Store,
     /// Many pages, streams and allocations at once, of a release build.
     Load,
     /// Tables of 100,000 rows and more, each within its budget.
@@ -120,6 +133,7 @@ impl Part<'_> {
     fn name(&self) -> &str {
         match self {
             Self::Properties => "properties",
+            Self::Store => "store",
             Self::Load => "load",
             Self::Pages => "pages",
             Self::Fuzz => "fuzz",
@@ -129,7 +143,8 @@ impl Part<'_> {
 
     async fn run(&self) -> Result<Tally> {
         match self {
-            Self::Properties => properties().await,
+            Self::Properties => more(&["test", "--package", "fipd-core", "--lib", "--tests"]).await,
+            Self::Store => more(&["test", "--package", "fipd", "--lib", "store::"]).await,
             Self::Load => counted(Step::cargo(&["bench-peers", "load"])).await,
             Self::Pages => counted(Step::cargo(&["bench-peers", "page"])).await,
             Self::Fuzz => fuzz().await,
@@ -197,11 +212,10 @@ fn fuzz_targets() -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// The property tests with many more histories than in `verify`.
-async fn properties() -> Result<Tally> {
-    let tests = Step::cargo(&["test", "--package", "fipd-core", "--lib", "--tests"]);
+/// Tests that do much more than in `verify`.
+async fn more(tests: &[&str]) -> Result<Tally> {
     let more = |test: Step, (name, value): &(&str, &str)| test.env(name, *value);
-    MORE.iter().fold(tests, more).run().await
+    MORE.iter().fold(Step::cargo(tests), more).run().await
 }
 
 #[cfg(test)]

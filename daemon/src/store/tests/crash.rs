@@ -9,6 +9,7 @@ use super::{
     file::decision,
     history::{Dice, History},
     medium::{Call, Fault, Faulty, Persists},
+    rounds,
 };
 use crate::store::{Medium as _, OpenError, Options, Store, builder, check, open};
 
@@ -82,7 +83,7 @@ fn rows_after_cut(image: Vec<u8>) -> Result<Vec<Op>, OpenError> {
 
 #[test]
 fn a_power_cut_at_any_sync_loses_nothing_that_was_answered() {
-    for seed in 1..=3 {
+    for seed in 1..=rounds("FIPD_CUT_ROUNDS", 3) {
         let medium = Faulty::default();
         let (store, ledger) = start(&medium);
         let mut history = history(store, ledger, seed);

@@ -13,7 +13,7 @@ use nix::{
 };
 use redb::{Builder, Database, DatabaseError};
 
-use super::file::decision;
+use super::{file::decision, rounds};
 use crate::store::{Condition, Medium, OpenError, Options, Store, check, medium::Disk};
 
 const NONE: Option<&str> = None;
@@ -145,6 +145,13 @@ impl Medium for Liar {
 
 #[test]
 fn running_out_of_room_inside_a_commit_is_survived_on_the_ballast() {
+    for round in 0..rounds("FIPD_FULL_ROUNDS", 1) {
+        runs_out_of_room((64 << 10) + 4_096 * round);
+    }
+}
+
+/// Commits until the `left` bytes of the disk are full, and goes on.
+fn runs_out_of_room(left: u64) {
     on_small_disk("32m", |dir| {
         let path = dir.join("fipd.redb");
         let options = Options {
@@ -155,7 +162,7 @@ fn running_out_of_room_inside_a_commit_is_survived_on_the_ballast() {
         disk.keep_ballast();
         assert!(dir.join("fipd.redb.ballast").exists());
         let (mut store, _) = Store::open_medium(Arc::new(Liar(disk)), options).unwrap();
-        let filler = fill(dir, 64 << 10);
+        let filler = fill(dir, left);
         let (mut number, mut committed) = (0, 0);
         let refused = loop {
             number += 1;

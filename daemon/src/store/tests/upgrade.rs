@@ -65,6 +65,20 @@ fn lease(key: LeaseKey, pool: u32, name: &str) -> Lease {
     }
 }
 
+/// A lease of a text that can be found in the file.
+pub(super) fn lease_of(address: [u8; 4]) -> Op {
+    let address = std::net::Ipv4Addr::from(address).to_string();
+    let lease = Lease {
+        pool: None,
+        ..lease(
+            key(1, &address),
+            1,
+            &format!("entry-of-the-lease-{address}"),
+        )
+    };
+    Op::PutLease(Arc::new(lease))
+}
+
 /// Every state, labels, a sharing group, contenders, both families, with and without a pool.
 fn leases() -> Vec<Lease> {
     let contender = |name: &str, since| Contender {
@@ -228,7 +242,7 @@ fn people() -> Vec<Op> {
 }
 
 /// One row of each kind and version that schema 1 has.
-fn everything() -> Vec<Op> {
+pub(super) fn everything() -> Vec<Op> {
     let network = |id, name: &str| {
         Op::PutNetwork(Network {
             id: NetworkId(id),
@@ -390,7 +404,7 @@ fn rows_of(path: &Path) -> BTreeSet<u8> {
 }
 
 /// Lets the store do all that is due, at the times that it asks for.
-fn keep_up(store: &mut Store) -> usize {
+pub(super) fn keep_up(store: &mut Store) -> usize {
     let mut now = Instant::now();
     let mut steps = 0;
     while let Some(due) = store.upkeep(now) {
