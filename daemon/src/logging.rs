@@ -2,11 +2,19 @@
 //!
 //! In the journal each event is one record. Its own fields and those of the spans around it become `FIPD_<NAME>`,
 //! so that `journalctl FIPD_POOL=vips` finds them, and follow the message, as `journalctl -u fipd` shows nothing else.
+//!
+//! Whoever logs puts the record into a [`Queue`] and goes on; one thread writes. What API servers and others have written into a
+//! record is shortened to [`LONGEST`] and has its control characters escaped, in every format.
+
+mod queue;
 
 use std::{
     collections::BTreeMap,
     fmt::{self, Write as _},
+    io::{self, Write as _},
+    os::unix::net::UnixDatagram,
     sync::OnceLock,
+    time::Duration,
 };
 
 use log::Log as _;
@@ -19,14 +27,28 @@ use tracing::{
 use tracing_subscriber::{
     EnvFilter, Layer, Registry,
     filter::filter_fn,
+    fmt::MakeWriter,
     layer::{Context, SubscriberExt as _},
     registry::LookupSpan,
     reload,
     util::SubscriberInitExt as _,
 };
 
+pub use queue::DROPPED;
+use queue::Queue;
+
+/// The longest message and the longest value of a field, in bytes.
+pub const LONGEST: usize = 4 << 10;
+/// The longest line on stderr, in bytes: a message and some fields of the greatest length.
+const LONGEST_LINE: usize = 4 * LONGEST;
+
+/// Where journald takes records.
+const JOURNAL: &str = "/run/systemd/journal/socket";
+
 /// The level in force; set once logging has started.
 static LEVEL: OnceLock<reload::Handle<EnvFilter, Registry>> = OnceLock::new();
+/// The queue in use; set once logging has started.
+static QUEUE: OnceLock<Queue<Record>> = OnceLock::new();
 
 /// How records look on stderr.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -48,9 +70,18 @@ pub enum LogError {
     )]
     Level { value: String, reason: String },
     #[error("the journal cannot be reached: {0}")]
-    Journal(#[from] std::io::Error),
+    Journal(#[from] io::Error),
+    #[error("the thread that writes the log cannot be started: {0}")]
+    Thread(io::Error),
     #[error("logging was started twice: {0}")]
     Twice(#[from] tracing_subscriber::util::TryInitError),
+}
+
+/// A record that waits to be written.
+enum Record {
+    /// A line for stderr, with its end.
+    Line(Vec<u8>),
+    Journal(Entry),
 }
 
 /// Starts logging for the process. `level` is a filter such as `info` or `fipd=debug,info`.
@@ -58,28 +89,173 @@ pub fn start(format: LogFormat, level: &str) -> Result<(), LogError> {
     let filter = parse_filter(level)?;
     let (filter, handle) = reload::Layer::new(filter);
     let registry = filtered(filter);
-    let stderr = || tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     let journal = match format {
         LogFormat::Auto => systemd_journal_logger::connected_to_journal(),
         LogFormat::Journal => true,
         LogFormat::Text | LogFormat::Json => false,
     };
+    let json = format == LogFormat::Json;
     if journal {
-        registry
-            .with(JournalLayer {
-                journal: JournalLog::new()?,
-            })
-            .try_init()?;
-    } else if format == LogFormat::Json {
+        // Says whether it is there; unlike the first record this waits for nobody.
+        UnixDatagram::unbound()?.connect(JOURNAL)?;
+    }
+    let lost = move |dropped| Record::lost(dropped, journal, json);
+    let mut sink = None;
+    let write = move |record| write(record, &mut sink);
+    let queue = Queue::start(write, lost, DROPPED.clone()).map_err(LogError::Thread)?;
+    let lines = Lines {
+        queue: queue.clone(),
+        json,
+    };
+    let stderr = || tracing_subscriber::fmt::layer().with_writer(lines.clone());
+    if journal {
+        let queue = queue.clone();
+        registry.with(JournalLayer { queue }).try_init()?;
+    } else if json {
         registry
             .with(stderr().json().flatten_event(true))
             .try_init()?;
     } else {
         registry.with(stderr().with_ansi(false)).try_init()?;
     }
-    // Nobody else sets it: logging is started once.
+    // Nobody else sets them: logging is started once.
     let _ = LEVEL.set(handle);
+    let _ = QUEUE.set(queue);
     Ok(())
+}
+
+/// Waits until what was logged is written, for `most` at most: for the end of the process.
+pub fn flush(most: Duration) {
+    if let Some(queue) = QUEUE.get() {
+        queue.flush(most);
+    }
+}
+
+/// Blocks as long as nobody reads. The journal is opened with its first record, since that blocks, too.
+fn write(record: Record, journal: &mut Option<JournalLog>) {
+    match record {
+        // There is nowhere to report an error of the log.
+        Record::Line(line) => drop(io::stderr().write_all(&line)),
+        Record::Journal(entry) => {
+            if journal.is_none() {
+                *journal = JournalLog::new().ok();
+            }
+            if let Some(journal) = journal {
+                entry.send(journal);
+            }
+        }
+    }
+}
+
+impl Record {
+    /// Reports how many were dropped.
+    fn lost(dropped: u64, journal: bool, json: bool) -> Self {
+        let text = format!(
+            "{dropped} log records were dropped: the log is not read as fast as it is written"
+        );
+        if journal {
+            let fields = Fields {
+                message: text,
+                values: BTreeMap::from([("FIPD_DROPPED".to_owned(), dropped.to_string())]),
+            };
+            return Self::Journal(Entry {
+                level: log::Level::Warn,
+                target: module_path!(),
+                module: None,
+                file: None,
+                line: None,
+                text: fields.message.clone(),
+                fields,
+            });
+        }
+        let at = jiff::Timestamp::now();
+        let target = module_path!();
+        let line = match json {
+            true => {
+                let line = serde_json::json!({
+                    "timestamp": at.to_string(), "level": "WARN", "message": text, "dropped": dropped, "target": target,
+                });
+                format!("{line}\n")
+            }
+            false => format!("{at}  WARN {target}: {text} dropped={dropped}\n"),
+        };
+        Self::Line(line.into_bytes())
+    }
+}
+
+/// Lines for stderr, one for each event.
+#[derive(Clone)]
+struct Lines {
+    queue: Queue<Record>,
+    json: bool,
+}
+
+impl<'a> MakeWriter<'a> for Lines {
+    type Writer = &'a Self;
+
+    fn make_writer(&'a self) -> Self::Writer {
+        self
+    }
+}
+
+impl io::Write for &Lines {
+    /// Takes a whole record: the formatter writes each at once.
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let text = match self.json {
+            true => fit_json(line),
+            false => fit_text(line),
+        };
+        let bytes = text.len();
+        self.queue.push(Record::Line(text), bytes);
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The line with its control characters escaped, and shortened.
+fn fit_text(line: &[u8]) -> Vec<u8> {
+    let text = String::from_utf8_lossy(line);
+    let text = text.strip_suffix('\n').unwrap_or(&text);
+    let mut fit = shortened(Plain(text).to_string(), LONGEST_LINE);
+    fit.push('\n');
+    fit.into_bytes()
+}
+
+/// JSON escapes by itself; what is too long is shortened value by value, so that the line stays JSON.
+fn fit_json(line: &[u8]) -> Vec<u8> {
+    fn shorten(value: &mut serde_json::Value) {
+        match value {
+            serde_json::Value::String(text) => *text = shortened(std::mem::take(text), LONGEST),
+            serde_json::Value::Array(all) => all.iter_mut().for_each(shorten),
+            serde_json::Value::Object(all) => all.values_mut().for_each(shorten),
+            serde_json::Value::Null | serde_json::Value::Bool(_) | serde_json::Value::Number(_) => {
+            }
+        }
+    }
+    if line.len() <= LONGEST {
+        return line.to_vec();
+    }
+    match serde_json::from_slice(line) {
+        Ok(mut value) => {
+            shorten(&mut value);
+            format!("{value}\n").into_bytes()
+        }
+        Err(_) => fit_text(line),
+    }
+}
+
+/// The text, or its beginning and how much was cut.
+pub fn shortened(mut text: String, most: usize) -> String {
+    if text.len() > most {
+        let cut = text.len() - text.floor_char_boundary(most);
+        text.truncate(text.len() - cut);
+        // A String takes every write.
+        let _ = write!(text, "... ({cut} bytes more)");
+    }
+    text
 }
 
 /// Whether [`start`] takes the level.
@@ -125,16 +301,68 @@ fn filtered(
 }
 
 /// Whatever the level: what kube_runtime says of errors below `info` has all that a kubeconfig's program has printed, tokens
-/// among it, and kube's client tells an answer that it cannot read as a whole, Secrets among them. Both return the error.
+/// among it, and kube's client tells an answer that it cannot read as a whole, Secrets among them. Both return the error, and so does
+/// kube_runtime where it warns: whoever gets the error logs it once.
 fn harmless(metadata: &Metadata<'_>) -> bool {
-    let target = metadata.target();
-    target != "kube_client::client"
-        && (*metadata.level() <= Level::INFO || !target.starts_with("kube_runtime"))
+    let (target, level) = (metadata.target(), *metadata.level());
+    let reported = level == Level::WARN || level > Level::INFO;
+    target != "kube_client::client" && !(reported && target.starts_with("kube_runtime"))
 }
 
 /// Turns each event into one record of the journal.
 struct JournalLayer {
-    journal: JournalLog,
+    queue: Queue<Record>,
+}
+
+/// A record for the journal.
+struct Entry {
+    level: log::Level,
+    target: &'static str,
+    module: Option<&'static str>,
+    file: Option<&'static str>,
+    line: Option<u32>,
+    /// The message as `journalctl` shows it.
+    text: String,
+    fields: Fields,
+}
+
+impl Entry {
+    fn new(metadata: &'static Metadata<'static>, fields: Fields) -> Self {
+        let text = match metadata.target() {
+            DECISION => Plain(&fields.message).to_string(),
+            _ => fields.to_string(),
+        };
+        Self {
+            level: level(*metadata.level()),
+            target: metadata.target(),
+            module: metadata.module_path(),
+            file: metadata.file(),
+            line: metadata.line(),
+            text: shortened(text, LONGEST_LINE),
+            fields,
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        let values = self.fields.values.iter();
+        let values = values.map(|(name, value)| name.len() + value.len());
+        self.text.len() + self.fields.message.len() + values.sum::<usize>()
+    }
+
+    /// Blocks until journald takes it.
+    fn send(&self, journal: &JournalLog) {
+        journal.log(
+            &log::Record::builder()
+                .level(self.level)
+                .target(self.target)
+                .module_path_static(self.module)
+                .file_static(self.file)
+                .line(self.line)
+                .args(format_args!("{}", self.text))
+                .key_values(&self.fields)
+                .build(),
+        );
+    }
 }
 
 /// Of records whose message says what their fields do.
@@ -162,6 +390,7 @@ impl Visit for Fields {
 
 impl Fields {
     fn put(&mut self, field: &Field, value: String) {
+        let value = shortened(value, LONGEST);
         match field.name() {
             "message" => self.message = value,
             // Fields that come with records of the `log` crate.
@@ -252,22 +481,9 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for JournalLayer {
             }
         }
         event.record(&mut fields);
-        let metadata = event.metadata();
-        let text = match metadata.target() {
-            DECISION => Plain(&fields.message).to_string(),
-            _ => fields.to_string(),
-        };
-        self.journal.log(
-            &log::Record::builder()
-                .level(level(*metadata.level()))
-                .target(metadata.target())
-                .module_path(metadata.module_path())
-                .file(metadata.file())
-                .line(metadata.line())
-                .args(format_args!("{text}"))
-                .key_values(&fields)
-                .build(),
-        );
+        let entry = Entry::new(event.metadata(), fields);
+        let bytes = entry.bytes();
+        self.queue.push(Record::Journal(entry), bytes);
     }
 }
 
@@ -309,6 +525,7 @@ mod tests {
             tracing::debug!(target: "kube_runtime::watcher", "a token");
             tracing::info!(target: "kube_runtime::watcher", "a watch ended");
             tracing::warn!(target: "kube_client::client", "all of a Secret");
+            tracing::warn!(target: "kube_runtime::watcher", "an error that is returned as well");
             tracing::warn!(target: "kube_client::config", "a file is missing");
             tracing::trace!("a step");
         });
@@ -358,5 +575,59 @@ mod tests {
             values: values.into(),
         };
         assert_eq!(fields.to_string(), r"fai\u{7}led error=no\n\u{1b}[2Jway");
+    }
+
+    #[test]
+    fn text_of_others_is_shortened_and_escaped_in_every_format() {
+        let long = "x".repeat(1 << 20);
+        let hostile = format!("\u{1b}[2J\nfake line {long}");
+        let text = fit_text(format!("2026 WARN fipd: failed error={hostile}\n").as_bytes());
+        let text = String::from_utf8(text).unwrap();
+        assert_eq!(text.lines().count(), 1);
+        assert!(
+            !text.contains('\u{1b}') && text.len() < 2 * LONGEST_LINE,
+            "{}",
+            text.len()
+        );
+        assert!(text.contains(r"\u{1b}[2J\nfake line") && text.contains("bytes more)"));
+
+        let line =
+            serde_json::json!({ "level": "WARN", "error": hostile, "spans": [{ "x": long }] });
+        let json = fit_json(format!("{line}\n").as_bytes());
+        assert!(json.len() < 3 * LONGEST, "{}", json.len());
+        assert_eq!(json.iter().filter(|byte| **byte == b'\n').count(), 1);
+        let read: serde_json::Value = serde_json::from_slice(&json).unwrap();
+        assert_eq!(read["level"], "WARN");
+
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let subscriber = tracing_subscriber::registry().with(Capture(Arc::clone(&seen)));
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::warn!(error = %hostile, "failed {hostile}");
+        });
+        let fields = seen.lock().unwrap().pop().unwrap();
+        assert!(fields.message.len() < 2 * LONGEST);
+        assert!(fields.values["FIPD_ERROR"].len() < 2 * LONGEST);
+    }
+
+    #[test]
+    fn what_is_cut_ends_between_characters() {
+        assert_eq!(shortened("äöü".to_owned(), 3), "ä... (4 bytes more)");
+        assert_eq!(shortened("äöü".to_owned(), 6), "äöü");
+    }
+
+    #[test]
+    fn a_report_of_dropped_records_fits_its_format() {
+        let Record::Line(line) = Record::lost(7, false, true) else {
+            panic!("a line")
+        };
+        let read: serde_json::Value = serde_json::from_slice(&line).unwrap();
+        assert_eq!(
+            (&read["dropped"], &read["level"]),
+            (&7.into(), &"WARN".into())
+        );
+        let Record::Journal(entry) = Record::lost(7, true, false) else {
+            panic!("an entry")
+        };
+        assert_eq!(entry.fields.values["FIPD_DROPPED"], "7");
     }
 }

@@ -1,6 +1,6 @@
 //! `fipd serve`.
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::Args;
 
@@ -26,6 +26,9 @@ different --data-dir, --listen and --socket run side by side.
 
 At first start an account `admin` is made; its password is in DATA_DIR/initial-admin until the first login.
 The address of UI and REST is logged and written to DATA_DIR/listen; DATA_DIR/tls/ca.crt is the CA to trust.";
+
+/// How long the last records may take to be written.
+const LAST_RECORDS: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Args)]
 pub struct Serve {
@@ -125,7 +128,9 @@ impl Serve {
             Settings::load(overrides).map_err(|error| Failure::Input(error.to_string()))?;
         logging::start(self.log_format, settings.log_level()).map_err(|error| match error {
             LogError::Level { .. } => Failure::Input(error.to_string()),
-            LogError::Journal(_) | LogError::Twice(_) => Failure::failed(error),
+            LogError::Journal(_) | LogError::Thread(_) | LogError::Twice(_) => {
+                Failure::failed(error)
+            }
         })?;
         descriptors::raise();
         let passed = Passed::receive().map_err(Failure::failed)?;
@@ -134,8 +139,9 @@ impl Serve {
             .build()
             .map_err(Failure::failed)?;
         let result = runtime.block_on(app::run(settings, passed));
+        logging::flush(LAST_RECORDS);
         // A blocking call that hangs (a dead disk) must not keep the process.
-        runtime.shutdown_timeout(std::time::Duration::from_millis(500));
+        runtime.shutdown_timeout(Duration::from_millis(500));
         result.map_err(|error| {
             // Not to be tried again: the unit has RestartPreventExitStatus for it.
             let lasts = matches!(

@@ -5,6 +5,7 @@
 
 pub mod certificate;
 pub mod ip_rule;
+mod log;
 mod page;
 mod pools;
 mod rancher_fip;
@@ -150,6 +151,7 @@ impl Metrics {
             admission_seconds.clone(),
         );
         certificate::register(own);
+        log::register(own);
         reconcile::register(own);
         reload::register(own);
         rules::register(own, board);

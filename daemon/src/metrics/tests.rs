@@ -38,6 +38,7 @@ async fn while_a_text_is_made_everybody_else_gets_the_last() {
     );
     let first = metrics.text().await;
     assert!(first.contains("fipd_store_up 1"), "{first}");
+    assert!(first.contains("fipd_log_dropped_total "), "{first}");
     metrics.request(&Method::GET, "/x", StatusCode::OK, Duration::ZERO);
     let rendering = metrics.0.all.rendering.try_acquire().unwrap();
     assert_eq!(metrics.text().await, first);
