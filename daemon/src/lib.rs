@@ -11,6 +11,7 @@ pub mod admission;
 pub mod api;
 pub mod app;
 pub mod backups;
+pub mod child;
 pub mod cli;
 pub mod clock;
 pub mod clusters;
@@ -21,6 +22,7 @@ pub mod descriptors;
 pub mod expiry;
 pub mod fip_rules;
 pub mod fip_v1;
+pub mod foreign_file;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
 pub mod guests;

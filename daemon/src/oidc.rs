@@ -34,7 +34,7 @@ use serde_json::Value;
 
 use crate::{
     clusters::backoff::Backoff,
-    config,
+    config, foreign_file,
     outgoing::{Outgoing, OutgoingError},
 };
 
@@ -472,7 +472,7 @@ pub(crate) fn fuzz(config: &config::Oidc, bytes: &[u8]) {
 }
 
 async fn read_secret(path: &Path) -> Result<String, OidcError> {
-    let read = tokio::fs::read_to_string(path).await;
+    let read = foreign_file::read_text(path, foreign_file::LONGEST).await;
     let failed = |error: io::Error| {
         let text = format!("[oidc] client-secret-file {}: {error}", path.display());
         OidcError::Here(text)
@@ -493,6 +493,18 @@ mod tests {
         let config: config::Oidc = toml::from_str(&text).unwrap();
         let oidc = Oidc::new(Some(&config), Some("https://fipd.example")).unwrap();
         Arc::clone(oidc.provider().unwrap())
+    }
+
+    #[tokio::test]
+    async fn a_fifo_as_client_secret_is_refused_and_waits_for_nobody() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("secret");
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let error = read_secret(&path).await.unwrap_err().to_string();
+        assert!(
+            error.contains("client-secret-file") && error.contains("not a regular file"),
+            "{error}"
+        );
     }
 
     #[test]

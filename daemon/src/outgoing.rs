@@ -21,6 +21,8 @@ use rustls::{
     pki_types::{CertificateDer, pem::PemObject as _},
 };
 
+use crate::foreign_file;
+
 /// How long a connection that nobody uses is kept.
 const IDLE: Duration = Duration::from_secs(30);
 
@@ -70,9 +72,22 @@ impl Outgoing {
         self.client().await.map(drop)
     }
 
+    /// One that trusts the CAs as they are.
     async fn client(&self) -> Result<Sending, OutgoingError> {
         let inner = Arc::clone(&self.0);
-        let client = tokio::task::spawn_blocking(move || inner.client()).await;
+        let read = match &inner.ca_file {
+            Some(path) => {
+                let read = foreign_file::read(path, foreign_file::LONGEST).await;
+                read.map_err(|error| inner.unusable(&error))?
+            }
+            None => Vec::new(),
+        };
+        let built = inner.built.lock().clone();
+        if let Some((_, client)) = built.filter(|(before, _)| *before == read) {
+            return Ok(client);
+        }
+        // The system's CAs are read with it.
+        let client = tokio::task::spawn_blocking(move || inner.build(read)).await;
         client.unwrap_or_else(|error| Err(OutgoingError::Connect(error.to_string())))
     }
 
@@ -113,27 +128,13 @@ impl Outgoing {
 }
 
 impl Inner {
-    /// One that trusts the CAs as they are. Blocks on the disk.
-    fn client(&self) -> Result<Sending, OutgoingError> {
-        let read = match &self.ca_file {
-            Some(path) => std::fs::read(path).map_err(|error| self.unusable(&error))?,
-            None => Vec::new(),
-        };
-        let built = self.built.lock().clone();
-        if let Some((_, client)) = built.filter(|(before, _)| *before == read) {
-            return Ok(client);
-        }
-        let client = self.build(&read)?;
-        *self.built.lock() = Some((read, client.clone()));
-        Ok(client)
-    }
-
-    fn build(&self, read: &[u8]) -> Result<Sending, OutgoingError> {
+    /// One that trusts the CAs of the text. Blocks on the disk.
+    fn build(&self, read: Vec<u8>) -> Result<Sending, OutgoingError> {
         let mut roots = RootCertStore::empty();
         // One that cannot be read is as if it were not there.
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         let of_system = roots.len();
-        for certificate in CertificateDer::pem_slice_iter(read) {
+        for certificate in CertificateDer::pem_slice_iter(&read) {
             let certificate = certificate.map_err(|error| self.unusable(&error))?;
             roots
                 .add(certificate)
@@ -152,10 +153,12 @@ impl Inner {
             .https_or_http()
             .enable_http1()
             .build();
-        Ok(Client::builder(TokioExecutor::new())
+        let client: Sending = Client::builder(TokioExecutor::new())
             .pool_idle_timeout(IDLE)
             .pool_max_idle_per_host(2)
-            .build(connector))
+            .build(connector);
+        *self.built.lock() = Some((read, client.clone()));
+        Ok(client)
     }
 
     fn unusable(&self, why: &dyn fmt::Display) -> OutgoingError {
@@ -216,5 +219,15 @@ mod tests {
             error.contains("ca.pem") && error.contains("no PEM"),
             "{error}"
         );
+    }
+
+    #[tokio::test]
+    async fn a_fifo_as_ca_file_is_refused_and_waits_for_nobody() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("ca.pem");
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let error = Outgoing::new(Some(&path)).ready().await.unwrap_err();
+        let error = error.to_string();
+        assert!(error.contains("not a regular file"), "{error}");
     }
 }

@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use x509_parser::certificate::Validity;
 
 use super::accounts::write_private;
+use crate::foreign_file;
 
 const CA_YEARS: i16 = 20;
 const LEAF_DAYS: i32 = 390;
@@ -294,7 +295,7 @@ fn create_private_dir(dir: &Path) -> Result<(), TlsError> {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
-    std::fs::read(path).map_err(|source| TlsError::File {
+    foreign_file::read_now(path, foreign_file::LONGEST).map_err(|source| TlsError::File {
         path: path.to_owned(),
         source,
     })

@@ -8,10 +8,7 @@ use std::{
     time::Duration,
 };
 
-use nix::{
-    sys::signal::{Signal, killpg},
-    unistd::Pid,
-};
+use nix::sys::signal::Signal;
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _},
     process::{Child, Command},
@@ -20,6 +17,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::files::RunDirectory;
+use crate::child::{self, Group};
 
 /// How long helm has after SIGTERM to note the failure in the release.
 const GRACE: Duration = Duration::from_secs(5);
@@ -70,8 +68,8 @@ pub(super) async fn run(
 ) -> Result<String, RunError> {
     let mut child = start(surroundings, arguments).map_err(RunError::Io)?;
     let group = Group::of(&child);
-    if let (Some(directory), Some(Group(pid))) = (directory, &group)
-        && let Err(error) = directory.note_process(pid.as_raw())
+    if let (Some(directory), Some(group)) = (directory, &group)
+        && let Err(error) = directory.note_process(group.pid().as_raw())
     {
         tracing::warn!(%error, "a helm that outlives a killed fipd would not be found");
     }
@@ -98,7 +96,7 @@ pub(super) async fn run(
 fn start(surroundings: &Surroundings, arguments: Vec<OsString>) -> io::Result<Child> {
     let home = &surroundings.home;
     let mut command = Command::new(&surroundings.program);
-    command.args(arguments).env_clear();
+    child::prepared(&mut command).args(arguments);
     let passed = PASSED_ON
         .iter()
         .filter_map(|name| Some((name, std::env::var_os(name)?)));
@@ -116,9 +114,7 @@ fn start(surroundings: &Surroundings, arguments: Vec<OsString>) -> io::Result<Ch
         .current_dir(home)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .process_group(0)
-        .kill_on_drop(true);
+        .stderr(Stdio::piped());
     command.spawn()
 }
 
@@ -156,31 +152,15 @@ async fn last(pipe: Option<impl AsyncRead + Unpin>) -> io::Result<Vec<u8>> {
 
 /// SIGTERM first: helm then notes the failure in the release, which is pending otherwise.
 async fn end(child: &mut Child, group: Option<&Group>) {
-    if let Some(Group(group)) = group {
-        let _gone_already = killpg(*group, Signal::SIGTERM);
+    if let Some(group) = group {
+        group.signal(Signal::SIGTERM);
         if timeout(GRACE, child.wait()).await.is_ok() {
             return;
         }
-        let _gone_already = killpg(*group, Signal::SIGKILL);
+        group.signal(Signal::SIGKILL);
     }
     if let Err(error) = child.wait().await {
         tracing::warn!(%error, "helm could not be waited for");
-    }
-}
-
-/// The process group of a run; killed where the run is dropped.
-struct Group(Pid);
-
-impl Group {
-    fn of(child: &Child) -> Option<Self> {
-        let pid = i32::try_from(child.id()?).ok()?;
-        Some(Self(Pid::from_raw(pid)))
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        let _gone_already = killpg(self.0, Signal::SIGKILL);
     }
 }
 
@@ -315,6 +295,13 @@ mod tests {
             "HELM_CACHE_HOME={}",
             place.directory.path().display()
         )));
+    }
+
+    #[tokio::test]
+    async fn it_has_none_of_the_daemons_capabilities() {
+        let place = shell();
+        let said = run_script(&place, "grep CapEff /proc/self/status", LONG).await;
+        assert!(said.unwrap().trim().ends_with("0000000000000000"));
     }
 
     #[tokio::test]

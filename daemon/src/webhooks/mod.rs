@@ -119,7 +119,7 @@ impl Webhooks {
 /// Which cannot, and why.
 pub async fn check(hook: &Hook) -> Result<(), String> {
     Sender::new(hook).ready().await?;
-    sign::Secret::read(&hook.secret_file).map(drop)
+    sign::Secret::read(&hook.secret_file).await.map(drop)
 }
 
 /// The number of the newest entry.

@@ -36,9 +36,7 @@ impl Sender {
     /// Sends it once. The status of a receiver that took it, or why it is not taken. The secret is read each time, so that
     /// another one counts at once.
     pub async fn send(&self, message: &Message) -> Result<u16, String> {
-        let path = self.secret.clone();
-        let secret = tokio::task::spawn_blocking(move || Secret::read(&path)).await;
-        let secret = secret.map_err(|error| error.to_string())??;
+        let secret = Secret::read(&self.secret).await?;
         let at = clock::now().0 / 1_000;
         let request = Request::post(self.url.clone())
             .header(header::CONTENT_TYPE, "application/json")

@@ -5,6 +5,8 @@ use std::{os::unix::fs::PermissionsExt as _, path::Path};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use ring::hmac;
 
+use crate::foreign_file;
+
 /// Shorter ones can be guessed.
 const LEAST: usize = 24;
 
@@ -16,20 +18,20 @@ impl Secret {
     ///
     /// # Errors
     /// It cannot be read, everybody can read it, or its secret is none.
-    pub fn read(path: &Path) -> Result<Self, String> {
+    pub async fn read(path: &Path) -> Result<Self, String> {
         let shown = path.display();
         let failed = |error: std::io::Error| format!("secret-file {shown}: {error}");
-        let mode = std::fs::metadata(path)
-            .map_err(failed)?
-            .permissions()
-            .mode();
+        let of = path.to_owned();
+        let mode = foreign_file::run(path, move || Ok(of.metadata()?.permissions().mode()));
+        let mode = mode.await.map_err(failed)?;
         if mode & 0o007 != 0 {
             return Err(format!(
                 "secret-file {shown}: everybody may read it (mode {:o}); allowed is 0600, or 0640 with fipd's group",
                 mode & 0o777
             ));
         }
-        let text = std::fs::read_to_string(path).map_err(failed)?;
+        let text = foreign_file::read_text(path, foreign_file::LONGEST).await;
+        let text = text.map_err(failed)?;
         Self::parse(text.trim()).map_err(|why| format!("secret-file {shown}: {why}"))
     }
 
@@ -71,18 +73,27 @@ mod tests {
         assert_eq!(signed, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
     }
 
-    #[test]
-    fn weak_and_open_secrets_are_refused() {
+    #[tokio::test]
+    async fn a_fifo_is_refused_and_waits_for_nobody() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRUSR).unwrap();
+        let error = Secret::read(&path).await.err().unwrap();
+        assert!(error.contains("not a regular file"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn weak_and_open_secrets_are_refused() {
         assert!(Secret::parse("short").err().unwrap().contains("at least"));
         assert!(Secret::parse("whsec_***").is_err());
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("s");
         std::fs::write(&path, "x".repeat(32)).unwrap();
-        let mode = |mode| {
+        let mode = async |mode| {
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
-            Secret::read(&path)
+            Secret::read(&path).await
         };
-        assert!(mode(0o644).err().unwrap().contains("644"));
-        assert!(mode(0o640).is_ok() && mode(0o600).is_ok());
+        assert!(mode(0o644).await.err().unwrap().contains("644"));
+        assert!(mode(0o640).await.is_ok() && mode(0o600).await.is_ok());
     }
 }

@@ -19,6 +19,7 @@ use crate::{
         events::Events,
         remote::{CallError, Patch, Remote, Target},
     },
+    foreign_file,
 };
 
 /// How often it is looked at: a CA that is published is known to the API server by then.
@@ -162,7 +163,7 @@ impl Keeper {
         let ca = match file {
             None => None,
             Some(file) => {
-                let text = tokio::fs::read_to_string(file).await;
+                let text = foreign_file::read_text(file, foreign_file::LONGEST).await;
                 let text =
                     text.map_err(|error| Failed::Ca(format!("{}: {error}", file.display())))?;
                 let found = certificates(&text);

@@ -6,7 +6,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::controllers::{Trouble, rancher_fip::api_service::plan::Door};
+use crate::{
+    controllers::{Trouble, rancher_fip::api_service::plan::Door},
+    foreign_file,
+};
 
 /// What others are told of fipd itself.
 #[derive(Clone, Debug, Default)]
@@ -46,7 +49,7 @@ impl Own {
 
 async fn read(file: &Path) -> Result<String, Trouble> {
     let unreadable = |why: String| Trouble::internal(format!("{}: {why}", file.display()));
-    let text = tokio::fs::read_to_string(file).await;
+    let text = foreign_file::read_text(file, foreign_file::LONGEST).await;
     let text = text.map_err(|error| unreadable(error.to_string()))?;
     if text.trim().is_empty() {
         return Err(unreadable("it is empty".to_owned()));
