@@ -281,7 +281,10 @@ async fn start_clusters(
 ) -> Result<(Clusters, tokio::task::JoinHandle<()>), ClustersError> {
     let options = clusters::Options {
         config: settings.config.clone(),
-        trust: clusters::Trust::default(),
+        trust: clusters::Trust {
+            home: settings.data_dir.join("programs"),
+            ..clusters::Trust::default()
+        },
         data_dir: (settings.config.role == HostRole::Standalone).then(|| settings.data_dir.clone()),
     };
     Clusters::start(options, ipam.clone(), Arc::new(runner), stop.child_token()).await

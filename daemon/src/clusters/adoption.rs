@@ -19,13 +19,17 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 
-use super::{CallError, ClusterSession, absence::Presence};
+use super::{CallError, ClusterSession, absence::Presence, memory::weight};
 use crate::ipam::IpamError;
 
 /// Objects per page of a list. A page is parsed as a whole: what larger ones take at once stays with the allocator.
 pub const PAGE: u32 = 50;
 /// The same where metadata alone is asked for.
 const METADATA_PAGE: u32 = 500;
+/// Pages of one list at most.
+pub const PAGES: usize = 10_000;
+/// Why a list is given up whose next page is the one that was read.
+pub const SAME_PAGE: &str = "the API server names the same page as the next one, again and again";
 /// How often a list that expired between two pages is begun again before it counts as failed.
 const RESTARTS: usize = 3;
 /// Requests under way at once; the writer commits them in groups.
@@ -219,6 +223,7 @@ pub async fn complete_list<K, T>(
 ) -> Result<Vec<T>, CallError>
 where
     K: Clone + DeserializeOwned + Debug,
+    T: Debug,
 {
     let list = |params: ListParams| {
         let api = api.clone();
@@ -236,6 +241,7 @@ pub async fn complete_metadata<K, T>(
 ) -> Result<Vec<T>, CallError>
 where
     K: Clone + DeserializeOwned + Debug,
+    T: Debug,
 {
     let list = |params: ListParams| {
         let api = api.clone();
@@ -254,6 +260,7 @@ async fn whole<K, T, F>(
 ) -> Result<Vec<T>, CallError>
 where
     K: Clone,
+    T: Debug,
     F: Future<Output = Result<ObjectList<K>, kube::Error>>,
 {
     let mut restarts = 0;
@@ -274,17 +281,32 @@ async fn pages<K, T, F>(
 ) -> Result<Vec<T>, CallError>
 where
     K: Clone,
+    T: Debug,
     F: Future<Output = Result<ObjectList<K>, kube::Error>>,
 {
     let mut all = Vec::new();
-    loop {
+    let mut charge = session.memory.charge();
+    for _ in 0..PAGES {
         let page = session.call(what, list(params.clone())).await?;
-        all.extend(page.items.into_iter().filter_map(keep));
-        match page.metadata.continue_ {
-            Some(next) if !next.is_empty() => params = params.continue_token(&next),
-            Some(_) | None => return Ok(all),
+        for kept in page.items.into_iter().filter_map(keep) {
+            charge.add(weight(&kept)).map_err(|error| {
+                session.memory.refused(format!("{what}: {error}"));
+                CallError::service(what, error.to_string())
+            })?;
+            all.push(kept);
+        }
+        match page.metadata.continue_.filter(|next| !next.is_empty()) {
+            Some(next) if params.continue_token.as_ref() == Some(&next) => {
+                return Err(CallError::service(what, SAME_PAGE.to_owned()));
+            }
+            Some(next) => params = params.continue_token(&next),
+            None => return Ok(all),
         }
     }
+    Err(CallError::service(
+        what,
+        format!("the API server names more than {PAGES} pages"),
+    ))
 }
 
 /// The first adoption of a session: tried with growing pauses until it succeeds. `None`: the session is over.

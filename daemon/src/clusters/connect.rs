@@ -1,17 +1,23 @@
 //! Clients with deadlines, and the identity of what they reach.
 
-use std::{error::Error, iter, sync::Arc, time::Duration};
+use std::{error::Error, iter, path::Path, time::Duration};
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use fipd_core::ClusterId;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api, Client, Config,
-    client::{AuthError, RustlsTlsError},
-    config::ExecInteractiveMode,
+    client::RustlsTlsError,
+    config::{AuthInfo, LoadDataError},
 };
-use tokio::sync::Semaphore;
 
-use super::{kubeconfig, transport};
+use super::{
+    credentials::{CredentialError, Credentials, Source},
+    kubeconfig,
+    memory::Memory,
+    transport,
+};
+use crate::{foreign_file, logging::shortened};
 
 /// For the TCP and TLS handshakes.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -27,39 +33,49 @@ pub(super) enum ConnectError {
     Deadline(Duration),
     #[error("{0}")]
     Api(String),
-    #[error("the program its kubeconfig names (exec) has not returned yet")]
-    Building,
     #[error("its namespace kube-system has no UID, so it cannot be told from other clusters")]
     NoIdentity,
 }
 
-/// A client for the configuration. Blocks a thread of its own: an `exec` plugin runs here.
+/// A client for the configuration, whose answers are charged to `memory`. `home` is that of a program which the kubeconfig may name.
 pub(super) async fn client(
     mut config: Config,
-    building: &Arc<Semaphore>,
+    home: &Path,
+    memory: Memory,
 ) -> Result<Client, ConnectError> {
-    let Ok(permit) = Arc::clone(building).try_acquire_owned() else {
-        return Err(ConnectError::Building);
-    };
+    let failed = |error: CredentialError| ConnectError::Api(error.to_string());
     config.connect_timeout = Some(CONNECT);
     config.write_timeout = Some(CALL);
     config.read_timeout = Some(SILENCE);
-    if let Some(exec) = &mut config.auth_info.exec {
-        // There is nobody to answer, and fipd's own output is no place for what it prints.
-        exec.interactive_mode = Some(ExecInteractiveMode::Never);
-    }
     let agent = http::HeaderValue::from_static(concat!("fipd/", env!("CARGO_PKG_VERSION")));
     config.headers.push((http::header::USER_AGENT, agent));
-    let runtime = tokio::runtime::Handle::current();
-    let build = tokio::task::spawn_blocking(move || {
-        let _until_built = permit;
-        let _inside = runtime.enter();
-        transport::client(config).map_err(|err| ConnectError::Api(unusable(&err)))
-    });
-    match tokio::time::timeout(CALL, build).await {
-        Err(_) => Err(ConnectError::Deadline(CALL)),
-        Ok(Err(err)) => Err(ConnectError::Api(err.to_string())),
-        Ok(Ok(client)) => client,
+    take_in_certificate(&mut config.auth_info).await?;
+    let source = Source::take(&mut config.auth_info, home).map_err(failed)?;
+    let credentials = Credentials::start(source).await.map_err(failed)?;
+    transport::client(config, credentials, memory).map_err(|err| ConnectError::Api(unusable(&err)))
+}
+
+/// Reads the files of the client certificate, where the kubeconfig names some.
+async fn take_in_certificate(user: &mut AuthInfo) -> Result<(), ConnectError> {
+    // As with kubectl, the data counts where there are both.
+    let (certificate, key) = (user.client_certificate.take(), user.client_key.take());
+    let certificate = certificate.filter(|_| user.client_certificate_data.is_none());
+    if let Some(path) = certificate {
+        user.client_certificate_data = Some(encoded("client-certificate", &path).await?);
+    }
+    if let Some(path) = key.filter(|_| user.client_key_data.is_none()) {
+        user.client_key_data = Some(encoded("client-key", &path).await?.into());
+    }
+    Ok(())
+}
+
+async fn encoded(field: &str, path: &str) -> Result<String, ConnectError> {
+    match foreign_file::read(Path::new(path), foreign_file::LONGEST).await {
+        Ok(bytes) => Ok(STANDARD.encode(bytes)),
+        Err(error) => {
+            let error = LoadDataError::ReadFile(error, path.into());
+            Err(ConnectError::Api(kubeconfig::told_of_data(field, &error)))
+        }
     }
 }
 
@@ -69,25 +85,6 @@ fn unusable(error: &kube::Error) -> String {
         kubeconfig::told(error)
     } else if let kube::Error::RustlsTls(RustlsTlsError::InvalidIdentityPem(_)) = error {
         "its client certificate or the key is no PEM".to_owned()
-    } else if let kube::Error::Auth(error) = error {
-        told_of_auth(error)
-    } else {
-        error.to_string()
-    }
-}
-
-fn told_of_auth(error: &AuthError) -> String {
-    const PROGRAM: &str = "the program that its kubeconfig names (exec)";
-    if let AuthError::AuthExecParse(_) | AuthError::MalformedTokenExpirationDate(_) = error {
-        format!("{PROGRAM} has not printed what it should")
-    } else if let AuthError::AuthExecRun { out, .. } = error {
-        // It may have repeated what it was given: neither viewers nor the log get that.
-        format!(
-            "{PROGRAM} has failed, {}; run by hand, as user fipd, it says why",
-            out.status
-        )
-    } else if let AuthError::ReadTokenFile(error, _) = error {
-        format!("the file that tokenFile names cannot be read: {error}")
     } else {
         error.to_string()
     }
@@ -116,17 +113,25 @@ fn failed(text: String) -> ConnectError {
     }
 }
 
-/// An error with its causes: the outermost text alone says too little ("client error (Connect)"). Of credentials that cannot be
-/// renewed it is told as of a client that cannot be built: a call runs the program again when its token has expired.
+/// The longest text of an error that is shown and logged, in bytes: an API server may have written it.
+const LONGEST: usize = 2 << 10;
+
+/// A text of an API server, cut where it is too long.
+pub(crate) fn short(text: &str) -> String {
+    shortened(text.to_owned(), LONGEST)
+}
+
+/// An error with its causes: the outermost text alone says too little ("client error (Connect)"). Credentials that cannot be had
+/// are the only cause that counts. What is too long is cut.
 pub(crate) fn explain(err: &(dyn Error + 'static)) -> String {
     let mut causes = iter::successors(Some(err), |&err| err.source());
-    if let Some(error) = causes.find_map(|err| err.downcast_ref::<AuthError>()) {
-        return told_of_auth(error);
+    if let Some(error) = causes.find_map(|err| err.downcast_ref::<CredentialError>()) {
+        return error.to_string();
     }
-    let mut text = err.to_string();
+    let mut text = shortened(err.to_string(), LONGEST);
     let mut cause = err.source();
-    while let Some(inner) = cause {
-        let more = inner.to_string();
+    while let Some(inner) = cause.filter(|_| text.len() < LONGEST) {
+        let more = shortened(inner.to_string(), LONGEST);
         if !text.contains(&more) {
             text.push_str(": ");
             text.push_str(&more);
@@ -164,9 +169,8 @@ mod tests {
             insecure: false,
         };
         let loaded = kubeconfig::accept(&text, None, "test", None, allow).await;
-        let client = client(loaded.unwrap().config, &Arc::new(Semaphore::new(1))).await;
+        let client = client(loaded.unwrap().config, dir.path(), Memory::default()).await;
         let client = client.unwrap();
-        // Building runs it more than once.
         std::fs::write(&built, "").unwrap();
         let failed = identity(&client).await;
         failed.err().unwrap().to_string()

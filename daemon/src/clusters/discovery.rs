@@ -18,7 +18,7 @@ use kube::{
     core::PartialObjectMeta,
     runtime::{
         WatchStreamExt,
-        watcher::{self, Event, watcher},
+        watcher::{self, Event},
     },
 };
 
@@ -27,6 +27,7 @@ use super::{
     absence::Presence,
     adoption::complete_list,
     backoff::{Backoff, jittered},
+    watch::Watch,
 };
 use crate::config::Discovery;
 
@@ -95,8 +96,8 @@ fn changes(session: &ClusterSession, spec: &Discovery) -> impl Stream<Item = ()>
     let secrets = spec.namespaces.iter().map(|namespace| {
         let api: Api<PartialObjectMeta<Secret>> =
             Api::namespaced(session.client.clone(), namespace);
-        watcher(api, config.clone())
-            .default_backoff()
+        Watch::new(api, config.clone())
+            .into_stream()
             .touched_objects()
             .filter_map(|change| async move {
                 change
@@ -116,8 +117,8 @@ fn changes(session: &ClusterSession, spec: &Discovery) -> impl Stream<Item = ()>
 fn watcher_of_clusters(session: &ClusterSession) -> stream::BoxStream<'static, ()> {
     let api: Api<DynamicObject> = Api::all_with(session.client.clone(), &rancher_cluster());
     let mut known: BTreeMap<Text, RancherCluster> = BTreeMap::new();
-    watcher(api, watcher::Config::default())
-        .default_backoff()
+    Watch::new(api, watcher::Config::default())
+        .into_stream()
         .filter_map(move |event| {
             let changed = match event {
                 Ok(Event::Apply(object) | Event::InitApply(object)) => {
@@ -140,7 +141,7 @@ fn rancher_cluster() -> ApiResource {
 }
 
 /// What counts of a `management.cattle.io` Cluster.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct RancherCluster {
     id: Text,
     display_name: Option<Text>,

@@ -4,10 +4,13 @@
 //! the file, and network file systems send no events at all. One `stat` per file and second sees all of these.
 
 use std::{
+    io,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     time::Duration,
 };
+
+use crate::foreign_file;
 
 /// Between two looks.
 pub(super) const LOOK: Duration = Duration::from_secs(1);
@@ -22,20 +25,31 @@ pub(super) struct Stamps(Vec<Option<Stamp>>);
 type Stamp = (u64, u64, u64, i64, i64);
 
 impl Stamps {
-    /// Follows symlinks.
+    /// Follows symlinks. Blocks on the disk.
     pub fn of(paths: &[PathBuf]) -> Self {
-        let stamp = |path: &PathBuf| {
-            let meta = std::fs::metadata(path).ok()?;
-            Some((
-                meta.dev(),
-                meta.ino(),
-                meta.size(),
-                meta.mtime(),
-                meta.mtime_nsec() ^ meta.ctime_nsec(),
-            ))
-        };
-        Self(paths.iter().map(stamp).collect())
+        Self(paths.iter().map(|path| stamp(path).ok()).collect())
     }
+
+    /// The same beside the caller; a file that does not answer cannot be seen.
+    pub async fn look(paths: &[PathBuf]) -> Self {
+        let mut stamps = Vec::with_capacity(paths.len());
+        for path in paths {
+            let of = path.clone();
+            stamps.push(foreign_file::run(path, move || stamp(&of)).await.ok());
+        }
+        Self(stamps)
+    }
+}
+
+fn stamp(path: &Path) -> io::Result<Stamp> {
+    let meta = std::fs::metadata(path)?;
+    Ok((
+        meta.dev(),
+        meta.ino(),
+        meta.size(),
+        meta.mtime(),
+        meta.mtime_nsec() ^ meta.ctime_nsec(),
+    ))
 }
 
 /// A file that is watched from before it was first read, so that no change of it is missed.
@@ -62,7 +76,7 @@ impl WatchedFile {
         let paths = [self.path.clone()];
         while !changed(&paths, &self.seen, AGAIN).await {}
         loop {
-            self.seen = Stamps::of(&paths);
+            self.seen = Stamps::look(&paths).await;
             if !changed(&paths, &self.seen, LOOK).await {
                 return;
             }
@@ -79,7 +93,7 @@ impl WatchedFile {
 pub(super) async fn changed(paths: &[PathBuf], seen: &Stamps, most: Duration) -> bool {
     let end = tokio::time::Instant::now() + most;
     loop {
-        if !paths.is_empty() && Stamps::of(paths) != *seen {
+        if !paths.is_empty() && Stamps::look(paths).await != *seen {
             return true;
         }
         let now = tokio::time::Instant::now();

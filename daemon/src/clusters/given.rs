@@ -1,14 +1,17 @@
 //! Clients for clusters that are reached now and then only, by kubeconfigs out of Secrets.
 
-use std::sync::Arc;
+use std::path::Path;
 
-use kube::Client;
-use tokio::sync::Semaphore;
+use kube::{Client, Config};
 
 use super::{
     KubeconfigRefused, connect,
     kubeconfig::{self, Allow},
+    memory::Memory,
 };
+
+/// No program is run: the kubeconfig may not name one.
+const NO_HOME: &str = "/";
 
 /// Why there is no client.
 #[derive(Debug, thiserror::Error)]
@@ -30,9 +33,15 @@ pub async fn client_of(text: &str, origin: &str, insecure: bool) -> Result<Clien
         insecure,
     };
     let loaded = kubeconfig::accept(text, None, origin, None, allow).await?;
-    // Nothing is run to build it, so that no build waits for another.
-    let building = Arc::new(Semaphore::new(1));
-    let client = connect::client(loaded.config, &building).await;
+    client_with(loaded.config).await
+}
+
+/// A client for a configuration. Its calls have no deadline of their own.
+///
+/// # Errors
+/// Credentials that cannot be used.
+pub async fn client_with(config: Config) -> Result<Client, NoClient> {
+    let client = connect::client(config, Path::new(NO_HOME), Memory::default()).await;
     client.map_err(|error| NoClient::Failed(error.to_string()))
 }
 

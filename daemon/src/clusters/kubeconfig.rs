@@ -9,7 +9,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::config;
+use crate::{config, foreign_file};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use kube::{
     Config,
     config::{AuthInfo, Cluster, KubeConfigOptions, Kubeconfig, KubeconfigError, LoadDataError},
@@ -26,6 +27,8 @@ pub struct Trust {
     pub owner: u32,
     /// Where systemd puts what root gave the daemon (`LoadCredential=`): nobody else can write there.
     pub credentials: Option<PathBuf>,
+    /// The home directory of programs that they name; made when one is run.
+    pub home: PathBuf,
 }
 
 impl Default for Trust {
@@ -34,6 +37,7 @@ impl Default for Trust {
             dir: "/etc/fipd".into(),
             owner: 0,
             credentials: config::credentials(),
+            home: "/var/lib/fipd/programs".into(),
         }
     }
 }
@@ -84,7 +88,7 @@ pub(super) fn read_file(path: &Path, trust: &Trust) -> Result<(String, bool), Ku
         source,
     };
     let real = path.canonicalize().map_err(unreadable)?;
-    let file = std::fs::File::open(&real).map_err(unreadable)?;
+    let file = foreign_file::open(&real).map_err(unreadable)?;
     let owned = file
         .metadata()
         .is_ok_and(|meta| only_owner_writes(&meta, trust.owner));
@@ -136,6 +140,11 @@ pub(super) async fn accept(
     };
     let (mut kubeconfig, cluster, user) = examine(text, context, origin, allow)?;
     let files = resolve_paths(&mut kubeconfig, &cluster, &user, base);
+    if let Some(cluster) = used_cluster(&mut kubeconfig, context) {
+        take_in_ca(cluster)
+            .await
+            .map_err(|err| malformed(told_of_data("certificate-authority", &err)))?;
+    }
     let options = KubeConfigOptions {
         context: context.map(str::to_owned),
         ..KubeConfigOptions::default()
@@ -146,6 +155,33 @@ pub(super) async fn accept(
     // The library also takes a proxy from the environment: where fipd connects is only what its files say.
     config.proxy_url = None;
     Ok(Loaded { config, files })
+}
+
+fn used_cluster<'a>(
+    kubeconfig: &'a mut Kubeconfig,
+    context: Option<&str>,
+) -> Option<&'a mut Cluster> {
+    let name = context.or(kubeconfig.current_context.as_deref())?;
+    let mut contexts = kubeconfig.contexts.iter();
+    let context = contexts
+        .find(|named| named.name == name)?
+        .context
+        .as_ref()?;
+    let mut clusters = kubeconfig.clusters.iter_mut();
+    let used = clusters.find(|named| named.name == context.cluster)?;
+    used.cluster.as_mut()
+}
+
+/// Puts the file of the CA into the text. As with kubectl, the data counts where there are both.
+async fn take_in_ca(cluster: &mut Cluster) -> Result<(), LoadDataError> {
+    let file = cluster.certificate_authority.take();
+    let file = file.filter(|file| !file.is_empty() && cluster.certificate_authority_data.is_none());
+    if let Some(file) = file {
+        let read = foreign_file::read(Path::new(&file), foreign_file::LONGEST).await;
+        let bytes = read.map_err(|error| LoadDataError::ReadFile(error, file.into()))?;
+        cluster.certificate_authority_data = Some(STANDARD.encode(bytes));
+    }
+    Ok(())
 }
 
 /// Whether a kubeconfig file would be accepted, without connecting: the URL of its API server. Blocks.
@@ -255,7 +291,7 @@ fn told_of_yaml(error: &serde_saphyr::Error) -> String {
 }
 
 /// A file is not named either: the data may have been put where its path belongs.
-fn told_of_data(field: &str, error: &LoadDataError) -> String {
+pub(super) fn told_of_data(field: &str, error: &LoadDataError) -> String {
     match error {
         LoadDataError::DecodeBase64(_) => format!("{field}-data is no base64"),
         LoadDataError::ReadFile(error, _) => {
@@ -399,9 +435,10 @@ fn resolve_paths(
 
 /// The configuration of the pod fipd runs in.
 pub(super) fn in_cluster() -> Result<Loaded, KubeconfigRefused> {
-    let config =
+    let mut config =
         Config::incluster_env().map_err(|err| KubeconfigRefused::InCluster(err.to_string()))?;
-    let files = config.root_cert_file.iter().cloned().collect();
+    // It is in the configuration as well; a change of the file makes another client.
+    let files = config.root_cert_file.take().into_iter().collect();
     Ok(Loaded { config, files })
 }
 

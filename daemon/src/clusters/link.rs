@@ -7,7 +7,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use fipd_core::{ClusterId, Text};
 use kube::Client;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -15,7 +15,9 @@ use super::{
     connect,
     files::{self, Stamps},
     kubeconfig::{self, Allow, KubeconfigRefused, Loaded, Trust},
+    memory::Memory,
 };
+use crate::foreign_file;
 
 /// Between two probes of a cluster that answers.
 const PROBE: Duration = Duration::from_secs(15);
@@ -59,6 +61,8 @@ pub(super) enum News {
 pub(super) struct Up {
     pub id: ClusterId,
     pub client: Client,
+    /// What its answers are charged to.
+    pub memory: Memory,
     pub server: Text,
     /// Grows with each client that was built.
     pub generation: u64,
@@ -71,8 +75,6 @@ pub(super) struct Link<F> {
     /// Somebody wants its files to be looked at now.
     pub look: Arc<Notify>,
     pub generation: u64,
-    /// Held while a client is built: an `exec` plugin that hangs must not take one thread after another.
-    pub building: Arc<Semaphore>,
 }
 
 impl<F: Fn(News) + Send + Sync> Link<F> {
@@ -91,7 +93,7 @@ impl<F: Fn(News) + Send + Sync> Link<F> {
                 Access::File { path, .. } => vec![path.clone()],
                 Access::InCluster | Access::Text { .. } => Vec::new(),
             };
-            let stamps = Stamps::of(&own);
+            let stamps = Stamps::look(&own).await;
             match self.load().await {
                 Err(refused) => {
                     (self.tell)(News::Refused(refused.to_string()));
@@ -101,8 +103,8 @@ impl<F: Fn(News) + Send + Sync> Link<F> {
                     let mut files = own.clone();
                     files.extend(loaded.files.iter().cloned());
                     // The kubeconfig may have changed while it was read: its first stamp counts.
-                    let seen = if Stamps::of(&own) == stamps {
-                        Stamps::of(&files)
+                    let seen = if Stamps::look(&own).await == stamps {
+                        Stamps::look(&files).await
                     } else {
                         Stamps::default()
                     };
@@ -131,17 +133,12 @@ impl<F: Fn(News) + Send + Sync> Link<F> {
             }
             Access::File { path, context } => {
                 let (file, trust) = (path.clone(), self.trust.clone());
-                let read =
-                    tokio::task::spawn_blocking(move || kubeconfig::read_file(&file, &trust));
-                let unreadable = |source| KubeconfigRefused::Unreadable {
+                let read = move || Ok(kubeconfig::read_file(&file, &trust));
+                let read = foreign_file::run(path, read).await;
+                let (text, code) = read.map_err(|source| KubeconfigRefused::Unreadable {
                     path: path.clone(),
                     source,
-                };
-                let (text, code) = match tokio::time::timeout(connect::CALL, read).await {
-                    Ok(Ok(result)) => result?,
-                    Ok(Err(err)) => return Err(unreadable(std::io::Error::other(err))),
-                    Err(_) => return Err(unreadable(std::io::ErrorKind::TimedOut.into())),
-                };
+                })??;
                 let origin = path.display().to_string();
                 kubeconfig::accept(
                     &text,
@@ -165,7 +162,9 @@ impl<F: Fn(News) + Send + Sync> Link<F> {
     ) {
         let server: Text = loaded.config.cluster_url.to_string().into();
         self.generation += 1;
-        let client = match connect::client(loaded.config, &self.building).await {
+        let memory = Memory::default();
+        let client = connect::client(loaded.config, &self.trust.home, memory.clone()).await;
+        let client = match client {
             Ok(client) => client,
             Err(err) => {
                 (self.tell)(News::Lost(err.to_string()));
@@ -177,13 +176,12 @@ impl<F: Fn(News) + Send + Sync> Link<F> {
             let pause = match connect::identity(&client).await {
                 Ok(id) => {
                     backoff.reset();
-                    let (client, server, generation) =
-                        (client.clone(), server.clone(), self.generation);
                     (self.tell)(News::Up(Up {
                         id,
-                        client,
-                        server,
-                        generation,
+                        client: client.clone(),
+                        memory: memory.clone(),
+                        server: server.clone(),
+                        generation: self.generation,
                     }));
                     jittered(PROBE)
                 }
@@ -232,7 +230,6 @@ mod tests {
             tell: move |news| drop(tell.send(news)),
             look: Arc::clone(&look),
             generation: 0,
-            building: Arc::new(Semaphore::new(1)),
         };
         let cancel = CancellationToken::new();
         let running = tokio::spawn(link.run(cancel.clone()));

@@ -18,9 +18,11 @@
 
 pub mod absence;
 pub mod adoption;
+mod answers;
 pub(crate) mod backoff;
 mod claims;
 mod connect;
+mod credentials;
 mod discovery;
 mod files;
 mod given;
@@ -31,6 +33,8 @@ pub(crate) mod kubeconfig;
 mod leave;
 pub mod lenient;
 mod link;
+pub mod memory;
+mod plugin;
 mod registry;
 mod session;
 mod sessions;
@@ -38,13 +42,16 @@ mod settle;
 mod show;
 mod sites;
 mod sweep;
-pub mod transport;
+mod transport;
 mod view;
+pub mod watch;
 mod window;
 
-pub(crate) use connect::explain;
+pub(crate) use connect::{explain, short};
+#[cfg(test)]
+pub(crate) use credentials::CredentialError;
 pub use files::WatchedFile;
-pub use given::{NoClient, client_of};
+pub use given::{NoClient, client_of, client_with};
 pub use hand::Upload;
 pub use handle::{Clusters, ClustersError, Hold, Options};
 pub use kept::Said;
@@ -53,3 +60,6 @@ pub use kubeconfig::{KubeconfigRefused, Trust, check_kubeconfig};
 pub(crate) use session::testing;
 pub use session::{CallError, ClusterSession, SystemRunner};
 pub use view::{ClusterState, ClusterView, DiscoveryView, Found, HeldBack};
+
+#[cfg(test)]
+mod hostile_tests;

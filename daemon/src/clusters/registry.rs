@@ -12,7 +12,7 @@ use std::{
 
 use fipd_core::{Actor, ClusterId, NetworkId, Origin, System, Text, Timestamp};
 use tokio::{
-    sync::{Notify, Semaphore, mpsc, oneshot},
+    sync::{Notify, mpsc, oneshot},
     task::JoinSet,
 };
 use tokio_util::sync::CancellationToken;
@@ -442,7 +442,6 @@ impl Registry {
                         tell,
                         look: Arc::clone(&look),
                         generation: 0,
-                        building: Arc::new(Semaphore::new(1)),
                     };
                     self.tasks.spawn(task.run(cancel.clone()));
                     let state = LinkState {

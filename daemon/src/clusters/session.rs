@@ -17,6 +17,7 @@ use super::{
     Clusters, ClustersError, HeldBack,
     absence::Confirmation,
     connect::{self, ConnectError},
+    memory::Memory,
     window::Windows,
 };
 use crate::{
@@ -49,6 +50,8 @@ pub struct ClusterSession {
     pub discovered: bool,
     /// Its calls have no deadline of their own: use [`ClusterSession::call`]. Watches may be silent for 150 s.
     pub client: Client,
+    /// What its answers and objects are charged to.
+    pub memory: Memory,
     pub systems: BTreeSet<System>,
     pub settings: ClusterSettings,
     /// Name of the cluster that holds the pools of the rancher-fip family; itself for a management cluster.
@@ -167,9 +170,7 @@ impl ClusterSession {
                 after,
             }),
             Err(ConnectError::Api(text)) => Err(CallError::service(what, text)),
-            Err(err @ (ConnectError::NoIdentity | ConnectError::Building)) => {
-                Err(CallError::service(what, err.to_string()))
-            }
+            Err(err @ ConnectError::NoIdentity) => Err(CallError::service(what, err.to_string())),
         }
     }
 
@@ -296,7 +297,7 @@ impl ClusterSession {
 }
 
 impl CallError {
-    fn service(what: &str, text: String) -> Self {
+    pub(super) fn service(what: &str, text: String) -> Self {
         Self::Api {
             what: what.to_owned(),
             source: kube::Error::Service(text.into()),
@@ -363,6 +364,7 @@ pub(crate) mod testing {
             id: ClusterId("X".into()),
             discovered: false,
             client: client.clone(),
+            memory: Memory::default(),
             systems: BTreeSet::from([System::rancher_fip()]),
             settings: ClusterSettings::default(),
             management: None,

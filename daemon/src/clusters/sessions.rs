@@ -11,6 +11,7 @@ use super::{
     SystemRunner,
     backoff::Backoff,
     discovery,
+    link::Up,
     registry::{Event, Events, GRACE, Looking, Registry, Running},
     session::{ClusterSession, SessionShared},
     settle::{Leads, networks_of},
@@ -78,7 +79,7 @@ impl Registry {
                 continue;
             }
             let client = (link.serial, up.generation);
-            let session = self.session(id, &site.spec, up.client.clone(), awaited);
+            let session = self.session(id, &site.spec, up, awaited);
             self.orphaned.retain(|(orphan, _)| orphan != id);
             self.start(session, over, client);
         }
@@ -88,7 +89,7 @@ impl Registry {
         &self,
         id: &ClusterId,
         spec: &SiteSpec,
-        client: kube::Client,
+        up: &Up,
         awaited: &[(NetworkId, Awaited)],
     ) -> ClusterSession {
         let names = self
@@ -114,8 +115,9 @@ impl Registry {
             names: names.unwrap_or_else(|| spec.names.clone()),
             id: id.clone(),
             discovered: spec.discovered,
-            recorder: Recorder::new(client.clone(), reporter),
-            client,
+            recorder: Recorder::new(up.client.clone(), reporter),
+            client: up.client.clone(),
+            memory: up.memory.clone(),
             systems: spec.systems.clone(),
             settings: spec.settings.clone(),
             management: spec.management.clone(),

@@ -43,6 +43,9 @@ fn state_of(site: &Site, standing: &Standing) -> (ClusterState, Option<Text>) {
     };
     let error = || site.links.values().find_map(|link| link.error.clone());
     if site.links.values().any(answers) {
+        if let Some(why) = too_large(site) {
+            return (ClusterState::Degraded, Some(why));
+        }
         return match &standing.joined {
             Some(lead) => (
                 ClusterState::Joined,
@@ -63,6 +66,12 @@ fn state_of(site: &Site, standing: &Standing) -> (ClusterState, Option<Text>) {
         ClusterState::Connecting
     };
     (state, error())
+}
+
+/// What a way to it has answered that is too large to be read or kept.
+fn too_large(site: &Site) -> Option<Text> {
+    let ups = site.links.values().filter_map(|link| link.up.as_ref());
+    ups.filter_map(|up| up.memory.trouble()).next()
 }
 
 /// As it is configured, and as it was called before.

@@ -1,49 +1,151 @@
 //! The HTTP stack below a Kubernetes client.
 //!
-//! The same layers as kube's own, but the sockets have `TCP_NODELAY`. kube leaves Nagle's algorithm on (RFC 896): the
-//! second segment of a request then waits for the server's delayed acknowledgement (RFC 1122, 4.2.3.2; 40 ms on Linux),
-//! and every write of a controller takes that long.
+//! The same layers as kube's own, with three differences. Answers have bounds ([`answers`](super::answers)). Credentials are
+//! fipd's own ([`credentials`](super::credentials)): kube runs a kubeconfig's program without a deadline. The sockets have
+//! `TCP_NODELAY`. kube leaves Nagle's algorithm on (RFC 896): the second segment of a request then waits for the server's delayed
+//! acknowledgement (RFC 1122, 4.2.3.2; 40 ms on Linux), and every write of a controller takes that long.
 
+use std::{
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use futures::future::BoxFuture;
+use http::{Request, Response, StatusCode, header::AUTHORIZATION};
+use hyper::body::Incoming;
+use hyper_rustls::HttpsConnector;
+use hyper_timeout::TimeoutConnector;
 use hyper_util::{
-    client::legacy::{Builder, connect::HttpConnector},
+    client::legacy::{Builder, Client as Http, connect::HttpConnector},
     rt::TokioExecutor,
 };
 use kube::{
     Client, Config,
-    client::{ClientBuilder, ConfigExt, retry::RetryPolicy},
+    client::{Body, ClientBuilder, ConfigExt, retry::RetryPolicy},
 };
-use tower::{BoxError, ServiceBuilder, retry::RetryLayer};
+use parking_lot::Mutex;
+use tower::{BoxError, Service, ServiceBuilder, retry::RetryLayer};
+
+use super::{
+    answers::Bounded,
+    credentials::{Credential, Credentials},
+    memory::Memory,
+};
 
 /// What a connection may hold of an answer that is being read, in bytes. Many connections wait on watches; hyper's own limit
 /// is six times this.
 const BUFFER: usize = 64 << 10;
 
-/// A client for the configuration, with its credentials, its deadlines and its retries. A proxy it may name is not used.
-/// Blocks where the configuration names a program (`exec`). Must be called inside a tokio runtime.
+type Sending = Http<TimeoutConnector<HttpsConnector<HttpConnector>>, Body>;
+
+/// A client for the configuration, with its deadlines and retries, and these credentials; those of the configuration must
+/// have been taken out. A proxy it may name is not used. Must be called inside a tokio runtime.
 ///
 /// # Errors
 ///
 /// Certificates or credentials that cannot be used.
-pub fn client(config: Config) -> kube::Result<Client> {
+pub(super) fn client(
+    config: Config,
+    credentials: Credentials,
+    memory: Memory,
+) -> kube::Result<Client> {
+    let namespace = config.default_namespace.clone();
+    let retry = config.default_retry.then(RetryPolicy::server_retry);
+    let (base, headers) = (config.base_uri_layer(), config.extra_headers_layer()?);
+    let http = Authorized::new(config, credentials)?;
+    let retried = ServiceBuilder::new()
+        .option_layer(retry.map(RetryLayer::new))
+        .layer(headers)
+        .service(http);
+    // The deadline is that of all tries: how long to wait between them is the server's word.
+    let service = ServiceBuilder::new()
+        .layer(base)
+        .service(Bounded::new(retried, memory));
+    Ok(ClientBuilder::new(service, namespace).build())
+}
+
+/// Sends requests with the credentials of the moment.
+#[derive(Clone)]
+struct Authorized(Arc<Inner>);
+
+struct Inner {
+    config: Config,
+    credentials: Credentials,
+    /// The connections, and the credentials whose certificate they show.
+    made: Mutex<(Option<Arc<Credential>>, Sending)>,
+}
+
+impl Authorized {
+    fn new(config: Config, credentials: Credentials) -> kube::Result<Self> {
+        let made = Mutex::new((None, connections(&config)?));
+        Ok(Self(Arc::new(Inner {
+            config,
+            credentials,
+            made,
+        })))
+    }
+}
+
+impl Inner {
+    /// Connections that show the certificate of the credentials, where they have one.
+    fn connections(&self, credential: &Arc<Credential>) -> kube::Result<Sending> {
+        let mut made = self.made.lock();
+        let Some((certificate, key)) = &credential.certificate else {
+            return Ok(made.1.clone());
+        };
+        let shown = made.0.as_ref();
+        if shown.is_none_or(|shown| shown.certificate != credential.certificate) {
+            let mut config = self.config.clone();
+            let user = &mut config.auth_info;
+            user.client_certificate_data = Some(STANDARD.encode(certificate));
+            user.client_key_data = Some(STANDARD.encode(key).into());
+            *made = (Some(Arc::clone(credential)), connections(&config)?);
+        }
+        Ok(made.1.clone())
+    }
+
+    async fn send(&self, mut request: Request<Body>) -> Result<Response<Incoming>, BoxError> {
+        let credential = self.credentials.current().await?;
+        if let Some(header) = &credential.header {
+            request.headers_mut().insert(AUTHORIZATION, header.clone());
+        }
+        let mut connections = self.connections(&credential)?;
+        let response = connections.call(request).await?;
+        if response.status() == StatusCode::UNAUTHORIZED {
+            self.credentials.refused();
+        }
+        Ok(response)
+    }
+}
+
+impl Service<Request<Body>> for Authorized {
+    type Response = Response<Incoming>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Response<Incoming>, BoxError>>;
+
+    /// The connections below are always ready.
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let inner = Arc::clone(&self.0);
+        Box::pin(async move { inner.send(request).await })
+    }
+}
+
+fn connections(config: &Config) -> kube::Result<Sending> {
     let mut tcp = HttpConnector::new();
     // TLS is the next layer's; this one may see https.
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
-    let mut connector =
-        hyper_timeout::TimeoutConnector::new(config.rustls_https_connector_with_connector(tcp)?);
+    let mut connector = TimeoutConnector::new(config.rustls_https_connector_with_connector(tcp)?);
     connector.set_connect_timeout(config.connect_timeout);
     connector.set_read_timeout(config.read_timeout);
     connector.set_write_timeout(config.write_timeout);
     connector.set_reset_reader_on_write(config.reset_reader_on_write);
     let mut http = Builder::new(TokioExecutor::new());
     http.http1_max_buf_size(BUFFER);
-    let retry = config.default_retry.then(RetryPolicy::server_retry);
-    let service = ServiceBuilder::new()
-        .layer(config.base_uri_layer())
-        .option_layer(retry.map(RetryLayer::new))
-        .option_layer(config.auth_layer()?)
-        .layer(config.extra_headers_layer()?)
-        .map_err(BoxError::from)
-        .service(http.build(connector));
-    Ok(ClientBuilder::new(service, config.default_namespace).build())
+    Ok(http.build(connector))
 }

@@ -72,7 +72,7 @@ pub enum ClusterState {
     /// Not reached yet since the start.
     Connecting,
     Ready,
-    /// Was reached before and is not now; its leases stay.
+    /// Was reached before and is not now, or answers more than fipd reads; its leases stay.
     Degraded,
     /// Its kubeconfig is not acceptable.
     Refused,

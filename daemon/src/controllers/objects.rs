@@ -4,22 +4,25 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Debug,
+    marker::PhantomData,
     sync::Arc,
 };
 
 use fipd_core::{Text, Timestamp};
-use futures::StreamExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
-use kube::{
-    Api, Resource,
-    runtime::{WatchStreamExt, watcher},
-};
-use parking_lot::RwLock;
+use kube::{Api, Resource, runtime::watcher};
+use parking_lot::{Mutex, RwLock};
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::clusters::{self, adoption::PAGE, lenient::Lenient};
+use crate::clusters::{
+    self,
+    adoption::PAGE,
+    lenient::Lenient,
+    memory::{Charge, Memory, OverBudget, weight},
+    watch::Watch,
+};
 
 /// Namespace (empty for cluster-scoped objects) and name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -49,6 +52,8 @@ pub struct Malformed {
 /// The store of one kind. Cheap to share.
 pub struct Objects<T> {
     map: RwLock<BTreeMap<Key, Seen<T>>>,
+    /// What the objects weigh, charged to the memory of the cluster they are followed on.
+    charge: Mutex<Charge>,
     complete: watch::Sender<bool>,
 }
 
@@ -85,10 +90,11 @@ impl<T> Clone for Seen<T> {
     }
 }
 
-impl<T: PartialEq> Objects<T> {
+impl<T: PartialEq + Debug> Objects<T> {
     pub fn new() -> Arc<Self> {
         Arc::new(Self {
             map: RwLock::new(BTreeMap::new()),
+            charge: Mutex::new(Memory::default().charge()),
             complete: watch::Sender::new(false),
         })
     }
@@ -159,9 +165,19 @@ impl<T: PartialEq> Objects<T> {
         let _ = complete.wait_for(|complete| *complete).await;
     }
 
+    /// Charges what is kept to the memory of a cluster from now on.
+    fn charge_to(&self, memory: &Memory) -> Result<(), OverBudget> {
+        let map = self.map.read();
+        let mut charge = memory.charge();
+        charge.set(map.iter().map(|(key, seen)| weight_of(key, seen)).sum())?;
+        *self.charge.lock() = charge;
+        Ok(())
+    }
+
     /// Who wrote the object need not wait for the watch.
     pub fn set(&self, key: &Key, object: T) {
-        self.put(key, Some(Seen::Good(Arc::new(object))));
+        // Where there is no memory the watch reports that.
+        let _ = self.put(key, Some(Seen::Good(Arc::new(object))));
     }
 
     /// The same of what was there before: where the watch told meanwhile that it is gone, or of a later one, that counts.
@@ -170,7 +186,8 @@ impl<T: PartialEq> Objects<T> {
         match map.get(key) {
             None => {}
             Some(Seen::Good(before)) if is_later(before, &object) => {}
-            Some(_) => drop(map.insert(key.clone(), Seen::Good(Arc::new(object)))),
+            // Where there is no memory the watch reports that.
+            Some(_) => drop(self.replace(&mut map, key, Some(Seen::Good(Arc::new(object))))),
         }
     }
 
@@ -179,19 +196,30 @@ impl<T: PartialEq> Objects<T> {
         self.complete.send_replace(true);
     }
 
-    /// Whether something changed.
-    fn put(&self, key: &Key, seen: Option<Seen<T>>) -> bool {
+    /// Whether something changed; nothing where there is no memory for it.
+    fn put(&self, key: &Key, seen: Option<Seen<T>>) -> Result<bool, OverBudget> {
         let mut map = self.map.write();
-        match seen {
-            Some(seen) => {
-                if map.get(key) == Some(&seen) {
-                    return false;
-                }
-                map.insert(key.clone(), seen);
-                true
-            }
-            None => map.remove(key).is_some(),
+        if map.get(key) == seen.as_ref() {
+            return Ok(false);
         }
+        self.replace(&mut map, key, seen)?;
+        Ok(true)
+    }
+
+    fn replace(
+        &self,
+        map: &mut BTreeMap<Key, Seen<T>>,
+        key: &Key,
+        seen: Option<Seen<T>>,
+    ) -> Result<(), OverBudget> {
+        let weight = |seen: Option<&Seen<T>>| seen.map_or(0, |seen| weight_of(key, seen));
+        let (before, after) = (weight(map.get(key)), weight(seen.as_ref()));
+        self.charge.lock().change(before, after)?;
+        match seen {
+            Some(seen) => drop(map.insert(key.clone(), seen)),
+            None => drop(map.remove(key)),
+        }
+        Ok(())
     }
 
     /// Removes what a complete list did not contain; the keys removed.
@@ -203,10 +231,15 @@ impl<T: PartialEq> Objects<T> {
             .cloned()
             .collect();
         for key in &gone {
-            map.remove(key);
+            // Less is never refused.
+            let _ = self.replace(&mut map, key, None);
         }
         gone
     }
+}
+
+fn weight_of<T: Debug>(key: &Key, seen: &Seen<T>) -> usize {
+    2 * weight(key) + weight(seen)
 }
 
 /// Follows a kind until cancelled. `slim` makes what is stored of an object (`None`: nothing, as if it were
@@ -216,71 +249,126 @@ pub async fn follow<K, T>(
     objects: Arc<Objects<T>>,
     slim: impl Fn(K) -> Option<T>,
     changed: impl Fn(&Key),
+    memory: Memory,
     cancel: CancellationToken,
 ) where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
-    T: PartialEq,
+    T: PartialEq + Debug,
 {
     let config = watcher::Config::default().page_size(PAGE);
-    follow_some(api, config, objects, slim, changed, cancel).await;
+    follow_some(api, config, objects, slim, changed, memory, cancel).await;
 }
 
-/// The same for those objects that `config` selects.
+/// The same for those objects that `config` selects. Where there is no memory for them, the store stays as it is, and all is listed
+/// again later.
 pub async fn follow_some<K, T>(
     api: Api<Lenient<K>>,
     config: watcher::Config,
     objects: Arc<Objects<T>>,
     slim: impl Fn(K) -> Option<T>,
     changed: impl Fn(&Key),
+    memory: Memory,
     cancel: CancellationToken,
 ) where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
-    T: PartialEq,
+    T: PartialEq + Debug,
 {
     let kind = K::kind(&()).into_owned();
-    let stream = watcher(api, config).default_backoff();
-    let mut stream = std::pin::pin!(stream);
-    let mut listed = BTreeSet::new();
-    let put = |object: Lenient<K>| {
-        let key = Key::of(object.meta());
-        let seen = understand(object, &slim);
-        if objects.put(&key, seen) {
-            changed(&key);
-        }
-        key
+    let mut follower = Follower {
+        objects,
+        slim,
+        changed,
+        listed: BTreeSet::new(),
+        listing: memory.charge(),
+        _kind: PhantomData,
     };
+    if let Err(error) = follower.objects.charge_to(&memory) {
+        tracing::warn!(%kind, %error, "the objects that are known are not charged to their cluster");
+    }
+    let mut watch = Watch::new(api, config);
+    let mut reported = String::new();
     loop {
         let event = tokio::select! {
             () = cancel.cancelled() => return,
-            event = stream.next() => event,
+            event = watch.next() => event,
         };
-        match event {
-            Some(Ok(watcher::Event::Init)) => listed.clear(),
-            Some(Ok(watcher::Event::InitApply(object))) => {
-                listed.insert(put(object));
-            }
-            Some(Ok(watcher::Event::InitDone)) => {
-                for key in objects.retain(&listed) {
-                    changed(&key);
+        let error = match event {
+            Ok(event) => match follower.take(event) {
+                Ok(()) => {
+                    reported.clear();
+                    continue;
                 }
-                listed.clear();
-                objects.complete.send_replace(true);
-            }
-            Some(Ok(watcher::Event::Apply(object))) => {
-                put(object);
-            }
-            Some(Ok(watcher::Event::Delete(object))) => {
-                let key = Key::of(object.meta());
-                if objects.put(&key, None) {
-                    changed(&key);
+                Err(error) => {
+                    memory.refused(format!("{kind}: {error}"));
+                    follower.forget_list();
+                    watch.restart();
+                    error.to_string()
                 }
-            }
-            Some(Err(error)) => {
-                let error = clusters::explain(&error);
-                tracing::warn!(%kind, %error, "the watch was interrupted; it is taken up again")
-            }
-            None => return,
+            },
+            Err(error) => clusters::explain(&error),
+        };
+        // Said once, however often it fails in the same way.
+        if reported != error {
+            tracing::warn!(%kind, %error, "the watch was interrupted; it is taken up again");
+            reported = error;
         }
+    }
+}
+
+/// Takes the events of a watch into a store.
+struct Follower<K, T, S, C> {
+    objects: Arc<Objects<T>>,
+    slim: S,
+    changed: C,
+    /// The keys of a list that is not complete yet.
+    listed: BTreeSet<Key>,
+    listing: Charge,
+    _kind: PhantomData<fn(K)>,
+}
+
+impl<K, T, S, C> Follower<K, T, S, C>
+where
+    K: Resource<DynamicType = ()>,
+    T: PartialEq + Debug,
+    S: Fn(K) -> Option<T>,
+    C: Fn(&Key),
+{
+    fn take(&mut self, event: watcher::Event<Lenient<K>>) -> Result<(), OverBudget> {
+        match event {
+            watcher::Event::Init => self.forget_list(),
+            watcher::Event::InitApply(object) => {
+                let key = Key::of(object.meta());
+                self.listing.add(weight(&key))?;
+                self.put(&key, understand(object, &self.slim))?;
+                self.listed.insert(key);
+            }
+            watcher::Event::InitDone => {
+                for key in self.objects.retain(&self.listed) {
+                    (self.changed)(&key);
+                }
+                self.forget_list();
+                self.objects.complete.send_replace(true);
+            }
+            watcher::Event::Apply(object) => {
+                let key = Key::of(object.meta());
+                self.put(&key, understand(object, &self.slim))?;
+            }
+            watcher::Event::Delete(object) => self.put(&Key::of(object.meta()), None)?,
+        }
+        Ok(())
+    }
+
+    fn put(&self, key: &Key, seen: Option<Seen<T>>) -> Result<(), OverBudget> {
+        if self.objects.put(key, seen)? {
+            (self.changed)(key);
+        }
+        Ok(())
+    }
+
+    fn forget_list(&mut self) {
+        self.listed.clear();
+        // Less is never refused.
+        let _ = self.listing.set(0);
     }
 }
 
@@ -308,10 +396,10 @@ mod tests {
     fn only_changes_are_told_and_a_list_removes_what_it_lacks() {
         let objects = Objects::new();
         let (a, b) = (Key::new("ns", "a"), Key::new("other", "b"));
-        assert!(objects.put(&a, good(1)));
-        assert!(!objects.put(&a, good(1)));
-        assert!(objects.put(&a, good(2)));
-        assert!(objects.put(&b, good(3)));
+        assert!(objects.put(&a, good(1)).unwrap());
+        assert!(!objects.put(&a, good(1)).unwrap());
+        assert!(objects.put(&a, good(2)).unwrap());
+        assert!(objects.put(&b, good(3)).unwrap());
         assert_eq!(objects.keys_in("ns"), std::slice::from_ref(&a));
         assert_eq!(objects.count(), None, "there may be more");
         objects.complete();
@@ -322,8 +410,8 @@ mod tests {
         );
         assert_eq!(objects.get(&a), None);
         assert_eq!(objects.get(&b), Some(Arc::new(3)));
-        assert!(!objects.put(&a, None));
-        assert!(objects.put(&b, None));
+        assert!(!objects.put(&a, None).unwrap());
+        assert!(objects.put(&b, None).unwrap());
     }
 
     #[test]
@@ -333,10 +421,37 @@ mod tests {
         let later = |one: &u8, other: &u8| one > other;
         objects.update(&key, 1, later);
         assert_eq!(objects.get(&key), None, "gone");
-        objects.put(&key, good(2));
+        objects.put(&key, good(2)).unwrap();
         objects.update(&key, 1, later);
         assert_eq!(objects.get(&key), Some(Arc::new(2)));
         objects.update(&key, 3, later);
         assert_eq!(objects.get(&key), Some(Arc::new(3)));
+    }
+
+    #[test]
+    fn what_is_kept_is_charged_and_given_back() {
+        let memory = Memory::default();
+        let objects = Objects::new();
+        objects.charge_to(&memory).unwrap();
+        let key = Key::new("ns", "a");
+        let text = |length: usize| Some(Seen::Good(Arc::new("x".repeat(length))));
+        objects.put(&key, text(6 << 20)).unwrap();
+        // Another hog has all that can be borrowed.
+        let mut charges = Vec::new();
+        while let Some(charge) = more(&memory) {
+            charges.push(charge);
+        }
+        assert_eq!(
+            objects.put(&Key::new("ns", "b"), text(2 << 20)),
+            Err(OverBudget)
+        );
+        assert_eq!(objects.keys(), std::slice::from_ref(&key), "as it was");
+        assert!(objects.put(&key, None).unwrap());
+        objects.put(&Key::new("ns", "b"), text(2 << 20)).unwrap();
+    }
+
+    fn more(memory: &Memory) -> Option<Charge> {
+        let mut charge = memory.charge();
+        charge.set(1 << 20).ok().map(|()| charge)
     }
 }

@@ -9,15 +9,30 @@ use http::{
 };
 use kube::Client;
 use serde::{
-    Serialize,
+    Deserialize, Serialize,
     de::{DeserializeOwned, IgnoredAny},
 };
 use serde_json::{Value, json};
+use tokio::time::error::Elapsed;
 
-use crate::clusters::{self, absence::Presence};
+use crate::clusters::{
+    self,
+    absence::Presence,
+    adoption::{PAGE, SAME_PAGE},
+};
 
 /// The longest a single call may take.
 pub const DEADLINE: Duration = Duration::from_secs(10);
+/// The longest a list of several pages may take.
+const LIST_DEADLINE: Duration = Duration::from_secs(60);
+/// The most text of all pages of a list, in bytes.
+const LIST_BYTES: usize = 64 << 20;
+/// Pages of one list at most: what is listed here is fipd's own, or of one project.
+const PAGES: usize = 1_000;
+/// Objects of a page where metadata alone is asked for.
+const METADATA_PAGE: u32 = 500;
+/// How often a list that expired between two pages is begun again.
+const RESTARTS: usize = 3;
 /// The field manager of everything fipd applies.
 pub const MANAGER: &str = "fipd";
 
@@ -93,42 +108,104 @@ impl Remote {
 
     /// All objects of a kind with a label, in one namespace or in all where `target.namespace` is empty.
     pub async fn list(&self, target: &Target, label: &str) -> Result<Vec<Value>, CallError> {
-        let query = format!("labelSelector={label}");
-        self.list_as(target, &query, "application/json").await
+        self.list_kept(target, label, Some).await
+    }
+
+    /// What `keep` makes of each of them. Only a page at a time is there as JSON.
+    pub async fn list_kept<T>(
+        &self,
+        target: &Target,
+        label: &str,
+        keep: impl Fn(Value) -> Option<T>,
+    ) -> Result<Vec<T>, CallError> {
+        let query = format!("labelSelector={label}&limit={PAGE}");
+        self.list_as(target, &query, "application/json", keep).await
     }
 
     /// Those of them that have the target's name, in all namespaces. A role can allow these alone.
     pub async fn list_named(&self, target: &Target, label: &str) -> Result<Vec<Value>, CallError> {
         let name = &target.name;
-        let query = format!("labelSelector={label}&fieldSelector=metadata.name%3D{name}");
+        let query =
+            format!("labelSelector={label}&fieldSelector=metadata.name%3D{name}&limit={PAGE}");
         let all = Target {
             namespace: String::new(),
             name: String::new(),
             ..target.clone()
         };
-        self.list_as(&all, &query, "application/json").await
+        self.list_as(&all, &query, "application/json", Some).await
     }
 
     /// The same, but only their metadata.
     pub async fn list_meta(&self, target: &Target, label: &str) -> Result<Vec<Value>, CallError> {
         let metadata = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
-        let query = format!("labelSelector={label}");
-        self.list_as(target, &query, metadata).await
+        let query = format!("labelSelector={label}&limit={METADATA_PAGE}");
+        self.list_as(target, &query, metadata, Some).await
     }
 
-    async fn list_as(
+    /// All pages; one that expires midway is begun again.
+    async fn list_as<T>(
         &self,
         target: &Target,
         query: &str,
         accept: &str,
-    ) -> Result<Vec<Value>, CallError> {
-        let path = format!("{}?{query}", target.path());
-        let request = Request::get(path).header(ACCEPT, accept);
-        let mut list: Value = self.ask(target, request, Vec::new()).await?;
-        match list.get_mut("items").map(Value::take) {
-            Some(Value::Array(items)) => Ok(items),
-            _ => Ok(Vec::new()),
+        keep: impl Fn(Value) -> Option<T>,
+    ) -> Result<Vec<T>, CallError> {
+        let pages = async {
+            let mut expired = 0;
+            loop {
+                match self.pages(target, query, accept, &keep).await? {
+                    Some(all) => return Ok(all),
+                    None if expired < RESTARTS => expired += 1,
+                    None => return Err(endless(target, "the list expires before its last page")),
+                }
+            }
+        };
+        match tokio::time::timeout(LIST_DEADLINE, pages).await {
+            Ok(all) => all,
+            Err(_) => Err(endless(target, "the list is not complete after a minute")),
         }
+    }
+
+    /// `None`: the list expired before its last page.
+    async fn pages<T>(
+        &self,
+        target: &Target,
+        query: &str,
+        accept: &str,
+        keep: impl Fn(Value) -> Option<T>,
+    ) -> Result<Option<Vec<T>>, CallError> {
+        let (mut all, mut bytes) = (Vec::new(), 0);
+        let mut next: Option<String> = None;
+        for _ in 0..PAGES {
+            let from = next.as_deref().map(escaped).unwrap_or_default();
+            let path = format!("{}?{query}{from}", target.path());
+            let request = Request::get(path).header(ACCEPT, accept);
+            let request = request.body(Vec::new());
+            let request = request
+                .map_err(|error| CallError::Rejected(target.to_string(), error.to_string()))?;
+            let text = self.client.request_text(request);
+            let text = match tokio::time::timeout(DEADLINE, text).await {
+                Ok(Err(kube::Error::Api(status))) if status.code == 410 => return Ok(None),
+                text => finish(target, text)?,
+            };
+            bytes += text.len();
+            if bytes > LIST_BYTES {
+                return Err(endless(target, "the list is longer than 64 MiB"));
+            }
+            let page: Page = serde_json::from_str(&text)
+                .map_err(|error| classify(target, kube::Error::SerdeError(error)))?;
+            drop(text);
+            all.extend(page.items.into_iter().flatten().filter_map(&keep));
+            let token = page.metadata.and_then(|metadata| metadata.token);
+            match token.filter(|token| !token.is_empty()) {
+                Some(token) if next.as_ref() == Some(&token) => {
+                    return Err(endless(target, SAME_PAGE));
+                }
+                Some(token) => next = Some(token),
+                None => return Ok(Some(all)),
+            }
+        }
+        Err(endless(target, "the API server names page after page"))
     }
 
     /// Makes the object; a conflict if there is one of its name.
@@ -339,7 +416,14 @@ async fn within<T>(
     target: &Target,
     call: impl Future<Output = Result<T, kube::Error>>,
 ) -> Result<T, CallError> {
-    match tokio::time::timeout(DEADLINE, call).await {
+    finish(target, tokio::time::timeout(DEADLINE, call).await)
+}
+
+fn finish<T>(
+    target: &Target,
+    result: Result<Result<T, kube::Error>, Elapsed>,
+) -> Result<T, CallError> {
+    match result {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(error)) => Err(classify(target, error)),
         Err(_) => Err(CallError::Unavailable(
@@ -357,13 +441,41 @@ fn classify(target: &Target, error: kube::Error) -> CallError {
     let kube::Error::Api(status) = error else {
         return CallError::Unavailable(name, clusters::explain(&error));
     };
-    let message = status.message.clone();
+    let message = clusters::short(&status.message);
     match status.code {
         404 => CallError::NotFound(name),
         409 => CallError::Conflict(name, message),
         400 | 403 | 405 | 413 | 415 | 422 => CallError::Rejected(name, message),
         _ => CallError::Unavailable(name, format!("{} {message}", status.code)),
     }
+}
+
+fn endless(target: &Target, why: &str) -> CallError {
+    CallError::Unavailable(target.to_string(), why.to_owned())
+}
+
+/// The parameter of the next page. Tokens are Base64 for URLs; whatever else somebody answers is escaped.
+fn escaped(token: &str) -> String {
+    let bytes = token.bytes().map(|byte| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => {
+            char::from(byte).to_string()
+        }
+        other => format!("%{other:02X}"),
+    });
+    format!("&continue={}", bytes.collect::<String>())
+}
+
+/// A page of a list.
+#[derive(Deserialize)]
+struct Page {
+    items: Option<Vec<Value>>,
+    metadata: Option<PageMetadata>,
+}
+
+#[derive(Deserialize)]
+struct PageMetadata {
+    #[serde(rename = "continue")]
+    token: Option<String>,
 }
 
 fn encode(target: &Target, body: &impl Serialize) -> Result<Vec<u8>, CallError> {
@@ -452,9 +564,8 @@ pub mod testing {
 mod tests {
     use std::io::ErrorKind;
 
-    use kube::client::AuthError;
-
     use super::*;
+    use crate::clusters::CredentialError;
 
     #[test]
     fn what_is_in_credentials_is_not_told() {
@@ -464,9 +575,92 @@ mod tests {
             namespace: String::new(),
             name: "a".to_owned(),
         };
-        let error = AuthError::ReadTokenFile(ErrorKind::NotFound.into(), "hunter2".into());
+        let error = std::io::Error::from(ErrorKind::NotFound).to_string();
+        let error = CredentialError::File(error.into());
         let said = classify(&target, kube::Error::Service(Box::new(error))).to_string();
-        assert!(said.contains("tokenFile"), "{said}");
-        assert!(!said.contains("hunter2"), "{said}");
+        assert!(
+            said.contains("tokenFile names cannot be read: entity not found"),
+            "{said}"
+        );
+    }
+
+    fn services() -> Target {
+        Target {
+            api: "api/v1",
+            plural: "services",
+            namespace: String::new(),
+            name: String::new(),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_list_is_read_page_by_page() {
+        let (remote, asked) = testing::canned(&[
+            (
+                "GET",
+                200,
+                r#"{"items":[1,2],"metadata":{"continue":"a=&b"}}"#,
+            ),
+            ("GET", 200, r#"{"items":[3],"metadata":{"continue":""}}"#),
+        ]);
+        let all = remote.list(&services(), "").await.unwrap();
+        assert_eq!(all, [json!(1), json!(2), json!(3)]);
+        assert_eq!(asked.lock().len(), 2);
+        assert_eq!(escaped("a=&b"), "&continue=a%3D%26b");
+    }
+
+    #[tokio::test]
+    async fn a_list_that_expires_is_begun_again() {
+        let (remote, _) = testing::canned(&[
+            ("GET", 200, r#"{"items":[1],"metadata":{"continue":"a"}}"#),
+            ("GET", 410, "expired"),
+            ("GET", 200, r#"{"items":[1,2]}"#),
+        ]);
+        let all = remote.list(&services(), "").await.unwrap();
+        assert_eq!(all, [json!(1), json!(2)]);
+    }
+
+    #[tokio::test]
+    async fn the_same_page_for_ever_ends() {
+        let (remote, asked) =
+            testing::serving(|_| (200, json!({ "items": [], "metadata": { "continue": "a" } })));
+        let error = remote.list(&services(), "").await.unwrap_err();
+        assert!(error.to_string().contains("the same page"), "{error}");
+        assert_eq!(asked.lock().len(), 2);
+    }
+
+    #[tokio::test]
+    async fn other_pages_for_ever_end() {
+        let pages = std::sync::atomic::AtomicUsize::new(0);
+        let (remote, asked) = testing::serving(move |_| {
+            let page = pages.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            (
+                200,
+                json!({ "items": [], "metadata": { "continue": page.to_string() } }),
+            )
+        });
+        let error = remote.list(&services(), "").await.unwrap_err();
+        assert!(error.to_string().contains("page after page"), "{error}");
+        assert_eq!(asked.lock().len(), PAGES);
+    }
+
+    #[tokio::test]
+    async fn a_list_that_is_too_long_as_a_whole_ends() {
+        let pages = std::sync::atomic::AtomicUsize::new(0);
+        let (remote, asked) = testing::serving(move |_| {
+            let page = pages.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            let metadata = json!({ "continue": page.to_string(), "pad": "x".repeat(20 << 20) });
+            (200, json!({ "items": [], "metadata": metadata }))
+        });
+        let error = remote.list(&services(), "").await.unwrap_err();
+        assert!(error.to_string().contains("longer than 64 MiB"), "{error}");
+        assert_eq!(asked.lock().len(), 4);
+    }
+
+    #[test]
+    fn what_an_api_server_says_is_shortened() {
+        let status = kube::core::Status::failure(&"x".repeat(1 << 20), "Invalid").with_code(422);
+        let error = classify(&services(), kube::Error::Api(status.boxed()));
+        assert!(error.to_string().len() < 4 << 10);
     }
 }

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use fipd_core::{ClusterId, Ledger, Origin, Pool, System, Text};
 use tokio_util::sync::CancellationToken;
 
-use crate::{clusters::ClusterSession, ipam::Ipam};
+use crate::{
+    clusters::{ClusterSession, memory::Memory},
+    ipam::Ipam,
+};
 
 /// A cluster as the controllers see it.
 pub struct Site {
@@ -62,5 +65,10 @@ impl Site {
 
     pub fn cancel(&self) -> CancellationToken {
         self.session.cancel.clone()
+    }
+
+    /// What is kept of its objects is charged to this.
+    pub fn memory(&self) -> Memory {
+        self.session.memory.clone()
     }
 }

@@ -28,16 +28,23 @@ pub fn spawn<K, T>(
     changed: impl Fn(&Key) + Send + Sync + 'static,
 ) where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
-    T: PartialEq + Send + Sync + 'static,
+    T: PartialEq + Debug + Send + Sync + 'static,
 {
     let api: Api<Lenient<K>> = Api::all(site.session.client.clone());
-    tasks.spawn(follow(api, objects, slim, changed, site.cancel()));
+    tasks.spawn(follow(
+        api,
+        objects,
+        slim,
+        changed,
+        site.memory(),
+        site.cancel(),
+    ));
 }
 
 /// Shows how many objects of a kind there are, for as long as they are followed.
 pub fn count<T>(site: &Site, kind: &'static str, objects: &Arc<Objects<T>>)
 where
-    T: PartialEq + Send + Sync + 'static,
+    T: PartialEq + Debug + Send + Sync + 'static,
 {
     let objects = Arc::downgrade(objects);
     let count = move || objects.upgrade()?.count();
@@ -68,7 +75,7 @@ pub async fn finish(mut tasks: JoinSet<()>) {
 pub async fn listed<K, T>(site: &Site, objects: &Objects<T>, what: &str) -> bool
 where
     K: Resource<DynamicType = (), Scope = ClusterResourceScope> + Clone + Debug + DeserializeOwned,
-    T: PartialEq,
+    T: PartialEq + Debug,
 {
     let (cancel, session) = (site.cancel(), &site.session);
     let api: Api<PartialObjectMeta<K>> = Api::all(session.client.clone());

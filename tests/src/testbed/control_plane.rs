@@ -419,7 +419,7 @@ async fn client_of(kubeconfig: &str) -> Result<Client> {
     let options = KubeConfigOptions::default();
     let config =
         Config::from_custom_kubeconfig(Kubeconfig::from_yaml(kubeconfig)?, &options).await?;
-    Ok(fipd::clusters::transport::client(config)?)
+    Ok(fipd::clusters::client_with(config).await?)
 }
 
 /// The static token of a user: told apart by cluster, so that a kubeconfig used against the wrong one fails.

@@ -224,11 +224,12 @@ async fn what_is_malformed_is_told_by_its_place_and_without_what_is_there() {
     let place = Some(Path::new("/somewhere"));
     let misplaced = text("", "client-key: hunter2, client-certificate: hunter2");
     let loaded = accept(&misplaced, None, "test", place, CODE).await.unwrap();
-    let client = crate::clusters::transport::client(loaded.config);
-    let Err(kube::Error::InferKubeconfig(error)) = client else {
+    let home = Path::new("/nonexistent");
+    let client = crate::clusters::connect::client(loaded.config, home, Default::default()).await;
+    let Err(error) = client else {
         panic!("the file is not there")
     };
-    let what = told(&error);
+    let what = error.to_string();
     assert!(
         what.contains("cannot be read") && !what.contains("hunter2"),
         "{what}"
@@ -247,6 +248,7 @@ fn place() -> (tempfile::TempDir, PathBuf, Trust) {
         dir: dir.path().to_owned(),
         owner,
         credentials: None,
+        home: dir.path().join("programs"),
     };
     (dir, path, trust)
 }
@@ -291,6 +293,7 @@ fn a_credential_is_as_good_as_a_file_of_root() {
         dir: "/etc/fipd".into(),
         owner: trust.owner + 1,
         credentials: Some(dir.path().to_owned()),
+        home: dir.path().join("programs"),
     };
     assert!(trusted(&path, &elsewhere));
     let below = dir.path().join("below");
@@ -308,4 +311,41 @@ fn a_link_out_of_the_trusted_place_is_not_trusted() {
     let link = trust.dir.join("link");
     std::os::unix::fs::symlink(&outside, &link).unwrap();
     assert!(!trusted(&link, &trust));
+}
+
+#[tokio::test]
+async fn a_fifo_in_place_of_a_file_is_refused_and_waits_for_nobody() {
+    let (dir, path, trust) = place();
+    let fifo = dir.path().join("fifo");
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let refused = read_file(&fifo, &trust).unwrap_err().to_string();
+    assert!(refused.contains("not a regular file"), "{refused}");
+
+    let ca = text(", certificate-authority: fifo", "token: x");
+    let Err(refused) = accept(&ca, None, "test", path.parent(), CODE).await else {
+        panic!("the CA is a FIFO")
+    };
+    let refused = refused.to_string();
+    assert!(
+        refused.contains("certificate-authority names") && refused.contains("not a regular file"),
+        "{refused}"
+    );
+    for (user, field) in [
+        ("tokenFile: fifo", "tokenFile"),
+        (
+            "client-certificate: fifo, client-key: fifo",
+            "client-certificate",
+        ),
+    ] {
+        let text = text("", user);
+        let loaded = accept(&text, None, "test", path.parent(), CODE).await;
+        let config = loaded.unwrap().config;
+        let client =
+            crate::clusters::connect::client(config, &trust.home, Default::default()).await;
+        let refused = client.err().unwrap().to_string();
+        assert!(
+            refused.contains(field) && refused.contains("not a regular file"),
+            "{refused}"
+        );
+    }
 }

@@ -263,7 +263,8 @@ async fn watch_slices(site: Arc<Site>, decider: Arc<Decider>) {
     let api: Api<_> = Api::all(site.session.client.clone());
     let objects = Arc::clone(&decider.slices);
     let changed = |_: &Key| decider.changed();
-    follow::<EndpointSlice, _>(api, objects, observe::slice, changed, cancel).await;
+    let memory = site.memory();
+    follow::<EndpointSlice, _>(api, objects, observe::slice, changed, memory, cancel).await;
 }
 
 fn work(site: &Arc<Site>, decider: &Arc<Decider>, tasks: &mut JoinSet<()>) {

@@ -190,6 +190,7 @@ impl NodePart {
             Arc::clone(&self.nodes),
             slim,
             wake(),
+            site.memory(),
             site.cancel(),
         ));
     }

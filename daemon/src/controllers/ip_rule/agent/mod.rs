@@ -116,6 +116,7 @@ impl Agents {
                 Arc::clone(&followed.running),
                 slim,
                 changed,
+                followed.site.memory(),
                 cancel,
             )
             .await;

@@ -24,7 +24,7 @@ use super::{
     validate::{Machine, Provisioned},
 };
 use crate::{
-    clusters::{self, lenient::Lenient},
+    clusters::{self, lenient::Lenient, watch::Watch},
     controllers::{
         objects::{Key, Objects, created, follow},
         rancher_fip::Site,
@@ -151,9 +151,16 @@ fn within<K, T>(
     changed: impl Fn(&Key) + Send + Sync + 'static,
 ) where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
-    T: PartialEq + Send + Sync + 'static,
+    T: PartialEq + Debug + Send + Sync + 'static,
 {
-    tasks.spawn(follow(api, objects, keep, changed, site.cancel()));
+    tasks.spawn(follow(
+        api,
+        objects,
+        keep,
+        changed,
+        site.memory(),
+        site.cancel(),
+    ));
 }
 
 /// Tells what the Secret is named after whenever one with a kubeconfig changes. Only their metadata is read.
@@ -163,8 +170,8 @@ async fn kubeconfigs(
     changed: impl Fn(&str) + Send,
 ) {
     let api: Api<Named<Secret>> = Api::namespaced(client, FLEET_NAMESPACE);
-    let stream = watcher(api, watcher::Config::default());
-    let mut stream = std::pin::pin!(stream.default_backoff().touched_objects());
+    let stream = Watch::new(api, watcher::Config::default()).into_stream();
+    let mut stream = std::pin::pin!(stream.touched_objects());
     loop {
         let event = tokio::select! {
             () = cancel.cancelled() => return,

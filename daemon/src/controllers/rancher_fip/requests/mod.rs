@@ -143,14 +143,12 @@ impl Requests {
         }
         let all = floating_ip::target(&asker.key(""));
         let label = format!("{PROJECT}%3D{}", asker.project);
-        let objects = data.remote.list(&all, &label).await;
-        let objects = objects.map_err(|error| failed(&error))?;
-        let objects = objects
-            .into_iter()
-            .filter_map(|object| serde_json::from_value::<FloatingIP>(object).ok());
-        Ok(objects
-            .map(|object| self.look(data, asker, object))
-            .collect())
+        let keep = |object| {
+            let object = serde_json::from_value::<FloatingIP>(object).ok()?;
+            Some(self.look(data, asker, object))
+        };
+        let objects = data.remote.list_kept(&all, &label, keep).await;
+        objects.map_err(|error| failed(&error))
     }
 
     fn look(&self, data: &Data, asker: &Asker, object: FloatingIP) -> Known {
