@@ -19,7 +19,7 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 
-use super::{CallError, ClusterSession, absence::Presence, memory::weight};
+use super::{CallError, ClusterSession, absence::Presence, memory::weight, watch::LIST};
 use crate::ipam::IpamError;
 
 /// Objects per page of a list. A page is parsed as a whole: what larger ones take at once stays with the allocator.
@@ -263,12 +263,21 @@ where
     T: Debug,
     F: Future<Output = Result<ObjectList<K>, kube::Error>>,
 {
-    let mut restarts = 0;
-    loop {
-        match pages(session, &list, params.clone(), what, &keep).await {
-            Err(err) if err.status() == Some(410) && restarts < RESTARTS => restarts += 1,
-            result => return result,
+    let all = async {
+        let mut restarts = 0;
+        loop {
+            match pages(session, &list, params.clone(), what, &keep).await {
+                Err(err) if err.status() == Some(410) && restarts < RESTARTS => restarts += 1,
+                result => return result,
+            }
         }
+    };
+    match tokio::time::timeout(LIST, all).await {
+        Ok(all) => all,
+        Err(_) => Err(CallError::service(
+            what,
+            format!("not all pages were there within {} s", LIST.as_secs()),
+        )),
     }
 }
 

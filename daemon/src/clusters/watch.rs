@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use super::backoff::Backoff;
 
 /// Until all objects of a kind are listed.
-const LIST: Duration = Duration::from_secs(600);
+pub(super) const LIST: Duration = Duration::from_secs(600);
 const FIRST_PAUSE: Duration = Duration::from_secs(5);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 

@@ -456,3 +456,77 @@ async fn a_list_is_read_in_pages_and_keeps_no_managed_fields() {
     assert!(asked.lock().iter().all(|query| query.contains("limit=50")));
     session.cancel.cancel();
 }
+
+/// A client whose lists name a next page for ever, a second later each.
+fn endless(next: impl Fn(usize) -> String + Send + 'static) -> (Client, Arc<AtomicUsize>) {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let answer = move |_: http::Request<Body>| {
+        let next = next(count.fetch_add(1, Ordering::SeqCst));
+        let page = format!(
+            r#"{{"apiVersion":"v1","kind":"ServiceList","metadata":{{"continue":"{next}"}},"items":[
+                {{"metadata":{{"name":"s"}}}}]}}"#
+        );
+        async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            Ok::<_, Infallible>(http::Response::new(Body::from(page.into_bytes())))
+        }
+    };
+    (Client::new(tower::service_fn(answer), "default"), asked)
+}
+
+#[tokio::test]
+async fn a_list_without_end_fails() {
+    let (_dir, ipam) = address_book();
+    let session = session(&ipam, &Arc::default()).await;
+    tokio::time::pause();
+    let list = async |client| {
+        let api: kube::Api<k8s_openapi::api::core::v1::Service> = kube::Api::all(client);
+        let params = kube::api::ListParams::default();
+        let list = adoption::complete_list(&session, &api, params, "list Services", Some);
+        list.await.unwrap_err().to_string()
+    };
+    let (same, asked) = endless(|_| "same".to_owned());
+    assert!(list(same).await.contains("the same page"));
+    assert_eq!(asked.load(Ordering::SeqCst), 2);
+    let (other, asked) = endless(|page| page.to_string());
+    let said = list(other).await;
+    assert!(said.contains("within 600 s"), "{said}");
+    assert!(asked.load(Ordering::SeqCst) <= 601);
+    session.cancel.cancel();
+}
+
+#[tokio::test]
+async fn a_list_that_the_clusters_memory_does_not_hold_fails() {
+    let (_dir, ipam) = address_book();
+    let session = session(&ipam, &Arc::default()).await;
+    let mut charges = Vec::new();
+    loop {
+        let mut charge = session.memory.charge();
+        if charge.set(1 << 20).is_err() {
+            break;
+        }
+        charges.push(charge);
+    }
+    let answer = |_: http::Request<Body>| async {
+        let name = "x".repeat(2 << 20);
+        let page = format!(r#"{{"metadata":{{}},"items":[{{"metadata":{{"name":"{name}"}}}}]}}"#);
+        Ok::<_, Infallible>(http::Response::new(Body::from(page.into_bytes())))
+    };
+    let client = Client::new(tower::service_fn(answer), "default");
+    let api: kube::Api<k8s_openapi::api::core::v1::Service> = kube::Api::all(client);
+    let list = async || {
+        let params = kube::api::ListParams::default();
+        let keep = |one: k8s_openapi::api::core::v1::Service| one.metadata.name;
+        adoption::complete_list(&session, &api, params, "list Services", keep).await
+    };
+    let error = list().await.unwrap_err().to_string();
+    assert!(error.contains("more memory than the 8 MiB"), "{error}");
+    assert_eq!(
+        session.memory.trouble().as_deref().map(|why| &why[..15]),
+        Some("list Services: ")
+    );
+    charges.clear();
+    assert_eq!(list().await.unwrap().len(), 1);
+    session.cancel.cancel();
+}
