@@ -154,6 +154,8 @@ async fn serve(
         host_rules,
     };
     let status = serving_at(&doors.url);
+    let liveness = doors.liveness();
+    tasks.spawn(liveness.clone().watch_blocking(stop.clone()).map(Ok));
     let keeper = Keeper::new(settings, clusters.clone(), Some(parts), status);
     tasks.spawn(keeper.run(hangup, desk, stop.clone()).map(Ok));
     let api = Arc::new(Api {
@@ -189,6 +191,7 @@ async fn serve(
         tokens_used: api::tokens::LastUsed::default(),
         data_dir: settings.data_dir.clone(),
         checking: Arc::new(Semaphore::new(1)),
+        liveness,
         stop: stop.clone(),
     });
     let listen_file = doors.serve(&mut tasks, settings, api, stop);

@@ -363,6 +363,16 @@ impl Ipam {
         self.shared.beats.pulse(self.waiting(), troubled)
     }
 
+    /// How long the writer is silent though it does not wait for the disk; an idle one beats each second.
+    pub fn silent_for(&self) -> Duration {
+        self.shared.beats.silent_for()
+    }
+
+    /// How long the latest commit has waited for the disk; `None`: none does.
+    pub fn waits_for_disk(&self) -> Option<Duration> {
+        self.shared.beats.waits_for_disk()
+    }
+
     /// The current time as the ledger sees it.
     pub fn now(&self) -> Timestamp {
         self.shared.now()

@@ -30,6 +30,7 @@ pub mod helm;
 pub mod host;
 pub mod ipam;
 pub mod journal;
+pub mod liveness;
 pub mod logging;
 pub mod metrics;
 pub mod nodes;

@@ -1,12 +1,13 @@
 //! `/healthz`, `/readyz`, `/metrics`.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     Json,
     extract::State,
     response::{IntoResponse, Response},
 };
+use fipd_core::Text;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
 use super::{
@@ -18,11 +19,26 @@ use crate::{
     store::Condition,
 };
 
-/// The process answers.
-#[utoipa::path(get, path = "/healthz", tag = "health", security(()), responses((status = 200, body = String)))]
-pub async fn healthz() -> &'static str {
-    "ok\n"
+/// Whether the process works: 503 once the writer or a loop that accepts connections has been silent for 60 s. A slow disk is
+/// no reason; `/readyz` knows that.
+#[utoipa::path(get, path = "/healthz", tag = "health", security(()),
+    responses((status = 200, body = String), (status = 503, body = String)))]
+pub async fn healthz(State(api): State<Arc<Api>>) -> Response {
+    health(&api.liveness.hanging(api.ipam.silent_for()))
 }
+
+fn health(hanging: &[(Text, Duration)]) -> Response {
+    if hanging.is_empty() {
+        return "ok\n".into_response();
+    }
+    let lines = hanging.iter();
+    let lines =
+        lines.map(|(name, age)| format!("{name} has been silent for {} s\n", age.as_secs()));
+    (StatusCode::SERVICE_UNAVAILABLE, lines.collect::<String>()).into_response()
+}
+
+/// A commit that takes longer makes the daemon not ready.
+const SLOW_DISK: Duration = Duration::from_secs(5);
 
 /// Whether decisions are taken, and why not. Plain text, or JSON where that is asked for.
 #[utoipa::path(get, path = "/readyz", tag = "health",
@@ -143,6 +159,21 @@ fn readiness(api: &Api) -> Readiness {
         ready = false;
         reasons.push(format!("store: {}", store_sentence(&condition)));
     }
+    if let Some(age) = api.ipam.waits_for_disk().filter(|age| *age >= SLOW_DISK) {
+        ready = false;
+        reasons.push(format!(
+            "store: the disk has not answered for {} s; requests wait until it does",
+            age.as_secs()
+        ));
+    }
+    if let Some(age) = api.liveness.blocking_full() {
+        ready = false;
+        reasons.push(format!(
+            "threads: all threads for blocking work have been busy for {} s; check that the file systems of the data directory \
+             and of /etc/fipd answer",
+            age.as_secs()
+        ));
+    }
     if api.stop.is_cancelled() {
         ready = false;
         reasons.push("fipd is stopping".to_owned());
@@ -179,6 +210,14 @@ mod tests {
         api::ui::tests::Site,
         rules::{EngineState, View, rows::tests::view},
     };
+
+    #[test]
+    fn a_loop_that_hangs_is_named_with_503() {
+        assert_eq!(health(&[]).status(), StatusCode::OK);
+        let hanging = [("the writer".into(), Duration::from_secs(61))];
+        let status = health(&hanging).status();
+        assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+    }
 
     #[tokio::test]
     async fn an_agent_is_ready_from_its_first_good_pass_on() {

@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeSet,
     io,
-    net::{IpAddr, Ipv6Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     os::unix::net::UnixListener as StdUnixListener,
     path::{Path, PathBuf},
     time::Duration,
@@ -29,7 +29,10 @@ use super::{
     auth::{SocketPeer, SocketPolicy},
     tls::{self, TlsError},
 };
-use crate::sockets::{self, Listening, SocketError};
+use crate::{
+    liveness::{BEAT, Heartbeat},
+    sockets::{self, Listening, SocketError},
+};
 
 /// How long open connections have to finish when the daemon stops.
 const DRAIN: Duration = Duration::from_secs(2);
@@ -113,6 +116,8 @@ pub fn network(address: IpAddr) -> IpAddr {
 pub struct Socket {
     listening: Listening,
     pub policy: SocketPolicy,
+    /// Of the loop that accepts connections.
+    pub heartbeat: Heartbeat,
 }
 
 impl Socket {
@@ -126,7 +131,11 @@ impl Socket {
             own_uid: nix::unistd::geteuid().as_raw(),
             socket_gid: listening.gid,
         };
-        Ok(Self { listening, policy })
+        Ok(Self {
+            listening,
+            policy,
+            heartbeat: Heartbeat::default(),
+        })
     }
 
     /// Where it is.
@@ -148,6 +157,7 @@ impl Socket {
         };
         let listener = UntilStop {
             listener,
+            heartbeat: self.heartbeat,
             stop: stop.clone(),
         };
         let serving = axum::serve(listener, service).with_graceful_shutdown(after(TO_ASK));
@@ -163,6 +173,7 @@ impl Socket {
 /// The socket for admins, until the daemon stops: from then on nobody is taken.
 pub struct UntilStop {
     listener: tokio::net::UnixListener,
+    heartbeat: Heartbeat,
     stop: CancellationToken,
 }
 
@@ -171,10 +182,14 @@ impl Listener for UntilStop {
     type Addr = tokio::net::unix::SocketAddr;
 
     async fn accept(&mut self) -> (Self::Io, Self::Addr) {
-        tokio::select! {
-            biased;
-            () = self.stop.cancelled() => std::future::pending().await,
-            taken = Listener::accept(&mut self.listener) => taken,
+        loop {
+            self.heartbeat.beat();
+            tokio::select! {
+                biased;
+                () = self.stop.cancelled() => std::future::pending().await,
+                taken = Listener::accept(&mut self.listener) => return taken,
+                () = tokio::time::sleep(BEAT) => {}
+            }
         }
     }
 
@@ -279,6 +294,30 @@ async fn served(address: SocketAddr, identity: tls::Identity) -> Result<RustlsCo
 pub struct Port {
     listener: std::net::TcpListener,
     pub address: SocketAddr,
+    /// Of the loop that accepts connections; [`keep_asking`] makes it beat while nobody else connects.
+    pub heartbeat: Heartbeat,
+}
+
+/// Connects to a port of this process each second, so that the loop that accepts connections beats. A port at an address that
+/// cannot be reached from here (no interface has it yet) is not at fault.
+pub async fn keep_asking(address: SocketAddr, heartbeat: Heartbeat, stop: CancellationToken) {
+    let mut target = address;
+    if address.ip().is_unspecified() {
+        target.set_ip(match address {
+            SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        });
+    }
+    let asking = async {
+        loop {
+            let connecting = tokio::net::TcpStream::connect(target);
+            if let Ok(Err(_)) = tokio::time::timeout(BEAT, connecting).await {
+                heartbeat.beat();
+            }
+            tokio::time::sleep(BEAT).await;
+        }
+    };
+    stop.run_until_cancelled(asking).await;
 }
 
 impl Port {
@@ -297,7 +336,11 @@ impl Port {
         let listener = listener.map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        Ok(Self { listener, address })
+        Ok(Self {
+            listener,
+            address,
+            heartbeat: Heartbeat::default(),
+        })
     }
 
     /// Serves until `stop`, by TLS where there is a certificate.
@@ -322,12 +365,12 @@ impl Port {
         let result = match tls {
             Some(config) => {
                 let secure = RustlsAcceptor::new(config).acceptor(plain);
-                let mut server = server.acceptor(Guard::new(secure, most));
+                let mut server = server.acceptor(Guard::new(secure, most, self.heartbeat));
                 patient(server.http_builder(), most.idle.is_none());
                 server.serve(service).await
             }
             None => {
-                let mut server = server.acceptor(Guard::new(plain, most));
+                let mut server = server.acceptor(Guard::new(plain, most, self.heartbeat));
                 patient(server.http_builder(), most.idle.is_none());
                 server.serve(service).await
             }

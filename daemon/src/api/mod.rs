@@ -84,6 +84,7 @@ use crate::{
     guests::GuestBoard,
     helm::Helm,
     ipam::Ipam,
+    liveness::Liveness,
     metrics::Metrics,
     nodes::NodeBoard,
     oidc::Oidc,
@@ -132,6 +133,8 @@ pub struct Api {
     pub data_dir: PathBuf,
     /// One permit: a check copies the ledger and the store.
     pub checking: Arc<Semaphore>,
+    /// The loops that accept connections, and the blocking pool.
+    pub liveness: Liveness,
     /// Cancelled when the daemon stops; long answers (event streams) end then.
     pub stop: CancellationToken,
 }

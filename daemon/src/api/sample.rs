@@ -128,6 +128,7 @@ impl Site {
             tokens_used: super::tokens::LastUsed::default(),
             data_dir: dir.path().to_owned(),
             checking: Arc::new(tokio::sync::Semaphore::new(1)),
+            liveness: crate::liveness::Liveness::default(),
             stop,
         });
         let router = router(

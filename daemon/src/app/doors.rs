@@ -1,6 +1,6 @@
 //! Where the daemon is asked: its sockets, its ports, and what tells tools of them.
 
-use std::{path::Path, sync::Arc};
+use std::{iter, path::Path, sync::Arc};
 
 use axum_server::tls_rustls::RustlsConfig;
 use futures::FutureExt as _;
@@ -15,6 +15,7 @@ use crate::{
     cni,
     config::Listener,
     descriptors,
+    liveness::Liveness,
     settings::Settings,
     sockets::{self, Listening, Passed, SocketError},
 };
@@ -60,6 +61,18 @@ impl Doors {
         })
     }
 
+    /// The loops that accept connections.
+    pub fn liveness(&self) -> Liveness {
+        let extra = self.extra.iter().map(|(port, _)| port);
+        let ports = iter::once(&self.port).chain(extra).map(|port| {
+            let name = format!("the loop that accepts connections at {}", port.address);
+            (name.into(), port.heartbeat.clone())
+        });
+        let socket = "the loop that accepts connections at the socket".into();
+        let socket = (socket, self.socket.heartbeat.clone());
+        Liveness::new(ports.chain([socket]).collect())
+    }
+
     /// Serves there and tells that fipd is ready. The listen file is to be dropped when that ends.
     pub fn serve(
         self,
@@ -68,6 +81,11 @@ impl Doors {
         api: Arc<Api>,
         stop: &CancellationToken,
     ) -> Option<ListenFile> {
+        let extra = self.extra.iter().map(|(port, _)| port);
+        for port in iter::once(&self.port).chain(extra) {
+            let asking = listen::keep_asking(port.address, port.heartbeat.clone(), stop.clone());
+            tasks.spawn(asking.map(|_| Ok(())));
+        }
         let served = self.certificate.served();
         serve_open(tasks, self.extra, &api, &served, stop);
         let on_socket = self.socket.path().to_owned();

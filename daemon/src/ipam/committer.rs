@@ -29,6 +29,7 @@ fn upkeep(shared: &Shared) -> Option<Instant> {
 
 /// What became of each; shorter than the question when the rest is unknown.
 pub(super) fn commit(shared: &Shared, decisions: &[Decision]) -> Vec<Outcome> {
+    shared.beats.commit.beat();
     shared.beats.begun.fetch_add(1, Ordering::AcqRel);
     let outcomes = match shared.store.lock().as_mut() {
         Some(store) => store.commit(decisions),

@@ -11,6 +11,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::{Guard, IpamError};
+use crate::liveness::BEAT;
 
 /// The most decisions of one commit.
 pub(super) const BATCH: usize = 512;
@@ -109,11 +110,12 @@ impl Mailbox {
     }
 
     /// Waits for something to do. `committing`: a batch is with the committer; `room`: how many more requests fit into
-    /// the planner's batch.
-    pub fn next(&self, committing: bool, room: usize) -> Next {
+    /// the planner's batch. Calls `beat` at once, and each [`BEAT`] while there is nothing to do.
+    pub fn next(&self, committing: bool, room: usize, beat: impl Fn()) -> Next {
         let mut looked_out = false;
         let mut inner = self.inner.lock();
         loop {
+            beat();
             if inner.dead {
                 return Next::End;
             }
@@ -134,7 +136,7 @@ impl Mailbox {
                 looked_out = true;
                 continue;
             }
-            self.planner.wait(&mut inner);
+            self.planner.wait_for(&mut inner, BEAT);
             inner.wake_at = usize::MAX;
         }
     }

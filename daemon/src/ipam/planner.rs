@@ -57,7 +57,12 @@ impl Planner<'_> {
         } else {
             0
         };
-        match self.shared.mailbox.next(!self.flight.is_empty(), room) {
+        let beat = || self.shared.beats.planner.beat();
+        match self
+            .shared
+            .mailbox
+            .next(!self.flight.is_empty(), room, beat)
+        {
             Next::End => return false,
             Next::Fresh(fresh) => {
                 for waiting in fresh {
@@ -131,6 +136,7 @@ impl Planner<'_> {
     fn commit_here(&mut self) {
         let began = Instant::now();
         let outcomes = committer::commit(self.shared, &std::mem::take(&mut self.decisions));
+        self.shared.beats.planner.beat();
         let quick = began.elapsed() < LOOK_OUT;
         self.shared.quick.store(quick, Ordering::Relaxed);
         let ended = std::mem::take(&mut self.ready);

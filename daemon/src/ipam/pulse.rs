@@ -1,6 +1,11 @@
 //! Whether the writer gets on, for the watchdog of the service manager.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+use crate::liveness::Heartbeat;
 
 /// Counted by the writer's threads.
 #[derive(Debug, Default)]
@@ -9,6 +14,10 @@ pub(super) struct Beats {
     pub turns: AtomicU64,
     pub begun: AtomicU64,
     pub ended: AtomicU64,
+    /// The planner went round, with or without something to do.
+    pub planner: Heartbeat,
+    /// The latest commit began.
+    pub commit: Heartbeat,
 }
 
 /// The writer at a moment.
@@ -25,6 +34,19 @@ pub struct Pulse {
 }
 
 impl Beats {
+    /// How long the latest commit has waited for the disk; `None`: none does.
+    pub fn waits_for_disk(&self) -> Option<Duration> {
+        let count = |beats: &AtomicU64| beats.load(Ordering::Acquire);
+        let ended = count(&self.ended);
+        (count(&self.begun) != ended).then(|| self.commit.silent_for())
+    }
+
+    /// How long the planner is silent. A planner that waits for the disk is not.
+    pub fn silent_for(&self) -> Duration {
+        let silent = self.planner.silent_for();
+        self.waits_for_disk().map_or(silent, |_| Duration::ZERO)
+    }
+
     pub fn pulse(&self, waiting: usize, troubled: bool) -> Pulse {
         let count = |beats: &AtomicU64| beats.load(Ordering::Acquire);
         Pulse {

@@ -358,3 +358,55 @@ async fn a_writer_that_dies_unasked_is_told() {
     );
     writer.join();
 }
+
+/// Until `seen`, within ten seconds.
+fn wait_until(what: &str, seen: impl Fn() -> bool) {
+    let begun = std::time::Instant::now();
+    while !seen() {
+        assert!(begun.elapsed().as_secs() < 10, "{what}");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_idle_writer_beats_and_one_that_cannot_have_the_ledger_is_silent() {
+    const LONGER_THAN_IDLE: std::time::Duration = std::time::Duration::from_millis(2_500);
+    let dir = tempfile::tempdir().unwrap();
+    let (ipam, writer) = start(dir.path());
+    let first = ipam.silent_for();
+    wait_until("it grows", || ipam.silent_for() > first);
+    let grown = ipam.silent_for();
+    wait_until("an idle writer beats", || ipam.silent_for() < grown);
+
+    let (free, wait) = std::sync::mpsc::channel::<()>();
+    let reader = ipam.clone();
+    let reading = std::thread::spawn(move || reader.read(|_| wait.recv().ok()));
+    let asker = ipam.clone();
+    let asking = tokio::spawn(async move { make_pool(&asker, "lab", "10.0.0.0/29").await });
+    wait_until("it is silent", || ipam.silent_for() > LONGER_THAN_IDLE);
+    assert_eq!(ipam.waits_for_disk(), None);
+    free.send(()).unwrap();
+    reading.join().unwrap();
+    asking.await.unwrap();
+    wait_until("it beats again", || ipam.silent_for() < LONGER_THAN_IDLE);
+    stop(&ipam, writer).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_writer_that_waits_for_the_disk_is_not_silent() {
+    let dir = tempfile::tempdir().unwrap();
+    let (ipam, writer) = start(dir.path());
+    // Who commits needs the store.
+    let disk = ipam.shared.store.lock();
+    let asker = ipam.clone();
+    let asking = tokio::spawn(async move { make_pool(&asker, "lab", "10.0.0.0/29").await });
+    let long = std::time::Duration::from_millis(1_200);
+    wait_until("it waits for the disk", || {
+        ipam.waits_for_disk().is_some_and(|age| age > long)
+    });
+    assert!(ipam.silent_for().is_zero());
+    drop(disk);
+    asking.await.unwrap();
+    assert_eq!(ipam.waits_for_disk(), None);
+    stop(&ipam, writer).await;
+}

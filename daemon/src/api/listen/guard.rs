@@ -24,6 +24,7 @@ use tokio::{
 };
 
 use super::{HEAD_DEADLINE, Most, network};
+use crate::liveness::Heartbeat;
 
 /// Bytes by which HTTP/2 is told from HTTP/1 (RFC 9113, 3.4).
 const PREFACE: usize = 24;
@@ -35,18 +36,20 @@ pub(super) struct Guard<A> {
     most: Most,
     permits: Arc<Semaphore>,
     by_address: ByAddress,
+    heartbeat: Heartbeat,
 }
 
 /// How many there are of each.
 type ByAddress = Arc<Mutex<BTreeMap<IpAddr, usize>>>;
 
 impl<A> Guard<A> {
-    pub fn new(inner: A, most: Most) -> Self {
+    pub fn new(inner: A, most: Most, heartbeat: Heartbeat) -> Self {
         Self {
             inner,
             most,
             permits: Arc::new(Semaphore::new(most.all)),
             by_address: ByAddress::default(),
+            heartbeat,
         }
     }
 
@@ -100,6 +103,7 @@ where
     type Future = BoxFuture<'static, io::Result<(Self::Stream, Self::Service)>>;
 
     fn accept(&self, stream: TcpStream, service: S) -> Self::Future {
+        self.heartbeat.beat();
         let place = match self.place(&stream) {
             Ok(place) => place,
             Err(full) => return Box::pin(std::future::ready(Err(full))),

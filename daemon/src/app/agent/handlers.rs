@@ -13,6 +13,7 @@ use crate::{
     controllers::{Runner, ip_rule, rancher_fip},
     guests::GuestBoard,
     ipam::Ipam,
+    liveness::Liveness,
     metrics::Metrics,
     nodes::NodeBoard,
     reload::Reload,
@@ -85,6 +86,7 @@ impl Handlers {
             tokens_used: api::tokens::LastUsed::default(),
             data_dir: settings.data_dir.clone(),
             checking: Arc::new(Semaphore::new(1)),
+            liveness: Liveness::default(),
             stop: stop.clone(),
             ipam,
         })
