@@ -267,6 +267,7 @@ fn controllers(settings: &Settings, guests: &GuestBoard, helm: &Helm) -> Runner 
     let ca = tls::ca_file(&settings.data_dir);
     let own = Own {
         ca_file: tls.files.is_none().then_some(ca),
+        cert_file: tls.files.as_ref().map(|(cert, _)| cert.clone()),
         names: tls.names(),
         listen: Some(tls.listen),
         url: tls.advertise,

@@ -2,11 +2,13 @@
 
 #![expect(clippy::unwrap_used, reason = "in a test a panic is the verdict")]
 
+use std::fs;
 use std::time::Duration;
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use fipd_crds::floating_ip::{FloatingIP, FloatingIPPool};
 use fipd_tests::scenario::{Scenario, write_kubeconfig};
-use fipd_tests::testbed::{RESTRICTED_USER, SiteOptions, wait_until};
+use fipd_tests::testbed::{CertificateAuthority, RESTRICTED_USER, SiteOptions, wait_until};
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::events::v1::Event;
 use kube::Client;
@@ -209,17 +211,98 @@ impl Rancher {
         .unwrap();
     }
 
+    async fn wait_shown(&self, what: &str, test: impl Fn(&str) -> bool) {
+        wait_until(&format!("the webhook is {what}"), DEADLINE, || async {
+            let shown = self
+                .scenario
+                .fipd
+                .cli(["clusters", "show", "rancher"])
+                .await;
+            let shown = shown.map_err(|error| error.to_string())?.stdout;
+            if test(&shown) { Ok(()) } else { Err(shown) }
+        })
+        .await
+        .unwrap();
+    }
+
     async fn restart(&mut self, webhook: &str) {
-        let config = config(&self.scenario.fipd.url(), webhook);
+        self.restart_with("", webhook).await;
+    }
+
+    /// With more keys of `[api]`.
+    async fn restart_with(&mut self, api: &str, webhook: &str) {
+        let config = config_with(&self.scenario.fipd.url(), api, webhook);
         self.scenario.fipd.write_config(&config).unwrap();
         self.scenario.fipd.restart().await.unwrap();
         self.scenario.fipd.wait_ready(DEADLINE).await.unwrap();
     }
 }
 
+/// Under a certificate of a private CA, whose chain says what that is; no `ca-file` names it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_webhook_of_a_private_ca_is_in_force_and_one_that_is_not_is_reported() {
+    let mut rancher = Rancher::start("").await;
+    let authority = CertificateAuthority::new().unwrap();
+    let directory = rancher.scenario.fipd.data_dir();
+    let (cert, key) = (directory.join("site.crt"), directory.join("site.key"));
+    authority.write_server_pair(&cert, &key).unwrap();
+    let chain = format!("{}{}", fs::read_to_string(&cert).unwrap(), authority.pem());
+    fs::write(&cert, chain).unwrap();
+    let files = format!("cert = {cert:?}\nkey = {key:?}\n");
+    rancher.restart_with(&files, "").await;
+    let bundle = STANDARD.encode(authority.pem());
+    rancher
+        .wait_webhook("of the private CA", |found| {
+            found.is_some_and(|found| found["webhooks"][0]["clientConfig"]["caBundle"] == bundle)
+        })
+        .await;
+    rancher.asked().await;
+    rancher
+        .wait_shown("in force", |shown| !shown.contains("admission webhook"))
+        .await;
+
+    // The API server cannot reach it: that is seen, and nothing waits for it. A `fail` of before does not count.
+    rancher.fip("one", "").await.unwrap();
+    rancher.wait_address("one").await;
+    let dead = "url = \"https://127.0.0.1:1\"\nfailure-policy = \"fail\"\n";
+    rancher.restart_with(&files, dead).await;
+    rancher
+        .wait_webhook("at the dead URL", |found| {
+            found.is_some_and(|found| {
+                let webhook = &found["webhooks"][0];
+                let url = webhook["clientConfig"]["url"].as_str().unwrap_or_default();
+                url.starts_with("https://127.0.0.1:1/") && webhook["failurePolicy"] == "Ignore"
+            })
+        })
+        .await;
+    rancher
+        .wait_shown("not in force", |shown| {
+            shown.contains("is not in force") && shown.contains("needs two hosts")
+        })
+        .await;
+    rancher.wait_event("WebhookNotInForce", OURS).await;
+    rancher
+        .fips
+        .delete("one", &DeleteParams::default())
+        .await
+        .unwrap();
+    wait_until("the FloatingIP is gone", DEADLINE, || async {
+        match rancher.fips.get_opt("one").await {
+            Ok(None) => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    })
+    .await
+    .unwrap();
+}
+
 fn config(url: &str, webhook: &str) -> String {
+    config_with(url, "", webhook)
+}
+
+fn config_with(url: &str, api: &str, webhook: &str) -> String {
     format!(
-        "[api]\nadvertise = \"{url}\"\n[[cluster]]\nname = \"rancher\"\nkubeconfig = \"rancher.kubeconfig\"\n\
+        "[api]\nadvertise = \"{url}\"\n{api}[[cluster]]\nname = \"rancher\"\nkubeconfig = \"rancher.kubeconfig\"\n\
          systems = [\"rancher-fip\"]\n[cluster.rancher-fip.webhook]\n{webhook}\n"
     )
 }
@@ -453,7 +536,7 @@ async fn the_configuration_is_kept_and_goes_when_it_is_switched_off_and_writes_n
                 && webhook["failurePolicy"] == "Ignore"
                 && webhook["timeoutSeconds"] == 3
                 && webhook["sideEffects"] == "None"
-                && webhook.get("matchConditions").is_none()
+                && webhook["matchConditions"][0]["name"] == "fipd.io/not-fipd"
         })
     };
     rancher.wait_webhook("back", is_whole).await;
@@ -467,6 +550,10 @@ async fn the_configuration_is_kept_and_goes_when_it_is_switched_off_and_writes_n
         .await
         .unwrap();
     rancher.wait_webhook("repaired", is_whole).await;
+    // An admin's condition stays.
+    let found = json!(rancher.webhooks.get(OURS).await.unwrap());
+    let conditions = &found["webhooks"][1]["matchConditions"];
+    assert_eq!(conditions[1]["name"], "never", "{conditions}");
     // The original's configuration is spoken of, and left alone.
     let service = json!({ "name": "rancher-fip-manager-webhook", "namespace": "rancher-fip-manager", "path": "/validate-floatingip" });
     let original = json!({

@@ -11,6 +11,7 @@
 mod floating_ip;
 mod ip_rule;
 mod pool;
+pub mod proof;
 mod quota;
 pub mod review;
 #[cfg(any(test, feature = "fuzz"))]
@@ -22,6 +23,7 @@ use fipd_core::{ClusterId, Ledger, NetworkId, Pool, System};
 use tokio::{sync::Semaphore, time::Instant};
 
 use crate::{fip_rules::Wrong, ipam::Ipam};
+use proof::Proof;
 use review::{Kind, Question, Verdict};
 
 /// How long an answer waits for what was written a moment before to be known.
@@ -92,6 +94,9 @@ impl Admission {
             verdict,
             checked: true,
         };
+        if let Some(refused) = Proof::judge(question) {
+            return checked(refused);
+        }
         if question.passes() {
             return checked(Verdict::allowed());
         }

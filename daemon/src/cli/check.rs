@@ -103,12 +103,11 @@ async fn config(file: &Path) -> Result<Vec<Checked>, Failure> {
         ok: true,
         detail,
     }];
-    for (cluster, warning) in config.webhook_warnings() {
-        checks.push(Checked {
-            what: format!("webhook of cluster {cluster}"),
-            ok: true,
-            detail: format!("WARNING: {warning}"),
-        });
+    if let Some((cluster, why)) = config.webhook_warnings().into_iter().next() {
+        let file = shown(file);
+        return Err(Failure::Input(format!(
+            "{file}: webhook of cluster {cluster}: {why}"
+        )));
     }
     if let Some(host) = &config.host {
         checks.extend(kernel(host));

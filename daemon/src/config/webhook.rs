@@ -33,7 +33,7 @@ pub enum FailurePolicy {
     /// It stores the object; the controllers enforce the same rules.
     #[default]
     Ignore,
-    /// It refuses the write.
+    /// It refuses the write. Needs two hosts that serve, which cannot exist yet: `ignore` is used instead.
     Fail,
 }
 
@@ -168,9 +168,9 @@ impl Config {
     }
 }
 
-/// What `fail` means.
-pub const FAIL: &str = "failure-policy = \"fail\": while this one host does not serve, nobody can write an object of the \
-     system in the cluster; with \"ignore\" the controllers enforce the same rules afterwards";
+/// Why `fail` is not used.
+pub const FAIL: &str = "failure-policy = \"fail\" needs two hosts that serve, and fipd runs on one: \"ignore\" is used, and the \
+     controllers enforce the same rules afterwards; set failure-policy = \"ignore\"";
 
 #[cfg(test)]
 mod tests {
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn fail_is_allowed_and_warned_of() {
+    fn fail_is_read_and_warned_of() {
         let fail = config("[cluster.rancher-fip.webhook]\nfailure-policy = \"fail\"\n").unwrap();
         let warnings = fail.webhook_warnings();
         assert_eq!(warnings, [("rancher".into(), FAIL)]);

@@ -213,6 +213,22 @@ impl Remote {
         self.create_seen::<IgnoredAny>(target, body).await.map(drop)
     }
 
+    /// Asks the API server whether it would make the object, and makes none.
+    pub async fn create_dry(
+        &self,
+        target: &Target,
+        body: &impl Serialize,
+    ) -> Result<(), CallError> {
+        let all = Target {
+            name: String::new(),
+            ..target.clone()
+        };
+        let path = format!("{}?dryRun=All", all.path());
+        let body = ("application/json", encode(target, body)?);
+        let made: Result<IgnoredAny, _> = self.send(Method::POST, target, &path, Some(body)).await;
+        made.map(drop)
+    }
+
     /// Makes the object; what it is then.
     pub async fn create_seen<T: DeserializeOwned>(
         &self,

@@ -7,7 +7,6 @@ use std::{
 };
 
 use fipd_core::{ClusterId, Ledger, NetworkId};
-use serde_json::{Value, json};
 
 use super::{
     Site,
@@ -17,10 +16,7 @@ use super::{
 use crate::{
     admission::{Management, Managements, NewPool},
     config::RancherFipQuotas,
-    controllers::{
-        objects::Key,
-        remote::{CallError, Remote, Target},
-    },
+    controllers::{objects::Key, remote::CallError, webhook::whoami},
 };
 
 /// How long until the API server is asked again that did not answer.
@@ -71,20 +67,6 @@ impl Admits {
     pub fn lives(&self) -> bool {
         self.data.leads()
     }
-}
-
-/// What the API server calls fipd.
-async fn whoami(remote: &Remote) -> Result<Option<String>, CallError> {
-    let who = Target {
-        api: "apis/authentication.k8s.io/v1",
-        plural: "selfsubjectreviews",
-        namespace: String::new(),
-        name: String::new(),
-    };
-    let kind = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview" });
-    let review: Value = remote.create_seen(&who, &kind).await?;
-    let user = review.pointer("/status/userInfo/username");
-    Ok(user.and_then(Value::as_str).map(str::to_owned))
 }
 
 impl Managements for Ranchers {

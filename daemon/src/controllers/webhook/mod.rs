@@ -1,19 +1,26 @@
 //! Keeps the configuration by which the API server of a cluster asks fipd before it stores objects of a system: made, repaired, and removed where it is switched off. Runs only where fipd leads. What the original left is
 //! not touched.
 
+mod ca;
 mod plan;
+mod proof;
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, path::Path, sync::Arc, time::Duration};
 
 use fipd_crds::labels::WEBHOOK_CONFIGURATION;
 use k8s_openapi::api::core::v1::ObjectReference;
-use serde_json::Value;
-use tokio::task::JoinSet;
+use rustls::{RootCertStore, pki_types::UnixTime};
+use serde_json::{Value, json};
+use tokio::{task::JoinSet, time::Instant};
 
+use self::ca::{Ca, NoCa};
 pub use self::plan::{Asks, IP_RULE, IP_RULE_VALIDATOR, RANCHER_FIP, RANCHER_FIP_VALIDATOR};
 use self::plan::{Step, Wanted, certificates, is_so, original, repair, step};
+use self::proof::{Verdict, trouble, verdict};
 use super::{rancher_fip::guests::Own, site::Site};
 use crate::{
+    admission::proof::Proof,
+    api::tls::host_of,
     config::{FailurePolicy, WEBHOOK_FAILS, Webhook},
     controllers::{
         events::Events,
@@ -26,6 +33,12 @@ use crate::{
 const LOOK: Duration = Duration::from_secs(10);
 /// How long nothing is tried where the API server refuses.
 const REFUSED: Duration = Duration::from_secs(60);
+/// How often a webhook that is in force is proved again.
+const PROVE: Duration = Duration::from_secs(60);
+/// The parts of the cluster's state that say what is wrong: of the object, and of what the API server makes of it.
+const OBJECT: &str = "admission-webhook";
+const POLICY: &str = "admission-webhook-policy";
+const PROOF: &str = "admission-webhook-proof";
 
 struct Keeper {
     asks: &'static Asks,
@@ -36,7 +49,16 @@ struct Keeper {
     own: Own,
     /// What was said in the log.
     said: BTreeSet<String>,
+    /// What the API server calls fipd; `None`: not known yet, or it does not say.
+    user: Option<String>,
+    /// The CA found for the certificate, and what it was found from.
+    found: Option<(Material, Result<Option<String>, NoCa>)>,
+    /// When the webhook was last seen in force.
+    proved: Option<Instant>,
 }
+
+/// What decides about the CA: the certificate chain, and Rancher's `cacerts`.
+type Material = (Vec<u8>, String);
 
 /// Why the configuration is not as it is to be.
 #[derive(Debug, thiserror::Error)]
@@ -64,6 +86,9 @@ pub fn keep(
         events: Arc::clone(events),
         own: own.clone(),
         said: BTreeSet::new(),
+        user: None,
+        found: None,
+        proved: None,
     };
     tasks.spawn(keeper.run());
 }
@@ -77,9 +102,9 @@ impl Keeper {
                 Ok(()) => LOOK,
                 Err(error) => {
                     let refused = matches!(error, Failed::Call(CallError::Rejected(..)));
-                    self.say(format!(
-                        "the admission webhook is not as it is to be: {error}"
-                    ));
+                    let text =
+                        format!("the admission webhook is not in its intended state: {error}");
+                    self.report(OBJECT, Some(text));
                     if refused { REFUSED } else { LOOK }
                 }
             };
@@ -103,9 +128,20 @@ impl Keeper {
                     .to_owned(),
             );
         }
-        if on && self.settings.failure_policy == FailurePolicy::Fail {
-            self.say(WEBHOOK_FAILS.to_owned());
-        }
+        let fails = on && self.settings.failure_policy == FailurePolicy::Fail;
+        self.report(POLICY, fails.then(|| WEBHOOK_FAILS.to_owned()));
+    }
+
+    /// Shows in the cluster's state, the log and an Event that a part is wrong; `None`: it is right.
+    fn report(&mut self, part: &'static str, what: Option<String>) {
+        let text = what.as_deref().map(Into::into);
+        let changed = self.site.session.troubled(part, text);
+        let Some(what) = what.filter(|_| changed) else {
+            return;
+        };
+        tracing::warn!(cluster = %self.site.name, "{what}");
+        self.events
+            .warning(&reference(self.asks.name, None), "WebhookNotInForce", what);
     }
 
     /// Says it once.
@@ -118,22 +154,32 @@ impl Keeper {
 
     /// Looks once, and writes what differs.
     async fn look(&mut self) -> Result<(), Failed> {
+        if self.user.is_none() && self.base().is_some() {
+            self.user = whoami(&self.remote).await.ok().flatten();
+        }
         let wanted = self.wanted().await?;
         let found: Option<Value> = self.remote.get(&target(self.asks.name)).await?;
         match step(wanted.as_ref(), found.as_ref()) {
-            Step::Nothing => {}
+            Step::Nothing => {
+                if let Some(wanted) = &wanted {
+                    self.prove(&wanted.base).await;
+                }
+            }
             Step::Delete(uid) => {
                 self.remote.delete(&target(self.asks.name), &uid).await?;
                 tracing::info!(cluster = %self.site.name, name = self.asks.name, "removed the admission webhook");
             }
             Step::Apply(object) => {
                 self.apply(&object).await?;
+                self.proved = None;
                 let again = found.is_some();
                 tracing::info!(cluster = %self.site.name, name = self.asks.name, again, "wrote the admission webhook");
             }
         }
-        self.said
-            .retain(|what| !what.contains("is not as it is to be"));
+        self.report(OBJECT, None);
+        if wanted.is_none() {
+            self.report(PROOF, None);
+        }
         if wanted.is_some() && self.asks == &RANCHER_FIP {
             self.look_at_original().await?;
         }
@@ -154,32 +200,86 @@ impl Keeper {
         self.remote.patch(&target, Patch::Merge, &whole).await
     }
 
-    async fn wanted(&self) -> Result<Option<Wanted>, Failed> {
-        let settings = &self.settings;
-        let Some(base) = self.base() else {
+    async fn wanted(&mut self) -> Result<Option<Wanted>, Failed> {
+        let Some(base) = self.base().map(str::to_owned) else {
             return Ok(None);
         };
-        let file = settings.ca_file.as_ref().or(self.own.ca_file.as_ref());
-        let ca = match file {
-            None => None,
-            Some(file) => {
-                let text = foreign_file::read_text(file, foreign_file::LONGEST).await;
-                let text =
-                    text.map_err(|error| Failed::Ca(format!("{}: {error}", file.display())))?;
-                let found = certificates(&text);
-                let found =
-                    found.map_err(|what| Failed::Ca(format!("{}: {what}", file.display())))?;
-                Some(found)
+        let file = self.settings.ca_file.as_ref();
+        let file = file.or(self.own.ca_file.as_ref()).cloned();
+        let ca = match (file, self.own.cert_file.clone()) {
+            (Some(file), _) => {
+                let unusable = |what: &str| Failed::Ca(format!("{}: {what}", file.display()));
+                let text = read(&file).await?;
+                let text = String::from_utf8_lossy(&text);
+                Some(certificates(&text).map_err(unusable)?)
             }
+            (None, Some(file)) => {
+                let chain = read(&file).await?;
+                // It may be proxied: whether the API server believes what answers is proved.
+                self.ca_of(chain, &base).await.unwrap_or_default()
+            }
+            (None, None) => None,
         };
         Ok(Some(Wanted {
             asks: self.asks,
-            base: base.to_owned(),
+            base,
             cluster: self.site.name.to_string(),
             ca,
-            failure_policy: settings.failure_policy,
-            seconds: settings.timeout.0,
+            user: self.user.clone(),
+            seconds: self.settings.timeout.0,
         }))
+    }
+
+    /// The CA of a certificate that is not fipd's own; `None`: the systems of hosts know it.
+    async fn ca_of(&mut self, chain: Vec<u8>, base: &str) -> Result<Option<String>, NoCa> {
+        // Who may not read Rancher's setting does without.
+        let setting: Option<Value> = self.remote.get(&cacerts()).await.unwrap_or_default();
+        let setting = setting.unwrap_or_default();
+        let cacerts = setting.get("value").and_then(Value::as_str);
+        let material = (chain, cacerts.unwrap_or_default().to_owned());
+        if let Some((before, found)) = &self.found
+            && *before == material
+        {
+            return found.clone();
+        }
+        let host = host_of(base).unwrap_or_default();
+        let of = material.clone();
+        let finding = tokio::task::spawn_blocking(move || {
+            let mut system = RootCertStore::empty();
+            // One that cannot be read is as if it were not there.
+            system.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+            ca::of_chain(&of.0, &host, &[&of.1], &system, UnixTime::now())
+        });
+        let found = match finding.await {
+            Ok(Ok(Ca::OfSystem)) => Ok(None),
+            Ok(Ok(Ca::Bundle(pem))) => Ok(Some(pem)),
+            Ok(Err(error)) => Err(error),
+            Err(error) => Err(NoCa::Certificate(error.to_string())),
+        };
+        self.found = Some((material, found.clone()));
+        found
+    }
+
+    /// Has the API server show that it asks this fipd.
+    async fn prove(&mut self, base: &str) {
+        if self.proved.is_some_and(|at| at.elapsed() < PROVE) {
+            return;
+        }
+        let Some(own) = Proof::own() else {
+            return;
+        };
+        let sample = &self.asks.sample;
+        let (target, object) = (sample.target(&own), sample.object(&own));
+        let result = self.remote.create_dry(&target, &object).await;
+        let verdict = verdict(result, &own, sample);
+        self.proved = (verdict == Verdict::InForce).then(Instant::now);
+        if verdict != Verdict::Nothing {
+            let mut text = trouble(&verdict, self.asks, base);
+            if let (Some(text), Some((_, Err(no_ca)))) = (&mut text, &self.found) {
+                text.push_str(&format!(". {no_ca}"));
+            }
+            self.report(PROOF, text);
+        }
     }
 
     /// Says that the original's configuration is still there, if it may be in the way.
@@ -196,17 +296,50 @@ impl Keeper {
             return Ok(());
         };
         let uid = found.pointer("/metadata/uid").and_then(Value::as_str);
-        let reference = ObjectReference {
-            api_version: Some("admissionregistration.k8s.io/v1".to_owned()),
-            kind: Some("ValidatingWebhookConfiguration".to_owned()),
-            name: Some(WEBHOOK_CONFIGURATION.to_owned()),
-            uid: uid.map(str::to_owned),
-            ..ObjectReference::default()
-        };
+        let reference = reference(WEBHOOK_CONFIGURATION, uid);
         self.events
             .warning(&reference, "OriginalWebhook", text.clone());
         self.say(text);
         Ok(())
+    }
+}
+
+async fn read(file: &Path) -> Result<Vec<u8>, Failed> {
+    let read = foreign_file::read(file, foreign_file::LONGEST).await;
+    read.map_err(|error| Failed::Ca(format!("{}: {error}", file.display())))
+}
+
+/// What the API server calls fipd.
+pub async fn whoami(remote: &Remote) -> Result<Option<String>, CallError> {
+    let who = Target {
+        api: "apis/authentication.k8s.io/v1",
+        plural: "selfsubjectreviews",
+        namespace: String::new(),
+        name: String::new(),
+    };
+    let kind = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview" });
+    let review: Value = remote.create_seen(&who, &kind).await?;
+    let user = review.pointer("/status/userInfo/username");
+    Ok(user.and_then(Value::as_str).map(str::to_owned))
+}
+
+fn reference(name: &str, uid: Option<&str>) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("admissionregistration.k8s.io/v1".to_owned()),
+        kind: Some("ValidatingWebhookConfiguration".to_owned()),
+        name: Some(name.to_owned()),
+        uid: uid.map(str::to_owned),
+        ..ObjectReference::default()
+    }
+}
+
+/// The setting of Rancher with the CAs of its site.
+fn cacerts() -> Target {
+    Target {
+        api: "apis/management.cattle.io/v3",
+        plural: "settings",
+        namespace: String::new(),
+        name: "cacerts".to_owned(),
     }
 }
 

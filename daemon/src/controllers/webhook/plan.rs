@@ -4,7 +4,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use fipd_crds::labels::{FIELD_MANAGER, MANAGED_BY, WEBHOOK_CONFIGURATION};
 use serde_json::{Value, json};
 
-use crate::{admission::review::Kind, config::FailurePolicy};
+use crate::admission::review::Kind;
 
 /// What the API server asks about for a system.
 #[derive(Debug, PartialEq, Eq)]
@@ -13,6 +13,21 @@ pub struct Asks {
     pub name: &'static str,
     kinds: &'static [Kind],
     versions: &'static [&'static str],
+    /// The object by whose dry run the webhook is proved, in the namespace `default` where that is not empty.
+    pub sample: Sample,
+}
+
+/// An object that the API server would store if it did not ask fipd.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Sample {
+    pub api: &'static str,
+    pub kind: &'static str,
+    pub plural: &'static str,
+    pub namespace: &'static str,
+    /// JSON.
+    pub spec: &'static str,
+    /// The role that allows to create it.
+    pub role: &'static str,
 }
 
 /// The names of these objects.
@@ -24,16 +39,34 @@ pub static RANCHER_FIP: Asks = Asks {
     name: RANCHER_FIP_VALIDATOR,
     kinds: &[Kind::FloatingIp, Kind::Pool, Kind::Quota],
     versions: &["v1beta1", "v1beta2"],
+    sample: Sample {
+        api: "apis/rancher.k8s.binbash.org/v1beta2",
+        kind: "FloatingIP",
+        plural: "floatingips",
+        namespace: "default",
+        spec: r#"{ "floatingIPPool": "fipd-webhook-proof" }"#,
+        role: "packaging/rbac/rancher-fip-management.yaml",
+    },
 };
 /// Of the clusters with ip-rule.
 pub static IP_RULE: Asks = Asks {
     name: IP_RULE_VALIDATOR,
     kinds: &[Kind::IpRule, Kind::Agent],
     versions: &["v1alpha1"],
+    sample: Sample {
+        api: "apis/api.operator.brtrm.dev/v1alpha1",
+        kind: "IPRule",
+        plural: "iprules",
+        namespace: "",
+        spec: r#"{ "cidrs": ["192.0.2.1/32"], "table": 1 }"#,
+        role: "packaging/rbac/ip-rule.yaml",
+    },
 };
 
 const API_VERSION: &str = "admissionregistration.k8s.io/v1";
 const KIND: &str = "ValidatingWebhookConfiguration";
+/// The condition that leaves fipd's own writes out.
+const OWN_WRITES: &str = "fipd.io/not-fipd";
 
 /// How the API server is to ask.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,7 +78,8 @@ pub struct Wanted {
     pub cluster: String,
     /// PEM; `None`: the certificate is of a CA that the API server's system knows.
     pub ca: Option<String>,
-    pub failure_policy: FailurePolicy,
+    /// What the API server calls fipd, whose own writes are not asked about; `None`: not known.
+    pub user: Option<String>,
     pub seconds: u8,
 }
 
@@ -66,7 +100,10 @@ pub fn step(wanted: Option<&Wanted>, found: Option<&Value>) -> Step {
         }
         (None, _) => Step::Nothing,
         (Some(wanted), found) => {
-            let object = configuration(wanted);
+            let mut object = configuration(wanted);
+            if let Some(found) = found {
+                keep_conditions(&mut object, found);
+            }
             match found {
                 Some(found) if is_ours(found) && is_so(found, &object) => Step::Nothing,
                 Some(_) | None => Step::Apply(object),
@@ -97,10 +134,6 @@ fn webhook(wanted: &Wanted, kind: Kind) -> Value {
     if let Some(ca) = &wanted.ca {
         client["caBundle"] = json!(STANDARD.encode(ca));
     }
-    let policy = match wanted.failure_policy {
-        FailurePolicy::Ignore => "Ignore",
-        FailurePolicy::Fail => "Fail",
-    };
     let scope = match kind {
         Kind::FloatingIp | Kind::Agent => "Namespaced",
         Kind::Pool | Kind::Quota | Kind::IpRule => "Cluster",
@@ -116,7 +149,9 @@ fn webhook(wanted: &Wanted, kind: Kind) -> Value {
         "name": name,
         "admissionReviewVersions": ["v1"],
         "clientConfig": client,
-        "failurePolicy": policy,
+        // "Fail" needs two serving hosts, which cannot exist yet.
+        "failurePolicy": "Ignore",
+        "matchConditions": wanted.user.as_deref().map(own_writes).into_iter().collect::<Vec<_>>(),
         "matchPolicy": "Equivalent",
         "namespaceSelector": {},
         "objectSelector": {},
@@ -129,6 +164,41 @@ fn webhook(wanted: &Wanted, kind: Kind) -> Value {
     })
 }
 
+/// Leaves fipd's own writes out, so that they do not wait for fipd.
+fn own_writes(user: &str) -> Value {
+    let user = Value::from(user);
+    let manager = Value::from(FIELD_MANAGER);
+    let managed = format!(
+        "has(request.options) && has(request.options.fieldManager) && request.options.fieldManager == {manager}"
+    );
+    // Finalizers go by JSON Patch, which names no field manager.
+    let dying = r#"request.operation == "UPDATE" && has(object.metadata.deletionTimestamp)"#;
+    let expression =
+        format!("!(request.userInfo.username == {user} && (({managed}) || ({dying})))");
+    json!({ "name": OWN_WRITES, "expression": expression })
+}
+
+fn conditions(webhook: &Value) -> impl Iterator<Item = &Value> {
+    let conditions = webhook.get("matchConditions").and_then(Value::as_array);
+    conditions.into_iter().flatten()
+}
+
+/// Adds the conditions that an admin has put on the webhooks that were found; fipd's own is not one of them.
+fn keep_conditions(object: &mut Value, found: &Value) {
+    let found = found.get("webhooks").and_then(Value::as_array);
+    let Some(webhooks) = object.get_mut("webhooks").and_then(Value::as_array_mut) else {
+        return;
+    };
+    for webhook in webhooks {
+        let same = |other: &&Value| other.get("name") == webhook.get("name");
+        let theirs = found.into_iter().flatten().find(same);
+        let theirs = theirs.into_iter().flat_map(conditions);
+        let theirs = theirs.filter(|one| one.get("name") != Some(&json!(OWN_WRITES)));
+        let all: Vec<_> = conditions(webhook).chain(theirs).cloned().collect();
+        webhook["matchConditions"] = json!(all);
+    }
+}
+
 /// What makes the webhooks of the object that was found exactly these, also where others added to them.
 pub fn repair(found: &Value, object: &Value) -> Value {
     json!({
@@ -139,16 +209,9 @@ pub fn repair(found: &Value, object: &Value) -> Value {
     })
 }
 
-/// Whether the webhooks are as they are to be. What an API server adds by itself does not count, but what narrows the
-/// questions does.
+/// Whether the webhooks are as they are to be. What an API server adds by itself does not count.
 pub fn is_so(found: &Value, object: &Value) -> bool {
-    let narrowed = |webhook: &Value| {
-        let conditions = webhook.get("matchConditions").and_then(Value::as_array);
-        conditions.is_some_and(|conditions| !conditions.is_empty())
-    };
-    let webhooks = found.get("webhooks").and_then(Value::as_array);
-    let none_narrowed = !webhooks.into_iter().flatten().any(narrowed);
-    none_narrowed && has(found.get("webhooks"), object.get("webhooks"))
+    has(found.get("webhooks"), object.get("webhooks"))
 }
 
 fn has(found: Option<&Value>, wanted: Option<&Value>) -> bool {
@@ -167,6 +230,7 @@ fn has(found: Option<&Value>, wanted: Option<&Value>) -> bool {
             found.len() == wanted.len() && pairs.all(|(one, other)| has(Some(one), Some(other)))
         }
         (None, Some(Value::Object(wanted))) => wanted.is_empty(),
+        (None, Some(Value::Array(wanted))) => wanted.is_empty(),
         (found, wanted) => found == wanted,
     }
 }
@@ -235,7 +299,7 @@ mod tests {
             base: "https://fipd.example.net:8443".into(),
             cluster: "rancher".into(),
             ca: Some("PEM".into()),
-            failure_policy: FailurePolicy::Ignore,
+            user: Some("fipd".into()),
             seconds: 3,
         }
     }
@@ -329,10 +393,7 @@ mod tests {
                 "/webhooks/2/namespaceSelector",
                 json!({ "matchLabels": { "a": "b" } }),
             ),
-            (
-                "/webhooks/2/matchConditions",
-                json!([{ "name": "x", "expression": "false" }]),
-            ),
+            ("/webhooks/2/matchConditions", json!([])),
             ("/webhooks", json!([])),
             ("/metadata/labels", json!({})),
             ("/webhooks/0/timeoutSeconds", json!(30)),
@@ -369,9 +430,46 @@ mod tests {
     }
 
     #[test]
+    fn an_admins_conditions_stay_and_fipds_own_follows_its_user() {
+        let mut edited = stored();
+        let theirs = json!({ "name": "x", "expression": "request.name != 'a'" });
+        let own = edited["webhooks"][0]["matchConditions"][0].clone();
+        edited["webhooks"][0]["matchConditions"] = json!([own, theirs]);
+        assert_eq!(step(Some(&wanted()), Some(&edited)), Step::Nothing);
+        edited["webhooks"][0]["failurePolicy"] = json!("Fail");
+        let Step::Apply(object) = step(Some(&wanted()), Some(&edited)) else {
+            panic!("it is repaired")
+        };
+        assert_eq!(object["webhooks"][0]["failurePolicy"], "Ignore");
+        assert_eq!(
+            object["webhooks"][0]["matchConditions"],
+            json!([own, theirs])
+        );
+        let renamed = Wanted {
+            user: Some("fipd \"2\"".into()),
+            ..wanted()
+        };
+        let Step::Apply(object) = step(Some(&renamed), Some(&edited)) else {
+            panic!("another user")
+        };
+        let conditions = object["webhooks"][0]["matchConditions"].as_array().unwrap();
+        let expression = conditions[0]["expression"].as_str().unwrap();
+        assert!(expression.contains(r#"== "fipd \"2\"" &&"#), "{expression}");
+        assert_eq!(conditions[1], theirs);
+        let unknown = Wanted {
+            user: None,
+            ..wanted()
+        };
+        let Step::Apply(object) = step(Some(&unknown), Some(&edited)) else {
+            panic!("no user")
+        };
+        assert_eq!(object["webhooks"][0]["matchConditions"], json!([theirs]));
+    }
+
+    #[test]
     fn a_repair_takes_what_others_added() {
         let mut edited = stored();
-        edited["webhooks"][0]["matchConditions"] = json!([{ "name": "x", "expression": "false" }]);
+        edited["webhooks"][0]["rules"][0]["operations"] = json!(["*"]);
         let object = configuration(&wanted());
         let repair = repair(&edited, &object);
         assert_eq!(repair["webhooks"], object["webhooks"]);

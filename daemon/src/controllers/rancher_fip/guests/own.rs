@@ -20,6 +20,8 @@ pub struct Own {
     pub names: BTreeSet<String>,
     /// The CA that its certificate is of; `None` where the certificate is somebody else's.
     pub ca_file: Option<PathBuf>,
+    /// The certificate chain that it serves where that is somebody else's.
+    pub cert_file: Option<PathBuf>,
     /// The port of a listener with the API for addresses that others reach without TLS.
     pub plain: Option<u16>,
     /// Where it listens.

@@ -1,0 +1,35 @@
+//! How fipd proves that an API server asks it: the API server is asked to create, as a dry run, an object that only this
+//! process refuses.
+
+use std::sync::LazyLock;
+
+use super::review::{Operation, Question, Verdict};
+
+/// What only this process knows until it answers: a webhook that leads elsewhere cannot give the answer.
+static SECRET: LazyLock<Option<(u64, u64)>> =
+    LazyLock::new(|| Some((getrandom::u64().ok()?, getrandom::u64().ok()?)));
+
+/// The object to create and the text of its refusal; `None`: the system has no random numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Proof {
+    pub name: String,
+    pub refusal: String,
+}
+
+impl Proof {
+    /// That of this process.
+    pub fn own() -> Option<Self> {
+        let (name, refusal) = (*SECRET)?;
+        Some(Self {
+            name: format!("fipd-webhook-proof-{name:016x}"),
+            refusal: format!("fipd was asked: {refusal:016x}"),
+        })
+    }
+
+    /// The refusal of the object that [`Self::name`] names; `None`: another one.
+    pub fn judge(question: &Question) -> Option<Verdict> {
+        let own = Self::own()?;
+        let asked = question.operation == Operation::Create && question.name == own.name;
+        asked.then(|| Verdict::forbidden(own.refusal))
+    }
+}
