@@ -90,7 +90,8 @@ impl StorageBackend for Overlay {
                 "beyond the end of the file",
             ));
         }
-        if above.pages.is_empty() && end <= above.shows {
+        let mut written = above.pages.range(offset / PAGE..end.div_ceil(PAGE));
+        if written.next().is_none() && end <= above.shows {
             return self.file.read(offset, out);
         }
         let mut at = offset;

@@ -1,6 +1,6 @@
 //! Reading the file beside the writer: the audit log, figures, backups.
 
-use std::{fs::File, os::unix::fs::FileExt as _, path::Path, sync::Arc};
+use std::{os::unix::fs::FileExt as _, path::Path, sync::Arc};
 
 use fipd_core::{AuditEntry, Lease, LeaseKey, Ledger};
 use redb::{ReadOnlyTable, ReadTransaction, ReadableDatabase as _, TableHandle as _};

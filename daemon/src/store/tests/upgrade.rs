@@ -20,7 +20,7 @@ use redb::{Database, Key, ReadableDatabase as _, TableDefinition, TableHandle as
 
 use super::medium::Faulty;
 use crate::store::{
-    Medium as _, OpenError, Options, Restore, Store, builder, check, codec,
+    Medium as _, OpenError, Options, Restore, Store, batch, builder, check, codec,
     envelope::{RowDraft, RowFormat, StoredRow, Tags},
     open, rewrite,
     tables::{self, ACCOUNTS, LEASES, META, SCHEMA, SEAL, Visit, existing, lease_key},
@@ -541,8 +541,8 @@ fn a_rewrite_that_is_cut_at_any_point_goes_on() {
         }
         assert_eq!(versions(&database), [6].into());
         let txn = database.begin_read().unwrap();
-        let state = crate::store::batch::read_state(&txn.open_table(META).unwrap()).unwrap();
-        let (_, problems) = crate::store::check::contents(&txn, &state).unwrap();
+        let state = batch::read_state(&txn.open_table(META).unwrap()).unwrap();
+        let (_, problems) = check::contents(&txn, &state).unwrap();
         assert!(problems.is_empty(), "{}", problems[0]);
     }
 }
