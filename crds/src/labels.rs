@@ -169,6 +169,9 @@ pub const NETWORK: &str = "fipd.io/network";
 pub const PARTNER_POOL: &str = "fipd.io/partner-pool";
 /// Annotation on pools: an address that no cluster has any more goes back to the pool after this time, such as `72h`.
 pub const RETURN_AFTER: &str = "fipd.io/return-after";
+/// Annotation on FloatingIPs and FloatingIPPools: with the value `true` the object may be deleted while its addresses are in
+/// use. The leases stay with who uses them.
+pub const FORCE_DELETE: &str = "fipd.io/force-delete";
 /// Annotation: who holds the address, in fipd's words.
 pub const HOLDER: &str = "fipd.io/holder";
 /// Annotation on FloatingIPs: the Services that were taken off it last, `CLUSTER/NAMESPACE/NAME` with spaces between, newest

@@ -481,6 +481,14 @@ async fn defect_09_floating_ips_go_after_their_pool_and_defect_10_it_is_not_shru
     assert!(error.contains(words), "{error}");
     rancher.patch_pool(start("10.70.0.15")).await.unwrap();
 
+    let refused = rancher.pools.delete("net", &DeleteParams::default()).await;
+    let refused = text(&refused.unwrap_err());
+    assert!(
+        refused.contains("addresses of the pool are in use: 10.70.0."),
+        "{refused}"
+    );
+    let force = json!({ "metadata": { "annotations": { "fipd.io/force-delete": "true" } } });
+    rancher.patch_pool(force).await.unwrap();
     rancher
         .pools
         .delete("net", &DeleteParams::default())

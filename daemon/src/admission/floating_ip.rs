@@ -272,7 +272,7 @@ fn moving(
     warnings.collect()
 }
 
-fn identity(question: &Question, book: Book<'_>) -> Identity {
+pub(super) fn identity(question: &Question, book: Book<'_>) -> Identity {
     Identity {
         system: System::rancher_fip(),
         cluster: Some(book.cluster.id().clone()),

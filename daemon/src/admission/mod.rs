@@ -8,6 +8,7 @@
 //!  AdmissionReview --review--> question --rules (fip_rules, address book)--> verdict --review--> AdmissionReview
 //! ```
 
+mod deletion;
 mod floating_ip;
 mod ip_rule;
 mod pool;
@@ -17,14 +18,15 @@ pub mod review;
 #[cfg(any(test, feature = "fuzz"))]
 mod sample;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
 
 use fipd_core::{ClusterId, Ledger, NetworkId, Pool, System};
+use futures::future::BoxFuture;
 use tokio::{sync::Semaphore, time::Instant};
 
 use crate::{fip_rules::Wrong, ipam::Ipam};
 use proof::Proof;
-use review::{Kind, Question, Verdict};
+use review::{Kind, Operation, Question, Verdict};
 
 /// How long an answer waits for what was written a moment before to be known.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -49,6 +51,10 @@ pub trait Management: Send + Sync {
     fn network(&self, ledger: &Ledger, pool: &NewPool<'_>) -> Option<NetworkId>;
     /// Whether a project without a quota gets nothing.
     fn quota_required(&self) -> bool;
+    /// Whether the cluster that Rancher calls so is connected, and no Service of its complete list shows the address.
+    fn shows_nowhere(&self, cluster: &str, address: IpAddr) -> bool;
+    /// Whether the namespace is being deleted or gone, by a fresh read; not where fipd may not read it.
+    fn is_ending<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, bool>;
 }
 
 /// What decides about the network of a pool.
@@ -97,6 +103,9 @@ impl Admission {
         if let Some(refused) = Proof::judge(question) {
             return checked(refused);
         }
+        if question.operation == Operation::Delete {
+            return self.judge_delete(cluster, kind, question).await;
+        }
         if question.passes() {
             return checked(Verdict::allowed());
         }
@@ -131,6 +140,35 @@ impl Admission {
             }
             tokio::time::sleep(LOOK_AGAIN).await;
         }
+    }
+
+    async fn judge_delete(&self, cluster: &str, kind: Kind, question: &Question) -> Judged {
+        let checked = |verdict| Judged {
+            verdict,
+            checked: true,
+        };
+        let Some(object) = deletion::subject(kind, question) else {
+            return checked(Verdict::allowed());
+        };
+        let Some(management) = self.managements.get(cluster) else {
+            return unchecked();
+        };
+        // fipd deletes by UID alone, which tells it from an admin who has the same user.
+        if question.by_uid && management.is_fipd(&question.user) {
+            return checked(Verdict::allowed());
+        }
+        let verdict = self.ipam.read(|ledger| {
+            let cluster = &*management;
+            deletion::judge(kind, question, object, Book { ledger, cluster })
+        });
+        if verdict.denied.is_some() && !question.namespace.is_empty() {
+            let ending = management.is_ending(&question.namespace);
+            // Who is not answered in time may delete.
+            if tokio::time::timeout(PATIENCE, ending).await == Ok(true) {
+                return checked(Verdict::allowed());
+            }
+        }
+        checked(verdict)
     }
 }
 

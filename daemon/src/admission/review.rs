@@ -36,8 +36,10 @@ pub struct Question {
     pub user: String,
     /// Whether the write says that it is fipd's, as anybody's may.
     pub own: bool,
+    /// Whether a delete is of one instance alone, as all of fipd's are.
+    pub by_uid: bool,
     pub object: Object,
-    /// What it was before an update.
+    /// What it was before an update or a delete.
     pub old: Option<Object>,
 }
 
@@ -160,6 +162,14 @@ impl Kind {
         }
     }
 
+    /// What the API server asks about.
+    pub fn operations(self) -> &'static [&'static str] {
+        match self {
+            Self::FloatingIp | Self::Pool => &["CREATE", "UPDATE", "DELETE"],
+            Self::Quota | Self::IpRule | Self::Agent => &["CREATE", "UPDATE"],
+        }
+    }
+
     /// The last part of the path at which the kind is judged.
     pub fn path(self) -> &'static str {
         match self {
@@ -205,6 +215,10 @@ impl Question {
             namespace: request.namespace,
             user: request.user_info.username,
             own: request.options.get("fieldManager").and_then(Value::as_str) == Some(FIELD_MANAGER),
+            by_uid: request
+                .options
+                .pointer("/preconditions/uid")
+                .is_some_and(Value::is_string),
             object: request.object.unwrap_or_default(),
             old: request.old_object,
         })

@@ -13,9 +13,10 @@ use fipd_core::{
     Quota, Tenant, Timestamp,
 };
 use fipd_crds::floating_ip::GROUP;
+use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
-use super::{Asked, Book, Kind, Management, NewPool, Question, Verdict};
+use super::{Asked, Book, Kind, Management, NewPool, Operation, Question, Verdict, deletion};
 use crate::fip_rules::{
     mirror::{Source, desired},
     pool::{RawConfig, validate},
@@ -30,6 +31,10 @@ pub struct Rancher {
     leases: Vec<Lease>,
     pub required: bool,
     pub network: Option<NetworkId>,
+    /// Clusters that are connected and show no address.
+    pub idle: Vec<&'static str>,
+    /// Whether every namespace is being deleted.
+    pub ending: bool,
 }
 
 impl Management for Rancher {
@@ -66,6 +71,14 @@ impl Management for Rancher {
     fn quota_required(&self) -> bool {
         self.required
     }
+
+    fn shows_nowhere(&self, cluster: &str, _: IpAddr) -> bool {
+        self.idle.iter().any(|one| *one == cluster)
+    }
+
+    fn is_ending<'a>(&'a self, _: &'a str) -> BoxFuture<'a, bool> {
+        Box::pin(std::future::ready(self.ending))
+    }
 }
 
 impl Rancher {
@@ -78,6 +91,8 @@ impl Rancher {
             leases: Vec::new(),
             required: true,
             network: Some(NetworkId::DEFAULT),
+            idle: Vec::new(),
+            ending: false,
         };
         rancher.pool(
             "net",
@@ -202,8 +217,22 @@ impl Rancher {
         self.answer(kind, &question)
     }
 
+    /// A delete of `object` by `user`.
+    pub fn delete(&self, kind: Kind, name: &str, user: &str, object: Value) -> Verdict {
+        let review = json!({
+            "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+            "request": {
+                "uid": "u-1", "operation": "DELETE", "name": name, "namespace": "c-m-a",
+                "resource": { "group": GROUP, "version": "v1beta2", "resource": kind.plural() },
+                "userInfo": { "username": user }, "object": null, "oldObject": object,
+            },
+        });
+        let question = Question::read(review.to_string().as_bytes(), kind).expect("a question");
+        self.answer(kind, &question)
+    }
+
     pub fn answer(&self, kind: Kind, question: &Question) -> Verdict {
-        if question.passes() {
+        if question.operation != Operation::Delete && question.passes() {
             return Verdict::allowed();
         }
         let ledger = self.ledger();
@@ -211,6 +240,11 @@ impl Rancher {
             ledger: &ledger,
             cluster: self,
         };
+        if question.operation == Operation::Delete {
+            return deletion::subject(kind, question).map_or_else(Verdict::allowed, |object| {
+                deletion::judge(kind, question, object, book)
+            });
+        }
         match Asked::read(kind, question, self) {
             Ok(asked) => asked.judge(question, book),
             Err(verdict) => verdict,

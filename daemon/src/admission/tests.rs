@@ -1,3 +1,5 @@
+mod deletion;
+
 use std::collections::BTreeMap;
 
 use fipd_core::LeaseState;

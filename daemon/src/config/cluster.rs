@@ -16,6 +16,7 @@ use super::{
     cluster_manager::ClusterManager,
     error::of_toml,
     ip_rule::{self, IpRule},
+    release_wait::ReleaseWait,
     systems::systems,
     uploaded,
     webhook::Webhook,
@@ -101,6 +102,9 @@ pub struct RancherFip {
     pub api_service: bool,
     /// On a management cluster: what a project gets without a quota.
     pub quotas: RancherFipQuotas,
+    /// On a management cluster: how long a finalizer of fipd keeps an object that is being deleted while its addresses are in
+    /// use, from `1s` to `1h`.
+    pub release_wait: ReleaseWait,
 }
 
 /// What a project gets of a pool that its `FloatingIPProjectQuota` does not name.
@@ -168,6 +172,7 @@ impl Default for RancherFip {
             webhook: Webhook::default(),
             api_service: false,
             quotas: RancherFipQuotas::default(),
+            release_wait: ReleaseWait::default(),
             leader_elect: true,
             lease_lock_name: CLUSTER_MANAGER_LEASE.into(),
             lease_lock_namespace: APP_NAMESPACE.into(),
@@ -453,6 +458,7 @@ fn rancher_fip(
     }
     let management_only = [
         ("api-service", given.api_service),
+        ("release-wait", given.release_wait != default.release_wait),
         ("leader-elect", given.leader_elect != default.leader_elect),
         (
             "lease-lock-name",

@@ -25,6 +25,7 @@ mod oidc;
 mod pattern;
 mod place;
 pub mod reference;
+mod release_wait;
 mod systems;
 mod together;
 mod uploaded;
@@ -72,6 +73,7 @@ pub use oidc::{Issuer, Oidc, OidcRoles};
 pub use pattern::Pattern;
 pub use place::credentials;
 use place::place;
+pub use release_wait::ReleaseWait;
 pub use systems::served;
 pub use webhook::{FAIL as WEBHOOK_FAILS, FailurePolicy, Webhook};
 

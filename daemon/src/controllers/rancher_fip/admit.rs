@@ -2,21 +2,29 @@
 
 use std::{
     collections::BTreeMap,
+    net::IpAddr,
     sync::{Arc, OnceLock},
     time::Duration,
 };
 
 use fipd_core::{ClusterId, Ledger, NetworkId};
+use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::core::PartialObjectMeta;
 
 use super::{
     Site,
     pool::network,
-    rancher::{Data, Ranchers},
+    rancher::{Data, Rancher, Ranchers},
 };
 use crate::{
     admission::{Management, Managements, NewPool},
     config::RancherFipQuotas,
-    controllers::{objects::Key, remote::CallError, webhook::whoami},
+    controllers::{
+        objects::Key,
+        remote::{CallError, Target},
+        webhook::whoami,
+    },
 };
 
 /// How long until the API server is asked again that did not answer.
@@ -25,15 +33,17 @@ const ASK_AGAIN: Duration = Duration::from_secs(5);
 /// A management cluster, for as long as it is served.
 pub struct Admits {
     site: Arc<Site>,
+    rancher: Arc<Rancher>,
     data: Arc<Data>,
     /// What fipd is called there, once it is known; `None`: the API server does not say.
     user: OnceLock<Option<String>>,
 }
 
 impl Admits {
-    pub fn new(site: Arc<Site>, data: Arc<Data>) -> Arc<Self> {
+    pub fn new(site: Arc<Site>, rancher: Arc<Rancher>, data: Arc<Data>) -> Arc<Self> {
         Arc::new(Self {
             site,
+            rancher,
             data,
             user: OnceLock::new(),
         })
@@ -110,5 +120,26 @@ impl Management for Admits {
 
     fn quota_required(&self) -> bool {
         self.site.session.settings.rancher_fip.quotas == RancherFipQuotas::Required
+    }
+
+    fn shows_nowhere(&self, cluster: &str, address: IpAddr) -> bool {
+        let guest = self.rancher.guest_called(cluster);
+        guest.is_some_and(|(_, guest)| guest.shows(address).is_none())
+    }
+
+    fn is_ending<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, bool> {
+        let target = Target {
+            api: "api/v1",
+            plural: "namespaces",
+            namespace: String::new(),
+            name: namespace.to_owned(),
+        };
+        Box::pin(async move {
+            let read = self.data.remote.get(&target);
+            let found: Result<Option<PartialObjectMeta<Namespace>>, _> = read.await;
+            found.is_ok_and(|found| {
+                found.is_none_or(|found| found.metadata.deletion_timestamp.is_some())
+            })
+        })
     }
 }

@@ -187,7 +187,8 @@ async fn management(site: Arc<Site>, all: &RancherFip) {
         return;
     }
     rancher.publish(Arc::clone(&data));
-    let inventory = floating_ip::adopt::FloatingIpInventory::new(Arc::clone(&site));
+    let inventory =
+        floating_ip::adopt::FloatingIpInventory::new(Arc::clone(&site), Arc::clone(&rancher));
     if adoption::first(&site.session, &site.system, &inventory)
         .await
         .is_none()
@@ -197,7 +198,7 @@ async fn management(site: Arc<Site>, all: &RancherFip) {
     manage(&site, &data, (pools, quotas, fips), &mut tasks);
     all.keep_api_service(&site, &events, &mut tasks);
     // Before that nobody may be told of a condition that is not written yet.
-    let admits = Admits::new(Arc::clone(&site), Arc::clone(&data));
+    let admits = Admits::new(Arc::clone(&site), Arc::clone(&rancher), Arc::clone(&data));
     tasks.spawn(Arc::clone(&admits).learn());
     rancher.admit(admits);
     let settings = &site.session.settings.rancher_fip.webhook;
@@ -302,6 +303,8 @@ async fn downstream(site: Arc<Site>, rancher: Arc<Rancher>) {
         () = cancel.cancelled() => return,
         () = ready(&site, &rancher, &services) => {}
     }
+    // Before they are found using what is kept for them.
+    services.claim_reported().await;
     let inventory = service::adopt::ServiceInventory::new(Arc::clone(&services));
     if adoption::first(&site.session, &site.system, &inventory)
         .await
@@ -318,6 +321,7 @@ async fn downstream(site: Arc<Site>, rancher: Arc<Rancher>) {
             made_for: Arc::clone(&services.queue),
             pools: Box::new(move || all.pools_changed()),
             id: Box::new(move || known.rancher_cluster()),
+            guest: Arc::<Services>::clone(&services),
         },
     );
     work(&site, &services, &mut tasks);

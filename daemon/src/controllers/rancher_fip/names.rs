@@ -126,6 +126,24 @@ pub fn identity(cluster: &ClusterId, kind: &str, key: &Key) -> Identity {
     }
 }
 
+/// A Service that only Rancher's objects tell of, since fipd is not connected to its cluster: it keeps the address of a
+/// FloatingIP that was deleted while it used it. In place of an interface the identity has Rancher's id of the cluster.
+pub fn reported_service(management: &ClusterId, cluster: &str, service: &Key) -> Holder {
+    let identity = Identity {
+        interface: cluster.into(),
+        ..identity(management, KIND_SERVICE, service)
+    };
+    Holder {
+        identity,
+        instance: "".into(),
+    }
+}
+
+/// Whether a holder is such a Service of the cluster that Rancher calls so.
+pub fn is_reported(holder: &Holder, cluster: &str) -> bool {
+    &*holder.identity.kind == KIND_SERVICE && &*holder.identity.interface == cluster
+}
+
 /// The key of the object behind an identity.
 pub fn key(identity: &Identity) -> Key {
     Key {

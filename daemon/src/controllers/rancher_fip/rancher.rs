@@ -6,12 +6,14 @@ mod pool_names;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
     sync::Arc,
     time::Duration,
 };
 
-use fipd_core::{ClusterId, Text};
+use fipd_core::{ClusterId, Tenant, Text};
 use fipd_crds::floating_ip::{FloatingIPPool, FloatingIPProjectQuota};
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
@@ -26,6 +28,7 @@ use super::{
     stock::{Stock, User},
 };
 use crate::controllers::{
+    Trouble,
     objects::{Key, Objects},
     queue::Queue,
     remote::Remote,
@@ -86,6 +89,23 @@ pub struct Listener {
     pub pools: Box<dyn Fn() + Send + Sync>,
     /// Rancher's id of the cluster.
     pub id: Box<dyn Fn() -> Option<String> + Send + Sync>,
+    pub guest: Arc<dyn Guest>,
+}
+
+/// A downstream cluster that is asked who uses an address.
+pub trait Guest: Send + Sync {
+    /// The Service with the address in its status, by the complete list that is watched. Looks at all Services.
+    fn shows(&self, address: IpAddr) -> Option<ServiceRef>;
+
+    /// The project that a Service is charged to; `None`: that is not known.
+    fn charged_to(&self, service: &ServiceRef) -> Option<Tenant>;
+
+    /// Which of these Services shows the address, by fresh reads. An error: the cluster does not answer.
+    fn ask<'a>(
+        &'a self,
+        services: &'a [Key],
+        address: IpAddr,
+    ) -> BoxFuture<'a, Result<Option<ServiceRef>, Trouble>>;
 }
 
 impl Rancher {
@@ -156,6 +176,29 @@ impl Rancher {
     pub fn id_of(&self, cluster: &ClusterId) -> Option<String> {
         let listeners = self.listeners.lock();
         (listeners.get(cluster)?.id)()
+    }
+
+    /// The cluster that Rancher calls so, if it listens.
+    pub fn guest_called(&self, called: &str) -> Option<(ClusterId, Arc<dyn Guest>)> {
+        let listeners = self.listeners.lock();
+        let mut called = listeners
+            .iter()
+            .filter(|(_, listener)| (listener.id)().as_deref() == Some(called));
+        let (cluster, listener) = called.next()?;
+        Some((cluster.clone(), Arc::clone(&listener.guest)))
+    }
+
+    /// A cluster that listens.
+    pub fn guest(&self, cluster: &ClusterId) -> Option<Arc<dyn Guest>> {
+        let listeners = self.listeners.lock();
+        Some(Arc::clone(&listeners.get(cluster)?.guest))
+    }
+
+    /// All clusters that listen.
+    pub fn guests(&self) -> Vec<Arc<dyn Guest>> {
+        let listeners = self.listeners.lock();
+        let guests = listeners.values();
+        guests.map(|listener| Arc::clone(&listener.guest)).collect()
     }
 
     /// The clusters that listen and are known to be others than the one that Rancher calls so.

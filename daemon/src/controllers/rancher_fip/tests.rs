@@ -119,13 +119,7 @@ async fn a_cluster_that_comes_later_has_its_floating_ips_looked_at_again() {
     tokio::task::yield_now().await;
     assert!(woken.is_empty());
 
-    let listener = Listener {
-        services: Queue::new(),
-        made_for: Queue::new(),
-        pools: Box::new(|| {}),
-        id: Box::new(|| Some("c-abcde".into())),
-    };
-    rancher.listen(fipd_core::ClusterId("D".into()), listener);
+    sample::connect(&rancher, "D", "c-abcde", sample::Shows::default());
     let key = tokio::time::timeout(WITHIN, woken.recv()).await;
     assert_eq!(key, Ok(Some(fip)));
     site.cancel().cancel();

@@ -156,7 +156,7 @@ fn webhook(wanted: &Wanted, kind: Kind) -> Value {
         "namespaceSelector": {},
         "objectSelector": {},
         "rules": [{
-            "apiGroups": [kind.group()], "apiVersions": wanted.asks.versions, "operations": ["CREATE", "UPDATE"],
+            "apiGroups": [kind.group()], "apiVersions": wanted.asks.versions, "operations": kind.operations(),
             "resources": [kind.plural()], "scope": scope,
         }],
         "sideEffects": "None",
@@ -334,11 +334,14 @@ mod tests {
             assert_eq!(webhook["failurePolicy"], "Ignore");
             assert_eq!(webhook["timeoutSeconds"], 3);
             assert_eq!(webhook["clientConfig"]["caBundle"], "UEVN");
-            assert_eq!(
-                webhook["rules"][0]["operations"],
-                json!(["CREATE", "UPDATE"])
-            );
         }
+        let operations: Vec<_> = webhooks
+            .iter()
+            .map(|one| one["rules"][0]["operations"].clone())
+            .collect();
+        let guarded = json!(["CREATE", "UPDATE", "DELETE"]);
+        let others = json!(["CREATE", "UPDATE"]);
+        assert_eq!(operations, [guarded.clone(), guarded, others]);
         assert_eq!(webhooks[0]["rules"][0]["scope"], "Namespaced");
         let system = configuration(&Wanted {
             ca: None,

@@ -23,6 +23,7 @@ use crate::{
         rancher_fip::{
             Site,
             names::{self, KIND_FLOATING_IP, KIND_SERVICE},
+            rancher::Rancher,
         },
         remote::Remote,
     },
@@ -31,13 +32,18 @@ use crate::{
 /// What a management cluster has of FloatingIPs.
 pub struct FloatingIpInventory {
     site: Arc<Site>,
+    rancher: Arc<Rancher>,
     remote: Remote,
 }
 
 impl FloatingIpInventory {
-    pub fn new(site: Arc<Site>) -> Self {
+    pub fn new(site: Arc<Site>, rancher: Arc<Rancher>) -> Self {
         let remote = Remote::new(site.session.client.clone());
-        Self { site, remote }
+        Self {
+            site,
+            rancher,
+            remote,
+        }
     }
 
     async fn sightings(&self) -> Result<Vec<Sighting>, CallError> {
@@ -127,5 +133,17 @@ impl Inventory for FloatingIpInventory {
 
     fn read<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, Presence> {
         Box::pin(async move { self.remote.presence(&target(&names::key(identity))).await })
+    }
+
+    /// An object that went without its finalizer leaves its lease to the Service of its project that shows the address.
+    fn heir(&self, _gone: &Holder, key: LeaseKey) -> Option<Holder> {
+        let lease = self.site.ipam.read(|ledger| ledger.lease(key).cloned())?;
+        let tenant = lease.tenant.as_ref()?;
+        let mut users = self.rancher.guests().into_iter().filter_map(|guest| {
+            let service = guest.shows(key.address)?;
+            let charged = guest.charged_to(&service);
+            (charged.as_ref() == Some(tenant)).then(|| service.holder())
+        });
+        users.next()
     }
 }

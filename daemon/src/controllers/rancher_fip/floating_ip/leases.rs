@@ -44,6 +44,16 @@ impl FloatingIps {
                 None => Err(Trouble::internal("an allocation without lease")),
             },
             Ok(Answer::Adopted { lease }) => Ok(Ok(Shown::of(&lease))),
+            Ok(Answer::HandedOver { leases }) => {
+                let key = leases.first().copied();
+                let lease = self
+                    .site
+                    .ipam
+                    .read(|ledger| ledger.lease(key?).map(|lease| Shown::of(lease)));
+                lease
+                    .map(Ok)
+                    .ok_or_else(|| Trouble::internal("the lease changed hands meanwhile"))
+            }
             Ok(Answer::Contended { lease }) => Ok(Err(plan::contended(&lease))),
             Ok(other) => Err(Trouble::unexpected(&other)),
             Err(IpamError::Refused(refusal)) => {

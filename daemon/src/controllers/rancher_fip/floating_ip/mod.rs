@@ -7,6 +7,7 @@
 pub mod adopt;
 mod farewell;
 mod hand_back;
+mod in_use;
 mod leases;
 pub mod observe;
 pub mod plan;
@@ -168,9 +169,7 @@ impl FloatingIps {
                 self.gone(key).await
             }
             Some(Seen::Malformed(object)) => self.malformed(key, &object).await,
-            Some(Seen::Good(fip)) if fip.terminating => {
-                self.let_go(key, &fip.uid, &fip.finalizers).await
-            }
+            Some(Seen::Good(fip)) if fip.terminating => self.finalize(key, &fip).await,
             Some(Seen::Good(fip)) => {
                 let now = Instant::now();
                 if let Some(rest) = self.written.lock().ahead(key, &fip.version, now) {
@@ -335,7 +334,7 @@ impl FloatingIps {
     async fn malformed(&self, key: &Key, object: &Malformed) -> Result<Next, Trouble> {
         let uid: Text = object.uid.as_str().into();
         if object.deleted.is_some() {
-            return self.let_go(key, &uid, &object.finalizers).await;
+            return self.finalize_malformed(key).await;
         }
         let note = format!(
             "the object does not fit its schema ({}); it is left as it is",
@@ -385,6 +384,7 @@ pub fn is_for(fip: &Fip, user: &Identity, others: &BTreeSet<ClusterId>) -> bool 
     };
     let cluster = user.cluster.as_ref();
     &*user.kind == KIND_SERVICE
+        && user.interface.is_empty()
         && fip.services.iter().any(names)
         && cluster.is_none_or(|cluster| !others.contains(cluster))
 }

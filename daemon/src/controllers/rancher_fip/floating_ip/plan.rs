@@ -3,16 +3,21 @@
 use std::{net::IpAddr, sync::Arc};
 
 use fipd_core::{
-    Adopt, Allocate, Holder, Identity, Lease, LeaseKey, LeaseState, Ledger, Pool, Request, Text,
-    Transfer, Want,
+    Adopt, Allocate, Handover, Holder, Identity, Lease, LeaseKey, LeaseState, Ledger, Pool,
+    Request, Text, Transfer, Want,
 };
 
 use super::{
+    in_use,
     observe::Fip,
     status::Shown,
     validate::{Problem, Wish},
 };
-use crate::controllers::{conflict::CONFLICT, rancher_fip::names::ServiceRef, wakes::Cause};
+use crate::controllers::{
+    conflict::CONFLICT,
+    rancher_fip::names::{self, ServiceRef},
+    wakes::Cause,
+};
 
 /// What is to be done about a FloatingIP.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,6 +62,9 @@ pub fn own(
             None => Plan::Show(Shown::of(&lease)),
         };
     }
+    if let Some(request) = take_back(ledger, holder, fip, wish, pool, actor) {
+        return Plan::Ask(Box::new(request));
+    }
     if let Some(address) = fip.recorded() {
         let key = LeaseKey { network, address };
         return match ledger.lease(key) {
@@ -82,6 +90,39 @@ pub fn own(
         actor: Text::clone(actor),
     });
     Plan::Ask(Box::new(allocate))
+}
+
+/// The request for the address that a former FloatingIP left to the Service which this one is for.
+fn take_back(
+    ledger: &Ledger,
+    holder: &Holder,
+    fip: &Fip,
+    wish: &Wish,
+    pool: &Pool,
+    actor: &Text,
+) -> Option<Request> {
+    let management = holder.identity.cluster.as_ref()?;
+    let called = fip.cluster.as_deref()?;
+    let services = in_use::named(fip);
+    let [service] = services.as_slice() else {
+        return None;
+    };
+    let from = names::reported_service(management, called, service);
+    let wanted = fip.recorded().or(wish.address);
+    let leases = ledger.leases_of(&from.identity);
+    let fits = |lease: &&Arc<Lease>| {
+        lease.pool == Some(pool.id)
+            && lease.tenant.as_ref() == Some(&wish.project)
+            && wanted.is_none_or(|wanted| wanted == lease.key.address)
+    };
+    let lease = leases.iter().find(fits)?;
+    Some(Request::Handover(Handover {
+        from,
+        to: holder.clone(),
+        keys: vec![lease.key],
+        actor: Text::clone(actor),
+        reason: "its Service has a FloatingIP again".into(),
+    }))
 }
 
 /// The request that charges the lease to the project that the label names; `None`: it is.
@@ -179,7 +220,7 @@ mod tests {
         objects::Key,
         rancher_fip::{
             floating_ip::observe::slim,
-            names::{self, KIND_FLOATING_IP, KIND_SERVICE},
+            names::{KIND_FLOATING_IP, KIND_SERVICE},
             sample,
         },
     };
@@ -213,6 +254,56 @@ mod tests {
         assert_eq!(plan(&|user| *user == web), Plan::Leave);
         let contend = Box::new(adopt(key, own_holder.clone(), &fip, &"a".into()));
         assert_eq!(plan(&|_| false), Plan::Ask(contend), "another's address");
+    }
+
+    #[test]
+    fn a_floating_ip_that_comes_again_takes_back_what_its_service_kept() {
+        let (key, net) = (sample::place("10.0.0.5"), sample::pool(1, "net"));
+        let kept = |cluster: &str| {
+            let service = Key::new("shop", "web");
+            names::reported_service(&ClusterId("c".into()), cluster, &service)
+        };
+        let mut ledger = Ledger::new();
+        let lease = Lease {
+            pool: Some(net.id),
+            tenant: Some(Tenant("p".into())),
+            ..sample::lease(key, Some(kept("c-m-g")))
+        };
+        ledger.apply(&Op::PutLease(Arc::new(lease)));
+        let own_holder = holder(KIND_FLOATING_IP, "fip-new");
+        let plan = |cluster: &str, project: &str, address: Option<&str>| {
+            let mut fip = slim(FloatingIP::default());
+            fip.cluster = Some(cluster.into());
+            fip.services = vec![fipd_crds::floating_ip::ServiceRef {
+                service_namespace: "shop".into(),
+                service_name: "web".into(),
+            }];
+            let wish = Wish {
+                project: Tenant(project.into()),
+                address: address.and_then(|address| address.parse().ok()),
+            };
+            let actor = "a".into();
+            own(&ledger, &own_holder, &fip, &wish, &net, &actor, &|_| false)
+        };
+        for address in [None, Some("10.0.0.5")] {
+            let Plan::Ask(request) = plan("c-m-g", "p", address) else {
+                panic!("it asks for the address");
+            };
+            let Request::Handover(handover) = *request else {
+                panic!("{request:?}");
+            };
+            assert_eq!((handover.from, handover.keys), (kept("c-m-g"), vec![key]));
+        }
+        for other in [
+            plan("c-m-h", "p", None),
+            plan("c-m-g", "p-2", None),
+            plan("c-m-g", "p", Some("10.0.0.6")),
+        ] {
+            let Plan::Ask(request) = other else {
+                panic!("it asks for another");
+            };
+            assert!(matches!(*request, Request::Allocate(_)), "{request:?}");
+        }
     }
 
     #[test]

@@ -50,7 +50,7 @@ fn stays(status: &FloatingIPStatus, after: Duration, now: jiff::Timestamp) -> Op
 
 /// What is known of the cluster that has an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Whereabouts {
+pub(super) enum Whereabouts {
     /// As far as is known.
     Here,
     Gone,
@@ -82,7 +82,7 @@ impl FloatingIps {
 
     /// Whether the cluster that has the address is none of Rancher's any more: not in a complete list, which is not empty,
     /// nor there by a fresh read. One that was not seen before has to be missing twice.
-    async fn whereabouts(&self, key: &Key, fip: &Fip) -> Result<Whereabouts, Trouble> {
+    pub(super) async fn whereabouts(&self, key: &Key, fip: &Fip) -> Result<Whereabouts, Trouble> {
         let clusters = &self.data.clusters;
         let Some(cluster) = fip.cluster.as_deref().filter(|_| clusters.is_complete()) else {
             return Ok(Whereabouts::Here);

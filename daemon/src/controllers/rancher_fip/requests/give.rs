@@ -259,6 +259,10 @@ impl Requests {
         let refused = match self.ipam.submit(request).await {
             Ok(Answer::Granted { leases, .. }) => leases.first().map(|lease| Shown::of(lease)),
             Ok(Answer::Adopted { lease }) => Some(Shown::of(&lease)),
+            Ok(Answer::HandedOver { leases }) => {
+                let key = leases.first().ok_or_else(Denied::late)?;
+                return Ok(key.address);
+            }
             Ok(Answer::Contended { .. }) => None,
             Ok(other) => {
                 tracing::error!(?other, "the address book answered another question");

@@ -3,9 +3,10 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,
+    sync::Arc,
 };
 
-use fipd_core::{Release, ReleaseScope, Request, Text};
+use fipd_core::{Lease, Release, ReleaseScope, Request, Text};
 use fipd_crds::labels::{remove_service, services};
 use http::StatusCode;
 
@@ -16,9 +17,10 @@ use super::{
 };
 use crate::{
     controllers::{
+        objects::Key,
         rancher_fip::{
             floating_ip,
-            names::{CLUSTER, GROUP},
+            names::{self, CLUSTER, GROUP},
             rancher::Data,
         },
         remote::CallError,
@@ -144,10 +146,13 @@ impl Requests {
                 Goodbye::From(names) => names,
                 Goodbye::Was => {
                     turn.pass_on(known);
-                    return Ok(());
+                    return self.give_up_kept(data, asker, farewell).await.map(drop);
                 }
                 Goodbye::Nothing => {
                     turn.pass_on(known);
+                    if self.give_up_kept(data, asker, farewell).await? {
+                        return Ok(());
+                    }
                     let message = "no floatingip found to release";
                     return Err(Denied::new(StatusCode::NOT_FOUND, message));
                 }
@@ -166,6 +171,37 @@ impl Requests {
             }
         }
         Err(Denied::late())
+    }
+
+    /// Frees what is kept for the Service since its FloatingIP was deleted; whether there was anything.
+    pub(super) async fn give_up_kept(
+        &self,
+        data: &Data,
+        asker: &Asker,
+        farewell: &Farewell,
+    ) -> Result<bool, Denied> {
+        let service = &farewell.service;
+        let key = Key::new(&service.namespace, &service.name);
+        let holder = names::reported_service(&data.cluster, &asker.cluster, &key);
+        let kept = self.ipam.read(|ledger| ledger.leases_of(&holder.identity));
+        let meant = |lease: &&Arc<Lease>| {
+            let project = lease.tenant.as_ref();
+            project.is_some_and(|project| *project.0 == *asker.project)
+                && farewell
+                    .address
+                    .is_none_or(|address| address == lease.key.address)
+        };
+        let keys: Vec<_> = kept.iter().filter(meant).map(|lease| lease.key).collect();
+        if keys.is_empty() {
+            return Ok(false);
+        }
+        let release = Release {
+            scope: ReleaseScope::HolderAddresses(holder, keys),
+            actor: super::actor(asker),
+            reason: "given up by its Service".into(),
+        };
+        let released = self.ipam.submit(Request::Release(release)).await;
+        released.map(|_| true).map_err(|error| deny::error(&error))
     }
 
     /// Deletes the project's own FloatingIP with the address. Its lease is free before this answers.

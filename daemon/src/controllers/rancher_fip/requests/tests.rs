@@ -392,3 +392,62 @@ async fn defect_34_what_a_former_leader_knows_is_not_served() {
     ipam.shutdown().await;
     writer.join();
 }
+
+#[tokio::test]
+async fn a_service_gives_up_the_address_that_outlived_its_floating_ip() {
+    let room = Room::new();
+    let (remote, _) = canned(&[]);
+    let data = data(remote);
+    let key = Key::new("shop", "web");
+    let holder = names::reported_service(&data.cluster, "c-m-a", &key);
+    let place = fipd_core::LeaseKey {
+        network: NetworkId::DEFAULT,
+        address: [10, 0, 0, 5].into(),
+    };
+    let adopt = fipd_core::Adopt {
+        key: place,
+        holder,
+        tenant: Some(fipd_core::Tenant("p-a".into())),
+        since: fipd_core::Timestamp(1),
+        actor: "test".into(),
+    };
+    let adopted = room.requests.ipam.submit(fipd_core::Request::Adopt(adopt));
+    adopted.await.unwrap();
+    let farewell = |name: &str, address: Option<[u8; 4]>| Farewell {
+        service: Service {
+            namespace: "shop".to_owned(),
+            name: name.to_owned(),
+        },
+        address: address.map(IpAddr::from),
+        group: None,
+    };
+    let other_project = Asker {
+        project: "p-b".to_owned(),
+        ..asker()
+    };
+    let other_cluster = Asker {
+        cluster: "c-m-b".to_owned(),
+        ..asker()
+    };
+    let gone = |asker: Asker, farewell: Farewell| {
+        let (room, data) = (&room, &data);
+        async move { room.requests.give_up_kept(data, &asker, &farewell).await }
+    };
+    for (asker, farewell) in [
+        (other_project, farewell("web", None)),
+        (other_cluster, farewell("web", None)),
+        (asker(), farewell("api", None)),
+        (asker(), farewell("web", Some([10, 0, 0, 6]))),
+    ] {
+        assert_eq!(gone(asker, farewell).await, Ok(false));
+    }
+    assert_eq!(
+        gone(asker(), farewell("web", Some([10, 0, 0, 5]))).await,
+        Ok(true)
+    );
+    let held = room
+        .requests
+        .ipam
+        .read(|ledger| ledger.lease(place).is_some());
+    assert!(!held);
+}

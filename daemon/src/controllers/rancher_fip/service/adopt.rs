@@ -29,6 +29,7 @@ use crate::{
         rancher_fip::{
             Site,
             names::{self, KIND_SERVICE, STATIC_NETWORK, ServiceRef},
+            rancher::Guest as _,
         },
     },
 };
@@ -216,7 +217,12 @@ impl Inventory for ServiceInventory {
         Box::pin(self.presence(identity))
     }
 
+    /// Another Service that shows the address comes first: they shared it under a FloatingIP that is gone.
     fn heir(&self, holder: &Holder, key: LeaseKey) -> Option<Holder> {
-        self.services.heir(&ServiceRef::of(holder)?, key)
+        let gone = ServiceRef::of(holder)?;
+        let user = self.services.shows(key.address);
+        let user = user.filter(|user| user.key != gone.key);
+        user.map(|user| user.holder())
+            .or_else(|| self.services.heir(&gone, key))
     }
 }

@@ -71,6 +71,7 @@ impl Services {
         if fresh.uid != svc.uid
             || fresh.terminating
             || validate::is_ours(&fresh, self.settings.class_less, has_lease)
+            || super::uses_unserved(&fresh, held)
         {
             // The watch is behind.
             return Ok(Next::After(BEHIND));

@@ -36,10 +36,18 @@ pub async fn read(remote: &Remote, target: &Target) -> Result<Option<Svc>, CallE
     Ok(Some(svc))
 }
 
-/// Whether an object keeps the leases held under its name: as the instance that has one, or as one that is served
-/// and takes them over.
+/// Whether an object keeps the leases held under its name: as the instance that has one, as one that is served
+/// and takes them over, or as one that shows the address, whoever serves it.
 pub fn keeps(svc: &Svc, class_less: bool, identity: &Identity, held: &[Arc<Lease>]) -> bool {
-    held.is_empty() || has_one(&svc.uid, identity, held) || validate::is_ours(svc, class_less, true)
+    held.is_empty()
+        || has_one(&svc.uid, identity, held)
+        || validate::is_ours(svc, class_less, true)
+        || shows_one(svc, held)
+}
+
+/// Whether the Service shows the address of one of these leases.
+pub fn shows_one(svc: &Svc, held: &[Arc<Lease>]) -> bool {
+    held.iter().any(|lease| svc.shows(lease.key.address))
 }
 
 /// Whether one of the leases is held by this instance.

@@ -13,6 +13,7 @@ pub mod apply;
 mod cluster_id;
 mod farewell;
 mod fresh;
+mod guest;
 mod leases;
 pub mod object;
 pub mod observe;
@@ -179,6 +180,8 @@ impl Services {
         let held = self.held(&service);
         if validate::is_ours(&svc, self.settings.class_less, !held.is_empty()) {
             self.serve(&service, &svc, held).await
+        } else if uses_unserved(&svc, &held) {
+            Ok(Next::Done)
         } else if !held.is_empty() || self.is_left_over(&svc) {
             self.let_go(&service, &svc, &held).await
         } else {
@@ -308,6 +311,12 @@ impl Services {
             namespace,
         )
     }
+}
+
+/// Whether another program serves a Service and shows in it an address that is kept for it: the FloatingIP was deleted. Complete
+/// lists tell when that ends.
+fn uses_unserved(svc: &Svc, held: &[Arc<Lease>]) -> bool {
+    !svc.is_marked() && !svc.terminating && fresh::shows_one(svc, held)
 }
 
 fn reference(key: &Key, uid: &str) -> ObjectReference {

@@ -73,6 +73,17 @@ impl Svc {
         texts.filter_map(|text| text.trim().parse().ok()).collect()
     }
 
+    /// Whether the address is one of those.
+    pub fn shows(&self, address: IpAddr) -> bool {
+        self.addresses().contains(&address)
+    }
+
+    /// Whether the address is in its status, which its owner may not write.
+    pub fn is_given(&self, address: IpAddr) -> bool {
+        let mut ingress = self.ingress.iter();
+        ingress.any(|text| text.parse() == Ok(address))
+    }
+
     pub fn has_finalizer(&self) -> bool {
         self.finalizers.iter().any(|one| one == FINALIZER)
     }

@@ -18,7 +18,7 @@ use crate::{
         rancher_fip::{
             floating_ip,
             names::{CLASS, FINALIZER, FLOATING_IP, HOLDER},
-            rancher::{Data, Ranchers},
+            rancher::{Data, Guest, Ranchers},
             sample,
             service::adopt::ServiceInventory,
         },
@@ -497,4 +497,133 @@ async fn a_pool_is_gone_with_its_object_although_its_mirror_is_not_closed_yet() 
     let object = fipd_crds::floating_ip::FloatingIPPool::new("net", Default::default());
     data.pools.set(&Key::new("", "net"), object);
     assert_eq!(found().map(|pools| pools.len()), Ok(1));
+}
+
+/// A Service of another program, which shows the addresses.
+fn of_another(uid: &str, addresses: &[&str]) -> Value {
+    let mut object = object(uid, "LoadBalancer");
+    object["spec"]["loadBalancerClass"] = json!("other.example.net/lb");
+    let ingress: Vec<Value> = addresses.iter().map(|ip| json!({ "ip": ip })).collect();
+    object["status"] = json!({ "loadBalancer": { "ingress": ingress } });
+    object
+}
+
+fn watched(object: Value) -> Svc {
+    observe::all(serde_json::from_value(object).expect("a Service"))
+}
+
+#[tokio::test]
+async fn an_address_stays_with_a_service_of_another_program_until_no_list_shows_it() {
+    let using = of_another("2", &["10.7.0.1"]);
+    let bench = Bench::new(using.clone()).await;
+    bench.services.services.set(&key(), watched(using));
+    assert_eq!(bench.unseen().await, Next::Done);
+    assert_eq!(bench.presence().await, Presence::Present);
+    assert!(bench.has_lease());
+    assert!(
+        bench.calls.lock().patched.is_empty(),
+        "it is not fipd's to write"
+    );
+
+    let idle = of_another("2", &["10.7.0.9"]);
+    bench.answers.lock().1 = idle.clone();
+    assert_eq!(bench.presence().await, Presence::Gone);
+    let behind = bench.told(of_another("2", &["10.7.0.1"])).await;
+    assert_eq!(
+        behind,
+        Next::Done,
+        "another instance's lease is for the sweep"
+    );
+}
+
+#[tokio::test]
+async fn a_service_that_shows_the_address_by_a_fresh_read_keeps_it() {
+    let mut using = of_another("1", &["10.7.0.1"]);
+    let bench = Bench::new(using.clone()).await;
+    assert_eq!(bench.told(of_another("1", &[])).await, Next::After(BEHIND));
+    assert!(bench.has_lease());
+    using["status"] = json!({});
+    bench.answers.lock().1 = using.clone();
+    bench.told(using).await;
+    assert!(!bench.has_lease(), "it has given the address up");
+}
+
+#[tokio::test]
+async fn a_cluster_is_asked_who_shows_an_address() {
+    let bench = Bench::new(of_another("2", &["10.7.0.1"])).await;
+    let address = place().address;
+    let services = &bench.services;
+    assert_eq!(services.shows(address), None);
+    let shown = services.service(&key(), &"2".into());
+    let found = services.ask(&[key()], address).await.expect("an answer");
+    assert_eq!(found, Some(shown));
+    let other = services.ask(&[key()], [10, 7, 0, 2].into()).await;
+    assert_eq!(other.expect("an answer"), None);
+    let aged = |uid: &str, terminating, created| Svc {
+        terminating,
+        created: Timestamp(created),
+        ..watched(of_another(uid, &["10.7.0.1"]))
+    };
+    for (name, svc) in [
+        ("ends", aged("a", true, 1)),
+        ("young", aged("b", false, 3)),
+        ("old", aged("c", false, 2)),
+    ] {
+        services.services.set(&Key::new("ns", name), svc);
+    }
+    let oldest = services.shows(address).expect("a Service");
+    assert_eq!((&*oldest.key.name, &*oldest.uid), ("old", "c"));
+    bench.answers.lock().0 = "Y".into();
+    assert!(
+        services.ask(&[key()], address).await.is_err(),
+        "another cluster answers"
+    );
+}
+
+#[tokio::test]
+async fn what_was_kept_under_ranchers_name_passes_to_the_cluster_once_it_is_connected() {
+    for shown in [false, true] {
+        let bench = Bench::new(object("2", "LoadBalancer")).await;
+        bench.of_a_pool().await;
+        let reported = names::reported_service(&management(), "c-abcde", &key());
+        let handover = fipd_core::Handover {
+            from: holder(),
+            to: reported,
+            keys: vec![],
+            actor: "test".into(),
+            reason: "".into(),
+        };
+        let kept = bench.ipam.submit(Request::Handover(handover)).await;
+        kept.expect("a handover");
+        if shown {
+            let using = watched(of_another("9", &["10.7.0.1"]));
+            bench.services.services.set(&Key::new("ns", "api"), using);
+        }
+        bench.services.claim_reported().await;
+        let lease = bench.ipam.read(|ledger| ledger.lease(place()).cloned());
+        let lease = lease.expect("a lease");
+        let owner = lease.owner().expect("an owner");
+        let (name, uid) = if shown { ("api", "9") } else { ("web", "") };
+        assert_eq!(
+            owner.identity.to_string(),
+            format!("rancher-fip/X/Service/ns/{name}")
+        );
+        assert_eq!(&*owner.instance, uid);
+    }
+}
+
+#[tokio::test]
+async fn an_address_that_services_shared_stays_until_the_last_does_not_show_it() {
+    let bench = Bench::new(of_another("2", &["10.7.0.1"])).await;
+    let heir = || bench.inventory.heir(&holder(), place());
+    assert_eq!(heir(), None);
+    let api = Key::new("ns", "api");
+    let mut noted = watched(of_another("9", &[]));
+    noted.marks.insert(FLOATING_IP, "10.7.0.1".to_owned());
+    bench.services.services.set(&api, noted);
+    assert_eq!(heir(), None, "anybody may write an annotation");
+    let using = watched(of_another("9", &["10.7.0.1"]));
+    bench.services.services.set(&api, using);
+    let next = bench.services.service(&api, &"9".into());
+    assert_eq!(heir(), Some(next.holder()));
 }

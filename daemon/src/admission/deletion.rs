@@ -1,0 +1,148 @@
+//! Whether a FloatingIP or a FloatingIPPool may be deleted. What uses an address is named; what nobody uses may go, and so may
+//! what the cluster itself clears away.
+
+use std::{net::IpAddr, sync::Arc};
+
+use fipd_core::{ClusterId, Identity, Lease, LeaseState, Ledger, System};
+use fipd_crds::labels::{CLUSTER_NAME, FORCE_DELETE, HOLDER, services};
+
+use super::{
+    Book, floating_ip,
+    review::{Kind, Object, Question, Verdict},
+    some,
+};
+
+/// The controllers of a cluster that delete what has lost its namespace or owner. One without accounts of its own for each
+/// controller deletes under its own name.
+const CONTROLLERS: [&str; 3] = [
+    "system:serviceaccount:kube-system:namespace-controller",
+    "system:serviceaccount:kube-system:generic-garbage-collector",
+    "system:kube-controller-manager",
+];
+/// The most holders that a message names.
+const NAMED: usize = 5;
+
+/// Whether the delete may be judged at all; `None`: it passes whatever is in use.
+pub fn subject(kind: Kind, question: &Question) -> Option<&Object> {
+    let guarded = match kind {
+        Kind::FloatingIp | Kind::Pool => !question.subresource,
+        Kind::Quota | Kind::IpRule | Kind::Agent => false,
+    };
+    let old = question.old.as_ref().filter(|_| guarded)?;
+    let forced = old.annotation(FORCE_DELETE) == Some("true");
+    let ends = old.metadata.deletion_timestamp.is_some();
+    let clears = CONTROLLERS.contains(&&*question.user);
+    (!forced && !ends && !clears).then_some(old)
+}
+
+pub fn judge(kind: Kind, question: &Question, object: &Object, book: Book<'_>) -> Verdict {
+    let denied = match kind {
+        Kind::FloatingIp => fip_in_use(question, object, book),
+        Kind::Pool => pool_in_use(question, book),
+        Kind::Quota | Kind::IpRule | Kind::Agent => None,
+    };
+    denied.map_or_else(Verdict::allowed, Verdict::forbidden)
+}
+
+fn fip_in_use(question: &Question, object: &Object, book: Book<'_>) -> Option<String> {
+    let (address, user) =
+        shown_lease(object, book.ledger).or_else(|| assigned(question, object, book))?;
+    Some(format!(
+        "{address} is in use by {user}: delete that Service or make it no load balancer first; with the annotation \
+         {FORCE_DELETE}=true this object can be deleted, and the Service keeps the address"
+    ))
+}
+
+/// The lease of the Service that the object shows, as long as that Service has it.
+fn shown_lease(object: &Object, ledger: &Ledger) -> Option<(IpAddr, String)> {
+    let identity = shown_service(object.annotation(HOLDER)?)?;
+    let shown = |lease: &&Arc<Lease>| {
+        let address = lease.key.address;
+        [object.spec.get("ipAddr"), object.status.get("ipAddr")]
+            .into_iter()
+            .flatten()
+            .any(|text| {
+                text.as_str()
+                    .is_some_and(|text| text.parse() == Ok(address))
+            })
+    };
+    let leases = ledger.leases_of(&identity);
+    let lease = leases.iter().find(shown)?;
+    let names = identity.cluster.as_ref().and_then(|id| ledger.cluster(id));
+    let cluster = names.and_then(|record| record.names.first()).map_or_else(
+        || identity.cluster.clone().map(|id| id.0),
+        |name| Some(Arc::clone(name)),
+    );
+    let cluster = cluster.unwrap_or_default();
+    let user = service(&identity.namespace, &identity.name, &cluster);
+    Some((lease.key.address, user))
+}
+
+/// `Service/CLUSTER-ID/NAMESPACE/NAME/UID` as an identity.
+fn shown_service(text: &str) -> Option<Identity> {
+    let parts: Vec<&str> = text.split('/').collect();
+    let [kind @ "Service", cluster, namespace, name, _] = parts.as_slice() else {
+        return None;
+    };
+    Some(Identity {
+        system: System::rancher_fip(),
+        cluster: Some(ClusterId((*cluster).into())),
+        kind: (*kind).into(),
+        namespace: (*namespace).into(),
+        name: (*name).into(),
+        interface: "".into(),
+    })
+}
+
+/// The object's own lease, where its labels name a Service and the Service's cluster does not say otherwise.
+fn assigned(question: &Question, object: &Object, book: Book<'_>) -> Option<(IpAddr, String)> {
+    // One that showed a Service's lease has the lease itself once the Service gave it up.
+    if object.annotation(HOLDER).is_some() {
+        return None;
+    }
+    let cluster = object.label(CLUSTER_NAME)?;
+    let mut users = services(object.metadata.labels.as_ref()?);
+    users.retain(|user| !user.namespace.is_empty() && !user.name.is_empty());
+    let first = users.first()?;
+    let leases = book
+        .ledger
+        .leases_of(&floating_ip::identity(question, book));
+    let lease = leases
+        .iter()
+        .find(|lease| lease.state == LeaseState::Allocated)?;
+    let address = lease.key.address;
+    if book.cluster.shows_nowhere(cluster, address) {
+        return None;
+    }
+    let mut user = service(&first.namespace, &first.name, cluster);
+    if users.len() > 1 {
+        user.push_str(&format!(" and {} more", users.len() - 1));
+    }
+    Some((address, user))
+}
+
+fn service(namespace: &str, name: &str, cluster: &str) -> String {
+    format!("Service {namespace}/{name} of cluster {cluster}")
+}
+
+fn pool_in_use(question: &Question, book: Book<'_>) -> Option<String> {
+    let pool = book.mirror(&question.name)?;
+    let leases = book.ledger.pool_leases(pool.id, None, Ledger::SCAN);
+    let held: Vec<String> = leases
+        .iter()
+        .filter_map(|lease| {
+            Some(format!(
+                "{} by {}",
+                lease.key.address,
+                lease.owner()?.identity
+            ))
+        })
+        .collect();
+    (!held.is_empty()).then(|| {
+        format!(
+            "addresses of the pool are in use: {}; delete their FloatingIPs and Services first; with the annotation \
+             {FORCE_DELETE}=true the pool can be deleted, gives no more addresses, and the leases stay until they are released",
+            some(held.iter(), NAMED).join(", ")
+        )
+    })
+}
