@@ -16,6 +16,8 @@ use crate::config::Engine;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RancherCluster {
     pub uid: String,
+    /// It is being deleted.
+    pub ending: bool,
     pub display_name: String,
     /// What its label says.
     pub switch: Switch,
@@ -95,6 +97,7 @@ impl RancherCluster {
         let load_balancer_label = TypeLabel::read(labels.get(LOAD_BALANCER_TYPE));
         Self {
             uid: meta.uid.unwrap_or_default(),
+            ending: meta.deletion_timestamp.is_some(),
             display_name: object.spec.display_name,
             switch: match labels.get(RANCHER_FIP).map(String::as_str) {
                 None => Switch::Silent,

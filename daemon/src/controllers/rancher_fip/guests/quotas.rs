@@ -24,8 +24,6 @@ use crate::{
     },
 };
 
-/// After this time the quota goes even if a Secret could not be removed.
-const GRACE: Duration = Duration::from_secs(600);
 /// Removal is tried again after this time.
 const AGAIN: Duration = Duration::from_secs(15);
 /// What a cluster has for the removal of one Secret.
@@ -91,7 +89,8 @@ impl Guests {
             return Ok(Next::Done);
         }
         if let Err(why) = self.remove_secrets(project).await {
-            if grace_left(since, clock::now()).is_some() {
+            let wait = self.site.session.settings.rancher_fip.release_wait;
+            if wait.left(since, clock::now()).is_some() {
                 tracing::warn!(
                     project,
                     why,
@@ -99,7 +98,7 @@ impl Guests {
                 );
                 return Ok(Next::After(AGAIN));
             }
-            let note = format!("left behind after ten minutes of trying: {why}");
+            let note = format!("left behind after {} s of trying: {why}", wait.0.as_secs());
             self.events
                 .warning(&reference(project, quota), "SecretsLeftBehind", note);
         }
@@ -188,12 +187,6 @@ fn may_have(id: &str, project: &str, note: Option<&Note>, local: &[(String, Stri
     }
 }
 
-/// How long removal is still tried for a quota that is being deleted since then; `None`: no longer.
-pub fn grace_left(since: Timestamp, now: Timestamp) -> Option<Duration> {
-    let gone = Duration::from_millis(now.0.saturating_sub(since.0));
-    Some(GRACE.saturating_sub(gone)).filter(|left| !left.is_zero())
-}
-
 pub(super) fn target(project: &str) -> Target {
     Target {
         api: API,
@@ -230,15 +223,5 @@ mod tests {
         assert!(may("c-1", Some("fip")), "an earlier version did not say");
         assert!(may("c-2", None), "the original may have given it");
         assert!(!may("c-3", None), "it has nothing of fipd");
-    }
-
-    #[test]
-    fn secrets_that_cannot_be_removed_hold_a_quota_for_ten_minutes() {
-        let since = Timestamp(1_000_000);
-        let left = |now| grace_left(since, Timestamp(now)).map(|left| left.as_millis());
-        assert_eq!(left(1_000_000), Some(600_000));
-        assert_eq!(left(1_599_999), Some(1));
-        assert_eq!(left(1_600_000), None);
-        assert_eq!(left(0), Some(600_000), "a clock that went back");
     }
 }

@@ -1,8 +1,9 @@
-//! The end of a quota object: the project's FloatingIPs go first, then its limits, then the finalizer.
+//! The end of a quota object: the project's FloatingIPs go first, then its limits, then the finalizer. What Services use keeps
+//! it for a while only, and keeps its leases for good.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use fipd_core::Timestamp;
+use fipd_core::{Action, Timestamp};
 use fipd_crds::{
     floating_ip::FloatingIPProjectQuota,
     labels::{PROJECT_NAME, QUOTA_CLEANUP},
@@ -10,18 +11,25 @@ use fipd_crds::{
 use k8s_openapi::jiff;
 use serde_json::json;
 
-use super::{Quotas, status, target, tenant};
-use crate::controllers::{
-    Trouble,
-    merge::{Says, change, set},
-    objects::Key,
-    queue::Next,
-    rancher_fip::floating_ip::{self, observe::Fip},
-    remote::{Patch, Target},
+use super::{KIND, Quotas, reference, status, target, tenant};
+use crate::{
+    clock,
+    controllers::{
+        Trouble,
+        merge::{Says, change, set},
+        objects::Key,
+        queue::Next,
+        rancher_fip::floating_ip::{self, observe::Fip},
+        remote::{CallError, Patch, Target},
+    },
 };
 
 /// It is looked again so often whether the FloatingIPs are gone.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// The clusters of Services that use some are asked so often.
+const ASK_AGAIN: Duration = Duration::from_secs(5);
+/// Reason of the condition and the Event where it waits no longer.
+const LEFT: &str = "AddressesKept";
 /// So many are named.
 const NAMED: usize = 5;
 
@@ -58,16 +66,21 @@ impl Quotas {
                 let target = floating_ip::target(fip_key);
                 let remote = &self.data.remote;
                 // It may have come to another project meanwhile.
-                remote
-                    .delete_version(&target, &fip.uid, &fip.version)
-                    .await?;
+                match remote.delete_version(&target, &fip.uid, &fip.version).await {
+                    // One that somebody protects does not keep the others.
+                    Ok(()) | Err(CallError::Rejected(..)) => {}
+                    Err(error) => return Err(error.into()),
+                }
             }
         }
         if !left.is_empty() || self.any_left(key).await? {
-            if let Some(quota) = quota {
-                self.say_waiting(key, quota, &left).await?;
+            if let Some(next) = self.patience(ending.since, &left, clock::now()).await {
+                if let Some(quota) = quota {
+                    self.say(key, quota, "Deleting", waiting(&left)).await?;
+                }
+                return Ok(next);
             }
-            return Ok(Next::After(LOOK_AGAIN));
+            self.leave_used(key, ending, quota, &left).await?;
         }
         self.set_limits(key, &BTreeMap::new()).await?;
         let remote = &self.data.remote;
@@ -96,19 +109,83 @@ impl Quotas {
         Ok(!self.data.remote.list(&all, &label).await?.is_empty())
     }
 
-    async fn say_waiting(
+    /// How long until the next look whether the FloatingIPs are gone; `None`: they are waited for no longer. Those that Services
+    /// use go in time only where a cluster that uses one answers and stays.
+    async fn patience(
+        &self,
+        since: Timestamp,
+        left: &[(Key, Arc<Fip>)],
+        now: Timestamp,
+    ) -> Option<Next> {
+        let wait = self.site.session.settings.rancher_fip.release_wait;
+        let rest = wait.left(since, now)?;
+        let is_used = |fip: &Fip| fip.holder.is_some() && !fip.terminating;
+        let (used, going): (Vec<_>, Vec<_>) = left.iter().partition(|(_, fip)| is_used(fip));
+        if !going.is_empty() || used.is_empty() {
+            return Some(Next::After(rest.min(LOOK_AGAIN)));
+        }
+        let answers = self.any_answers(used.iter().map(|(_, fip)| &**fip)).await;
+        answers.then(|| Next::After(rest.min(ASK_AGAIN)))
+    }
+
+    /// Whether one of the clusters whose Services use these answers and is not being deleted. Each is asked once.
+    async fn any_answers(&self, used: impl Iterator<Item = &Fip>) -> bool {
+        let mut clusters = BTreeMap::new();
+        for fip in used {
+            let called = fip.cluster.as_deref().unwrap_or_default();
+            let known = self.data.clusters.get(&Key::new("", called));
+            let stays = known.is_none_or(|cluster| !cluster.ending);
+            if let (Some(service), Some(address), true) = (&fip.holder, fip.recorded(), stays)
+                && let Some(guest) = self.rancher.guest(&service.cluster)
+            {
+                let ask = (guest, [service.key.clone()], address);
+                clusters.entry(&service.cluster).or_insert(ask);
+            }
+        }
+        let asked = clusters
+            .values()
+            .map(|(guest, services, address)| async move {
+                guest.ask(services, *address).await.is_ok()
+            });
+        futures::future::join_all(asked).await.contains(&true)
+    }
+
+    /// Says what outlives the quota.
+    async fn leave_used(
+        &self,
+        key: &Key,
+        ending: &Ending<'_>,
+        quota: Option<&FloatingIPProjectQuota>,
+        left: &[(Key, Arc<Fip>)],
+    ) -> Result<(), Trouble> {
+        let note = kept(left);
+        if let Some(quota) = quota {
+            self.say(key, quota, LEFT, note.clone()).await?;
+        }
+        let what = format!("{KIND} {}: {note}", key.name);
+        let actor = self.site.actor();
+        self.site
+            .ipam
+            .note(Action::ClusterChanged, what, actor)
+            .await?;
+        self.events.warning(&reference(key, ending.uid), LEFT, note);
+        Ok(())
+    }
+
+    async fn say(
         &self,
         key: &Key,
         quota: &FloatingIPProjectQuota,
-        left: &[(Key, Arc<Fip>)],
+        reason: &'static str,
+        message: String,
     ) -> Result<(), Trouble> {
         let before = quota.status.clone().unwrap_or_default();
         let mut after = before.clone();
         let says = Says {
             kind: status::READY,
             status: false,
-            reason: "Deleting",
-            message: waiting(left),
+            reason,
+            message,
         };
         let now = jiff::Timestamp::now();
         set(&mut after.conditions, &says, quota.metadata.generation, now);
@@ -126,25 +203,42 @@ impl Quotas {
     }
 }
 
+/// Some of the FloatingIPs by name, those that Services use or the others.
+fn named(left: &[(Key, Arc<Fip>)], used: bool) -> String {
+    let some = left.iter().filter(|(_, fip)| fip.holder.is_some() == used);
+    let names = some.map(|(key, _)| format!("{}/{}", key.namespace, key.name));
+    let names: Vec<String> = names.collect();
+    let rest = names.len().saturating_sub(NAMED);
+    let mut text = names
+        .iter()
+        .take(NAMED)
+        .cloned()
+        .collect::<Vec<_>>()
+        .join(", ");
+    if rest > 0 {
+        text.push_str(&format!(" and {rest} more"));
+    }
+    text
+}
+
+/// What outlives a quota that waits no longer.
+fn kept(left: &[(Key, Arc<Fip>)]) -> String {
+    let (others, used) = (named(left, false), named(left, true));
+    let mut text = "the quota goes before its FloatingIPs".to_owned();
+    if !used.is_empty() {
+        text.push_str(&format!(
+            "; Services keep the addresses of these until no complete list of their cluster shows them: {used}"
+        ));
+    }
+    if !others.is_empty() {
+        text.push_str(&format!("; still being deleted: {others}"));
+    }
+    text
+}
+
 /// What a quota that is being deleted waits for.
 fn waiting(left: &[(Key, Arc<Fip>)]) -> String {
-    let named = |used: bool| {
-        let some = left.iter().filter(|(_, fip)| fip.holder.is_some() == used);
-        let names = some.map(|(key, _)| format!("{}/{}", key.namespace, key.name));
-        let names: Vec<String> = names.collect();
-        let rest = names.len().saturating_sub(NAMED);
-        let mut text = names
-            .iter()
-            .take(NAMED)
-            .cloned()
-            .collect::<Vec<_>>()
-            .join(", ");
-        if rest > 0 {
-            text.push_str(&format!(" and {rest} more"));
-        }
-        text
-    };
-    let (kept, used) = (named(false), named(true));
+    let (kept, used) = (named(left, false), named(left, true));
     let mut text = "the quota goes when the project has no FloatingIP left".to_owned();
     if !kept.is_empty() {
         text.push_str(&format!("; being deleted: {kept}"));
@@ -158,30 +252,4 @@ fn waiting(left: &[(Key, Arc<Fip>)]) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use fipd_crds::floating_ip::FloatingIP;
-
-    use super::*;
-    use crate::controllers::rancher_fip::{floating_ip::observe::slim, names::ServiceRef};
-
-    #[test]
-    fn what_is_waited_for_is_named() {
-        let kept = |n: usize| {
-            (
-                Key::new("c-1", &format!("fip-{n}")),
-                Arc::new(slim(FloatingIP::default())),
-            )
-        };
-        let used = Fip {
-            holder: ServiceRef::parse("Service/c/ns/web/u"),
-            ..slim(FloatingIP::default())
-        };
-        let mut left: Vec<_> = (0..7).map(kept).collect();
-        left.push((Key::new("c-1", "shown"), Arc::new(used)));
-        let text = waiting(&left);
-        assert!(
-            text.contains("being deleted: c-1/fip-0,") && text.contains("c-1/fip-4 and 2 more")
-        );
-        assert!(text.ends_with("no load balancer: c-1/shown"), "{text}");
-    }
-}
+mod tests;

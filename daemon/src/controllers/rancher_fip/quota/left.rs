@@ -1,15 +1,14 @@
 //! The finalizer of the cluster manager on a quota that nobody removes the Secrets of: the cluster manager that set it is
 //! switched off.
 
-use fipd_core::Timestamp;
+use std::time::Duration;
+
 use fipd_crds::labels::SECRET_CLEANUP;
 
 use super::{Quotas, end::Ending, reference, target};
 use crate::{
     clock,
-    controllers::{
-        Trouble, objects::Key, queue::Next, rancher_fip::guests::quotas::grace_left, remote::Remote,
-    },
+    controllers::{Trouble, objects::Key, queue::Next, remote::Remote},
 };
 
 impl Quotas {
@@ -23,7 +22,8 @@ impl Quotas {
         if settings.cluster_manager.enabled || !ending.has(SECRET_CLEANUP) {
             return Ok(Next::Done);
         }
-        let next = drop_late(&self.data.remote, key, ending, clock::now()).await?;
+        let rest = settings.release_wait.left(ending.since, clock::now());
+        let next = drop_late(&self.data.remote, key, ending, rest).await?;
         if next == Next::Done {
             let note = format!(
                 "the cluster manager is switched off: Secrets rancher-fip-config-{} that are left in clusters stay",
@@ -40,10 +40,10 @@ async fn drop_late(
     remote: &Remote,
     key: &Key,
     ending: &Ending<'_>,
-    now: Timestamp,
+    rest: Option<Duration>,
 ) -> Result<Next, Trouble> {
-    if let Some(left) = grace_left(ending.since, now) {
-        return Ok(Next::After(left));
+    if let Some(rest) = rest {
+        return Ok(Next::After(rest));
     }
     remote
         .drop_finalizer(&target(key), ending.uid, ending.finalizers, SECRET_CLEANUP)
@@ -53,12 +53,11 @@ async fn drop_late(
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
+    use fipd_core::Timestamp;
     use serde_json::json;
 
     use super::*;
-    use crate::controllers::remote::testing::canned;
+    use crate::{config::ReleaseWait, controllers::remote::testing::canned};
 
     #[tokio::test]
     async fn a_quota_does_not_wait_for_ever_for_a_cluster_manager_that_is_off() {
@@ -69,11 +68,12 @@ mod tests {
             since: Timestamp(1_000_000),
         };
         let key = Key::new("", "p-1");
+        let rest = |now| ReleaseWait::default().left(ending.since, Timestamp(now));
         let (remote, _) = canned(&[]);
-        let early = drop_late(&remote, &key, &ending, Timestamp(1_590_000)).await;
+        let early = drop_late(&remote, &key, &ending, rest(1_590_000)).await;
         assert_eq!(early.unwrap(), Next::After(Duration::from_secs(10)));
         let (remote, asked) = canned(&[("PATCH", 200, "{}")]);
-        let late = drop_late(&remote, &key, &ending, Timestamp(1_600_000)).await;
+        let late = drop_late(&remote, &key, &ending, rest(1_600_000)).await;
         assert_eq!(late.unwrap(), Next::Done);
         let body = asked.lock().pop().unwrap().body;
         let test =
