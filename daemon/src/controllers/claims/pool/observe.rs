@@ -19,6 +19,8 @@ pub struct Object {
     pub generation: Option<i64>,
     pub created: Timestamp,
     pub terminating: bool,
+    /// When its deletion was asked for, where it is terminating.
+    pub deleted: Timestamp,
     /// Written by fipd, which alone says what is in it.
     pub ours: bool,
     pub spec: PoolSpec,
@@ -46,6 +48,7 @@ fn slim_parts(meta: ObjectMeta, spec: PoolSpec, status: Option<PoolStatus>) -> O
         generation: meta.generation,
         created: created(meta.creation_timestamp.as_ref()),
         terminating: meta.deletion_timestamp.is_some(),
+        deleted: created(meta.deletion_timestamp.as_ref()),
         ours: !mirrored && labels.get(MANAGED_BY).is_some_and(|by| by == FIELD_MANAGER),
         finalizers,
         spec,

@@ -1,7 +1,8 @@
 //! Pool and NamespacedPool objects of a cluster's own admins and users, each the source of a pool of the ledger.
 //!
 //! An object that cannot be taken as written changes nothing: what was in force stays, and its condition names the field
-//! or the leases in the way. Its finalizer keeps it until nobody holds an address of it.
+//! or the leases in the way. Its finalizer keeps it until nobody holds an address of it, or for ten minutes at most: then the
+//! object goes, and the closed pool stays until its last lease ends.
 //!
 //! Where `pool-objects` was switched off, objects are let go and what they made is closed; its leases stay. Switched on
 //! again, it follows its object as before.
@@ -39,6 +40,7 @@ use crate::{
     ipam::IpamError,
 };
 
+use leave::Ending;
 pub use leave::close_all;
 
 /// The controller of the objects of one kind.
@@ -136,6 +138,9 @@ impl Sources {
                 self.withdraw(key).await?;
                 Ok(Next::Done)
             }
+            Some(Seen::Malformed(object)) if object.deleted.is_some() => {
+                self.finalize(key, &Ending::malformed(&object)).await
+            }
             Some(Seen::Malformed(object)) => {
                 let note = format!(
                     "the object does not fit its schema ({}); its last good state stays",
@@ -146,7 +151,9 @@ impl Sources {
                 Ok(Next::Done)
             }
             Some(Seen::Good(object)) if object.ours && self.kind == Kind::Pool => Ok(Next::Done),
-            Some(Seen::Good(object)) if object.terminating => self.let_go(key, &object).await,
+            Some(Seen::Good(object)) if object.terminating => {
+                self.finalize(key, &Ending::of(&object)).await
+            }
             Some(Seen::Good(object)) => {
                 let says = match self.mirror(key, &object).await {
                     Ok(says) => says,

@@ -2,15 +2,19 @@
 
 use std::sync::Arc;
 
-use fipd_core::{Ledger, Origin, Pool, PoolEdit, PoolSpec, Refusal, Request, Text};
+use fipd_core::{
+    Action, Ledger, Origin, Pool, PoolEdit, PoolSpec, Refusal, Request, Text, Timestamp,
+};
 
-use super::{POOL_FINALIZER, Sources};
+use super::{super::kind::object_name, POOL_FINALIZER, Sources};
 use crate::{
+    clock,
+    config::ReleaseWait,
     controllers::{
         Trouble,
         claims::pool::{kind::Kind, observe::Object, status::not_ready},
         merge::Says,
-        objects::{Key, Seen},
+        objects::{Key, Malformed, Seen},
         queue::Next,
         site::Site,
     },
@@ -21,6 +25,35 @@ use crate::{
 const OFF: &str = "pool-objects is off for this cluster";
 /// Holders that a condition names.
 const NAMED: usize = 5;
+
+/// An object that is being deleted.
+pub(super) struct Ending<'a> {
+    uid: &'a str,
+    finalizers: &'a [String],
+    since: Timestamp,
+    /// Where it fits its schema.
+    object: Option<&'a Object>,
+}
+
+impl<'a> Ending<'a> {
+    pub fn of(object: &'a Object) -> Self {
+        Self {
+            uid: &object.uid,
+            finalizers: &object.finalizers,
+            since: object.deleted,
+            object: Some(object),
+        }
+    }
+
+    pub fn malformed(object: &'a Malformed) -> Self {
+        Self {
+            uid: &object.uid,
+            finalizers: &object.finalizers,
+            since: object.deleted.unwrap_or_default(),
+            object: None,
+        }
+    }
+}
 
 impl Sources {
     /// `pool-objects` is off: nothing of fipd stays in the object.
@@ -64,19 +97,49 @@ impl Sources {
         }
     }
 
-    pub(super) async fn let_go(&self, key: &Key, object: &Object) -> Result<Next, Trouble> {
-        if !object.finalizers.iter().any(|one| one == POOL_FINALIZER) {
+    /// The object is being deleted. It goes with its pool, or before it where addresses are in use for too long; their leases
+    /// stay, and the pool is removed with the last one.
+    pub(super) async fn finalize(&self, key: &Key, ending: &Ending<'_>) -> Result<Next, Trouble> {
+        if !ending.finalizers.iter().any(|one| one == POOL_FINALIZER) {
             return Ok(Next::Done);
         }
-        let Some(pool) = self.withdraw(key).await? else {
-            let (target, uid) = (self.target(key), &object.uid);
-            self.remote
-                .drop_finalizer(&target, uid, &object.finalizers, POOL_FINALIZER)
-                .await?;
-            return Ok(Next::Done);
-        };
-        let says = self.site.ipam.read(|ledger| in_use(ledger, &pool));
-        self.show(key, object, Some(says)).await
+        if let Some(pool) = self.withdraw(key).await? {
+            let says = self.site.ipam.read(|ledger| in_use(ledger, &pool));
+            let rest = ReleaseWait::default().left(ending.since, clock::now());
+            let shown = match ending.object {
+                Some(object) => self.show(key, object, Some(says.clone())).await?,
+                None => Next::Done,
+            };
+            if let Some(rest) = rest {
+                return Ok(match shown {
+                    Next::After(pause) => Next::After(pause.min(rest)),
+                    Next::Done | Next::Retry => Next::After(rest),
+                });
+            }
+            self.leave_used(key, ending, &says).await?;
+        }
+        let target = self.target(key);
+        self.remote
+            .drop_finalizer(&target, ending.uid, ending.finalizers, POOL_FINALIZER)
+            .await?;
+        Ok(Next::Done)
+    }
+
+    /// Says what outlives the object.
+    async fn leave_used(&self, key: &Key, ending: &Ending<'_>, says: &Says) -> Result<(), Trouble> {
+        let note = format!(
+            "the object goes before its pool, which is closed and is removed with its last lease: {}",
+            says.message
+        );
+        let what = format!("{} {}: {note}", self.kind.name(), object_name(key));
+        let actor = self.site.actor();
+        self.site
+            .ipam
+            .note(Action::ClusterChanged, what, actor)
+            .await?;
+        let reference = self.reference(key, ending.uid);
+        self.events.warning(&reference, "AddressesKept", note);
+        Ok(())
     }
 
     /// Deletes the pool, or closes it while it is in use; the pool that is left.
@@ -157,3 +220,6 @@ fn in_use(ledger: &Ledger, pool: &Pool) -> Says {
     );
     not_ready("InUse", message)
 }
+
+#[cfg(test)]
+mod tests;
