@@ -340,7 +340,8 @@ impl ControlPlane {
         command
     }
 
-    async fn start_controller_manager(&mut self) -> Result<()> {
+    /// Starts a kube-controller-manager, where the options did not ask for one.
+    pub async fn start_controller_manager(&mut self) -> Result<()> {
         let binary =
             tokio::task::spawn_blocking(|| Component::KubeControllerManager.path()).await??;
         let mut command = Command::new(binary);

@@ -151,6 +151,27 @@ mod tests {
     }
 
     #[test]
+    fn every_finalizer_of_fipd_goes_also_from_what_is_being_deleted() {
+        let labels = include_str!("../../../../crds/src/labels.rs");
+        let rules = include_str!("../../../../crds/src/ip_rule/mod.rs");
+        let lines: Vec<&str> = labels.lines().chain(rules.lines()).collect();
+        let named = lines.windows(2).filter_map(|pair| match pair {
+            [about, name] if about.starts_with("/// Finalizer ") => name.split('"').nth(1),
+            _ => None,
+        });
+        let named: Vec<&str> = named.collect();
+        assert!(named.len() >= FINALIZERS.len(), "{named:?}");
+        for name in &named {
+            assert!(FINALIZERS.contains(name), "{name}");
+        }
+        let object = json!({
+            "namespace": "c-m-a", "name": "fip", "uid": "u", "deletionTimestamp": "2026-01-01T00:00:00Z",
+            "finalizers": named,
+        });
+        assert_eq!(of("floatingips", object).len(), named.len());
+    }
+
+    #[test]
     fn what_is_fipds_alone_goes_and_what_it_took_over_stays() {
         let named = |labels: Value| json!({ "name": "x", "uid": "u", "labels": labels });
         let own = of(
