@@ -58,6 +58,7 @@ mod shelf;
 mod space;
 mod spans;
 mod standing;
+mod subnets;
 mod tentative;
 mod violation;
 mod waiters;

@@ -147,6 +147,14 @@ impl Ledger {
         self.rows.mirror(system, cluster, object)
     }
 
+    /// The pools whose link's subnet has the address, by id.
+    pub fn pools_on_link(&self, address: IpAddr) -> Vec<&Arc<Pool>> {
+        let mut found: Vec<PoolId> = self.rows.subnets.around(address).collect();
+        found.sort_unstable();
+        let pools = found.iter().filter_map(|id| self.rows.pools.get(id));
+        pools.collect()
+    }
+
     pub fn usage(&self, id: PoolId) -> Option<PoolUsage> {
         let room = self.free.room(id)?;
         let attributed = self.index.of_pool(id).map_or(0, KeySet::len);

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use super::candidates::Candidates;
+use super::{candidates::Candidates, subnets::Subnets};
 use crate::{
     Account, Adoption, ClusterId, ClusterRecord, Epoch, KeyId, Lease, LeaseKey, Network, NetworkId,
     Op, Origin, Pool, PoolId, Quota, SigningKey, System, Tenant, Text, Token, TokenId,
@@ -36,6 +36,8 @@ pub(super) struct Rows {
     cluster_names: BTreeMap<Text, ClusterId>,
     /// Pools by whom they are there for.
     pub candidates: Candidates,
+    /// Pools by the subnet of their link.
+    pub subnets: Subnets,
 }
 
 impl Rows {
@@ -101,6 +103,7 @@ impl Rows {
             self.mirrors.insert(mirror, pool.id);
         }
         self.candidates.put(&pool);
+        self.subnets.put(&pool);
         *self.pool_counts.entry(pool.spec.network).or_default() += 1;
         self.next_pool = self.next_pool.max(PoolId(pool.id.0.saturating_add(1)));
         self.pools.insert(pool.id, pool);
@@ -111,6 +114,7 @@ impl Rows {
             return;
         };
         self.candidates.remove(&pool);
+        self.subnets.remove(&pool);
         if let Some(count) = self.pool_counts.get_mut(&pool.spec.network) {
             *count -= 1;
             if *count == 0 {

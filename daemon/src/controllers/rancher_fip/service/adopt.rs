@@ -186,17 +186,9 @@ impl ServiceInventory {
                 .is_none_or(|data| data.cluster == *cluster),
             Origin::Own => false,
         };
-        let has = |pool: &&Arc<Pool>| {
-            pool.spec
-                .subnet
-                .is_some_and(|subnet| subnet.contains(&address))
-        };
         let is_named = |pool: &Arc<Pool>| super::pools::object(pool) == named;
-        let mut having = ledger
-            .pools()
-            .filter(of_rancher)
-            .filter(has)
-            .collect::<Vec<_>>();
+        let mut having = ledger.pools_on_link(address);
+        having.retain(of_rancher);
         having.sort_by_key(|pool| !is_named(pool));
         having
             .first()
