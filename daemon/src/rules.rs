@@ -14,7 +14,7 @@ use std::{
 
 use fipd_core::{
     Text, Timestamp,
-    host::{Desired, KernelRule, Plan, Rule, RuleSet},
+    host::{Desired, KernelRule, Places, Plan, Rule, RuleSet},
 };
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -90,6 +90,9 @@ pub struct View {
     /// who want rules to a VRF by its name. `None`: it did not look yet.
     pub vrfs: Option<Arc<BTreeMap<Text, u32>>>,
     pub drift: Drift,
+    /// The priority of rules that name none and have no place.
+    pub band: u32,
+    pub places: Arc<Places>,
     /// What is worked out of the rest, once for all who ask.
     pub sorted: rows::Sorted,
     /// When the kernel was last looked at; 0: not yet.
@@ -110,8 +113,8 @@ pub enum Command {
         /// The rules as the dry run told them; if there is anything else by now, nothing is removed. `None`: a dry run.
         confirmed: Option<Vec<String>>,
     },
-    /// Adds the own twin of each of these first, then removes the rule without tag that is this one in full but for the
-    /// tag.
+    /// Adds the own rule that takes the place of each of these first, then removes the rule without tag that is this one in
+    /// full but for the tag. One stays where packets would take another table without it.
     AdoptUntagged { rules: Vec<Rule>, dry_run: bool },
 }
 

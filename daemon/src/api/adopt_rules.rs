@@ -12,7 +12,7 @@ use super::{
     problem::{Code, Problem},
     wire::{AdoptChange, AdoptFinding, AdoptReport},
 };
-use crate::controllers::ip_rule::adopt::{AdoptError, Change, Report};
+use crate::controllers::ip_rule::adopt::{AdoptError, Change, Report, Undone};
 
 /// What the original ip-rule-operator left in a cluster and on this host, and what would change. Changes nothing.
 #[utoipa::path(get, path = "/api/v1/clusters/{name}/adopt/ip-rule", tag = "clusters", params(("name" = String, Path)),
@@ -66,7 +66,7 @@ fn view(cluster: &str, report: Report, dry_run: bool) -> AdoptReport {
         (all, _, true) => format!("{all} rules would be taken over"),
         (all, 0, false) => format!("{all} rules were taken over"),
         (all, gone, false) => format!(
-            "{} of {all} rules were taken over; {gone} were not there any more",
+            "{} of {all} rules were taken over; {gone} were left alone or not there any more",
             all - gone
         ),
     };
@@ -97,13 +97,14 @@ fn view(cluster: &str, report: Report, dry_run: bool) -> AdoptReport {
 fn change(change: Change) -> AdoptChange {
     let state = match &change.done {
         None => "planned",
-        Some(Ok(()) | Err(_)) => "done",
+        Some(Ok(()) | Err(Undone::Gone)) => "done",
+        Some(Err(Undone::Refused(_))) => "failed",
     };
     AdoptChange {
         by: "adopt".to_owned(),
         name: change.rule.to_string(),
         does: change.does,
         state: state.to_owned(),
-        error: change.done.and_then(Result::err),
+        error: change.done.and_then(Result::err).map(|why| why.to_string()),
     }
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, io};
 
 use fipd_core::{
     Family,
-    host::{Rule, Step, diff},
+    host::{KernelRule, Rule, Step, diff},
 };
 use tokio::time::Instant;
 
@@ -43,9 +43,15 @@ impl Session<'_> {
                 return Ok(all);
             }
             let mut refused = self.kernel.requests.delete(&rules).await?;
-            figures::deleted(rules.len(), refused.len());
+            let gone = rules.len().saturating_sub(refused.len());
             // Another was quicker; the next list tells.
-            refused.retain(|(_, error)| error.raw_os_error() != Some(nix::libc::ENOENT));
+            refused.retain(|(index, error)| {
+                let missed = error.raw_os_error() == Some(nix::libc::ENOENT);
+                self.missed
+                    .extend(rules.get(*index).filter(|_| missed).cloned());
+                !missed
+            });
+            figures::deleted(gone, refused.len());
             let stay: BTreeSet<usize> = refused.iter().map(|(index, _)| *index).collect();
             let gone = rules.iter().enumerate();
             for (_, rule) in gone.filter(|(index, _)| !stay.contains(index)) {
@@ -162,6 +168,17 @@ impl Session<'_> {
             ),
         });
     }
+}
+
+/// Rules that the kernel lists and does not find when they are to be deleted.
+pub(super) fn undeleted(missed: &BTreeSet<Rule>, rules: &[KernelRule]) -> Vec<String> {
+    let still = rules
+        .iter()
+        .filter(|one| one.more.is_none() && missed.contains(&one.rule));
+    let still = still.map(|one| {
+        format!("{one} was not deleted: the kernel lists it and says that it is not there")
+    });
+    still.collect()
 }
 
 fn told(rules: &[Rule], refused: Vec<(usize, io::Error)>) -> Result<Vec<String>, Problem> {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use fipd_core::{
     Family,
-    host::{KernelRule, Rule, diff, is_own},
+    host::{Here, KernelRule, Rule, RuleSet, Takeover, asked, diff, is_own, take_over},
 };
 use netlink_packet_route::rule::RuleMessage;
 
@@ -182,7 +182,7 @@ impl Session<'_> {
         }
     }
 
-    /// Own twins first, then the rules without tag.
+    /// The own rules first, then the rules without tag. Those stay without which packets would take another table.
     async fn adopt(&mut self, rules: &[Rule], dry_run: bool) -> Answer {
         if self.engine.paused {
             return Err(refused("the rules of this host are paused".to_owned()));
@@ -192,14 +192,18 @@ impl Session<'_> {
         let known: BTreeSet<Rule> = rules.iter().map(|rule| tagged(rule, UNTAGGED)).collect();
         let victims = listing.rules.iter();
         let victims = victims.filter(|one| one.more.is_none() && known.contains(&one.rule));
-        let victims: Vec<KernelRule> = victims.cloned().collect();
+        let mut victims: Vec<KernelRule> = victims.cloned().collect();
+        let plan = self.plan_takeover(&victims, &listing.rules);
+        victims.retain(|one| plan.taken.contains_key(&one.rule));
         if dry_run || victims.is_empty() {
             return Ok(victims);
         }
-        let twins: BTreeSet<Rule> = victims
-            .iter()
-            .map(|one| tagged(&one.rule, protocol))
-            .collect();
+        self.keep_places(&plan).await?;
+        let own = plan.taken.iter().map(|(rule, priority)| Rule {
+            priority: *priority,
+            ..tagged(rule, protocol)
+        });
+        let twins: BTreeSet<Rule> = own.collect();
         let own = listing.rules.iter().filter(|one| is_own(one, protocol));
         let mut stay: BTreeSet<Rule> = own.map(|one| one.rule.clone()).collect();
         // Those that they are for may be silent.
@@ -217,8 +221,41 @@ impl Session<'_> {
         });
         let gone = self.remove_foreign(whole.collect()).await?;
         self.engine.left = None;
+        self.settled = None;
         self.pass().await?;
         Ok(gone)
+    }
+
+    fn plan_takeover(&self, victims: &[KernelRule], list: &[KernelRule]) -> Takeover {
+        let wanted = self.engine.board.wanted();
+        let sets: Vec<&RuleSet> = wanted
+            .wishes
+            .values()
+            .flat_map(|sets| sets.iter())
+            .collect();
+        let here = Here {
+            list,
+            asked: &asked(sets),
+            places: &self.engine.places,
+            protocol: self.engine.protocol(),
+            band: *self.engine.options.settings.band.start(),
+        };
+        let victims = victims.iter().map(|one| one.rule.clone());
+        take_over(&victims.collect(), &here)
+    }
+
+    /// Writes the new places down, so that they last over a restart of the host.
+    async fn keep_places(&mut self, plan: &Takeover) -> Result<(), Failure> {
+        if plan.places.is_empty() {
+            return Ok(());
+        }
+        let before = self.engine.places.clone();
+        self.engine.places.extend(&plan.places);
+        let noted = self.engine.notes.place(&self.engine.places).await;
+        noted.map_err(|why| {
+            self.engine.places = before;
+            refused(format!("{why}; nothing was removed"))
+        })
     }
 }
 

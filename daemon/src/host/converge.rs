@@ -4,13 +4,14 @@ use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
 
 use fipd_core::host::{
     Desired, HostSettings, KernelRule, Plan, Rule, RuleSet, Step, Unclaimed, desired, diff, is_own,
-    marks_of,
+    marks_of, placed, used,
 };
 use ipnet::IpNet;
 use tokio::time::Instant;
 
 use super::{
-    engine::Problem, journal::Wishes, kernel::Listing, outcome::Outcome, session::Session,
+    apply::undeleted, engine::Problem, journal::Wishes, kernel::Listing, outcome::Outcome,
+    session::Session,
 };
 use crate::{
     clock,
@@ -28,6 +29,7 @@ struct Missing {
 impl Session<'_> {
     pub(super) async fn converge(&mut self) -> Result<Outcome, Problem> {
         self.refused.clear();
+        self.missed.clear();
         let wanted = self.recall();
         self.remember(&wanted).await;
         let listing = self.kernel.list().await?;
@@ -36,6 +38,7 @@ impl Session<'_> {
             Err(listing) => listing,
         };
         self.settled = None;
+        self.leave_places(&wanted).await;
         self.count_drift(&listing);
         let held = !wanted.missing.is_empty() && !self.engine.paused;
         let Missing {
@@ -66,6 +69,7 @@ impl Session<'_> {
         };
         self.engine.unkept.forget_but(&desired.rules);
         if listing.quiet && !listing.touched {
+            refused.extend(undeleted(&self.missed, &listing.rules));
             let taken = added.iter().filter(|rule| self.engine.added.contains(rule));
             let taken: Vec<&Rule> = taken.collect();
             self.engine.unkept.note(&taken, &listing.rules);
@@ -164,6 +168,21 @@ impl Session<'_> {
             }
         }
         self.engine.notes.wish(&all).await;
+    }
+
+    /// Forgets the places of sources that nobody wants any more, or elsewhere.
+    async fn leave_places(&mut self, wanted: &Wanted) {
+        if self.engine.places.is_empty() || !wanted.missing.is_empty() {
+            return;
+        }
+        let sets = wanted.wishes.values().flat_map(|sets| sets.iter());
+        let used = used(sets, &self.engine.places);
+        if used != self.engine.places {
+            self.engine.places = used;
+            if let Err(why) = self.engine.notes.place(&self.engine.places).await {
+                tracing::debug!(why, "that places of rules are forgotten is noted later");
+            }
+        }
     }
 
     /// Brings what is missing there.
@@ -338,7 +357,7 @@ impl Session<'_> {
         let mut marks = marks_of(&listing.rules, &settings);
         marks.extend(self.marks.iter().flatten());
         let sets = wishes.values().flat_map(|sets| sets.iter().cloned());
-        let sets: Vec<RuleSet> = sets.collect();
+        let sets: Vec<RuleSet> = placed(sets, &self.engine.places);
         desired(&sets, &settings, &marks)
     }
 

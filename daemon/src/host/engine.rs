@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeSet, io, sync::Arc, time::Duration};
 
-use fipd_core::{Text, host::Rule};
+use fipd_core::{
+    Text,
+    host::{Places, Rule},
+};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -51,6 +54,8 @@ pub(super) struct Engine {
     pub paused: bool,
     /// What was wanted before the restart.
     pub remembered: Wishes,
+    /// Where rules are that took the place of older ones.
+    pub places: Places,
 }
 
 impl Engine {
@@ -66,6 +71,7 @@ impl Engine {
             unkept: Unkept::default(),
             paused: false,
             remembered: Wishes::new(),
+            places: Places::new(),
         }
     }
 
@@ -116,6 +122,12 @@ impl Engine {
         self.remembered = found.wishes;
         let added: Vec<Rule> = self.added.iter().cloned().collect();
         self.notes.intend(&added).await;
+        // What was said in this life counts more.
+        let since = std::mem::replace(&mut self.places, found.places);
+        self.places.extend(since);
+        if let Err(why) = self.notes.place(&self.places).await {
+            tracing::debug!(why, "the places of rules are noted later");
+        }
         true
     }
 
@@ -125,6 +137,10 @@ impl Engine {
         view.node.clone_from(&self.options.node);
         view.protocol = self.protocol();
         view.drift = self.drift;
+        view.band = *self.options.settings.band.start();
+        if *view.places != self.places {
+            view.places = Arc::new(self.places.clone());
+        }
         change(&mut view);
         self.board.show(view);
     }

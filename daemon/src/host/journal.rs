@@ -11,7 +11,7 @@ use std::{
 
 use fipd_core::{
     Text,
-    host::{Rule, RuleSet},
+    host::{Place, Places, Rule, RuleSet},
 };
 use redb::{
     Builder, Database, ReadableDatabase as _, ReadableTable as _, TableDefinition, WriteTransaction,
@@ -23,6 +23,8 @@ const META: TableDefinition<'_, &str, u8> = TableDefinition::new("meta-1");
 const WISHES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("wishes-1");
 /// Key: [`encode`] of a rule. No value.
 const RULES: TableDefinition<'_, &[u8], ()> = TableDefinition::new("rules-1");
+/// Key: [`encode`] of a source. Value: that of its [`Place`].
+const PLACES: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("places-1");
 
 /// 1: an admin flushed the rules.
 const PAUSED: &str = "paused";
@@ -60,6 +62,7 @@ pub(super) struct Remembered {
     pub paused: bool,
     pub wishes: Wishes,
     pub rules: BTreeSet<Rule>,
+    pub places: Places,
 }
 
 pub(super) struct Journal {
@@ -68,6 +71,7 @@ pub(super) struct Journal {
     /// As they are in the file.
     wishes: Wishes,
     rules: BTreeSet<Rule>,
+    places: Places,
 }
 
 impl Journal {
@@ -86,6 +90,7 @@ impl Journal {
             paused: remembered.paused,
             wishes: remembered.wishes.clone(),
             rules: remembered.rules.clone(),
+            places: remembered.places.clone(),
         };
         Ok((journal, remembered))
     }
@@ -164,6 +169,36 @@ impl Journal {
         &self.rules
     }
 
+    /// Replaces the places.
+    pub async fn place(&mut self, places: &Places) -> Result<(), JournalError> {
+        if self.places == *places {
+            return Ok(());
+        }
+        let mut changes = Vec::new();
+        for source in self.places.keys().filter(|one| !places.contains_key(*one)) {
+            changes.push((encode("a place", source)?, None));
+        }
+        for (source, place) in places {
+            if self.places.get(source) != Some(place) {
+                let place = encode("a place", place)?;
+                changes.push((encode("a place", source)?, Some(place)));
+            }
+        }
+        let write = move |txn: &WriteTransaction| {
+            let mut table = txn.open_table(PLACES)?;
+            for (source, place) in &changes {
+                match place {
+                    Some(place) => drop(table.insert(source.as_slice(), place.as_slice())?),
+                    None => drop(table.remove(source.as_slice())?),
+                }
+            }
+            Ok(())
+        };
+        self.write(write).await?;
+        self.places.clone_from(places);
+        Ok(())
+    }
+
     pub async fn pause(&mut self, paused: bool) -> Result<(), JournalError> {
         if self.paused != paused {
             let write = move |txn: &WriteTransaction| {
@@ -195,6 +230,7 @@ fn open_tables(txn: &WriteTransaction) -> Result<(), JournalError> {
     txn.open_table(META)?;
     txn.open_table(WISHES)?;
     txn.open_table(RULES)?;
+    txn.open_table(PLACES)?;
     Ok(())
 }
 
@@ -213,6 +249,13 @@ fn read(database: &Database) -> Result<Remembered, JournalError> {
     for row in txn.open_table(RULES)?.iter()? {
         let (rule, ()) = row.map(|(rule, value)| (rule, value.value()))?;
         found.rules.insert(decode("a rule", rule.value())?);
+    }
+    for row in txn.open_table(PLACES)?.iter()? {
+        let (source, place) = row?;
+        let place: Place = decode("a place", place.value())?;
+        found
+            .places
+            .insert(decode("a place", source.value())?, place);
     }
     Ok(found)
 }
@@ -282,6 +325,20 @@ mod tests {
         journal.keep(&[rule(2)].into()).await.unwrap();
         journal.intend(&[rule(3)]).await.unwrap();
         journal.pause(true).await.unwrap();
+        let place = |priority| Place {
+            table: 100,
+            priority,
+        };
+        let places = |all: &[(&str, u32)]| -> Places {
+            let all = all
+                .iter()
+                .map(|(source, at)| (source.parse().unwrap(), place(*at)));
+            all.collect()
+        };
+        let first = places(&[("10.0.0.1", 998), ("10.0.0.2", 998)]);
+        journal.place(&first).await.unwrap();
+        let places = places(&[("10.0.0.2", 997), ("2001:db8::1", 4_999)]);
+        journal.place(&places).await.unwrap();
         assert_eq!(journal.rules(), &[rule(2), rule(3)].into());
         drop(journal);
         let (_, found) = Journal::open(&path).unwrap();
@@ -289,6 +346,7 @@ mod tests {
             paused: true,
             wishes: all,
             rules: [rule(2), rule(3)].into(),
+            places,
         };
         assert_eq!(found, expected);
     }

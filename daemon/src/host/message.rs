@@ -122,9 +122,9 @@ pub(super) fn read(bytes: &[u8]) -> Option<KernelRule> {
         Family::V6 => IpAddr::V6(std::net::Ipv6Addr::UNSPECIFIED),
     };
     let prefix = |address: Option<IpAddr>, length: u8| {
+        // With the bits of the host that it was made with: the kernel deletes it by no others.
         let prefix = IpNet::new(address.unwrap_or(any), length).ok()?;
-        // The kernel keeps the bits of the host that it was given.
-        (length > 0).then(|| prefix.trunc())
+        (length > 0).then_some(prefix)
     };
     let rule = Rule {
         priority: seen.priority,
@@ -312,15 +312,13 @@ mod tests {
     }
 
     #[test]
-    fn host_bits_are_cut_off() {
-        let mut message = write(&rule(Family::V4, "10.7.7.0/24"));
-        for attribute in &mut message.attributes {
-            if let RuleAttribute::Source(address) = attribute {
-                *address = "10.7.7.7".parse().unwrap();
-            }
+    fn a_rule_with_host_bits_is_deleted_by_the_bytes_that_were_read() {
+        for (family, prefix) in [(Family::V4, "10.7.7.7/24"), (Family::V6, "2001:db8::7/64")] {
+            let bytes = sent(&write(&rule(family, prefix)));
+            let read = read(&bytes).unwrap();
+            assert_eq!(read.rule.source, Some(prefix.parse().unwrap()));
+            assert_eq!(sent(&write(&read.rule)), bytes);
         }
-        let read = read(&sent(&message)).unwrap();
-        assert_eq!(read.rule.source, Some("10.7.7.0/24".parse().unwrap()));
     }
 
     #[test]

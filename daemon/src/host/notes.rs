@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeSet, future::Future, path::PathBuf, time::Duration};
 
-use fipd_core::host::Rule;
+use fipd_core::host::{Places, Rule};
 use tokio::time::Instant;
 
 use super::journal::{Journal, JournalError, Remembered, Wishes};
@@ -109,6 +109,19 @@ impl Notes {
         if let Some(journal) = &mut self.journal {
             let done = in_time(journal.keep(rules)).await;
             self.check(done);
+        }
+    }
+
+    /// See [`Journal::place`]. What is not written down would be forgotten at the next restart.
+    pub async fn place(&mut self, places: &Places) -> Result<(), String> {
+        if let Some(journal) = &mut self.journal {
+            let done = in_time(journal.place(places)).await;
+            self.check(done);
+        }
+        match (&self.journal, &self.problem) {
+            (Some(_), _) => Ok(()),
+            (None, Some(problem)) => Err(problem.clone()),
+            (None, None) => Err("the journal of rules is not open yet".to_owned()),
         }
     }
 

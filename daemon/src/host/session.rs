@@ -56,6 +56,8 @@ pub(super) struct Session<'a> {
     pub filter_pause: Backoff,
     /// What the kernel refused in this pass.
     pub refused: BTreeSet<Rule>,
+    /// Rules of the last pass that the kernel did not find when they were to be deleted.
+    pub missed: BTreeSet<Rule>,
     /// Since when there is something left to be done.
     pub unfinished_since: Option<Instant>,
     /// Sources that were indexed before the restart, and that nobody is known to have wanted.
@@ -116,6 +118,7 @@ impl<'a> Session<'a> {
             filter_again: Instant::now(),
             filter_pause: Backoff::new(FILTER_AGAIN, FILTER_LATER),
             refused: BTreeSet::new(),
+            missed: BTreeSet::new(),
             unfinished_since: None,
             indexed_before: Index::new(),
             indexed: Index::new(),

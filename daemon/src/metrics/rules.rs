@@ -69,9 +69,9 @@ pub fn added(all: usize, refused: usize, took: Duration) {
     KEPT.errors.inc_by(refused as u64);
 }
 
-/// Notes deletions, of which the kernel refused some.
-pub fn deleted(all: usize, refused: usize) {
-    KEPT.deleted.inc_by(all.saturating_sub(refused) as u64);
+/// Notes deletions that the kernel made, and those that it refused.
+pub fn deleted(gone: usize, refused: usize) {
+    KEPT.deleted.inc_by(gone as u64);
     KEPT.errors.inc_by(refused as u64);
 }
 

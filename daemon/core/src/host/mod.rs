@@ -1,9 +1,9 @@
 //! The policy-routing rules of a host: which ones there are to be, and the steps from those that there are.
 //!
 //! ```text
-//!  Policy + Balanced --assign--> Assignment --RuleSet--> desired --> Desired { rules, index }
-//!                                                                       |
-//!  kernel rules ------------------------------------------------------ diff --> Step, Step, ...
+//!  Policy + Balanced --assign--> Assignment --RuleSet--> placed --> desired --> Desired { rules, index }
+//!                                                                                  |
+//!  kernel rules ----------------------------------------------------------------- diff --> Step, Step, ...
 //! ```
 //!
 //! A rule is fipd's by its protocol tag and by nothing else. The kernel's ways of adding and deleting were measured: they
@@ -13,7 +13,9 @@ mod assign;
 mod desired;
 mod diff;
 mod limits;
+mod places;
 mod rule;
+mod takeover;
 mod unclaimed;
 
 pub use assign::{Assigned, Assignment, Balanced, Clash, Policy, SourceMode, Target, Way, assign};
@@ -23,5 +25,7 @@ pub use limits::{
     BAND_FIRST, BAND_LAST, CILIUM_MARKS, LimitError, MARK_MASK, check_band, check_mark_mask,
     check_priority, check_protocol, check_table,
 };
+pub use places::{Place, Places, placed, used};
 pub use rule::{FwMark, KernelRule, Rule, RuleAction};
+pub use takeover::{Asked, Here, Refusal, Takeover, asked, take_over};
 pub use unclaimed::Unclaimed;

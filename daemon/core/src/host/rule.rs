@@ -13,7 +13,7 @@ pub struct Rule {
     /// 0 to 2^32 - 1; the least is looked at first.
     pub priority: u32,
     pub family: Family,
-    /// Without host bits, as are all prefixes here; `None`: any.
+    /// With the host bits that it was made with, by which alone the kernel deletes it; fipd makes none with such. `None`: any.
     pub source: Option<IpNet>,
     pub destination: Option<IpNet>,
     /// Name of the interface that a packet came by.

@@ -5,7 +5,10 @@ use std::{
     net::IpAddr,
 };
 
-use fipd_core::host::{KernelRule, Rule, RuleAction, check_table};
+use fipd_core::host::{
+    Asked, Here, KernelRule, Refusal, Rule, RuleAction, RuleSet, Takeover, asked, check_table,
+    take_over,
+};
 use fipd_crds::ip_rule::{ABSENT, IPRuleConfig, MANAGED_BY, OPERATOR, PRESENT};
 use kube::ResourceExt as _;
 
@@ -150,13 +153,10 @@ fn rules(found: &Found, known: &BTreeMap<IpAddr, Vec<Known<'_>>>, report: &mut R
     let tables = tables.filter_map(|table| check_table(table).ok());
     let of_configs = known.values().flatten().map(|one| one.table);
     let tables: BTreeSet<u32> = tables.chain(of_configs).collect();
+    let plan = plan(found, known);
     let mut seen = BTreeSet::new();
     for (rule, source, table) in found.view.kernel.iter().filter_map(untagged) {
-        let configs = known.get(&source).into_iter().flatten();
-        let mut fits = configs.filter(|one| {
-            one.table == table && (one.priority == 0 || one.priority == rule.priority)
-        });
-        match fits.next() {
+        match fit(known, rule, source, table) {
             // Of several that are alike one is named: all of them go.
             Some(_) if !seen.insert(rule.clone()) => {}
             Some(one) if !is_kept(one, source, &found.view) => report.findings.push(Finding {
@@ -169,11 +169,19 @@ fn rules(found: &Found, known: &BTreeMap<IpAddr, Vec<Known<'_>>>, report: &mut R
                     one.name
                 ),
             }),
-            Some(one) => report.changes.push(Change {
-                rule: rule.clone(),
-                does: does(one, found.view.protocol),
-                done: None,
-            }),
+            Some(one) => match plan.refused.get(rule) {
+                Some(why) => report.findings.push(Finding {
+                    kind: "refused",
+                    name: rule.to_string(),
+                    fine: false,
+                    says: format!("IPRuleConfig {}: it is left alone: {why}", one.name),
+                }),
+                None => report.changes.push(Change {
+                    rule: rule.clone(),
+                    does: does(one, rule, &plan, found.view.protocol),
+                    done: None,
+                }),
+            },
             None if tables.contains(&table) => report.findings.push(Finding {
                 kind: "leftover",
                 name: rule.to_string(),
@@ -189,18 +197,62 @@ fn rules(found: &Found, known: &BTreeMap<IpAddr, Vec<Known<'_>>>, report: &mut R
         .insert("rules without tag", report.changes.len());
 }
 
+/// The IPRuleConfig whose rule it is.
+fn fit<'a, 'f>(
+    known: &'a BTreeMap<IpAddr, Vec<Known<'f>>>,
+    rule: &Rule,
+    source: IpAddr,
+    table: u32,
+) -> Option<&'a Known<'f>> {
+    let mut configs = known.get(&source).into_iter().flatten();
+    configs.find(|one| one.table == table && (one.priority == 0 || one.priority == rule.priority))
+}
+
+/// Where each of them would have its own rule.
+fn plan(found: &Found, known: &BTreeMap<IpAddr, Vec<Known<'_>>>) -> Takeover {
+    let all = found.view.kernel.iter().filter_map(untagged);
+    let all = all.filter(|(rule, source, table)| {
+        let config = fit(known, rule, *source, *table);
+        config.is_some_and(|one| is_kept(one, *source, &found.view))
+    });
+    let victims: BTreeSet<Rule> = all.map(|(rule, ..)| rule.clone()).collect();
+    take_over(&victims, &here(&found.view, &asked(&found.sets)))
+}
+
+/// Why those of these rules stay that do.
+pub fn refused(rules: &[Rule], sets: &[RuleSet], view: &View) -> BTreeMap<Rule, Refusal> {
+    let there = view.kernel.iter().filter_map(untagged);
+    let there = there.filter(|(rule, ..)| rules.contains(rule));
+    let victims: BTreeSet<Rule> = there.map(|(rule, ..)| rule.clone()).collect();
+    take_over(&victims, &here(view, &asked(sets))).refused
+}
+
+fn here<'a>(view: &'a View, asked: &'a BTreeMap<IpAddr, Asked>) -> Here<'a> {
+    Here {
+        list: &view.kernel,
+        asked,
+        places: &view.places,
+        protocol: view.protocol,
+        band: view.band,
+    }
+}
+
 /// Whether its source has a rule afterwards, where it is to have one.
 fn is_kept(one: &Known<'_>, source: IpAddr, view: &View) -> bool {
     one.config.spec.state == ABSENT || view.desired.owners.contains_key(&source)
 }
 
-fn does(one: &Known<'_>, protocol: u8) -> String {
+fn does(one: &Known<'_>, rule: &Rule, plan: &Takeover, protocol: u8) -> String {
+    let place = plan.taken.get(rule).filter(|at| **at != rule.priority);
+    let place = place
+        .map(|at| format!(" and priority {at}"))
+        .unwrap_or_default();
     let then = match &*one.config.spec.state {
         ABSENT => "; both go, as it is to be absent",
         _ => "",
     };
     format!(
-        "IPRuleConfig {}: one with tag {protocol} is added, then this one is deleted{then}",
+        "IPRuleConfig {}: one with tag {protocol}{place} is added, then this one is deleted{then}",
         one.name
     )
 }
@@ -229,7 +281,7 @@ mod tests {
 
     use fipd_core::{
         Family,
-        host::{Desired, FwMark},
+        host::{Desired, FwMark, Mode},
     };
     use serde_json::json;
 
@@ -268,15 +320,29 @@ mod tests {
             owners: wanted.map(|source| (source, "c/lb".into())).collect(),
             ..Desired::default()
         };
+        let sets = configs.iter().filter(|one| one.spec.state == PRESENT);
+        let sets = sets.filter_map(|one| {
+            Some(RuleSet {
+                name: "c/lb".into(),
+                sources: [one.spec.service_ip.parse().ok()?].into(),
+                table: u32::try_from(one.spec.table).ok()?,
+                priority: u32::try_from(one.spec.priority).ok().filter(|one| *one > 0),
+                fail_closed: false,
+                mode: Mode::Auto,
+            })
+        });
+        let sets = sets.collect();
         Found {
             rules: Vec::new(),
             configs,
+            sets,
             programs: Ok(Vec::new()),
             lease: LeaseSeen::Free,
             view: Arc::new(View {
                 state: EngineState::Active,
                 node: Some("n1".into()),
                 protocol: 200,
+                band: 10_000,
                 desired: Arc::new(desired),
                 kernel: Arc::new(kernel.into_iter().map(Into::into).collect()),
                 ..View::default()
@@ -300,7 +366,7 @@ mod tests {
             ours.clone(),
             ours.clone(),
             rule(1001, "10.96.0.1/32", 100),
-            rule(1000, "10.96.0.1/32", 7),
+            rule(1002, "10.96.0.1/32", 7),
             rule(1000, "10.96.0.0/24", 100),
             rule(1000, "10.96.0.9/32", 100),
             marked,
@@ -329,6 +395,35 @@ mod tests {
             "those of tables that nobody names are no leftovers"
         );
         assert!(report.blockers.is_empty(), "{report:?}");
+    }
+
+    #[test]
+    fn a_rule_whose_packets_would_change_their_table_is_left_alone_with_the_reason() {
+        let foreign = |priority, destination: &str| Rule {
+            source: None,
+            destination: Some(destination.parse().unwrap()),
+            protocol: 4,
+            ..rule(priority, "10.0.0.0/8", 55)
+        };
+        let kernel = vec![
+            rule(998, "10.96.0.1/32", 100),
+            foreign(1000, "192.0.2.0/24"),
+            rule(3000, "10.96.0.2/32", 100),
+            foreign(3000, "198.51.100.0/24"),
+        ];
+        let configs = vec![
+            config("10.96.0.1", 100, 0, "present"),
+            config("10.96.0.2", 100, 3000, "present"),
+        ];
+        let report = report(&found(configs, kernel));
+        assert_eq!(report.changes.len(), 1, "{report:?}");
+        assert!(report.changes[0].does.contains("tag 200 and priority 999"));
+        assert_eq!(report.findings[0].kind, "refused");
+        let says = &report.findings[0].says;
+        assert!(
+            says.contains("let the IPRule state a priority of 1000 to 2999"),
+            "{says}"
+        );
     }
 
     #[test]

@@ -9,7 +9,10 @@ mod observe;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use fipd_core::{Action, Actor, System, Text, host::Rule};
+use fipd_core::{
+    Action, Actor, System, Text,
+    host::{Refusal, Rule, RuleSet},
+};
 use fipd_crds::ip_rule::{IPRule, IPRuleConfig};
 
 use crate::{
@@ -52,6 +55,8 @@ pub struct Found {
     /// The original's workloads, or why they could not be looked at.
     pub programs: Result<Vec<Program>, String>,
     pub lease: LeaseSeen,
+    /// What is wanted on this host, in the order in which sources are given.
+    pub sets: Vec<RuleSet>,
     /// The rules of this host.
     pub view: Arc<View>,
 }
@@ -94,7 +99,7 @@ pub struct Report {
 /// One thing that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// `leftover`, `malformed`, `program` or `unwanted`.
+    /// `leftover`, `malformed`, `program`, `refused` or `unwanted`.
     pub kind: &'static str,
     pub name: String,
     /// Whether all is well with it.
@@ -108,7 +113,17 @@ pub struct Change {
     pub rule: Rule,
     pub does: String,
     /// `None`: it is planned.
-    pub done: Option<Result<(), String>>,
+    pub done: Option<Result<(), Undone>>,
+}
+
+/// Why a rule was not taken over after all.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Undone {
+    #[error("it was not there any more")]
+    Gone,
+    /// Packets would take another table.
+    #[error("it was left alone: {0}")]
+    Refused(Refusal),
 }
 
 impl Takeover {
@@ -158,7 +173,7 @@ impl Takeover {
         .await
         .map_err(AdoptError::Unnoted)?;
         let command = Command::AdoptUntagged {
-            rules,
+            rules: rules.clone(),
             dry_run: false,
         };
         let done = self.board.order(command).await;
@@ -173,15 +188,27 @@ impl Takeover {
             tracing::warn!(cluster = %session.name, why, "not in the audit log");
         }
         let taken = done?;
+        let refused = judge::refused(&rules, &sets_of(&self.board), &self.board.view());
         for change in &mut report.changes {
             let was_there = taken.iter().any(|one| one.rule == change.rule);
             change.done = Some(match was_there {
                 true => Ok(()),
-                false => Err("it was not there any more".to_owned()),
+                false => Err(match refused.get(&change.rule) {
+                    Some(why) => Undone::Refused(why.clone()),
+                    None => Undone::Gone,
+                }),
             });
         }
         Ok(report)
     }
+}
+
+fn sets_of(board: &RuleBoard) -> Vec<RuleSet> {
+    let wishes = board.wanted().wishes;
+    wishes
+        .values()
+        .flat_map(|sets| sets.iter().cloned())
+        .collect()
 }
 
 async fn note(session: &ClusterSession, actor: &Actor, what: String) -> Result<(), String> {

@@ -41,6 +41,7 @@ pub async fn find(
         configs,
         programs: programs.map_err(|error| error.to_string()),
         lease: lease(session, me).await,
+        sets: super::sets_of(board),
         // Last, so that it is not older than what it is compared with.
         view: board.view(),
     })
