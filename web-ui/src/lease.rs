@@ -99,7 +99,9 @@ impl State {
         match self {
             Self::Allocated => "In use by its holder.",
             Self::Reserved => "Kept for its holder, not in use yet.",
-            Self::Probing => "Being checked on the wire.",
+            Self::Probing => {
+                "Its owner is checking on the wire that nobody else uses it; fipd itself sends no probe."
+            }
             Self::Quarantined => "Cooling after a release; given to nobody until then.",
             Self::Orphaned => {
                 "Its cluster left or its system was switched off. It stays with its holder until `fipd clusters forget`."

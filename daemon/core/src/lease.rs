@@ -22,7 +22,7 @@ pub enum LeaseState {
     Allocated,
     /// Kept for its members, not in use yet; may expire at `until`.
     Reserved,
-    /// Being checked on the wire until `until`.
+    /// Being checked on the wire by its owner until `until`; fipd sends no probe itself.
     Probing,
     /// Cooling after a release until `until`; has no members.
     Quarantined,
