@@ -105,6 +105,7 @@ pub async fn run(settings: Settings, passed: Passed) -> Result<(), AppError> {
     let options = Options {
         audit_limit: settings.config.audit.keep.0,
         history: settings.config.history.retention(),
+        backups: settings.config.backup.directory.clone(),
         ..Options::default()
     };
     let (ipam, writer) = Ipam::start_with(&settings.data_dir, options, Arc::new(clock::now))?;

@@ -37,6 +37,7 @@ mod restore;
 mod rules;
 mod scopes;
 mod serve;
+mod store;
 mod support_bundle;
 mod token;
 mod transfer;
@@ -159,6 +160,9 @@ enum ClientCommand {
     /// Put a backup in the place of the store while no daemon runs
     #[command(long_about = restore::LONG_ABOUT)]
     Restore(restore::Restore),
+    /// The store's file while no daemon runs
+    #[command(subcommand)]
+    Store(store::Store),
     /// Free addresses that are held after a restore
     #[command(subcommand)]
     Hold(hold::Hold),
@@ -272,6 +276,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
             ClientCommand::Check(command) => command.run(&session, &socket).await,
             ClientCommand::Backup(command) => command.run(&session).await,
             ClientCommand::Restore(command) => command.run(&session),
+            ClientCommand::Store(command) => command.run(&session),
             ClientCommand::Hold(command) => command.run(&session).await,
             ClientCommand::Import(command) => command.run(&session).await,
             ClientCommand::Export(command) => command.run(&session).await,

@@ -1,23 +1,42 @@
 //! The thread of the disk: makes batches durable while the planner goes on.
 
-use std::{sync::atomic::Ordering, time::Instant};
+use std::{
+    sync::atomic::Ordering,
+    time::{Duration, Instant},
+};
 
 use fipd_core::{Authority as _, Decision, Outcome};
 
 use super::{Gone, Shared, mailbox::Committed};
 
+/// How often the store is compared with what was written to it.
+const WATCH: Duration = Duration::from_secs(1);
+
 /// Commits what the planner hands over until it is gone.
 pub(super) fn run(shared: &Shared) {
     let _gone = Gone(shared);
     let mut due = Some(Instant::now());
-    while let Some(decisions) = shared.mailbox.next_batch(|| shared.waiting(), due) {
+    let mut watch = Instant::now();
+    loop {
+        let next = due.map_or(watch, |due| due.min(watch));
+        let batch = shared.mailbox.next_batch(|| shared.waiting(), next);
+        let Some(decisions) = batch else {
+            return;
+        };
         if !decisions.is_empty() {
             let outcomes = commit(shared, &decisions);
             let of = decisions.len();
             shared.mailbox.committed(Committed { outcomes, of });
         }
-        if due.is_some_and(|due| due <= Instant::now()) {
+        let now = Instant::now();
+        if due.is_some_and(|due| due <= now) {
             due = upkeep(shared);
+        }
+        if watch <= now {
+            if let Some(store) = shared.store.lock().as_mut() {
+                store.watch();
+            }
+            watch = now + WATCH;
         }
     }
 }

@@ -167,11 +167,7 @@ impl Mailbox {
     /// Waits for decisions; `None` at the end, and no decisions once it is `due`. At most half of who waits, if `waiting`
     /// do: while the others are committed, these hear, ask again and are planned. Without that a large batch follows on
     /// each small one, and the disk waits for it.
-    pub fn next_batch(
-        &self,
-        waiting: impl Fn() -> usize,
-        due: Option<Instant>,
-    ) -> Option<Vec<Decision>> {
+    pub fn next_batch(&self, waiting: impl Fn() -> usize, due: Instant) -> Option<Vec<Decision>> {
         let mut inner = self.inner.lock();
         loop {
             if inner.dead {
@@ -183,10 +179,6 @@ impl Mailbox {
                 let rest = inner.decisions.split_off(share);
                 return Some(std::mem::replace(&mut inner.decisions, rest));
             }
-            let Some(due) = due else {
-                self.committer.wait(&mut inner);
-                continue;
-            };
             if self.committer.wait_until(&mut inner, due).timed_out() && inner.decisions.is_empty()
             {
                 return (!inner.dead).then(Vec::new);

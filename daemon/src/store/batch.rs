@@ -48,6 +48,8 @@ pub(super) struct Batch {
     tokens: Rows<[u8; 8]>,
     keys: Rows<[u8; 8]>,
     epoch: Option<RowDraft>,
+    /// The number of the epoch that begins or goes on with the batch.
+    pub(super) epoch_number: Option<u64>,
     rollups: Vec<(Rollup, RowDraft)>,
     audit: Vec<RowDraft>,
     latest: u64,
@@ -140,7 +142,10 @@ impl Batch {
                 .keys
                 .push((key.id.0.to_be_bytes(), Some(codec::encode_key(key)?))),
             Op::DeleteKey(id) => self.keys.push((id.0.to_be_bytes(), None)),
-            Op::PutEpoch(epoch) => self.epoch = Some(codec::encode_epoch(epoch)?),
+            Op::PutEpoch(epoch) => {
+                self.epoch_number = Some(epoch.number);
+                self.epoch = Some(codec::encode_epoch(epoch)?);
+            }
             Op::PutSeparation(pair) => self
                 .separations
                 .push((separation_key(*pair), Some(codec::encode_mark()?))),

@@ -70,6 +70,9 @@ pub fn check(path: &Path) -> Result<Vec<Problem>, OpenError> {
             .begin_read()
             .map_err(|error| damaged(error.into()))?;
         let state = version_and_state(path, &txn)?;
+        if let Some(text) = file.lost_commit(path).map_err(damaged)? {
+            return Ok(vec![Problem::Pages(text)]);
+        }
         Ok(contents(&txn, &state).map_err(damaged)?.1)
     })
 }

@@ -38,6 +38,21 @@ pub enum OpenError {
         doing: &'static str,
         source: io::Error,
     },
+    #[error(
+        "the store {} is a backup, which is not served: put it in place with `fipd restore FILE`", .0.display()
+    )]
+    Sealed(PathBuf),
+    #[error(
+        "the store {} is missing or empty, and {was}: restore the newest backup ({}), put the store back, or begin \
+         anew with `fipd store create --reason TEXT`",
+        .path.display(), .newest.as_ref().map_or_else(|| "none is in its usual place".to_owned(), |file| file.display().to_string())
+    )]
+    Missing {
+        path: PathBuf,
+        /// How it is known that there was one.
+        was: &'static str,
+        newest: Option<PathBuf>,
+    },
     #[error("the store {} is damaged: {error}; restore a backup", .path.display())]
     Damaged { path: PathBuf, error: ReadError },
     #[error(
@@ -97,6 +112,21 @@ pub enum BackupError {
     Write { path: PathBuf, error: redb::Error },
     #[error("the backup {} does not read back: {reason}", .path.display())]
     Verify { path: PathBuf, reason: String },
+}
+
+/// Why an empty store was not made.
+#[derive(Debug, thiserror::Error)]
+pub enum CreateError {
+    #[error("there is a store {}; nothing was changed: fipd starts with it", .0.display())]
+    Exists(PathBuf),
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    #[error("{} cannot be {doing}: {source}", .path.display())]
+    Io {
+        path: PathBuf,
+        doing: &'static str,
+        source: io::Error,
+    },
 }
 
 /// Why a backup was not put in place. The store is as it was then.

@@ -1,5 +1,7 @@
 //! How the store is doing, for `/readyz`, metrics and the UI.
 
+use super::high_water::HighWater;
+
 /// Whether the store takes decisions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Condition {
@@ -23,6 +25,8 @@ pub struct StoreStats {
     pub commit_nanos: u64,
     /// Commits that failed and were looked up in the reopened file.
     pub failed_commits: u64,
+    /// How far the decisions of the store have come.
+    pub high_water: HighWater,
     /// Numbers of the oldest and of the next audit entry.
     pub audit_first: u64,
     pub audit_next: u64,

@@ -13,7 +13,12 @@ use std::{
 
 use redb::Database;
 
-use super::{builder, error::OpenError, overlay::Overlay};
+use super::{
+    builder,
+    error::{OpenError, ReadError},
+    high_water::{self, RecordFile},
+    overlay::Overlay,
+};
 
 /// redb reports so much of a repair only once the newest commit turned out to be damaged; 0 and 0.6 of any other.
 const FELL_BACK: RangeInclusive<f64> = 0.1..=0.5;
@@ -38,6 +43,23 @@ impl Inspected {
             Ok(false) => Some("the page allocation did not match the tables".to_owned()),
             Err(error) => Some(error.to_string()),
         }
+    }
+
+    /// That the newest commit is damaged although it was answered: the record beside the store is of it, and redb would go
+    /// back to the one before. A torn commit was never answered, and an older file has no damage.
+    pub(super) fn lost_commit(&self, path: &Path) -> Result<Option<String>, ReadError> {
+        if !self.fell_back {
+            return Ok(None);
+        }
+        let record = RecordFile::beside(path).read();
+        let record = record.map_err(|error| ReadError::Storage(redb::Error::Io(error)))?;
+        let (file, _) = high_water::of_file(&self.database)?;
+        Ok(record.filter(|record| *record > file).map(|record| {
+            format!(
+                "commit {} is damaged, and decisions up to it were answered; commit {} is whole",
+                record.commit, file.commit
+            )
+        }))
     }
 
     /// As [`Self::pages`], of a file that is in use: whatever its last commit, it is whole.

@@ -25,6 +25,8 @@ pub struct Loaded {
     pub ledger: Ledger,
     /// The latest point in time of a decision in the file; the clock must not run behind it.
     pub last_time: Timestamp,
+    /// The number of the epoch; 0 before the first restore.
+    pub epoch: u64,
 }
 
 /// The rows of a file, in the order in which a ledger wants them.
@@ -216,6 +218,8 @@ pub(super) fn load(
         .map_err(ReadError::from)
         .and_then(|meta| read_state(&meta))
         .map_err(damaged)?;
+    let number = epoch(txn).map_err(damaged)?;
+    let number = number.map_or(0, |epoch| epoch.number);
     let mut failed = None;
     let rows = ops(txn, &state).map_err(damaged)?;
     let rows = rows.map_while(|row| row.map_err(|error| failed = Some(error)).ok());
@@ -231,6 +235,7 @@ pub(super) fn load(
         Loaded {
             ledger,
             last_time: Timestamp(state.last_time),
+            epoch: number,
         },
         state,
     ))

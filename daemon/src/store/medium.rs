@@ -7,7 +7,7 @@ use std::{
     ffi::OsString,
     fmt, fs,
     io::{self, Write as _},
-    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
+    os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
     sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant, SystemTime},
@@ -20,6 +20,10 @@ use nix::{
 use parking_lot::Mutex;
 use redb::{Builder, Database, DatabaseError};
 
+use super::high_water::RecordFile;
+
+/// Bytes of the page that every commit writes.
+const HEADER: usize = 4096;
 /// After the first ballast that could not be written; doubles with each further one.
 const BALLAST_PAUSE: Duration = Duration::from_secs(1);
 const BALLAST_PAUSE_MAX: Duration = Duration::from_secs(300);
@@ -27,7 +31,7 @@ const BALLAST_PAUSE_MAX: Duration = Duration::from_secs(300);
 const STALE: Duration = Duration::from_secs(60);
 
 /// What the names of databases in the making have after that of the database.
-const NEW: &str = ".new-";
+pub(super) const NEW: &str = ".new-";
 /// The same of backups that are not in place yet.
 pub(super) const RESTORE: &str = ".restore-";
 
@@ -63,6 +67,16 @@ pub trait Medium: fmt::Debug + Send + Sync {
     fn file(&self) -> io::Result<Option<fs::File>> {
         Ok(None)
     }
+    /// Where it is recorded how far the database has come; `None`: nowhere.
+    fn record(&self) -> Option<&RecordFile> {
+        None
+    }
+    /// Called after each write to the database: what is there now is this process's.
+    fn note_own_write(&self) {}
+    /// Why what is at the path is not what this process opened and wrote last; `None`: it is.
+    fn replaced(&self) -> Option<String> {
+        None
+    }
     /// Frees the room kept for emergencies.
     fn drop_ballast(&self);
     /// Keeps room for emergencies again, where it does not yet and there is room to keep.
@@ -79,6 +93,62 @@ pub(super) struct Disk {
     laid: AtomicBool,
     /// It could not be written although there was room: when it may be tried again, and the pause after that.
     retry: Mutex<Option<(Instant, Duration)>>,
+    record: RecordFile,
+    /// What this process has open.
+    opened: Mutex<Option<OpenFile>>,
+}
+
+/// A file, and what this process wrote last to its first page.
+#[derive(Debug)]
+struct OpenFile {
+    /// To read beside the database; a handle of its own, as locks belong to handles.
+    file: fs::File,
+    device: u64,
+    inode: u64,
+    length: u64,
+    header: [u8; HEADER],
+}
+
+impl OpenFile {
+    fn of(path: &Path) -> io::Result<Self> {
+        let file = fs::File::open(path)?;
+        let meta = file.metadata()?;
+        let mut opened = Self {
+            file,
+            device: meta.dev(),
+            inode: meta.ino(),
+            length: 0,
+            header: [0; HEADER],
+        };
+        opened.look()?;
+        Ok(opened)
+    }
+
+    fn look(&mut self) -> io::Result<()> {
+        (self.length, self.header) = self.now()?;
+        Ok(())
+    }
+
+    fn now(&self) -> io::Result<(u64, [u8; HEADER])> {
+        let mut header = [0; HEADER];
+        self.file.read_exact_at(&mut header, 0)?;
+        Ok((self.file.metadata()?.len(), header))
+    }
+
+    fn replaced(&self, path: &Path) -> Option<String> {
+        let there = match fs::metadata(path) {
+            Ok(there) => there,
+            Err(error) => return Some(format!("it cannot be found any more ({error})")),
+        };
+        if (there.dev(), there.ino()) != (self.device, self.inode) {
+            return Some("another file has its name".to_owned());
+        }
+        match self.now() {
+            Ok((length, header)) if length == self.length && header == self.header => None,
+            Ok(_) => Some("another program has written to it".to_owned()),
+            Err(error) => Some(format!("its first page cannot be read ({error})")),
+        }
+    }
 }
 
 impl Disk {
@@ -92,6 +162,8 @@ impl Disk {
             ballast_bytes,
             laid: AtomicBool::new(false),
             retry: Mutex::new(None),
+            record: RecordFile::beside(path),
+            opened: Mutex::new(None),
         }
     }
 
@@ -187,12 +259,37 @@ impl Medium for Disk {
         if fs::symlink_metadata(&self.path).is_err() {
             self.make(builder)?;
         }
-        builder.create_file(
-            fs::OpenOptions::new()
-                .read(true)
-                .write(true)
-                .open(&self.path)?,
-        )
+        let file = fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(&self.path)?;
+        let locked = file.metadata()?;
+        let database = builder.create_file(file)?;
+        let opened = OpenFile::of(&self.path)?;
+        if (opened.device, opened.inode) != (locked.dev(), locked.ino()) {
+            let error = io::Error::other("it was replaced while it was opened; start fipd again");
+            return Err(DatabaseError::Storage(error.into()));
+        }
+        *self.opened.lock() = Some(opened);
+        Ok(database)
+    }
+
+    fn record(&self) -> Option<&RecordFile> {
+        Some(&self.record)
+    }
+
+    fn note_own_write(&self) {
+        let mut slot = self.opened.lock();
+        if let Some(opened) = &mut *slot
+            && let Err(error) = opened.look()
+        {
+            // The next comparison fails as well, and says so.
+            tracing::warn!(%error, "the first page of the store cannot be read");
+        }
+    }
+
+    fn replaced(&self) -> Option<String> {
+        self.opened.lock().as_ref()?.replaced(&self.path)
     }
 
     /// After a failed fsync Linux counts the lost pages as clean: a read would show what never reached the disk.

@@ -43,12 +43,16 @@ mod backup;
 mod batch;
 mod check;
 mod codec;
+mod create;
 mod envelope;
 mod error;
 mod health;
+mod high_water;
 mod inspect;
 mod load;
 mod medium;
+mod missing;
+mod new_epoch;
 mod nowhere;
 mod open;
 mod options;
@@ -67,8 +71,10 @@ mod upgrade;
 pub use audit_search::{AuditFilter, AuditFound};
 pub use check::{Problem, check};
 pub use codec::DecodeError;
-pub use error::{BackupError, OpenError, ReadError, RestoreError};
+pub use create::Create;
+pub use error::{BackupError, CreateError, OpenError, ReadError, RestoreError};
 pub use health::{Condition, StoreStats};
+pub use high_water::{HighWater, RecordFile};
 pub use load::Loaded;
 pub use medium::Medium;
 pub use nowhere::Nowhere;
@@ -104,6 +110,10 @@ pub struct Store {
     state: StateV1,
     /// When older rows may be rewritten next; `None`: none is left, or one of them is damaged.
     rewrite: Option<Instant>,
+    /// The number of the epoch that the file is of.
+    epoch: u64,
+    /// Whether the high-water record has to be synced.
+    unsynced: bool,
 }
 
 /// What the writer and the readers have in common.
@@ -155,6 +165,7 @@ impl Store {
     /// # Errors
     /// When another process has it open, a newer fipd wrote it, it cannot be read or it contradicts itself.
     pub fn open(path: &Path, options: Options) -> Result<(Self, Loaded), OpenError> {
+        missing::refuse(path, options.backups.as_deref())?;
         upgrade::before_open(path, clock::now())?;
         let disk = Arc::new(Disk::new(path, options.ballast));
         let opened = Self::open_medium(Arc::clone(&disk) as Arc<dyn Medium>, options)?;
@@ -174,7 +185,9 @@ impl Store {
         let (database, loaded, state) = open::open(&*medium, options.history)?;
         let rewrite = open::has_older_rows(&*medium, &database)?.then(Instant::now);
         medium.keep_ballast();
+        medium.note_own_write();
         let stats = StoreStats {
+            high_water: HighWater::of(loaded.epoch, &state),
             audit_first: state.audit_first,
             audit_next: state.audit_next,
             ..StoreStats::default()
@@ -191,6 +204,8 @@ impl Store {
             Self {
                 shared,
                 options,
+                epoch: loaded.epoch,
+                unsynced: false,
                 state,
                 rewrite,
             },
@@ -210,8 +225,66 @@ impl Store {
         if now < due {
             return Some(due);
         }
+        if self.is_replaced() {
+            return None;
+        }
         self.rewrite = self.rewrite_some(now);
+        self.shared.medium.note_own_write();
         self.rewrite
+    }
+
+    /// What has to be done each second, with or without decisions: compares the file with what this process wrote last, and
+    /// makes the high-water record durable.
+    pub fn watch(&mut self) {
+        if !self.is_replaced() {
+            self.sync_record();
+        }
+    }
+
+    /// Stops deciding where the file is not the one that this process wrote.
+    fn is_replaced(&mut self) -> bool {
+        if self.shared.database.read().is_none() {
+            return true;
+        }
+        let Some(why) = self.shared.medium.replaced() else {
+            return false;
+        };
+        let reason = format!(
+            "the store {} is not the one that this fipd serves: {why}; put the right one in place and start fipd again",
+            self.shared.medium.path().display()
+        );
+        tracing::error!("{reason}");
+        // Closing it would write to whatever is there now.
+        std::mem::forget(self.shared.database.write().take());
+        self.shared.stats.lock().condition = Condition::Stopped { reason };
+        true
+    }
+
+    /// Notes how far the file has come, before anybody is answered.
+    fn write_record(&mut self) {
+        let reached = HighWater::of(self.epoch, &self.state);
+        self.shared.stats.lock().high_water = reached;
+        let Some(record) = self.shared.medium.record() else {
+            return;
+        };
+        match record.write(&reached) {
+            Ok(()) => self.unsynced = true,
+            Err(error) => {
+                tracing::warn!(%error, "the high-water record beside the store cannot be written; it is tried again with the next commit");
+            }
+        }
+    }
+
+    fn sync_record(&mut self) {
+        let record = self.shared.medium.record().filter(|_| self.unsynced);
+        if let Some(record) = record {
+            match record.sync() {
+                Ok(()) => self.unsynced = false,
+                Err(error) => {
+                    tracing::warn!(%error, "the high-water record beside the store cannot be synced; tried again");
+                }
+            }
+        }
     }
 
     /// One step of the rewrite of older rows; says when the next is due.
@@ -317,6 +390,7 @@ impl Store {
 
     fn reopen(&self) -> Result<StateV1, OpenError> {
         let (database, state) = open::reopen(&*self.shared.medium)?;
+        self.shared.medium.note_own_write();
         *self.shared.database.write() = Some(database);
         Ok(state)
     }
@@ -362,7 +436,7 @@ impl Store {
 /// then by this process.
 impl Authority for Store {
     fn commit(&mut self, decisions: &[Decision]) -> Vec<Outcome> {
-        if self.shared.database.read().is_none() {
+        if self.is_replaced() {
             return Vec::new();
         }
         let began = Instant::now();
@@ -385,11 +459,17 @@ impl Authority for Store {
         match self.write(&mut batch) {
             Ok(after) => {
                 self.state = after;
+                self.epoch = batch.epoch_number.unwrap_or(self.epoch);
+                self.shared.medium.note_own_write();
+                self.write_record();
                 // It may have been given up, and there may be room again.
                 self.shared.medium.keep_ballast();
             }
             Err(error) => match self.look_up(self.state.sequence + 1, &error) {
-                Some(true) => {}
+                Some(true) => {
+                    self.epoch = batch.epoch_number.unwrap_or(self.epoch);
+                    self.write_record();
+                }
                 Some(false) => refused(&Refused::Failed(error.to_string()), &mut outcomes),
                 None => return Vec::new(),
             },
@@ -437,6 +517,9 @@ impl Shared {
 /// Closing writes what makes the next start need no repair.
 impl Drop for Store {
     fn drop(&mut self) {
+        if !self.is_replaced() {
+            self.sync_record();
+        }
         *self.shared.database.write() = None;
     }
 }

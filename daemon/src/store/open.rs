@@ -10,13 +10,16 @@ use super::{
     builder,
     envelope::RowFormat,
     error::{OpenError, ReadError},
+    high_water,
     load::{self, Loaded},
     medium::Medium,
+    new_epoch::NewEpoch,
     rollups,
     rows::StateV1,
-    schema,
+    schema, seal,
     tables::META,
 };
+use crate::clock;
 
 /// Smaller files are never compacted.
 const COMPACT_FROM: u64 = 32 << 20;
@@ -46,6 +49,7 @@ fn open_once(
     let path = medium.path();
     let mut database = open_file(medium)?;
     prepare(medium, &database)?;
+    settle_age(medium, &database)?;
     let damaged = |error: ReadError| OpenError::Damaged {
         path: path.to_owned(),
         error,
@@ -67,6 +71,50 @@ fn open_once(
     let (loaded, state) = load::load(path, &txn)?;
     drop(txn);
     Ok((database, loaded, state))
+}
+
+/// Refuses a backup, begins a new epoch in a store that is older than it was, and records how far it has come.
+fn settle_age(medium: &dyn Medium, database: &Database) -> Result<(), OpenError> {
+    let path = medium.path();
+    let damaged = |error: ReadError| OpenError::Damaged {
+        path: path.to_owned(),
+        error,
+    };
+    let sealed = || seal::read(&database.begin_read()?);
+    if sealed().map_err(damaged)?.is_some() {
+        return Err(OpenError::Sealed(path.to_owned()));
+    }
+    let Some(record) = medium.record() else {
+        return Ok(());
+    };
+    let unrecorded = |source| OpenError::Io {
+        path: record.path().to_owned(),
+        doing: "read or written",
+        source,
+    };
+    let reached = record.read().map_err(unrecorded)?;
+    let (mut file, is_kept) = high_water::of_file(database).map_err(damaged)?;
+    if let Some(why) = high_water::why_older(reached, file, is_kept) {
+        let new = NewEpoch {
+            last: reached.map_or(0, |reached| reached.epoch),
+            from: &format!("an older store was found in place ({why})"),
+            no_hold: None,
+            actor: &"fipd".into(),
+            now: clock::now(),
+        };
+        let epoch = new.begin(database).map_err(damaged)?;
+        tracing::error!(
+            epoch = epoch.number,
+            "{why}: somebody has put an older store in place. Free addresses are held as after a restore (`fipd hold show`)"
+        );
+        (file, _) = high_water::of_file(database).map_err(damaged)?;
+    }
+    let noted = record.write(&file).and_then(|()| record.sync());
+    noted.map_err(unrecorded)?;
+    if is_kept {
+        return Ok(());
+    }
+    high_water::note_kept(database).map_err(damaged)
 }
 
 /// Opens again what this process has in memory already: only the state is read.

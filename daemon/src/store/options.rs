@@ -1,13 +1,13 @@
 //! How a store is kept.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use fipd_core::Retention;
 
 use super::batch::Keep;
 
 /// How a store is kept.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// Audit entries kept, about.
     pub audit_limit: u64,
@@ -19,6 +19,8 @@ pub struct Options {
     pub ballast: u64,
     /// The first pause between two attempts to reopen the file; doubles up to 5 s.
     pub retry: Duration,
+    /// Where backups of the store are, if not in `backups` beside it.
+    pub backups: Option<PathBuf>,
 }
 
 impl Default for Options {
@@ -29,6 +31,7 @@ impl Default for Options {
             reserve: 4 << 20,
             ballast: 8 << 20,
             retry: Duration::from_millis(50),
+            backups: None,
         }
     }
 }

@@ -14,22 +14,20 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use fipd_core::{
-    Action, Actor, AuditEntry, Decision, Epoch, Op, RestoreHold, Retention, Text, Timestamp,
-};
+use fipd_core::{Actor, Epoch, Text, Timestamp};
 use redb::{Database, ReadableDatabase as _, StorageBackend as _, backends::FileBackend};
 
 use super::{
-    batch::{Batch, Keep, read_state},
     builder,
     check::check,
     error::{OpenError, ReadError, RestoreError},
+    high_water::{HighWater, RecordFile},
     inspect::inspect,
     load, medium,
     medium::{Disk, Medium as _, directory},
+    new_epoch::NewEpoch,
     open,
     seal::{self, Seal},
-    tables::{ADOPTIONS, META, SEAL},
 };
 
 /// A restore as it is asked for.
@@ -62,7 +60,12 @@ impl Restore<'_> {
     /// When a daemon has the store, the backup is not whole, or something cannot be written. The store is as it was then.
     pub fn run(&self) -> Result<Restored, RestoreError> {
         let store = fs::canonicalize(self.store).unwrap_or_else(|_| self.store.to_owned());
-        let last = last_epoch(&store)?;
+        let record = RecordFile::beside(&store);
+        let reached = record
+            .read()
+            .map_err(|source| failed(&store, "read", source))?;
+        let reached = reached.map_or(0, |record| record.epoch);
+        let last = last_epoch(&store)?.max(reached);
         let lock = lock(&store)?;
         let new = Partial::copy(self.backup, &store)?;
         self.whole(&new.0)?;
@@ -81,6 +84,14 @@ impl Restore<'_> {
             None => medium::publish(&new.0, store),
         };
         placed.map_err(io("put in place"))?;
+        // An end before this leaves the record of an earlier epoch, which is behind and no harm.
+        let restored = HighWater {
+            epoch: epoch.number,
+            ..HighWater::default()
+        };
+        let noted = record.write(&restored).and_then(|()| record.sync());
+        let noted = noted.and_then(|()| owner_as(record.path(), store));
+        noted.map_err(io("recorded"))?;
         Ok(Restored { epoch, seal, kept })
     }
 
@@ -117,61 +128,19 @@ impl Restore<'_> {
     }
 
     fn write(&self, database: &Database, last: u64) -> Result<(Epoch, Option<Seal>), ReadError> {
-        let read = database.begin_read()?;
-        let state = read_state(&read.open_table(META)?)?;
-        let seal = seal::read(&read)?;
-        let before = load::epoch(&read)?.map_or(0, |epoch| epoch.number);
-        drop(read);
-        let began = Timestamp(self.now.0.max(state.last_time));
-        let hold = self.no_hold.is_none();
-        let epoch = Epoch {
-            number: before.max(last) + 1,
-            began,
-            hold: hold.then(|| RestoreHold::starting(began)),
-        };
-        let mut batch = Batch::default();
-        let decision = Decision {
-            ops: vec![Op::PutEpoch(epoch)],
-            audit: vec![self.entry(&epoch, seal.as_ref())],
-        };
-        batch.add(&decision).map_err(|error| ReadError::Row {
-            table: "audit".to_owned(),
-            row: "of the restore".to_owned(),
-            error: super::DecodeError::Malformed(error.to_string()),
-        })?;
-        let txn = database.begin_write()?;
-        txn.delete_table(SEAL)?;
-        txn.delete_table(ADOPTIONS)?;
-        txn.open_table(ADOPTIONS)?;
-        let keep = Keep {
-            audit: u64::MAX,
-            history: Retention::default(),
-        };
-        batch.write(&txn, &state, keep)?;
-        txn.commit().map_err(redb::Error::from)?;
-        Ok((epoch, seal))
-    }
-
-    fn entry(&self, epoch: &Epoch, seal: Option<&Seal>) -> AuditEntry {
-        let what = match seal {
+        let seal = seal::read(&database.begin_read()?)?;
+        let from = match &seal {
             Some(seal) => format!("the backup of {}", seal.created),
             None => "a copy of a store".to_owned(),
         };
-        let hold = match (&self.no_hold, epoch.hold) {
-            (Some(reason), _) => format!("no address is held: {reason}"),
-            (None, Some(hold)) => format!("free addresses are held until about {}", hold.until),
-            (None, None) => "no address is held".to_owned(),
+        let new = NewEpoch {
+            last,
+            from: &from,
+            no_hold: self.no_hold.as_ref(),
+            actor: &self.actor,
+            now: self.now,
         };
-        AuditEntry {
-            at: epoch.began,
-            actor: self.actor.clone(),
-            action: Action::Restored,
-            network: None,
-            address: None,
-            pool: None,
-            identity: None,
-            detail: format!("epoch {}, {what}; {hold}", epoch.number).into(),
-        }
+        Ok((new.begin(database)?, seal))
     }
 }
 
@@ -234,7 +203,7 @@ fn keep(store: &Path, now: Timestamp) -> io::Result<PathBuf> {
 }
 
 /// The new file belongs to whom the old one does, else to whom the directory does: the daemon may be another user.
-fn owner_as(new: &Path, store: &Path) -> io::Result<()> {
+pub(super) fn owner_as(new: &Path, store: &Path) -> io::Result<()> {
     let like = fs::metadata(store).or_else(|_| fs::metadata(directory(store)))?;
     let own = fs::metadata(new)?;
     if (own.uid(), own.gid()) == (like.uid(), like.gid()) {

@@ -56,6 +56,9 @@ pub(super) const EPOCH: &str = "epoch";
 /// Row of [`META`]: how far older rows were rewritten, a [`super::rows::RewriteV6`].
 pub(super) const REWRITE: &str = "rewrite";
 
+/// Row of [`META`]: says that a high-water record is kept beside the store.
+pub(super) const HIGH_WATER: &str = "high-water";
+
 /// Does something with each table of a store.
 pub(super) trait Visit {
     type Error;

@@ -5,6 +5,7 @@ fn rounds(variable: &str, default: u64) -> u64 {
     std::env::var(variable).map_or(default, |rounds| rounds.parse().unwrap())
 }
 
+mod age;
 mod asks;
 mod audit;
 mod codec;

@@ -31,10 +31,17 @@ pub(super) fn before_open(path: &Path, now: Timestamp) -> Result<(), OpenError> 
             let path = path.to_owned();
             return Err(OpenError::Pages { path, reason });
         }
-        let (txn, found) = schema_of(file).map_err(|error| OpenError::Damaged {
+        let damaged = |error| OpenError::Damaged {
             path: path.to_owned(),
             error,
-        })?;
+        };
+        let (txn, found) = schema_of(file).map_err(damaged)?;
+        if found > 0
+            && let Some(reason) = file.lost_commit(path).map_err(damaged)?
+        {
+            let path = path.to_owned();
+            return Err(OpenError::Pages { path, reason });
+        }
         if found == 0 || found >= schema::known() {
             return Ok(());
         }

@@ -112,6 +112,7 @@ fn store_card(ipam: &Ipam) -> StoreCard {
         failed_commits,
         audit_first,
         audit_next,
+        high_water: _,
     } = ipam.reader().stats();
     let (healthy, state) = match condition {
         Condition::Serving => (true, "serving"),

@@ -123,7 +123,7 @@ async fn a_log_that_forgot_part_of_the_hour_fills_the_window() {
     };
     let day = 86_400_000;
     let life = |at: u64| {
-        let (store, loaded) = Store::open(&dir.path().join("fipd.redb"), options).unwrap();
+        let (store, loaded) = Store::open(&dir.path().join("fipd.redb"), options.clone()).unwrap();
         Ipam::with_store(store, loaded, Arc::new(move || Timestamp(at))).unwrap()
     };
     let (ipam, writer) = life(day);

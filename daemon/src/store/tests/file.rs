@@ -48,10 +48,10 @@ fn the_file_is_private() {
     drop(store);
     assert_eq!(
         fs::read_dir(dir.path()).unwrap().count(),
-        2,
+        3,
         "something was left behind"
     );
-    for name in ["fipd.redb", "fipd.redb.ballast"] {
+    for name in ["fipd.redb", "fipd.redb.ballast", "fipd.redb.high-water"] {
         let mode = fs::metadata(dir.path().join(name))
             .unwrap()
             .permissions()
@@ -164,7 +164,7 @@ fn the_audit_log_keeps_to_its_limit_without_gaps() {
         ballast: 0,
         ..Options::default()
     };
-    let (mut store, _) = Store::open(&path, options).unwrap();
+    let (mut store, _) = Store::open(&path, options.clone()).unwrap();
     let mut number = 0;
     let mut most = 0;
     for size in [1, 300, 7, 512, 1, 512, 40, 1, 1, 1, 90] {
@@ -206,7 +206,7 @@ fn the_audit_log_keeps_to_its_limit_without_gaps() {
         &path,
         Options {
             audit_limit: 100,
-            ..options
+            ..options.clone()
         },
     )
     .unwrap();
@@ -357,7 +357,7 @@ fn a_file_that_is_mostly_air_is_compacted_at_the_next_start() {
         ballast: 0,
         ..Options::default()
     };
-    let (mut store, _) = Store::open(&path, options).unwrap();
+    let (mut store, _) = Store::open(&path, options.clone()).unwrap();
     let account = |number: u32, size: usize| Account {
         name: format!("account-{number}").into(),
         role: Role::Viewer,
@@ -387,7 +387,7 @@ fn a_file_that_is_mostly_air_is_compacted_at_the_next_start() {
     drop(store);
     let before = used();
     assert!(before > 40 << 20, "only {before} bytes: nothing to compact");
-    let (store, loaded) = Store::open(&path, options).unwrap();
+    let (store, loaded) = Store::open(&path, options.clone()).unwrap();
     assert_eq!(loaded.ledger.accounts().count(), 100);
     assert!(used() < 8 << 20, "{} of {before} bytes are left", used());
     drop(store);
@@ -429,7 +429,7 @@ fn what_a_start_left_half_made_is_swept() {
         ballast: 0,
         ..Options::default()
     };
-    drop(Store::open(&path, options).unwrap());
+    drop(Store::open(&path, options.clone()).unwrap());
     let names = fs::read_dir(dir.path()).unwrap();
     let mut names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
     names.sort();

@@ -62,7 +62,7 @@ fn a_full_disk_refuses_decisions_before_redb_notices() {
             ballast: 1 << 20,
             ..Options::default()
         };
-        let (mut store, _) = Store::open(&path, options).unwrap();
+        let (mut store, _) = Store::open(&path, options.clone()).unwrap();
         assert_eq!(store.commit(&[decision(1)]), [Outcome::Committed]);
         let filler = fill(dir, 512 << 10);
         let outcomes = store.commit(&[decision(2), decision(3)]);
@@ -105,7 +105,7 @@ fn many_rows_need_no_page_each() {
             ballast: 1 << 20,
             ..Options::default()
         };
-        let (mut store, _) = Store::open(&dir.join("fipd.redb"), options).unwrap();
+        let (mut store, _) = Store::open(&dir.join("fipd.redb"), options.clone()).unwrap();
         let mut many = decision(1);
         for number in 2..=2_000 {
             let one = decision(number);
@@ -161,7 +161,7 @@ fn runs_out_of_room(left: u64) {
         let disk = Disk::new(&path, options.ballast);
         disk.keep_ballast();
         assert!(dir.join("fipd.redb.ballast").exists());
-        let (mut store, _) = Store::open_medium(Arc::new(Liar(disk)), options).unwrap();
+        let (mut store, _) = Store::open_medium(Arc::new(Liar(disk)), options.clone()).unwrap();
         let filler = fill(dir, left);
         let (mut number, mut committed) = (0, 0);
         let refused = loop {
@@ -215,7 +215,7 @@ fn a_full_disk_is_opened_on_the_room_of_the_ballast() {
         };
         Disk::new(&path, options.ballast).keep_ballast();
         let filler = fill(dir, 0);
-        let (mut store, _) = Store::open(&path, options).unwrap();
+        let (mut store, _) = Store::open(&path, options.clone()).unwrap();
         assert!(!ballast.exists(), "there is no room for it");
         assert_eq!(store.commit(&[decision(1)]), [Outcome::Committed]);
         assert!(!ballast.exists());
@@ -226,7 +226,7 @@ fn a_full_disk_is_opened_on_the_room_of_the_ballast() {
         drop(store);
         fs::write(&path, killed).unwrap();
         fill(dir, 0);
-        let (_, loaded) = Store::open(&path, options).unwrap();
+        let (_, loaded) = Store::open(&path, options.clone()).unwrap();
         assert_eq!(loaded.ledger.accounts().count(), 2);
     });
 }

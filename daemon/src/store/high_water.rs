@@ -1,0 +1,244 @@
+//! The high-water record beside the store: how far its decisions have come. An older file in the store's place shows
+//! by it.
+//!
+//! The record is written after each commit and before its answers, without a sync of its own; a second later at most it
+//! is on the disk. It is never ahead of a durable commit: exact after a killed process, and at most a second behind
+//! after a power cut, in which a fallback of one commit cannot be told from a torn one.
+
+use std::{
+    ffi::OsString,
+    fs::{File, OpenOptions},
+    io,
+    os::unix::fs::{FileExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+};
+
+use parking_lot::Mutex;
+use redb::{Database, ReadableDatabase as _, TableHandle as _};
+
+use super::{
+    batch::read_state,
+    codec, envelope,
+    error::ReadError,
+    load,
+    medium::directory,
+    rows::StateV1,
+    schema::unencodable,
+    tables::{HIGH_WATER, META},
+};
+
+const MAGIC: [u8; 8] = *b"FIPDHW1\n";
+/// Magic, three numbers, CRC-32. Within one sector: a power cut leaves the old bytes or the new ones.
+const BYTES: usize = 8 + 3 * 8 + 4;
+
+/// How far the decisions of a store have come. Orders by age.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct HighWater {
+    /// Number of the epoch: grows with each restore. 0 before the first.
+    pub epoch: u64,
+    /// Number of the latest commit.
+    pub commit: u64,
+    /// Number of the next audit entry.
+    pub audit: u64,
+}
+
+impl HighWater {
+    pub(super) fn of(epoch: u64, state: &StateV1) -> Self {
+        Self {
+            epoch,
+            commit: state.sequence,
+            audit: state.audit_next,
+        }
+    }
+
+    fn encode(&self) -> [u8; BYTES] {
+        let mut bytes = [0; BYTES];
+        let (body, sum) = bytes.split_at_mut(BYTES - 4);
+        let numbers = [self.epoch, self.commit, self.audit].map(u64::to_le_bytes);
+        let parts = MAGIC.iter().chain(numbers.as_flattened());
+        body.iter_mut()
+            .zip(parts)
+            .for_each(|(to, from)| *to = *from);
+        sum.copy_from_slice(&crc32fast::hash(body).to_le_bytes());
+        bytes
+    }
+
+    /// `None`: these bytes are no record, or a damaged one.
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let (body, sum) = bytes.split_at_checked(BYTES - 4)?;
+        let (magic, numbers) = body.split_first_chunk()?;
+        if *magic != MAGIC || sum != crc32fast::hash(body).to_le_bytes() {
+            return None;
+        }
+        let (numbers, _) = numbers.as_chunks();
+        let [epoch, commit, audit] = numbers else {
+            return None;
+        };
+        Some(Self {
+            epoch: u64::from_le_bytes(*epoch),
+            commit: u64::from_le_bytes(*commit),
+            audit: u64::from_le_bytes(*audit),
+        })
+    }
+}
+
+/// The file with the record.
+#[derive(Debug)]
+pub struct RecordFile {
+    path: PathBuf,
+    file: Mutex<Option<File>>,
+}
+
+impl RecordFile {
+    /// That of the store at `path`.
+    pub(super) fn beside(path: &Path) -> Self {
+        let mut name: OsString = path.as_os_str().to_owned();
+        name.push(".high-water");
+        Self {
+            path: name.into(),
+            file: Mutex::new(None),
+        }
+    }
+
+    /// The record; `None` where there is none, or a damaged one.
+    pub(super) fn read(&self) -> io::Result<Option<HighWater>> {
+        match std::fs::read(&self.path) {
+            Ok(bytes) => Ok(HighWater::decode(&bytes)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes the record, durable only after [`Self::sync`].
+    pub(super) fn write(&self, record: &HighWater) -> io::Result<()> {
+        let mut slot = self.file.lock();
+        let file = match slot.take() {
+            Some(file) => file,
+            None => self.open()?,
+        };
+        file.write_all_at(&record.encode(), 0)?;
+        *slot = Some(file);
+        Ok(())
+    }
+
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn sync(&self) -> io::Result<()> {
+        match &*self.file.lock() {
+            Some(file) => file.sync_data(),
+            None => Ok(()),
+        }
+    }
+
+    /// Opens the file; a new one has a durable name.
+    fn open(&self) -> io::Result<File> {
+        let mut options = OpenOptions::new();
+        options.write(true).mode(0o600);
+        match options.open(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let file = options.create_new(true).open(&self.path)?;
+                File::open(directory(&self.path))?.sync_all()?;
+                Ok(file)
+            }
+            opened => opened,
+        }
+    }
+}
+
+/// How far the file has come, and whether it says that a record of that is kept.
+pub(super) fn of_file(database: &Database) -> Result<(HighWater, bool), ReadError> {
+    let txn = database.begin_read()?;
+    let meta = txn.open_table(META)?;
+    let epoch = load::epoch(&txn)?.map_or(0, |epoch| epoch.number);
+    let kept = meta.get(HIGH_WATER)?.is_some();
+    Ok((HighWater::of(epoch, &read_state(&meta)?), kept))
+}
+
+/// Why a store counts as older than what it once was; `None`: it does not.
+pub(super) fn why_older(
+    record: Option<HighWater>,
+    file: HighWater,
+    is_kept: bool,
+) -> Option<String> {
+    match record {
+        Some(record) if (record.epoch, record.commit) > (file.epoch, file.commit) => Some(format!(
+            "the store is of epoch {}, commit {}, and epoch {}, commit {} was reached",
+            file.epoch, file.commit, record.epoch, record.commit
+        )),
+        None if is_kept => {
+            Some("the high-water record beside the store is missing or damaged".to_owned())
+        }
+        Some(_) | None => None,
+    }
+}
+
+/// Notes in the file that a record is kept beside it.
+pub(super) fn note_kept(database: &Database) -> Result<(), ReadError> {
+    let mut row = codec::encode_mark().map_err(|error| unencodable(HIGH_WATER, &error))?;
+    let txn = database.begin_write()?;
+    let mut meta = txn.open_table(META)?;
+    envelope::insert(&mut meta, META.name(), &HIGH_WATER, &mut row)?;
+    drop(meta);
+    txn.commit().map_err(redb::Error::from)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(epoch: u64, commit: u64) -> HighWater {
+        HighWater {
+            epoch,
+            commit,
+            audit: commit + 1,
+        }
+    }
+
+    #[test]
+    fn a_record_survives_its_bytes_and_any_flipped_bit_spoils_it() {
+        let record = at(3, 70_000);
+        let bytes = record.encode();
+        assert_eq!(HighWater::decode(&bytes), Some(record));
+        for bit in 0..BYTES * 8 {
+            let mut flipped = bytes;
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(HighWater::decode(&flipped), None, "bit {bit}");
+        }
+        for length in 0..BYTES {
+            assert_eq!(HighWater::decode(&bytes[..length]), None);
+        }
+    }
+
+    #[test]
+    fn a_store_is_older_by_epoch_first_and_then_by_commit() {
+        let older = |record, file, kept| why_older(record, file, kept).is_some();
+        assert!(older(Some(at(0, 8)), at(0, 7), true));
+        assert!(!older(Some(at(0, 7)), at(0, 7), true));
+        assert!(
+            !older(Some(at(0, 7)), at(0, 8), true),
+            "a record may be behind"
+        );
+        assert!(older(Some(at(1, 2)), at(0, 9), true));
+        assert!(!older(Some(at(0, 9)), at(1, 2), true), "it was restored");
+        assert!(older(None, at(0, 7), true), "it was kept");
+        assert!(!older(None, at(0, 7), false), "it is of an earlier fipd");
+    }
+
+    #[test]
+    fn a_record_is_made_read_back_and_overwritten() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = RecordFile::beside(&dir.path().join("fipd.redb"));
+        assert_eq!(file.read().unwrap(), None);
+        for record in [at(0, 1), at(2, 3)] {
+            file.write(&record).unwrap();
+            file.sync().unwrap();
+            assert_eq!(file.read().unwrap(), Some(record));
+        }
+        let again = RecordFile::beside(&dir.path().join("fipd.redb"));
+        assert_eq!(again.read().unwrap(), Some(at(2, 3)));
+    }
+}
