@@ -1,6 +1,6 @@
 //! What a file is and who may open it.
 
-use std::{fs, os::unix::fs::PermissionsExt as _, time::Duration};
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, time::Duration};
 
 use fipd_core::{
     Account, Action, AuditEntry, Authority as _, ClusterId, ClusterRecord, Decision, Op, Outcome,
@@ -8,8 +8,8 @@ use fipd_core::{
 };
 
 use crate::store::{
-    Condition, Loaded, Medium as _, OpenError, Options, Store, check, codec, medium::Disk, schema,
-    tables,
+    Condition, Loaded, Medium as _, OpenError, Options, Restore, Store, check, codec, medium::Disk,
+    schema, tables,
 };
 
 /// A decision with a row and an audit entry.
@@ -251,10 +251,23 @@ fn a_backup_is_a_store_of_its_own_and_replaces_nothing() {
         "{names:?}"
     );
 
-    let (store, loaded) = Store::open(&copy, Options::default()).unwrap();
+    let restored = dir.path().join("restored.redb");
+    restore(&copy, &restored);
+    let (store, loaded) = Store::open(&restored, Options::default()).unwrap();
     assert_eq!(loaded.ledger.accounts().count(), 30);
-    assert_eq!(loaded.last_time, Timestamp(30));
-    assert_eq!(store.reader().stats().audit_next, 31);
+    assert_eq!(store.reader().stats().audit_next, 32, "and the restore");
+}
+
+/// Puts a backup in place where no store is.
+pub(super) fn restore(backup: &Path, store: &Path) {
+    let restore = Restore {
+        backup,
+        store,
+        no_hold: None,
+        actor: "test".into(),
+        now: Timestamp(40),
+    };
+    restore.run().unwrap();
 }
 
 #[test]
@@ -433,5 +446,13 @@ fn what_a_start_left_half_made_is_swept() {
     let names = fs::read_dir(dir.path()).unwrap();
     let mut names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
-    assert_eq!(names, ["fipd.redb", "fipd.redb.new-2", "other.new-1"]);
+    assert_eq!(
+        names,
+        [
+            "fipd.redb",
+            "fipd.redb.high-water",
+            "fipd.redb.new-2",
+            "other.new-1"
+        ]
+    );
 }

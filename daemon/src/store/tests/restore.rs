@@ -145,7 +145,8 @@ fn what_the_backup_holds_is_there_and_a_new_epoch_has_begun() {
             "backup",
             "fipd.redb",
             "fipd.redb.ballast",
-            "fipd.redb.before-restore-20260101T000000.000Z"
+            "fipd.redb.before-restore-20260101T000000.000Z",
+            "fipd.redb.high-water"
         ]
     );
     let (_, before) = Store::open(&kept, Options::default()).unwrap();
