@@ -16,6 +16,8 @@ pub(super) struct Claim {
     pub ways: Vec<(Way, ClusterId, bool)>,
     /// Whom the site's name belongs to.
     pub owner: Option<ClusterId>,
+    /// How many names of the owner were known before this one; `None`: it is new.
+    pub rank: Option<usize>,
 }
 
 /// What a site is.
@@ -37,10 +39,13 @@ pub(super) struct Lead {
     pub ways: Vec<(Text, Way, bool)>,
 }
 
-/// Decides over all claims; they come in the order in which they count.
+/// Decides over all claims. The name that was known first leads, whatever is added later; new names come in the order of
+/// the claims.
 pub(super) fn decide(claims: &[Claim]) -> (BTreeMap<Text, Standing>, BTreeMap<ClusterId, Lead>) {
     let mut standings = BTreeMap::new();
     let mut leads: BTreeMap<ClusterId, Lead> = BTreeMap::new();
+    let mut claims: Vec<&Claim> = claims.iter().collect();
+    claims.sort_by_key(|claim| claim.rank.unwrap_or(usize::MAX));
     for claim in claims {
         let first = || {
             let up = claim.ways.iter().find(|(_, _, up)| *up);
@@ -75,15 +80,13 @@ pub(super) fn decide(claims: &[Claim]) -> (BTreeMap<Text, Standing>, BTreeMap<Cl
 }
 
 impl Lead {
-    /// The way to use: the current one while it answers, else the first that does, else the current one.
+    /// The way to use: one of the leading site that answers, else another that does, else the current one; the current one
+    /// of several.
     pub fn choose(&self, current: Option<&(Text, Way)>) -> Option<(Text, Way)> {
         let is_current =
             |site: &Text, way: &Way| current.is_some_and(|(s, w)| s == site && w == way);
-        let mut up = self.ways.iter().filter(|(_, _, up)| *up);
-        let best = up
-            .clone()
-            .find(|(site, way, _)| is_current(site, way))
-            .or_else(|| up.next());
+        let up = || self.ways.iter().filter(|(_, _, up)| *up);
+        let best = up().min_by_key(|(site, way, _)| (*site != self.site, !is_current(site, way)));
         let kept = || {
             self.ways
                 .iter()
@@ -115,6 +118,27 @@ mod tests {
             site: site.into(),
             ways: ways.iter().enumerate().map(way).collect(),
             owner: owner.map(id),
+            rank: owner.map(|_| 0),
+        }
+    }
+
+    #[test]
+    fn the_name_that_was_known_first_leads_also_while_it_is_down() {
+        let known = |site, up, rank| Claim {
+            rank: Some(rank),
+            ..claim(site, &[("X", up)], Some("X"))
+        };
+        let thief = claim("athief", &[("X", true)], None);
+        for up in [true, false] {
+            let victim = known("victim", up, 0);
+            // Added, sorted first; and remembered as a name of the cluster since.
+            for thief in [thief.clone(), known("athief", true, 1)] {
+                let (standings, leads) = decide(&[thief, victim.clone()]);
+                assert_eq!(&*leads[&id("X")].site, "victim");
+                assert_eq!(standings["athief"].joined.as_deref(), Some("victim"));
+                let first = (Text::from("victim"), Way::Config);
+                assert_eq!(leads[&id("X")].choose(None) == Some(first), up);
+            }
         }
     }
 
@@ -167,21 +191,27 @@ mod tests {
     }
 
     #[test]
-    fn the_way_in_use_stays_while_it_answers_and_when_none_does() {
+    fn the_way_in_use_stays_while_it_answers_and_the_leading_site_comes_first() {
         let lead = |a, b| Lead {
             site: "a".into(),
             ways: vec![("a".into(), Way::Config, a), ("b".into(), Way::Config, b)],
         };
+        let first = Some(("a".into(), Way::Config));
         let current = ("b".into(), Way::Config);
+        assert_eq!(lead(true, true).choose(Some(&current)), first);
+        assert_eq!(lead(true, false).choose(Some(&current)), first);
         assert_eq!(
-            lead(true, true).choose(Some(&current)),
-            Some(current.clone())
-        );
-        assert_eq!(
-            lead(true, false).choose(Some(&current)),
-            Some(("a".into(), Way::Config))
+            lead(false, true).choose(None),
+            Some(("b".into(), Way::Config))
         );
         assert_eq!(lead(false, false).choose(Some(&current)), Some(current));
         assert_eq!(lead(false, false).choose(None), None);
+        let secret = |name: &str| Way::Secret(name.into());
+        let two = Lead {
+            site: "a".into(),
+            ways: ["x", "y"].map(|way| ("a".into(), secret(way), true)).into(),
+        };
+        let current = ("a".into(), secret("y"));
+        assert_eq!(two.choose(Some(&current)), Some(current));
     }
 }

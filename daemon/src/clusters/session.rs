@@ -48,6 +48,9 @@ pub struct ClusterSession {
     pub names: Vec<Text>,
     pub id: ClusterId,
     pub discovered: bool,
+    /// The name whose kubeconfig it is reached by, where that is not `name`'s. That it leads to the same cluster is not proved:
+    /// a copy has the same UID. What its lists do not show is not released.
+    pub by_other_name: Option<Text>,
     /// Its calls have no deadline of their own: use [`ClusterSession::call`]. Watches may be silent for 150 s.
     pub client: Client,
     /// What its answers and objects are charged to.
@@ -365,6 +368,7 @@ pub(crate) mod testing {
             discovered: false,
             client: client.clone(),
             memory: Memory::default(),
+            by_other_name: None,
             systems: BTreeSet::from([System::rancher_fip()]),
             settings: ClusterSettings::default(),
             management: None,

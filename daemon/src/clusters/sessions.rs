@@ -79,7 +79,8 @@ impl Registry {
                 continue;
             }
             let client = (link.serial, up.generation);
-            let session = self.session(id, &site.spec, up, awaited);
+            let mut session = self.session(id, &site.spec, up, awaited);
+            session.by_other_name = (over.0 != lead.site).then(|| over.0.clone());
             self.orphaned.retain(|(orphan, _)| orphan != id);
             self.start(session, over, client);
         }
@@ -115,6 +116,7 @@ impl Registry {
             names: names.unwrap_or_else(|| spec.names.clone()),
             id: id.clone(),
             discovered: spec.discovered,
+            by_other_name: None,
             recorder: Recorder::new(up.client.clone(), reporter),
             client: up.client.clone(),
             memory: up.memory.clone(),

@@ -80,7 +80,10 @@ impl Registry {
         let mut sites: Vec<&Site> = self.sites.values().collect();
         sites.sort_by(|a, b| (a.spec.order, &a.spec.name).cmp(&(b.spec.order, &b.spec.name)));
         let claims: Vec<Claim> = self.ipam.read(|ledger| {
+            let record = |site: &Site| ledger.cluster_by_name(&site.spec.name);
             let claim = |site: &&Site| Claim {
+                rank: record(site)
+                    .and_then(|record| record.names.iter().position(|one| *one == site.spec.name)),
                 site: site.spec.name.clone(),
                 ways: site
                     .links
@@ -91,9 +94,7 @@ impl Registry {
                             .map(|up| (way.clone(), up.id.clone(), link.answers))
                     })
                     .collect(),
-                owner: ledger
-                    .cluster_by_name(&site.spec.name)
-                    .map(|record| record.id.clone()),
+                owner: record(site).map(|record| record.id.clone()),
             };
             sites.iter().map(claim).collect()
         });

@@ -125,6 +125,19 @@ impl<'a> Sweep<'a> {
         let at = self.now();
         self.holders = adoption::held(self.session, self.system, &self.inventory.kinds());
         let adopted = adoption::adopt(self.session, self.system, self.inventory).await?;
+        let other = self.session.by_other_name.as_ref();
+        let waits = other.map(|other| {
+            format!(
+                "it is reached by the kubeconfig of {other:?}, and whether that leads to the same cluster is not proved: \
+                 nothing is released that is missing there until {:?} answers again",
+                self.session.name
+            )
+        });
+        let is_other = waits.is_some();
+        self.session.troubled("absence", waits.map(Into::into));
+        if is_other {
+            return Ok(());
+        }
         let present: BTreeSet<Identity> = adopted
             .sightings
             .into_iter()

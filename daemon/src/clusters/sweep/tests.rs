@@ -414,6 +414,27 @@ async fn a_suspicion_brings_the_next_list_forward() {
 }
 
 #[tokio::test]
+async fn an_empty_list_by_the_kubeconfig_of_another_name_releases_nothing() {
+    let (_dir, ipam) = address_book();
+    let mut session = session(&ipam, &Arc::default()).await;
+    session.by_other_name = Some("athief".into());
+    take(&ipam, 1).await;
+    let (system, empty) = (System::rancher_fip(), Empty::new(&ipam, &[]));
+    let mut sweep = Sweep::new(&session, &system, &empty);
+    sweep_twice(&mut sweep).await;
+    a_minute_passes().await;
+    sweep.list().await.unwrap();
+    assert_eq!(leases(&ipam), [1]);
+    let troubles = session.shared.troubles.borrow().clone();
+    assert!(troubles["absence"].contains("athief"), "{troubles:?}");
+    session.by_other_name = None;
+    let mut sweep = Sweep::new(&session, &system, &empty);
+    sweep_twice(&mut sweep).await;
+    assert!(leases(&ipam).is_empty(), "its own kubeconfig counts");
+    assert!(session.shared.troubles.borrow().is_empty());
+}
+
+#[tokio::test]
 async fn a_session_that_ends_releases_nothing_more() {
     let (_dir, ipam) = address_book();
     let session = session(&ipam, &Arc::default()).await;
