@@ -73,7 +73,7 @@ impl Management for Rancher {
     }
 
     fn shows_nowhere(&self, cluster: &str, _: IpAddr) -> bool {
-        self.idle.iter().any(|one| *one == cluster)
+        self.idle.contains(&cluster)
     }
 
     fn is_ending<'a>(&'a self, _: &'a str) -> BoxFuture<'a, bool> {

@@ -66,6 +66,7 @@ pub(super) async fn run(
         session: &session,
         spec: &spec,
         texts: BTreeMap::new(),
+        listed: Vec::new(),
     };
     let mut changes = std::pin::pin!(changes(&session, &spec));
     let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
@@ -167,12 +168,17 @@ struct Finder<'a> {
     spec: &'a Discovery,
     /// Texts of Secrets by `namespace/name`, with the version they were read at.
     texts: BTreeMap<Text, (String, Option<Arc<str>>)>,
+    /// Rancher's clusters as last listed.
+    listed: Vec<RancherCluster>,
 }
 
 impl Finder<'_> {
     async fn look(&mut self) -> Result<Discovered, CallError> {
         self.session.verify_identity().await?;
-        let clusters = self.clusters().await?;
+        let listed = self.clusters().await?;
+        if let Some(listed) = &listed {
+            self.listed.clone_from(listed);
+        }
         let mut secrets = BTreeMap::new();
         for namespace in &self.spec.namespaces {
             self.secrets(namespace, &mut secrets).await?;
@@ -180,20 +186,25 @@ impl Finder<'_> {
         self.texts
             .retain(|key, _| secrets.values().flatten().any(|(kept, _)| kept == key));
         self.session.verify_identity().await?;
-        let found = group(&clusters, secrets, &self.spec.match_labels);
-        let gone = self.gone(&clusters, &found).await?;
+        let found = group(&self.listed, secrets, &self.spec.match_labels);
+        // Without the kind every cluster looks as if it were gone.
+        let gone = match listed {
+            Some(clusters) => self.gone(&clusters, &found).await?,
+            None => BTreeSet::new(),
+        };
         Ok(Discovered { found, gone })
     }
 
-    /// Empty where Rancher's CRD is not installed.
-    async fn clusters(&self) -> Result<Vec<RancherCluster>, CallError> {
+    /// `None` where the API server does not have Rancher's kind: it was never installed, or is lost. That says nothing about
+    /// clusters.
+    async fn clusters(&self) -> Result<Option<Vec<RancherCluster>>, CallError> {
         let api: Api<DynamicObject> =
             Api::all_with(self.session.client.clone(), &rancher_cluster());
         let what = "list management.cattle.io Clusters";
         let keep = |object| Some(RancherCluster::from(object));
         match complete_list(self.session, &api, ListParams::default(), what, keep).await {
-            Err(err) if err.status() == Some(404) => Ok(Vec::new()),
-            result => result,
+            Err(err) if err.status() == Some(404) => Ok(None),
+            result => result.map(Some),
         }
     }
 
@@ -398,6 +409,72 @@ mod tests {
             )
         };
         found.iter().map(line).collect()
+    }
+
+    #[tokio::test]
+    async fn a_rancher_without_its_kind_says_nothing_about_clusters() {
+        use std::sync::atomic::{AtomicBool, Ordering};
+
+        let dir = tempfile::tempdir().unwrap();
+        let clock = Arc::new(crate::clock::now);
+        let (ipam, _writer) = crate::ipam::Ipam::start(dir.path(), clock).unwrap();
+        let record = fipd_core::ClusterRecord {
+            id: ClusterId("uid-1".into()),
+            names: vec!["c-m-1".into()],
+            discovered: true,
+            first_seen: fipd_core::Timestamp(1),
+        };
+        let known = fipd_core::Request::RecordCluster { record };
+        ipam.submit(known).await.unwrap();
+        let is_lost = Arc::new(AtomicBool::new(false));
+        let lost = Arc::clone(&is_lost);
+        let answer = move |request: http::Request<kube::client::Body>| {
+            let path = request.uri().path().to_owned();
+            let body = if path.ends_with("/kube-system") {
+                r#"{"metadata":{"name":"kube-system","uid":"X"}}"#
+            } else if path.ends_with("/clusters") && !lost.load(Ordering::Relaxed) {
+                r#"{"kind":"ClusterList","apiVersion":"management.cattle.io/v3","metadata":{},
+                    "items":[{"metadata":{"name":"c-m-1"},"spec":{"displayName":"a"}}]}"#
+            } else if path.ends_with("/secrets") {
+                r#"{"kind":"SecretList","apiVersion":"v1","metadata":{},"items":[]}"#
+            } else {
+                ""
+            };
+            let status = if body.is_empty() { 404 } else { 200 };
+            let body = match body {
+                "" => r#"{"kind":"Status","status":"Failure","reason":"NotFound","code":404}"#,
+                body => body,
+            };
+            let response = http::Response::builder().status(status);
+            let body = kube::client::Body::from(body.as_bytes().to_vec());
+            std::future::ready(response.body(body))
+        };
+        let client = kube::Client::new(tower::service_fn(answer), "default");
+        let session = super::super::session::testing::session(client, &ipam).await;
+        let spec = Discovery {
+            cluster: "rancher".into(),
+            namespaces: vec!["fleet-default".into()],
+            match_labels: BTreeMap::new(),
+            systems: BTreeSet::new(),
+            insecure_skip_tls_verify: false,
+            settings: crate::config::ClusterSettings::default(),
+        };
+        let mut finder = Finder {
+            session: &session,
+            spec: &spec,
+            texts: BTreeMap::new(),
+            listed: Vec::new(),
+        };
+        finder.look().await.unwrap();
+        assert_eq!(finder.listed.len(), 1);
+        is_lost.store(true, Ordering::Relaxed);
+        let seen = finder.look().await.unwrap();
+        assert_eq!(
+            seen.gone,
+            BTreeSet::new(),
+            "its kind is lost, not its clusters"
+        );
+        assert_eq!(finder.listed.len(), 1, "what was listed before counts");
     }
 
     #[test]

@@ -168,6 +168,15 @@ pub(super) fn why_older(
             "the store is of epoch {}, commit {}, and epoch {}, commit {} was reached",
             file.epoch, file.commit, record.epoch, record.commit
         )),
+        Some(record)
+            if (record.epoch, record.commit) == (file.epoch, file.commit)
+                && record.audit != file.audit =>
+        {
+            Some(format!(
+                "commit {} of the store is not the one that was reached: its next audit entry is {}, not {}",
+                file.commit, file.audit, record.audit
+            ))
+        }
         None if is_kept => {
             Some("the high-water record beside the store is missing or damaged".to_owned())
         }
@@ -224,6 +233,12 @@ mod tests {
         );
         assert!(older(Some(at(1, 2)), at(0, 9), true));
         assert!(!older(Some(at(0, 9)), at(1, 2), true), "it was restored");
+        assert!(!older(Some(at(0, 9)), at(1, 9), true), "it was restored");
+        let branch = HighWater {
+            audit: 99,
+            ..at(0, 7)
+        };
+        assert!(older(Some(branch), at(0, 7), true), "another branch");
         assert!(older(None, at(0, 7), true), "it was kept");
         assert!(!older(None, at(0, 7), false), "it is of an earlier fipd");
     }

@@ -266,11 +266,15 @@ impl Medium for Disk {
         let locked = file.metadata()?;
         let database = builder.create_file(file)?;
         let opened = OpenFile::of(&self.path)?;
-        if (opened.device, opened.inode) != (locked.dev(), locked.ino()) {
-            let error = io::Error::other("it was replaced while it was opened; start fipd again");
+        let mut slot = self.opened.lock();
+        let before = slot.as_ref().map(|opened| (opened.device, opened.inode));
+        let now = (opened.device, opened.inode);
+        if now != (locked.dev(), locked.ino()) || before.is_some_and(|before| before != now) {
+            let error = io::Error::other("another file has its name now; start fipd again");
             return Err(DatabaseError::Storage(error.into()));
         }
-        *self.opened.lock() = Some(opened);
+        *slot = Some(opened);
+        drop(slot);
         Ok(database)
     }
 

@@ -69,7 +69,13 @@ impl StoreReader {
     /// # Errors
     /// When the file exists, or cannot be written or verified; nothing is left behind then.
     pub fn backup(&self, path: &Path) -> Result<(), BackupError> {
-        backup::backup(&self.begin()?, path, clock::now())
+        backup::backup(&self.begin()?, path, clock::now())?;
+        if let Some(record) = self.shared.medium.record()
+            && let Err(error) = record.sync()
+        {
+            tracing::warn!(%error, "the high-water record beside the store cannot be synced; tried again");
+        }
+        Ok(())
     }
 
     /// Checks every page, every row and every invariant of the file as it is at this moment, and gives the ledger that the

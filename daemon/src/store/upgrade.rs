@@ -11,7 +11,7 @@ use super::{
     error::{OpenError, ReadError},
     inspect::{Inspected, inspect},
     medium::directory,
-    schema,
+    schema, seal,
     tables::{META, existing},
 };
 use crate::clock;
@@ -36,6 +36,10 @@ pub(super) fn before_open(path: &Path, now: Timestamp) -> Result<(), OpenError> 
             error,
         };
         let (txn, found) = schema_of(file).map_err(damaged)?;
+        // Before a byte of it changes: it is to be restored.
+        if found > 0 && found <= schema::known() && seal::read(&txn).map_err(damaged)?.is_some() {
+            return Err(OpenError::Sealed(path.to_owned()));
+        }
         if found > 0
             && let Some(reason) = file.lost_commit(path).map_err(damaged)?
         {

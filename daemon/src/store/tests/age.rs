@@ -165,6 +165,35 @@ fn a_backup_is_not_served() {
     assert_eq!(loaded.epoch, 1, "the restore is no older store");
 }
 
+#[test]
+fn a_backup_of_an_earlier_fipd_is_refused_with_its_bytes_unchanged() {
+    let place = Place::new();
+    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/store-v1.redb");
+    fs::copy(fixture, place.store()).unwrap();
+    // Schema 1, and the backup that is made of it before the first rewrite is of schema 1 too.
+    drop(place.open());
+    let backups = fs::read_dir(place.file("backups")).unwrap();
+    let backup = backups.flatten().next().unwrap().path();
+    fs::copy(&backup, place.store()).unwrap();
+    let error = place.refused();
+    assert!(matches!(error, OpenError::Sealed(_)), "{error}");
+    assert_eq!(fs::read(place.store()).unwrap(), fs::read(backup).unwrap());
+}
+
+#[test]
+fn a_store_that_is_replaced_while_it_is_opened_again_is_not_taken() {
+    use crate::store::{Medium as _, builder, medium::Disk};
+    let place = Place::new();
+    place.run(1..3);
+    fs::copy(place.store(), place.file("other")).unwrap();
+    let disk = Disk::new(&place.store(), 0);
+    drop(disk.open(&builder()).unwrap());
+    drop(disk.open(&builder()).unwrap());
+    fs::rename(place.file("other"), place.store()).unwrap();
+    let error = disk.open(&builder()).unwrap_err().to_string();
+    assert!(error.contains("another file"), "{error}");
+}
+
 fn restore(place: &Place) {
     let restore = Restore {
         backup: &place.file("backup"),
@@ -176,8 +205,10 @@ fn restore(place: &Place) {
     restore.run().unwrap();
 }
 
-/// What may become of the file under a running fipd.
-fn replacements() -> Vec<(&'static str, fn(&Place))> {
+/// What may become of the file under a running fipd, and how.
+type Replacement = (&'static str, fn(&Place));
+
+fn replacements() -> Vec<Replacement> {
     vec![
         ("rm", |place| fs::remove_file(place.store()).unwrap()),
         ("mv", |place| {

@@ -327,17 +327,13 @@ fn scene() -> impl Strategy<Value = (Vec<KernelRule>, Vec<RuleSet>)> {
             });
             list.insert(at, one);
         }
-        let sets =
-            wanted
-                .into_iter()
-                .zip(SOURCES)
-                .filter_map(|((priority, closed, table), source)| {
-                    (table > 0).then(|| RuleSet {
-                        fail_closed: closed,
-                        table: if table == 1 { 77 } else { 100 },
-                        ..set(&[source], priority)
-                    })
-                });
+        let wanted = wanted.into_iter().zip(SOURCES);
+        let wanted = wanted.filter(|((_, _, table), _)| *table > 0);
+        let sets = wanted.map(|((priority, closed, table), source)| RuleSet {
+            fail_closed: closed,
+            table: if table == 1 { 77 } else { 100 },
+            ..set(&[source], priority)
+        });
         let sets = sets.collect();
         (list, sets)
     })
