@@ -332,7 +332,13 @@ async fn goes_on(bed: &Bed) {
     .await
     .unwrap();
     assert_eq!(given["ipaddr"], "10.70.0.15");
+    let force = json!({ "metadata": { "annotations": { "fipd.io/force-delete": "true" } } });
     for name in ["fip-lost", "fip-second"] {
+        // A Service uses the address of the second one, and keeps it.
+        bed.fips
+            .patch(name, &PatchParams::default(), &Patch::Merge(&force))
+            .await
+            .unwrap();
         bed.fips
             .delete(name, &DeleteParams::default())
             .await
