@@ -298,15 +298,13 @@ fn lose_store(scenario: &Scenario) {
     let mut removed = 0;
     for entry in std::fs::read_dir(scenario.fipd.data_dir()).unwrap() {
         let path = entry.unwrap().path();
-        if path
-            .extension()
-            .is_some_and(|extension| extension == "redb")
-        {
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        if let Some("redb" | "high-water") = extension {
             std::fs::remove_file(path).unwrap();
             removed += 1;
         }
     }
-    assert_eq!(removed, 1, "the store is one file");
+    assert_eq!(removed, 2, "the store and its record");
 }
 
 #[tokio::test(flavor = "multi_thread")]

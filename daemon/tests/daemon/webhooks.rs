@@ -364,7 +364,7 @@ fn of_another_store_all_is_told_after_a_gap() {
     }
     receiver.wait("all of the first", |got| got.len() >= 6);
     stop(&mut fipd);
-    std::fs::remove_file(fipd.data_dir().join("fipd.redb")).unwrap();
+    lose_store(&fipd);
     let fipd = Daemon::start_in(fipd.home(), &["--config", &file]);
     fipd.json("pool create p --cidr 10.0.0.0/24");
     give(&fipd, "other");
@@ -383,6 +383,13 @@ fn of_another_store_all_is_told_after_a_gap() {
     assert_eq!(kinds(&receiver.got())[first..], ["lease.allocated"]);
 }
 
+/// With its record: without that no store would be made anew.
+fn lose_store(fipd: &Daemon) {
+    for name in ["fipd.redb", "fipd.redb.high-water"] {
+        std::fs::remove_file(fipd.data_dir().join(name)).unwrap();
+    }
+}
+
 #[test]
 fn another_store_that_has_grown_longer_unseen_is_told_from_its_beginning() {
     let receiver = Receiver::start(Duration::ZERO);
@@ -391,7 +398,7 @@ fn another_store_that_has_grown_longer_unseen_is_told_from_its_beginning() {
     give(&fipd, "a");
     receiver.wait("all of the first", |got| !got.is_empty());
     stop(&mut fipd);
-    std::fs::remove_file(fipd.data_dir().join("fipd.redb")).unwrap();
+    lose_store(&fipd);
     // Nobody is told of it for a while.
     let mut fipd = Daemon::start_in(fipd.home(), &[]);
     fipd.json("pool create p --cidr 10.0.0.0/24");

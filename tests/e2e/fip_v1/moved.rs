@@ -69,8 +69,10 @@ async fn killed_amid_a_burst_it_goes_on_on_another_machine_with_its_store_file()
     // Another data directory, port and CA, and another name in the Leases, which the dead one still holds.
     let mut other = Fipd::prepare(FipdOptions::default()).await.unwrap();
     fs::create_dir_all(other.data_dir()).unwrap();
-    let store = rancher.scenario.fipd.data_dir().join("fipd.redb");
-    fs::copy(store, other.data_dir().join("fipd.redb")).unwrap();
+    for name in ["fipd.redb", "fipd.redb.high-water"] {
+        let file = rancher.scenario.fipd.data_dir().join(name);
+        fs::copy(file, other.data_dir().join(name)).unwrap();
+    }
     let site = &rancher.scenario.site;
     let kubeconfig = site.rancher.kubeconfig_of(RESTRICTED_USER);
     write_kubeconfig(&other, "rancher", &kubeconfig).unwrap();
