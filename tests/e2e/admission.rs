@@ -264,8 +264,14 @@ async fn a_webhook_of_a_private_ca_is_in_force_and_one_that_is_not_is_reported()
     // The API server cannot reach it: that is seen, and nothing waits for it. A `fail` of before does not count.
     rancher.fip("one", "").await.unwrap();
     rancher.wait_address("one").await;
-    let dead = "url = \"https://127.0.0.1:1\"\nfailure-policy = \"fail\"\n";
+    let dead = "url = \"https://127.0.0.1:1\"\n";
     rancher.restart_with(&files, dead).await;
+    rancher
+        .wait_shown("not in force", |shown| shown.contains("is not in force"))
+        .await;
+    rancher.wait_event("WebhookNotInForce", OURS).await;
+    let fail = format!("{dead}failure-policy = \"fail\"\n");
+    rancher.restart_with(&files, &fail).await;
     rancher
         .wait_webhook("at the dead URL", |found| {
             found.is_some_and(|found| {
@@ -276,11 +282,8 @@ async fn a_webhook_of_a_private_ca_is_in_force_and_one_that_is_not_is_reported()
         })
         .await;
     rancher
-        .wait_shown("not in force", |shown| {
-            shown.contains("is not in force") && shown.contains("needs two hosts")
-        })
+        .wait_shown("never Fail", |shown| shown.contains("needs two hosts"))
         .await;
-    rancher.wait_event("WebhookNotInForce", OURS).await;
     rancher
         .fips
         .delete("one", &DeleteParams::default())
