@@ -111,7 +111,7 @@ async fn left_by_the_original(site: &mut RuleSite) -> (Vec<RawRule>, Vec<RawRule
             ..untagged("10.96.23.17", 100, 1_000)
         },
         // Of another table, of another priority than its object says, of no object at all, and tagged by somebody.
-        untagged("10.96.23.17", 101, 1_000),
+        untagged("10.96.23.17", 101, 1_002),
         untagged("10.96.23.17", 100, 1_001),
         untagged("10.96.23.19", 100, 1_000),
         RawRule::new(ip("10.96.23.17"), 100, 1_000, 4),
