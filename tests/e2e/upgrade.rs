@@ -80,6 +80,10 @@ async fn an_earlier_store_and_earlier_roles_go_on_under_this_fipd() {
     assert!(people.contains("\"ann\""), "{people}");
     let tokens = json(&scenario, &["token", "list"]).await.to_string();
     assert!(tokens.contains("token-17") && tokens.contains("token-18"));
+    // The earlier fipd had restored it a moment before.
+    let held = json(&scenario, &["hold", "show"]).await;
+    assert_eq!(held["held"], true, "{held}");
+    json(&scenario, &["hold", "lift", "--reason", "a test"]).await;
     // What this fipd looks at beyond those roles holds neither the adoption nor an address back.
     let api: Api<Service> = Api::default_namespaced(scenario.client("a").await.unwrap());
     create_services(&api, &["web".to_owned()], POOL)
