@@ -142,12 +142,14 @@ async fn a_cluster_is_added_by_upload_and_left_without_a_trace_and_with_its_addr
         "it has left something by now"
     );
 
-    let planned = fipd
-        .cli(["clusters", "detach", "east", "--dry-run", "-o", "json"])
-        .await;
-    let planned = planned.unwrap().json().unwrap();
-    let steps = planned["steps"].as_array().unwrap().len();
-    assert!(steps >= 3, "two finalizers and a Pool: {planned}");
+    wait_until("two finalizers and a Pool are planned", DEADLINE, || async {
+        let dry_run = ["clusters", "detach", "east", "--dry-run", "-o", "json"];
+        let planned = fipd.cli(dry_run).await.unwrap().json().unwrap();
+        let steps = planned["steps"].as_array().unwrap().len();
+        (steps >= 3).then_some(()).ok_or(planned.to_string())
+    })
+    .await
+    .unwrap();
     let left = said(fipd.cli(["clusters", "detach", "east"]).await.unwrap());
     assert!(left.contains("were taken away"), "{left}");
     let marks = marked(&plane).await.unwrap();

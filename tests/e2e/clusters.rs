@@ -324,9 +324,12 @@ async fn two_names_of_one_cluster_are_one_and_a_stranger_under_a_known_name_is_s
         ("a.kubeconfig", one.kubeconfig_yaml()),
         ("b.kubeconfig", one.kubeconfig_yaml()),
     ];
-    let bed = Bed::start(&files, &(cluster("a") + &cluster("b"))).await;
+    let bed = Bed::start(&files, &cluster("a")).await;
 
     let first = bed.until_state("a", ClusterState::Ready).await;
+    // Whose name is known first leads, wherever the other stands.
+    let both = cluster("b") + &cluster("a");
+    bed.configure(&both).await.unwrap();
     let second = bed.until_state("b", ClusterState::Joined).await;
     assert_eq!(first.id, second.id);
     assert!(second.last_error.unwrap().contains("the same cluster as a"));
