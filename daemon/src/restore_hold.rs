@@ -1,4 +1,4 @@
-//! Counts the time that fipd runs against a hold after a restore.
+//! Counts the time that fipd runs against a hold after a restore, of all networks or of some.
 //!
 //! The time of a running process, not of the wall clock: a clock that is set must not end the hold. What is counted is
 //! made durable every minute, so an end of the daemon only makes the hold longer.
@@ -14,12 +14,12 @@ use crate::ipam::{Ipam, IpamError};
 /// How often what has passed is made durable.
 pub const PACE: Duration = Duration::from_secs(60);
 
-/// Works until it is told to stop. Without a hold there is nothing to do: one begins only while no daemon runs.
+/// Works until it is told to stop. That of a network may begin at any time.
 pub fn run(ipam: Ipam, pace: Duration, stop: CancellationToken) -> impl Future<Output = ()> + Send {
     if let Some(hold) = ipam.read(Ledger::restore_hold) {
         tracing::warn!(
             until = %hold.until,
-            "the store was restored from a backup: free addresses are given to nobody new until about then"
+            "the store was restored or is older than a cluster knows: free addresses are given to nobody new until about then"
         );
     }
     async move {
@@ -31,9 +31,16 @@ pub fn run(ipam: Ipam, pace: Duration, stop: CancellationToken) -> impl Future<O
 
 async fn count(ipam: &Ipam, pace: Duration) {
     let mut counted = Instant::now();
-    while ipam.read(Ledger::restore_hold).is_some() {
+    let mut held = ipam.read(Ledger::restore_hold).is_some();
+    loop {
         tokio::time::sleep(pace).await;
         let now = Instant::now();
+        // One that began meanwhile counts from here on.
+        let before = std::mem::replace(&mut held, ipam.read(Ledger::restore_hold).is_some());
+        if !(before && held) {
+            counted = now;
+            continue;
+        }
         let elapsed = now.duration_since(counted).as_millis();
         let request = Request::PassHold {
             elapsed: u64::try_from(elapsed).unwrap_or(u64::MAX),

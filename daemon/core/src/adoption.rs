@@ -15,6 +15,25 @@ pub struct ClusterRecord {
     /// Found through Rancher's kubeconfig Secrets rather than in the config file.
     pub discovered: bool,
     pub first_seen: Timestamp,
+    /// `None`: the cluster has not shown anything but its UID yet. In a request: nothing new.
+    pub proof: Option<ClusterProof>,
+}
+
+/// What a way to a cluster must show before anything runs over it: a UID is copied by every restore and clone.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClusterProof {
+    /// The nonce of the Secret that fipd keeps in the cluster. `None`: fipd may not write there.
+    pub nonce: Option<Text>,
+    /// The challenge value last known to be in that Secret.
+    pub value: Text,
+    /// The value being written: until the write is known to have ended, the Secret may show either.
+    pub next: Option<Text>,
+    /// SHA-256 of the certificates that the leading way trusts; empty where it names none.
+    pub ca: Text,
+    /// The configured or discovered name that leads.
+    pub lead: Text,
+    /// Which way of that name led last: empty for the configured one, else `namespace/name` of a Secret.
+    pub way: Text,
 }
 
 /// The stored marker: `network` has adopted `system` of `cluster` from a complete list, or an admin skipped it.

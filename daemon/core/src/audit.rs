@@ -61,6 +61,8 @@ pub enum Action {
     /// A backup took the place of the store.
     Restored,
     RestoreHoldEnded,
+    /// A cluster knows decisions that the store does not.
+    NetworkHeld,
     /// Another key signs the tokens of LB controllers.
     KeyRotated,
     /// Something that another program left was taken over, changed or removed.

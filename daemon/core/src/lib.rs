@@ -40,7 +40,7 @@ mod time;
 
 pub use account::{Account, Role, Token, TokenId};
 pub use address::{AddressError, AddressSpec, Family, Span};
-pub use adoption::{Adoption, ClusterRecord, Expectation, Hold};
+pub use adoption::{Adoption, ClusterProof, ClusterRecord, Expectation, Hold};
 pub use audit::{Action, Actor, AuditEntry};
 pub use collision::Collision;
 pub use epoch::{Epoch, RestoreHold};

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Text;
+use crate::{RestoreHold, Text};
 
 /// The immutable number of a network. 0 is `default`, which always exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -20,4 +20,6 @@ pub struct Network {
     pub id: NetworkId,
     /// Unique, 1 to 63 of `[a-z0-9-]`, starts and ends with a letter or digit.
     pub name: Text,
+    /// Free addresses of it are held: a cluster knows decisions that the store does not. That of [`crate::Epoch`] counts as well.
+    pub hold: Option<RestoreHold>,
 }

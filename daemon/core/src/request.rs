@@ -59,9 +59,15 @@ pub enum Request {
         tenant: Tenant,
         actor: Actor,
     },
-    /// Remembers names of a cluster, keyed by its id.
+    /// Remembers names of a cluster and what it must show, keyed by its id.
     RecordCluster {
         record: ClusterRecord,
+    },
+    /// What goes by `name` becomes a cluster of its own, with the id and the proof of `record`; audited.
+    SetApart {
+        record: ClusterRecord,
+        name: Text,
+        actor: Actor,
     },
     /// The network has seen a complete list of the cluster's system (or an admin skips that).
     MarkAdopted {
@@ -130,6 +136,12 @@ pub enum Request {
         actor: Actor,
     },
     Import(Import),
+    /// A cluster knows decisions on these networks that the store does not: their free addresses are held as after a restore.
+    HoldNetworks {
+        networks: Vec<NetworkId>,
+        reason: Text,
+        actor: Actor,
+    },
     /// fipd has run for so many milliseconds more of a hold after a restore.
     PassHold {
         elapsed: u64,

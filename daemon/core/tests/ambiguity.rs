@@ -272,6 +272,7 @@ fn thousands_of_pools_that_may_mean_the_same_are_loaded_at_once() {
     let network = Op::PutNetwork(Network {
         id: NetworkId(1),
         name: "vlan-7".into(),
+        hold: None,
     });
     let mut ledger = Ledger::load(pools.chain([network]), 0).expect("good rows");
     let given = |ledger: &Ledger, id| ledger.usage(PoolId(id)).map(|usage| usage.size);

@@ -474,7 +474,7 @@ fn admin() -> impl Strategy<Value = Request> {
         1 => (cluster(), names, any::<bool>()).prop_map(|(id, names, discovered)| {
             let mut names: Vec<_> = names.into_iter().map(Into::into).collect();
             names.dedup();
-            Request::RecordCluster { record: ClusterRecord { id, names, discovered, first_seen: Timestamp(3) } }
+            Request::RecordCluster { record: ClusterRecord { id, names, discovered, first_seen: Timestamp(3), proof: None } }
         }),
         2 => marker().prop_map(move |marker| Request::MarkAdopted { marker, actor: actor() }),
         1 => (cluster(), prop::option::of(system()), 1..4_usize).prop_map(move |(cluster, system, most)| {

@@ -276,3 +276,92 @@ fn a_port_that_looks_free_is_given_to_nobody_new_while_it_is_held() {
     };
     assert_eq!(leases.first().map(|lease| lease.key), Some(key("10.0.0.8")));
 }
+
+#[test]
+fn a_network_whose_cluster_knows_more_is_held_alone() {
+    let mut ledger = restored();
+    done(&mut ledger, &lift("only one network is to be held"), START);
+    let blue = Request::CreateNetwork {
+        name: "blue".into(),
+        actor: "test".into(),
+    };
+    let Answer::Network(blue) = done(&mut ledger, &blue, START).0 else {
+        panic!("no network");
+    };
+    let addresses = vec!["10.9.0.8/29".parse().expect("a CIDR")];
+    let spec = PoolSpec {
+        network: blue.id,
+        ..PoolSpec::own("blue", addresses)
+    };
+    let actor = "test".into();
+    let Answer::Pool(pool) = done(&mut ledger, &Request::CreatePool { spec, actor }, START).0
+    else {
+        panic!("no pool");
+    };
+    let hold = |networks: &[NetworkId]| Request::HoldNetworks {
+        networks: networks.to_vec(),
+        reason: "cluster c1 knows more".into(),
+        actor: "fipd".into(),
+    };
+    let marker = |network| fipd_core::Adoption {
+        network,
+        cluster: "c1".into(),
+        system: fipd_core::System::claims(),
+        at: START,
+        skipped: false,
+    };
+    for network in [NetworkId::DEFAULT, blue.id] {
+        let request = Request::MarkAdopted {
+            marker: marker(network),
+            actor: "fipd".into(),
+        };
+        done(&mut ledger, &request, START);
+    }
+    let (_, decision) = done(&mut ledger, &hold(&[blue.id]), START);
+    let adopted = |network| {
+        ledger.adopted(
+            network,
+            &fipd_core::ClusterId("c1".into()),
+            &fipd_core::System::claims(),
+        )
+    };
+    assert_eq!(
+        [NetworkId::DEFAULT, blue.id].map(adopted),
+        [true, false],
+        "what it uses is looked at again"
+    );
+    let entry = &decision.audit[0];
+    assert_eq!(
+        (entry.action, entry.network, &*entry.detail),
+        (
+            Action::NetworkHeld,
+            Some(blue.id),
+            "blue: cluster c1 knows more"
+        )
+    );
+    let names = |ledger: &Ledger| -> Vec<String> {
+        let held = ledger.networks_held();
+        held.map(|network| network.name.to_string()).collect()
+    };
+    assert_eq!(names(&ledger), ["blue"]);
+    let mut ask = allocate(API, None);
+    done(&mut ledger, &Request::Allocate(ask.clone()), START);
+    ask.wants[0].pool = pool.id.into();
+    let ask = Request::Allocate(ask);
+    held(&mut ledger, &ask, START);
+    pass(&mut ledger, Epoch::HOLD - 1, START);
+    held(&mut ledger, &ask, START);
+    // A second word begins it anew.
+    done(&mut ledger, &hold(&[blue.id]), START);
+    pass(&mut ledger, 1, START);
+    held(&mut ledger, &ask, START);
+    let decision = pass(&mut ledger, Epoch::HOLD, START);
+    assert_eq!(decision.audit[0].action, Action::RestoreHoldEnded);
+    assert_eq!(names(&ledger), [""; 0]);
+    done(&mut ledger, &ask, START);
+    let unknown = ledger.plan(&hold(&[NetworkId(9)]), START);
+    assert!(matches!(
+        unknown,
+        Planned::Refused(Refusal::UnknownNetwork(NetworkId(9)))
+    ));
+}

@@ -391,6 +391,7 @@ fn an_import_waits_until_nothing_is_in_flight() {
         names: vec!["one".into()],
         discovered: false,
         first_seen: NOW,
+        proof: None,
     };
     let other = Request::RecordCluster { record };
     let Planned::Tentative { ticket, .. } = ledger.plan(&other, NOW) else {

@@ -576,6 +576,7 @@ fn a_network_gives_nothing_new_until_all_it_expects_is_adopted() {
         names: vec!["one".into()],
         discovered: false,
         first_seen: Timestamp(1),
+        proof: None,
     };
     book.done(&Request::RecordCluster { record });
     assert_eq!(
@@ -734,6 +735,7 @@ fn a_cluster_name_belongs_to_one_cluster() {
             names: names.iter().map(|name| Text::from(*name)).collect(),
             discovered: true,
             first_seen: Timestamp(1),
+            proof: None,
         },
     };
     book.done(&record("c1", &["one"]));
@@ -1564,6 +1566,7 @@ fn a_forgotten_cluster_leaves_no_reservation_behind() {
             names: vec!["east".into()],
             discovered: false,
             first_seen: Timestamp(1),
+            proof: None,
         },
     });
     book.gets(&Request::Allocate(allocate(WEB, pool)));

@@ -212,6 +212,7 @@ fn a_pool_is_there_for_those_its_scopes_fit_and_without_one_only_by_name() {
             names: vec!["east".into()],
             discovered: false,
             first_seen: NOW,
+            proof: None,
         },
     });
     assert_eq!(book.one("1"), "10.0.2.0");

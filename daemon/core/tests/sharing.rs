@@ -269,6 +269,7 @@ fn one_forget_ends_what_two_systems_of_a_cluster_share() {
         names: vec!["one".into()],
         discovered: false,
         first_seen: NOW,
+        proof: None,
     };
     book.done(&Request::RecordCluster { record });
     book.gets("c1/svc/a/web", "g", &["TCP/80"]);

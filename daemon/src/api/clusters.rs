@@ -16,7 +16,7 @@ use super::{
     extract::{Body, Path, Query},
     page::Ask,
     problem::{Code, Problem},
-    wire::{ClusterList, ClusterView, HeldBackView, Outcome, PageQuery, SkipAdoption},
+    wire::{ClusterList, ClusterView, HeldBackView, Join, Outcome, PageQuery, SkipAdoption},
 };
 use crate::{
     clock,
@@ -110,6 +110,45 @@ pub async fn skip_adoption(
     )))
 }
 
+/// Takes an admin's word that the name leads to a cluster that is known by another name: for one in state `identity-conflict`.
+/// Where fipd may write there, it renews the Secret `fipd-identity` over this way.
+#[utoipa::path(post, path = "/api/v1/clusters/{name}/join", tag = "clusters",
+    params(("name" = String, Path), ("If-Match" = Option<String>, Header)), request_body = Join,
+    responses((status = 200, body = Outcome), (status = 404, body = Problem), (status = 412, body = Problem),
+        (status = 422, body = Problem), (status = 409, body = Problem), (status = 503, body = Problem)))]
+pub async fn join(
+    Shared(api): Shared<Arc<Api>>,
+    caller: Caller,
+    Path(name): Path<String>,
+    if_match: IfMatch,
+    Body(body): Body<Join>,
+) -> Result<Json<Outcome>, Problem> {
+    unchanged(&api, &name, &if_match)?;
+    let other = body.other;
+    api.clusters.join(&name, &other, caller.actor).await?;
+    Ok(done(format!(
+        "{name} counts as cluster {other}; `fipd clusters show {name}` says when it runs"
+    )))
+}
+
+/// Sets a clone apart from the cluster with the same UID: it becomes a cluster of its own, with leases of its own.
+#[utoipa::path(post, path = "/api/v1/clusters/{name}/new-identity", tag = "clusters",
+    params(("name" = String, Path), ("If-Match" = Option<String>, Header)),
+    responses((status = 200, body = Outcome), (status = 404, body = Problem), (status = 412, body = Problem),
+        (status = 422, body = Problem), (status = 409, body = Problem), (status = 503, body = Problem)))]
+pub async fn new_identity(
+    Shared(api): Shared<Arc<Api>>,
+    caller: Caller,
+    Path(name): Path<String>,
+    if_match: IfMatch,
+) -> Result<Json<Outcome>, Problem> {
+    unchanged(&api, &name, &if_match)?;
+    api.clusters.new_identity(&name, caller.actor).await?;
+    Ok(done(format!(
+        "{name} is a cluster of its own from now on; it is adopted as a new one"
+    )))
+}
+
 /// Confirms that most of the cluster's addresses really went away at once. They are released once a fresh list does
 /// not have their owners either; a restart of fipd before that forgets the word.
 #[utoipa::path(post, path = "/api/v1/clusters/{name}/confirm-release", tag = "clusters",
@@ -199,6 +238,9 @@ fn view(view: &clusters::ClusterView) -> ClusterView {
         id: view.id.as_ref().map(ToString::to_string),
         state: view.state.as_str().to_owned(),
         last_error: view.last_error.as_ref().map(ToString::to_string),
+        troubles: (view.troubles.iter())
+            .map(|(part, why)| ((*part).to_owned(), why.to_string()))
+            .collect(),
         since: clock::rfc3339(view.since),
         systems: view.systems.iter().map(ToString::to_string).collect(),
         server: view.server.as_ref().map(ToString::to_string),

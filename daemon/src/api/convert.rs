@@ -208,7 +208,7 @@ pub fn network_view(reach: Reach<'_>, network: &Network) -> NetworkView {
         waiting_for: holds.collect(),
         held_until: reach
             .ledger
-            .restore_hold()
+            .network_hold(network.id)
             .map(|hold| clock::rfc3339(hold.until)),
     }
 }

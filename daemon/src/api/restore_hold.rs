@@ -40,8 +40,11 @@ pub async fn lift(
 
 fn view(ledger: &Ledger) -> RestoreHoldView {
     let (epoch, hold) = (ledger.epoch(), ledger.restore_hold());
+    let of_all = epoch.is_some_and(|epoch| epoch.hold.is_some());
+    let networks = ledger.networks_held().filter(|_| !of_all);
     RestoreHoldView {
         held: hold.is_some(),
+        networks: networks.map(|network| network.name.to_string()).collect(),
         until: hold.map(|hold| clock::rfc3339(hold.until)),
         epoch: epoch.map_or(0, |epoch| epoch.number),
         restored: epoch.map(|epoch| clock::rfc3339(epoch.began)),

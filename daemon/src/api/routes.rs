@@ -133,6 +133,12 @@ fn running(routes: Routes) -> Routes {
         .post("/api/v1/clusters/{name}/detach", ADMIN, attach::detach)
         .post("/api/v1/clusters/{name}/attach", ADMIN, attach::attach)
         .post("/api/v1/clusters/{name}/forget", ADMIN, clusters::forget)
+        .post("/api/v1/clusters/{name}/join", ADMIN, clusters::join)
+        .post(
+            "/api/v1/clusters/{name}/new-identity",
+            ADMIN,
+            clusters::new_identity,
+        )
         .post(
             "/api/v1/clusters/{name}/skip-adoption",
             ADMIN,

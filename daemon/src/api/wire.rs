@@ -40,7 +40,7 @@ pub use bulk::{Bulk, BulkDone, BulkOperation, BulkQuota, BulkQuotaOf, BulkResult
 pub use change::{ChangeView, ChangedLease, ChangedPool, ChangesPage, ChangesQuery};
 pub use check::{CheckReport, Checked, Readiness};
 pub use cluster::{
-    ClusterAdd, ClusterList, ClusterView, DetachReport, DetachStep, HeldBackView, Outcome,
+    ClusterAdd, ClusterList, ClusterView, DetachReport, DetachStep, HeldBackView, Join, Outcome,
     SkipAdoption,
 };
 pub use export::ExportQuery;

@@ -13,7 +13,8 @@ use super::{
 use crate::api::{
     LEAVE_DEADLINE,
     wire::{
-        ClusterAdd, ClusterList, ClusterView, DetachReport, HeldBackView, Outcome, SkipAdoption,
+        ClusterAdd, ClusterList, ClusterView, DetachReport, HeldBackView, Join, Outcome,
+        SkipAdoption,
     },
 };
 
@@ -55,6 +56,16 @@ pub enum Clusters {
     Attach { name: String },
     /// Free the orphaned leases of a cluster that is gone for good, and ask no more what of fipd's is left there
     Forget { name: String },
+    /// Say that a cluster in state identity-conflict is the one that goes by another name: its etcd was restored, or it is
+    /// reached by another kubeconfig
+    Join {
+        name: String,
+        /// A name of the cluster that it is
+        #[arg(long = "as", value_name = "OTHER")]
+        other: String,
+    },
+    /// Say that a cluster in state identity-conflict is a clone: it becomes a cluster of its own, and is adopted as a new one
+    NewIdentity { name: String },
     /// Let a network give addresses although a cluster was never listed
     SkipAdoption {
         name: String,
@@ -98,6 +109,10 @@ impl Clusters {
             Self::Detach { name, dry_run } => return detach(session, &name, dry_run).await,
             Self::Attach { name } => client.post(&path(&name, "/attach"), &()).await?,
             Self::Forget { name } => client.post(&path(&name, "/forget"), &()).await?,
+            Self::Join { name, other } => {
+                client.post(&path(&name, "/join"), &Join { other }).await?
+            }
+            Self::NewIdentity { name } => client.post(&path(&name, "/new-identity"), &()).await?,
             Self::SkipAdoption { name, network } => {
                 let body = SkipAdoption { network };
                 client.post(&path(&name, "/skip-adoption"), &body).await?
@@ -167,7 +182,7 @@ fn table(list: &ClusterList) -> Table {
 }
 
 fn facts(cluster: &ClusterView) -> Table {
-    Table::facts([
+    let mut table = Table::facts([
         ("Name", cluster.name.clone()),
         ("Id", or_dash(cluster.id.as_ref())),
         ("Server", or_dash(cluster.server.as_ref())),
@@ -186,7 +201,11 @@ fn facts(cluster: &ClusterView) -> Table {
         ),
         ("Leases", cluster.leases.to_string()),
         ("Held back", all_held_back(&cluster.held_back)),
-    ])
+    ]);
+    for (part, why) in &cluster.troubles {
+        table.row([format!("Trouble ({part}):"), why.clone()]);
+    }
+    table
 }
 
 /// Every system: one word confirms all of them.

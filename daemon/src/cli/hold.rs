@@ -36,10 +36,19 @@ impl Hold {
         session.output.show(&hold, |hold| {
             Table::facts([
                 ("Held", if hold.held { "yes" } else { "no" }.to_owned()),
+                ("Networks", networks(hold)),
                 ("Until about", or_dash(hold.until.as_ref())),
                 ("Restored", or_dash(hold.restored.as_ref())),
                 ("Epoch", hold.epoch.to_string()),
             ])
         })
+    }
+}
+
+fn networks(hold: &RestoreHoldView) -> String {
+    match hold.networks.as_slice() {
+        [] if hold.held => "all".to_owned(),
+        [] => "-".to_owned(),
+        names => names.join(", "),
     }
 }

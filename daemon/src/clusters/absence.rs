@@ -140,30 +140,38 @@ impl Absences {
     }
 
     /// What to release, where `total` leases could be and `spent` went within the window. Where nobody knows how
-    /// many went, none may without an admin. The caller releases it and tells [`Absences::released`].
-    pub fn verdict(&self, total: usize, spent: Option<usize>) -> Verdict {
+    /// many went, none may without an admin, nor may any whose absence `vouched` does not believe. The caller releases it and tells [`Absences::released`].
+    pub fn verdict(
+        &self,
+        total: usize,
+        spent: Option<usize>,
+        vouched: impl Fn(&Identity) -> bool,
+    ) -> Verdict {
         let limit = spent.map_or(0, |spent| AT_LEAST.max(total.saturating_add(spent) / SHARE));
         let spent = spent.unwrap_or(0);
         let mut release = Vec::new();
-        let mut open = BTreeMap::new();
+        let (mut open, mut doubted) = (BTreeMap::new(), BTreeMap::new());
         for (identity, missing) in self.missing.iter().filter(|(_, missing)| missing.is_gone()) {
             match self.confirmed.get(identity) {
                 Some((actor, most)) if missing.leases <= *most => {
                     release.push((identity.clone(), Some(actor.clone())));
                 }
-                Some(_) | None => drop(open.insert(identity.clone(), missing.leases)),
+                Some(_) | None if vouched(identity) => {
+                    open.insert(identity.clone(), missing.leases);
+                }
+                Some(_) | None => drop(doubted.insert(identity.clone(), missing.leases)),
             }
         }
         let asked: usize = open.values().sum();
-        let held_back = if asked.saturating_add(spent) > limit {
-            Some(Withheld {
-                owners: open,
-                limit,
-            })
+        if asked.saturating_add(spent) > limit {
+            doubted.extend(open);
         } else {
             release.extend(open.into_keys().map(|identity| (identity, None)));
-            None
-        };
+        }
+        let held_back = (!doubted.is_empty()).then_some(Withheld {
+            owners: doubted,
+            limit,
+        });
         release.sort();
         Verdict { release, held_back }
     }

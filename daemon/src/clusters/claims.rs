@@ -2,7 +2,7 @@
 //!
 //! Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fipd_core::{ClusterId, Text};
 
@@ -12,11 +12,16 @@ use super::sites::Way;
 #[derive(Clone, Debug)]
 pub(super) struct Claim {
     pub site: Text,
-    /// Its ways with the identity each last saw, and whether it answers now.
+    /// Its ways that have proved which cluster they lead to, and those to a cluster that its name is not; whether each answers.
     pub ways: Vec<(Way, ClusterId, bool)>,
+    /// Ways that are enough for systems without leases only.
+    pub compared: Vec<(Way, ClusterId, bool)>,
+    /// The cluster that one of its ways is still to prove.
+    pub pending: Option<ClusterId>,
+    pub doubt: Option<Doubt>,
     /// Whom the site's name belongs to.
     pub owner: Option<ClusterId>,
-    /// How many names of the owner were known before this one; `None`: it is new.
+    /// 0: it led last; else its place among the names that the owner is known by. `None`: it is new.
     pub rank: Option<usize>,
 }
 
@@ -29,6 +34,17 @@ pub(super) struct Standing {
     pub conflict: Option<(ClusterId, ClusterId)>,
     /// The site that leads, where that is another one.
     pub joined: Option<Text>,
+    /// Why one of its ways has not proved which cluster it leads to.
+    pub doubt: Option<Doubt>,
+}
+
+/// What keeps a way from being used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Doubt {
+    /// It may still prove itself.
+    Waits(Text),
+    /// Only an admin can tell.
+    Conflict(Text),
 }
 
 /// The ways to one identity, best first, and the site that leads.
@@ -39,28 +55,60 @@ pub(super) struct Lead {
     pub ways: Vec<(Text, Way, bool)>,
 }
 
-/// Decides over all claims. The name that was known first leads, whatever is added later; new names come in the order of
-/// the claims.
+/// Decides over all claims. The name that led last leads, then the one that was known first, whatever is added later; new
+/// names come in the order of the claims.
 pub(super) fn decide(claims: &[Claim]) -> (BTreeMap<Text, Standing>, BTreeMap<ClusterId, Lead>) {
-    let mut standings = BTreeMap::new();
+    let mut standings: BTreeMap<Text, Standing> = BTreeMap::new();
+    let mut also = Vec::new();
     let mut leads: BTreeMap<ClusterId, Lead> = BTreeMap::new();
     let mut claims: Vec<&Claim> = claims.iter().collect();
     claims.sort_by_key(|claim| claim.rank.unwrap_or(usize::MAX));
+    let proven: BTreeSet<&ClusterId> = claims
+        .iter()
+        .flat_map(|claim| &claim.ways)
+        .map(|(_, id, _)| id)
+        .collect();
+    // Its systems with leases are not to run over a way that is only compared.
+    let pending: BTreeSet<&ClusterId> = claims
+        .iter()
+        .filter_map(|claim| claim.pending.as_ref())
+        .collect();
     for claim in claims {
+        let compared = claim.compared.iter();
+        let weak = compared
+            .clone()
+            .filter(|(_, id, _)| !proven.contains(id) && !pending.contains(id));
+        let ways: Vec<&(Way, ClusterId, bool)> = claim.ways.iter().chain(weak).collect();
         let first = || {
-            let up = claim.ways.iter().find(|(_, _, up)| *up);
-            up.or(claim.ways.first()).map(|(_, id, _)| id.clone())
+            let all = || ways.iter().copied().chain(&claim.compared);
+            let up = all().find(|(_, _, up)| *up);
+            up.or(all().next()).map(|(_, id, _)| id.clone())
         };
         let id = claim.owner.clone().or_else(first);
         let mut standing = Standing {
             id: id.clone(),
+            doubt: claim.doubt.clone(),
             ..Standing::default()
         };
         let Some(id) = id else {
             standings.insert(claim.site.clone(), standing);
             continue;
         };
-        for (way, found, up) in &claim.ways {
+        if let Some(pending) = claim.pending.as_ref().filter(|pending| **pending == id) {
+            leads.entry(pending.clone()).or_insert_with(|| Lead {
+                site: claim.site.clone(),
+                ways: Vec::new(),
+            });
+        }
+        // It is the same cluster as one that others lead to.
+        if claim
+            .compared
+            .iter()
+            .any(|(_, found, _)| *found == id && proven.contains(found))
+        {
+            also.push((claim.site.clone(), id.clone()));
+        }
+        for (way, found, up) in ways {
             if *found != id {
                 standing.conflict.get_or_insert((id.clone(), found.clone()));
                 continue;
@@ -75,6 +123,13 @@ pub(super) fn decide(claims: &[Claim]) -> (BTreeMap<Text, Standing>, BTreeMap<Cl
             lead.ways.push((claim.site.clone(), way.clone(), *up));
         }
         standings.insert(claim.site.clone(), standing);
+    }
+    leads.retain(|_, lead| !lead.ways.is_empty());
+    for (site, id) in also {
+        let lead = leads.get(&id).filter(|lead| lead.site != site);
+        if let (Some(lead), Some(standing)) = (lead, standings.get_mut(&site)) {
+            standing.joined.get_or_insert_with(|| lead.site.clone());
+        }
     }
     (standings, leads)
 }
@@ -117,6 +172,9 @@ mod tests {
         Claim {
             site: site.into(),
             ways: ways.iter().enumerate().map(way).collect(),
+            compared: Vec::new(),
+            pending: None,
+            doubt: None,
             owner: owner.map(id),
             rank: owner.map(|_| 0),
         }
@@ -140,6 +198,24 @@ mod tests {
                 assert_eq!(leads[&id("X")].choose(None) == Some(first), up);
             }
         }
+    }
+
+    #[test]
+    fn systems_with_leases_wait_while_only_another_names_comparison_leads_there() {
+        let waiting = Claim {
+            pending: Some(id("X")),
+            doubt: Some(Doubt::Waits("its Secret".into())),
+            ..claim("a", &[], Some("X"))
+        };
+        let left = Claim {
+            compared: vec![(Way::Config, id("X"), true)],
+            rank: Some(1),
+            ..claim("b", &[], Some("X"))
+        };
+        let (_, leads) = decide(&[waiting, left.clone()]);
+        assert!(leads.is_empty(), "nothing of a over b: {leads:?}");
+        let (_, leads) = decide(&[left]);
+        assert_eq!(&*leads[&id("X")].site, "b", "its own systems");
     }
 
     #[test]

@@ -3,13 +3,14 @@
 use std::{error::Error, iter, path::Path, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use fipd_core::ClusterId;
+use fipd_core::{ClusterId, Text};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api, Client, Config,
     client::RustlsTlsError,
     config::{AuthInfo, LoadDataError},
 };
+use sha2::{Digest as _, Sha256};
 
 use super::{
     credentials::{CredentialError, Credentials, Source},
@@ -90,6 +91,31 @@ fn unusable(error: &kube::Error) -> String {
     }
 }
 
+/// SHA-256 in hex of the certificates that a configuration trusts, or of the server's address where it names none. Empty: they
+/// cannot be read.
+pub(super) async fn ca_of(config: &Config) -> Text {
+    let mut hash = Sha256::new();
+    if let Some(certificates) = &config.root_cert {
+        let mut certificates: Vec<_> = certificates.iter().collect();
+        certificates.sort();
+        certificates.into_iter().for_each(|one| hash.update(one));
+    } else if let Some(path) = &config.root_cert_file {
+        match foreign_file::read(path, foreign_file::LONGEST).await {
+            Ok(text) => hash.update(text),
+            Err(_) => return Text::default(),
+        }
+    } else {
+        hash.update(b"server:");
+        hash.update(config.cluster_url.to_string());
+    }
+    let hex: String = hash
+        .finalize()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    hex.into()
+}
+
 /// The cluster that answers.
 pub(super) async fn identity(client: &Client) -> Result<ClusterId, ConnectError> {
     let namespaces: Api<Namespace> = Api::all(client.clone());
@@ -102,6 +128,11 @@ pub(super) async fn identity(client: &Client) -> Result<ClusterId, ConnectError>
         Some(uid) if !uid.is_empty() => Ok(ClusterId(uid.into())),
         Some(_) | None => Err(ConnectError::NoIdentity),
     }
+}
+
+/// The UID that a cluster's `kube-system` shows, whether it is set apart from another with that UID or not.
+pub(super) fn uid(id: &ClusterId) -> &str {
+    id.0.split_once('.').map_or(&*id.0, |(uid, _)| uid)
 }
 
 /// The connector's own deadline comes as a text only.

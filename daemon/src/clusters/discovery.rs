@@ -176,8 +176,14 @@ impl Finder<'_> {
     async fn look(&mut self) -> Result<Discovered, CallError> {
         self.session.verify_identity().await?;
         let listed = self.clusters().await?;
-        if let Some(listed) = &listed {
-            self.listed.clone_from(listed);
+        match &listed {
+            Some(listed) => self.listed.clone_from(listed),
+            // Which clusters fit is not known, and not that there are none.
+            None if self.listed.is_empty() && !self.spec.match_labels.is_empty() => {
+                let text = "the API server does not have Rancher's kind Cluster, which has the labels that match-labels names";
+                return Err(CallError::service("list clusters", text.to_owned()));
+            }
+            None => {}
         }
         let mut secrets = BTreeMap::new();
         for namespace in &self.spec.namespaces {
@@ -423,6 +429,7 @@ mod tests {
             names: vec!["c-m-1".into()],
             discovered: true,
             first_seen: fipd_core::Timestamp(1),
+            proof: None,
         };
         let known = fipd_core::Request::RecordCluster { record };
         ipam.submit(known).await.unwrap();
@@ -457,6 +464,7 @@ mod tests {
             match_labels: BTreeMap::new(),
             systems: BTreeSet::new(),
             insecure_skip_tls_verify: false,
+            identity_namespace: "kube-system".into(),
             settings: crate::config::ClusterSettings::default(),
         };
         let mut finder = Finder {

@@ -136,7 +136,7 @@ impl Registry {
     }
 
     /// Puts it in force once the audit log has it: what cannot be noted is not done.
-    async fn note_and_keep(
+    pub(super) async fn note_and_keep(
         &mut self,
         what: String,
         kept: Kept,
@@ -169,7 +169,7 @@ impl Registry {
         Ok(())
     }
 
-    async fn note(&self, what: String, actor: Actor) -> Result<(), ClustersError> {
+    pub(super) async fn note(&self, what: String, actor: Actor) -> Result<(), ClustersError> {
         tracing::info!(%actor, "{what}");
         let noted = self.ipam.note(Action::ClusterChanged, what, actor);
         Ok(noted.await?)
@@ -188,6 +188,7 @@ impl Registry {
     /// Nothing of fipd's is left in a cluster.
     pub(super) async fn left(&mut self, name: &Text, actor: Actor) -> Result<(), ClustersError> {
         let names = self.names_of(name);
+        self.forget_proof(name, &names).await?;
         let mut kept = self.kept.clone();
         kept.held.retain(|name, _| !names.contains(name));
         if kept == self.kept {
@@ -206,6 +207,7 @@ impl Registry {
         let mut kept = self.kept.clone();
         for name in names {
             kept.held.remove(name);
+            kept.same_as.remove(name);
             if !self.sites.contains_key(name) {
                 kept.detached.remove(name);
             }

@@ -19,6 +19,7 @@ use super::{
     absence::Confirmation,
     claims::Standing,
     hand::Upload,
+    identity::Proofs,
     kept::{Kept, Said},
     registry::{Event, Events, Registry},
     show,
@@ -145,6 +146,7 @@ impl Clusters {
             busy: Mutex::default(),
         };
         let clusters = Self(Arc::new(inner));
+        let proofs = Proofs::new(&ipam);
         let mut registry = Registry {
             ipam,
             clusters: clusters.clone(),
@@ -166,6 +168,7 @@ impl Clusters {
             orphaned: BTreeSet::new(),
             expected: Vec::new(),
             serial: 0,
+            proofs,
             windows: Arc::default(),
         };
         registry.remember_pools();
@@ -333,6 +336,33 @@ impl Clusters {
     /// Frees the leases of a cluster that is no longer in use. How many.
     pub async fn forget(&self, name: &str, actor: Actor) -> Result<usize, ClustersError> {
         self.ask(|done| Event::Forget {
+            name: name.into(),
+            actor,
+            done,
+        })
+        .await
+    }
+
+    /// Takes an admin's word that the cluster that goes by `name` is the one that goes by `other`.
+    ///
+    /// # Errors
+    /// It does not answer, has another UID, or shows that it is another cluster.
+    pub async fn join(&self, name: &str, other: &str, actor: Actor) -> Result<(), ClustersError> {
+        self.ask(|done| Event::Join {
+            name: name.into(),
+            other: other.into(),
+            actor,
+            done,
+        })
+        .await
+    }
+
+    /// Takes an admin's word that `name` leads to a clone: it becomes a cluster of its own, and is adopted as one.
+    ///
+    /// # Errors
+    /// It does not answer, is in use, or fipd may not write its Secret there.
+    pub async fn new_identity(&self, name: &str, actor: Actor) -> Result<(), ClustersError> {
+        self.ask(|done| Event::NewIdentity {
             name: name.into(),
             actor,
             done,

@@ -50,6 +50,9 @@ pub(super) struct Kept {
     pub detached: BTreeSet<Text>,
     /// Clusters in which something of fipd's may be, with the systems that were on there since they were last left cleanly.
     pub held: BTreeMap<Text, BTreeSet<System>>,
+    /// Clusters that are another one, says an admin, where no Secret can prove it.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub same_as: BTreeMap<Text, Text>,
 }
 
 impl Kept {
@@ -168,6 +171,7 @@ mod tests {
             added: BTreeMap::from([("east".into(), added)]),
             detached: BTreeSet::from(["west".into()]),
             held: BTreeMap::from([("west".into(), BTreeSet::from([System::claims()]))]),
+            same_as: BTreeMap::from([("far".into(), "west".into())]),
         }
     }
 

@@ -7,13 +7,20 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use fipd_core::{ClusterId, Text};
 use kube::Client;
-use tokio::sync::Notify;
+use tokio::{
+    sync::{Notify, mpsc},
+    time::Instant,
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     backoff::{Backoff, jittered},
     connect,
     files::{self, Stamps},
+    identity::{
+        Reached, Seen, Shown,
+        secret::{self as identity_secret, Order, Written},
+    },
     kubeconfig::{self, Allow, KubeconfigRefused, Loaded, Trust},
     memory::Memory,
 };
@@ -25,6 +32,8 @@ const PROBE: Duration = Duration::from_secs(15);
 const REFUSED: Duration = Duration::from_secs(60);
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// Before a right that was missing is tried again.
+const RIGHTS: Duration = Duration::from_secs(300);
 
 /// Where a kubeconfig comes from.
 #[derive(Clone, PartialEq, Eq)]
@@ -46,6 +55,8 @@ pub(super) enum Access {
 pub(super) struct LinkSpec {
     pub access: Access,
     pub insecure: bool,
+    /// Where the Secret is that tells the cluster from its clones.
+    pub namespace: Text,
 }
 
 /// What a link saw.
@@ -59,7 +70,9 @@ pub(super) enum News {
 /// A cluster that answers.
 #[derive(Clone)]
 pub(super) struct Up {
+    /// The UID it shows.
     pub id: ClusterId,
+    pub shown: Shown,
     pub client: Client,
     /// What its answers are charged to.
     pub memory: Memory,
@@ -74,6 +87,8 @@ pub(super) struct Link<F> {
     pub tell: F,
     /// Somebody wants its files to be looked at now.
     pub look: Arc<Notify>,
+    /// What to do with the Secret; the cluster is asked again after each.
+    pub orders: mpsc::UnboundedReceiver<(Order, Reached)>,
     pub generation: u64,
 }
 
@@ -162,6 +177,7 @@ impl<F: Fn(News) + Send + Sync> Link<F> {
     ) {
         let server: Text = loaded.config.cluster_url.to_string().into();
         self.generation += 1;
+        let ca = connect::ca_of(&loaded.config).await;
         let memory = Memory::default();
         let client = connect::client(loaded.config, &self.trust.home, memory.clone()).await;
         let client = match client {
@@ -172,12 +188,24 @@ impl<F: Fn(News) + Send + Sync> Link<F> {
                 return;
             }
         };
+        // Those were about another client.
+        while self.orders.try_recv().is_ok() {}
+        let mut refused: Option<Instant> = None;
         loop {
-            let pause = match connect::identity(&client).await {
-                Ok(id) => {
+            let pause = match self.probe(&client).await {
+                Ok((id, (secret, reached), begun)) => {
                     backoff.reset();
+                    let read_only = refused.is_some_and(|at| at.elapsed() < RIGHTS);
+                    let shown = Shown {
+                        secret,
+                        reached,
+                        ca: ca.clone(),
+                        read_only,
+                        begun,
+                    };
                     (self.tell)(News::Up(Up {
                         id,
+                        shown,
                         client: client.clone(),
                         memory: memory.clone(),
                         server: server.clone(),
@@ -190,9 +218,73 @@ impl<F: Fn(News) + Send + Sync> Link<F> {
                     backoff.pause()
                 }
             };
-            if self.changed(files, seen, pause).await {
-                return;
+            match self.changed_or_ordered(files, seen, pause).await {
+                Wake::Changed => return,
+                Wake::Probe => {}
+                Wake::Order(order, reached) => {
+                    // One probe answers all that wait for one.
+                    let mut next = Some((order, reached));
+                    while let Some((order, reached)) = next {
+                        let written = self.carry_out(&client, &server, &order, reached).await;
+                        refused = written.map_or(refused, |written| {
+                            matches!(written, Written::Refused(_)).then(Instant::now)
+                        });
+                        next = self.orders.try_recv().ok();
+                    }
+                }
             }
+        }
+    }
+
+    /// Which cluster answers, with its Secret and when the read of that began.
+    async fn probe(
+        &self,
+        client: &Client,
+    ) -> Result<(ClusterId, (Seen, Option<Reached>), Instant), connect::ConnectError> {
+        let id = connect::identity(client).await?;
+        let begun = Instant::now();
+        let secret = identity_secret::read(client, &self.spec.namespace).await?;
+        Ok((id, secret, begun))
+    }
+
+    /// `None`: only a read was wanted, or it is not known how the write ended.
+    async fn carry_out(
+        &self,
+        client: &Client,
+        server: &str,
+        order: &Order,
+        reached: Reached,
+    ) -> Option<Written> {
+        let namespace = &self.spec.namespace;
+        if let Order::Look = order {
+            return None;
+        }
+        match identity_secret::write(client, namespace, order, reached).await {
+            Ok(written) => {
+                if let Written::Refused(why) = &written {
+                    tracing::warn!(server, %namespace, "fipd may not keep its Secret there: {why}");
+                }
+                Some(written)
+            }
+            Err(error) => {
+                tracing::warn!(server, %namespace, "the Secret is not known to be written: {error}");
+                None
+            }
+        }
+    }
+
+    /// Waits as [`Self::changed`] does, or for an order.
+    async fn changed_or_ordered(
+        &mut self,
+        files: &[PathBuf],
+        seen: &Stamps,
+        most: Duration,
+    ) -> Wake {
+        let look = Arc::clone(&self.look);
+        tokio::select! {
+            changed = files::changed(files, seen, most) => Wake::of(changed),
+            () = look.notified() => Wake::of(files::changed(files, seen, Duration::ZERO).await),
+            Some((order, reached)) = self.orders.recv() => Wake::Order(order, reached),
         }
     }
 
@@ -202,6 +294,19 @@ impl<F: Fn(News) + Send + Sync> Link<F> {
             changed = files::changed(files, seen, most) => changed,
             () = self.look.notified() => files::changed(files, seen, Duration::ZERO).await,
         }
+    }
+}
+
+/// Why a link goes on.
+enum Wake {
+    Changed,
+    Probe,
+    Order(Order, Reached),
+}
+
+impl Wake {
+    fn of(changed: bool) -> Self {
+        if changed { Self::Changed } else { Self::Probe }
     }
 }
 
@@ -225,10 +330,12 @@ mod tests {
                     context: None,
                 },
                 insecure: false,
+                namespace: "kube-system".into(),
             },
             trust: Trust::default(),
             tell: move |news| drop(tell.send(news)),
             look: Arc::clone(&look),
+            orders: mpsc::unbounded_channel().1,
             generation: 0,
         };
         let cancel = CancellationToken::new();

@@ -12,8 +12,8 @@
 //!                    session -> systems (started through `SystemRunner`)
 //! ```
 //!
-//! A cluster is the UID of its `kube-system` namespace and nothing else. This module decides which cluster a
-//! kubeconfig leads to and when its systems run; it knows no controller and releases an address only by the
+//! A cluster is the UID of its `kube-system` namespace and the nonce of a Secret there ([`identity`]). This module decides which
+//! cluster a kubeconfig leads to and when its systems run; it knows no controller and releases an address only by the
 //! rule of [`absence`].
 
 pub mod absence;
@@ -28,6 +28,7 @@ mod files;
 mod given;
 mod hand;
 mod handle;
+pub(crate) mod identity;
 mod kept;
 pub(crate) mod kubeconfig;
 mod leave;

@@ -21,6 +21,7 @@ use super::{
     ClusterState, Clusters, ClustersError, SystemRunner, Trust,
     discovery::Discovered,
     hand::Upload,
+    identity::{Proofs, Reached, secret::Order},
     kept::Kept,
     link::{Link, News, Up},
     session::ClusterSession,
@@ -91,6 +92,19 @@ pub(super) enum Event {
         actor: Actor,
         done: oneshot::Sender<Result<(), ClustersError>>,
     },
+    /// `name` leads to the cluster that goes by `other`.
+    Join {
+        name: Text,
+        other: Text,
+        actor: Actor,
+        done: oneshot::Sender<Result<(), ClustersError>>,
+    },
+    /// `name` leads to a clone that becomes a cluster of its own.
+    NewIdentity {
+        name: Text,
+        actor: Actor,
+        done: oneshot::Sender<Result<(), ClustersError>>,
+    },
     Skip {
         name: Text,
         network: Text,
@@ -118,6 +132,7 @@ pub(super) struct LinkState {
     pub serial: u64,
     cancel: CancellationToken,
     look: Arc<Notify>,
+    pub orders: mpsc::UnboundedSender<(Order, Reached)>,
     /// The latest client and identity; kept while the cluster does not answer.
     pub up: Option<Up>,
     pub answers: bool,
@@ -173,6 +188,8 @@ pub(super) struct Registry {
     /// Expectations as last pushed.
     pub expected: Vec<fipd_core::Expectation>,
     pub serial: u64,
+    /// What the ways to clusters have proved.
+    pub proofs: Proofs,
     /// What was released by absence, over all sessions.
     pub windows: Arc<Windows>,
 }
@@ -231,6 +248,7 @@ impl Registry {
     }
 
     async fn stop(&mut self) {
+        self.note_at_stop().await;
         for link in self.sites.values().flat_map(|site| site.links.values()) {
             link.cancel.cancel();
         }
@@ -293,6 +311,19 @@ impl Registry {
                 let result = self.skip(&name, &network, actor).await;
                 drop(done.send(result));
             }
+            Event::Join {
+                name,
+                other,
+                actor,
+                done,
+            } => {
+                let result = self.join(&name, &other, actor).await;
+                drop(done.send(result));
+            }
+            Event::NewIdentity { name, actor, done } => {
+                let result = self.new_identity(&name, actor).await;
+                drop(done.send(result));
+            }
             Event::Add {
                 upload,
                 actor,
@@ -332,8 +363,13 @@ impl Registry {
         };
         match news {
             News::Up(up) => {
+                let again = !link.answers;
                 link.up = Some(up);
                 (link.answers, link.refused, link.error) = (true, false, None);
+                if again {
+                    // What answers now may be another one.
+                    self.proofs.reconnected(&(site.clone(), way.clone()));
+                }
             }
             News::Lost(error) => {
                 if link.answers || link.error.is_none() {
@@ -436,11 +472,13 @@ impl Registry {
                         drop(events.send(event));
                     };
                     let look = Arc::new(Notify::new());
+                    let (orders, ordered) = mpsc::unbounded_channel();
                     let task = Link {
                         spec: link.clone(),
                         trust: self.trust.clone(),
                         tell,
                         look: Arc::clone(&look),
+                        orders: ordered,
                         generation: 0,
                     };
                     self.tasks.spawn(task.run(cancel.clone()));
@@ -449,6 +487,7 @@ impl Registry {
                         serial,
                         cancel,
                         look,
+                        orders,
                         up: None,
                         answers: false,
                         refused: false,

@@ -17,6 +17,7 @@ use super::{
     Clusters, ClustersError, HeldBack,
     absence::Confirmation,
     connect::{self, ConnectError},
+    identity::{Seen, secret as identity_secret},
     memory::Memory,
     window::Windows,
 };
@@ -47,10 +48,8 @@ pub struct ClusterSession {
     /// Every name, `name` among them: aliases, Rancher id, display name.
     pub names: Vec<Text>,
     pub id: ClusterId,
+    pub(super) shows: Shows,
     pub discovered: bool,
-    /// The name whose kubeconfig it is reached by, where that is not `name`'s. That it leads to the same cluster is not proved:
-    /// a copy has the same UID. What its lists do not show is not released.
-    pub by_other_name: Option<Text>,
     /// Its calls have no deadline of their own: use [`ClusterSession::call`]. Watches may be silent for 150 s.
     pub client: Client,
     /// What its answers and objects are charged to.
@@ -64,6 +63,18 @@ pub struct ClusterSession {
     pub ipam: Ipam,
     pub clusters: Clusters,
     pub(super) shared: Arc<SessionShared>,
+}
+
+/// What the cluster has to show over the way of a session.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Shows {
+    /// The nonce of its Secret. `None`: fipd may not keep one there.
+    pub nonce: Option<Text>,
+    pub namespace: Text,
+    /// The Secret need not be readable over this way; a nonce that is shown must be right all the same.
+    pub hidden: bool,
+    /// An admin vouches for this way: what it has not shown yet is not gone because it does not show it.
+    pub vouched: bool,
 }
 
 /// What registry and session tell each other.
@@ -131,6 +142,12 @@ impl ClusterSession {
     /// How long one call may take.
     pub const CALL_DEADLINE: Duration = connect::CALL;
 
+    /// Where the Secret is that proves which cluster it is. `None`: fipd keeps none there.
+    pub fn identity_namespace(&self) -> Option<&str> {
+        let shows = &self.shows;
+        shows.nonce.as_ref().map(|_| &*shows.namespace)
+    }
+
     /// Runs one call under the deadline and the session's cancellation. `what` starts the error's text.
     pub async fn call<T>(
         &self,
@@ -149,9 +166,33 @@ impl ClusterSession {
         }
     }
 
-    /// Reads which cluster answers and fails unless it is this session's. A list counts as this cluster's only
-    /// between two of these.
+    /// Reads which cluster answers and fails unless it is this session's and shows its nonce. A list counts as this cluster's
+    /// only between two of these.
     pub async fn verify_identity(&self) -> Result<(), CallError> {
+        self.verify_uid().await?;
+        let Some(expected) = &self.shows.nonce else {
+            return Ok(());
+        };
+        let what = format!("read the Secret {}", identity_secret::NAME);
+        let read = identity_secret::read(&self.client, &self.shows.namespace);
+        let answer = tokio::select! {
+            biased;
+            () = self.cancel.cancelled() => return Err(CallError::Cancelled { what }),
+            answer = read => answer,
+        };
+        match answer {
+            Ok((Seen::Value { nonce, .. }, _)) if nonce == *expected => Ok(()),
+            Ok((Seen::Hidden | Seen::Absent, _)) if self.shows.hidden => Ok(()),
+            Ok((Seen::Value { .. } | Seen::Hidden | Seen::Absent, _)) => {
+                let text = "it is not shown as fipd knows it: this is a clone, or the cluster was restored";
+                Err(CallError::service(&what, text.to_owned()))
+            }
+            Err(ConnectError::Deadline(after)) => Err(CallError::Deadline { what, after }),
+            Err(error) => Err(CallError::service(&what, error.to_string())),
+        }
+    }
+
+    async fn verify_uid(&self) -> Result<(), CallError> {
         let what = "read the namespace kube-system";
         let answer = tokio::select! {
             biased;
@@ -159,7 +200,7 @@ impl ClusterSession {
             answer = connect::identity(&self.client) => answer,
         };
         match answer {
-            Ok(found) if found == self.id => Ok(()),
+            Ok(found) if *found.0 == *connect::uid(&self.id) => Ok(()),
             Ok(found) => {
                 let (what, expected) = (what.to_owned(), self.id.clone());
                 Err(CallError::WrongCluster {
@@ -365,10 +406,10 @@ pub(crate) mod testing {
             name: "x".into(),
             names: vec!["x".into()],
             id: ClusterId("X".into()),
+            shows: Shows::default(),
             discovered: false,
             client: client.clone(),
             memory: Memory::default(),
-            by_other_name: None,
             systems: BTreeSet::from([System::rancher_fip()]),
             settings: ClusterSettings::default(),
             management: None,

@@ -11,9 +11,10 @@ use super::{
     SystemRunner,
     backoff::Backoff,
     discovery,
+    identity::Verdict,
     link::Up,
     registry::{Event, Events, GRACE, Looking, Registry, Running},
-    session::{ClusterSession, SessionShared},
+    session::{ClusterSession, SessionShared, Shows},
     settle::{Leads, networks_of},
     sites::{SiteSpec, Way},
 };
@@ -28,6 +29,7 @@ impl Registry {
                 let way = lead.choose(Some(&running.over));
                 way.as_ref() == Some(&running.over)
                     && self.client_of(&running.over) == Some(running.client)
+                    && self.shows(id, &running.over) == running.session.shows
                     && self
                         .sites
                         .get(&lead.site)
@@ -42,6 +44,19 @@ impl Registry {
                 running.ending = true;
                 running.session.cancel.cancel();
             }
+        }
+    }
+
+    /// What the cluster has to show over this way.
+    fn shows(&self, id: &ClusterId, over: &(Text, Way)) -> Shows {
+        let site = self.sites.get(&over.0);
+        let link = site.and_then(|site| site.spec.links.get(&over.1));
+        let verdict = self.proofs.verdicts.get(over).map(|(_, verdict)| verdict);
+        Shows {
+            nonce: self.proof(id).and_then(|proof| proof.nonce),
+            namespace: link.map(|link| link.namespace.clone()).unwrap_or_default(),
+            hidden: verdict != Some(&Verdict::Proven),
+            vouched: verdict == Some(&Verdict::Vouched),
         }
     }
 
@@ -79,8 +94,8 @@ impl Registry {
                 continue;
             }
             let client = (link.serial, up.generation);
-            let mut session = self.session(id, &site.spec, up, awaited);
-            session.by_other_name = (over.0 != lead.site).then(|| over.0.clone());
+            let shows = self.shows(id, &over);
+            let session = self.session(id, &site.spec, (up, shows), awaited);
             self.orphaned.retain(|(orphan, _)| orphan != id);
             self.start(session, over, client);
         }
@@ -90,7 +105,7 @@ impl Registry {
         &self,
         id: &ClusterId,
         spec: &SiteSpec,
-        up: &Up,
+        (up, shows): (&Up, Shows),
         awaited: &[(NetworkId, Awaited)],
     ) -> ClusterSession {
         let names = self
@@ -115,8 +130,8 @@ impl Registry {
             name: spec.name.clone(),
             names: names.unwrap_or_else(|| spec.names.clone()),
             id: id.clone(),
+            shows,
             discovered: spec.discovered,
-            by_other_name: None,
             recorder: Recorder::new(up.client.clone(), reporter),
             client: up.client.clone(),
             memory: up.memory.clone(),

@@ -12,7 +12,9 @@ use fipd_core::{
 
 use super::{
     ClustersError,
-    claims::{self, Claim, Lead, Standing},
+    claims::{self, Claim, Doubt, Lead, Standing},
+    connect,
+    identity::Verdict,
     registry::{Registry, Site},
     sites::SiteSpec,
 };
@@ -28,6 +30,9 @@ impl Registry {
     /// One pass. A store that does not take decisions is tried again with the next.
     pub async fn settle(&mut self) {
         self.arrange_sites();
+        if let Err(err) = self.identify().await {
+            tracing::error!("clusters cannot prove themselves, tried again soon: {err}");
+        }
         let (standings, leads) = self.standings();
         self.tell_known(&standings);
         // Before anything is written there.
@@ -79,31 +84,85 @@ impl Registry {
     pub(super) fn standings(&self) -> (Standings, Leads) {
         let mut sites: Vec<&Site> = self.sites.values().collect();
         sites.sort_by(|a, b| (a.spec.order, &a.spec.name).cmp(&(b.spec.order, &b.spec.name)));
-        let claims: Vec<Claim> = self.ipam.read(|ledger| {
-            let record = |site: &Site| ledger.cluster_by_name(&site.spec.name);
-            let claim = |site: &&Site| Claim {
-                rank: record(site)
-                    .and_then(|record| record.names.iter().position(|one| *one == site.spec.name)),
-                site: site.spec.name.clone(),
-                ways: site
-                    .links
-                    .iter()
-                    .filter_map(|(way, link)| {
-                        link.up
-                            .as_ref()
-                            .map(|up| (way.clone(), up.id.clone(), link.answers))
-                    })
-                    .collect(),
-                owner: record(site).map(|record| record.id.clone()),
-            };
-            sites.iter().map(claim).collect()
-        });
+        let claims: Vec<Claim> = sites.iter().map(|site| self.claim(site)).collect();
         claims::decide(&claims)
+    }
+
+    fn claim(&self, site: &Site) -> Claim {
+        let name = &site.spec.name;
+        let (owner, rank) = self.ipam.read(|ledger| {
+            let Some(record) = ledger.cluster_by_name(name) else {
+                return (None, None);
+            };
+            let leads = record
+                .proof
+                .as_ref()
+                .is_some_and(|proof| proof.lead == *name);
+            let place = record.names.iter().position(|one| one == name);
+            let rank = if leads {
+                Some(0)
+            } else {
+                place.map(|place| place + 1)
+            };
+            (Some(record.id.clone()), rank)
+        });
+        let mut claim = Claim {
+            site: name.clone(),
+            ways: Vec::new(),
+            compared: Vec::new(),
+            pending: None,
+            doubt: None,
+            owner,
+            rank,
+        };
+        for (way, link) in &site.links {
+            let Some(up) = &link.up else { continue };
+            let key = (site.spec.name.clone(), way.clone());
+            match self.proofs.verdicts.get(&key) {
+                Some((id, Verdict::Proven | Verdict::Vouched)) => {
+                    claim.ways.push((key.1, id.clone(), link.answers));
+                }
+                Some((id, Verdict::Compared)) => {
+                    claim.compared.push((key.1, id.clone(), link.answers));
+                }
+                Some((id, Verdict::Waits(why))) => {
+                    claim.pending = Some(id.clone());
+                    claim.doubt.get_or_insert_with(|| Doubt::Waits(why.clone()));
+                }
+                Some((_, Verdict::Conflict(why))) => {
+                    let conflict = Doubt::Conflict(why.clone());
+                    claim.doubt = claim
+                        .doubt
+                        .filter(|doubt| matches!(doubt, Doubt::Conflict(_)))
+                        .or(Some(conflict));
+                }
+                // Its name is another cluster's.
+                None => {
+                    let stranger = |owner: &ClusterId| connect::uid(owner) != &*up.id.0;
+                    if claim.owner.as_ref().is_some_and(stranger) {
+                        claim.ways.push((key.1, up.id.clone(), link.answers));
+                    }
+                }
+            }
+        }
+        claim
+    }
+
+    /// Whether more than a comparison says that its ways lead there.
+    fn is_proven(&self, lead: &Lead) -> bool {
+        let mut ways = lead.ways.iter();
+        ways.any(|(site, way, _)| {
+            let verdict = self.proofs.verdicts.get(&(site.clone(), way.clone()));
+            matches!(verdict, Some((_, Verdict::Proven | Verdict::Vouched)))
+        })
     }
 
     /// Remembers under which names each connected cluster goes.
     async fn record_names(&self, standings: &Standings, leads: &Leads) -> Result<(), IpamError> {
         for (id, lead) in leads {
+            if !self.is_proven(lead) && self.proof(id).is_some() {
+                continue;
+            }
             let here: Vec<&SiteSpec> = self
                 .sites
                 .values()
@@ -141,6 +200,7 @@ impl Registry {
                     names,
                     discovered,
                     first_seen: self.ipam.now(),
+                    proof: None,
                 };
                 self.ipam.submit(Request::RecordCluster { record }).await?;
             }

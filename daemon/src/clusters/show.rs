@@ -6,7 +6,9 @@ use fipd_core::{ClusterId, System, Text};
 
 use super::{
     ClusterState, ClusterView, Found,
-    claims::Standing,
+    claims::{Doubt, Standing},
+    connect,
+    identity::Verdict,
     registry::{LinkState, Registry, Site},
     settle::Standings,
     sites::SiteSpec,
@@ -18,7 +20,15 @@ impl Registry {
         let now = self.ipam.now();
         for (name, site) in &mut self.sites {
             let standing = standings.get(name).cloned().unwrap_or_default();
-            let (state, error) = state_of(site, &standing);
+            let used = site.links.iter().any(|(way, link)| {
+                let verdict = self.proofs.verdicts.get(&(name.clone(), way.clone()));
+                let good = matches!(
+                    verdict,
+                    Some((_, Verdict::Proven | Verdict::Vouched | Verdict::Compared))
+                );
+                good && link.answers
+            });
+            let (state, error) = state_of(site, &standing, used);
             if site.state != state {
                 site.state = state;
                 site.since = now;
@@ -29,7 +39,8 @@ impl Registry {
     }
 }
 
-fn state_of(site: &Site, standing: &Standing) -> (ClusterState, Option<Text>) {
+/// `used`: one of its ways has proved what it leads to.
+fn state_of(site: &Site, standing: &Standing, used: bool) -> (ClusterState, Option<Text>) {
     let conflict = standing.conflict.as_ref().map(|(expected, found)| -> Text {
         format!(
             "{} is known as cluster {expected}, but cluster {found} answers: nothing runs on it and nothing is released. \
@@ -39,10 +50,16 @@ fn state_of(site: &Site, standing: &Standing) -> (ClusterState, Option<Text>) {
         .into()
     });
     let answers = |link: &LinkState| {
-        link.answers && link.up.as_ref().map(|up| &up.id) == standing.id.as_ref()
+        let uid = standing.id.as_ref().map(connect::uid);
+        link.answers && link.up.as_ref().map(|up| &*up.id.0) == uid
     };
     let error = || site.links.values().find_map(|link| link.error.clone());
-    if site.links.values().any(answers) {
+    let (waits, doubt) = match &standing.doubt {
+        Some(Doubt::Conflict(why)) => (None, Some(why.clone())),
+        Some(Doubt::Waits(why)) => (Some(why.clone()), None),
+        None => (None, None),
+    };
+    if used && site.links.values().any(answers) {
         if let Some(why) = too_large(site) {
             return (ClusterState::Degraded, Some(why));
         }
@@ -51,11 +68,11 @@ fn state_of(site: &Site, standing: &Standing) -> (ClusterState, Option<Text>) {
                 ClusterState::Joined,
                 Some(format!("the same cluster as {lead}, whose settings count").into()),
             ),
-            None => (ClusterState::Ready, conflict.or_else(error)),
+            None => (ClusterState::Ready, conflict.or(doubt).or_else(error)),
         };
     }
-    if conflict.is_some() {
-        return (ClusterState::IdentityConflict, conflict);
+    if conflict.is_some() || doubt.is_some() {
+        return (ClusterState::IdentityConflict, conflict.or(doubt));
     }
     if !site.links.is_empty() && site.links.values().all(|link| link.refused) {
         return (ClusterState::Refused, error());
@@ -65,7 +82,7 @@ fn state_of(site: &Site, standing: &Standing) -> (ClusterState, Option<Text>) {
     } else {
         ClusterState::Connecting
     };
-    (state, error())
+    (state, error().or(waits))
 }
 
 /// What a way to it has answered that is too large to be read or kept.
@@ -127,11 +144,15 @@ pub(super) fn views(registry: &Registry, standings: &BTreeMap<Text, Standing>) -
             waiting.values().next().cloned()
         };
         let troubles = running.map(|running| running.session.shared.troubles.borrow().clone());
-        let troubles = troubles.unwrap_or_default();
+        let mut troubles = troubles.unwrap_or_default();
         let first = || {
             let (part, why) = troubles.first_key_value()?;
             Some(format!("{part}: {why}").into())
         };
+        let error = site.last_error.clone().or_else(waiting).or_else(first);
+        if let Some(why) = running.and_then(|running| registry.without_secret(site, running)) {
+            troubles.insert("identity", why);
+        }
         let names = names(registry, &site.spec.names, standing.id.as_ref());
         let server = site
             .links
@@ -142,7 +163,7 @@ pub(super) fn views(registry: &Registry, standings: &BTreeMap<Text, Standing>) -
             names,
             id: standing.id,
             state: site.state,
-            last_error: site.last_error.clone().or_else(waiting).or_else(first),
+            last_error: error,
             since: site.since,
             systems: site.spec.systems.clone(),
             server,

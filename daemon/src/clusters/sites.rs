@@ -35,6 +35,8 @@ pub(super) struct SiteSpec {
     pub systems: BTreeSet<System>,
     pub settings: ClusterSettings,
     pub management: Option<Text>,
+    /// The cluster that an admin says it is.
+    pub same_as: Option<Text>,
     pub links: BTreeMap<Way, LinkSpec>,
 }
 
@@ -79,6 +81,7 @@ fn configured_site(config: &Config, cluster: &ClusterConfig, order: usize) -> Si
     let link = LinkSpec {
         access,
         insecure: cluster.insecure_skip_tls_verify,
+        namespace: cluster.identity_namespace.clone(),
     };
     let id = cluster.settings.rancher_fip.cluster_id.as_ref();
     let alias = id.filter(|id| **id != cluster.name).cloned();
@@ -91,6 +94,7 @@ fn configured_site(config: &Config, cluster: &ClusterConfig, order: usize) -> Si
         systems: cluster.systems.clone(),
         management: management(config, &cluster.name, &cluster.systems, &cluster.settings),
         settings: cluster.settings.clone(),
+        same_as: cluster.same_as.clone(),
         links: BTreeMap::from([(Way::Config, link)]),
     }
 }
@@ -107,6 +111,7 @@ fn discovered_site(config: &Config, discovery: &Discovery, found: &Found) -> Sit
         systems: discovery.systems.clone(),
         management: management(config, &found.name, &discovery.systems, &settings),
         settings,
+        same_as: None,
         links: links(discovery, found).collect(),
     }
 }
@@ -118,7 +123,13 @@ fn links(discovery: &Discovery, found: &Found) -> impl Iterator<Item = (Way, Lin
             text: text.clone(),
         };
         let insecure = discovery.insecure_skip_tls_verify;
-        (Way::Secret(secret.clone()), LinkSpec { access, insecure })
+        let namespace = discovery.identity_namespace.clone();
+        let link = LinkSpec {
+            access,
+            insecure,
+            namespace,
+        };
+        (Way::Secret(secret.clone()), link)
     })
 }
 

@@ -82,6 +82,8 @@ struct Sweep<'a> {
     absences: Absences,
     /// Who held which leases before the latest list began; whoever came since is not judged by it.
     holders: Held,
+    /// Owners that this session has shown, where only those may be missed.
+    shown: BTreeSet<Identity>,
 }
 
 impl<'a> Sweep<'a> {
@@ -92,6 +94,7 @@ impl<'a> Sweep<'a> {
             inventory,
             absences: Absences::default(),
             holders: Held::new(),
+            shown: BTreeSet::new(),
         }
     }
 
@@ -125,24 +128,20 @@ impl<'a> Sweep<'a> {
         let at = self.now();
         self.holders = adoption::held(self.session, self.system, &self.inventory.kinds());
         let adopted = adoption::adopt(self.session, self.system, self.inventory).await?;
-        let other = self.session.by_other_name.as_ref();
-        let waits = other.map(|other| {
-            format!(
-                "it is reached by the kubeconfig of {other:?}, and whether that leads to the same cluster is not proved: \
-                 nothing is released that is missing there until {:?} answers again",
-                self.session.name
-            )
-        });
-        let is_other = waits.is_some();
-        self.session.troubled("absence", waits.map(Into::into));
-        if is_other {
-            return Ok(());
-        }
         let present: BTreeSet<Identity> = adopted
             .sightings
             .into_iter()
             .map(|seen| seen.holder.identity)
             .collect();
+        if self.session.shows.vouched {
+            let known = self
+                .holders
+                .keys()
+                .filter(|identity| present.contains(*identity));
+            self.shown.extend(known.cloned());
+            self.shown
+                .retain(|identity| self.holders.contains_key(identity));
+        }
         let counts = self
             .holders
             .iter()
@@ -193,7 +192,10 @@ impl<'a> Sweep<'a> {
         };
         let mut window = shared.lock().await;
         let total = self.holders.values().map(count).sum();
-        let verdict = self.absences.verdict(total, window.spent(self.now()));
+        let spent = window.spent(self.now());
+        let (vouched, shown) = (session.shows.vouched, &self.shown);
+        let believed = |identity: &Identity| !vouched || shown.contains(identity);
+        let verdict = self.absences.verdict(total, spent, believed);
         self.show(verdict.held_back).await;
         for (identity, confirmed_by) in verdict.release {
             if session.cancel.is_cancelled() {

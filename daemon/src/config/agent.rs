@@ -94,6 +94,8 @@ impl Config {
                 name: HERE.into(),
                 source: Source::InCluster,
                 insecure_skip_tls_verify: false,
+                identity_namespace: "kube-system".into(),
+                same_as: None,
                 systems: BTreeSet::from([System::ip_rule()]),
                 settings: ClusterSettings::default(),
             }],

@@ -32,6 +32,10 @@ pub struct ClusterConfig {
     pub source: Source,
     /// Allows a kubeconfig that asks for it.
     pub insecure_skip_tls_verify: bool,
+    /// Namespace of the Secret `fipd-identity`, which tells the cluster from its clones.
+    pub identity_namespace: Text,
+    /// Another name of the cluster, where no Secret can prove that it is the same one.
+    pub same_as: Option<Text>,
     /// Systems that are switched on; all of them are served by this version.
     #[schemars(skip)]
     pub systems: BTreeSet<System>,
@@ -153,6 +157,8 @@ pub struct Discovery {
     pub systems: BTreeSet<System>,
     /// Allows kubeconfigs that ask for it.
     pub insecure_skip_tls_verify: bool,
+    /// Namespace of the Secret `fipd-identity` in each.
+    pub identity_namespace: Text,
     #[schemars(skip)]
     pub settings: ClusterSettings,
 }
@@ -244,6 +250,10 @@ struct RawCluster {
     /// Allows a kubeconfig that asks for it.
     #[serde(default)]
     insecure_skip_tls_verify: bool,
+    /// Namespace of the Secret `fipd-identity`, which tells the cluster from its clones. `None`: `kube-system`.
+    identity_namespace: Option<String>,
+    /// Another name of the cluster, where fipd may not keep that Secret.
+    same_as: Option<String>,
     /// What fipd does there: `rancher-fip`, `claims`, `ip-rule`.
     #[serde(default)]
     systems: Vec<String>,
@@ -274,7 +284,13 @@ impl TryFrom<RawCluster> for ClusterConfig {
                 ));
             }
         };
-        let systems = systems(&raw.systems, &format!("[[cluster]] {name:?}"))?;
+        let place = format!("[[cluster]] {name:?}");
+        let identity_namespace = identity_namespace(raw.identity_namespace.as_deref(), &place)?;
+        let same_as = raw
+            .same_as
+            .map(|other| same_as(&name, &other))
+            .transpose()?;
+        let systems = systems(&raw.systems, &place)?;
         let place = format!("[[cluster]] {name:?}, [cluster.rancher-fip]");
         let rancher_fip = rancher_fip(raw.rancher_fip, RancherFip::default(), &systems, &place)?;
         let place = format!("[[cluster]] {name:?}, [cluster.claims]");
@@ -285,6 +301,8 @@ impl TryFrom<RawCluster> for ClusterConfig {
             name,
             source,
             insecure_skip_tls_verify: raw.insecure_skip_tls_verify,
+            identity_namespace,
+            same_as,
             systems,
             settings: ClusterSettings {
                 rancher_fip,
@@ -293,6 +311,29 @@ impl TryFrom<RawCluster> for ClusterConfig {
             },
         })
     }
+}
+
+fn identity_namespace(given: Option<&str>, place: &str) -> Result<Text, String> {
+    match given {
+        None => Ok("kube-system".into()),
+        Some(name) if is_namespace_name(name) => Ok(name.into()),
+        Some(name) => Err(format!(
+            "{place}: identity-namespace = {name:?} is no name of a namespace: 1 to 63 of a-z, 0-9 and '-'"
+        )),
+    }
+}
+
+fn same_as(name: &Text, other: &str) -> Result<Text, String> {
+    if **name == *other {
+        return Err(format!(
+            "[[cluster]] {name:?}: same-as names the cluster itself; name the other one, or leave it out"
+        ));
+    }
+    checked_name(other).map_err(|wrong| format!("[[cluster]] {name:?}: same-as: {wrong}"))
+}
+
+fn is_namespace_name(name: &str) -> bool {
+    checked_name(name).is_ok() && !name.contains('.')
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -311,6 +352,8 @@ struct RawDiscovery {
     /// Allows kubeconfigs that ask for it.
     #[serde(default)]
     insecure_skip_tls_verify: bool,
+    /// Namespace of the Secret `fipd-identity` in each. `None`: `kube-system`.
+    identity_namespace: Option<String>,
     rancher_fip: Option<DiscoveredRancherFip>,
     claims: Option<Claims>,
     ip_rule: Option<IpRule>,
@@ -344,6 +387,8 @@ impl TryFrom<RawDiscovery> for Discovery {
     fn try_from(raw: RawDiscovery) -> Result<Self, Self::Error> {
         let cluster = checked_name(&raw.cluster)?;
         let systems = systems(&raw.systems, "[discovery]")?;
+        let identity_namespace =
+            identity_namespace(raw.identity_namespace.as_deref(), "[discovery]")?;
         let namespaces = raw
             .namespaces
             .unwrap_or_else(|| vec!["fleet-default".into()]);
@@ -384,6 +429,7 @@ impl TryFrom<RawDiscovery> for Discovery {
             match_labels: raw.match_labels,
             systems,
             insecure_skip_tls_verify: raw.insecure_skip_tls_verify,
+            identity_namespace,
             settings: ClusterSettings {
                 rancher_fip,
                 claims,

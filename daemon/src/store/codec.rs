@@ -6,16 +6,17 @@
 use std::net::IpAddr;
 
 use fipd_core::{
-    Account, Adoption, AuditEntry, ClusterId, ClusterRecord, Epoch, Hour, Network, NetworkId,
-    PoolId, Quota, RestoreHold, Rollup, System, Tenant, Timestamp,
+    Account, Adoption, AuditEntry, ClusterId, ClusterProof, ClusterRecord, Epoch, Hour, Network,
+    NetworkId, PoolId, Quota, RestoreHold, Rollup, System, Tenant, Timestamp,
 };
 use serde::Deserialize;
 
 use super::{
-    envelope::{RowDraft, StoredRow},
+    envelope::{RowDraft, StoredRow, Tags},
     rows::{
-        AccountV1, AccountV2, AdoptionV1, AuditV1, ClusterV1, EpochV1, IpV1, NetworkV1, QuotaV1,
-        RewriteV6, RollupV1, SealV1, StateV1, V1, V2, V6,
+        AccountV1, AccountV2, AdoptionV1, AuditV1, ClusterProofV6, ClusterV1, EpochV1, IpV1,
+        NetworkHoldV6, NetworkV1, QuotaV1, RewriteV6, RollupV1, SealV1, StateV1, TAG_CLUSTER_PROOF,
+        TAG_NETWORK_HOLD, V1, V2, V6,
     },
     schema,
     seal::{self, Seal},
@@ -108,15 +109,18 @@ pub(super) fn encode_epoch(epoch: &Epoch) -> Result<RowDraft, EncodeError> {
     })
 }
 
+fn hold((left, until): (u64, u64)) -> Result<RestoreHold, DecodeError> {
+    if left == 0 {
+        return Err(DecodeError::value("hold of", "0 ms"));
+    }
+    Ok(RestoreHold {
+        left,
+        until: Timestamp(until),
+    })
+}
+
 pub(super) fn decode_epoch(row: &StoredRow<'_>) -> Result<Epoch, DecodeError> {
     let row: EpochV1 = only(row)?;
-    let hold = |(left, until)| match left {
-        0 => Err(DecodeError::value("hold of", "0 ms")),
-        left => Ok(RestoreHold {
-            left,
-            until: Timestamp(until),
-        }),
-    };
     Ok(Epoch {
         number: row.number,
         began: Timestamp(row.began),
@@ -152,16 +156,24 @@ pub(super) fn decode_seal(row: &StoredRow<'_>) -> Result<Seal, DecodeError> {
 }
 
 pub(super) fn encode_network(network: &Network) -> Result<RowDraft, EncodeError> {
-    RowDraft::new(&NetworkV1 {
+    let mut tags = Tags::default();
+    if let Some(hold) = network.hold {
+        let field: NetworkHoldV6 = (hold.left, hold.until.0);
+        tags.set(TAG_NETWORK_HOLD, &field)?;
+    }
+    let row = NetworkV1 {
         name: &network.name,
-    })
+    };
+    RowDraft::tagged(&tags, &row)
 }
 
 pub(super) fn decode_network(key: [u8; 4], row: &StoredRow<'_>) -> Result<Network, DecodeError> {
+    let held = row.tags.get::<NetworkHoldV6>(TAG_NETWORK_HOLD)?;
     let row: NetworkV1<'_> = only(row)?;
     Ok(Network {
         id: NetworkId(u32::from_be_bytes(key)),
         name: row.name.into(),
+        hold: held.map(hold).transpose()?,
     })
 }
 
@@ -183,20 +195,43 @@ pub(super) fn decode_quota(
 }
 
 pub(super) fn encode_cluster(cluster: &ClusterRecord) -> Result<RowDraft, EncodeError> {
-    RowDraft::new(&ClusterV1 {
+    let mut tags = Tags::default();
+    if let Some(proof) = &cluster.proof {
+        let field = ClusterProofV6 {
+            nonce: proof.nonce.as_deref().map(str::to_owned),
+            value: proof.value.to_string(),
+            next: proof.next.as_deref().map(str::to_owned),
+            ca: proof.ca.to_string(),
+            lead: proof.lead.to_string(),
+            way: proof.way.to_string(),
+        };
+        tags.set(TAG_CLUSTER_PROOF, &field)?;
+    }
+    let row = ClusterV1 {
         names: cluster.names.iter().map(|name| &**name).collect(),
         discovered: cluster.discovered,
         first_seen: cluster.first_seen.0,
-    })
+    };
+    RowDraft::tagged(&tags, &row)
 }
 
 pub(super) fn decode_cluster(key: &str, row: &StoredRow<'_>) -> Result<ClusterRecord, DecodeError> {
+    let proof = row.tags.get::<ClusterProofV6>(TAG_CLUSTER_PROOF)?;
+    let proof = proof.map(|field| ClusterProof {
+        nonce: field.nonce.map(Into::into),
+        value: field.value.into(),
+        next: field.next.map(Into::into),
+        ca: field.ca.into(),
+        lead: field.lead.into(),
+        way: field.way.into(),
+    });
     let row: ClusterV1<'_> = only(row)?;
     Ok(ClusterRecord {
         id: ClusterId(key.into()),
         names: row.names.into_iter().map(Into::into).collect(),
         discovered: row.discovered,
         first_seen: Timestamp(row.first_seen),
+        proof,
     })
 }
 

@@ -38,7 +38,6 @@ impl Tags {
     ///
     /// # Errors
     /// When its bytes are no `T`.
-    #[cfg_attr(not(test), expect(dead_code, reason = "no row has a tagged field yet"))]
     pub(super) fn get<T: DeserializeOwned>(&self, tag: u16) -> Result<Option<T>, DecodeError> {
         let field = self.0.iter().find(|(number, _)| *number == tag);
         field.map(|(_, bytes)| whole(bytes)).transpose()
@@ -48,7 +47,6 @@ impl Tags {
     ///
     /// # Errors
     /// No value of the core gives one.
-    #[cfg_attr(not(test), expect(dead_code, reason = "no row has a tagged field yet"))]
     pub(super) fn set<T: Serialize>(&mut self, tag: u16, value: &T) -> Result<(), EncodeError> {
         let bytes = postcard::to_extend(value, Vec::new())?;
         self.put(tag, bytes);

@@ -34,7 +34,10 @@ pub(super) const V5: u8 = 5;
 pub(super) const V6: u8 = 6;
 
 /// All tagged fields that this fipd reads and writes, with their tables.
-pub(super) const KNOWN_TAGS: &[(&str, u16)] = &[];
+pub(super) const KNOWN_TAGS: &[(&str, u16)] = &[
+    ("clusters", TAG_CLUSTER_PROOF),
+    ("networks", TAG_NETWORK_HOLD),
+];
 
 /// How far the rewrite of older rows has come; row `rewrite` of table `meta`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -356,4 +359,22 @@ pub(super) struct AuditV1<'a> {
     #[serde(borrow)]
     pub identity: Option<IdentityV1<'a>>,
     pub detail: &'a str,
+}
+
+/// Field of a network whose free addresses are held: milliseconds left, and until about when.
+pub(super) const TAG_NETWORK_HOLD: u16 = 1;
+pub(super) type NetworkHoldV6 = (u64, u64);
+
+/// Field of a cluster: a [`ClusterProofV6`].
+pub(super) const TAG_CLUSTER_PROOF: u16 = 1;
+
+/// What a way to the cluster has to show.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct ClusterProofV6 {
+    pub nonce: Option<String>,
+    pub value: String,
+    pub next: Option<String>,
+    pub ca: String,
+    pub lead: String,
+    pub way: String,
 }

@@ -94,6 +94,7 @@ pub fn name(action: Action) -> &'static str {
         Action::Imported => "book.imported",
         Action::Restored => "book.restored",
         Action::RestoreHoldEnded => "book.restore-hold-ended",
+        Action::NetworkHeld => "network.held",
         Action::KeyRotated => "site.key-rotated",
         Action::TakenOver => "site.taken-over",
         Action::RulesChanged => "site.rules-changed",

@@ -96,6 +96,7 @@ fn body(method: &Method, path: &str) -> Value {
         ("POST", "/api/v1/restore-hold/lift") => json!({ "reason": "because" }),
         ("PATCH", "/api/v1/users/{name}") => json!({ "role": "viewer" }),
         ("PUT", "/api/v1/clusters/{name}") => json!({ "kubeconfig": "none" }),
+        ("POST", "/api/v1/clusters/{name}/join") => json!({ "as": "east" }),
         ("POST", "/api/v1/clusters/{name}/skip-adoption") => json!({ "network": "default" }),
         ("POST", "/api/v1/rules/flush") => json!({ "dry_run": false }),
         ("POST", "/api/v1/rules/prune-foreign") => json!({ "table": 100 }),

@@ -5,7 +5,7 @@ use std::{collections::VecDeque, sync::Arc};
 use smallvec::SmallVec;
 
 use super::{Ledger, identities};
-use crate::{Identity, LeaseKey, Op, PoolId, RestoreHold, Tenant};
+use crate::{Identity, LeaseKey, Network, Op, PoolId, RestoreHold, Tenant, Text};
 
 /// What one confirmed decision touched. Lists are sorted and without repetition; a decision of very many rows names none
 /// of them, and is not in the log.
@@ -136,8 +136,13 @@ impl Ledger {
             | Op::PutPast(_)
             | Op::DeletePast(_)
             | Op::PutRollup(_) => {}
-            Op::PutNetwork(_)
-            | Op::PutCluster(_)
+            Op::PutNetwork(network) => {
+                // What is left of a hold changes each minute.
+                let told =
+                    |one: &Network| (Text::clone(&one.name), one.hold.map(|hold| hold.until));
+                change.other |= self.network(network.id).map(told) != Some(told(network));
+            }
+            Op::PutCluster(_)
             | Op::DeleteCluster(_)
             | Op::PutAdoption(_)
             | Op::DeleteAdoption { .. }
@@ -151,7 +156,8 @@ impl Ledger {
             | Op::DeleteSeparation(_) => change.other = true,
             Op::PutEpoch(epoch) => {
                 let until = |hold: RestoreHold| hold.until;
-                change.other |= self.restore_hold().map(until) != epoch.hold.map(until);
+                let known = self.epoch().and_then(|epoch| epoch.hold);
+                change.other |= known.map(until) != epoch.hold.map(until);
             }
         }
     }

@@ -94,11 +94,11 @@ fn may_have(ledger: &Ledger, lease: &Lease, known: Option<&Lease>) -> Result<(),
         }
         // The ports of a member that a restored file does not know look free.
         Some(Some(_)) if known.is_some_and(|known| gives_more(lease, known)) => {
-            ledger.check_restored()?;
+            ledger.check_restored(lease.key.network)?;
         }
         Some(Some(_)) => {}
         Some(None) if lease.owner().is_none() => {}
-        Some(None) | None => ledger.check_restored()?,
+        Some(None) | None => ledger.check_restored(lease.key.network)?,
     }
     if let Some(lost) = known.and_then(|known| left_out(lease, known)) {
         let allowed = "every owner and contender of the lease; release first who is to go";

@@ -297,6 +297,7 @@ impl Ledger {
         rows.put_network(Network {
             id: NetworkId::DEFAULT,
             name: "default".into(),
+            hold: None,
         });
         Self {
             rows,

@@ -155,6 +155,11 @@ impl Ledger {
                 actor,
             } => self.plan_delete_quota(*pool, tenant, actor, now),
             Request::RecordCluster { record } => self.plan_record_cluster(record, now),
+            Request::SetApart {
+                record,
+                name,
+                actor,
+            } => self.plan_set_apart(record, name, actor, now),
             Request::MarkAdopted { marker, actor } => self.plan_mark_adopted(marker, actor, now),
             Request::Orphan {
                 cluster,
@@ -187,6 +192,11 @@ impl Ledger {
                 what,
                 actor,
             } => Ok(note(*action, what, actor, now)),
+            Request::HoldNetworks {
+                networks,
+                reason,
+                actor,
+            } => self.plan_hold_networks(networks, reason, actor, now),
             Request::PassHold { elapsed, actor } => self.plan_pass_hold(*elapsed, actor, now),
             Request::Import(ask) => self.plan_import(ask, now),
             Request::LiftHold { reason, actor } => self.plan_lift_hold(reason, actor, now),

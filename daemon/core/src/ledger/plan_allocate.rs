@@ -94,7 +94,7 @@ impl Ledger {
         match want.key {
             Some(key) if self.check_address(want, key, ask)? => Ok(true),
             Some(_) | None => {
-                self.check_restored()?;
+                self.check_restored(want.pool.spec.network)?;
                 Ok(false)
             }
         }

@@ -51,16 +51,69 @@ impl Ledger {
             }
         }
         next.discovered &= record.discovered;
+        if record.proof.is_some() {
+            next.proof.clone_from(&record.proof);
+        }
         if known == Some(&next) {
             return Err(Stop::Answer(Answer::Done));
         }
         let mut draft = Draft::new(now, &"fipd".into());
         draft.flight.table = Some(Table::Clusters);
-        draft.say(
-            Action::ClusterRecorded,
-            format!("{} ({})", next.id, next.names.join(", ")).into(),
-        );
+        // A challenge value changes with each use; only a change of who the cluster is goes into the audit log.
+        let nonce =
+            |record: &ClusterRecord| record.proof.as_ref().and_then(|proof| proof.nonce.clone());
+        let same = known.is_some_and(|known| {
+            known.names == next.names
+                && known.discovered == next.discovered
+                && nonce(known) == nonce(&next)
+        });
+        if !same {
+            draft.say(
+                Action::ClusterRecorded,
+                format!("{} ({})", next.id, next.names.join(", ")).into(),
+            );
+        }
         draft.flight.ops.push(Op::PutCluster(next));
+        Ok((draft, Answer::Done))
+    }
+
+    /// Makes a cluster of its own of what goes by `name`: the cluster that had the name goes by its other names, or by its id
+    /// where it has none.
+    pub(super) fn plan_set_apart(
+        &self,
+        record: &ClusterRecord,
+        name: &Text,
+        actor: &Actor,
+        now: Timestamp,
+    ) -> Draw {
+        self.unlocked(Table::Clusters)?;
+        if self.rows.clusters.contains_key(&record.id) {
+            return Err(Refusal::Invalid {
+                field: "cluster",
+                value: record.id.to_string(),
+                allowed: "an id that no cluster has; ask again".to_owned(),
+            }
+            .into());
+        }
+        let mut draft = Draft::new(now, actor);
+        draft.flight.table = Some(Table::Clusters);
+        if let Some(before) = self.rows.cluster_by_name(name) {
+            let mut before = before.clone();
+            before.names.retain(|known| known != name);
+            if before.names.is_empty() {
+                before.names.push(Arc::clone(&before.id.0));
+            }
+            draft.flight.ops.push(Op::PutCluster(before));
+        }
+        let apart = ClusterRecord {
+            names: vec![Arc::clone(name)],
+            ..record.clone()
+        };
+        draft.say(
+            Action::ClusterChanged,
+            format!("{name} is a cluster of its own now: {}", apart.id).into(),
+        );
+        draft.flight.ops.push(Op::PutCluster(apart));
         Ok((draft, Answer::Done))
     }
 
@@ -300,7 +353,7 @@ fn systems_of(lease: &Lease, cluster: &ClusterId) -> usize {
     systems.len()
 }
 
-fn deletion(marker: &Adoption) -> Op {
+pub(super) fn deletion(marker: &Adoption) -> Op {
     Op::DeleteAdoption {
         network: marker.network,
         cluster: Arc::clone(&marker.cluster),

@@ -120,7 +120,8 @@ impl Ledger {
     fn check_move(&self, from: NetworkId, to: NetworkId) -> Result<(), Refusal> {
         self.check_adopted(to)?;
         self.check_adopted(from)?;
-        self.check_restored()
+        self.check_restored(to)?;
+        self.check_restored(from)
     }
 
     fn collisions(&self, to: NetworkId, leases: &[LeaseKey]) -> impl Iterator<Item = Collision> {

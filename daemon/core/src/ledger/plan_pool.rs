@@ -43,6 +43,7 @@ impl Ledger {
         let network = Network {
             id: NetworkId(last.saturating_add(1)),
             name: Arc::clone(name),
+            hold: None,
         };
         let mut draft = Draft::new(now, actor);
         draft.flight.table = Some(Table::Networks);

@@ -91,7 +91,7 @@ impl Ledger {
                 }
                 if more {
                     // The ports of a member that a restored file does not know look free.
-                    self.check_restored()?;
+                    self.check_restored(lease.key.network)?;
                 }
                 if next != **lease {
                     *lease = Arc::new(next);
@@ -168,7 +168,7 @@ impl Ledger {
             return Ok(());
         };
         self.settled(std::iter::once(lease.key))?;
-        self.check_restored()?;
+        self.check_restored(lease.key.network)?;
         joined.insert(lease.key);
         let mut next = Lease::clone(lease);
         next.members.push(Member {

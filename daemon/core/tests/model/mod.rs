@@ -107,6 +107,7 @@ impl Model {
         let default = Network {
             id: NetworkId(0),
             name: "default".into(),
+            hold: None,
         };
         Self {
             networks: vec![default],
@@ -152,12 +153,14 @@ impl Model {
                 ..
             } => self.orphan(cluster, system.as_ref(), *most),
             Request::Forget { cluster, most, .. } => self.forget(cluster, *most, now),
-            Request::RollUp { .. }
+            Request::SetApart { .. }
+            | Request::RollUp { .. }
             | Request::CreateAccount { .. }
             | Request::EditAccount(_)
             | Request::DeleteAccount { .. }
             | Request::PutToken { .. }
             | Request::DeleteToken { .. }
+            | Request::HoldNetworks { .. }
             | Request::RotateKey { .. }
             | Request::ImportKey { .. }
             | Request::Note { .. } => Err(Stop::Answer(Answer::Done)),

@@ -81,6 +81,7 @@ impl Model {
         let network = Network {
             id: NetworkId(self.networks.len() as u32),
             name: name.clone(),
+            hold: None,
         };
         let mut flight = Flight {
             networks: true,

@@ -123,6 +123,7 @@ mod tests {
         let blue = Network {
             id: NetworkId(1),
             name: "blue".into(),
+            hold: None,
         };
         ledger.apply(&Op::PutNetwork(blue.clone()));
         for (id, network) in [(1, 0), (2, 1), (3, 1)] {

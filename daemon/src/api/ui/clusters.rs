@@ -92,10 +92,22 @@ pub fn row(view: &ClusterView) -> ClusterRow {
     }
 }
 
+/// Owners that are named; of more, how many.
+const NAMED: usize = 20;
+
 fn held_back(held: &HeldBack) -> String {
+    let names = held.owners.keys().take(NAMED).map(ToString::to_string);
+    let names: Vec<String> = names.collect();
+    let more = match held.owners.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
     format!(
-        "{} leases of {} (at most {} go by themselves)",
-        held.leases, held.system, held.limit
+        "{} leases of {} (at most {} go by themselves): {}{more}",
+        held.leases,
+        held.system,
+        held.limit,
+        names.join(", ")
     )
 }
 

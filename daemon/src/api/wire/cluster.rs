@@ -1,5 +1,7 @@
 //! Clusters, and what an admin says about them.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -12,6 +14,9 @@ pub struct ClusterView {
     pub id: Option<String>,
     pub state: String,
     pub last_error: Option<String>,
+    /// Parts of what fipd keeps there that are not as they are to be, and why.
+    #[serde(default)]
+    pub troubles: BTreeMap<String, String>,
     /// Since when it is in that state.
     pub since: String,
     pub systems: Vec<String>,
@@ -54,6 +59,14 @@ pub struct ClusterList {
 pub struct SkipAdoption {
     /// The network that shall not wait for the cluster.
     pub network: String,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Join {
+    /// A name of the cluster that it is.
+    #[serde(rename = "as")]
+    pub other: String,
 }
 
 /// What was done, in one sentence.

@@ -32,7 +32,7 @@ fn list_and_read(
 
 /// What goes now, for a cluster of 100 leases.
 fn released(absences: &Absences) -> Vec<Identity> {
-    let release = absences.verdict(100, Some(0)).release;
+    let release = absences.verdict(100, Some(0), |_| true).release;
     release.into_iter().map(|(identity, _)| identity).collect()
 }
 
@@ -149,16 +149,16 @@ fn gone(count: usize) -> Absences {
 
 #[test]
 fn five_may_always_go_and_a_sixth_of_few_holds_all_back() {
-    assert_eq!(gone(5).verdict(5, Some(0)).release.len(), 5);
-    let verdict = gone(6).verdict(6, Some(0));
+    assert_eq!(gone(5).verdict(5, Some(0), |_| true).release.len(), 5);
+    let verdict = gone(6).verdict(6, Some(0), |_| true);
     assert_eq!(verdict.release, []);
     assert_eq!(held_back(&verdict), Some((6, 5)));
 }
 
 #[test]
 fn of_many_one_in_twenty_may_go() {
-    assert_eq!(gone(50).verdict(1_000, Some(0)).release.len(), 50);
-    let verdict = gone(51).verdict(1_000, Some(0));
+    assert_eq!(gone(50).verdict(1_000, Some(0), |_| true).release.len(), 50);
+    let verdict = gone(51).verdict(1_000, Some(0), |_| true);
     assert_eq!(held_back(&verdict), Some((51, 50)));
 }
 
@@ -168,7 +168,7 @@ fn an_emptied_cluster_releases_nothing_however_long_it_stays_empty() {
     for n in 1..100 {
         let ms = MINUTE + n * 300_000;
         list_and_read(&mut absences, ms, &held(0..100), &present([]));
-        let verdict = absences.verdict(100, Some(0));
+        let verdict = absences.verdict(100, Some(0), |_| true);
         assert_eq!(verdict.release, []);
         assert_eq!(held_back(&verdict), Some((100, 5)));
     }
@@ -177,15 +177,15 @@ fn an_emptied_cluster_releases_nothing_however_long_it_stays_empty() {
 #[test]
 fn the_limit_counts_what_went_within_the_window() {
     let absences = gone(3);
-    let verdict = absences.verdict(96, Some(4));
+    let verdict = absences.verdict(96, Some(4), |_| true);
     assert_eq!(verdict.release, []);
     assert_eq!(
         held_back(&verdict),
         Some((3, 5)),
         "4 went, 3 more would be 7"
     );
-    assert_eq!(absences.verdict(96, Some(2)).release.len(), 3);
-    assert_eq!(absences.verdict(96, Some(0)).release.len(), 3);
+    assert_eq!(absences.verdict(96, Some(2), |_| true).release.len(), 3);
+    assert_eq!(absences.verdict(96, Some(0), |_| true).release.len(), 3);
 }
 
 #[test]
@@ -194,13 +194,16 @@ fn an_owner_counts_with_all_its_leases() {
     let held = BTreeMap::from([(owner(1), 6)]);
     list_and_read(&mut absences, 0, &held, &present([]));
     list_and_read(&mut absences, MINUTE, &held, &present([]));
-    assert_eq!(held_back(&absences.verdict(6, Some(0))), Some((6, 5)));
+    assert_eq!(
+        held_back(&absences.verdict(6, Some(0), |_| true)),
+        Some((6, 5))
+    );
 }
 
 #[test]
 fn a_confirmation_releases_just_what_it_is_about() {
     let mut absences = gone(10);
-    let word = word(&absences.verdict(10, Some(0)));
+    let word = word(&absences.verdict(10, Some(0), |_| true));
     // Owner 3 turns up again before the word arrives; owners 20 to 29 vanish meanwhile, so that more is held back.
     for ms in [2 * MINUTE, 3 * MINUTE] {
         list_and_read(
@@ -210,9 +213,12 @@ fn a_confirmation_releases_just_what_it_is_about() {
             &present((3..4).chain(10..20)),
         );
     }
-    assert_eq!(held_back(&absences.verdict(30, Some(0))), Some((19, 5)));
+    assert_eq!(
+        held_back(&absences.verdict(30, Some(0), |_| true)),
+        Some((19, 5))
+    );
     absences.confirm(&word);
-    let verdict = absences.verdict(30, Some(0));
+    let verdict = absences.verdict(30, Some(0), |_| true);
     let confirmed = |identity| (identity, Some("user:ada".into()));
     assert_eq!(
         verdict.release,
@@ -227,19 +233,19 @@ fn a_confirmation_releases_just_what_it_is_about() {
     for ms in [4 * MINUTE, 5 * MINUTE] {
         list_and_read(&mut absences, ms, &held(3..4), &present([]));
     }
-    let again = absences.verdict(30, Some(0)).release;
+    let again = absences.verdict(30, Some(0), |_| true).release;
     assert_eq!(again, [(owner(3), None)]);
 }
 
 #[test]
 fn a_confirmation_is_no_word_about_more_leases() {
     let mut absences = gone(6);
-    let word = word(&absences.verdict(6, Some(0)));
+    let word = word(&absences.verdict(6, Some(0), |_| true));
     let mut more = held(0..6);
     more.insert(owner(2), 7);
     list_and_read(&mut absences, 2 * MINUTE, &more, &present([]));
     absences.confirm(&word);
-    let verdict = absences.verdict(12, Some(0));
+    let verdict = absences.verdict(12, Some(0), |_| true);
     assert_eq!(verdict.release.len(), 5);
     assert_eq!(
         verdict.held_back.unwrap().owners,
@@ -252,7 +258,7 @@ fn while_nobody_knows_what_went_only_an_admin_lets_go() {
     let mut absences = Absences::default();
     list_and_read(&mut absences, 0, &held([1]), &present([]));
     absences.listed(at(MINUTE), &held([1]), &present([]));
-    let verdict = absences.verdict(100, None);
+    let verdict = absences.verdict(100, None, |_| true);
     let held_back = verdict.held_back.unwrap();
     assert_eq!((held_back.leases(), held_back.limit), (1, 0));
     assert_eq!(verdict.release, []);
@@ -260,5 +266,5 @@ fn while_nobody_knows_what_went_only_an_admin_lets_go() {
         actor: "user:ada".into(),
         owners: held_back.owners,
     });
-    assert_eq!(absences.verdict(100, None).release.len(), 1);
+    assert_eq!(absences.verdict(100, None, |_| true).release.len(), 1);
 }

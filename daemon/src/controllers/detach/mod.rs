@@ -1,10 +1,11 @@
 //! Leaving a cluster cleanly: what fipd has put there goes, what users have stays, and so do the addresses.
 //!
 //! Runs once no system is on for the cluster. Finalizers first, so that nothing is kept from being deleted; then marks; then the
-//! objects that are fipd's alone; its Leases last. Every step may be done again.
+//! objects that are fipd's alone; its Leases; last what proves which cluster it is. Every step may be done again.
 
 mod agents;
 mod guests;
+mod identity;
 mod kinds;
 mod leases;
 mod object;
@@ -132,6 +133,8 @@ pub async fn leave(
     let found = guests::secrets(&remote, past).await;
     run(session, &remote, found, actor, &mut report).await?;
     let found = leases::steps(&remote, past, me).await;
+    run(session, &remote, found, actor, &mut report).await?;
+    let found = identity::steps(session, &remote).await;
     run(session, &remote, found, actor, &mut report).await?;
     if !report.unseen.is_empty() {
         report.unseen.extend(past.doubt());

@@ -105,6 +105,7 @@ pub(super) fn of_action(action: Action) -> u8 {
         Action::ServicesChanged => 38,
         Action::SecretRotated => 39,
         Action::ClusterChanged => 40,
+        Action::NetworkHeld => 44,
     }
 }
 
@@ -151,6 +152,7 @@ pub(super) fn action(code: u8) -> Result<Action, DecodeError> {
         38 => Action::ServicesChanged,
         39 => Action::SecretRotated,
         40 => Action::ClusterChanged,
+        44 => Action::NetworkHeld,
         other => return Err(DecodeError::value("action", other)),
     })
 }

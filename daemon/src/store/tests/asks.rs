@@ -328,6 +328,7 @@ impl History {
                     names: vec![format!("east-{}", self.dice.below(3)).into()],
                     discovered: true,
                     first_seen: Timestamp(self.time),
+                    proof: None,
                 },
             },
         }

@@ -3,11 +3,11 @@
 use std::{fs, net::IpAddr, path::Path, sync::Arc};
 
 use fipd_core::{
-    Account, Action, AddressSpec, Adoption, AuditEntry, Authority as _, ClusterId, ClusterRecord,
-    Contender, Decision, Ends, EndsOf, Holder, Identity, KeyBytes, KeyId, Lease, LeaseKey,
-    LeaseState, Member, Network, NetworkId, Op, Order, Origin, Outcome, PastLease, Pool, PoolId,
-    PoolScope, PoolSpec, PortClaim, Protocol, Quota, Role, Scope, SigningKey, Sticky, Tenant, Text,
-    Timestamp, Token, TokenId,
+    Account, Action, AddressSpec, Adoption, AuditEntry, Authority as _, ClusterId, ClusterProof,
+    ClusterRecord, Contender, Decision, Ends, EndsOf, Holder, Identity, KeyBytes, KeyId, Lease,
+    LeaseKey, LeaseState, Member, Network, NetworkId, Op, Order, Origin, Outcome, PastLease, Pool,
+    PoolId, PoolScope, PoolSpec, PortClaim, Protocol, Quota, RestoreHold, Role, Scope, SigningKey,
+    Sticky, Tenant, Text, Timestamp, Token, TokenId,
 };
 use ipnet::IpNet;
 use proptest::{
@@ -316,6 +316,26 @@ fn role() -> impl Strategy<Value = Role> {
     prop_oneof![Just(Role::Viewer), Just(Role::Operator), Just(Role::Admin)]
 }
 
+fn hold() -> impl Strategy<Value = Option<RestoreHold>> {
+    let hold = (1..=u64::MAX, time()).prop_map(|(left, until)| RestoreHold { left, until });
+    option::of(hold)
+}
+
+fn proof() -> impl Strategy<Value = Option<ClusterProof>> {
+    let texts = (text(), text(), text(), text());
+    let proof = (option::of(text()), option::of(text()), texts).prop_map(
+        |(nonce, next, (value, ca, lead, way))| ClusterProof {
+            nonce,
+            value,
+            next,
+            ca,
+            lead,
+            way,
+        },
+    );
+    option::of(proof)
+}
+
 proptest! {
     #[test]
     fn lease_keys(key in key(), other in key()) {
@@ -362,11 +382,11 @@ proptest! {
     }
 
     #[test]
-    fn networks_and_clusters(id in any::<u32>(), name in text(), names in vec(text(), 0..4), found in any::<bool>(), at in time()) {
-        let network = Network { id: NetworkId(id), name: name.clone() };
+    fn networks_and_clusters(id in any::<u32>(), name in text(), names in vec(text(), 0..4), found in any::<bool>(), at in time(), proof in proof(), hold in hold()) {
+        let network = Network { id: NetworkId(id), name: name.clone(), hold };
         let row = value(codec::encode_network(&network));
         prop_assert_eq!(read(&row, |row| codec::decode_network(id.to_be_bytes(), row)).unwrap(), network);
-        let cluster = ClusterRecord { id: ClusterId(name), names, discovered: found, first_seen: at };
+        let cluster = ClusterRecord { id: ClusterId(name), names, discovered: found, first_seen: at, proof };
         let row = value(codec::encode_cluster(&cluster));
         prop_assert_eq!(read(&row, |row| codec::decode_cluster(&cluster.id.0, row)).unwrap(), cluster);
     }
@@ -578,6 +598,7 @@ fn everything() -> Vec<Op> {
         names: vec!["east".into(), "c-m-abc".into()],
         discovered: true,
         first_seen: Timestamp(2),
+        proof: None,
     };
     let marker = Adoption {
         network: NetworkId(1),
@@ -607,6 +628,7 @@ fn everything() -> Vec<Op> {
         Op::PutNetwork(Network {
             id: NetworkId(1),
             name: "vlan-7".into(),
+            hold: None,
         }),
         Op::PutCluster(cluster),
         Op::PutAdoption(marker),

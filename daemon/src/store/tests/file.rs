@@ -77,6 +77,7 @@ fn revisions_of_an_earlier_run_are_too_old_even_if_the_clock_stood_still() {
                 names: Vec::new(),
                 discovered: false,
                 first_seen: Timestamp(9),
+                proof: None,
             };
             let request = Request::RecordCluster { record };
             let Planned::Tentative {

@@ -247,6 +247,7 @@ pub(super) fn everything() -> Vec<Op> {
         Op::PutNetwork(Network {
             id: NetworkId(id),
             name: name.into(),
+            hold: None,
         })
     };
     let cluster = |id: &str, names: &[&str], discovered| {
@@ -255,6 +256,7 @@ pub(super) fn everything() -> Vec<Op> {
             names: names.iter().map(|name| (*name).into()).collect(),
             discovered,
             first_seen: Timestamp(2_000),
+            proof: None,
         })
     };
     let adopted = |network, cluster: &str, skipped| {

@@ -19,6 +19,7 @@ fn ledger(markers: &[Adoption]) -> Ledger {
         names: vec!["one".into()],
         discovered: false,
         first_seen: Timestamp(1),
+        proof: None,
     }));
     for marker in markers {
         ledger.apply(&Op::PutAdoption(marker.clone()));

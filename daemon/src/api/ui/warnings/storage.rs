@@ -55,16 +55,25 @@ pub(super) fn disk(known: Option<(u64, u64)>) -> Option<Warning> {
     })
 }
 
-/// That a backup was brought back and free addresses are held.
+/// That a backup was brought back, or that a cluster knows more than the store, and free addresses are held.
 pub(super) fn restore_hold(ledger: &Ledger) -> Option<Warning> {
     let hold = ledger.restore_hold()?;
+    let what = if ledger.epoch().is_some_and(|epoch| epoch.hold.is_some()) {
+        "A backup was brought back: free addresses are given to nobody new until about".to_owned()
+    } else {
+        let names = ledger.networks_held().map(|network| &*network.name);
+        let names: Vec<&str> = names.take(5).collect();
+        format!(
+            "A cluster knows decisions that this store does not, so that it is an older one: free addresses of network {} are given \
+             to nobody new until about",
+            names.join(", ")
+        )
+    };
     Some(Warning {
         urgent: true,
-        what: "A backup was brought back: free addresses are given to nobody new until about"
-            .into(),
+        what,
         at: Some(views::moment(hold.until)),
-        next: "Then that ends by itself. If nothing of the time after the backup can be in use:"
-            .into(),
+        next: "Then that ends by itself. If nothing of the time after it can be in use:".into(),
         commands: vec!["fipd hold lift --reason TEXT".into()],
         link: link(links::BACKUP, "End it here"),
         ..Warning::default()

@@ -267,6 +267,7 @@ mod tests {
         ledger.apply(&Op::PutNetwork(Network {
             id: OTHERS,
             name: "others".into(),
+            hold: None,
         }));
         let holder = Holder {
             identity: identity(owner),

@@ -1,0 +1,234 @@
+//! The Secret `fipd-identity` that fipd keeps in each cluster: reading and writing it.
+//!
+//! Every read asks for the latest state, without a resourceVersion, so that no cache answers it. Every write names the version
+//! that was read.
+
+use std::collections::BTreeMap;
+
+use fipd_core::Text;
+use fipd_crds::labels::{FIELD_MANAGER, MANAGED_BY};
+use k8s_openapi::{ByteString, api::core::v1::Secret};
+use kube::{
+    Api, Client,
+    api::{ObjectMeta, PostParams},
+};
+
+use super::{Reached, Seen};
+use crate::clusters::connect::{self, ConnectError};
+
+pub(crate) const NAME: &str = "fipd-identity";
+const NONCE: &str = "nonce";
+const CHALLENGE: &str = "challenge";
+const EPOCH: &str = "epoch";
+const COMMIT: &str = "commit";
+
+/// What a link is to do with the Secret.
+#[derive(Clone, Debug)]
+pub(in crate::clusters) enum Order {
+    /// Only read it, now.
+    Look,
+    /// Create it where it is not there.
+    Create { nonce: Text, value: Text },
+    /// Replace the challenge value where it is one of `from`.
+    Replace {
+        nonce: Text,
+        from: Vec<Text>,
+        value: Text,
+    },
+    /// An admin says that the cluster is this one: write it, whatever is there.
+    Claim { nonce: Text, value: Text },
+    /// Only note how far the store has come.
+    Note { nonce: Text },
+}
+
+/// How a write ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::clusters) enum Written {
+    Done,
+    /// Something else is there than was expected.
+    Changed,
+    /// fipd has not the right, or there is no such namespace.
+    Refused(String),
+}
+
+/// What is there, with how far the store had come when it was written.
+pub(in crate::clusters) async fn read(
+    client: &Client,
+    namespace: &str,
+) -> Result<(Seen, Option<Reached>), ConnectError> {
+    let api: Api<Secret> = Api::namespaced(client.clone(), namespace);
+    match get(&api).await {
+        Ok(secret) => Ok((seen(secret.as_ref()), secret.as_ref().and_then(reached))),
+        Err(Failure::Status(401 | 403 | 405, _)) => Ok((Seen::Hidden, None)),
+        Err(Failure::Status(_, text)) => Err(ConnectError::Api(text)),
+        Err(Failure::Other(error)) => Err(error),
+    }
+}
+
+/// Carries an order out; [`Order::Look`] needs nothing more than the read that follows each.
+pub(in crate::clusters) async fn write(
+    client: &Client,
+    namespace: &str,
+    order: &Order,
+    reached: Reached,
+) -> Result<Written, ConnectError> {
+    let place = Place {
+        api: Api::namespaced(client.clone(), namespace),
+        reached,
+    };
+    let written = match order {
+        Order::Look => return Ok(Written::Done),
+        Order::Create { nonce, value } => place.create(nonce, value).await,
+        Order::Replace { nonce, from, value } => place.replace(nonce, from, value).await,
+        Order::Claim { nonce, value } => place.claim(nonce, value).await,
+        Order::Note { nonce } => place.note(nonce).await,
+    };
+    match written {
+        Ok(written) => Ok(written),
+        Err(Failure::Status(409, _)) => Ok(Written::Changed),
+        Err(Failure::Status(408 | 429, text)) => Err(ConnectError::Api(text)),
+        Err(Failure::Status(400..=499, text)) => Ok(Written::Refused(text)),
+        Err(Failure::Status(_, text)) => Err(ConnectError::Api(text)),
+        Err(Failure::Other(error)) => Err(error),
+    }
+}
+
+enum Failure {
+    Status(u16, String),
+    Other(ConnectError),
+}
+
+async fn call<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T, Failure> {
+    match tokio::time::timeout(connect::CALL, call).await {
+        Err(_) => Err(Failure::Other(ConnectError::Deadline(connect::CALL))),
+        Ok(Err(error)) => {
+            let text = format!("Secret {NAME}: {}", connect::explain(&error));
+            Err(if let kube::Error::Api(status) = &error {
+                Failure::Status(status.code, text)
+            } else {
+                Failure::Other(ConnectError::Api(text))
+            })
+        }
+        Ok(Ok(value)) => Ok(value),
+    }
+}
+
+async fn get(api: &Api<Secret>) -> Result<Option<Secret>, Failure> {
+    match call(api.get(NAME)).await {
+        Ok(secret) => Ok(Some(secret)),
+        Err(Failure::Status(404, _)) => Ok(None),
+        Err(failure) => Err(failure),
+    }
+}
+
+/// Where the Secret is, and what is noted there with each write.
+struct Place {
+    api: Api<Secret>,
+    reached: Reached,
+}
+
+impl Place {
+    async fn create(&self, nonce: &Text, value: &Text) -> Result<Written, Failure> {
+        let fresh = self.secret(nonce, value, ObjectMeta::default());
+        call(self.api.create(&PostParams::default(), &fresh)).await?;
+        Ok(Written::Done)
+    }
+
+    async fn replace(&self, nonce: &Text, from: &[Text], value: &Text) -> Result<Written, Failure> {
+        let Some(before) = get(&self.api).await? else {
+            return Ok(Written::Changed);
+        };
+        match seen(Some(&before)) {
+            Seen::Value {
+                nonce: known,
+                value: now,
+            } if known == *nonce && now == *value => Ok(Written::Done),
+            Seen::Value {
+                nonce: known,
+                value: now,
+            } if known == *nonce && from.contains(&now) => self.put(before, nonce, value).await,
+            Seen::Value { .. } | Seen::Absent | Seen::Hidden => Ok(Written::Changed),
+        }
+    }
+
+    async fn claim(&self, nonce: &Text, value: &Text) -> Result<Written, Failure> {
+        match get(&self.api).await? {
+            None => self.create(nonce, value).await,
+            Some(before) => self.put(before, nonce, value).await,
+        }
+    }
+
+    async fn note(&self, nonce: &Text) -> Result<Written, Failure> {
+        let Some(before) = get(&self.api).await? else {
+            return Ok(Written::Changed);
+        };
+        match seen(Some(&before)) {
+            Seen::Value {
+                nonce: known,
+                value,
+            } if known == *nonce => self.put(before, nonce, &value).await,
+            Seen::Value { .. } | Seen::Absent | Seen::Hidden => Ok(Written::Changed),
+        }
+    }
+
+    async fn put(&self, before: Secret, nonce: &Text, value: &Text) -> Result<Written, Failure> {
+        let after = self.secret(nonce, value, before.metadata);
+        call(self.api.replace(NAME, &PostParams::default(), &after)).await?;
+        Ok(Written::Done)
+    }
+
+    fn secret(&self, nonce: &Text, value: &Text, mut metadata: ObjectMeta) -> Secret {
+        metadata.name = Some(NAME.to_owned());
+        metadata.managed_fields = None;
+        let labels = metadata.labels.get_or_insert_default();
+        labels.insert(MANAGED_BY.to_owned(), FIELD_MANAGER.to_owned());
+        let entry = |key: &str, text: &str| (key.to_owned(), ByteString(text.as_bytes().to_vec()));
+        let data = BTreeMap::from([
+            entry(NONCE, nonce),
+            entry(CHALLENGE, value),
+            entry(EPOCH, &self.reached.epoch.to_string()),
+            entry(COMMIT, &self.reached.commit.to_string()),
+        ]);
+        Secret {
+            metadata,
+            data: Some(data),
+            ..Secret::default()
+        }
+    }
+}
+
+fn reached(secret: &Secret) -> Option<Reached> {
+    let number = |key: &str| {
+        let bytes = &secret.data.as_ref()?.get(key)?.0;
+        std::str::from_utf8(bytes).ok()?.parse().ok()
+    };
+    Some(Reached {
+        epoch: number(EPOCH)?,
+        commit: number(COMMIT)?,
+    })
+}
+
+/// A Secret without a nonce is none of fipd's.
+fn seen(secret: Option<&Secret>) -> Seen {
+    /// Longer ones were not written by fipd.
+    const MOST: usize = 128;
+    let entry = |key: &str| {
+        let bytes = &secret?.data.as_ref()?.get(key)?.0;
+        let text = std::str::from_utf8(bytes).ok()?;
+        let plain = |c: u8| c.is_ascii_alphanumeric() || c == b'-';
+        let ok = !text.is_empty() && text.len() <= MOST && text.bytes().all(plain);
+        ok.then(|| Text::from(text))
+    };
+    match (secret, entry(NONCE)) {
+        (None, _) => Seen::Absent,
+        (Some(_), Some(nonce)) => Seen::Value {
+            nonce,
+            value: entry(CHALLENGE).unwrap_or_default(),
+        },
+        // Somebody emptied it: no nonce is right.
+        (Some(_), None) => Seen::Value {
+            nonce: Text::default(),
+            value: Text::default(),
+        },
+    }
+}
