@@ -36,6 +36,7 @@ async fn cluster() -> Result<ControlPlane> {
     plane.install_crds(&definitions).await?;
     plane.apply(ROLE).await?;
     plane.bind_role("fipd-claims", None).await?;
+    plane.grant_identity().await?;
     Ok(plane)
 }
 
@@ -142,12 +143,16 @@ async fn a_cluster_is_added_by_upload_and_left_without_a_trace_and_with_its_addr
         "it has left something by now"
     );
 
-    wait_until("two finalizers and a Pool are planned", DEADLINE, || async {
-        let dry_run = ["clusters", "detach", "east", "--dry-run", "-o", "json"];
-        let planned = fipd.cli(dry_run).await.unwrap().json().unwrap();
-        let steps = planned["steps"].as_array().unwrap().len();
-        (steps >= 3).then_some(()).ok_or(planned.to_string())
-    })
+    wait_until(
+        "two finalizers and a Pool are planned",
+        DEADLINE,
+        || async {
+            let dry_run = ["clusters", "detach", "east", "--dry-run", "-o", "json"];
+            let planned = fipd.cli(dry_run).await.unwrap().json().unwrap();
+            let steps = planned["steps"].as_array().unwrap().len();
+            (steps >= 3).then_some(()).ok_or(planned.to_string())
+        },
+    )
     .await
     .unwrap();
     let left = said(fipd.cli(["clusters", "detach", "east"]).await.unwrap());

@@ -378,7 +378,9 @@ async fn two_names_of_one_cluster_are_one_and_a_stranger_under_a_known_name_is_s
     })
     .await;
     assert_eq!(bed.clusters.forget("a", "test".into()).await.unwrap(), 1);
-    let new = bed.until_state("a", ClusterState::Ready).await;
+    // Neither name is known any more: the first of the configuration leads.
+    let new = bed.until_state("b", ClusterState::Ready).await;
+    bed.until_state("a", ClusterState::Joined).await;
     assert_ne!(new.id, first.id);
     assert_eq!(bed.lease("10.7.0.9"), None);
     bed.stop().await;

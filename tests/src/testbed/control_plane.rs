@@ -180,6 +180,34 @@ impl ControlPlane {
         Ok(plane)
     }
 
+    /// Starts another cluster whose etcd begins as a copy of this one's, as a clone does: the same UIDs, the same Secrets.
+    pub async fn clone_as(&self, name: &str) -> Result<Self> {
+        self.copy(&self.name, name).await?;
+        Self::start_on(Arc::clone(&self.foundation), name, self.options.clone()).await
+    }
+
+    /// Keeps what etcd has now; the latest one is restored.
+    pub async fn snapshot(&self) -> Result<()> {
+        self.copy(&self.name, &self.snapshot_name()).await
+    }
+
+    /// Brings etcd back to the snapshot; the API server is down meanwhile.
+    pub async fn restore_snapshot(&mut self) -> Result<()> {
+        self.kill_api()?;
+        self.copy(&self.snapshot_name(), &self.name).await?;
+        self.start_api().await
+    }
+
+    fn snapshot_name(&self) -> String {
+        format!("{}-snapshot", self.name)
+    }
+
+    async fn copy(&self, from: &str, to: &str) -> Result<()> {
+        let prefix = |name: &str| format!("/registry-{name}/");
+        let etcd = &self.foundation.etcd;
+        etcd.copy(&prefix(from), &prefix(to)).await
+    }
+
     pub fn name(&self) -> &str {
         &self.name
     }

@@ -4,9 +4,11 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde_json::{Value, json};
 
-use super::http::get_tcp;
+use super::http::{Method, call_tcp, get_tcp};
 use super::ports::free_port;
 use crate::process::Process;
 use crate::toolchain::Component;
@@ -72,4 +74,47 @@ impl Etcd {
     pub fn pid(&self) -> u32 {
         self.process.pid()
     }
+}
+
+/// Keys read by one request, so that an answer stays below the limits of gRPC.
+const PAGE: usize = 100;
+
+impl Etcd {
+    /// Makes all that is below one prefix equal to what is below another, as restoring a snapshot does. No API server may use
+    /// the target meanwhile.
+    pub async fn copy(&self, from: &str, to: &str) -> Result<()> {
+        let all = json!({ "key": STANDARD.encode(to), "range_end": STANDARD.encode(after(to)) });
+        self.call("deleterange", &all).await?;
+        let mut begin = from.as_bytes().to_vec();
+        loop {
+            let page = json!({
+                "key": STANDARD.encode(&begin), "range_end": STANDARD.encode(after(from)), "limit": PAGE,
+            });
+            let page = self.call("range", &page).await?;
+            let rows = page["kvs"].as_array().cloned().unwrap_or_default();
+            for row in &rows {
+                let key = STANDARD.decode(row["key"].as_str().unwrap_or_default())?;
+                let rest = key.strip_prefix(from.as_bytes()).unwrap_or_default();
+                let target = [to.as_bytes(), rest].concat();
+                let put = json!({ "key": STANDARD.encode(target), "value": row["value"] });
+                self.call("put", &put).await?;
+                begin = [key.as_slice(), &[0]].concat();
+            }
+            if rows.len() < PAGE {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn call(&self, what: &str, body: &Value) -> Result<Value> {
+        let path = format!("/v3/kv/{what}");
+        let reply = call_tcp(self.port, Method::POST, &path, Some(body)).await?;
+        ensure!(reply.status == 200, "{path}: {reply:?}");
+        Ok(serde_json::from_str(&reply.body)?)
+    }
+}
+
+/// The first key behind all that begin with a prefix; it ends with a slash.
+fn after(prefix: &str) -> String {
+    format!("{}0", prefix.trim_end_matches('/'))
 }

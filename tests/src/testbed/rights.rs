@@ -23,6 +23,18 @@ impl ControlPlane {
         }
         self.apply(&binding.to_string()).await
     }
+
+    /// Lets [`RESTRICTED_USER`] keep the Secret that tells the cluster from its clones.
+    pub async fn grant_identity(&self) -> Result<()> {
+        let role = include_str!("../../../packaging/rbac/identity.yaml");
+        let binding = json!({
+            "apiVersion": format!("{GROUP}/v1"), "kind": "RoleBinding",
+            "metadata": { "name": "fipd-identity", "namespace": "kube-system" },
+            "roleRef": { "apiGroup": GROUP, "kind": "Role", "name": "fipd-identity" },
+            "subjects": [{ "apiGroup": GROUP, "kind": "User", "name": RESTRICTED_USER }],
+        });
+        self.apply(&format!("{role}\n---\n{binding}")).await
+    }
 }
 
 impl Site {
@@ -44,6 +56,7 @@ impl Site {
             let role = format!("fipd-rancher-fip-{role}");
             self.rancher.bind_role(&role, namespace).await?;
         }
+        self.rancher.grant_identity().await?;
         let client = self.rancher.client().await?;
         let roles = include_str!("../../../packaging/rbac/rancher-fip-guest.yaml");
         for cluster in &self.downstream {
@@ -53,6 +66,7 @@ impl Site {
                 _ => "fipd-rancher-fip-guest",
             };
             cluster.plane.bind_role(role, None).await?;
+            cluster.plane.grant_identity().await?;
             let kubeconfig = cluster.plane.kubeconfig_of(RESTRICTED_USER);
             self.publish_kubeconfig(&client, &cluster.id, &kubeconfig)
                 .await?;
