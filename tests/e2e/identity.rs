@@ -269,6 +269,7 @@ async fn a_kubeconfig_exchanged_while_fipd_is_down_counts_only_where_it_leads_to
          [cluster.claims]\npools = [\"lab\"]\n",
     )
     .unwrap();
+    fipd.restart().await.unwrap();
     let claims = Claims::of(&east).await;
     let (web, api) = (claims.made("web").await, claims.made("api").await);
     let clone = east.clone_as("clone").await.unwrap();

@@ -143,8 +143,9 @@ impl Registry {
         }
         let nonce = random().ok_or_else(no_random)?;
         let value = fresh("").ok_or_else(no_random)?;
+        let id = apart(&uid, &nonce);
         let record = ClusterRecord {
-            id: apart(&uid, &nonce),
+            id: id.clone(),
             names: Vec::new(),
             discovered: self
                 .sites
@@ -166,6 +167,8 @@ impl Registry {
             actor,
         };
         self.ipam.submit(request).await?;
+        // What it will show is this process's own.
+        self.progress(&id).noted.compared = true;
         self.order(&over, Order::Claim { nonce, value });
         Ok(())
     }

@@ -228,6 +228,8 @@ impl Registry {
                 let progress = self.progress(id);
                 if progress.created.is_none_or(|at| at.elapsed() >= AGAIN) {
                     progress.created = Some(Instant::now());
+                    // What it will show is this process's own.
+                    progress.noted.compared = true;
                     if let (Some(nonce), Some(value)) = (random(), fresh("")) {
                         self.order(&over, Order::Create { nonce, value });
                     }
