@@ -34,7 +34,7 @@ use crate::{
         tls, ui,
     },
     backups::{Backups, Schedule},
-    clock,
+    clock::{self, KernelClock},
     clusters::{self, Clusters, ClustersError},
     config::HostRole,
     controllers::{Runner, lease, rancher_fip::guests::Own},
@@ -108,7 +108,11 @@ pub async fn run(settings: Settings, passed: Passed) -> Result<(), AppError> {
         backups: settings.config.backup.directory.clone(),
         ..Options::default()
     };
-    let (ipam, writer) = Ipam::start_with(&settings.data_dir, options, Arc::new(clock::now))?;
+    let (ipam, writer) = Ipam::start_on(
+        &settings.data_dir,
+        options,
+        Arc::new(KernelClock::new(settings.config.clock.trust)),
+    )?;
     let stop = CancellationToken::new();
     let result = serve(&settings, passed, &ipam, &stop).await;
     stop.cancel();

@@ -1,8 +1,12 @@
-//! The wall clock, read in one place.
+//! The clocks of the host, read in one place.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fipd_core::Timestamp;
+
+mod host;
+
+pub use host::{Clock, ClockTrust, HostClock, KernelClock, Synchronised, WallClock};
 
 /// The wall clock's time; 0 where it stands before 1970.
 pub fn now() -> Timestamp {

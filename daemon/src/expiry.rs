@@ -1,8 +1,8 @@
 //! Ends what ends by itself, reservations and quarantines, when the address book's time has come to it.
 //!
-//! That time is `max(wall clock, latest known)`. It may stand still while the wall clock is set back, and jump when it is
-//! set forward or the host slept: so the wait is cut into pieces, each begun with a fresh look at the clock. While
-//! nothing has an end, it waits for the next change and for no clock at all.
+//! That time advances with the boot clock, and jumps when the wall clock is ahead and believed: so the wait is cut into
+//! pieces, each begun with a fresh look at the clock. While nothing has an end, it waits for the next change and for no
+//! clock at all.
 
 use std::{pin::pin, time::Duration};
 

@@ -20,15 +20,15 @@ use std::{
     path::Path,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread,
     time::{Duration, Instant},
 };
 
 use fipd_core::{
-    Action, Actor, Answer, ClusterId, Expectation, Identity, Ledger, Refusal, Refused, Request,
-    System, Text, Timestamp,
+    Action, Actor, Answer, BookTime, ClusterId, Expectation, Identity, Ledger, Refusal, Refused,
+    Request, System, Text,
 };
 use parking_lot::{Mutex, RwLock};
 use tokio::{
@@ -36,16 +36,22 @@ use tokio::{
     sync::{Semaphore, oneshot, watch},
 };
 
-use crate::store::{Condition, Loaded, OpenError, Options, Store, StoreReader, StoreStop};
+pub use crate::clock::Clock;
+use crate::{
+    clock::{HostClock, WallClock},
+    store::{Condition, Loaded, OpenError, Options, Store, StoreReader, StoreStop},
+};
 
 mod committer;
 mod mailbox;
 mod planner;
 mod pulse;
+mod time;
 
 use mailbox::{Mailbox, Waiting};
 use pulse::Beats;
 pub use pulse::Pulse;
+pub use time::{FAR_AHEAD, HELD_BACK, TimeStatus};
 
 /// Requests that may wait at once; one more waits outside.
 const QUEUE: usize = 4_096;
@@ -53,16 +59,11 @@ const QUEUE: usize = 4_096;
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 /// How long it waits for a disk that hangs, after that.
 const LAST_PATIENCE: Duration = Duration::from_secs(1);
-/// What an admin should know of: a clock that is corrected by less is nothing unusual.
-pub const FAR_AHEAD: Duration = Duration::from_secs(3_600);
 /// How long a lone caller looks out for its answer before it sleeps: waking its thread takes a fifth of what a good disk
 /// takes for a commit.
 const LOOK_OUT: Duration = Duration::from_micros(500);
 /// The name of the database in the data directory.
 pub const DATABASE: &str = "fipd.redb";
-
-/// Tells the time; need not be monotonic.
-pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// Looks at the ledger whenever the request is decided, before it is: an error is its answer.
 pub type Guard = Box<dyn Fn(&Ledger, &Request) -> Result<(), IpamError> + Send>;
@@ -129,11 +130,10 @@ struct Shared {
     ended: watch::Sender<bool>,
     reader: StoreReader,
     stop: StoreStop,
-    clock: Clock,
-    /// The latest time given to the ledger.
-    latest: AtomicU64,
-    /// Whether the log says that this is far ahead of the clock.
-    ahead: AtomicBool,
+    clock: Arc<dyn HostClock>,
+    time: Mutex<BookTime>,
+    /// Whether the log says that the clock is wrong.
+    wrong: AtomicBool,
     /// The last small commit took less than [`LOOK_OUT`].
     quick: AtomicBool,
     /// Where the callers are.
@@ -163,21 +163,6 @@ impl Drop for Gone<'_> {
 }
 
 impl Shared {
-    /// `max(clock, latest)`: what the ledger is told never runs backwards, not even over a restart.
-    fn now(&self) -> Timestamp {
-        let wall = (self.clock)().0;
-        let now = self.latest.fetch_max(wall, Ordering::AcqRel).max(wall);
-        let ahead = Duration::from_millis(now - wall);
-        let far = ahead >= FAR_AHEAD;
-        if self.ahead.swap(far, Ordering::AcqRel) != far && far {
-            tracing::warn!(
-                seconds = ahead.as_secs(),
-                "the clock was ahead once, or is slow: the time of the address book stands still until the clock comes up to it"
-            );
-        }
-        Timestamp(now)
-    }
-
     /// Requests that have no answer yet.
     fn waiting(&self) -> usize {
         QUEUE.saturating_sub(self.places.available_permits())
@@ -208,6 +193,26 @@ impl Ipam {
         options: Options,
         clock: Clock,
     ) -> Result<(Self, Writer), OpenError> {
+        Self::start_on(data_dir, options, Arc::new(WallClock(clock)))
+    }
+
+    /// Starts the writer on an open store.
+    ///
+    /// # Errors
+    /// When a thread cannot be made, or the system has no random number.
+    pub fn with_store(store: Store, loaded: Loaded, clock: Clock) -> io::Result<(Self, Writer)> {
+        Self::with_clock(store, loaded, Arc::new(WallClock(clock)))
+    }
+
+    /// As [`Self::start_with`], with the clocks of the host.
+    ///
+    /// # Errors
+    /// As [`Self::start_with`].
+    pub fn start_on(
+        data_dir: &Path,
+        options: Options,
+        clock: Arc<dyn HostClock>,
+    ) -> Result<(Self, Writer), OpenError> {
         let io = |source| OpenError::Io {
             path: data_dir.to_owned(),
             doing: "made",
@@ -215,17 +220,13 @@ impl Ipam {
         };
         make_private(data_dir).map_err(io)?;
         let (store, loaded) = Store::open(&data_dir.join(DATABASE), options)?;
-        Self::with_store(store, loaded, clock).map_err(io)
+        Self::with_clock(store, loaded, clock).map_err(io)
     }
 
-    /// Starts the writer on an open store.
-    ///
-    /// # Errors
-    /// When a thread cannot be made, or the system has no random number.
-    pub fn with_store(
+    fn with_clock(
         store: Store,
         mut loaded: Loaded,
-        clock: Clock,
+        clock: Arc<dyn HostClock>,
     ) -> io::Result<(Self, Writer)> {
         loaded
             .ledger
@@ -243,8 +244,8 @@ impl Ipam {
             threads: AtomicUsize::new(2),
             asked: AtomicBool::new(false),
             clock,
-            latest: AtomicU64::new(loaded.last_time.0),
-            ahead: AtomicBool::new(false),
+            time: Mutex::new(BookTime::resume(loaded.clock, loaded.last_time)),
+            wrong: AtomicBool::new(false),
             quick: AtomicBool::new(false),
             runtime: Handle::try_current().ok(),
         });
@@ -371,17 +372,6 @@ impl Ipam {
     /// How long the latest commit has waited for the disk; `None`: none does.
     pub fn waits_for_disk(&self) -> Option<Duration> {
         self.shared.beats.waits_for_disk()
-    }
-
-    /// The current time as the ledger sees it.
-    pub fn now(&self) -> Timestamp {
-        self.shared.now()
-    }
-
-    /// How far that is ahead of the clock. It stands still for as long: whatever should end then ends so much later.
-    pub fn ahead(&self) -> Duration {
-        let now = self.shared.now().0;
-        Duration::from_millis(now.saturating_sub((self.shared.clock)().0))
     }
 
     /// Replaces what the configuration maps to networks; in memory only.

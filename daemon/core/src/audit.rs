@@ -75,6 +75,8 @@ pub enum Action {
     SecretRotated,
     /// An admin added, removed or left a cluster, or fipd took something of its own away there.
     ClusterChanged,
+    /// An admin confirmed the wall clock.
+    ClockAccepted,
 }
 
 /// One row of the audit log; its sequence number is given by the store.

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crate::{
-    Account, Adoption, AuditEntry, ClusterId, ClusterRecord, Epoch, KeyId, Lease, LeaseKey,
-    Network, NetworkId, PastLease, Pool, PoolId, Quota, Rollup, Separation, SigningKey, System,
-    Tenant, Text, Token, TokenId,
+    Account, Adoption, AuditEntry, ClockLine, ClusterId, ClusterRecord, Epoch, KeyId, Lease,
+    LeaseKey, Network, NetworkId, PastLease, Pool, PoolId, Quota, Rollup, Separation, SigningKey,
+    System, Tenant, Text, Token, TokenId,
 };
 
 /// One row written or removed. Ops name their row whole, so that applying one twice changes nothing.
@@ -40,6 +40,8 @@ pub enum Op {
     PutKey(SigningKey),
     DeleteKey(KeyId),
     PutEpoch(Epoch),
+    /// Kept beside the ledger, which knows no clock.
+    PutClock(ClockLine),
     /// The store thins older rows of the pool in the same transaction.
     PutRollup(Rollup),
     PutSeparation(Separation),

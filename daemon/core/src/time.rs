@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// Milliseconds since the Unix epoch, UTC.
 ///
-/// The caller hands in `max(wall clock, last persisted time)`, so that it never runs backwards.
+/// In the ledger it is the time of the book, which never runs backwards: see [`crate::BookTime`].
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]

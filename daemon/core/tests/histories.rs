@@ -744,6 +744,7 @@ impl History {
                 Op::DeletePool(id) => format!("pool {}", id.0),
                 Op::PutNextPool(_) => "next".to_owned(),
                 Op::PutEpoch(_) => "epoch".to_owned(),
+                Op::PutClock(_) => "clock".to_owned(),
                 Op::PutQuota(Quota { pool, tenant, .. }) | Op::DeleteQuota { pool, tenant } => {
                     format!("quota {} {}", pool.0, tenant.0)
                 }

@@ -32,7 +32,7 @@ const STEP: usize = 2_000;
 const PATIENCE: Duration = Duration::from_millis(25);
 
 /// Every action, in the wire's words.
-pub const ACTIONS: [&str; 41] = [
+pub const ACTIONS: [&str; 42] = [
     "allocated",
     "reserved",
     "probing",
@@ -74,6 +74,7 @@ pub const ACTIONS: [&str; 41] = [
     "services-changed",
     "secret-rotated",
     "cluster-changed",
+    "clock-accepted",
 ];
 
 /// Who did what, newest first.

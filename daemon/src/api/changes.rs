@@ -341,7 +341,7 @@ impl Teller {
         match self.caller.via {
             Via::Socket => true,
             Via::Token(id) => {
-                let now = self.api.ipam.now();
+                let now = self.api.ipam.wall();
                 let token = self.api.ipam.read(|ledger| ledger.token(id).cloned());
                 token.is_some_and(|token| token.expires.is_none_or(|end| end > now))
             }

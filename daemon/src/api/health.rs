@@ -15,7 +15,8 @@ use super::{
     wire::{Checked, Readiness},
 };
 use crate::{
-    ipam::{FAR_AHEAD, Ipam},
+    clock::Synchronised,
+    ipam::{FAR_AHEAD, HELD_BACK, Ipam},
     store::Condition,
 };
 
@@ -125,16 +126,37 @@ pub fn time(ipam: &Ipam) -> Checked {
     }
 }
 
-/// What is wrong where the clock was far ahead once.
+/// How the time of the address book differs from the clock, where that is far, and what to do.
 pub fn time_sentence(ipam: &Ipam) -> Option<String> {
-    let ahead = Some(ipam.ahead()).filter(|ahead| *ahead >= FAR_AHEAD)?;
-    let hours = ahead.as_secs() / 3_600;
-    let (days, hours) = (hours / 24, hours % 24);
+    let time = ipam.time();
+    if time.held_back >= HELD_BACK {
+        return Some(format!(
+            "the host's clock is {} ahead of the address book's time, and {}: quarantines end so much later; see that the \
+             host synchronises its time, or confirm the clock with `fipd clock accept`",
+            length(time.held_back),
+            match time.kernel {
+                Synchronised::Unknown(reason) =>
+                    format!("the kernel cannot be asked whether it is right ({reason})"),
+                Synchronised::Yes | Synchronised::No =>
+                    "the kernel does not say that it is synchronised".to_owned(),
+            }
+        ));
+    }
+    let ahead = Some(time.ahead).filter(|ahead| *ahead >= FAR_AHEAD)?;
     Some(format!(
-        "the address book's time is {days} days and {hours} hours ahead of the clock and stands still until then: \
-         quarantines and reservations end so much later; if the clock is right, restore a backup from before its jump \
-         (`fipd restore FILE`)"
+        "the address book's time is {} ahead of the clock: quarantines keep their length, but times in it are in the future; \
+         if the clock is right, restore a backup from before its jump (`fipd restore FILE`)",
+        length(ahead)
     ))
+}
+
+fn length(time: Duration) -> String {
+    let minutes = time.as_secs() / 60;
+    let (days, hours) = (minutes / 1_440, minutes / 60 % 24);
+    match (days, hours) {
+        (0, 0) => format!("{minutes} minutes"),
+        (days, hours) => format!("{days} days and {hours} hours"),
+    }
 }
 
 fn store_sentence(condition: &Condition) -> String {
@@ -257,7 +279,7 @@ mod tests {
             "{line:?}"
         );
         wall.store(11 * DAY, Ordering::Relaxed);
-        assert!(time(&ipam).ok && ipam.ahead().is_zero());
+        assert!(time(&ipam).ok && ipam.time().ahead.is_zero());
         ipam.shutdown().await;
         writer.join();
     }

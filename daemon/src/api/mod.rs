@@ -23,6 +23,7 @@ pub mod body;
 pub mod bulk;
 mod cell;
 pub mod changes;
+mod clock;
 pub mod clusters;
 pub mod convert;
 pub mod etag;

@@ -12,9 +12,10 @@ use utoipa::{
 
 use super::problem::MEDIA_TYPE;
 use super::{
-    admin, adopt, adopt_rules, attach, audit, backups, bulk, changes, clusters, export, guests,
-    health, history, import, labels, leases, move_network, pool_preview, pools, probed, quotas,
-    reload, restore_hold, rotate_key, rules, separate, tokens, transfer, users, webhooks, wire,
+    admin, adopt, adopt_rules, attach, audit, backups, bulk, changes, clock, clusters, export,
+    guests, health, history, import, labels, leases, move_network, pool_preview, pools, probed,
+    quotas, reload, restore_hold, rotate_key, rules, separate, tokens, transfer, users, webhooks,
+    wire,
 };
 
 #[derive(OpenApi)]
@@ -27,7 +28,7 @@ use super::{
         leases::list, leases::show, leases::allocate, leases::reserve, leases::release_address, leases::release,
         transfer::transfer, probed::probed, labels::label,
         quotas::list, quotas::show, quotas::put, quotas::delete,
-        reload::standing, reload::reload, restore_hold::show, restore_hold::lift, rotate_key::rotate_key,
+        reload::standing, reload::reload, restore_hold::show, restore_hold::lift, clock::show, clock::accept, rotate_key::rotate_key,
         bulk::bulk, changes::changes,
         guests::list, guests::rotate_secret,
         clusters::list, clusters::show, clusters::forget, clusters::join, clusters::new_identity,

@@ -4,10 +4,10 @@ use fipd_core::Role;
 
 use super::{
     access::{Access, Routes},
-    admin, admission, adopt, adopt_rules, attach, audit, backups, bulk, changes, clusters, export,
-    fip_v1, guests, health, history, import, labels, leases, move_network, openapi, pool_preview,
-    pools, probed, quotas, reload, restore_hold, rotate_key, rules, separate, tokens, transfer, ui,
-    users, webhooks,
+    admin, admission, adopt, adopt_rules, attach, audit, backups, bulk, changes, clock, clusters,
+    export, fip_v1, guests, health, history, import, labels, leases, move_network, openapi,
+    pool_preview, pools, probed, quotas, reload, restore_hold, rotate_key, rules, separate, tokens,
+    transfer, ui, users, webhooks,
 };
 use crate::config::Serve;
 
@@ -111,6 +111,8 @@ fn book(routes: Routes) -> Routes {
         .delete("/api/v1/quotas/{pool}/{tenant}", OUR_ADMIN, quotas::delete)
         .get("/api/v1/restore-hold", VIEWER, restore_hold::show)
         .post("/api/v1/restore-hold/lift", ADMIN, restore_hold::lift)
+        .get("/api/v1/clock", VIEWER, clock::show)
+        .post("/api/v1/clock/accept", ADMIN, clock::accept)
         .post("/api/v1/fip-v1/rotate-key", ADMIN, rotate_key::rotate_key)
         .post("/api/v1/bulk", MY_OPERATOR, bulk::bulk)
         .get("/api/v1/changes", OUR_VIEWER, changes::changes)

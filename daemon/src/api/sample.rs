@@ -67,8 +67,13 @@ impl Site {
 
     /// The same, where people sign in by a provider as well.
     pub async fn with(oidc: Oidc) -> Self {
+        Self::at(oidc, Arc::new(clock::now)).await
+    }
+
+    /// The same, at the time of a clock.
+    pub(in crate::api) async fn at(oidc: Oidc, clock: clock::Clock) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let (ipam, _writer) = Ipam::start(dir.path(), Arc::new(clock::now)).unwrap();
+        let (ipam, _writer) = Ipam::start(dir.path(), clock).unwrap();
         let stop = CancellationToken::new();
         let options = clusters::Options {
             data_dir: Some(dir.path().to_owned()),

@@ -86,7 +86,7 @@ pub fn caller(api: &Api, text: &str, peer: Option<IpAddr>) -> Result<Caller, Pro
     let token = api.ipam.read(|ledger| ledger.token(id).cloned());
     let known = token.filter(|token| bool::from(token.hash.ct_eq(&hash)));
     let token = known.ok_or_else(unknown)?;
-    let now = api.ipam.now();
+    let now = api.ipam.wall();
     if let Some(end) = token.expires.filter(|end| *end <= now) {
         let (name, end) = (&token.name, clock::rfc3339(end));
         let detail = format!("the token {name} expired at {end}; ask an admin for another one");
@@ -153,7 +153,7 @@ pub async fn create(
     Body(body): Body<TokenCreate>,
 ) -> Result<Response, Problem> {
     let name = plain_name(&body.name)?;
-    let now = api.ipam.now();
+    let now = api.ipam.wall();
     let expires = convert::end("expires", body.expires.as_deref(), body.lasts, now)?;
     let grant = Grant {
         name: name.to_owned(),
@@ -296,7 +296,56 @@ fn hex(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
     use super::*;
+    use crate::{api::ui::tests::Site, oidc::Oidc};
+
+    #[tokio::test]
+    async fn a_token_and_a_session_recover_with_the_wall_clock() {
+        const DAY: u64 = 86_400_000;
+        let wall = Arc::new(AtomicU64::new(20_000 * DAY));
+        let read = Arc::clone(&wall);
+        let clock = Arc::new(move || Timestamp(read.load(Ordering::Relaxed)));
+        let site = Site::at(Oidc::default(), clock).await;
+        site.sign_in().await;
+        let page = || async {
+            let request = http::Request::get("/ui/").body(axum::body::Body::empty());
+            site.ask(request.unwrap()).await.0
+        };
+        let grant = Grant {
+            name: "ci".to_owned(),
+            role: Role::Operator,
+            expires: Some(Timestamp(20_001 * DAY)),
+            scope: Scope::default(),
+            from: Vec::new(),
+        };
+        let minted = mint(grant, Timestamp(20_000 * DAY)).unwrap();
+        let request = Request::PutToken {
+            token: minted.token,
+            actor: "test".into(),
+        };
+        site.api.ipam.submit(request).await.unwrap();
+        assert!(caller(&site.api, &minted.text, None).is_ok());
+        wall.fetch_add(30_000 * DAY, Ordering::Relaxed);
+        // Its time is in the book as well.
+        let note = ("wrong", "test");
+        let noted = site
+            .api
+            .ipam
+            .note(fipd_core::Action::RulesChanged, note.0, note.1);
+        noted.await.unwrap();
+        assert!(caller(&site.api, &minted.text, None).is_err());
+        assert_eq!(page().await, StatusCode::OK, "sessions go by no wall clock");
+        wall.fetch_sub(30_000 * DAY, Ordering::Relaxed);
+        assert!(caller(&site.api, &minted.text, None).is_ok());
+        assert_eq!(page().await, StatusCode::OK);
+        wall.fetch_add(DAY, Ordering::Relaxed);
+        assert!(
+            caller(&site.api, &minted.text, None).is_err(),
+            "it has ended"
+        );
+    }
 
     #[test]
     fn a_token_is_found_by_its_text() {

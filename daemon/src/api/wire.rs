@@ -14,6 +14,7 @@ mod backup;
 mod bulk;
 mod change;
 mod check;
+mod clock;
 mod cluster;
 mod export;
 mod guest;
@@ -39,6 +40,7 @@ pub use backup::{BackupList, BackupView, DrillView, StoreCounts};
 pub use bulk::{Bulk, BulkDone, BulkOperation, BulkQuota, BulkQuotaOf, BulkResult, BulkTransfer};
 pub use change::{ChangeView, ChangedLease, ChangedPool, ChangesPage, ChangesQuery};
 pub use check::{CheckReport, Checked, Readiness};
+pub use clock::ClockView;
 pub use cluster::{
     ClusterAdd, ClusterList, ClusterView, DetachReport, DetachStep, HeldBackView, Join, Outcome,
     SkipAdoption,

@@ -8,6 +8,7 @@ mod audit;
 mod backup;
 mod check;
 mod client;
+mod clock;
 mod clusters;
 mod completions;
 mod config;
@@ -166,6 +167,9 @@ enum ClientCommand {
     /// Free addresses that are held after a restore
     #[command(subcommand)]
     Hold(hold::Hold),
+    /// The time of the address book and the host's clock
+    #[command(subcommand)]
+    Clock(clock::Clock),
     /// Write networks, separations, pools, quotas and leases from a file, all or none
     #[command(long_about = import::LONG_ABOUT)]
     Import(import::Import),
@@ -278,6 +282,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
             ClientCommand::Restore(command) => command.run(&session),
             ClientCommand::Store(command) => command.run(&session),
             ClientCommand::Hold(command) => command.run(&session).await,
+            ClientCommand::Clock(command) => command.run(&session).await,
             ClientCommand::Import(command) => command.run(&session).await,
             ClientCommand::Export(command) => command.run(&session).await,
             ClientCommand::Token(command) => command.run(&session).await,

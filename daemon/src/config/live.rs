@@ -42,6 +42,7 @@ impl Config {
             ("api.cert", files(self) != files(before)),
             ("api.key", files(self) != files(before)),
             ("listener", self.listeners != before.listeners),
+            ("clock", self.clock != before.clock),
             ("history", self.history != before.history),
             ("helm", self.helm != before.helm),
             ("fip-v1", self.fip_v1 != before.fip_v1),
@@ -88,6 +89,7 @@ mod tests {
             ),
             ("[helm]\nat-once = 1", "", "helm"),
             ("[history]\nkeep-days = 500", "", "history"),
+            ("[clock]\ntrust = \"wall\"", "", "clock"),
             (rules, "", "host"),
             (
                 "[[listener]]\naddress = \"127.0.0.1:9\"\nserve = [\"health\"]",

@@ -7,6 +7,7 @@ mod agent;
 mod audit;
 mod backup;
 mod claims;
+mod clock;
 mod cluster;
 mod cluster_manager;
 mod error;
@@ -51,6 +52,7 @@ pub use agent::AgentEnvironment;
 pub use audit::{Audit, Entries};
 pub use backup::{Backup, Every, Keep};
 pub use claims::Claims;
+pub use clock::Clock;
 pub use cluster::{
     Announce, ClusterConfig, ClusterSettings, Discovery, RancherFip, RancherFipQuotas,
     RancherFipRole, Secret, Source, checked_name as checked_cluster_name,
@@ -96,6 +98,7 @@ pub struct Config {
     pub api: Api,
     pub backup: Backup,
     pub audit: Audit,
+    pub clock: Clock,
     pub history: History,
     pub helm: Helm,
     pub fip_v1: FipV1,
@@ -170,6 +173,8 @@ struct File {
     backup: Backup,
     #[serde(default)]
     audit: Audit,
+    #[serde(default)]
+    clock: Clock,
     #[serde(default)]
     history: History,
     #[serde(default, rename = "fip-v1")]
@@ -294,6 +299,7 @@ impl Config {
             api,
             backup,
             audit: file.audit,
+            clock: file.clock,
             history: file.history,
             helm,
             fip_v1: file.fip_v1,

@@ -6,7 +6,7 @@
 
 use std::{collections::VecDeque, sync::atomic::Ordering, time::Instant};
 
-use fipd_core::{Answer, Decision, Outcome, Planned, Refused, Ticket};
+use fipd_core::{Answer, ClockLine, Decision, Op, Outcome, Planned, Refused, Ticket};
 
 use super::{
     Gone, IpamError, LOOK_OUT, Shared, committer,
@@ -18,6 +18,8 @@ struct Tentative {
     waiting: Waiting,
     ticket: Ticket,
     answer: Answer,
+    /// What the decision says of book time.
+    line: Option<ClockLine>,
 }
 
 struct Planner<'a> {
@@ -113,14 +115,18 @@ impl Planner<'_> {
             Planned::Busy => self.busy.push_back(waiting),
             Planned::Tentative {
                 ticket,
-                decision,
+                mut decision,
                 answer,
             } => {
+                // What is decided by a time must not be durable without it.
+                let line = self.shared.time.lock().unsaved();
+                decision.ops.extend(line.map(Op::PutClock));
                 self.decisions.push(decision);
                 self.ready.push(Tentative {
                     waiting,
                     ticket,
                     answer,
+                    line,
                 });
             }
         }
@@ -186,7 +192,11 @@ fn end(shared: &Shared, outcome: Outcome, decision: Tentative) -> Ended {
         waiting,
         ticket,
         answer,
+        line,
     } = decision;
+    if let (Outcome::Committed, Some(line)) = (&outcome, line) {
+        shared.time.lock().note_saved(line);
+    }
     let mut ledger = shared.ledger.write();
     match outcome {
         Outcome::Committed => {

@@ -15,6 +15,8 @@ use fipd_core::{
 
 use super::{Clock, Ipam, IpamError, Writer};
 
+mod clock;
+
 /// A clock that goes on by a millisecond a look.
 fn clock() -> Clock {
     let ticks = AtomicU64::new(1_000);

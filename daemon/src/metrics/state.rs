@@ -13,6 +13,7 @@ use prometheus_client::{collector::Collector, encoding::DescriptorEncoder};
 use super::{pools, series::Series};
 use crate::{
     backups::Backups,
+    clock::Synchronised,
     clusters::{ClusterState, Clusters},
     guests::{GuestBoard, GuestView, Phase, ReleaseView, releases::Releases},
     helm::Helm,
@@ -107,6 +108,7 @@ impl State {
 
     fn store(&self) -> Vec<Series<'static>> {
         let stats = self.ipam.reader().stats();
+        let time = self.ipam.time();
         let epoch = self.ipam.read(|ledger| ledger.epoch().copied());
         let hold = epoch
             .and_then(|epoch| epoch.hold)
@@ -156,7 +158,17 @@ impl State {
             Series {
                 name: "clock_ahead_seconds",
                 help: "How far the time of the address book is ahead of the clock",
-                values: plain(self.ipam.ahead().as_secs_f64()),
+                values: plain(time.ahead.as_secs_f64()),
+            },
+            Series {
+                name: "clock_held_back_seconds",
+                help: "How far the clock is ahead of the time of the address book without being confirmed",
+                values: plain(time.held_back.as_secs_f64()),
+            },
+            Series {
+                name: "clock_synchronised",
+                help: "Whether the kernel says that its clock is synchronised",
+                values: plain(f64::from(u8::from(time.kernel == Synchronised::Yes))),
             },
             Series {
                 name: "requests_waiting",

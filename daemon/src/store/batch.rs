@@ -11,9 +11,9 @@ use super::{
     rows::StateV1,
     schema::{self, unencodable},
     tables::{
-        ACCOUNTS, ADOPTIONS, AUDIT, CLUSTERS, EPOCH, KEYS, LEASES, LeaseBytes, META, NETWORKS,
-        PASTS, POOLS, QUOTAS, SEPARATIONS, STATE, TOKENS, adoption_key, lease_key, quota_key,
-        separation_key,
+        ACCOUNTS, ADOPTIONS, AUDIT, CLOCK, CLUSTERS, EPOCH, KEYS, LEASES, LeaseBytes, META,
+        NETWORKS, PASTS, POOLS, QUOTAS, SEPARATIONS, STATE, TOKENS, adoption_key, lease_key,
+        quota_key, separation_key,
     },
 };
 
@@ -50,6 +50,7 @@ pub(super) struct Batch {
     epoch: Option<RowDraft>,
     /// The number of the epoch that begins or goes on with the batch.
     pub(super) epoch_number: Option<u64>,
+    clock: Option<RowDraft>,
     rollups: Vec<(Rollup, RowDraft)>,
     audit: Vec<RowDraft>,
     latest: u64,
@@ -146,6 +147,7 @@ impl Batch {
                 self.epoch_number = Some(epoch.number);
                 self.epoch = Some(codec::encode_epoch(epoch)?);
             }
+            Op::PutClock(line) => self.clock = Some(codec::encode_clock(line)?),
             Op::PutSeparation(pair) => self
                 .separations
                 .push((separation_key(*pair), Some(codec::encode_mark()?))),
@@ -178,6 +180,7 @@ impl Batch {
             + self.tokens.len()
             + self.keys.len()
             + usize::from(self.epoch.is_some())
+            + usize::from(self.clock.is_some())
             + self.rollups.len()
             + self.separations.len()
             + self.audit.len()
@@ -217,6 +220,10 @@ impl Batch {
         if let Some(epoch) = &mut self.epoch {
             let mut meta = txn.open_table(META)?;
             envelope::insert(&mut meta, META.name(), &EPOCH, epoch)?;
+        }
+        if let Some(clock) = &mut self.clock {
+            let mut meta = txn.open_table(META)?;
+            envelope::insert(&mut meta, META.name(), &CLOCK, clock)?;
         }
         Ok(after)
     }

@@ -6,17 +6,17 @@
 use std::net::IpAddr;
 
 use fipd_core::{
-    Account, Adoption, AuditEntry, ClusterId, ClusterProof, ClusterRecord, Epoch, Hour, Network,
-    NetworkId, PoolId, Quota, RestoreHold, Rollup, System, Tenant, Timestamp,
+    Account, Adoption, AuditEntry, BootId, ClockLine, ClusterId, ClusterProof, ClusterRecord,
+    Epoch, Hour, Network, NetworkId, PoolId, Quota, RestoreHold, Rollup, System, Tenant, Timestamp,
 };
 use serde::Deserialize;
 
 use super::{
     envelope::{RowDraft, StoredRow, Tags},
     rows::{
-        AccountV1, AccountV2, AdoptionV1, AuditV1, ClusterProofV6, ClusterV1, EpochV1, IpV1,
-        NetworkHoldV6, NetworkV1, QuotaV1, RewriteV6, RollupV1, SealV1, StateV1, TAG_CLUSTER_PROOF,
-        TAG_NETWORK_HOLD, V1, V2, V6,
+        AccountV1, AccountV2, AdoptionV1, AuditV1, ClockV6, ClusterProofV6, ClusterV1, EpochV1,
+        IpV1, NetworkHoldV6, NetworkV1, QuotaV1, RewriteV6, RollupV1, SealV1, StateV1,
+        TAG_CLUSTER_PROOF, TAG_NETWORK_HOLD, V1, V2, V6,
     },
     schema,
     seal::{self, Seal},
@@ -125,6 +125,25 @@ pub(super) fn decode_epoch(row: &StoredRow<'_>) -> Result<Epoch, DecodeError> {
         number: row.number,
         began: Timestamp(row.began),
         hold: row.hold.map(hold).transpose()?,
+    })
+}
+
+pub(super) fn encode_clock(line: &ClockLine) -> Result<RowDraft, EncodeError> {
+    RowDraft::new(&ClockV6 {
+        boot: line.boot.map(|boot| boot.0),
+        uptime: line.uptime,
+        book: line.book.0,
+        unconfirmed: line.unconfirmed,
+    })
+}
+
+pub(super) fn decode_clock(row: &StoredRow<'_>) -> Result<ClockLine, DecodeError> {
+    let row: ClockV6 = only(row)?;
+    Ok(ClockLine {
+        boot: row.boot.map(BootId),
+        uptime: row.uptime,
+        book: Timestamp(row.book),
+        unconfirmed: row.unconfirmed,
     })
 }
 

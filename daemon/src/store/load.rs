@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fipd_core::{Epoch, Ledger, Op, PoolId, Timestamp};
+use fipd_core::{ClockLine, Epoch, Ledger, Op, PoolId, Timestamp};
 use redb::{Key, ReadOnlyTable, ReadTransaction, TableDefinition, TableHandle as _};
 
 use super::{
@@ -14,8 +14,9 @@ use super::{
     rows::StateV1,
     schema,
     tables::{
-        ACCOUNTS, ADOPTIONS, CLUSTERS, EPOCH, KEYS, LEASES, META, NETWORKS, PASTS, POOLS, QUOTAS,
-        SEPARATIONS, TOKENS, existing, parse_lease_key, parse_quota_key, parse_separation_key,
+        ACCOUNTS, ADOPTIONS, CLOCK, CLUSTERS, EPOCH, KEYS, LEASES, META, NETWORKS, PASTS, POOLS,
+        QUOTAS, SEPARATIONS, TOKENS, existing, parse_lease_key, parse_quota_key,
+        parse_separation_key,
     },
 };
 
@@ -27,6 +28,8 @@ pub struct Loaded {
     pub last_time: Timestamp,
     /// The number of the epoch; 0 before the first restore.
     pub epoch: u64,
+    /// Book time as it was measured last.
+    pub clock: Option<ClockLine>,
 }
 
 /// The rows of a file, in the order in which a ledger wants them.
@@ -84,16 +87,29 @@ pub(super) fn ops(txn: &ReadTransaction, state: &StateV1) -> Result<Ops, ReadErr
 
 /// The restore that the rows come from.
 pub(super) fn epoch(txn: &ReadTransaction) -> Result<Option<Epoch>, ReadError> {
+    meta_row(txn, EPOCH, codec::decode_epoch)
+}
+
+/// Book time as it was measured last; `None` in a file of an earlier version.
+pub(super) fn clock(txn: &ReadTransaction) -> Result<Option<ClockLine>, ReadError> {
+    meta_row(txn, CLOCK, codec::decode_clock)
+}
+
+fn meta_row<T>(
+    txn: &ReadTransaction,
+    name: &'static str,
+    decode: impl FnOnce(&StoredRow<'_>) -> Result<T, DecodeError>,
+) -> Result<Option<T>, ReadError> {
     let meta = txn.open_table(META)?;
-    let Some(row) = meta.get(EPOCH)? else {
+    let Some(row) = meta.get(name)? else {
         return Ok(None);
     };
     let (table, format) = (META.name(), schema::format(&meta)?);
-    let epoch = StoredRow::open(table, EPOCH.as_bytes(), row.value(), format)
-        .and_then(|row| codec::decode_epoch(&row));
-    epoch.map(Some).map_err(|error| ReadError::Row {
+    let read =
+        StoredRow::open(table, name.as_bytes(), row.value(), format).and_then(|row| decode(&row));
+    read.map(Some).map_err(|error| ReadError::Row {
         table: table.to_owned(),
-        row: EPOCH.to_owned(),
+        row: name.to_owned(),
         error,
     })
 }
@@ -220,6 +236,7 @@ pub(super) fn load(
         .map_err(damaged)?;
     let number = epoch(txn).map_err(damaged)?;
     let number = number.map_or(0, |epoch| epoch.number);
+    let clock = clock(txn).map_err(damaged)?;
     let mut failed = None;
     let rows = ops(txn, &state).map_err(damaged)?;
     let rows = rows.map_while(|row| row.map_err(|error| failed = Some(error)).ok());
@@ -236,6 +253,7 @@ pub(super) fn load(
             ledger,
             last_time: Timestamp(state.last_time),
             epoch: number,
+            clock,
         },
         state,
     ))

@@ -23,7 +23,7 @@ pub(super) struct NewEpoch<'a> {
     /// Why no hold is needed; `None`: free addresses are held.
     pub no_hold: Option<&'a Text>,
     pub actor: &'a Actor,
-    /// The wall clock.
+    /// The wall clock where an admin vouches for it. The epoch begins at the time of the file where that is later.
     pub now: Timestamp,
 }
 

@@ -2,7 +2,7 @@
 
 use std::{io, path::Path, time::Duration};
 
-use fipd_core::Retention;
+use fipd_core::{Retention, Timestamp};
 use redb::{Database, ReadableDatabase as _};
 
 use super::{
@@ -19,7 +19,6 @@ use super::{
     schema, seal,
     tables::META,
 };
-use crate::clock;
 
 /// Smaller files are never compacted.
 const COMPACT_FROM: u64 = 32 << 20;
@@ -100,7 +99,8 @@ fn settle_age(medium: &dyn Medium, database: &Database) -> Result<(), OpenError>
             from: &format!("an older store was found in place ({why})"),
             no_hold: None,
             actor: &"fipd".into(),
-            now: clock::now(),
+            // Book time as the file has it: nobody has confirmed the wall clock.
+            now: Timestamp(0),
         };
         let epoch = new.begin(database).map_err(damaged)?;
         tracing::error!(

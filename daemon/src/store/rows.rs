@@ -72,6 +72,15 @@ pub(super) struct EpochV1 {
     pub hold: Option<(u64, u64)>,
 }
 
+/// Book time at a moment of a boot, in milliseconds; row `clock` of table `meta`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct ClockV6 {
+    pub boot: Option<[u8; 16]>,
+    pub uptime: u64,
+    pub book: u64,
+    pub unconfirmed: u64,
+}
+
 /// What a backup says of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SealV1<'a> {

@@ -13,7 +13,7 @@ use super::codec::DecodeError;
 /// What a lease is found by: network (u32), family (4 or 6), address in the last 4 or all of 16 bytes.
 pub(super) type LeaseBytes = [u8; 21];
 
-/// Key: [`SCHEMA`], [`STATE`], [`EPOCH`] or [`REWRITE`]. Value: what is said there.
+/// Key: [`SCHEMA`], [`STATE`], [`EPOCH`], [`CLOCK`] or [`REWRITE`]. Value: what is said there.
 pub(super) const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
 /// Key: network number. Value: [`super::rows::NetworkV1`].
 pub(super) const NETWORKS: TableDefinition<'_, [u8; 4], &[u8]> = TableDefinition::new("networks");
@@ -52,7 +52,8 @@ pub(super) const SCHEMA: &str = "schema";
 pub(super) const STATE: &str = "state";
 /// Row of [`META`]: the restore that the rows come from, a [`super::rows::EpochV1`]; missing where there was none.
 pub(super) const EPOCH: &str = "epoch";
-
+/// Row of [`META`]: book time at a moment of a boot, a [`super::rows::ClockV6`]; missing where it was never measured.
+pub(super) const CLOCK: &str = "clock";
 /// Row of [`META`]: how far older rows were rewritten, a [`super::rows::RewriteV6`].
 pub(super) const REWRITE: &str = "rewrite";
 

@@ -12,7 +12,7 @@ pub const TEST: &str = "fipd.test";
 pub const GAP: &str = "fipd.gap";
 
 /// Every name that can be subscribed to.
-pub const NAMES: [&str; 41] = [
+pub const NAMES: [&str; 42] = [
     "lease.allocated",
     "lease.reserved",
     "lease.probing",
@@ -49,6 +49,7 @@ pub const NAMES: [&str; 41] = [
     "book.imported",
     "book.restored",
     "book.restore-hold-ended",
+    "book.clock-accepted",
     "site.key-rotated",
     "site.taken-over",
     "site.rules-changed",
@@ -101,6 +102,7 @@ pub fn name(action: Action) -> &'static str {
         Action::ServicesChanged => "site.services-changed",
         Action::SecretRotated => "site.secret-rotated",
         Action::ClusterChanged => "cluster.changed",
+        Action::ClockAccepted => "book.clock-accepted",
     }
 }
 

@@ -135,7 +135,8 @@ impl Ledger {
             | Op::DeleteQuota { .. }
             | Op::PutPast(_)
             | Op::DeletePast(_)
-            | Op::PutRollup(_) => {}
+            | Op::PutRollup(_)
+            | Op::PutClock(_) => {}
             Op::PutNetwork(network) => {
                 // What is left of a hold changes each minute.
                 let told =

@@ -35,6 +35,7 @@ impl Ledger {
                 | Op::PutKey(_)
                 | Op::DeleteKey(_)
                 | Op::PutEpoch(_)
+                | Op::PutClock(_)
                 | Op::PutRollup(_)
                 | Op::PutSeparation(_)
                 | Op::DeleteSeparation(_)) => ledger.apply(&op),

@@ -190,6 +190,7 @@ impl Ledger {
                 self.rows.keys.remove(id);
             }
             Op::PutEpoch(epoch) => self.rows.epoch = Some(*epoch),
+            Op::PutClock(_) => {}
             Op::PutSeparation(pair) => self.put_separation(*pair, true),
             Op::DeleteSeparation(pair) => self.put_separation(*pair, false),
             Op::PutRollup(row) => {

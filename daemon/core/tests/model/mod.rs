@@ -315,7 +315,8 @@ impl Model {
                 (known.network, &known.cluster, &known.system) != (network, &cluster, &system)
             }),
             Op::PutEpoch(epoch) => self.epoch = Some(epoch),
-            Op::PutAccount(_)
+            Op::PutClock(_)
+            | Op::PutAccount(_)
             | Op::DeleteAccount(_)
             | Op::PutToken(_)
             | Op::DeleteToken(_)

@@ -56,20 +56,20 @@ impl Tokens {
 
     /// A token for a client, and when it ends. Everybody gets one: it says only who says to be asking.
     pub async fn issue(self: &Arc<Self>, client: &str) -> Result<(String, Timestamp), TokenError> {
-        let now = self.ipam.now();
         let key = match self.last() {
             Some(key) => {
-                self.renew_in_time(&key, now);
+                self.renew_in_time(&key, self.ipam.now());
                 key
             }
             None => self.first().await?,
         };
-        let claims = Claims::starting(client, now);
+        let claims = Claims::starting(client, self.ipam.wall());
         let text = jwt::sign(&claims, &*self.pair(&key)?).map_err(|_| TokenError::Random)?;
         Ok((text, claims.end()))
     }
 
-    /// To whom a token was given; `None`: it does not count.
+    /// To whom a token was given; `None`: it does not count. Tokens go by the wall clock and recover with it. Keys go by
+    /// the time of the address book: a wrong second ends none of them.
     pub fn client(&self, token: &str) -> Option<String> {
         let now = self.ipam.now();
         let keys: Vec<SigningKey> = self.ipam.read(|ledger| {
@@ -77,7 +77,7 @@ impl Tokens {
             ledger.keys().filter(counts).cloned().collect()
         });
         let pairs: Vec<_> = keys.iter().filter_map(|key| self.pair(key).ok()).collect();
-        jwt::verify(token, &pairs, now).map(|claims| claims.client_id)
+        jwt::verify(token, &pairs, self.ipam.wall()).map(|claims| claims.client_id)
     }
 
     /// Another key signs from now on; what the last one signed counts as long as it would.
@@ -188,6 +188,33 @@ mod tests {
         };
         let made = tokio::time::timeout(Duration::from_secs(120), made).await;
         assert!(made.is_ok());
+        ipam.shutdown().await;
+        writer.join();
+    }
+
+    #[tokio::test]
+    async fn tokens_of_lb_controllers_recover_with_the_wall_clock() {
+        const YEAR: u64 = 365 * 24 * 3_600_000;
+        let dir = tempfile::tempdir().unwrap();
+        let wall = Arc::new(AtomicU64::new(56 * YEAR));
+        let read = Arc::clone(&wall);
+        let clock = Arc::new(move || Timestamp(read.load(Ordering::Relaxed)));
+        let (ipam, writer) = Ipam::start(dir.path(), clock).unwrap();
+        let tokens = Tokens::new(ipam.clone());
+        let (token, _) = tokens.issue("client-c-m-a").await.unwrap();
+        wall.fetch_add(74 * YEAR, Ordering::Relaxed);
+        assert_eq!(tokens.client(&token), None);
+        ipam.note(fipd_core::Action::RulesChanged, "wrong", "test")
+            .await
+            .unwrap();
+        wall.fetch_sub(74 * YEAR, Ordering::Relaxed);
+        assert!(tokens.client(&token).is_some());
+        let (_, end) = tokens.issue("client-c-m-a").await.unwrap();
+        assert_eq!(
+            end,
+            Timestamp(56 * YEAR + 3_600_000),
+            "a new one ends in time"
+        );
         ipam.shutdown().await;
         writer.join();
     }

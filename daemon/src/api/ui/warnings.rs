@@ -17,7 +17,7 @@ use clusters::{discovery, guests, held_back, ill};
 use config::{certificate, configuration, silent};
 use rules::engine;
 pub use storage::store;
-use storage::{copies, disk, restore_hold};
+use storage::{clock, copies, disk, restore_hold};
 
 /// Warnings of one kind; how many more there are is said.
 const MOST: usize = 5;
@@ -35,6 +35,7 @@ pub fn all(api: &Api, admin: bool, pools: &[Figures], clusters: &[ClusterRow]) -
     let mut all: Vec<_> = store(&api.ipam).into_iter().collect();
     all.extend(disk(api.ipam.reader().disk().ok()));
     all.extend(api.ipam.read(restore_hold));
+    all.extend(clock(&api.ipam));
     all.extend(configuration(&api.reload.standing()));
     all.extend(discovery(api.clusters.discovery()));
     all.extend(some(silent(api.webhooks.views(&api.ipam))));

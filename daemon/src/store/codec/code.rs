@@ -106,6 +106,7 @@ pub(super) fn of_action(action: Action) -> u8 {
         Action::SecretRotated => 39,
         Action::ClusterChanged => 40,
         Action::NetworkHeld => 44,
+        Action::ClockAccepted => 41,
     }
 }
 
@@ -153,6 +154,7 @@ pub(super) fn action(code: u8) -> Result<Action, DecodeError> {
         39 => Action::SecretRotated,
         40 => Action::ClusterChanged,
         44 => Action::NetworkHeld,
+        41 => Action::ClockAccepted,
         other => return Err(DecodeError::value("action", other)),
     })
 }

@@ -7,12 +7,12 @@ use super::{DecodeError, account_row, lease::lease_row, only, pool::pool_row, to
 use crate::store::{
     envelope::{RowDraft, StoredRow},
     rows::{
-        AdoptionV1, AuditV1, ClusterV1, EpochV1, KeyV1, NetworkV1, PastV1, QuotaV1, RollupV1,
-        StateV1,
+        AdoptionV1, AuditV1, ClockV6, ClusterV1, EpochV1, KeyV1, NetworkV1, PastV1, QuotaV1,
+        RollupV1, StateV1,
     },
     tables::{
-        ACCOUNTS, ADOPTIONS, AUDIT, CLUSTERS, EPOCH, KEYS, LEASES, META, NETWORKS, PASTS, POOLS,
-        QUOTAS, ROLLUPS, SEPARATIONS, STATE, TOKENS, parse_lease_key,
+        ACCOUNTS, ADOPTIONS, AUDIT, CLOCK, CLUSTERS, EPOCH, KEYS, LEASES, META, NETWORKS, PASTS,
+        POOLS, QUOTAS, ROLLUPS, SEPARATIONS, STATE, TOKENS, parse_lease_key,
     },
 };
 
@@ -57,6 +57,8 @@ pub(in crate::store) fn renewed(
         same::<StateV1>(row)
     } else if is(META.name()) && key == EPOCH.as_bytes() {
         same::<EpochV1>(row)
+    } else if is(META.name()) && key == CLOCK.as_bytes() {
+        same::<ClockV6>(row)
     } else {
         Err(unknown("table of an older row", key))
     }

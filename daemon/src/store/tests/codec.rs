@@ -3,11 +3,11 @@
 use std::{fs, net::IpAddr, path::Path, sync::Arc};
 
 use fipd_core::{
-    Account, Action, AddressSpec, Adoption, AuditEntry, Authority as _, ClusterId, ClusterProof,
-    ClusterRecord, Contender, Decision, Ends, EndsOf, Holder, Identity, KeyBytes, KeyId, Lease,
-    LeaseKey, LeaseState, Member, Network, NetworkId, Op, Order, Origin, Outcome, PastLease, Pool,
-    PoolId, PoolScope, PoolSpec, PortClaim, Protocol, Quota, RestoreHold, Role, Scope, SigningKey,
-    Sticky, Tenant, Text, Timestamp, Token, TokenId,
+    Account, Action, AddressSpec, Adoption, AuditEntry, Authority as _, BootId, ClockLine,
+    ClusterId, ClusterProof, ClusterRecord, Contender, Decision, Ends, EndsOf, Holder, Identity,
+    KeyBytes, KeyId, Lease, LeaseKey, LeaseState, Member, Network, NetworkId, Op, Order, Origin,
+    Outcome, PastLease, Pool, PoolId, PoolScope, PoolSpec, PortClaim, Protocol, Quota, RestoreHold,
+    Role, Scope, SigningKey, Sticky, Tenant, Text, Timestamp, Token, TokenId,
 };
 use ipnet::IpNet;
 use proptest::{
@@ -413,6 +413,13 @@ proptest! {
         let token = Token { id: TokenId(id), name, role, hash, created, expires, scope, from };
         let row = value(codec::encode_token(&token));
         prop_assert!(read(&row, |row| codec::decode_token(id.to_be_bytes(), row)).unwrap() == token);
+    }
+
+    #[test]
+    fn clock_lines(boot in option::of(any::<[u8; 16]>()), uptime in any::<u64>(), book in time(), unconfirmed in any::<u64>()) {
+        let line = ClockLine { boot: boot.map(BootId), uptime, book, unconfirmed };
+        let row = value(codec::encode_clock(&line));
+        prop_assert_eq!(read(&row, codec::decode_clock).unwrap(), line);
     }
 
     #[test]

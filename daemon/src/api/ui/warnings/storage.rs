@@ -5,7 +5,10 @@ use fipd_web_ui::{Warning, links};
 
 use super::{link, part};
 use crate::{
-    api::ui::{dashboard::size, views},
+    api::{
+        health::time_sentence,
+        ui::{dashboard::size, views},
+    },
     backups::{Schedule, Standing},
     ipam::Ipam,
     store::Condition,
@@ -51,6 +54,17 @@ pub(super) fn disk(known: Option<(u64, u64)>) -> Option<Warning> {
         what: format!("The disk of the store has only {} left", size(free)),
         next: "Once it is full nothing new is decided. Free some space, or move the data directory to a larger disk.".to_owned(),
         link: link(links::SETTINGS, "See where it lies"),
+        ..Warning::default()
+    })
+}
+
+/// That the time of the address book is not the host's.
+pub(super) fn clock(ipam: &Ipam) -> Option<Warning> {
+    let what = time_sentence(ipam)?;
+    Some(Warning {
+        what: format!("Time: {what}"),
+        next: "`fipd clock show` compares both times.".to_owned(),
+        link: link(links::SETTINGS, "See the settings"),
         ..Warning::default()
     })
 }

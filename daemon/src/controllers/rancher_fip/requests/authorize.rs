@@ -27,7 +27,8 @@ pub fn cluster_of(claim: &Claim) -> Option<&str> {
     (!of_token.is_empty() && named == of_token).then_some(of_token)
 }
 
-/// Whether the Secret is the project's, and the claim knows what is in it, or what was until a while ago.
+/// Whether the Secret is the project's, and the claim knows what is in it, or what was until a while ago. `now`: the wall clock,
+/// by which the Secret was written.
 pub fn opens(secret: &Secret, claim: &Claim, now: Timestamp) -> bool {
     let value = |key: &str| {
         let bytes = secret.data.as_ref()?.get(key)?;
@@ -85,7 +86,7 @@ impl Requests {
         namespace: &str,
     ) -> Result<bool, Denied> {
         let secret = self.secret(data, &claim.project, namespace).await?;
-        if !secret.is_some_and(|secret| opens(&secret, claim, self.ipam.now())) {
+        if !secret.is_some_and(|secret| opens(&secret, claim, self.ipam.wall())) {
             return Ok(false);
         }
         if cluster == namespace {

@@ -1,0 +1,221 @@
+//! Quarantines and the clocks of the host: none ends early.
+
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
+    },
+};
+
+use fipd_core::{Action, Answer, BootId, ClockReading, LeaseKey, PoolSpec, Request, Timestamp};
+
+use super::{
+    super::{HELD_BACK, Ipam, Writer},
+    allocate, give_back, pool_spec, stop,
+};
+use crate::{
+    clock::{HostClock, Synchronised},
+    store::{AuditFilter, Options},
+};
+
+/// The clocks of a host, moved by hand.
+#[derive(Default)]
+struct Hand {
+    boot: AtomicU8,
+    uptime: AtomicU64,
+    wall: AtomicU64,
+    synchronised: AtomicBool,
+}
+
+impl Hand {
+    const NEW_YEAR: u64 = 1_767_225_600_000;
+    const HOUR: u64 = 3_600_000;
+    const MINUTE: u64 = 60_000;
+
+    fn new() -> Arc<Self> {
+        let hand = Self::default();
+        hand.wall.store(Self::NEW_YEAR, Ordering::Relaxed);
+        Arc::new(hand)
+    }
+
+    fn jump(&self, hours: u64) {
+        self.wall.fetch_add(hours * Self::HOUR, Ordering::Relaxed);
+    }
+
+    /// The host runs.
+    fn run(&self, millis: u64) {
+        self.uptime.fetch_add(millis, Ordering::Relaxed);
+        self.wall.fetch_add(millis, Ordering::Relaxed);
+    }
+
+    fn start(self: &Arc<Self>, directory: &Path) -> (Ipam, Writer) {
+        let clock = Arc::clone(self) as Arc<dyn HostClock>;
+        Ipam::start_on(directory, Options::default(), clock).unwrap()
+    }
+}
+
+impl HostClock for Hand {
+    fn read(&self) -> ClockReading {
+        ClockReading {
+            boot: Some(BootId([self.boot.load(Ordering::Relaxed); 16])),
+            uptime: self.uptime.load(Ordering::Relaxed),
+            wall: Timestamp(self.wall.load(Ordering::Relaxed)),
+        }
+    }
+
+    fn synchronised(&self) -> Synchronised {
+        match self.synchronised.load(Ordering::Relaxed) {
+            true => Synchronised::Yes,
+            false => Synchronised::Unknown("EPERM".to_owned()),
+        }
+    }
+}
+
+/// A released address of a pool whose addresses cool for an hour.
+async fn cooling(ipam: &Ipam) -> LeaseKey {
+    let request = Request::CreatePool {
+        spec: PoolSpec {
+            quarantine: 3_600,
+            ..pool_spec("front", "10.0.0.0/24")
+        },
+        actor: "test".into(),
+    };
+    let Answer::Pool(pool) = ipam.submit(request).await.unwrap() else {
+        panic!("no pool")
+    };
+    let key = allocate(ipam, pool.id, 1).await.unwrap();
+    ipam.submit(give_back(1)).await.unwrap();
+    key
+}
+
+async fn cools(ipam: &Ipam, key: LeaseKey) -> bool {
+    let request = Request::Expire {
+        most: 10,
+        actor: "test".into(),
+    };
+    ipam.submit(request).await.unwrap();
+    ipam.read(|ledger| ledger.lease(key).is_some())
+}
+
+#[tokio::test]
+async fn a_wrong_second_ends_no_quarantine_and_a_confirmed_jump_does() {
+    let dir = tempfile::tempdir().unwrap();
+    let hand = Hand::new();
+    let (ipam, writer) = hand.start(dir.path());
+    let key = cooling(&ipam).await;
+    hand.jump(24 * 365);
+    assert!(cools(&ipam, key).await, "nobody confirms the clock");
+    assert_eq!(ipam.time().held_back.as_secs(), 365 * 86_400);
+    assert_eq!(ipam.now(), Timestamp(Hand::NEW_YEAR));
+    stop(&ipam, writer).await;
+    let (ipam, writer) = hand.start(dir.path());
+    assert!(cools(&ipam, key).await, "nor does a restart");
+    hand.synchronised.store(true, Ordering::Relaxed);
+    assert!(!cools(&ipam, key).await);
+    assert!(ipam.time().held_back.is_zero());
+    stop(&ipam, writer).await;
+}
+
+#[tokio::test]
+async fn a_quarantine_ends_by_the_boot_clock_while_the_wall_clock_is_in_the_past() {
+    let dir = tempfile::tempdir().unwrap();
+    let hand = Hand::new();
+    let (ipam, writer) = hand.start(dir.path());
+    let key = cooling(&ipam).await;
+    hand.wall.store(1, Ordering::Relaxed);
+    hand.uptime.store(Hand::HOUR - 1, Ordering::Relaxed);
+    assert!(cools(&ipam, key).await);
+    stop(&ipam, writer).await;
+    let (ipam, writer) = hand.start(dir.path());
+    assert!(cools(&ipam, key).await);
+    hand.uptime.store(Hand::HOUR, Ordering::Relaxed);
+    assert!(!cools(&ipam, key).await);
+    stop(&ipam, writer).await;
+}
+
+#[tokio::test]
+async fn an_accepted_clock_is_audited_and_stays_accepted() {
+    let dir = tempfile::tempdir().unwrap();
+    let hand = Hand::new();
+    let (ipam, writer) = hand.start(dir.path());
+    let key = cooling(&ipam).await;
+    hand.jump(48);
+    ipam.accept_clock("alice".into()).await.unwrap();
+    assert_eq!(ipam.now(), Timestamp(Hand::NEW_YEAR + 48 * Hand::HOUR));
+    stop(&ipam, writer).await;
+    let (ipam, writer) = hand.start(dir.path());
+    assert!(ipam.time().held_back.is_zero());
+    assert!(!cools(&ipam, key).await);
+    let filter = AuditFilter {
+        action: Some(Action::ClockAccepted),
+        ..AuditFilter::default()
+    };
+    let found = ipam.reader().audit_search(&filter, None, 9, 99).unwrap();
+    let actors: Vec<_> = found
+        .entries
+        .iter()
+        .map(|(_, entry)| &*entry.actor)
+        .collect();
+    assert_eq!(actors, ["alice"]);
+    stop(&ipam, writer).await;
+}
+
+#[tokio::test]
+async fn the_time_that_the_host_was_off_counts_once_it_is_confirmed() {
+    let dir = tempfile::tempdir().unwrap();
+    let hand = Hand::new();
+    hand.uptime.store(9 * Hand::HOUR, Ordering::Relaxed);
+    let (ipam, writer) = hand.start(dir.path());
+    let key = cooling(&ipam).await;
+    stop(&ipam, writer).await;
+    hand.boot.store(2, Ordering::Relaxed);
+    hand.uptime.store(1, Ordering::Relaxed);
+    hand.jump(2);
+    let (ipam, writer) = hand.start(dir.path());
+    assert!(cools(&ipam, key).await);
+    assert_eq!(ipam.time().held_back.as_secs(), 7_200);
+    hand.synchronised.store(true, Ordering::Relaxed);
+    assert!(!cools(&ipam, key).await);
+    stop(&ipam, writer).await;
+}
+
+#[tokio::test]
+async fn noise_of_the_clock_is_not_worth_a_word_and_a_minute_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let hand = Hand::new();
+    let (ipam, writer) = hand.start(dir.path());
+    cooling(&ipam).await;
+    hand.wall.fetch_add(5 * Hand::MINUTE, Ordering::Relaxed);
+    assert_eq!(ipam.now(), Timestamp(Hand::NEW_YEAR + 5 * Hand::MINUTE));
+    assert!(ipam.time().held_back.is_zero());
+    hand.wall.fetch_add(3, Ordering::Relaxed);
+    assert_eq!(ipam.time().held_back.as_millis(), 3);
+    assert_eq!(crate::api::health::time_sentence(&ipam), None);
+    hand.wall.fetch_add(Hand::MINUTE, Ordering::Relaxed);
+    assert!(ipam.time().held_back >= HELD_BACK);
+    let sentence = crate::api::health::time_sentence(&ipam).unwrap();
+    assert!(
+        sentence.contains("1 minutes ahead") && sentence.contains("(EPERM)"),
+        "{sentence}"
+    );
+    stop(&ipam, writer).await;
+}
+
+#[tokio::test]
+async fn a_jump_of_almost_five_minutes_every_minute_ends_no_quarantine() {
+    let dir = tempfile::tempdir().unwrap();
+    let hand = Hand::new();
+    let (ipam, writer) = hand.start(dir.path());
+    let key = cooling(&ipam).await;
+    for _ in 0..50 {
+        hand.run(Hand::MINUTE);
+        hand.wall
+            .fetch_add(5 * Hand::MINUTE - 1_000, Ordering::Relaxed);
+        assert!(cools(&ipam, key).await);
+    }
+    stop(&ipam, writer).await;
+    let (ipam, writer) = hand.start(dir.path());
+    assert!(cools(&ipam, key).await, "the sum is in the store");
+    stop(&ipam, writer).await;
+}
