@@ -77,6 +77,8 @@ pub enum Action {
     ClusterChanged,
     /// An admin confirmed the wall clock.
     ClockAccepted,
+    /// An admin took the time of the book back to the wall clock.
+    ClockReset,
 }
 
 /// One row of the audit log; its sequence number is given by the store.

@@ -31,6 +31,7 @@ mod past;
 mod pool;
 mod probe;
 mod quota;
+mod redating;
 mod refusal;
 mod request;
 mod rollup;
@@ -62,6 +63,7 @@ pub use past::PastLease;
 pub use pool::{Ends, EndsOf, Order, Origin, Pool, PoolError, PoolId, PoolSize, PoolSpec, Sticky};
 pub use probe::{ProbeVerdict, Probed};
 pub use quota::{Quota, QuotaUsage, Tenancy};
+pub use redating::Redating;
 pub use refusal::Refusal;
 pub use request::{
     AccountEdit, Adopt, Allocate, Answer, Handover, PoolEdit, Release, ReleaseScope, Request,

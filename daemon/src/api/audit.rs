@@ -32,7 +32,7 @@ const STEP: usize = 2_000;
 const PATIENCE: Duration = Duration::from_millis(25);
 
 /// Every action, in the wire's words.
-pub const ACTIONS: [&str; 42] = [
+pub const ACTIONS: [&str; 43] = [
     "allocated",
     "reserved",
     "probing",
@@ -75,6 +75,7 @@ pub const ACTIONS: [&str; 42] = [
     "secret-rotated",
     "cluster-changed",
     "clock-accepted",
+    "clock-reset",
 ];
 
 /// Who did what, newest first.

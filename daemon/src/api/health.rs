@@ -145,7 +145,7 @@ pub fn time_sentence(ipam: &Ipam) -> Option<String> {
     let ahead = Some(time.ahead).filter(|ahead| *ahead >= FAR_AHEAD)?;
     Some(format!(
         "the address book's time is {} ahead of the clock: quarantines keep their length, but times in it are in the future; \
-         if the clock is right, restore a backup from before its jump (`fipd restore FILE`)",
+         if the clock is right, stop fipd and take that time back with `fipd clock reset --reason TEXT`",
         length(ahead)
     ))
 }

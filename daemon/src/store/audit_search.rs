@@ -150,7 +150,7 @@ impl StoreReader {
 }
 
 /// The number of the first entry later than `at`, or `end`: halving, since numbers and times grow together.
-fn first_after(
+pub(super) fn first_after(
     (table, format): (&impl ReadableTable<[u8; 8], &'static [u8]>, RowFormat),
     at: Timestamp,
     end: u64,

@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf};
 
-use fipd_core::Violation;
+use fipd_core::{Timestamp, Violation};
 
 use super::codec::DecodeError;
 
@@ -121,6 +121,26 @@ pub enum CreateError {
     Exists(PathBuf),
     #[error(transparent)]
     Open(#[from] OpenError),
+    #[error("{} cannot be {doing}: {source}", .path.display())]
+    Io {
+        path: PathBuf,
+        doing: &'static str,
+        source: io::Error,
+    },
+}
+
+/// Why book time was not taken back. Nothing was changed then.
+#[derive(Debug, thiserror::Error)]
+pub enum ResetError {
+    #[error(
+        "book time is {book} and not ahead of the host's clock, {wall}; nothing was changed: a clock that is ahead is \
+         confirmed with `fipd clock accept` while fipd runs"
+    )]
+    NotAhead { book: Timestamp, wall: Timestamp },
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    #[error("the store cannot be changed: {0}")]
+    Store(#[from] ReadError),
     #[error("{} cannot be {doing}: {source}", .path.display())]
     Io {
         path: PathBuf,

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, ops::Bound};
 
-use fipd_core::{Hour, Op, PoolId, Retention, Rollup};
+use fipd_core::{Hour, Op, PoolId, Redating, Retention, Rollup};
 use redb::{
     Database, ReadTransaction, ReadableDatabase as _, ReadableTable, TableHandle as _,
     WriteTransaction,
@@ -107,6 +107,38 @@ fn surplus_of_all(txn: &ReadTransaction, keep: Retention) -> Result<Vec<[u8; 8]>
         before = Bound::Excluded(rollup_key(pool, Hour(0)));
     }
     Ok(found)
+}
+
+/// Moves the hours that are later than the new book time. One that the pool has already stays as it is.
+pub(super) fn redate(
+    read: &ReadTransaction,
+    write: &WriteTransaction,
+    redating: Redating,
+) -> Result<(), ReadError> {
+    let Some(table) = existing(read, ROLLUPS)? else {
+        return Ok(());
+    };
+    let format = schema::format_of(read)?;
+    let mut moved = Vec::new();
+    for item in table.range::<[u8; 8]>(..)? {
+        let (key, value) = item?;
+        let row = decoded(key.value(), value.value(), format)?;
+        let hour = redating.hour(row.hour);
+        if hour != row.hour {
+            moved.push((key.value(), Rollup { hour, ..row }));
+        }
+    }
+    let mut table = write.open_table(ROLLUPS)?;
+    for (key, row) in moved {
+        table.remove(key)?;
+        let key = rollup_key(row.pool, row.hour);
+        if table.get(key)?.is_none() {
+            let mut value = codec::encode_rollup(&row)
+                .map_err(|error| schema::unencodable("rollup", &error))?;
+            envelope::insert(&mut table, ROLLUPS.name(), &key, &mut value)?;
+        }
+    }
+    Ok(())
 }
 
 fn decoded(key: [u8; 8], value: &[u8], format: RowFormat) -> Result<Rollup, ReadError> {

@@ -15,6 +15,7 @@ mod flips;
 mod full;
 mod history;
 mod medium;
+mod reset_clock;
 mod restore;
 mod rollups;
 mod upgrade;

@@ -12,7 +12,7 @@ pub const TEST: &str = "fipd.test";
 pub const GAP: &str = "fipd.gap";
 
 /// Every name that can be subscribed to.
-pub const NAMES: [&str; 42] = [
+pub const NAMES: [&str; 43] = [
     "lease.allocated",
     "lease.reserved",
     "lease.probing",
@@ -50,6 +50,7 @@ pub const NAMES: [&str; 42] = [
     "book.restored",
     "book.restore-hold-ended",
     "book.clock-accepted",
+    "book.clock-reset",
     "site.key-rotated",
     "site.taken-over",
     "site.rules-changed",
@@ -103,6 +104,7 @@ pub fn name(action: Action) -> &'static str {
         Action::SecretRotated => "site.secret-rotated",
         Action::ClusterChanged => "cluster.changed",
         Action::ClockAccepted => "book.clock-accepted",
+        Action::ClockReset => "book.clock-reset",
     }
 }
 

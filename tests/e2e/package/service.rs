@@ -54,6 +54,57 @@ async fn the_service_may_do_what_it_must_and_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_book_that_is_ahead_goes_back_to_the_clock_and_the_service_goes_on() {
+    const STOP: &str = "systemctl stop fipd.socket fipd-cni.socket fipd.service";
+    const START: &str = "systemctl start fipd.socket fipd-cni.socket fipd.service";
+    let host = Host::running().await;
+    let lease = "fipd lease allocate --pool lab --owner fipd/vm/lab/web";
+    host.sh(&format!("fipd pool update lab --quarantine 30d && {lease} && fipd lease release --owner fipd/vm/lab/web"))
+        .await;
+    let refused = host.said("fipd clock reset --reason x; echo code $?").await;
+    assert!(
+        refused.contains("in use by another fipd") && refused.contains("code 1"),
+        "{refused}"
+    );
+    // Twelve days pass for the boot clock alone, as for a book that was taken ahead by a wrong clock.
+    let socket = "--socket /run/ahead/fipd.sock";
+    host.sh(&format!(
+        "{STOP} && install -d -o fipd -g fipd /run/ahead && \
+         {{ unshare --time --boottime 1036800 setpriv --reuid=fipd --regid=fipd --clear-groups \
+            fipd {socket} serve --config /etc/fipd/fipd.toml >/tmp/ahead.log 2>&1 & }} && \
+         for n in $(seq 100); do fipd {socket} pool list >/dev/null 2>&1 && break; sleep 0.2; done && \
+         fipd {socket} pool create ahead --cidr 10.31.0.0/24 >/dev/null && \
+         pkill --full 'fipd .*/run/ahead' && while pgrep --full 'fipd .*/run/ahead' >/dev/null; do sleep 0.1; done && {START}"
+    ))
+    .await;
+    host.active().await;
+    let check = host.said("fipd check; fipd clock show").await;
+    assert!(
+        check.contains("12 days and 0 hours ahead") && check.contains("fipd clock reset"),
+        "{check}"
+    );
+    let until = "fipd lease list --pool lab -o json";
+    let before = host.sh(until).await;
+    let done = host
+        .sh(&format!(
+            "{STOP} && fipd clock reset --reason 'it was wrong' && {START}"
+        ))
+        .await;
+    assert!(done.contains("Address book now"), "{done}");
+    host.active().await;
+    let clock = host.sh("fipd clock show -o json").await;
+    assert!(clock.contains("\"ahead_seconds\": 0"), "{clock}");
+    // It cools as long as it would have.
+    assert_eq!(host.sh(until).await, before);
+    let owners = host
+        .sh("stat -c %U /var/lib/fipd/fipd.redb /var/lib/fipd/fipd.redb.high-water")
+        .await;
+    assert_eq!(owners, "fipd\nfipd");
+    let audit = host.sh("fipd audit --action clock-reset").await;
+    assert!(audit.contains("it was wrong"), "{audit}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_service_writes_rules_and_the_packet_filter_of_its_host() {
     let host = Host::running().await;
     host.sh("fipd pool create marked --cidr 10.30.0.0/24").await;

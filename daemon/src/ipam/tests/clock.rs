@@ -1,4 +1,4 @@
-//! Quarantines and the clocks of the host: none ends early.
+//! Quarantines and the clocks of the host: none ends early, and nothing is frozen for good.
 
 use std::{
     path::Path,
@@ -11,12 +11,12 @@ use std::{
 use fipd_core::{Action, Answer, BootId, ClockReading, LeaseKey, PoolSpec, Request, Timestamp};
 
 use super::{
-    super::{HELD_BACK, Ipam, Writer},
+    super::{DATABASE, HELD_BACK, Ipam, Writer},
     allocate, give_back, pool_spec, stop,
 };
 use crate::{
     clock::{HostClock, Synchronised},
-    store::{AuditFilter, Options},
+    store::{AuditFilter, ClockWasReset, OpenError, Options, ResetClock, ResetError},
 };
 
 /// The clocks of a host, moved by hand.
@@ -30,6 +30,7 @@ struct Hand {
 
 impl Hand {
     const NEW_YEAR: u64 = 1_767_225_600_000;
+    const YEAR_2100: u64 = 4_102_444_800_000;
     const HOUR: u64 = 3_600_000;
     const MINUTE: u64 = 60_000;
 
@@ -52,6 +53,17 @@ impl Hand {
     fn start(self: &Arc<Self>, directory: &Path) -> (Ipam, Writer) {
         let clock = Arc::clone(self) as Arc<dyn HostClock>;
         Ipam::start_on(directory, Options::default(), clock).unwrap()
+    }
+
+    fn reset(&self, directory: &Path) -> Result<ClockWasReset, ResetError> {
+        ResetClock {
+            store: &directory.join(DATABASE),
+            options: Options::default(),
+            reason: "the clock was wrong".into(),
+            actor: "offline:0".into(),
+            reading: self.read(),
+        }
+        .run()
     }
 }
 
@@ -217,5 +229,108 @@ async fn a_jump_of_almost_five_minutes_every_minute_ends_no_quarantine() {
     stop(&ipam, writer).await;
     let (ipam, writer) = hand.start(dir.path());
     assert!(cools(&ipam, key).await, "the sum is in the store");
+    stop(&ipam, writer).await;
+}
+
+/// Times of the audit log in the order of its numbers, and its last action.
+fn audit(ipam: &Ipam) -> (Vec<Timestamp>, Option<Action>) {
+    let mut page = ipam.reader().audit_page(None, 99).unwrap();
+    page.reverse();
+    let last = page.last().map(|(_, entry)| entry.action);
+    (page.into_iter().map(|(_, entry)| entry.at).collect(), last)
+}
+
+#[tokio::test]
+async fn a_start_in_2100_freezes_nothing_for_good() {
+    let dir = tempfile::tempdir().unwrap();
+    let hand = Hand::new();
+    hand.wall.store(Hand::YEAR_2100, Ordering::Relaxed);
+    let (ipam, writer) = hand.start(dir.path());
+    let key = cooling(&ipam).await;
+    hand.run(20 * Hand::MINUTE);
+    stop(&ipam, writer).await;
+    // The host's clock is put right, which alone takes nothing back.
+    hand.wall.store(Hand::NEW_YEAR, Ordering::Relaxed);
+    let (ipam, writer) = hand.start(dir.path());
+    assert!(cools(&ipam, key).await);
+    assert_eq!(ipam.now(), Timestamp(Hand::YEAR_2100 + 20 * Hand::MINUTE));
+    let sentence = crate::api::health::time_sentence(&ipam).unwrap();
+    assert!(sentence.contains("fipd clock reset"), "{sentence}");
+    stop(&ipam, writer).await;
+
+    let done = hand.reset(dir.path()).unwrap();
+    assert_eq!(done.from, Timestamp(Hand::YEAR_2100 + 20 * Hand::MINUTE));
+    assert_eq!((done.to, done.entries), (Timestamp(Hand::NEW_YEAR), 3));
+    let (ipam, writer) = hand.start(dir.path());
+    assert_eq!(ipam.now(), Timestamp(Hand::NEW_YEAR));
+    assert_eq!(crate::api::health::time_sentence(&ipam), None);
+    hand.run(40 * Hand::MINUTE - 1);
+    assert!(cools(&ipam, key).await, "40 minutes were left");
+    hand.run(1);
+    assert!(!cools(&ipam, key).await);
+    let (times, last) = audit(&ipam);
+    assert!(times.is_sorted(), "{times:?}");
+    assert!(times.iter().all(|at| *at <= ipam.now()), "{times:?}");
+    assert_eq!(last, Some(Action::Expired));
+    let filter = AuditFilter {
+        action: Some(Action::ClockReset),
+        from: Some(Timestamp(Hand::NEW_YEAR)),
+        ..AuditFilter::default()
+    };
+    let found = ipam.reader().audit_search(&filter, None, 9, 99).unwrap();
+    let (_, entry) = &found.entries[0];
+    assert_eq!(&*entry.actor, "offline:0");
+    assert!(entry.detail.ends_with(": the clock was wrong"), "{entry:?}");
+    stop(&ipam, writer).await;
+    // Nothing of it comes back with another start, or once the kernel confirms the clock.
+    hand.synchronised.store(true, Ordering::Relaxed);
+    let (ipam, writer) = hand.start(dir.path());
+    assert_eq!(ipam.now(), ipam.wall());
+    stop(&ipam, writer).await;
+}
+
+#[tokio::test]
+async fn a_reset_ends_no_quarantine_that_began_before_a_wrong_clock_was_accepted() {
+    let dir = tempfile::tempdir().unwrap();
+    let hand = Hand::new();
+    let (ipam, writer) = hand.start(dir.path());
+    let key = cooling(&ipam).await;
+    hand.jump(24 * 365);
+    ipam.accept_clock("alice".into()).await.unwrap();
+    stop(&ipam, writer).await;
+    hand.wall.store(Hand::NEW_YEAR, Ordering::Relaxed);
+    hand.run(Hand::MINUTE);
+    hand.reset(dir.path()).unwrap();
+    let (ipam, writer) = hand.start(dir.path());
+    hand.run(59 * Hand::MINUTE - 1);
+    assert!(cools(&ipam, key).await, "an hour has not passed");
+    hand.run(1);
+    assert!(!cools(&ipam, key).await);
+    stop(&ipam, writer).await;
+}
+
+#[tokio::test]
+async fn a_reset_is_refused_beside_a_running_daemon_and_where_the_book_is_not_ahead() {
+    let dir = tempfile::tempdir().unwrap();
+    let hand = Hand::new();
+    let none = hand.reset(dir.path());
+    assert!(matches!(none, Err(ResetError::Io { .. })), "{none:?}");
+    assert!(!dir.path().join(DATABASE).exists());
+    let (ipam, writer) = hand.start(dir.path());
+    cooling(&ipam).await;
+    let running = hand.reset(dir.path());
+    assert!(
+        matches!(running, Err(ResetError::Open(OpenError::Locked(_)))),
+        "{running:?}"
+    );
+    stop(&ipam, writer).await;
+    hand.jump(2);
+    let ahead = hand.reset(dir.path());
+    assert!(
+        matches!(ahead, Err(ResetError::NotAhead { .. })),
+        "{ahead:?}"
+    );
+    let (ipam, writer) = hand.start(dir.path());
+    assert_eq!(audit(&ipam).0.len(), 3, "nothing was changed");
     stop(&ipam, writer).await;
 }

@@ -107,6 +107,7 @@ pub(super) fn of_action(action: Action) -> u8 {
         Action::ClusterChanged => 40,
         Action::NetworkHeld => 44,
         Action::ClockAccepted => 41,
+        Action::ClockReset => 42,
     }
 }
 
@@ -155,6 +156,7 @@ pub(super) fn action(code: u8) -> Result<Action, DecodeError> {
         40 => Action::ClusterChanged,
         44 => Action::NetworkHeld,
         41 => Action::ClockAccepted,
+        42 => Action::ClockReset,
         other => return Err(DecodeError::value("action", other)),
     })
 }
