@@ -87,6 +87,11 @@ impl System {
         Self("ip-rule".into())
     }
 
+    /// Services that other load balancers serve: what they use is kept from everybody else.
+    pub fn foreign() -> Self {
+        Self("foreign".into())
+    }
+
     /// Stands for the list of clusters that a discovery source gives.
     pub fn discovery() -> Self {
         Self("discovery".into())
@@ -130,6 +135,16 @@ impl fmt::Display for ClusterId {
 impl Identity {
     /// The longest cluster, kind, namespace or name, in bytes.
     pub const MAX_PART: usize = 253;
+
+    /// Whether it is an object that others serve, seen in a cluster.
+    pub fn is_foreign(&self) -> bool {
+        self.system.as_str() == "foreign"
+    }
+
+    /// Whether both live in one cluster.
+    pub(crate) fn shares_cluster(&self, other: &Self) -> bool {
+        self.cluster.is_some() && self.cluster == other.cluster
+    }
 }
 
 /// Parses `SYSTEM/[CLUSTER/]KIND/NAMESPACE/NAME`; the cluster part is a cluster id.

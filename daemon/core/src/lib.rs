@@ -37,6 +37,7 @@ mod request;
 mod rollup;
 mod scope;
 mod select;
+pub mod sighting;
 mod signing;
 mod time;
 

@@ -323,6 +323,11 @@ impl Index {
         contending_clusters(lease).all(|cluster| files(cluster) == Some(true))
     }
 
+    /// Leases with a contender of the cluster; `None` if there are none.
+    pub fn contending(&self, cluster: &ClusterId) -> Option<&KeySet> {
+        self.contending.get(cluster)
+    }
+
     /// How many entries the index of contending clusters has.
     pub fn contending_entries(&self) -> usize {
         self.contending.values().map(KeySet::len).sum()

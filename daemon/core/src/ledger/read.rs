@@ -12,8 +12,9 @@ use super::{
     space::Part,
 };
 use crate::{
-    Account, ClusterId, ClusterRecord, Family, Hold, Identity, Lease, LeaseKey, Mark, Network,
-    NetworkId, Pool, PoolId, SigningKey, Span, System, Text, Timestamp, Token, TokenId, layout,
+    Account, Adoption, ClusterId, ClusterRecord, Family, Hold, Identity, Lease, LeaseKey, Mark,
+    Network, NetworkId, Pool, PoolId, SigningKey, Span, System, Text, Timestamp, Token, TokenId,
+    layout,
 };
 
 /// How full a pool is. Counts saturate at `u128::MAX`.
@@ -155,6 +156,13 @@ impl Ledger {
         pools.collect()
     }
 
+    /// The pool that the address is attributed to, where it is one to be allocated.
+    pub fn pool_in_range(&self, key: LeaseKey) -> Option<&Arc<Pool>> {
+        let in_range = self.free.stab(key).iter().any(Part::in_range);
+        let around = self.pools_around(key).filter(|_| in_range).min();
+        around.and_then(|(.., pool)| self.rows.pools.get(&pool))
+    }
+
     pub fn usage(&self, id: PoolId) -> Option<PoolUsage> {
         let room = self.free.room(id)?;
         let attributed = self.index.of_pool(id).map_or(0, KeySet::len);
@@ -276,6 +284,20 @@ impl Ledger {
             .filter_map(|key| self.rows.leases.get(&key))
     }
 
+    /// Leases with a contender of the cluster, in key order, after `after`.
+    pub fn contended_by(
+        &self,
+        cluster: &ClusterId,
+        after: Option<LeaseKey>,
+        limit: usize,
+    ) -> Vec<Arc<Lease>> {
+        let keys = self.index.contending(cluster).into_iter();
+        keys.flat_map(|keys| keys.after(after))
+            .take(limit)
+            .filter_map(|key| self.rows.leases.get(&key).cloned())
+            .collect()
+    }
+
     /// How many pools the network has.
     pub fn pool_count(&self, network: NetworkId) -> usize {
         self.rows.pool_count(network)
@@ -308,6 +330,17 @@ impl Ledger {
     /// the gate: what the cluster uses is still to be taken in when it comes back.
     pub fn truly_adopted(&self, network: NetworkId, cluster: &ClusterId, system: &System) -> bool {
         self.rows.truly_adopted(network, &cluster.0, system)
+    }
+
+    /// The marker of one system of a cluster, by the cluster's id as text or by `name:NAME`.
+    pub fn adoption(
+        &self,
+        network: NetworkId,
+        cluster: &str,
+        system: &System,
+    ) -> Option<&Adoption> {
+        let key = (network, cluster.into(), system.clone());
+        self.rows.adoptions.get(&key)
     }
 
     /// The head of the pool's queue, oldest first.

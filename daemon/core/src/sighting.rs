@@ -1,0 +1,125 @@
+//! What to do about addresses of our pools that a cluster shows as used by Services of others.
+//!
+//! Pure. A free address is kept for the Service that shows it, a held one makes it a contender; neither takes anything
+//! from anybody. A cluster shows what it likes, so that it gets no more than its [`limit`] of a pool without an admin.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{
+    ClusterId, Holder, Identity, Lease, LeaseKey, LeaseState, Ledger, Pool, PoolId, Timestamp,
+};
+
+/// A Service of others, as the list of a cluster has it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ForeignUser {
+    /// Since when there is the Service.
+    pub since: Timestamp,
+    pub holder: Holder,
+}
+
+/// The most addresses of a pool of this size that one cluster has as held or contended without an admin.
+pub fn limit(size: u128) -> usize {
+    const LEAST: usize = 16;
+    const SHARE: u128 = 20;
+    usize::try_from(size / SHARE)
+        .unwrap_or(usize::MAX)
+        .max(LEAST)
+}
+
+/// What is to be done about one address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ruling {
+    /// The Service gets the lease, or contends for it.
+    Adopt(Holder),
+    /// Kept already, or the same use that its cluster has it for.
+    Known(Option<Holder>),
+    /// More than the cluster may have without an admin, or none of it may be kept: only shown.
+    Report,
+}
+
+/// Rules on the addresses of one list of one cluster.
+#[derive(Debug)]
+pub struct SightingRules<'a> {
+    cluster: &'a ClusterId,
+    /// Reported by an earlier list, and confirmed by an admin since.
+    confirmed: &'a BTreeSet<LeaseKey>,
+    /// Addresses of each pool that the cluster has by sightings.
+    kept: BTreeMap<PoolId, usize>,
+}
+
+impl<'a> SightingRules<'a> {
+    pub fn new(cluster: &'a ClusterId, confirmed: &'a BTreeSet<LeaseKey>) -> Self {
+        Self {
+            cluster,
+            confirmed,
+            kept: BTreeMap::new(),
+        }
+    }
+
+    /// Counts a lease that a Service of the cluster holds or contends for. All of them come before the first ruling.
+    pub fn count(&mut self, lease: &Lease) {
+        if let Some(pool) = lease.pool {
+            *self.kept.entry(pool).or_default() += 1;
+        }
+    }
+
+    /// How many addresses of a pool the cluster has by sightings.
+    pub fn kept(&self, pool: PoolId) -> usize {
+        self.kept.get(&pool).copied().unwrap_or(0)
+    }
+
+    /// Rules on an address in the range of `pool`. `users` show it and are in order, `may_keep` says whether what is new is
+    /// kept at all, `same_use` whether a holder elsewhere has it for this cluster.
+    pub fn rule(
+        &mut self,
+        ledger: &Ledger,
+        (key, pool): (LeaseKey, &Pool),
+        users: &BTreeSet<ForeignUser>,
+        may_keep: bool,
+        same_use: impl Fn(&Identity) -> bool,
+    ) -> Ruling {
+        let lease = ledger.lease(key);
+        if let Some(lease) = lease {
+            let mine = |identity: &Identity| identity.cluster.as_ref() == Some(self.cluster);
+            let mut members = lease.members.iter().map(|member| &member.holder);
+            if let Some(member) = members.find(|one| mine(&one.identity) || same_use(&one.identity))
+            {
+                return renewal(lease, member, users);
+            }
+            let mut contenders = lease.contenders.iter().map(|contender| &contender.holder);
+            let shows =
+                |one: &&Holder| one.identity.is_foreign() && of(users, &one.identity).is_some();
+            if let Some(known) = contenders.find(|one| mine(&one.identity) && shows(one)) {
+                return renewal(lease, known, users);
+            }
+        }
+        let Some(first) = users.first() else {
+            return Ruling::Known(None);
+        };
+        let size = ledger.usage(pool.id).map_or(0, |usage| usage.size);
+        let within = may_keep && self.kept(pool.id) < limit(size);
+        if !within && !self.confirmed.contains(&key) {
+            return Ruling::Report;
+        }
+        *self.kept.entry(pool.id).or_default() += 1;
+        Ruling::Adopt(first.holder.clone())
+    }
+}
+
+/// What a Service that has the address needs: another instance of its name, or one that was switched off meanwhile.
+fn renewal(lease: &Lease, known: &Holder, users: &BTreeSet<ForeignUser>) -> Ruling {
+    if !known.identity.is_foreign() {
+        return Ruling::Known(None);
+    }
+    match of(users, &known.identity) {
+        Some(user) if user.holder != *known || lease.state == LeaseState::Orphaned => {
+            Ruling::Adopt(user.holder.clone())
+        }
+        Some(user) => Ruling::Known(Some(user.holder.clone())),
+        None => Ruling::Known(users.first().map(|user| user.holder.clone())),
+    }
+}
+
+fn of<'a>(users: &'a BTreeSet<ForeignUser>, identity: &Identity) -> Option<&'a ForeignUser> {
+    users.iter().find(|user| user.holder.identity == *identity)
+}
