@@ -287,7 +287,7 @@ impl Bed {
 
 fn cluster(name: &str) -> String {
     format!(
-        "[[cluster]]\nname = \"{name}\"\nkubeconfig = \"{name}.kubeconfig\"\nsystems = [\"rancher-fip\"]\n\n"
+        "[[cluster]]\nname = \"{name}\"\nkubeconfig = \"{name}.kubeconfig\"\nsystems = [\"rancher-fip\"]\nsightings = \"off\"\n\n"
     )
 }
 

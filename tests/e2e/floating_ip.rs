@@ -473,8 +473,8 @@ async fn defect_10_12_36_an_odd_pool_is_told_and_holds_nobody_up() {
         .await;
     rancher.fip("waits", "empty", "").await;
     rancher.fip("first", "six", "").await;
-    rancher.fip("second", "six", "").await;
     rancher.wait_address("first", "2001:db8::1").await;
+    rancher.fip("second", "six", "").await;
     rancher.wait_address("second", "2001:db8::3").await;
     rancher.fip("shared", "one", "10.60.0.12").await;
     rancher.wait_address("shared", "10.60.0.12").await;

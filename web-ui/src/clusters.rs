@@ -33,6 +33,10 @@ pub struct ClusterRow {
     pub leases: u128,
     /// Releases that wait for an admin, one a system; one word confirms all of them.
     pub held_back: Vec<String>,
+    /// What Services of other load balancers use of fipd's pools; empty where nobody has looked.
+    pub sightings: String,
+    /// Some of these wait for an admin.
+    pub sightings_wait: bool,
 }
 
 /// All clusters.
@@ -105,6 +109,14 @@ impl Served {
 impl ClusterPage {
     pub(crate) fn attach(&self) -> String {
         links::cluster_attach(&self.name)
+    }
+
+    fn confirm_sightings(&self) -> String {
+        links::cluster_confirm_sightings(&self.name)
+    }
+
+    fn sightings_wait(&self) -> bool {
+        self.clusters.iter().any(|row| row.sightings_wait)
     }
 
     pub(crate) fn detach(&self) -> String {

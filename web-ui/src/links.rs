@@ -120,6 +120,11 @@ pub fn cluster_attach(name: &str) -> String {
     format!("/ui/clusters/{name}/attach")
 }
 
+/// Where reported sightings of a cluster are confirmed.
+pub fn cluster_confirm_sightings(name: &str) -> String {
+    format!("/ui/clusters/{name}/confirm-sightings")
+}
+
 /// The leases of a cluster.
 pub fn leases_of_cluster(name: &str) -> String {
     filtered(LEASES, "cluster", name)

@@ -234,6 +234,8 @@ pub fn clusters() -> Vec<ClusterRow> {
         } else {
             Vec::new()
         },
+        sightings: "2 held, 0 contended, 7 only reported".into(),
+        sightings_wait: true,
     };
     vec![
         row("edge-1", Health::Good, "connected", ""),

@@ -16,7 +16,10 @@ use super::{
     extract::{Body, Path, Query},
     page::Ask,
     problem::{Code, Problem},
-    wire::{ClusterList, ClusterView, HeldBackView, Join, Outcome, PageQuery, SkipAdoption},
+    wire::{
+        ClusterList, ClusterView, HeldBackView, Join, Outcome, PageQuery, SightedAddress,
+        SightingsReport, SkipAdoption,
+    },
 };
 use crate::{
     clock,
@@ -169,6 +172,32 @@ pub async fn confirm_release(
     )))
 }
 
+/// Keeps the addresses that foreign Services of the cluster show and that are only reported: free ones are held for them, held
+/// ones make them contenders, as far as the next list shows them too. Ends the preview after an upgrade. A restart of fipd
+/// before that list forgets it.
+#[utoipa::path(post, path = "/api/v1/clusters/{name}/confirm-sightings", tag = "clusters",
+    params(("name" = String, Path), ("If-Match" = Option<String>, Header)),
+    responses((status = 200, body = Outcome), (status = 404, body = Problem), (status = 412, body = Problem),
+        (status = 422, body = Problem), (status = 409, body = Problem)))]
+pub async fn confirm_sightings(
+    Shared(api): Shared<Arc<Api>>,
+    caller: Caller,
+    Path(name): Path<String>,
+    if_match: IfMatch,
+) -> Result<Json<Outcome>, Problem> {
+    unchanged(&api, &name, &if_match)?;
+    let addresses = api.clusters.confirm_sightings(&name, caller.actor).await?;
+    Ok(done(confirmed_sightings(&name, addresses)))
+}
+
+/// What comes of a confirmation.
+pub fn confirmed_sightings(name: &str, addresses: usize) -> String {
+    format!(
+        "{addresses} addresses that foreign Services of cluster {name} show are kept for them once the next list, which \
+         begins now, shows them too; if fipd restarts before that, confirm again"
+    )
+}
+
 /// Installs fipd's CustomResourceDefinitions in the cluster.
 #[utoipa::path(post, path = "/api/v1/clusters/{name}/crds", tag = "clusters", params(("name" = String, Path), ("If-Match" = Option<String>, Header)),
     responses((status = 200, body = Outcome), (status = 404, body = Problem), (status = 412, body = Problem),
@@ -249,6 +278,22 @@ fn view(view: &clusters::ClusterView) -> ClusterView {
         detached: view.detached,
         leases: view.leases,
         held_back: view.held_back.iter().map(held_back_view).collect(),
+        sightings: view.sightings.as_ref().map(sightings_report),
+    }
+}
+
+fn sightings_report(view: &clusters::SightingsView) -> SightingsReport {
+    let example = |one: &clusters::SightingView| SightedAddress {
+        address: one.address.to_string(),
+        pool: one.pool.to_string(),
+        service: one.service.to_string(),
+    };
+    SightingsReport {
+        held: view.held,
+        contended: view.contended,
+        reported: view.waiting.len(),
+        examples: view.examples.iter().map(example).collect(),
+        preview_until: view.preview_until.map(clock::rfc3339),
     }
 }
 
@@ -271,6 +316,7 @@ impl From<ClustersError> for Problem {
             ClustersError::NotAwaited(_)
             | ClustersError::InUse { .. }
             | ClustersError::NothingHeldBack(_)
+            | ClustersError::NothingSighted(_)
             | ClustersError::Busy(_)
             | ClustersError::Elsewhere { .. }
             | ClustersError::NoPlace => Self::new(Code::Conflict, detail),

@@ -33,7 +33,7 @@ use super::{
         guests::list, guests::rotate_secret,
         clusters::list, clusters::show, clusters::forget, clusters::join, clusters::new_identity,
         clusters::skip_adoption,
-        clusters::confirm_release, clusters::install_crds,
+        clusters::confirm_release, clusters::confirm_sightings, clusters::install_crds,
         attach::add, attach::remove, attach::preview, attach::detach, attach::attach,
         adopt::preview, adopt::adopt, adopt_rules::preview, adopt_rules::adopt,
         rules::show, rules::foreign, rules::plan, rules::flush, rules::resume, rules::prune_foreign,

@@ -152,6 +152,11 @@ fn running(routes: Routes) -> Routes {
             clusters::confirm_release,
         )
         .post(
+            "/api/v1/clusters/{name}/confirm-sightings",
+            ADMIN,
+            clusters::confirm_sightings,
+        )
+        .post(
             "/api/v1/clusters/{name}/crds",
             ADMIN,
             clusters::install_crds,

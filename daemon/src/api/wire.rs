@@ -43,7 +43,7 @@ pub use check::{CheckReport, Checked, Readiness};
 pub use clock::ClockView;
 pub use cluster::{
     ClusterAdd, ClusterList, ClusterView, DetachReport, DetachStep, HeldBackView, Join, Outcome,
-    SkipAdoption,
+    SightedAddress, SightingsReport, SkipAdoption,
 };
 pub use export::ExportQuery;
 pub use guest::{GuestList, GuestReleaseView, GuestView};

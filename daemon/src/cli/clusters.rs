@@ -14,7 +14,7 @@ use crate::api::{
     LEAVE_DEADLINE,
     wire::{
         ClusterAdd, ClusterList, ClusterView, DetachReport, HeldBackView, Join, Outcome,
-        SkipAdoption,
+        SightingsReport, SkipAdoption,
     },
 };
 
@@ -76,6 +76,9 @@ pub enum Clusters {
     /// Confirm that most of a cluster's addresses really went away at once; they are released once a fresh list
     /// agrees. A restart of fipd before that forgets it
     ConfirmRelease { name: String },
+    /// Keep the addresses of fipd's pools that Services of other load balancers show in a cluster and that are only reported:
+    /// more than one cluster may hold, or what the first list after an upgrade has. `fipd clusters show` lists them
+    ConfirmSightings { name: String },
 }
 
 impl Clusters {
@@ -119,6 +122,9 @@ impl Clusters {
             }
             Self::ConfirmRelease { name } => {
                 client.post(&path(&name, "/confirm-release"), &()).await?
+            }
+            Self::ConfirmSightings { name } => {
+                client.post(&path(&name, "/confirm-sightings"), &()).await?
             }
         };
         session.output.show(&outcome, |outcome| {
@@ -201,11 +207,33 @@ fn facts(cluster: &ClusterView) -> Table {
         ),
         ("Leases", cluster.leases.to_string()),
         ("Held back", all_held_back(&cluster.held_back)),
+        (
+            "Sightings",
+            or_dash(cluster.sightings.as_ref().map(sightings).as_ref()),
+        ),
     ]);
     for (part, why) in &cluster.troubles {
         table.row([format!("Trouble ({part}):"), why.clone()]);
     }
     table
+}
+
+/// What Services of other load balancers use, and what waits for an admin.
+fn sightings(report: &SightingsReport) -> String {
+    let mut text = format!(
+        "{} held, {} contended, {} only reported",
+        report.held, report.contended, report.reported
+    );
+    if let Some(end) = &report.preview_until {
+        text.push_str(&format!(" (a preview until {end})"));
+    }
+    for one in &report.examples {
+        text.push_str(&format!(
+            "; {} of pool {} by Service {}",
+            one.address, one.pool, one.service
+        ));
+    }
+    text
 }
 
 /// Every system: one word confirms all of them.
@@ -228,6 +256,23 @@ fn held_back(held: &HeldBackView) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_foreign_services_use_is_shown_with_what_waits() {
+        let report = SightingsReport {
+            held: 16,
+            contended: 1,
+            reported: 240,
+            examples: vec![crate::api::wire::SightedAddress {
+                address: "10.60.0.16".to_owned(),
+                pool: "net".to_owned(),
+                service: "ns/web".to_owned(),
+            }],
+            preview_until: Some("2026-01-02T00:00:00Z".to_owned()),
+        };
+        let text = "16 held, 1 contended, 240 only reported (a preview until 2026-01-02T00:00:00Z); 10.60.0.16 of pool net by Service ns/web";
+        assert_eq!(sightings(&report), text);
+    }
 
     #[test]
     fn all_that_one_word_confirms_is_shown() {

@@ -57,6 +57,22 @@ pub trait Inventory: Send + Sync {
     /// A fresh read of one object, not from a cache.
     fn read<'a>(&'a self, identity: &'a Identity) -> BoxFuture<'a, Presence>;
 
+    /// Whether an owner that the latest list had shows all that it holds; else it counts as absent, and keeps by
+    /// [`Inventory::heir`] what it shows.
+    fn is_whole(&self, _identity: &Identity) -> bool {
+        true
+    }
+
+    /// Whether a network counts as adopted by the latest list.
+    fn adopts(&self, _network: NetworkId) -> bool {
+        true
+    }
+
+    /// Returns when a list would tell more than the latest one, beside what is the same for all.
+    fn due(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::pending())
+    }
+
     /// Who gets a lease whose owner is gone, without a moment in between; `None`: it is free.
     fn heir(&self, _gone: &Holder, _key: LeaseKey) -> Option<Holder> {
         None
@@ -113,7 +129,7 @@ pub async fn adopt(
         ..Adopted::default()
     };
     take_in(session, system, &mut adopted).await?;
-    for network in networks {
+    for network in networks.into_iter().filter(|one| inventory.adopts(*one)) {
         mark(session, system, network).await?;
         adopted.marked.insert(network);
     }
@@ -404,7 +420,34 @@ pub(super) fn held(
         }
         match leases.last() {
             Some(last) if leases.len() >= 1_000 => after = Some(last.key),
-            Some(_) | None => return held,
+            Some(_) | None => break,
+        }
+    }
+    // Nobody else ends the contending of what fipd does not serve.
+    if *system == System::foreign() {
+        hold_contended(session, &mut held);
+    }
+    held
+}
+
+fn hold_contended(session: &ClusterSession, held: &mut Held) {
+    let mut after = None;
+    loop {
+        let leases = session
+            .ipam
+            .read(|ledger| ledger.contended_by(&session.id, after, 1_000));
+        for lease in &leases {
+            let contenders = lease.contenders.iter().map(|contender| &contender.holder);
+            for holder in contenders.filter(|one| one.identity.is_foreign()) {
+                if holder.identity.cluster.as_ref() == Some(&session.id) {
+                    let of_owner = held.entry(holder.identity.clone()).or_default();
+                    of_owner.entry(holder.clone()).or_default().push(lease.key);
+                }
+            }
+        }
+        match leases.last() {
+            Some(last) if leases.len() >= 1_000 => after = Some(last.key),
+            Some(_) | None => return,
         }
     }
 }

@@ -53,6 +53,10 @@ pub enum ClustersError {
     InUse { name: Text, site: Text },
     #[error("cluster {0:?} has no release that waits to be confirmed")]
     NothingHeldBack(Text),
+    #[error(
+        "cluster {0:?} shows no address of a foreign Service that waits to be confirmed; `fipd clusters show {0}` says what it shows"
+    )]
+    NothingSighted(Text),
     /// A field and what is wrong with it.
     #[error("{0}: {1}")]
     Invalid(&'static str, String),

@@ -138,7 +138,7 @@ fn configuration(dir: &Path) -> Config {
     let path = dir.join("fipd.toml");
     let text = ["hostile", "good"].map(|name| {
         let kubeconfig = dir.join(name).display().to_string();
-        format!("[[cluster]]\nname = {name:?}\nkubeconfig = {kubeconfig:?}\nsystems = [\"rancher-fip\"]\n")
+        format!("[[cluster]]\nname = {name:?}\nkubeconfig = {kubeconfig:?}\nsystems = [\"rancher-fip\"]\nsightings = \"off\"\n")
     });
     std::fs::write(&path, text.concat()).unwrap();
     Config::load(&path).unwrap()

@@ -5,7 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use fipd_core::{Actor, Adoption, Answer, ClusterId, Request, System, Text};
 
 use super::{ClustersError, registry::Registry, settle::Standings};
-use crate::{config::served, ipam::IpamError};
+use crate::{
+    config::{SightingMode, served},
+    ipam::IpamError,
+};
 
 /// Leases orphaned or forgotten by one request.
 const CHUNK: usize = 512;
@@ -34,13 +37,18 @@ impl Registry {
     pub(super) fn leavers(&self, standings: &Standings) -> Vec<(ClusterId, Option<System>)> {
         // A joined site does not lead: its systems are not on. Before anything is connected it is not known who
         // leads, and everything counts that any site of the cluster has on.
+        let foreign = System::foreign();
         let mut on: BTreeMap<&ClusterId, BTreeSet<&System>> = BTreeMap::new();
         for (name, standing) in standings
             .iter()
             .filter(|(_, standing)| standing.joined.is_none())
         {
             if let (Some(id), Some(site)) = (&standing.id, self.sites.get(name)) {
-                on.entry(id).or_default().extend(&site.spec.systems);
+                let systems = on.entry(id).or_default();
+                systems.extend(&site.spec.systems);
+                if site.spec.sightings() != SightingMode::Off {
+                    systems.insert(&foreign);
+                }
             }
         }
         let discovers = self.config.discovery.is_some();
@@ -56,6 +64,7 @@ impl Registry {
                     Some(systems) => {
                         let off = served()
                             .into_iter()
+                            .chain([System::foreign()])
                             .filter(|system| !systems.contains(system));
                         leavers.extend(off.map(|system| (record.id.clone(), Some(system))));
                     }

@@ -41,6 +41,7 @@ mod session;
 mod sessions;
 mod settle;
 mod show;
+pub mod sightings;
 mod sites;
 mod sweep;
 mod transport;
@@ -60,7 +61,9 @@ pub use kubeconfig::{KubeconfigRefused, Trust, check_kubeconfig};
 #[cfg(test)]
 pub(crate) use session::testing;
 pub use session::{CallError, ClusterSession, SystemRunner};
-pub use view::{ClusterState, ClusterView, DiscoveryView, Found, HeldBack};
+pub use view::{
+    ClusterState, ClusterView, DiscoveryView, Found, HeldBack, SightingView, SightingsView,
+};
 
 #[cfg(test)]
 mod hostile_tests;

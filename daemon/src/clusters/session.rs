@@ -14,11 +14,12 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Clusters, ClustersError, HeldBack,
+    Clusters, ClustersError, HeldBack, SightingsView,
     absence::Confirmation,
     connect::{self, ConnectError},
     identity::{Seen, secret as identity_secret},
     memory::Memory,
+    sightings::ConfirmedSightings,
     window::Windows,
 };
 use crate::{
@@ -89,6 +90,10 @@ pub(super) struct SessionShared {
     pub held_back: watch::Sender<BTreeMap<System, HeldBack>>,
     /// The latest confirmation by an admin.
     pub confirmed: watch::Sender<BTreeMap<System, Confirmation>>,
+    /// What the latest list had of Services that others serve.
+    pub sightings: watch::Sender<Option<SightingsView>>,
+    /// What admins have confirmed of these since the session began.
+    pub confirmed_sightings: watch::Sender<Arc<ConfirmedSightings>>,
     /// What keeps a system from beginning although the cluster answers.
     pub waiting: watch::Sender<BTreeMap<System, Text>>,
     /// Parts of what fipd keeps in the cluster that are not as they are to be, and why.
@@ -353,6 +358,7 @@ impl CallError {
 pub(crate) mod testing {
     //! Sessions for tests.
 
+    use fipd_core::{ClusterRecord, Timestamp};
     use kube::runtime::events::Reporter;
 
     use super::*;
@@ -378,6 +384,38 @@ pub(crate) mod testing {
             ..Options::default()
         };
         started(options, client, ipam, &Arc::default()).await
+    }
+
+    /// A network waits for a system of the cluster.
+    pub fn map_to(session: &ClusterSession, system: &System, network: NetworkId) {
+        session.shared.networks.send_modify(|networks| {
+            let of_system = networks.entry(system.clone()).or_default();
+            of_system.insert(network);
+        });
+    }
+
+    /// What is shown of foreign Services.
+    pub fn sightings(session: &ClusterSession) -> Option<SightingsView> {
+        session.shared.sightings.borrow().clone()
+    }
+
+    /// An admin confirms these.
+    pub async fn confirm_sightings(session: &ClusterSession) -> Result<usize, ClustersError> {
+        crate::clusters::sightings::confirm(session, "user:ada".into()).await
+    }
+
+    pub fn troubles(session: &ClusterSession) -> BTreeMap<&'static str, Text> {
+        session.shared.troubles.borrow().clone()
+    }
+
+    /// A cluster without names.
+    pub fn record(id: &str) -> ClusterRecord {
+        ClusterRecord {
+            id: ClusterId(id.into()),
+            names: Vec::new(),
+            discovered: false,
+            first_seen: Timestamp(0),
+        }
     }
 
     pub(in crate::clusters) async fn session_with(
@@ -426,6 +464,8 @@ pub(crate) mod testing {
                 troubles: watch::Sender::new(BTreeMap::new()),
                 counters: Mutex::default(),
                 confirmed: watch::Sender::new(BTreeMap::new()),
+                sightings: watch::Sender::new(None),
+                confirmed_sightings: watch::Sender::new(Arc::default()),
                 windows: Arc::clone(windows),
             }),
         }

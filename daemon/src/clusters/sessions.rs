@@ -18,7 +18,7 @@ use super::{
     settle::{Leads, networks_of},
     sites::{SiteSpec, Way},
 };
-use crate::config::Awaited;
+use crate::config::{Awaited, SightingMode};
 
 impl Registry {
     /// Ends sessions that no longer are what they should be. What runs in their place starts when they have ended.
@@ -124,6 +124,8 @@ impl Registry {
             troubles: watch::Sender::new(BTreeMap::new()),
             counters: Default::default(),
             confirmed: watch::Sender::new(BTreeMap::new()),
+            sightings: watch::Sender::new(None),
+            confirmed_sightings: watch::Sender::new(Arc::default()),
             windows: Arc::clone(&self.windows),
         };
         ClusterSession {
@@ -250,7 +252,9 @@ async fn run_session(
     serial: u64,
 ) {
     let mut systems = JoinSet::new();
-    for system in &session.systems {
+    let sights = session.sightings() != SightingMode::Off;
+    let foreign = sights.then(System::foreign);
+    for system in session.systems.iter().chain(&foreign) {
         systems.spawn(run_system(
             Arc::clone(&runner),
             session.clone(),

@@ -19,7 +19,7 @@ use super::{
     sites::SiteSpec,
 };
 use crate::{
-    config::{self, Awaited},
+    config::{self, Awaited, SightingMode},
     ipam::IpamError,
 };
 
@@ -225,6 +225,7 @@ impl Registry {
                 system: one.system.clone(),
             })
             .collect();
+        self.open_previews(&awaited).await?;
         if self.expected != expected {
             self.ipam.expect(expected.clone());
             self.expected = expected;
@@ -290,6 +291,7 @@ impl Registry {
                     &site.spec.systems,
                     site.spec.management.as_ref(),
                 ),
+                holds_sightings: site.spec.sightings() == SightingMode::Hold,
             })
             .collect();
         let unlisted = self

@@ -143,6 +143,7 @@ pub(super) fn views(registry: &Registry, standings: &BTreeMap<Text, Standing>) -
             let waiting = running?.session.shared.waiting.borrow();
             waiting.values().next().cloned()
         };
+        let sightings = running.and_then(|one| one.session.shared.sightings.borrow().clone());
         let troubles = running.map(|running| running.session.shared.troubles.borrow().clone());
         let mut troubles = troubles.unwrap_or_default();
         let first = || {
@@ -179,6 +180,7 @@ pub(super) fn views(registry: &Registry, standings: &BTreeMap<Text, Standing>) -
             lead: standing.joined,
             leases: 0,
             held_back,
+            sightings,
             troubles,
         };
         views.insert(name.clone(), view);
@@ -204,6 +206,7 @@ pub(super) fn views(registry: &Registry, standings: &BTreeMap<Text, Standing>) -
                 lead: None,
                 leases: 0,
                 held_back: Vec::new(),
+                sightings: None,
                 troubles: BTreeMap::new(),
             });
         }

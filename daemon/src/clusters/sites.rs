@@ -11,7 +11,7 @@ use super::{
     discovery::Found,
     link::{Access, LinkSpec},
 };
-use crate::config::{ClusterConfig, ClusterSettings, Config, Discovery, Source};
+use crate::config::{ClusterConfig, ClusterSettings, Config, Discovery, SightingMode, Source};
 
 /// One of the ways to a cluster. The configured one counts first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,6 +38,13 @@ pub(super) struct SiteSpec {
     /// The cluster that an admin says it is.
     pub same_as: Option<Text>,
     pub links: BTreeMap<Way, LinkSpec>,
+}
+
+impl SiteSpec {
+    /// What becomes of sightings there.
+    pub fn sightings(&self) -> SightingMode {
+        self.settings.sightings(&self.systems)
+    }
 }
 
 /// All sites of a configuration and of what its discovery found.

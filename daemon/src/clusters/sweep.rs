@@ -53,6 +53,7 @@ pub(super) async fn run(session: &ClusterSession, system: &System, inventory: &d
             () = tokio::time::sleep_until(due) => {}
             Ok(()) = networks.changed() => if !sweep.waits_for_us() { continue },
             Ok(()) = reconnects.changed() => {}
+            () = inventory.due() => {}
             Ok(()) = suspects.changed() => {
                 due = due.min(Instant::now() + SOON);
                 continue;
@@ -132,6 +133,7 @@ impl<'a> Sweep<'a> {
             .sightings
             .into_iter()
             .map(|seen| seen.holder.identity)
+            .filter(|identity| self.inventory.is_whole(identity))
             .collect();
         if self.session.shows.vouched {
             let known = self

@@ -2,10 +2,11 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
     sync::Arc,
 };
 
-use fipd_core::{ClusterId, Identity, System, Text, Timestamp};
+use fipd_core::{ClusterId, Identity, LeaseKey, System, Text, Timestamp};
 use serde::Serialize;
 
 /// One cluster, as configured, discovered, or only remembered because it still has leases.
@@ -37,8 +38,35 @@ pub struct ClusterView {
     pub leases: usize,
     /// Releases by absence that wait for an admin, one a system; one word confirms all of them.
     pub held_back: Vec<HeldBack>,
+    /// Addresses of fipd's pools that Services of others show there; `None` where nobody has looked yet.
+    pub sightings: Option<SightingsView>,
     /// Parts of what fipd keeps there that are not as they are to be, and why.
     pub troubles: BTreeMap<&'static str, Text>,
+}
+
+/// Addresses of fipd's pools that Services of others show, as of the latest list.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct SightingsView {
+    /// Kept for them.
+    pub held: usize,
+    /// Held by another, so that they contend.
+    pub contended: usize,
+    /// Neither, until an admin confirms them.
+    #[serde(skip)]
+    pub waiting: Arc<BTreeSet<LeaseKey>>,
+    /// Some of these.
+    pub examples: Vec<SightingView>,
+    /// Until when they are only reported after an upgrade.
+    pub preview_until: Option<Timestamp>,
+}
+
+/// An address and the Service that shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SightingView {
+    pub address: IpAddr,
+    pub pool: Text,
+    /// `NAMESPACE/NAME`; the oldest where several show it.
+    pub service: Text,
 }
 
 /// Where a cluster is known from.

@@ -17,6 +17,7 @@ use super::{
     error::of_toml,
     ip_rule::{self, IpRule},
     release_wait::ReleaseWait,
+    sightings::SightingMode,
     systems::systems,
     uploaded,
     webhook::Webhook,
@@ -72,6 +73,7 @@ pub struct ClusterSettings {
     pub rancher_fip: RancherFip,
     pub claims: Claims,
     pub ip_rule: IpRule,
+    pub sightings: SightingMode,
 }
 
 /// `[cluster.rancher-fip]`
@@ -212,6 +214,7 @@ impl ClusterConfig {
                 return Err(format!("settings: {key} is not given here"));
             }
         }
+        let trusted = raw.contains_key("sightings");
         raw.insert("name".to_owned(), name.into());
         raw.insert("in-cluster".to_owned(), true.into());
         raw.insert("systems".to_owned(), systems.to_vec().into());
@@ -220,6 +223,9 @@ impl ClusterConfig {
             .map_err(|error| format!("settings: {}", error.to_string().trim_end()))?;
         let mut cluster = Self::try_from(raw)?;
         uploaded::check(&cluster.settings)?;
+        if !trusted && !cluster.is_management() {
+            cluster.settings.sightings = SightingMode::Report;
+        }
         cluster.source = Source::Uploaded {
             text: Secret(Arc::clone(text)),
         };
@@ -257,6 +263,10 @@ struct RawCluster {
     /// What fipd does there: `rancher-fip`, `claims`, `ip-rule`.
     #[serde(default)]
     systems: Vec<String>,
+    /// What becomes of addresses of fipd's pools that Services of other load balancers show there: `hold` keeps them from
+    /// everybody else, `report` only shows them.
+    #[serde(default)]
+    sightings: SightingMode,
     rancher_fip: Option<RancherFip>,
     claims: Option<Claims>,
     ip_rule: Option<IpRule>,
@@ -308,6 +318,7 @@ impl TryFrom<RawCluster> for ClusterConfig {
                 rancher_fip,
                 claims,
                 ip_rule,
+                sightings: raw.sightings,
             },
         })
     }
@@ -354,6 +365,8 @@ struct RawDiscovery {
     insecure_skip_tls_verify: bool,
     /// Namespace of the Secret `fipd-identity` in each. `None`: `kube-system`.
     identity_namespace: Option<String>,
+    /// What becomes of addresses of fipd's pools that Services of other load balancers show in them. `None`: `report`.
+    sightings: Option<SightingMode>,
     rancher_fip: Option<DiscoveredRancherFip>,
     claims: Option<Claims>,
     ip_rule: Option<IpRule>,
@@ -434,6 +447,7 @@ impl TryFrom<RawDiscovery> for Discovery {
                 rancher_fip,
                 claims,
                 ip_rule,
+                sightings: raw.sightings.unwrap_or(SightingMode::Report),
             },
         })
     }

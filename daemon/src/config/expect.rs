@@ -15,6 +15,8 @@ pub struct Site {
     pub names: Vec<Text>,
     /// Each switched-on system, with the name of the cluster that holds the pools its addresses come from.
     pub systems: BTreeMap<System, Text>,
+    /// Whether what its other Services use is kept from everybody else, in all networks of its systems.
+    pub holds_sightings: bool,
 }
 
 /// One thing a network waits for; [`fipd_core::Expectation`] with the network by name.
@@ -40,11 +42,15 @@ pub fn awaited(
     for site in sites {
         for (system, pools_in) in &site.systems {
             for network in networks(rules, sites, seen, pools_in, system) {
-                all.insert(Awaited {
-                    network,
+                let awaited = |system: System| Awaited {
+                    network: network.clone(),
                     cluster: site.name.clone(),
-                    system: system.clone(),
-                });
+                    system,
+                };
+                all.insert(awaited(system.clone()));
+                if site.holds_sightings {
+                    all.insert(awaited(System::foreign()));
+                }
             }
         }
     }

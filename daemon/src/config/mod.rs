@@ -27,6 +27,7 @@ mod pattern;
 mod place;
 pub mod reference;
 mod release_wait;
+mod sightings;
 mod systems;
 mod together;
 mod uploaded;
@@ -76,6 +77,7 @@ pub use pattern::Pattern;
 pub use place::credentials;
 use place::place;
 pub use release_wait::ReleaseWait;
+pub use sightings::SightingMode;
 pub use systems::served;
 pub use webhook::{FAIL as WEBHOOK_FAILS, FailurePolicy, Webhook};
 

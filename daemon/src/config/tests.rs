@@ -504,6 +504,7 @@ fn site(name: &str, pools_in: &str) -> Site {
         name: name.into(),
         names: vec![name.into()],
         systems,
+        holds_sightings: false,
     }
 }
 
@@ -538,11 +539,67 @@ fn a_network_waits_for_every_cluster_whose_pools_may_be_in_it() {
 }
 
 #[test]
+fn networks_wait_for_what_others_use_in_clusters_that_hold_it() {
+    let text = "[[network]]\nname = \"lab\"\nmatch = [{ system = \"claims\" }]\n";
+    let mut holding = site("a", "rancher");
+    holding.systems.insert(System::claims(), "a".into());
+    holding.holds_sightings = true;
+    let sites = [site("rancher", "rancher"), holding];
+    let all = awaited(&rules(text), &sites, &BTreeSet::new(), None);
+    let foreign: Vec<_> = lines(&all)
+        .into_iter()
+        .filter(|line| line.ends_with("foreign"))
+        .collect();
+    assert_eq!(foreign, ["default a foreign", "lab a foreign"]);
+}
+
+#[test]
+fn sightings_are_held_where_the_configuration_names_the_cluster() {
+    let cluster = "[[cluster]]\nname = \"a\"\nin-cluster = true\nsystems = [\"claims\"]\n";
+    let mode = |more: &str| {
+        let config = parse(&format!("{cluster}{more}")).unwrap();
+        let cluster = &config.clusters[0];
+        cluster.settings.sightings(&cluster.systems)
+    };
+    assert_eq!(mode(""), SightingMode::Hold);
+    assert_eq!(mode("sightings = \"report\"\n"), SightingMode::Report);
+    assert_eq!(mode("sightings = \"off\"\n"), SightingMode::Off);
+    let rules = parse(&cluster.replace("claims", "ip-rule")).unwrap();
+    let rules = &rules.clusters[0];
+    let nobody_leases = rules.settings.sightings(&rules.systems);
+    assert_eq!(nobody_leases, SightingMode::Off);
+    let uploaded = |system: &str, settings: &str| {
+        let (systems, text) = ([system.to_owned()], "{}".into());
+        let cluster = ClusterConfig::uploaded("u", &systems, settings, &text).unwrap();
+        cluster.settings.sightings
+    };
+    assert_eq!(uploaded("claims", ""), SightingMode::Report);
+    assert_eq!(
+        uploaded("rancher-fip", ""),
+        SightingMode::Hold,
+        "it has the pools"
+    );
+    let downstream = "[rancher-fip]\nrole = \"downstream\"\n";
+    assert_eq!(uploaded("rancher-fip", downstream), SightingMode::Report);
+    assert_eq!(
+        uploaded("claims", "sightings = \"hold\"\n"),
+        SightingMode::Hold
+    );
+    let discovery = |more: &str| {
+        let text = format!("{cluster}[discovery]\ncluster = \"a\"\nsystems = [\"claims\"]\n{more}");
+        parse(&text).unwrap().discovery.unwrap().settings.sightings
+    };
+    assert_eq!(discovery(""), SightingMode::Report);
+    assert_eq!(discovery("sightings = \"hold\"\n"), SightingMode::Hold);
+}
+
+#[test]
 fn a_cluster_without_systems_holds_nothing_back() {
     let idle = Site {
         name: "idle".into(),
         names: vec!["idle".into()],
         systems: BTreeMap::new(),
+        holds_sightings: true,
     };
     assert_eq!(
         awaited(&NetworkRules::default(), &[idle], &BTreeSet::new(), None),

@@ -17,6 +17,7 @@ pub mod problem;
 pub mod queue;
 pub mod rancher_fip;
 pub mod remote;
+mod sightings;
 pub mod site;
 pub mod tasks;
 pub mod wakes;
@@ -139,6 +140,9 @@ impl SystemRunner for Runner {
         }
         if system == System::claims() {
             return claims::run(session);
+        }
+        if system == System::foreign() {
+            return sightings::run(session, self.ranchers());
         }
         if system == System::ip_rule() {
             return self.ip_rule.run(session);

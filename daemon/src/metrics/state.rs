@@ -234,6 +234,7 @@ impl State {
         let mut since = Vec::new();
         let mut leases = Vec::new();
         let mut troubles = Vec::new();
+        let mut sightings = Vec::new();
         for view in self.clusters.views() {
             let labels = vec![("cluster", view.name.to_string())];
             let parts = view.troubles.keys();
@@ -241,6 +242,18 @@ impl State {
             troubles.extend(parts.map(|one| (part(one), 1.0)));
             up.extend(served(view.state).map(|served| (labels.clone(), served)));
             let age = Duration::from_millis(now.saturating_sub(view.since.0)).as_secs_f64();
+            let sighted = |state: &str, count: usize| {
+                let state = vec![("state", state.to_owned())];
+                ([labels.clone(), state].concat(), count as f64)
+            };
+            sightings.extend(view.sightings.iter().flat_map(|shown| {
+                let reported = shown.waiting.len();
+                [
+                    sighted("held", shown.held),
+                    sighted("contended", shown.contended),
+                    sighted("reported", reported),
+                ]
+            }));
             let state = ("state", view.state.as_str().to_owned());
             since.push(([labels.clone(), vec![state]].concat(), age));
             leases.push((labels, view.leases as f64));
@@ -260,6 +273,11 @@ impl State {
                 name: "cluster_leases",
                 help: "Leases of the cluster",
                 values: leases,
+            },
+            Series {
+                name: "cluster_sightings",
+                help: "Addresses of pools that Services of other load balancers show in the cluster: held for them, held by another, or only reported",
+                values: sightings,
             },
             Series {
                 name: "cluster_trouble",

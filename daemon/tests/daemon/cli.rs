@@ -700,6 +700,7 @@ fn failures_have_their_exit_code_and_one_line() {
         ("clusters join nope --as other", 3, &["nope"]),
         ("clusters join nope", 2, &["--as"]),
         ("clusters new-identity nope", 3, &["nope"]),
+        ("clusters confirm-sightings nope", 3, &["nope"]),
         ("crds install --cluster nope", 3, &["nope"]),
         (
             "token create x --role king",

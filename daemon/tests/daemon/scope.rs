@@ -109,6 +109,7 @@ fn body(method: &Method, path: &str) -> Value {
             | "/api/v1/backups/{name}/drill"
             | "/api/v1/clusters/{name}/forget"
             | "/api/v1/clusters/{name}/confirm-release"
+            | "/api/v1/clusters/{name}/confirm-sightings"
             | "/api/v1/clusters/{name}/detach"
             | "/api/v1/clusters/{name}/attach"
             | "/api/v1/clusters/{name}/crds"

@@ -14,7 +14,7 @@ use super::{
     visit::{Place, Posted, Query, Visitor},
 };
 use crate::{
-    api::{Api, attach, problem::Problem},
+    api::{Api, attach, clusters::confirmed_sightings, problem::Problem},
     clusters::{ClusterView, ClustersError, Found, Said, Upload},
     config::served,
 };
@@ -293,6 +293,24 @@ pub async fn attach_again(
         format!("The systems of cluster {name} are on again."),
         None,
     );
+    Ok(go_to(&links::cluster(&name)))
+}
+
+/// Keeps what foreign Services use and is only reported.
+pub async fn confirm_sightings(
+    State(api): State<Arc<Api>>,
+    Place(name): Place<String>,
+    posted: Posted,
+) -> Answered {
+    let Posted { visitor, .. } = posted;
+    visitor.must_administer()?;
+    let view = find(&api, &visitor, &name)?;
+    let done = api
+        .clusters
+        .confirm_sightings(&view.name, visitor.actor())
+        .await;
+    let addresses = done.map_err(|error| refused(&visitor, error))?;
+    visitor.tell(true, confirmed_sightings(&name, addresses), None);
     Ok(go_to(&links::cluster(&name)))
 }
 

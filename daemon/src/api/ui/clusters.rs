@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     api::Api,
-    clusters::{ClusterState, ClusterView, HeldBack},
+    clusters::{ClusterState, ClusterView, HeldBack, SightingsView},
 };
 
 /// Clusters of one page.
@@ -89,7 +89,19 @@ pub fn row(view: &ClusterView) -> ClusterRow {
         systems: view.systems.iter().map(ToString::to_string).collect(),
         leases: view.leases as u128,
         held_back: view.held_back.iter().map(held_back).collect(),
+        sightings: view.sightings.as_ref().map_or_else(String::new, sightings),
+        sightings_wait: (view.sightings.as_ref())
+            .is_some_and(|shown| !shown.waiting.is_empty() || shown.preview_until.is_some()),
     }
+}
+
+fn sightings(shown: &SightingsView) -> String {
+    format!(
+        "{} held, {} contended, {} only reported",
+        shown.held,
+        shown.contended,
+        shown.waiting.len()
+    )
 }
 
 /// Owners that are named; of more, how many.

@@ -181,6 +181,11 @@ fn administration(routes: Routes, manage: Access) -> Routes {
         .get("/ui/clusters/{name}/detach", manage, cluster::ask_detach)
         .post("/ui/clusters/{name}/detach", manage, cluster::detach)
         .post("/ui/clusters/{name}/attach", manage, cluster::attach_again)
+        .post(
+            "/ui/clusters/{name}/confirm-sightings",
+            manage,
+            cluster::confirm_sightings,
+        )
         .get(links::BACKUP, manage, backup::show)
         .post(links::BACKUP, manage, backup::make)
         .post(links::BACKUP_DRILL, manage, backup::drill)

@@ -33,6 +33,32 @@ pub struct ClusterView {
     /// Releases that wait for `confirm-release`, one a system; it confirms all of them.
     #[serde(default)]
     pub held_back: Vec<HeldBackView>,
+    /// Addresses of fipd's pools that Services of other load balancers show there; null where nobody has looked.
+    #[serde(default)]
+    pub sightings: Option<SightingsReport>,
+}
+
+/// As of the latest complete list.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct SightingsReport {
+    /// Kept for these Services.
+    pub held: usize,
+    /// Held by another, so that the Service contends.
+    pub contended: usize,
+    /// Neither, until `confirm-sightings`.
+    pub reported: usize,
+    /// The first 20 of these.
+    pub examples: Vec<SightedAddress>,
+    /// Until when all are only reported after an upgrade.
+    pub preview_until: Option<String>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct SightedAddress {
+    pub address: String,
+    pub pool: String,
+    /// `NAMESPACE/NAME`.
+    pub service: String,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]

@@ -565,3 +565,88 @@ async fn a_list_that_the_clusters_memory_does_not_hold_fails() {
     assert_eq!(list().await.unwrap().len(), 1);
     session.cancel.cancel();
 }
+
+/// A Service of others that holds two addresses and shows the first.
+struct Partial(Holder);
+
+impl Inventory for Partial {
+    fn kinds(&self) -> BTreeSet<&'static str> {
+        BTreeSet::from(["Service"])
+    }
+
+    fn list(&self) -> BoxFuture<'_, Result<Vec<Sighting>, CallError>> {
+        let sighting = Sighting {
+            holder: self.0.clone(),
+            tenant: None,
+            uses: vec![key(1)],
+            since: Timestamp(1),
+        };
+        Box::pin(std::future::ready(Ok(vec![sighting])))
+    }
+
+    fn read<'a>(&'a self, _: &'a Identity) -> BoxFuture<'a, Presence> {
+        Box::pin(std::future::ready(Presence::Gone))
+    }
+
+    fn is_whole(&self, _: &Identity) -> bool {
+        false
+    }
+
+    fn heir(&self, gone: &Holder, key: LeaseKey) -> Option<Holder> {
+        (key == self::key(1)).then(|| gone.clone())
+    }
+}
+
+fn foreign(n: u8) -> Holder {
+    Holder {
+        identity: format!("foreign/X/Service/ns/s{n}").parse().unwrap(),
+        instance: "1".into(),
+    }
+}
+
+async fn use_of(ipam: &Ipam, n: u8, holder: Holder) {
+    let adopt = Adopt {
+        key: key(n),
+        holder,
+        tenant: None,
+        since: Timestamp(1),
+        actor: "test".into(),
+    };
+    ipam.submit(Request::Adopt(adopt)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_foreign_service_keeps_what_it_still_shows() {
+    let (_dir, ipam) = address_book();
+    let session = session(&ipam, &Arc::default()).await;
+    for n in [1, 2] {
+        use_of(&ipam, n, foreign(1)).await;
+    }
+    let (system, partial) = (System::foreign(), Partial(foreign(1)));
+    sweep_twice(&mut Sweep::new(&session, &system, &partial)).await;
+    assert_eq!(leases(&ipam), [1]);
+    session.cancel.cancel();
+}
+
+#[tokio::test]
+async fn sightings_end_by_absence_also_where_they_only_contend() {
+    let (_dir, ipam) = address_book();
+    let session = session(&ipam, &Arc::default()).await;
+    use_of(&ipam, 1, foreign(1)).await;
+    let other: Identity = "rancher-fip/Y/Service/ns/s".parse().unwrap();
+    let other = Holder {
+        identity: other,
+        instance: "1".into(),
+    };
+    use_of(&ipam, 2, other).await;
+    use_of(&ipam, 2, foreign(2)).await;
+    assert_eq!(ipam.read(|ledger| ledger.contentions().count()), 1);
+    let (system, empty) = (System::foreign(), Empty::new(&ipam, &[]));
+    let mut sweep = Sweep::new(&session, &system, &empty);
+    sweep.list().await.unwrap();
+    assert_eq!(leases(&ipam), [1, 2], "one list says nothing");
+    sweep_twice(&mut sweep).await;
+    assert_eq!(leases(&ipam), [2]);
+    assert_eq!(ipam.read(|ledger| ledger.contentions().count()), 0);
+    session.cancel.cancel();
+}

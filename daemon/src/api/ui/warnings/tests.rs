@@ -244,6 +244,8 @@ fn cluster(state: &str, last_error: &str) -> ClusterRow {
         systems: Vec::new(),
         leases: 99,
         held_back: Vec::new(),
+        sightings: String::new(),
+        sightings_wait: false,
     }
 }
 

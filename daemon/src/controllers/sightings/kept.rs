@@ -1,0 +1,100 @@
+//! What foreign Services of a cluster have in the address book.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    sync::Arc,
+};
+
+use fipd_core::{ClusterId, Holder, Identity, Lease, LeaseKey, System};
+
+use crate::clusters::ClusterSession;
+
+/// Leases of one read of the ledger.
+const PAGE: usize = 1_000;
+
+/// What each Service shows; `None` where that cannot be read.
+pub type Shown = BTreeMap<Identity, Option<BTreeSet<IpAddr>>>;
+
+/// Leases that foreign Services of a cluster hold, and those that they contend for.
+pub struct Kept {
+    cluster: ClusterId,
+    pub held: Vec<Arc<Lease>>,
+    pub contended: Vec<Arc<Lease>>,
+}
+
+impl Kept {
+    pub fn of(session: &ClusterSession) -> Self {
+        let (id, foreign) = (&session.id, System::foreign());
+        let ipam = &session.ipam;
+        let held = all_pages(|after| {
+            ipam.read(|ledger| ledger.cluster_leases(id, Some(&foreign), after, PAGE))
+        });
+        let mut contended =
+            all_pages(|after| ipam.read(|ledger| ledger.contended_by(id, after, PAGE)));
+        contended.retain(|lease| {
+            let mut contenders = lease.contenders.iter();
+            contenders.any(|one| is_of(&one.holder, id))
+        });
+        Self {
+            cluster: id.clone(),
+            held,
+            contended,
+        }
+    }
+
+    pub fn all(&self) -> impl Iterator<Item = &Arc<Lease>> {
+        self.held.iter().chain(&self.contended)
+    }
+
+    /// Foreign holders and contenders of the cluster.
+    pub fn owners(&self) -> BTreeSet<Holder> {
+        let mut owners = BTreeSet::new();
+        for lease in self.all() {
+            owners.extend(owners_of(lease, &self.cluster).cloned());
+        }
+        owners
+    }
+
+    /// Services that are there and do not show all that they have.
+    pub fn partial(&self, shown: &Shown) -> BTreeSet<Identity> {
+        let mut partial = BTreeSet::new();
+        for lease in self.all() {
+            for holder in owners_of(lease, &self.cluster) {
+                let known = shown.get(&holder.identity).and_then(Option::as_ref);
+                if known.is_some_and(|known| !known.contains(&lease.key.address)) {
+                    partial.insert(holder.identity.clone());
+                }
+            }
+        }
+        partial
+    }
+}
+
+/// Keys of leases.
+pub fn keys(leases: &[Arc<Lease>]) -> BTreeSet<LeaseKey> {
+    leases.iter().map(|lease| lease.key).collect()
+}
+
+/// Whether it is a foreign Service of the cluster.
+pub fn is_of(holder: &Holder, cluster: &ClusterId) -> bool {
+    holder.identity.is_foreign() && holder.identity.cluster.as_ref() == Some(cluster)
+}
+
+fn owners_of<'a>(lease: &'a Lease, cluster: &'a ClusterId) -> impl Iterator<Item = &'a Holder> {
+    let members = lease.members.iter().map(|member| &member.holder);
+    let all = members.chain(lease.contenders.iter().map(|one| &one.holder));
+    all.filter(|holder| is_of(holder, cluster))
+}
+
+fn all_pages(page: impl Fn(Option<LeaseKey>) -> Vec<Arc<Lease>>) -> Vec<Arc<Lease>> {
+    let mut all: Vec<Arc<Lease>> = Vec::new();
+    loop {
+        let leases = page(all.last().map(|lease| lease.key));
+        let more = leases.len() >= PAGE;
+        all.extend(leases);
+        if !more {
+            return all;
+        }
+    }
+}
