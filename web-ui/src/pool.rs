@@ -52,6 +52,8 @@ pub struct PoolPage {
     pub doubts: Vec<Doubt>,
     /// Addresses that are not given therefore.
     pub withheld: u128,
+    /// What other load balancers may allocate of it: addresses, object and cluster.
+    pub shared: Vec<String>,
     pub usage: Usage,
     /// Oldest first, the first few.
     pub waiting: Vec<Waiter>,

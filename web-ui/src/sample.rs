@@ -148,6 +148,9 @@ pub fn pool_page(may_write: bool) -> PoolPage {
             pool: "flat-network/lab/prod/web".into(),
         }],
         withheld: 12,
+        shared: vec![
+            "10.20.0.32-10.20.0.47 with IPAddressPool metallb-system/public of cluster east".into(),
+        ],
         usage: Usage {
             size: 242,
             used: 3,

@@ -261,6 +261,7 @@ pub fn pool_head(ledger: &Ledger, pool: &Pool) -> PoolView {
         quota_required: spec.quota_required,
         overlaps: Vec::new(),
         ambiguous: Vec::new(),
+        shared: Vec::new(),
         forecast: None,
         generation: pool.generation,
         created: clock::rfc3339(pool.created),

@@ -1,12 +1,13 @@
 //! Pools of one network that may give the same addresses: allowed, and easily not meant.
 
-use fipd_core::{Overlap, PoolId, Scope};
+use fipd_core::{Overlap, Pool, PoolId, Scope};
 
 use super::{
     Api,
     access::reach::Reach,
-    wire::{Checked, OverlapView},
+    wire::{Checked, OverlapView, SharedRangeView},
 };
+use crate::clusters::ranges::SharedRange;
 
 /// The most overlaps of a pool that are shown.
 pub const SHOWN: usize = 20;
@@ -19,6 +20,22 @@ pub fn views(reach: Reach<'_>, pool: PoolId, most: usize) -> Vec<OverlapView> {
 /// Where pools of other networks, which nobody chose, may mean the same addresses.
 pub fn doubts(reach: Reach<'_>, pool: PoolId, most: usize) -> Vec<OverlapView> {
     seen(reach, reach.ledger.ambiguities(pool, most))
+}
+
+/// What other load balancers may allocate of the pool.
+pub fn shared(api: &Api, scope: &Scope, pool: &Pool) -> Vec<SharedRangeView> {
+    // Clusters are not for those who see a part.
+    if !scope.is_all() {
+        return Vec::new();
+    }
+    let ranges = api.clusters.shared_ranges(pool, SHOWN).into_iter();
+    let view = |range: SharedRange| SharedRangeView {
+        cluster: range.cluster.to_string(),
+        object: range.object.to_string(),
+        first: range.first,
+        last: range.last,
+    };
+    ranges.map(view).collect()
 }
 
 fn seen(reach: Reach<'_>, overlaps: Vec<Overlap>) -> Vec<OverlapView> {

@@ -169,7 +169,9 @@ pub async fn show(
 ) -> Result<Response, Problem> {
     let pool = find(&api, &caller, &name)?;
     let now = api.ipam.now();
+    let shared = overlaps::shared(&api, &caller.scope, &pool);
     let view = api.ipam.read(|ledger| PoolView {
+        shared,
         overlaps: overlaps::views(caller.within(ledger), pool.id, overlaps::SHOWN),
         ambiguous: overlaps::doubts(caller.within(ledger), pool.id, overlaps::SHOWN),
         ..with_forecast(ledger, &pool, now)

@@ -59,7 +59,7 @@ pub use network::{HoldView, NetworkCreate, NetworkList, NetworkView, SeparationV
 pub use page::PageQuery;
 pub use pool::{
     OriginView, OverlapView, PoolCreate, PoolList, PoolPatch, PoolPreviewView, PoolQuery, PoolView,
-    Reserve, Usage,
+    Reserve, SharedRangeView, Usage,
 };
 pub use quota::{QuotaPage, QuotaPut, QuotaQuery, QuotaView};
 pub use reload::{ReloadStanding, ReloadView};

@@ -80,13 +80,14 @@ pub enum ClustersError {
 
 /// All clusters; cheap to clone.
 #[derive(Clone)]
-pub struct Clusters(Arc<Inner>);
+pub struct Clusters(pub(super) Arc<Inner>);
 
-struct Inner {
-    ipam: Ipam,
+pub(super) struct Inner {
+    pub(super) ipam: Ipam,
     events: Events,
     published: RwLock<Published>,
     changes: watch::Sender<u64>,
+    pub(super) range_changes: watch::Sender<u64>,
     /// Names of clusters that an admin's request works on.
     busy: Mutex<BTreeSet<Text>>,
 }
@@ -147,6 +148,7 @@ impl Clusters {
             events: events.clone(),
             published: RwLock::new(Published::default()),
             changes: watch::Sender::new(0),
+            range_changes: watch::Sender::new(0),
             busy: Mutex::default(),
         };
         let clusters = Self(Arc::new(inner));
@@ -474,9 +476,8 @@ impl Clusters {
                 found: registry.found.as_ref().map_or(0, |found| found.found.len()),
             });
         let mut published = self.0.published.write();
-        let same = published.views == views
-            && published.discovery == discovery
-            && published.sessions.keys().eq(sessions.keys());
+        let same_sessions = published.sessions.keys().eq(sessions.keys());
+        let same = published.views == views && published.discovery == discovery && same_sessions;
         *published = Published {
             views,
             discovery,
@@ -487,6 +488,9 @@ impl Clusters {
             managers: show::managers(registry, standings),
         };
         drop(published);
+        if !same_sessions {
+            self.ranges_changed();
+        }
         if !same {
             self.0.changes.send_modify(|count| *count += 1);
         }

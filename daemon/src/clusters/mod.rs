@@ -36,6 +36,7 @@ pub mod lenient;
 mod link;
 pub mod memory;
 mod plugin;
+pub mod ranges;
 mod registry;
 mod session;
 mod sessions;

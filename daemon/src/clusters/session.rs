@@ -19,6 +19,7 @@ use super::{
     connect::{self, ConnectError},
     identity::{Seen, secret as identity_secret},
     memory::Memory,
+    ranges::ForeignRange,
     sightings::ConfirmedSightings,
     window::Windows,
 };
@@ -94,6 +95,8 @@ pub(super) struct SessionShared {
     pub sightings: watch::Sender<Option<SightingsView>>,
     /// What admins have confirmed of these since the session began.
     pub confirmed_sightings: watch::Sender<Arc<ConfirmedSightings>>,
+    /// What load balancers there draw from.
+    pub ranges: watch::Sender<Arc<[ForeignRange]>>,
     /// What keeps a system from beginning although the cluster answers.
     pub waiting: watch::Sender<BTreeMap<System, Text>>,
     /// Parts of what fipd keeps in the cluster that are not as they are to be, and why.
@@ -466,6 +469,7 @@ pub(crate) mod testing {
                 confirmed: watch::Sender::new(BTreeMap::new()),
                 sightings: watch::Sender::new(None),
                 confirmed_sightings: watch::Sender::new(Arc::default()),
+                ranges: watch::Sender::new(Arc::default()),
                 windows: Arc::clone(windows),
             }),
         }

@@ -126,6 +126,7 @@ impl Registry {
             confirmed: watch::Sender::new(BTreeMap::new()),
             sightings: watch::Sender::new(None),
             confirmed_sightings: watch::Sender::new(Arc::default()),
+            ranges: watch::Sender::new(Arc::default()),
             windows: Arc::clone(&self.windows),
         };
         ClusterSession {

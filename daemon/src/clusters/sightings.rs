@@ -134,6 +134,11 @@ impl ClusterSession {
         }
     }
 
+    /// Changes with each reconnection.
+    pub fn reconnects(&self) -> watch::Receiver<u64> {
+        self.shared.reconnects.subscribe()
+    }
+
     /// The addresses that admins confirmed; changes when one does.
     pub fn confirmed_sightings(&self) -> watch::Receiver<Arc<ConfirmedSightings>> {
         self.shared.confirmed_sightings.subscribe()

@@ -60,6 +60,8 @@ pub async fn show(
     let shell = visitor.shell(Nav::Pools);
     let now = api.ipam.now();
     let chart = pool_chart::chart(&api, id, now).await;
+    let shared = api.clusters.shared_ranges(&pool, SHOWN).into_iter();
+    let shared = shared.map(|range| range.to_string()).collect();
     let page_of_pool = api.ipam.read(|ledger| PoolPage {
         shell,
         id: id.0,
@@ -95,6 +97,7 @@ pub async fn show(
             .map(ToString::to_string)
             .collect(),
         doubts: doubts(ledger, id),
+        shared,
         withheld: ledger.usage(id).map_or(0, |usage| usage.withheld),
         usage: ledger.usage(id).map(views::usage).unwrap_or_default(),
         waiting: waiting(ledger, id),

@@ -54,6 +54,10 @@ pub struct PoolView {
     /// chose the networks; only where one pool is shown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ambiguous: Vec<OverlapView>,
+    /// The first 20 ranges of other load balancers in clusters of its network that have addresses of it; only where one pool is
+    /// shown, to those who see all pools.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shared: Vec<SharedRangeView>,
     /// When it is full at the pace of the last days; only where pools are listed or one is shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forecast: Option<ForecastView>,
@@ -109,6 +113,31 @@ pub struct OverlapView {
 impl std::fmt::Display for OverlapView {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}-{} with {}", self.first, self.last, self.pool)
+    }
+}
+
+/// Addresses of a pool that another load balancer may allocate as well.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SharedRangeView {
+    pub cluster: String,
+    /// Kind, namespace and name: `IPAddressPool metallb-system/public`.
+    pub object: String,
+    #[schema(value_type = String)]
+    pub first: IpAddr,
+    #[schema(value_type = String)]
+    pub last: IpAddr,
+}
+
+/// `10.0.0.4-10.0.0.7 with IPAddressPool metallb-system/public of cluster edge`.
+impl std::fmt::Display for SharedRangeView {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self {
+            cluster,
+            object,
+            first,
+            last,
+        } = self;
+        write!(f, "{first}-{last} with {object} of cluster {cluster}")
     }
 }
 

@@ -48,6 +48,7 @@ pub fn facts(pool: &PoolView) -> Table {
     let reserve = &pool.reserve;
     let ambiguous: Vec<_> = pool.ambiguous.iter().map(ToString::to_string).collect();
     let overlaps: Vec<_> = pool.overlaps.iter().map(ToString::to_string).collect();
+    let shared: Vec<_> = pool.shared.iter().map(ToString::to_string).collect();
     Table::facts([
         ("Name", pool.name.clone()),
         ("Network", pool.network.clone()),
@@ -78,6 +79,7 @@ pub fn facts(pool: &PoolView) -> Table {
         ("For", for_whom(pool)),
         ("Overlaps", overlaps.join(", ")),
         ("Ambiguous", ambiguous.join(", ")),
+        ("Shared", shared.join(", ")),
         ("Forecast", or_dash(pool.forecast.as_ref())),
         ("Objects", objects(pool).to_owned()),
         ("Closed", if pool.closed { "yes" } else { "no" }.to_owned()),

@@ -251,6 +251,7 @@ fn manage(
             Arc::clone(&worker).reconcile(key)
         }),
     ));
+    tasks.spawn(Arc::clone(&pools).follow_ranges());
     tasks.spawn(Arc::clone(&fips).keep_track());
     tasks.spawn(Arc::clone(&quotas).keep_track());
     tasks.spawn(wakes::listen(

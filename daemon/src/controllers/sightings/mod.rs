@@ -15,6 +15,7 @@ mod inventory;
 mod kept;
 mod list;
 mod observe;
+mod ranges;
 mod report;
 mod stage;
 
@@ -44,6 +45,7 @@ pub fn run(session: ClusterSession, ranchers: Ranchers) -> BoxFuture<'static, ()
             () = session.cancel.cancelled() => {}
             () = adopt => {}
             () = inventory.keep_open() => {}
+            () = ranges::keep(&session) => {}
         }
     })
 }

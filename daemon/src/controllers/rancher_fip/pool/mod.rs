@@ -106,6 +106,21 @@ impl Pools {
         }
     }
 
+    /// Queues all pools when load balancers in clusters draw from other ranges.
+    pub async fn follow_ranges(self: Arc<Self>) {
+        let cancel = self.site.cancel();
+        let mut changes = self.site.session.clusters.range_changes();
+        loop {
+            tokio::select! {
+                () = cancel.cancelled() => return,
+                Ok(()) = changes.changed() => {}
+                else => return,
+            }
+            let keys = self.data.pools.keys().into_iter();
+            keys.for_each(|key| self.queue.add(key));
+        }
+    }
+
     fn touched(&self, pool: &Pool) {
         if let Origin::Mirror {
             system,
@@ -221,9 +236,11 @@ impl Pools {
         }
         let pool = self.existing(key);
         let facts = pool.as_ref().and_then(|pool| {
-            observe::facts(&self.site.ipam, pool, |project| {
+            let facts = observe::facts(&self.site.ipam, pool, |project| {
                 self.data.display_name(project)
-            })
+            })?;
+            let shared = observe::shared(&self.site.session.clusters, pool);
+            Some(status::Facts { shared, ..facts })
         });
         let before = object.status.clone().unwrap_or_default();
         let shown = pool.as_deref().zip(facts.as_ref());

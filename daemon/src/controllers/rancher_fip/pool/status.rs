@@ -20,6 +20,8 @@ pub const LEFT_OUT: &str =
     "addresses in use lie outside the pool; they are kept until their holders give them back";
 /// Some addresses are not given until an admin says whether two networks are two.
 pub const NETWORK_AMBIGUOUS: &str = "NetworkAmbiguous";
+/// Load balancers in clusters of its network may allocate some of its addresses as well.
+pub const SHARED_RANGE: &str = "SharedRange";
 /// `status.allocated` does not list everything.
 pub const TRUNCATED: &str = "AllocatedTruncated";
 
@@ -29,6 +31,8 @@ pub struct Facts {
     pub usage: PoolUsage,
     /// Why some of its addresses are not given.
     pub doubt: Option<String>,
+    /// What others may allocate of it.
+    pub shared: Option<String>,
     /// Address and holder's text, ascending; up to one more than [`MOST_ENTRIES`].
     pub entries: Vec<(IpAddr, String)>,
 }
@@ -55,7 +59,7 @@ pub fn desired(
     };
     set(&mut status.conditions, ready, generation, now);
     let Some((pool, facts)) = pool else {
-        for kind in [OUT_OF_RANGE, NETWORK_AMBIGUOUS, TRUNCATED] {
+        for kind in [OUT_OF_RANGE, NETWORK_AMBIGUOUS, SHARED_RANGE, TRUNCATED] {
             unset(&mut status.conditions, kind);
         }
         return status;
@@ -89,6 +93,7 @@ pub fn desired(
     for (kind, reason, message) in [
         (OUT_OF_RANGE, "LeasesKept", out_of_range),
         (NETWORK_AMBIGUOUS, "SameAddresses", facts.doubt.clone()),
+        (SHARED_RANGE, "OtherLoadBalancer", facts.shared.clone()),
         (TRUNCATED, "TooMany", truncated),
     ] {
         let kind = (kind, reason);
@@ -121,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_doubt_about_networks_is_a_condition_until_it_is_over() {
+    fn doubts_and_shared_ranges_are_conditions_until_they_are_over() {
         let pool = Pool {
             id: PoolId(1),
             spec: PoolSpec::own("p", vec!["10.0.0.0/29".parse().expect("a CIDR")]),
@@ -142,6 +147,7 @@ mod tests {
         let mut facts = Facts {
             usage,
             doubt,
+            shared: Some("10.0.0.1-10.0.0.2 with IPAddressPool m/a of cluster c".to_owned()),
             entries: Vec::new(),
         };
         let ready = Says {
@@ -154,15 +160,24 @@ mod tests {
         let shown = |before: &PoolStatus, facts: &Facts| {
             desired(before, &ready, Some((&pool, facts)), Some(1), now)
         };
-        let of = |status: &PoolStatus| {
+        let of = |status: &PoolStatus, kind: &str| {
             let mut conditions = status.conditions.iter();
-            let found = conditions.find(|one| one.type_ == NETWORK_AMBIGUOUS);
+            let found = conditions.find(|one| one.type_ == kind);
             found.map(|one| (one.status.clone(), one.message.clone()))
         };
         let status = shown(&PoolStatus::default(), &facts);
-        let expected = ("True".to_owned(), "4 addresses are not given".to_owned());
-        assert_eq!(of(&status), Some(expected));
+        let expected = |text: &str| Some(("True".to_owned(), text.to_owned()));
+        assert_eq!(
+            of(&status, NETWORK_AMBIGUOUS),
+            expected("4 addresses are not given")
+        );
+        let range = "10.0.0.1-10.0.0.2 with IPAddressPool m/a of cluster c";
+        assert_eq!(of(&status, SHARED_RANGE), expected(range));
         facts.doubt = None;
-        assert_eq!(of(&shown(&status, &facts)), None);
+        let status = shown(&status, &facts);
+        assert_eq!(of(&status, NETWORK_AMBIGUOUS), None);
+        assert_eq!(of(&status, SHARED_RANGE), expected(range));
+        facts.shared = None;
+        assert_eq!(of(&shown(&status, &facts), SHARED_RANGE), None);
     }
 }
