@@ -418,6 +418,7 @@ pub(crate) mod testing {
             names: Vec::new(),
             discovered: false,
             first_seen: Timestamp(0),
+            proof: None,
         }
     }
 

@@ -108,7 +108,7 @@ impl Registry {
 
     pub(in crate::clusters) fn proof(&self, id: &ClusterId) -> Option<ClusterProof> {
         let proof =
-            |ledger: &fipd_core::Ledger| ledger.cluster(id).and_then(|one| one.proof.clone());
+            |ledger: &Ledger| ledger.cluster(id).and_then(|one| one.proof.clone());
         self.ipam.read(proof)
     }
 
