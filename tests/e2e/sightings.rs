@@ -52,6 +52,7 @@ async fn prepare() -> Scenario {
         };
         plane.apply(text).await.unwrap();
         plane.bind_role(role, None).await.unwrap();
+        plane.grant_identity().await.unwrap();
         let kubeconfig = plane.kubeconfig_of(RESTRICTED_USER);
         write_kubeconfig(&scenario.fipd, name, &kubeconfig).unwrap();
     }
