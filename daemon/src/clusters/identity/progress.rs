@@ -107,8 +107,7 @@ impl Registry {
     }
 
     pub(in crate::clusters) fn proof(&self, id: &ClusterId) -> Option<ClusterProof> {
-        let proof =
-            |ledger: &Ledger| ledger.cluster(id).and_then(|one| one.proof.clone());
+        let proof = |ledger: &Ledger| ledger.cluster(id).and_then(|one| one.proof.clone());
         self.ipam.read(proof)
     }
 
