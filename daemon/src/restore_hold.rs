@@ -14,7 +14,7 @@ use crate::ipam::{Ipam, IpamError};
 /// How often what has passed is made durable.
 pub const PACE: Duration = Duration::from_secs(60);
 
-/// Works until it is told to stop. That of a network may begin at any time.
+/// Works until it is told to stop. The hold of a network may begin at any time.
 pub fn run(ipam: Ipam, pace: Duration, stop: CancellationToken) -> impl Future<Output = ()> + Send {
     if let Some(hold) = ipam.read(Ledger::restore_hold) {
         tracing::warn!(

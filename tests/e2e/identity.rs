@@ -240,7 +240,7 @@ async fn a_restored_etcd_is_stopped_until_an_admin_says_that_it_is_the_cluster()
     );
     Claims::of(&east).await.make("api").await;
     Claims::of(&east).await.stays_untouched("api").await;
-    assert_eq!(leases(&fipd).await, [first.clone()]);
+    assert_eq!(leases(&fipd).await, std::slice::from_ref(&first));
     said(&fipd, &["clusters", "join", "east", "--as", "east"]).await;
     until_state(&fipd, "east", "ready").await;
     assert_ne!(Claims::of(&east).await.address("api").await, first);

@@ -64,7 +64,7 @@ pub(super) enum News {
     Refused(String),
     /// No cluster answers; tried again.
     Lost(String),
-    Up(Up),
+    Up(Box<Up>),
 }
 
 /// A cluster that answers.
@@ -203,14 +203,14 @@ impl<F: Fn(News) + Send + Sync> Link<F> {
                         read_only,
                         begun,
                     };
-                    (self.tell)(News::Up(Up {
+                    (self.tell)(News::Up(Box::new(Up {
                         id,
                         shown,
                         client: client.clone(),
                         memory: memory.clone(),
                         server: server.clone(),
                         generation: self.generation,
-                    }));
+                    })));
                     jittered(PROBE)
                 }
                 Err(err) => {

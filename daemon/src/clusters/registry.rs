@@ -364,7 +364,7 @@ impl Registry {
         match news {
             News::Up(up) => {
                 let again = !link.answers;
-                link.up = Some(up);
+                link.up = Some(*up);
                 (link.answers, link.refused, link.error) = (true, false, None);
                 if again {
                     // What answers now may be another one.

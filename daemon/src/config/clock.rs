@@ -1,4 +1,4 @@
-//! `[clock]`: whom the time of the address book believes.
+//! `[clock]`: which clock the time of the address book follows.
 
 use schemars::JsonSchema;
 use serde::Deserialize;

@@ -68,7 +68,7 @@ impl Tokens {
         Ok((text, claims.end()))
     }
 
-    /// To whom a token was given; `None`: it does not count. Tokens go by the wall clock and recover with it. Keys go by
+    /// Returns whom a token was given to; `None`: it does not count. Tokens go by the wall clock and recover with it. Keys go by
     /// the time of the address book: a wrong second ends none of them.
     pub fn client(&self, token: &str) -> Option<String> {
         let now = self.ipam.now();

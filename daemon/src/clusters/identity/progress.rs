@@ -313,7 +313,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Who led last is remembered; where that way is no more, another that has proved itself takes its place.
+    /// Remembers which way led last; if that way is gone, another that has proved itself takes its place.
     async fn keep_lead(
         &mut self,
         id: &ClusterId,

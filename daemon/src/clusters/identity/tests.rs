@@ -145,17 +145,17 @@ impl Case {
 }
 
 fn conflict(verdict: &Verdict) -> &str {
-    match verdict {
-        Verdict::Conflict(why) => why,
-        other => panic!("no conflict: {other:?}"),
-    }
+    let Verdict::Conflict(why) = verdict else {
+        panic!("no conflict: {verdict:?}");
+    };
+    why
 }
 
 fn waits(verdict: &Verdict) -> &str {
-    match verdict {
-        Verdict::Waits(why) => why,
-        other => panic!("does not wait: {other:?}"),
-    }
+    let Verdict::Waits(why) = verdict else {
+        panic!("does not wait: {verdict:?}");
+    };
+    why
 }
 
 #[test]
@@ -266,7 +266,7 @@ fn a_second_way_has_to_show_what_is_written_over_the_first() {
         over: a,
         target: b.clone(),
     };
-    assert_eq!(acts, [challenge.clone()]);
+    assert_eq!(acts, std::slice::from_ref(&challenge));
 
     let stale = way("b").value("4-x");
     case.proof = Some(proof("a", "5-y"));
