@@ -19,7 +19,7 @@ pub fn run(ipam: Ipam, pace: Duration, stop: CancellationToken) -> impl Future<O
     if let Some(hold) = ipam.read(Ledger::restore_hold) {
         tracing::warn!(
             until = %hold.until,
-            "the store was restored or is older than a cluster knows: free addresses are given to nobody new until about then"
+            "the store was restored from a backup or is older than a cluster knows: free addresses are given to nobody new until about then"
         );
     }
     async move {

@@ -110,6 +110,7 @@ fn body(method: &Method, path: &str) -> Value {
             | "/api/v1/clusters/{name}/forget"
             | "/api/v1/clusters/{name}/confirm-release"
             | "/api/v1/clusters/{name}/confirm-sightings"
+            | "/api/v1/clusters/{name}/new-identity"
             | "/api/v1/clusters/{name}/detach"
             | "/api/v1/clusters/{name}/attach"
             | "/api/v1/clusters/{name}/crds"
@@ -119,6 +120,7 @@ fn body(method: &Method, path: &str) -> Value {
             | "/api/v1/rules/resume"
             | "/api/v1/fip-v1/rotate-key"
             | "/api/v1/reload"
+            | "/api/v1/clock/accept"
             | "/api/v1/projects/{project}/rotate-secret",
         ) => Value::Null,
         _ => panic!("say here what {method} {path} is asked"),

@@ -72,7 +72,7 @@ impl Ledger {
         self.unlocked(Table::Epoch)?;
         self.unlocked(Table::Clusters)?;
         let mut draft = Draft::new(now, actor);
-        draft.flight.table = Some(Table::Clusters);
+        draft.flight.table = Some(Table::Epoch);
         for id in networks {
             let Some(network) = self.rows.networks.get(id) else {
                 return Err(Refusal::UnknownNetwork(*id).into());
@@ -126,8 +126,6 @@ impl Ledger {
         why_ended: &Text,
     ) -> Draw {
         self.unlocked(Table::Epoch)?;
-        // A hold of networks may be beginning.
-        self.unlocked(Table::Clusters)?;
         let mut draft = Draft::new(now, actor);
         draft.flight.table = Some(Table::Epoch);
         if let Some((epoch, hold)) = self.epoch().and_then(|epoch| Some((epoch, epoch.hold?))) {

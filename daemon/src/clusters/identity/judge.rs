@@ -126,11 +126,9 @@ impl<'a> Judge<'a> {
             acts.push(Act::Proved(way.key.clone()));
             return Verdict::Proven;
         }
-        // The store is the older one: it was restored, and holds its networks for that.
-        let newest = self.proof.next.as_ref().unwrap_or(&self.proof.value);
-        let ahead = serial(value) > serial(newest).max(serial(&self.proof.value))
-            && shown.reached > Some(self.known.reached);
-        if ahead && way.key.0 == self.proof.lead {
+        // The store is the older one, and its networks are held for that; or a second fipd waits for the lead of this one.
+        let ahead = serial(value) > serial(&self.proof.value);
+        if ahead && (way.proved || way.key.0 == self.proof.lead) {
             acts.push(Act::Record(ClusterProof {
                 value: value.clone(),
                 next: None,

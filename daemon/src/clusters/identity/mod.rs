@@ -98,8 +98,6 @@ pub(in crate::clusters) struct Known<'a> {
     pub round: Option<&'a Round>,
     /// When the latest value was known to be in the Secret; earlier reads do not count.
     pub written: Option<Instant>,
-    /// How far the store has come.
-    pub reached: Reached,
     /// When the first way to it answered in this process.
     pub since: Instant,
     pub now: Instant,

@@ -53,6 +53,8 @@ pub(super) struct Noted {
 pub(in crate::clusters) struct Proofs {
     /// How far the store had come when this process began.
     pub(super) began: Reached,
+    /// The clusters that it knew then.
+    known_before: BTreeSet<ClusterId>,
     progress: BTreeMap<ClusterId, Progress>,
     /// With the client (serial, generation) that has.
     pub(super) proved: BTreeMap<WayKey, (u64, u64)>,
@@ -64,6 +66,10 @@ impl Proofs {
     pub(in crate::clusters) fn new(ipam: &Ipam) -> Self {
         Self {
             began: Reached::of(ipam),
+            known_before: ipam.read(|ledger| {
+                let records = ledger.clusters();
+                records.map(|record| record.id.clone()).collect()
+            }),
             progress: BTreeMap::new(),
             proved: BTreeMap::new(),
             verdicts: BTreeMap::new(),
@@ -166,14 +172,12 @@ impl Registry {
             let names = record.map_or_else(Vec::new, |record| record.names.clone());
             (record.and_then(|record| record.proof.clone()), names)
         });
-        let reached = self.reached_before(id);
         let progress = self.progress(id);
         let known = Known {
             proof: proof.as_ref(),
             names: &names,
             round: progress.round.as_ref(),
             written: progress.written,
-            reached,
             since: progress.since,
             now: Instant::now(),
         };
@@ -214,9 +218,8 @@ impl Registry {
         match act {
             Act::Record(recorded) => {
                 let (proof, is_new) = (recorded, proof.is_none_or(|known| known.nonce.is_none()));
-                let leases = |ledger: &Ledger| ledger.cluster_lease_count(id, None);
-                if is_new && self.ipam.read(leases) == 0 {
-                    // What another store noted there says nothing about one that knows nothing of the cluster.
+                if is_new && !self.proofs.known_before.contains(id) {
+                    // What another store noted there says nothing about one that knew nothing of the cluster.
                     self.progress(id).noted.compared = true;
                 }
                 let names = self.names_for(&proof.lead, id);

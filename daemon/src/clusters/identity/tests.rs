@@ -3,10 +3,6 @@ use fipd_core::Text;
 use super::*;
 
 const NONCE: &str = "n1";
-const STORE: Reached = Reached {
-    epoch: 1,
-    commit: 50,
-};
 
 /// A way of the site by its only kubeconfig; nothing is known of it.
 fn way(site: &str) -> Facts {
@@ -38,14 +34,6 @@ impl Facts {
 
     fn value(self, value: &str) -> Self {
         self.shows(seen(NONCE, value))
-    }
-
-    /// Written when the store had come so far.
-    fn noted(mut self, commit: u64) -> Self {
-        if let Some(shown) = &mut self.shown {
-            shown.reached = Some(Reached { epoch: 1, commit });
-        }
-        self
     }
 
     fn down(self) -> Self {
@@ -136,7 +124,6 @@ impl Case {
             names: &self.names,
             round: self.round.as_ref(),
             written: self.written,
-            reached: STORE,
             since: self.since,
             now: Instant::now(),
         };
@@ -227,16 +214,20 @@ fn an_etcd_restored_to_an_older_value_runs_nothing() {
 }
 
 #[test]
-fn a_restored_store_takes_the_newer_value_of_who_led_and_of_nobody_else() {
+fn a_newer_value_is_taken_from_who_led_and_from_nobody_else() {
     let case = Case::new(Some(proof("a", "4-x")), &["a", "b"]);
-    let newer = |site| way(site).value("9-z").noted(51);
+    let newer = |site| way(site).value("9-z");
     let (verdicts, acts) = case.decide(&[newer("a")]);
     waits(&verdicts[0]);
     assert_eq!(acts, [Act::Record(proof("a", "9-z"))]);
-    // The store is no older one: somebody has changed the Secret.
-    let (verdicts, acts) = case.decide(&[way("a").value("9-z").noted(50)]);
-    conflict(&verdicts[0]);
-    assert_eq!(acts, []);
+    // Another fipd wrote it at the same time as this one.
+    let racing = ClusterProof {
+        next: Some("5-y".into()),
+        ..proof("a", "4-x")
+    };
+    let race = Case::new(Some(racing), &["a"]);
+    let (_, acts) = race.decide(&[way("a").value("5-q").proved()]);
+    assert_eq!(acts, [Act::Record(proof("a", "5-q"))]);
     let (verdicts, acts) = case.decide(&[way("a").down(), newer("b")]);
     conflict(&verdicts[1]);
     assert_eq!(acts, []);

@@ -75,6 +75,12 @@ impl Does {
 }
 
 impl Report {
+    /// Whether nothing was found that stays.
+    fn is_clean_so_far(&self) -> bool {
+        let failed = |one: &Done| matches!(one.result, Some(Err(_)));
+        self.unseen.is_empty() && self.guests.is_empty() && !self.steps.iter().any(failed)
+    }
+
     /// Whether nothing of fipd's is left, as far as could be seen.
     pub fn is_clean(&self) -> bool {
         let done = |one: &Done| matches!(one.result, Some(Ok(())));
@@ -134,12 +140,15 @@ pub async fn leave(
     run(session, &remote, found, actor, &mut report).await?;
     let found = leases::steps(&remote, past, me).await;
     run(session, &remote, found, actor, &mut report).await?;
-    let found = identity::steps(session, &remote).await;
-    run(session, &remote, found, actor, &mut report).await?;
+    report.guests = noted.left;
+    // Whoever is not left yet has to prove itself when it is attached again.
+    if report.is_clean_so_far() {
+        let found = identity::steps(session, &remote).await;
+        run(session, &remote, found, actor, &mut report).await?;
+    }
     if !report.unseen.is_empty() {
         report.unseen.extend(past.doubt());
     }
-    report.guests = noted.left;
     Ok(report)
 }
 
