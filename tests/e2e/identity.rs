@@ -162,6 +162,8 @@ async fn renewed(fipd: &mut Fipd, plane: &ControlPlane) {
     })
     .await
     .unwrap();
+    // Until fipd has read it back, it does not know whether the write ended, and the one before counts as well.
+    tokio::time::sleep(A_WHILE).await;
 }
 
 #[tokio::test]
