@@ -28,7 +28,7 @@ pub struct ClusterProof {
     pub value: Text,
     /// The value being written: until the write is known to have ended, the Secret may show either.
     pub next: Option<Text>,
-    /// SHA-256 of the certificates that the leading way trusts; empty where it names none.
+    /// SHA-256 of the certificates that the leading way trusts, or of its server's address where it names none.
     pub ca: Text,
     /// The configured or discovered name that leads.
     pub lead: Text,

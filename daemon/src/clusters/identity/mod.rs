@@ -43,7 +43,7 @@ pub(in crate::clusters) struct Shown {
     pub secret: Seen,
     /// What fipd noted in the Secret of its store.
     pub reached: Option<Reached>,
-    /// SHA-256 of the certificates it trusts; empty where it names none.
+    /// SHA-256 of the certificates it trusts, or of the server's address where it names none; empty: not readable.
     pub ca: Text,
     /// The API server refused to let fipd write the Secret.
     pub read_only: bool,
