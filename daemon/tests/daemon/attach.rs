@@ -105,8 +105,7 @@ fn a_broken_kubeconfig_is_told_by_its_place_wherever_and_its_token_nowhere() {
         assert!(begun.elapsed() < PATIENCE, "{clusters}");
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
-    let log = fipd.log();
-    assert!(log.contains("own.kubeconfig: is no "), "{log}");
+    let log = fipd.logged("own.kubeconfig: is no ");
     assert!(!log.contains("t-o-p-s"), "{log}");
 }
 

@@ -144,6 +144,21 @@ impl Daemon {
         std::fs::read_to_string(self.home.path().join("log")).unwrap_or_default()
     }
 
+    /// The whole lines of the log once it contains `what`. A thread of its own writes the log: a
+    /// record may come later than what it is about, and in two parts.
+    pub fn logged(&self, what: &str) -> String {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let mut log = self.log();
+            log.truncate(log.rfind('\n').map_or(0, |end| end + 1));
+            if log.contains(what) {
+                return log;
+            }
+            assert!(Instant::now() < end, "no {what:?}:\n{log}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     pub fn home(&self) -> Arc<TempDir> {
         Arc::clone(&self.home)
     }

@@ -63,7 +63,7 @@ fn a_listen_file_that_cannot_be_written_is_a_warning() {
     let in_the_way = home.path().join("data/listen/x");
     std::fs::create_dir_all(&in_the_way).unwrap();
     let mut fipd = Daemon::start_in(home, &["--log-format", "json"]);
-    let log = fipd.log();
+    let log = fipd.logged("tools do not find the listener by themselves");
     let warning = log
         .lines()
         .map(|line| serde_json::from_str::<serde_json::Value>(line).expect(line))
@@ -267,11 +267,7 @@ fn a_good_configuration_is_used_and_checked() {
     fipd.signal(Signal::SIGHUP);
     fipd.told("RELOADING=1");
     fipd.told("READY=1");
-    assert!(
-        fipd.log().contains("the configuration stays as it was"),
-        "{}",
-        fipd.log()
-    );
+    fipd.logged("the configuration stays as it was");
     assert_eq!(fipd.cli("pool list").code, 0);
 }
 
@@ -423,7 +419,7 @@ fn a_certificate_that_has_ended_is_told_by_the_check() {
 fn the_log_is_json_where_asked_for() {
     let home = Arc::new(tempfile::tempdir().unwrap());
     let fipd = Daemon::start_in(home, &["--log-format", "json", "--log-level", "debug"]);
-    let log = fipd.log();
+    let log = fipd.logged("fipd is ready");
     let ready = log
         .lines()
         .map(|line| serde_json::from_str::<serde_json::Value>(line).expect(line))

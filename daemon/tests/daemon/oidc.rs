@@ -288,7 +288,7 @@ fn a_ca_file_that_is_missing_is_told_and_read_once_it_is_there() {
     assert_eq!(answer.status, 503, "{answer:?}");
     // The log says what a stranger is not told.
     assert!(!text(&answer).contains("ca.pem"), "{answer:?}");
-    assert!(fipd.log().contains("ca.pem"), "{}", fipd.log());
+    fipd.logged("ca.pem");
     let login = text(&rest.get("/ui/login"));
     assert!(
         login.contains("It cannot be reached at the moment"),
@@ -314,7 +314,7 @@ fn a_secret_that_went_missing_is_in_the_log_and_not_on_the_page() {
     assert_eq!(answer.status, 503, "{answer:?}");
     let path = secret.to_str().unwrap();
     assert!(!text(&answer).contains(path), "{answer:?}");
-    assert!(fipd.log().contains(path), "{}", fipd.log());
+    fipd.logged(path);
 }
 
 #[test]

@@ -46,11 +46,7 @@ fn after_a_restore_nothing_free_is_given_until_the_hold_is_lifted() {
     assert!(std::path::Path::new(kept).exists());
 
     let fipd = Daemon::start_in(fipd.home(), &[]);
-    assert!(
-        fipd.log().contains("restored from a backup"),
-        "{}",
-        fipd.log()
-    );
+    fipd.logged("restored from a backup");
     assert_eq!(fipd.json(&ask("old"))["leases"], old["leases"]);
     fipd.cli(&ask("third")).fails(1, HELD);
     fipd.cli(&format!("{} --address 10.0.0.9", ask("third")))
