@@ -483,6 +483,20 @@ mod tests {
             "its kind is lost, not its clusters"
         );
         assert_eq!(finder.listed.len(), 1, "what was listed before counts");
+
+        // A start that never saw the labels cannot choose by them.
+        let spec = Discovery {
+            match_labels: BTreeMap::from([("rancher-fip".to_owned(), "enabled".to_owned())]),
+            ..spec.clone()
+        };
+        let mut finder = Finder {
+            session: &session,
+            spec: &spec,
+            texts: BTreeMap::new(),
+            listed: Vec::new(),
+        };
+        let error = finder.look().await.err().unwrap().to_string();
+        assert!(error.contains("match-labels"), "{error}");
     }
 
     #[test]
