@@ -3,12 +3,14 @@
 
 #![expect(clippy::unwrap_used, reason = "in a test a panic is the verdict")]
 
+use std::fs::File;
 use std::process::Command;
 use std::time::Duration;
 
 use fipd_tests::process::Process;
-use fipd_tests::testbed::{Fipd, FipdOptions};
+use fipd_tests::testbed::{Fipd, FipdOptions, wait_until};
 use fipd_tests::toolchain;
+use nix::sys::stat::Mode;
 
 /// For how many seconds random requests follow those that cover the document; none without it.
 const FUZZ_SECONDS: &str = "FIPD_FUZZ_SECONDS";
@@ -109,4 +111,44 @@ async fn the_api_is_what_its_document_says() {
     assert_eq!(check.json().unwrap()["ok"], true);
     let log = fipd.log().unwrap();
     assert!(!log.contains("panicked"), "{log}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_that_nobody_reads_holds_up_nobody() {
+    let options = FipdOptions {
+        arguments: vec![
+            "--log-level=trace".to_owned(),
+            "--log-format=text".to_owned(),
+        ],
+        ..FipdOptions::default()
+    };
+    let mut fipd = Fipd::prepare(options).await.unwrap();
+    nix::unistd::mkfifo(&fipd.log_path(), Mode::S_IRWXU).unwrap();
+    // Open at both ends, and never read: it takes 64 KiB.
+    let mut unread = File::options();
+    let _unread = unread.read(true).write(true).open(fipd.log_path()).unwrap();
+    fipd.restart().await.unwrap();
+    fill(&fipd).await;
+    let dropped = wait_until("records are dropped", Duration::from_secs(60), || async {
+        for _ in 0..200 {
+            let reply = fipd.get("/readyz").await;
+            let reply = reply.map_err(|error| format!("{error:#}"))?;
+            assert_eq!(reply.status, 200, "{}", reply.body);
+        }
+        let metrics = fipd.get("/metrics").await;
+        let metrics = metrics.map_err(|error| format!("{error:#}"))?.body;
+        let mut values = metrics
+            .lines()
+            .filter_map(|line| line.strip_prefix("fipd_log_dropped_total "));
+        match values.next().and_then(|value| value.parse::<u64>().ok()) {
+            None => Err("there is no such series".to_owned()),
+            Some(0) => Err("none so far".to_owned()),
+            Some(dropped) => Ok(dropped),
+        }
+    });
+    assert!(dropped.await.unwrap() > 0);
+    let made = "lease allocate --pool vips --owner fipd/vm/lab/last".split(' ');
+    fipd.cli(made).await.unwrap().success().unwrap();
+    let ended = fipd.terminate(Duration::from_secs(15)).await.unwrap();
+    assert!(ended.success(), "{ended}");
 }
