@@ -329,6 +329,67 @@ async fn without_rights_a_second_kubeconfig_waits_for_an_admin() {
     claims.made("api").await;
 }
 
+/// A site whose configuration file has clusters with claims: their names, kubeconfigs and further settings.
+async fn configured(clusters: &[(&str, String, &str)]) -> Fipd {
+    let mut fipd = site().await;
+    let mut config = String::new();
+    for (name, kubeconfig, settings) in clusters {
+        let file = format!("{name}.kubeconfig");
+        fipd.write_file(&file, kubeconfig).unwrap();
+        config += &format!(
+            "[[cluster]]\nname = {name:?}\nkubeconfig = {file:?}\nsystems = [\"claims\"]\n{settings}\n\
+             [cluster.claims]\npools = [\"lab\"]\n"
+        );
+    }
+    fipd.write_config(&config).unwrap();
+    fipd.restart().await.unwrap();
+    fipd
+}
+
+#[tokio::test]
+async fn a_setting_names_another_namespace_for_the_secret() {
+    let east = cluster("east").await;
+    let namespace = json!({
+        "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "fipd-system" },
+    });
+    east.apply(&namespace.to_string()).await.unwrap();
+    east.grant_identity_in("fipd-system").await.unwrap();
+    let kubeconfig = east.kubeconfig_of(RESTRICTED_USER);
+    let elsewhere = "identity-namespace = \"fipd-system\"";
+    let fipd = configured(&[("east", kubeconfig, elsewhere)]).await;
+    until_state(&fipd, "east", "ready").await;
+    Claims::of(&east).await.made("web").await;
+    assert_eq!(challenge(&east).await, None, "none in kube-system");
+    let client = east.client().await.unwrap();
+    let there = Api::<Secret>::namespaced(client, "fipd-system");
+    let kept = there.get("fipd-identity").await.unwrap();
+    assert!(kept.data.unwrap().contains_key("challenge"));
+    said(&fipd, &["clusters", "detach", "east"]).await;
+    assert!(there.get_opt("fipd-identity").await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn same_as_of_the_configuration_joins_what_cannot_be_proved() {
+    let east = cluster("east").await;
+    let kubeconfig = || east.kubeconfig_of(RESTRICTED_USER);
+    let fipd = configured(&[
+        ("east", kubeconfig(), ""),
+        ("west", kubeconfig(), "same-as = \"east\""),
+        ("south", kubeconfig(), ""),
+    ])
+    .await;
+    until_state(&fipd, "east", "ready").await;
+    until_state(&fipd, "west", "joined").await;
+    let why = until_state(&fipd, "south", "identity-conflict").await;
+    assert!(why.contains("fipd clusters join south --as east"), "{why}");
+    // It may be another cluster that uses addresses: until it is settled nobody gets a new one.
+    let join = ["clusters", "join", "south", "--as", "east"];
+    said(&fipd, &join).await;
+    until_state(&fipd, "south", "joined").await;
+    Claims::of(&east).await.made("web").await;
+    assert_eq!(leases(&fipd).await.len(), 1);
+}
+
 /// Copies the store and its record.
 fn copy_store(from: &std::path::Path, to: &std::path::Path) {
     std::fs::create_dir_all(to).unwrap();

@@ -26,10 +26,16 @@ impl ControlPlane {
 
     /// Lets [`RESTRICTED_USER`] keep the Secret that tells the cluster from its clones.
     pub async fn grant_identity(&self) -> Result<()> {
-        let role = include_str!("../../../packaging/rbac/identity.yaml");
+        self.grant_identity_in("kube-system").await
+    }
+
+    /// The same in another namespace.
+    pub async fn grant_identity_in(&self, namespace: &str) -> Result<()> {
+        let role = include_str!("../../../packaging/rbac/identity.yaml")
+            .replace("namespace: kube-system", &format!("namespace: {namespace}"));
         let binding = json!({
             "apiVersion": format!("{GROUP}/v1"), "kind": "RoleBinding",
-            "metadata": { "name": "fipd-identity", "namespace": "kube-system" },
+            "metadata": { "name": "fipd-identity", "namespace": namespace },
             "roleRef": { "apiGroup": GROUP, "kind": "Role", "name": "fipd-identity" },
             "subjects": [{ "apiGroup": GROUP, "kind": "User", "name": RESTRICTED_USER }],
         });
