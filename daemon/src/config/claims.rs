@@ -6,7 +6,7 @@ use fipd_core::{Origin, Pool, System, Text};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::Pattern;
+use super::{Pattern, ReleaseWait};
 
 /// `[cluster.claims]`
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
@@ -18,6 +18,9 @@ pub struct Claims {
     pub default_pool: Option<Text>,
     /// Whether `Pool` and `NamespacedPool` objects that others write become pools. Who may write them decides over addresses.
     pub pool_objects: bool,
+    /// How long a finalizer of fipd keeps a pool object that is being deleted while its addresses are in use, from `1s` to
+    /// `1h`.
+    pub release_wait: ReleaseWait,
 }
 
 impl Claims {

@@ -1,4 +1,4 @@
-//! `[cluster.rancher-fip] release-wait`: how long deletion waits for a use to end.
+//! `release-wait`: how long deletion waits for a use to end.
 
 use std::time::Duration;
 
@@ -36,11 +36,9 @@ impl TryFrom<String> for ReleaseWait {
     fn try_from(text: String) -> Result<Self, Self::Error> {
         let given = clock::duration(&text).ok();
         let given = given.filter(|given| *given <= Self::MOST);
-        given.map(Self).ok_or_else(|| {
-            format!(
-                "[cluster.rancher-fip] release-wait = {text:?}: allowed is 1s to 1h, such as 10m"
-            )
-        })
+        given
+            .map(Self)
+            .ok_or_else(|| format!("release-wait = {text:?}: allowed is 1s to 1h, such as 10m"))
     }
 }
 

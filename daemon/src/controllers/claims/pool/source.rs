@@ -1,7 +1,7 @@
 //! Pool and NamespacedPool objects of a cluster's own admins and users, each the source of a pool of the ledger.
 //!
 //! An object that cannot be taken as written changes nothing: what was in force stays, and its condition names the field
-//! or the leases in the way. Its finalizer keeps it until nobody holds an address of it, or for ten minutes at most: then the
+//! or the leases in the way. Its finalizer keeps it until nobody holds an address of it, or for `release-wait` at most: then the
 //! object goes, and the closed pool stays until its last lease ends.
 //!
 //! Where `pool-objects` was switched off, objects are let go and what they made is closed; its leases stay. Switched on

@@ -9,7 +9,6 @@ use fipd_core::{
 use super::{super::kind::object_name, POOL_FINALIZER, Sources};
 use crate::{
     clock,
-    config::ReleaseWait,
     controllers::{
         Trouble,
         claims::pool::{kind::Kind, observe::Object, status::not_ready},
@@ -105,7 +104,13 @@ impl Sources {
         }
         if let Some(pool) = self.withdraw(key).await? {
             let says = self.site.ipam.read(|ledger| in_use(ledger, &pool));
-            let rest = ReleaseWait::default().left(ending.since, clock::now());
+            let rest = self
+                .site
+                .session
+                .settings
+                .claims
+                .release_wait
+                .left(ending.since, clock::now());
             let shown = match ending.object {
                 Some(object) => self.show(key, object, Some(says.clone())).await?,
                 None => Next::Done,
