@@ -14,6 +14,7 @@ use std::{
     time::Duration,
 };
 
+use fipd_core::Refused;
 use futures::FutureExt as _;
 use sd_notify::NotifyState;
 use tokio::{
@@ -50,7 +51,7 @@ use crate::{
     rules::{RuleBoard, watch_drift},
     settings::{Settings, effective::Effective},
     sockets::{Passed, SocketError},
-    store::{OpenError, Options},
+    store::OpenError,
     webhooks::Webhooks,
 };
 use doors::Doors;
@@ -102,22 +103,35 @@ pub async fn run(settings: Settings, passed: Passed) -> Result<(), AppError> {
         return agent::run(settings, passed).await;
     }
     // First of all: who has the store is the daemon.
-    let options = Options {
-        audit_limit: settings.config.audit.keep.0,
-        history: settings.config.history.retention(),
-        backups: settings.config.backup.directory.clone(),
-        ..Options::default()
-    };
+    let options = settings.store_options();
+    if options.host.is_none() {
+        tracing::warn!(
+            "this host has no /etc/machine-id that lasts: whether the store belongs to it is not checked"
+        );
+    }
     let (ipam, writer) = Ipam::start_on(
         &settings.data_dir,
         options,
         Arc::new(KernelClock::new(settings.config.clock.trust)),
     )?;
+    let settings = of_this_host(settings, &ipam);
     let stop = CancellationToken::new();
     let result = serve(&settings, passed, &ipam, &stop).await;
     stop.cancel();
     shut_down(ipam, writer).await;
     result
+}
+
+/// On another host than the store's, clusters and rules are left to that one.
+fn of_this_host(settings: Settings, ipam: &Ipam) -> Settings {
+    if !ipam.is_of_another_host() {
+        return settings;
+    }
+    tracing::error!(
+        "{}. What the address book holds can be read; clusters, rules of this host, webhooks and backups are left alone",
+        Refused::OtherHost
+    );
+    settings.reading_only()
 }
 
 /// Everything between opening and closing the store.
@@ -147,7 +161,10 @@ async fn serve(
     let doors = Doors::open(&mut tasks, settings, passed, stop).await?;
     Backups::sweep_lent(data_dir);
     let backups = Backups::new(ipam.clone(), Schedule::new(&config.backup, data_dir));
-    chores(&mut tasks, ipam, &backups, &rules, stop);
+    tasks.spawn(watchdog(ipam.clone(), stop.clone()));
+    if !settings.overrides.reading_only {
+        chores(&mut tasks, ipam, &backups, &rules, stop);
+    }
     let oidc = start_oidc(settings)?;
     let webhooks = Webhooks::new(&config.hooks, data_dir);
     tasks.spawn(webhooks.clone().run(ipam.clone(), stop.clone()).map(Ok));
@@ -248,7 +265,6 @@ fn chores(
     tasks.spawn(noting.map(Ok));
     tasks.spawn(journal::run(ipam.clone(), stop.clone()).map(Ok));
     tasks.spawn(holding.map(Ok));
-    tasks.spawn(watchdog(ipam.clone(), stop.clone()));
 }
 
 fn tell_ready(settings: &Settings, socket: &Path, url: &str) {
@@ -288,13 +304,14 @@ async fn start_clusters(
     runner: Runner,
     stop: &CancellationToken,
 ) -> Result<(Clusters, tokio::task::JoinHandle<()>), ClustersError> {
+    let keeps = settings.config.role == HostRole::Standalone && !settings.overrides.reading_only;
     let options = clusters::Options {
         config: settings.config.clone(),
         trust: clusters::Trust {
             home: settings.data_dir.join("programs"),
             ..clusters::Trust::default()
         },
-        data_dir: (settings.config.role == HostRole::Standalone).then(|| settings.data_dir.clone()),
+        data_dir: keeps.then(|| settings.data_dir.clone()),
     };
     Clusters::start(options, ipam.clone(), Arc::new(runner), stop.child_token()).await
 }

@@ -182,7 +182,10 @@ impl Backups {
             }
         }
         drop(standing);
-        if let Ok(copy) = &made {
+        // Copies of the other host may be in the same directory.
+        if let Ok(copy) = &made
+            && !self.0.ipam.is_of_another_host()
+        {
             self.prune(copy);
         }
         made

@@ -132,6 +132,8 @@ struct Shared {
     stop: StoreStop,
     clock: Arc<dyn HostClock>,
     time: Mutex<BookTime>,
+    /// Nothing is decided here.
+    of_another_host: bool,
     /// Whether the log says that the clock is wrong.
     wrong: AtomicBool,
     /// The last small commit took less than [`LOOK_OUT`].
@@ -231,14 +233,16 @@ impl Ipam {
         loaded
             .ledger
             .seed(getrandom::u64().map_err(io::Error::other)?);
+        let reader = store.reader();
         let shared = Arc::new(Shared {
+            of_another_host: reader.stats().condition == Condition::OtherHost,
             revisions: watch::Sender::new(loaded.ledger.revision()),
             ended: watch::Sender::new(false),
             ledger: RwLock::new(loaded.ledger),
             mailbox: Mailbox::default(),
             places: Arc::new(Semaphore::new(QUEUE)),
             beats: Beats::default(),
-            reader: store.reader(),
+            reader,
             stop: store.stop_handle(),
             store: Mutex::new(Some(store)),
             threads: AtomicUsize::new(2),
@@ -299,6 +303,10 @@ impl Ipam {
     }
 
     async fn ask(&self, request: Request, guard: Option<Guard>) -> Result<Answer, IpamError> {
+        // An answer from a copy is a decision as well: the other host may have released the lease and allocated its address.
+        if self.is_of_another_host() {
+            return Err(Refused::OtherHost.into());
+        }
         let place = Arc::clone(&self.shared.places)
             .acquire_owned()
             .await
@@ -351,6 +359,11 @@ impl Ipam {
     /// Whether the store takes decisions.
     pub fn health(&self) -> Condition {
         self.shared.reader.stats().condition
+    }
+
+    /// Whether the store belongs to another host, so that nothing is decided here.
+    pub fn is_of_another_host(&self) -> bool {
+        self.shared.of_another_host
     }
 
     /// Requests that have no answer yet.

@@ -79,6 +79,7 @@ mod tests {
             no_hold: None,
             actor: "test".into(),
             now: clock::now(),
+            host: None,
         };
         restore.run().unwrap();
     }

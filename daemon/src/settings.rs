@@ -11,6 +11,7 @@ use crate::{
     api::{listen::TlsSettings, tls},
     clusters::WatchedFile,
     config::{self, AgentEnvironment, Config, ConfigError, Flags, HostRole},
+    store::{HostId, Options},
 };
 
 const SYSTEM_SOCKET: &str = "/run/fipd/fipd.sock";
@@ -27,6 +28,8 @@ pub struct Overrides {
     pub log_level: Option<String>,
     pub role: Option<HostRole>,
     pub flags: Flags,
+    /// As [`Settings::reading_only`].
+    pub reading_only: bool,
 }
 
 /// Everything a daemon needs to know before it starts.
@@ -73,6 +76,10 @@ impl Settings {
                 what,
             })?;
         }
+        let config = match overrides.reading_only {
+            true => config.reading_only(),
+            false => config,
+        };
         let places = places();
         let data_dir = overrides
             .data_dir
@@ -88,6 +95,25 @@ impl Settings {
             config,
             overrides,
         })
+    }
+
+    /// The same without what changes anything beside fipd itself: clusters, rules of the host, webhooks and backups. For a
+    /// store by which another host decides.
+    pub fn reading_only(mut self) -> Self {
+        self.overrides.reading_only = true;
+        self.config = self.config.reading_only();
+        self
+    }
+
+    /// How the store is kept.
+    pub fn store_options(&self) -> Options {
+        Options {
+            audit_limit: self.config.audit.keep.0,
+            history: self.config.history.retention(),
+            backups: self.config.backup.directory.clone(),
+            host: HostId::of_this_host(),
+            ..Options::default()
+        }
     }
 
     /// Reads the file again, with the same overrides.

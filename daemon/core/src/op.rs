@@ -74,6 +74,11 @@ pub enum Refused {
         "the store could not write ({0}) and was reopened; the request is not in the file, ask again"
     )]
     Failed(String),
+    #[error(
+        "this address book belongs to another host, where fipd may still decide by it; nothing is decided here. If it has \
+         moved to this host for good, stop fipd and run `fipd host claim --reason TEXT`"
+    )]
+    OtherHost,
     #[error("{0} was taken by another fipd; ask again")]
     Conflict(String),
 }

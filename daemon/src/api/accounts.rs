@@ -13,7 +13,7 @@ use argon2::{
     Argon2,
     password_hash::{PasswordHasher, PasswordVerifier, phc::PasswordHash},
 };
-use fipd_core::{Account, AccountEdit, Actor, Request, Role, Text};
+use fipd_core::{Account, AccountEdit, Actor, Ledger, Request, Role, Text};
 use tokio::sync::Semaphore;
 
 use crate::{
@@ -93,10 +93,8 @@ impl Accounts {
     /// Also makes the first account where there is none, with a random password in `DATA_DIR/initial-admin` (0600).
     pub async fn start(ipam: Ipam, data_dir: &Path) -> Result<Self, AccountError> {
         let accounts = Self::closed(ipam, data_dir);
-        if accounts
-            .ipam
-            .read(|ledger| ledger.accounts().next().is_none())
-        {
+        let is_first = |ledger: &Ledger| ledger.accounts().next().is_none();
+        if accounts.ipam.read(is_first) && !accounts.ipam.is_of_another_host() {
             accounts.make_first().await?;
         }
         Ok(accounts)

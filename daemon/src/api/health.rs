@@ -7,7 +7,7 @@ use axum::{
     extract::State,
     response::{IntoResponse, Response},
 };
-use fipd_core::Text;
+use fipd_core::{Refused, Text};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
 use super::{
@@ -162,6 +162,7 @@ fn length(time: Duration) -> String {
 fn store_sentence(condition: &Condition) -> String {
     match condition {
         Condition::Serving => "takes decisions".to_owned(),
+        Condition::OtherHost => Refused::OtherHost.to_string(),
         Condition::Full { free, needed } => format!(
             "the disk is full: {free} bytes are free, {needed} needed; nothing new is given until there is room"
         ),

@@ -89,6 +89,7 @@ fn try_out(copy: &Path, place: &Path) -> Vec<String> {
         no_hold: None,
         actor: "drill".into(),
         now: clock::now(),
+        host: None,
     };
     if let Err(error) = restore.run() {
         return vec![error.to_string()];

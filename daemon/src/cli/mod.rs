@@ -21,11 +21,13 @@ mod exit;
 mod export;
 mod history;
 mod hold;
+mod host;
 mod import;
 mod lease;
 mod man;
 mod move_network;
 mod network;
+mod offline;
 mod output;
 mod password;
 mod pool;
@@ -164,6 +166,9 @@ enum ClientCommand {
     /// The store's file while no daemon runs
     #[command(subcommand)]
     Store(store::Store),
+    /// Which host the store belongs to
+    #[command(subcommand)]
+    Host(host::Host),
     /// Free addresses that are held after a restore
     #[command(subcommand)]
     Hold(hold::Hold),
@@ -281,6 +286,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
             ClientCommand::Backup(command) => command.run(&session).await,
             ClientCommand::Restore(command) => command.run(&session),
             ClientCommand::Store(command) => command.run(&session),
+            ClientCommand::Host(command) => command.run(&session),
             ClientCommand::Hold(command) => command.run(&session).await,
             ClientCommand::Clock(command) => command.run(&session).await,
             ClientCommand::Import(command) => command.run(&session).await,

@@ -7,15 +7,14 @@ use clap::Args;
 use super::{
     Session,
     exit::Failure,
+    offline::{Place, stated},
     output::{Table, or_dash},
     shown,
 };
 use crate::{
     backups::Schedule,
     clock,
-    ipam::DATABASE,
-    settings::{Overrides, Settings},
-    store::{self, RestoreError},
+    store::{self, HostId, RestoreError},
 };
 
 pub(super) const LONG_ABOUT: &str = "\
@@ -30,12 +29,8 @@ held can be asked for again, released and transferred. `fipd hold lift` ends tha
 pub struct Restore {
     /// The backup: from `fipd backup`, a copy of a store, or a name that `fipd backup list` shows
     file: PathBuf,
-    /// Where the store lives; else as the configuration says
-    #[arg(long, env = "FIPD_DATA_DIR", value_name = "DIR")]
-    data_dir: Option<PathBuf>,
-    /// Configuration file
-    #[arg(short, long, env = "FIPD_CONFIG", value_name = "FILE")]
-    config: Option<PathBuf>,
+    #[command(flatten)]
+    place: Place,
     /// Give free addresses at once
     #[arg(long, requires = "reason")]
     no_hold: bool,
@@ -60,22 +55,11 @@ struct Done {
 
 impl Restore {
     pub(super) fn run(self, session: &Session) -> Result<(), Failure> {
-        let no_hold = match self.reason.as_deref().map(str::trim) {
-            Some("") => {
-                let allowed = "why no address can be in use";
-                return Err(Failure::Input(format!(
-                    "reason: \"\" is not allowed: {allowed}"
-                )));
-            }
-            reason => reason.map(Into::into),
-        };
-        let overrides = Overrides {
-            config: self.config,
-            data_dir: self.data_dir,
-            ..Overrides::default()
-        };
-        let settings =
-            Settings::load(overrides).map_err(|error| Failure::Input(error.to_string()))?;
+        let reason = self.reason.as_deref();
+        let no_hold = reason.map(|reason| stated(reason, "why no address can be in use"));
+        let no_hold = no_hold.transpose()?;
+        let offline = self.place.open()?;
+        let settings = &offline.settings;
         // Or where the daemon keeps them; a path from the root is the same there.
         let schedule = Schedule::new(&settings.config.backup, &settings.data_dir);
         let listed = schedule.directory.join(&self.file);
@@ -86,13 +70,13 @@ impl Restore {
             }
             return Err(Failure::NotFound(why));
         };
-        let store = settings.data_dir.join(DATABASE);
         let restore = store::Restore {
             backup,
-            store: &store,
+            store: &offline.store,
             no_hold,
-            actor: format!("offline:{}", nix::unistd::getuid()).into(),
-            now: clock::now(),
+            actor: offline.actor.clone(),
+            now: offline.confirmed_time(),
+            host: HostId::of_this_host(),
         };
         let restored = restore.run().map_err(|error| match error {
             RestoreError::Unusable { .. } => Failure::Input(error.to_string()),
@@ -100,7 +84,7 @@ impl Restore {
         })?;
         let seal = restored.seal.as_ref();
         let done = Done {
-            store: shown(&store),
+            store: shown(&offline.store),
             backup_of: seal.map(|seal| clock::rfc3339(seal.created)),
             version: seal.map(|seal| seal.version.clone()),
             epoch: restored.epoch.number,

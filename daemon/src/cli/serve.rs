@@ -123,6 +123,7 @@ impl Serve {
                 _ => HostRole::Standalone,
             }),
             flags: self.originals.into(),
+            ..Overrides::default()
         };
         let settings =
             Settings::load(overrides).map_err(|error| Failure::Input(error.to_string()))?;

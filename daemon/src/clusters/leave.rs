@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fipd_core::{Actor, Adoption, Answer, ClusterId, Request, System, Text};
+use fipd_core::{Actor, Adoption, Answer, ClusterId, Release, ReleaseScope, Request, System, Text};
 
 use super::{ClustersError, registry::Registry, settle::Standings};
 use crate::{
@@ -16,6 +16,9 @@ const CHUNK: usize = 512;
 impl Registry {
     /// Marks the leases of clusters that were removed and of systems that were switched off.
     pub(super) async fn orphan_leavers(&mut self, standings: &Standings) -> Result<(), IpamError> {
+        if self.ipam.is_of_another_host() {
+            return Ok(());
+        }
         for (id, system) in self.leavers(standings) {
             // Its controllers may still be finishing: what they do counts before it is orphaned.
             if self.sessions.get(&id).is_some_and(|running| running.ending)
@@ -25,6 +28,12 @@ impl Registry {
             }
             // Nothing of it asks again; those behind it are to have their turn.
             self.ipam.forget_waiters_of(&id, system.as_ref());
+            if system
+                .as_ref()
+                .is_none_or(|system| *system == System::foreign())
+            {
+                self.end_contentions(&id).await?;
+            }
             let moved = self.orphan(&id, system.as_ref(), &"fipd".into()).await?;
             self.orphaned.insert((id.clone(), system));
             if moved > 0 {
@@ -32,6 +41,34 @@ impl Registry {
             }
         }
         Ok(())
+    }
+
+    /// Services of others that are not listed any more get no address that somebody releases.
+    async fn end_contentions(&self, id: &ClusterId) -> Result<(), IpamError> {
+        let mut after = None;
+        loop {
+            let leases = self
+                .ipam
+                .read(|ledger| ledger.contended_by(id, after, CHUNK));
+            for lease in &leases {
+                let contenders = lease.contenders.iter().map(|one| &one.holder);
+                let foreign = contenders.filter(|one| {
+                    one.identity.is_foreign() && one.identity.cluster.as_ref() == Some(id)
+                });
+                for holder in foreign {
+                    let release = Release {
+                        scope: ReleaseScope::HolderAddresses(holder.clone(), vec![lease.key]),
+                        actor: "fipd".into(),
+                        reason: "sightings of the cluster are off".into(),
+                    };
+                    self.ipam.submit(Request::Release(release)).await?;
+                }
+            }
+            after = leases.last().map(|lease| lease.key);
+            if leases.len() < CHUNK {
+                return Ok(());
+            }
+        }
     }
 
     pub(super) fn leavers(&self, standings: &Standings) -> Vec<(ClusterId, Option<System>)> {

@@ -204,6 +204,21 @@ struct File {
 }
 
 impl Config {
+    /// What is left where another host decides: nothing that changes anything beside fipd itself.
+    pub fn reading_only(self) -> Self {
+        Self {
+            clusters: Vec::new(),
+            discovery: None,
+            host: None,
+            hooks: Vec::new(),
+            backup: Backup {
+                every: Every(None),
+                ..self.backup
+            },
+            ..self
+        }
+    }
+
     /// The port of the first listener with the API for addresses that others reach without TLS.
     pub fn plain_fip_v1(&self) -> Option<u16> {
         let plain = |one: &&Listener| {

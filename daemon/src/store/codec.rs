@@ -84,6 +84,15 @@ pub(super) fn decode_mark(row: &StoredRow<'_>) -> Result<(), DecodeError> {
     only(row)
 }
 
+/// That a high-water record is kept, and the host that the store belongs to; 0 for an unknown one.
+pub(super) fn encode_kept(host: [u8; 32]) -> Result<RowDraft, EncodeError> {
+    RowDraft::new(&host)
+}
+
+pub(super) fn decode_kept(row: &StoredRow<'_>) -> Result<[u8; 32], DecodeError> {
+    only(row)
+}
+
 /// `None`: finished.
 pub(super) fn encode_rewrite(at: Option<(&str, &[u8])>) -> Result<RowDraft, EncodeError> {
     RowDraft::new(&RewriteV6 { at })

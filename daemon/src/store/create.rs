@@ -8,6 +8,7 @@ use super::{
     builder,
     error::{CreateError, OpenError},
     high_water::{HighWater, RecordFile},
+    host_id::HostId,
     medium::{self, Disk, Medium as _},
     new_epoch::NewEpoch,
     open,
@@ -23,6 +24,8 @@ pub struct Create<'a> {
     pub actor: Actor,
     /// The wall clock.
     pub now: Timestamp,
+    /// This host, to which the store belongs then.
+    pub host: Option<HostId>,
 }
 
 impl Create<'_> {
@@ -41,10 +44,10 @@ impl Create<'_> {
                 source,
             }
         };
-        let record = RecordFile::beside(self.store);
+        let record = RecordFile::beside(self.store, self.host);
         let reached = record.read().map_err(failed("recorded"))?;
         let new = medium::beside(self.store, medium::NEW);
-        let made = self.make(&new, reached.map_or(0, |reached| reached.epoch));
+        let made = self.make(&new, reached.map_or(0, |found| found.reached.epoch));
         let placed = made.and_then(|epoch| {
             owner_as(&new, self.store).map_err(failed("given its owner"))?;
             // An empty file is no store, and in the way.
@@ -65,7 +68,7 @@ impl Create<'_> {
             epoch: epoch.number,
             ..HighWater::default()
         };
-        let noted = record.write(&created).and_then(|()| record.sync());
+        let noted = record.write(created).and_then(|()| record.sync());
         noted
             .and_then(|()| owner_as(record.path(), self.store))
             .map_err(failed("recorded"))?;

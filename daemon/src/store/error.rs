@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf};
 
-use fipd_core::{Timestamp, Violation};
+use fipd_core::{Refused, Timestamp, Violation};
 
 use super::codec::DecodeError;
 
@@ -137,6 +137,33 @@ pub enum ResetError {
          confirmed with `fipd clock accept` while fipd runs"
     )]
     NotAhead { book: Timestamp, wall: Timestamp },
+    #[error("{}", Refused::OtherHost)]
+    OtherHost,
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    #[error("the store cannot be changed: {0}")]
+    Store(#[from] ReadError),
+    #[error("{} cannot be {doing}: {source}", .path.display())]
+    Io {
+        path: PathBuf,
+        doing: &'static str,
+        source: io::Error,
+    },
+}
+
+/// Why the store was not claimed.
+#[derive(Debug, thiserror::Error)]
+pub enum ClaimError {
+    #[error(
+        "the store {} belongs to this host already, or to none: fipd decides by it here, and there is nothing to claim",
+        .0.display()
+    )]
+    NotForeign(PathBuf),
+    #[error(
+        "this host has no lasting machine id in /etc/machine-id, so no store can belong to it; see systemd-machine-id-setup(1), \
+         and in a container mount the host's file read-only"
+    )]
+    UnknownHost,
     #[error(transparent)]
     Open(#[from] OpenError),
     #[error("the store cannot be changed: {0}")]

@@ -7,6 +7,8 @@ use super::high_water::HighWater;
 pub enum Condition {
     #[default]
     Serving,
+    /// It belongs to another host, and nothing is decided until an admin says that it is this one's.
+    OtherHost,
     /// The last batch was refused, because less than `needed` bytes were free.
     Full { free: u64, needed: u64 },
     /// A write failed; the file is being reopened, for the `attempts`-th time.

@@ -18,18 +18,20 @@ use redb::{Database, ReadableDatabase as _, TableHandle as _};
 
 use super::{
     batch::read_state,
-    codec, envelope,
+    codec,
+    envelope::{self, RowFormat, StoredRow},
     error::ReadError,
+    host_id::HostId,
     load,
     medium::directory,
     rows::StateV1,
-    schema::unencodable,
+    schema::{self, unencodable},
     tables::{HIGH_WATER, META},
 };
 
 const MAGIC: [u8; 8] = *b"FIPDHW1\n";
-/// Magic, three numbers, CRC-32. Within one sector: a power cut leaves the old bytes or the new ones.
-const BYTES: usize = 8 + 3 * 8 + 4;
+/// Magic, three numbers, the host, CRC-32. Within one sector: a power cut leaves the old bytes or the new ones.
+const BYTES: usize = 8 + 3 * 8 + 32 + 4;
 
 /// How far the decisions of a store have come. Orders by age.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,12 +52,28 @@ impl HighWater {
             audit: state.audit_next,
         }
     }
+}
 
+/// What the record says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Record {
+    pub reached: HighWater,
+    /// The host that the store belongs to, where that is known.
+    pub host: Option<HostId>,
+}
+
+impl Record {
     fn encode(&self) -> [u8; BYTES] {
         let mut bytes = [0; BYTES];
         let (body, sum) = bytes.split_at_mut(BYTES - 4);
-        let numbers = [self.epoch, self.commit, self.audit].map(u64::to_le_bytes);
-        let parts = MAGIC.iter().chain(numbers.as_flattened());
+        let HighWater {
+            epoch,
+            commit,
+            audit,
+        } = self.reached;
+        let numbers = [epoch, commit, audit].map(u64::to_le_bytes);
+        let host = HostId::bytes(self.host);
+        let parts = MAGIC.iter().chain(numbers.as_flattened()).chain(&host);
         body.iter_mut()
             .zip(parts)
             .for_each(|(to, from)| *to = *from);
@@ -65,20 +83,23 @@ impl HighWater {
 
     /// `None`: these bytes are no record, or a damaged one.
     fn decode(bytes: &[u8]) -> Option<Self> {
-        let (body, sum) = bytes.split_at_checked(BYTES - 4)?;
-        let (magic, numbers) = body.split_first_chunk()?;
-        if *magic != MAGIC || sum != crc32fast::hash(body).to_le_bytes() {
+        let (body, sum) = bytes.split_last_chunk()?;
+        let (magic, rest) = body.split_first_chunk()?;
+        let (numbers, host) = rest.split_first_chunk::<{ 3 * 8 }>()?;
+        if *magic != MAGIC || *sum != crc32fast::hash(body).to_le_bytes() {
             return None;
         }
+        let host = HostId::from_bytes(host.try_into().ok()?);
         let (numbers, _) = numbers.as_chunks();
         let [epoch, commit, audit] = numbers else {
             return None;
         };
-        Some(Self {
+        let reached = HighWater {
             epoch: u64::from_le_bytes(*epoch),
             commit: u64::from_le_bytes(*commit),
             audit: u64::from_le_bytes(*audit),
-        })
+        };
+        Some(Self { reached, host })
     }
 }
 
@@ -87,36 +108,57 @@ impl HighWater {
 pub struct RecordFile {
     path: PathBuf,
     file: Mutex<Option<File>>,
+    /// The host that the record names when it is written.
+    host: Mutex<Option<HostId>>,
 }
 
 impl RecordFile {
-    /// That of the store at `path`.
-    pub(super) fn beside(path: &Path) -> Self {
+    /// That of the store at `path`, which belongs to `host` once the record is written.
+    pub(super) fn beside(path: &Path, host: Option<HostId>) -> Self {
         let mut name: OsString = path.as_os_str().to_owned();
         name.push(".high-water");
         Self {
             path: name.into(),
             file: Mutex::new(None),
+            host: Mutex::new(host),
         }
     }
 
+    /// The host that the record names when it is written.
+    pub(super) fn host(&self) -> Option<HostId> {
+        *self.host.lock()
+    }
+
+    /// Whether `owner` is another host than this one; two that are not both known do not differ.
+    pub(super) fn is_foreign(&self, owner: Option<HostId>) -> bool {
+        let pair = owner.zip(self.host());
+        pair.is_some_and(|(theirs, ours)| theirs != ours)
+    }
+
+    /// Goes on naming the owner where this host is not known.
+    pub(super) fn keep_host(&self, owner: Option<HostId>) {
+        let mut host = self.host.lock();
+        *host = host.or(owner);
+    }
+
     /// The record; `None` where there is none, or a damaged one.
-    pub(super) fn read(&self) -> io::Result<Option<HighWater>> {
+    pub(super) fn read(&self) -> io::Result<Option<Record>> {
         match std::fs::read(&self.path) {
-            Ok(bytes) => Ok(HighWater::decode(&bytes)),
+            Ok(bytes) => Ok(Record::decode(&bytes)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
     }
 
     /// Writes the record, durable only after [`Self::sync`].
-    pub(super) fn write(&self, record: &HighWater) -> io::Result<()> {
+    pub(super) fn write(&self, reached: HighWater) -> io::Result<()> {
+        let host = self.host();
         let mut slot = self.file.lock();
         let file = match slot.take() {
             Some(file) => file,
             None => self.open()?,
         };
-        file.write_all_at(&record.encode(), 0)?;
+        file.write_all_at(&Record { reached, host }.encode(), 0)?;
         *slot = Some(file);
         Ok(())
     }
@@ -148,13 +190,39 @@ impl RecordFile {
     }
 }
 
-/// How far the file has come, and whether it says that a record of that is kept.
-pub(super) fn of_file(database: &Database) -> Result<(HighWater, bool), ReadError> {
-    let txn = database.begin_read()?;
-    let meta = txn.open_table(META)?;
-    let epoch = load::epoch(&txn)?.map_or(0, |epoch| epoch.number);
-    let kept = meta.get(HIGH_WATER)?.is_some();
-    Ok((HighWater::of(epoch, &read_state(&meta)?), kept))
+/// What the file says of itself.
+pub(super) struct FileAge {
+    pub reached: HighWater,
+    /// Whether a record of that is kept beside it, and for which host.
+    pub kept: Option<Option<HostId>>,
+}
+
+impl FileAge {
+    pub(super) fn of(database: &Database) -> Result<Self, ReadError> {
+        let txn = database.begin_read()?;
+        let meta = txn.open_table(META)?;
+        let epoch = load::epoch(&txn)?.map_or(0, |epoch| epoch.number);
+        let kept = match meta.get(HIGH_WATER)? {
+            Some(row) => Some(host_of(row.value(), schema::format_of(&txn)?)?),
+            None => None,
+        };
+        Ok(Self {
+            reached: HighWater::of(epoch, &read_state(&meta)?),
+            kept,
+        })
+    }
+}
+
+fn host_of(row: &[u8], format: RowFormat) -> Result<Option<HostId>, ReadError> {
+    let bytes = StoredRow::open(META.name(), HIGH_WATER.as_bytes(), row, format)
+        .and_then(|row| codec::decode_kept(&row));
+    bytes
+        .map(HostId::from_bytes)
+        .map_err(|error| ReadError::Row {
+            table: META.name().to_owned(),
+            row: HIGH_WATER.to_owned(),
+            error,
+        })
 }
 
 /// Why a store counts as older than what it once was; `None`: it does not.
@@ -184,9 +252,10 @@ pub(super) fn why_older(
     }
 }
 
-/// Notes in the file that a record is kept beside it.
-pub(super) fn note_kept(database: &Database) -> Result<(), ReadError> {
-    let mut row = codec::encode_mark().map_err(|error| unencodable(HIGH_WATER, &error))?;
+/// Notes in the file that a record is kept beside it, for this host.
+pub(super) fn note_kept(database: &Database, host: Option<HostId>) -> Result<(), ReadError> {
+    let row = codec::encode_kept(HostId::bytes(host));
+    let mut row = row.map_err(|error| unencodable(HIGH_WATER, &error))?;
     let txn = database.begin_write()?;
     let mut meta = txn.open_table(META)?;
     envelope::insert(&mut meta, META.name(), &HIGH_WATER, &mut row)?;
@@ -209,17 +278,30 @@ mod tests {
 
     #[test]
     fn a_record_survives_its_bytes_and_any_flipped_bit_spoils_it() {
-        let record = at(3, 70_000);
-        let bytes = record.encode();
-        assert_eq!(HighWater::decode(&bytes), Some(record));
-        for bit in 0..BYTES * 8 {
-            let mut flipped = bytes;
-            flipped[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(HighWater::decode(&flipped), None, "bit {bit}");
+        for host in [None, HostId::of("3d1219c7c4c5404aaa1f6d2a48adfda4")] {
+            let reached = at(3, 70_000);
+            let record = Record { reached, host };
+            let bytes = record.encode();
+            assert_eq!(Record::decode(&bytes), Some(record));
+            for bit in 0..BYTES * 8 {
+                let mut flipped = bytes;
+                flipped[bit / 8] ^= 1 << (bit % 8);
+                assert_eq!(Record::decode(&flipped), None, "bit {bit}");
+            }
+            for length in 0..BYTES {
+                assert_eq!(Record::decode(&bytes[..length]), None);
+            }
         }
-        for length in 0..BYTES {
-            assert_eq!(HighWater::decode(&bytes[..length]), None);
-        }
+    }
+
+    #[test]
+    fn only_two_known_hosts_differ() {
+        let [a, b] = ["a", "b"].map(|digit| HostId::of(&digit.repeat(32)));
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("fipd.redb");
+        let foreign = |theirs, ours| RecordFile::beside(&path, ours).is_foreign(theirs);
+        assert!(a.is_some() && b.is_some() && foreign(a, b));
+        assert!(!foreign(a, a) && !foreign(a, None) && !foreign(None, a) && !foreign(None, None));
     }
 
     #[test]
@@ -246,14 +328,21 @@ mod tests {
     #[test]
     fn a_record_is_made_read_back_and_overwritten() {
         let dir = tempfile::tempdir().unwrap();
-        let file = RecordFile::beside(&dir.path().join("fipd.redb"));
+        let path = dir.path().join("fipd.redb");
+        let host = HostId::of("3d1219c7c4c5404aaa1f6d2a48adfda4");
+        let file = RecordFile::beside(&path, host);
         assert_eq!(file.read().unwrap(), None);
-        for record in [at(0, 1), at(2, 3)] {
-            file.write(&record).unwrap();
+        for reached in [at(0, 1), at(2, 3)] {
+            file.write(reached).unwrap();
             file.sync().unwrap();
-            assert_eq!(file.read().unwrap(), Some(record));
+            assert_eq!(file.read().unwrap(), Some(Record { reached, host }));
         }
-        let again = RecordFile::beside(&dir.path().join("fipd.redb"));
-        assert_eq!(again.read().unwrap(), Some(at(2, 3)));
+        // A start that does not know its host goes on with the one that is known.
+        let again = RecordFile::beside(&path, None);
+        let found = again.read().unwrap().unwrap();
+        assert_eq!(found.reached, at(2, 3));
+        again.keep_host(found.host);
+        again.write(at(2, 4)).unwrap();
+        assert_eq!(again.read().unwrap().unwrap().host, host);
     }
 }

@@ -16,7 +16,7 @@ use redb::Database;
 use super::{
     builder,
     error::{OpenError, ReadError},
-    high_water::{self, RecordFile},
+    high_water::{FileAge, RecordFile},
     overlay::Overlay,
 };
 
@@ -51,9 +51,10 @@ impl Inspected {
         if !self.fell_back {
             return Ok(None);
         }
-        let record = RecordFile::beside(path).read();
+        let record = RecordFile::beside(path, None).read();
         let record = record.map_err(|error| ReadError::Storage(redb::Error::Io(error)))?;
-        let (file, _) = high_water::of_file(&self.database)?;
+        let file = FileAge::of(&self.database)?.reached;
+        let record = record.map(|record| record.reached);
         Ok(record.filter(|record| *record > file).map(|record| {
             format!(
                 "commit {} is damaged, and decisions up to it were answered; commit {} is whole",

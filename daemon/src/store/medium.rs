@@ -20,7 +20,7 @@ use nix::{
 use parking_lot::Mutex;
 use redb::{Builder, Database, DatabaseError};
 
-use super::high_water::RecordFile;
+use super::{high_water::RecordFile, host_id::HostId};
 
 /// Bytes of the page that every commit writes.
 const HEADER: usize = 4096;
@@ -154,6 +154,11 @@ impl OpenFile {
 impl Disk {
     /// `ballast_bytes`: room kept beside the file; 0 keeps none.
     pub(super) fn new(path: &Path, ballast_bytes: u64) -> Self {
+        Self::on_host(path, ballast_bytes, None)
+    }
+
+    /// As [`Self::new`], on a host that is known.
+    pub(super) fn on_host(path: &Path, ballast_bytes: u64, host: Option<HostId>) -> Self {
         let mut ballast = path.as_os_str().to_owned();
         ballast.push(".ballast");
         Self {
@@ -162,7 +167,7 @@ impl Disk {
             ballast_bytes,
             laid: AtomicBool::new(false),
             retry: Mutex::new(None),
-            record: RecordFile::beside(path),
+            record: RecordFile::beside(path, host),
             opened: Mutex::new(None),
         }
     }

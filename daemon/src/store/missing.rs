@@ -17,7 +17,7 @@ pub(super) fn refuse(path: &Path, backups: Option<&Path>) -> Result<(), OpenErro
     if fs::metadata(path).is_ok_and(|file| file.len() > 0) {
         return Ok(());
     }
-    let record = RecordFile::beside(path);
+    let record = RecordFile::beside(path, None);
     let reached = record.read().map_err(|source| OpenError::Io {
         path: record.path().to_owned(),
         doing: "read",
@@ -25,7 +25,7 @@ pub(super) fn refuse(path: &Path, backups: Option<&Path>) -> Result<(), OpenErro
     })?;
     let beside = directory(path).join("backups");
     let newest = newest(backups.unwrap_or(&beside));
-    let used = reached.is_some_and(|reached| reached.commit > 0 || reached.epoch > 0);
+    let used = reached.is_some_and(|found| found.reached.commit > 0 || found.reached.epoch > 0);
     let was = match (used, &newest) {
         (true, _) => "the record beside it says that it held decisions",
         (false, Some(_)) => "there are backups of it",

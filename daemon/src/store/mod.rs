@@ -42,12 +42,14 @@ mod audit_search;
 mod backup;
 mod batch;
 mod check;
+mod claim;
 mod codec;
 mod create;
 mod envelope;
 mod error;
 mod health;
 mod high_water;
+mod host_id;
 mod inspect;
 mod load;
 mod medium;
@@ -71,11 +73,15 @@ mod upgrade;
 
 pub use audit_search::{AuditFilter, AuditFound};
 pub use check::{Problem, check};
+pub use claim::Claim;
 pub use codec::DecodeError;
 pub use create::Create;
-pub use error::{BackupError, CreateError, OpenError, ReadError, ResetError, RestoreError};
+pub use error::{
+    BackupError, ClaimError, CreateError, OpenError, ReadError, ResetError, RestoreError,
+};
 pub use health::{Condition, StoreStats};
 pub use high_water::{HighWater, RecordFile};
+pub use host_id::HostId;
 pub use load::Loaded;
 pub use medium::Medium;
 pub use nowhere::Nowhere;
@@ -89,6 +95,7 @@ pub use seal::Seal;
 
 use batch::Batch;
 use medium::Disk;
+use open::Opened;
 use rows::StateV1;
 
 /// What redb may keep in memory.
@@ -116,6 +123,8 @@ pub struct Store {
     epoch: u64,
     /// Whether the high-water record has to be synced.
     unsynced: bool,
+    /// It belongs to another host: nothing is written.
+    is_foreign: bool,
 }
 
 /// What the writer and the readers have in common.
@@ -169,7 +178,7 @@ impl Store {
     pub fn open(path: &Path, options: Options) -> Result<(Self, Loaded), OpenError> {
         missing::refuse(path, options.backups.as_deref())?;
         upgrade::before_open(path, clock::now())?;
-        let disk = Arc::new(Disk::new(path, options.ballast));
+        let disk = Arc::new(Disk::on_host(path, options.ballast, options.host));
         let opened = Self::open_medium(Arc::clone(&disk) as Arc<dyn Medium>, options)?;
         // Only who has the store: another may be making it.
         disk.sweep();
@@ -184,11 +193,22 @@ impl Store {
         medium: Arc<dyn Medium>,
         options: Options,
     ) -> Result<(Self, Loaded), OpenError> {
-        let (database, loaded, state) = open::open(&*medium, options.history)?;
-        let rewrite = open::has_older_rows(&*medium, &database)?.then(Instant::now);
+        let Opened {
+            database,
+            loaded,
+            state,
+            is_foreign,
+        } = open::open(&*medium, options.history)?;
+        let is_older = !is_foreign && open::has_older_rows(&*medium, &database)?;
+        let rewrite = is_older.then(Instant::now);
         medium.keep_ballast();
         medium.note_own_write();
+        let condition = match is_foreign {
+            true => Condition::OtherHost,
+            false => Condition::Serving,
+        };
         let stats = StoreStats {
+            condition,
             high_water: HighWater::of(loaded.epoch, &state),
             audit_first: state.audit_first,
             audit_next: state.audit_next,
@@ -208,6 +228,7 @@ impl Store {
                 options,
                 epoch: loaded.epoch,
                 unsynced: false,
+                is_foreign,
                 state,
                 rewrite,
             },
@@ -269,7 +290,7 @@ impl Store {
         let Some(record) = self.shared.medium.record() else {
             return;
         };
-        match record.write(&reached) {
+        match record.write(reached) {
             Ok(()) => self.unsynced = true,
             Err(error) => {
                 tracing::warn!(%error, "the high-water record beside the store cannot be written; it is tried again with the next commit");
@@ -327,6 +348,14 @@ impl Store {
         StoreStop {
             shared: Arc::clone(&self.shared),
         }
+    }
+
+    /// Refuses on another host, and when the disk is too full for `rows`.
+    fn may_write(&self, rows: usize) -> Result<(), Refused> {
+        if self.is_foreign {
+            return Err(Refused::OtherHost);
+        }
+        self.room(rows)
     }
 
     /// Refuses when the disk is too full for `rows`.
@@ -454,7 +483,7 @@ impl Authority for Store {
                 *outcome = Outcome::Refused(why.clone());
             }
         };
-        if let Err(why) = self.room(batch.rows()) {
+        if let Err(why) = self.may_write(batch.rows()) {
             refused(&why, &mut outcomes);
             return outcomes;
         }

@@ -10,7 +10,7 @@ use super::{
     builder,
     envelope::RowFormat,
     error::{OpenError, ReadError},
-    high_water,
+    high_water::{self, FileAge},
     load::{self, Loaded},
     medium::Medium,
     new_epoch::NewEpoch,
@@ -25,11 +25,17 @@ const COMPACT_FROM: u64 = 32 << 20;
 /// With more content than this a compaction would hold up the start for too long.
 const COMPACT_MOST: u64 = 128 << 20;
 
+/// A store that is open.
+pub(super) struct Opened {
+    pub database: Database,
+    pub loaded: Loaded,
+    pub state: StateV1,
+    /// It belongs to another host: no decision was written, and none is to be.
+    pub is_foreign: bool,
+}
+
 /// Opens and loads. Where the disk is full, that is tried once more on the room of the ballast.
-pub(super) fn open(
-    medium: &dyn Medium,
-    history: Retention,
-) -> Result<(Database, Loaded, StateV1), OpenError> {
+pub(super) fn open(medium: &dyn Medium, history: Retention) -> Result<Opened, OpenError> {
     match open_once(medium, Some(history)) {
         Err(error) if error.is_full_disk() => {
             tracing::warn!(%error, "the disk is full; the store is opened on the room of its ballast");
@@ -41,19 +47,16 @@ pub(super) fn open(
 }
 
 /// `tidy`: makes the file smaller, which needs some room first.
-fn open_once(
-    medium: &dyn Medium,
-    tidy: Option<Retention>,
-) -> Result<(Database, Loaded, StateV1), OpenError> {
+fn open_once(medium: &dyn Medium, tidy: Option<Retention>) -> Result<Opened, OpenError> {
     let path = medium.path();
     let mut database = open_file(medium)?;
     prepare(medium, &database)?;
-    settle_age(medium, &database)?;
+    let is_foreign = settle_age(medium, &database)?;
     let damaged = |error: ReadError| OpenError::Damaged {
         path: path.to_owned(),
         error,
     };
-    let tidy = tidy.map(|history| {
+    let tidy = tidy.filter(|_| !is_foreign).map(|history| {
         rollups::thin(&database, history)?;
         compact(medium, &mut database).map_err(ReadError::from)
     });
@@ -69,11 +72,17 @@ fn open_once(
         .map_err(|error| damaged(error.into()))?;
     let (loaded, state) = load::load(path, &txn)?;
     drop(txn);
-    Ok((database, loaded, state))
+    Ok(Opened {
+        database,
+        loaded,
+        state,
+        is_foreign,
+    })
 }
 
-/// Refuses a backup, begins a new epoch in a store that is older than it was, and records how far it has come.
-fn settle_age(medium: &dyn Medium, database: &Database) -> Result<(), OpenError> {
+/// Refuses a backup, begins a new epoch in a store that is older than it was, and records how far it has come. The answer is
+/// whether the store belongs to another host; then its age is left as it is.
+fn settle_age(medium: &dyn Medium, database: &Database) -> Result<bool, OpenError> {
     let path = medium.path();
     let damaged = |error: ReadError| OpenError::Damaged {
         path: path.to_owned(),
@@ -84,16 +93,26 @@ fn settle_age(medium: &dyn Medium, database: &Database) -> Result<(), OpenError>
         return Err(OpenError::Sealed(path.to_owned()));
     }
     let Some(record) = medium.record() else {
-        return Ok(());
+        return Ok(false);
     };
     let unrecorded = |source| OpenError::Io {
         path: record.path().to_owned(),
         doing: "read or written",
         source,
     };
-    let reached = record.read().map_err(unrecorded)?;
-    let (mut file, is_kept) = high_water::of_file(database).map_err(damaged)?;
-    if let Some(why) = high_water::why_older(reached, file, is_kept) {
+    let found = record.read().map_err(unrecorded)?;
+    let FileAge {
+        reached: mut file,
+        kept,
+    } = FileAge::of(database).map_err(damaged)?;
+    // A file that was copied without its record still names its host.
+    let owner = found.and_then(|found| found.host).or(kept.flatten());
+    if record.is_foreign(owner) {
+        return Ok(true);
+    }
+    record.keep_host(owner);
+    let reached = found.map(|found| found.reached);
+    if let Some(why) = high_water::why_older(reached, file, kept.is_some()) {
         let new = NewEpoch {
             last: reached.map_or(0, |reached| reached.epoch),
             from: &format!("an older store was found in place ({why})"),
@@ -107,14 +126,14 @@ fn settle_age(medium: &dyn Medium, database: &Database) -> Result<(), OpenError>
             epoch = epoch.number,
             "{why}: somebody has put an older store in place. Free addresses are held as after a restore (`fipd hold show`)"
         );
-        (file, _) = high_water::of_file(database).map_err(damaged)?;
+        file = FileAge::of(database).map_err(damaged)?.reached;
     }
-    let noted = record.write(&file).and_then(|()| record.sync());
+    let noted = record.write(file).and_then(|()| record.sync());
     noted.map_err(unrecorded)?;
-    if is_kept {
-        return Ok(());
+    if kept != Some(record.host()) {
+        high_water::note_kept(database, record.host()).map_err(damaged)?;
     }
-    high_water::note_kept(database).map_err(damaged)
+    Ok(false)
 }
 
 /// Opens again what this process has in memory already: only the state is read.

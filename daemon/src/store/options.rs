@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use fipd_core::Retention;
 
-use super::batch::Keep;
+use super::{batch::Keep, host_id::HostId};
 
 /// How a store is kept.
 #[derive(Clone, Debug)]
@@ -21,6 +21,8 @@ pub struct Options {
     pub retry: Duration,
     /// Where backups of the store are, if not in `backups` beside it.
     pub backups: Option<PathBuf>,
+    /// This host; `None` where it is not known, or no matter.
+    pub host: Option<HostId>,
 }
 
 impl Default for Options {
@@ -32,6 +34,7 @@ impl Default for Options {
             ballast: 8 << 20,
             retry: Duration::from_millis(50),
             backups: None,
+            host: None,
         }
     }
 }

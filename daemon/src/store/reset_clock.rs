@@ -70,11 +70,17 @@ impl ResetClock<'_> {
             ..self.options.clone()
         };
         let (mut store, loaded) = Store::open(self.store, options)?;
-        let done = store.reset_clock(&loaded, self)?;
-        if let Some(record) = store.shared.medium.record() {
+        let done = store.reset_clock(&loaded, self);
+        // Opening may have made it, whatever came of the reset.
+        if let Some(record) = store
+            .shared
+            .medium
+            .record()
+            .filter(|record| record.path().exists())
+        {
             owner_as(record.path(), self.store).map_err(failed("given its owner"))?;
         }
-        Ok(done)
+        done
     }
 
     fn entry(&self, redating: Redating, first: u64, entries: u64) -> AuditEntry {
@@ -108,6 +114,9 @@ impl Store {
         loaded: &Loaded,
         ask: &ResetClock<'_>,
     ) -> Result<ClockWasReset, ResetError> {
+        if self.is_foreign {
+            return Err(ResetError::OtherHost);
+        }
         let to = ask.reading.wall;
         let book = BookTime::resume(loaded.clock, loaded.last_time).at(&ask.reading, || false);
         let redating = Redating::new(book, to).ok_or(ResetError::NotAhead { book, wall: to })?;

@@ -22,6 +22,7 @@ use super::{
     check::check,
     error::{OpenError, ReadError, RestoreError},
     high_water::{HighWater, RecordFile},
+    host_id::HostId,
     inspect::inspect,
     load, medium,
     medium::{Disk, Medium as _, directory},
@@ -39,8 +40,10 @@ pub struct Restore<'a> {
     /// Why no hold is needed; `None`: free addresses are held.
     pub no_hold: Option<Text>,
     pub actor: Actor,
-    /// The wall clock.
+    /// The wall clock where the kernel vouches for it, else 0: time goes on as the backup has it then.
     pub now: Timestamp,
+    /// This host, to which the store belongs then.
+    pub host: Option<HostId>,
 }
 
 /// What was put in place.
@@ -60,11 +63,11 @@ impl Restore<'_> {
     /// When a daemon has the store, the backup is not whole, or something cannot be written. The store is as it was then.
     pub fn run(&self) -> Result<Restored, RestoreError> {
         let store = fs::canonicalize(self.store).unwrap_or_else(|_| self.store.to_owned());
-        let record = RecordFile::beside(&store);
+        let record = RecordFile::beside(&store, self.host);
         let reached = record
             .read()
             .map_err(|source| failed(&store, "read", source))?;
-        let reached = reached.map_or(0, |record| record.epoch);
+        let reached = reached.map_or(0, |found| found.reached.epoch);
         let last = last_epoch(&store)?.max(reached);
         let lock = lock(&store)?;
         let new = Partial::copy(self.backup, &store)?;
@@ -89,7 +92,7 @@ impl Restore<'_> {
             epoch: epoch.number,
             ..HighWater::default()
         };
-        let noted = record.write(&restored).and_then(|()| record.sync());
+        let noted = record.write(restored).and_then(|()| record.sync());
         let noted = noted.and_then(|()| owner_as(record.path(), store));
         noted.map_err(io("recorded"))?;
         Ok(Restored { epoch, seal, kept })
@@ -185,6 +188,10 @@ fn lock(store: &Path) -> Result<Option<FileBackend>, RestoreError> {
 
 /// Another name for the old file; both names are durable.
 fn keep(store: &Path, now: Timestamp) -> io::Result<PathBuf> {
+    let now = match now {
+        Timestamp(0) => crate::clock::now(),
+        now => now,
+    };
     let stamp = crate::clock::rfc3339(now).replace(['-', ':'], "");
     let mut name = store.as_os_str().to_owned();
     name.push(format!(".before-restore-{stamp}"));

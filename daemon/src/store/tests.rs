@@ -14,6 +14,7 @@ mod file;
 mod flips;
 mod full;
 mod history;
+mod host;
 mod medium;
 mod reset_clock;
 mod restore;

@@ -11,6 +11,7 @@ use super::{
     error::{OpenError, ReadError},
     inspect::{Inspected, inspect},
     medium::directory,
+    restore::owner_as,
     schema, seal,
     tables::{META, existing},
 };
@@ -82,6 +83,10 @@ fn back_up_older(
     let stamp = clock::rfc3339(now).replace(['-', ':'], "");
     let copy = directory.join(format!("fipd-{stamp}.redb"));
     backup(txn, &copy, now).map_err(|error| failed(error.to_string()))?;
+    // Root may do this for the daemon's user, who has to reach it.
+    for made in [&directory, &copy] {
+        owner_as(made, path).map_err(|error| failed(error.to_string()))?;
+    }
     tracing::warn!(
         backup = %copy.display(),
         schema = found,

@@ -21,6 +21,7 @@ mod life;
 mod monitoring;
 mod moves;
 mod oidc;
+mod other_host;
 mod probing;
 mod provider;
 mod quotas;

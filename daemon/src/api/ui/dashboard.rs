@@ -116,6 +116,7 @@ fn store_card(ipam: &Ipam) -> StoreCard {
     } = ipam.reader().stats();
     let (healthy, state) = match condition {
         Condition::Serving => (true, "serving"),
+        Condition::OtherHost => (false, "of another host"),
         Condition::Full { .. } => (false, "disk full"),
         Condition::Reopening { .. } => (false, "reopening"),
         Condition::Stopped { .. } => (false, "stopped"),

@@ -68,6 +68,7 @@ fn try_out(backup: &Path, place: &Path) -> Result<Drill, Failure> {
         no_hold: None,
         actor: "drill".into(),
         now: clock::now(),
+        host: None,
     };
     let restored = restore.run().map_err(Failure::failed)?;
     let problems = store::check(place).map_err(Failure::failed)?;

@@ -201,6 +201,7 @@ fn restore(place: &Place) {
         no_hold: None,
         actor: "offline:0".into(),
         now: NOW,
+        host: None,
     };
     restore.run().unwrap();
 }
@@ -329,6 +330,7 @@ fn a_store_is_created_once_in_a_new_epoch_and_held() {
             reason: "the disk is lost".into(),
             actor: "offline:0".into(),
             now: NOW,
+            host: None,
         }
         .run()
     };

@@ -75,7 +75,12 @@ fn history(store: Store, ledger: Ledger, seed: u64) -> History {
 
 /// The rows of a disk after power is back. Everything the offline check looks at must hold.
 fn rows_after_cut(image: Vec<u8>) -> Result<Vec<Op>, OpenError> {
-    let (database, loaded, state) = open::open(&Faulty::of(image), options().history)?;
+    let open::Opened {
+        database,
+        loaded,
+        state,
+        ..
+    } = open::open(&Faulty::of(image), options().history)?;
     let (_, problems) = check::contents(&database.begin_read().unwrap(), &state).unwrap();
     assert!(problems.is_empty(), "{}", problems[0]);
     Ok(loaded.ledger.dump().collect())

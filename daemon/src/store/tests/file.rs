@@ -267,6 +267,7 @@ pub(super) fn restore(backup: &Path, store: &Path) {
         no_hold: None,
         actor: "test".into(),
         now: Timestamp(40),
+        host: None,
     };
     restore.run().unwrap();
 }

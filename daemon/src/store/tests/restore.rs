@@ -37,6 +37,7 @@ impl Place {
             no_hold: None,
             actor: "offline:0".into(),
             now,
+            host: None,
         }
         .run()
     }
@@ -175,6 +176,7 @@ fn without_a_hold_the_reason_is_kept() {
         no_hold: Some("nothing was given since".into()),
         actor: "offline:0".into(),
         now: NOW,
+        host: None,
     };
     assert_eq!(restore.run().unwrap().epoch.hold, None);
     let (store, loaded) = place.open();

@@ -263,6 +263,7 @@ fn a_backup_and_a_restore_keep_the_history() {
         no_hold: None,
         actor: "test".into(),
         now: Timestamp(5),
+        host: None,
     };
     restore.run().unwrap();
     let (store, loaded) = Store::open(&file, Options::default()).unwrap();

@@ -483,6 +483,7 @@ fn an_older_store_is_backed_up_as_its_own_fipd_reads_it() {
         no_hold: None,
         actor: "test".into(),
         now: Timestamp(80_000),
+        host: None,
     }
     .run()
     .unwrap();
@@ -521,7 +522,12 @@ fn without_a_backup_an_older_store_stays_as_it_is() {
 fn a_rewrite_that_is_cut_at_any_point_goes_on() {
     let medium = Faulty::of(fs::read(fixture()).unwrap());
     let history = Options::default().history;
-    let (database, loaded, mut state) = open::open(&medium, history).unwrap();
+    let open::Opened {
+        database,
+        loaded,
+        mut state,
+        ..
+    } = open::open(&medium, history).unwrap();
     let rows: Vec<_> = loaded.ledger.dump().collect();
     medium.keep_cuts(3);
     let mut cuts = Vec::new();
@@ -536,7 +542,12 @@ fn a_rewrite_that_is_cut_at_any_point_goes_on() {
     assert_eq!(versions(&database), [6].into());
     assert!(cuts.len() > 20, "{} cuts", cuts.len());
     for image in cuts {
-        let (database, loaded, mut state) = open::open(&Faulty::of(image), history).unwrap();
+        let open::Opened {
+            database,
+            loaded,
+            mut state,
+            ..
+        } = open::open(&Faulty::of(image), history).unwrap();
         assert_eq!(loaded.ledger.dump().collect::<Vec<_>>(), rows);
         while let (after, true) = rewrite::step(&database, &state, 31).unwrap() {
             state = after;

@@ -21,6 +21,11 @@ pub(super) const DISK: u64 = 256 << 20;
 pub fn store(ipam: &Ipam) -> Option<Warning> {
     let (what, next) = match ipam.reader().stats().condition {
         Condition::Serving => return None,
+        Condition::OtherHost => (
+            "The store belongs to another host, where fipd may still decide by it".to_owned(),
+            "What is shown is right as of the copy; clusters, rules of this host, webhooks and backups are left alone. If the store \
+             has moved here for good, stop fipd and run `fipd host claim --reason TEXT`.",
+        ),
         Condition::Full { free, needed } => (
             format!(
                 "The disk of the store is full: {} free, {} needed",
