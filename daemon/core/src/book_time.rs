@@ -135,6 +135,11 @@ impl BookTime {
         (!same).then_some(line)
     }
 
+    /// The line as it is, to be kept over a boot; `None` on a host that does not name its boots.
+    pub fn lasting(&self) -> Option<ClockLine> {
+        self.line.filter(|line| line.boot.is_some())
+    }
+
     /// The store has this line.
     pub fn note_saved(&mut self, line: ClockLine) {
         self.saved = Some(line);

@@ -34,7 +34,10 @@ impl Shared {
         let mut time = self.time.lock();
         // Inside the lock: a reading that waited would look like a clock that ran back.
         let reading = self.clock.read();
-        let now = time.at(&reading, || self.clock.synchronised() == Synchronised::Yes);
+        let now = time.at(&reading, || {
+            // The clock may have been set back between the reading and the kernel's word for it.
+            self.clock.synchronised() == Synchronised::Yes && self.clock.read().wall >= reading.wall
+        });
         let (held_back, ahead) = (time.held_back(), time.ahead());
         drop(time);
         let [held_back, ahead] = [held_back, ahead].map(Duration::from_millis);

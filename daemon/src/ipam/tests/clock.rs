@@ -334,3 +334,58 @@ async fn a_reset_is_refused_beside_a_running_daemon_and_where_the_book_is_not_ah
     assert_eq!(audit(&ipam).0.len(), 3, "nothing was changed");
     stop(&ipam, writer).await;
 }
+
+#[tokio::test]
+async fn the_time_before_a_reboot_counts_though_nothing_was_decided_in_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let hand = Hand::new();
+    let (ipam, writer) = hand.start(dir.path());
+    let key = cooling(&ipam).await;
+    hand.run(Hand::HOUR - Hand::MINUTE);
+    stop(&ipam, writer).await;
+    // Two minutes are within what needs no confirmation; the hour before is no part of them.
+    hand.boot.store(1, Ordering::Relaxed);
+    hand.uptime.store(0, Ordering::Relaxed);
+    hand.wall.fetch_add(2 * Hand::MINUTE, Ordering::Relaxed);
+    let (ipam, writer) = hand.start(dir.path());
+    assert!(ipam.time().held_back.is_zero());
+    assert!(!cools(&ipam, key).await, "it has cooled for an hour");
+    stop(&ipam, writer).await;
+}
+
+/// A wall clock that is wrong when it is read first, and set back and synchronised before the kernel is asked.
+struct SetBack(AtomicBool);
+
+impl HostClock for SetBack {
+    fn read(&self) -> ClockReading {
+        let wall = match self.0.load(Ordering::Relaxed) {
+            false => Hand::YEAR_2100,
+            true => Hand::NEW_YEAR,
+        };
+        ClockReading {
+            boot: Some(BootId([1; 16])),
+            uptime: Hand::HOUR,
+            wall: Timestamp(wall),
+        }
+    }
+
+    fn synchronised(&self) -> Synchronised {
+        self.0.store(true, Ordering::Relaxed);
+        Synchronised::Yes
+    }
+}
+
+#[tokio::test]
+async fn a_time_that_was_set_back_before_the_kernel_confirmed_it_does_not_count() {
+    let dir = tempfile::tempdir().unwrap();
+    let hand = Hand::new();
+    let (ipam, writer) = hand.start(dir.path());
+    cooling(&ipam).await;
+    stop(&ipam, writer).await;
+    let clock = Arc::new(SetBack(AtomicBool::new(false)));
+    let (ipam, writer) = Ipam::start_on(dir.path(), Options::default(), clock).unwrap();
+    let first = ipam.now();
+    assert!(first.0 < Hand::YEAR_2100, "{first}");
+    assert_eq!(ipam.now(), first.max(Timestamp(Hand::NEW_YEAR)));
+    stop(&ipam, writer).await;
+}
