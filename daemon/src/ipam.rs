@@ -27,8 +27,8 @@ use std::{
 };
 
 use fipd_core::{
-    Action, Actor, Answer, BookTime, ClusterId, Expectation, Identity, Ledger, Refusal, Refused,
-    Request, System, Text,
+    Action, Actor, Answer, BookTime, ClusterId, Expectation, Identity, Ledger, Lookout, Refusal,
+    Refused, Request, System, Text,
 };
 use parking_lot::{Mutex, RwLock};
 use tokio::{
@@ -127,6 +127,7 @@ struct Shared {
     places: Arc<Semaphore>,
     beats: Beats,
     revisions: watch::Sender<u64>,
+    growth: watch::Sender<u64>,
     ended: watch::Sender<bool>,
     reader: StoreReader,
     stop: StoreStop,
@@ -171,9 +172,12 @@ impl Shared {
     }
 
     fn publish(&self) {
-        let revision = self.ledger.read().revision();
-        self.revisions
-            .send_if_modified(|old| std::mem::replace(old, revision) != revision);
+        let ledger = self.ledger.read();
+        let (revision, growth) = (ledger.revision(), ledger.latest_growth());
+        drop(ledger);
+        for (sender, new) in [(&self.revisions, revision), (&self.growth, growth)] {
+            sender.send_if_modified(|old| std::mem::replace(old, new) != new);
+        }
     }
 }
 
@@ -237,6 +241,7 @@ impl Ipam {
         let shared = Arc::new(Shared {
             of_another_host: reader.stats().condition == Condition::OtherHost,
             revisions: watch::Sender::new(loaded.ledger.revision()),
+            growth: watch::Sender::new(0),
             ended: watch::Sender::new(false),
             ledger: RwLock::new(loaded.ledger),
             mailbox: Mailbox::default(),
@@ -390,6 +395,23 @@ impl Ipam {
     /// Replaces what the configuration maps to networks; in memory only.
     pub fn expect(&self, expectations: Vec<Expectation>) {
         self.shared.ledger.write().expect(expectations);
+        self.shared.publish();
+    }
+
+    /// Changes when a pool has addresses that it had not: [`Ledger::latest_growth`].
+    pub fn growth(&self) -> watch::Receiver<u64> {
+        self.shared.growth.subscribe()
+    }
+
+    /// As [`Ledger::look_out`].
+    pub fn look_out(&self, cluster: &ClusterId, lookout: Lookout) {
+        self.shared.ledger.write().look_out(cluster, lookout);
+        self.shared.publish();
+    }
+
+    /// As [`Ledger::end_look_out`].
+    pub fn end_look_out(&self, cluster: &ClusterId) {
+        self.shared.ledger.write().end_look_out(cluster);
         self.shared.publish();
     }
 

@@ -55,8 +55,9 @@ pub use lease::{
     Contender, Lease, LeaseKey, LeaseState, Mark, Member, PortClaim, PortError, Protocol,
 };
 pub use ledger::{
-    Change, CheckedPage, LeaseFilter, LeasePage, Ledger, MovePage, NameError, Overlap, Planned,
-    PoolPreview, PoolSpans, PoolUsage, Separation, Standing, Ticket, TooOld, Trial, Violation,
+    Change, CheckedPage, LeaseFilter, LeasePage, Ledger, Lookout, MovePage, NameError, Overlap,
+    Planned, PoolPreview, PoolSpans, PoolUsage, Separation, Standing, Ticket, TooOld, Trial,
+    Violation,
 };
 pub use network::{Network, NetworkId};
 pub use op::{Authority, Decision, Op, Outcome, Refused};

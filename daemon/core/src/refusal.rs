@@ -63,6 +63,8 @@ pub enum Refusal {
     },
     #[error("network {network} gives no new address until it has been adopted: waiting for {}", list(.waiting))]
     NetworkHeld { network: Text, waiting: Vec<Hold> },
+    #[error("pool {pool} is new and gives no address until what others use of it is known: waiting for {}", list(.waiting))]
+    PoolHeld { pool: Text, waiting: Vec<Hold> },
     #[error(
         "a backup was restored: until about {until} a free address is given to nobody new, for somebody may use it; an admin may end that with `fipd hold lift`"
     )]

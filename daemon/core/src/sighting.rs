@@ -17,13 +17,14 @@ pub struct ForeignUser {
     pub holder: Holder,
 }
 
-/// The most addresses of a pool of this size that one cluster has as held or contended without an admin.
+/// The most addresses of a pool of this size that one cluster has as held or contended without an admin. A twentieth of an
+/// IPv6 pool would be no limit.
 pub fn limit(size: u128) -> usize {
     const LEAST: usize = 16;
     const SHARE: u128 = 20;
-    usize::try_from(size / SHARE)
-        .unwrap_or(usize::MAX)
-        .max(LEAST)
+    const MOST: usize = 65_536;
+    let share = usize::try_from(size / SHARE).unwrap_or(usize::MAX);
+    share.clamp(LEAST, MOST)
 }
 
 /// What is to be done about one address.
@@ -69,7 +70,7 @@ impl<'a> SightingRules<'a> {
     }
 
     /// Rules on an address in the range of `pool`. `users` show it and are in order, `may_keep` says whether what is new is
-    /// kept at all, `same_use` whether a holder elsewhere has it for this cluster.
+    /// kept at all, `same_use` whether a holder has it for this cluster.
     pub fn rule(
         &mut self,
         ledger: &Ledger,
@@ -82,8 +83,7 @@ impl<'a> SightingRules<'a> {
         if let Some(lease) = lease {
             let mine = |identity: &Identity| identity.cluster.as_ref() == Some(self.cluster);
             let mut members = lease.members.iter().map(|member| &member.holder);
-            if let Some(member) = members.find(|one| mine(&one.identity) || same_use(&one.identity))
-            {
+            if let Some(member) = members.find(|one| same_use(&one.identity)) {
                 return renewal(lease, member, users);
             }
             let mut contenders = lease.contenders.iter().map(|contender| &contender.holder);

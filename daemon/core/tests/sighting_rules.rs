@@ -9,9 +9,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fipd_core::{
-    Adopt, Allocate, Answer, ClusterId, Holder, Lease, LeaseKey, Ledger, NetworkId, Planned,
-    PoolId, PoolSpec, Quota, Refusal, Release, ReleaseScope, Request, System, Tenant, Timestamp,
-    Want,
+    Adopt, Allocate, Answer, ClusterId, Holder, Identity, Lease, LeaseKey, Ledger, NetworkId,
+    Planned, PoolId, PoolSpec, Quota, Refusal, Release, ReleaseScope, Request, System, Tenant,
+    Timestamp, Want,
     sighting::{ForeignUser, Ruling, SightingRules, limit},
 };
 use proptest::prelude::*;
@@ -142,7 +142,8 @@ impl Book {
         let mut reported = BTreeSet::new();
         for (key, users) in users {
             let pool = self.0.pool_in_range(key).expect("a pool").clone();
-            match sightings.rule(&self.0, (key, &pool), &users, true, |_| false) {
+            let of_cluster = |owner: &Identity| owner.cluster.as_ref() == Some(&id);
+            match sightings.rule(&self.0, (key, &pool), &users, true, of_cluster) {
                 Ruling::Adopt(holder) => drop(self.adopt(holder, key)),
                 Ruling::Known(_) => {}
                 Ruling::Report => drop(reported.insert(key)),
@@ -284,6 +285,7 @@ fn the_share_is_sixteen_or_a_twentieth() {
     assert_eq!(limit(256), 16);
     assert_eq!(limit(400), 20);
     assert_eq!(limit(1 << 16), 3_276);
+    assert_eq!(limit(1 << 64), 65_536, "a /64");
 }
 
 /// A step of a history.

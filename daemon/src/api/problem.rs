@@ -307,6 +307,9 @@ impl From<Refusal> for Problem {
             Refusal::NetworkHeld { network, .. } => {
                 Self::new(Code::NetworkHeld, detail).about("network", &*network)
             }
+            Refusal::PoolHeld { pool, .. } => {
+                Self::new(Code::NetworkHeld, detail).about("pool", &*pool)
+            }
             Refusal::RestoreHeld { .. } => Self::new(Code::RestoreHeld, detail),
             Refusal::PoolClosed(pool) => Self::new(Code::PoolClosed, detail).about("pool", &*pool),
             Refusal::UnknownPool(_) | Refusal::UnknownNetwork(_) | Refusal::UnknownCluster(_) => {
@@ -362,7 +365,7 @@ impl From<IpamError> for Problem {
             IpamError::Forbidden(_) => Self::new(Code::Forbidden, detail),
             IpamError::Stale(_) => Self::new(Code::Stale, detail),
             IpamError::Store(Refused::DiskFull { .. }) => Self::new(Code::DiskFull, detail),
-            IpamError::Store(Refused::Failed(_)) | IpamError::Stopping => {
+            IpamError::Store(Refused::Failed(_) | Refused::OtherHost) | IpamError::Stopping => {
                 Self::new(Code::Unavailable, detail)
             }
             IpamError::Store(Refused::Conflict(_)) => Self::new(Code::Conflict, detail),

@@ -68,6 +68,14 @@ pub trait Inventory: Send + Sync {
         true
     }
 
+    /// Called once all of the latest list is in the address book.
+    fn taken_in(&self) {}
+
+    /// Whether an object that holds less than before still shows an address that it waits for.
+    fn still_shows(&self, _holder: &Holder, _key: LeaseKey) -> bool {
+        false
+    }
+
     /// Returns when a list would tell more than the latest one, beside what is the same for all.
     fn due(&self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::pending())
@@ -133,6 +141,7 @@ pub async fn adopt(
         mark(session, system, network).await?;
         adopted.marked.insert(network);
     }
+    inventory.taken_in();
     Ok(adopted)
 }
 

@@ -257,7 +257,8 @@ impl<'a> Sweep<'a> {
         }
         // Who is gone waits for nothing either.
         let contended = |ledger: &Ledger| ledger.contentions_of(&holder.identity);
-        let contended = self.session.ipam.read(contended);
+        let mut contended = self.session.ipam.read(contended);
+        contended.retain(|lease| !self.inventory.still_shows(holder, lease.key));
         if !contended.is_empty() {
             let free = by_heir.entry(None).or_default();
             free.extend(contended.iter().map(|lease| lease.key));

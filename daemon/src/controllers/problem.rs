@@ -32,7 +32,7 @@ pub fn refused(refusal: &Refusal, network: NetworkId) -> Problem {
         Refusal::AddressTaken { .. } | Refusal::Quarantined { .. } => "AddressTaken",
         Refusal::NotAssignable { .. } => "AddressNotAssignable",
         Refusal::NetworkAmbiguous { .. } => "NetworkAmbiguous",
-        Refusal::NetworkHeld { .. } => "WaitingForAdoption",
+        Refusal::NetworkHeld { .. } | Refusal::PoolHeld { .. } => "WaitingForAdoption",
         Refusal::RestoreHeld { .. } => "RestoreHold",
         Refusal::NoPool { .. }
         | Refusal::PoolClosed(_)

@@ -217,7 +217,9 @@ pub fn cause(refusal: &Refusal, network: NetworkId) -> Option<Cause> {
                 address: *address,
             }))
         }
-        Refusal::NetworkHeld { .. } | Refusal::RestoreHeld { .. } => Some(Cause::Held(network)),
+        Refusal::NetworkHeld { .. } | Refusal::PoolHeld { .. } | Refusal::RestoreHeld { .. } => {
+            Some(Cause::Held(network))
+        }
         Refusal::NoneGives { full: true, .. } => Some(Cause::Exhausted),
         Refusal::NoneGives { reasons, .. } => {
             reasons.first().and_then(|first| cause(first, network))

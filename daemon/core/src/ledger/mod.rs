@@ -27,6 +27,7 @@ mod index;
 mod intern;
 mod keyset;
 mod load;
+mod lookout;
 mod memory;
 mod overlap;
 mod plan;
@@ -70,6 +71,7 @@ pub use ambiguity::Separation;
 pub use changes::{Change, TooOld};
 pub use check::CheckedPage;
 pub use filter::{LeaseFilter, LeasePage};
+pub use lookout::Lookout;
 pub use overlap::Overlap;
 pub use plan::Planned;
 pub use plan_import::Trial;
@@ -91,6 +93,7 @@ use free::Free;
 use gate::Gate;
 use index::Index;
 use intern::{Interner, Prints, fingerprint};
+use lookout::Lookouts;
 use rollups::Rollups;
 use rows::Rows;
 use tentative::Tentative;
@@ -108,6 +111,7 @@ pub struct Ledger {
     free: Free,
     interner: Interner,
     gate: Gate,
+    lookouts: Lookouts,
     waiters: Waiters,
     tentative: Tentative,
     changes: Changes,
@@ -138,6 +142,7 @@ impl Ledger {
                 self.place(*id, None);
                 self.waiters.close(*id);
                 self.rollups.drop_pool(*id);
+                self.lookouts.drop_pool(*id);
                 self.rows.delete_pool(*id);
             }
             Op::PutNextPool(id) => self.rows.next_pool = self.rows.next_pool.max(*id),
@@ -228,6 +233,9 @@ impl Ledger {
                     if told {
                         self.note(&op, &mut change);
                     }
+                    if let Op::PutPool(pool) = &op {
+                        self.note_growth(pool);
+                    }
                     self.apply(&op);
                 }
             }
@@ -306,6 +314,7 @@ impl Ledger {
             free: Free::default(),
             interner: Interner::default(),
             gate: Gate::default(),
+            lookouts: Lookouts::default(),
             waiters: Waiters::default(),
             tentative: Tentative::default(),
             changes: Changes::new(revision),

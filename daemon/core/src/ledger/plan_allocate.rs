@@ -91,6 +91,7 @@ impl Ledger {
     /// What has to hold before a pool gives anything new; whether the named address cools.
     pub(super) fn check_new(&self, want: &Asked<'_>, ask: &Allocate) -> Result<bool, Stop> {
         self.check_open(&want.pool.spec)?;
+        self.check_looked_at(&want.pool)?;
         match want.key {
             Some(key) if self.check_address(want, key, ask)? => Ok(true),
             Some(_) | None => {

@@ -167,6 +167,7 @@ fn explain(form: &mut AllocateForm, error: IpamError) -> StatusCode {
         | Refusal::NoneGives { .. }
         | Refusal::QuotaExceeded { .. }
         | Refusal::NetworkHeld { .. }
+        | Refusal::PoolHeld { .. }
         | Refusal::RestoreHeld { .. }
         | Refusal::PoolClosed(_)
         | Refusal::UnknownPool(_)

@@ -1,8 +1,8 @@
-//! Which owners in a management cluster have addresses for this cluster.
+//! Which owners have addresses for this cluster.
 
 use std::sync::Arc;
 
-use fipd_core::{Identity, Text};
+use fipd_core::{ClusterId, Identity, Text};
 
 use crate::{
     clusters::ClusterSession,
@@ -12,8 +12,9 @@ use crate::{
     },
 };
 
-/// A guest cluster as FloatingIPs of its management cluster name it.
+/// A cluster as FloatingIPs of its management cluster name it.
 pub struct Guest {
+    cluster: ClusterId,
     managed: bool,
     rancher: Option<Arc<Data>>,
     names: Vec<Text>,
@@ -31,15 +32,19 @@ impl Guest {
             names.extend(data.clusters_called(&names));
         }
         Self {
+            cluster: session.id.clone(),
             managed: session.management.is_some(),
             rancher,
             names,
         }
     }
 
-    /// Whether the owner is a FloatingIP for this cluster. While Rancher has not been listed, any may be: what it holds is not
-    /// given to others, so that nothing is lost by waiting.
+    /// Whether the owner is an object of this cluster, or a FloatingIP for it. While Rancher has not been listed, any may be: what
+    /// it holds is not given to others, so that nothing is lost by waiting.
     pub fn has(&self, identity: &Identity) -> bool {
+        if identity.cluster.as_ref() == Some(&self.cluster) {
+            return true;
+        }
         if *identity.kind != *KIND_FLOATING_IP {
             return false;
         }

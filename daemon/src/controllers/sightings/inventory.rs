@@ -2,11 +2,16 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
-use fipd_core::{Holder, Identity, LeaseKey, Ledger, NetworkId, System, sighting::SightingRules};
+use fipd_core::{
+    Holder, Identity, LeaseKey, Ledger, Lookout, NetworkId, System, Text, sighting::SightingRules,
+};
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Service;
 use kube::{Api, Resource as _, api::ListParams};
@@ -16,7 +21,8 @@ use super::{
     guest::Guest,
     kept::{Kept, Shown},
     list::{self, List, Services, present},
-    observe, report,
+    observe::{self, ForeignService},
+    report,
     stage::{self, Stage, Stages},
 };
 use crate::{
@@ -27,6 +33,7 @@ use crate::{
         lenient::Lenient,
         sightings::ConfirmedSightings,
     },
+    config::RancherFipRole,
     controllers::{
         objects::Key,
         rancher_fip::{
@@ -38,6 +45,11 @@ use crate::{
 
 /// What networks wait for is looked at again after this at the latest: it may change with the configuration.
 const LOOK: Duration = Duration::from_secs(5);
+
+/// A pool that has new addresses waits so long for others, and all of them for one list.
+const GATHER: Duration = Duration::from_millis(100);
+/// The most addresses of Services in one list, in pools or not.
+const MOST_SHOWN: usize = 262_144;
 
 /// The foreign Services of a cluster.
 pub struct ForeignInventory {
@@ -56,10 +68,17 @@ struct Latest {
     /// Networks in which others have still to be adopted.
     waiting: BTreeSet<NetworkId>,
     adopts: BTreeSet<NetworkId>,
-    /// What the latest list began with, also one that failed.
+    /// What the latest list began with, also one that failed, and the revision of the ledger then.
     confirmed: Arc<ConfirmedSightings>,
+    began: u64,
     /// fipd may not list Services.
     forbidden: bool,
+}
+
+impl Drop for ForeignInventory {
+    fn drop(&mut self) {
+        self.session.ipam.end_look_out(&self.session.id);
+    }
 }
 
 impl ForeignInventory {
@@ -105,16 +124,22 @@ impl ForeignInventory {
             // One that fails is repeated after a pause: nothing asks for it earlier.
             let mut latest = self.latest.lock();
             latest.confirmed = Arc::clone(&confirmed);
+            latest.began = self.session.ipam.read(Ledger::revision);
             latest.waiting.clear();
         }
-        let services = self.permitted(self.services().await).await?;
+        let listed = self.services().await;
+        if listed.is_err() {
+            // New pools do not wait for a cluster that does not answer.
+            self.session.ipam.end_look_out(&self.session.id);
+        }
+        let services = self.permitted(listed).await?;
         let begun = stages.begin_previews(&self.session).await;
         begun.map_err(|error| {
             let source = kube::Error::Service(error.to_string().into());
             let what = "note the first list of foreign Services".to_owned();
             CallError::Api { what, source }
         })?;
-        Ok(self.judge(&services, &stages, &confirmed))
+        Ok(self.judge(&services, &stages, &confirmed).await)
     }
 
     /// Notes whether fipd may list Services. What it may not read holds back no adoption.
@@ -131,7 +156,7 @@ impl ForeignInventory {
         listed
     }
 
-    fn judge(
+    async fn judge(
         &self,
         services: &Services,
         stages: &Stages,
@@ -145,12 +170,12 @@ impl ForeignInventory {
                 (identity.clone(), addresses)
             })
             .collect();
-        let users = list::users(ipam, services, stages);
+        let users = list::users(ipam, services, stages).await;
         let kept = Kept::of(&self.session);
         let mut rules = SightingRules::new(&self.session.id, &confirmed.keys);
         kept.all().for_each(|lease| rules.count(lease));
         let guest = Guest::of(&self.session, &self.ranchers);
-        let list = List::of(ipam, &mut rules, &users, stages, &guest);
+        let list = List::of(ipam, &mut rules, &users, stages, &guest).await;
         report::show(&self.session, &list, &kept, stages, &users);
         let there = kept.owners().into_iter();
         let there = there.filter(|one| shown.contains_key(&one.identity));
@@ -166,17 +191,29 @@ impl ForeignInventory {
 
     /// Foreign Services; without what they show where an object cannot be read.
     async fn services(&self) -> Result<Services, CallError> {
-        let class_less = self.session.settings.rancher_fip.class_less;
         let api: Api<Lenient<Service>> = Api::all(self.session.client.clone());
+        let shown = AtomicUsize::new(0);
         let keep = |service: Lenient<Service>| {
             let identity = self.identity(&Key::of(service.meta()));
-            match service.0 {
-                Ok(service) => Some((identity, Some(observe::foreign(service, class_less)?))),
-                Err(_) => Some((identity, None)),
-            }
+            let Ok(service) = service.0 else {
+                return Some((identity, None));
+            };
+            let service = self.foreign(service)?;
+            let of_it = service.addresses.len();
+            // One too many counts as one that cannot be read: what it has stays.
+            let fits = shown.fetch_add(of_it, Ordering::Relaxed) + of_it <= MOST_SHOWN;
+            Some((identity, Some(service).filter(|_| fits)))
         };
         let what = "list Services of others";
         complete_list(&self.session, &api, ListParams::default(), what, keep).await
+    }
+
+    fn foreign(&self, service: Service) -> Option<ForeignService> {
+        let session = &self.session;
+        let own = &session.settings.rancher_fip;
+        let serves = session.systems.contains(&System::rancher_fip())
+            && own.role == RancherFipRole::Downstream;
+        observe::foreign(service, serves, own.class_less)
     }
 
     fn identity(&self, key: &Key) -> Identity {
@@ -200,9 +237,7 @@ impl ForeignInventory {
         };
         let mut found = list.items.into_iter();
         let found = match found.find(|one| Key::of(one.meta()) == key) {
-            Some(Lenient(Ok(service))) => {
-                observe::foreign(service, session.settings.rancher_fip.class_less)
-            }
+            Some(Lenient(Ok(service))) => self.foreign(service),
             Some(Lenient(Err(_))) => return Presence::Unknown,
             None => None,
         };
@@ -242,18 +277,43 @@ impl Inventory for ForeignInventory {
         self.latest.lock().adopts.contains(&network)
     }
 
-    /// Once something is confirmed, or what fipd serves itself is adopted in a network.
+    fn taken_in(&self) {
+        let latest = self.latest.lock();
+        let lookout = Lookout {
+            name: Text::clone(&self.session.name),
+            networks: latest.adopts.clone(),
+            seen: latest.began,
+        };
+        drop(latest);
+        self.session.ipam.look_out(&self.session.id, lookout);
+    }
+
+    fn still_shows(&self, holder: &Holder, key: LeaseKey) -> bool {
+        let latest = self.latest.lock();
+        let shows = latest.users.get(&key);
+        shows.is_some_and(|user| user.identity == holder.identity)
+    }
+
+    /// Once something is confirmed, what fipd serves itself is adopted in a network, or a pool has addresses that it had not.
     fn due(&self) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             let mut revisions = self.session.ipam.revisions();
             let mut confirmed = self.session.confirmed_sightings();
+            let mut growth = self.session.ipam.growth();
             loop {
                 revisions.borrow_and_update();
+                let grown = *growth.borrow_and_update();
                 let said = Arc::clone(&confirmed.borrow_and_update());
-                let (waiting, known) = {
+                let (waiting, known, began) = {
                     let latest = self.latest.lock();
-                    (latest.waiting.clone(), Arc::clone(&latest.confirmed))
+                    let known = Arc::clone(&latest.confirmed);
+                    (latest.waiting.clone(), known, latest.began)
                 };
+                if grown > began {
+                    // Pools often come by the dozen.
+                    tokio::time::sleep(GATHER).await;
+                    return;
+                }
                 let open = self.session.ipam.read(|ledger| {
                     let mut waiting = waiting.iter();
                     waiting.any(|network| !stage::waits(&self.session, ledger, *network))
@@ -263,6 +323,7 @@ impl Inventory for ForeignInventory {
                 }
                 tokio::select! {
                     Ok(()) = confirmed.changed() => {}
+                    Ok(()) = growth.changed() => {}
                     Ok(()) = revisions.changed(), if !waiting.is_empty() => {}
                     () = tokio::time::sleep(LOOK), if !waiting.is_empty() => {}
                     else => std::future::pending().await,

@@ -21,7 +21,10 @@ use crate::{clusters::adoption::Sighting, ipam::Ipam};
 /// A reader holds the ledger for at most so many addresses.
 pub const CHUNK: usize = 500;
 
-/// Addresses of pools, and who shows them.
+/// The most addresses of pools that are taken from one list, so that nobody fills fipd's memory with them.
+const MOST: usize = 65_536;
+
+/// Addresses of pools, and who shows them: the oldest, and those that have it in the address book.
 pub type Users = BTreeMap<LeaseKey, (Arc<Pool>, BTreeSet<ForeignUser>)>;
 
 /// Services by identity; without what they show where an object cannot be read.
@@ -38,7 +41,7 @@ pub struct List {
 
 impl List {
     /// Rules on each address that is shown.
-    pub fn of(
+    pub async fn of(
         ipam: &Ipam,
         rules: &mut SightingRules<'_>,
         users: &Users,
@@ -52,6 +55,7 @@ impl List {
             if some.is_empty() {
                 return list;
             }
+            tokio::task::yield_now().await;
             ipam.read(|ledger| {
                 for (key, (pool, users)) in some {
                     let stage = stages.get(key.network);
@@ -85,31 +89,58 @@ impl List {
     }
 }
 
-/// Addresses in the range of a pool that foreign Services show.
-pub fn users(ipam: &Ipam, services: &Services, stages: &Stages) -> Users {
+/// Addresses in the range of a pool that foreign Services show, at most [`MOST`].
+pub async fn users(ipam: &Ipam, services: &Services, stages: &Stages) -> Users {
     let mut users = Users::new();
-    let mut shown = services.iter().flat_map(|(identity, service)| {
-        let service = service.iter();
-        service.flat_map(move |service| {
+    let mut shown = Vec::new();
+    for (identity, service) in services {
+        if let Some(service) = service {
             let addresses = service.addresses.iter();
-            addresses.map(move |address| (identity, service, *address))
-        })
-    });
-    loop {
-        let some: Vec<_> = shown.by_ref().take(CHUNK).collect();
-        if some.is_empty() {
-            return users;
+            shown.extend(addresses.map(|address| (identity, service, *address)));
         }
+    }
+    for some in shown.chunks(CHUNK) {
+        tokio::task::yield_now().await;
         ipam.read(|ledger| {
             for (identity, service, address) in some {
-                for (place, pool) in pools(ledger, stages, address) {
-                    let of_place = users
+                for (place, pool) in pools(ledger, stages, *address) {
+                    if users.len() >= MOST && !users.contains_key(&place) {
+                        continue;
+                    }
+                    let (_, of_place) = users
                         .entry(place)
                         .or_insert_with(|| (pool, BTreeSet::new()));
-                    of_place.1.insert(user(identity, service));
+                    note(ledger, place, of_place, user(identity, service));
                 }
             }
         });
+    }
+    users
+}
+
+/// However many show an address, only the oldest of them and those that have it matter.
+fn note(ledger: &Ledger, place: LeaseKey, users: &mut BTreeSet<ForeignUser>, user: ForeignUser) {
+    let known = |user: &ForeignUser| {
+        let identity = &user.holder.identity;
+        let lease = ledger.lease(place);
+        lease.is_some_and(|lease| {
+            let mut contenders = lease.contenders.iter();
+            lease.held_by(identity) || contenders.any(|one| one.holder.identity == *identity)
+        })
+    };
+    match users.first().cloned() {
+        Some(first) if user > first => {
+            if known(&user) {
+                users.insert(user);
+            }
+        }
+        Some(first) => {
+            if !known(&first) {
+                users.remove(&first);
+            }
+            users.insert(user);
+        }
+        None => drop(users.insert(user)),
     }
 }
 
@@ -139,5 +170,36 @@ pub fn present(holder: Holder) -> Sighting {
         tenant: None,
         uses: Vec::new(),
         since: Timestamp(0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fipd_core::NetworkId;
+
+    use super::*;
+
+    #[test]
+    fn of_many_users_of_one_address_the_oldest_is_remembered() {
+        let ledger = Ledger::new();
+        let key = LeaseKey {
+            network: NetworkId::DEFAULT,
+            address: [10, 60, 0, 1].into(),
+        };
+        let user = |number: u64| ForeignUser {
+            since: Timestamp(number),
+            holder: Holder {
+                identity: format!("foreign/X/Service/ns/s{number}")
+                    .parse()
+                    .expect("one"),
+                instance: "1".into(),
+            },
+        };
+        let mut users = BTreeSet::new();
+        for number in (500..1_000).rev().chain(700..2_000) {
+            note(&ledger, key, &mut users, user(number));
+            assert_eq!(users.len(), 1);
+        }
+        assert_eq!(users.first(), Some(&user(500)));
     }
 }

@@ -22,8 +22,9 @@ pub struct ForeignService {
     pub addresses: BTreeSet<IpAddr>,
 }
 
-/// `None`: it is ours, or was and carries what the family has written.
-pub fn foreign(service: Service, class_less: bool) -> Option<ForeignService> {
+/// `None`: it is ours, or was and carries what the family has written. `serves`: fipd serves Services of its class here; else they
+/// are another program's.
+pub fn foreign(service: Service, serves: bool, class_less: bool) -> Option<ForeignService> {
     let external = service
         .spec
         .as_ref()
@@ -36,16 +37,27 @@ pub fn foreign(service: Service, class_less: bool) -> Option<ForeignService> {
     let marked = svc.has_finalizer()
         || svc.marks.contains_key(HOLDER)
         || svc.mark(FLOATING_IP).is_some_and(|noted| !noted.is_empty());
-    if marked || validate::is_ours(&svc, class_less, false) {
+    if marked || serves && validate::is_ours(&svc, class_less, false) {
         return None;
     }
     let texts = svc.ingress.iter().chain(&external);
-    let addresses = texts.filter_map(|text| text.trim().parse::<IpAddr>().ok());
+    let addresses = texts.filter_map(|text| parse(text.trim()));
     Some(ForeignService {
         addresses: addresses.map(|address| address.to_canonical()).collect(),
         uid: svc.uid,
         created: svc.created,
     })
+}
+
+/// As Kubernetes reads addresses of objects that were stored long ago: numbers of IPv4 may begin with zeros.
+fn parse(text: &str) -> Option<IpAddr> {
+    if let Ok(address) = text.parse() {
+        return Some(address);
+    }
+    let numbers = text.split('.').map(|number| number.parse().ok());
+    let octets: Option<Vec<u8>> = numbers.collect();
+    let octets: [u8; 4] = octets?.try_into().ok()?;
+    Some(octets.into())
 }
 
 #[cfg(test)]
@@ -59,7 +71,7 @@ mod tests {
         let object = json!({
             "metadata": meta,
             "spec": {
-                "type": "LoadBalancer", "loadBalancerClass": class, "externalIPs": ["10.60.0.9", "::ffff:10.60.0.1", "x"],
+                "type": "LoadBalancer", "loadBalancerClass": class, "externalIPs": ["010.060.0.09", "::ffff:10.60.0.1", "x", "1.2.3.4.5", "256.0.0.1"],
             },
             "status": { "loadBalancer": { "ingress": [{ "ip": "10.60.0.1" }, { "hostname": "a.example" }] } },
         });
@@ -67,7 +79,7 @@ mod tests {
     }
 
     fn shown(class: Option<&str>, class_less: bool) -> Option<Vec<String>> {
-        let found = foreign(service(class, json!({ "uid": "u" })), class_less)?;
+        let found = foreign(service(class, json!({ "uid": "u" })), true, class_less)?;
         Some(found.addresses.iter().map(ToString::to_string).collect())
     }
 
@@ -78,6 +90,12 @@ mod tests {
         assert_eq!(shown(None, false), both);
         assert_eq!(shown(None, true), both, "another gave it the address");
         assert_eq!(shown(Some(CLASS), false), None);
+        let elsewhere = foreign(service(Some(CLASS), json!({ "uid": "u" })), false, false);
+        assert_eq!(
+            elsewhere.map(|found| found.addresses.len()),
+            Some(2),
+            "the original serves it"
+        );
     }
 
     #[test]
@@ -87,7 +105,7 @@ mod tests {
             json!({ "annotations": { FLOATING_IP: "10.60.0.1" } }),
             json!({ "finalizers": [FINALIZER] }),
         ] {
-            assert_eq!(foreign(service(None, meta), false), None);
+            assert_eq!(foreign(service(None, meta), true, false), None);
         }
     }
 }

@@ -2,7 +2,10 @@
 //!
 //! Kinds that are not there or may not be read hold nothing back.
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
 
 use fipd_core::{AddressSpec, Span};
 use serde_json::Value;
@@ -152,10 +155,16 @@ async fn list(remote: &Remote, source: &Source) -> Result<Vec<ForeignRange>, Cal
         namespace: String::new(),
         name: String::new(),
     };
+    let count = AtomicUsize::new(0);
     let keep = |object: Value| {
         // What fipd made for an announcer.
         let ours = object["metadata"]["labels"][MANAGED_BY] == MANAGER;
-        (!ours).then(|| ranges_of(source.kind, &object, &(source.texts)(&object)))
+        if ours || count.load(Ordering::Relaxed) >= MOST {
+            return None;
+        }
+        let ranges = ranges_of(source.kind, &object, &(source.texts)(&object));
+        count.fetch_add(ranges.len(), Ordering::Relaxed);
+        Some(ranges)
     };
     Ok(remote.list_kept(&target, "", keep).await?.concat())
 }

@@ -1,6 +1,6 @@
 mod bench;
 
-use fipd_core::{Request, Text, Timestamp};
+use fipd_core::{PoolSpec, Request, Text, Timestamp};
 
 use self::bench::{Bench, address, key, service};
 use super::*;
@@ -297,4 +297,74 @@ async fn a_service_counts_as_absent_with_what_it_shows_no_more() {
         bench.inventory.presence(&holder.identity).await,
         Presence::Gone
     );
+}
+
+/// A pool of 10.61.0.1 to 10.61.0.254.
+async fn late_pool(bench: &Bench) {
+    let range = "10.61.0.1-10.61.0.254".parse().expect("a range");
+    let spec = PoolSpec::own("late", vec![range]);
+    let actor = "test".into();
+    let made = bench.ipam.submit(Request::CreatePool { spec, actor }).await;
+    made.expect("a pool");
+}
+
+#[tokio::test]
+async fn a_pool_that_comes_later_gives_nothing_before_the_next_list() {
+    let used = service("one", Some("metallb.io/metallb"), &["10.61.0.1".into()]);
+    let bench = Bench::new(vec![used]).await;
+    bench.adopt().await;
+    late_pool(&bench).await;
+    let refused = bench.try_allocate("late").await.expect_err("it waits");
+    assert!(
+        refused.contains("pool late is new") && refused.contains("foreign"),
+        "{refused}"
+    );
+    assert_eq!(
+        bench.allocate().await.to_string(),
+        address(1),
+        "other pools give"
+    );
+    tokio::time::timeout(LOOK, bench.inventory.due())
+        .await
+        .expect("a list is due");
+    bench.adopt().await;
+    let given = bench.try_allocate("late").await.expect("an address");
+    assert_eq!(given.to_string(), "10.61.0.2");
+    assert!(!bench.is_due().await, "nothing is new");
+}
+
+#[tokio::test]
+async fn a_cluster_that_does_not_answer_holds_no_new_pool_back() {
+    let bench = Bench::new(vec![]).await;
+    bench.adopt().await;
+    late_pool(&bench).await;
+    bench.try_allocate("late").await.expect_err("it waits");
+    bench.refused(500).await;
+    bench.try_allocate("late").await.expect("an address");
+}
+
+#[tokio::test]
+async fn a_session_that_ends_holds_no_new_pool_back() {
+    let mut bench = Bench::new(vec![]).await;
+    bench.adopt().await;
+    late_pool(&bench).await;
+    bench.inventory = ForeignInventory::new(bench.session.clone(), Ranchers::default());
+    bench.try_allocate("late").await.expect("an address");
+}
+
+#[tokio::test]
+async fn a_service_still_waits_for_what_it_goes_on_showing() {
+    let bench = Bench::new(vec![service("one", None, &[address(1), address(2)])]).await;
+    bench.give(2, "rancher-fip/Y/Service/ns/web").await;
+    bench.adopt().await;
+    let holder = bench
+        .ipam
+        .read(|ledger| ledger.lease(key(1))?.owner().cloned());
+    let holder = holder.expect("a holder");
+    bench.shows(vec![service("one", None, &[address(2)])]);
+    bench.adopt().await;
+    assert!(bench.inventory.still_shows(&holder, key(2)));
+    bench.shows(vec![]);
+    bench.adopt().await;
+    assert!(!bench.inventory.still_shows(&holder, key(2)));
 }

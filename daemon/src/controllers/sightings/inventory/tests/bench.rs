@@ -7,8 +7,8 @@ use std::{
 };
 
 use fipd_core::{
-    Adopt, Adoption, Allocate, Answer, ClusterRecord, Expectation, PoolId, PoolSpec, Request,
-    Timestamp, Want,
+    Adopt, Adoption, Allocate, Answer, ClusterRecord, Expectation, PoolSpec, Request, Timestamp,
+    Want,
 };
 use kube::{Client, client::Body};
 use serde_json::{Value, json};
@@ -195,6 +195,14 @@ impl Bench {
     }
 
     pub async fn allocate(&self) -> IpAddr {
+        self.try_allocate("net").await.expect("an address")
+    }
+
+    /// Of the pool with this name.
+    pub async fn try_allocate(&self, pool: &str) -> Result<IpAddr, String> {
+        let pool = self
+            .ipam
+            .read(|ledger| ledger.find_pool(pool).map(|pool| pool.id));
         let ask = Allocate {
             holder: Holder {
                 identity: "rancher-fip/Y/Service/ns/web".parse().expect("one"),
@@ -202,7 +210,7 @@ impl Bench {
             },
             tenant: None,
             wants: vec![Want {
-                pool: PoolId(1).into(),
+                pool: pool.expect("the pool").into(),
                 address: None,
                 count: 1,
             }],
@@ -213,8 +221,9 @@ impl Bench {
             actor: "test".into(),
         };
         match self.ipam.submit(Request::Allocate(ask)).await {
-            Ok(Answer::Granted { leases, .. }) => leases[0].key.address,
-            other => panic!("{other:?}"),
+            Ok(Answer::Granted { leases, .. }) => Ok(leases[0].key.address),
+            Ok(other) => panic!("{other:?}"),
+            Err(error) => Err(error.to_string()),
         }
     }
 
