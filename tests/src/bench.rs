@@ -2,6 +2,7 @@
 //!
 //! A new bench is a file here with a function giving [`Figure`]s, and a line in [`BENCHES`].
 
+mod adoption;
 mod appliance;
 mod clusters;
 mod decision;
@@ -59,6 +60,10 @@ pub const BENCHES: &[Bench] = &[
     Bench {
         name: "clusters",
         run: || Box::pin(clusters::run()),
+    },
+    Bench {
+        name: "adoption",
+        run: || Box::pin(adoption::run()),
     },
     Bench {
         name: "service",
