@@ -173,8 +173,11 @@ fn own_writes(user: &str) -> Value {
     );
     // Finalizers go by JSON Patch, which names no field manager.
     let dying = r#"request.operation == "UPDATE" && has(object.metadata.deletionTimestamp)"#;
-    let expression =
-        format!("!(request.userInfo.username == {user} && (({managed}) || ({dying})))");
+    // fipd deletes by uid, which nobody types.
+    let deletes = r#"request.operation == "DELETE" && has(request.options) && has(request.options.preconditions) && has(request.options.preconditions.uid)"#;
+    let expression = format!(
+        "!(request.userInfo.username == {user} && (({managed}) || ({dying}) || ({deletes})))"
+    );
     json!({ "name": OWN_WRITES, "expression": expression })
 }
 
