@@ -25,7 +25,11 @@ pub(super) fn refuse(path: &Path, backups: Option<&Path>) -> Result<(), OpenErro
     })?;
     let beside = directory(path).join("backups");
     let newest = newest(backups.unwrap_or(&beside));
-    let used = reached.is_some_and(|found| found.reached.commit > 0 || found.reached.epoch > 0);
+    // A damaged record is one of a store that was used.
+    let used = match reached {
+        Some(found) => found.reached.commit > 0 || found.reached.epoch > 0,
+        None => record.path().exists(),
+    };
     let was = match (used, &newest) {
         (true, _) => "the record beside it says that it held decisions",
         (false, Some(_)) => "there are backups of it",

@@ -75,6 +75,7 @@ fn back_up_older(
         reason,
     };
     let directory = directory(path).join("backups");
+    let is_new = !directory.exists();
     fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
@@ -84,9 +85,12 @@ fn back_up_older(
     let copy = directory.join(format!("fipd-{stamp}.redb"));
     backup(txn, &copy, now).map_err(|error| failed(error.to_string()))?;
     // Root may do this for the daemon's user, who has to reach it.
-    for made in [&directory, &copy] {
-        owner_as(made, path).map_err(|error| failed(error.to_string()))?;
-    }
+    let owned = match is_new {
+        true => owner_as(&directory, path),
+        false => Ok(()),
+    };
+    let owned = owned.and_then(|()| owner_as(&copy, path));
+    owned.map_err(|error| failed(error.to_string()))?;
     tracing::warn!(
         backup = %copy.display(),
         schema = found,
