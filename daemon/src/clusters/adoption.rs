@@ -68,8 +68,11 @@ pub trait Inventory: Send + Sync {
         true
     }
 
-    /// Called once all of the latest list is in the address book.
-    fn taken_in(&self) {}
+    /// Called before a list, and before it is known whether the cluster answers.
+    fn begin(&self) {}
+
+    /// Called once all of that list is in the address book, or it failed.
+    fn end(&self, _is_taken_in: bool) {}
 
     /// Whether an object that holds less than before still shows an address that it waits for.
     fn still_shows(&self, _holder: &Holder, _key: LeaseKey) -> bool {
@@ -129,6 +132,17 @@ pub async fn adopt(
     system: &System,
     inventory: &dyn Inventory,
 ) -> Result<Adopted, AdoptError> {
+    inventory.begin();
+    let adopted = list_and_take_in(session, system, inventory).await;
+    inventory.end(adopted.is_ok());
+    adopted
+}
+
+async fn list_and_take_in(
+    session: &ClusterSession,
+    system: &System,
+    inventory: &dyn Inventory,
+) -> Result<Adopted, AdoptError> {
     // Read before the list: a network that starts waiting meanwhile gets a list of its own.
     let networks = session.networks(system);
     let sightings = observe(session, inventory).await?;
@@ -141,7 +155,6 @@ pub async fn adopt(
         mark(session, system, network).await?;
         adopted.marked.insert(network);
     }
-    inventory.taken_in();
     Ok(adopted)
 }
 

@@ -30,7 +30,7 @@ impl Registry {
             self.ipam.forget_waiters_of(&id, system.as_ref());
             if system
                 .as_ref()
-                .is_none_or(|system| *system == System::foreign())
+                .is_some_and(|system| *system == System::foreign())
             {
                 self.end_contentions(&id).await?;
             }

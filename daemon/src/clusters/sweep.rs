@@ -253,6 +253,9 @@ impl<'a> Sweep<'a> {
         let mut by_heir: BTreeMap<Option<Holder>, Vec<LeaseKey>> = BTreeMap::new();
         for key in keys {
             let heir = self.inventory.heir(holder, key);
+            if heir.is_none() && self.inventory.still_shows(holder, key) {
+                continue;
+            }
             by_heir.entry(heir).or_default().push(key);
         }
         // Who is gone waits for nothing either.

@@ -6,6 +6,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Duration,
 };
 
 use fipd_core::{
@@ -32,6 +33,18 @@ pub enum Cause {
     Exhausted,
     /// Room in a quota of the tenant.
     Quota(Tenant),
+}
+
+impl Cause {
+    /// When the object is looked at again all the same: what it waits for may have come before the wait was noted.
+    pub fn ask_again(&self) -> Duration {
+        Duration::from_secs(match self {
+            Self::Held(_) => 10,
+            Self::Pools | Self::Networks | Self::Address(_) | Self::Exhausted | Self::Quota(_) => {
+                60
+            }
+        })
+    }
 }
 
 /// The objects of one controller that wait.

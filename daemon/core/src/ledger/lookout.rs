@@ -58,9 +58,6 @@ impl Ledger {
     /// What the latest list of a cluster had of others is taken in. Counts as a change.
     pub fn look_out(&mut self, cluster: &ClusterId, lookout: Lookout) {
         self.lookouts.clusters.insert(cluster.clone(), lookout);
-        let seen = self.lookouts.clusters.values().map(|one| one.seen);
-        let oldest = seen.min().unwrap_or(0);
-        self.lookouts.grown.retain(|_, grown| *grown > oldest);
         self.lookouts_changed();
     }
 

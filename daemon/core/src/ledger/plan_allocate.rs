@@ -82,7 +82,9 @@ impl Ledger {
                 Err(Refusal::AddressTaken { address, owner }.into())
             }
             (_, LeaseState::Reserved | LeaseState::Orphaned) => {
-                Ok(self.check_adopted(lease.key.network)?)
+                self.check_adopted(lease.key.network)?;
+                let pool = lease.pool.and_then(|id| self.rows.pools.get(&id));
+                Ok(pool.map_or(Ok(()), |pool| self.check_looked_at(pool))?)
             }
             (_, LeaseState::Probing) => Ok(()),
         }

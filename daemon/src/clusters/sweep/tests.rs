@@ -650,3 +650,54 @@ async fn sightings_end_by_absence_also_where_they_only_contend() {
     assert_eq!(ipam.read(|ledger| ledger.contentions().count()), 0);
     session.cancel.cancel();
 }
+
+/// One Service that has dropped an address and still shows another, which somebody else holds.
+struct Dropped(Holder);
+
+impl Inventory for Dropped {
+    fn kinds(&self) -> BTreeSet<&'static str> {
+        BTreeSet::from(["Service"])
+    }
+
+    fn list(&self) -> BoxFuture<'_, Result<Vec<Sighting>, CallError>> {
+        let sighting = Sighting {
+            holder: self.0.clone(),
+            tenant: None,
+            uses: Vec::new(),
+            since: Timestamp(1),
+        };
+        Box::pin(std::future::ready(Ok(vec![sighting])))
+    }
+
+    fn read<'a>(&'a self, _: &'a Identity) -> BoxFuture<'a, Presence> {
+        Box::pin(std::future::ready(Presence::Gone))
+    }
+
+    fn is_whole(&self, _: &Identity) -> bool {
+        false
+    }
+
+    fn still_shows(&self, holder: &Holder, key: LeaseKey) -> bool {
+        *holder == self.0 && key == self::key(2)
+    }
+}
+
+#[tokio::test]
+async fn a_service_that_drops_an_address_goes_on_waiting_for_another() {
+    let (_dir, ipam) = address_book();
+    let session = session(&ipam, &Arc::default()).await;
+    let other = Holder {
+        identity: "rancher-fip/Y/Service/ns/web".parse().unwrap(),
+        instance: "1".into(),
+    };
+    use_of(&ipam, 1, foreign(1)).await;
+    use_of(&ipam, 2, other).await;
+    use_of(&ipam, 2, foreign(1)).await;
+    let (system, dropped) = (System::foreign(), Dropped(foreign(1)));
+    let mut sweep = Sweep::new(&session, &system, &dropped);
+    sweep.list().await.unwrap();
+    sweep_twice(&mut sweep).await;
+    assert_eq!(leases(&ipam), [2], "what it shows no more is free");
+    assert_eq!(ipam.read(|ledger| ledger.contentions().count()), 1);
+    session.cancel.cancel();
+}

@@ -2,11 +2,8 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
+    sync::Arc,
+    time::{Duration, Instant},
 };
 
 use fipd_core::{
@@ -48,6 +45,8 @@ const LOOK: Duration = Duration::from_secs(5);
 
 /// A pool that has new addresses waits so long for others, and all of them for one list.
 const GATHER: Duration = Duration::from_millis(100);
+/// New pools wait at most so long for a list that is under way.
+const POOLS_WAIT: Duration = Duration::from_secs(30);
 /// The most addresses of Services in one list, in pools or not.
 const MOST_SHOWN: usize = 262_144;
 
@@ -68,9 +67,12 @@ struct Latest {
     /// Networks in which others have still to be adopted.
     waiting: BTreeSet<NetworkId>,
     adopts: BTreeSet<NetworkId>,
-    /// What the latest list began with, also one that failed, and the revision of the ledger then.
+    /// What the latest list began with, also one that failed.
     confirmed: Arc<ConfirmedSightings>,
-    began: u64,
+    /// The revision of the ledger at which the latest list began, also one that failed.
+    seen: u64,
+    /// Since when the list that is under way holds new pools.
+    since: Option<Instant>,
     /// fipd may not list Services.
     forbidden: bool,
 }
@@ -90,6 +92,23 @@ impl ForeignInventory {
         }
     }
 
+    /// Has pools wait that are new to the cluster, from the first list of the session on.
+    pub fn look_out(&self) {
+        let confirmed = Arc::clone(&self.session.confirmed_sightings().borrow());
+        let stages = Stages::of(&self.session, &confirmed);
+        self.latest.lock().since = Some(Instant::now());
+        self.register(stages.of_stage(|stage| stage == Stage::Hold), 0);
+    }
+
+    fn register(&self, networks: BTreeSet<NetworkId>, seen: u64) {
+        let lookout = Lookout {
+            name: Text::clone(&self.session.name),
+            networks,
+            seen,
+        };
+        self.session.ipam.look_out(&self.session.id, lookout);
+    }
+
     /// Waits until there is a network to look at.
     pub async fn ready(&self) {
         let mut revisions = self.session.ipam.revisions();
@@ -107,10 +126,15 @@ impl ForeignInventory {
         }
     }
 
-    /// Lets networks go that begin to wait while fipd may not list Services. Does not end.
+    /// Lets networks go that begin to wait while fipd may not list Services, and new pools that wait for a list that takes too
+    /// long. Does not end.
     pub async fn keep_open(&self) {
         loop {
             tokio::time::sleep(LOOK).await;
+            let since = self.latest.lock().since;
+            if since.is_some_and(|since| since.elapsed() > POOLS_WAIT) {
+                self.session.ipam.end_look_out(&self.session.id);
+            }
             if self.latest.lock().forbidden {
                 stage::open_networks(&self.session).await;
             }
@@ -124,15 +148,9 @@ impl ForeignInventory {
             // One that fails is repeated after a pause: nothing asks for it earlier.
             let mut latest = self.latest.lock();
             latest.confirmed = Arc::clone(&confirmed);
-            latest.began = self.session.ipam.read(Ledger::revision);
             latest.waiting.clear();
         }
-        let listed = self.services().await;
-        if listed.is_err() {
-            // New pools do not wait for a cluster that does not answer.
-            self.session.ipam.end_look_out(&self.session.id);
-        }
-        let services = self.permitted(listed).await?;
+        let services = self.permitted(self.services().await).await?;
         let begun = stages.begin_previews(&self.session).await;
         begun.map_err(|error| {
             let source = kube::Error::Service(error.to_string().into());
@@ -192,20 +210,19 @@ impl ForeignInventory {
     /// Foreign Services; without what they show where an object cannot be read.
     async fn services(&self) -> Result<Services, CallError> {
         let api: Api<Lenient<Service>> = Api::all(self.session.client.clone());
-        let shown = AtomicUsize::new(0);
         let keep = |service: Lenient<Service>| {
             let identity = self.identity(&Key::of(service.meta()));
-            let Ok(service) = service.0 else {
-                return Some((identity, None));
-            };
-            let service = self.foreign(service)?;
-            let of_it = service.addresses.len();
-            // One too many counts as one that cannot be read: what it has stays.
-            let fits = shown.fetch_add(of_it, Ordering::Relaxed) + of_it <= MOST_SHOWN;
-            Some((identity, Some(service).filter(|_| fits)))
+            match service.0 {
+                Ok(service) => Some((identity, Some(self.foreign(service)?))),
+                Err(_) => Some((identity, None)),
+            }
         };
         let what = "list Services of others";
-        complete_list(&self.session, &api, ListParams::default(), what, keep).await
+        let listed = complete_list(&self.session, &api, ListParams::default(), what, keep);
+        let mut services = listed.await?;
+        let cut = cut(&mut services, MOST_SHOWN);
+        report::limit(&self.session, cut.then_some(MOST_SHOWN));
+        Ok(services)
     }
 
     fn foreign(&self, service: Service) -> Option<ForeignService> {
@@ -256,6 +273,21 @@ impl ForeignInventory {
     }
 }
 
+/// Whether there are more addresses than `most`. Services beyond them count as ones that cannot be read: what they have stays.
+fn cut(services: &mut Services, most: usize) -> bool {
+    let (mut left, mut cut) = (most, false);
+    for (_, service) in services {
+        let shown = service
+            .as_ref()
+            .map_or(0, |service| service.addresses.len());
+        match left.checked_sub(shown) {
+            Some(rest) => left = rest,
+            None => (*service, cut) = (None, true),
+        }
+    }
+    cut
+}
+
 impl Inventory for ForeignInventory {
     fn kinds(&self) -> BTreeSet<&'static str> {
         BTreeSet::from([KIND_SERVICE])
@@ -277,15 +309,22 @@ impl Inventory for ForeignInventory {
         self.latest.lock().adopts.contains(&network)
     }
 
-    fn taken_in(&self) {
-        let latest = self.latest.lock();
-        let lookout = Lookout {
-            name: Text::clone(&self.session.name),
-            networks: latest.adopts.clone(),
-            seen: latest.began,
-        };
+    fn begin(&self) {
+        let mut latest = self.latest.lock();
+        latest.seen = self.session.ipam.read(Ledger::revision);
+        latest.since.get_or_insert_with(Instant::now);
+    }
+
+    /// New pools do not wait for a cluster that does not answer.
+    fn end(&self, is_taken_in: bool) {
+        let mut latest = self.latest.lock();
+        latest.since = None;
+        let (networks, seen) = (latest.adopts.clone(), latest.seen);
         drop(latest);
-        self.session.ipam.look_out(&self.session.id, lookout);
+        match is_taken_in {
+            true => self.register(networks, seen),
+            false => self.session.ipam.end_look_out(&self.session.id),
+        }
     }
 
     fn still_shows(&self, holder: &Holder, key: LeaseKey) -> bool {
@@ -304,12 +343,12 @@ impl Inventory for ForeignInventory {
                 revisions.borrow_and_update();
                 let grown = *growth.borrow_and_update();
                 let said = Arc::clone(&confirmed.borrow_and_update());
-                let (waiting, known, began) = {
+                let (waiting, known, seen) = {
                     let latest = self.latest.lock();
                     let known = Arc::clone(&latest.confirmed);
-                    (latest.waiting.clone(), known, latest.began)
+                    (latest.waiting.clone(), known, latest.seen)
                 };
-                if grown > began {
+                if grown > seen {
                     // Pools often come by the dozen.
                     tokio::time::sleep(GATHER).await;
                     return;

@@ -34,6 +34,7 @@ pub fn run(session: ClusterSession, ranchers: Ranchers) -> BoxFuture<'static, ()
     Box::pin(async move {
         let system = System::foreign();
         let inventory = ForeignInventory::new(session.clone(), ranchers);
+        inventory.look_out();
         let adopt = async {
             inventory.ready().await;
             let first = adoption::first(&session, &system, &inventory).await;

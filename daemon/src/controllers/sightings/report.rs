@@ -18,6 +18,8 @@ use crate::{
 pub const EXAMPLES: usize = 20;
 /// The part of a cluster that is not in order where fipd may not look.
 pub const RIGHTS: &str = "sightings-rights";
+/// The same where Services show too many addresses.
+pub const LIMIT: &str = "sightings-limit";
 /// The same where addresses that others use are not kept for them.
 pub const REPORTED: &str = "sightings-reported";
 
@@ -27,6 +29,17 @@ pub fn rights(session: &ClusterSession, forbidden: bool) {
                of packaging/rbac for this cluster again, or add apiGroups: [\"\"], resources: [services], verbs: [list]; or \
                set sightings = \"off\"";
     session.troubled(RIGHTS, forbidden.then(|| why.into()));
+}
+
+/// Shows whether Services show more addresses than fipd looks at.
+pub fn limit(session: &ClusterSession, exceeded: Option<usize>) {
+    let why = exceeded.map(|most| {
+        format!(
+            "Services of other load balancers show more than {most} addresses here: what they have stays with them, and nothing more is \
+             held or reported; see limits.md"
+        )
+    });
+    session.troubled(LIMIT, why.map(Into::into));
 }
 
 /// Shows what one list amounts to, before it is adopted.

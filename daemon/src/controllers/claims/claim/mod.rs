@@ -7,7 +7,7 @@ pub mod plan;
 pub mod pools;
 pub mod status;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use fipd_core::{
     Answer, Holder, Identity, Ledger, NetworkId, Release, ReleaseScope, Request, Text,
@@ -41,9 +41,6 @@ use observe::Claim;
 use plan::{Asker, Plan};
 use pools::{Place, Wish};
 use status::{Outcome, Shown};
-
-/// One in the queue of a full pool asks again so often even if nobody calls it.
-const ASK_AGAIN: Duration = Duration::from_secs(60);
 
 /// The controller of all claims of a cluster.
 pub struct Claims {
@@ -235,11 +232,7 @@ impl Claims {
                 .await?;
         }
         self.tell(key, claim, &outcome);
-        Ok(if cause.is_some() {
-            Next::After(ASK_AGAIN)
-        } else {
-            Next::Done
-        })
+        Ok(cause.map_or(Next::Done, |cause| Next::After(cause.ask_again())))
     }
 
     fn tell(&self, key: &Key, claim: &Claim, outcome: &Outcome) {

@@ -23,7 +23,6 @@ pub use unassigned::return_after;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::Duration,
 };
 
 use fipd_core::{ClusterId, Holder, Identity, Ledger, Pool, System, Text};
@@ -56,9 +55,6 @@ use plan::Plan;
 use status::{Outcome, Shown};
 use validate::Problem;
 use written::Written;
-
-/// One in the queue of a full pool asks again so often even if nobody calls it.
-const ASK_AGAIN: Duration = Duration::from_secs(60);
 
 /// The controller of all FloatingIPs of a management cluster.
 pub struct FloatingIps {
@@ -268,8 +264,8 @@ impl FloatingIps {
             self.written.lock().note(key, version, Instant::now());
         }
         self.tell(key, fip, &outcome);
-        if cause.is_some() {
-            return Ok(Next::After(ASK_AGAIN));
+        if let Some(cause) = cause {
+            return Ok(Next::After(cause.ask_again()));
         }
         match outcome {
             Ok(_) if fip.holder.is_none() => self.keep_for_a_while(key, fip, &after).await,

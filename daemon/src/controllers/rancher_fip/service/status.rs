@@ -21,9 +21,6 @@ use crate::controllers::{
     wakes::Cause,
 };
 
-/// A Service in the queue of a full pool asks again so often even if nobody calls it.
-const ASK_AGAIN: Duration = Duration::from_secs(60);
-
 /// A watch may be behind our own write for so long before the write is repeated.
 pub(super) const BEHIND: Duration = Duration::from_secs(3);
 
@@ -144,11 +141,9 @@ impl Services {
             problem.reason,
             problem.message,
         );
-        if problem.cause.is_some() {
-            Next::After(ASK_AGAIN)
-        } else {
-            Next::Done
-        }
+        problem
+            .cause
+            .map_or(Next::Done, |cause| Next::After(cause.ask_again()))
     }
 
     pub(super) fn waits_for(&self, key: &Key, cause: Option<Cause>) {

@@ -344,6 +344,46 @@ async fn a_cluster_that_does_not_answer_holds_no_new_pool_back() {
 }
 
 #[tokio::test]
+async fn a_cluster_that_is_gone_holds_no_new_pool_back_and_is_not_asked_again_and_again() {
+    let bench = Bench::new(vec![]).await;
+    bench.adopt().await;
+    late_pool(&bench).await;
+    bench.gone().await;
+    bench.try_allocate("late").await.expect("an address");
+    let due = tokio::time::timeout(GATHER * 3, bench.inventory.due());
+    assert!(due.await.is_err(), "the sweep pauses before the next one");
+}
+
+#[tokio::test]
+async fn a_new_session_has_new_pools_wait_for_its_first_list() {
+    let bench = Bench::new(vec![service("one", None, &["10.61.0.1".into()])]).await;
+    bench.adopt().await;
+    bench.session.ipam.end_look_out(&bench.session.id);
+    late_pool(&bench).await;
+    bench.inventory.look_out();
+    bench.try_allocate("late").await.expect_err("it waits");
+    bench.adopt().await;
+    let given = bench.try_allocate("late").await.expect("an address");
+    assert_eq!(given.to_string(), "10.61.0.2");
+}
+
+#[test]
+fn services_beyond_the_most_addresses_count_as_unreadable() {
+    let service = |shown: u8| ForeignService {
+        uid: "u".into(),
+        created: Timestamp(1),
+        addresses: (0..shown).map(|last| [10, 0, 0, last].into()).collect(),
+    };
+    let one = |n: u8| -> Identity { format!("foreign/X/Service/ns/s{n}").parse().expect("one") };
+    let all = [3, 9, 2, 1].map(|shown| (one(shown), Some(service(shown))));
+    let mut services: Services = all.into();
+    assert!(!cut(&mut services, 15));
+    assert!(cut(&mut services, 5));
+    let left = services.iter().map(|(_, service)| service.is_some());
+    assert_eq!(left.collect::<Vec<_>>(), [true, false, true, false]);
+}
+
+#[tokio::test]
 async fn a_session_that_ends_holds_no_new_pool_back() {
     let mut bench = Bench::new(vec![]).await;
     bench.adopt().await;

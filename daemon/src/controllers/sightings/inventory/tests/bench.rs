@@ -22,12 +22,15 @@ use crate::{
 /// A cluster X that answers with these Services, or with this status.
 pub type Answers = Arc<Mutex<(Vec<Value>, u16)>>;
 
+/// A status of all answers, also of those that say which cluster it is.
+const GONE: u16 = 503;
+
 fn client(answers: &Answers) -> Client {
     let answers = Arc::clone(answers);
     let serve = move |request: http::Request<Body>| {
         let (services, code) = answers.lock().clone();
         let path = request.uri().path().to_owned();
-        let (code, body) = if path.ends_with("/kube-system") {
+        let (code, body) = if path.ends_with("/kube-system") && code != GONE {
             let meta = json!({ "name": "kube-system", "uid": "X" });
             (200, json!({ "metadata": meta }))
         } else if path.ends_with("/services") && code == 200 {
@@ -117,6 +120,11 @@ impl Bench {
         self.answers.lock().1 = code;
         let adopted = adoption::adopt(&self.session, &System::foreign(), &self.inventory).await;
         assert!(adopted.is_err(), "{adopted:?}");
+    }
+
+    /// The cluster does not answer at all.
+    pub async fn gone(&self) {
+        self.refused(GONE).await;
     }
 
     /// The network waits for this and for sightings.
