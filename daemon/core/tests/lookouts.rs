@@ -2,7 +2,6 @@
 #![expect(
     clippy::expect_used,
     clippy::panic,
-    clippy::wildcard_enum_match_arm,
     reason = "a test fails by panicking"
 )]
 

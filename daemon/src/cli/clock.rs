@@ -5,7 +5,7 @@ use clap::Subcommand;
 use super::{
     Session,
     exit::Failure,
-    offline::Answered,
+    offline::ReasonArgs,
     output::{Table, or_dash},
 };
 use crate::{
@@ -25,7 +25,7 @@ pub enum Clock {
     /// For a store whose time is ahead because the clock was wrong when it began or was accepted. Quarantines and
     /// reservations keep the time that they have left. Entries of the audit log from the time ahead move back with it,
     /// which the entry of the reset records.
-    Reset(Answered),
+    Reset(ReasonArgs),
 }
 
 /// What was done.
@@ -56,7 +56,7 @@ impl Clock {
     }
 }
 
-fn reset(answered: Answered, session: &Session) -> Result<(), Failure> {
+fn reset(answered: ReasonArgs, session: &Session) -> Result<(), Failure> {
     let (reason, offline) = answered.open("why the host's clock is right")?;
     let reset = ResetClock {
         store: &offline.store,

@@ -5,7 +5,7 @@ use clap::Subcommand;
 use super::{
     Session,
     exit::Failure,
-    offline::Answered,
+    offline::ReasonArgs,
     output::{Table, or_dash},
     shown,
 };
@@ -21,7 +21,7 @@ pub enum Host {
     /// For a data directory that has moved here for good. fipd starts on it, shows it and decides nothing, since the other host
     /// may still decide by its own copy: stop fipd there first. The store begins a new epoch: every network waits until its
     /// clusters are adopted again, and free addresses are given to nobody new until fipd has run for 24 hours (`fipd hold lift`).
-    Claim(Answered),
+    Claim(ReasonArgs),
 }
 
 /// What was claimed.

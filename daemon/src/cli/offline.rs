@@ -14,7 +14,7 @@ use crate::{
 
 /// Where the store of a stopped daemon is.
 #[derive(Debug, Args)]
-pub struct Place {
+pub struct StoreArgs {
     /// Where the store lives; else as the configuration says
     #[arg(long, env = "FIPD_DATA_DIR", value_name = "DIR")]
     data_dir: Option<PathBuf>,
@@ -25,12 +25,12 @@ pub struct Place {
 
 /// A change that an admin answers for.
 #[derive(Debug, Args)]
-pub struct Answered {
+pub struct ReasonArgs {
     /// Why that is right; for the audit log
     #[arg(long, value_name = "TEXT")]
     reason: String,
     #[command(flatten)]
-    place: Place,
+    store: StoreArgs,
 }
 
 /// What such a command works on.
@@ -41,7 +41,7 @@ pub struct Offline {
     pub actor: Actor,
 }
 
-impl Place {
+impl StoreArgs {
     /// # Errors
     /// When the configuration cannot be read.
     pub fn open(self) -> Result<Offline, Failure> {
@@ -72,14 +72,14 @@ impl Offline {
     }
 }
 
-impl Answered {
-    /// The reason, and what it is about. `say`: what the reason has to explain.
+impl ReasonArgs {
+    /// The reason, and the store that it is given for. `say`: what the reason has to explain.
     ///
     /// # Errors
     /// When there is no reason, or the configuration cannot be read.
     pub fn open(self, say: &str) -> Result<(Text, Offline), Failure> {
         let reason = stated(&self.reason, say)?;
-        Ok((reason, self.place.open()?))
+        Ok((reason, self.store.open()?))
     }
 }
 

@@ -7,7 +7,7 @@ use clap::Args;
 use super::{
     Session,
     exit::Failure,
-    offline::{Place, stated},
+    offline::{StoreArgs, stated},
     output::{Table, or_dash},
     shown,
 };
@@ -30,7 +30,7 @@ pub struct Restore {
     /// The backup: from `fipd backup`, a copy of a store, or a name that `fipd backup list` shows
     file: PathBuf,
     #[command(flatten)]
-    place: Place,
+    store: StoreArgs,
     /// Give free addresses at once
     #[arg(long, requires = "reason")]
     no_hold: bool,
@@ -58,7 +58,7 @@ impl Restore {
         let reason = self.reason.as_deref();
         let no_hold = reason.map(|reason| stated(reason, "why no address can be in use"));
         let no_hold = no_hold.transpose()?;
-        let offline = self.place.open()?;
+        let offline = self.store.open()?;
         let settings = &offline.settings;
         // Or where the daemon keeps them; a path from the root is the same there.
         let schedule = Schedule::new(&settings.config.backup, &settings.data_dir);

@@ -5,7 +5,7 @@ use clap::Subcommand;
 use super::{
     Session,
     exit::Failure,
-    offline::Answered,
+    offline::ReasonArgs,
     output::{Table, or_dash},
     shown,
 };
@@ -21,7 +21,7 @@ pub enum Store {
     /// fipd refuses to start with an empty address book in a directory that was used: it would give addresses twice. Restore
     /// the newest backup instead if there is one. The new store begins a new epoch: every network waits until its clusters
     /// are adopted again, and free addresses are given to nobody new until fipd has run for 24 hours (`fipd hold lift`).
-    Create(Answered),
+    Create(ReasonArgs),
 }
 
 /// What was made.

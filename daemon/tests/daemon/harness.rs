@@ -144,8 +144,8 @@ impl Daemon {
         std::fs::read_to_string(self.home.path().join("log")).unwrap_or_default()
     }
 
-    /// The whole lines of the log once it contains `what`. A thread of its own writes the log: a
-    /// record may come later than what it is about, and in two parts.
+    /// The whole lines of the log once it contains `what`. A thread of its own writes the log, so a
+    /// record may come after the event, and in two parts.
     pub fn logged(&self, what: &str) -> String {
         let end = Instant::now() + PATIENCE;
         loop {
