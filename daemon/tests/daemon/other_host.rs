@@ -9,7 +9,10 @@ use nix::sys::{
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::harness::{Daemon, program, run, serve};
+use crate::{
+    harness::{Daemon, program, run, serve},
+    scan::{Browser, html},
+};
 
 /// Whether machine ids can be made up here: fipd believes none on a file system that does not last.
 fn has_hosts(home: &Path) -> bool {
@@ -72,6 +75,13 @@ fn another_host_shows_the_book_and_decides_nothing_until_it_claims_it() {
         "{ready}"
     );
     assert_eq!(rest.get("/healthz").status, 200);
+    let first = std::fs::read_to_string(data_dir.join("initial-admin")).unwrap();
+    let password = first.lines().nth(1).unwrap();
+    let page = html(&Browser::sign_in(&fipd, "admin", password).get("/ui/"));
+    assert!(
+        page.contains("belongs to another host") && page.contains("fipd host claim"),
+        "{page}"
+    );
     assert_eq!(
         rest.get("/api/v1/leases").json()["leases"][0]["address"],
         given["leases"][0]["address"]

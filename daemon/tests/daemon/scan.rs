@@ -37,7 +37,7 @@ fn named(role: Role) -> &'static str {
 }
 
 /// Somebody who signed in at the pages.
-struct Browser {
+pub struct Browser {
     rest: Rest,
     cookie: String,
     csrf: String,
@@ -61,12 +61,12 @@ fn cookie(answer: &Answer, name: &str) -> String {
     found.split(';').next().unwrap().to_owned()
 }
 
-fn html(answer: &Answer) -> String {
+pub fn html(answer: &Answer) -> String {
     String::from_utf8_lossy(&answer.body).into_owned()
 }
 
 impl Browser {
-    fn sign_in(fipd: &Daemon, name: &str, password: &str) -> Self {
+    pub fn sign_in(fipd: &Daemon, name: &str, password: &str) -> Self {
         let rest = fipd.rest(None);
         let page = rest.get("/ui/login");
         let before = cookie(&page, "__Host-fipd-login");
@@ -85,7 +85,7 @@ impl Browser {
         browser
     }
 
-    fn get(&self, path: &str) -> Answer {
+    pub fn get(&self, path: &str) -> Answer {
         self.ask("GET", path)
     }
 
