@@ -11,7 +11,7 @@ use super::{
     medium::{Call, Fault, Faulty, Persists},
     rounds,
 };
-use crate::store::{Medium as _, OpenError, Options, Store, builder, check, open};
+use crate::store::{HighWater, Medium as _, OpenError, Options, Store, builder, check, open};
 
 /// What is decided while the disk fails.
 const EVERYTHING: [&str; 33] = [
@@ -118,6 +118,45 @@ fn a_power_cut_at_any_sync_loses_nothing_that_was_answered() {
             "{} answers, {cuts} cuts",
             history.answered
         );
+    }
+}
+
+/// Whether a store that is found so beside this record begins a new epoch, in which free addresses are held.
+fn starts_held(image: Vec<u8>, reached: HighWater) -> bool {
+    let dir = tempfile::tempdir().unwrap();
+    let medium = Faulty::of(image).recorded(&dir.path().join("fipd.redb"));
+    medium.record().unwrap().write(reached).unwrap();
+    let opened = open::open(&medium, options().history).unwrap();
+    opened.loaded.epoch > reached.epoch
+}
+
+#[test]
+fn no_power_cut_leaves_a_high_water_record_ahead_of_the_store() {
+    for seed in 1..=rounds("FIPD_CUT_ROUNDS", 3) {
+        let dir = tempfile::tempdir().unwrap();
+        let medium = Faulty::default().recorded(&dir.path().join("fipd.redb"));
+        let (store, ledger) = start(&medium);
+        let mut history = History::new(store, ledger, seed);
+        let reached = || medium.record().unwrap().read().unwrap().unwrap().reached;
+        medium.keep_cuts(seed);
+        let (mut cuts, mut older) = (0, 0);
+        for _ in 0..30 {
+            let (before, image) = (reached(), medium.durable());
+            let flight = history.plan();
+            history.commit(flight);
+            // The record is written between the commit and its answers, and may be on the disk at once.
+            for image in medium.take_cuts() {
+                assert!(!starts_held(image, before), "seed {seed}: {before:?}");
+                cuts += 1;
+            }
+            let now = reached();
+            assert!(!starts_held(medium.durable(), now), "seed {seed}: {now:?}");
+            if now > before {
+                assert!(starts_held(image, now), "the file of before shows");
+                older += 1;
+            }
+        }
+        assert!(cuts > 80 && older > 20, "{cuts} cuts, {older} commits");
     }
 }
 

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use redb::{Builder, Database, DatabaseError, StorageBackend};
 
 use super::history::Dice;
-use crate::store::Medium;
+use crate::store::{Medium, RecordFile};
 
 const SECTOR: usize = 512;
 
@@ -65,6 +65,8 @@ pub(super) struct Faulty {
     state: Arc<Mutex<State>>,
     /// A reopen goes on with cached pages, as it must not.
     pub unsettled: bool,
+    /// The high-water record, in a file of its own on a disk that does not fail.
+    record: Option<Arc<RecordFile>>,
 }
 
 impl std::fmt::Debug for Faulty {
@@ -83,7 +85,15 @@ impl Faulty {
         };
         Self {
             state: Arc::new(Mutex::new(state)),
-            unsettled: false,
+            ..Self::default()
+        }
+    }
+
+    /// The same disk with the record of the store `beside`.
+    pub fn recorded(self, beside: &Path) -> Self {
+        Self {
+            record: Some(Arc::new(RecordFile::beside(beside, None))),
+            ..self
         }
     }
 
@@ -280,6 +290,10 @@ impl Medium for Faulty {
 
     fn open(&self, builder: &Builder) -> Result<Database, DatabaseError> {
         builder.create_with_backend(Backend(self.clone()))
+    }
+
+    fn record(&self) -> Option<&RecordFile> {
+        self.record.as_deref()
     }
 
     fn settle(&self) -> io::Result<()> {
