@@ -245,6 +245,8 @@ pub enum ReleaseScope {
     Holder(Holder),
     /// Just these of the holder's.
     HolderAddresses(Holder, Vec<LeaseKey>),
+    /// Its place as contender for an address, never the lease.
+    Contention(Holder, LeaseKey),
     /// Whoever holds it: an admin's word. All members go. An address that cools already goes on cooling: asking again
     /// must not end its quarantine.
     Address(LeaseKey),

@@ -46,6 +46,8 @@ pub struct SightingRules<'a> {
     confirmed: &'a BTreeSet<LeaseKey>,
     /// Addresses of each pool that the cluster has by sightings.
     kept: BTreeMap<PoolId, usize>,
+    /// Contenders of what turned out to be the same use.
+    moot: Vec<(Holder, LeaseKey)>,
 }
 
 impl<'a> SightingRules<'a> {
@@ -54,7 +56,13 @@ impl<'a> SightingRules<'a> {
             cluster,
             confirmed,
             kept: BTreeMap::new(),
+            moot: Vec::new(),
         }
+    }
+
+    /// Services that contend for what is held for their own cluster, by the rulings since the last call.
+    pub fn take_moot(&mut self) -> Vec<(Holder, LeaseKey)> {
+        std::mem::take(&mut self.moot)
     }
 
     /// Counts a lease that a Service of the cluster holds or contends for. All of them come before the first ruling.
@@ -83,13 +91,15 @@ impl<'a> SightingRules<'a> {
         if let Some(lease) = lease {
             let mine = |identity: &Identity| identity.cluster.as_ref() == Some(self.cluster);
             let mut members = lease.members.iter().map(|member| &member.holder);
+            let contenders = lease.contenders.iter().map(|contender| &contender.holder);
+            let mut contenders =
+                contenders.filter(|one| one.identity.is_foreign() && mine(&one.identity));
             if let Some(member) = members.find(|one| same_use(&one.identity)) {
+                self.moot.extend(contenders.map(|one| (one.clone(), key)));
                 return renewal(lease, member, users);
             }
-            let mut contenders = lease.contenders.iter().map(|contender| &contender.holder);
-            let shows =
-                |one: &&Holder| one.identity.is_foreign() && of(users, &one.identity).is_some();
-            if let Some(known) = contenders.find(|one| mine(&one.identity) && shows(one)) {
+            let shows = |one: &&Holder| of(users, &one.identity).is_some();
+            if let Some(known) = contenders.find(shows) {
                 return renewal(lease, known, users);
             }
         }

@@ -347,6 +347,7 @@ fn release() -> impl Strategy<Value = Request> {
     let scope = prop_oneof![
         5 => holder().prop_map(ReleaseScope::Holder),
         2 => (holder(), prop::collection::vec(key(), 1..3)).prop_map(|(holder, keys)| ReleaseScope::HolderAddresses(holder, keys)),
+        1 => (holder(), key()).prop_map(|(holder, key)| ReleaseScope::Contention(holder, key)),
         2 => key().prop_map(ReleaseScope::Address),
         1 => key().prop_map(ReleaseScope::Quarantine),
     ];

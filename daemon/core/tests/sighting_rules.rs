@@ -106,6 +106,14 @@ impl Book {
         }));
     }
 
+    fn end_contention(&mut self, holder: Holder, key: LeaseKey) {
+        self.ask(Request::Release(Release {
+            scope: ReleaseScope::Contention(holder, key),
+            actor: "test".into(),
+            reason: "the same use".into(),
+        }));
+    }
+
     fn lease(&self, last: u8) -> Option<&Lease> {
         self.0.lease(key(last)).map(AsRef::as_ref)
     }
@@ -148,6 +156,9 @@ impl Book {
                 Ruling::Known(_) => {}
                 Ruling::Report => drop(reported.insert(key)),
             }
+        }
+        for (holder, key) in sightings.take_moot() {
+            self.end_contention(holder, key);
         }
         reported
     }
@@ -223,9 +234,32 @@ fn what_a_cluster_holds_is_not_contended_by_its_own_services() {
     let all: BTreeSet<(u8, u8)> = (0..200).map(|service| (service, 7)).collect();
     assert!(book.list("a", &all, &none()).is_empty());
     assert_eq!(book.lease(7).map(|lease| lease.contenders.len()), Some(0));
-    // Also where the lease came between the look and the request.
+    // Where the lease came between the look and the request, the next list ends it.
     book.adopt(foreign("a", 1), key(7));
-    assert_eq!(book.lease(7).map(|lease| lease.contenders.len()), Some(0));
+    book.adopt(foreign("b", 1), key(7));
+    assert_eq!(book.lease(7).map(|lease| lease.contenders.len()), Some(2));
+    assert!(book.list("a", &all, &none()).is_empty());
+    let contenders = |lease: &Lease| {
+        lease
+            .contenders
+            .iter()
+            .map(|one| one.holder.clone())
+            .collect()
+    };
+    let left: Vec<Holder> = book.lease(7).map(contenders).expect("a lease");
+    assert_eq!(left, [foreign("b", 1)]);
+}
+
+#[test]
+fn the_end_of_a_contention_takes_no_lease() {
+    let mut book = Book::new();
+    book.allocate("rancher-fip/b/Service/ns/web", Some(7));
+    book.adopt(foreign("a", 1), key(7));
+    // It has got the address meanwhile.
+    book.release(holder("rancher-fip/b/Service/ns/web"));
+    book.end_contention(foreign("a", 1), key(7));
+    assert_eq!(book.owner(7).as_deref(), Some("foreign/a/Service/ns/s1"));
+    assert_eq!(book.0.check(), []);
 }
 
 #[test]

@@ -57,7 +57,7 @@ impl Registry {
                 });
                 for holder in foreign {
                     let release = Release {
-                        scope: ReleaseScope::HolderAddresses(holder.clone(), vec![lease.key]),
+                        scope: ReleaseScope::Contention(holder.clone(), lease.key),
                         actor: "fipd".into(),
                         reason: "sightings of the cluster are off".into(),
                     };

@@ -45,11 +45,6 @@ impl Ledger {
         if lease.held_by(&holder.identity) {
             return readopt(draft, lease, &holder);
         }
-        if shows_own(lease, &holder) {
-            return Err(Stop::Answer(Answer::Adopted {
-                lease: Arc::clone(lease),
-            }));
-        }
         if is_foreign_there(lease, &holder) {
             let mut next = exclusive(key, lease.pool, holder, tenant, now);
             next.contenders.clone_from(&lease.contenders);
@@ -110,13 +105,6 @@ impl Ledger {
         }
         Ok((draft, Answer::HandedOver { leases: handed }))
     }
-}
-
-/// Whether a foreign object shows what its own cluster holds already: the same use, not a second one.
-fn shows_own(lease: &Lease, holder: &Holder) -> bool {
-    let mut members = lease.members.iter();
-    holder.identity.is_foreign()
-        && members.any(|member| member.holder.identity.shares_cluster(&holder.identity))
 }
 
 /// Whether the address was only kept for a foreign object of the cluster of which an object is ours now.

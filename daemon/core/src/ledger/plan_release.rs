@@ -11,8 +11,8 @@ use super::{
     plan::{Draft, Draw, Stop},
 };
 use crate::{
-    Action, Answer, Holder, Labels, Lease, LeaseKey, LeaseState, Member, Op, Release, ReleaseScope,
-    Text, Timestamp,
+    Action, Answer, Contender, Holder, Labels, Lease, LeaseKey, LeaseState, Member, Op, Release,
+    ReleaseScope, Text, Timestamp,
 };
 
 impl Ledger {
@@ -32,6 +32,13 @@ impl Ledger {
                     if keys.iter().any(|key| key.canonical() == lease.key) {
                         released.extend(self.leave(&mut draft, &lease, holder, &ask.reason)?);
                     }
+                }
+            }
+            ReleaseScope::Contention(holder, key) => {
+                let key = key.canonical();
+                self.settled(std::iter::once(key))?;
+                if let Some(lease) = self.rows.leases.get(&key) {
+                    end_contention(&mut draft, lease, holder, &ask.reason);
                 }
             }
             ReleaseScope::Address(key) | ReleaseScope::Quarantine(key) => {
@@ -74,23 +81,7 @@ impl Ledger {
             }
             return Ok(Some(lease.key));
         }
-        if lease
-            .contenders
-            .iter()
-            .any(|contender| contender.holder == *holder)
-        {
-            let mut rest = Lease::clone(lease);
-            rest.contenders
-                .retain(|contender| contender.holder != *holder);
-            draft.flight.keys.push(lease.key);
-            draft.flight.ops.push(Op::PutLease(Arc::new(rest)));
-            draft.say_lease(
-                lease,
-                Action::ContenderLeft,
-                Some(holder.identity.clone()),
-                Arc::clone(reason),
-            );
-        }
+        end_contention(draft, lease, holder, reason);
         Ok(None)
     }
 
@@ -141,6 +132,24 @@ impl Ledger {
         let cooling = u64::from(pool.spec.quarantine).saturating_mul(1_000);
         (cooling > 0).then_some(Timestamp(now.0.saturating_add(cooling)))
     }
+}
+
+/// Takes the holder off the contenders, where it is one.
+fn end_contention(draft: &mut Draft, lease: &Arc<Lease>, holder: &Holder, reason: &Text) {
+    let is_it = |contender: &Contender| contender.holder == *holder;
+    if !lease.contenders.iter().any(is_it) {
+        return;
+    }
+    let mut rest = Lease::clone(lease);
+    rest.contenders.retain(|contender| !is_it(contender));
+    draft.flight.keys.push(lease.key);
+    draft.flight.ops.push(Op::PutLease(Arc::new(rest)));
+    draft.say_lease(
+        lease,
+        Action::ContenderLeft,
+        Some(holder.identity.clone()),
+        Arc::clone(reason),
+    );
 }
 
 /// Whether its members have used the address.

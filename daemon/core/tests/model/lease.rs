@@ -497,6 +497,21 @@ impl Model {
                 }
                 return Ok((flight, Answer::Released { leases: freed }));
             }
+            ReleaseScope::Contention(holder, key) => {
+                if self.locked(*key) {
+                    return Err(Stop::Busy);
+                }
+                let mut contended = self.lease(*key).cloned();
+                if let Some(rest) = &mut contended {
+                    let before = rest.contenders.len();
+                    rest.contenders.retain(|one| one.holder != *holder);
+                    if rest.contenders.len() < before {
+                        let identity = Some(holder.identity.clone());
+                        flight.put(rest, Action::ContenderLeft, identity);
+                    }
+                }
+                return Ok((flight, Answer::Released { leases: freed }));
+            }
             ReleaseScope::Holder(holder) => (holder, None),
             ReleaseScope::HolderAddresses(holder, keys) => (holder, Some(keys)),
         };

@@ -97,9 +97,9 @@ fn releases(ledger: &Ledger, caller: &Caller, scope: &ReleaseScope) -> Result<()
         ReleaseScope::HolderAddresses(_, keys) => keys
             .iter()
             .try_for_each(|key| in_reach(ledger, caller, key.canonical())),
-        ReleaseScope::Address(key) | ReleaseScope::Quarantine(key) => {
-            in_reach(ledger, caller, key.canonical())
-        }
+        ReleaseScope::Address(key)
+        | ReleaseScope::Quarantine(key)
+        | ReleaseScope::Contention(_, key) => in_reach(ledger, caller, key.canonical()),
         ReleaseScope::Holder(_) => Err(beyond(caller)),
     }
 }

@@ -12,49 +12,53 @@ use crate::{
     },
 };
 
+/// How Rancher calls the cluster that it runs in.
+const LOCAL: &str = "local";
+
 /// A cluster as FloatingIPs of its management cluster name it.
 pub struct Guest {
     cluster: ClusterId,
+    names: Vec<Text>,
     managed: bool,
     rancher: Option<Arc<Data>>,
-    names: Vec<Text>,
 }
 
 impl Guest {
     pub fn of(session: &ClusterSession, ranchers: &Ranchers) -> Self {
-        let rancher = session
-            .management
-            .as_ref()
-            .and_then(|name| ranchers.get(name).data());
+        let management = session.management.as_ref();
+        let rancher = management.and_then(|name| ranchers.get(name).data());
         let mut names = session.names.clone();
         names.extend(session.settings.rancher_fip.cluster_id.clone());
+        if management == Some(&session.name) {
+            names.push(LOCAL.into());
+        }
         if let Some(data) = &rancher {
             names.extend(data.clusters_called(&names));
         }
         Self {
             cluster: session.id.clone(),
-            managed: session.management.is_some(),
-            rancher,
             names,
+            managed: management.is_some(),
+            rancher,
         }
     }
 
-    /// Whether the owner is an object of this cluster, or a FloatingIP for it. While Rancher has not been listed, any may be: what
-    /// it holds is not given to others, so that nothing is lost by waiting.
+    /// Whether the owner is an object of this cluster, or a FloatingIP for it; one that names no cluster is for its own. While Rancher
+    /// has not been listed, any may be: what it holds is not given to others, so that nothing is lost by waiting.
     pub fn has(&self, identity: &Identity) -> bool {
-        if identity.cluster.as_ref() == Some(&self.cluster) {
-            return true;
-        }
+        let is_here = identity.cluster.as_ref() == Some(&self.cluster);
         if *identity.kind != *KIND_FLOATING_IP {
-            return false;
+            return is_here;
         }
         let Some(data) = &self.rancher else {
-            return self.managed;
+            return is_here || self.managed;
         };
         let fip = (identity.cluster.as_ref() == Some(&data.cluster))
             .then(|| data.fips.get(&names::key(identity)))
             .flatten();
-        let cluster = fip.and_then(|fip| fip.cluster.clone());
-        cluster.is_some_and(|cluster| self.names.iter().any(|name| **name == *cluster))
+        match fip.and_then(|fip| fip.cluster.clone()) {
+            Some(cluster) => self.names.iter().any(|name| **name == *cluster),
+            None => is_here,
+        }
     }
 }

@@ -7,7 +7,8 @@ use std::{
 };
 
 use fipd_core::{
-    Holder, Identity, LeaseKey, Ledger, Lookout, NetworkId, System, Text, sighting::SightingRules,
+    Holder, Identity, LeaseKey, Ledger, Lookout, NetworkId, Release, ReleaseScope, Request, System,
+    Text, sighting::SightingRules,
 };
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Service;
@@ -194,6 +195,7 @@ impl ForeignInventory {
         kept.all().for_each(|lease| rules.count(lease));
         let guest = Guest::of(&self.session, &self.ranchers);
         let list = List::of(ipam, &mut rules, &users, stages, &guest).await;
+        self.withdraw(rules.take_moot()).await;
         report::show(&self.session, &list, &kept, stages, &users);
         let there = kept.owners().into_iter();
         let there = there.filter(|one| shown.contains_key(&one.identity));
@@ -205,6 +207,22 @@ impl ForeignInventory {
         latest.waiting = stages.of_stage(|stage| stage == Stage::Waiting);
         latest.adopts = stages.of_stage(|stage| stage == Stage::Hold);
         sightings
+    }
+
+    /// Ends contentions of Services for what is held for their own cluster. One that fails is repeated with the next list.
+    async fn withdraw(&self, moot: Vec<(Holder, LeaseKey)>) {
+        for (holder, key) in moot {
+            let owner = holder.identity.to_string();
+            let release = Release {
+                scope: ReleaseScope::Contention(holder, key),
+                actor: self.session.actor(&System::foreign()),
+                reason: "the address is held for its own cluster".into(),
+            };
+            let ended = self.session.ipam.submit(Request::Release(release)).await;
+            if let Err(error) = ended {
+                tracing::warn!(cluster = %self.session.name, owner, address = %key.address, %error, "still contends");
+            }
+        }
     }
 
     /// Foreign Services; without what they show where an object cannot be read.

@@ -189,7 +189,7 @@ fn withdraw(lease: &Lease, own: &Holder, actor: &Text) -> Option<Request> {
     let mut contenders = lease.contenders.iter();
     let contender = contenders.find(|one| one.holder.identity == own.identity)?;
     Some(Request::Release(Release {
-        scope: ReleaseScope::HolderAddresses(contender.holder.clone(), vec![lease.key]),
+        scope: ReleaseScope::Contention(contender.holder.clone(), lease.key),
         actor: Text::clone(actor),
         reason: "its Service has the address".into(),
     }))
@@ -421,7 +421,7 @@ mod tests {
         let both = lease(ADDRESS, service().holder(), Some(own("one")));
         ledger.apply(&Op::PutLease(both));
         let release = Request::Release(Release {
-            scope: ReleaseScope::HolderAddresses(own("one"), vec![place(ADDRESS)]),
+            scope: ReleaseScope::Contention(own("one"), place(ADDRESS)),
             actor: "a".into(),
             reason: "its Service has the address".into(),
         });

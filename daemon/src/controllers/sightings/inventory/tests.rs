@@ -261,6 +261,34 @@ async fn while_rancher_is_not_listed_its_floating_ips_may_be_for_this_cluster() 
 }
 
 #[tokio::test]
+async fn a_service_of_the_management_cluster_contends_for_what_is_held_for_a_guest() {
+    let three: Vec<String> = (1..=3).map(address).collect();
+    let mut bench = Bench::new(vec![service("one", None, &three)]).await;
+    bench.session.management = Some(bench.session.name.clone());
+    let ranchers = Ranchers::default();
+    let rancher = bench.rancher(&ranchers);
+    bench.inventory = ForeignInventory::new(bench.session.clone(), ranchers);
+    for (last, cluster) in [(1, Some("c-m-a")), (2, None), (3, Some("local"))] {
+        bench.floating_ip(&rancher, last, cluster);
+        let owner = format!("rancher-fip/X/FloatingIP/c-1/fip-{last}");
+        bench.give(last, &owner).await;
+    }
+    bench.adopt().await;
+    let contenders = |bench: &Bench| {
+        (1..=3)
+            .map(|last| bench.contenders(last))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(contenders(&bench), [1, 0, 0], "a guest has the first");
+    // What turns out to be the same use is none of two.
+    bench.floating_ip(&rancher, 1, Some("local"));
+    bench.adopt().await;
+    assert_eq!(contenders(&bench), [0, 0, 0]);
+    let owner = bench.owner(1);
+    assert_eq!(owner.as_deref(), Some("rancher-fip/X/FloatingIP/c-1/fip-1"));
+}
+
+#[tokio::test]
 async fn a_service_counts_as_absent_with_what_it_shows_no_more() {
     let both = service("one", None, &[address(1), address(2)]);
     let bench = Bench::new(vec![both]).await;

@@ -10,12 +10,21 @@ use fipd_core::{
     Adopt, Adoption, Allocate, Answer, ClusterRecord, Expectation, PoolSpec, Request, Timestamp,
     Want,
 };
+use fipd_crds::floating_ip::FloatingIP;
 use kube::{Client, client::Body};
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use super::super::*;
 use crate::{
     clusters::{SightingsView, adoption, testing},
+    controllers::{
+        rancher_fip::{
+            floating_ip::observe::{self, Fip},
+            rancher::Data,
+        },
+        remote::Remote,
+    },
     ipam::Ipam,
 };
 
@@ -171,6 +180,25 @@ impl Bench {
         };
         let given = self.ipam.submit(Request::Adopt(adopt)).await;
         given.expect("a lease");
+    }
+
+    /// The cluster is a management cluster that was listed, without FloatingIPs.
+    pub fn rancher(&self, ranchers: &Ranchers) -> Arc<Data> {
+        let remote = Remote::new(client(&self.answers));
+        let data = Data::new(self.session.id.clone(), remote, CancellationToken::new());
+        ranchers.get(&self.session.name).publish(Arc::clone(&data));
+        data
+    }
+
+    /// The management cluster has `c-1/fip-LAST`, for this cluster.
+    pub fn floating_ip(&self, rancher: &Data, last: u8, cluster: Option<&str>) {
+        let fip = Fip {
+            cluster: cluster.map(ToOwned::to_owned),
+            ..observe::slim(FloatingIP::default())
+        };
+        rancher
+            .fips
+            .set(&Key::new("c-1", &format!("fip-{last}")), fip);
     }
 
     pub fn contenders(&self, last: u8) -> usize {
