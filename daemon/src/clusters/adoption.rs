@@ -22,8 +22,10 @@ use serde::de::DeserializeOwned;
 use super::{CallError, ClusterSession, absence::Presence, memory::weight, watch::LIST};
 use crate::ipam::IpamError;
 
-/// Objects per page of a list. A page is parsed as a whole: what larger ones take at once stays with the allocator.
+/// Objects per page of a list that a watch begins with. Fifty of ten times the usual greatest size fit into an answer.
 pub const PAGE: u32 = 50;
+/// Objects per page of any other list, halved where they do not fit into an answer: each page costs a round trip.
+const LIST_PAGE: u32 = 250;
 /// The same where metadata alone is asked for.
 const METADATA_PAGE: u32 = 500;
 /// Pages of one list at most.
@@ -267,7 +269,7 @@ where
         let api = api.clone();
         async move { api.list(&params).await }
     };
-    whole(session, list, params.limit(PAGE), what, keep).await
+    whole(session, list, params.limit(LIST_PAGE), what, keep).await
 }
 
 /// The same of the metadata alone, which is all that the API server sends.
@@ -334,7 +336,13 @@ where
     let mut all = Vec::new();
     let mut charge = session.memory.charge();
     for _ in 0..PAGES {
-        let page = session.call(what, list(params.clone())).await?;
+        let page = match session.call(what, list(params.clone())).await {
+            Err(error) if error.is_too_long() && params.limit > Some(1) => {
+                params.limit = params.limit.map(|limit| limit / 2);
+                continue;
+            }
+            answered => answered?,
+        };
         for kept in page.items.into_iter().filter_map(keep) {
             charge.add(weight(&kept)).map_err(|error| {
                 session.memory.refused(format!("{what}: {error}"));

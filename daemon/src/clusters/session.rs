@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    error::Error,
     sync::Arc,
     time::Duration,
 };
@@ -16,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Clusters, ClustersError, HeldBack, SightingsView,
     absence::Confirmation,
+    answers::Unbounded,
     connect::{self, ConnectError},
     identity::{Seen, secret as identity_secret},
     memory::Memory,
@@ -131,6 +133,21 @@ pub enum CallError {
 }
 
 impl CallError {
+    /// Whether the answer had more bytes than are read: half as many objects may fit.
+    pub(super) fn is_too_long(&self) -> bool {
+        let mut cause: Option<&(dyn Error + 'static)> = match self {
+            Self::Api { source, .. } => Some(source),
+            Self::Deadline { .. } | Self::Cancelled { .. } | Self::WrongCluster { .. } => None,
+        };
+        while let Some(error) = cause {
+            if error.downcast_ref() == Some(&Unbounded::Answer) {
+                return true;
+            }
+            cause = error.source();
+        }
+        false
+    }
+
     /// The HTTP status, where the API server answered.
     pub fn status(&self) -> Option<u16> {
         match self {

@@ -16,6 +16,7 @@ use super::{
         CallError,
         absence::{Confirmation, Presence},
         adoption::Sighting,
+        answers::Bounded,
         session::testing,
         window::Windows,
     },
@@ -488,7 +489,44 @@ async fn a_list_is_read_in_pages_and_keeps_no_managed_fields() {
     let list = adoption::complete_list(&session, &api, params, "list Services", keep);
     assert_eq!(list.await.unwrap(), ["smore", "s"]);
     assert_eq!(asked.lock().len(), 2);
-    assert!(asked.lock().iter().all(|query| query.contains("limit=50")));
+    assert!(asked.lock().iter().all(|query| query.contains("limit=250")));
+    session.cancel.cancel();
+}
+
+#[tokio::test]
+async fn a_page_that_is_too_long_is_asked_for_again_by_half() {
+    let (_dir, ipam) = address_book();
+    let session = session(&ipam, &Arc::default()).await;
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let heard = Arc::clone(&asked);
+    let answer = move |request: http::Request<Body>| {
+        let query = request.uri().query().unwrap_or("").to_owned();
+        let limit = query
+            .split('&')
+            .find_map(|part| part.strip_prefix("limit="));
+        let limit: usize = limit.expect("a limit").parse().expect("a number");
+        let next = if query.contains("continue=") {
+            ""
+        } else {
+            "more"
+        };
+        heard.lock().push((limit, query.contains("continue=")));
+        let note = "x".repeat(limit * (300 << 10));
+        let page = format!(
+            r#"{{"apiVersion":"v1","kind":"ServiceList","metadata":{{"continue":"{next}"}},"items":[
+                {{"metadata":{{"name":"s{next}","annotations":{{"note":"{note}"}}}}}}]}}"#
+        );
+        async { Ok::<_, Infallible>(http::Response::new(Body::from(page.into_bytes()))) }
+    };
+    let bounded = Bounded::new(tower::service_fn(answer), session.memory.clone());
+    let api: kube::Api<k8s_openapi::api::core::v1::Service> =
+        kube::Api::all(Client::new(bounded, "default"));
+    let params = kube::api::ListParams::default();
+    let keep = |one: k8s_openapi::api::core::v1::Service| one.metadata.name;
+    let list = adoption::complete_list(&session, &api, params, "list Services", keep);
+    assert_eq!(list.await.unwrap(), ["smore", "s"]);
+    let asked = asked.lock().clone();
+    assert_eq!(asked, [(250, false), (125, false), (62, false), (62, true)]);
     session.cancel.cancel();
 }
 
