@@ -10,6 +10,13 @@ use tokio::sync::watch;
 
 use super::{ClusterSession, Clusters};
 
+/// The condition of pools whose addresses load balancers in clusters of their network may allocate as well.
+pub const SHARED_RANGE: &str = "SharedRange";
+/// The reason of [`SHARED_RANGE`].
+pub const OTHER_LOAD_BALANCER: &str = "OtherLoadBalancer";
+/// Ranges that the condition names.
+const NAMED: usize = 3;
+
 /// Addresses that a load balancer in a cluster allocates.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ForeignRange {
@@ -62,6 +69,32 @@ impl Clusters {
     /// Changes whenever a cluster has other ranges.
     pub fn range_changes(&self) -> watch::Receiver<u64> {
         self.0.range_changes.subscribe()
+    }
+
+    /// Calls `then` whenever a cluster has other ranges. Does not end.
+    pub async fn follow_ranges(&self, then: impl Fn()) {
+        let mut changes = self.range_changes();
+        while changes.changed().await.is_ok() {
+            then();
+        }
+        std::future::pending().await
+    }
+
+    /// The message of the condition [`SHARED_RANGE`]; `None`: no load balancer allocates addresses of the pool.
+    pub fn shared_range_note(&self, pool: &Pool) -> Option<String> {
+        let ranges = self.shared_ranges(pool, NAMED + 1);
+        let texts: Vec<String> = ranges.iter().take(NAMED).map(ToString::to_string).collect();
+        let more = if ranges.len() > NAMED {
+            " and more"
+        } else {
+            ""
+        };
+        (!texts.is_empty()).then(|| {
+            format!(
+                "other load balancers may allocate the same addresses: {}{more}; exclude them here or there",
+                texts.join(", ")
+            )
+        })
     }
 
     /// What load balancers of the clusters in its network may allocate of a pool; the first `most`.

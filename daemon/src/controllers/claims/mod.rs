@@ -131,14 +131,9 @@ fn pools(site: &Arc<Site>, remote: &Remote, events: &Arc<Events>, tasks: &mut Jo
     let (heard, worker) = (Arc::clone(&mirrors), Arc::clone(&mirrors));
     let hear = move |ledger: &Ledger, news: &News<'_>| heard.heard(ledger, news);
     let work = move |key| Arc::clone(&worker).reconcile(key);
-    keep(
-        site,
-        &objects,
-        Arc::clone(&mirrors.queue),
-        hear,
-        work,
-        tasks,
-    );
+    let queue = Arc::clone(&mirrors.queue);
+    keep(site, &objects, queue, hear, work, tasks);
+    follow_ranges(site, move || mirrors.queue_all(), tasks);
     follow_source(site, cluster, objects, tasks);
     // Switched off, it may still have finalizers to take off; its role may have gone, which then shows in the log.
     let made = |ledger: &Ledger| ledger.pools().any(|pool| namespaced.key_of(pool).is_some());
@@ -164,6 +159,16 @@ fn follow_source(
     let hear = move |ledger: &Ledger, news: &News<'_>| heard.heard(ledger, news);
     let work = move |key| Arc::clone(&worker).reconcile(key);
     keep(site, &objects, Arc::clone(&all.queue), hear, work, tasks);
+    follow_ranges(site, move || all.queue_all(), tasks);
+}
+
+/// Calls `then` whenever load balancers in clusters draw from other ranges.
+fn follow_ranges(site: &Arc<Site>, then: impl Fn() + Send + 'static, tasks: &mut JoinSet<()>) {
+    let (clusters, cancel) = (site.session.clusters.clone(), site.cancel());
+    tasks.spawn(async move {
+        let follow = clusters.follow_ranges(then);
+        let _ = cancel.run_until_cancelled(follow).await;
+    });
 }
 
 /// Works on a queue once the objects are known.

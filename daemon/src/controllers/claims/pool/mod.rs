@@ -94,8 +94,7 @@ impl Pools {
                 let went = went.filter(|name| !names.values().any(|now| now == name));
                 self.went.lock().extend(went);
                 names.values().for_each(&mut queue);
-                let keys = self.objects.keys();
-                keys.iter().for_each(|key| self.queue_soon(key));
+                self.queue_all();
             }
             News::Changes(changes) => {
                 let touched = changes.iter().flat_map(|change| &change.pools);
@@ -125,6 +124,14 @@ impl Pools {
         } else {
             self.queue.add_after(key.clone(), pause);
         }
+    }
+
+    /// Queues all objects whose status shows a pool.
+    pub fn queue_all(&self) {
+        self.objects
+            .keys()
+            .iter()
+            .for_each(|key| self.queue_soon(key));
     }
 
     /// Brings the object of one name up to date.
@@ -219,9 +226,9 @@ impl Pools {
         if !pause.is_zero() {
             return Ok(Next::After(pause));
         }
-        let status = self.site.ipam.read(|ledger| {
-            let pool = ledger.find_pool(&key.name).ok()?;
-            let facts = observe::facts(ledger, pool)?;
+        let find = |ledger: &Ledger| ledger.find_pool(&key.name).ok().cloned();
+        let status = self.site.ipam.read(find).and_then(|pool| {
+            let facts = observe::facts(&self.site.session, &pool)?;
             let now = jiff::Timestamp::now();
             Some(status::shown(object, &pool.spec.name, &facts, None, now))
         });

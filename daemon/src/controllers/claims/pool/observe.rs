@@ -1,6 +1,6 @@
 //! What is kept of a Pool object, and what the ledger knows of a pool.
 
-use fipd_core::{Ledger, Pool, PoolUsage, Text, Timestamp};
+use fipd_core::{Pool, PoolUsage, Text, Timestamp};
 use fipd_crds::{
     fipd_io::{self, PoolSpec, PoolStatus},
     labels::{FIELD_MANAGER, MANAGED_BY},
@@ -8,7 +8,10 @@ use fipd_crds::{
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::controllers::{claims::names::POOL_FINALIZER, objects::created};
+use crate::{
+    clusters::ClusterSession,
+    controllers::{claims::names::POOL_FINALIZER, objects::created},
+};
 
 /// A Pool object, as far as it matters.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,6 +66,8 @@ pub struct Facts {
     /// Why its network gives nothing yet.
     pub waiting: Vec<String>,
     pub closed: bool,
+    /// What others may allocate of it.
+    pub shared: Option<String>,
 }
 
 impl Facts {
@@ -73,11 +78,15 @@ impl Facts {
 }
 
 /// Reads them.
-pub fn facts(ledger: &Ledger, pool: &Pool) -> Option<Facts> {
-    let holds = ledger.holds(pool.spec.network);
+pub fn facts(session: &ClusterSession, pool: &Pool) -> Option<Facts> {
+    let (usage, holds) = session.ipam.read(|ledger| {
+        let usage = ledger.usage(pool.id)?;
+        Some((usage, ledger.holds(pool.spec.network)))
+    })?;
     Some(Facts {
-        usage: ledger.usage(pool.id)?,
+        usage,
         waiting: holds.iter().map(ToString::to_string).collect(),
         closed: pool.spec.closed,
+        shared: session.clusters.shared_range_note(pool),
     })
 }

@@ -87,11 +87,16 @@ impl Sources {
                 let keys = pools.filter_map(|pool| self.key_of(pool));
                 keys.for_each(|key| self.queue_soon(key));
                 if changes.iter().any(|change| change.other) {
-                    let keys = self.objects.keys().into_iter();
-                    keys.for_each(|key| self.queue_soon(key));
+                    self.queue_all();
                 }
             }
         }
+    }
+
+    /// Queues all objects.
+    pub fn queue_all(&self) {
+        let keys = self.objects.keys().into_iter();
+        keys.for_each(|key| self.queue_soon(key));
     }
 
     /// The object that a pool follows, if it is one of these.
@@ -284,10 +289,7 @@ impl Sources {
         }
         let now = jiff::Timestamp::now();
         let shown = self.existing(key).and_then(|pool| {
-            let facts = self
-                .site
-                .ipam
-                .read(|ledger| observe::facts(ledger, &pool))?;
+            let facts = observe::facts(&self.site.session, &pool)?;
             let says = says.as_ref().filter(|says| !says.status || facts.gives());
             Some(status::shown(object, &pool.spec.name, &facts, says, now))
         });

@@ -4,7 +4,10 @@ use fipd_crds::fipd_io::PoolStatus;
 use k8s_openapi::jiff;
 
 use super::observe::{Facts, Object};
-use crate::controllers::merge::{Says, set};
+use crate::{
+    clusters::ranges::{OTHER_LOAD_BALANCER, SHARED_RANGE},
+    controllers::merge::{Says, remark, set, unset},
+};
 
 pub const READY: &str = "Ready";
 
@@ -28,12 +31,15 @@ pub fn shown(
     };
     let ready = says.cloned().unwrap_or_else(|| ready(facts));
     set(&mut status.conditions, &ready, object.generation, now);
+    let (kind, shared) = ((SHARED_RANGE, OTHER_LOAD_BALANCER), facts.shared.clone());
+    remark(&mut status.conditions, kind, shared, object.generation, now);
     status
 }
 
 /// The status to write for one that has no pool.
 pub fn without_pool(object: &Object, says: &Says, now: jiff::Timestamp) -> PoolStatus {
     let mut status = object.status.clone();
+    unset(&mut status.conditions, SHARED_RANGE);
     set(&mut status.conditions, says, object.generation, now);
     status
 }
@@ -107,6 +113,7 @@ mod tests {
             },
             waiting: vec![],
             closed: false,
+            shared: None,
         };
         let status = shown(&object, "lab", &facts, None, now);
         assert_eq!(
@@ -126,6 +133,15 @@ mod tests {
             object.status,
             "nothing more to write"
         );
+        let both = "10.0.0.1-10.0.0.2 with IPAddressPool m/a of cluster c".to_owned();
+        facts.shared = Some(both.clone());
+        object.status = shown(&object, "lab", &facts, None, now);
+        let [_, shared] = &object.status.conditions[..] else {
+            panic!("{:?}", object.status.conditions);
+        };
+        assert_eq!((&*shared.type_, &*shared.message), ("SharedRange", &*both));
+        facts.shared = None;
+        assert_eq!(shown(&object, "lab", &facts, None, now).conditions.len(), 1);
         facts.closed = true;
         assert_eq!(
             shown(&object, "lab", &facts, None, now).conditions[0].reason,

@@ -108,17 +108,12 @@ impl Pools {
 
     /// Queues all pools when load balancers in clusters draw from other ranges.
     pub async fn follow_ranges(self: Arc<Self>) {
-        let cancel = self.site.cancel();
-        let mut changes = self.site.session.clusters.range_changes();
-        loop {
-            tokio::select! {
-                () = cancel.cancelled() => return,
-                Ok(()) = changes.changed() => {}
-                else => return,
-            }
+        let follow = self.site.session.clusters.follow_ranges(|| {
             let keys = self.data.pools.keys().into_iter();
             keys.for_each(|key| self.queue.add(key));
-        }
+        });
+        let cancel = self.site.cancel();
+        let _ = cancel.run_until_cancelled(follow).await;
     }
 
     fn touched(&self, pool: &Pool) {
@@ -239,7 +234,7 @@ impl Pools {
             let facts = observe::facts(&self.site.ipam, pool, |project| {
                 self.data.display_name(project)
             })?;
-            let shared = observe::shared(&self.site.session.clusters, pool);
+            let shared = self.site.session.clusters.shared_range_note(pool);
             Some(status::Facts { shared, ..facts })
         });
         let before = object.status.clone().unwrap_or_default();

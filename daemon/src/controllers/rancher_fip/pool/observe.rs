@@ -7,7 +7,7 @@ use fipd_core::{Lease, Ledger, Pool, PoolId};
 use fipd_crds::floating_ip::FloatingIPPool;
 
 use super::status::{self, Facts};
-use crate::{clusters::Clusters, ipam::Ipam};
+use crate::ipam::Ipam;
 
 /// Overlaps that are told.
 const OVERLAPS: usize = 3;
@@ -55,27 +55,6 @@ pub fn facts(
         doubt,
         shared: None,
         entries,
-    })
-}
-
-/// What load balancers in clusters may allocate of the pool.
-pub fn shared(clusters: &Clusters, pool: &Pool) -> Option<String> {
-    let ranges = clusters.shared_ranges(pool, OVERLAPS + 1);
-    let texts: Vec<String> = ranges
-        .iter()
-        .take(OVERLAPS)
-        .map(ToString::to_string)
-        .collect();
-    let more = if ranges.len() > OVERLAPS {
-        " and more"
-    } else {
-        ""
-    };
-    (!texts.is_empty()).then(|| {
-        format!(
-            "other load balancers may allocate the same addresses: {}{more}; exclude them here or there",
-            texts.join(", ")
-        )
     })
 }
 

@@ -6,7 +6,10 @@ use fipd_core::{AddressSpec, Lease, Pool, PoolUsage};
 use fipd_crds::floating_ip::{EXCLUDED, PoolStatus, UNASSIGNED, allocated_text};
 use k8s_openapi::jiff;
 
-use crate::controllers::merge::{Says, remark, set, unset};
+use crate::{
+    clusters::ranges::{OTHER_LOAD_BALANCER, SHARED_RANGE},
+    controllers::merge::{Says, remark, set, unset},
+};
 
 /// The most entries of `status.allocated`; an object has a size limit. Counts stay exact beyond it.
 pub const MOST_ENTRIES: usize = 10_000;
@@ -20,8 +23,6 @@ pub const LEFT_OUT: &str =
     "addresses in use lie outside the pool; they are kept until their holders give them back";
 /// Some addresses are not given until an admin says whether two networks are two.
 pub const NETWORK_AMBIGUOUS: &str = "NetworkAmbiguous";
-/// Load balancers in clusters of its network may allocate some of its addresses as well.
-pub const SHARED_RANGE: &str = "SharedRange";
 /// `status.allocated` does not list everything.
 pub const TRUNCATED: &str = "AllocatedTruncated";
 
@@ -93,7 +94,7 @@ pub fn desired(
     for (kind, reason, message) in [
         (OUT_OF_RANGE, "LeasesKept", out_of_range),
         (NETWORK_AMBIGUOUS, "SameAddresses", facts.doubt.clone()),
-        (SHARED_RANGE, "OtherLoadBalancer", facts.shared.clone()),
+        (SHARED_RANGE, OTHER_LOAD_BALANCER, facts.shared.clone()),
         (TRUNCATED, "TooMany", truncated),
     ] {
         let kind = (kind, reason);
