@@ -198,3 +198,41 @@ fn told(rules: &[Rule], refused: Vec<(usize, io::Error)>) -> Result<Vec<String>,
     }
     Ok(all)
 }
+
+#[cfg(test)]
+mod tests {
+    use fipd_core::host::RuleAction;
+
+    use super::*;
+
+    fn rule(priority: u32) -> Rule {
+        Rule {
+            priority,
+            family: Family::V4,
+            source: "10.0.0.1/24".parse().ok(),
+            destination: None,
+            input: None,
+            output: None,
+            mark: None,
+            action: RuleAction::Table(100),
+            protocol: 200,
+        }
+    }
+
+    #[test]
+    fn a_rule_that_is_still_listed_was_not_deleted_whatever_the_kernel_answered() {
+        let missed = BTreeSet::from([rule(1), rule(2), rule(3)]);
+        let more = KernelRule {
+            rule: rule(3),
+            more: Some("uidrange 0-1".into()),
+        };
+        let listed = [rule(2).into(), more, rule(4).into()];
+        let stay = undeleted(&missed, &listed);
+        assert_eq!(stay.len(), 1, "{stay:?}");
+        assert!(
+            stay[0].contains("was not deleted") && stay[0].contains("10.0.0.1/24"),
+            "{stay:?}"
+        );
+        assert_eq!(undeleted(&missed, &[]), Vec::<String>::new());
+    }
+}

@@ -232,3 +232,49 @@ fn seen(secret: Option<&Secret>) -> Seen {
         },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{convert::Infallible, sync::Arc};
+
+    use kube::client::Body;
+    use parking_lot::Mutex;
+    use serde_json::json;
+
+    use super::*;
+
+    /// Without a resource version the API server answers from etcd by quorum; with one it may answer from its cache
+    /// (Kubernetes API concepts, "Resource versions").
+    #[tokio::test]
+    async fn the_secret_is_never_read_from_a_cache() {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let heard = Arc::clone(&asked);
+        let answer = move |request: http::Request<Body>| {
+            let line = format!("{} {}", request.method(), request.uri());
+            heard.lock().push(line);
+            let number = heard.lock().len();
+            let value = ByteString(format!("value-{number}").into_bytes());
+            let nonce = ByteString(b"n1".to_vec());
+            let secret =
+                json!({ "metadata": { "name": NAME }, "data": { NONCE: nonce, CHALLENGE: value } });
+            async move {
+                Ok::<_, Infallible>(http::Response::new(Body::from(
+                    secret.to_string().into_bytes(),
+                )))
+            }
+        };
+        let client = Client::new(tower::service_fn(answer), "default");
+        for number in 1..=3 {
+            let (seen, _) = read(&client, "kube-system").await.unwrap();
+            let value = format!("value-{number}").into();
+            let nonce = "n1".into();
+            assert_eq!(seen, Seen::Value { nonce, value }, "each read asks anew");
+        }
+        let line = format!("GET /api/v1/namespaces/kube-system/secrets/{NAME}");
+        let asked = asked.lock().clone();
+        assert!(
+            asked.iter().all(|one| one.trim_end_matches('?') == line),
+            "{asked:?}"
+        );
+    }
+}
