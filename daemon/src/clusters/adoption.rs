@@ -74,7 +74,9 @@ pub trait Inventory: Send + Sync {
     fn begin(&self) {}
 
     /// Called once all of that list is in the address book, or it failed.
-    fn end(&self, _is_taken_in: bool) {}
+    fn end(&self, _is_taken_in: bool) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
 
     /// Whether an object that holds less than before still shows an address that it waits for.
     fn still_shows(&self, _holder: &Holder, _key: LeaseKey) -> bool {
@@ -136,7 +138,7 @@ pub async fn adopt(
 ) -> Result<Adopted, AdoptError> {
     inventory.begin();
     let adopted = list_and_take_in(session, system, inventory).await;
-    inventory.end(adopted.is_ok());
+    inventory.end(adopted.is_ok()).await;
     adopted
 }
 

@@ -63,6 +63,8 @@ pub struct ForeignInventory {
 struct Latest {
     /// Who shows an address, the one that has it first.
     users: BTreeMap<LeaseKey, Holder>,
+    /// Contenders for what is held for their own cluster.
+    moot: Vec<(Holder, LeaseKey)>,
     /// Services that hold more than they show.
     partial: BTreeSet<Identity>,
     /// Networks in which others have still to be adopted.
@@ -195,7 +197,6 @@ impl ForeignInventory {
         kept.all().for_each(|lease| rules.count(lease));
         let guest = Guest::of(&self.session, &self.ranchers);
         let list = List::of(ipam, &mut rules, &users, stages, &guest).await;
-        self.withdraw(rules.take_moot()).await;
         report::show(&self.session, &list, &kept, stages, &users);
         let there = kept.owners().into_iter();
         let there = there.filter(|one| shown.contains_key(&one.identity));
@@ -203,6 +204,7 @@ impl ForeignInventory {
         sightings.extend(there.map(present));
         let mut latest = self.latest.lock();
         latest.users = list.users;
+        latest.moot = list.moot;
         latest.partial = kept.partial(&shown);
         latest.waiting = stages.of_stage(|stage| stage == Stage::Waiting);
         latest.adopts = stages.of_stage(|stage| stage == Stage::Hold);
@@ -334,15 +336,21 @@ impl Inventory for ForeignInventory {
     }
 
     /// New pools do not wait for a cluster that does not answer.
-    fn end(&self, is_taken_in: bool) {
-        let mut latest = self.latest.lock();
-        latest.since = None;
-        let (networks, seen) = (latest.adopts.clone(), latest.seen);
-        drop(latest);
-        match is_taken_in {
-            true => self.register(networks, seen),
-            false => self.session.ipam.end_look_out(&self.session.id),
-        }
+    fn end(&self, is_taken_in: bool) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            let (networks, seen, moot) = {
+                let mut latest = self.latest.lock();
+                latest.since = None;
+                let moot = std::mem::take(&mut latest.moot);
+                (latest.adopts.clone(), latest.seen, moot)
+            };
+            if !is_taken_in {
+                self.session.ipam.end_look_out(&self.session.id);
+                return;
+            }
+            self.register(networks, seen);
+            self.withdraw(moot).await;
+        })
     }
 
     fn still_shows(&self, holder: &Holder, key: LeaseKey) -> bool {

@@ -37,6 +37,8 @@ pub struct List {
     /// Who shows an address, the one that has it first.
     pub users: BTreeMap<LeaseKey, Holder>,
     pub reported: BTreeSet<LeaseKey>,
+    /// Contenders for what is held for their own cluster.
+    pub moot: Vec<(Holder, LeaseKey)>,
 }
 
 impl List {
@@ -53,6 +55,7 @@ impl List {
         loop {
             let some: Vec<_> = users.by_ref().take(CHUNK).collect();
             if some.is_empty() {
+                list.moot = rules.take_moot();
                 return list;
             }
             tokio::task::yield_now().await;

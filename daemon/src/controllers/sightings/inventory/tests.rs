@@ -282,6 +282,10 @@ async fn a_service_of_the_management_cluster_contends_for_what_is_held_for_a_gue
     assert_eq!(contenders(&bench), [1, 0, 0], "a guest has the first");
     // What turns out to be the same use is none of two.
     bench.floating_ip(&rancher, 1, Some("local"));
+    bench.inventory.list().await.expect("a list");
+    assert_eq!(bench.view().contended, 0);
+    bench.inventory.end(false).await;
+    assert_eq!(contenders(&bench), [1, 0, 0], "of another cluster perhaps");
     bench.adopt().await;
     assert_eq!(contenders(&bench), [0, 0, 0]);
     let owner = bench.owner(1);
