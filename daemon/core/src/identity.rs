@@ -141,6 +141,20 @@ impl Identity {
         self.system.as_str() == "foreign"
     }
 
+    /// Whether both are the same object of the same cluster, whatever serves it.
+    pub(crate) fn names_same_object(&self, other: &Self) -> bool {
+        let name = |one: &Self| {
+            let Self {
+                kind,
+                namespace,
+                name,
+                ..
+            } = one;
+            [kind, namespace, name].map(Text::clone)
+        };
+        self.shares_cluster(other) && name(self) == name(other)
+    }
+
     /// Whether both live in one cluster.
     pub(crate) fn shares_cluster(&self, other: &Self) -> bool {
         self.cluster.is_some() && self.cluster == other.cluster

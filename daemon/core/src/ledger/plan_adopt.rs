@@ -11,8 +11,8 @@ use super::{
     plan_release::from_whom,
 };
 use crate::{
-    Action, Adopt, Answer, Contender, Handover, Holder, Labels, Lease, LeaseKey, LeaseState,
-    Member, Op, Refusal, Tenant, Text, Timestamp,
+    Action, Adopt, Answer, Contender, Handover, Holder, Identity, Labels, Lease, LeaseKey,
+    LeaseState, Member, Op, Refusal, Tenant, Text, Timestamp,
 };
 
 impl Ledger {
@@ -46,8 +46,9 @@ impl Ledger {
             return readopt(draft, lease, &holder);
         }
         if is_foreign_there(lease, &holder) {
+            let contenders = contenders_beside(lease, &holder.identity);
             let mut next = exclusive(key, lease.pool, holder, tenant, now);
-            next.contenders.clone_from(&lease.contenders);
+            next.contenders = contenders;
             let lease = Arc::new(next);
             draft.put(
                 &lease,
@@ -58,11 +59,7 @@ impl Ledger {
         }
         if lease.state == LeaseState::Quarantined {
             let mut next = exclusive(key, lease.pool, holder, tenant, now);
-            let others = lease
-                .contenders
-                .iter()
-                .filter(|c| c.holder.identity != ask.holder.identity);
-            next.contenders = others.cloned().collect();
+            next.contenders = others(lease, &ask.holder.identity);
             let lease = Arc::new(next);
             draft.put(&lease, Action::Adopted, "it was in quarantine".into());
             return Ok((draft, Answer::Adopted { lease }));
@@ -107,13 +104,38 @@ impl Ledger {
     }
 }
 
+/// The contenders other than this one.
+fn others(lease: &Lease, than: &Identity) -> Vec<Contender> {
+    let contenders = lease.contenders.iter();
+    let others = contenders.filter(|one| one.holder.identity != *than);
+    others.cloned().collect()
+}
+
+/// The same where a foreign object loses the lease to `owner`. Unless that is the same object it goes on contending: what it
+/// shows may be another use, until a list of its cluster tells.
+fn contenders_beside(lease: &Lease, owner: &Identity) -> Vec<Contender> {
+    let mut contenders = others(lease, owner);
+    let foreign = lease.members.iter().map(|member| &member.holder);
+    for holder in foreign.filter(|one| !one.identity.names_same_object(owner)) {
+        contenders.retain(|one| one.holder.identity != holder.identity);
+        contenders.push(Contender {
+            holder: holder.clone(),
+            tenant: lease.tenant.clone(),
+            since: lease.since,
+        });
+    }
+    contenders.sort_by_key(|one| one.since);
+    contenders
+}
+
 /// Whether the address was only kept for a foreign object of the cluster of which an object is ours now.
 fn is_foreign_there(lease: &Lease, holder: &Holder) -> bool {
     let kept = |member: &Member| {
         let identity = &member.holder.identity;
         identity.is_foreign() && identity.shares_cluster(&holder.identity)
     };
-    !lease.members.is_empty() && lease.members.iter().all(kept)
+    let is_ours = !holder.identity.is_foreign();
+    is_ours && !lease.members.is_empty() && lease.members.iter().all(kept)
 }
 
 /// A lease in use by one holder.
