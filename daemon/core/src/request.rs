@@ -3,9 +3,9 @@
 use std::{net::IpAddr, sync::Arc};
 
 use crate::{
-    Account, Action, Actor, Adoption, Choice, ClusterId, ClusterRecord, Holder, Import, KeyBytes,
-    KeyId, Label, Lease, LeaseKey, Network, NetworkId, Pool, PoolId, PoolSpec, PortClaim, Probed,
-    Quota, Role, RowFate, Separation, System, Tenant, Text, Timestamp, Token, TokenId,
+    Account, Action, Actor, Adoption, Choice, ClusterId, ClusterRecord, Holder, Identity, Import,
+    KeyBytes, KeyId, Label, Lease, LeaseKey, Network, NetworkId, Pool, PoolId, PoolSpec, PortClaim,
+    Probed, Quota, Role, RowFate, Separation, System, Tenant, Text, Timestamp, Token, TokenId,
 };
 
 /// One question to the address book; a pure value. `actor` says in the audit log who asked.
@@ -245,8 +245,12 @@ pub enum ReleaseScope {
     Holder(Holder),
     /// Just these of the holder's.
     HolderAddresses(Holder, Vec<LeaseKey>),
-    /// Its place as contender for an address, never the lease.
-    Contention(Holder, LeaseKey),
+    /// A place as contender for an address, never the lease; with `beside` only while that one has it.
+    Contention {
+        contender: Holder,
+        key: LeaseKey,
+        beside: Option<Identity>,
+    },
     /// Whoever holds it: an admin's word. All members go. An address that cools already goes on cooling: asking again
     /// must not end its quarantine.
     Address(LeaseKey),

@@ -6,7 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    ClusterId, Holder, Identity, Lease, LeaseKey, LeaseState, Ledger, Pool, PoolId, Timestamp,
+    ClusterId, Holder, Identity, Lease, LeaseKey, LeaseState, Ledger, Pool, PoolId, ReleaseScope,
+    Timestamp,
 };
 
 /// A Service of others, as the list of a cluster has it.
@@ -27,12 +28,42 @@ pub fn limit(size: u128) -> usize {
     share.clamp(LEAST, MOST)
 }
 
+/// For whom an owner holds an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeldFor {
+    /// The cluster whose Services show it: both are the same use.
+    This,
+    Another,
+    /// It is not known yet.
+    Unknown,
+}
+
+/// A contender of its own cluster's use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Moot {
+    pub contender: Holder,
+    pub key: LeaseKey,
+    /// Who holds the address for the cluster.
+    pub beside: Identity,
+}
+
+impl Moot {
+    /// What a release of it is about: only its place as contender, and only as long as that one has the address.
+    pub fn scope(self) -> ReleaseScope {
+        ReleaseScope::Contention {
+            contender: self.contender,
+            key: self.key,
+            beside: Some(self.beside),
+        }
+    }
+}
+
 /// What is to be done about one address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ruling {
     /// The Service gets the lease, or contends for it.
     Adopt(Holder),
-    /// Kept already, or the same use that its cluster has it for.
+    /// Kept already, the same use that its cluster has it for, or perhaps that.
     Known(Option<Holder>),
     /// More than the cluster may have without an admin, or none of it may be kept: only shown.
     Report,
@@ -47,7 +78,7 @@ pub struct SightingRules<'a> {
     /// Addresses of each pool that the cluster has by sightings.
     kept: BTreeMap<PoolId, usize>,
     /// Contenders of what turned out to be the same use.
-    moot: Vec<(Holder, LeaseKey)>,
+    moot: Vec<Moot>,
 }
 
 impl<'a> SightingRules<'a> {
@@ -61,7 +92,7 @@ impl<'a> SightingRules<'a> {
     }
 
     /// Services that contend for what is held for their own cluster, by the rulings since the last call.
-    pub fn take_moot(&mut self) -> Vec<(Holder, LeaseKey)> {
+    pub fn take_moot(&mut self) -> Vec<Moot> {
         std::mem::take(&mut self.moot)
     }
 
@@ -78,29 +109,37 @@ impl<'a> SightingRules<'a> {
     }
 
     /// Rules on an address in the range of `pool`. `users` show it and are in order, `may_keep` says whether what is new is
-    /// kept at all, `same_use` whether a holder has it for this cluster.
+    /// kept at all, `held_for` for whom a holder has it. While that is not known nobody new contends, and nobody stops contending.
     pub fn rule(
         &mut self,
         ledger: &Ledger,
         (key, pool): (LeaseKey, &Pool),
         users: &BTreeSet<ForeignUser>,
         may_keep: bool,
-        same_use: impl Fn(&Identity) -> bool,
+        held_for: impl Fn(&Identity) -> HeldFor,
     ) -> Ruling {
         let lease = ledger.lease(key);
         if let Some(lease) = lease {
             let mine = |identity: &Identity| identity.cluster.as_ref() == Some(self.cluster);
+            let is = |member: &&Holder, whose| held_for(&member.identity) == whose;
             let mut members = lease.members.iter().map(|member| &member.holder);
             let contenders = lease.contenders.iter().map(|contender| &contender.holder);
             let mut contenders =
                 contenders.filter(|one| one.identity.is_foreign() && mine(&one.identity));
-            if let Some(member) = members.find(|one| same_use(&one.identity)) {
-                self.moot.extend(contenders.map(|one| (one.clone(), key)));
+            if let Some(member) = members.clone().find(|one| is(one, HeldFor::This)) {
+                self.moot.extend(contenders.map(|contender| Moot {
+                    contender: contender.clone(),
+                    key,
+                    beside: member.identity.clone(),
+                }));
                 return renewal(lease, member, users);
             }
             let shows = |one: &&Holder| of(users, &one.identity).is_some();
             if let Some(known) = contenders.find(shows) {
                 return renewal(lease, known, users);
+            }
+            if members.any(|one| is(&one, HeldFor::Unknown)) {
+                return Ruling::Known(None);
             }
         }
         let Some(first) = users.first() else {

@@ -52,6 +52,8 @@ fn identity() -> impl Strategy<Value = Identity> {
         "rancher-fip/c2/Service/a/x",
         "kube-fip/c2/FloatingIP//z",
         "fipd/Host//h1",
+        "foreign/c1/Service/a/x",
+        "foreign/c1/Service/b/z",
     ])
     .prop_map(|text| text.parse().unwrap())
 }
@@ -347,7 +349,7 @@ fn release() -> impl Strategy<Value = Request> {
     let scope = prop_oneof![
         5 => holder().prop_map(ReleaseScope::Holder),
         2 => (holder(), prop::collection::vec(key(), 1..3)).prop_map(|(holder, keys)| ReleaseScope::HolderAddresses(holder, keys)),
-        1 => (holder(), key()).prop_map(|(holder, key)| ReleaseScope::Contention(holder, key)),
+        1 => (holder(), key(), prop::option::of(identity())).prop_map(|(contender, key, beside)| ReleaseScope::Contention { contender, key, beside }),
         2 => key().prop_map(ReleaseScope::Address),
         1 => key().prop_map(ReleaseScope::Quarantine),
     ];

@@ -12,7 +12,7 @@ use fipd_core::{
     Adopt, Allocate, Answer, ClusterId, Holder, Identity, Lease, LeaseKey, Ledger, NetworkId,
     Planned, PoolId, PoolSpec, Quota, Refusal, Release, ReleaseScope, Request, System, Tenant,
     Timestamp, Want,
-    sighting::{ForeignUser, Ruling, SightingRules, limit},
+    sighting::{ForeignUser, HeldFor, Ruling, SightingRules, limit},
 };
 use proptest::prelude::*;
 
@@ -34,6 +34,14 @@ fn holder(owner: &str) -> Holder {
 
 fn foreign(cluster: &str, service: u8) -> Holder {
     holder(&format!("foreign/{cluster}/Service/ns/s{service}"))
+}
+
+fn contention(contender: Holder, key: LeaseKey) -> ReleaseScope {
+    ReleaseScope::Contention {
+        contender,
+        key,
+        beside: None,
+    }
 }
 
 /// An address book with a pool of 256 addresses.
@@ -106,9 +114,9 @@ impl Book {
         }));
     }
 
-    fn end_contention(&mut self, holder: Holder, key: LeaseKey) {
+    fn end_contention(&mut self, scope: ReleaseScope) {
         self.ask(Request::Release(Release {
-            scope: ReleaseScope::Contention(holder, key),
+            scope,
             actor: "test".into(),
             reason: "the same use".into(),
         }));
@@ -150,17 +158,36 @@ impl Book {
         let mut reported = BTreeSet::new();
         for (key, users) in users {
             let pool = self.0.pool_in_range(key).expect("a pool").clone();
-            let of_cluster = |owner: &Identity| owner.cluster.as_ref() == Some(&id);
-            match sightings.rule(&self.0, (key, &pool), &users, true, of_cluster) {
+            let held_for = |owner: &Identity| Self::held_for(&id, owner);
+            match sightings.rule(&self.0, (key, &pool), &users, true, held_for) {
                 Ruling::Adopt(holder) => drop(self.adopt(holder, key)),
                 Ruling::Known(_) => {}
                 Ruling::Report => drop(reported.insert(key)),
             }
         }
-        for (holder, key) in sightings.take_moot() {
-            self.end_contention(holder, key);
+        for moot in sightings.take_moot() {
+            self.end_contention(moot.scope());
         }
         reported
+    }
+
+    /// Of FloatingIPs it is not known.
+    fn held_for(cluster: &ClusterId, owner: &Identity) -> HeldFor {
+        if &*owner.kind == "FloatingIP" {
+            return HeldFor::Unknown;
+        }
+        match owner.cluster.as_ref() == Some(cluster) {
+            true => HeldFor::This,
+            false => HeldFor::Another,
+        }
+    }
+
+    fn contenders(&self, last: u8) -> Vec<Holder> {
+        let contenders = self
+            .lease(last)
+            .into_iter()
+            .flat_map(|lease| &lease.contenders);
+        contenders.map(|one| one.holder.clone()).collect()
     }
 
     fn kept(&self, cluster: &str) -> BTreeSet<LeaseKey> {
@@ -257,8 +284,76 @@ fn the_end_of_a_contention_takes_no_lease() {
     book.adopt(foreign("a", 1), key(7));
     // It has got the address meanwhile.
     book.release(holder("rancher-fip/b/Service/ns/web"));
-    book.end_contention(foreign("a", 1), key(7));
+    book.end_contention(contention(foreign("a", 1), key(7)));
     assert_eq!(book.owner(7).as_deref(), Some("foreign/a/Service/ns/s1"));
+    assert_eq!(book.0.check(), []);
+}
+
+#[test]
+fn a_contention_that_was_moot_stays_once_another_has_the_address() {
+    let mut book = Book::new();
+    book.adopt(holder("rancher-fip/a/Service/ns/web"), key(7));
+    book.adopt(holder("rancher-fip/b/Service/ns/web"), key(7));
+    book.adopt(foreign("a", 1), key(7));
+    let moot = |beside: &str| ReleaseScope::Contention {
+        contender: foreign("a", 1),
+        key: key(7),
+        beside: beside.parse().ok(),
+    };
+    // Between the list and its end the lease passes to another cluster.
+    book.release(holder("rancher-fip/a/Service/ns/web"));
+    book.end_contention(moot("rancher-fip/a/Service/ns/web"));
+    assert_eq!(book.contenders(7), [foreign("a", 1)]);
+    book.end_contention(moot("rancher-fip/b/Service/ns/web"));
+    assert_eq!(book.contenders(7), []);
+}
+
+#[test]
+fn while_it_is_not_known_for_whom_an_address_is_held_contenders_neither_come_nor_go() {
+    let mut book = Book::new();
+    let fip = "rancher-fip/m/FloatingIP/c-1/fip";
+    book.allocate(fip, Some(7));
+    book.list("a", &BTreeSet::from([(1, 7)]), &none());
+    assert_eq!(book.contenders(7), []);
+    book.adopt(foreign("a", 1), key(7));
+    for _ in 0..2 {
+        book.list("a", &BTreeSet::from([(1, 7), (2, 7)]), &none());
+        assert_eq!(book.contenders(7), [foreign("a", 1)]);
+    }
+    book.release(holder(fip));
+    assert_eq!(book.owner(7).as_deref(), Some("foreign/a/Service/ns/s1"));
+}
+
+#[test]
+fn nobody_holds_an_address_and_contends_for_it() {
+    let mut book = Book::new();
+    book.adopt(foreign("a", 1), key(7));
+    let web = "rancher-fip/a/Service/ns/web";
+    book.adopt(holder("rancher-fip/b/Service/ns/web"), key(8));
+    book.adopt(foreign("a", 1), key(8));
+    book.adopt(holder(web), key(8));
+    book.release(holder("rancher-fip/b/Service/ns/web"));
+    assert_eq!(book.owner(8).as_deref(), Some("foreign/a/Service/ns/s1"));
+    assert_eq!(book.contenders(8), [holder(web)]);
+    // As a cluster is adopted anew after a restore.
+    book.adopt(holder(web), key(8));
+    assert_eq!(book.owner(8).as_deref(), Some(web));
+    assert_eq!(book.contenders(8), [foreign("a", 1)]);
+    let answer = book.adopt(foreign("a", 2), key(7));
+    assert!(matches!(answer, Answer::Contended { .. }), "{answer:?}");
+    assert_eq!(book.0.check(), []);
+}
+
+#[test]
+fn an_object_that_takes_a_foreign_service_s_address_over_leaves_it_a_contender() {
+    let mut book = Book::new();
+    book.adopt(foreign("m", 1), key(7));
+    let fip = "rancher-fip/m/FloatingIP/c-1/fip";
+    book.adopt(holder(fip), key(7));
+    assert_eq!(book.owner(7).as_deref(), Some(fip));
+    assert_eq!(book.contenders(7), [foreign("m", 1)]);
+    book.release(holder(fip));
+    assert_eq!(book.owner(7).as_deref(), Some("foreign/m/Service/ns/s1"));
     assert_eq!(book.0.check(), []);
 }
 

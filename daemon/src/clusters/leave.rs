@@ -57,7 +57,11 @@ impl Registry {
                 });
                 for holder in foreign {
                     let release = Release {
-                        scope: ReleaseScope::Contention(holder.clone(), lease.key),
+                        scope: ReleaseScope::Contention {
+                            contender: holder.clone(),
+                            key: lease.key,
+                            beside: None,
+                        },
                         actor: "fipd".into(),
                         reason: "sightings of the cluster are off".into(),
                     };

@@ -34,11 +34,19 @@ impl Ledger {
                     }
                 }
             }
-            ReleaseScope::Contention(holder, key) => {
+            ReleaseScope::Contention {
+                contender,
+                key,
+                beside,
+            } => {
                 let key = key.canonical();
                 self.settled(std::iter::once(key))?;
-                if let Some(lease) = self.rows.leases.get(&key) {
-                    end_contention(&mut draft, lease, holder, &ask.reason);
+                let has_it = |lease: &&Arc<Lease>| {
+                    let beside = beside.as_ref();
+                    beside.is_none_or(|one| lease.held_by(one))
+                };
+                if let Some(lease) = self.rows.leases.get(&key).filter(has_it) {
+                    end_contention(&mut draft, lease, contender, &ask.reason);
                 }
             }
             ReleaseScope::Address(key) | ReleaseScope::Quarantine(key) => {

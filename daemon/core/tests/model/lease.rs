@@ -497,11 +497,19 @@ impl Model {
                 }
                 return Ok((flight, Answer::Released { leases: freed }));
             }
-            ReleaseScope::Contention(holder, key) => {
+            ReleaseScope::Contention {
+                contender: holder,
+                key,
+                beside,
+            } => {
                 if self.locked(*key) {
                     return Err(Stop::Busy);
                 }
-                let mut contended = self.lease(*key).cloned();
+                let has_it = |lease: &&Lease| {
+                    let beside = beside.as_ref();
+                    beside.is_none_or(|one| lease.held_by(one))
+                };
+                let mut contended = self.lease(*key).filter(has_it).cloned();
                 if let Some(rest) = &mut contended {
                     let before = rest.contenders.len();
                     rest.contenders.retain(|one| one.holder != *holder);
@@ -593,6 +601,11 @@ impl Model {
                 first,
             );
             return Ok((flight, answer));
+        }
+        if let Some(lease) = over_foreign(&lease, ask, now) {
+            flight.put(&lease, Action::Adopted, who);
+            let lease = Arc::new(lease);
+            return Ok((flight, Answer::Adopted { lease }));
         }
         if lease.state == LeaseState::Quarantined {
             let mut contenders = lease.contenders;
@@ -1007,6 +1020,36 @@ fn renew(lease: &mut Lease, holder: &Holder, found: bool) -> (bool, bool) {
         }
     }
     (changed, idle)
+}
+
+/// The lease of an object of ours that shows what foreign objects of its cluster hold; these contend unless they are that object.
+fn over_foreign(lease: &Lease, ask: &Adopt, now: Timestamp) -> Option<Lease> {
+    let asks = &ask.holder.identity;
+    let foreign = System::foreign();
+    let mut all = lease.members.iter().map(|member| &member.holder);
+    let there = |one: &Holder| {
+        let of = &one.identity;
+        of.system == foreign && of.cluster.is_some() && of.cluster == asks.cluster
+    };
+    if asks.system == foreign || lease.members.is_empty() || !all.all(there) {
+        return None;
+    }
+    let mut next = new_lease(lease.key, lease.pool, &ask.holder, &ask.tenant, now);
+    next.contenders = lease.contenders.clone();
+    for member in &lease.members {
+        let of = &member.holder.identity;
+        next.contenders.retain(|one| one.holder.identity != *of);
+        if (&of.kind, &of.namespace, &of.name) != (&asks.kind, &asks.namespace, &asks.name) {
+            next.contenders.push(Contender {
+                holder: member.holder.clone(),
+                tenant: lease.tenant.clone(),
+                since: lease.since,
+            });
+        }
+    }
+    next.contenders.retain(|one| one.holder.identity != *asks);
+    next.contenders.sort_by_key(|one| one.since);
+    Some(next)
 }
 
 /// How many systems of the cluster share the lease.

@@ -99,7 +99,7 @@ fn releases(ledger: &Ledger, caller: &Caller, scope: &ReleaseScope) -> Result<()
             .try_for_each(|key| in_reach(ledger, caller, key.canonical())),
         ReleaseScope::Address(key)
         | ReleaseScope::Quarantine(key)
-        | ReleaseScope::Contention(_, key) => in_reach(ledger, caller, key.canonical()),
+        | ReleaseScope::Contention { key, .. } => in_reach(ledger, caller, key.canonical()),
         ReleaseScope::Holder(_) => Err(beyond(caller)),
     }
 }

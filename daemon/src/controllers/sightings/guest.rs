@@ -1,8 +1,8 @@
-//! Which owners have addresses for this cluster.
+//! For whom owners have addresses.
 
 use std::sync::Arc;
 
-use fipd_core::{ClusterId, Identity, Text};
+use fipd_core::{ClusterId, Identity, Text, sighting::HeldFor};
 
 use crate::{
     clusters::ClusterSession,
@@ -43,22 +43,35 @@ impl Guest {
         }
     }
 
-    /// Whether the owner is an object of this cluster, or a FloatingIP for it; one that names no cluster is for its own. While Rancher
-    /// has not been listed, any may be: what it holds is not given to others, so that nothing is lost by waiting.
-    pub fn has(&self, identity: &Identity) -> bool {
+    /// For whom the owner has its addresses: an object for the cluster that it lives in, a FloatingIP for the one that it names.
+    /// While Rancher has not been listed, or does not list the FloatingIP, and where that names no cluster, it is not known.
+    pub fn held_for(&self, identity: &Identity) -> HeldFor {
         let is_here = identity.cluster.as_ref() == Some(&self.cluster);
+        let perhaps = |perhaps| match perhaps {
+            true => HeldFor::Unknown,
+            false => HeldFor::Another,
+        };
         if *identity.kind != *KIND_FLOATING_IP {
-            return is_here;
+            return match is_here {
+                true => HeldFor::This,
+                false => HeldFor::Another,
+            };
         }
         let Some(data) = &self.rancher else {
-            return is_here || self.managed;
+            return perhaps(is_here || self.managed);
         };
-        let fip = (identity.cluster.as_ref() == Some(&data.cluster))
-            .then(|| data.fips.get(&names::key(identity)))
-            .flatten();
-        match fip.and_then(|fip| fip.cluster.clone()) {
-            Some(cluster) => self.names.iter().any(|name| **name == *cluster),
-            None => is_here,
+        if identity.cluster.as_ref() != Some(&data.cluster) {
+            return perhaps(is_here);
+        }
+        let Some(fip) = data.fips.get(&names::key(identity)) else {
+            return HeldFor::Unknown;
+        };
+        let Some(cluster) = &fip.cluster else {
+            return perhaps(is_here);
+        };
+        match self.names.iter().any(|name| **name == **cluster) {
+            true => HeldFor::This,
+            false => HeldFor::Another,
         }
     }
 }

@@ -7,8 +7,8 @@ use std::{
 };
 
 use fipd_core::{
-    Holder, Identity, LeaseKey, Ledger, Lookout, NetworkId, Release, ReleaseScope, Request, System,
-    Text, sighting::SightingRules,
+    Holder, Identity, LeaseKey, Ledger, Lookout, NetworkId, Release, Request, System, Text,
+    sighting::{Moot, SightingRules},
 };
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Service;
@@ -64,7 +64,7 @@ struct Latest {
     /// Who shows an address, the one that has it first.
     users: BTreeMap<LeaseKey, Holder>,
     /// Contenders for what is held for their own cluster.
-    moot: Vec<(Holder, LeaseKey)>,
+    moot: Vec<Moot>,
     /// Services that hold more than they show.
     partial: BTreeSet<Identity>,
     /// Networks in which others have still to be adopted.
@@ -212,17 +212,17 @@ impl ForeignInventory {
     }
 
     /// Ends contentions of Services for what is held for their own cluster. One that fails is repeated with the next list.
-    async fn withdraw(&self, moot: Vec<(Holder, LeaseKey)>) {
-        for (holder, key) in moot {
-            let owner = holder.identity.to_string();
+    async fn withdraw(&self, moot: Vec<Moot>) {
+        for one in moot {
+            let (owner, address) = (one.contender.identity.to_string(), one.key.address);
             let release = Release {
-                scope: ReleaseScope::Contention(holder, key),
+                scope: one.scope(),
                 actor: self.session.actor(&System::foreign()),
                 reason: "the address is held for its own cluster".into(),
             };
             let ended = self.session.ipam.submit(Request::Release(release)).await;
             if let Err(error) = ended {
-                tracing::warn!(cluster = %self.session.name, owner, address = %key.address, %error, "still contends");
+                tracing::warn!(cluster = %self.session.name, owner, %address, %error, "still contends");
             }
         }
     }

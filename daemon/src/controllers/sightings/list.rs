@@ -8,7 +8,7 @@ use std::{
 
 use fipd_core::{
     Holder, Identity, LeaseKey, Ledger, Pool, Text, Timestamp,
-    sighting::{ForeignUser, Ruling, SightingRules},
+    sighting::{ForeignUser, Moot, Ruling, SightingRules},
 };
 
 use super::{
@@ -38,7 +38,7 @@ pub struct List {
     pub users: BTreeMap<LeaseKey, Holder>,
     pub reported: BTreeSet<LeaseKey>,
     /// Contenders for what is held for their own cluster.
-    pub moot: Vec<(Holder, LeaseKey)>,
+    pub moot: Vec<Moot>,
 }
 
 impl List {
@@ -66,8 +66,8 @@ impl List {
                         continue;
                     }
                     let may_keep = stage == Some(Stage::Hold);
-                    let of_guest = |identity: &Identity| guest.has(identity);
-                    let ruling = rules.rule(ledger, (*key, pool), users, may_keep, of_guest);
+                    let held_for = |identity: &Identity| guest.held_for(identity);
+                    let ruling = rules.rule(ledger, (*key, pool), users, may_keep, held_for);
                     list.note(*key, ruling, users);
                 }
             });

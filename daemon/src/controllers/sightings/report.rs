@@ -45,8 +45,8 @@ pub fn limit(session: &ClusterSession, exceeded: Option<usize>) {
 /// Shows what one list amounts to, before it is adopted.
 pub fn show(session: &ClusterSession, list: &List, kept: &Kept, stages: &Stages, users: &Users) {
     let (mut held, mut contended) = (kept::keys(&kept.held), kept::keys(&kept.contended));
-    for (_, key) in &list.moot {
-        contended.remove(key);
+    for one in &list.moot {
+        contended.remove(&one.key);
     }
     let of_other = |lease: &Arc<Lease>| {
         let mut members = lease.members.iter();

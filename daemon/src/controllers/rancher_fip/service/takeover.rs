@@ -132,7 +132,7 @@ pub fn requests(
         };
         let lease = ledger.lease(place);
         if lease.is_some_and(|lease| lease.held_by(&look.service.holder().identity)) {
-            requests.extend(lease.and_then(|lease| withdraw(lease, &own, &look.actor)));
+            requests.extend(lease.and_then(|lease| withdraw(lease, &own, look)));
             continue;
         }
         let (request, of_pool) = match lease {
@@ -185,12 +185,16 @@ fn handover(look: &Look<'_>, lease: &Lease, own: &Holder) -> Option<Request> {
 }
 
 /// The FloatingIP was found using its address beside the Service, for which it uses it.
-fn withdraw(lease: &Lease, own: &Holder, actor: &Text) -> Option<Request> {
+fn withdraw(lease: &Lease, own: &Holder, look: &Look<'_>) -> Option<Request> {
     let mut contenders = lease.contenders.iter();
     let contender = contenders.find(|one| one.holder.identity == own.identity)?;
     Some(Request::Release(Release {
-        scope: ReleaseScope::Contention(contender.holder.clone(), lease.key),
-        actor: Text::clone(actor),
+        scope: ReleaseScope::Contention {
+            contender: contender.holder.clone(),
+            key: lease.key,
+            beside: Some(look.service.holder().identity),
+        },
+        actor: Text::clone(&look.actor),
         reason: "its Service has the address".into(),
     }))
 }
@@ -421,7 +425,11 @@ mod tests {
         let both = lease(ADDRESS, service().holder(), Some(own("one")));
         ledger.apply(&Op::PutLease(both));
         let release = Request::Release(Release {
-            scope: ReleaseScope::Contention(own("one"), place(ADDRESS)),
+            scope: ReleaseScope::Contention {
+                contender: own("one"),
+                key: place(ADDRESS),
+                beside: Some(service().holder().identity),
+            },
             actor: "a".into(),
             reason: "its Service has the address".into(),
         });

@@ -261,6 +261,30 @@ async fn while_rancher_is_not_listed_its_floating_ips_may_be_for_this_cluster() 
 }
 
 #[tokio::test]
+async fn a_contender_stays_until_it_is_known_that_it_is_the_same_use() {
+    let mut bench = Bench::new(vec![service("one", None, &[address(1)])]).await;
+    bench.session.management = Some("rancher".into());
+    let ranchers = Ranchers::default();
+    bench.inventory = ForeignInventory::new(bench.session.clone(), ranchers.clone());
+    bench.give(1, "rancher-fip/X/FloatingIP/c-1/fip-1").await;
+    bench.give(1, "foreign/X/Service/ns/one").await;
+    // Not listed, listed without the FloatingIP, and with one that names no cluster.
+    bench.adopt().await;
+    assert_eq!(bench.contenders(1), 1);
+    bench.session.management = Some(bench.session.name.clone());
+    let rancher = bench.rancher(&ranchers);
+    bench.inventory = ForeignInventory::new(bench.session.clone(), ranchers);
+    bench.adopt().await;
+    assert_eq!(bench.contenders(1), 1);
+    bench.floating_ip(&rancher, 1, None);
+    bench.adopt().await;
+    assert_eq!(bench.contenders(1), 1);
+    bench.floating_ip(&rancher, 1, Some("local"));
+    bench.adopt().await;
+    assert_eq!(bench.contenders(1), 0);
+}
+
+#[tokio::test]
 async fn a_service_of_the_management_cluster_contends_for_what_is_held_for_a_guest() {
     let three: Vec<String> = (1..=3).map(address).collect();
     let mut bench = Bench::new(vec![service("one", None, &three)]).await;
