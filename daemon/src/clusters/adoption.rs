@@ -19,12 +19,14 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 
-use super::{CallError, ClusterSession, absence::Presence, memory::weight, watch::LIST};
+use super::{
+    CallError, ClusterSession, absence::Presence, answers::Unbounded, memory::weight, watch::LIST,
+};
 use crate::ipam::IpamError;
 
 /// Objects per page of a list that a watch begins with. Fifty of ten times the usual greatest size fit into an answer.
 pub const PAGE: u32 = 50;
-/// Objects per page of any other list, halved where they do not fit into an answer: each page costs a round trip.
+/// Objects per page of any other list, halved where they do not fit: each page costs a round trip.
 const LIST_PAGE: u32 = 250;
 /// The same where metadata alone is asked for.
 const METADATA_PAGE: u32 = 500;
@@ -323,6 +325,17 @@ where
     }
 }
 
+/// How many objects to ask for where an answer was too long, or with more of them than a watch asks for took too much memory or time.
+fn smaller(limit: Option<u32>, error: &CallError) -> Option<u32> {
+    let limit = limit?;
+    let least = match error.exceeded()? {
+        Unbounded::Answer => 1,
+        Unbounded::Late | Unbounded::Memory(_) => PAGE,
+        Unbounded::Line => return None,
+    };
+    (limit > least).then(|| least.max(limit / 2))
+}
+
 async fn pages<K, T, F>(
     session: &ClusterSession,
     list: &impl Fn(ListParams) -> F,
@@ -337,14 +350,19 @@ where
 {
     let mut all = Vec::new();
     let mut charge = session.memory.charge();
+    let mut refused = None;
     for _ in 0..PAGES {
         let page = match session.call(what, list(params.clone())).await {
-            Err(error) if error.is_too_long() && params.limit > Some(1) => {
-                params.limit = params.limit.map(|limit| limit / 2);
+            Ok(page) => page,
+            Err(error) => {
+                params.limit = Some(smaller(params.limit, &error).ok_or(error)?);
+                refused = session.memory.trouble();
                 continue;
             }
-            answered => answered?,
         };
+        if let Some(refused) = refused.take() {
+            session.memory.overcame(&refused);
+        }
         for kept in page.items.into_iter().filter_map(keep) {
             charge.add(weight(&kept)).map_err(|error| {
                 session.memory.refused(format!("{what}: {error}"));

@@ -90,6 +90,14 @@ impl Memory {
         *self.0.trouble.lock() = Some((Instant::now(), why.into()));
     }
 
+    /// What was refused so came in smaller parts.
+    pub fn overcame(&self, why: &str) {
+        let mut trouble = self.0.trouble.lock();
+        if trouble.as_ref().is_some_and(|(_, last)| **last == *why) {
+            *trouble = None;
+        }
+    }
+
     /// What was refused lately.
     pub fn trouble(&self) -> Option<Text> {
         let trouble = self.0.trouble.lock();

@@ -133,19 +133,20 @@ pub enum CallError {
 }
 
 impl CallError {
-    /// Whether the answer had more bytes than are read: half as many objects may fit.
-    pub(super) fn is_too_long(&self) -> bool {
+    /// The bound that the answer exceeded.
+    pub(super) fn exceeded(&self) -> Option<Unbounded> {
         let mut cause: Option<&(dyn Error + 'static)> = match self {
             Self::Api { source, .. } => Some(source),
-            Self::Deadline { .. } | Self::Cancelled { .. } | Self::WrongCluster { .. } => None,
+            Self::Deadline { .. } => return Some(Unbounded::Late),
+            Self::Cancelled { .. } | Self::WrongCluster { .. } => None,
         };
         while let Some(error) = cause {
-            if error.downcast_ref() == Some(&Unbounded::Answer) {
-                return true;
+            if let Some(exceeded) = error.downcast_ref() {
+                return Some(*exceeded);
             }
             cause = error.source();
         }
-        false
+        None
     }
 
     /// The HTTP status, where the API server answered.

@@ -527,6 +527,38 @@ async fn a_page_that_is_too_long_is_asked_for_again_by_half() {
     assert_eq!(list.await.unwrap(), ["smore", "s"]);
     let asked = asked.lock().clone();
     assert_eq!(asked, [(250, false), (125, false), (62, false), (62, true)]);
+    assert_eq!(session.memory.trouble(), None, "all of it was read");
+    session.cancel.cancel();
+}
+
+#[tokio::test]
+async fn a_page_that_comes_too_late_is_asked_for_again_as_small_as_a_watch_does() {
+    let (_dir, ipam) = address_book();
+    let session = session(&ipam, &Arc::default()).await;
+    tokio::time::pause();
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let heard = Arc::clone(&asked);
+    let answer = move |request: http::Request<Body>| {
+        let query = request.uri().query().unwrap_or("").to_owned();
+        let limit = query
+            .split('&')
+            .find_map(|part| part.strip_prefix("limit="));
+        let limit: u64 = limit.expect("a limit").parse().expect("a number");
+        heard.lock().push(limit);
+        async move {
+            tokio::time::sleep(Duration::from_millis(limit * 180)).await;
+            let page = r#"{"apiVersion":"v1","kind":"ServiceList","metadata":{},"items":[
+                {"metadata":{"name":"s"}}]}"#;
+            Ok::<_, Infallible>(http::Response::new(Body::from(page.as_bytes().to_vec())))
+        }
+    };
+    let api: kube::Api<k8s_openapi::api::core::v1::Service> =
+        kube::Api::all(Client::new(tower::service_fn(answer), "default"));
+    let params = kube::api::ListParams::default();
+    let keep = |one: k8s_openapi::api::core::v1::Service| one.metadata.name;
+    let list = adoption::complete_list(&session, &api, params, "list Services", keep);
+    assert_eq!(list.await.unwrap(), ["s"]);
+    assert_eq!(*asked.lock(), [250, 125, 62, 50]);
     session.cancel.cancel();
 }
 
