@@ -145,8 +145,9 @@ fn no_power_cut_leaves_a_high_water_record_ahead_of_the_store() {
             let flight = history.plan();
             history.commit(flight);
             // The record is written between the commit and its answers, and may be on the disk at once.
-            for image in medium.take_cuts() {
-                assert!(!starts_held(image, before), "seed {seed}: {before:?}");
+            for cut in medium.take_recorded_cuts() {
+                let record = cut.record.unwrap();
+                assert!(!starts_held(cut.image, record), "seed {seed}: {record:?}");
                 cuts += 1;
             }
             let now = reached();

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use redb::{Builder, Database, DatabaseError, StorageBackend};
 
 use super::history::Dice;
-use crate::store::{Medium, RecordFile};
+use crate::store::{HighWater, Medium, RecordFile};
 
 const SECTOR: usize = 512;
 
@@ -43,6 +43,13 @@ enum Pending {
     SetLen(usize),
 }
 
+/// What a power cut may leave.
+pub(super) struct Cut {
+    pub image: Vec<u8>,
+    /// The high-water record of that moment, which may be on the disk.
+    pub record: Option<HighWater>,
+}
+
 #[derive(Default)]
 struct State {
     live: Vec<u8>,
@@ -53,7 +60,7 @@ struct State {
     /// Failures that happened since the fault was set.
     failed: u32,
     /// Images of power cuts, where they are wanted.
-    cuts: Option<Vec<Vec<u8>>>,
+    cuts: Option<Vec<Cut>>,
     dice: Dice,
     /// At the next settle the disk is found empty: somebody has put another file there.
     replaced: bool,
@@ -111,6 +118,12 @@ impl Faulty {
 
     /// The images kept since the last call.
     pub fn take_cuts(&self) -> Vec<Vec<u8>> {
+        let cuts = self.take_recorded_cuts().into_iter();
+        cuts.map(|cut| cut.image).collect()
+    }
+
+    /// The same with the records of their moments.
+    pub fn take_recorded_cuts(&self) -> Vec<Cut> {
         self.state
             .lock()
             .cuts
@@ -231,6 +244,8 @@ impl StorageBackend for Backend {
     }
 
     fn sync_data(&self) -> io::Result<()> {
+        let record = self.0.record.as_ref().and_then(|file| file.read().unwrap());
+        let record = record.map(|record| record.reached);
         let mut state = self.0.state.lock();
         if state.cuts.is_some() {
             // Power may fail before any, after some and after all of the writes have reached the disk.
@@ -241,7 +256,7 @@ impl StorageBackend for Backend {
                 state.cut(|_| true),
             ];
             if let Some(kept) = &mut state.cuts {
-                kept.extend(cuts);
+                kept.extend(cuts.map(|image| Cut { image, record }));
             }
         }
         match state.strikes(Call::Sync) {
