@@ -20,15 +20,11 @@ use kube::{
 use serde::de::DeserializeOwned;
 
 use super::{
-    CallError, ClusterSession, absence::Presence, answers::Unbounded, memory::weight, watch::LIST,
+    CallError, ClusterSession, absence::Presence, answers::PAGE, memory::weight, watch::LIST,
 };
 use crate::ipam::IpamError;
 
-/// Objects per page of a list that a watch begins with. Fifty of ten times the usual greatest size fit into an answer.
-pub const PAGE: u32 = 50;
-/// Objects per page of any other list, halved where they do not fit: each page costs a round trip.
-const LIST_PAGE: u32 = 250;
-/// The same where metadata alone is asked for.
+/// Objects per page of a list where metadata alone is asked for.
 const METADATA_PAGE: u32 = 500;
 /// Pages of one list at most.
 pub const PAGES: usize = 10_000;
@@ -273,7 +269,7 @@ where
         let api = api.clone();
         async move { api.list(&params).await }
     };
-    whole(session, list, params.limit(LIST_PAGE), what, keep).await
+    whole(session, list, params.limit(PAGE), what, keep).await
 }
 
 /// The same of the metadata alone, which is all that the API server sends.
@@ -325,17 +321,6 @@ where
     }
 }
 
-/// How many objects to ask for where an answer was too long, or with more of them than a watch asks for took too much memory or time.
-fn smaller(limit: Option<u32>, error: &CallError) -> Option<u32> {
-    let limit = limit?;
-    let least = match error.exceeded()? {
-        Unbounded::Answer => 1,
-        Unbounded::Late | Unbounded::Memory(_) => PAGE,
-        Unbounded::Line => return None,
-    };
-    (limit > least).then(|| least.max(limit / 2))
-}
-
 async fn pages<K, T, F>(
     session: &ClusterSession,
     list: &impl Fn(ListParams) -> F,
@@ -355,7 +340,9 @@ where
         let page = match session.call(what, list(params.clone())).await {
             Ok(page) => page,
             Err(error) => {
-                params.limit = Some(smaller(params.limit, &error).ok_or(error)?);
+                let smaller = params.limit.zip(error.exceeded());
+                let smaller = smaller.and_then(|(page, exceeded)| exceeded.smaller_page(page));
+                params.limit = Some(smaller.ok_or(error)?);
                 refused = session.memory.trouble();
                 continue;
             }

@@ -4,7 +4,8 @@
 //! [`Memory`] of the way to the cluster.
 
 use std::{
-    fmt,
+    error::Error,
+    fmt, iter,
     pin::Pin,
     task::{Context, Poll},
     time::Duration,
@@ -19,12 +20,17 @@ use tower::{BoxError, Service};
 
 use super::memory::{Charge, Memory, OverBudget};
 
-/// The longest answer, in bytes: a page of 50 objects of ten times the usual greatest size fits.
+/// The longest answer, in bytes.
 const ANSWER: usize = 32 << 20;
 /// The longest line of a watch, in bytes. API servers take objects of 3 MiB at most.
 const LINE: usize = 4 << 20;
 /// Until an answer is there as a whole, or a watch has begun.
 const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Objects per page of a list: each page costs a round trip.
+pub const PAGE: u32 = 250;
+/// The same where these take too much memory or time. Fifty of ten times the usual greatest size fit into an answer.
+pub const SMALL_PAGE: u32 = 50;
 
 /// Why an answer was not read to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -37,6 +43,24 @@ pub enum Unbounded {
     Late,
     #[error(transparent)]
     Memory(#[from] OverBudget),
+}
+
+impl Unbounded {
+    /// The bound that a call exceeded, by its error and the causes of that.
+    pub fn of(error: &(dyn Error + 'static)) -> Option<Self> {
+        let mut causes = iter::successors(Some(error), |&error| error.source());
+        causes.find_map(|error| error.downcast_ref().copied())
+    }
+
+    /// How many objects to ask for in place of `page` of them; `None`: fewer would be no better.
+    pub fn smaller_page(self, page: u32) -> Option<u32> {
+        let least = match self {
+            Self::Answer => 1,
+            Self::Late | Self::Memory(_) => SMALL_PAGE,
+            Self::Line => return None,
+        };
+        (page > least).then(|| least.max(page / 2))
+    }
 }
 
 /// A service whose answers have bounds.

@@ -25,7 +25,7 @@ use kube::{
 use super::{
     CallError, ClusterSession,
     absence::Presence,
-    adoption::{PAGE, complete_list},
+    adoption::complete_list,
     backoff::{Backoff, jittered},
     watch::Watch,
 };
@@ -93,7 +93,7 @@ pub(super) async fn run(
 
 /// Speaks whenever a Secret of interest or a Cluster object changed.
 fn changes(session: &ClusterSession, spec: &Discovery) -> impl Stream<Item = ()> + Send + use<> {
-    let config = watcher::Config::default().page_size(PAGE);
+    let config = watcher::Config::default();
     let secrets = spec.namespaces.iter().map(|namespace| {
         let api: Api<PartialObjectMeta<Secret>> =
             Api::namespaced(session.client.clone(), namespace);
@@ -118,7 +118,7 @@ fn changes(session: &ClusterSession, spec: &Discovery) -> impl Stream<Item = ()>
 fn watcher_of_clusters(session: &ClusterSession) -> stream::BoxStream<'static, ()> {
     let api: Api<DynamicObject> = Api::all_with(session.client.clone(), &rancher_cluster());
     let mut known: BTreeMap<Text, RancherCluster> = BTreeMap::new();
-    Watch::new(api, watcher::Config::default().page_size(PAGE))
+    Watch::new(api, watcher::Config::default())
         .into_stream()
         .filter_map(move |event| {
             let changed = match event {

@@ -18,7 +18,7 @@
 
 pub mod absence;
 pub mod adoption;
-mod answers;
+pub mod answers;
 pub(crate) mod backoff;
 mod claims;
 mod connect;

@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    error::Error,
     sync::Arc,
     time::Duration,
 };
@@ -135,18 +134,11 @@ pub enum CallError {
 impl CallError {
     /// The bound that the answer exceeded.
     pub(super) fn exceeded(&self) -> Option<Unbounded> {
-        let mut cause: Option<&(dyn Error + 'static)> = match self {
-            Self::Api { source, .. } => Some(source),
-            Self::Deadline { .. } => return Some(Unbounded::Late),
+        match self {
+            Self::Api { source, .. } => Unbounded::of(source),
+            Self::Deadline { .. } => Some(Unbounded::Late),
             Self::Cancelled { .. } | Self::WrongCluster { .. } => None,
-        };
-        while let Some(error) = cause {
-            if let Some(exceeded) = error.downcast_ref() {
-                return Some(*exceeded);
-            }
-            cause = error.source();
         }
-        None
     }
 
     /// The HTTP status, where the API server answered.

@@ -16,7 +16,10 @@ use kube::{
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
-use super::backoff::Backoff;
+use super::{
+    answers::{PAGE, Unbounded},
+    backoff::Backoff,
+};
 
 /// Until all objects of a kind are listed.
 pub(super) const LIST: Duration = Duration::from_secs(600);
@@ -40,6 +43,7 @@ where
     K: Resource<DynamicType: Clone> + Clone + DeserializeOwned + Debug + Send + 'static,
 {
     pub fn new(api: Api<K>, config: Config) -> Self {
+        let config = config.page_size(PAGE);
         let events = begin(&api, &config);
         Self {
             api,
@@ -73,8 +77,15 @@ where
                 self.pauses.reset();
             }
             Some(Ok(Event::InitApply(_) | Event::Apply(_) | Event::Delete(_))) => {}
-            // A list that failed begins with another Init, after kube's pause.
-            Some(Err(_)) => self.listing = None,
+            Some(Err(error)) => {
+                let page = self.config.page_size.unwrap_or(PAGE);
+                let exceeded = Unbounded::of(error);
+                match exceeded.and_then(|exceeded| exceeded.smaller_page(page)) {
+                    Some(page) => self.by_pages_of(page),
+                    // A list that failed begins with another Init, after kube's pause.
+                    None => self.listing = None,
+                }
+            }
             None => self.again(self.most),
         }
         event.unwrap_or_else(|| Err(failed("the watch has ended".to_owned())))
@@ -83,6 +94,13 @@ where
     /// Begins with a new list, after a pause: what came cannot be kept.
     pub fn restart(&mut self) {
         self.again(self.most);
+    }
+
+    /// Begins with a new list at once.
+    fn by_pages_of(&mut self, page: u32) {
+        self.config.page_size = Some(page);
+        self.listing = Some(Instant::now() + self.most);
+        self.events = begin(&self.api, &self.config);
     }
 
     fn again(&mut self, most: Duration) {
@@ -128,9 +146,10 @@ mod tests {
 
     use k8s_openapi::api::core::v1::ConfigMap;
     use kube::{Client, client::Body};
+    use parking_lot::Mutex;
 
     use super::*;
-    use crate::clusters::explain;
+    use crate::clusters::{answers::Bounded, explain, memory::Memory};
 
     #[tokio::test]
     async fn pages_for_ever_end_and_the_watch_begins_anew() {
@@ -151,7 +170,7 @@ mod tests {
         };
         let client = Client::new(tower::service_fn(serve), "default");
         let api: Api<ConfigMap> = Api::all(client);
-        let mut watch = Watch::new(api, Config::default().page_size(50));
+        let mut watch = Watch::new(api, Config::default());
         watch.most = Duration::from_millis(200);
         watch.listing = Some(Instant::now() + watch.most);
         assert!(matches!(watch.next().await, Ok(Event::Init)));
@@ -164,5 +183,43 @@ mod tests {
         let idle = tokio::time::timeout(Duration::from_millis(100), watch.next()).await;
         assert!(idle.is_err());
         assert!(asked.load(Ordering::SeqCst) <= pages + 1);
+    }
+
+    #[tokio::test]
+    async fn a_first_list_whose_pages_are_too_long_is_begun_again_by_smaller_ones() {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let heard = Arc::clone(&asked);
+        let serve = move |request: http::Request<Body>| {
+            let query = request.uri().query().unwrap_or_default().to_owned();
+            let limit = query
+                .split('&')
+                .find_map(|part| part.strip_prefix("limit="));
+            let limit: Option<usize> = limit.and_then(|limit| limit.parse().ok());
+            heard.lock().push(limit);
+            let note = "x".repeat(limit.unwrap_or_default() * (300 << 10));
+            let list = format!(
+                r#"{{"kind":"ConfigMapList","apiVersion":"v1","metadata":{{"resourceVersion":"1"}},"items":[
+                    {{"metadata":{{"name":"a","annotations":{{"note":"{note}"}}}}}}]}}"#
+            );
+            async { Ok::<_, Infallible>(http::Response::new(Body::from(list.into_bytes()))) }
+        };
+        let memory = Memory::default();
+        let bounded = Bounded::new(tower::service_fn(serve), memory.clone());
+        let api: Api<ConfigMap> = Api::all(Client::new(bounded, "default"));
+        let mut watch = Watch::new(api, Config::default());
+        let mut listed = Vec::new();
+        let (mut failures, mut done) = (0, false);
+        while !done {
+            match watch.next().await {
+                Ok(Event::Init) => listed.clear(),
+                Ok(Event::InitApply(object)) => listed.extend(object.metadata.name),
+                Ok(Event::InitDone) => done = true,
+                Ok(Event::Apply(_) | Event::Delete(_)) => {}
+                Err(_) => failures += 1,
+            }
+        }
+        assert_eq!((listed, failures), (vec!["a".to_owned()], 2));
+        let pages = asked.lock()[..3].to_vec();
+        assert_eq!(pages, [Some(250), Some(125), Some(62)]);
     }
 }

@@ -18,7 +18,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clusters::{
     self,
-    adoption::PAGE,
     lenient::Lenient,
     memory::{Charge, Memory, OverBudget, weight},
     watch::Watch,
@@ -255,7 +254,7 @@ pub async fn follow<K, T>(
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
     T: PartialEq + Debug,
 {
-    let config = watcher::Config::default().page_size(PAGE);
+    let config = watcher::Config::default();
     follow_some(api, config, objects, slim, changed, memory, cancel).await;
 }
 
@@ -287,15 +286,20 @@ pub async fn follow_some<K, T>(
     }
     let mut watch = Watch::new(api, config);
     let mut reported = String::new();
+    let mut refused: Option<Text> = None;
     loop {
         let event = tokio::select! {
             () = cancel.cancelled() => return,
             event = watch.next() => event,
         };
+        let is_complete = matches!(event, Ok(watcher::Event::InitDone));
         let error = match event {
             Ok(event) => match follower.take(event) {
                 Ok(()) => {
                     reported.clear();
+                    if let Some(refused) = refused.take_if(|_| is_complete) {
+                        memory.overcame(&refused);
+                    }
                     continue;
                 }
                 Err(error) => {
@@ -305,7 +309,10 @@ pub async fn follow_some<K, T>(
                     error.to_string()
                 }
             },
-            Err(error) => clusters::explain(&error),
+            Err(error) => {
+                refused = memory.trouble();
+                clusters::explain(&error)
+            }
         };
         // Said once, however often it fails in the same way.
         if reported != error {

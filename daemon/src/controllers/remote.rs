@@ -15,11 +15,7 @@ use serde::{
 use serde_json::{Value, json};
 use tokio::time::error::Elapsed;
 
-use crate::clusters::{
-    self,
-    absence::Presence,
-    adoption::{PAGE, SAME_PAGE},
-};
+use crate::clusters::{self, absence::Presence, adoption::SAME_PAGE, answers::SMALL_PAGE};
 
 /// The longest a single call may take.
 pub const DEADLINE: Duration = Duration::from_secs(10);
@@ -118,15 +114,16 @@ impl Remote {
         label: &str,
         keep: impl Fn(Value) -> Option<T>,
     ) -> Result<Vec<T>, CallError> {
-        let query = format!("labelSelector={label}&limit={PAGE}");
+        let query = format!("labelSelector={label}&limit={SMALL_PAGE}");
         self.list_as(target, &query, "application/json", keep).await
     }
 
     /// Those of them that have the target's name, in all namespaces. A role can allow these alone.
     pub async fn list_named(&self, target: &Target, label: &str) -> Result<Vec<Value>, CallError> {
         let name = &target.name;
-        let query =
-            format!("labelSelector={label}&fieldSelector=metadata.name%3D{name}&limit={PAGE}");
+        let query = format!(
+            "labelSelector={label}&fieldSelector=metadata.name%3D{name}&limit={SMALL_PAGE}"
+        );
         let all = Target {
             namespace: String::new(),
             name: String::new(),

@@ -40,7 +40,6 @@ use super::{
     observe::{self, Agent, Config, Machine, Node, Rule},
 };
 use crate::{
-    clusters::adoption::PAGE,
     controllers::{
         Trouble,
         objects::{Key, Objects, follow_some},
@@ -180,9 +179,7 @@ impl NodePart {
             wake(),
         );
         let api: Api<_> = Api::all(site.session.client.clone());
-        let only = watcher::Config::default()
-            .page_size(PAGE)
-            .fields(&format!("metadata.name={}", self.node));
+        let only = watcher::Config::default().fields(&format!("metadata.name={}", self.node));
         let slim = |one: RawNode| Some(observe::node(one));
         tasks.spawn(follow_some(
             api,

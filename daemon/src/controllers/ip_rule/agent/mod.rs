@@ -23,7 +23,6 @@ use super::{
     observe::{self, Agent},
 };
 use crate::{
-    clusters::adoption::PAGE,
     controllers::{
         Trouble,
         events::Events,
@@ -106,7 +105,7 @@ impl Agents {
         });
         let api: Api<_> = Api::all(site.session.client.clone());
         let only = format!("metadata.name={AGENT_WORKLOAD}");
-        let only = watcher::Config::default().page_size(PAGE).fields(&only);
+        let only = watcher::Config::default().fields(&only);
         let (followed, cancel) = (Arc::clone(&agents), site.cancel());
         tasks.spawn(async move {
             let changed = |_: &Key| followed.changed();
